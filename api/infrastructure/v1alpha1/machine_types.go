@@ -1,0 +1,217 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// MachineFinalizer holds an infra machine until its host's release is recorded.
+	MachineFinalizer = "scalewayapplesilicon.cluster.x-k8s.io/finalizer"
+
+	// FleetLabel names the fleet on Nodes and on the objects of a fleet.
+	FleetLabel = "tuist.dev/fleet"
+
+	// ProviderIDPrefix starts every providerID: scw-applesilicon://<zone>/<serverID>.
+	ProviderIDPrefix = "scw-applesilicon://"
+)
+
+// ReleasePolicy says what becomes of a host when its Machine lets go of it.
+// +kubebuilder:validation:Enum=Recycle
+type ReleasePolicy string
+
+// Recycle wipes the host and returns it to the pool.
+const Recycle ReleasePolicy = "Recycle"
+
+// MachineClass is what a Machine asks of its Mac; templates hold nothing else.
+type MachineClass struct {
+	// zone is the vendor zone. Default: the Machine's failure domain, else the
+	// Cluster's first zone. A host of another zone is never used.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
+	Zone string `json:"zone,omitempty"`
+
+	// type is the vendor's server type, e.g. M2-L; exact. Default: any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Type string `json:"type,omitempty"`
+
+	// os is the macOS family, e.g. tahoe; point releases are refused, because the
+	// vendor withdraws those. Default: any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z]+$`
+	OS string `json:"os,omitempty"`
+
+	// adoptPoolPrefix is the name prefix of adoptable servers, and of released
+	// ones. Default: the manager's --default-adopt-pool-prefix.
+	// +optional
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*)-$`
+	AdoptPoolPrefix string `json:"adoptPoolPrefix,omitempty"`
+
+	// releasePolicy says what becomes of the host. Default: Recycle.
+	// +optional
+	ReleasePolicy ReleasePolicy `json:"releasePolicy,omitempty"`
+
+	// fleetName chooses the SSH key of the fleet and is shown on the Node as
+	// label tuist.dev/fleet. Default: the name of the MachineDeployment.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	FleetName string `json:"fleetName,omitempty"`
+
+	// profileRef names the MacNodeProfile in the same namespace. Default: the
+	// built-in profile.
+	// +optional
+	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
+}
+
+// ProfileReference names a MacNodeProfile of the same namespace.
+type ProfileReference struct {
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// HostReference is the intent of a claim. It is in spec, because moving a
+// Cluster to another management cluster drops status.
+type HostReference struct {
+	// name of the ScalewayAppleSiliconHost.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+
+	// claimToken is random and fresh for each intent; the claim on the host
+	// carries the same one.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	ClaimToken string `json:"claimToken,omitempty"`
+}
+
+// ScalewayAppleSiliconMachineSpec is the wish for one Mac as a node.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go"
+type ScalewayAppleSiliconMachineSpec struct {
+	MachineClass `json:",inline"`
+
+	// providerID is scw-applesilicon://<zone>/<serverID>, written together with
+	// status.initialization.provisioned.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^scw-applesilicon://[a-z0-9-]+/[0-9a-f-]{36}$`
+	ProviderID string `json:"providerID,omitempty"`
+
+	// hostRef is the claim's intent; written by macfleet.
+	// +optional
+	HostRef *HostReference `json:"hostRef,omitempty"`
+}
+
+// StepError is the step of a bootstrap that failed, and the class of failure.
+type StepError struct {
+	// +optional
+	Step string `json:"step,omitempty"`
+	// class: retry, wait, reboot, reinstall, human or bug.
+	// +optional
+	Class string `json:"class,omitempty"`
+}
+
+// BootstrapStatus mirrors the host's record of attempts.
+type BootstrapStatus struct {
+	// attempts of this claim that failed.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// +optional
+	LastError *StepError `json:"lastError,omitempty"`
+}
+
+// AppliedStatus is what the Mac was last converged to.
+type AppliedStatus struct {
+	// revision is the hash of the desired document without its per-host fields.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// agent is the SHA-256 of the agent's build.
+	// +optional
+	Agent string `json:"agent,omitempty"`
+}
+
+// ScalewayAppleSiliconMachineStatus is what was observed of the Mac as a node.
+type ScalewayAppleSiliconMachineStatus struct {
+	// initialization.provisioned: a host is claimed and converged.
+	// +optional
+	Initialization InitializationStatus `json:"initialization,omitempty,omitzero"`
+
+	// addresses of the Mac.
+	// +optional
+	// +listType=atomic
+	Addresses []clusterv1.MachineAddress `json:"addresses,omitempty"`
+
+	// failureDomain is the zone the host is in.
+	// +optional
+	FailureDomain string `json:"failureDomain,omitempty"`
+
+	// serverID of the vendor, shown to people.
+	// +optional
+	ServerID string `json:"serverID,omitempty"`
+
+	// hostName is the claimed ScalewayAppleSiliconHost, shown to people.
+	// +optional
+	HostName string `json:"hostName,omitempty"`
+
+	// +optional
+	Bootstrap BootstrapStatus `json:"bootstrap,omitempty,omitzero"`
+
+	// +optional
+	Applied AppliedStatus `json:"applied,omitempty,omitzero"`
+
+	// phase is one word for people, derived from the conditions.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// conditions: Ready, HostClaimed, Bootstrapped, NodeReady, Released, Paused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ScalewayAppleSiliconMachine is one Mac as a node.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=samm,categories=cluster-api
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.hostRef.name`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="ProviderID",type=string,priority=1,JSONPath=`.spec.providerID`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ScalewayAppleSiliconMachine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec ScalewayAppleSiliconMachineSpec `json:"spec,omitempty,omitzero"`
+	// +optional
+	Status ScalewayAppleSiliconMachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, for the Cluster API helpers.
+func (m *ScalewayAppleSiliconMachine) GetConditions() []metav1.Condition { return m.Status.Conditions }
+
+// SetConditions replaces the conditions, for the Cluster API helpers.
+func (m *ScalewayAppleSiliconMachine) SetConditions(conditions []metav1.Condition) {
+	m.Status.Conditions = conditions
+}
+
+// ScalewayAppleSiliconMachineList is a list of machines.
+//
+// +kubebuilder:object:root=true
+type ScalewayAppleSiliconMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ScalewayAppleSiliconMachine `json:"items"`
+}

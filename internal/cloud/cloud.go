@@ -1,0 +1,75 @@
+// Package cloud is the seam to a vendor of Macs: what a server is, the few calls
+// the provider makes, and the errors they end in. It leaves the protocol to its
+// implementations and every decision to package host.
+package cloud
+
+import (
+	"context"
+	"time"
+)
+
+// Status of a server, in the vendor's words. Unknown words are kept as they are.
+type Status string
+
+// The statuses that decisions look at.
+const (
+	StatusStarting     Status = "starting"
+	StatusReady        Status = "ready"
+	StatusError        Status = "error"
+	StatusRebooting    Status = "rebooting"
+	StatusReinstalling Status = "reinstalling"
+)
+
+// Server is one Mac as the vendor shows it. It carries no credentials.
+type Server struct {
+	ID                string
+	Zone              string
+	Name              string
+	Type              string
+	Status            Status
+	Delivered         bool
+	OSName            string // image first installed, e.g. macos-tahoe-26.0
+	OSFamily          string // e.g. tahoe
+	IP                string
+	SSHUser           string
+	DeletableAt       time.Time
+	DeletionScheduled bool
+	Commitment        string
+}
+
+// Credentials of a server, from a GET only: answers to writes are sealed.
+type Credentials struct {
+	SSHUser  string
+	Password Password
+}
+
+// OS is an image that can be installed.
+type OS struct {
+	ID     string
+	Name   string
+	Family string
+}
+
+// Cloud is a vendor project. Every method may fail with the errors of this
+// package. Answers to writes are never trusted: read again.
+type Cloud interface {
+	// CheckAccess proves that the credentials work and the zone exists.
+	CheckAccess(ctx context.Context, zone string) error
+	// ListServers returns every server of the project in the zone, all pages.
+	ListServers(ctx context.Context, zone string) ([]Server, error)
+	// GetServer reads one server and its credentials.
+	GetServer(ctx context.Context, zone, id string) (Server, Credentials, error)
+	// RenameServer asks for another name; read it back.
+	RenameServer(ctx context.Context, zone, id, name string) error
+	// ReinstallServer asks for a wipe. An empty osID means the type's default.
+	ReinstallServer(ctx context.Context, zone, id, osID string) error
+	// DeleteServer gives the server back. Before the billing floor it asks the
+	// vendor to delete it at the floor instead; scheduled says so.
+	DeleteServer(ctx context.Context, zone, id string) (scheduled bool, err error)
+	// FindOS returns the newest image of the family for the server type, or
+	// IsNotFound when none is published.
+	FindOS(ctx context.Context, zone, family, serverType string) (OS, error)
+	// EnsureSSHKey registers the public key with the project unless it is there
+	// already, whatever its name.
+	EnsureSSHKey(ctx context.Context, name, publicKey string) error
+}

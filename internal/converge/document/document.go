@@ -1,0 +1,210 @@
+// Package document is what the manager and a Mac must agree on byte for byte:
+// the desired document that converge reads, the report it writes, the agent's
+// configuration file, and the revision that says whether a Mac is up to date.
+// It does nothing else: building documents is the manager's, applying them the
+// Mac's.
+package document
+
+import "time"
+
+// Schema versions. A reader refuses what it does not know.
+const (
+	DesiredSchema = "macfleet.dev/desired/v1"
+	ReportSchema  = "macfleet.dev/report/v1"
+	ConfigSchema  = "macfleet.dev/agent-config/v1"
+)
+
+// Paths on a Mac. They are part of the agreement: the manager calls the
+// installed agent by them.
+const (
+	// InstallDir holds one slot a build: <InstallDir>/<sha256>/tart-kubelet, and
+	// the link "current".
+	InstallDir = "/usr/local/libexec/macfleet"
+	// CurrentAgent is the installed agent.
+	CurrentAgent = InstallDir + "/current/tart-kubelet"
+	// AgentLink is where people look for it.
+	AgentLink = "/usr/local/bin/tart-kubelet"
+	// ConfigDir holds the agent's configuration and credentials.
+	ConfigDir = "/etc/macfleet"
+	// ConfigFile is the AgentConfig.
+	ConfigFile = ConfigDir + "/agent.json"
+	// BootstrapKubeconfig holds the one-hour token, until it is used.
+	BootstrapKubeconfig = ConfigDir + "/bootstrap-kubeconfig"
+	// JoinPermitFile is the JoinPermit.
+	JoinPermitFile = ConfigDir + "/join-permit.json"
+	// StateDir holds the journal and the last report, for root only.
+	StateDir = "/var/db/macfleet"
+	// AgentStateDir holds what the agent keeps: certificates, used permits, Pods.
+	// It belongs to the console user.
+	AgentStateDir = "/var/db/macfleet-agent"
+	// LogDir holds the agent's logs; it belongs to the console user.
+	LogDir = "/var/log/macfleet"
+	// HealthSocket is the agent's local socket: one JSON Health per connection.
+	HealthSocket = AgentStateDir + "/health.sock"
+	// StagingDir, below the SSH user's home, takes uploaded agents, each named by
+	// its SHA-256.
+	StagingDir = ".macfleet/staging"
+	// AgentLabel is the launchd label of the agent, in the system domain.
+	AgentLabel = "dev.macfleet.tart-kubelet"
+)
+
+// Desired is what a Mac should be. What differs between the Macs of a fleet is
+// in Host and Join only, and is left out of the revision.
+type Desired struct {
+	Schema string `json:"schema"`
+	Host   Host   `json:"host"`
+	Agent  Agent  `json:"agent"`
+	Node   Node   `json:"node"`
+	// Join is present when the Mac should (re-)join. It is secret.
+	Join *Join `json:"join,omitempty"`
+}
+
+// Host is what is this Mac's alone.
+type Host struct {
+	// Name is the infra machine's: the Mac's host name and the Node's name.
+	Name string `json:"name"`
+	// ProviderID is scw-applesilicon://<zone>/<serverID>.
+	ProviderID string `json:"providerID"`
+	// Epoch is the install epoch; the journal on the Mac marks it.
+	Epoch int64 `json:"epoch"`
+	// User is the console user, who runs the agent and its guests.
+	User string `json:"user"`
+	// Address is where the API server and people reach the Mac.
+	Address string `json:"address"`
+	// Zone and ServerType become well-known labels of the Node.
+	Zone       string `json:"zone"`
+	ServerType string `json:"serverType"`
+}
+
+// Agent is the build to run.
+type Agent struct {
+	// SHA256 of the uploaded darwin/arm64 file, lower-case hex.
+	SHA256 string `json:"sha256"`
+	// Version for people, e.g. v0.1.0.
+	Version string `json:"version"`
+}
+
+// Node is how the Mac looks as a Node, the same for a whole fleet.
+type Node struct {
+	Labels map[string]string `json:"labels,omitempty"`
+	Taints []Taint           `json:"taints,omitempty"`
+	// MaxVMs is how many guests run at once: 1 or 2.
+	MaxVMs int `json:"maxVMs"`
+	// Fleet is shown as label tuist.dev/fleet.
+	Fleet string `json:"fleet,omitempty"`
+}
+
+// Taint of a Node.
+type Taint struct {
+	Key    string `json:"key"`
+	Value  string `json:"value,omitempty"`
+	Effect string `json:"effect"`
+}
+
+// Join is what a Mac needs to become a Node, once.
+type Join struct {
+	// Server is the API server's URL, as a Mac reaches it.
+	Server string `json:"server"`
+	// CA is the API server's certificate authority, PEM.
+	CA []byte `json:"ca"`
+	// Token is a one-hour bootstrap token.
+	Token string `json:"token"`
+	// Permit allows one creation of the Node.
+	Permit JoinPermit `json:"permit"`
+}
+
+// JoinPermit allows the agent to create its Node once. The agent records the id
+// as used before it creates; a Node that was deleted comes back only with a new
+// permit.
+type JoinPermit struct {
+	ID       string    `json:"id"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// AgentConfig is the file that `tart-kubelet run` reads; converge writes it.
+type AgentConfig struct {
+	Schema string `json:"schema"`
+	Host   Host   `json:"host"`
+	Node   Node   `json:"node"`
+	// Agent is the build this configuration was written for.
+	Agent Agent `json:"agent"`
+}
+
+// Health is what the agent answers on HealthSocket.
+type Health struct {
+	// Build is the SHA-256 in the path of the slot the agent was started from.
+	Build string `json:"build"`
+	// ConfigHash is the SHA-256 of the configuration file it read.
+	ConfigHash string `json:"configHash"`
+	PID        int    `json:"pid"`
+}
+
+// Class says what a failed step asks for.
+type Class string
+
+// The classes of failure.
+const (
+	// Retry: transient; try again with back-off.
+	Retry Class = "retry"
+	// Wait: something outside must happen first, e.g. another password.
+	Wait Class = "wait"
+	// Reboot: volatile state of the Mac is suspected.
+	Reboot Class = "reboot"
+	// Reinstall: the disk is damaged or dirty.
+	Reinstall Class = "reinstall"
+	// Human: nobody but a person can mend it.
+	Human Class = "human"
+	// Bug: ours.
+	Bug Class = "bug"
+)
+
+// Exit codes of converge and leave.
+const (
+	ExitUnchanged = 0
+	ExitChanged   = 10
+	ExitRetry     = 20
+	ExitWait      = 21
+	ExitReboot    = 22
+	ExitReinstall = 23
+	ExitHuman     = 24
+	ExitUsage     = 64
+	ExitBug       = 70
+)
+
+// Outcome of a step.
+type Outcome string
+
+// The outcomes of a step.
+const (
+	Unchanged Outcome = "unchanged"
+	Changed   Outcome = "changed"
+	Failed    Outcome = "failed"
+	// Planned: it would change, but this run only plans.
+	Planned Outcome = "planned"
+	// NotRun: an earlier step failed.
+	NotRun Outcome = "not run"
+)
+
+// Report is what converge and leave say at the end: one JSON line.
+type Report struct {
+	Schema      string       `json:"schema"`
+	Verb        string       `json:"verb"`
+	Build       string       `json:"build"`
+	Epoch       int64        `json:"epoch"`
+	BootSession string       `json:"bootSession"`
+	Revision    string       `json:"revision"`
+	Started     time.Time    `json:"started"`
+	Finished    time.Time    `json:"finished"`
+	Steps       []StepReport `json:"steps"`
+	Exit        int          `json:"exit"`
+}
+
+// StepReport is the story of one step.
+type StepReport struct {
+	Name    string  `json:"name"`
+	Outcome Outcome `json:"outcome"`
+	// Class and Detail are set when the step failed. Detail holds no secret.
+	Class  Class  `json:"class,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Millis int64  `json:"ms"`
+}
