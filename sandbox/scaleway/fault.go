@@ -1,0 +1,226 @@
+package scaleway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Duration is a [time.Duration] written as text, such as "2s".
+type Duration time.Duration
+
+// MarshalText writes the duration as [time.Duration.String] does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what [time.ParseDuration] does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// When a fault comes.
+const (
+	BeforeEffect = "before"
+	AfterEffect  = "after"
+)
+
+// Fault spoils calls: it matches those that meet all of its conditions, and comes
+// before their effect or after it. At least one of Status, Error, Drop and Delay
+// says what it does; a delay alone lets the call be answered late.
+type Fault struct {
+	// ID is given when the fault is armed.
+	ID string `json:"id"`
+	// Call is the SDK's name of the call, such as UpdateServer.
+	Call string `json:"call,omitempty"`
+	// Method is an HTTP method, Path a regular expression on the URL's path.
+	Method string `json:"method,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// Server is a server's identifier or name, for a creation the name asked for.
+	Server string `json:"server,omitempty"`
+	// When is [BeforeEffect] (the default) or [AfterEffect].
+	When string `json:"when,omitempty"`
+	// Status and Body are the answer. Without a body it is empty, as the recorded 429 is.
+	Status int             `json:"status,omitempty"`
+	Body   json.RawMessage `json:"body,omitempty"`
+	// Error names one of the vendor's error types, such as transient_state, and
+	// fills in its status and body.
+	Error string `json:"error,omitempty"`
+	// Drop closes the connection. An HTTP client may repeat a dropped GET by
+	// itself, and then meets the fault again or not, by its count.
+	Drop bool `json:"drop,omitempty"`
+	// Delay holds the call on the vendor's clock, whatever the time scale.
+	Delay Duration `json:"delay,omitempty"`
+	// Count is how many more calls the fault meets; 0 means until it is cleared.
+	Count int `json:"count,omitempty"`
+	// Hits counts the calls met.
+	Hits int `json:"hits"`
+
+	path *regexp.Regexp
+}
+
+var (
+	errNoAction = errors.New("a fault needs a status, an error, a drop or a delay")
+	errWhen     = errors.New(`when is "before" or "after"`)
+	errError    = errors.New("no such error type")
+	errStatus   = errors.New("status is an HTTP status of 200 or above")
+	errCount    = errors.New("count cannot be negative")
+	errBody     = errors.New("a body needs a status")
+)
+
+// Arm adds a fault. Where several match a call, the one armed first meets it.
+func (v *Vendor) Arm(f Fault) (Fault, error) {
+	orDefault(&f.When, BeforeEffect)
+	if err := f.check(); err != nil {
+		return Fault{}, err
+	}
+	path, err := regexp.Compile(f.Path)
+	if err != nil {
+		return Fault{}, fmt.Errorf("path: %w", err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.nextFault++
+	f.ID, f.Hits, f.path = fmt.Sprintf("fault-%d", v.nextFault), 0, path
+	v.faults = append(v.faults, &f)
+	return f, nil
+}
+
+func (f Fault) check() error {
+	_, known := errorReply(f.Error, nil, "")
+	switch {
+	case f.When != BeforeEffect && f.When != AfterEffect:
+		return errWhen
+	case f.Error != "" && !known:
+		return fmt.Errorf("%q: %w", f.Error, errError)
+	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
+		return errStatus
+	case f.Body != nil && f.Status == 0:
+		return errBody
+	case f.Count < 0:
+		return errCount
+	case !f.replaces() && f.Delay <= 0:
+		return errNoAction
+	}
+	return nil
+}
+
+// replaces says whether the fault answers in the vendor's place.
+func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Drop }
+
+// Faults are the armed faults, in the order they were armed.
+func (v *Vendor) Faults() []Fault {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	faults := make([]Fault, len(v.faults))
+	for i, f := range v.faults {
+		faults[i] = *f
+	}
+	return faults
+}
+
+// Clear removes a fault, or all of them when the identifier is empty, and says how many.
+func (v *Vendor) Clear(id string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before := len(v.faults)
+	v.faults = slices.DeleteFunc(v.faults, func(f *Fault) bool { return id == "" || f.ID == id })
+	return before - len(v.faults)
+}
+
+// takeFault finds the fault that meets a call and counts it.
+func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, f := range v.faults {
+		if !v.matches(f, r, c) {
+			continue
+		}
+		f.Hits++
+		if f.Count > 0 {
+			f.Count--
+			if f.Count == 0 {
+				v.faults = slices.Delete(v.faults, i, i+1)
+			}
+		}
+		return *f, true
+	}
+	return Fault{}, false
+}
+
+func (v *Vendor) matches(f *Fault, r *http.Request, c *call) bool {
+	return (f.Call == "" || f.Call == c.name) &&
+		(f.Method == "" || strings.EqualFold(f.Method, r.Method)) &&
+		f.path.MatchString(r.URL.Path) &&
+		(f.Server == "" || v.concerns(c, f.Server))
+}
+
+// concerns says whether a call is about a server, by identifier or name.
+func (v *Vendor) concerns(c *call, server string) bool {
+	if c.name == "CreateServer" {
+		var request createRequest
+		return json.Unmarshal(c.body, &request) == nil && request.Name == server
+	}
+	if c.id == server {
+		return true
+	}
+	s := v.find(c.id)
+	return s != nil && s.name == server
+}
+
+// faultReply is a fault's answer to a call.
+func (v *Vendor) faultReply(f Fault, c *call) reply {
+	if f.Drop {
+		return reply{drop: true}
+	}
+	if f.Error == "" {
+		out := reply{status: f.Status}
+		if f.Body != nil {
+			out.body = f.Body
+		}
+		return out
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out, _ := errorReply(f.Error, v.find(c.id), c.id)
+	if f.Status != 0 {
+		out.status = f.Status
+	}
+	return out
+}
+
+// errorReply is the vendor's answer for an error type, about a server where there is one.
+func errorReply(kind string, s *server, id string) (reply, bool) {
+	status, deletable := StatusReinstalling, time.Time{}
+	if s != nil {
+		status, deletable = s.status, s.deletable
+	}
+	switch kind {
+	case "denied_authentication":
+		return deniedAuthentication(), true
+	case "permissions_denied":
+		return permissionsDenied("read"), true
+	case "precondition_failed":
+		return cannotDeleteBefore(deletable), true
+	case "out_of_stock":
+		return outOfStock(), true
+	case "not_found":
+		return notFound("server", id), true
+	case "transient_state":
+		return transientState(id, status), true
+	case "locked":
+		return locked(id), true
+	case "quotas_exceeded":
+		return quotasExceeded(), true
+	case "invalid_arguments":
+		return invalidArgument("name", "unknown", ""), true
+	case "internal":
+		return internalError(), true
+	}
+	return reply{}, false
+}

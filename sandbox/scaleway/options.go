@@ -1,0 +1,170 @@
+package scaleway
+
+import (
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Identifiers a sandbox works with when its options name none. The secret opens
+// nothing but a simulated vendor.
+const (
+	DefaultSecretKey      = "5ca1e000-0000-4000-8000-000000000001"
+	DefaultAccessKey      = "SCWSANDBOX0000000000"
+	DefaultProjectID      = "5ca1e000-0000-4000-8000-0000000000aa"
+	DefaultOrganizationID = "5ca1e000-0000-4000-8000-0000000000bb"
+)
+
+// Username is the administrator on every delivered Mac, as recorded on all types.
+const Username = "m1"
+
+// NoFloor as [Options.Floor] lets servers be deleted at once, as in the vendor's
+// own test organisations, where the recordings come from.
+const NoFloor = time.Duration(-1)
+
+// appleLease is the shortest lease that Apple's licence allows; the documented
+// minimum_lease_duration of every type.
+const appleLease = 24 * time.Hour
+
+// SealedMode says when answers carry "<sealed>" in place of credentials.
+type SealedMode string
+
+const (
+	// SealWrites seals the answers to POST, PATCH, reboot and reinstall; GET and
+	// list are clear. All recordings since February 2025. The default.
+	SealWrites SealedMode = ""
+	// SealWindow seals every answer while a server is on its way to ready, and for
+	// [Timings.SealedWindow] after: what one report says of Tahoe hosts.
+	SealWindow SealedMode = "window"
+	// SealNever never seals, as before February 2025.
+	SealNever SealedMode = "clear"
+)
+
+// Timings are how long the vendor takes, at scale 1. Delivery is per type and
+// stands in [ServerType].
+type Timings struct {
+	// OtherOS is added to a delivery with an image that is not the type's default (documented).
+	OtherOS time.Duration
+	// Reboot is from the request to ready (recorded: 104 to 134 s).
+	Reboot time.Duration
+	// Reinstall is from the request to ready (observed: 15 to 20 min).
+	Reinstall time.Duration
+	// VPC is how long vpc_status stays vpc_updating after a PATCH (recorded: up to 54 s).
+	VPC time.Duration
+	// StartingTouch is how often updated_at moves while starting (recorded: about 10 s).
+	StartingTouch time.Duration
+	// SealedWindow is how long [SealWindow] seals after a server became ready.
+	SealedWindow time.Duration
+}
+
+// DefaultTimings are the recorded medians, and for the reinstall the middle of
+// what operators reported.
+func DefaultTimings() Timings {
+	return Timings{
+		OtherOS:       time.Hour,
+		Reboot:        120 * time.Second,
+		Reinstall:     17 * time.Minute,
+		VPC:           30 * time.Second,
+		StartingTouch: 10 * time.Second,
+		SealedWindow:  time.Minute,
+	}
+}
+
+// Options configure a [Vendor]. The zero value is a vendor in real time with the
+// default identifiers and no hardware behind it.
+type Options struct {
+	// Clock is the vendor's clock, and the source of every date in answers. Default: the real one.
+	Clock clock.WithTicker
+	// TimeScale divides all delays and floors; 60 makes a minute a second. Default 1.
+	TimeScale float64
+	// Timings default to [DefaultTimings]; a zero Timings makes everything instant.
+	Timings *Timings
+	// Floor is how long a new server cannot be deleted, at scale 1. Default 24 h; see [NoFloor].
+	Floor time.Duration
+	// SecretKeys are the keys that X-Auth-Token may carry. Default: [DefaultSecretKey].
+	SecretKeys []string
+	// ProjectID owns pool servers whose spec names no project. Default: [DefaultProjectID].
+	ProjectID string
+	// OrganizationID owns everything. Default: [DefaultOrganizationID].
+	OrganizationID string
+	// Zones are the zones that exist. Default: fr-par-1 and fr-par-3.
+	Zones []string
+	// Catalogue defaults to [DefaultCatalogue].
+	Catalogue *Catalogue
+	// Sealed says which answers hide credentials.
+	Sealed SealedMode
+	// KeysOnReboot injects the project's SSH keys at a reboot too. The vendor's
+	// documentation contradicts itself here.
+	KeysOnReboot bool
+	// PageSize is used for lists when the client sends none. Default 20 (INF, from sibling APIs).
+	PageSize int
+	// Hardware is told what happens to the Macs. Default: nothing is.
+	Hardware Hardware
+	// AllocateIP gives a new server its address, ReleaseIP takes it back after the
+	// server is gone. Default: addresses of 198.18.0.0/15, never reused.
+	AllocateIP func(serverID string) (netip.Addr, error)
+	ReleaseIP  func(serverID string, ip netip.Addr)
+	// JournalLimit bounds the journal; the oldest entries go first. Default 100,000.
+	JournalLimit int
+	// Random is where identifiers and passwords come from. Default: crypto/rand.
+	Random io.Reader
+	// Logger gets one line per transition. Default: none.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	orDefault(&o.TimeScale, 1)
+	orDefault(&o.Floor, appleLease)
+	orDefault(&o.ProjectID, DefaultProjectID)
+	orDefault(&o.OrganizationID, DefaultOrganizationID)
+	orDefault(&o.PageSize, 20)
+	orDefault(&o.JournalLimit, 100_000)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Timings == nil {
+		timings := DefaultTimings()
+		o.Timings = &timings
+	}
+	if o.Catalogue == nil {
+		catalogue := DefaultCatalogue()
+		o.Catalogue = &catalogue
+	}
+	if len(o.SecretKeys) == 0 {
+		o.SecretKeys = []string{DefaultSecretKey}
+	}
+	if len(o.Zones) == 0 {
+		o.Zones = []string{"fr-par-1", "fr-par-3"}
+	}
+	if o.AllocateIP == nil {
+		o.AllocateIP = sequentialIPs(netip.MustParseAddr("198.18.0.0"))
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.SecretKeys = slices.Clone(o.SecretKeys)
+	return o
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// sequentialIPs hands out the addresses after base. The vendor calls it under its lock.
+func sequentialIPs(base netip.Addr) func(string) (netip.Addr, error) {
+	return func(string) (netip.Addr, error) {
+		base = base.Next()
+		return base, nil
+	}
+}
