@@ -1,0 +1,26 @@
+{{/* The release's full name starts every object's name, and so every claimed server's. */}}
+{{- define "macfleet.fullname" -}}
+{{- if contains "macfleet" .Release.Name -}}
+{{- .Release.Name | trunc 30 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-macfleet" .Release.Name | trunc 30 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.cluster" -}}
+{{- .Values.cluster.name | default (include "macfleet.fullname" .) -}}
+{{- end -}}
+
+{{- define "macfleet.labels" -}}
+app.kubernetes.io/name: macfleet
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* The zones of all fleets, each once, sorted. */}}
+{{- define "macfleet.zones" -}}
+{{- $zones := list -}}
+{{- range .Values.fleets -}}{{- $zones = append $zones .zone -}}{{- end -}}
+{{- $zones | uniq | sortAlpha | toJson -}}
+{{- end -}}
