@@ -1,0 +1,60 @@
+// Package tart is a stand-in for the tart command of a simulated Mac. It keeps
+// the part of tart's contract that a node agent leans on: pull, clone, set, run,
+// ip, stop, delete, list, get, fqn and rename, with real files below TART_HOME,
+// real locks, real signals, tart's exit codes, and guests that are processes.
+//
+// # What is real
+//
+//   - vms/<name>/config.json carries a POSIX write lock for as long as `run`
+//     lives, so F_GETLK names the process that runs the VM.
+//   - TART_HOME is flocked by clone, rename and the first part of run; temporary
+//     directories and registry host directories are flocked as tart does.
+//   - `run` lives as long as its VM. SIGINT pulls the plug and exits 0, SIGTERM and
+//     SIGHUP kill it at once, SIGUSR2 only asks the guest, which a macOS guest
+//     ignores. A guest that crashes makes `run` exit 0 all the same.
+//   - clone replaces an existing VM without a word, running or not.
+//   - Two macOS guests run at a time, over all homes that share a state directory.
+//   - A guest boots, takes a DHCP lease, and stays up until it shuts itself down
+//     (see Guests), crashes, or loses its host process.
+//
+// # What is not modelled
+//
+// exec, suspend, push, login, logout, import, export, create and prune exit 64 and
+// say so; there is no control.sock and no guest agent. The arp and agent resolvers
+// never find an address. Space is unlimited, so that nothing is pruned by itself.
+// Devices and networks named to run are accepted and left alone, except --dir.
+//
+// # Images
+//
+// There is no network. Unless TART_FAKE_REGISTRY names a catalogue, every
+// host/namespace/name:tag exists with a digest made from its name, except that a
+// name with "missing" in it is not found (404), one with "private" in it needs
+// TART_REGISTRY_USERNAME and TART_REGISTRY_PASSWORD (else 401), and one with
+// "linux", "ubuntu" or "debian" in it is a Linux guest. A catalogue is a directory
+// holding <host>/<namespace>/<name>/<tag>.json with the fields of [Image]; what is
+// not there is not found, and changing a file moves its tag to a new digest.
+//
+// # Guests
+//
+// A guest is a process of this binary whose working directory, vms/<name>/guest, is
+// its scratch root. There it keeps pid (its process id) and state ("booting", then
+// "running"), and shows shared directories below "Volumes/My Shared Files". A file
+// named shutdown appearing there, or SIGTERM to the process, is the guest shutting
+// down by itself; SIGKILL to the process is the guest crashing.
+//
+// # Environment
+//
+//	TART_HOME            VMs, cache and temporary files; default ~/.tart
+//	TART_FAKE_FAULTS     JSON file with a [Plan]: version, timing, faults;
+//	                     default /var/db/tart-fake/plan.json, which may be missing
+//	TART_FAKE_REGISTRY   image catalogue, see Images
+//	TART_FAKE_STATE      licence slots and the DHCP lock, what the kernel would hold;
+//	                     default /var/run/tart-fake, gone after a reboot
+//	TART_FAKE_LEASES     DHCP lease file; default /var/db/dhcpd_leases
+//	TART_FAKE_JOURNAL    JSON lines of every invocation, see [Record];
+//	                     default TART_HOME/.journal.jsonl
+//
+// The package speaks to its users through files, arguments and exit codes only. It
+// shares no code with the agent that drives tart: a mistake in one must not be
+// repeated by the other.
+package tart

@@ -1,0 +1,198 @@
+package tart
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Image is what a catalogue says about one tag; zero fields take the defaults of a
+// small macOS image.
+type Image struct {
+	OS          string `json:"os,omitempty"`          // "darwin" (default) or "linux"
+	CPUMin      int    `json:"cpuMin,omitempty"`      // cores, default 2
+	MemoryMinMB int    `json:"memoryMinMB,omitempty"` // mebibytes, default 2048
+	DiskGB      int    `json:"diskGB,omitempty"`      // decimal gigabytes the sparse disk appears to have, default 1
+	// Status is an HTTP status with which the registry refuses: 401 without
+	// credentials, anything else always. 0 serves the image.
+	Status int `json:"status,omitempty"`
+
+	digest string
+}
+
+// reference is a remote name: host/namespace:tag or host/namespace@sha256:….
+type reference struct {
+	host, namespace, tag, digest string
+}
+
+// remotePattern accepts what tart tells apart from a local name by its slash.
+var remotePattern = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.:-]*)/([A-Za-z0-9._/-]+?)(?::([A-Za-z0-9_][A-Za-z0-9._-]*)|@(sha256:[0-9a-f]{64}))?$`)
+
+func parseReference(name string) (reference, bool) {
+	m := remotePattern.FindStringSubmatch(name)
+	if m == nil || strings.Contains(m[2], "..") {
+		return reference{}, false
+	}
+	r := reference{host: m[1], namespace: m[2], tag: m[3], digest: m[4]}
+	if r.tag == "" && r.digest == "" {
+		r.tag = "latest"
+	}
+	return r, true
+}
+
+func (r reference) String() string {
+	if r.digest != "" {
+		return r.host + "/" + r.namespace + "@" + r.digest
+	}
+	return r.host + "/" + r.namespace + ":" + r.tag
+}
+
+// byDigest is the same image under its digest.
+func (r reference) byDigest(digest string) reference {
+	return reference{host: r.host, namespace: r.namespace, digest: digest}
+}
+
+// dir is where the image is cached: a directory for a digest, a link for a tag.
+func (h home) dir(r reference) vmDir {
+	leaf := r.tag
+	if r.digest != "" {
+		leaf = r.digest
+	}
+	return vmDir(filepath.Join(h.images(), r.host, filepath.FromSlash(r.namespace), leaf))
+}
+
+// manifest asks the registry for an image, see the package comment.
+func (c *cli) manifest(r reference) (Image, error) {
+	if err := c.plan.strikes(PullUnauthorized, r.String(), refusal(401)); err != nil {
+		return Image{}, err
+	}
+	if err := c.plan.strikes(PullNotFound, r.String(), refusal(404)); err != nil {
+		return Image{}, err
+	}
+	image, err := c.lookUp(r)
+	if err != nil {
+		return image, err
+	}
+	if image.Status != 0 && (image.Status != 401 || !c.hasCredentials(r.host)) {
+		return image, refusal(image.Status)
+	}
+	return image.withDefaults(), nil
+}
+
+func (c *cli) lookUp(r reference) (Image, error) {
+	catalogue := c.env.Getenv("TART_FAKE_REGISTRY")
+	if catalogue == "" {
+		return builtIn(r), nil
+	}
+	dir := filepath.Join(catalogue, r.host, filepath.FromSlash(r.namespace))
+	if r.digest == "" {
+		return readImage(r, filepath.Join(dir, r.tag+".json"))
+	}
+	tags, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return Image{}, fmt.Errorf("searching the image catalogue: %w", err)
+	}
+	for _, tag := range tags {
+		if image, err := readImage(r, tag); err == nil && image.digest == r.digest {
+			return image, nil
+		}
+	}
+	return Image{}, refusal(404)
+}
+
+// readImage gives equal files of one repository the same digest, as a registry would.
+func readImage(r reference, path string) (Image, error) {
+	var image Image
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return image, refusal(404)
+	}
+	if err != nil {
+		return image, fmt.Errorf("reading the image catalogue: %w", err)
+	}
+	if err := json.Unmarshal(data, &image); err != nil {
+		return image, fmt.Errorf("parsing %s: %w", path, err)
+	}
+	image.digest = digestOf(append([]byte(r.host+"/"+r.namespace+"\n"), data...))
+	return image, nil
+}
+
+// builtIn invents an image from its name.
+func builtIn(r reference) Image {
+	image := Image{digest: r.digest}
+	if image.digest == "" {
+		image.digest = digestOf([]byte(r.String()))
+	}
+	switch {
+	case strings.Contains(r.namespace, "missing") || strings.Contains(r.tag, "missing"):
+		image.Status = 404
+	case strings.Contains(r.namespace, "private"):
+		image.Status = 401
+	}
+	for _, distribution := range []string{"linux", "ubuntu", "debian"} {
+		if strings.Contains(r.namespace, distribution) {
+			image.OS = osLinux
+		}
+	}
+	return image
+}
+
+func digestOf(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+func (i Image) withDefaults() Image {
+	if i.OS == "" {
+		i.OS = osDarwin
+	}
+	if i.CPUMin == 0 {
+		i.CPUMin = 2
+	}
+	if i.MemoryMinMB == 0 {
+		i.MemoryMinMB = 2048
+	}
+	if i.DiskGB == 0 {
+		i.DiskGB = 1
+	}
+	return i
+}
+
+// hasCredentials follows tart's environment provider; the fake has no keychain.
+func (c *cli) hasCredentials(host string) bool {
+	only := c.env.Getenv("TART_REGISTRY_HOSTNAME")
+	return c.env.Getenv("TART_REGISTRY_USERNAME") != "" && c.env.Getenv("TART_REGISTRY_PASSWORD") != "" &&
+		(only == "" || only == host)
+}
+
+func refusal(status int) error {
+	return fmt.Errorf("UnexpectedHTTPStatusCode(when: \"pulling manifest\", code: %d)", status)
+}
+
+// unpack writes the three files of the image into dir.
+func (i Image) unpack(dir vmDir) error {
+	sum := sha256.Sum256([]byte(i.digest))
+	cfg := vmConfig{
+		Version:       1,
+		OS:            i.OS,
+		Arch:          "arm64",
+		CPUCountMin:   i.CPUMin,
+		CPUCount:      max(4, i.CPUMin),
+		MemorySizeMin: int64(i.MemoryMinMB) * mebibyte,
+		MemorySize:    int64(max(4096, i.MemoryMinMB)) * mebibyte,
+		MACAddress:    localMAC(sum[:]),
+		Display:       display{Width: 1024, Height: 768},
+		DiskFormat:    "raw",
+	}
+	if i.OS == osDarwin {
+		cfg.ECID, cfg.HardwareModel = sum[6:14], sum[14:30]
+	}
+	if err := writeSparse(dir.disk(), "simulated disk of "+i.digest+"\n", int64(i.DiskGB)*1_000_000_000); err != nil {
+		return fmt.Errorf("writing a disk: %w", err)
+	}
+	if err := writeSparse(dir.nvram(), "simulated nvram\n", 0); err != nil {
+		return fmt.Errorf("writing an nvram: %w", err)
+	}
+	return dir.writeConfig(cfg)
+}

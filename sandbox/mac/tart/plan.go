@@ -1,0 +1,201 @@
+package tart
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Plan is the file named by TART_FAKE_FAULTS: which tart this is, how long things
+// take, and what goes wrong. It is read at the start of each command; a guest keeps
+// what its run has read. The zero value is tart 2.32.1 in a hurry, without faults.
+type Plan struct {
+	// Version as --version prints it; the dialect of list follows from its minor
+	// number: before 31 list has SizeOnDisk and no Accessed (the limit is ours, between
+	// releases known to differ), from 35 text shows human units. Default 2.32.1.
+	Version string `json:"version,omitempty"`
+	// BootDelay passes between the start of a guest and its lease. Default 20 ms.
+	BootDelay Duration `json:"bootDelay,omitempty"`
+	// PullDelay is the time a whole image takes, CloneDelay that of a copy under the
+	// lock of TART_HOME. Default none.
+	PullDelay  Duration `json:"pullDelay,omitempty"`
+	CloneDelay Duration `json:"cloneDelay,omitempty"`
+	// Network is the first three octets of the guests' addresses. Default 192.168.64.
+	Network string `json:"network,omitempty"`
+	// LeaseTime is how long a DHCP lease is valid. Default one day, as bootpd has it.
+	LeaseTime Duration `json:"leaseTime,omitempty"`
+	Faults    []Fault  `json:"faults,omitempty"`
+}
+
+// Fault is one thing that goes wrong.
+type Fault struct {
+	Kind FaultKind `json:"kind"`
+	// Name restricts the fault to VM names or image references containing it.
+	Name string `json:"name,omitempty"`
+	// After lets so many occasions pass first; Times then ends the fault after so many
+	// failures, 0 meaning never. Rewriting the plan with other content counts anew.
+	After int `json:"after,omitempty"`
+	Times int `json:"times,omitempty"`
+}
+
+// FaultKind says where a fault strikes.
+type FaultKind string
+
+// The faults. Those of pull strike the implicit pull of a clone as well.
+const (
+	PullUnauthorized FaultKind = "pull-unauthorized" // the registry answers 401
+	PullNotFound     FaultKind = "pull-not-found"    // the registry answers 404
+	PullNoSpace      FaultKind = "pull-no-space"     // the volume is full, exit 1
+	PullInterrupted  FaultKind = "pull-interrupted"  // fails half way; the next pull resumes
+	PullStalls       FaultKind = "pull-stalls"       // hangs half way until it is stopped
+	CloneNoSpace     FaultKind = "clone-no-space"    // ENOSPC, exit 1, nothing left behind
+	RunExitsEarly    FaultKind = "run-exits-early"   // exit 1 after the VM lock was taken
+	RunNoSession     FaultKind = "run-no-session"    // locked keychain: VZErrorDomain Code=-9, exit 1
+	RunLimit         FaultKind = "run-limit"         // the licence limit, whatever runs
+	RunIgnoresStop   FaultKind = "run-ignores-stop"  // SIGINT has no effect, SIGKILL has
+	BootNoLease      FaultKind = "boot-no-lease"     // the guest never gets an address
+	BootCrash        FaultKind = "boot-crash"        // the guest crashes instead of coming up
+	SlotLeak         FaultKind = "slot-leak"         // a guest's own shutdown leaves its licence slot taken
+	ListTruncated    FaultKind = "list-truncated"    // list prints half of its output and exits 0
+	ListHangs        FaultKind = "list-hangs"        // list prints nothing until it is stopped
+)
+
+// Duration is a time.Duration, in JSON a string such as "1.5s".
+type Duration time.Duration
+
+// MarshalText writes the form that time.ParseDuration reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a non-negative duration with its unit.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return err
+	}
+	if v < 0 {
+		return fmt.Errorf("negative duration %s", v)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// armedPlan is a plan with a file that counts the occasions of its faults.
+type armedPlan struct {
+	Plan
+	counter string
+}
+
+// loadPlan takes a missing file for an empty plan and an unreadable one for an error.
+func loadPlan(path string) (*armedPlan, error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("reading the fault plan: %w", err)
+	}
+	p := armedPlan{
+		Plan:    Plan{BootDelay: Duration(20 * time.Millisecond)},
+		counter: fmt.Sprintf("%s.%x", path, sha256.Sum256(data))[:len(path)+9],
+	}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &p.Plan); err != nil {
+			return nil, fmt.Errorf("parsing the fault plan: %w", err)
+		}
+	}
+	p.defaults()
+	return &p, nil
+}
+
+func (p *armedPlan) defaults() {
+	if p.Version == "" {
+		p.Version = "2.32.1"
+	}
+	if p.Network == "" {
+		p.Network = "192.168.64"
+	}
+	if p.LeaseTime == 0 {
+		p.LeaseTime = Duration(24 * time.Hour)
+	}
+}
+
+// minor is the second number of the version, 0 if there is none.
+func (p *armedPlan) minor() int {
+	parts := strings.Split(p.Version, ".")
+	if len(parts) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(parts[1])
+	return n
+}
+
+// fires reports whether a fault of this kind strikes name now, and counts it.
+func (p *armedPlan) fires(kind FaultKind, name string) (bool, error) {
+	for i, f := range p.Faults {
+		if f.Kind != kind || !strings.Contains(name, f.Name) {
+			continue
+		}
+		if f.After == 0 && f.Times == 0 {
+			return true, nil
+		}
+		seen, err := p.count(i)
+		if err != nil {
+			return false, err
+		}
+		if seen >= f.After && (f.Times == 0 || seen < f.After+f.Times) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// strikes is fires for faults that are nothing but an error.
+func (p *armedPlan) strikes(kind FaultKind, name string, failure error) error {
+	hit, err := p.fires(kind, name)
+	if err != nil || !hit {
+		return err
+	}
+	return failure
+}
+
+// count adds one occasion of the i-th fault and returns how many there were before.
+// The file has one byte an occasion, '0' + i, written under its lock.
+func (p *armedPlan) count(i int) (before int, err error) {
+	f, err := os.OpenFile(p.counter, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return 0, fmt.Errorf("counting faults: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	lock, err := flock(p.counter)
+	if err != nil {
+		return 0, fmt.Errorf("counting faults: %w", err)
+	}
+	defer lock.close()
+	data, err := os.ReadFile(p.counter)
+	if err != nil {
+		return 0, fmt.Errorf("counting faults: %w", err)
+	}
+	mark := byte('0' + i)
+	if _, err := f.Write([]byte{mark}); err != nil {
+		return 0, fmt.Errorf("counting faults: %w", err)
+	}
+	return strings.Count(string(data), string(mark)), nil
+}
+
+// pause waits d, or until SIGINT.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,123 @@
+package tart
+
+import (
+	"context"
+	"crypto/md5" // tart names its resumable directory so; nothing is protected by it
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// pullSteps is how many times a download reports, and can be resumed.
+const pullSteps = 10
+
+var errNoSpace = errors.New(`NSPOSIXErrorDomain Code=28 "No space left on device"`)
+
+func (c *cli) pull(ctx context.Context, args []string) error {
+	a := newArguments("pull <remote-name> [--insecure] [--concurrency <n>]")
+	a.ignore([]string{"insecure", "deduplicate"}, []string{"concurrency"})
+	words, err := a.parse(args, 1, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := c.home.local(words[0]); err == nil {
+		c.printf("%q is a local image already\n", words[0])
+		return nil
+	}
+	ref, ok := parseReference(words[0])
+	if !ok {
+		return runtimeError("failed to parse remote name: " + words[0])
+	}
+	return c.fetch(ctx, ref)
+}
+
+// fetch caches an image and points its tag to it.
+func (c *cli) fetch(ctx context.Context, ref reference) error {
+	c.printf("pulling manifest...\n")
+	image, err := c.manifest(ref)
+	if err != nil {
+		return err
+	}
+	lock, err := c.lockRegistry(ref.host)
+	if err != nil {
+		return err
+	}
+	defer lock.close()
+	cached := c.home.dir(ref.byDigest(image.digest))
+	if cached.complete() {
+		c.printf("%s image is already cached!\n", ref.byDigest(image.digest))
+	} else if err := c.download(ctx, ref, image, cached); err != nil {
+		return err
+	}
+	return c.home.name(ref, cached)
+}
+
+// lockRegistry lets one pull run for each registry host.
+func (c *cli) lockRegistry(host string) (flocked, error) {
+	dir := filepath.Join(c.home.images(), host)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return flocked{}, fmt.Errorf("preparing the image cache: %w", err)
+	}
+	lock, taken, err := tryFlock(dir)
+	if err != nil || taken {
+		return lock, err
+	}
+	c.printf("waiting for lock...\n")
+	return flock(dir)
+}
+
+// download transfers in steps and leaves a mark after each, so that a pull that was
+// killed resumes where it stood.
+func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir) error {
+	dir, release, err := c.home.lockedTemporary(fmt.Sprintf("%x", md5.Sum([]byte(ref.String()))))
+	if err != nil {
+		return err
+	}
+	if err := c.plan.strikes(PullNoSpace, ref.String(), errNoSpace); err != nil {
+		return err
+	}
+	progress := filepath.Join(string(dir), "progress")
+	data, _ := os.ReadFile(progress)
+	start, _ := strconv.Atoi(string(data))
+	c.printf("pulling disk...\n")
+	for step := start; step < pullSteps; step++ {
+		c.printf("%d%%\n", step*100/pullSteps)
+		if err := c.transfer(ctx, ref, step); err != nil {
+			return err
+		}
+		if err := os.WriteFile(progress, []byte(strconv.Itoa(step+1)), 0o644); err != nil {
+			return fmt.Errorf("recording progress: %w", err)
+		}
+	}
+	c.printf("100%%\n")
+	defer release()
+	if err := os.Remove(progress); err != nil {
+		return fmt.Errorf("finishing a pull: %w", err)
+	}
+	if err := image.unpack(dir); err != nil {
+		return err
+	}
+	return c.home.place(dir, string(to))
+}
+
+// transfer is one step of a download; the faults strike half way.
+func (c *cli) transfer(ctx context.Context, ref reference, step int) error {
+	if step == pullSteps/2 {
+		err := c.plan.strikes(PullInterrupted, ref.String(), errors.New("NSURLErrorDomain Code=-1005 \"The network connection was lost.\""))
+		if err != nil {
+			return err
+		}
+		stalls, err := c.plan.fires(PullStalls, ref.String())
+		if err != nil {
+			return err
+		}
+		if stalls {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	}
+	return pause(ctx, time.Duration(c.plan.PullDelay)/pullSteps)
+}
