@@ -1,9 +1,21 @@
 #!/bin/sh
-# Regenerates everything that is generated. CI fails when this leaves a diff.
+# Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
+# and the chart as the sandbox uses it. CI fails when this leaves a diff.
 set -eu
 cd "$(dirname "$0")/.."
 
-controller_gen=$(GOWORK=off go tool -modfile=tools/go.mod -n controller-gen)
+(cd hack/tools && GOWORK=off go build -o ../../bin/ tool)
+PATH=$PWD/bin:$PATH
+chart=charts/macfleet
 
-"$controller_gen" object paths=./api/...
-"$controller_gen" crd paths=./api/... output:crd:artifacts:config=charts/macfleet/crds
+controller-gen object paths=./api/...
+controller-gen crd paths=./api/... output:crd:artifacts:config=$chart/crds
+
+# Markers beside the controllers say what each needs. The markers' namespace
+# "fleet" stands for the release's own.
+controller-gen rbac:roleName=macfleet-manager paths=./internal/controller/... output:rbac:stdout |
+	hack/chart-rbac.awk >$chart/templates/manager-rbac.yaml
+
+rendered=sandbox/world/rendered
+helm template macfleet $chart --namespace macfleet-system --values sandbox/world/values.yaml >$rendered/chart.yaml
+cat $chart/crds/*.yaml >$rendered/crds.yaml

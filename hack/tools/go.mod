@@ -1,4 +1,4 @@
-module github.com/macfleet/macfleet/tools
+module github.com/macfleet/macfleet/hack/tools
 
 go 1.26.0
 

@@ -1,0 +1,243 @@
+// Package house holds the rules of the house: which way imports run, where build
+// tags may be, and that every package says what it is for. A wrong import fails
+// here and not in a review.
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/macfleet/macfleet"
+
+// listed is what `go list -json` says of one package.
+type listed struct {
+	ImportPath   string
+	Dir          string
+	Doc          string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	GoFiles      []string
+	CgoFiles     []string
+	IgnoredGo    []string `json:"IgnoredGoFiles"`
+}
+
+// path is the package's folder below the root.
+func (p listed) path() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+// ours are the packages of this module among the imports, as folders.
+func ours(imports []string) []string {
+	var folders []string
+	for _, imported := range imports {
+		if folder, found := strings.CutPrefix(imported, module+"/"); found {
+			folders = append(folders, folder)
+		}
+	}
+	return folders
+}
+
+// rule says what the packages below a folder may import of ours.
+type rule struct {
+	below string
+	// only, when set, lists every folder of ours that may be imported.
+	only []string
+	// never lists folders of ours that may not be imported.
+	never []string
+	// neverOutside lists modules that may not be imported at all, also indirectly.
+	neverOutside []string
+	why          string
+}
+
+var rules = []rule{
+	{below: "api", only: []string{"api"}, why: "the API imports nothing of ours"},
+	{below: "internal/cloud", only: []string{"api", "internal/cloud"}, why: "cloud is a seam: it knows the API at most"},
+	{below: "internal/host", only: []string{"api", "internal/cloud", "internal/host"}, why: "host decides: no client, no I/O"},
+	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},
+	{below: "internal/converge", only: []string{"internal/converge"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "converge is the Mac's side"},
+	{below: "internal/agent", only: []string{"internal/agent", "internal/converge/document"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent is the Mac's side"},
+	{below: "internal/remote", only: []string{"internal/remote", "internal/converge/document"}, why: "remote reaches a Mac and decides nothing"},
+	{below: "cmd/tart-kubelet", never: []string{"internal/controller", "internal/cloud", "internal/remote", "sandbox"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent's binary holds no vendor SDK and no controller-runtime"},
+	{below: "sandbox", only: []string{"sandbox"}, why: "the sandbox speaks HTTP and SSH as a stranger would"},
+}
+
+// may import sandbox: the CLI, which starts it, and tests.
+var mayImportSandbox = []string{"sandbox", "cmd/macfleet", "test"}
+
+// may hold build tags or files for one system only.
+var mayHaveBuildTags = []string{"internal/agent/hostos", "internal/agent/vm", "internal/converge/macos", "sandbox"}
+
+func TestImportsRunOneWay(t *testing.T) {
+	packages := list(t, "./...")
+	for _, p := range packages {
+		for _, broken := range brokenRules(p) {
+			t.Error(broken)
+		}
+	}
+}
+
+func TestAgentHoldsNeitherSDKNorControllerRuntime(t *testing.T) {
+	for _, r := range rules {
+		if len(r.neverOutside) == 0 {
+			continue
+		}
+		for _, dependency := range dependencies(t, "./"+r.below+"/...") {
+			for _, banned := range r.neverOutside {
+				if within(dependency, banned) {
+					t.Errorf("%s depends on %s: %s", r.below, dependency, r.why)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+func TestBuildTagsOnlyWhereTheSystemsDiffer(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		if slices.ContainsFunc(mayHaveBuildTags, func(folder string) bool { return within(p.path(), folder) }) {
+			continue
+		}
+		for _, ignored := range p.IgnoredGo {
+			t.Errorf("%s is left out of the build on this system; only %s may differ", filepath.Join(p.path(), ignored), strings.Join(mayHaveBuildTags, ", "))
+		}
+		for _, file := range p.GoFiles {
+			if !strings.HasPrefix(file, "zz_generated.") && tagged(t, filepath.Join(p.Dir, file)) {
+				t.Errorf("%s has a build tag; only %s may", filepath.Join(p.path(), file), strings.Join(mayHaveBuildTags, ", "))
+			}
+		}
+	}
+}
+
+// TestRulesCatch keeps the rules themselves honest.
+func TestRulesCatch(t *testing.T) {
+	for _, c := range []struct {
+		pkg, imports string
+		broken       bool
+	}{
+		{"internal/host", "internal/cloud", false},
+		{"internal/host", "internal/controller/host", true},
+		{"internal/controller/machine", "internal/controller/host", true},
+		{"internal/controller/machine", "internal/host", false},
+		{"internal/agent/pod", "internal/remote", true},
+		{"internal/converge/document", "internal/converge", true},
+		{"internal/controller/machine", "sandbox/scaleway", true},
+		{"sandbox/world", "internal/cloud", true},
+		{"cmd/macfleet", "sandbox/world", false},
+		{"api/infrastructure/v1alpha1", "internal/host", true},
+		{"internal/hosting", "internal/agent", false},
+	} {
+		p := listed{ImportPath: module + "/" + c.pkg, Imports: []string{module + "/" + c.imports}}
+		if got := len(brokenRules(p)) > 0; got != c.broken {
+			t.Errorf("%s imports %s: broken = %v, want %v", c.pkg, c.imports, got, c.broken)
+		}
+	}
+}
+
+// brokenRules says in one sentence each which rules a package breaks.
+func brokenRules(p listed) []string {
+	var broken []string
+	imports := ours(slices.Concat(p.Imports, p.TestImports, p.XTestImports))
+	for _, imported := range imports {
+		for _, r := range rules {
+			if within(p.path(), r.below) && !r.allows(imported) {
+				broken = append(broken, fmt.Sprintf("%s imports %s: %s", p.path(), imported, r.why))
+			}
+		}
+		if from, to := controller(p.path()), controller(imported); from != "" && to != "" && from != to {
+			broken = append(broken, fmt.Sprintf("%s imports %s: controllers meet through objects alone", p.path(), imported))
+		}
+		if within(imported, "sandbox") && !slices.ContainsFunc(mayImportSandbox, func(folder string) bool { return within(p.path(), folder) }) {
+			broken = append(broken, fmt.Sprintf("%s imports %s: only the CLI and tests may", p.path(), imported))
+		}
+	}
+	return broken
+}
+
+func (r rule) allows(imported string) bool {
+	in := func(folder string) bool { return within(imported, folder) }
+	if slices.ContainsFunc(r.never, in) {
+		return false
+	}
+	return r.only == nil || slices.ContainsFunc(r.only, in)
+}
+
+// controller names the controller a folder belongs to.
+func controller(folder string) string {
+	name, found := strings.CutPrefix(folder, "internal/controller/")
+	if !found {
+		return ""
+	}
+	first, _, _ := strings.Cut(name, "/")
+	return first
+}
+
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+func tagged(t *testing.T, file string) bool {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range parsed.Comments {
+		for _, comment := range group.List {
+			if strings.HasPrefix(comment.Text, "//go:build ") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func list(t *testing.T, patterns ...string) []listed {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(goList(t, append([]string{"-json"}, patterns...)...)))
+	var packages []listed
+	for {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+func dependencies(t *testing.T, pattern string) []string {
+	t.Helper()
+	return strings.Fields(goList(t, "-deps", "-f", "{{.ImportPath}}", pattern))
+}
+
+func goList(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
