@@ -12,6 +12,7 @@ const (
 	DesiredSchema = "macfleet.dev/desired/v1"
 	ReportSchema  = "macfleet.dev/report/v1"
 	ConfigSchema  = "macfleet.dev/agent-config/v1"
+	JournalSchema = "macfleet.dev/journal/v1"
 )
 
 // Paths on a Mac. They are part of the agreement: the manager calls the
@@ -34,6 +35,10 @@ const (
 	JoinPermitFile = ConfigDir + "/join-permit.json"
 	// StateDir holds the journal and the last report, for root only.
 	StateDir = "/var/db/macfleet"
+	// JournalFile is the Journal: it marks the install epoch of the disk.
+	JournalFile = StateDir + "/journal.json"
+	// ReportFile is the last Report.
+	ReportFile = StateDir + "/report.json"
 	// AgentStateDir holds what the agent keeps: certificates, used permits, Pods.
 	// It belongs to the console user.
 	AgentStateDir = "/var/db/macfleet-agent"
@@ -46,6 +51,8 @@ const (
 	StagingDir = ".macfleet/staging"
 	// AgentLabel is the launchd label of the agent, in the system domain.
 	AgentLabel = "dev.macfleet.tart-kubelet"
+	// AgentPlist is the agent's launchd job.
+	AgentPlist = "/Library/LaunchDaemons/" + AgentLabel + ".plist"
 )
 
 // Desired is what a Mac should be. What differs between the Macs of a fleet is
@@ -121,6 +128,17 @@ type JoinPermit struct {
 	NotAfter time.Time `json:"notAfter"`
 }
 
+// Journal is what the first converge of an install epoch leaves on the disk. A
+// disk that holds the journal of another epoch, or of another Machine, was not
+// wiped.
+type Journal struct {
+	Schema string `json:"schema"`
+	Epoch  int64  `json:"epoch"`
+	// Name of the Machine that holds the Mac in this epoch.
+	Name    string    `json:"name"`
+	Created time.Time `json:"created"`
+}
+
 // AgentConfig is the file that `tart-kubelet run` reads; converge writes it.
 type AgentConfig struct {
 	Schema string `json:"schema"`
@@ -185,6 +203,12 @@ const (
 	NotRun Outcome = "not run"
 )
 
+// Verbs that end in a Report.
+const (
+	VerbConverge = "converge"
+	VerbLeave    = "leave"
+)
+
 // Report is what converge and leave say at the end: one JSON line.
 type Report struct {
 	Schema      string       `json:"schema"`
@@ -203,8 +227,10 @@ type Report struct {
 type StepReport struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
-	// Class and Detail are set when the step failed. Detail holds no secret.
-	Class  Class  `json:"class,omitempty"`
+	// Class is set when the step failed.
+	Class Class `json:"class,omitempty"`
+	// Detail says why the step failed, or what a planned step would touch. It
+	// holds no secret.
 	Detail string `json:"detail,omitempty"`
 	Millis int64  `json:"ms"`
 }

@@ -1,0 +1,253 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const secret = "abcdef.0123456789abcdef"
+
+func desired() Desired {
+	return Desired{
+		Schema: DesiredSchema,
+		Host: Host{
+			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/4a6d3e4e", Epoch: 3,
+			User: "m1", Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M",
+		},
+		Agent: Agent{SHA256: strings.Repeat("ab", 32), Version: "v0.1.0"},
+		Node:  Node{Labels: map[string]string{"b": "2", "a": "1"}, MaxVMs: 2, Fleet: "ci"},
+		Join: &Join{
+			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: secret,
+			Permit: JoinPermit{ID: "p1", NotAfter: time.Unix(1700000000, 0).UTC()},
+		},
+	}
+}
+
+func TestDesiredSurvivesItsEncoding(t *testing.T) {
+	data, err := EncodeDesired(desired())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeDesired(strings.NewReader(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(desired(), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDecodeDesiredRefuses(t *testing.T) {
+	data, err := EncodeDesired(desired())
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := strings.TrimSpace(string(data))
+	cases := map[string]string{
+		"empty":         "",
+		"cut":           good[:len(good)/2],
+		"trailing":      good + "{}",
+		"unknown field": strings.Replace(good, `"maxVMs"`, `"extra":1,"maxVMs"`, 1),
+		"wrong type":    strings.Replace(good, `"token":"`+secret+`"`, `"token":["`+secret+`"]`, 1),
+		"bad hash":      strings.Replace(good, strings.Repeat("ab", 32), "../../x", 1),
+		"bad user":      strings.Replace(good, `"user":"m1"`, `"user":"m1; rm"`, 1),
+		"root":          strings.Replace(good, `"user":"m1"`, `"user":"root"`, 1),
+		"three guests":  strings.Replace(good, `"maxVMs":2`, `"maxVMs":3`, 1),
+		"no epoch":      strings.Replace(good, `"epoch":3`, `"epoch":0`, 1),
+		"huge":          good + strings.Repeat(" ", MaxSize),
+	}
+	for name, text := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := DecodeDesired(strings.NewReader(text))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows the token: %v", err)
+			}
+		})
+	}
+}
+
+func TestNewerSchemaIsNamed(t *testing.T) {
+	_, err := DecodeDesired(strings.NewReader(`{"schema":"macfleet.dev/desired/v2","new":1}`))
+	var schema *SchemaError
+	if !errors.As(err, &schema) || schema.Got != "macfleet.dev/desired/v2" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// fleetWide says of each leaf of a Desired whether all Macs of a fleet share it.
+// A new field has to be added here, and so to be thought about.
+var fleetWide = map[string]bool{
+	"Schema": false, // always written as DesiredSchema
+
+	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
+	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false,
+
+	"Agent.SHA256": true, "Agent.Version": true,
+
+	"Node.Labels": true, "Node.Taints": true, "Node.MaxVMs": true, "Node.Fleet": true,
+
+	"Join.Server": false, "Join.CA": false, "Join.Token": false, "Join.Permit": false,
+}
+
+func TestRevisionFollowsFleetWideFieldsOnly(t *testing.T) {
+	before := Revision(desired())
+	seen := 0
+	for _, section := range reflect.VisibleFields(reflect.TypeFor[Desired]()) {
+		for _, leaf := range leaves(section) {
+			seen++
+			want, known := fleetWide[leaf]
+			if !known {
+				t.Errorf("field %s is not classified as fleet-wide or per host", leaf)
+				continue
+			}
+			d := desired()
+			disturb(field(&d, leaf))
+			if changed := Revision(d) != before; changed != want {
+				t.Errorf("field %s: revision changed = %v, want %v", leaf, changed, want)
+			}
+		}
+	}
+	if seen != len(fleetWide) {
+		t.Errorf("%d fields exist, %d are classified", seen, len(fleetWide))
+	}
+}
+
+func leaves(f reflect.StructField) []string {
+	inner := f.Type
+	if inner.Kind() == reflect.Pointer {
+		inner = inner.Elem()
+	}
+	if inner.Kind() != reflect.Struct {
+		return []string{f.Name}
+	}
+	var names []string
+	for _, g := range reflect.VisibleFields(inner) {
+		names = append(names, f.Name+"."+g.Name)
+	}
+	return names
+}
+
+func field(d *Desired, path string) reflect.Value {
+	v := reflect.ValueOf(d)
+	for name := range strings.SplitSeq(path, ".") {
+		v = reflect.Indirect(v).FieldByName(name)
+	}
+	return v
+}
+
+// disturb gives v another value.
+func disturb(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Int, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"other": "label"}))
+	case reflect.Slice:
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+	case reflect.Struct:
+		disturb(v.Field(0))
+	default:
+		panic("no way to disturb a " + v.Kind().String())
+	}
+}
+
+func TestRevisionIgnoresEmptyAndMissing(t *testing.T) {
+	a, b := desired(), desired()
+	a.Node.Taints, b.Node.Taints = nil, []Taint{}
+	a.Node.Labels, b.Node.Labels = nil, map[string]string{}
+	if Revision(a) != Revision(b) {
+		t.Error("an empty list is another revision than none")
+	}
+}
+
+func TestNothingPrintsTheToken(t *testing.T) {
+	d := desired()
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "desired", d, "join", d.Join)
+	for _, shown := range []string{
+		fmt.Sprint(d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprint(d.Join), fmt.Sprintf("%#v", *d.Join),
+		fmt.Sprintf("%+v", *d.Redacted().Join), log.String(),
+	} {
+		if strings.Contains(shown, secret) {
+			t.Errorf("shows the token: %s", shown)
+		}
+	}
+	if d.Redacted(); d.Join.Token != secret {
+		t.Error("Redacted changed the original")
+	}
+}
+
+func TestClassesAndExitsAreOneVocabulary(t *testing.T) {
+	for class, exit := range map[Class]int{
+		Retry: ExitRetry, Wait: ExitWait, Reboot: ExitReboot,
+		Reinstall: ExitReinstall, Human: ExitHuman, Bug: ExitBug,
+	} {
+		if got, ok := ClassOfExit(exit); !ok || got != class {
+			t.Errorf("exit %d is %q, want %q", exit, got, class)
+		}
+		if class.Exit() != exit {
+			t.Errorf("class %q exits %d, want %d", class, class.Exit(), exit)
+		}
+	}
+	for _, none := range []int{ExitUnchanged, ExitChanged, 1, 126, 127, -1} {
+		if class, ok := ClassOfExit(none); ok {
+			t.Errorf("exit %d carries class %q", none, class)
+		}
+	}
+	if Class("new").Exit() != ExitBug {
+		t.Error("an unknown class is not a bug")
+	}
+}
+
+func TestDecodeReportDisarmsHostileText(t *testing.T) {
+	hostile := Report{Verb: "converge", Steps: []StepReport{{
+		Name: "agent\x1b[2J", Outcome: Failed, Class: Retry, Detail: strings.Repeat("x", 5000) + "\n\x00",
+	}}}
+	data, err := EncodeReport(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeReport(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, failed := got.FailedStep()
+	if !failed || strings.ContainsAny(step.Name, "\x1b\n\x00") || len(step.Detail) > maxDetail {
+		t.Errorf("got %q, detail of %d bytes", step.Name, len(step.Detail))
+	}
+	many := Report{Steps: make([]StepReport, maxSteps+1)}
+	data, err = EncodeReport(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeReport(data); err == nil {
+		t.Error("a report with too many steps is accepted")
+	}
+}
+
+func FuzzDecodeReport(f *testing.F) {
+	data, err := EncodeReport(Report{Verb: VerbConverge, Steps: []StepReport{{Name: "dirs", Outcome: Changed}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"schema":"macfleet.dev/report/v1","steps":[{"detail":"\u001b"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := DecodeReport(data)
+		if err == nil && len(r.Steps) > maxSteps {
+			t.Error("unbounded")
+		}
+	})
+}

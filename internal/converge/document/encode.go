@@ -1,0 +1,143 @@
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// MaxSize bounds a desired document and a report, in bytes. Both are a few
+// kilobytes; more than this is not one of ours.
+const MaxSize = 1 << 20
+
+// ErrTooLarge is returned for input above MaxSize.
+var ErrTooLarge = fmt.Errorf("document is larger than %d bytes", MaxSize)
+
+// SchemaError says that a document has another schema than the reader knows.
+type SchemaError struct{ Want, Got string }
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("schema is %q, this build reads %q", e.Got, e.Want)
+}
+
+// EncodeDesired returns the one encoding of a valid document.
+func EncodeDesired(d Desired) ([]byte, error) {
+	d.Schema = DesiredSchema
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	return encode(d)
+}
+
+// DecodeDesired reads one document and nothing after it. Unknown fields are
+// refused: a Mac that would ignore a wish must say so. Errors are ErrTooLarge,
+// *SchemaError, *FieldError or a syntax error that quotes no input.
+func DecodeDesired(r io.Reader) (Desired, error) {
+	data, err := readBounded(r)
+	if err != nil {
+		return Desired{}, fmt.Errorf("reading the desired document: %w", err)
+	}
+	// The schema is looked at first, so that a newer document is called newer
+	// and not malformed.
+	if err := checkSchema(data, DesiredSchema); err != nil {
+		return Desired{}, fmt.Errorf("decoding the desired document: %w", err)
+	}
+	var d Desired
+	if err := decodeStrict(data, &d); err != nil {
+		return Desired{}, fmt.Errorf("decoding the desired document: %w", err)
+	}
+	if err := d.Validate(); err != nil {
+		return Desired{}, err
+	}
+	return d, nil
+}
+
+// EncodeConfig returns the one encoding of the agent's configuration that d asks
+// for. The agent answers with the SHA-256 of these bytes when its health is
+// asked.
+func EncodeConfig(d Desired) ([]byte, error) {
+	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Agent: d.Agent})
+}
+
+// EncodeJournal returns the journal as the bytes of its file.
+func EncodeJournal(j Journal) ([]byte, error) {
+	j.Schema = JournalSchema
+	return encode(j)
+}
+
+// DecodeJournal reads the bytes of a journal file.
+func DecodeJournal(data []byte) (Journal, error) {
+	if len(data) > MaxSize {
+		return Journal{}, ErrTooLarge
+	}
+	if err := checkSchema(data, JournalSchema); err != nil {
+		return Journal{}, fmt.Errorf("decoding the journal: %w", err)
+	}
+	var j Journal
+	if err := json.Unmarshal(data, &j); err != nil {
+		return Journal{}, fmt.Errorf("decoding the journal: %w", quiet(err))
+	}
+	return j, nil
+}
+
+func encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", v, err)
+	}
+	return append(data, '\n'), nil
+}
+
+func readBounded(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxSize {
+		return nil, ErrTooLarge
+	}
+	return data, nil
+}
+
+func checkSchema(data []byte, want string) error {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return quiet(err)
+	}
+	if head.Schema != want {
+		return &SchemaError{Want: want, Got: clean(head.Schema, maxName)}
+	}
+	return nil
+}
+
+func decodeStrict(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return quiet(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("data after the document")
+	}
+	return nil
+}
+
+// quiet replaces an error of package json by one that quotes none of the input,
+// which may hold a token.
+func quiet(err error) error {
+	var syntax *json.SyntaxError
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("malformed JSON at byte %d", syntax.Offset)
+	case errors.As(err, &typed):
+		return fmt.Errorf("field %s cannot hold this value", typed.Field)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("malformed JSON: it ends early")
+	}
+	return errors.New("malformed JSON or an unknown field")
+}

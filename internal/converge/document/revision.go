@@ -1,0 +1,42 @@
+package document
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Revision says what a whole fleet should look like: the SHA-256, in lower-case
+// hex, of the canonical document without what differs between its Macs (Host)
+// or between two runs (Join). The agent's build is part of it. A Mac whose last
+// applied revision differs has drifted.
+func Revision(d Desired) string {
+	shared := struct {
+		Schema string `json:"schema"`
+		Agent  Agent  `json:"agent"`
+		Node   Node   `json:"node"`
+	}{DesiredSchema, d.Agent, canonicalNode(d.Node)}
+	// Strings, integers and maps of strings always encode, and package json
+	// sorts the keys of maps.
+	data, _ := json.Marshal(shared)
+	return Hash(data)
+}
+
+// canonicalNode makes nodes equal that encode to the same document: an empty
+// list is a missing one.
+func canonicalNode(n Node) Node {
+	if len(n.Labels) == 0 {
+		n.Labels = nil
+	}
+	if len(n.Taints) == 0 {
+		n.Taints = nil
+	}
+	return n
+}
+
+// Hash is the SHA-256 of data in lower-case hex, as Health.ConfigHash and names
+// of slots have it.
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
