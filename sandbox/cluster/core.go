@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// coreGrace is how long core may take to stop. It keeps nothing that killing it could spoil.
+	coreGrace = 5 * time.Second
+	// coreAttempts bounds how often core is started anew because somebody took one of its ports.
+	coreAttempts = 3
+)
+
+// corePorts are the ports that core listens on.
+type corePorts struct{ webhook, health int }
+
+// startCore chooses ports, points CRDs and webhooks at them, starts core and waits until its webhooks answer.
+func (c *Cluster) startCore(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		ports, err := freePorts(2)
+		if err != nil {
+			return err
+		}
+		c.ports = corePorts{webhook: ports[0], health: ports[1]}
+		if err := applyCore(ctx, c.config, c.options.Binaries.Manifests, endpoint{port: c.ports.webhook, caBundle: c.CA()}); err != nil {
+			return err
+		}
+		err = c.runCore(ctx)
+		var exit *ExitError
+		lostPort := errors.As(err, &exit) && (portTaken(c.ports.webhook) || portTaken(c.ports.health))
+		if !lostPort || attempt == coreAttempts {
+			return err
+		}
+	}
+}
+
+// runCore starts core on the ports its webhooks are registered with.
+func (c *Cluster) runCore(ctx context.Context) error {
+	cmd := exec.Command(c.options.Binaries.Core, c.coreArgs()...)
+	cmd.Dir = c.options.Dir
+	core, err := startProcess("core", c.logFile("core"), cmd, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	if err := waitHTTP(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", c.ports.health), core); err != nil {
+		return errors.Join(err, core.stop(ctx, coreGrace))
+	}
+	c.adopt(&c.core, core)
+	return nil
+}
+
+func (c *Cluster) coreArgs() []string {
+	return slices.Concat([]string{
+		"--kubeconfig=" + c.Kubeconfig(),
+		"--webhook-port=" + strconv.Itoa(c.ports.webhook),
+		"--webhook-cert-dir=" + c.WebhookCertDir(),
+		"--health-addr=127.0.0.1:" + strconv.Itoa(c.ports.health),
+		"--diagnostics-address=0",
+		// Core's one reconcile a second and object is for big fleets of real machines.
+		"--feature-gates=ReconcilerRateLimiting=false",
+	}, c.options.CoreArgs)
+}
+
+// waitHTTP waits until url answers 200. Core does so once its webhook server has completed a TLS handshake with itself
+// and its caches are filled.
+func waitHTTP(ctx context.Context, url string, p *process) error {
+	ticker := time.NewTicker(statePoll)
+	defer ticker.Stop()
+	for {
+		if answersOK(ctx, url) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the %s to be ready: %w", p.name, ctx.Err())
+		case <-p.ended:
+			return p.exit()
+		case <-ticker.C:
+		}
+	}
+}
+
+func answersOK(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+// StopCore ends core alone, as a crash of it would, but orderly. CAPI objects cannot be written while it is down: its
+// webhooks are asked first.
+func (c *Cluster) StopCore(ctx context.Context) error {
+	core := c.release(&c.core)
+	if core == nil {
+		return nil
+	}
+	return core.stop(ctx, coreGrace)
+}
+
+// StartCore starts core again after StopCore and returns when its webhooks answer.
+func (c *Cluster) StartCore(ctx context.Context) error {
+	c.mu.Lock()
+	running := c.core != nil
+	c.mu.Unlock()
+	if running {
+		return errors.New("core is running already")
+	}
+	return c.startCore(ctx)
+}
+
+func (c *Cluster) logFile(process string) string {
+	return filepath.Join(c.options.LogDir, process+".log")
+}
