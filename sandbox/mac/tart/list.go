@@ -160,7 +160,8 @@ func (c *cli) table(rows []listing) (string, error) {
 		apparent, allocated := r.vm.sizes()
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.source, r.name, c.size(apparent), c.size(allocated), r.vm.state())
 	}
-	return b.String(), w.Flush()
+	err := w.Flush()
+	return b.String(), err
 }
 
 // size is a column of text output: whole gigabytes, with units from 2.35 on.
