@@ -1,0 +1,70 @@
+package scaleway_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+const imagesBody = `{"os":[
+ {"id":"1","name":"macos-sequoia-15.2","family":"Sequoia","version":"15.2","supported_server_types":[{"server_type":"M2-L"}]},
+ {"id":"2","name":"macos-sequoia-15.10","family":"Sequoia","version":"15.10","supported_server_types":[{"server_type":"M2-M"},{"server_type":"M2-L"}]},
+ {"id":"3","name":"macos-sequoia-15.9.1","family":"Sequoia","version":"15.9.1","supported_server_types":[{"server_type":"M2-L"}]},
+ {"id":"4","name":"macos-sequoia-16","family":"Sequoia","version":"16.0","is_beta":true,"supported_server_types":[{"server_type":"M2-L"}]},
+ {"id":"5","name":"macos-sequoia-15.11","family":"Sequoia","version":"15.11","supported_server_types":[{"server_type":"M4-S"}]},
+ {"id":"6","name":"macos-tahoe-26.0","family":"Tahoe","version":"26.0","supported_server_types":[{"server_type":"M2-L"}]}],
+ "total_count":6}`
+
+func TestFindOSTakesTheNewestThatRuns(t *testing.T) {
+	client, _ := start(t, map[string][]answer{"GET /apple-silicon/v1alpha1/zones/" + zone + "/os": {jsonAnswer(200, imagesBody)}})
+	for name, row := range map[string]struct{ family, serverType, want string }{
+		"newest by number":      {"sequoia", "M2-L", "2"},
+		"another type":          {"sequoia", "M4-S", "5"},
+		"any type":              {"sequoia", "", "5"},
+		"family in any case":    {"TAHOE", "M2-L", "6"},
+		"family not published":  {"sonoma", "M2-L", ""},
+		"type without an image": {"tahoe", "M4-S", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := client.FindOS(context.Background(), zone, row.family, row.serverType)
+			if got.ID != row.want || cloud.IsNotFound(err) != (row.want == "") {
+				t.Errorf("image %q, %v; want %q", got.ID, err, row.want)
+			}
+		})
+	}
+}
+
+func TestEnsureSSHKeyNeverDuplicates(t *testing.T) {
+	const keys, public = "/iam/v1alpha1/ssh-keys", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 me@here"
+	page := func(key string, disabled string) answer {
+		return jsonAnswer(200, `{"ssh_keys":[{"id":"1","name":"other","public_key":"`+key+`","disabled":`+disabled+`}],"total_count":1}`)
+	}
+	for name, row := range map[string]struct {
+		listed answer
+		calls  int
+	}{
+		"there under another name": {page("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "false"), 1},
+		"another key":              {page("ssh-ed25519 AAAAother", "false"), 2},
+		"there but disabled":       {page("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "true"), 2},
+		"none":                     {jsonAnswer(200, `{"ssh_keys":[],"total_count":0}`), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, v := start(t, map[string][]answer{
+				"GET " + keys: {row.listed}, "POST " + keys: {jsonAnswer(200, `{"id":"2","public_key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"}`)},
+			})
+			if err := client.EnsureSSHKey(context.Background(), "fleet", public); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.calls, len(v.requests())); diff != "" {
+				t.Errorf("calls %v", v.requests())
+			}
+		})
+	}
+	client, _ := start(t, nil)
+	if err := client.EnsureSSHKey(context.Background(), "fleet", "nonsense"); !cloud.IsInvalid(err) {
+		t.Errorf("got %v", err)
+	}
+}
