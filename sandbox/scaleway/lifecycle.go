@@ -123,12 +123,14 @@ func (v *Vendor) enter(s *server, status Status, at time.Time) {
 	s.status, s.updated = status, at
 }
 
-// advance applies everything that the clock has made due. Callers hold the lock.
-func (v *Vendor) advance() {
+// advance applies everything that the clock has made due, and gives the time up
+// to which it did. Callers hold the lock.
+func (v *Vendor) advance() time.Time {
 	now := v.now()
 	for _, s := range slices.Clone(v.servers) {
 		v.advanceServer(s, now)
 	}
+	return now
 }
 
 func (v *Vendor) advanceServer(s *server, now time.Time) {

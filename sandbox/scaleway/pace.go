@@ -13,8 +13,7 @@ func (v *Vendor) pace() {
 // paceOnce advances, then waits for the next due time, a change, or the end.
 func (v *Vendor) paceOnce() {
 	v.mu.Lock()
-	v.advance()
-	next, found := v.nextDue()
+	next, found := v.nextDue(v.advance())
 	v.mu.Unlock()
 	if !found {
 		select {
@@ -24,7 +23,11 @@ func (v *Vendor) paceOnce() {
 		return
 	}
 	before := v.opts.Clock.Now()
-	timer := v.opts.Clock.NewTimer(next.Sub(before))
+	wait := next.Sub(before)
+	if wait <= 0 {
+		return
+	}
+	timer := v.opts.Clock.NewTimer(wait)
 	defer timer.Stop()
 	// A stepped clock that moved before the timer existed would make it late.
 	if v.opts.Clock.Since(before) > 10*time.Millisecond {
@@ -45,9 +48,9 @@ func (v *Vendor) poke() {
 	}
 }
 
-// nextDue is the earliest time at which something changes by itself and that
-// hardware or a log should see. Callers hold the lock.
-func (v *Vendor) nextDue() (time.Time, bool) {
+// nextDue is the earliest time after now at which something changes by itself and
+// that hardware or a log should see. Callers hold the lock.
+func (v *Vendor) nextDue(now time.Time) (time.Time, bool) {
 	var next time.Time
 	consider := func(t time.Time) {
 		if next.IsZero() || t.Before(next) {
@@ -55,7 +58,8 @@ func (v *Vendor) nextDue() (time.Time, bool) {
 		}
 	}
 	for _, s := range v.servers {
-		if s.pending != nil && s.pending.open == 0 {
+		// One that is due and not over waits for its hardware, which ends it itself.
+		if s.pending != nil && s.pending.due.After(now) {
 			consider(s.pending.due)
 		}
 		if s.deletionScheduled {
