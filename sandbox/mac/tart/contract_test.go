@@ -13,15 +13,15 @@ import (
 func contractMac(t *testing.T) (*fakeMac, string) {
 	t.Helper()
 	m := newMac(t, nil)
-	real := os.Getenv("MACFLEET_TART")
-	if real == "" {
+	installed := os.Getenv("MACFLEET_TART")
+	if installed == "" {
 		return m, testImage
 	}
 	image := os.Getenv("MACFLEET_TART_IMAGE")
 	if image == "" {
 		t.Skip("MACFLEET_TART without MACFLEET_TART_IMAGE")
 	}
-	m.tart = real
+	m.tart = installed
 	return m, image
 }
 

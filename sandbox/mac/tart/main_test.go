@@ -51,6 +51,9 @@ func newMac(t *testing.T, plan *Plan) *fakeMac {
 	if err := os.Symlink(self, m.tart); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(m.path("cover"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	m.env = []string{
 		"HOME=" + m.dir,
 		"PATH=" + os.Getenv("PATH"),
@@ -58,7 +61,8 @@ func newMac(t *testing.T, plan *Plan) *fakeMac {
 		"TART_FAKE_FAULTS=" + m.path("plan.json"),
 		"TART_FAKE_STATE=" + m.path("state"),
 		"TART_FAKE_LEASES=" + m.path("leases"),
-		"GORACE=atexit_sleep_ms=0", // else every process of a race build lingers for a second
+		"GOCOVERDIR=" + m.path("cover"), // else every process of a coverage build complains
+		"GORACE=atexit_sleep_ms=0",      // else every process of a race build lingers for a second
 	}
 	if plan != nil {
 		m.arm(*plan)
@@ -140,6 +144,10 @@ func (m *fakeMac) start(args ...string) *process {
 	m.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
+		if len(args) > 1 && args[0] == "run" && exists(filepath.Join(m.vm(args[1]).guest(), "pid")) {
+			guest := m.guestPID(args[1])
+			await(m.t, "the guest is gone", func() bool { return gone(guest) }) // else it may write where files are being removed
+		}
 	})
 	return p
 }
