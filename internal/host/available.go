@@ -1,0 +1,66 @@
+package host
+
+import (
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// Skip is why a host cannot be taken, in words that follow a number.
+type Skip string
+
+// Why hosts are skipped. Taken hosts have none.
+const (
+	SkipZone      Skip = "in another zone"
+	SkipType      Skip = "of another type"
+	SkipOS        Skip = "with another OS"
+	SkipClaimed   Skip = "claimed"
+	SkipWiping    Skip = "wiping"
+	SkipRemoved   Skip = "being removed"
+	SkipUnseen    Skip = "not seen yet"
+	SkipMissing   Skip = "missing from the vendor's list"
+	SkipNotInPool Skip = "not in the pool"
+	SkipScheduled Skip = "scheduled for deletion"
+	SkipUndeliv   Skip = "not delivered"
+	SkipBusy      Skip = "busy at the vendor"
+	SkipDirty     Skip = "not wiped since the last claim"
+)
+
+// Unavailable says why nobody can claim the host from a pool with one of these
+// prefixes, or "" when it is available.
+func Unavailable(h *Host, prefixes ...string) Skip {
+	server := h.Status.Server
+	switch {
+	case h.Spec.Release != nil:
+		return SkipWiping
+	case h.Spec.ClaimRef != nil:
+		return SkipClaimed
+	case !h.DeletionTimestamp.IsZero():
+		return SkipRemoved
+	case server.Name == "":
+		return SkipUnseen
+	case h.Status.MissingSince != nil:
+		return SkipMissing
+	case !InPool(server.Name, h.Spec.ServerID, prefixes...):
+		return SkipNotInPool
+	case server.DeletionScheduled:
+		return SkipScheduled
+	case !server.Delivered:
+		return SkipUndeliv
+	case server.Status == string(cloud.StatusReinstalling):
+		return SkipWiping
+	case server.Status != string(cloud.StatusReady):
+		return SkipBusy
+	case !Clean(h):
+		return SkipDirty
+	}
+	return ""
+}
+
+// Clean reports that nobody has owned the disk since the last observed wipe. A
+// host nobody ever claimed is clean: a fresh order of the operator's.
+func Clean(h *Host) bool {
+	wipe := h.Spec.Record.Wipe
+	if wipe.RequestedAt != nil {
+		return false // asked for, and not seen to its end
+	}
+	return wipe.RequiredSince == nil || (wipe.ObservedAt != nil && wipe.ObservedAt.After(wipe.RequiredSince.Time))
+}

@@ -1,0 +1,68 @@
+package host
+
+import (
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Claim writes a claim into the host's spec. From then on only a wipe observed
+// later makes the disk clean. A host that no wipe of ours preceded gets a new
+// install epoch: its key may be pinned at first contact.
+func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
+	record := &h.Spec.Record
+	wiped := record.Wipe.ObservedAt != nil && Clean(h)
+	h.Spec.ClaimRef = &ref
+	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt)
+	record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: ref.Token}
+	if !wiped {
+		record.InstallEpoch++
+		record.HostKey = nil
+		record.PasswordAttempts = nil
+	}
+}
+
+// HoldsClaim reports that the host is claimed with this token.
+func HoldsClaim(h *Host, token string) bool {
+	return token != "" && h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
+}
+
+// Licensed reports that the host may be wiped: a release is recorded, and it
+// ends the claim that the host has.
+func Licensed(h *Host) bool {
+	return h.Spec.Release != nil && HoldsClaim(h, h.Spec.Release.Token)
+}
+
+// ShowStep is what a claim's name needs next.
+type ShowStep string
+
+// The steps of showing a claim to the vendor.
+const (
+	// ShowRename: the server still bears a pool name; rename it.
+	ShowRename ShowStep = "rename"
+	// ShowRecord: the name reads back for the first time; record since when.
+	ShowRecord ShowStep = "record"
+	// ShowSettle: a rename that timed out may still land; wait, then read again.
+	ShowSettle ShowStep = "settle"
+	// ShowStage: the name stayed; the credentials of this reading can be staged.
+	ShowStage ShowStep = "stage"
+	// ShowLost: somebody else named the server; do nothing to it.
+	ShowLost ShowStep = "lost"
+)
+
+// NextShow decides from a fresh reading of the server's name. Only a server that
+// bears a pool name is renamed: any other name is somebody's.
+func NextShow(h *Host, name string, prefixes []string, now time.Time, settle time.Duration) ShowStep {
+	shown := h.Status.ShownSince
+	switch {
+	case name == h.Spec.ClaimRef.Name && shown == nil:
+		return ShowRecord
+	case name == h.Spec.ClaimRef.Name && now.Before(shown.Add(settle)):
+		return ShowSettle
+	case name == h.Spec.ClaimRef.Name:
+		return ShowStage
+	case shown == nil && InPool(name, h.Spec.ServerID, prefixes...):
+		return ShowRename
+	}
+	return ShowLost
+}

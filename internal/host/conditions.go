@@ -1,0 +1,74 @@
+package host
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Reasons of the host's conditions that are only used here.
+const (
+	ReasonAvailable  = "Available"
+	ReasonClaimed    = "Claimed"
+	ReasonWiping     = "Wiping"
+	ReasonForeign    = "Foreign"
+	ReasonStranded   = "Stranded"
+	ReasonGone       = "Gone"
+	ReasonMissing    = "Missing"
+	ReasonRemoved    = "BeingRemoved"
+	ReasonUnseen     = "NotSeen"
+	ReasonNeverOwned = "NeverOwned"
+	ReasonObserved   = "WipeObserved"
+)
+
+// Conditions derives Available and Wiped from spec and the last observation.
+// NameInSync and CredentialsStaged say what the acts on a claim found; they are
+// set there.
+func Conditions(h *Host, seen Seen) []metav1.Condition {
+	return []metav1.Condition{available(h, seen), wiped(h)}
+}
+
+func available(h *Host, seen Seen) metav1.Condition {
+	c := metav1.Condition{Type: infrav1.AvailableCondition, Status: metav1.ConditionFalse}
+	switch {
+	case seen.Gone:
+		c.Reason, c.Message = ReasonGone, "the vendor no longer has this server"
+		return c
+	case h.Spec.ClaimRef != nil && h.Spec.Release == nil && seen.OwnerGone:
+		c.Reason, c.Message = ReasonStranded, "claimed, but no Machine holds this claim; left alone"
+		return c
+	}
+	skip := Unavailable(h, seen.PoolPrefixes...)
+	if skip == "" {
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonAvailable
+		return c
+	}
+	c.Reason, c.Message = skipReasons()[skip], "the host is "+string(skip)
+	return c
+}
+
+func skipReasons() map[Skip]string {
+	return map[Skip]string{
+		SkipWiping: ReasonWiping, SkipClaimed: ReasonClaimed, SkipRemoved: ReasonRemoved, SkipUnseen: ReasonUnseen,
+		SkipMissing: ReasonMissing, SkipNotInPool: ReasonForeign, SkipScheduled: infrav1.ReasonDeletionScheduled,
+		SkipUndeliv: infrav1.ReasonNotDelivered, SkipBusy: infrav1.ReasonServerBusy, SkipDirty: infrav1.ReasonNotWiped,
+	}
+}
+
+func wiped(h *Host) metav1.Condition {
+	c := metav1.Condition{Type: infrav1.WipedCondition, Status: metav1.ConditionFalse}
+	wipe := h.Spec.Record.Wipe
+	switch {
+	case wipe.StartedAt != nil && wipe.ObservedAt == nil:
+		c.Reason, c.Message = infrav1.ReasonReinstalling, "the vendor reinstalls the server"
+	case wipe.RequestedAt != nil && wipe.ObservedAt == nil:
+		c.Reason, c.Message = infrav1.ReasonWipeRequested, "the reinstall is asked for"
+	case wipe.RequiredSince == nil:
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonNeverOwned
+	case wipe.ObservedAt != nil && wipe.ObservedAt.After(wipe.RequiredSince.Time):
+		c.Status, c.Reason = metav1.ConditionTrue, ReasonObserved
+	default:
+		c.Reason, c.Message = infrav1.ReasonNotWiped, "no wipe was observed since the last claim"
+	}
+	return c
+}

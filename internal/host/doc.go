@@ -1,0 +1,48 @@
+// Package host decides about hosts: what phase one is in, which one a Machine
+// should take, what repairs a claim that a crash left half done, what a claim's
+// name needs next and what a wipe needs next. Everything in it is a pure
+// function of objects and of the vendor's answers: no client, no I/O, no
+// goroutines, and the time comes in as a value. Acting on the decisions is left
+// to the controllers, talking to the vendor to package cloud.
+package host
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Host is the object that all decisions are about.
+type Host = infrav1.ScalewayAppleSiliconHost
+
+// ZoneReport is what the last inventory of a zone found.
+type ZoneReport struct {
+	// Hosts the vendor listed, and how many of them can be claimed.
+	Hosts, Available int
+	// Err of the last list; a vendor error, nil when it worked.
+	Err error
+	// At is when the last list that worked was started; zero: none ever did.
+	At time.Time
+	// Suspicious: too many servers vanished at once to believe it.
+	Suspicious bool
+}
+
+// stamp is the time as the API keeps it, in whole microseconds.
+func stamp(t time.Time) *metav1.MicroTime {
+	at := metav1.NewMicroTime(t.Truncate(time.Microsecond))
+	return &at
+}
+
+// stampAfter is now, or just after the other times where clocks disagree: the
+// order of events must not depend on which manager's clock wrote them.
+func stampAfter(now time.Time, others ...*metav1.MicroTime) *metav1.MicroTime {
+	at := now.Truncate(time.Microsecond)
+	for _, other := range others {
+		if other != nil && !at.After(other.Time) {
+			at = other.Add(time.Microsecond)
+		}
+	}
+	return stamp(at)
+}

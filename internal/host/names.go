@@ -1,0 +1,71 @@
+package host
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// ObjectName is the name of the Host of a server.
+func ObjectName(zone, serverID string) string { return zone + "-" + serverID }
+
+// ProviderID is the Node's and the Machine's name for a server.
+func ProviderID(zone, serverID string) string {
+	return infrav1.ProviderIDPrefix + zone + "/" + serverID
+}
+
+// PoolName is the one name a server has in the pool after a release. It is made
+// of the server's id, so that repeating the rename changes nothing.
+func PoolName(prefix, serverID string) string { return prefix + serverID }
+
+// InPool reports that the name is a pool name: it starts with one of the
+// prefixes, or it is the name we gave the server at an earlier release.
+func InPool(name, serverID string, prefixes ...string) bool {
+	for _, prefix := range prefixes {
+		if prefix != "" && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "-"+serverID)
+}
+
+// The shortest and longest pool prefix, as in the Machine's schema: a shorter one
+// would match nearly any name.
+const (
+	shortestPrefix = 3
+	longestPrefix  = 40
+)
+
+// PrefixError says what is wrong with a pool prefix.
+type PrefixError struct {
+	Prefix, Problem string
+}
+
+// Error is one clear line for people.
+func (e *PrefixError) Error() string { return fmt.Sprintf("pool prefix %q %s", e.Prefix, e.Problem) }
+
+// CheckPrefix refuses a pool prefix that is empty, too wide, or that the names
+// of claimed hosts would match: those would be taken for the pool's.
+func CheckPrefix(prefix string, claimed ...string) error {
+	wrong := func(problem string) error { return &PrefixError{prefix, problem} }
+	switch {
+	case prefix == "":
+		return wrong("is empty")
+	case len(prefix) < shortestPrefix:
+		return wrong(fmt.Sprintf("is too wide: it needs at least %d characters", shortestPrefix))
+	case len(prefix) > longestPrefix:
+		return wrong(fmt.Sprintf("is longer than %d characters", longestPrefix))
+	case !strings.HasSuffix(prefix, "-"):
+		return wrong("must end in '-'")
+	case !regexp.MustCompile(`^[a-z0-9][a-z0-9-]*-$`).MatchString(prefix):
+		return wrong("may hold lower-case letters, digits and '-' only, and starts with a letter or digit")
+	}
+	for _, name := range claimed {
+		if strings.HasPrefix(name, prefix) {
+			return wrong(fmt.Sprintf("is too wide: the claimed name %q would count as the pool's", name))
+		}
+	}
+	return nil
+}

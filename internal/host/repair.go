@@ -1,0 +1,73 @@
+package host
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Verdict is what a Machine's controller does about its claim.
+type Verdict string
+
+// The verdicts of Repair.
+const (
+	// NoIntent: the Machine has chosen no host; choose one.
+	NoIntent Verdict = "NoIntent"
+	// Held: the claim is the Machine's and nothing needs repair.
+	Held Verdict = "Held"
+	// Releasing: the Machine's claim is being ended; nothing to repair.
+	Releasing Verdict = "Releasing"
+	// Acquire: chosen but not claimed, and still free; claim it with the token.
+	Acquire Verdict = "Acquire"
+	// ClaimAgain: not claimed, but the server bears the Machine's name: the Host
+	// was rebuilt. Claim it with the Machine's token, rename nothing, and take
+	// pin, epoch and attempts from the Machine's Secret.
+	ClaimAgain Verdict = "ClaimAgain"
+	// ChooseAgain: chosen but not claimed, and no longer free; drop the intent.
+	ChooseAgain Verdict = "ChooseAgain"
+	// Lost: the host is another's, by token or by its server's name; drop the
+	// intent if the Machine is not provisioned, and show ClaimLost.
+	Lost Verdict = "Lost"
+	// Wait: the host is not known well enough yet; its inventory will wake us.
+	Wait Verdict = "Wait"
+)
+
+// Repair compares the two references of a claim. The host is the one that the
+// Machine's hostRef names, nil when there is no such object.
+func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) Verdict {
+	switch {
+	case m.Spec.HostRef == nil:
+		return NoIntent
+	case h == nil:
+		return Wait
+	case h.Spec.ClaimRef != nil:
+		return repairClaimed(m, h)
+	case h.Status.Server.Name == "":
+		return Wait
+	case h.Status.Server.Name == m.Name:
+		return ClaimAgain
+	case m.Spec.ProviderID != "":
+		return Wait // never swapped after it was provisioned
+	case !h.DeletionTimestamp.IsZero() || Unavailable(h, poolPrefix) != "":
+		return ChooseAgain
+	}
+	return Acquire
+}
+
+func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
+	switch {
+	case !HoldsClaim(h, m.Spec.HostRef.ClaimToken):
+		return Lost
+	case h.Spec.Release != nil:
+		return Releasing
+	case changedByOther(h):
+		return Lost
+	}
+	return Held
+}
+
+func changedByOther(h *Host) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
+}
