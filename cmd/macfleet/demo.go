@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+const (
+	demoApp   = "macos-demo"
+	demoImage = "ghcr.io/cirruslabs/macos-tahoe-xcode:26"
+
+	// demoMacs is the fleet at its largest, demoLeft what stays.
+	demoMacs = 3
+	demoLeft = 1
+
+	// demoStep bounds each step of the demo.
+	demoStep = 3 * time.Minute
+	demoPoll = 250 * time.Millisecond
+)
+
+func newDemo(flags *sandboxFlags) *cobra.Command {
+	options := &upOptions{}
+	keep := false
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch Macs become nodes, run Pods, and go back to the pool wiped",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := newProgress(cmd.OutOrStdout())
+			defer p.end()
+			return demo(cmd.Context(), flags, options, keep, p)
+		},
+	}
+	options.register(cmd)
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end")
+	return cmd
+}
+
+// demo runs the whole story, and takes the sandbox down however it ends.
+func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep bool, p *progress) (err error) {
+	if options.hosts < demoMacs {
+		return usageError{fmt.Errorf("--hosts %d: the demo needs %d", options.hosts, demoMacs)}
+	}
+	if err := up(ctx, flags, options, p); err != nil {
+		return err
+	}
+	if !keep {
+		defer func() { err = errors.Join(err, down(context.WithoutCancel(ctx), flags, p)) }()
+	}
+	running, err := flags.running()
+	if err != nil {
+		return err
+	}
+	c, err := newClient(running.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	return (&story{client: c, vendor: running.VendorURL, progress: p, hosts: options.hosts}).tell(ctx)
+}
+
+// story is a demo under way.
+type story struct {
+	client   client.Client
+	vendor   string
+	hosts    int
+	progress *progress
+
+	nodesAfter, podsAfter, drainedAfter, wipedAfter time.Duration
+}
+
+func (s *story) tell(ctx context.Context) error {
+	chapters := []struct {
+		text  string
+		act   func(context.Context) error
+		until func(snapshot) (string, bool)
+		took  *time.Duration
+	}{
+		{"waiting for the pool", nil, s.poolFull, new(time.Duration)},
+		{fmt.Sprintf("scaling the fleet from 0 to %d Macs", demoMacs), s.scaleTo(demoMacs), s.allRunning, &s.nodesAfter},
+		{fmt.Sprintf("running %d macOS Pods on them", demoMacs), s.deploy, s.allPodsReady, &s.podsAfter},
+		{fmt.Sprintf("scaling the fleet to %d", demoLeft), s.scaleTo(demoLeft), s.drained, &s.drainedAfter},
+		{"watching the wipes to their end", nil, s.wiped, &s.wipedAfter},
+	}
+	for _, chapter := range chapters {
+		began := time.Now()
+		s.progress.step(chapter.text)
+		if chapter.act != nil {
+			if err := chapter.act(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.await(ctx, chapter.text, chapter.until); err != nil {
+			return err
+		}
+		*chapter.took = time.Since(began)
+	}
+	return s.summary(ctx)
+}
+
+// await looks until the chapter has ended, and shows how far it is.
+func (s *story) await(ctx context.Context, text string, until func(snapshot) (string, bool)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, demoStep, fmt.Errorf("not done after %s", demoStep))
+	defer cancel()
+	var last string
+	err := wait.PollUntilContextCancel(ctx, demoPoll, true, func(ctx context.Context) (bool, error) {
+		now, err := look(ctx, s.client)
+		if err != nil {
+			return false, err
+		}
+		how, done := until(now)
+		last = how
+		s.progress.step(text + ": " + how)
+		return done, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s (%s): %w", text, last, errors.Join(context.Cause(ctx), err))
+	}
+	return nil
+}
+
+func (s *story) scaleTo(replicas int) func(context.Context) error {
+	return func(ctx context.Context) error { return scaleFleet(ctx, s.client, replicas) }
+}
+
+func (s *story) poolFull(now snapshot) (string, bool) {
+	available := now.phase(infrav1.HostAvailable)
+	return fmt.Sprintf("%d of %d hosts available", available, s.hosts), available == s.hosts
+}
+
+func (s *story) allRunning(now snapshot) (string, bool) {
+	return fmt.Sprintf("%d claimed, %d nodes, %d Machines available",
+		now.phase(infrav1.HostClaimed)+now.phase(infrav1.HostInUse), len(now.nodes), now.running()), now.running() == demoMacs
+}
+
+func (s *story) allPodsReady(now snapshot) (string, bool) {
+	return fmt.Sprintf("%d of %d running", now.podsReady(), demoMacs), now.podsReady() == demoMacs
+}
+
+func (s *story) drained(now snapshot) (string, bool) {
+	return fmt.Sprintf("%d nodes, %d Machines left", len(now.nodes), len(now.machines)),
+		len(now.nodes) == demoLeft && len(now.machines) == demoLeft
+}
+
+func (s *story) wiped(now snapshot) (string, bool) {
+	available := now.phase(infrav1.HostAvailable)
+	return fmt.Sprintf("%d wiping, %d of %d back in the pool", now.phase(infrav1.HostWiping)+now.phase(infrav1.HostReleasing), available, s.hosts-demoLeft),
+		available == s.hosts-demoLeft
+}
+
+func (s *story) deploy(ctx context.Context) error {
+	labels := map[string]string{"app": demoApp}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: demoApp, Namespace: metav1.NamespaceDefault},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(demoMacs)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector:                  map[string]string{corev1.LabelOSStable: "darwin"},
+					Tolerations:                   []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}},
+					TerminationGracePeriodSeconds: ptr.To(int64(10)),
+					Containers:                    []corev1.Container{{Name: "macos", Image: demoImage}},
+				},
+			},
+		},
+	}
+	if err := s.client.Create(ctx, deployment); err != nil {
+		return fmt.Errorf("creating the demo's Deployment: %w", err)
+	}
+	return nil
+}
+
+// summary prints what happened, with the vendor's own count of calls.
+func (s *story) summary(ctx context.Context) error {
+	calls, err := vendorCalls(ctx, s.vendor)
+	if err != nil {
+		return err
+	}
+	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+	s.progress.print(fmt.Sprintf(`
+  0 -> %d Macs as nodes            %8s
+  %d macOS Pods running            %8s
+  %d -> %d: drained, nodes gone     %8s
+  wiped and back in the pool      %8s
+  vendor calls: %d renames, %d reinstalls, %d deletions, %d reads
+
+`, demoMacs, round(s.nodesAfter), demoMacs, round(s.podsAfter), demoMacs, demoLeft, round(s.drainedAfter), round(s.wipedAfter),
+		calls.renames, calls.reinstalls, calls.deletions, calls.reads))
+	return nil
+}
+
+// callCounts are the vendor's calls about servers.
+type callCounts struct{ renames, reinstalls, deletions, reads int }
+
+// vendorCalls reads the vendor's journal.
+func vendorCalls(ctx context.Context, vendor string) (callCounts, error) {
+	var counts callCounts
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, vendor+"/sandbox/journal", nil)
+	if err != nil {
+		return counts, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return counts, fmt.Errorf("reading the vendor's journal: %w", err)
+	}
+	defer response.Body.Close()
+	var entries []struct {
+		Call string `json:"call"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&entries); err != nil {
+		return counts, fmt.Errorf("reading the vendor's journal: %w", err)
+	}
+	for _, entry := range entries {
+		switch entry.Call {
+		case "UpdateServer":
+			counts.renames++
+		case "ReinstallServer":
+			counts.reinstalls++
+		case "DeleteServer":
+			counts.deletions++
+		case "GetServer", "ListServers":
+			counts.reads++
+		}
+	}
+	return counts, nil
+}

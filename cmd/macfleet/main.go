@@ -1,0 +1,87 @@
+// Command macfleet is the operator's tool; as kubectl-macfleet it is a kubectl
+// plugin. In this version it holds the sandbox: the whole system on one Linux
+// machine, with a simulated vendor and simulated Macs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// version is set at build time.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// usageError is a mistake in what was typed.
+type usageError struct{ error }
+
+// exitError carries the exit code of a program that was run for the user.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// run runs the command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var exited exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exited):
+		return exited.code
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "macfleet: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintf(stderr, "macfleet: %s\n", oneLine(err))
+	if errors.As(err, &usageError{}) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "macfleet",
+		Short:         "Apple-silicon Macs as Kubernetes nodes",
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see macfleet --help", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newSandbox())
+	return root
+}

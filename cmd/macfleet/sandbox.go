@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// sandboxFlags are common to all sandbox commands.
+type sandboxFlags struct {
+	dir string
+}
+
+func newSandbox() *cobra.Command {
+	flags := &sandboxFlags{}
+	cmd := &cobra.Command{
+		Use:   "sandbox",
+		Short: "The whole system on this machine, with simulated Macs",
+		Long: "A real Kubernetes control plane with Cluster API, the macfleet manager and agents, a\n" +
+			"simulated Scaleway and simulated Macs, on one Linux machine, without root.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: see macfleet sandbox --help", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&flags.dir, "dir", "", "the sandbox's directory (default: sandbox below the user's state directory)")
+	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags))
+	return cmd
+}
+
+// stateDir is where the sandbox lives.
+func (f *sandboxFlags) stateDir() (string, error) {
+	if f.dir != "" {
+		return filepath.Abs(f.dir)
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		return filepath.Join(state, "macfleet", "sandbox"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("finding a place for the sandbox: %w: name one with --dir", err)
+	}
+	return filepath.Join(home, ".local", "state", "macfleet", "sandbox"), nil
+}
+
+// errNoSandbox means that none runs in the directory.
+var errNoSandbox = errors.New("no sandbox runs here: start one with macfleet sandbox up")
+
+// running returns the state of the sandbox that runs in the directory.
+func (f *sandboxFlags) running() (state, error) {
+	dir, err := f.stateDir()
+	if err != nil {
+		return state{}, err
+	}
+	held, err := lockHeld(dir)
+	if err != nil {
+		return state{}, err
+	}
+	if !held {
+		return state{}, fmt.Errorf("%w (looked in %s)", errNoSandbox, dir)
+	}
+	return readState(dir)
+}
+
+// oneLine keeps an error to one line, whatever it is made of.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

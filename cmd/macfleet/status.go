@@ -1,0 +1,99 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+func newStatus(flags *sandboxFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Hosts, Machines, Nodes and Pods of the sandbox, on one screen",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			running, err := flags.running()
+			if err != nil {
+				return err
+			}
+			c, err := newClient(running.Kubeconfig)
+			if err != nil {
+				return err
+			}
+			now, err := look(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nssh port    %d\n\n", running.Kubeconfig, running.VendorURL, running.SSHPort)
+			return now.print(cmd.OutOrStdout())
+		},
+	}
+}
+
+// print prints four tables.
+func (s snapshot) print(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+
+	row("HOST", "PHASE", "SERVER", "TYPE", "OS", "IP")
+	for _, h := range sortedBy(s.hosts, func(h infrav1.ScalewayAppleSiliconHost) string { return h.Status.Server.Name }) {
+		server := h.Status.Server
+		row(h.Name, string(h.Status.Phase), server.Name, server.Type, server.OSFamily, server.IP)
+	}
+	row("")
+	row("MACHINE", "PHASE", "AVAILABLE", "NODE")
+	for _, m := range sortedBy(s.machines, func(m clusterv1.Machine) string { return m.Name }) {
+		row(m.Name, m.Status.Phase, yes(available(m)), m.Status.NodeRef.Name)
+	}
+	row("")
+	row("NODE", "READY", "KUBELET", "ADDRESS")
+	for _, n := range sortedBy(s.nodes, func(n corev1.Node) string { return n.Name }) {
+		row(n.Name, yes(nodeReady(n)), n.Status.NodeInfo.KubeletVersion, nodeAddress(n))
+	}
+	row("")
+	row("POD", "PHASE", "READY", "NODE")
+	for _, p := range sortedBy(s.pods, func(p corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
+		row(p.Namespace+"/"+p.Name, string(p.Status.Phase), yes(podReady(p)), p.Spec.NodeName)
+	}
+	return table.Flush()
+}
+
+func sortedBy[T any](items []T, key func(T) string) []T {
+	sorted := slices.Clone(items)
+	slices.SortFunc(sorted, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	return sorted
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func nodeReady(node corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func nodeAddress(node corev1.Node) string {
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
+		}
+	}
+	return ""
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/sandbox/world"
+)
+
+// upOptions are the flags of `up`.
+type upOptions struct {
+	hosts     int
+	replicas  int
+	timeScale float64
+	port      int
+	source    string
+}
+
+func (o *upOptions) register(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&o.hosts, "hosts", 6, "how many Macs are in the vendor's pool")
+	cmd.Flags().Float64Var(&o.timeScale, "time-scale", 60, "how much faster than in reality the vendor's time passes")
+	cmd.Flags().IntVar(&o.port, "port", 0, "port of the API server on 127.0.0.1 (0: a free one)")
+	cmd.Flags().StringVar(&o.source, "source", "", "the checkout to build from (default: the one around the working directory)")
+}
+
+func newUp(flags *sandboxFlags) *cobra.Command {
+	options := &upOptions{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a sandbox, and leave it running",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := newProgress(cmd.OutOrStdout())
+			defer p.end()
+			return up(cmd.Context(), flags, options, p)
+		},
+	}
+	options.register(cmd)
+	cmd.Flags().IntVar(&options.replicas, "replicas", 3, "how many Macs the fleet starts with")
+	return cmd
+}
+
+// noArgs refuses arguments as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q: see %s --help", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
+func (o *upOptions) validate() error {
+	switch {
+	case o.hosts < 1 || o.hosts > 200:
+		return usageError{fmt.Errorf("--hosts %d: a sandbox has 1 to 200 hosts", o.hosts)}
+	case o.timeScale <= 0 || o.timeScale > 10_000:
+		return usageError{fmt.Errorf("--time-scale %v: give a number above 0 and up to 10000", o.timeScale)}
+	case o.port < 0 || o.port > 65535:
+		return usageError{fmt.Errorf("--port %d is no port", o.port)}
+	case o.replicas < 0:
+		return usageError{fmt.Errorf("--replicas %d: give 0 or more", o.replicas)}
+	}
+	return nil
+}
+
+// up builds what is missing, starts the sandbox in a process of its own, and
+// returns when it is ready. When ctx ends first, nothing stays.
+func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progress) error {
+	if err := options.validate(); err != nil {
+		return err
+	}
+	dir, err := flags.stateDir()
+	if err != nil {
+		return err
+	}
+	if err := check(dir, options.port); err != nil {
+		return err
+	}
+	binaries, err := world.Build(ctx, world.BuildOptions{SourceDir: options.source, Progress: p.step})
+	if err != nil {
+		return err
+	}
+	if err := launch(ctx, dir, wish{Hosts: options.hosts, TimeScale: options.timeScale, Port: options.port, Binaries: binaries}, p); err != nil {
+		return errors.Join(err, removeStopped(dir))
+	}
+	if options.replicas > 0 {
+		p.step(fmt.Sprintf("scaling fleet %s to %d", world.Fleet, options.replicas))
+		if err := scale(ctx, flags, options.replicas); err != nil {
+			return err
+		}
+	}
+	p.done("the sandbox is up")
+	p.print(tryNext)
+	return nil
+}
+
+const tryNext = `
+  macfleet sandbox status                    what is there, on one screen
+  macfleet sandbox kubectl get sash          the hosts: what you own, what is free
+  macfleet sandbox kubectl get nodes -o wide
+  macfleet sandbox down                      stop it and remove everything
+`
+
+// check refuses early what would fail late.
+func check(dir string, port int) error {
+	if err := mac.Supported(); err != nil {
+		return err
+	}
+	held, err := lockHeld(dir)
+	if err != nil {
+		return err
+	}
+	if held {
+		return fmt.Errorf("a sandbox runs in %s already: see macfleet sandbox status, or stop it with macfleet sandbox down", dir)
+	}
+	return checkPort(port)
+}
+
+// launch starts the process that holds the sandbox and waits until it is ready.
+func launch(ctx context.Context, dir string, wanted wish, p *progress) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	logs := filepath.Join(dir, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return fmt.Errorf("creating the sandbox's directory: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(logs, "sandbox.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the sandbox's log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(self, "sandbox", "serve", "--dir", dir)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C at the terminal is ours to handle
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the sandbox: %w", err)
+	}
+	if err := await(ctx, cmd.Process, stdin, stdout, wanted, p); err != nil {
+		// The end of its input tells the process to stop; nothing stays behind.
+		return errors.Join(err, stdin.Close(), ignoreExit(cmd.Wait()))
+	}
+	return cmd.Process.Release()
+}
+
+// await hands the wish over, follows the progress, and lets go when it is ready.
+func await(ctx context.Context, process *os.Process, stdin io.Writer, stdout io.Reader, wanted wish, p *progress) error {
+	unwatch := context.AfterFunc(ctx, func() { _ = process.Signal(syscall.SIGTERM) })
+	defer unwatch()
+	if err := json.NewEncoder(stdin).Encode(wanted); err != nil {
+		return fmt.Errorf("talking to the sandbox: %w", err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("understanding the sandbox: %w", err)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case e.Error != "":
+			return errors.New(e.Error)
+		case e.Ready:
+			_, err := io.WriteString(stdin, letGo+"\n")
+			return err
+		default:
+			p.step(e.Progress)
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.New("the sandbox ended while starting: see sandbox.log in its directory's logs")
+}
+
+// ignoreExit drops the exit status of a process whose error was read already.
+func ignoreExit(err error) error {
+	var exited *exec.ExitError
+	if errors.As(err, &exited) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+package world
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/macfleet/macfleet/sandbox/cluster"
+)
+
+// BuildOptions say where the sources are and where finished programs go.
+type BuildOptions struct {
+	// SourceDir is the root of a checkout; empty means the one around the working
+	// directory.
+	SourceDir string
+	// CacheDir keeps finished builds; empty means "macfleet" in the user's cache
+	// directory.
+	CacheDir string
+	// Progress is told what is being built, one sentence at a time.
+	Progress func(string)
+}
+
+// ErrNoSource means that there is no checkout of macfleet to build from.
+var ErrNoSource = errors.New("no checkout of macfleet around the working directory: run this inside one, or name it with --source")
+
+// program is one binary to build.
+type program struct {
+	pkg, out string
+	env      []string
+}
+
+// Build makes the sandbox's programs from a checkout. The control plane takes
+// minutes the first time and is cached; the rest is left to Go's own cache.
+//
+// Errors: ErrNoSource, and those of cluster.Build.
+func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
+	source, err := findSource(options.SourceDir)
+	if err != nil {
+		return Binaries{}, err
+	}
+	cache, err := cacheDir(options.CacheDir)
+	if err != nil {
+		return Binaries{}, err
+	}
+	report := options.Progress
+	if report == nil {
+		report = func(string) {}
+	}
+	controlPlane, err := cluster.Build(ctx, cluster.BuildOptions{
+		SourceDir: source, CacheDir: cache, Progress: func(p cluster.Progress) { report(p.String()) },
+	})
+	if err != nil {
+		return Binaries{}, err
+	}
+	report("building the manager, the agent and the simulated Mac")
+	binaries, err := buildOurs(ctx, source, cache)
+	binaries.Cluster = controlPlane
+	return binaries, err
+}
+
+// buildOurs builds what is in the checkout itself, into one folder a checkout, so
+// that two checkouts don't overwrite each other's.
+func buildOurs(ctx context.Context, source, cache string) (Binaries, error) {
+	sum := sha256.Sum256([]byte(source))
+	dir := filepath.Join(cache, "checkout-"+hex.EncodeToString(sum[:6]))
+	binaries := Binaries{
+		Manager:   filepath.Join(dir, "manager"),
+		AgentDir:  filepath.Join(dir, "agent"),
+		AgentTwin: filepath.Join(dir, "twin", "tart-kubelet"),
+		Mac:       filepath.Join(dir, "macsim"),
+	}
+	darwin := []string{"GOOS=darwin", "GOARCH=arm64"}
+	programs := []program{
+		{pkg: "./cmd/manager", out: binaries.Manager},
+		{pkg: "./cmd/tart-kubelet", out: filepath.Join(binaries.AgentDir, "tart-kubelet"), env: darwin},
+		{pkg: "./cmd/tart-kubelet", out: binaries.AgentTwin},
+		{pkg: "./sandbox/mac/cmd/macsim", out: binaries.Mac},
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range programs {
+		group.Go(func() error { return p.build(ctx, source) })
+	}
+	return binaries, group.Wait()
+}
+
+func (p program) build(ctx context.Context, source string) error {
+	if err := os.MkdirAll(filepath.Dir(p.out), 0o755); err != nil {
+		return fmt.Errorf("creating the folder of %s: %w", p.out, err)
+	}
+	// Renamed when whole: an interrupted build leaves nothing that looks finished,
+	// and a running program keeps its file.
+	temp := fmt.Sprintf("%s.%d", p.out, os.Getpid())
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", temp, p.pkg)
+	cmd.Dir = source
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...)
+	var output strings.Builder
+	cmd.Stderr = &output
+	cmd.Stdout = io.Discard
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("building %s: %w", p.pkg, ctx.Err())
+		}
+		return &cluster.CompileError{Doing: "building " + p.pkg, Output: output.String(), Err: err}
+	}
+	if err := os.Rename(temp, p.out); err != nil {
+		return fmt.Errorf("finishing %s: %w", p.out, err)
+	}
+	return nil
+}
+
+// findSource returns the root of the checkout: dir, or the nearest parent of the
+// working directory that holds the control plane's module.
+func findSource(dir string) (string, error) {
+	if dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "sandbox", "controlplane", "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", ErrNoSource
+		}
+		dir = parent
+	}
+}
+
+func cacheDir(dir string) (string, error) {
+	if dir != "" {
+		return filepath.Abs(dir)
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the user's cache directory: %w", err)
+	}
+	return filepath.Join(user, "macfleet"), nil
+}

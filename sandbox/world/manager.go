@@ -1,0 +1,145 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/macfleet/macfleet/sandbox/scaleway"
+	"github.com/macfleet/macfleet/sandbox/subprocess"
+)
+
+const (
+	// managerGrace is how long a manager may take to stop.
+	managerGrace = 20 * time.Second
+	// managerReady bounds its start.
+	managerReady = 60 * time.Second
+	// managerToken is how long its token lives: longer than anyone keeps a sandbox.
+	managerToken = 30 * 24 * time.Hour
+)
+
+// manager is one manager process and how it is started.
+type manager struct {
+	name    string
+	log     string
+	args    []string
+	env     []string
+	binary  string
+	health  string
+	process *subprocess.Process
+}
+
+// managerKubeconfig writes a kubeconfig for the manager: its own ServiceAccount, so
+// that it has exactly the chart's rights.
+func (w *World) managerKubeconfig(ctx context.Context) (string, error) {
+	client, err := kubernetes.NewForConfig(w.cluster.Config())
+	if err != nil {
+		return "", fmt.Errorf("building a client: %w", err)
+	}
+	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, managerServiceAccount, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(managerToken / time.Second))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking for the manager's token: %w", err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: w.cluster.Server(), CertificateAuthorityData: w.cluster.CA()}
+	config.AuthInfos["manager"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: "manager", Namespace: Namespace}
+	config.CurrentContext = "sandbox"
+	path := filepath.Join(w.options.Dir, "manager.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return "", fmt.Errorf("writing the manager's kubeconfig: %w", err)
+	}
+	return path, nil
+}
+
+// newManager prepares the n-th manager process.
+func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags []string) (*manager, error) {
+	port, err := freePort(ctx, w.network.prefix.Addr().Next())
+	if err != nil {
+		return nil, fmt.Errorf("finding a port for the manager: %w", err)
+	}
+	name := fmt.Sprintf("manager-%d", n)
+	health := fmt.Sprintf("127.0.0.1:%d", port)
+	args := append([]string{}, flags...)
+	args = append(args,
+		"--kubeconfig="+kubeconfig,
+		"--agent-dir="+w.options.Binaries.AgentDir,
+		"--ssh-port="+strconv.Itoa(w.network.sshPort),
+		"--metrics-bind-address=127.0.0.1:0",
+		"--health-probe-bind-address="+health,
+	)
+	return &manager{
+		name:   name,
+		log:    filepath.Join(w.logDir(), name+".log"),
+		args:   append(args, w.options.ManagerArgs...),
+		binary: w.options.Binaries.Manager,
+		health: "http://" + health + "/readyz",
+		env: []string{
+			"SCW_API_URL=" + w.vendorListener.URL(),
+			"SCW_ACCESS_KEY=" + scaleway.DefaultAccessKey,
+			"SCW_SECRET_KEY=" + scaleway.DefaultSecretKey,
+			"SCW_DEFAULT_PROJECT_ID=" + scaleway.DefaultProjectID,
+		},
+	}, nil
+}
+
+// start starts the process and waits until it says that it is ready.
+func (m *manager) start(ctx context.Context) error {
+	cmd := exec.Command(m.binary, m.args...)
+	cmd.Env = append(os.Environ(), m.env...)
+	process, err := subprocess.Start(m.name, m.log, cmd, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	m.process = process
+	ctx, cancel := context.WithTimeout(ctx, managerReady)
+	defer cancel()
+	err = wait.PollUntilContextCancel(ctx, applyPoll, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-process.Ended():
+			return false, process.Exit()
+		default:
+			return m.ready(ctx), nil
+		}
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("waiting for the %s to be ready (see %s): %w", m.name, m.log, err), m.stop(ctx))
+	}
+	return nil
+}
+
+func (m *manager) ready(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.health, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+func (m *manager) stop(ctx context.Context) error {
+	if m.process == nil {
+		return nil
+	}
+	return m.process.Stop(ctx, managerGrace)
+}

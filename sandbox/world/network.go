@@ -1,0 +1,79 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+)
+
+// network is a sandbox's own block of loopback addresses, 127.a.b.0/24, and the
+// one SSH port of all its Macs.
+type network struct {
+	prefix  netip.Prefix
+	sshPort int
+
+	mu   sync.Mutex
+	used map[netip.Addr]bool
+}
+
+// errNoAddress means that all addresses of the block are taken.
+var errNoAddress = errors.New("no loopback address is left for another Mac")
+
+// networkTries bounds the search for a block that nobody else uses.
+const networkTries = 20
+
+// newNetwork takes a random block, so that several sandboxes can run at once: 127.0
+// and 127.1 are left to others.
+func newNetwork(ctx context.Context) (*network, error) {
+	var last error
+	for range networkTries {
+		base := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(250)), byte(rand.IntN(256)), 0})
+		port, err := freePort(ctx, base.Next())
+		if err == nil {
+			return &network{prefix: netip.PrefixFrom(base, 24), sshPort: port, used: map[netip.Addr]bool{}}, nil
+		}
+		last = err
+	}
+	return nil, fmt.Errorf("finding loopback addresses for the Macs: %w", last)
+}
+
+func freePort(ctx context.Context, address netip.Addr) (int, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
+	if err != nil {
+		return 0, err
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return 0, errors.Join(err, listener.Close())
+	}
+	if err := listener.Close(); err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(port)
+}
+
+// allocate gives a server its address.
+func (n *network) allocate(string) (netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for address := n.prefix.Addr().Next(); n.prefix.Contains(address.Next()); address = address.Next() {
+		if !n.used[address] {
+			n.used[address] = true
+			return address, nil
+		}
+	}
+	return netip.Addr{}, errNoAddress
+}
+
+// release takes the address of a deleted server back.
+func (n *network) release(_ string, address netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.used, address)
+}

@@ -1,0 +1,105 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/macfleet/macfleet/sandbox/cluster"
+)
+
+// What the sandbox's chart is rendered with (values.yaml, hack/generate.sh).
+const (
+	// Namespace of the manager and of the fleet's objects.
+	Namespace = "macfleet-system"
+	// Fleet is the MachineDeployment that the sandbox scales.
+	Fleet = "macfleet-builders"
+	// Zone of all simulated servers.
+	Zone = "fr-par-1"
+	// PoolPrefix starts the names of servers that may be adopted.
+	PoolPrefix = "tuist-pool-"
+	// ServerType and OS of the pool's servers.
+	ServerType = "M2-L"
+	OS         = "macos-tahoe-26.0"
+)
+
+const (
+	managerServiceAccount = "macfleet-manager"
+
+	defaultHosts = 6
+	// maxHosts keeps a sandbox within its block of loopback addresses.
+	maxHosts = 200
+	// defaultTimeScale turns the vendor's minutes into seconds.
+	defaultTimeScale = 60
+)
+
+// Binaries are the programs a sandbox runs. Build makes them.
+type Binaries struct {
+	Cluster cluster.Binaries
+	// Manager is the provider, for Linux.
+	Manager string
+	// AgentDir holds tart-kubelet for darwin/arm64: what the manager uploads.
+	AgentDir string
+	// AgentTwin is the same agent for Linux: what a simulated Mac runs in its place.
+	AgentTwin string
+	// Mac is the simulated Mac's multi-call binary.
+	Mac string
+}
+
+// Options say what to start. Dir and Binaries are required.
+type Options struct {
+	// Dir takes everything the sandbox writes; an existing one is reused.
+	Dir      string
+	Binaries Binaries
+	// Hosts is how many delivered servers are in the pool. Default 6.
+	Hosts int
+	// TimeScale divides the vendor's delays: at 60 a reinstall of 17 minutes takes
+	// 17 seconds. Default 60.
+	TimeScale float64
+	// Managers is how many manager processes run. Default 1.
+	Managers int
+	// ManagerArgs are further flags of the managers, which win over the chart's.
+	ManagerArgs []string
+	// Port of the API server; 0 takes a free one.
+	Port int
+	// AuditLog is a file for the API server's audit log; empty writes none.
+	AuditLog string
+	// Progress is told what is being done, one sentence at a time.
+	Progress func(string)
+	// Logger gets the sandbox's own log lines. Default: none.
+	Logger *slog.Logger
+}
+
+// ErrTooManyHosts refuses a number of hosts that a sandbox can't address.
+var ErrTooManyHosts = fmt.Errorf("a sandbox has 1 to %d hosts", maxHosts)
+
+func (o *Options) complete() error {
+	if o.Dir == "" || o.Binaries.Manager == "" {
+		return errors.New("a sandbox needs Dir and Binaries")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return fmt.Errorf("resolving the sandbox's directory: %w", err)
+	}
+	o.Dir = dir
+	if o.Hosts == 0 {
+		o.Hosts = defaultHosts
+	}
+	if o.Hosts < 0 || o.Hosts > maxHosts {
+		return ErrTooManyHosts
+	}
+	if o.TimeScale == 0 {
+		o.TimeScale = defaultTimeScale
+	}
+	if o.Managers == 0 {
+		o.Managers = 1
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package world
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/sandbox/scaleway"
+)
+
+// poolServerAge is how old the pool's servers are: past the 24 h of their lease.
+const poolServerAge = 30 * 24 * time.Hour
+
+// World is a running sandbox.
+type World struct {
+	options        Options
+	network        *network
+	cluster        *cluster.Cluster
+	vendor         *scaleway.Vendor
+	vendorListener *scaleway.Listener
+	macs           *macs
+	managers       []*manager
+}
+
+// Start starts a sandbox and returns when its managers are ready. When it fails,
+// or ctx ends meanwhile, nothing it started is left running.
+func Start(ctx context.Context, options Options) (*World, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	w := &World{options: options}
+	if err := w.start(ctx); err != nil {
+		return nil, errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+func (w *World) start(ctx context.Context) error {
+	if err := os.MkdirAll(w.logDir(), 0o700); err != nil {
+		return fmt.Errorf("creating the sandbox's directory: %w", err)
+	}
+	if err := w.startVendor(ctx); err != nil {
+		return err
+	}
+	w.options.Progress(fmt.Sprintf("starting the control plane, and %d Macs in the vendor's pool", w.options.Hosts))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return w.startCluster(groupCtx) })
+	group.Go(func() error { return w.fillPool(groupCtx) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return w.startProduct(ctx)
+}
+
+func (w *World) startVendor(ctx context.Context) error {
+	network, err := newNetwork(ctx)
+	if err != nil {
+		return err
+	}
+	twins, err := w.twins()
+	if err != nil {
+		return err
+	}
+	w.network = network
+	w.macs = &macs{
+		binary: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, "macs"),
+		sshPort: network.sshPort, twins: twins, log: w.options.Logger, byID: map[string]*mac.Mac{},
+	}
+	w.vendor = scaleway.New(scaleway.Options{
+		TimeScale: w.options.TimeScale, Hardware: w.macs, Logger: w.options.Logger,
+		AllocateIP: network.allocate, ReleaseIP: network.release,
+	})
+	w.vendorListener, err = scaleway.Listen(ctx, w.vendor, "127.0.0.1:0")
+	return err
+}
+
+// twins says which program runs where the uploaded agent would.
+func (w *World) twins() (map[string]string, error) {
+	file, err := os.Open(filepath.Join(w.options.Binaries.AgentDir, "tart-kubelet"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the agent: %w", err)
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return nil, errors.Join(fmt.Errorf("hashing the agent: %w", err), file.Close())
+	}
+	return map[string]string{hex.EncodeToString(hash.Sum(nil)): w.options.Binaries.AgentTwin}, file.Close()
+}
+
+func (w *World) startCluster(ctx context.Context) error {
+	started, err := cluster.Start(ctx, cluster.Options{
+		Binaries: w.options.Binaries.Cluster,
+		Dir:      filepath.Join(w.options.Dir, "cluster"),
+		LogDir:   w.logDir(),
+		Port:     w.options.Port,
+		AuditLog: w.options.AuditLog,
+	})
+	w.cluster = started
+	return err
+}
+
+func (w *World) fillPool(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for n := range w.options.Hosts {
+		group.Go(func() error {
+			_, err := w.vendor.AddServer(ctx, scaleway.ServerSpec{
+				Name: fmt.Sprintf("%s%02d", PoolPrefix, n+1), Type: ServerType, Zone: Zone, OS: OS, Age: poolServerAge,
+			})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// startProduct installs the chart and starts the managers.
+func (w *World) startProduct(ctx context.Context) error {
+	w.options.Progress("installing macfleet's chart and starting the manager")
+	chart, err := decode(renderedChart)
+	if err != nil {
+		return fmt.Errorf("reading the chart: %w", err)
+	}
+	flags, err := managerFlags(chart)
+	if err != nil {
+		return err
+	}
+	config := w.cluster.Config()
+	config.QPS, config.Burst = 200, 400
+	applier, err := newApplier(config)
+	if err != nil {
+		return err
+	}
+	if err := applier.install(ctx, chart); err != nil {
+		return err
+	}
+	return w.startManagers(ctx, flags)
+}
+
+func (w *World) startManagers(ctx context.Context, flags []string) error {
+	kubeconfig, err := w.managerKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	for n := range w.options.Managers {
+		m, err := w.newManager(ctx, n+1, kubeconfig, flags)
+		if err != nil {
+			return err
+		}
+		w.managers = append(w.managers, m)
+		if err := m.start(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends everything the sandbox started, in the order that leaves least behind,
+// and returns when it is gone. Files stay. Stopping twice is no error.
+func (w *World) Stop(ctx context.Context) error {
+	var errs []error
+	for _, m := range w.managers {
+		errs = append(errs, m.stop(ctx))
+	}
+	if w.vendorListener != nil {
+		errs = append(errs, w.vendorListener.Close())
+		w.vendorListener = nil
+	}
+	if w.vendor != nil {
+		w.vendor.Close()
+	}
+	if w.macs != nil {
+		errs = append(errs, w.macs.stop(ctx))
+	}
+	if w.cluster != nil {
+		errs = append(errs, w.cluster.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (w *World) logDir() string { return filepath.Join(w.options.Dir, "logs") }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (w *World) Kubeconfig() string { return w.cluster.Kubeconfig() }
+
+// Config is a client configuration with the administrator's rights.
+func (w *World) Config() *rest.Config { return w.cluster.Config() }
+
+// Vendor is the simulated vendor.
+func (w *World) Vendor() *scaleway.Vendor { return w.vendor }
+
+// VendorURL is where it listens.
+func (w *World) VendorURL() string { return w.vendorListener.URL() }
+
+// SSHPort is the port of every Mac.
+func (w *World) SSHPort() int { return w.network.sshPort }
+
+// Mac is the simulated Mac behind a server.
+func (w *World) Mac(serverID string) (*mac.Mac, bool) { return w.macs.get(serverID) }
+
+// Managers is how many manager processes there are.
+func (w *World) Managers() int { return len(w.managers) }
+
+// KillManager kills the n-th manager (from 0) as a crash would.
+func (w *World) KillManager(n int) error { return w.managers[n].process.Kill() }
+
+// StartManager starts the n-th manager again and waits until it is ready.
+func (w *World) StartManager(ctx context.Context, n int) error { return w.managers[n].start(ctx) }
+
+// Done is closed when the control plane ended by itself.
+func (w *World) Done() <-chan struct{} { return w.cluster.Done() }
+
+// Err says why, then.
+func (w *World) Err() error { return w.cluster.Err() }
+
+// PIDs are the process ids of everything but the Macs.
+func (w *World) PIDs() map[string]int {
+	pids := w.cluster.PIDs()
+	for _, m := range w.managers {
+		pids[m.name] = m.process.PID()
+	}
+	return pids
+}
