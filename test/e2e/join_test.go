@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/sandbox/world"
+)
+
+// TestPodsAndNodes holds what a Mac as a node must do beyond running: refuse what
+// it can't honour, keep its guests through a restart of the agent, and stay away
+// once it was let go. It shares one sandbox.
+func TestPodsAndNodes(t *testing.T) {
+	f := start(t, world.Options{Hosts: 2})
+	f.awaitPool(2)
+	f.scale(1)
+	f.awaitRunning(1)
+
+	t.Run("a Pod with two containers is refused by field name", func(t *testing.T) { f.on(t).refusesTwoContainers() })
+	t.Run("a foreign common name stays Pending", func(t *testing.T) { f.on(t).foreignNameStaysPending() })
+	t.Run("guests survive a restart of the agent", func(t *testing.T) { f.on(t).guestsSurviveAgentRestart() })
+	t.Run("a deleted Node of a live Machine heals", func(t *testing.T) { f.on(t).deletedNodeHeals() })
+}
+
+// on is the same sandbox for a subtest.
+func (f *fleet) on(t *testing.T) *fleet {
+	sub := *f
+	sub.T = t
+	return &sub
+}
+
+func (f *fleet) refusesTwoContainers() {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "two", Namespace: metav1.NamespaceDefault}, Spec: macPod()}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "ghcr.io/cirruslabs/macos-tahoe-base:1"})
+	if err := f.client.Create(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+	f.await("the refusal", func() (string, bool) {
+		if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error(), false
+		}
+		return fmt.Sprint(pod.Status.Phase, pod.Status.Reason, pod.Status.Message), pod.Status.Phase == corev1.PodFailed
+	})
+	if pod.Status.Reason != "UnsupportedField" {
+		f.Errorf("reason %q, want UnsupportedField", pod.Status.Reason)
+	}
+	if want := "spec.containers"; !contains(pod.Status.Message, want) {
+		f.Errorf("message %q does not name %s", pod.Status.Message, want)
+	}
+	if err := f.client.Delete(f.Context(), pod); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// foreignNameStaysPending takes a genuine bootstrap token and asks for another
+// machine's certificate.
+func (f *fleet) foreignNameStaysPending() {
+	token := f.mintToken()
+	config := rest.AnonymousClientConfig(f.world.Config())
+	config.BearerToken = token
+	stranger, err := client.New(config, client.Options{Scheme: f.client.Scheme()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	request := certificateRequest(f.T, "system:node:somebody-else")
+	if err := stranger.Create(f.Context(), request); err != nil {
+		f.Fatalf("a member of the group may ask: %v", err)
+	}
+	own := certificateRequest(f.T, "system:node:"+f.infraMachines()[0].Name)
+	if err := stranger.Create(f.Context(), own); err != nil {
+		f.Fatal(err)
+	}
+	// A token that the manager did not mint for this machine is no better. Both must
+	// be seen and left alone: wait until the manager has surely looked, by an act of
+	// its own that comes later.
+	f.scale(2)
+	f.awaitRunning(2)
+	f.scale(1)
+	f.awaitRunning(1)
+	for _, csr := range []*certificatesv1.CertificateSigningRequest{request, own} {
+		if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
+			f.Fatal(err)
+		}
+		if len(csr.Status.Conditions) != 0 || len(csr.Status.Certificate) != 0 {
+			f.Errorf("%s was answered: %v", csr.Name, csr.Status.Conditions)
+		}
+	}
+}
+
+// mintToken makes a bootstrap token of the Macs' group, as an attacker might have
+// stolen it.
+func (f *fleet) mintToken() string {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-stolen", Namespace: metav1.NamespaceSystem},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": "stolen", "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:macfleet",
+			"expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		},
+	}
+	if err := f.client.Create(f.Context(), secret); err != nil {
+		f.Fatal(err)
+	}
+	return "stolen.0123456789abcdef"
+}
+
+func certificateRequest(t *testing.T, commonName string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: commonName, Organization: []string{"system:nodes"}},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+}
+
+// guestsSurviveAgentRestart restarts the agent as launchd would, over SSH with the
+// fleet's key.
+func (f *fleet) guestsSurviveAgentRestart() {
+	f.deploy(1)
+	before := f.awaitPods(1)[0]
+	f.ssh("sudo -n /bin/launchctl kickstart -k system/dev.macfleet.tart-kubelet")
+	f.await("the restarted agent to report", func() (string, bool) {
+		for _, node := range f.nodes() {
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					return "ready", true
+				}
+			}
+		}
+		return "not ready", false
+	})
+	after := f.awaitPods(1)[0]
+	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 ||
+		after.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID {
+		f.Errorf("the guest did not survive: before %v, after %v", before.Status.ContainerStatuses, after.Status.ContainerStatuses)
+	}
+}
+
+// deletedNodeHeals deletes the Node of a live Machine: it comes back, by a new
+// join permit and as another object.
+func (f *fleet) deletedNodeHeals() {
+	node := f.nodes()[0]
+	if err := f.client.Delete(f.Context(), &node); err != nil {
+		f.Fatal(err)
+	}
+	f.await("another Node of the same name", func() (string, bool) {
+		for _, now := range f.nodes() {
+			if now.Name == node.Name && now.UID != node.UID {
+				return string(now.UID), true
+			}
+		}
+		return "no Node", false
+	})
+	f.awaitRunning(1)
+}
