@@ -300,7 +300,7 @@ func TestHeadersAndEncoding(t *testing.T) {
 	}
 	w.clock.Step(25 * time.Hour)
 	response, body = w.raw("DELETE", path, scaleway.DefaultSecretKey, "")
-	if response.StatusCode != http.StatusNoContent || body != "" || response.Header.Get("Content-Type") != "" {
+	if response.StatusCode != http.StatusNoContent || body != "" || response.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("deleted with %d, %q, type %q", response.StatusCode, body, response.Header.Get("Content-Type"))
 	}
 }

@@ -182,15 +182,23 @@ func (v *Vendor) write(w http.ResponseWriter, entry Entry, out reply) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	if out.body == nil {
-		// The recorded 429 is empty, without a content type, and names its limiter.
-		if out.status == http.StatusTooManyRequests {
-			header.Set("X-Envoy-Ratelimited", "true")
-		}
-		header["Content-Type"] = nil
-		w.WriteHeader(out.status)
+		writeEmpty(w, out.status)
 		return
 	}
 	writeJSON(w, out.status, out.body)
+}
+
+// writeEmpty sends an answer without a body. A 204 is recorded with a content
+// type; the 429 without one, and it names its limiter.
+func writeEmpty(w http.ResponseWriter, status int) {
+	w.Header()["Content-Type"] = nil
+	switch status {
+	case http.StatusNoContent:
+		w.Header().Set("Content-Type", "application/json")
+	case http.StatusTooManyRequests:
+		w.Header().Set("X-Envoy-Ratelimited", "true")
+	}
+	w.WriteHeader(status)
 }
 
 // drop closes the connection without an answer.
