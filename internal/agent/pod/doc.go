@@ -1,0 +1,12 @@
+// Package pod makes the Pods of this Node into virtual machines: one worker for
+// each Pod UID, from admission over pull, clone and run to a deletion that ends.
+//
+// The life of a Pod is sequential code in worker.go; what it needs to decide is in
+// pure functions beside it (admit.go, shape.go, resume.go, render.go), what it
+// must remember in a journal on the disk, written before each side effect. A
+// machine is named tk-<uid>-<attempt>; other names are never touched.
+//
+// Machines outlive the agent: when the context given to Run ends, workers let go
+// of them, and the next agent's workers find them by journal and lock. How a
+// machine is cloned or run is left to a vm.Driver and package shim.
+package pod

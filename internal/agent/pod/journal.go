@@ -1,0 +1,157 @@
+package pod
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/shim"
+)
+
+// machinePrefix marks machines as ours.
+const machinePrefix = "tk-"
+
+// machineName is the name of a Pod's machine; a restart is another machine.
+func machineName(uid types.UID, attempt int) string {
+	return fmt.Sprintf("%s%s-%d", machinePrefix, uid, attempt)
+}
+
+// parseMachineName takes a name of ours apart; false for anybody else's.
+func parseMachineName(name string) (types.UID, int, bool) {
+	rest, ours := strings.CutPrefix(name, machinePrefix)
+	dash := strings.LastIndex(rest, "-")
+	if !ours || dash < 1 {
+		return "", 0, false
+	}
+	attempt, err := strconv.Atoi(rest[dash+1:])
+	if err != nil || attempt < 0 {
+		return "", 0, false
+	}
+	return types.UID(rest[:dash]), attempt, true
+}
+
+// step is how far an attempt has come. It is on the disk before what it names
+// happens.
+type step string
+
+const (
+	stepCreating step = "creating" // the clone is being made
+	stepStarting step = "starting" // a shim is being started
+	stepRunning  step = "running"  // the machine was seen running
+	stepEnded    step = "ended"    // Last tells how
+)
+
+// entry is what must be known of a Pod after a crash.
+type entry struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	// Attempt numbers machines. Restarts counts only those that ran, as
+	// containerStatuses shows.
+	Attempt  int   `json:"attempt"`
+	Restarts int32 `json:"restarts"`
+	// Crashes counts ends in a row, for the back-off.
+	Crashes     int       `json:"crashes,omitempty"`
+	Step        step      `json:"step"`
+	Image       string    `json:"image,omitempty"`
+	ImageID     string    `json:"imageID,omitempty"`
+	BootSession string    `json:"bootSession,omitempty"`
+	Started     time.Time `json:"started,omitzero"`
+	Last        *end      `json:"last,omitempty"`
+}
+
+func (r entry) machine() string { return machineName(r.UID, r.Attempt) }
+
+// end is how one machine of a Pod ended, in the words of a container status.
+type end struct {
+	Code    int32  `json:"code"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Limited: the machine never ran, as the licence limit was reached.
+	Limited  bool      `json:"limited,omitempty"`
+	Machine  string    `json:"machine,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished"`
+}
+
+// journal keeps one directory a Pod UID: the record, and one directory an attempt
+// that belongs to its shim.
+type journal string
+
+func (j journal) dir(uid types.UID) string { return filepath.Join(string(j), string(uid)) }
+
+func (j journal) recordFile(uid types.UID) string { return filepath.Join(j.dir(uid), "record.json") }
+
+func (j journal) attemptDir(uid types.UID, attempt int) string {
+	return filepath.Join(j.dir(uid), fmt.Sprintf("attempt-%d", attempt))
+}
+
+func (j journal) save(r entry) error {
+	if err := os.MkdirAll(j.dir(r.UID), 0o700); err != nil {
+		return fmt.Errorf("making a journal: %w", err)
+	}
+	if err := shim.WriteJSON(j.recordFile(r.UID), r); err != nil {
+		return fmt.Errorf("writing the journal of a Pod: %w", err)
+	}
+	return nil
+}
+
+// load returns nil when there is no record. An unreadable one is moved aside: the
+// machines' names and locks say enough.
+func (j journal) load(uid types.UID) (*entry, error) {
+	path := j.recordFile(uid)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal of a Pod: %w", err)
+	}
+	var r entry
+	if err := json.Unmarshal(data, &r); err != nil || r.UID != uid {
+		if err := os.Rename(path, path+".unreadable"); err != nil {
+			return nil, fmt.Errorf("moving an unreadable journal aside: %w", err)
+		}
+		return nil, nil
+	}
+	return &r, nil
+}
+
+func (j journal) remove(uid types.UID) error {
+	if err := os.RemoveAll(j.dir(uid)); err != nil {
+		return fmt.Errorf("removing the journal of a Pod: %w", err)
+	}
+	return nil
+}
+
+// clearAttempt makes room for an attempt that is made again.
+func (j journal) clearAttempt(uid types.UID, attempt int) error {
+	if err := os.RemoveAll(j.attemptDir(uid, attempt)); err != nil {
+		return fmt.Errorf("clearing an attempt: %w", err)
+	}
+	return nil
+}
+
+// uids lists the Pods that have a journal.
+func (j journal) uids() ([]types.UID, error) {
+	entries, err := os.ReadDir(string(j))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing journals: %w", err)
+	}
+	var uids []types.UID
+	for _, e := range entries {
+		uids = append(uids, types.UID(e.Name()))
+	}
+	return uids, nil
+}

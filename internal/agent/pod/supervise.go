@@ -1,0 +1,176 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/slot"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// sweepInterval is how often machines without a Pod are looked for.
+const sweepInterval = time.Minute
+
+// Options of Run. All but Clock and Log must be set.
+type Options struct {
+	Client kubernetes.Interface
+	Events record.EventRecorder
+	Driver vm.Driver
+	Runs   Runs
+	// Dir keeps the journal.
+	Dir      string
+	NodeName string
+	// HostIP is the Node's InternalIP; a Pod has none of its own, as the addresses
+	// of guests mean nothing outside their host.
+	HostIP string
+	Host   Host
+	// BootSession of the host, another one after each boot.
+	BootSession string
+	Clock       clock.WithTicker
+	Log         *slog.Logger
+}
+
+// Supervisor gives each Pod of the Node its worker.
+type Supervisor struct {
+	parts
+	nodeName string
+
+	mu      sync.Mutex
+	workers map[types.UID]*job
+	running sync.WaitGroup
+}
+
+// job is a worker, and whether it has come to its end.
+type job struct {
+	worker *worker
+	done   chan struct{}
+}
+
+// NewSupervisor returns a supervisor; Run makes it work.
+func NewSupervisor(o Options) *Supervisor {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Supervisor{
+		nodeName: o.NodeName,
+		workers:  map[types.UID]*job{},
+		parts: parts{
+			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs,
+			images: image.New(o.Driver), slots: slot.New(o.Host.MaxVMs),
+			journal: journal(filepath.Join(o.Dir, "pods")),
+			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,
+		},
+	}
+}
+
+// Run watches the Pods of the Node until ctx ends. Machines go on running.
+func (s *Supervisor) Run(ctx context.Context) error {
+	if err := s.adoptSlots(ctx); err != nil {
+		return err
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", s.nodeName).String()
+		}))
+	informer := factory.Core().V1().Pods().Informer()
+	registration, err := informer.AddEventHandler(s.handler(ctx))
+	if err != nil {
+		return fmt.Errorf("watching Pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	defer s.running.Wait()
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	s.log.Info("Pods are known", "workers", s.count())
+	s.sweepUntil(ctx)
+	return nil
+}
+
+func (s *Supervisor) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.workers)
+}
+
+func (s *Supervisor) handler(ctx context.Context) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { s.seen(ctx, o) },
+		UpdateFunc: func(before, after any) {
+			// A delete and a create of one name may come as an update.
+			if old, ok := before.(*corev1.Pod); ok && old.UID != uidOf(after) {
+				s.gone(old.UID)
+			}
+			s.seen(ctx, after)
+		},
+		DeleteFunc: func(o any) {
+			if tomb, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = tomb.Obj
+			}
+			s.gone(uidOf(o))
+		},
+	}
+}
+
+func uidOf(o any) types.UID {
+	if p, ok := o.(*corev1.Pod); ok {
+		return p.UID
+	}
+	return ""
+}
+
+func (s *Supervisor) seen(ctx context.Context, o any) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.workers[p.UID]; j != nil {
+		j.worker.Update(p)
+		return
+	}
+	j := &job{worker: newWorker(ctx, s.parts, p), done: make(chan struct{})}
+	s.workers[p.UID] = j
+	s.running.Go(func() {
+		defer close(j.done)
+		j.worker.Run(ctx)
+	})
+}
+
+// gone forgets a Pod once its worker has come to the end.
+func (s *Supervisor) gone(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.workers[uid]
+	if j == nil {
+		return
+	}
+	j.worker.Gone()
+	s.running.Go(func() {
+		<-j.done
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.workers, uid)
+	})
+}

@@ -1,0 +1,116 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// foreignSlot is the holder's name for a machine that is not ours.
+func foreignSlot(name string) string { return "machine/" + name }
+
+// adoptSlots counts what runs already, before the first worker asks for a slot.
+func (s *Supervisor) adoptSlots(ctx context.Context) error {
+	machines, err := s.driver.Machines(ctx)
+	if err != nil {
+		return fmt.Errorf("looking what runs on this host: %w", err)
+	}
+	for _, m := range machines {
+		s.countMachine(m)
+	}
+	return nil
+}
+
+func (s *Supervisor) countMachine(m vm.Machine) {
+	uid, _, ours := parseMachineName(m.Name)
+	switch {
+	case ours && m.Running:
+		s.slots.Adopt(string(uid))
+	case !ours && m.Running:
+		s.slots.Adopt(foreignSlot(m.Name))
+	case !ours:
+		s.slots.Release(foreignSlot(m.Name))
+	}
+}
+
+// sweepUntil looks for what belongs to no Pod, now and every sweepInterval.
+func (s *Supervisor) sweepUntil(ctx context.Context) {
+	ticker := s.clock.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("looking for VMs without a Pod failed", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// sweep stops and deletes machines of ours, and journals, whose Pod is not there.
+// It is only right once all Pods of the Node are known.
+func (s *Supervisor) sweep(ctx context.Context) error {
+	machines, err := s.driver.Machines(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range machines {
+		uid, attempt, ours := parseMachineName(m.Name)
+		if !ours {
+			s.countMachine(m)
+			continue
+		}
+		if s.has(uid) {
+			continue
+		}
+		errs = append(errs, s.removeOrphan(ctx, m.Name, uid, attempt))
+	}
+	return errors.Join(append(errs, s.sweepJournals())...)
+}
+
+// has reports whether a worker looks after a Pod. A Pod that ended and whose object
+// is still there has its worker too.
+func (s *Supervisor) has(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[uid] != nil
+}
+
+func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UID, attempt int) error {
+	s.log.Info("a VM without a Pod is removed", "machine", name)
+	if err := s.driver.Stop(ctx, name, orphanGrace); err != nil {
+		return err
+	}
+	if err := s.runs.Kill(s.journal.attemptDir(uid, attempt)); err != nil {
+		return err
+	}
+	if err := s.driver.Delete(ctx, name); err != nil {
+		return err
+	}
+	s.slots.Release(string(uid))
+	return nil
+}
+
+// sweepJournals removes those that no worker and no machine needs.
+func (s *Supervisor) sweepJournals() error {
+	uids, err := s.journal.uids()
+	if err != nil {
+		return err
+	}
+	for _, uid := range uids {
+		if s.has(uid) {
+			continue
+		}
+		if err := s.journal.remove(uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}

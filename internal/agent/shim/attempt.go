@@ -1,0 +1,130 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// Starter starts shims. Argv is the command line that leads to Main; the
+// directory of the attempt is added to it.
+type Starter struct{ Argv []string }
+
+// Start starts a shim for the attempt in dir, which is made and must not have
+// been used before. It returns when the shim runs; the shim outlives the caller.
+func (s Starter) Start(dir string, command Command) error {
+	if len(s.Argv) == 0 {
+		return errors.New("starting a shim: no command line for it")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making a directory for a shim: %w", err)
+	}
+	if err := WriteJSON(filepath.Join(dir, commandFile), command); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("making the lock of a shim: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("locking for a shim: %w", err)
+	}
+	return s.spawn(dir, lock)
+}
+
+// spawn hands the lock over: it is held as long as any copy of it is open, and
+// ours is closed by the caller.
+func (s Starter) spawn(dir string, lock *os.File) error {
+	cmd := exec.Command(s.Argv[0], append(append([]string(nil), s.Argv[1:]...), dir)...)
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting a shim: %w", err)
+	}
+	// Reaps the shim if we live longer than it does.
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+// Alive reports whether a shim runs for the attempt in dir.
+func Alive(dir string) (bool, error) {
+	lock, err := os.Open(filepath.Join(dir, lockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for a shim: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for a shim: %w", err)
+	}
+	return false, nil
+}
+
+// Gone returns a channel that is closed once no shim runs for the attempt in dir.
+func Gone(dir string) <-chan struct{} {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		lock, err := os.Open(filepath.Join(dir, lockFile))
+		if err != nil {
+			return
+		}
+		defer func() { _ = lock.Close() }()
+		for syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) == syscall.EINTR {
+		}
+	}()
+	return gone
+}
+
+// ReadExit returns the exit record of the attempt in dir; false when there is
+// none.
+func ReadExit(dir string) (Exit, bool, error) {
+	var e Exit
+	found, err := readRecord(filepath.Join(dir, exitFile), &e)
+	return e, found, err
+}
+
+// ReadStarted returns when the shim of the attempt in dir began; false when it
+// never did.
+func ReadStarted(dir string) (Started, bool, error) {
+	var s Started
+	found, err := readRecord(filepath.Join(dir, startedFile), &s)
+	return s, found, err
+}
+
+func readRecord(path string, into any) (bool, error) {
+	err := readJSON(path, into)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Kill has the shim of the attempt in dir end its command at once. It is no error
+// when no shim runs.
+func Kill(dir string) error {
+	alive, err := Alive(dir)
+	if err != nil || !alive {
+		return err
+	}
+	started, found, err := ReadStarted(dir)
+	if err != nil || !found {
+		return err
+	}
+	if err := syscall.Kill(started.ShimPID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("ending what a shim runs: %w", err)
+	}
+	return nil
+}
