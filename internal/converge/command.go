@@ -1,0 +1,148 @@
+package converge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+// ExitError ends the program with a code other than 1. What there is to say was
+// said in the report; Err, when set, is for people.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is the code to exit with.
+func (e *ExitError) ExitCode() int { return e.Code }
+
+// Commands returns the verbs that run on this Mac: converge and leave. Each
+// writes one report line to its standard output and returns nil or an
+// *ExitError.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{convergeCommand(), leaveCommand()}
+}
+
+func convergeCommand() *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "converge < desired.json",
+		Short: "make this Mac what the desired document on standard input asks for",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := document.DecodeDesired(cmd.InOrStdin())
+			if err != nil {
+				return usage(err)
+			}
+			if err := local(&o); err != nil {
+				return usage(err)
+			}
+			r, err := Run(cmd.Context(), o, d)
+			if err != nil {
+				return usage(err)
+			}
+			return tell(cmd.OutOrStdout(), r)
+		},
+	}
+	cmd.Flags().BoolVar(&o.Plan, "plan", false, "say what would change, and change nothing")
+	cmd.Flags().StringVar(&o.Step, "step", "", "run this step only")
+	return quietly(cmd)
+}
+
+func leaveCommand() *cobra.Command {
+	return quietly(&cobra.Command{
+		Use:   "leave",
+		Short: "stop the agent and remove its credentials from this Mac",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var o Options
+			if err := local(&o); err != nil {
+				return usage(err)
+			}
+			return tell(cmd.OutOrStdout(), Leave(cmd.Context(), o))
+		},
+	})
+}
+
+// quietly keeps cobra from printing its usage over the report's channel.
+func quietly(cmd *cobra.Command) *cobra.Command {
+	cmd.SilenceUsage = true
+	cmd.SilenceErrors = true
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	return cmd
+}
+
+func usage(err error) error { return &ExitError{Code: document.ExitUsage, Err: err} }
+
+func local(o *Options) error {
+	o.Mac = macos.Local()
+	// sudo keeps the SSH user's HOME on macOS. Without one, only the program's
+	// own file is looked at.
+	o.Home = os.Getenv("HOME")
+	self, err := programPath(os.Args[0])
+	if err != nil {
+		return err
+	}
+	o.Self = self
+	return nil
+}
+
+// programPath is the file this program was started as, links resolved: a staged
+// build or the one in a slot. The path is used and not the running image, since
+// the path is what was verified and named by its hash.
+func programPath(argv0 string) (string, error) {
+	if !strings.ContainsRune(argv0, filepath.Separator) {
+		found, err := exec.LookPath(argv0)
+		if err != nil {
+			return "", fmt.Errorf("finding the program's file: %w", err)
+		}
+		argv0 = found
+	}
+	abs, err := filepath.Abs(argv0)
+	if err != nil {
+		return "", fmt.Errorf("finding the program's file: %w", err)
+	}
+	resolved, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, os.ErrNotExist) {
+		// It was replaced since; the slot or the staging folder may still have it.
+		return abs, nil
+	}
+	return resolved, err
+}
+
+// tell writes the report and turns its exit code into what the program returns.
+func tell(w io.Writer, r document.Report) error {
+	line, err := document.EncodeReport(r)
+	if err != nil {
+		return &ExitError{Code: document.ExitBug, Err: err}
+	}
+	if _, err := w.Write(line); err != nil {
+		return &ExitError{Code: document.ExitRetry, Err: fmt.Errorf("writing the report: %w", err)}
+	}
+	if r.Exit == document.ExitUnchanged {
+		return nil
+	}
+	exit := &ExitError{Code: r.Exit}
+	if s, failed := r.FailedStep(); failed {
+		exit.Err = fmt.Errorf("%s: step %s failed (%s): %s", r.Verb, s.Name, s.Class, s.Detail)
+	}
+	return exit
+}

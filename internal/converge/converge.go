@@ -1,0 +1,150 @@
+// Package converge makes the Mac it runs on what a desired document asks for,
+// and says what came of it in a report. It is a list of steps, run in order
+// under a lock. A step looks (check), changes what differs (act), and looks
+// again, through another door where there is one (prove). Each can be repeated
+// at any time: a run that was cut off is mended by the next.
+//
+// Documents, reports and their exit codes are package document's; macOS is
+// behind the interfaces of package macos. How a document gets here, and when,
+// is the manager's. The signature of the agent's build is not looked at: its
+// SHA-256 is what the manager asked for, and every slot is a new inode, so that
+// no cached signature can belong to other bytes.
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const (
+	lockFile = document.StateDir + "/lock"
+	// lockWait is how long a run waits for one before it: a run whose connection
+	// was lost ends soon, a longer one is left alone.
+	lockWait  = 10 * time.Second
+	lockProbe = 500 * time.Millisecond
+)
+
+// Options say how to run. Mac is required, the rest has working zero values.
+type Options struct {
+	// Mac to work on.
+	Mac macos.Mac
+	// Self is the file this program was started from: the artefact that the agent
+	// step installs when its SHA-256 is the wanted one.
+	Self string
+	// Home is the SSH user's home, where uploaded builds are staged.
+	Home string
+	// Plan looks and changes nothing.
+	Plan bool
+	// Step runs the step of that name only.
+	Step string
+}
+
+// Run converges the Mac. The report holds every failure; an error is returned
+// only when the options name a step that does not exist.
+func Run(ctx context.Context, o Options, d document.Desired) (document.Report, error) {
+	t := &target{Options: o, desired: d}
+	steps, err := chosen(t.steps(), o.Step)
+	if err != nil {
+		return document.Report{}, err
+	}
+	r := o.newReport(ctx, document.VerbConverge)
+	r.Epoch, r.Revision = d.Host.Epoch, document.Revision(d)
+	if o.Plan {
+		r.Steps = t.run(ctx, steps)
+		return o.seal(r), nil
+	}
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		r.Steps = []document.StepReport{failedStep("lock", err)}
+		return o.seal(r), nil
+	}
+	defer func() { _ = unlock.Close() }()
+	r.Steps = t.run(ctx, steps)
+	return o.keep(ctx, o.seal(r)), nil
+}
+
+func chosen(all []step, name string) ([]step, error) {
+	if name == "" {
+		return all, nil
+	}
+	for _, s := range all {
+		if s.name == name {
+			return []step{s}, nil
+		}
+	}
+	return nil, fmt.Errorf("no step is called %q", name)
+}
+
+// lock takes the host's lock, so that two managers in a fail-over never act at
+// once. It lives in the state folder, which the first run of all makes.
+func (o Options) lock(ctx context.Context) (io.Closer, error) {
+	if err := o.Mac.Files.MakeDir(ctx, document.StateDir, rootOnly); err != nil {
+		return nil, fmt.Errorf("making %s: %w", document.StateDir, err)
+	}
+	deadline := o.Mac.Clock.Now().Add(lockWait)
+	for {
+		unlock, err := o.Mac.Files.Lock(lockFile)
+		if !errors.Is(err, macos.ErrLocked) || !o.Mac.Clock.Now().Before(deadline) {
+			return unlock, err
+		}
+		if err := o.Mac.Clock.Sleep(ctx, lockProbe); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (o Options) newReport(ctx context.Context, verb string) document.Report {
+	r := document.Report{
+		Schema:  document.ReportSchema,
+		Verb:    verb,
+		Build:   buildOf(o.Self),
+		Started: o.Mac.Clock.Now().UTC(),
+	}
+	// Without a boot session the report is less telling, and no less true.
+	r.BootSession, _ = o.Mac.Host.BootSession(ctx)
+	return r
+}
+
+// buildOf reads the build off the path of a program: staged builds and slots are
+// named by their SHA-256.
+func buildOf(self string) string {
+	for _, name := range []string{path.Base(self), path.Base(path.Dir(self))} {
+		if document.IsSHA256(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// seal ends the report: the time, and the exit code of the first failure.
+func (o Options) seal(r document.Report) document.Report {
+	r.Finished = o.Mac.Clock.Now().UTC()
+	r.Exit = document.ExitUnchanged
+	if r.Changed() {
+		r.Exit = document.ExitChanged
+	}
+	if s, failed := r.FailedStep(); failed {
+		r.Exit = s.Class.Exit()
+	}
+	return r
+}
+
+// keep leaves the report on the Mac, for a manager that lost the connection.
+func (o Options) keep(ctx context.Context, r document.Report) document.Report {
+	data, err := document.EncodeReport(r)
+	if err == nil {
+		err = write(ctx, o.Mac.Files, file{document.ReportFile, data, macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
+	}
+	if err != nil {
+		r.Steps = append(r.Steps, failedStep("report", err))
+		return o.seal(r)
+	}
+	return r
+}

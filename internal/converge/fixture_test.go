@@ -1,0 +1,133 @@
+package converge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+)
+
+const home = "/Users/m1"
+
+// fixture is a Mac in memory with a staged build and an agent that behaves.
+type fixture struct {
+	t       *testing.T
+	mac     *memory.Mac
+	desired document.Desired
+	self    string
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, mac: memory.New()}
+	f.desired = document.Desired{
+		Schema: document.DesiredSchema,
+		Host: document.Host{
+			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/4a6d", Epoch: 3, User: "m1",
+			Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M",
+		},
+		Node: document.Node{MaxVMs: 2, Fleet: "ci"},
+		Join: &document.Join{
+			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
+			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Unix(1_800_003_600, 0).UTC()},
+		},
+	}
+	f.stage("first build")
+	f.mac.Program = f.goodAgent
+	return f
+}
+
+// stage uploads a build and asks for it.
+func (f *fixture) stage(bytes string) {
+	build := document.Hash([]byte(bytes))
+	f.desired.Agent = document.Agent{SHA256: build, Version: "v0.1.0"}
+	f.self = path.Join(home, document.StagingDir, build)
+	f.mac.Put(f.self, []byte(bytes), macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"})
+}
+
+// goodAgent answers with what it was started from and the configuration it read.
+func (f *fixture) goodAgent(m *memory.Mac, pid int) memory.Process {
+	config, _ := m.Get(document.ConfigFile)
+	answer, err := json.Marshal(document.Health{
+		Build: buildOf(m.Resolve(document.CurrentAgent)), ConfigHash: document.Hash(config), PID: pid,
+	})
+	if err != nil {
+		f.t.Error(err)
+	}
+	return memory.Process{Socket: document.HealthSocket, Answer: answer, AnswersAfter: time.Second}
+}
+
+func (f *fixture) options() Options {
+	return Options{Mac: f.mac.Interfaces(), Self: f.self, Home: home}
+}
+
+func (f *fixture) run(o Options) document.Report {
+	f.t.Helper()
+	f.mac.Changes = nil
+	r, err := Run(context.Background(), o, f.desired)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// converge runs and expects success.
+func (f *fixture) converge() document.Report {
+	f.t.Helper()
+	r := f.run(f.options())
+	if s, failed := r.FailedStep(); failed {
+		f.t.Fatalf("step %s failed (%s): %s", s.Name, s.Class, s.Detail)
+	}
+	return r
+}
+
+// refused runs and expects the step to fail with the class.
+func (f *fixture) refused(step string, class document.Class, detail string) document.Report {
+	f.t.Helper()
+	r := f.run(f.options())
+	s, _ := r.FailedStep()
+	if s.Name != step || s.Class != class || !strings.Contains(s.Detail, detail) {
+		f.t.Fatalf("failed step is %q (%s): %q; want %q (%s) with %q", s.Name, s.Class, s.Detail, step, class, detail)
+	}
+	if r.Exit != class.Exit() {
+		f.t.Errorf("exit %d, want %d", r.Exit, class.Exit())
+	}
+	return r
+}
+
+func outcomes(r document.Report) map[string]document.Outcome {
+	m := map[string]document.Outcome{}
+	for _, s := range r.Steps {
+		m[s.Name] = s.Outcome
+	}
+	return m
+}
+
+// did lists the launchd calls of the last run.
+func (f *fixture) did() []string {
+	var calls []string
+	for _, c := range f.mac.Changes {
+		if slices.Contains([]string{"enable", "bootstrap", "bootout", "kickstart", "kickstart -k"}, c) {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+func (f *fixture) content(name string) string {
+	f.t.Helper()
+	data, ok := f.mac.Get(name)
+	if !ok {
+		f.t.Fatalf("%s is missing", name)
+	}
+	return string(data)
+}
+
+var errCut = errors.New("the connection was cut")

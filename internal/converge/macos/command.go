@@ -1,0 +1,80 @@
+package macos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// commandDeadline bounds one command; the slowest, bootstrap, takes seconds.
+	commandDeadline = 60 * time.Second
+	maxOutput       = 256 << 10
+	maxErrorText    = 200
+)
+
+// commandError is a command that ended with a code other than zero.
+type commandError struct {
+	Command string
+	Code    int
+	Text    string
+}
+
+func (e *commandError) Error() string {
+	return fmt.Sprintf("%s: exit %d: %s", e.Command, e.Code, e.Text)
+}
+
+// run executes a command by its absolute path and returns its standard output.
+// No argument of any command here is a secret.
+func run(ctx context.Context, path string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
+	defer cancel()
+	var stdout, stderr bounded
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	err := cmd.Run()
+	if err == nil {
+		return stdout.String(), nil
+	}
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Base(path), ctx.Err())
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return stdout.String(), &commandError{
+			Command: filepath.Base(path), Code: exit.ExitCode(),
+			Text: firstLine(stderr.String() + "\n" + stdout.String()),
+		}
+	}
+	return "", fmt.Errorf("%s: %w", filepath.Base(path), err)
+}
+
+// firstLine is the first line of s that holds something, cut to a sane length.
+func firstLine(s string) string {
+	for line := range strings.SplitSeq(s, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			return line[:min(len(line), maxErrorText)]
+		}
+	}
+	return ""
+}
+
+// bounded keeps the first maxOutput bytes and swallows the rest, so that a
+// talkative command is not killed by a closed pipe.
+type bounded struct{ buf bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if room := maxOutput - b.buf.Len(); room > 0 {
+		b.buf.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}
+
+func (b *bounded) String() string { return b.buf.String() }

@@ -1,0 +1,159 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is the file system of this Mac.
+type Disk struct{}
+
+var _ Files = Disk{}
+
+const (
+	statCommand  = "/usr/bin/stat"
+	chownCommand = "/usr/sbin/chown"
+)
+
+// Stat implements Files.
+func (Disk) Stat(ctx context.Context, path string) (Info, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return Info{}, err
+	}
+	out, err := run(ctx, statCommand, "-f", "%Su:%Sg", path)
+	if err != nil {
+		return Info{}, fmt.Errorf("reading the owner of %s: %w", path, err)
+	}
+	owner, group, found := strings.Cut(strings.TrimSpace(out), ":")
+	if !found {
+		return Info{}, fmt.Errorf("reading the owner of %s: stat says %q", path, firstLine(out))
+	}
+	info := Info{Attr: Attr{Mode: fi.Mode().Perm(), Owner: owner, Group: group}, Dir: fi.IsDir()}
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		if info.Target, err = os.Readlink(path); err != nil {
+			return Info{}, err
+		}
+	}
+	return info, nil
+}
+
+// Open implements Files.
+func (Disk) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+
+// List implements Files.
+func (Disk) List(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// MakeDir implements Files.
+func (Disk) MakeDir(ctx context.Context, path string, attr Attr) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return setAttr(ctx, path, attr)
+}
+
+// Replace implements Files.
+func (Disk) Replace(ctx context.Context, path string, c Content) error {
+	stage := c.Stage
+	if stage == "" {
+		stage = filepath.Dir(path)
+	}
+	// The name is fixed, so that a run that was cut off leaves one file at most,
+	// and does not end in what the folder's watchers look for.
+	temp := filepath.Join(stage, "."+filepath.Base(path)+".new")
+	if err := os.RemoveAll(temp); err != nil {
+		return err
+	}
+	err := writeNew(ctx, temp, c)
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return fmt.Errorf("replacing %s: %w", path, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeNew(ctx context.Context, path string, c Content) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, c.Data)
+	if err == nil {
+		err = setAttr(ctx, path, c.Attr)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// setAttr changes the owner first: until then nobody but root can read the file.
+func setAttr(ctx context.Context, path string, attr Attr) error {
+	if _, err := run(ctx, chownCommand, attr.Owner+":"+attr.Group, path); err != nil {
+		return fmt.Errorf("giving %s to %s: %w", path, attr.Owner, err)
+	}
+	return os.Chmod(path, attr.Mode.Perm())
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	// Not every file system can sync a folder; the rename stands all the same.
+	_ = d.Sync()
+	return d.Close()
+}
+
+// Link implements Files.
+func (Disk) Link(path, target string) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.RemoveAll(temp); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, temp); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// Remove implements Files.
+func (Disk) Remove(path string) error { return os.RemoveAll(path) }
+
+// Lock implements Files.
+func (Disk) Lock(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, ErrLocked
+	}
+	return nil, fmt.Errorf("locking %s: %w", path, err)
+}

@@ -1,0 +1,102 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Launchctl is launchd of this Mac, through its command.
+type Launchctl struct{}
+
+var _ Launchd = Launchctl{}
+
+const (
+	launchctlCommand = "/bin/launchctl"
+	systemDomain     = "system"
+)
+
+// Print implements Launchd.
+func (Launchctl) Print(ctx context.Context, label string) (Job, error) {
+	out, err := launchctl(ctx, "print", systemDomain+"/"+label)
+	if err != nil {
+		return Job{}, err
+	}
+	return ParseJob(out), nil
+}
+
+// Enable implements Launchd.
+func (Launchctl) Enable(ctx context.Context, label string) error {
+	_, err := launchctl(ctx, "enable", systemDomain+"/"+label)
+	return err
+}
+
+// Bootstrap implements Launchd.
+func (Launchctl) Bootstrap(ctx context.Context, plist string) error {
+	_, err := launchctl(ctx, "bootstrap", systemDomain, plist)
+	return err
+}
+
+// Bootout implements Launchd.
+func (Launchctl) Bootout(ctx context.Context, label string) error {
+	_, err := launchctl(ctx, "bootout", systemDomain+"/"+label)
+	return err
+}
+
+// Kickstart implements Launchd.
+func (Launchctl) Kickstart(ctx context.Context, label string, kill bool) error {
+	args := []string{"kickstart"}
+	if kill {
+		args = append(args, "-k")
+	}
+	_, err := launchctl(ctx, append(args, systemDomain+"/"+label)...)
+	return err
+}
+
+func launchctl(ctx context.Context, args ...string) (string, error) {
+	out, err := run(ctx, launchctlCommand, args...)
+	var failed *commandError
+	if errors.As(err, &failed) {
+		return out, &LaunchdError{Verb: args[0], Code: failed.Code, Text: failed.Text}
+	}
+	return out, err
+}
+
+// ParseJob reads what launchctl print says of a service. Only the service's own
+// fields count, not those of the blocks inside it, which reuse their names.
+func ParseJob(text string) Job {
+	var job Job
+	depth := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasSuffix(line, "{"):
+			depth++
+		case line == "}":
+			depth--
+		case depth == 1:
+			job.set(strings.Cut(line, " = "))
+		}
+	}
+	return job
+}
+
+func (j *Job) set(key, value string, found bool) {
+	if !found {
+		return
+	}
+	switch key {
+	case "state":
+		j.State = value
+	case "pid":
+		j.PID, _ = strconv.Atoi(value)
+	case "runs":
+		j.Runs, _ = strconv.Atoi(value)
+	case "last exit code", "last exit reason", "last terminating signal":
+		// Never exited is no news.
+		if value != "(never exited)" {
+			j.LastExit = firstLine(value)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// step is one aspect of the Mac.
+type step struct {
+	name string
+	// check says what differs from what is wanted, in words for people, without
+	// secrets. It changes nothing.
+	check func(ctx context.Context) ([]string, error)
+	act   func(ctx context.Context) error
+	// prove says why the act did not take. Without it check must find nothing.
+	prove func(ctx context.Context) error
+}
+
+// target is a Mac and what it should be.
+type target struct {
+	Options
+	desired document.Desired
+}
+
+// steps in their order. The journal comes right after the folders: nothing of
+// ours is on the disk before it says which epoch it belongs to.
+func (t *target) steps() []step {
+	return []step{
+		t.dirs(), t.journal(), t.names(), t.agent(), t.credentials(), t.config(), t.launchd(),
+	}
+}
+
+// failure is an error that knows what should happen next.
+type failure struct {
+	class document.Class
+	err   error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(class document.Class, format string, args ...any) error {
+	return &failure{class: class, err: fmt.Errorf(format, args...)}
+}
+
+// classOf is Retry for what nobody classified: steps are safe to repeat.
+func classOf(err error) document.Class {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.class
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return document.Reinstall
+	}
+	return document.Retry
+}
+
+func failedStep(name string, err error) document.StepReport {
+	return document.StepReport{
+		Name: name, Outcome: document.Failed, Class: classOf(err), Detail: err.Error(),
+	}
+}
+
+// run runs the steps until one fails.
+func (t *target) run(ctx context.Context, steps []step) []document.StepReport {
+	reports := make([]document.StepReport, 0, len(steps))
+	failed := false
+	for _, s := range steps {
+		if failed {
+			reports = append(reports, document.StepReport{Name: s.name, Outcome: document.NotRun})
+			continue
+		}
+		started := t.Mac.Clock.Now()
+		r := t.runStep(ctx, s)
+		r.Millis = t.Mac.Clock.Now().Sub(started).Milliseconds()
+		failed = r.Outcome == document.Failed
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+func (t *target) runStep(ctx context.Context, s step) document.StepReport {
+	differs, err := s.check(ctx)
+	switch {
+	case err != nil:
+		return failedStep(s.name, err)
+	case len(differs) == 0:
+		return document.StepReport{Name: s.name, Outcome: document.Unchanged}
+	case t.Plan:
+		return document.StepReport{Name: s.name, Outcome: document.Planned, Detail: strings.Join(differs, "; ")}
+	}
+	if err := s.act(ctx); err != nil {
+		return failedStep(s.name, err)
+	}
+	if err := s.proof(ctx); err != nil {
+		return failedStep(s.name, err)
+	}
+	return document.StepReport{Name: s.name, Outcome: document.Changed}
+}
+
+func (s step) proof(ctx context.Context) error {
+	if s.prove != nil {
+		return s.prove(ctx)
+	}
+	differs, err := s.check(ctx)
+	if err != nil {
+		return fmt.Errorf("looking again: %w", err)
+	}
+	if len(differs) > 0 {
+		return fmt.Errorf("it did not take: %s", strings.Join(differs, "; "))
+	}
+	return nil
+}
