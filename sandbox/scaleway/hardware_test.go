@@ -13,6 +13,7 @@ import (
 	applesilicon "github.com/scaleway/scaleway-sdk-go/api/applesilicon/v1alpha1"
 	iam "github.com/scaleway/scaleway-sdk-go/api/iam/v1alpha1"
 	"github.com/scaleway/scaleway-sdk-go/scw"
+	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 )
@@ -170,12 +171,30 @@ func TestFailedInstallationIsAnError(t *testing.T) {
 func TestPoolServerWithoutHardwareIsNotAdded(t *testing.T) {
 	hardware := newMacs()
 	hardware.fail = errors.New("no such address")
-	w := newWorld(t, scaleway.Options{Hardware: hardware})
+	released := 0
+	w := newWorld(t, scaleway.Options{Hardware: hardware, ReleaseIP: func(string, netip.Addr) { released++ }})
 	if _, err := w.AddServer(t.Context(), scaleway.ServerSpec{Name: "mac"}); !errors.Is(err, hardware.fail) {
 		t.Errorf("got %v", err)
 	}
 	if len(w.Servers()) != 0 {
 		t.Error("a server without hardware was added")
+	}
+	if released != 1 {
+		t.Errorf("its address was released %d times", released)
+	}
+}
+
+func TestKeysFromBeforeTheSandbox(t *testing.T) {
+	hardware := newMacs()
+	w := newWorld(t, scaleway.Options{Hardware: hardware})
+	text := newKey(t)
+	must(t, w.AddSSHKey("fleet", text+" comment"))
+	if err := w.AddSSHKey("broken", "ssh-ed25519 ?"); err == nil {
+		t.Error("added a broken key")
+	}
+	w.pool(scaleway.ServerSpec{Name: "mac"})
+	if diff := cmp.Diff([]string{text}, hardware.last().AuthorizedKeys); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -237,6 +256,20 @@ func TestAddressesComeFromTheCaller(t *testing.T) {
 	if failed := as[*scw.ResponseError](t, err); failed.StatusCode != 500 {
 		t.Errorf("status %d", failed.StatusCode)
 	}
+}
+
+// On a real clock too, a Mac boots without anybody asking.
+func TestHardwareNeedsNoPolling(t *testing.T) {
+	hardware := newMacs()
+	w := newWorld(t, scaleway.Options{Hardware: hardware, Clock: clock.RealClock{}, TimeScale: 10_000})
+	s := w.create("mac")
+	hardware.expect(t, "install "+s.ID)
+	w.settle()
+	must(t, w.reinstall(s.ID))
+	hardware.expect(t, "erase "+s.ID)
+	hardware.expect(t, "install "+s.ID)
+	w.settle()
+	w.expect(s.ID, applesilicon.ServerStatusReady)
 }
 
 func TestCloseEndsHardwareWork(t *testing.T) {

@@ -106,7 +106,8 @@ type Options struct {
 	// Hardware is told what happens to the Macs. Default: nothing is.
 	Hardware Hardware
 	// AllocateIP gives a new server its address, ReleaseIP takes it back after the
-	// server is gone. Default: addresses of 198.18.0.0/15, never reused.
+	// server is gone; neither may call the vendor. Default: addresses of
+	// 198.18.0.0/15, never reused.
 	AllocateIP func(serverID string) (netip.Addr, error)
 	ReleaseIP  func(serverID string, ip netip.Addr)
 	// JournalLimit bounds the journal; the oldest entries go first. Default 100,000.

@@ -73,19 +73,44 @@ func (v *Vendor) createSSHKey(c *call) reply {
 	if err != nil {
 		return invalidArgument("public_key", "format", "value must be a valid SSH public key") // INF
 	}
+	k, err := v.storeKey(request.ProjectID, request.Name, key)
+	if err != nil {
+		v.log.Error("storing a key failed", "name", request.Name, "error", err)
+		return internalError()
+	}
+	return ok(v.renderKey(k))
+}
+
+// storeKey adds a key to a project. Callers hold the lock.
+func (v *Vendor) storeKey(project, name string, key ssh.PublicKey) (*sshKey, error) {
 	id, err := v.newID()
 	if err != nil {
-		return internalError()
+		return nil, err
 	}
 	now := v.now()
 	k := &sshKey{
-		id: id, name: request.Name, project: request.ProjectID,
+		id: id, name: name, project: project,
 		publicKey:   strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))),
 		fingerprint: fingerprint(key),
 		created:     now, updated: now,
 	}
 	v.keys = append(v.keys, k)
-	return ok(v.renderKey(k))
+	return k, nil
+}
+
+// AddSSHKey registers a key in the vendor's default project, as it may have been
+// before the sandbox began: pool servers added later accept it.
+func (v *Vendor) AddSSHKey(name, publicKey string) error {
+	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(publicKey))
+	if err != nil {
+		return fmt.Errorf("adding SSH key %q: %w", name, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, err := v.storeKey(v.opts.ProjectID, name, key); err != nil {
+		return fmt.Errorf("adding SSH key %q: %w", name, err)
+	}
+	return nil
 }
 
 func (v *Vendor) updateSSHKey(c *call, k *sshKey) reply {

@@ -124,6 +124,7 @@ func (v *Vendor) AddServer(ctx context.Context, spec ServerSpec) (Server, error)
 	}
 	if v.opts.Hardware != nil {
 		if err := v.opts.Hardware.Install(ctx, install); err != nil {
+			v.releaseIP(s)
 			return Server{}, fmt.Errorf("installing server %q: %w", spec.Name, err)
 		}
 	}
