@@ -1,0 +1,65 @@
+// Package catalogue lists the commands found on a simulated Mac's disk: those
+// that are modelled, and those a real Mac has that are not. The latter exist
+// so that running one is recorded as a gap of the simulator, whereas a command
+// that no Mac has is simply not found, here as there.
+package catalogue
+
+import "path"
+
+// Modelled are the absolute paths of commands that work.
+func Modelled() []string {
+	return places(map[string][]string{
+		"/bin": {
+			"cat", "chmod", "cp", "date", "dd", "df", "echo", "hostname", "launchctl", "ln", "ls", "mkdir",
+			"mv", "pwd", "rm", "rmdir", "sleep", "sync",
+		},
+		"/usr/bin": {
+			"basename", "cmp", "csrutil", "cut", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
+			"gzip", "head", "id", "mktemp", "readlink", "seq", "shasum", "sort", "stat", "sudo",
+			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami",
+		},
+		"/usr/sbin":         {"chown", "ioreg", "scutil", "sysctl", "visudo"},
+		"/sbin":             {"reboot", "shutdown"},
+		"/opt/homebrew/bin": {"tart"},
+	})
+}
+
+// Unmodelled are the absolute paths of commands that a Mac has and the
+// simulator answers with exit code 127.
+func Unmodelled() []string {
+	return places(map[string][]string{
+		"/bin": {"csh", "ed", "expr", "kill", "ksh", "link", "pax", "ps", "stty", "tcsh", "unlink", "wait4path"},
+		"/usr/bin": {
+			"at", "awk", "base64", "bzip2", "caffeinate", "codesign", "comm", "crontab", "curl", "defaults", "dig",
+			"ditto", "dscacheutil", "dscl", "du", "expect", "file", "find", "fold", "hdiutil", "install", "ipconfig",
+			"join", "jot", "killall", "kmutil", "last", "leaks", "less", "lockf", "log", "logger", "login",
+			"lsof", "lsvfs", "man", "mdfind", "mdutil", "more", "nc", "nettop", "networkQuality", "nice", "nl", "nohup",
+			"nslookup", "od", "open", "openssl", "osascript", "passwd", "paste", "patch", "perl", "pgrep",
+			"pkgutil", "pkill", "plutil", "pmset", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
+			"script", "security", "sed", "sftp", "sfltool", "split", "ssh", "ssh-keygen", "strings", "su",
+			"tar", "tccutil", "time", "tmutil", "top", "tput", "truncate", "tty", "uniq", "unzip", "uptime",
+			"uuidgen", "vm_stat", "w", "who", "xargs", "xattr", "xcode-select", "xcrun", "xz", "zip", "zsh",
+		},
+		"/usr/sbin": {
+			"arp", "bless", "chroot", "diskutil", "dseditgroup", "firmwarepasswd", "installer", "iostat", "netstat",
+			"networksetup", "newsyslog", "nvram", "pwpolicy", "scselect", "softwareupdate", "spctl", "sshd",
+			"sysadminctl", "system_profiler", "systemsetup", "systemstats", "traceroute", "vsdbutil",
+		},
+		"/sbin": {
+			"disklabel", "fsck", "fsck_apfs", "halt", "ifconfig", "kextload", "launchd", "mknod", "mount", "mount_apfs",
+			"newfs_apfs", "nologin", "pfctl", "ping", "route", "umount",
+		},
+		"/usr/libexec": {"PlistBuddy", "ApplicationFirewall/socketfilterfw"},
+		"/System/Library/Filesystems/apfs.fs/Contents/Resources": {"apfs.util"},
+	})
+}
+
+func places(byDir map[string][]string) []string {
+	var out []string
+	for dir, names := range byDir {
+		for _, name := range names {
+			out = append(out, path.Join(dir, name))
+		}
+	}
+	return out
+}

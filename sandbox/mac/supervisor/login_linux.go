@@ -1,0 +1,134 @@
+package supervisor
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/macfleet/macfleet/sandbox/mac/process"
+	"github.com/macfleet/macfleet/sandbox/mac/sshd"
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
+)
+
+const hostKeyDir = "/private/etc/ssh"
+
+// hostKeys reads the host's keys for one connection, making those that are
+// missing: a Mac makes them at the first connection, not at boot.
+func (p *pid1) hostKeys() ([]ssh.Signer, error) {
+	p.hostKey.Lock()
+	defer p.hostKey.Unlock()
+	var signers []ssh.Signer
+	for _, kind := range []string{"ecdsa", "ed25519"} {
+		path := filepath.Join(hostKeyDir, "ssh_host_"+kind+"_key")
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			data, err = makeHostKey(kind, path)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the %s key: %w", kind, err)
+		}
+		signer, err := ssh.ParsePrivateKey(data)
+		if err != nil {
+			return nil, fmt.Errorf("parsing the %s key: %w", kind, err)
+		}
+		signers = append(signers, signer)
+	}
+	return signers, nil
+}
+
+func makeHostKey(kind, path string) ([]byte, error) {
+	var key any
+	var err error
+	if kind == "ed25519" {
+		_, key, err = ed25519.GenerateKey(rand.Reader)
+	} else {
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making it: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return nil, fmt.Errorf("encoding it: %w", err)
+	}
+	data := pem.EncodeToMemory(block)
+	signer, err := ssh.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading it back: %w", err)
+	}
+	if err := os.WriteFile(path+".pub", ssh.MarshalAuthorizedKey(signer.PublicKey()), 0o644); err != nil {
+		return nil, err
+	}
+	return data, os.WriteFile(path, data, 0o600)
+}
+
+// authorized looks for a key in both files the vendor's image reads.
+func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
+	if user != p.cfg.Username {
+		return false
+	}
+	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
+		data, err := os.ReadFile(filepath.Join("/Users", user, ".ssh", name))
+		if err == nil && listsKey(data, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func listsKey(data []byte, key ssh.PublicKey) bool {
+	for len(data) > 0 {
+		k, _, _, rest, err := ssh.ParseAuthorizedKey(data)
+		if err != nil {
+			return false
+		}
+		if bytes.Equal(k.Marshal(), key.Marshal()) {
+			return true
+		}
+		data = rest
+	}
+	return false
+}
+
+// accountOpen is sshd's account stage: a locked account closes key logins too.
+func (p *pid1) accountOpen(string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.lockedLocked()
+}
+
+// login runs one SSH command as the user, through the login shell.
+func (p *pid1) login(s sshd.Session) (sshd.Running, error) {
+	argv := []string{"sh", "-c", s.Command}
+	if s.Command == "" {
+		argv = []string{"-sh"}
+	}
+	env := []string{
+		"PATH=" + wire.DefaultPath, "TMPDIR=" + userTemp + "/",
+		"SSH_CLIENT=" + s.Client, "SSH_CONNECTION=" + s.Client + " " + s.Server,
+	}
+	for k, v := range p.accountEnv() {
+		env = append(env, k+"="+v)
+	}
+	proc, err := p.table.Start(process.Spec{
+		Path: "/bin/sh", Argv: argv, Env: append(env, s.Env...), Dir: "/Users/" + p.cfg.Username,
+		UID: wire.UserUID, Files: s.Files, Terminal: s.Terminal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &session{Process: proc, p: p, argv: append([]string{"/bin/sh"}, argv[1:]...)}, nil
+}
+
+// userTemp is the user's own temporary folder, as confstr(3) names it.
+const userTemp = "/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T"

@@ -1,0 +1,126 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
+)
+
+const stateFile = "state.json"
+
+// document is what a Mac's disk would hold and the tree cannot.
+type document struct {
+	Owners    map[string]wire.Owner `json:"owners,omitempty"`
+	Names     map[string]string     `json:"names,omitempty"`
+	Overrides map[string]bool       `json:"overrides,omitempty"`
+}
+
+// state keeps the document in memory and, through a handle opened before the
+// outside became unreachable, in a file outside the tree.
+type state struct {
+	username string
+	dir      *os.Root
+	mu       sync.Mutex
+	doc      document
+}
+
+func openState(cfg wire.Config) (*state, error) {
+	dir, err := os.OpenRoot(cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the state folder: %w", err)
+	}
+	s := &state{username: cfg.Username, dir: dir}
+	data, err := dir.ReadFile(stateFile)
+	if err == nil {
+		err = json.Unmarshal(data, &s.doc)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the state document: %w", err)
+	}
+	if s.doc.Owners == nil {
+		s.doc.Owners = map[string]wire.Owner{}
+	}
+	if s.doc.Names == nil {
+		s.doc.Names = map[string]string{}
+	}
+	return s, nil
+}
+
+// saveLocked replaces the file by rename, so that a power cut leaves the old
+// document or the new one.
+func (s *state) saveLocked() error {
+	data, err := json.Marshal(s.doc)
+	if err != nil {
+		return fmt.Errorf("encoding the state document: %w", err)
+	}
+	const next = stateFile + ".next"
+	if err := s.dir.WriteFile(next, data, 0o600); err != nil {
+		return fmt.Errorf("writing the state document: %w", err)
+	}
+	if err := s.dir.Rename(next, stateFile); err != nil {
+		return fmt.Errorf("replacing the state document: %w", err)
+	}
+	return nil
+}
+
+func inodeKey(i wire.Inode) string { return fmt.Sprintf("%x:%x:%x", i.Dev, i.Ino, i.Birth) }
+
+// owner is the recorded owner of a file, or the one its place suggests: what
+// lies in a user's folder or a temporary one is the user's.
+func (s *state) owner(c wire.OwnerCall) wire.Owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o, ok := s.doc.Owners[inodeKey(c.Inode)]; ok {
+		return o
+	}
+	for _, place := range []string{"/Users/" + s.username, "/private/tmp/", "/private/var/folders/", "/opt/homebrew"} {
+		if c.Path == place || strings.HasPrefix(c.Path, strings.TrimSuffix(place, "/")+"/") {
+			return wire.Owner{UID: wire.UserUID, GID: wire.StaffGID}
+		}
+	}
+	return wire.Owner{UID: wire.RootUID, GID: wire.WheelGID}
+}
+
+func (s *state) setOwner(i wire.Inode, o wire.Owner) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doc.Owners[inodeKey(i)] == o && o != (wire.Owner{}) {
+		return nil
+	}
+	s.doc.Owners[inodeKey(i)] = o
+	return s.saveLocked()
+}
+
+func (s *state) name(key string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ok := s.doc.Names[key]
+	return v, ok
+}
+
+func (s *state) setName(key, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Names[key] = value
+	return s.saveLocked()
+}
+
+func (s *state) overrides() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.doc.Overrides)
+}
+
+func (s *state) setOverrides(o map[string]bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Overrides = o
+	return s.saveLocked()
+}

@@ -1,0 +1,229 @@
+// Package supervisor is pid 1 of a simulated Mac: it keeps the state document
+// (owners of files, names, launchd's overrides), answers the shims, runs
+// programs for sudo, launchd and SSH, and tells the host side what happened.
+// Mounting the tree is package boot's, the models are their own packages'.
+package supervisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/boot"
+	"github.com/macfleet/macfleet/sandbox/mac/launchd"
+	"github.com/macfleet/macfleet/sandbox/mac/process"
+	"github.com/macfleet/macfleet/sandbox/mac/sshd"
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
+)
+
+// pid1 is the running Mac.
+type pid1 struct {
+	cfg     wire.Config
+	host    *hostLine
+	state   *state
+	table   *process.Table
+	launchd *launchd.Launchd
+	hostKey sync.Mutex
+
+	mu     sync.Mutex
+	facts  wire.Facts
+	faults []wire.Fault
+	failed int // password verifications that failed since boot
+}
+
+// Main runs pid 1 over the socket it inherited from the host side and returns
+// its exit code. It ends when that socket does, and everything in the Mac with it.
+func Main(control *os.File) int {
+	host := &hostLine{enc: json.NewEncoder(control)}
+	orders := json.NewDecoder(bufio.NewReader(control))
+	var cfg wire.Config
+	if err := orders.Decode(&cfg); err != nil {
+		return 1
+	}
+	p, err := start(cfg, host)
+	if err != nil {
+		host.send(failure(err))
+		return 1
+	}
+	host.send(wire.Event{Kind: wire.EventReady})
+	if err := p.obey(orders); err != nil && !errors.Is(err, io.EOF) {
+		return 1
+	}
+	return 0
+}
+
+// enterError is a failure to become a Mac's root, which a kernel may refuse.
+type enterError struct{ error }
+
+func (e *enterError) Unwrap() error { return e.error }
+
+func failure(err error) wire.Event {
+	e := wire.Event{Kind: wire.EventFailed, Text: err.Error()}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		e.Errno = int(errno)
+	}
+	var entering *enterError
+	e.Refused = errors.As(err, &entering) && (errno == syscall.EPERM || errno == syscall.EACCES)
+	return e
+}
+
+// start brings the Mac up in the order a real one does: disks, then launchd's
+// jobs, then the network's front door.
+func start(cfg wire.Config, host *hostLine) (*pid1, error) {
+	st, err := openState(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := boot.Enter(cfg); err != nil {
+		return nil, &enterError{err}
+	}
+	p := &pid1{cfg: cfg, host: host, state: st, table: process.NewTable(wire.TwinDir), facts: cfg.Facts}
+	go p.reap()
+	if err := p.serveShims(); err != nil {
+		return nil, err
+	}
+	p.launchd = launchd.New(launchd.Options{
+		System: (*machine)(p), Scale: cfg.TimeScale, Overrides: st.overrides(),
+		Username: cfg.Username, Console: func() bool { return !p.world().Facts.NoConsole },
+	})
+	daemons, err := filepath.Glob("/Library/LaunchDaemons/*.plist")
+	if err != nil {
+		return nil, fmt.Errorf("listing daemons: %w", err)
+	}
+	p.launchd.Boot(daemons)
+	return p, p.serveSSH()
+}
+
+func (p *pid1) reap() {
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	for range children {
+		p.table.Reap()
+	}
+}
+
+func (p *pid1) serveShims() error {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: wire.SocketPath, Net: "unixpacket"})
+	if err != nil {
+		return fmt.Errorf("listening for shims: %w", err)
+	}
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go p.serveShim(wire.NewPackets(conn))
+		}
+	}()
+	return nil
+}
+
+func (p *pid1) serveSSH() error {
+	address := net.JoinHostPort(p.cfg.Address, fmt.Sprint(p.cfg.Port))
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening for SSH: %w", err)
+	}
+	server := sshd.New(sshd.Options{
+		HostKeys: p.hostKeys, Authorized: p.authorized, AccountOpen: p.accountOpen,
+		Start: p.login, Log: p.log,
+	})
+	go func() {
+		if err := server.Serve(l); err != nil {
+			p.log(err.Error())
+		}
+	}()
+	return nil
+}
+
+// obey carries out the host side's orders until it hangs up.
+func (p *pid1) obey(orders *json.Decoder) error {
+	for {
+		var o wire.Order
+		if err := orders.Decode(&o); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		if o.Facts != nil {
+			p.facts = *o.Facts
+		}
+		if o.Fault != nil {
+			p.faults = append(p.faults, *o.Fault)
+		}
+		p.mu.Unlock()
+		p.host.send(wire.Event{Kind: wire.EventDone, Seq: o.Seq})
+	}
+}
+
+func (p *pid1) log(text string) { p.host.send(wire.Event{Kind: wire.EventLog, Text: text}) }
+
+func (p *pid1) record(e wire.Execution) {
+	e.Time = time.Now()
+	p.host.send(wire.Event{Kind: wire.EventExecuted, Execution: &e})
+}
+
+func (p *pid1) world() wire.World {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return wire.World{
+		Facts: p.facts, Username: p.cfg.Username, BootSession: p.cfg.BootSession,
+		BootUnix: p.cfg.BootTime.Unix(), TimeScale: p.cfg.TimeScale,
+	}
+}
+
+// fault takes the armed fault that fits a command, if there is one.
+func (p *pid1) fault(argv []string) *wire.Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.faults {
+		f := &p.faults[i]
+		if !fits(*f, argv) {
+			continue
+		}
+		hit := *f
+		if f.Count--; f.Count <= 0 {
+			p.faults = append(p.faults[:i], p.faults[i+1:]...)
+		}
+		return &hit
+	}
+	return nil
+}
+
+func fits(f wire.Fault, argv []string) bool {
+	if len(argv) == 0 || filepath.Base(argv[0]) != f.Command {
+		return false
+	}
+	if f.Argument == "" {
+		return true
+	}
+	for _, a := range argv[1:] {
+		if a == f.Argument {
+			return true
+		}
+	}
+	return false
+}
+
+// hostLine sends events to the host side, one at a time.
+type hostLine struct {
+	mu  sync.Mutex
+	enc *json.Encoder
+}
+
+// send ignores failures: when the host side is gone this Mac is ending anyway.
+func (h *hostLine) send(e wire.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.enc.Encode(e)
+}
