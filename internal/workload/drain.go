@@ -1,0 +1,99 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NodeNameField is the field Pods are selected by; the API server knows it.
+const NodeNameField = "spec.nodeName"
+
+// Drainer empties Nodes where Cluster API core will not.
+type Drainer struct {
+	// Client patches Nodes and evicts Pods.
+	Client client.Client
+	// Pods lists Pods by NodeNameField, uncached.
+	Pods client.Reader
+}
+
+// Cordon keeps new Pods off the Node.
+func (d Drainer) Cordon(ctx context.Context, node *corev1.Node) error {
+	if node.Spec.Unschedulable {
+		return nil
+	}
+	base := node.DeepCopy()
+	node.Spec.Unschedulable = true
+	if err := d.Client.Patch(ctx, node, client.MergeFrom(base)); err != nil {
+		return fmt.Errorf("cordoning Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// Evict asks every Pod of the Node to leave and returns the number still there.
+// A disruption budget that forbids an eviction leaves the Pod for the next call.
+func (d Drainer) Evict(ctx context.Context, node string) (left int, err error) {
+	pods := &corev1.PodList{}
+	if err := d.Pods.List(ctx, pods, client.MatchingFields{NodeNameField: node}); err != nil {
+		return 0, fmt.Errorf("listing the Pods of Node %s: %w", node, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if stays(pod) {
+			continue
+		}
+		left++
+		if err := d.evict(ctx, pod); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+func (d Drainer) evict(ctx context.Context, pod *corev1.Pod) error {
+	if !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	err := d.Client.SubResource("eviction").Create(ctx, pod, eviction)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("evicting Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// DeleteNode deletes exactly this Node, not a later one of its name.
+func (d Drainer) DeleteNode(ctx context.Context, node *corev1.Node) error {
+	err := d.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// stays reports whether draining leaves the Pod alone: its controller would put
+// it back at once, or it has ended.
+func stays(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
+		return true
+	}
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// NodeReady reports whether the Node's Ready condition is True.
+func NodeReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
