@@ -2,6 +2,7 @@ package tart
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -92,8 +93,8 @@ type result struct {
 	out, err string
 }
 
-func (m *fakeMac) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(m.tart, args...)
+func (m *fakeMac) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, m.tart, args...)
 	cmd.Env = m.env
 	return cmd
 }
@@ -102,7 +103,9 @@ func (m *fakeMac) command(args ...string) *exec.Cmd {
 func (m *fakeMac) do(args ...string) result {
 	m.t.Helper()
 	var out, errs bytes.Buffer
-	cmd := m.command(args...)
+	ctx, cancel := context.WithTimeout(m.t.Context(), deadline)
+	defer cancel()
+	cmd := m.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -132,7 +135,7 @@ type process struct {
 
 func (m *fakeMac) start(args ...string) *process {
 	m.t.Helper()
-	p := &process{t: m.t, cmd: m.command(args...), done: make(chan struct{})}
+	p := &process{t: m.t, cmd: m.command(m.t.Context(), args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		m.t.Fatal(err)
