@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// ShimVerb is the hidden verb by which the agent starts shims.
+const ShimVerb = "shim"
+
+// Commands are the verbs of the node agent. version goes into the Node.
+func Commands(version string) []*cobra.Command {
+	return []*cobra.Command{runCommand(version), shimCommand()}
+}
+
+func runCommand(version string) *cobra.Command {
+	o := Options{Version: version, HealthSocket: document.HealthSocket}
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Make this Mac a node and run its Pods as macOS VMs",
+		Args:  noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			// The libraries below speak through klog; one log is enough.
+			klog.SetSlogLogger(log)
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			if !c.Flags().Changed("health-socket") {
+				o.HealthSocket = filepath.Join(o.StateDir, filepath.Base(document.HealthSocket))
+			}
+			return Run(ctx, o, log)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.ConfigFile, "config", document.ConfigFile, "configuration that converge wrote")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "speak to the API server as this file says, without a bootstrap")
+	f.StringVar(&o.NodeName, "node-name", "", "name of the Node, instead of the configuration's")
+	f.StringVar(&o.ProviderID, "provider-id", "", "provider ID of the Node, instead of the configuration's")
+	f.StringToStringVar(&o.NodeLabels, "node-labels", nil, "labels of the Node, over the configuration's")
+	f.IntVar(&o.MaxVMs, "max-vms", 0, "VMs at once, 1 or 2, instead of the configuration's")
+	f.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", document.BootstrapKubeconfig, "API server and token to join with")
+	f.StringVar(&o.PermitFile, "join-permit", document.JoinPermitFile, "permit to create the Node once")
+	f.StringVar(&o.StateDir, "state-dir", document.AgentStateDir, "where the agent keeps what must outlive it")
+	f.StringVar(&o.Tart, "tart", "", "the tart executable (default: the one in /usr/local/bin, /opt/homebrew/bin or PATH)")
+	f.StringVar(&o.TartHome, "tart-home", "", "where tart keeps images and VMs (default: ~/.tart)")
+	f.StringVar(&o.HealthSocket, "health-socket", document.HealthSocket, "local socket that tells which build runs (default: in the state directory)")
+	return c
+}
+
+// shimCommand is for the agent itself.
+func shimCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    ShimVerb + " DIR",
+		Short:  "Hold one VM; started by run",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return shim.Main(args[0]) },
+	}
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("unexpected argument %q", args[0])
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// endpointFile remembers the server, as the bootstrap credentials go away.
+const endpointFile = "server.json"
+
+// endpoint is where the API server is, and by what authority it is known.
+type endpoint struct {
+	Server string `json:"server"`
+	CA     []byte `json:"ca"`
+}
+
+// bootstrap is the content of the bootstrap kubeconfig.
+type bootstrap struct {
+	endpoint
+	config *rest.Config
+}
+
+// readBootstrap reads the file anew. Its errors do not show the token.
+func readBootstrap(path string) (bootstrap, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bootstrap{}, fmt.Errorf("%s is not there: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return bootstrap{}, fmt.Errorf("reading the bootstrap kubeconfig: %w", err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return bootstrap{}, fmt.Errorf("%s is no usable kubeconfig", path)
+	}
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return bootstrap{}, fmt.Errorf("loading the files named by %s: %w", path, err)
+	}
+	return bootstrap{endpoint: endpoint{Server: config.Host, CA: config.CAData}, config: config}, nil
+}
+
+// awaitEndpoint takes the server from the bootstrap kubeconfig, else from an
+// earlier life, else waits for the former.
+func awaitEndpoint(ctx context.Context, o Options) (endpoint, error) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	complained := time.Time{}
+	for {
+		e, err := findEndpoint(o)
+		if err == nil {
+			return e, nil
+		}
+		if now := time.Now(); now.Sub(complained) >= complainInterval {
+			complained = now
+			o.Log.Warn("no API server known yet", "node", o.NodeName, "waitingFor", err.Error())
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return endpoint{}, fmt.Errorf("waiting for bootstrap credentials: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func findEndpoint(o Options) (endpoint, error) {
+	path := filepath.Join(o.Dir, endpointFile)
+	b, err := readBootstrap(o.BootstrapKubeconfig)
+	if err == nil {
+		return b.endpoint, remember(path, b.endpoint)
+	}
+	data, readErr := os.ReadFile(path)
+	if readErr != nil {
+		return endpoint{}, err
+	}
+	var e endpoint
+	if jsonErr := json.Unmarshal(data, &e); jsonErr != nil || e.Server == "" {
+		return endpoint{}, err
+	}
+	return e, nil
+}
+
+func remember(path string, e endpoint) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encoding the API server's address: %w", err)
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return fmt.Errorf("remembering the API server: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("remembering the API server: %w", err)
+	}
+	return nil
+}

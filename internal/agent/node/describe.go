@@ -1,0 +1,165 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+const (
+	// vmResource: one for each guest that may run.
+	vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
+	// kubernetesVersion is the release of the client libraries: tools compare the
+	// minor with that of the API server.
+	kubernetesVersion = "v1.36.4"
+	fleetLabel        = "tuist.dev/fleet"
+	taintKey          = "tuist.dev/macos"
+)
+
+// What the host keeps for itself: macOS, the agent, and for each guest what its
+// process needs beyond the guest's memory.
+const (
+	reservedMilliCPU     = 500
+	reservedMemoryBytes  = 2 << 30
+	reservedStorageBytes = 20 << 30
+)
+
+// Self is what this Mac is, read once at start.
+type Self struct {
+	Config document.AgentConfig
+	Facts  hostos.Facts
+	Disk   hostos.Disk
+	Tool   vm.Info
+	// Version of the agent.
+	Version string
+}
+
+// object is the Node as it is created. Everything in it is what a node may give
+// itself under NodeRestriction.
+func (s Self) object() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Config.Host.Name, Labels: s.labels()},
+		Spec:       corev1.NodeSpec{ProviderID: s.Config.Host.ProviderID, Taints: s.taints()},
+	}
+}
+
+func (s Self) labels() map[string]string {
+	h := s.Config.Host
+	labels := maps.Clone(s.Config.Node.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelOSStable] = "darwin"
+	labels[corev1.LabelArchStable] = "arm64"
+	labels[corev1.LabelHostname] = h.Name
+	for name, value := range map[string]string{
+		corev1.LabelTopologyZone:       h.Zone,
+		corev1.LabelInstanceTypeStable: h.ServerType,
+		fleetLabel:                     s.Config.Node.Fleet,
+	} {
+		if value != "" {
+			labels[name] = value
+		}
+	}
+	return labels
+}
+
+// taints are those of the configuration; where it says nothing, one keeps Pods
+// away that do not ask for macOS. An empty list asks for none.
+func (s Self) taints() []corev1.Taint {
+	if s.Config.Node.Taints == nil {
+		return []corev1.Taint{{Key: taintKey, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	taints := []corev1.Taint{}
+	for _, t := range s.Config.Node.Taints {
+		taints = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+	return taints
+}
+
+// Capacity is what the Mac has.
+func (s Self) Capacity() corev1.ResourceList {
+	vms := *resource.NewQuantity(int64(max(1, s.Config.Node.MaxVMs)), resource.DecimalSI)
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(s.Facts.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(s.Facts.MemoryBytes, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(s.Disk.TotalBytes, resource.BinarySI),
+		corev1.ResourcePods:             vms,
+		vmResource:                      vms,
+	}
+}
+
+// Allocatable is the capacity without what the host keeps.
+func (s Self) Allocatable() corev1.ResourceList {
+	list := s.Capacity()
+	for name, reserve := range map[corev1.ResourceName]*resource.Quantity{
+		corev1.ResourceCPU:              resource.NewMilliQuantity(reservedMilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory:           resource.NewQuantity(reservedMemoryBytes, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: resource.NewQuantity(reservedStorageBytes, resource.BinarySI),
+	} {
+		left := list[name].DeepCopy()
+		left.Sub(*reserve)
+		if left.Sign() < 0 {
+			left = *resource.NewQuantity(0, left.Format)
+		}
+		list[name] = left
+	}
+	return list
+}
+
+// Addresses of the Node: where the control plane reaches the Mac, and its name.
+func (s Self) Addresses() []corev1.NodeAddress {
+	h := s.Config.Host
+	list := []corev1.NodeAddress{}
+	if h.Address != "" {
+		list = append(list, corev1.NodeAddress{Type: addressType(h.Address), Address: h.Address})
+	}
+	return append(list, corev1.NodeAddress{Type: corev1.NodeHostName, Address: h.Name})
+}
+
+// addressType: a kubelet's main address is its InternalIP, reachable from the
+// control plane whatever network it is in.
+func addressType(address string) corev1.NodeAddressType {
+	if _, err := netip.ParseAddr(address); err != nil {
+		return corev1.NodeInternalDNS
+	}
+	return corev1.NodeInternalIP
+}
+
+func (s Self) info() corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		MachineID:               strings.ToLower(s.Facts.PlatformUUID),
+		SystemUUID:              s.Facts.PlatformUUID,
+		BootID:                  s.Facts.BootSession,
+		KernelVersion:           s.Facts.Kernel,
+		OSImage:                 s.Facts.OSImage,
+		ContainerRuntimeVersion: fmt.Sprintf("%s://%s", s.Tool.Name, s.Tool.Version),
+		KubeletVersion:          kubeletVersion(s.Version),
+		OperatingSystem:         "darwin",
+		Architecture:            "arm64",
+	}
+}
+
+// kubeletVersion is semantic, with our own version as a pre-release that cannot
+// break it: v1.36.4-macfleet.0.1.0.
+func kubeletVersion(own string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || ('0' <= r && r <= '9') || ('a' <= r && r <= 'z') || ('A' <= r && r <= 'Z') {
+			return r
+		}
+		return '-'
+	}, strings.TrimPrefix(own, "v"))
+	if clean = strings.Trim(clean, ".-"); clean == "" {
+		return kubernetesVersion + "-macfleet"
+	}
+	return kubernetesVersion + "-macfleet." + clean
+}

@@ -1,0 +1,273 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/identity"
+	"github.com/macfleet/macfleet/internal/agent/node"
+	"github.com/macfleet/macfleet/internal/agent/pod"
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vm/tart"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+const (
+	// leaseTimeout is below the renewal interval, so that a dead connection costs
+	// one heartbeat and not the Node.
+	leaseTimeout = 5 * time.Second
+	// factsRetry is how often the host is asked again for what it must tell.
+	factsRetry = 5 * time.Second
+	// component names the agent in events.
+	component = "tart-kubelet"
+)
+
+// Run is the agent's life. It returns nil when ctx ends, and an error that has an
+// ExitCode when flags or configuration are wrong.
+func Run(ctx context.Context, o Options, log *slog.Logger) error {
+	config, hash, err := loadConfig(o)
+	if err != nil {
+		return err
+	}
+	driver, err := newDriver(o, config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return usage("the state directory cannot be used: %w", err)
+	}
+	listener, err := listenHealth(o.HealthSocket)
+	if err != nil {
+		return usage("%w", err)
+	}
+	health := document.Health{Build: Build(os.Args[0]), ConfigHash: hash, PID: os.Getpid()}
+	go serveHealth(ctx, listener, health, log)
+	log.Info("agent starts", "node", config.Host.Name, "version", o.Version, "build", health.Build)
+
+	a := agent{o: o, config: config, driver: driver, host: hostos.Commands{}, log: log}
+	if err := a.run(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	log.Info("agent stops, its VMs go on")
+	return nil
+}
+
+func newDriver(o Options, c document.AgentConfig) (vm.Driver, error) {
+	path, err := tart.Find(o.Tart)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	home, err := tartHome(o, c)
+	if err != nil {
+		return nil, err
+	}
+	return tart.New(tart.Options{Path: path, Home: home}), nil
+}
+
+type agent struct {
+	o      Options
+	config document.AgentConfig
+	driver vm.Driver
+	host   hostos.Runner
+	log    *slog.Logger
+}
+
+func (a *agent) run(ctx context.Context) error {
+	self, err := a.self(ctx)
+	if err != nil {
+		return err
+	}
+	connections, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding our own file, which shims run: %w", err)
+	}
+	events, stop := a.recorder(connections.main)
+	defer stop()
+	pods := pod.NewSupervisor(pod.Options{
+		Client: connections.main, Events: events, Driver: a.driver,
+		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
+		Dir:         a.o.StateDir,
+		NodeName:    a.config.Host.Name,
+		HostIP:      hostIP(self),
+		Host:        share(self),
+		BootSession: self.Facts.BootSession,
+		Log:         a.log,
+	})
+	keeper := node.NewKeeper(node.Options{
+		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
+		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
+		Check: a.check, Log: a.log,
+	})
+	return together(ctx, keeper.Run, pods.Run)
+}
+
+// together runs all until one fails or ctx ends.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(parts))
+	var running sync.WaitGroup
+	for i, part := range parts {
+		running.Go(func() {
+			defer cancel()
+			errs[i] = part(ctx)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// self reads what the Mac is, as often as it takes: a Node with made-up facts
+// helps nobody.
+func (a *agent) self(ctx context.Context) (node.Self, error) {
+	for {
+		self, err := a.readSelf(ctx)
+		if err == nil {
+			return self, nil
+		}
+		a.log.Error("the host does not tell what it is, asking again", "err", err)
+		t := time.NewTimer(factsRetry)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return node.Self{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (a *agent) readSelf(ctx context.Context) (node.Self, error) {
+	facts, err := hostos.ReadFacts(ctx, a.host)
+	if err != nil {
+		return node.Self{}, err
+	}
+	disk, err := hostos.ReadDisk(ctx, a.host, a.o.StateDir)
+	if err != nil {
+		return node.Self{}, err
+	}
+	tool, err := a.driver.Probe(ctx)
+	if err != nil {
+		return node.Self{}, err
+	}
+	return node.Self{Config: a.config, Facts: facts, Disk: disk, Tool: tool, Version: a.o.Version}, nil
+}
+
+// check reads the host's health for the Node's conditions.
+func (a *agent) check(ctx context.Context) (node.Health, []vm.Image) {
+	var h node.Health
+	_, h.Tool = a.driver.Probe(ctx)
+	h.Disk, h.DiskErr = hostos.ReadDisk(ctx, a.host, a.o.StateDir)
+	h.Pressure, h.PressureErr = hostos.ReadPressure()
+	images, err := a.driver.Images(ctx)
+	if err != nil {
+		a.log.Warn("the images on this host are not known", "err", err)
+	}
+	return h, images
+}
+
+func hostIP(s node.Self) string {
+	for _, a := range s.Addresses() {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+func share(s node.Self) pod.Host {
+	list := s.Allocatable()
+	return pod.Host{
+		CPUs:        int(list.Cpu().MilliValue() / 1000),
+		MemoryBytes: list.Memory().Value(),
+		MaxVMs:      s.Config.Node.MaxVMs,
+	}
+}
+
+// connections are the clients, and what closes the heartbeat's connections.
+type connections struct {
+	main, lease kubernetes.Interface
+	reset       func()
+}
+
+func (a *agent) connect(ctx context.Context) (connections, error) {
+	if a.o.Kubeconfig != "" {
+		return connectAs(a.o.Kubeconfig)
+	}
+	id, err := identity.Start(ctx, identity.Options{
+		NodeName:            a.config.Host.Name,
+		BootstrapKubeconfig: a.o.BootstrapKubeconfig,
+		Dir:                 filepath.Join(a.o.StateDir, "identity"),
+		Log:                 a.log,
+	})
+	if err != nil {
+		return connections{}, err
+	}
+	main, _, err := id.Config(ctx)
+	if err != nil {
+		return connections{}, err
+	}
+	lease, reset, err := id.Config(ctx)
+	if err != nil {
+		return connections{}, err
+	}
+	return clients(main, lease, reset)
+}
+
+// connectAs uses a kubeconfig for both clients.
+func connectAs(path string) (connections, error) {
+	main, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return connections{}, usage("%s is no usable kubeconfig: %w", path, err)
+	}
+	lease := rest.CopyConfig(main)
+	tlsConfig, err := rest.TLSConfigFor(lease)
+	if err != nil {
+		return connections{}, usage("%s has no usable certificates: %w", path, err)
+	}
+	return clients(main, lease, identity.Rotating(lease, tlsConfig))
+}
+
+func clients(main, lease *rest.Config, reset func()) (connections, error) {
+	for _, c := range []*rest.Config{main, lease} {
+		c.UserAgent = component
+		c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+		c.ContentType = "application/vnd.kubernetes.protobuf"
+	}
+	lease.Timeout = leaseTimeout
+	mainClient, err := kubernetes.NewForConfig(main)
+	if err != nil {
+		return connections{}, fmt.Errorf("making a client: %w", err)
+	}
+	leaseClient, err := kubernetes.NewForConfig(lease)
+	if err != nil {
+		return connections{}, fmt.Errorf("making the client of the lease: %w", err)
+	}
+	return connections{main: mainClient, lease: leaseClient, reset: reset}, nil
+}
+
+func (a *agent) recorder(client kubernetes.Interface) (record.EventRecorder, func()) {
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	source := corev1.EventSource{Component: component, Host: a.config.Host.Name}
+	return broadcaster.NewRecorder(scheme.Scheme, source), broadcaster.Shutdown
+}
