@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+type reports map[string]host.ZoneReport
+
+func (r reports) Zone(zone string) (host.ZoneReport, bool) {
+	report, ok := r[zone]
+	return report, ok
+}
+
+// world is a fake API server that counts writes.
+type world struct {
+	client client.Client
+	writes int
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, infrav1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&infrav1.ScalewayAppleSiliconCluster{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				w.writes++
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.writes++
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+		}).Build()
+	return w
+}
+
+func (w *world) reconcile(t *testing.T, inventory Inventory) *infrav1.ScalewayAppleSiliconCluster {
+	t.Helper()
+	key := client.ObjectKey{Namespace: "fleet", Name: "macs"}
+	r := &Reconciler{Client: w.client, Inventory: inventory}
+	for range 2 { // the first pass may only set Paused
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := &infrav1.ScalewayAppleSiliconCluster{}
+	if err := w.client.Get(t.Context(), key, got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func infra(zones ...string) *infrav1.ScalewayAppleSiliconCluster {
+	return &infrav1.ScalewayAppleSiliconCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet", Name: "macs",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "macs", UID: "c"}},
+		},
+		Spec: infrav1.ScalewayAppleSiliconClusterSpec{Zones: zones},
+	}
+}
+
+func owner() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs", UID: "c"}}
+}
+
+func mac(name, zone string, phase infrav1.HostPhase) *infrav1.ScalewayAppleSiliconHost {
+	return &infrav1.ScalewayAppleSiliconHost{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       infrav1.ScalewayAppleSiliconHostSpec{Zone: zone, ServerID: name},
+		Status:     infrav1.ScalewayAppleSiliconHostStatus{Phase: phase},
+	}
+}
+
+func listed() host.ZoneReport { return host.ZoneReport{At: time.Unix(1, 0)} }
+
+func failing(kind cloud.Kind, at time.Time) host.ZoneReport {
+	return host.ZoneReport{At: at, Err: &cloud.Error{Kind: kind, Doing: "list servers", Message: "no"}}
+}
+
+func TestZonesBecomeFailureDomains(t *testing.T) {
+	w := newWorld(t, infra("fr-par-3", "fr-par-1"), owner(),
+		mac("a", "fr-par-1", infrav1.HostAvailable), mac("b", "fr-par-1", infrav1.HostWiping), mac("c", "nl-ams-1", infrav1.HostAvailable))
+	got := w.reconcile(t, reports{"fr-par-1": listed(), "fr-par-3": listed()})
+	want := []clusterv1.FailureDomain{
+		{Name: "fr-par-1", ControlPlane: ptr.To(false), Attributes: map[string]string{AttributeTotal: "2", AttributeAvailable: "1"}},
+		{Name: "fr-par-3", ControlPlane: ptr.To(false), Attributes: map[string]string{AttributeTotal: "0", AttributeAvailable: "0"}},
+	}
+	if diff := cmp.Diff(want, got.Status.FailureDomains); diff != "" {
+		t.Errorf("failure domains (-want +got):\n%s", diff)
+	}
+	if !ptr.Deref(got.Status.Initialization.Provisioned, false) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
+		t.Errorf("status = %+v, want provisioned and Ready", got.Status)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for name, c := range map[string]struct {
+		reports     reports
+		credentials string
+		synced      string
+		provisioned bool
+	}{
+		"all well":          {reports{"fr-par-1": listed(), "fr-par-3": listed()}, infrav1.CredentialsValidCondition, infrav1.InventorySyncedCondition, true},
+		"one not listed":    {reports{"fr-par-1": listed()}, reasonNotListed, reasonNotListed, false},
+		"rejected":          {reports{"fr-par-1": failing(cloud.KindUnauthorized, time.Time{}), "fr-par-3": listed()}, infrav1.ReasonCredentialsRejected, infrav1.ReasonCredentialsRejected, false},
+		"rights lost":       {reports{"fr-par-1": failing(cloud.KindForbidden, time.Unix(1, 0)), "fr-par-3": listed()}, infrav1.ReasonCredentialsRejected, infrav1.ReasonCredentialsRejected, true},
+		"throttled":         {reports{"fr-par-1": failing(cloud.KindThrottled, time.Unix(1, 0)), "fr-par-3": listed()}, infrav1.CredentialsValidCondition, infrav1.ReasonVendorThrottled, true},
+		"unreachable":       {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnavailable, time.Unix(1, 0))}, infrav1.CredentialsValidCondition, infrav1.ReasonVendorUnreachable, true},
+		"never reached":     {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnavailable, time.Time{})}, reasonNotListed, infrav1.ReasonVendorUnreachable, false},
+		"no such zone":      {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnknownZone, time.Time{})}, reasonNotListed, infrav1.ReasonUnknownZone, false},
+		"many vanished":     {reports{"fr-par-1": {At: time.Unix(1, 0), Suspicious: true}, "fr-par-3": listed()}, infrav1.CredentialsValidCondition, reasonSuspicious, true},
+		"something unknown": {reports{"fr-par-1": failing(cloud.KindInvalid, time.Unix(1, 0)), "fr-par-3": listed()}, infrav1.CredentialsValidCondition, reasonListFailed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := newWorld(t, infra("fr-par-1", "fr-par-3"), owner()).reconcile(t, c.reports)
+			if reason := conditions.GetReason(got, infrav1.CredentialsValidCondition); reason != c.credentials {
+				t.Errorf("CredentialsValid = %s, want %s", reason, c.credentials)
+			}
+			if reason := conditions.GetReason(got, infrav1.InventorySyncedCondition); reason != c.synced {
+				t.Errorf("InventorySynced = %s, want %s", reason, c.synced)
+			}
+			if provisioned := ptr.Deref(got.Status.Initialization.Provisioned, false); provisioned != c.provisioned {
+				t.Errorf("provisioned = %t, want %t", provisioned, c.provisioned)
+			}
+		})
+	}
+}
+
+func TestProvisionedNeverGoesBack(t *testing.T) {
+	w := newWorld(t, infra("fr-par-1"), owner())
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	if got := w.reconcile(t, reports{}); !ptr.Deref(got.Status.Initialization.Provisioned, false) {
+		t.Error("provisioned went back to false after a restart of the inventory")
+	}
+}
+
+func TestNothingNewWritesNothing(t *testing.T) {
+	w := newWorld(t, infra("fr-par-1"), owner())
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	w.writes = 0
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	if w.writes != 0 {
+		t.Errorf("%d writes, want none", w.writes)
+	}
+}
+
+func TestLeftAlone(t *testing.T) {
+	managed := infra("fr-par-1")
+	managed.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
+	orphan := infra("fr-par-1")
+	orphan.OwnerReferences = nil
+	for name, c := range map[string]*infrav1.ScalewayAppleSiliconCluster{"externally managed": managed, "no Cluster yet": orphan} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c, owner())
+			w.reconcile(t, reports{"fr-par-1": listed()})
+			if w.writes != 0 {
+				t.Errorf("%d writes, want none", w.writes)
+			}
+		})
+	}
+	t.Run("paused", func(t *testing.T) {
+		cluster := owner()
+		cluster.Spec.Paused = ptr.To(true)
+		w := newWorld(t, infra("fr-par-1"), cluster)
+		got := w.reconcile(t, reports{"fr-par-1": listed()})
+		if got.Status.Initialization.Provisioned != nil || !conditions.IsTrue(got, clusterv1.PausedCondition) {
+			t.Errorf("status = %+v, want Paused only", got.Status)
+		}
+	})
+}

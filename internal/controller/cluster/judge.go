@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// Reasons beside those of the API package.
+const (
+	reasonNotListed  = "NotListedYet"
+	reasonSuspicious = "InventorySuspicious"
+	reasonListFailed = "ListFailed"
+)
+
+// judge says what the last lists tell of the credentials and of the inventory:
+// the first zone that is not as it should be decides.
+func judge(zones []string, reports map[string]host.ZoneReport) (credentials, synced metav1.Condition) {
+	credentials = metav1.Condition{Type: infrav1.CredentialsValidCondition, Status: metav1.ConditionTrue, Reason: infrav1.CredentialsValidCondition}
+	synced = metav1.Condition{Type: infrav1.InventorySyncedCondition, Status: metav1.ConditionTrue, Reason: infrav1.InventorySyncedCondition}
+	for _, zone := range zones {
+		report, listed := reports[zone]
+		if credentials.Status == metav1.ConditionTrue {
+			credentials = judgeCredentials(credentials, zone, report, listed)
+		}
+		if synced.Status == metav1.ConditionTrue {
+			synced = judgeList(synced, zone, report, listed)
+		}
+	}
+	return credentials, synced
+}
+
+// judgeCredentials: an error that is not about the credentials leaves them as
+// they were last proved.
+func judgeCredentials(c metav1.Condition, zone string, report host.ZoneReport, listed bool) metav1.Condition {
+	switch {
+	case !listed:
+		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
+	case cloud.IsUnauthorized(report.Err), cloud.IsForbidden(report.Err):
+		return not(c, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, "zone %s: %s", zone, report.Err)
+	case report.At.IsZero():
+		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
+	}
+	return c
+}
+
+func judgeList(c metav1.Condition, zone string, report host.ZoneReport, listed bool) metav1.Condition {
+	switch {
+	case !listed:
+		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
+	case report.Err != nil:
+		return not(c, metav1.ConditionFalse, listReason(report.Err), "zone %s: %s", zone, report.Err)
+	case report.Suspicious:
+		return not(c, metav1.ConditionFalse, reasonSuspicious, "zone %s: too many servers vanished at once to believe it", zone)
+	}
+	return c
+}
+
+func listReason(err error) string {
+	switch {
+	case cloud.IsUnauthorized(err), cloud.IsForbidden(err):
+		return infrav1.ReasonCredentialsRejected
+	case cloud.IsThrottled(err):
+		return infrav1.ReasonVendorThrottled
+	case cloud.IsUnknownZone(err):
+		return infrav1.ReasonUnknownZone
+	case cloud.IsUnavailable(err):
+		return infrav1.ReasonVendorUnreachable
+	}
+	return reasonListFailed
+}
+
+func not(c metav1.Condition, status metav1.ConditionStatus, reason, message string, args ...any) metav1.Condition {
+	c.Status, c.Reason, c.Message = status, reason, fmt.Sprintf(message, args...)
+	return c
+}
