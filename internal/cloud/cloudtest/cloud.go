@@ -1,0 +1,246 @@
+// Package cloudtest is an in-memory vendor for tests of controllers: it keeps
+// servers, remembers calls, and fails where it is told to. It models no times and
+// no paging; what Scaleway does is left to the tests against the simulated vendor.
+package cloudtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// Call is one call of the vendor, in order from 0.
+type Call struct {
+	Index  int
+	Name   string // the method's
+	Server string // the server's id, or empty
+	Arg    string // the new name or the image
+}
+
+// Mutating reports a call that changes a server.
+func (c Call) Mutating() bool {
+	return c.Name == "RenameServer" || c.Name == "ReinstallServer" || c.Name == "DeleteServer"
+}
+
+// String is the call's name with its argument.
+func (c Call) String() string { return strings.TrimSpace(c.Name + " " + c.Arg) }
+
+// Fault decides how a call fails: before its effect, or after it. Nil is not at all.
+type Fault func(Call) (before, after error)
+
+// Cloud is the vendor. Its zero value has no servers and no faults.
+type Cloud struct {
+	// Fault is asked at each call.
+	Fault Fault
+	// OnCall runs within each call after its effect, for what others do meanwhile.
+	// It may use the Set methods.
+	OnCall func(Call)
+	// Images that FindOS knows, by family.
+	Images map[string]cloud.OS
+
+	mu        sync.Mutex
+	servers   map[string]cloud.Server
+	passwords map[string]string
+	calls     []Call
+	keys      map[string]bool
+}
+
+var _ cloud.Cloud = (*Cloud)(nil)
+
+// Set puts a server there, or changes it.
+func (c *Cloud) Set(server cloud.Server, password string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.servers == nil {
+		c.servers, c.passwords = map[string]cloud.Server{}, map[string]string{}
+	}
+	c.servers[server.ID], c.passwords[server.ID] = server, password
+}
+
+// Change edits a server that is there.
+func (c *Cloud) Change(id string, change func(*cloud.Server)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	server := c.servers[id]
+	change(&server)
+	c.servers[id] = server
+}
+
+// Remove takes a server away, as a person does in the vendor's console.
+func (c *Cloud) Remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.servers, id)
+}
+
+// Server returns a server as it is now.
+func (c *Cloud) Server(id string) (cloud.Server, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	server, ok := c.servers[id]
+	return server, ok
+}
+
+// Calls returns the calls so far.
+func (c *Cloud) Calls() []Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.calls)
+}
+
+// Forget drops the calls so far.
+func (c *Cloud) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = nil
+}
+
+// Err is a vendor error of a kind.
+func Err(kind cloud.Kind) error { return &cloud.Error{Kind: kind, Doing: "test"} }
+
+// do records a call and runs its effect between its faults.
+func (c *Cloud) do(ctx context.Context, name, server, arg string, effect func() error) error {
+	c.mu.Lock()
+	call := Call{Index: len(c.calls), Name: name, Server: server, Arg: arg}
+	c.calls = append(c.calls, call)
+	c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: name, Err: err}
+	}
+	var before, after error
+	if c.Fault != nil {
+		before, after = c.Fault(call)
+	}
+	if before != nil {
+		return before
+	}
+	c.mu.Lock()
+	err := effect()
+	c.mu.Unlock()
+	if c.OnCall != nil {
+		c.OnCall(call)
+	}
+	if after != nil {
+		return after
+	}
+	return err
+}
+
+// on runs an effect on a server; one that is not there is forbidden, as in life.
+func (c *Cloud) on(id string, effect func(*cloud.Server) error) func() error {
+	return func() error {
+		server, ok := c.servers[id]
+		if !ok {
+			return Err(cloud.KindForbidden)
+		}
+		err := effect(&server)
+		c.servers[id] = server
+		return err
+	}
+}
+
+// CheckAccess always works, but for faults.
+func (c *Cloud) CheckAccess(ctx context.Context, zone string) error {
+	return c.do(ctx, "CheckAccess", "", zone, func() error { return nil })
+}
+
+// ListServers returns the zone's servers by id.
+func (c *Cloud) ListServers(ctx context.Context, zone string) ([]cloud.Server, error) {
+	var out []cloud.Server
+	err := c.do(ctx, "ListServers", "", zone, func() error {
+		for _, server := range c.servers {
+			if server.Zone == zone {
+				out = append(out, server)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out, func(a, b cloud.Server) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// GetServer returns a server and its password.
+func (c *Cloud) GetServer(ctx context.Context, _, id string) (cloud.Server, cloud.Credentials, error) {
+	var server cloud.Server
+	var credentials cloud.Credentials
+	err := c.do(ctx, "GetServer", id, "", c.on(id, func(s *cloud.Server) error {
+		server, credentials.SSHUser = *s, s.SSHUser
+		credentials.Password, _ = cloud.NewPassword(c.passwords[id])
+		return nil
+	}))
+	if err != nil {
+		return cloud.Server{}, cloud.Credentials{}, err
+	}
+	return server, credentials, nil
+}
+
+// RenameServer names a server.
+func (c *Cloud) RenameServer(ctx context.Context, _, id, name string) error {
+	return c.do(ctx, "RenameServer", id, name, c.on(id, func(s *cloud.Server) error {
+		s.Name = name
+		return nil
+	}))
+}
+
+// ReinstallServer starts a reinstall with a new password; Finish ends it.
+func (c *Cloud) ReinstallServer(ctx context.Context, _, id, osID string) error {
+	return c.do(ctx, "ReinstallServer", id, osID, c.on(id, func(s *cloud.Server) error {
+		if s.Status != cloud.StatusReady {
+			return Err(cloud.KindTransient)
+		}
+		s.Status = cloud.StatusReinstalling
+		c.passwords[id] = fmt.Sprintf("reinstalled%d", len(c.calls))
+		return nil
+	}))
+}
+
+// Finish ends a server's reinstall.
+func (c *Cloud) Finish(id string) {
+	c.Change(id, func(s *cloud.Server) { s.Status = cloud.StatusReady })
+}
+
+// DeleteServer takes a server away.
+func (c *Cloud) DeleteServer(ctx context.Context, _, id string) (bool, error) {
+	return false, c.do(ctx, "DeleteServer", id, "", func() error {
+		delete(c.servers, id)
+		return nil
+	})
+}
+
+// FindOS looks into Images.
+func (c *Cloud) FindOS(ctx context.Context, _, family, serverType string) (cloud.OS, error) {
+	var os cloud.OS
+	err := c.do(ctx, "FindOS", "", family+" "+serverType, func() error {
+		found := false
+		if os, found = c.Images[family]; !found {
+			return Err(cloud.KindNotFound)
+		}
+		return nil
+	})
+	return os, err
+}
+
+// EnsureSSHKey remembers the key.
+func (c *Cloud) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
+	return c.do(ctx, "EnsureSSHKey", "", name, func() error {
+		if c.keys == nil {
+			c.keys = map[string]bool{}
+		}
+		c.keys[publicKey] = true
+		return nil
+	})
+}
+
+// HasSSHKey reports a registered key.
+func (c *Cloud) HasSSHKey(publicKey string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys[publicKey]
+}

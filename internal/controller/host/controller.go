@@ -1,0 +1,223 @@
+// Package host keeps Hosts in step with the vendor's servers. One inventory reads
+// each zone and makes the objects; one reconciler, with one work-queue key a
+// host, shows claims to the vendor, stages credentials for their owners, and
+// wipes what was released. It asks package host what to do, and it alone talks
+// to the vendor about a server. Choosing and claiming hosts, and recording their
+// release, is left to the Machine's controller.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines;scalewayapplesiliconclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// conflictDelay lets the other writer's change arrive before the next try.
+const conflictDelay = 200 * time.Millisecond
+
+// Reconciler works on one host at a time.
+type Reconciler struct {
+	Options
+	// Client writes, and reads from the cache what decides nothing destructive.
+	Client client.Client
+	// Reader reads uncached.
+	Reader client.Reader
+	// Inventory holds the newest reading of each server.
+	Inventory *Inventory
+	Recorder  events.EventRecorder
+	metrics   *metrics
+}
+
+// pass is one look at one host, and what it found on the way.
+type pass struct {
+	*Reconciler
+	host   *host.Host
+	stored infrav1.ScalewayAppleSiliconHostStatus // as the API has it
+	seen   host.Seen
+	owner  *infrav1.ScalewayAppleSiliconMachine
+	ended  bool // the object is deleted
+}
+
+// Reconcile observes the host, does the next thing, and records once.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	h := &host.Host{}
+	if err := r.Reader.Get(ctx, request.NamespacedName, h); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	p := &pass{Reconciler: r, host: h, stored: *h.Status.DeepCopy()}
+	p.observe()
+	result, err := p.act(ctx)
+	if err == nil && p.seen.Gone {
+		err = p.retire(ctx)
+	}
+	err = errors.Join(err, p.record(ctx))
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, err
+}
+
+func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
+	switch {
+	case p.seen.Gone:
+		return ctrl.Result{}, p.findOwner(ctx)
+	case p.host.Spec.Release != nil:
+		return p.wipe(ctx)
+	case p.host.Spec.ClaimRef != nil:
+		return p.show(ctx)
+	}
+	return ctrl.Result{}, p.rest(ctx)
+}
+
+// observe takes over what the inventory saw since this object was written.
+func (p *pass) observe() {
+	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	if !known {
+		return
+	}
+	p.seen.Gone = seen.gone
+	if seen.missingSince.IsZero() {
+		p.host.Status.MissingSince = nil
+		p.host.Status.Server = serverStatus(seen.server)
+		return
+	}
+	since := metav1.NewMicroTime(seen.missingSince.Truncate(time.Microsecond))
+	p.host.Status.MissingSince = &since
+}
+
+// read asks the vendor for the server as it is now.
+func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error) {
+	started := p.Clock.Now()
+	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
+	switch {
+	case cloud.IsNotFound(err):
+		p.Inventory.gone(p.host.Spec.Zone, p.host.Spec.ServerID)
+		p.seen.Gone = true
+	case err == nil:
+		p.Inventory.put(server, started)
+		p.host.Status.MissingSince = nil
+		p.host.Status.Server = serverStatus(server)
+	}
+	return server, credentials, err
+}
+
+// vendor turns a vendor error into what the work queue should do: refusals that
+// pass by themselves are polled, a vanished server is for retire, and everything
+// else backs off.
+func (p *pass) vendor(ctx context.Context, err error) (ctrl.Result, error) {
+	switch {
+	case cloud.IsNotFound(err):
+		p.Inventory.gone(p.host.Spec.Zone, p.host.Spec.ServerID)
+		p.seen.Gone = true
+		return ctrl.Result{}, nil
+	case cloud.IsTransient(err), cloud.IsLocked(err), cloud.IsThrottled(err):
+		ctrl.LoggerFrom(ctx).V(1).Info("The vendor refused for now", "error", err.Error())
+		return ctrl.Result{RequeueAfter: p.poll()}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// update writes the spec under the resourceVersion that was read, so that a
+// write in between fails it. The status in memory outlives the answer.
+func (p *pass) update(ctx context.Context, change func(*host.Host)) error {
+	changed := p.host.DeepCopy()
+	change(changed)
+	if err := p.Client.Update(ctx, changed); err != nil {
+		return fmt.Errorf("updating host %s: %w", p.host.Name, err)
+	}
+	changed.Status = p.host.Status
+	p.host = changed
+	return nil
+}
+
+// record derives phase and conditions, and writes the status if it changed.
+func (p *pass) record(ctx context.Context) error {
+	if p.ended {
+		return nil
+	}
+	h := p.host
+	now := metav1.NewTime(p.Clock.Now())
+	was := p.stored.Phase
+	h.Status.Phase = host.Phase(h, p.seen)
+	for _, c := range host.Conditions(h, p.seen) {
+		c.LastTransitionTime = now
+		meta.SetStatusCondition(&h.Status.Conditions, c)
+	}
+	if equality.Semantic.DeepEqual(p.stored, h.Status) {
+		return nil
+	}
+	base := h.DeepCopy()
+	base.Status = p.stored
+	written := h.DeepCopy()
+	if err := p.Client.Status().Patch(ctx, written, client.MergeFrom(base)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	p.stored = *h.Status.DeepCopy()
+	if was != h.Status.Phase {
+		p.announce(ctx, was)
+	}
+	return nil
+}
+
+// announce tells of a change of phase, once.
+func (p *pass) announce(ctx context.Context, was infrav1.HostPhase) {
+	h := p.host
+	ctrl.LoggerFrom(ctx).Info("Host changed phase", "from", was, "to", h.Status.Phase, "server", h.Status.Server.Name)
+	switch h.Status.Phase {
+	case infrav1.HostStranded:
+		p.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of "+h.Spec.ClaimRef.Name+"; the host is left alone")
+	case infrav1.HostGone:
+		p.event(corev1.EventTypeWarning, "Gone", "the vendor no longer has this server")
+	}
+}
+
+func (p *pass) event(kind, reason, note string) {
+	p.Recorder.Eventf(p.host, nil, kind, reason, "Reconcile", "%s", note)
+}
+
+// condition sets one of the conditions that acts report.
+func (p *pass) condition(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&p.host.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.Clock.Now()),
+	})
+}
+
+// unshow forgets what was shown of a claim that ended.
+func (p *pass) unshow() {
+	p.host.Status.ShownSince = nil
+	meta.RemoveStatusCondition(&p.host.Status.Conditions, infrav1.NameInSyncCondition)
+	meta.RemoveStatusCondition(&p.host.Status.Conditions, host.CredentialsStagedCondition)
+}
+
+func serverStatus(s cloud.Server) infrav1.ServerStatus {
+	out := infrav1.ServerStatus{
+		Name: s.Name, Status: string(s.Status), Type: s.Type, Delivered: s.Delivered, OS: s.OSName, OSFamily: s.OSFamily,
+		IP: s.IP, SSHUser: s.SSHUser, DeletionScheduled: s.DeletionScheduled, Commitment: s.Commitment,
+	}
+	if !s.DeletableAt.IsZero() {
+		at := metav1.NewTime(s.DeletableAt.Truncate(time.Second)) // the API keeps no less
+		out.DeletableAt = &at
+	}
+	return out
+}

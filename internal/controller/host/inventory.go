@@ -1,0 +1,265 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// zonesAtOnce bounds the lists that run at the same time.
+const zonesAtOnce = 4
+
+// Inventory is the one reader of the vendor's lists. It makes a Host for each
+// server, wakes the reconciler of each host whose server changed, and knows how
+// the last list of each zone went. It writes no status and removes nothing:
+// one reconciler a host does that.
+type Inventory struct {
+	Options
+	// Client lists from the cache and creates Hosts.
+	Client client.Client
+
+	readings
+	changes chan event.GenericEvent
+	kick    chan struct{}
+
+	mu      sync.Mutex
+	reports map[string]host.ZoneReport
+	wanted  map[string]bool
+	running bool
+}
+
+// NewInventory returns an inventory that lists nothing before it is started.
+func NewInventory(c client.Client, opts Options) *Inventory {
+	return &Inventory{
+		Options: opts, Client: c, changes: make(chan event.GenericEvent, 1024), kick: make(chan struct{}, 1),
+		reports: map[string]host.ZoneReport{}, wanted: map[string]bool{},
+	}
+}
+
+// NeedLeaderElection keeps the lists to one manager.
+func (i *Inventory) NeedLeaderElection() bool { return true }
+
+// Start lists all zones again and again until the context ends.
+func (i *Inventory) Start(ctx context.Context) error {
+	i.setRunning(true)
+	defer i.setRunning(false)
+	for {
+		i.Sweep(ctx)
+		timer := i.Clock.NewTimer(i.InventoryInterval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		case <-i.kick:
+			timer.Stop()
+		}
+	}
+}
+
+func (i *Inventory) setRunning(running bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.running = running
+}
+
+// isRunning tells the metrics whether this manager leads.
+func (i *Inventory) isRunning() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.running
+}
+
+// Zone returns how the last list of a zone went; false when none has ended yet.
+// A zone that nobody asked for before is listed at once and from then on.
+func (i *Inventory) Zone(zone string) (host.ZoneReport, bool) {
+	i.mu.Lock()
+	report, known := i.reports[zone]
+	asked := i.wanted[zone]
+	i.wanted[zone] = true
+	i.mu.Unlock()
+	if !known && !asked {
+		select {
+		case i.kick <- struct{}{}:
+		default:
+		}
+	}
+	return report, known
+}
+
+// Sweep lists each zone once.
+func (i *Inventory) Sweep(ctx context.Context) {
+	log := ctrl.LoggerFrom(ctx).WithName("inventory")
+	zones, hosts, err := i.zones(ctx)
+	if err != nil {
+		log.Error(err, "The inventory does not know its zones")
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(zonesAtOnce)
+	for _, zone := range zones {
+		group.Go(func() error {
+			i.sweepZone(ctrl.LoggerInto(ctx, log.WithValues("zone", zone)), zone, hosts[zone])
+			return nil
+		})
+	}
+	_ = group.Wait() // a zone's error is in its report
+}
+
+// zones are all zones to list, with the Hosts known in each.
+func (i *Inventory) zones(ctx context.Context) ([]string, map[string][]*host.Host, error) {
+	zones := map[string]bool{}
+	i.mu.Lock()
+	maps.Copy(zones, i.wanted)
+	i.mu.Unlock()
+	for _, zone := range i.OrphanReclaimZones {
+		zones[zone] = true
+	}
+	clusters := &infrav1.ScalewayAppleSiliconClusterList{}
+	machines := &infrav1.ScalewayAppleSiliconMachineList{}
+	known := &infrav1.ScalewayAppleSiliconHostList{}
+	for _, list := range []client.ObjectList{clusters, machines, known} {
+		if err := i.Client.List(ctx, list); err != nil {
+			return nil, nil, fmt.Errorf("listing from the cache: %w", err)
+		}
+	}
+	for _, cluster := range clusters.Items {
+		for _, zone := range cluster.Spec.Zones {
+			zones[zone] = true
+		}
+	}
+	for _, machine := range machines.Items {
+		zones[machine.Spec.Zone] = true
+	}
+	hosts := map[string][]*host.Host{}
+	for n := range known.Items {
+		h := &known.Items[n]
+		zones[h.Spec.Zone] = true
+		hosts[h.Spec.Zone] = append(hosts[h.Spec.Zone], h)
+	}
+	delete(zones, "")
+	return slices.Sorted(maps.Keys(zones)), hosts, nil
+}
+
+// sweepZone lists one zone, makes its new Hosts, and wakes the changed ones.
+func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Host) {
+	started := i.Clock.Now()
+	servers, err := i.Cloud.ListServers(ctx, zone)
+	if err != nil {
+		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err = err })
+		return
+	}
+	expected := make([]string, 0, len(hosts))
+	existing := make(map[string]bool, len(hosts))
+	available := 0
+	for _, h := range hosts {
+		expected = append(expected, h.Spec.ServerID)
+		existing[h.Spec.ServerID] = true
+		if h.Status.Phase == infrav1.HostAvailable {
+			available++
+		}
+	}
+	suspicious := i.list(zone, servers, expected, started)
+	for _, server := range servers {
+		if !existing[server.ID] {
+			err = firstError(err, i.create(ctx, zone, server.ID))
+		}
+	}
+	i.wake(ctx, hosts)
+	i.report(ctx, zone, func(r *host.ZoneReport) {
+		*r = host.ZoneReport{Hosts: len(servers), Available: available, Err: err, At: started, Suspicious: suspicious}
+	})
+}
+
+// report keeps how a list went, and tells when that changed.
+func (i *Inventory) report(ctx context.Context, zone string, change func(*host.ZoneReport)) {
+	i.mu.Lock()
+	was, known := i.reports[zone]
+	now := was
+	change(&now)
+	i.reports[zone] = now
+	i.mu.Unlock()
+	log := ctrl.LoggerFrom(ctx)
+	switch {
+	case now.Err != nil && (was.Err == nil || was.Err.Error() != now.Err.Error()):
+		log.Info("The zone cannot be listed", "error", now.Err.Error())
+	case now.Err == nil && (!known || was.Err != nil):
+		log.Info("The zone is listed", "servers", now.Hosts)
+	}
+	if now.Suspicious && !was.Suspicious {
+		log.Info("Too many servers vanished at once to believe the list", "servers", now.Hosts)
+	}
+}
+
+func (i *Inventory) create(ctx context.Context, zone, id string) error {
+	h := &host.Host{
+		ObjectMeta: metav1.ObjectMeta{Name: host.ObjectName(zone, id)},
+		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: id, Zone: zone},
+	}
+	if i.WatchFilter != "" {
+		h.Labels = map[string]string{clusterv1.WatchLabel: i.WatchFilter}
+	}
+	err := i.Client.Create(ctx, h)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // the cache lags, or another manager was first
+	}
+	if err != nil {
+		return fmt.Errorf("creating host %s: %w", h.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Found a server", "host", h.Name)
+	return nil
+}
+
+// wake queues the hosts whose status says something else than the newest reading.
+func (i *Inventory) wake(ctx context.Context, hosts []*host.Host) {
+	for _, h := range hosts {
+		if !i.differs(h) {
+			continue
+		}
+		select {
+		case i.changes <- event.GenericEvent{Object: h}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (i *Inventory) differs(h *host.Host) bool {
+	seen, known := i.look(h.Spec.Zone, h.Spec.ServerID)
+	switch {
+	case !known:
+		return false
+	case seen.gone:
+		return h.Status.Phase != infrav1.HostGone
+	case !seen.missingSince.IsZero():
+		return h.Status.MissingSince == nil || !h.Status.MissingSince.Time.Equal(seen.missingSince.Truncate(time.Microsecond))
+	}
+	return h.Status.MissingSince != nil || !sameServer(h.Status.Server, serverStatus(seen.server))
+}
+
+func sameServer(a, b infrav1.ServerStatus) bool {
+	sameFloor := a.DeletableAt.Equal(b.DeletableAt)
+	a.DeletableAt, b.DeletableAt = nil, nil
+	return sameFloor && a == b
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,71 @@
+package host
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// Defaults of Options.
+const (
+	DefaultInventoryInterval = 30 * time.Second
+	// DefaultSettle covers the deadline of a rename, and as much again: one that
+	// timed out may still land.
+	DefaultSettle      = 5 * time.Second
+	DefaultConcurrency = 32
+)
+
+// Options of the host controllers. Cloud is required, the rest has defaults.
+type Options struct {
+	Cloud cloud.Cloud
+	// InventoryInterval between two lists of a zone.
+	InventoryInterval time.Duration
+	// Settle is how long a new name must stay before the claim counts as shown.
+	Settle time.Duration
+	// Concurrency is the number of hosts worked on at once.
+	Concurrency int
+	// DefaultPoolPrefix of Machines that name none; empty: there is none.
+	DefaultPoolPrefix string
+	// OrphanReclaimZones are listed beside the zones of Clusters and Machines.
+	OrphanReclaimZones []string
+	// WatchFilter restricts the work to hosts whose label
+	// cluster.x-k8s.io/watch-filter has this value, which new hosts get.
+	WatchFilter string
+	Clock       clock.Clock
+	// NodeReader reads Nodes of the workload cluster, uncached; NodeWriter
+	// deletes them. Default: the manager's own cluster.
+	NodeReader client.Reader
+	NodeWriter client.Writer
+	// Registry takes the metrics. Default: the manager's.
+	Registry prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Cloud == nil {
+		return o, errors.New("the host controllers need a vendor")
+	}
+	if o.InventoryInterval <= 0 {
+		o.InventoryInterval = DefaultInventoryInterval
+	}
+	if o.Settle <= 0 {
+		o.Settle = DefaultSettle
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o, nil
+}
+
+// poll is how soon the vendor is asked again about something it refused: often
+// enough for people to see progress, and in proportion to the inventory.
+func (o Options) poll() time.Duration {
+	return min(max(o.InventoryInterval/3, time.Second), 10*time.Second)
+}

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// findOwner looks for the Machine that holds the claim. Only an uncached read
+// says that there is none.
+func (p *pass) findOwner(ctx context.Context) error {
+	claim := p.host.Spec.ClaimRef
+	if claim == nil {
+		return nil
+	}
+	for _, reader := range []client.Reader{p.Client, p.Reader} {
+		m := &infrav1.ScalewayAppleSiliconMachine{}
+		err := reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, m)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the Machine of the claim: %w", err)
+		}
+		if err == nil && m.Spec.HostRef != nil && m.Spec.HostRef.ClaimToken == claim.Token {
+			p.owner = m
+			return nil
+		}
+	}
+	p.seen.OwnerGone = true
+	return nil
+}
+
+// pools are the prefixes of the owner's pool, or of all pools known here.
+func (p *pass) pools(ctx context.Context) ([]string, error) {
+	pools := []string{p.DefaultPoolPrefix}
+	if p.owner != nil {
+		return append(pools, p.owner.Spec.AdoptPoolPrefix), nil
+	}
+	machines := &infrav1.ScalewayAppleSiliconMachineList{}
+	if err := p.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		pools = append(pools, m.Spec.AdoptPoolPrefix)
+		p.seen.Wanted = p.seen.Wanted || (m.Spec.HostRef != nil && m.Spec.HostRef.Name == p.host.Name)
+	}
+	return pools, nil
+}
+
+// rest is all there is to do for a host that nobody has.
+func (p *pass) rest(ctx context.Context) error {
+	p.unshow()
+	pools, err := p.pools(ctx)
+	if err != nil {
+		return err
+	}
+	p.seen.PoolPrefixes = pools
+	if host.InPool(p.host.Status.Server.Name, p.host.Spec.ServerID, pools...) {
+		p.seen.Wanted = false // a wish for a host in the pool takes nothing from it
+	}
+	if !controllerutil.ContainsFinalizer(p.host, infrav1.HostFinalizer) {
+		return nil
+	}
+	return p.letGo(ctx, func(*host.Host) {})
+}
+
+// letGo drops the finalizer with the last change of the spec.
+func (p *pass) letGo(ctx context.Context, change func(*host.Host)) error {
+	err := p.update(ctx, func(h *host.Host) {
+		change(h)
+		controllerutil.RemoveFinalizer(h, infrav1.HostFinalizer)
+	})
+	p.ended = err == nil && !p.host.DeletionTimestamp.IsZero()
+	return err
+}
+
+// retire removes the object of a server that is proved gone. A claimed one stays
+// and shows Gone until its Machine goes.
+func (p *pass) retire(ctx context.Context) error {
+	claimed := p.host.Spec.ClaimRef != nil && p.host.Spec.Release == nil
+	if claimed && !p.seen.OwnerGone {
+		return nil
+	}
+	if controllerutil.ContainsFinalizer(p.host, infrav1.HostFinalizer) || p.host.Spec.Release != nil {
+		if err := p.letGo(ctx, host.Free); err != nil {
+			return err
+		}
+	}
+	if !p.ended {
+		uid, version := p.host.UID, p.host.ResourceVersion
+		err := p.Client.Delete(ctx, p.host, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the host of a server that is gone: %w", err)
+		}
+	}
+	p.ended = true
+	p.Inventory.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
+	return nil
+}
+
+// clusterStill reports that the Cluster is here and not paused, uncached.
+func (p *pass) clusterStill(ctx context.Context) (bool, error) {
+	claim := p.host.Spec.ClaimRef
+	if claim.Cluster == "" {
+		return false, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster}, cluster)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Cluster %s: %w", claim.Cluster, err)
+	}
+	return !annotations.IsPaused(cluster, cluster), nil
+}

@@ -1,0 +1,117 @@
+package host
+
+import (
+	"sync"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// reading is the newest thing known about one server.
+type reading struct {
+	server cloud.Server
+	// at is when the call that showed the server was begun: a list that began
+	// before a rename must not overrule the reading after it.
+	at time.Time
+	// missingSince: lists have lacked the server since then.
+	missingSince time.Time
+	gone         bool
+}
+
+// readings are all servers' newest readings, by zone and id.
+type readings struct {
+	mu    sync.Mutex
+	zones map[string]map[string]*reading
+}
+
+func (r *readings) zone(zone string) map[string]*reading {
+	if r.zones == nil {
+		r.zones = map[string]map[string]*reading{}
+	}
+	if r.zones[zone] == nil {
+		r.zones[zone] = map[string]*reading{}
+	}
+	return r.zones[zone]
+}
+
+// look returns the newest reading of a server, if there is one.
+func (r *readings) look(zone, id string) (reading, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.zone(zone)[id]; known != nil {
+		return *known, true
+	}
+	return reading{}, false
+}
+
+// put keeps what a call begun at that time showed, unless something newer is known.
+func (r *readings) put(server cloud.Server, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep(server, at)
+}
+
+func (r *readings) keep(server cloud.Server, at time.Time) {
+	zone := r.zone(server.Zone)
+	if known := zone[server.ID]; known == nil || !known.at.After(at) {
+		zone[server.ID] = &reading{server: server, at: at}
+	}
+}
+
+// gone keeps that the vendor knows no such server.
+func (r *readings) gone(zone, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.zone(zone)[id]; known != nil {
+		known.gone = true
+		return
+	}
+	r.zone(zone)[id] = &reading{gone: true}
+}
+
+// forget drops a server whose Host is removed.
+func (r *readings) forget(zone, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.zone(zone), id)
+}
+
+// list takes in a whole list of a zone, begun at that time, and the ids that it
+// ought to hold. It returns whether so many are missing that the list is not
+// believed.
+func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time) (suspicious bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	listed := make(map[string]bool, len(servers))
+	for _, server := range servers {
+		listed[server.ID] = true
+		r.keep(server, at)
+	}
+	var missing []*reading
+	for _, id := range expected {
+		if !listed[id] {
+			missing = append(missing, r.miss(zone, id, at))
+		}
+	}
+	suspicious = host.Suspicious(len(expected), len(missing), len(servers))
+	for _, m := range missing {
+		if host.ProvedGone(m.missingSince, at, suspicious, len(servers)) {
+			m.gone = true
+		}
+	}
+	return suspicious
+}
+
+// miss notes that a list begun at that time lacked the server.
+func (r *readings) miss(zone, id string, at time.Time) *reading {
+	known := r.zone(zone)[id]
+	if known == nil {
+		known = &reading{at: at}
+		r.zone(zone)[id] = known
+	}
+	if known.missingSince.IsZero() && !known.at.After(at) {
+		known.missingSince = at
+	}
+	return known
+}

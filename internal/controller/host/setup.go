@@ -1,0 +1,104 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// Back-off of a host whose pass failed.
+const (
+	firstBackOff = 500 * time.Millisecond
+	longBackOff  = 30 * time.Second
+)
+
+// SetupWithManager adds the inventory and the host controller to the manager. The
+// inventory is returned for whoever reports on zones.
+func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if opts.NodeReader == nil {
+		opts.NodeReader = mgr.GetAPIReader()
+	}
+	if opts.NodeWriter == nil {
+		opts.NodeWriter = mgr.GetClient()
+	}
+	if opts.Registry == nil {
+		opts.Registry = ctrlmetrics.Registry
+	}
+	inventory := NewInventory(mgr.GetClient(), opts)
+	if err := mgr.Add(inventory); err != nil {
+		return nil, fmt.Errorf("adding the inventory: %w", err)
+	}
+	counters, err := newMetrics(opts.Registry)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), inventory.isRunning)); err != nil {
+		return nil, err
+	}
+	r := &Reconciler{
+		Options: opts, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Inventory: inventory,
+		Recorder: mgr.GetEventRecorder("macfleet-host"), metrics: counters,
+	}
+	return inventory, r.watch(mgr)
+}
+
+func (r *Reconciler) watch(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("host").
+		For(&host.Host{}).
+		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(hostOf), builder.WithPredicates(comesOrGoes())).
+		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
+		WithEventFilter(predicate.NewPredicateFuncs(r.filtered)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackOff, longBackOff),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the host controller: %w", err)
+	}
+	return nil
+}
+
+// hostOf maps a Machine to the host it chose.
+func hostOf(_ context.Context, o client.Object) []reconcile.Request {
+	m, ok := o.(*infrav1.ScalewayAppleSiliconMachine)
+	if !ok || m.Spec.HostRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: m.Spec.HostRef.Name}}}
+}
+
+// comesOrGoes: a claim is stranded when its Machine goes, and no longer when one
+// comes that holds it. Changes of a Machine that matter here reach the host itself.
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
+
+// filtered keeps to the hosts of this manager's watch filter.
+func (r *Reconciler) filtered(o client.Object) bool {
+	if _, ok := o.(*host.Host); !ok || r.WatchFilter == "" {
+		return true
+	}
+	return o.GetLabels()[clusterv1.WatchLabel] == r.WatchFilter
+}

@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// +kubebuilder:rbac:groups="",namespace=fleet,resources=secrets,verbs=get;create;update
+
+// stage writes the credentials of this reading into the owner's Secret. A sealed
+// password is none: its key is left out, and the vendor is asked again.
+func (p *pass) stage(ctx context.Context, credentials cloud.Credentials) (ctrl.Result, error) {
+	if err := p.writeSecret(ctx, credentials); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !credentials.Password.Present() {
+		p.condition(host.CredentialsStagedCondition, metav1.ConditionFalse, infrav1.ReasonCredentialsSealed, "the vendor shows no password")
+		return ctrl.Result{RequeueAfter: p.poll()}, nil
+	}
+	p.condition(host.CredentialsStagedCondition, metav1.ConditionTrue, host.ReasonStaged, "")
+	return ctrl.Result{}, nil
+}
+
+func (p *pass) secretKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: p.owner.Namespace, Name: host.BootstrapSecretName(p.owner.Name)}
+}
+
+func (p *pass) isStaged(ctx context.Context) (bool, error) {
+	secret := &corev1.Secret{}
+	if err := p.Reader.Get(ctx, p.secretKey(), secret); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return p.sameClaim(secret) && len(secret.Data[host.KeySudoPassword]) > 0, nil
+}
+
+// sameClaim: the Secret holds what belongs to this claim and install epoch.
+func (p *pass) sameClaim(secret *corev1.Secret) bool {
+	return string(secret.Data[host.KeyClaimToken]) == p.host.Spec.ClaimRef.Token &&
+		string(secret.Data[host.KeyInstallEpoch]) == p.epoch()
+}
+
+func (p *pass) epoch() string { return strconv.FormatInt(p.host.Spec.Record.InstallEpoch, 10) }
+
+func (p *pass) writeSecret(ctx context.Context, credentials cloud.Credentials) error {
+	key := p.secretKey()
+	secret := &corev1.Secret{}
+	err := p.Reader.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		p.fill(secret, credentials)
+		if err := p.Client.Create(ctx, secret); err != nil {
+			return fmt.Errorf("creating Secret %s: %w", key, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	before := secret.DeepCopy()
+	p.fill(secret, credentials)
+	if reflect.DeepEqual(before, secret) {
+		return nil
+	}
+	if err := p.Client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("updating Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// fill sets our keys and keeps those of others. A password of another claim or
+// epoch goes; one of this claim stays while the vendor seals it.
+func (p *pass) fill(secret *corev1.Secret, credentials cloud.Credentials) {
+	data := maps.Clone(secret.Data)
+	if data == nil {
+		data = map[string][]byte{}
+	}
+	if !p.sameClaim(secret) {
+		delete(data, host.KeySudoPassword)
+	}
+	if credentials.Password.Present() {
+		data[host.KeySudoPassword] = []byte(credentials.Password.Reveal())
+	}
+	data[host.KeySSHUsername] = []byte(credentials.SSHUser)
+	data[host.KeyAddress] = []byte(p.host.Status.Server.IP)
+	data[host.KeyInstallEpoch] = []byte(p.epoch())
+	data[host.KeyClaimToken] = []byte(p.host.Spec.ClaimRef.Token)
+	secret.Data = data
+
+	labels := maps.Clone(secret.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[clusterctlv1.ClusterctlMoveLabel] = ""
+	if cluster := p.host.Spec.ClaimRef.Cluster; cluster != "" {
+		labels[clusterv1.ClusterNameLabel] = cluster
+	}
+	secret.Labels = labels
+	secret.OwnerReferences = p.ownedByMachine(secret.OwnerReferences)
+}
+
+// ownedByMachine keeps the references of others and replaces that of a former
+// Machine of this name.
+func (p *pass) ownedByMachine(references []metav1.OwnerReference) []metav1.OwnerReference {
+	ours := metav1.OwnerReference{
+		APIVersion: infrav1.GroupVersion.String(), Kind: "ScalewayAppleSiliconMachine", Name: p.owner.Name, UID: p.owner.UID,
+	}
+	kept := slices.DeleteFunc(slices.Clone(references), func(r metav1.OwnerReference) bool {
+		return r.Kind == ours.Kind && r.Name == ours.Name && r.UID != ours.UID
+	})
+	if slices.ContainsFunc(kept, func(r metav1.OwnerReference) bool { return r.UID == ours.UID }) {
+		return kept
+	}
+	return append(kept, ours)
+}

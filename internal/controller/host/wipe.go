@@ -1,0 +1,213 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// mostSteps of a wipe within one pass. A whole wipe has six, most of them with a
+// wait between.
+const mostSteps = 8
+
+// wipe brings a released host back to the pool: the request is recorded, then
+// made, then the name is given back, then the end is observed, and only then is
+// the host free.
+func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
+	if p.host.Status.ShownSince != nil {
+		// Before the host can be claimed again, nothing may be left of this claim.
+		p.unshow()
+		if err := p.record(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	p.forgetNode(ctx)
+	if p.stillWiping() {
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
+	}
+	for range mostSteps {
+		result, done, err := p.wipeStep(ctx)
+		if done || err != nil {
+			return result, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: p.poll()}, nil
+}
+
+// stillWiping: the inventory's own list answers what a reading would, so that a
+// wipe of a quarter of an hour costs no calls of its own.
+func (p *pass) stillWiping() bool {
+	wipe := p.host.Spec.Record.Wipe
+	if wipe.StartedAt == nil || wipe.ObservedAt != nil {
+		return false
+	}
+	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	return known && seen.missingSince.IsZero() && seen.at.After(wipe.StartedAt.Time) &&
+		seen.server.Status == cloud.StatusReinstalling &&
+		seen.server.Name == host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
+}
+
+// wipeStep reads the server and does the one next thing; done ends the pass.
+func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err error) {
+	server, _, err := p.read(ctx)
+	if err != nil {
+		result, err = p.vendor(ctx, err)
+		return result, true, err
+	}
+	log := ctrl.LoggerFrom(ctx)
+	switch step := host.NextWipe(p.host, server, p.Clock.Now(), p.Settle); step {
+	case host.WipeRecord:
+		return ctrl.Result{}, false, p.recordRequest(ctx)
+	case host.WipeReinstall:
+		return p.reinstall(ctx, server)
+	case host.WipeStart:
+		return ctrl.Result{}, false, p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
+	case host.WipeObserve:
+		return ctrl.Result{}, false, p.recordObserved(ctx)
+	case host.WipeRename:
+		return p.giveBackName(ctx)
+	case host.WipeFree:
+		return ctrl.Result{}, true, p.free(ctx)
+	case host.WipeWait:
+		return ctrl.Result{RequeueAfter: p.untilNext(server)}, true, nil
+	case host.WipeHeld:
+		return ctrl.Result{}, true, p.changedByOther(ctx)
+	default:
+		log.Info("The recorded release is not of this claim; nothing is done")
+		return ctrl.Result{}, true, nil
+	}
+}
+
+func (p *pass) recordRequest(ctx context.Context) error {
+	err := p.update(ctx, func(h *host.Host) {
+		controllerutil.AddFinalizer(h, infrav1.HostFinalizer)
+		host.RecordWipe(h, p.Clock.Now())
+	})
+	if err == nil {
+		ctrl.LoggerFrom(ctx).Info("Wipe requested", "generation", p.host.Spec.Record.Wipe.Generation, "was", p.host.Spec.ClaimRef.Name)
+	}
+	return err
+}
+
+// reinstall asks for the wipe. An act in progress is fine when it is a reinstall,
+// which the next reading tells; any other is waited out.
+func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result, bool, error) {
+	image, err := p.image(ctx, server)
+	if err != nil {
+		return ctrl.Result{}, true, err
+	}
+	if licensed, err := p.mayWipe(ctx); err != nil || !licensed {
+		return ctrl.Result{}, true, err
+	}
+	err = p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, image)
+	if cloud.IsTransient(err) {
+		if server, _, readErr := p.read(ctx); readErr == nil && server.Status == cloud.StatusReinstalling {
+			return ctrl.Result{}, false, nil
+		}
+	}
+	if err != nil {
+		result, err := p.vendor(ctx, err)
+		return result, true, err
+	}
+	return ctrl.Result{}, false, p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
+}
+
+// image is the wanted OS family's newest, while the vendor publishes one.
+func (p *pass) image(ctx context.Context, server cloud.Server) (string, error) {
+	family := p.host.Spec.Release.OSFamily
+	if family == "" {
+		return "", nil
+	}
+	os, err := p.Cloud.FindOS(ctx, p.host.Spec.Zone, family, server.Type)
+	if cloud.IsNotFound(err) {
+		ctrl.LoggerFrom(ctx).Info("No image of the wanted OS is published; taking the type's default", "os", family)
+		return "", nil
+	}
+	return os.ID, err
+}
+
+// mayWipe proves, uncached and right before the act, that the release still
+// licenses this very wipe.
+func (p *pass) mayWipe(ctx context.Context) (bool, error) {
+	now := &host.Host{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
+		return false, fmt.Errorf("reading the release again: %w", err)
+	}
+	wipe := now.Spec.Record.Wipe
+	return now.UID == p.host.UID && host.Licensed(now) && now.Spec.Release.Token == p.host.Spec.Release.Token &&
+		wipe.RequestedAt != nil && wipe.StartedAt == nil, nil
+}
+
+func (p *pass) recordObserved(ctx context.Context) error {
+	if err := p.update(ctx, func(h *host.Host) { host.RecordWiped(h, p.Clock.Now()) }); err != nil {
+		return err
+	}
+	wipe := p.host.Spec.Record.Wipe
+	p.metrics.wiped(wipe.ObservedAt.Sub(wipe.RequestedAt.Time))
+	p.event(corev1.EventTypeNormal, host.ReasonObserved, "the server was reinstalled and is ready again")
+	ctrl.LoggerFrom(ctx).Info("Wipe observed", "generation", wipe.Generation, "took", wipe.ObservedAt.Sub(wipe.RequestedAt.Time).String())
+	return nil
+}
+
+// giveBackName asks for the pool name. A refusal is repeated until it reads back.
+func (p *pass) giveBackName(ctx context.Context) (ctrl.Result, bool, error) {
+	want := host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
+	if licensed, err := p.stillReleased(ctx); err != nil || !licensed {
+		return ctrl.Result{}, true, err
+	}
+	if err := p.askName(ctx, want); err != nil {
+		result, err := p.renameRefused(ctx, err)
+		return result, true, err
+	}
+	server, _, err := p.read(ctx)
+	if err != nil {
+		result, err := p.vendor(ctx, err)
+		return result, true, err
+	}
+	if server.Name != want {
+		return ctrl.Result{RequeueAfter: p.poll()}, true, nil
+	}
+	return ctrl.Result{}, false, nil
+}
+
+// stillReleased proves, uncached and right before the rename, that the release is
+// the one this pass works for.
+func (p *pass) stillReleased(ctx context.Context) (bool, error) {
+	now := &host.Host{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
+		return false, fmt.Errorf("reading the release again: %w", err)
+	}
+	return now.UID == p.host.UID && host.Licensed(now) && now.Spec.Release.Token == p.host.Spec.Release.Token, nil
+}
+
+func (p *pass) free(ctx context.Context) error {
+	was := p.host.Spec.ClaimRef.Name
+	if err := p.letGo(ctx, host.Free); err != nil {
+		return err
+	}
+	p.event(corev1.EventTypeNormal, infrav1.ReleasedCondition, "wiped and no longer of "+was)
+	ctrl.LoggerFrom(ctx).Info("Host is free", "was", was, "server", p.host.Status.Server.Name)
+	if p.ended {
+		return nil
+	}
+	return p.rest(ctx)
+}
+
+// untilNext is when to look again: the inventory wakes us when the server shows
+// something else, and a server that is ready already must only settle.
+func (p *pass) untilNext(server cloud.Server) time.Duration {
+	wipe := p.host.Spec.Record.Wipe
+	if wipe.StartedAt != nil && server.Status == cloud.StatusReady {
+		return max(wipe.StartedAt.Add(p.Settle).Sub(p.Clock.Now()), p.Settle/10)
+	}
+	return p.InventoryInterval
+}

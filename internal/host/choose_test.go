@@ -1,0 +1,106 @@
+package host_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func wish(name string) host.Wish {
+	return host.Wish{Namespace: "fleet", Name: name, Zone: zone, PoolPrefix: prefix}
+}
+
+// pool is a number of hosts that can be claimed.
+func pool(n int) []infrav1.ScalewayAppleSiliconHost {
+	hosts := make([]infrav1.ScalewayAppleSiliconHost, 0, n)
+	for i := range n {
+		hosts = append(hosts, *pooled(func(h *host.Host) { h.Name = fmt.Sprintf("%s-%04d", zone, i) }))
+	}
+	return hosts
+}
+
+func TestChooseCountsWhyHostsAreSkipped(t *testing.T) {
+	hosts := []infrav1.ScalewayAppleSiliconHost{
+		*pooled(func(h *host.Host) { h.Spec.Zone = "fr-par-3" }),
+		*pooled(func(h *host.Host) { h.Spec.Zone = "fr-par-3" }),
+		*pooled(func(h *host.Host) { h.Status.Server.Type = "M4-S" }),
+		*pooled(func(h *host.Host) { h.Status.Server.OSFamily = "sequoia" }),
+		*pooled(claimed), *pooled(wiping), *pooled(status(cloud.StatusReinstalling)), *pooled(released),
+		*pooled(named("other-" + serverID)), *pooled(named("apple-silicon-x")), *pooled(named("")),
+		*pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(1) }),
+	}
+	w := wish("m")
+	w.Type, w.OS = "M2-L", "tahoe"
+	choice, skipped := host.Choose(w, hosts)
+	if choice.Found() {
+		t.Fatalf("chose %s", choice.Host.Name)
+	}
+	want := host.Skipped{
+		host.SkipZone: 2, host.SkipType: 1, host.SkipOS: 1, host.SkipClaimed: 1, host.SkipWiping: 3,
+		host.SkipNotInPool: 2, host.SkipUnseen: 1, host.SkipDirty: 1,
+	}
+	if diff := cmp.Diff(want, skipped); diff != "" {
+		t.Errorf("skipped (-want +got):\n%s", diff)
+	}
+	message := "no available host: 3 wiping, 2 in another zone, 2 not in the pool, 1 claimed, 1 not seen yet, " +
+		"1 not wiped since the last claim, 1 of another type, 1 with another OS"
+	if skipped.Message() != message {
+		t.Errorf("message %q", skipped.Message())
+	}
+}
+
+func TestChooseWithoutHostsOrPool(t *testing.T) {
+	choice, skipped := host.Choose(wish("m"), nil)
+	if choice.Found() || skipped.Message() != "no available host: no host is known" {
+		t.Errorf("chose %v: %s", choice, skipped.Message())
+	}
+	w := wish("m")
+	w.PoolPrefix = ""
+	if choice, skipped := host.Choose(w, pool(1)); choice.Found() || !skipped.Only(host.SkipNotInPool) {
+		t.Errorf("without a pool prefix: chose %v, skipped %v", choice, skipped)
+	}
+}
+
+func TestChooseDependsOnTheMachineNotOnTheOrder(t *testing.T) {
+	hosts := pool(20)
+	chosen := func() string {
+		choice, skipped := host.Choose(wish("m-7"), hosts)
+		if len(skipped) != 0 {
+			t.Fatalf("skipped %v", skipped)
+		}
+		return choice.Host.Name
+	}
+	first := chosen()
+	slices.Reverse(hosts)
+	if again := chosen(); again != first {
+		t.Errorf("chose %s, and in another order %s", first, again)
+	}
+	// Taking away hosts that were not chosen changes nothing.
+	hosts = slices.DeleteFunc(hosts, func(h infrav1.ScalewayAppleSiliconHost) bool { return h.Name > zone+"-0009" && h.Name != first })
+	if again := chosen(); again != first {
+		t.Errorf("chose %s, and among fewer %s", first, again)
+	}
+}
+
+func TestChooseSpreadsMachines(t *testing.T) {
+	hosts := pool(20)
+	chosen := map[string]int{}
+	for i := range 200 {
+		choice, _ := host.Choose(wish(fmt.Sprintf("fleet-abcde-%04d", i)), hosts)
+		chosen[choice.Host.Name]++
+	}
+	for name, n := range chosen {
+		if n > 30 { // 10 is the mean
+			t.Errorf("%d of 200 Machines run at %s", n, name)
+		}
+	}
+	if len(chosen) < 18 {
+		t.Errorf("200 Machines prefer only %d of 20 hosts", len(chosen))
+	}
+}

@@ -1,0 +1,133 @@
+package host_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func TestRepair(t *testing.T) {
+	machine := func(token, providerID string) *infrav1.ScalewayAppleSiliconMachine {
+		m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}
+		m.Spec.ProviderID = providerID
+		if token != "" {
+			m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, serverID), ClaimToken: token}
+		}
+		return m
+	}
+	foreign := condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther)
+	for name, row := range map[string]struct {
+		machine *infrav1.ScalewayAppleSiliconMachine
+		host    *host.Host
+		want    host.Verdict
+	}{
+		"no intent":                             {machine("", ""), nil, host.NoIntent},
+		"intent, no claim, free":                {machine("t-1", ""), pooled(), host.Acquire},
+		"intent, no claim, no longer free":      {machine("t-1", ""), pooled(status("rebooting")), host.ChooseAgain},
+		"intent, no claim, dirty":               {machine("t-1", ""), pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(1) }), host.ChooseAgain},
+		"claimed by us":                         {machine("t-1", ""), pooled(claimed), host.Held},
+		"two Machines, one host":                {machine("t-2", ""), pooled(claimed), host.Lost},
+		"token mismatch after provisioning":     {machine("t-2", "scw"), pooled(claimed), host.Lost},
+		"named by somebody else":                {machine("t-1", ""), pooled(claimed, foreign), host.Lost},
+		"never while release is set":            {machine("t-1", ""), pooled(released, foreign), host.Releasing},
+		"released by another":                   {machine("t-2", ""), pooled(released), host.Lost},
+		"Hosts were deleted":                    {machine("t-1", ""), pooled(named("m-1")), host.ClaimAgain},
+		"Hosts were deleted, provisioned":       {machine("t-1", "scw"), pooled(named("m-1"), status("rebooting")), host.ClaimAgain},
+		"Hosts were deleted, not listed yet":    {machine("t-1", ""), pooled(named("")), host.Wait},
+		"Hosts were deleted, not rebuilt yet":   {machine("t-1", ""), nil, host.Wait},
+		"provisioned, its claim is gone":        {machine("t-1", "scw"), pooled(), host.Wait},
+		"rebuilt host under somebody's name":    {machine("t-1", ""), pooled(named("other")), host.ChooseAgain},
+		"intent on a host that is being wiped":  {machine("t-1", ""), pooled(status("reinstalling")), host.ChooseAgain},
+		"intent of a Machine of another prefix": {machine("t-1", ""), pooled(named("spare-1")), host.ChooseAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := host.Repair(row.machine, row.host, prefix); got != row.want {
+				t.Errorf("verdict %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestClaimRequiresAWipeFromNowOn(t *testing.T) {
+	ref := infrav1.ClaimReference{Namespace: "fleet", Name: "m-2", Token: "t-2"}
+	for name, row := range map[string]struct {
+		before *host.Host
+		now    time.Time
+		epoch  int64
+		since  time.Time
+	}{
+		"fresh order": {pooled(), noon(), 1, noon()},
+		"wiped by us": {pooled(func(h *host.Host) { h.Spec.Record.InstallEpoch = 4; h.Spec.Record.Wipe.ObservedAt = at(-1) }), noon(), 4, noon()},
+		"wiped by us, our clock is behind": {
+			pooled(func(h *host.Host) { h.Spec.Record.InstallEpoch = 4; h.Spec.Record.Wipe.ObservedAt = at(3) }), noon(), 4,
+			noon().Add(3*time.Minute + time.Microsecond),
+		},
+		"owned since its wipe": {
+			pooled(func(h *host.Host) {
+				h.Spec.Record.InstallEpoch = 4
+				h.Spec.Record.Wipe.ObservedAt, h.Spec.Record.Wipe.RequiredSince = at(-2), at(-1)
+			}), noon(), 5, noon(),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host.Claim(row.before, ref, row.now)
+			record := row.before.Spec.Record
+			if diff := cmp.Diff(&ref, row.before.Spec.ClaimRef); diff != "" {
+				t.Errorf("claim (-want +got):\n%s", diff)
+			}
+			if record.InstallEpoch != row.epoch || !record.Wipe.RequiredSince.Time.Equal(row.since) || record.Bootstrap.ClaimToken != "t-2" {
+				t.Errorf("record %+v", record)
+			}
+			row.before.Spec.ClaimRef = nil
+			if host.Clean(row.before) {
+				t.Error("clean without a wipe after the claim")
+			}
+		})
+	}
+}
+
+func TestNextShow(t *testing.T) {
+	const settle = 5 * time.Second
+	shown := func(h *host.Host) { claimed(h); h.Status.ShownSince = at(0) }
+	for name, row := range map[string]struct {
+		host *host.Host
+		name string
+		now  time.Time
+		want host.ShowStep
+	}{
+		"in the pool":               {pooled(claimed), prefix + "1", noon(), host.ShowRename},
+		"in the pool by our name":   {pooled(claimed), "old-" + serverID, noon(), host.ShowRename},
+		"shown first":               {pooled(claimed), "m-1", noon(), host.ShowRecord},
+		"settling":                  {pooled(shown), "m-1", noon().Add(settle - 1), host.ShowSettle},
+		"settled":                   {pooled(shown), "m-1", noon().Add(settle), host.ShowStage},
+		"another's from the start":  {pooled(claimed), "m-2", noon(), host.ShowLost},
+		"another's while settling":  {pooled(shown), "m-2", noon(), host.ShowLost},
+		"back to the pool, by hand": {pooled(shown), prefix + "1", noon().Add(time.Hour), host.ShowLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := host.NextShow(row.host, row.name, []string{"", prefix}, row.now, settle); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestCheckPrefix(t *testing.T) {
+	for prefix, ok := range map[string]bool{
+		"tuist-pool-": true, "ab-": true, "": false, "-": false, "a-": false, "tuist": false, "Tuist-": false,
+		"-a-": false, "a b-": false, "tuist-": false, "tuist-tuist-": false,
+		"a123456789-123456789-123456789-12345678-": true, "a123456789-123456789-123456789-123456789-": false,
+	} {
+		err := host.CheckPrefix(prefix, "tuist-tuist-fleet-0")
+		var wrong *host.PrefixError
+		if (err == nil) != ok || (err != nil && !errors.As(err, &wrong)) {
+			t.Errorf("prefix %q: %v", prefix, err)
+		}
+	}
+}

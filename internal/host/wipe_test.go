@@ -1,0 +1,126 @@
+package host_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func TestNextWipe(t *testing.T) {
+	const settle = 5 * time.Second
+	poolName := host.PoolName(prefix, serverID)
+	server := func(name string, status cloud.Status) cloud.Server {
+		return cloud.Server{ID: serverID, Name: name, Status: status, Delivered: true}
+	}
+	requested := func(h *host.Host) { released(h); h.Spec.Record.Wipe.RequestedAt = at(6) }
+	observed := func(h *host.Host) { wiping(h); h.Spec.Record.Wipe.ObservedAt = at(20) }
+	wipedBefore := func(h *host.Host) { released(h); h.Spec.Record.Wipe.ObservedAt = at(-20) }
+	later := noon().Add(time.Hour)
+	for name, row := range map[string]struct {
+		host   *host.Host
+		server cloud.Server
+		now    time.Time
+		want   host.WipeStep
+	}{
+		"no release":                          {pooled(claimed), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"no claim":                            {pooled(released, func(h *host.Host) { h.Spec.ClaimRef = nil }), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"release of another claim":            {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"released":                            {pooled(released), server("m-1", "ready"), later, host.WipeRecord},
+		"released, wiped for an owner before": {pooled(wipedBefore), server("m-1", "ready"), later, host.WipeRecord},
+		"released while busy otherwise":       {pooled(released), server("m-1", "rebooting"), later, host.WipeRecord},
+		"released, reinstalling by hand":      {pooled(released), server("m-1", "reinstalling"), later, host.WipeRecord},
+		"released before it was renamed":      {pooled(released), server(prefix+"1", "ready"), later, host.WipeRecord},
+		"released, named by another":          {pooled(released), server("m-2", "ready"), later, host.WipeHeld},
+		"requested, not asked":                {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
+		"requested, named by another":         {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
+		"requested and seen":                  {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
+		"never renamed before the reinstall":  {pooled(requested), server("m-1", "error"), later, host.WipeReinstall},
+		"started, our name":                   {pooled(wiping), server("m-1", "reinstalling"), later, host.WipeRename},
+		"started, named":                      {pooled(wiping), server(poolName, "reinstalling"), later, host.WipeWait},
+		"started, old pool name":              {pooled(wiping), server(prefix+"1", "reinstalling"), later, host.WipeRename},
+		"started, named by another":           {pooled(wiping), server("m-2", "reinstalling"), later, host.WipeWait},
+		"ready too soon to believe":           {pooled(wiping), server(poolName, "ready"), at(6).Add(settle - 1), host.WipeWait},
+		"ready":                               {pooled(wiping), server(poolName, "ready"), later, host.WipeObserve},
+		"ready, not named":                    {pooled(wiping), server("m-1", "ready"), later, host.WipeObserve},
+		"ready, named by another":             {pooled(wiping), server("m-2", "ready"), later, host.WipeObserve},
+		"not delivered":                       {pooled(wiping), cloud.Server{Name: poolName, Status: "ready"}, later, host.WipeWait},
+		"in error":                            {pooled(wiping), server(poolName, "error"), later, host.WipeWait},
+		"observed, not named":                 {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
+		"observed and named":                  {pooled(observed), server(poolName, "ready"), later, host.WipeFree},
+		"observed, named by another":          {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := host.NextWipe(row.host, row.server, row.now, settle); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestTheRecordOfAWipeIsOrderedWhateverTheClocks(t *testing.T) {
+	h := pooled(released, func(h *host.Host) {
+		h.Spec.Record.InstallEpoch = 3
+		h.Spec.Record.HostKey = &infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: "SHA256:x", Epoch: 3}
+		h.Spec.Record.PasswordAttempts = []infrav1.PasswordAttempt{{Epoch: 3, Digest: "d", At: *at(1)}}
+		h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "t-1", Attempts: 2}
+	})
+	behind := noon().Add(-time.Hour) // this manager's clock is behind the claim's
+	host.RecordWipe(h, behind)
+	host.RecordWipeStart(h, behind)
+	host.RecordWiped(h, behind)
+	wipe := h.Spec.Record.Wipe
+	for _, pair := range [][2]time.Time{
+		{wipe.RequiredSince.Time, wipe.RequestedAt.Time}, {wipe.RequestedAt.Time, wipe.StartedAt.Time}, {wipe.StartedAt.Time, wipe.ObservedAt.Time},
+	} {
+		if !pair[1].After(pair[0]) {
+			t.Errorf("%v is not after %v", pair[1], pair[0])
+		}
+	}
+	if host.Clean(h) {
+		t.Error("clean before it is free")
+	}
+	host.Free(h)
+	if !host.Clean(h) {
+		t.Error("not clean after its wipe")
+	}
+	want := infrav1.HostRecord{InstallEpoch: 4, Wipe: infrav1.WipeRecord{Generation: 1, RequiredSince: wipe.RequiredSince, ObservedAt: wipe.ObservedAt}}
+	if diff := cmp.Diff(want, h.Spec.Record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	if h.Spec.ClaimRef != nil || h.Spec.Release != nil {
+		t.Error("still claimed")
+	}
+}
+
+func TestGoneIsProvedByTwoListsNeverByAnEmptyOne(t *testing.T) {
+	for name, row := range map[string]struct {
+		expected, missing, listed int
+		after                     time.Duration
+		suspicious, gone          bool
+	}{
+		"first miss":              {10, 1, 9, 0, false, false},
+		"too soon":                {10, 1, 9, 29 * time.Second, false, false},
+		"two lists":               {10, 1, 9, 30 * time.Second, false, true},
+		"two at once":             {4, 2, 2, 30 * time.Second, false, true},
+		"a fifth of many":         {100, 20, 80, 30 * time.Second, false, true},
+		"more than a fifth":       {100, 21, 79, 30 * time.Second, true, false},
+		"more than a fifth, long": {100, 21, 79, 10 * time.Minute, true, true},
+		"all of one":              {1, 1, 0, time.Hour, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suspicious := host.Suspicious(row.expected, row.missing, row.listed)
+			gone := host.ProvedGone(noon(), noon().Add(row.after), suspicious, row.listed)
+			if suspicious != row.suspicious || gone != row.gone {
+				t.Errorf("suspicious %v, gone %v; want %v, %v", suspicious, gone, row.suspicious, row.gone)
+			}
+		})
+	}
+	if host.ProvedGone(time.Time{}, noon(), false, 5) {
+		t.Error("gone although a newer reading showed the server")
+	}
+}
