@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -18,6 +19,13 @@ func peerSocket() *url.URL { return socketURL("etcd-peer.sock") }
 
 func socketURL(name string) *url.URL {
 	return &url.URL{Scheme: "unix", Path: "/proc/self/cwd/" + name}
+}
+
+// removeSockets stands in for etcd's own clearing up when the process ends without stopping it.
+func removeSockets() {
+	for _, socket := range []*url.URL{clientSocket(), peerSocket()} {
+		_ = os.Remove(socket.Path) // there is nothing left to do about it, and the next start replaces it
+	}
 }
 
 // startEtcd runs etcd on Unix sockets alone, and without fsync: a sandbox need not survive a power cut, and start and

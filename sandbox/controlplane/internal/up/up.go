@@ -66,6 +66,7 @@ func exitWhenStopHangs(ctx context.Context, stderr io.Writer) {
 	<-ctx.Done()
 	time.Sleep(stopTimeout)
 	fmt.Fprintln(stderr, "controlplane up: stopping took too long, leaving")
+	removeSockets()
 	os.Exit(1)
 }
 
@@ -79,13 +80,16 @@ func run(ctx context.Context, options Options, stdout io.Writer) error {
 		return err
 	}
 	p := &plane{options: options, certs: certs, failed: make(chan error, 4)}
-	defer p.stop()
 	if err := p.start(ctx); err != nil {
+		// An API server that is told to stop before its start-up hooks are done ends the process on the spot. Leaving
+		// without a word is the same to etcd, whose data survives the end of its process at any moment.
+		removeSockets()
 		if ctx.Err() != nil {
 			return nil // asked to stop while starting
 		}
 		return err
 	}
+	defer p.stop()
 	if err := p.announce(stdout, began); err != nil {
 		return err
 	}
