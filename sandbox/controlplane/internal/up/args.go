@@ -9,6 +9,13 @@ const (
 	podRange     = "10.244.0.0/16"
 )
 
+// What the controller manager and the scheduler may ask of the API server beside them, a second and at once. There is
+// nobody here whom they could starve.
+const (
+	clientQPS   = "500"
+	clientBurst = "1000"
+)
+
 func (p *plane) writeKubeconfigs() error {
 	for _, k := range []struct {
 		path, user string
@@ -76,6 +83,9 @@ func (p *plane) controllerManagerArgs() []string {
 		"--allocate-node-cidrs=true",
 		"--cluster-cidr=" + podRange,
 		"--service-cluster-ip-range=" + serviceRange,
+		// At the default 20 requests a second its controllers take some 4 s to come up, one service account each.
+		"--kube-api-qps=" + clientQPS,
+		"--kube-api-burst=" + clientBurst,
 	}, p.options.ControllerManagerArgs...)
 }
 
@@ -85,5 +95,7 @@ func (p *plane) schedulerArgs() []string {
 		"--bind-address=127.0.0.1",
 		"--secure-port=0",
 		"--leader-elect=false",
+		"--kube-api-qps=" + clientQPS,
+		"--kube-api-burst=" + clientBurst,
 	}
 }
