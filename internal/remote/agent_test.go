@@ -1,0 +1,223 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func testDesired() document.Desired {
+	return document.Desired{
+		Host:  document.Host{Name: "ci-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1, User: "m1"},
+		Agent: document.Agent{SHA256: strings.Repeat("ab", 32)},
+		Node:  document.Node{MaxVMs: 2},
+		Join: &document.Join{
+			Server: "https://192.0.2.1", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
+			Permit: document.JoinPermit{ID: "p", NotAfter: time.Unix(1, 0).UTC()},
+		},
+	}
+}
+
+func report(t *testing.T, verb string, exit int, steps ...document.StepReport) string {
+	t.Helper()
+	line, err := document.EncodeReport(document.Report{Verb: verb, Exit: exit, Steps: steps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line)
+}
+
+func TestConvergeOutcomes(t *testing.T) {
+	key := newSigner(t)
+	failed := document.StepReport{Name: "journal", Outcome: document.Failed, Class: document.Reinstall, Detail: "not wiped"}
+	for name, c := range map[string]struct {
+		stdout, stderr string
+		exit           int
+		check          func(document.Report, error) bool
+	}{
+		"unchanged": {
+			report(t, "converge", 0), "", 0,
+			func(_ document.Report, err error) bool { return err == nil },
+		},
+		"changed, after a talkative login": {
+			"Welcome!\n" + report(t, "converge", 10), "", 10,
+			func(r document.Report, err error) bool { return err == nil && r.Exit == 10 },
+		},
+		"failed": {
+			report(t, "converge", 23, failed), "", 23,
+			func(r document.Report, err error) bool {
+				var e *Failed
+				return errors.As(err, &e) && e.Class == document.Reinstall && e.Report.Exit == 23 && r.Exit == 23 &&
+					strings.Contains(err.Error(), "journal")
+			},
+		},
+		"sudo asks": {"", "sudo: a password is required\n", 1, noReport(SudoRefused)},
+		"not there": {"", "sudo: .macfleet/staging/x: command not found\n", 1, noReport(NotInstalled)},
+		"usage":     {"", "unknown field", 64, noReport(UsageRefused)},
+		"panic":     {"", "panic: x", 2, noReport(Died)},
+		"nothing":   {"", "", 0, isBadAnswer},
+		"lies":      {report(t, "converge", 0), "", 20, isBadAnswer},
+		"other verb": {
+			report(t, "leave", 0), "", 0, isBadAnswer,
+		},
+		"strange exit": {report(t, "converge", 99), "", 99, isBadAnswer},
+		"flood":        {strings.Repeat("x", document.MaxSize+maxLoginNoise+1), "", 0, isBadAnswer},
+		"no exit": {
+			"", "", -1,
+			func(_ document.Report, err error) bool {
+				var e *Lost
+				return errors.As(err, &e)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, key)
+			s.handle = answering(c.stdout, c.stderr, c.exit)
+			r, err := s.dial(key).ConvergeInstalled(t.Context(), testDesired())
+			if !c.check(r, err) {
+				t.Errorf("got %T %v", err, err)
+			}
+			if err != nil && c.stderr != "" && strings.Contains(err.Error(), strings.TrimSpace(c.stderr)) {
+				t.Errorf("the error quotes the other side: %v", err)
+			}
+		})
+	}
+}
+
+func noReport(want NoReportReason) func(document.Report, error) bool {
+	return func(_ document.Report, err error) bool {
+		var e *NoReport
+		return errors.As(err, &e) && e.Reason == want
+	}
+}
+
+func isBadAnswer(_ document.Report, err error) bool {
+	var e *BadAnswer
+	return errors.As(err, &e)
+}
+
+func TestConvergeRunsTheRightBuild(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	var got document.Desired
+	s.handle = func(command string, c ssh.Channel) int {
+		if strings.Contains(command, "/bin/sh") {
+			return answering("probe 1\ncurrent "+document.InstallDir+"/"+strings.Repeat("cd", 32)+"\nend 1\n", "", 0)(command, c)
+		}
+		data, err := io.ReadAll(c)
+		if err == nil {
+			err = json.Unmarshal(data, &got)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(c, report(t, "converge", 10))
+		return 10
+	}
+	session := s.dial(key)
+	if _, err := session.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := testDesired()
+	for range 2 {
+		if _, err := session.Converge(t.Context(), d.Agent.SHA256, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commands := s.seen()[1:]
+	want := []string{
+		"sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge",
+		"sudo -n /usr/local/libexec/macfleet/current/tart-kubelet converge",
+	}
+	for i, command := range commands {
+		if command != want[i] {
+			t.Errorf("ran %q, want %q", command, want[i])
+		}
+		if strings.Contains(command, d.Join.Token) {
+			t.Error("the token is in a command")
+		}
+	}
+	if got.Join == nil || got.Join.Token != d.Join.Token || got.Schema != document.DesiredSchema {
+		t.Errorf("the Mac read %+v", got)
+	}
+	if _, err := session.Converge(t.Context(), "x; reboot", d); err == nil {
+		t.Error("a build that is no SHA-256 is run")
+	}
+}
+
+func TestLeave(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = answering(report(t, "leave", 10), "", 10)
+	if _, err := s.dial(key).Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := s.seen(); len(got) != 1 || got[0] != "sudo -n "+document.CurrentAgent+" leave" {
+		t.Errorf("ran %v", got)
+	}
+}
+
+func TestProbeRefusesHalfAnAnswer(t *testing.T) {
+	key := newSigner(t)
+	for name, out := range map[string]string{
+		"cut": "probe 1\nos 15.6\n", "headless": "os 15.6\nend 1\n", "flood": strings.Repeat("x", maxFacts+1), "none": "",
+	} {
+		s := newServer(t, key)
+		s.handle = answering(out, "", 0)
+		_, err := s.dial(key).Probe(t.Context())
+		var bad *BadAnswer
+		if !errors.As(err, &bad) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+type secret string
+
+func (s secret) Reveal() string { return string(s) }
+
+func TestGrantOutcomes(t *testing.T) {
+	key := newSigner(t)
+	for out, want := range map[string]GrantOutcome{
+		"grant granted\n": "", "grant rejected\n": PasswordRejected, "grant locked\n": AccountLocked,
+		"grant overridden\n": RuleOverridden, "noise\ngrant failed\n": GrantFailed,
+	} {
+		s := newServer(t, key)
+		s.handle = answering(out, "", 0)
+		err := s.dial(key).Grant(t.Context(), secret("pass word"))
+		var refused *GrantRefused
+		if errors.As(err, &refused); (want == "") != (err == nil) || want != "" && refused.Outcome != want {
+			t.Errorf("%q: got %v", out, err)
+		}
+	}
+	for _, out := range []string{"", "grant \n", "grant yes\n"} {
+		s := newServer(t, key)
+		s.handle = answering(out, "", 0)
+		var bad *BadAnswer
+		if err := s.dial(key).Grant(t.Context(), secret("x")); !errors.As(err, &bad) {
+			t.Errorf("%q: got %v", out, err)
+		}
+	}
+}
+
+func TestGrantSendsNothingThatIsNoPassword(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	session := s.dial(key)
+	for _, p := range []secret{"", "a\nb", "a\x00b"} {
+		var refused *GrantRefused
+		if err := session.Grant(t.Context(), p); !errors.As(err, &refused) || refused.Outcome != NoPassword {
+			t.Errorf("%q: got %v", p, err)
+		}
+	}
+	if got := s.seen(); len(got) != 0 {
+		t.Errorf("ran %v", got)
+	}
+}

@@ -1,0 +1,225 @@
+// Package remote reaches Macs over SSH: it dials with a pinned host key, runs
+// three small fixed shell snippets (what is this Mac, become root, take a build)
+// and then the agent itself, whose documents and reports are package document's.
+//
+// Commands are constants; everything variable travels on standard input. What
+// comes back is bounded, and no text from the other side becomes part of an
+// error, since sudo may echo what it finds in its configuration. When to reach
+// which Mac, where pins and attempts are recorded, and what to do about a
+// failure is the callers'.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+const (
+	// dialTimeout bounds the TCP connection.
+	dialTimeout = 10 * time.Second
+	// handshakeTimeout bounds all of SSH's handshake and login. A Mac generates
+	// its host keys on its first connection, which takes seconds.
+	handshakeTimeout = 30 * time.Second
+	// keepAlive is how often a silent connection is asked for a sign of life, and
+	// how long it may take to give one.
+	keepAlive = 15 * time.Second
+)
+
+// DefaultAlgorithm is the host key asked for where none is pinned. A Mac has
+// several, and which one a client gets by default differs between clients.
+const DefaultAlgorithm = ssh.KeyAlgoED25519
+
+// Pin is a host key: the algorithm as SSH names it, and the fingerprint as
+// OpenSSH prints it, SHA256:<base64>. The zero Pin is none.
+type Pin struct {
+	Algorithm string
+	SHA256    string
+}
+
+func (p Pin) String() string { return p.Algorithm + " " + p.SHA256 }
+
+// Target is a Mac to reach.
+type Target struct {
+	// Address is a host name or an IP address.
+	Address string
+	// Port is 22 when zero.
+	Port int
+	User string
+	Key  ssh.Signer
+	// Pin is the host key that must be shown.
+	Pin Pin
+	// FirstUse is asked about the host key where there is no Pin, before anything
+	// else happens on the connection. Record the pin durably in it; an error
+	// refuses the key. Without Pin and FirstUse nothing is dialled.
+	FirstUse func(ctx context.Context, shown Pin) error
+}
+
+func (t Target) hostPort() string {
+	port := t.Port
+	if port == 0 {
+		port = 22
+	}
+	return net.JoinHostPort(t.Address, strconv.Itoa(port))
+}
+
+func (t Target) algorithm() string {
+	if t.Pin.Algorithm != "" {
+		return t.Pin.Algorithm
+	}
+	return DefaultAlgorithm
+}
+
+// Dial reaches a Mac and logs in. The session ends with Close or with ctx.
+// Errors are *Unreachable, *AuthRefused, *HostKeyMismatch, ErrNotPinned, or what
+// FirstUse returned.
+func Dial(ctx context.Context, t Target) (*Session, error) {
+	if t.Pin == (Pin{}) && t.FirstUse == nil {
+		return nil, ErrNotPinned
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", t.hostPort())
+	if err != nil {
+		return nil, &Unreachable{Phase: PhaseDial, Err: err}
+	}
+	// Closing the connection is what interrupts everything below.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	client, pin, err := login(ctx, conn, t)
+	if err != nil {
+		stop()
+		_ = conn.Close()
+		if ctx.Err() != nil {
+			return nil, &Unreachable{Phase: PhaseHandshake, Err: ctx.Err()}
+		}
+		return nil, err
+	}
+	return newSession(client, pin, stop), nil
+}
+
+// login does the handshake and authenticates.
+func login(ctx context.Context, conn net.Conn, t Target) (*ssh.Client, Pin, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return nil, Pin{}, &Unreachable{Phase: PhaseHandshake, Err: err}
+	}
+	keys := &hostKeys{ctx: ctx, target: t}
+	c, channels, requests, err := ssh.NewClientConn(conn, t.hostPort(), &ssh.ClientConfig{
+		User:              t.User,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(t.Key)},
+		HostKeyAlgorithms: []string{t.algorithm()},
+		HostKeyCallback:   keys.check,
+	})
+	if err != nil {
+		return nil, Pin{}, keys.explain(err)
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, Pin{}, errors.Join(&Unreachable{Phase: PhaseSession, Err: err}, c.Close())
+	}
+	return ssh.NewClient(c, channels, requests), keys.shown, nil
+}
+
+// hostKeys judges the host key that is shown, and remembers how it went.
+type hostKeys struct {
+	// ctx is that of the one Dial this value lives in; the callback has no other
+	// way to it.
+	ctx      context.Context //nolint:containedctx
+	target   Target
+	shown    Pin
+	accepted bool
+	refusal  error
+}
+
+func (k *hostKeys) check(_ string, _ net.Addr, key ssh.PublicKey) error {
+	k.shown = Pin{Algorithm: key.Type(), SHA256: ssh.FingerprintSHA256(key)}
+	switch {
+	case k.target.Pin == (Pin{}):
+		if err := k.target.FirstUse(k.ctx, k.shown); err != nil {
+			k.refusal = fmt.Errorf("accepting a host key at first use: %w", err)
+		}
+	case k.shown != k.target.Pin:
+		k.refusal = &HostKeyMismatch{Want: k.target.Pin, Got: k.shown}
+	}
+	k.accepted = k.refusal == nil
+	return k.refusal
+}
+
+// explain names the phase in which the login failed.
+func (k *hostKeys) explain(err error) error {
+	var algorithms *ssh.AlgorithmNegotiationError
+	switch {
+	case k.refusal != nil:
+		return k.refusal
+	case errors.As(err, &algorithms) && k.target.Pin != (Pin{}) && !k.accepted:
+		return &HostKeyMismatch{Want: k.target.Pin}
+	case !k.accepted:
+		return &Unreachable{Phase: PhaseHandshake, Err: err}
+	case isNetwork(err):
+		return &Unreachable{Phase: PhaseAuth, Err: err}
+	}
+	return &AuthRefused{User: k.target.User}
+}
+
+// isNetwork reports whether the connection, and not the peer's word, ended it.
+func isNetwork(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+}
+
+// Session is one connection to a Mac. Its methods may be used one at a time.
+type Session struct {
+	client  *ssh.Client
+	pin     Pin
+	unwatch func() bool
+	done    chan struct{}
+	closing sync.Once
+
+	// installed is the build that "current" is known to be, from Probe or from a
+	// converge that succeeded.
+	installed string
+}
+
+func newSession(client *ssh.Client, pin Pin, unwatch func() bool) *Session {
+	s := &Session{client: client, pin: pin, unwatch: unwatch, done: make(chan struct{})}
+	go s.stayAlive()
+	return s
+}
+
+// HostKey is the key the Mac showed.
+func (s *Session) HostKey() Pin { return s.pin }
+
+// Close ends the connection. What still runs on the Mac may go on.
+func (s *Session) Close() error {
+	var err error
+	s.closing.Do(func() {
+		s.unwatch()
+		close(s.done)
+		err = s.client.Close()
+	})
+	return err
+}
+
+// stayAlive closes a connection that gives no sign of life, which nothing else
+// would notice while a command runs in silence.
+func (s *Session) stayAlive() {
+	ticker := time.NewTicker(keepAlive)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ticker.C:
+		}
+		late := time.AfterFunc(keepAlive, func() { _ = s.client.Close() })
+		_, _, err := s.client.SendRequest("keepalive@openssh.com", true, nil)
+		late.Stop()
+		if err != nil {
+			return
+		}
+	}
+}

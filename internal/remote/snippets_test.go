@@ -1,0 +1,491 @@
+package remote
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// box is a folder that stands for a Mac's disk, with stub commands that note
+// their arguments.
+type box struct {
+	t     *testing.T
+	root  string
+	shell []string
+}
+
+// inShells runs the test in every shell of this machine that a Mac could have as
+// its /bin/sh.
+func inShells(t *testing.T, test func(*testing.T, *box)) {
+	for _, shell := range [][]string{{"sh"}, {"dash"}, {"bash", "--posix"}, {"bash"}, {"zsh", "--emulate", "sh"}, {"busybox", "ash"}} {
+		t.Run(strings.Join(shell, " "), func(t *testing.T) {
+			path, err := exec.LookPath(shell[0])
+			if err != nil {
+				t.Skipf("this machine has no %s", shell[0])
+			}
+			test(t, newBox(t, append([]string{path}, shell[1:]...)))
+		})
+	}
+}
+
+const sudoStub = `
+nopassword=
+while :; do
+  case $1 in
+  -n) nopassword=1; shift ;;
+  -S | -k) shift ;;
+  -p) shift 2 ;;
+  *) break ;;
+  esac
+done
+if [ -f "$ROOT/etc/sudoers.d/m1-nopasswd" ] && [ ! -f "$ROOT/override" ] || [ -f "$ROOT/open" ]; then exec "$@"; fi
+if [ "$nopassword" ]; then echo "sudo: a password is required" >&2; exit 1; fi
+tries=0
+while [ $tries -lt 3 ]; do
+  IFS= read -r line || { echo "sudo: no password was provided" >&2; echo "sudo: 1 incorrect password attempt" >&2; exit 1; }
+  echo x >>"$ROOT/verifications"
+  if [ -f "$ROOT/locked" ]; then echo "sudo: Account is locked" >&2; exit 1; fi
+  if [ "$line" = "$(cat "$ROOT/password")" ]; then exec "$@"; fi
+  echo "Sorry, try again." >&2
+  tries=$((tries + 1))
+done
+exit 1`
+
+func newBox(t *testing.T, shell []string) *box {
+	b := &box{t: t, root: t.TempDir(), shell: shell}
+	for _, dir := range []string{"bin", "etc", "home", "var/db/macfleet", "usr/local/libexec/macfleet"} {
+		if err := os.MkdirAll(b.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"cat", "mkdir", "mv", "rm", "chmod", "wc", "gunzip", "true", "sha256sum", "gzip", "sh"} {
+		b.stub(name, "exec "+where(t, name)+` "$@"`)
+	}
+	b.stub("sudo", sudoStub)
+	b.stub("visudo", `[ ! -f "$ROOT/badrule" ]`)
+	b.stub("chown", "")
+	b.stub("id", "echo m1")
+	b.stub("shasum", `shift 2; exec `+where(t, "sha256sum")+` "$@"`)
+	// A shell that has no printf of its own would show the password here.
+	b.stub("printf", `exec `+where(t, "printf")+` "$@"`)
+	return b
+}
+
+func where(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("this machine has no %s", name)
+	}
+	return path
+}
+
+func (b *box) path(name string) string { return filepath.Join(b.root, name) }
+
+func (b *box) stub(name, body string) {
+	b.t.Helper()
+	text := "#!" + where(b.t, "sh") + "\nROOT=" + b.root + "\n" +
+		`echo "` + name + ` $*" >>"$ROOT/argv"` + "\n" + body + "\n"
+	b.put("bin/"+name, text, 0o755)
+}
+
+func (b *box) put(name, text string, mode os.FileMode) {
+	b.t.Helper()
+	if err := os.WriteFile(b.path(name), []byte(text), mode); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *box) read(name string) string {
+	b.t.Helper()
+	data, err := os.ReadFile(b.path(name))
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// boxed turns the Mac's absolute paths in a snippet into those of the box.
+func (b *box) boxed(text string) string {
+	return strings.NewReplacer(
+		"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "PATH="+b.path("bin"),
+		"/etc/", b.path("etc")+"/",
+		"/usr/local/", b.path("usr/local")+"/",
+		"/var/db/", b.path("var/db")+"/",
+		"/bin/sh", strings.Join(b.shell, " "),
+	).Replace(text)
+}
+
+// run runs a snippet as it is sent, in the shell of the box.
+func (b *box) run(stdin, snippet string, args ...string) string {
+	b.t.Helper()
+	words := append(b.shell[1:len(b.shell):len(b.shell)], "-c", b.boxed(snippet))
+	for _, a := range args {
+		words = append(words, b.boxed(a))
+	}
+	cmd := exec.Command(b.shell[0], words...)
+	cmd.Env = b.env()
+	cmd.Dir = b.path("home")
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		b.t.Fatalf("%v: %s", err, stderr.String())
+	}
+	b.put("stderr", stderr.String(), 0o600)
+	return string(out)
+}
+
+func (b *box) env() []string { return []string{"HOME=" + b.path("home"), "PATH=" + b.path("bin")} }
+
+func (b *box) grant(password string) string {
+	b.t.Helper()
+	answer, _ := word([]byte(b.run(password+"\n", grantSnippet, "macfleet-grant", grantRootSnippet)), "grant")
+	return answer
+}
+
+func (b *box) verifications() int { return strings.Count(b.read("verifications"), "x") }
+
+func TestSnippetsAreSmallAndSafeToQuote(t *testing.T) {
+	for name, text := range map[string]string{
+		"probe": probeSnippet, "grant": grantSnippet, "grant-root": grantRootSnippet, "receive": receiveSnippet,
+	} {
+		if strings.Contains(text, "'") {
+			t.Errorf("%s holds a single quote", name)
+		}
+		if lines := strings.Count(text, "\n"); lines >= 40 {
+			t.Errorf("%s has %d lines", name, lines)
+		}
+	}
+}
+
+// Requirement 003 and facts F1, F2: the password goes to sudo once, and nowhere
+// else.
+func TestGrantSpendsOneVerification(t *testing.T) {
+	const right = ` p4 ss\n"w$(o)r'd* `
+	inShells(t, func(t *testing.T, b *box) {
+		for _, c := range []struct {
+			name, password, file string
+			want                 GrantOutcome
+			spent                int
+		}{
+			{"wrong", "wrong", "", PasswordRejected, 1},
+			{"empty", "", "", NoPassword, 0},
+			{"locked", right, "locked", AccountLocked, 1},
+			{"bad rule", right, "badrule", GrantFailed, 1},
+			{"overridden", right, "override", RuleOverridden, 1},
+			{"right", right, "", "granted", 1},
+		} {
+			b.put("password", right, 0o600)
+			if c.file != "" {
+				b.put(c.file, "", 0o600)
+			}
+			before := b.verifications()
+			if got := b.grant(c.password); got != string(c.want) {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+			if spent := b.verifications() - before; spent != c.spent {
+				t.Errorf("%s: %d verifications, want %d", c.name, spent, c.spent)
+			}
+			if c.file != "" {
+				_ = os.Remove(b.path(c.file))
+			}
+			if c.want != "granted" {
+				_ = os.Remove(b.path("etc/sudoers.d/m1-nopasswd"))
+			}
+		}
+		_ = os.Remove(b.path("password"))
+		b.nowhere(right)
+		b.nowhere("wrong")
+		if got := b.read("etc/sudoers.d/m1-nopasswd"); got != "m1 ALL=(ALL) NOPASSWD: ALL\n" {
+			t.Errorf("rule %q", got)
+		}
+		if info, err := os.Stat(b.path("etc/sudoers.d/m1-nopasswd")); err != nil || info.Mode().Perm() != 0o440 {
+			t.Errorf("rule's mode: %v %v", info, err)
+		}
+		if !strings.Contains(b.read("argv"), "chown root:wheel ") {
+			t.Error("the rule does not belong to root")
+		}
+	})
+}
+
+// nowhere fails when a password is in a file of the box, among the arguments of
+// a command or in what was written to stderr.
+func (b *box) nowhere(password string) {
+	b.t.Helper()
+	err := filepath.WalkDir(b.root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(data, []byte(password)) {
+			b.t.Errorf("%s holds the password", path)
+		}
+		return err
+	})
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// Facts F1: where sudo asks nothing, the password must not become a rule.
+func TestGrantWhereSudoAsksNothing(t *testing.T) {
+	inShells(t, func(t *testing.T, b *box) {
+		b.put("open", "", 0o600)
+		if got := b.grant("pass word"); got != "granted" {
+			t.Errorf("%q", got)
+		}
+		if got := b.read("etc/sudoers.d/m1-nopasswd"); got != "m1 ALL=(ALL) NOPASSWD: ALL\n" {
+			t.Errorf("rule %q", got)
+		}
+		if b.verifications() != 0 {
+			t.Error("a verification was spent")
+		}
+		b.nowhere("pass word")
+	})
+}
+
+func TestProbeInShells(t *testing.T) {
+	inShells(t, func(t *testing.T, b *box) {
+		b.stub("sw_vers", `case $1 in -productVersion) echo 15.6.1 ;; *) echo 24G90 ;; esac`)
+		b.stub("uname", "echo arm64")
+		b.stub("sysctl", `case $2 in hw.model) echo Mac14,3 ;; hw.memsize) echo 17179869184 ;; hw.ncpu) echo 8 ;;
+kern.bootsessionuuid) echo ABC ;; *) echo "unknown oid" >&2; exit 1 ;; esac`)
+		b.stub("ioreg", `printf '+-o Mac14,3\n    {\n      "IOPlatformUUID" = "U-1"\n      "IOPlatformSerialNumber" = "C07\\X"\n    }\n'`)
+		b.stub("df", `[ "$2" = / ] || exit 1
+printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mounted on\n/dev/disk3s5 200 100 50 67%% 1 2 0%% /\n'`)
+		b.stub("fdesetup", `echo "FileVault is On."`)
+		b.stub("stat", "echo m1")
+		for _, dir := range []string{buildA, buildB} {
+			if err := os.MkdirAll(b.path("usr/local/libexec/macfleet/"+dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			b.put("usr/local/libexec/macfleet/"+dir+"/tart-kubelet", "", 0o755)
+		}
+		if err := os.Symlink(buildB, b.path("usr/local/libexec/macfleet/current")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(b.path("home/.macfleet/staging"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b.put("home/.macfleet/staging/"+buildA, "12345", 0o700)
+		b.put("etc/sudoers", "", 0o600)
+		journal, err := document.EncodeJournal(document.Journal{Epoch: 7, Name: "ci-7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put("var/db/macfleet/journal.json", string(journal), 0o600)
+
+		f, complete := parseFacts(b.run("", probeSnippet))
+		if !complete || f.Sudo || f.Journal != nil {
+			t.Errorf("without sudo: complete %v, %+v", complete, f)
+		}
+		if b.verifications() != 0 {
+			t.Error("the probe spends a verification")
+		}
+		b.put("open", "", 0o600)
+		f, _ = parseFacts(b.run("", probeSnippet))
+		if f.OSVersion != "15.6.1" || f.Build != "24G90" || f.Arch != "arm64" || f.Model != "Mac14,3" || f.CPUs != 8 ||
+			f.BootSession != "ABC" || f.Serial != `C07\X` || f.PlatformUUID != "U-1" || f.DiskFreeBytes != 50<<10 ||
+			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || !f.Sudo || f.CurrentAgent != buildB ||
+			len(f.Slots) != 2 || f.Staged[buildA] != 5 || f.Journal == nil || f.Journal.Epoch != 7 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// testBuild is incompressible, so that packed and plain sizes are alike.
+func testBuild(t *testing.T, size int) *Build {
+	t.Helper()
+	data := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(data)
+	b, err := NewBuild(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *box) staged(name string) string { return b.path("home/.macfleet/staging/" + name) }
+
+// holds checks that the staging folder holds this build and nothing else.
+func (b *box) holds(build *Build) {
+	b.t.Helper()
+	entries, err := os.ReadDir(b.staged(""))
+	if err != nil || len(entries) != 1 || entries[0].Name() != build.SHA256 {
+		b.t.Errorf("staging holds %v (%v)", entries, err)
+		return
+	}
+	data, err := os.ReadFile(b.staged(build.SHA256))
+	if err != nil || document.Hash(data) != build.SHA256 {
+		b.t.Errorf("the staged build is another (%v)", err)
+	}
+	if info, err := os.Stat(b.staged(build.SHA256)); err != nil || info.Mode().Perm() != 0o700 {
+		b.t.Errorf("mode %v (%v)", info.Mode(), err)
+	}
+}
+
+func TestReceiveInShells(t *testing.T) {
+	build := testBuild(t, 200_000)
+	inShells(t, func(t *testing.T, b *box) {
+		b.put("home/x", "", 0o600)
+		steps := []struct {
+			name, stdin, want string
+		}{
+			{"nonsense", "../x ../y 1\n", "receive failed\n"},
+			{"no header", "", "receive failed\n"},
+			{"first half", build.header() + string(build.packed[:90_000]), "have 0\nreceive short\n"},
+			{"second half", build.header() + string(build.packed[90_000:]), "have 90000\nreceive staged\n"},
+			{"again", build.header(), "receive staged\n"},
+		}
+		for _, s := range steps {
+			if got := b.run(s.stdin, receiveSnippet); got != s.want {
+				t.Fatalf("%s: %q, want %q", s.name, got, s.want)
+			}
+		}
+		b.holds(build)
+	})
+}
+
+func TestReceiveHealsWhatIsDamaged(t *testing.T) {
+	build := testBuild(t, 5_000)
+	part := build.packedSHA256 + ".part"
+	whole := build.header() + string(build.packed)
+	inShells(t, func(t *testing.T, b *box) {
+		if err := os.MkdirAll(b.staged(""), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		stage := func(name, text string) { b.put("home/.macfleet/staging/"+name, text, 0o600) }
+		stage(part, "garbage")
+		if got := b.run(build.header()+string(build.packed[7:]), receiveSnippet); got != "have 7\nreceive corrupt\n" {
+			t.Errorf("wrong beginning: %q", got)
+		}
+		stage(part, strings.Repeat("x", 10_000))
+		stage("stale", "another build")
+		stage(build.SHA256, "half a build")
+		if got := b.run(whole, receiveSnippet); got != "have 0\nreceive staged\n" {
+			t.Errorf("damaged files: %q", got)
+		}
+		b.holds(build)
+	})
+}
+
+func TestUploadCutAnywhereIsResumed(t *testing.T) {
+	b := newBox(t, []string{where(t, "sh")})
+	build := testBuild(t, 300_000)
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = running(b.boxed, b.env()...)
+	var left atomic.Int64
+	left.Store(1 << 40)
+	s.wrap = func(c net.Conn) net.Conn { return cutting{c, &left} }
+
+	var travelled int64
+	cuts := 0
+	for _, after := range []int64{3_000, 6_000, 40_001, 77_777, 120_000, 1 << 40} {
+		left.Store(after)
+		session, err := s.reach(t.Context(), s.target(key))
+		if err != nil {
+			var unreachable *Unreachable
+			if !errors.As(err, &unreachable) {
+				t.Fatalf("cut after %d: %v", after, err)
+			}
+			cuts++
+			continue
+		}
+		sent, err := session.Receive(t.Context(), build)
+		_ = session.Close()
+		// The other side ends by itself; only then is what it wrote settled.
+		s.execs.Wait()
+		if after == 1<<40 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			travelled = sent
+			continue
+		}
+		if err == nil {
+			t.Fatalf("cut after %d: no error", after)
+		}
+		var lost *Lost
+		var unreachable *Unreachable
+		if !errors.As(err, &lost) && !errors.As(err, &unreachable) {
+			t.Errorf("cut after %d: %T %v", after, err, err)
+		}
+		cuts++
+	}
+	b.holds(build)
+	if cuts != 5 || travelled >= build.PackedSize()-150_000 {
+		t.Errorf("%d cuts, then %d of %d bytes travelled", cuts, travelled, build.PackedSize())
+	}
+}
+
+func TestUploadOfWhatIsThereSendsNothing(t *testing.T) {
+	b := newBox(t, []string{where(t, "sh")})
+	build := testBuild(t, 50_000)
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = running(b.boxed, b.env()...)
+	session := s.dial(key)
+	for i, want := range []int64{build.PackedSize(), 0} {
+		sent, err := session.Receive(t.Context(), build)
+		if err != nil || sent != want {
+			t.Errorf("upload %d: sent %d, want %d (%v)", i, sent, want, err)
+		}
+	}
+}
+
+func TestHostileAnswersToAnUpload(t *testing.T) {
+	key := newSigner(t)
+	for out, refused := range map[string]bool{
+		"have 999999999\n": false, "have -1\n": false, "have x\n": false, "receive great\n": false,
+		"receive corrupt\n": true, "receive full\n": true,
+	} {
+		s := newServer(t, key)
+		s.handle = answeringAtOnce(out)
+		_, err := s.dial(key).Receive(t.Context(), testBuild(t, 100))
+		var r *ReceiveRefused
+		var bad *BadAnswer
+		if refused && !errors.As(err, &r) || !refused && !errors.As(err, &bad) {
+			t.Errorf("%q: got %T %v", out, err, err)
+		}
+	}
+	flood := newServer(t, key)
+	flood.handle = answeringAtOnce(strings.Repeat("x", 10*maxWords))
+	var lost *Lost
+	if _, err := flood.dial(key).Receive(t.Context(), testBuild(t, 100)); !errors.As(err, &lost) {
+		t.Errorf("flood: got %v", err)
+	}
+}
+
+func TestBuildsAreBounded(t *testing.T) {
+	if _, err := NewBuild(nil); err == nil {
+		t.Error("an empty build is packed")
+	}
+	if _, err := ReadBuild(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "build")
+	if err := os.WriteFile(path, []byte("agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := ReadBuild(path)
+	if err != nil || b.SHA256 != document.Hash([]byte("agent")) || b.Size != 5 {
+		t.Errorf("%+v (%v)", b, err)
+	}
+	if want := fmt.Sprintf("%s %s %d\n", b.SHA256, document.Hash(b.packed), len(b.packed)); b.header() != want {
+		t.Errorf("header %q", b.header())
+	}
+}
