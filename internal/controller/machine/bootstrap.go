@@ -1,0 +1,243 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// stagingPoll is how often a Secret is looked at that the host controller has
+// yet to fill: Secrets are not watched.
+const stagingPoll = 5 * time.Second
+
+// bootstrap brings the claimed Mac to its desired state. The work is a job; this
+// looks at its progress, and records what came of it.
+func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, error) {
+	if v.host == nil {
+		v.bootstrapped = unknown(infrav1.ReasonWaitingForHost, "no host is claimed yet")
+		return ctrl.Result{}, nil
+	}
+	var err error
+	if v.staged, err = r.readStaged(ctx, v.machine); err != nil {
+		return ctrl.Result{}, err
+	}
+	if waiting := unstaged(v); waiting.reason != "" {
+		v.bootstrapped = waiting
+		return ctrl.Result{RequeueAfter: stagingPoll}, nil
+	}
+	profile, err := r.profile(ctx, v.machine)
+	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
+		v.bootstrapped = no(infrav1.ReasonUnknownProfile, "%s", missing)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.converge(ctx, v, desired(v, profile, r.Agent))
+}
+
+// unstaged says what the host controller has yet to do before the Mac may be
+// touched, or nothing.
+func unstaged(v *visit) finding {
+	switch {
+	case !apimeta.IsStatusConditionTrue(v.host.Status.Conditions, infrav1.NameInSyncCondition):
+		return no(infrav1.ReasonWaitingForHost, "host %s does not show this Machine's name yet", v.host.Name)
+	case !v.staged.found, v.staged.claimToken != v.token(), v.staged.epoch != v.host.Spec.Record.InstallEpoch:
+		return no(infrav1.ReasonWaitingForHost, "the credentials of host %s are not staged for this claim yet", v.host.Name)
+	case v.staged.user == "", v.staged.address == "":
+		return no(infrav1.ReasonWaitingForHost, "the vendor shows no address or user of host %s yet", v.host.Name)
+	}
+	return finding{}
+}
+
+// converge decides whether the Mac needs a push, and follows the one there is.
+func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(v.machine)
+	need, err := r.need(ctx, v)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !need.push {
+		r.pushes.forget(key)
+		v.bootstrapped = yes(infrav1.BootstrappedCondition)
+		return ctrl.Result{}, nil
+	}
+	id := pushID(v, want)
+	current, running := r.pushes.look(key)
+	switch {
+	case running && !current.done:
+		v.bootstrapped = progress(current.step)
+		return ctrl.Result{}, nil
+	case running && current.id == id && current.result == nil && !v.shows(want):
+		return ctrl.Result{}, r.succeed(ctx, v, want)
+	case running && current.id == id && current.result != nil && !current.recorded:
+		return r.fail(ctx, v, current)
+	case running && current.id == id && current.result != nil && r.Clock.Now().Before(current.notBefore):
+		v.failed(asFailure(stepConverge, current.result))
+		return after(r.Clock.Now(), current.notBefore), nil
+	}
+	return ctrl.Result{}, r.begin(ctx, v, want, id, need.join)
+}
+
+// need is what the Mac lacks.
+type need struct{ push, join bool }
+
+// need compares what was done with what is there. A Mac whose Node is not there,
+// and that holds no token for it, is converged again with a fresh one: that is
+// how a Node that was deleted comes back, and the only way.
+func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
+	var err error
+	if v.node, err = r.nodeOf(ctx, v); err != nil {
+		return need{}, err
+	}
+	absent := v.node == nil
+	switch {
+	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Revision == "":
+		return need{push: true, join: absent}, nil
+	case absent && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
+		return need{push: true, join: true}, nil
+	}
+	return need{}, nil
+}
+
+// shows reports whether the Machine already says what a push achieved. Then a
+// need that remains has come up since.
+func (v *visit) shows(want document.Desired) bool {
+	applied := infrav1.AppliedStatus{Revision: document.Revision(want), Agent: want.Agent.SHA256}
+	return v.machine.Spec.ProviderID != "" && v.machine.Status.Applied == applied
+}
+
+// pushID names a push by its inputs: a result belongs to the same inputs only.
+func pushID(v *visit, want document.Desired) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s|%d|%s|%s|%t", v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present())
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired, id string, join bool) error {
+	key, err := r.ensureFleetKey(ctx, v)
+	if err != nil {
+		v.bootstrapped = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+		return err
+	}
+	name := client.ObjectKeyFromObject(v.machine)
+	epoch := v.host.Spec.Record.InstallEpoch
+	book := ledger{r: r, machine: name, host: v.host.Name, token: v.token(), epoch: epoch, seed: key.seed}
+	target := r.target(v, key)
+	target.FirstUse = book.pin
+	p := push{
+		r: r, machine: name, agent: r.Agent, desired: want, join: join, password: v.staged.password,
+		target: target, ledger: book,
+	}
+	r.pushes.begin(name, id, p.run)
+	v.bootstrapped = progress("queued")
+	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.host.Name, "job", id, "join", join)
+	return nil
+}
+
+// target is the claimed Mac, with the pin of its present epoch.
+func (r *Reconciler) target(v *visit, key fleetKey) Target {
+	t := Target{Address: v.staged.address, Port: r.SSHPort, User: v.staged.user, Key: key.signer}
+	if pin := v.host.Spec.Record.HostKey; pin != nil && pin.Epoch == v.host.Spec.Record.InstallEpoch {
+		t.Pin = pin
+	}
+	return t
+}
+
+// succeed records what the Mac runs. providerID comes first, under lock: once it
+// is there the host is this Machine's for good, and the status that follows can
+// be derived again.
+func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desired) error {
+	if v.machine.Spec.ProviderID == "" {
+		base := v.machine.DeepCopy()
+		v.machine.Spec.ProviderID = hostProviderID(v.host)
+		patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
+			return fmt.Errorf("recording the providerID: %w", err)
+		}
+	}
+	v.applied = &infrav1.AppliedStatus{Revision: document.Revision(want), Agent: want.Agent.SHA256}
+	v.bootstrapped = yes(infrav1.BootstrappedCondition)
+	return nil
+}
+
+// fail counts a failure on the host's record, once, and says when to try again.
+func (r *Reconciler) fail(ctx context.Context, v *visit, current snapshot) (ctrl.Result, error) {
+	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+		h.Spec.Record.Bootstrap.ClaimToken = v.token()
+		h.Spec.Record.Bootstrap.Attempts++
+		return true
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	v.host = h
+	key := client.ObjectKeyFromObject(v.machine)
+	attempts := h.Spec.Record.Bootstrap.Attempts
+	failure := asFailure(stepConverge, current.result)
+	r.metrics.failure(failure)
+	then := r.Clock.Now().Add(backoff(failure.Class, attempts, key))
+	r.pushes.setRecorded(key, then)
+	v.failed(failure)
+	ctrl.LoggerFrom(ctx).Info("Bootstrap failed", "host", h.Name, "step", failure.Step, "class", failure.Class, "attempts", attempts, "error", failure.Error())
+	mirror := map[string]*string{keyFailures: ptr.To(strconv.Itoa(int(attempts)))}
+	return after(r.Clock.Now(), then), r.patchStaged(ctx, key, mirror)
+}
+
+func progress(step string) finding {
+	steps := pushSteps()
+	if n := slices.Index(steps, step); n >= 0 {
+		return no(infrav1.ReasonRunning, "%s (step %d of %d)", step, n+1, len(steps))
+	}
+	return no(infrav1.ReasonRunning, "%s", step)
+}
+
+func (v *visit) failed(failure *Failure) {
+	reason := failure.Reason
+	if reason == "" {
+		reason = infrav1.ReasonBootstrapFailed
+	}
+	message := strings.ReplaceAll(failure.Err.Error(), "\n", " ")
+	v.failure = failure
+	v.bootstrapped = no(reason, "step %s failed (%s): %s", failure.Step, failure.Class, message)
+}
+
+// The back-off of pushes: doubled with each failure of the claim, up to a limit.
+const (
+	backoffBase  = 5 * time.Second
+	backoffLimit = 5 * time.Minute
+	// backoffHuman: only a person can mend it; now and then we look whether one has.
+	backoffHuman = 30 * time.Minute
+)
+
+// backoff is how long to wait after the given number of failures. A jitter of up
+// to a quarter, fixed for the Machine and attempt, keeps a fleet apart.
+func backoff(class document.Class, attempts int32, key types.NamespacedName) time.Duration {
+	wait := backoffLimit
+	if shift := attempts - 1; shift >= 0 && shift < 6 {
+		wait = backoffBase << shift
+	}
+	if class == document.Human {
+		wait = backoffHuman
+	}
+	hash := fnv.New32a()
+	fmt.Fprintf(hash, "%s/%d", key, attempts)
+	return wait + time.Duration(hash.Sum32()%256)*wait/1024
+}

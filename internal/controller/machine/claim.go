@@ -1,0 +1,241 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// reasonClaimed is HostClaimed's reason when it is True.
+const reasonClaimed = "Claimed"
+
+// Results of claims, as counted.
+const (
+	claimTaken    = "claimed"
+	claimAgain    = "claimed_again"
+	claimConflict = "conflict"
+	claimLost     = "lost"
+	claimNoHost   = "no_host"
+)
+
+// claim gives the Machine a host: first the intent is written into its spec, then
+// the claim onto the host. A Machine without a host waits without polling; the
+// next host that becomes available wakes it.
+func (r *Reconciler) claim(ctx context.Context, v *visit) (ctrl.Result, error) {
+	if v.machine.Spec.HostRef == nil {
+		if waiting := r.unwanted(v); waiting.reason != "" {
+			v.claimed = waiting
+			return ctrl.Result{}, nil
+		}
+		intended, err := r.intend(ctx, v)
+		if err != nil || !intended {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, r.hold(ctx, v)
+}
+
+// intend chooses a host and writes the intent, under the Machine's
+// resourceVersion, with a token that was never used before.
+func (r *Reconciler) intend(ctx context.Context, v *visit) (bool, error) {
+	_, err := r.profile(ctx, v.machine)
+	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
+		v.claimed = no(infrav1.ReasonUnknownProfile, "%s", missing)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := r.ensureFleetKey(ctx, v); err != nil {
+		v.claimed = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+		return false, err
+	}
+	choice, err := r.choose(ctx, v)
+	if err != nil || choice == nil {
+		return false, err
+	}
+	base := v.machine.DeepCopy()
+	v.machine.Spec.HostRef = &infrav1.HostReference{Name: choice.Name, ClaimToken: uuid.NewString()}
+	return true, r.patchSpec(ctx, v, base, "intent")
+}
+
+// choose asks package host, and says why there is no host when there is none.
+func (r *Reconciler) choose(ctx context.Context, v *visit) (*host.Host, error) {
+	list := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing hosts: %w", err)
+	}
+	choice, skipped := host.Choose(r.wish(v), list.Items)
+	if choice.Found() {
+		return choice.Host, nil
+	}
+	reason := infrav1.ReasonNoAvailableHost
+	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
+		reason = infrav1.ReasonNoHostInFailureDomain
+	}
+	v.claimed = no(reason, "%s", skipped.Message())
+	return nil, nil
+}
+
+func (r *Reconciler) wish(v *visit) host.Wish {
+	spec := v.machine.Spec
+	return host.Wish{
+		Namespace: v.machine.Namespace, Name: v.machine.Name,
+		Zone: v.zone(), Type: spec.Type, OS: spec.OS, PoolPrefix: r.poolPrefix(v.machine),
+	}
+}
+
+// hold makes the intended host ours, or finds that it is already, or no longer.
+// A claim seen in the cache is believed; that there is none is read uncached.
+func (r *Reconciler) hold(ctx context.Context, v *visit) error {
+	h, verdict, err := r.inspect(ctx, v, r.Client)
+	if err != nil {
+		return err
+	}
+	if verdict != host.Held && verdict != host.Releasing {
+		if h, verdict, err = r.inspect(ctx, v, r.Reader); err != nil {
+			return err
+		}
+	}
+	switch verdict {
+	case host.Held, host.Releasing:
+		v.host, v.claimed = h, yes(reasonClaimed)
+		return nil
+	case host.Acquire, host.ClaimAgain:
+		return r.acquire(ctx, v, h, verdict)
+	case host.ChooseAgain:
+		r.metrics.claim(claimConflict)
+		v.claimed = no(infrav1.ReasonClaimConflict, "host %s was taken by another Machine first", h.Name)
+		return r.dropIntent(ctx, v)
+	case host.Lost:
+		return r.lose(ctx, v, h)
+	}
+	v.claimed = unknown(infrav1.ReasonClaiming, "host %s is not known well enough yet", v.machine.Spec.HostRef.Name)
+	return nil
+}
+
+// inspect reads the intended host and asks package host what the claim needs.
+func (r *Reconciler) inspect(ctx context.Context, v *visit, reader client.Reader) (*host.Host, host.Verdict, error) {
+	h := &infrav1.ScalewayAppleSiliconHost{}
+	name := v.machine.Spec.HostRef.Name
+	err := reader.Get(ctx, client.ObjectKey{Name: name}, h)
+	if apierrors.IsNotFound(err) {
+		return nil, host.Repair(v.machine, nil, r.poolPrefix(v.machine)), nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading host %s: %w", name, err)
+	}
+	return h, host.Repair(v.machine, h, r.poolPrefix(v.machine)), nil
+}
+
+// acquire writes the claim onto the host, under the resourceVersion of the read
+// that found it free. A conflict proves that the write did not happen, so the
+// intent is dropped; any other error leaves that open, and the intent stands.
+func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdict host.Verdict) error {
+	again := verdict == host.ClaimAgain
+	if err := r.writeClaim(ctx, v, h, again); err != nil {
+		if !apierrors.IsConflict(err) || again {
+			return fmt.Errorf("claiming host %s: %w", h.Name, err)
+		}
+		r.metrics.claim(claimConflict)
+		v.claimed = no(infrav1.ReasonClaimConflict, "host %s changed while it was being claimed", h.Name)
+		return r.dropIntent(ctx, v)
+	}
+	result := claimTaken
+	if again {
+		result = claimAgain
+	}
+	r.metrics.claim(result)
+	ctrl.LoggerFrom(ctx).Info("Host claimed", "host", h.Name, "serverID", h.Spec.ServerID, "result", result)
+	v.host, v.claimed = h, yes(reasonClaimed)
+	return nil
+}
+
+// writeClaim is the compare-and-set on the host. Update carries the
+// resourceVersion that was read; a patch without it would overwrite the claim of
+// another Machine.
+func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, again bool) error {
+	ref := infrav1.ClaimReference{
+		Cluster: clusterName(v.machine), Namespace: v.machine.Namespace, Name: v.machine.Name, Token: v.token(),
+	}
+	host.Claim(h, ref, r.Clock.Now())
+	if again {
+		s, err := r.readStaged(ctx, v.machine)
+		if err != nil {
+			return err
+		}
+		restore(&h.Spec.Record, s, v.token())
+	}
+	return r.Client.Update(ctx, h)
+}
+
+// lose gives up a host that is another's. A Machine that was provisioned keeps
+// showing its loss: its Mac cannot be swapped any more.
+func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
+	r.metrics.claim(claimLost)
+	v.claimed = no(infrav1.ReasonClaimLost, "host %s belongs to somebody else", h.Name)
+	if v.machine.Spec.ProviderID != "" {
+		return nil
+	}
+	if host.HoldsClaim(h, v.token()) {
+		if err := r.clearClaim(ctx, h.Name, v.token()); err != nil {
+			return err
+		}
+	}
+	return r.dropIntent(ctx, v)
+}
+
+// dropIntent forgets the chosen host; the write wakes the Machine to choose
+// again, with another token.
+func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
+	base := v.machine.DeepCopy()
+	v.machine.Spec.HostRef = nil
+	return r.patchSpec(ctx, v, base, "dropped intent")
+}
+
+// patchSpec writes the Machine's spec under its resourceVersion.
+func (r *Reconciler) patchSpec(ctx context.Context, v *visit, base *infrav1.ScalewayAppleSiliconMachine, what string) error {
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
+		return fmt.Errorf("recording the %s: %w", what, err)
+	}
+	return nil
+}
+
+// standing says what the claim is worth when the Machine is deleted, from an
+// uncached read. A Host that was rebuilt, and whose server bears the Machine's
+// name, is claimed again first: only what is claimed can be released.
+func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error) {
+	h, verdict, err := r.inspect(ctx, v, r.Reader)
+	if err != nil {
+		return claimBlocked, err
+	}
+	switch verdict {
+	case host.Held, host.Releasing:
+		v.host = h
+		return claimOurs, nil
+	case host.ClaimAgain:
+		return claimOurs, r.acquire(ctx, v, h, verdict)
+	case host.Lost:
+		if host.HoldsClaim(h, v.token()) {
+			v.host = h
+			return claimOurs, nil
+		}
+		return claimNone, nil
+	case host.Acquire, host.ChooseAgain:
+		return claimNone, nil
+	}
+	if h != nil && h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
+		return claimNone, nil // it is known, nobody's, and does not bear our name
+	}
+	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again", v.machine.Spec.HostRef.Name)
+	return claimBlocked, nil
+}

@@ -1,0 +1,191 @@
+// Package machine turns infra machines into Macs that are Nodes, and lets them
+// go again. A visit to a Machine is a short list of phases: claim a host, bring
+// the Mac to its desired state, watch its Node; or, when the Machine is deleted,
+// release the host. What a host is and which one to take is decided in package
+// host; everything the vendor is asked about a server, credentials included, is
+// left to the host controller, and drift to the profile controller.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/paused"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// Options of the controller. Client, Reader, Keys, Macs and Recorder must be
+// set; zero values of the others work.
+type Options struct {
+	Client client.Client
+	// Reader reads uncached.
+	Reader client.Reader
+	// Keys registers SSH keys with the vendor.
+	Keys KeyRegistrar
+	// Macs dials Macs.
+	Macs Dialer
+	// Agent is the build that Macs are given.
+	Agent Agent
+	// Discovery finds the API server's address for Macs.
+	Discovery workload.Discovery
+	// DefaultPoolPrefix is used by Machines that name none. Empty: they must.
+	DefaultPoolPrefix string
+	// SSHPort of the Macs. Default: 22.
+	SSHPort int
+	// Concurrency of reconciles. Default: 32.
+	Concurrency int
+	// ConvergeConcurrency is how many Macs are pushed to at once. Default: 20.
+	ConvergeConcurrency int
+	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
+	WatchFilter string
+	// Recorder of events.
+	Recorder events.EventRecorder
+	// Metrics takes the metrics. Nil: none are shown.
+	Metrics prometheus.Registerer
+	// Clock for tests. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Reconciler of infra machines.
+type Reconciler struct {
+	Options
+
+	metrics    *metrics
+	registered registered
+	pushes     *jobs
+	leaves     *jobs
+}
+
+// New returns a reconciler with the defaults filled in.
+func New(o Options) *Reconciler {
+	if o.SSHPort == 0 {
+		o.SSHPort = 22
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 32
+	}
+	if o.ConvergeConcurrency == 0 {
+		o.ConvergeConcurrency = 20
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Discovery.Reader == nil {
+		o.Discovery.Reader = o.Reader
+	}
+	return &Reconciler{
+		Options: o, metrics: newMetrics(),
+		pushes: newJobs(o.ConvergeConcurrency, o.Clock), leaves: newJobs(o.ConvergeConcurrency, o.Clock),
+	}
+}
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconclusters;macnodeprofiles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=kube-system,verbs=create;delete
+// +kubebuilder:rbac:groups="",resources=configmaps,namespace=kube-public,resourceNames=cluster-info,verbs=get
+
+// Reconcile looks at one Machine. It never blocks on a Mac: that work is a job.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilter != "" && !labels.HasWatchLabel(m, r.WatchFilter) {
+		return ctrl.Result{}, nil
+	}
+	v, err := r.look(ctx, m)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if m.DeletionTimestamp.IsZero() {
+		if stop, err := r.enter(ctx, v); stop || err != nil {
+			return quietly(ctrl.Result{}, err)
+		}
+	}
+	result, err := r.walk(ctx, v)
+	if !v.silent {
+		err = errors.Join(err, r.record(ctx, v))
+	}
+	return quietly(result, err)
+}
+
+// enter holds paused Machines back, and puts the finalizer on before anything is
+// done outside. Stop: the write that was made brings the Machine back.
+func (r *Reconciler) enter(ctx context.Context, v *visit) (stop bool, err error) {
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, v.cluster, v.machine)
+	if err != nil || isPaused || requeue {
+		return true, err
+	}
+	base := v.machine.DeepCopy()
+	if !controllerutil.AddFinalizer(v.machine, infrav1.MachineFinalizer) {
+		return false, nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
+		return true, fmt.Errorf("adding the finalizer: %w", err)
+	}
+	return true, nil
+}
+
+// walk runs the phases. Each looks for itself whether it has something to do.
+func (r *Reconciler) walk(ctx context.Context, v *visit) (ctrl.Result, error) {
+	if !v.machine.DeletionTimestamp.IsZero() {
+		return r.release(ctx, v)
+	}
+	var result ctrl.Result
+	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claim, r.bootstrap, r.join} {
+		next, err := phase(ctx, v)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		result = util.LowestNonZeroResult(result, next)
+	}
+	return result, nil
+}
+
+// conflictDelay is how long a stale read is given to become a fresh one.
+const conflictDelay = 250 * time.Millisecond
+
+// quietly makes a lost race against a newer version of an object an ordinary
+// second look instead of an error.
+func quietly(result ctrl.Result, err error) (ctrl.Result, error) {
+	if err != nil && onlyConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, err
+}
+
+func onlyConflict(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return apierrors.IsConflict(err)
+	}
+	for _, one := range joined.Unwrap() {
+		if !apierrors.IsConflict(one) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+const (
+	// defaultDrainTimeout holds where the Machine sets none; core would wait for
+	// ever, and a deletion must end.
+	defaultDrainTimeout = 10 * time.Minute
+	// drainPoll is how often a draining Node's Pods are looked at.
+	drainPoll = 5 * time.Second
+)
+
+func (r *Reconciler) drainer() workload.Drainer {
+	return workload.Drainer{Client: r.Client, Pods: r.Reader}
+}
+
+// emptyNode cordons, drains and deletes the Machine's Node where core does not.
+// Done means that there is nothing (more) to do.
+func (r *Reconciler) emptyNode(ctx context.Context, v *visit) (ctrl.Result, bool, error) {
+	if coreDrains(v) {
+		return ctrl.Result{}, true, nil
+	}
+	node, err := r.ownNode(ctx, v)
+	if err != nil || node == nil {
+		return ctrl.Result{}, err == nil, err
+	}
+	drainer := r.drainer()
+	if err := drainer.Cordon(ctx, node); err != nil {
+		return ctrl.Result{}, false, err
+	}
+	left, err := drainer.Evict(ctx, node.Name)
+	if err != nil {
+		return ctrl.Result{}, false, err
+	}
+	if left > 0 && workload.NodeReady(node) && !r.drainTimeIsOver(v) {
+		v.released = no(infrav1.ReasonDraining, "%d Pods are still on Node %s", left, node.Name)
+		return ctrl.Result{RequeueAfter: drainPoll}, false, nil
+	}
+	return ctrl.Result{}, true, drainer.DeleteNode(ctx, node)
+}
+
+// coreDrains reports whether Cluster API core has drained the Node before it
+// deleted this object, and deletes the Node after it: it does so for a Machine
+// that is deleted itself and knows its Node, in a Cluster that lives and has a
+// control plane.
+func coreDrains(v *visit) bool {
+	if v.owner == nil || v.owner.DeletionTimestamp.IsZero() || !v.owner.Status.NodeRef.IsDefined() {
+		return false
+	}
+	return v.cluster != nil && v.cluster.DeletionTimestamp.IsZero() && v.cluster.Spec.ControlPlaneRef.IsDefined()
+}
+
+func (r *Reconciler) drainTimeIsOver(v *visit) bool {
+	timeout := defaultDrainTimeout
+	if v.owner != nil {
+		if seconds := ptr.Deref(v.owner.Spec.Deletion.NodeDrainTimeoutSeconds, 0); seconds > 0 {
+			timeout = time.Duration(seconds) * time.Second
+		}
+	}
+	return r.Clock.Since(v.machine.DeletionTimestamp.Time) >= timeout
+}
+
+// deleteOwnNode deletes the Machine's Node without draining it: its Mac is gone
+// or somebody else's.
+func (r *Reconciler) deleteOwnNode(ctx context.Context, v *visit) error {
+	node, err := r.ownNode(ctx, v)
+	if err != nil || node == nil {
+		return err
+	}
+	return r.drainer().DeleteNode(ctx, node)
+}
+
+// ownNode returns the Node of the Machine's name, read uncached, if it is this
+// Machine's Mac; nil otherwise.
+func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: v.machine.Name}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Node %s: %w", v.machine.Name, err)
+	}
+	if err != nil || node.Spec.ProviderID == "" {
+		return nil, nil
+	}
+	if node.Spec.ProviderID != v.machine.Spec.ProviderID && node.Spec.ProviderID != hostRefProviderID(v) {
+		return nil, nil
+	}
+	return node, nil
+}
+
+// hostRefProviderID is the providerID of the claimed host, for Machines that
+// were not provisioned yet.
+func hostRefProviderID(v *visit) string {
+	if v.host == nil {
+		return ""
+	}
+	return hostProviderID(v.host)
+}

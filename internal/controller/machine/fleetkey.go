@@ -1,0 +1,149 @@
+package machine
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	keyPrivate = "ssh-privatekey"
+	keyPublic  = "ssh-publickey"
+
+	// moveLabel makes clusterctl take an object along with its Cluster.
+	moveLabel = "clusterctl.cluster.x-k8s.io/move"
+)
+
+// KeyRegistrar registers public keys with the vendor's project; a Cloud is one.
+type KeyRegistrar interface {
+	EnsureSSHKey(ctx context.Context, name, publicKey string) error
+}
+
+// registered remembers, for this process, which keys the vendor knows.
+type registered struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (k *registered) has(public string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.keys[public]
+}
+
+func (k *registered) add(public string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.keys == nil {
+		k.keys = map[string]bool{}
+	}
+	k.keys[public] = true
+}
+
+// fleetKey is the SSH key of a fleet. It never prints itself.
+type fleetKey struct {
+	signer ssh.Signer
+	// public is the authorized_keys line, as the vendor gets it.
+	public string
+	// seed keys the digests of passwords; it is derived from the private half.
+	seed []byte
+}
+
+// String shows the public half only.
+func (k fleetKey) String() string { return k.public }
+
+// GoString shows the public half only.
+func (k fleetKey) GoString() string { return k.public }
+
+// ensureFleetKey returns the key of the Machine's fleet, which is made when
+// missing, and registered with the vendor before any Mac of the fleet is
+// claimed: the vendor injects keys when it installs, and only then.
+func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, error) {
+	name := client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"}
+	key, err := r.readFleetKey(ctx, name)
+	if apierrors.IsNotFound(err) {
+		key, err = r.createFleetKey(ctx, name, v.machine.Labels[clusterv1.ClusterNameLabel])
+	}
+	if err != nil {
+		return fleetKey{}, err
+	}
+	if r.registered.has(key.public) {
+		return key, nil
+	}
+	if err := r.Keys.EnsureSSHKey(ctx, "macfleet-"+v.fleet(), key.public); err != nil {
+		return fleetKey{}, fmt.Errorf("registering the SSH key of fleet %s with the vendor: %w", v.fleet(), err)
+	}
+	r.registered.add(key.public)
+	return key, nil
+}
+
+func (r *Reconciler) readFleetKey(ctx context.Context, name client.ObjectKey) (fleetKey, error) {
+	secret := &corev1.Secret{}
+	if err := r.Reader.Get(ctx, name, secret); err != nil {
+		return fleetKey{}, fmt.Errorf("reading Secret %s: %w", name.Name, err)
+	}
+	return parseFleetKey(secret)
+}
+
+func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
+	private := secret.Data[keyPrivate]
+	signer, err := ssh.ParsePrivateKey(private)
+	if err != nil {
+		// The parser's words could quote the key.
+		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key", keyPrivate, secret.Name)
+	}
+	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+	return fleetKey{signer: signer, public: public, seed: passwordSeed(private)}, nil
+}
+
+// createFleetKey makes the Secret; where another pass was faster, its key wins.
+func (r *Reconciler) createFleetKey(ctx context.Context, name client.ObjectKey, cluster string) (fleetKey, error) {
+	secret, err := newFleetKeySecret(name, cluster)
+	if err != nil {
+		return fleetKey{}, err
+	}
+	err = r.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		return r.readFleetKey(ctx, name)
+	}
+	if err != nil {
+		return fleetKey{}, fmt.Errorf("creating Secret %s: %w", name.Name, err)
+	}
+	return parseFleetKey(secret)
+}
+
+func newFleetKeySecret(name client.ObjectKey, cluster string) (*corev1.Secret, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making an SSH key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, name.Name)
+	if err != nil {
+		return nil, fmt.Errorf("encoding an SSH key: %w", err)
+	}
+	line, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("encoding an SSH public key: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace, Name: name.Name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, moveLabel: ""},
+		},
+		Data: map[string][]byte{
+			keyPrivate: pem.EncodeToMemory(block),
+			keyPublic:  ssh.MarshalAuthorizedKey(line),
+		},
+	}, nil
+}

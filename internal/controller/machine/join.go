@@ -1,0 +1,80 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// join says what has become of the Machine's Node, and ends the bootstrap token
+// once the Node is Ready.
+func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
+	if v.machine.Spec.ProviderID == "" || v.host == nil {
+		v.joined = unknown(infrav1.ReasonWaitingForNode, "the Mac is not converged yet")
+		return ctrl.Result{}, nil
+	}
+	v.joined = judgeNode(v)
+	if v.joined.reason == infrav1.NodeReadyCondition && v.staged.tokenID != "" {
+		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine))
+	}
+	if v.node == nil && v.staged.joinable(r.Clock.Now()) {
+		return after(r.Clock.Now(), v.staged.tokenExpires), nil
+	}
+	return ctrl.Result{}, nil
+}
+
+func judgeNode(v *visit) finding {
+	node := v.node
+	switch {
+	case node == nil && nodeWasThere(v):
+		return no(infrav1.ReasonNodeMissing, "Node %s is gone", v.machine.Name)
+	case node == nil:
+		return no(infrav1.ReasonWaitingForNode, "Node %s has not registered yet", v.machine.Name)
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID != v.machine.Spec.ProviderID:
+		return no(infrav1.ReasonProviderIDMismatch, "Node %s says it is %s", node.Name, node.Spec.ProviderID)
+	case node.Spec.ProviderID == "":
+		return no(infrav1.ReasonNodeNotReady, "Node %s has no providerID yet", node.Name)
+	case !workload.NodeReady(node):
+		return no(infrav1.ReasonNodeNotReady, "Node %s is not Ready", node.Name)
+	}
+	return yes(infrav1.NodeReadyCondition)
+}
+
+// nodeWasThere reports whether the Node existed before, as core or our own
+// condition remembers it.
+func nodeWasThere(v *visit) bool {
+	if v.owner != nil && v.owner.Status.NodeRef.IsDefined() {
+		return true
+	}
+	switch conditions.GetReason(v.machine, infrav1.NodeReadyCondition) {
+	case infrav1.NodeReadyCondition, infrav1.ReasonNodeNotReady, infrav1.ReasonNodeMissing, infrav1.ReasonProviderIDMismatch:
+		return true
+	}
+	return false
+}
+
+// nodeOf returns the Node of the Machine's name. That it is absent is believed
+// of the API server only, since a new token follows from it.
+func (r *Reconciler) nodeOf(ctx context.Context, v *visit) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v.machine.Name}
+	err := r.Client.Get(ctx, key, node)
+	if apierrors.IsNotFound(err) {
+		err = r.Reader.Get(ctx, key, node)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Node %s: %w", v.machine.Name, err)
+	}
+	return node, nil
+}

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/crypto/ssh"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// Dialer opens the way to a Mac.
+type Dialer interface {
+	Dial(ctx context.Context, target Target) (Mac, error)
+}
+
+// Target is a Mac to reach.
+type Target struct {
+	Address string
+	Port    int
+	User    string
+	Key     ssh.Signer
+	// Pin is the host key of this install epoch. Nil before its first contact.
+	Pin *infrav1.HostKey
+	// FirstUse records the key that is seen at the epoch's first contact, before
+	// anything is sent; an error refuses it.
+	FirstUse func(ctx context.Context, shown infrav1.HostKey) error
+}
+
+// Mac is one open connection to a Mac. Its failures are *Failure where they say
+// more than "try again".
+type Mac interface {
+	// HostKey is the key the Mac proved itself with; its epoch is not set.
+	HostKey() infrav1.HostKey
+	Probe(ctx context.Context) (Facts, error)
+	Grant(ctx context.Context, password cloud.Password) error
+	Receive(ctx context.Context, agent Agent) error
+	// Converge runs the build that the document names, installed or received.
+	Converge(ctx context.Context, desired document.Desired) (document.Report, error)
+	Leave(ctx context.Context) error
+	Close() error
+}
+
+// Facts are what a probe tells that decides the next step.
+type Facts struct {
+	// Sudo works without a password.
+	Sudo bool
+	// Installed is the build of the agent that runs there, by SHA-256; or empty.
+	Installed string
+}
+
+// Failure is why a step of a bootstrap did not work, and what it asks for.
+type Failure struct {
+	Step  string
+	Class document.Class
+	// Reason of the condition; empty means BootstrapFailed.
+	Reason string
+	Err    error
+}
+
+// Error says which step failed and why.
+func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.Step, f.Err) }
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// asFailure gives every error a step and a class; what nobody classified is
+// tried again.
+func asFailure(step string, err error) *Failure {
+	if failure, ok := errors.AsType[*Failure](err); ok {
+		return failure
+	}
+	return &Failure{Step: step, Class: document.Retry, Err: err}
+}

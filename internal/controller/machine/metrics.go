@@ -1,0 +1,100 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// metrics of Machines. No label names a Machine.
+type metrics struct {
+	claims    *prometheus.CounterVec
+	steps     *prometheus.HistogramVec
+	failures  *prometheus.CounterVec
+	readiness prometheus.Histogram
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "macfleet_claims_total", Help: "Attempts to claim a host, by result.",
+		}, []string{"result"}),
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "macfleet_converge_step_duration_seconds", Help: "How long a step of bringing a Mac to its desired state took.",
+			Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300},
+		}, []string{"step"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "macfleet_converge_failures_total", Help: "Failed pushes, by step and class of failure.",
+		}, []string{"step", "class"}),
+		readiness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "macfleet_time_to_node_ready_seconds", Help: "From the creation of a Machine to its Node being Ready.",
+			Buckets: []float64{15, 30, 60, 120, 300, 600, 1200, 1800, 3600},
+		}),
+	}
+}
+
+func (m *metrics) register(registerer prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.claims, m.steps, m.failures, m.readiness} {
+		if err := registerer.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *metrics) claim(result string) { m.claims.WithLabelValues(result).Inc() }
+
+func (m *metrics) step(step string, took time.Duration, err error) {
+	if err == nil {
+		m.steps.WithLabelValues(step).Observe(took.Seconds())
+	}
+}
+
+// report adds the steps that ran on the Mac itself.
+func (m *metrics) report(report document.Report) {
+	for _, step := range report.Steps {
+		if step.Outcome == document.Changed || step.Outcome == document.Unchanged {
+			m.steps.WithLabelValues("mac/" + step.Name).Observe((time.Duration(step.Millis) * time.Millisecond).Seconds())
+		}
+	}
+}
+
+func (m *metrics) failure(f *Failure) { m.failures.WithLabelValues(f.Step, string(f.Class)).Inc() }
+
+func (m *metrics) nodeReady(took time.Duration) { m.readiness.Observe(took.Seconds()) }
+
+// census counts the Machines at each scrape, from the cache.
+type census struct {
+	reader client.Reader
+	desc   *prometheus.Desc
+}
+
+func newCensus(reader client.Reader) *census {
+	return &census{reader: reader, desc: prometheus.NewDesc("macfleet_machines", "Machines by fleet and phase.", []string{"fleet", "phase"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (c *census) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c *census) Collect(out chan<- prometheus.Metric) {
+	list := &infrav1.ScalewayAppleSiliconMachineList{}
+	if err := c.reader.List(context.Background(), list); err != nil {
+		return
+	}
+	type group struct{ fleet, phase string }
+	counts := map[group]int{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		counts[group{(&visit{machine: m}).fleet(), m.Status.Phase}]++
+	}
+	for g, n := range counts {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), g.fleet, g.phase)
+	}
+}

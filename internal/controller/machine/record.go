@@ -1,0 +1,153 @@
+package machine
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// maxPasswordAttempts is the API's limit; the oldest are forgotten first, which
+// is safe since they belong to former epochs.
+const maxPasswordAttempts = 16
+
+// errClaimGone says that the host does not carry our claim (any more).
+var errClaimGone = errors.New("the host does not carry this Machine's claim")
+
+// amendHost changes a host that carries our claim, under its resourceVersion
+// and on an uncached read. A change that returns false writes nothing.
+func (r *Reconciler) amendHost(ctx context.Context, name, token string, change func(*host.Host) bool) (*host.Host, error) {
+	h := &host.Host{}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h); err != nil {
+			return err
+		}
+		if !host.HoldsClaim(h, token) {
+			return errClaimGone
+		}
+		if !change(h) {
+			return nil
+		}
+		return r.Client.Update(ctx, h)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("recording on host %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// ledger records what a job is about to do, on the host and mirrored into the
+// Machine's Secret, before it does it.
+type ledger struct {
+	r       *Reconciler
+	machine client.ObjectKey
+	host    string
+	token   string
+	epoch   int64
+	seed    []byte
+}
+
+// pin records the host key that was seen first in this epoch.
+func (l ledger) pin(ctx context.Context, key infrav1.HostKey) error {
+	key.Epoch = l.epoch
+	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+		known := h.Spec.Record.HostKey
+		if known != nil && known.Epoch == l.epoch {
+			return false
+		}
+		h.Spec.Record.HostKey = &key
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if known := h.Spec.Record.HostKey; known.Algorithm != key.Algorithm || known.SHA256 != key.SHA256 {
+		return &Failure{Step: "dial", Class: "human", Reason: infrav1.ReasonHostKeyMismatch, Err: errors.New("another host key was pinned in this install epoch")}
+	}
+	return l.r.patchStaged(ctx, l.machine, map[string]*string{host.KeyHostKey: ptr.To(formatHostKey(key))})
+}
+
+// spend records the one attempt that a password has in an epoch. It returns
+// false when that attempt was made already.
+func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error) {
+	digest := passwordDigest(l.seed, password)
+	fresh := false
+	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+		fresh = !tried(h.Spec.Record.PasswordAttempts, l.epoch, digest)
+		if fresh {
+			attempt := infrav1.PasswordAttempt{Epoch: l.epoch, Digest: digest, At: metav1.NewMicroTime(l.r.Clock.Now())}
+			h.Spec.Record.PasswordAttempts = lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt))
+		}
+		return fresh
+	})
+	if err != nil || !fresh {
+		return false, err
+	}
+	mirror, err := json.Marshal(h.Spec.Record.PasswordAttempts)
+	if err != nil {
+		return false, fmt.Errorf("encoding password attempts: %w", err)
+	}
+	return true, l.r.patchStaged(ctx, l.machine, map[string]*string{host.KeyPasswordAttempts: ptr.To(string(mirror))})
+}
+
+func tried(attempts []infrav1.PasswordAttempt, epoch int64, digest string) bool {
+	for _, attempt := range attempts {
+		if attempt.Epoch == epoch && attempt.Digest == digest {
+			return true
+		}
+	}
+	return false
+}
+
+func lastAttempts(attempts []infrav1.PasswordAttempt) []infrav1.PasswordAttempt {
+	return attempts[max(0, len(attempts)-maxPasswordAttempts):]
+}
+
+// passwordSeed keys the digests of passwords: hosts can be read by many, and a
+// plain hash of a vendor's password could be searched for.
+func passwordSeed(privateKey []byte) []byte {
+	mac := hmac.New(sha256.New, privateKey)
+	mac.Write([]byte("macfleet password attempts"))
+	return mac.Sum(nil)
+}
+
+func passwordDigest(seed []byte, password cloud.Password) string {
+	mac := hmac.New(sha256.New, seed)
+	mac.Write([]byte(password.Reveal()))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func formatHostKey(key infrav1.HostKey) string { return key.Algorithm + " " + key.SHA256 }
+
+// restore rebuilds the record of a Host that was lost, from the Machine's
+// Secret: the epoch, its pinned key, and the passwords that had their attempt.
+func restore(record *infrav1.HostRecord, s staged, token string) {
+	if s.claimToken != token {
+		return
+	}
+	record.InstallEpoch = s.epoch
+	if algorithm, sum, ok := strings.Cut(s.hostKey, " "); ok {
+		record.HostKey = &infrav1.HostKey{Algorithm: algorithm, SHA256: sum, Epoch: s.epoch}
+	}
+	var attempts []infrav1.PasswordAttempt
+	if json.Unmarshal([]byte(s.attempts), &attempts) == nil {
+		record.PasswordAttempts = lastAttempts(attempts)
+	}
+	if failures, err := strconv.ParseInt(s.failures, 10, 32); err == nil {
+		record.Bootstrap.Attempts = int32(failures)
+	}
+}

@@ -1,0 +1,200 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Words for status.phase.
+const (
+	phasePending   = "Pending"
+	phaseClaimed   = "Claimed"
+	phaseBootstrap = "Bootstrapping"
+	phaseJoining   = "Joining"
+	phaseRunning   = "Running"
+	phaseReleasing = "Releasing"
+)
+
+// record derives the status from what the phases found and writes it, if it
+// differs, in one patch; then it tells of the transitions.
+func (r *Reconciler) record(ctx context.Context, v *visit) error {
+	before := v.machine.DeepCopy()
+	derive(v)
+	if equality.Semantic.DeepEqual(before.Status, v.machine.Status) {
+		return nil
+	}
+	after := v.machine.DeepCopy()
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, v.machine, patch); err != nil {
+		return fmt.Errorf("recording the status: %w", err)
+	}
+	r.tell(ctx, before, after)
+	return nil
+}
+
+// derive sets the whole status.
+func derive(v *visit) {
+	status := &v.machine.Status
+	for _, c := range []struct {
+		kind string
+		finding
+	}{
+		{infrav1.HostClaimedCondition, v.claimed},
+		{infrav1.BootstrappedCondition, v.bootstrapped},
+		{infrav1.NodeReadyCondition, v.joined},
+		{infrav1.ReleasedCondition, v.released},
+	} {
+		if c.reason != "" {
+			set(v.machine, c.kind, c.finding)
+		}
+	}
+	if v.applied != nil {
+		status.Applied = *v.applied
+	}
+	if v.machine.Spec.ProviderID != "" {
+		status.Initialization.Provisioned = ptr.To(true)
+	}
+	deriveHost(v)
+	deriveBootstrap(v)
+	set(v.machine, infrav1.ReadyCondition, summary(v.machine))
+	status.Phase = phase(v.machine)
+}
+
+func set(m *infrav1.ScalewayAppleSiliconMachine, kind string, f finding) {
+	conditions.Set(m, metav1.Condition{Type: kind, Status: f.status, Reason: f.reason, Message: f.message})
+}
+
+func deriveHost(v *visit) {
+	status := &v.machine.Status
+	if v.host == nil {
+		if v.machine.Spec.HostRef == nil {
+			status.HostName, status.ServerID, status.FailureDomain, status.Addresses = "", "", "", nil
+		}
+		return
+	}
+	status.HostName = v.host.Name
+	status.FailureDomain = v.host.Spec.Zone
+	if v.machine.DeletionTimestamp.IsZero() {
+		// An emptied serverID is a person's word when the Machine is deleted.
+		status.ServerID = v.host.Spec.ServerID
+	}
+	if ip := v.host.Status.Server.IP; ip != "" {
+		status.Addresses = []clusterv1.MachineAddress{
+			{Type: clusterv1.MachineHostName, Address: v.machine.Name},
+			{Type: clusterv1.MachineExternalIP, Address: ip},
+		}
+	}
+}
+
+func deriveBootstrap(v *visit) {
+	status := &v.machine.Status
+	if v.host == nil || v.host.Spec.Record.Bootstrap.ClaimToken != v.token() {
+		return
+	}
+	status.Bootstrap.Attempts = v.host.Spec.Record.Bootstrap.Attempts
+	switch {
+	case v.failure != nil:
+		status.Bootstrap.LastError = &infrav1.StepError{Step: v.failure.Step, Class: string(v.failure.Class)}
+	case v.bootstrapped.status == metav1.ConditionTrue:
+		status.Bootstrap.LastError = nil
+	}
+}
+
+// summary is Ready: the first thing in the Machine's life that is not as it
+// should be, deletion included.
+func summary(m *infrav1.ScalewayAppleSiliconMachine) finding {
+	kinds := []string{infrav1.HostClaimedCondition, infrav1.BootstrappedCondition, infrav1.NodeReadyCondition}
+	if !m.DeletionTimestamp.IsZero() {
+		kinds = []string{infrav1.ReleasedCondition}
+	}
+	for _, kind := range kinds {
+		c := conditions.Get(m, kind)
+		if c == nil {
+			return unknown(infrav1.ReasonWaitingForCluster, "%s is not known yet", kind)
+		}
+		if c.Status != metav1.ConditionTrue || !m.DeletionTimestamp.IsZero() {
+			return finding{status: metav1.ConditionFalse, reason: c.Reason, message: c.Message}
+		}
+	}
+	return yes(infrav1.ReadyCondition)
+}
+
+func phase(m *infrav1.ScalewayAppleSiliconMachine) string {
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		return phaseReleasing
+	case conditions.IsTrue(m, infrav1.ReadyCondition):
+		return phaseRunning
+	case m.Spec.ProviderID != "":
+		return phaseJoining
+	case conditions.GetReason(m, infrav1.BootstrappedCondition) == infrav1.ReasonRunning:
+		return phaseBootstrap
+	case conditions.IsTrue(m, infrav1.HostClaimedCondition):
+		return phaseClaimed
+	}
+	return phasePending
+}
+
+// transition is one event.
+type transition struct{ kind, reason, message string }
+
+// tell emits an event and a log line for each transition, and for nothing else.
+func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.ScalewayAppleSiliconMachine) {
+	for _, t := range transitions(before, after) {
+		r.event(after, t)
+		ctrl.LoggerFrom(ctx).Info(t.reason, "host", after.Status.HostName, "serverID", after.Status.ServerID, "message", t.message)
+		if t.reason == infrav1.NodeReadyCondition {
+			r.metrics.nodeReady(r.Clock.Since(after.CreationTimestamp.Time))
+		}
+	}
+}
+
+func (r *Reconciler) event(m *infrav1.ScalewayAppleSiliconMachine, t transition) {
+	note := t.message
+	if note == "" {
+		note = t.reason
+	}
+	r.Recorder.Eventf(m, nil, t.kind, t.reason, "Reconcile", "%s", note)
+}
+
+// transitions compares two states; every reason that is told of is named here.
+func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transition {
+	var out []transition
+	for kind, reasons := range map[string]map[string]string{
+		infrav1.HostClaimedCondition: {
+			reasonClaimed: corev1.EventTypeNormal, infrav1.ReasonNoAvailableHost: corev1.EventTypeWarning,
+			infrav1.ReasonNoHostInFailureDomain: corev1.EventTypeWarning, infrav1.ReasonClaimLost: corev1.EventTypeWarning,
+			infrav1.ReasonUnknownProfile: corev1.EventTypeWarning, infrav1.ReasonNoAdoptPoolPrefix: corev1.EventTypeWarning,
+		},
+		infrav1.BootstrappedCondition: {
+			infrav1.BootstrappedCondition: corev1.EventTypeNormal, infrav1.ReasonBootstrapFailed: corev1.EventTypeWarning,
+			infrav1.ReasonHostKeyMismatch: corev1.EventTypeWarning, infrav1.ReasonMissingSudoPassword: corev1.EventTypeWarning,
+			infrav1.ReasonEndpointUnknown: corev1.EventTypeWarning,
+		},
+		infrav1.NodeReadyCondition: {
+			infrav1.NodeReadyCondition: corev1.EventTypeNormal, infrav1.ReasonNodeMissing: corev1.EventTypeWarning,
+			infrav1.ReasonProviderIDMismatch: corev1.EventTypeWarning,
+		},
+		infrav1.ReleasedCondition: {infrav1.ReasonReleaseBlocked: corev1.EventTypeWarning, infrav1.ReasonDraining: corev1.EventTypeNormal},
+	} {
+		now := conditions.Get(after, kind)
+		if now == nil || now.Reason == conditions.GetReason(before, kind) {
+			continue
+		}
+		if eventType, told := reasons[now.Reason]; told {
+			out = append(out, transition{kind: eventType, reason: now.Reason, message: now.Message})
+		}
+	}
+	return out
+}

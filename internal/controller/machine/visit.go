@@ -1,0 +1,204 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// visit is one look at one Machine: what was read, and what the phases found.
+// Phases fill it; the status is derived from it once, at the end.
+type visit struct {
+	machine *infrav1.ScalewayAppleSiliconMachine
+	// owner is the Cluster API Machine; nil until core has set the reference.
+	owner   *clusterv1.Machine
+	cluster *clusterv1.Cluster
+	// zones of the Cluster, first one first.
+	zones []string
+
+	// host carries our claim; nil until then.
+	host *host.Host
+	// staged is what <machine>-bootstrap holds.
+	staged staged
+	// node bears the Machine's name; nil when there is none.
+	node *corev1.Node
+	// applied is what a finished converge run has just proved.
+	applied *infrav1.AppliedStatus
+	// failure of the last push, while it stands.
+	failure *Failure
+
+	// silent: the finalizer is dropped, or the deletion waits for a move or a
+	// pause, and no status is written.
+	silent bool
+
+	claimed, bootstrapped, joined, released finding
+}
+
+// finding is what a phase has to say in its condition. The zero value says
+// nothing and leaves the condition as it is.
+type finding struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+}
+
+func yes(reason string) finding { return finding{status: metav1.ConditionTrue, reason: reason} }
+
+func no(reason, message string, args ...any) finding {
+	return finding{status: metav1.ConditionFalse, reason: reason, message: fmt.Sprintf(message, args...)}
+}
+
+func unknown(reason, message string, args ...any) finding {
+	return finding{status: metav1.ConditionUnknown, reason: reason, message: fmt.Sprintf(message, args...)}
+}
+
+// token of the claim, empty without an intent.
+func (v *visit) token() string {
+	if v.machine.Spec.HostRef == nil {
+		return ""
+	}
+	return v.machine.Spec.HostRef.ClaimToken
+}
+
+// leaving reports whether the Machine or its Cluster is on its way out.
+func (v *visit) leaving() bool {
+	switch {
+	case !v.machine.DeletionTimestamp.IsZero():
+		return true
+	case v.owner != nil && !v.owner.DeletionTimestamp.IsZero():
+		return true
+	}
+	return v.cluster != nil && !v.cluster.DeletionTimestamp.IsZero()
+}
+
+// look reads what the phases need. Only the Machine itself must be there.
+func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (*visit, error) {
+	v := &visit{machine: m}
+	var err error
+	if v.owner, err = util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the owning Machine: %w", err)
+	}
+	if name := clusterName(m); name != "" {
+		v.cluster, err = util.GetClusterByName(ctx, r.Client, m.Namespace, name)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
+		}
+	}
+	if v.cluster != nil {
+		if v.zones, err = r.clusterZones(ctx, v.cluster); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// clusterZones returns the zones of the Cluster's infrastructure; a Cluster
+// without ours has none, and its Machines name their zone.
+func (r *Reconciler) clusterZones(ctx context.Context, cluster *clusterv1.Cluster) ([]string, error) {
+	ref := cluster.Spec.InfrastructureRef
+	if !ref.IsDefined() || ref.Kind != "ScalewayAppleSiliconCluster" {
+		return nil, nil
+	}
+	infra := &infrav1.ScalewayAppleSiliconCluster{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, infra)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return infra.Spec.Zones, nil
+}
+
+func infrastructureProvisioned(cluster *clusterv1.Cluster) bool {
+	return cluster != nil && ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)
+}
+
+// Keys of the Secret <machine>-bootstrap that are this controller's alone.
+const (
+	keyFailures    = "bootstrap-attempts"
+	keyTokenID     = "token-id"
+	keyTokenExpiry = "token-expires"
+)
+
+// staged is the content of <machine>-bootstrap.
+type staged struct {
+	found      bool
+	password   cloud.Password
+	user       string
+	address    string
+	epoch      int64
+	claimToken string
+	tokenID    string
+	// tokenExpires is set once a bootstrap token was delivered to the Mac.
+	tokenExpires time.Time
+	// hostKey and attempts mirror the host's record, to rebuild a lost Host.
+	hostKey  string
+	attempts string
+	failures string
+}
+
+func (r *Reconciler) readStaged(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (staged, error) {
+	secret := &corev1.Secret{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}, secret)
+	if apierrors.IsNotFound(err) {
+		return staged{}, nil
+	}
+	if err != nil {
+		return staged{}, fmt.Errorf("reading Secret %s: %w", host.BootstrapSecretName(m.Name), err)
+	}
+	return parseStaged(secret), nil
+}
+
+func parseStaged(secret *corev1.Secret) staged {
+	text := func(key string) string { return string(secret.Data[key]) }
+	s := staged{
+		found: true, user: text(host.KeySSHUsername), address: text(host.KeyAddress), claimToken: text(host.KeyClaimToken),
+		tokenID: text(keyTokenID), hostKey: text(host.KeyHostKey), attempts: text(host.KeyPasswordAttempts), failures: text(keyFailures),
+	}
+	s.password, _ = cloud.NewPassword(text(host.KeySudoPassword))
+	// An unreadable number or time means "not staged" and "not delivered".
+	s.epoch, _ = strconv.ParseInt(text(host.KeyInstallEpoch), 10, 64)
+	s.tokenExpires, _ = time.Parse(time.RFC3339, text(keyTokenExpiry))
+	return s
+}
+
+// joinable reports whether the Mac holds a token that may still let it in.
+func (s staged) joinable(now time.Time) bool { return s.tokenID != "" && now.Before(s.tokenExpires) }
+
+// patchStaged sets keys of <machine>-bootstrap that are ours; nil removes one.
+func (r *Reconciler) patchStaged(ctx context.Context, key client.ObjectKey, values map[string]*string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: host.BootstrapSecretName(key.Name)}}
+	base := secret.DeepCopy()
+	secret.Data = map[string][]byte{}
+	for name, value := range values {
+		if value == nil {
+			base.Data = withKey(base.Data, name)
+			continue
+		}
+		secret.Data[name] = []byte(*value)
+	}
+	if err := r.Client.Patch(ctx, secret, client.MergeFrom(base)); err != nil {
+		return fmt.Errorf("recording in Secret %s: %w", secret.Name, err)
+	}
+	return nil
+}
+
+// withKey marks a key as one to remove: it is in the base of the patch only.
+func withKey(data map[string][]byte, name string) map[string][]byte {
+	if data == nil {
+		data = map[string][]byte{}
+	}
+	data[name] = []byte("remove")
+	return data
+}
