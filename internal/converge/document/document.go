@@ -42,8 +42,8 @@ const (
 	// AgentStateDir holds what the agent keeps: certificates, used permits, Pods.
 	// It belongs to the console user.
 	AgentStateDir = "/var/db/macfleet-agent"
-	// AgentCertDir holds the agent's client certificates and keys.
-	AgentCertDir = AgentStateDir + "/pki"
+	// AgentCertDir holds the client certificates and keys of the agent.
+	AgentCertDir = AgentStateDir + "/identity"
 	// LogDir holds the agent's logs; it belongs to the console user.
 	LogDir = "/var/log/macfleet"
 	// HealthSocket is the agent's local socket: one JSON Health per connection.
