@@ -1,0 +1,263 @@
+package stage0
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/remote"
+	"github.com/macfleet/macfleet/sandbox/mac"
+)
+
+const (
+	password = `c0rrect "horse" $(battery)`
+	patience = time.Minute
+)
+
+// programs are built once for all tests.
+var programs struct {
+	macsim, twin string
+	// builds are two releases of the agent for macOS.
+	builds [2]*remote.Build
+}
+
+var lastAddress atomic.Uint32
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "stage0")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		err = errors.Join(os.Chmod(dir, 0o755), buildPrograms(dir))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func buildPrograms(dir string) error {
+	programs.macsim = filepath.Join(dir, "macsim")
+	programs.twin = filepath.Join(dir, "twin")
+	err := errors.Join(
+		goBuild(programs.macsim, "linux", "", "./sandbox/mac/cmd/macsim", ""),
+		goBuild(programs.twin, "linux", "", "./cmd/tart-kubelet", ""),
+	)
+	for i := range programs.builds {
+		if err != nil {
+			return err
+		}
+		out := filepath.Join(dir, fmt.Sprintf("darwin-%d", i))
+		if err = goBuild(out, "darwin", "arm64", "./cmd/tart-kubelet", fmt.Sprintf("-X main.version=v0.0.%d", i)); err == nil {
+			programs.builds[i], err = remote.ReadBuild(out)
+		}
+	}
+	return err
+}
+
+func goBuild(out, system, architecture, pkg, ldflags string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+ldflags, "-o", out, pkg)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system)
+	if architecture != "" {
+		cmd.Env = append(cmd.Env, "GOARCH="+architecture)
+	}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
+// bench is a simulated Mac that runs, the fleet's key, and what we know of it.
+type bench struct {
+	*mac.Mac
+	t   *testing.T
+	key ssh.Signer
+	pin remote.Pin
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t}
+	if b.key, err = ssh.NewSignerFromKey(private); err != nil {
+		t.Fatal(err)
+	}
+	pid, n := uint32(os.Getpid()), lastAddress.Add(1)
+	address := netip.AddrFrom4([4]byte{127, byte(190 + pid%50), byte(pid >> 6), byte(n)})
+	b.Mac, err = mac.New(mac.Options{
+		Binary: programs.macsim, Dir: t.TempDir(), Address: address, SSHPort: freePort(t, address),
+		Password: password, TimeScale: 20, LockAfter: 3,
+		AuthorizedKeys: []string{b.authorizedKey()},
+		Twins: map[string]string{
+			programs.builds[0].SHA256: programs.twin, programs.builds[1].SHA256: programs.twin,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if u := b.Unmodelled(); len(u) != 0 {
+			t.Errorf("unmodelled: %+v", u)
+		}
+		if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) authorizedKey() string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(b.key.PublicKey())))
+}
+
+func freePort(t *testing.T, address netip.Addr) int {
+	t.Helper()
+	l, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// dial pins what it sees first, and insists on it from then on.
+func (b *bench) dial() (*remote.Session, error) {
+	to := remote.Target{
+		Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
+		FirstUse: func(_ context.Context, shown remote.Pin) error { b.pin = shown; return nil },
+	}
+	session, err := remote.Dial(b.t.Context(), to)
+	if err == nil {
+		b.t.Cleanup(func() { _ = session.Close() })
+	}
+	return session, err
+}
+
+func (b *bench) session() *remote.Session {
+	b.t.Helper()
+	session, err := b.dial()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return session
+}
+
+func (b *bench) probe(s *remote.Session) remote.Facts {
+	b.t.Helper()
+	f, err := s.Probe(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return f
+}
+
+// converge expects success and returns the outcomes of the steps.
+func (b *bench) converge(s *remote.Session, d document.Desired) map[string]document.Outcome {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	r, err := s.Converge(ctx, d.Agent.SHA256, d)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	outcomes := map[string]document.Outcome{}
+	for _, step := range r.Steps {
+		outcomes[step.Name] = step.Outcome
+	}
+	return outcomes
+}
+
+// prepared is a bench whose Mac has converged to the first build.
+func prepared(t *testing.T) (*bench, *remote.Session, document.Desired) {
+	t.Helper()
+	b := newBench(t)
+	s := b.session()
+	b.probe(s)
+	if err := s.Grant(t.Context(), secret(password)); err != nil {
+		t.Fatal(err)
+	}
+	d := desired(t, programs.builds[0])
+	if _, err := s.Receive(t.Context(), programs.builds[0]); err != nil {
+		t.Fatal(err)
+	}
+	b.converge(s, d)
+	return b, s, d
+}
+
+type secret string
+
+func (s secret) Reveal() string { return string(s) }
+
+// authority is a certificate authority that has signed nothing.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// desired joins a cluster that nobody answers for: the agent stays and tries.
+func desired(t *testing.T, build *remote.Build) document.Desired {
+	t.Helper()
+	return document.Desired{
+		Host: document.Host{
+			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/6ba7b810-9dad-41d1-80b4-00c04fd430c8", Epoch: 1,
+			User: "m1", Address: "127.0.0.1", Zone: "fr-par-1", ServerType: "M2-M",
+		},
+		Agent: document.Agent{SHA256: build.SHA256, Version: "v0.0.0"},
+		Node:  document.Node{MaxVMs: 2, Fleet: "ci"},
+		Join: &document.Join{
+			Server: "https://127.0.0.1:1", CA: authority(t), Token: "abcdef.0123456789abcdef",
+			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Now().Add(time.Hour).UTC()},
+		},
+	}
+}
+
+// read is a file of the Mac's disk.
+func (b *bench) read(name string) (string, bool) {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.Root(), name))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", false
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(data), true
+}
