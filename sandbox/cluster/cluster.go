@@ -144,7 +144,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
 	line := readReady(stdout)
-	cmd := exec.Command(c.options.Binaries.ControlPlane, c.upArgs()...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.options.Binaries.ControlPlane, c.upArgs()...) // ctx is the start's
 	cmd.Dir = c.options.Dir
 	cmd.Stdout = write
 	cmd.ExtraFiles = []*os.File{c.lock}

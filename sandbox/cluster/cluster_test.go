@@ -350,7 +350,7 @@ func testStop(t *testing.T, c *Cluster, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if connection, err := net.Dial("tcp", server.Host); err == nil {
+	if connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Host); err == nil {
 		t.Error("the API server's port is still open", connection.Close())
 	}
 	select {

@@ -129,8 +129,12 @@ func linkerFlags(kubernetes, core string) string {
 	} {
 		major, minor := majorMinor(stamp.version)
 		for _, variable := range [][2]string{
-			{"gitVersion", stamp.version}, {"gitMajor", major}, {"gitMinor", minor},
-			{"gitTreeState", "clean"}, {"gitCommit", strings.Repeat("0", 40)}, {"buildDate", "1970-01-01T00:00:00Z"},
+			{"gitVersion", stamp.version},
+			{"gitMajor", major},
+			{"gitMinor", minor},
+			{"gitTreeState", "clean"},
+			{"gitCommit", strings.Repeat("0", 40)},
+			{"buildDate", "1970-01-01T00:00:00Z"},
 		} {
 			flags = append(flags, "-X", stamp.variables+"."+variable[0]+"="+variable[1])
 		}

@@ -26,7 +26,7 @@ type corePorts struct{ webhook, health int }
 // startCore chooses ports, points CRDs and webhooks at them, starts core and waits until its webhooks answer.
 func (c *Cluster) startCore(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		ports, err := freePorts(2)
+		ports, err := freePorts(ctx, 2)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (c *Cluster) startCore(ctx context.Context) error {
 		}
 		err = c.runCore(ctx)
 		var exit *ExitError
-		lostPort := errors.As(err, &exit) && (portTaken(c.ports.webhook) || portTaken(c.ports.health))
+		lostPort := errors.As(err, &exit) && (portTaken(ctx, c.ports.webhook) || portTaken(ctx, c.ports.health))
 		if !lostPort || attempt == coreAttempts {
 			return err
 		}
@@ -45,7 +45,7 @@ func (c *Cluster) startCore(ctx context.Context) error {
 
 // runCore starts core on the ports its webhooks are registered with.
 func (c *Cluster) runCore(ctx context.Context) error {
-	cmd := exec.Command(c.options.Binaries.Core, c.coreArgs()...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.options.Binaries.Core, c.coreArgs()...) // ctx is the start's
 	cmd.Dir = c.options.Dir
 	core, err := startProcess("core", c.logFile("core"), cmd, syscall.SIGKILL)
 	if err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,7 +10,7 @@ import (
 
 // freePorts returns n different TCP ports that nobody listens on. They are held together until all are known, and
 // free afterwards: a listener elsewhere can still take one, which shows in portTaken.
-func freePorts(n int) (ports []int, err error) {
+func freePorts(ctx context.Context, n int) (ports []int, err error) {
 	var held []net.Listener
 	defer func() {
 		for _, listener := range held {
@@ -18,7 +19,7 @@ func freePorts(n int) (ports []int, err error) {
 	}()
 	for range n {
 		// All addresses, as core's webhooks listen on all of them.
-		listener, err := net.Listen("tcp", ":0")
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":0")
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
@@ -29,8 +30,8 @@ func freePorts(n int) (ports []int, err error) {
 }
 
 // portTaken tells whether somebody listens on port.
-func portTaken(port int) bool {
-	listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+func portTaken(ctx context.Context, port int) bool {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
 	if err != nil {
 		return true
 	}

@@ -154,7 +154,7 @@ func TestKilledLauncherTakesItsProcessesAlong(t *testing.T) {
 		t.Fatalf("the launcher was not killed: %v", err)
 	}
 	dir := t.TempDir()
-	launcher := exec.Command(os.Args[0], "-test.run=^TestKilledLauncherTakesItsProcessesAlong$")
+	launcher := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledLauncherTakesItsProcessesAlong$")
 	launcher.Env = append(os.Environ(), asLauncher+"="+dir, "MACFLEET_TEST_SCRIPT="+script(t, "exec sleep 1000").ControlPlane)
 	if err := launcher.Start(); err != nil {
 		t.Fatal(err)
@@ -197,13 +197,13 @@ func TestUpArgs(t *testing.T) {
 }
 
 func TestFreePortsDiffer(t *testing.T) {
-	ports, err := freePorts(8)
+	ports, err := freePorts(t.Context(), 8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}
 	for _, port := range ports {
-		if seen[port] || portTaken(port) {
+		if seen[port] || portTaken(t.Context(), port) {
 			t.Errorf("port %d is given twice, or taken", port)
 		}
 		seen[port] = true

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -82,8 +83,8 @@ func (o *Options) complete(rest []string) error {
 
 // listen opens the API server's port here, and not by flag, so that a port chosen by the kernel is never lost to
 // another process in between.
-func listen(port int) (net.Listener, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func listen(ctx context.Context, port int) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("opening the API server's port: %w", err)
 	}

@@ -61,12 +61,12 @@ func TestParseOptions(t *testing.T) {
 }
 
 func TestListenReportsATakenPort(t *testing.T) {
-	taken, err := listen(0)
+	taken, err := listen(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close() //nolint:errcheck // test
-	again, err := listen(taken.Addr().(*net.TCPAddr).Port)
+	again, err := listen(t.Context(), taken.Addr().(*net.TCPAddr).Port)
 	if err == nil {
 		t.Fatal("one port was opened twice", again.Close())
 	}

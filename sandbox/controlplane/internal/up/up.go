@@ -125,7 +125,7 @@ type plane struct {
 func (p *plane) start(ctx context.Context) error {
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	listener, err := listen(p.options.Port)
+	listener, err := listen(startCtx, p.options.Port)
 	if err != nil {
 		return err
 	}
