@@ -173,8 +173,10 @@ func (p *pass) record(ctx context.Context) error {
 	if err := p.Client.Status().Patch(ctx, written, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	p.stored = *h.Status.DeepCopy()
-	if was != h.Status.Phase {
+	// The answer is the whole object as it is now: its version must not be used
+	// with a spec that was read before.
+	p.host, p.stored = written, *written.Status.DeepCopy()
+	if was != written.Status.Phase {
 		p.announce(ctx, was)
 	}
 	return nil
@@ -186,7 +188,7 @@ func (p *pass) announce(ctx context.Context, was infrav1.HostPhase) {
 	ctrl.LoggerFrom(ctx).Info("Host changed phase", "from", was, "to", h.Status.Phase, "server", h.Status.Server.Name)
 	switch h.Status.Phase {
 	case infrav1.HostStranded:
-		p.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of "+h.Spec.ClaimRef.Name+"; the host is left alone")
+		p.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of this host; it is left alone")
 	case infrav1.HostGone:
 		p.event(corev1.EventTypeWarning, "Gone", "the vendor no longer has this server")
 	}

@@ -47,7 +47,7 @@ func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
 // wipe of a quarter of an hour costs no calls of its own.
 func (p *pass) stillWiping() bool {
 	wipe := p.host.Spec.Record.Wipe
-	if wipe.StartedAt == nil || wipe.ObservedAt != nil {
+	if wipe.StartedAt == nil || wipe.ObservedAt != nil || !host.Licensed(p.host) {
 		return false
 	}
 	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)

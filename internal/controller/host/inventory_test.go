@@ -1,0 +1,217 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+)
+
+func TestInventoryMakesHostsAndReportsZones(t *testing.T) {
+	w := newWorld(t)
+	if _, known := w.inventory.Zone(zone); known {
+		t.Fatal("a report before the first list")
+	}
+	w.must(w.client.Create(w.ctx, &infrav1.ScalewayAppleSiliconCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}, Spec: infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{"fr-par-3"}},
+	}))
+	w.must(w.client.Create(w.ctx, &infrav1.ScalewayAppleSiliconMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"},
+		Spec:       infrav1.ScalewayAppleSiliconMachineSpec{MachineClass: infrav1.MachineClass{Zone: "nl-ams-1"}},
+	}))
+	w.untilPhase(infrav1.HostAvailable)
+	w.inventory.Sweep(w.ctx)
+	report, _ := w.inventory.Zone(zone)
+	if report.Hosts != 1 || report.Available != 1 || report.Err != nil || report.At.IsZero() {
+		t.Errorf("report %+v", report)
+	}
+	for _, other := range []string{"fr-par-3", "nl-ams-1"} {
+		if report, known := w.inventory.Zone(other); !known || report.Hosts != 0 {
+			t.Errorf("zone %s: %+v, %v", other, report, known)
+		}
+	}
+}
+
+func TestAFailedListChangesNothingButItsReport(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.cloud.Fault = func(cloudtest.Call) (error, error) { return cloudtest.Err(cloud.KindUnauthorized), nil }
+	for range 3 {
+		w.clock.Step(time.Hour)
+		w.must(w.step())
+	}
+	report, _ := w.inventory.Zone(zone)
+	if !cloud.IsUnauthorized(report.Err) || report.Hosts != 1 || w.phase() != infrav1.HostAvailable {
+		t.Errorf("report %+v, phase %s", report, w.phase())
+	}
+}
+
+func TestAZoneNobodyKnewIsListedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error)
+	go func() { done <- w.inventory.Start(ctx) }()
+	w.inventory.Zone("pl-waw-2")
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, known := w.inventory.Zone("pl-waw-2"); known {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the zone was not listed")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// another puts more servers into the zone, so that its list is not empty.
+func (w *world) another(n int) {
+	for i := range n {
+		w.cloud.Set(cloud.Server{
+			ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Zone: zone, Name: "x", Status: cloud.StatusReady, Delivered: true,
+		}, "")
+	}
+}
+
+func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
+	t.Run("missing from two lists", func(t *testing.T) {
+		w := newWorld(t)
+		w.another(1)
+		w.untilPhase(infrav1.HostAvailable)
+		w.cloud.Remove(serverID)
+		w.must(w.step())
+		if h := w.host(); h == nil || h.Status.MissingSince == nil || h.Status.Phase != infrav1.HostDiscovered {
+			t.Fatalf("after one list: %+v", h)
+		}
+		w.clock.Step(time.Minute)
+		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("an empty list", func(t *testing.T) {
+		w := newWorld(t)
+		w.untilPhase(infrav1.HostAvailable)
+		w.cloud.Remove(serverID)
+		for range 3 {
+			w.clock.Step(time.Hour)
+			w.must(w.step())
+		}
+		if report, _ := w.inventory.Zone(zone); w.host() == nil || !report.Suspicious {
+			t.Errorf("host %v, report %+v", w.host(), report)
+		}
+	})
+	t.Run("missed once, then back", func(t *testing.T) {
+		w := newWorld(t)
+		w.another(1)
+		w.untilPhase(infrav1.HostAvailable)
+		server, _ := w.cloud.Server(serverID)
+		w.cloud.Remove(serverID)
+		w.must(w.step())
+		w.cloud.Set(server, "")
+		w.clock.Step(time.Hour)
+		w.must(w.step())
+		if h := w.host(); h.Status.MissingSince != nil || h.Status.Phase != infrav1.HostAvailable {
+			t.Errorf("status %+v", h.Status)
+		}
+	})
+	t.Run("claimed", func(t *testing.T) {
+		w := inUse(t)
+		w.another(1)
+		w.cloud.Remove(serverID)
+		w.clock.Step(time.Minute)
+		w.untilPhase(infrav1.HostGone)
+		w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}))
+		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("forbidden", func(t *testing.T) {
+		w := newWorld(t)
+		w.untilPhase(infrav1.HostAvailable)
+		w.claim("m-1", "t-1")
+		w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+			if call.Name == "GetServer" {
+				return cloudtest.Err(cloud.KindForbidden), nil
+			}
+			return nil, nil
+		}
+		for range 5 {
+			if err := w.step(); !cloud.IsForbidden(err) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if w.phase() != infrav1.HostClaimed {
+			t.Errorf("phase %s", w.phase())
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.another(2) // foreign names
+	w.untilPhase(infrav1.HostAvailable)
+	for i := range 2 {
+		w.reconcileOf(fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", zone, i))
+	}
+	leading := false
+	registry := prometheus.NewRegistry()
+	if _, err := register(registry, newCensus(w.client, func() bool { return leading })); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
+		t.Errorf("%d series from a manager that does not lead, %v", n, err)
+	}
+	leading = true
+	want := `
+# HELP macfleet_hosts Hosts by zone, type and phase.
+# TYPE macfleet_hosts gauge
+macfleet_hosts{phase="Available",type="M2-L",zone="fr-par-1"} 1
+macfleet_hosts{phase="Foreign",type="",zone="fr-par-1"} 2
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine.
+# TYPE scaleway_orphan_servers gauge
+scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 2
+scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVendorCallsAreCountedByResult(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	vendor := &cloudtest.Cloud{}
+	for range 2 { // a second manager in the process counts into the same series
+		measured, err := Measured(vendor, registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = measured.GetServer(context.Background(), zone, serverID)
+		if !cloud.IsForbidden(err) {
+			t.Fatal(err)
+		}
+		if _, err := measured.ListServers(context.Background(), zone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+# HELP macfleet_vendor_requests_total Calls to the vendor by name and result.
+# TYPE macfleet_vendor_requests_total counter
+macfleet_vendor_requests_total{call="GetServer",result="forbidden"} 2
+macfleet_vendor_requests_total{call="ListServers",result="ok"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff("other", result(errors.New("x"))); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,277 @@
+package host
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func TestAClaimIsShownAndStagedInFourCalls(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	w.cloud.Forget()
+	w.untilPhase(infrav1.HostInUse)
+	var calls []string
+	for _, call := range w.cloud.Calls() {
+		if call.Name != "ListServers" {
+			calls = append(calls, call.String())
+		}
+	}
+	if diff := cmp.Diff([]string{"GetServer", "RenameServer m-1", "GetServer", "GetServer"}, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	secret := w.secret()
+	want := map[string]string{
+		"sudo-password": "firstpassword", "ssh-username": "m1", "host": "51.159.1.2", "install-epoch": "1", "claim-token": "t-1",
+	}
+	got := map[string]string{}
+	for key, value := range secret.Data {
+		got[key] = string(value)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Secret (-want +got):\n%s", diff)
+	}
+	if _, moves := secret.Labels["clusterctl.cluster.x-k8s.io/move"]; !moves || secret.Labels[clusterv1.ClusterNameLabel] != "c" {
+		t.Errorf("labels %v", secret.Labels)
+	}
+	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != "uid-1" {
+		t.Errorf("owners %v", secret.OwnerReferences)
+	}
+}
+
+func TestANoOpPassWritesAndAsksNothing(t *testing.T) {
+	for name, w := range map[string]*world{"available": newWorld(t), "in use": inUse(t)} {
+		if name == "available" {
+			w.untilPhase(infrav1.HostAvailable)
+		}
+		w.cloud.Forget()
+		before := w.written()
+		for range 3 {
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.inventory.Sweep(w.ctx)
+		if n := w.written() - before; n != 0 || len(w.cloud.Calls()) != 1 || len(w.inventory.changes) > 1 {
+			t.Errorf("%s: %d writes, calls %v, %d wake-ups", name, n, w.cloud.Calls(), len(w.inventory.changes))
+		}
+	}
+}
+
+// Answers to writes are sealed or stale. The vendor here changes the password
+// with the rename: only what a GET said afterwards may be staged.
+func TestCredentialsComeFromTheLastGet(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "RenameServer" {
+			server, _ := w.cloud.Server(serverID)
+			w.cloud.Set(server, "<sealed>")
+		}
+	}
+	w.claim("m-1", "t-1")
+	w.until("sealed", func() bool { return w.reason(host.CredentialsStagedCondition) == infrav1.ReasonCredentialsSealed })
+	if got, present := w.secret().Data["sudo-password"]; present || w.phase() != infrav1.HostClaimed {
+		t.Fatalf("staged %q in phase %s", got, w.phase())
+	}
+	server, _ := w.cloud.Server(serverID)
+	w.cloud.Set(server, "secondpassword")
+	w.untilPhase(infrav1.HostInUse)
+	if got := string(w.secret().Data["sudo-password"]); got != "secondpassword" {
+		t.Errorf("staged %q", got)
+	}
+}
+
+func TestStagingKeepsTheMachinesKeysAndDropsAnotherClaimsPassword(t *testing.T) {
+	w := inUse(t)
+	secret := w.secret()
+	secret.Data["host-key"] = []byte("ssh-ed25519 SHA256:x")
+	secret.Data["claim-token"] = []byte("t-0")
+	w.must(w.client.Update(w.ctx, secret))
+	server, _ := w.cloud.Server(serverID)
+	w.cloud.Set(server, "<sealed>")
+	w.until("staged again", func() bool { return string(w.secret().Data["claim-token"]) == "t-1" })
+	secret = w.secret()
+	if _, present := secret.Data["sudo-password"]; present || string(secret.Data["host-key"]) != "ssh-ed25519 SHA256:x" {
+		t.Errorf("the Secret holds the keys %v", secret.Data)
+	}
+}
+
+func TestALostSecretIsStagedAgain(t *testing.T) {
+	w := inUse(t)
+	w.must(w.client.Delete(w.ctx, w.secret()))
+	w.until("staged again", func() bool { return w.secret() != nil })
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+func TestAWipedStatusConvergesWithoutAMutation(t *testing.T) {
+	w := inUse(t)
+	h := w.host()
+	h.Status = infrav1.ScalewayAppleSiliconHostStatus{}
+	w.must(w.client.Status().Update(w.ctx, h))
+	w.untilPhase(infrav1.HostInUse)
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+func TestADeletedHostConvergesWithoutAMutation(t *testing.T) {
+	w := inUse(t)
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.until("rebuilt", func() bool { return w.phase() == infrav1.HostDiscovered })
+	h := w.host()
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "m-1"}, m))
+	if got := host.Repair(m, h, prefix); got != host.ClaimAgain {
+		t.Fatalf("verdict %s", got)
+	}
+	w.claim("m-1", "t-1")
+	w.untilPhase(infrav1.HostInUse)
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+func TestANameChangedByAnotherStopsEverything(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+	w.until("changed", func() bool { return w.reason(infrav1.NameInSyncCondition) == infrav1.ReasonChangedByOther })
+	w.release()
+	for range 5 {
+		w.must(w.step())
+	}
+	if got := w.reason(infrav1.NameInSyncCondition); len(w.mutations()) != 0 || got != infrav1.ReasonChangedByOther {
+		t.Fatalf("mutations %v, reason %q", w.mutations(), got)
+	}
+	// Named back by hand: the release goes on.
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "m-1" })
+	w.untilPhase(infrav1.HostWiping)
+}
+
+func TestAStaleListDoesNotOverruleALaterReading(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	stale, err := w.cloud.ListServers(w.ctx, zone)
+	w.must(err)
+	began := w.clock.Now().Add(-1)
+	w.claim("m-1", "t-1")
+	w.untilPhase(infrav1.HostInUse)
+	w.inventory.list(zone, stale, []string{serverID}, began)
+	w.inventory.list(zone, nil, []string{serverID}, began)
+	if _, err := w.reconcile(); err != nil || w.phase() != infrav1.HostInUse || w.host().Status.Server.Name != "m-1" || w.host().Status.MissingSince != nil {
+		t.Errorf("%v: %+v", err, w.host().Status)
+	}
+}
+
+func TestARenameThatTimedOutIsReadAgain(t *testing.T) {
+	for name, landed := range map[string]bool{"landed": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.untilPhase(infrav1.HostAvailable)
+			failed := false
+			w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
+				if call.Name != "RenameServer" || failed {
+					return nil, nil
+				}
+				failed = true
+				if landed {
+					return nil, cloudtest.Err(cloud.KindUnavailable)
+				}
+				return cloudtest.Err(cloud.KindUnavailable), nil
+			}
+			w.claim("m-1", "t-1")
+			w.cloud.Forget()
+			w.untilPhase(infrav1.HostInUse)
+			want := []string{"RenameServer m-1", "RenameServer m-1"}
+			if landed {
+				want = want[:1]
+			}
+			if diff := cmp.Diff(want, w.mutations()); diff != "" {
+				t.Errorf("mutations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsRenamedWithoutAFreshProofOfTheClaim(t *testing.T) {
+	for name, meanwhile := range map[string]func(*world){
+		"claimed by another": func(w *world) {
+			h := w.host()
+			h.Spec.ClaimRef.Token = "t-2"
+			w.must(w.client.Update(w.ctx, h))
+		},
+		"released":          func(w *world) { w.release() },
+		"Cluster is paused": func(w *world) { w.pause() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.untilPhase(infrav1.HostAvailable)
+			w.claim("m-1", "t-1")
+			w.cloud.Forget()
+			done := false
+			w.cloud.OnCall = func(call cloudtest.Call) {
+				if call.Name == "GetServer" && !done {
+					done = true
+					meanwhile(w)
+				}
+			}
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if !done || len(w.mutations()) != 0 {
+				t.Errorf("mutations %v", w.mutations())
+			}
+		})
+	}
+}
+
+func (w *world) pause() {
+	cluster := &clusterv1.Cluster{}
+	w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "c"}, cluster))
+	paused := true
+	cluster.Spec.Paused = &paused
+	w.must(w.client.Update(w.ctx, cluster))
+}
+
+func TestAClaimWhoseMachineIsGoneIsLeftAlone(t *testing.T) {
+	w := inUse(t)
+	w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}))
+	w.untilPhase(infrav1.HostStranded)
+	for range 3 {
+		w.must(w.step())
+	}
+	for _, call := range w.cloud.Calls() {
+		if !strings.HasPrefix(call.Name, "List") {
+			t.Errorf("call %v for a stranded host", call)
+		}
+	}
+	if _, orphans := count([]infrav1.ScalewayAppleSiliconHost{*w.host()}); orphans[[2]string{zone, "stranded"}] != 1 {
+		t.Errorf("orphans %v", orphans)
+	}
+}
+
+func TestAnotherMachineOfTheSameNameDoesNotHoldTheClaim(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "m-1"}, m))
+	m.Spec.HostRef.ClaimToken = "t-2"
+	w.must(w.client.Update(w.ctx, m))
+	w.untilPhase(infrav1.HostStranded)
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}

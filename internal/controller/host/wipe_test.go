@@ -1,0 +1,364 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// guard checks, at each mutating call, what must hold at that very moment.
+func (w *world) guard() {
+	wipedOnce := false
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		h := w.host()
+		switch {
+		case call.Name == "DeleteServer":
+			w.t.Error("a server was deleted")
+		case call.Name == "ReinstallServer":
+			wipedOnce = true
+			if !host.Licensed(h) || h.Spec.Record.Wipe.RequestedAt == nil {
+				w.t.Errorf("reinstalled without a recorded request: %+v", h.Spec)
+			}
+		case call.Name == "RenameServer" && call.Arg == poolName && !wipedOnce:
+			w.t.Error("an unwiped Mac got a pool name")
+		}
+	}
+}
+
+// wiped plays the vendor's part of a wipe, and waits for the host to be free.
+func (w *world) wiped() {
+	w.t.Helper()
+	w.until("reinstalling and named", func() bool {
+		server, _ := w.cloud.Server(serverID)
+		return server.Status == cloud.StatusReinstalling && server.Name == poolName && w.phase() == infrav1.HostWiping
+	})
+	w.cloud.Finish(serverID)
+	w.untilPhase(infrav1.HostAvailable)
+}
+
+func (w *world) checkFree() {
+	w.t.Helper()
+	h := w.host()
+	wipe := h.Spec.Record.Wipe
+	switch {
+	case h.Spec.ClaimRef != nil || h.Spec.Release != nil || len(h.Finalizers) != 0:
+		w.t.Errorf("not free: %+v", h)
+	case w.serverName() != poolName:
+		w.t.Errorf("named %s", w.serverName())
+	case wipe.Generation != 1 || h.Spec.Record.InstallEpoch != 2 || wipe.RequestedAt != nil || !wipe.ObservedAt.After(wipe.RequiredSince.Time):
+		w.t.Errorf("record %+v", h.Spec.Record)
+	case h.Status.ShownSince != nil || w.reason(infrav1.NameInSyncCondition) != "" || w.reason(host.CredentialsStagedCondition) != "":
+		w.t.Errorf("something is left of the claim: %+v", h.Status)
+	}
+}
+
+func TestAReleasedHostIsWipedThenNamedThenFree(t *testing.T) {
+	w := inUse(t)
+	w.guard()
+	w.release()
+	w.wiped()
+	w.checkFree()
+	if diff := cmp.Diff([]string{"ReinstallServer", "RenameServer " + poolName}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+	// And again, by another owner: the old password and name are not its.
+	w.claim("m-2", "t-2")
+	w.untilPhase(infrav1.HostInUse)
+	if w.serverName() != "m-2" || w.host().Spec.Record.InstallEpoch != 2 {
+		t.Errorf("named %s in epoch %d", w.serverName(), w.host().Spec.Record.InstallEpoch)
+	}
+}
+
+func TestAClaimReleasedBeforeItWasShownIsWipedToo(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	w.release()
+	w.wiped()
+	w.checkFree()
+}
+
+func TestARefusedRenameIsRepeatedUntilItReadsBack(t *testing.T) {
+	w := inUse(t)
+	w.guard()
+	refused := 0
+	w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
+		server, _ := w.cloud.Server(serverID)
+		if call.Name == "RenameServer" && server.Status == cloud.StatusReinstalling {
+			refused++
+			return cloudtest.Err(cloud.KindTransient), nil
+		}
+		return nil, nil
+	}
+	w.release()
+	w.until("refused", func() bool { return refused >= 3 })
+	if got := w.phase(); got != infrav1.HostWiping {
+		t.Errorf("phase %s", got)
+	}
+	w.cloud.Finish(serverID)
+	w.untilPhase(infrav1.HostAvailable)
+	w.checkFree()
+}
+
+func TestARenameThatDoesNotStickKeepsTheHostWiping(t *testing.T) {
+	w := inUse(t)
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "RenameServer" {
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "m-1" })
+		}
+	}
+	w.release()
+	w.untilPhase(infrav1.HostWiping)
+	w.cloud.Finish(serverID)
+	for range 5 {
+		w.must(w.step())
+	}
+	if h := w.host(); h.Status.Phase != infrav1.HostWiping || h.Spec.ClaimRef == nil {
+		t.Errorf("phase %s, claim %v", h.Status.Phase, h.Spec.ClaimRef)
+	}
+}
+
+func TestAReinstallInProgressIsFine(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusReinstalling }) // by hand, in the console
+	w.release()
+	w.wiped()
+	w.checkFree()
+	if slices.Contains(w.mutations(), "ReinstallServer") {
+		t.Error("asked for a second reinstall")
+	}
+}
+
+func TestABusyServerIsReinstalledLater(t *testing.T) {
+	w := inUse(t)
+	w.guard()
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusRebooting })
+	w.release()
+	for range 4 {
+		w.must(w.step())
+	}
+	if h := w.host(); h.Status.Phase != infrav1.HostReleasing || w.serverName() != "m-1" {
+		t.Fatalf("phase %s, named %s", h.Status.Phase, w.serverName())
+	}
+	w.cloud.Finish(serverID)
+	w.wiped()
+	w.checkFree()
+}
+
+func TestAReadyServerRightAfterTheRequestIsNotBelieved(t *testing.T) {
+	w := inUse(t)
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "ReinstallServer" { // acknowledged, but readings lag
+			w.cloud.Finish(serverID)
+		}
+	}
+	w.release()
+	_, err := w.reconcile()
+	w.must(err)
+	if h := w.host(); h.Spec.Record.Wipe.ObservedAt != nil || h.Status.Phase != infrav1.HostWiping {
+		t.Errorf("observed %v in phase %s", h.Spec.Record.Wipe.ObservedAt, h.Status.Phase)
+	}
+}
+
+func TestAReleaseOfAnotherClaimWipesNothing(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	h := w.host()
+	h.Spec.ClaimRef.Token = "t-9" // the API refuses this; the controller does so too
+	w.must(w.client.Update(w.ctx, h))
+	for range 3 {
+		w.must(w.step())
+	}
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+func TestNothingIsReinstalledWithoutAFreshLicence(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	reads := 0
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "GetServer" {
+			if reads++; reads == 2 { // the request is recorded; now somebody takes the release back
+				h := w.host()
+				h.Spec.Release = nil
+				w.must(w.client.Update(w.ctx, h))
+			}
+		}
+	}
+	if _, err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if reads != 2 || len(w.mutations()) != 0 {
+		t.Errorf("%d reads, mutations %v", reads, w.mutations())
+	}
+}
+
+func TestTheWantedOSIsInstalledWhenPublished(t *testing.T) {
+	for name, row := range map[string]struct {
+		images map[string]cloud.OS
+		want   string
+	}{
+		"published":     {map[string]cloud.OS{"tahoe": {ID: "image-1"}}, "ReinstallServer image-1"},
+		"not published": {nil, "ReinstallServer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			w.cloud.Images = row.images
+			w.release()
+			h := w.host()
+			h.Spec.Release.OSFamily = "tahoe"
+			w.must(w.client.Update(w.ctx, h))
+			w.untilPhase(infrav1.HostWiping)
+			if got := w.mutations()[0]; got != row.want {
+				t.Errorf("asked %q", got)
+			}
+		})
+	}
+}
+
+// Each vendor call and each write to the API fails once, before and after its
+// effect: the end is always the same.
+func TestACrashBetweenAnyTwoCallsConverges(t *testing.T) {
+	for _, kind := range []string{"vendor", "api"} {
+		for _, after := range []bool{false, true} {
+			for n := range 20 {
+				t.Run(fmt.Sprintf("%s call %d, after its effect: %v", kind, n, after), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t)
+					w.untilPhase(infrav1.HostAvailable)
+					w.guard()
+					w.failOnce(kind, n, after)
+					w.claim("m-1", "t-1")
+					w.untilPhase(infrav1.HostInUse)
+					if got := string(w.secret().Data["sudo-password"]); got != "firstpassword" || w.serverName() != "m-1" {
+						t.Errorf("password %q, named %s", got, w.serverName())
+					}
+					w.release()
+					w.wiped()
+					w.checkFree()
+				})
+			}
+		}
+	}
+}
+
+func (w *world) failOnce(kind string, n int, after bool) {
+	split := func(err error) (error, error) {
+		if after {
+			return nil, err
+		}
+		return err, nil
+	}
+	w.cloud.Forget()
+	if kind == "api" {
+		first := w.written()
+		w.writeFault = func(write int) (error, error) {
+			if write == first+n {
+				return split(errors.New("the API server went away"))
+			}
+			return nil, nil
+		}
+		return
+	}
+	w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+		if call.Index == n {
+			return split(cloudtest.Err(cloud.KindUnavailable))
+		}
+		return nil, nil
+	}
+}
+
+func TestTheNodeOfAReleasedHostIsDeletedUntilTheWipeIsObserved(t *testing.T) {
+	ours := host.ProviderID(zone, serverID)
+	for name, row := range map[string]struct {
+		providerID string
+		before     func(*world)
+		deleted    bool
+	}{
+		"ours":               {ours, func(*world) {}, true},
+		"of another host":    {ours + "0", func(*world) {}, false},
+		"Cluster is paused":  {ours, func(w *world) { w.pause() }, false},
+		"Cluster is missing": {ours, func(w *world) { w.removeCluster() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			node := func() *corev1.Node {
+				return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-1"}, Spec: corev1.NodeSpec{ProviderID: row.providerID}}
+			}
+			w.must(w.client.Create(w.ctx, node()))
+			w.must(w.step())
+			if err := w.client.Get(w.ctx, client.ObjectKey{Name: "m-1"}, node()); err != nil {
+				t.Fatalf("the Node of a host in use: %v", err)
+			}
+			row.before(w)
+			w.release()
+			w.untilPhase(infrav1.HostWiping)
+			err := w.client.Get(w.ctx, client.ObjectKey{Name: "m-1"}, node())
+			if apierrors.IsNotFound(err) != row.deleted {
+				t.Fatalf("reading the Node: %v", err)
+			}
+			if row.deleted { // its agent is still alive, and tries again
+				w.must(w.client.Create(w.ctx, node()))
+				w.must(w.step())
+				if err := w.client.Get(w.ctx, client.ObjectKey{Name: "m-1"}, node()); !apierrors.IsNotFound(err) {
+					t.Errorf("the Node came back: %v", err)
+				}
+			}
+			w.wiped()
+		})
+	}
+}
+
+func (w *world) removeCluster() {
+	w.must(w.client.Delete(w.ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}))
+}
+
+func TestAServerDeletedByHandEndsItsRelease(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+		if call.Name == "GetServer" {
+			return cloudtest.Err(cloud.KindNotFound), nil
+		}
+		return nil, nil
+	}
+	w.cloud.Remove(serverID)
+	_, err := w.reconcile()
+	w.must(err)
+	if h := w.host(); h != nil || len(w.mutations()) != 0 {
+		t.Errorf("host %+v, mutations %v", h, w.mutations())
+	}
+}
+
+func TestAWipeInProgressCostsNoReadings(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	w.until("named", func() bool { return w.serverName() == poolName })
+	w.must(w.step())
+	w.cloud.Forget()
+	for range 10 {
+		w.clock.Step(time.Minute)
+		w.must(w.step())
+	}
+	for _, call := range w.cloud.Calls() {
+		if call.Name != "ListServers" {
+			t.Errorf("call %v", call)
+		}
+	}
+}
