@@ -56,13 +56,13 @@ func CreateToken(ctx context.Context, writer client.Writer, token Token, descrip
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenSecretName(token.ID)},
 		Type:       bootstrapapi.SecretTypeBootstrapToken,
-		StringData: map[string]string{
-			bootstrapapi.BootstrapTokenIDKey:               token.ID,
-			bootstrapapi.BootstrapTokenSecretKey:           token.text[bootstrapapi.BootstrapTokenIDBytes+1:],
-			bootstrapapi.BootstrapTokenExpirationKey:       token.Expires.UTC().Format(time.RFC3339),
-			bootstrapapi.BootstrapTokenUsageAuthentication: "true",
-			bootstrapapi.BootstrapTokenExtraGroupsKey:      JoinGroup,
-			bootstrapapi.BootstrapTokenDescriptionKey:      description,
+		Data: map[string][]byte{
+			bootstrapapi.BootstrapTokenIDKey:               []byte(token.ID),
+			bootstrapapi.BootstrapTokenSecretKey:           []byte(token.text[bootstrapapi.BootstrapTokenIDBytes+1:]),
+			bootstrapapi.BootstrapTokenExpirationKey:       []byte(token.Expires.UTC().Format(time.RFC3339)),
+			bootstrapapi.BootstrapTokenUsageAuthentication: []byte("true"),
+			bootstrapapi.BootstrapTokenExtraGroupsKey:      []byte(JoinGroup),
+			bootstrapapi.BootstrapTokenDescriptionKey:      []byte(description),
 		},
 	}
 	if err := writer.Create(ctx, secret); err != nil {

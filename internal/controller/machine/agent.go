@@ -7,8 +7,8 @@ import (
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
-// AgentFile is the agent for Macs, in the directory of --agent-dir.
-const AgentFile = "tart-kubelet-darwin-arm64"
+// AgentFile is the darwin/arm64 agent for Macs, in the directory of --agent-dir.
+const AgentFile = "tart-kubelet"
 
 // Agent is the build of the agent that Macs are given.
 type Agent struct {

@@ -81,7 +81,7 @@ func classify(step string, err error) error {
 	if _, ok := errors.AsType[*remote.AuthRefused](err); ok {
 		failure.Class, failure.Reason = document.Wait, infrav1.ReasonSSHUnreachable
 	}
-	if errors.Is(err, remote.ErrNotPinned) {
+	if _, ok := errors.AsType[*document.FieldError](err); ok || errors.Is(err, remote.ErrNotPinned) {
 		failure.Class = document.Bug
 	}
 	if refused, ok := errors.AsType[*remote.GrantRefused](err); ok {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/cloud/scaleway"
+	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// Forms of log lines.
+const (
+	formatJSON = "json"
+	formatText = "text"
+)
+
+// defaultAgentDir is where the image holds the agent for Macs.
+const defaultAgentDir = "/agent"
+
+// settings are the flags and the environment, checked.
+type settings struct {
+	kubeconfig          string
+	leaderElect         bool
+	namespace           string
+	watchFilter         string
+	metricsAddress      string
+	probeAddress        string
+	machineConcurrency  int
+	hostConcurrency     int
+	convergeConcurrency int
+	kubeQPS             float64
+	kubeBurst           int
+	defaultPoolPrefix   string
+	reclaimZones        string
+	inventoryInterval   time.Duration
+	vendorQPS           float64
+	sshPort             int
+	agentDir            string
+	apiServerURL        string
+	logFormat           string
+	showVersion         bool
+	vendor              scaleway.Options
+	parsedReclaimZones  []string
+}
+
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("manager", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // the caller says it in one line
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; default: KUBECONFIG, or the cluster the manager runs in")
+	f.BoolVar(&s.leaderElect, "leader-elect", true, "let one of several managers work at a time")
+	f.StringVar(&s.namespace, "namespace", "", "namespace to watch; empty: all")
+	f.StringVar(&s.watchFilter, "watch-filter", "", "value of the label cluster.x-k8s.io/watch-filter that objects must have; empty: all objects")
+	f.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0: nowhere")
+	f.StringVar(&s.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
+	f.IntVar(&s.machineConcurrency, "machine-concurrency", 32, "Machines looked at at once")
+	f.IntVar(&s.hostConcurrency, "host-concurrency", hostcontroller.DefaultConcurrency, "hosts looked at at once")
+	f.IntVar(&s.convergeConcurrency, "converge-concurrency", 20, "Macs converged at once")
+	f.Float64Var(&s.kubeQPS, "kube-api-qps", 100, "requests a second to the Kubernetes API")
+	f.IntVar(&s.kubeBurst, "kube-api-burst", 200, "burst of requests to the Kubernetes API")
+	f.StringVar(&s.defaultPoolPrefix, "default-adopt-pool-prefix", "", "name prefix of the pool of Machines that name none")
+	f.StringVar(&s.reclaimZones, "orphan-reclaim-zones", "", "zones to keep an eye on beside those of Clusters, separated by commas")
+	f.DurationVar(&s.inventoryInterval, "inventory-interval", hostcontroller.DefaultInventoryInterval, "time between two lists of a zone")
+	f.Float64Var(&s.vendorQPS, "vendor-qps", scaleway.DefaultQPS, "requests a second to the vendor")
+	f.IntVar(&s.sshPort, "ssh-port", 22, "SSH port of the Macs")
+	f.StringVar(&s.agentDir, "agent-dir", defaultAgentDir, "directory that holds tart-kubelet for darwin/arm64")
+	f.StringVar(&s.apiServerURL, "api-server-url", "", "URL of the API server as a Mac reaches it; default: kube-public/cluster-info's")
+	f.StringVar(&s.logFormat, "log-format", formatJSON, "json or text")
+	f.BoolVar(&s.showVersion, "version", false, "print the version and exit")
+	return f
+}
+
+func usage(out io.Writer) {
+	f := (&settings{}).flags()
+	f.SetOutput(out)
+	_, _ = fmt.Fprintln(out, "manager runs the controllers of macfleet. Credentials come from SCW_ACCESS_KEY, SCW_SECRET_KEY,\nSCW_DEFAULT_PROJECT_ID and, for another address than the vendor's own, SCW_API_URL.")
+	f.PrintDefaults()
+}
+
+// parse reads flags and environment. Its errors are one line each.
+func parse(args []string, getenv func(string) string) (settings, error) {
+	var s settings
+	f := s.flags()
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return s, err
+		}
+		return s, wrong("%w", err)
+	}
+	if f.NArg() > 0 {
+		return s, wrong("unexpected argument %q", f.Arg(0))
+	}
+	if s.showVersion {
+		return s, nil
+	}
+	s.vendor = scaleway.Options{
+		AccessKey: getenv("SCW_ACCESS_KEY"), SecretKey: getenv("SCW_SECRET_KEY"),
+		ProjectID: getenv("SCW_DEFAULT_PROJECT_ID"), APIURL: getenv("SCW_API_URL"),
+		QPS: s.vendorQPS, UserAgent: "macfleet/" + version,
+	}
+	if err := s.check(); err != nil {
+		return s, &usageError{err}
+	}
+	return s, nil
+}
+
+func (s *settings) check() error {
+	for flagName, n := range map[string]float64{
+		"machine-concurrency": float64(s.machineConcurrency), "host-concurrency": float64(s.hostConcurrency),
+		"converge-concurrency": float64(s.convergeConcurrency), "kube-api-qps": s.kubeQPS, "kube-api-burst": float64(s.kubeBurst),
+		"vendor-qps": s.vendorQPS, "ssh-port": float64(s.sshPort), "inventory-interval": s.inventoryInterval.Seconds(),
+	} {
+		if n <= 0 {
+			return fmt.Errorf("--%s must be greater than 0", flagName)
+		}
+	}
+	if s.sshPort > 65535 {
+		return errors.New("--ssh-port is no port number")
+	}
+	if s.logFormat != formatJSON && s.logFormat != formatText {
+		return fmt.Errorf("--log-format must be %s or %s", formatJSON, formatText)
+	}
+	if err := s.checkZones(); err != nil {
+		return err
+	}
+	if s.defaultPoolPrefix != "" {
+		if err := host.CheckPrefix(s.defaultPoolPrefix); err != nil {
+			return fmt.Errorf("--default-adopt-pool-prefix: %w", err)
+		}
+	}
+	if err := checkAPIServerURL(s.apiServerURL); err != nil {
+		return err
+	}
+	return s.vendor.Validate()
+}
+
+func (s *settings) checkZones() error {
+	if s.reclaimZones == "" {
+		return nil
+	}
+	zone := regexp.MustCompile(`^[a-z]{2}-[a-z]{3}-[0-9]+$`)
+	for name := range strings.SplitSeq(s.reclaimZones, ",") {
+		name = strings.TrimSpace(name)
+		if !zone.MatchString(name) {
+			return fmt.Errorf("--orphan-reclaim-zones: %q is no zone such as fr-par-1", name)
+		}
+		s.parsedReclaimZones = append(s.parsedReclaimZones, name)
+	}
+	return nil
+}
+
+func checkAPIServerURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	parsed, err := url.Parse(text)
+	if err != nil || parsed.Scheme != "https" || parsed.Host == "" {
+		return errors.New("--api-server-url must be https://host[:port]")
+	}
+	if workload.InCluster(text) {
+		return errors.New("--api-server-url names a Service, which a Mac cannot reach")
+	}
+	return nil
+}

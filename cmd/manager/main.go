@@ -1,0 +1,74 @@
+// Command manager is the provider: all controllers in one process. It reads its
+// flags, proves its credentials, and puts the parts together; what they do is
+// theirs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// version is set when a release is linked.
+var version = "v0.1.0-dev"
+
+// Exit codes.
+const (
+	exitFailure = 1
+	// exitUsage: a flag or a credential is wrong; starting again will not help.
+	exitUsage = 2
+)
+
+func main() {
+	os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run is main with everything that a test replaces.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	settings, err := parse(args, getenv)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(stdout)
+		return 0
+	case err == nil && settings.showVersion:
+		_, _ = fmt.Fprintln(stdout, version)
+		return 0
+	case err == nil:
+		setLogger(settings.logFormat, stderr)
+		err = serve(ctx, settings)
+	}
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(stderr, "manager:", err)
+	if _, wrong := errors.AsType[*usageError](err); wrong {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// usageError is a setting that cannot work.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func wrong(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+func setLogger(format string, out io.Writer) {
+	var handler slog.Handler = slog.NewJSONHandler(out, nil)
+	if format == formatText {
+		handler = slog.NewTextHandler(out, nil)
+	}
+	logger := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/scaleway"
+	"github.com/macfleet/macfleet/internal/controller/cluster"
+	"github.com/macfleet/macfleet/internal/controller/controlplane"
+	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
+	"github.com/macfleet/macfleet/internal/controller/machine"
+	"github.com/macfleet/macfleet/internal/controller/nodecsr"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+const (
+	leaderElectionID = "macfleet-manager"
+
+	// probeZone proves the credentials where no flag names a zone.
+	probeZone = "fr-par-1"
+)
+
+// serve proves the credentials, puts the controllers together and runs them
+// until the context ends.
+func serve(ctx context.Context, s settings) error {
+	vendor, err := scaleway.New(s.vendor)
+	if err != nil {
+		return &usageError{err}
+	}
+	agent, err := machine.ReadAgent(s.agentDir, version)
+	if err != nil {
+		return wrong("--agent-dir: %w", err)
+	}
+	if err := prove(ctx, vendor, s.parsedReclaimZones); err != nil {
+		return err
+	}
+	kubernetes, err := connect(s)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(s, kubernetes)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(mgr, s, kubernetes.namespace, vendor, agent); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the controllers: %w", err)
+	}
+	return nil
+}
+
+// prove asks the vendor whether it accepts us. Only what starting again cannot
+// mend ends the program; a vendor that does not answer is waited for.
+func prove(ctx context.Context, vendor cloud.Cloud, zones []string) error {
+	named := len(zones) > 0
+	if !named {
+		zones = []string{probeZone}
+	}
+	for _, zone := range zones {
+		err := vendor.CheckAccess(ctx, zone)
+		switch {
+		case err == nil:
+		case cloud.IsUnauthorized(err), cloud.IsForbidden(err):
+			return wrong("the vendor rejects the credentials: %w", err)
+		case cloud.IsUnknownZone(err) && named:
+			return wrong("--orphan-reclaim-zones: %w", err)
+		default:
+			ctrl.Log.Info("The credentials could not be proved yet", "zone", zone, "error", err.Error())
+		}
+	}
+	return nil
+}
+
+// connection is the API server that the manager works on, and the namespace
+// that is its own there: of its lease, and of the ServiceAccount for core.
+type connection struct {
+	config    *rest.Config
+	namespace string
+}
+
+func connect(s settings) (connection, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return connection{}, wrong("no Kubernetes API server is known: %w", err)
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return connection{}, wrong("reading the manager's own namespace: %w", err)
+	}
+	if namespace == corev1.NamespaceDefault && s.namespace != "" {
+		namespace = s.namespace // a kubeconfig that names none
+	}
+	config.QPS, config.Burst = float32(s.kubeQPS), s.kubeBurst
+	config.UserAgent = "macfleet-manager/" + version
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return connection{}, wrong("reading the TLS files of the Kubernetes client: %w", err)
+	}
+	return connection{config, namespace}, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering kinds: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+func newManager(s settings, to connection) (ctrl.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]cache.Config{}
+	if s.namespace != "" {
+		namespaces[s.namespace] = cache.Config{}
+	}
+	mgr, err := ctrl.NewManager(to.config, ctrl.Options{
+		Scheme:                        scheme,
+		Logger:                        ctrl.Log,
+		LeaderElection:                s.leaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       to.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Metrics:                       metricsserver.Options{BindAddress: s.metricsAddress},
+		HealthProbeBindAddress:        s.probeAddress,
+		Cache:                         cache.Options{DefaultNamespaces: namespaces},
+		// Caching these would need the right to list them everywhere.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
+			&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}, &corev1.ServiceAccount{},
+		}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the controllers: %w", err)
+	}
+	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+		if err := add("ping", healthz.Ping); err != nil {
+			return nil, fmt.Errorf("adding a health check: %w", err)
+		}
+	}
+	return mgr, nil
+}
+
+func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud, agent machine.Agent) error {
+	restConfig := mgr.GetConfig()
+	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
+	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
+		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
+		DefaultPoolPrefix: s.defaultPoolPrefix, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
+	})
+	if err != nil {
+		return err
+	}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("setting up discovery: %w", err)
+	}
+	machines := machine.New(machine.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
+		Discovery: toServer, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
+		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
+		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
+	})
+	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Inventory: inventory, WatchFilter: s.watchFilter}
+	planes := &controlplane.Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: discoverer, Discovery: toServer,
+		Server:    controlplane.Server{URL: restConfig.Host, CA: restConfig.CAData},
+		Namespace: own, WatchFilter: s.watchFilter,
+	}
+	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, clusters, planes, requests} {
+		if err := c.SetupWithManager(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}

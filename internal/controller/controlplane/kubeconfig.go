@@ -1,0 +1,160 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+)
+
+const (
+	// tokenLifetime is asked for; the API server may give less.
+	tokenLifetime = 24 * time.Hour
+	// renewBefore the end: a third of the lifetime is left to notice a failure.
+	renewBefore = tokenLifetime / 3
+
+	// kubeconfigKey is where Cluster API keeps a kubeconfig in a Secret.
+	kubeconfigKey = "value"
+	// expiryAnnotation of the Secret is when its token ends, RFC 3339.
+	expiryAnnotation = "controlplane.cluster.x-k8s.io/token-expires"
+)
+
+// kubeconfig sees to it that <cluster>-kubeconfig lets core in for a while yet.
+func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster, plane *controlplanev1.ExternalControlPlane, seen *observed) error {
+	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	secret := &corev1.Secret{}
+	err := r.Reader.Get(ctx, name, secret)
+	exists := err == nil
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret %s: %w", name.Name, err)
+	}
+	if exists && !metav1.IsControlledBy(secret, plane) {
+		seen.foreign = true
+		return nil
+	}
+	if exists && r.good(secret, &seen.expires) {
+		return nil
+	}
+	token, expires, err := r.token(ctx)
+	if err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			seen.refused = err
+			return nil
+		}
+		return err
+	}
+	if err := r.fill(secret, name, cluster, plane, token, expires); err != nil {
+		return err
+	}
+	seen.expires = expires
+	ctrl.LoggerFrom(ctx).Info("Kubeconfig minted", "secret", name.Name, "expires", expires)
+	return r.write(ctx, secret, exists)
+}
+
+func (r *Reconciler) write(ctx context.Context, secret *corev1.Secret, exists bool) error {
+	write := func() error { return r.Client.Create(ctx, secret) }
+	if exists {
+		write = func() error { return r.Client.Update(ctx, secret) }
+	}
+	if err := write(); err != nil {
+		return fmt.Errorf("writing Secret %s: %w", secret.Name, err)
+	}
+	return nil
+}
+
+// good reports whether the Secret's kubeconfig leads to our server with a token
+// that lasts, and until when.
+func (r *Reconciler) good(secret *corev1.Secret, expires *time.Time) bool {
+	end, err := time.Parse(time.RFC3339, secret.Annotations[expiryAnnotation])
+	if err != nil || !r.now().Add(renewBefore).Before(end) {
+		return false
+	}
+	config, err := clientcmd.Load(secret.Data[kubeconfigKey])
+	if err != nil || len(config.Clusters) != 1 {
+		return false
+	}
+	for _, cluster := range config.Clusters {
+		if cluster.Server != r.Server.URL || !bytes.Equal(cluster.CertificateAuthorityData, r.Server.CA) {
+			return false
+		}
+	}
+	*expires = end
+	return true
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
+
+func (r *Reconciler) serviceAccount() string {
+	if r.ServiceAccount == "" {
+		return DefaultServiceAccount
+	}
+	return r.ServiceAccount
+}
+
+// token asks for one for the ServiceAccount that core acts as.
+func (r *Reconciler) token(ctx context.Context) (string, time.Time, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.serviceAccount()}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
+	}}
+	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", time.Time{}, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", r.Namespace, r.serviceAccount(), err)
+	}
+	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
+}
+
+// fill makes the Secret what Cluster API expects of a kubeconfig.
+func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster *clusterv1.Cluster, plane *controlplanev1.ExternalControlPlane, token string, expires time.Time) error {
+	data, err := r.render(cluster.Name, token)
+	if err != nil {
+		return err
+	}
+	secret.Namespace, secret.Name = name.Namespace, name.Name
+	secret.Type = clusterv1.ClusterSecretType
+	if secret.Labels == nil {
+		secret.Labels = map[string]string{}
+	}
+	secret.Labels[clusterv1.ClusterNameLabel] = cluster.Name
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	secret.Annotations[expiryAnnotation] = expires.UTC().Format(time.RFC3339)
+	secret.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane")),
+	}
+	secret.Data = map[string][]byte{kubeconfigKey: data}
+	return nil
+}
+
+func (r *Reconciler) render(cluster, token string) ([]byte, error) {
+	user := cluster + "-" + r.serviceAccount()
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: r.Server.URL, CertificateAuthorityData: r.Server.CA}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{cluster: {Cluster: cluster, AuthInfo: user}},
+		CurrentContext: cluster,
+	}
+	data, err := clientcmd.Write(config)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return data, nil
+}
