@@ -190,15 +190,15 @@ func TestVendorCallsAreCountedByResult(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	vendor := &cloudtest.Cloud{}
 	for range 2 { // a second manager in the process counts into the same series
-		measured, err := Measured(vendor, registry)
+		counted, err := measured(vendor, registry)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = measured.GetServer(context.Background(), zone, serverID)
+		_, _, err = counted.GetServer(context.Background(), zone, serverID)
 		if !cloud.IsForbidden(err) {
 			t.Fatal(err)
 		}
-		if _, err := measured.ListServers(context.Background(), zone); err != nil {
+		if _, err := counted.ListServers(context.Background(), zone); err != nil {
 			t.Fatal(err)
 		}
 	}

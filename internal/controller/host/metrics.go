@@ -30,8 +30,8 @@ func (m *metrics) wiped(took time.Duration) {
 	}
 }
 
-// Measured counts the vendor calls of a Cloud in the registry.
-func Measured(c cloud.Cloud, registry prometheus.Registerer) (cloud.Cloud, error) {
+// measured counts the vendor calls of a Cloud in the registry.
+func measured(c cloud.Cloud, registry prometheus.Registerer) (cloud.Cloud, error) {
 	requests, err := register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "macfleet_vendor_requests_total", Help: "Calls to the vendor by name and result.",
 	}, []string{"call", "result"}))

@@ -44,6 +44,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 	if opts.Registry == nil {
 		opts.Registry = ctrlmetrics.Registry
 	}
+	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
+		return nil, err
+	}
 	inventory := NewInventory(mgr.GetClient(), opts)
 	if err := mgr.Add(inventory); err != nil {
 		return nil, fmt.Errorf("adding the inventory: %w", err)
