@@ -21,13 +21,7 @@ func (r *running) launch(binary string) error {
 	cmd := exec.Command(binary, "init")
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50"} // hundreds of these share a machine
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		Setsid:      true, // a Ctrl-C meant for the sandbox is not for its Macs
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	cmd.SysProcAttr = namespaces()
 	started := make(chan error)
 	go r.hold(cmd, started)
 	err = <-started
@@ -69,6 +63,36 @@ func socketPair() (net.Conn, *os.File, error) {
 		return nil, nil, fmt.Errorf("making the control socket: %w", err)
 	}
 	return ours, theirs, nil
+}
+
+// Supported reports whether simulated Macs can run here: nil, or a
+// *RefusedError with what to do about it, or the lack of a shell.
+func Supported() error {
+	shell, err := findShell()
+	if err != nil {
+		return err
+	}
+	// AppArmor's restriction lets the namespace be made and then takes its
+	// rights away, so it has to be read rather than tried.
+	if os.Getuid() != 0 && kernelSwitch("kernel/apparmor_restrict_unprivileged_userns") == "1" {
+		return &RefusedError{Err: syscall.EPERM, Remedy: remedy()}
+	}
+	cmd := exec.Command(shell.Path, "-c", ":")
+	cmd.SysProcAttr = namespaces()
+	if err := cmd.Run(); err != nil {
+		return refused(err)
+	}
+	return nil
+}
+
+func namespaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Setsid:      true, // a Ctrl-C meant for the sandbox is not for its Macs
+		Pdeathsig:   syscall.SIGKILL,
+	}
 }
 
 // refused recognises the ways a kernel says no to namespaces.

@@ -146,7 +146,7 @@ func (j *job) settleLocked() {
 func (j *job) afterLocked(d time.Duration, what func()) {
 	j.cancelPendingLocked()
 	var timer clock.Timer
-	timer = j.l.clock.AfterFunc(d, func() {
+	fire := func() {
 		j.l.mu.Lock()
 		defer j.l.mu.Unlock()
 		if j.pending != timer {
@@ -154,7 +154,9 @@ func (j *job) afterLocked(d time.Duration, what func()) {
 		}
 		j.pending = nil
 		what()
-	})
+	}
+	// A clock may call with its own lock held, and what reads the clock.
+	timer = j.l.clock.AfterFunc(d, func() { go fire() })
 	j.pending = timer
 }
 

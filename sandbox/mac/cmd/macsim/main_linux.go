@@ -9,6 +9,7 @@ import (
 
 	"github.com/macfleet/macfleet/sandbox/mac/shims"
 	"github.com/macfleet/macfleet/sandbox/mac/supervisor"
+	"github.com/macfleet/macfleet/sandbox/mac/tart"
 )
 
 // controlFD is where the host side leaves its socket.
@@ -22,6 +23,8 @@ func main() {
 	switch filepath.Base(argv[0]) {
 	case "init":
 		os.Exit(supervisor.Main(os.NewFile(controlFD, "control")))
+	case "tart":
+		os.Exit(tart.Main(argv, tart.Env{}))
 	default:
 		os.Exit(shims.Main(argv))
 	}
