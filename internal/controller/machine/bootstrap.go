@@ -103,8 +103,7 @@ type need struct{ push, join bool }
 // and that holds no token for it, is converged again with a fresh one: that is
 // how a Node that was deleted comes back, and the only way.
 func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
-	var err error
-	if v.node, err = r.nodeOf(ctx, v); err != nil {
+	if err := r.findNode(ctx, v); err != nil {
 		return need{}, err
 	}
 	absent := v.node == nil

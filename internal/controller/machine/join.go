@@ -21,6 +21,9 @@ func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
 		v.joined = unknown(infrav1.ReasonWaitingForNode, "the Mac is not converged yet")
 		return ctrl.Result{}, nil
 	}
+	if err := r.findNode(ctx, v); err != nil {
+		return ctrl.Result{}, err
+	}
 	v.joined = judgeNode(v)
 	if v.joined.reason == infrav1.NodeReadyCondition && v.staged.tokenID != "" {
 		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine))
@@ -61,20 +64,24 @@ func nodeWasThere(v *visit) bool {
 	return false
 }
 
-// nodeOf returns the Node of the Machine's name. That it is absent is believed
+// findNode reads the Node of the Machine's name. That it is absent is believed
 // of the API server only, since a new token follows from it.
-func (r *Reconciler) nodeOf(ctx context.Context, v *visit) (*corev1.Node, error) {
+func (r *Reconciler) findNode(ctx context.Context, v *visit) error {
+	if v.nodeRead {
+		return nil
+	}
 	node := &corev1.Node{}
 	key := client.ObjectKey{Name: v.machine.Name}
 	err := r.Client.Get(ctx, key, node)
 	if apierrors.IsNotFound(err) {
 		err = r.Reader.Get(ctx, key, node)
 	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Node %s: %w", v.machine.Name, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Node %s: %w", v.machine.Name, err)
+	v.nodeRead = true
+	if err == nil {
+		v.node = node
 	}
-	return node, nil
+	return nil
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -35,6 +37,8 @@ type visit struct {
 	staged staged
 	// node bears the Machine's name; nil when there is none.
 	node *corev1.Node
+	// nodeRead says that node was looked for.
+	nodeRead bool
 	// applied is what a finished converge run has just proved.
 	applied *infrav1.AppliedStatus
 	// failure of the last push, while it stands.
@@ -177,28 +181,22 @@ func parseStaged(secret *corev1.Secret) staged {
 func (s staged) joinable(now time.Time) bool { return s.tokenID != "" && now.Before(s.tokenExpires) }
 
 // patchStaged sets keys of <machine>-bootstrap that are ours; nil removes one.
+// The host controller writes other keys at the same time, so only these are sent.
 func (r *Reconciler) patchStaged(ctx context.Context, key client.ObjectKey, values map[string]*string) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: host.BootstrapSecretName(key.Name)}}
-	base := secret.DeepCopy()
-	secret.Data = map[string][]byte{}
+	data := map[string]any{}
 	for name, value := range values {
-		if value == nil {
-			base.Data = withKey(base.Data, name)
-			continue
+		data[name] = nil
+		if value != nil {
+			data[name] = []byte(*value)
 		}
-		secret.Data[name] = []byte(*value)
 	}
-	if err := r.Client.Patch(ctx, secret, client.MergeFrom(base)); err != nil {
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: host.BootstrapSecretName(key.Name)}}
+	if err := r.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("recording in Secret %s: %w", secret.Name, err)
 	}
 	return nil
-}
-
-// withKey marks a key as one to remove: it is in the base of the patch only.
-func withKey(data map[string][]byte, name string) map[string][]byte {
-	if data == nil {
-		data = map[string][]byte{}
-	}
-	data[name] = []byte("remove")
-	return data
 }
