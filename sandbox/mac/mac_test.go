@@ -205,10 +205,3 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
-
-func TestRefusedErrorIsOneLine(t *testing.T) {
-	err := refused(fmt.Errorf("fork/exec: %w", fs.ErrPermission))
-	if err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error = %v", err)
-	}
-}

@@ -1,6 +1,9 @@
 package mac
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,5 +47,21 @@ func TestUnprivileged(t *testing.T) {
 	}
 	if !strings.Contains(string(out), "--- PASS: TestFirstContact") {
 		t.Fatalf("nothing ran as nobody:\n%s", out)
+	}
+}
+
+func TestRefusedErrorIsOneLine(t *testing.T) {
+	err := refused(fmt.Errorf("fork/exec: %w", syscall.EPERM))
+	var r *RefusedError
+	if !errors.As(err, &r) || !errors.Is(err, fs.ErrPermission) || r.Remedy == "" || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestSupportedAgreesWithStart(t *testing.T) {
+	supported := Supported()
+	started := newBench(t, nil).Start(t.Context())
+	if (supported == nil) != (started == nil) {
+		t.Errorf("Supported = %v, Start = %v", supported, started)
 	}
 }

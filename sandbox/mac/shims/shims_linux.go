@@ -43,6 +43,7 @@ type call struct {
 	pid1   *wire.Packets
 	world  wire.World
 	reason string // why it is not modelled, once that is known
+	left   bool   // its end is on record
 }
 
 type tool func(*call) int
@@ -114,6 +115,10 @@ func (c *call) greet(argv []string) error {
 // leave waits for the answer, so that what ran is on record before the caller
 // can go on.
 func (c *call) leave(argv []string, rc int) {
+	if c.left {
+		return
+	}
+	c.left = true
 	_, err := c.ask(wire.Call{Exit: &wire.Execution{
 		Argv: argv, UID: c.uid, RC: rc, StdinSHA256: c.in.digest(), Unmodelled: c.reason,
 	}})
