@@ -93,6 +93,9 @@ func quietly(cmd *cobra.Command) *cobra.Command {
 func usage(err error) error { return &ExitError{Code: document.ExitUsage, Err: err} }
 
 func local(o *Options) error {
+	if os.Geteuid() != 0 {
+		return errors.New("only root can do this")
+	}
 	o.Mac = macos.Local()
 	// sudo keeps the SSH user's HOME on macOS. Without one, only the program's
 	// own file is looked at.

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +76,7 @@ func (f Facts) Missing() []string {
 			all = append(all, name)
 		}
 	}
+	slices.Sort(all)
 	return all
 }
 

@@ -36,10 +36,9 @@ func (s *Session) Receive(ctx context.Context, b *Build) (sent int64, err error)
 	defer stop()
 
 	u, err := startUpload(channel)
-	if err != nil {
-		return 0, &Unreachable{Phase: PhaseSession, Err: err}
+	if err == nil {
+		sent, err = u.run(b)
 	}
-	sent, err = u.run(b)
 	var refused *ReceiveRefused
 	var bad *BadAnswer
 	switch {

@@ -360,10 +360,11 @@ func TestCommandsEndWithTheContext(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
 	started := make(chan struct{}, 8)
-	s.handle = func(_ string, c ssh.Channel) int {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	s.handle = func(string, ssh.Channel) int {
 		started <- struct{}{}
-		_, _ = io.Copy(io.Discard, c)
-		_, _ = c.Read(make([]byte, 1))
+		<-over
 		return -1
 	}
 	session := s.dial(key)

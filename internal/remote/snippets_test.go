@@ -72,7 +72,8 @@ func newBox(t *testing.T, shell []string) *box {
 		b.stub(name, "exec "+where(t, name)+` "$@"`)
 	}
 	b.stub("sudo", sudoStub)
-	b.stub("visudo", `[ ! -f "$ROOT/badrule" ]`)
+	// What is left on root's stdin would show here.
+	b.stub("visudo", `cat >>"$ROOT/leaked"; [ ! -f "$ROOT/badrule" ]`)
 	b.stub("chown", "")
 	b.stub("id", "echo m1")
 	b.stub("shasum", `shift 2; exec `+where(t, "sha256sum")+` "$@"`)

@@ -97,6 +97,8 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	// Most of the time the tests wait for the agent to prove itself.
+	t.Parallel()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
