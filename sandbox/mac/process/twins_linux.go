@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // twins maps darwin programs to Linux programs built from the same sources.
@@ -26,6 +27,10 @@ type fileID struct {
 	size         int64
 	mtime, ctime int64
 }
+
+// settled is the age below which a file's times do not tell two changes apart:
+// kernels stamp by the tick.
+const settled = time.Second
 
 func newTwins(dir string) *twins { return &twins{dir: dir, hashes: map[fileID]string{}} }
 
@@ -45,8 +50,11 @@ func (t *twins) resolve(path string) (string, error) {
 		return "", syscall.EACCES
 	}
 	darwin, err := isDarwin(f)
-	if err != nil || !darwin {
-		return path, err
+	switch {
+	case err != nil:
+		return "", err
+	case !darwin:
+		return path, nil
 	}
 	sum, err := t.hash(f, info)
 	if err != nil {
@@ -98,8 +106,10 @@ func (t *twins) hash(f *os.File, info os.FileInfo) (string, error) {
 		return "", fmt.Errorf("hashing it: %w", err)
 	}
 	sum = hex.EncodeToString(h.Sum(nil))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hashes[id] = sum
+	if time.Since(time.Unix(0, id.ctime)) > settled {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.hashes[id] = sum
+	}
 	return sum, nil
 }
