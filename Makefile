@@ -22,12 +22,11 @@ test: check-generated vet agent-size test-go ## everything CI runs: generated fi
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
 	go test -race -timeout 60m ./...
-	cd sandbox/controlplane && go test ./...
+	cd sandbox/controlplane && go test -vet=off ./... # vet would analyse all of Kubernetes
 
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...
-	cd sandbox/controlplane && go vet .
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
 
 .PHONY: build

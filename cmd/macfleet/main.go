@@ -81,6 +81,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
+	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newSandbox())
 	return root

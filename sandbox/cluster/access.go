@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 // Kubeconfig is the path of the administrator's kubeconfig. It refers to no other file.
@@ -26,9 +28,9 @@ func (c *Cluster) PIDs() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pids := map[string]int{}
-	for _, p := range []*process{c.controlPlane, c.core} {
+	for _, p := range []*subprocess.Process{c.controlPlane, c.core} {
 		if p != nil {
-			pids[p.name] = p.pid()
+			pids[p.Name()] = p.PID()
 		}
 	}
 	return pids
@@ -42,7 +44,7 @@ func (c *Cluster) LogFiles() []string {
 // Done is closed when the cluster can no longer be used: a process ended by itself, or Stop was called.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 
-// Err is nil until Done is closed, and then nil after Stop or an *ExitError. Stop must be called in either case.
+// Err is nil until Done is closed, and then nil after Stop or an *subprocess.ExitError. Stop must be called in either case.
 func (c *Cluster) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 // controlPlaneGrace is how long the control plane may take to stop: about a second, and it gives up itself after 20.
@@ -50,8 +52,8 @@ type Cluster struct {
 	ports   corePorts
 
 	mu           sync.Mutex
-	controlPlane *process
-	core         *process
+	controlPlane *subprocess.Process
+	core         *subprocess.Process
 	err          error
 	done         chan struct{}
 	closeDone    sync.Once
@@ -67,7 +69,7 @@ type ready struct {
 // Start starts a cluster and returns when it can be used: the API server is ready, core's CRDs are established, its
 // webhooks answer. ctx bounds the start alone. When Start fails, whatever it started has ended.
 //
-// Errors: ErrNotLinux, ErrInUse, *ExitError with the log to look at, and ctx's.
+// Errors: ErrNotLinux, ErrInUse, *subprocess.ExitError with the log to look at, and ctx's.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err := supported(); err != nil {
 		return nil, err
@@ -148,7 +150,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	cmd.Dir = c.options.Dir
 	cmd.Stdout = write
 	cmd.ExtraFiles = []*os.File{c.lock}
-	p, err := startProcess("control plane", c.logFile("control-plane"), cmd, syscall.SIGTERM)
+	p, err := subprocess.Start("control plane", c.logFile("control-plane"), cmd, syscall.SIGTERM)
 	if closeErr := write.Close(); err == nil {
 		err = closeErr
 	}
@@ -188,35 +190,35 @@ func readReady(stdout io.ReadCloser) <-chan []byte {
 	return line
 }
 
-func (c *Cluster) awaitReady(ctx context.Context, line <-chan []byte, p *process) error {
+func (c *Cluster) awaitReady(ctx context.Context, line <-chan []byte, p *subprocess.Process) error {
 	select {
 	case text := <-line:
 		if err := json.Unmarshal(text, &c.ready); err != nil {
 			return fmt.Errorf("reading what the control plane says: %w", err)
 		}
 		return nil
-	case <-p.ended:
-		return p.exit()
+	case <-p.Ended():
+		return p.Exit()
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the control plane to be ready: %w", ctx.Err())
 	}
 }
 
 // adopt makes p a part of the cluster, whose unexpected end is the cluster's.
-func (c *Cluster) adopt(slot **process, p *process) {
+func (c *Cluster) adopt(slot **subprocess.Process, p *subprocess.Process) {
 	c.mu.Lock()
 	*slot = p
 	c.mu.Unlock()
 	go func() {
-		<-p.ended
-		if !p.expected.Load() {
-			c.finish(p.exit())
+		<-p.Ended()
+		if !p.Expected() {
+			c.finish(p.Exit())
 		}
 	}()
 }
 
 // release takes the process out of its slot, if there is one.
-func (c *Cluster) release(slot **process) *process {
+func (c *Cluster) release(slot **subprocess.Process) *subprocess.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := *slot
@@ -239,10 +241,10 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	c.finish(nil)
 	var errs []error
 	if core := c.release(&c.core); core != nil {
-		errs = append(errs, core.stop(ctx, coreGrace))
+		errs = append(errs, core.Stop(ctx, coreGrace))
 	}
 	if controlPlane := c.release(&c.controlPlane); controlPlane != nil {
-		errs = append(errs, controlPlane.stop(ctx, controlPlaneGrace), c.removeSockets())
+		errs = append(errs, controlPlane.Stop(ctx, controlPlaneGrace), c.removeSockets())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 const (
@@ -35,7 +37,7 @@ func (c *Cluster) startCore(ctx context.Context) error {
 			return err
 		}
 		err = c.runCore(ctx)
-		var exit *ExitError
+		var exit *subprocess.ExitError
 		lostPort := errors.As(err, &exit) && (portTaken(ctx, c.ports.webhook) || portTaken(ctx, c.ports.health))
 		if !lostPort || attempt == coreAttempts {
 			return err
@@ -47,12 +49,12 @@ func (c *Cluster) startCore(ctx context.Context) error {
 func (c *Cluster) runCore(ctx context.Context) error {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.options.Binaries.Core, c.coreArgs()...) // ctx is the start's
 	cmd.Dir = c.options.Dir
-	core, err := startProcess("core", c.logFile("core"), cmd, syscall.SIGKILL)
+	core, err := subprocess.Start("core", c.logFile("core"), cmd, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
 	if err := waitHTTP(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", c.ports.health), core); err != nil {
-		return errors.Join(err, core.stop(ctx, coreGrace))
+		return errors.Join(err, core.Stop(ctx, coreGrace))
 	}
 	c.adopt(&c.core, core)
 	return nil
@@ -72,7 +74,7 @@ func (c *Cluster) coreArgs() []string {
 
 // waitHTTP waits until url answers 200. Core does so once its webhook server has completed a TLS handshake with itself
 // and its caches are filled.
-func waitHTTP(ctx context.Context, url string, p *process) error {
+func waitHTTP(ctx context.Context, url string, p *subprocess.Process) error {
 	ticker := time.NewTicker(statePoll)
 	defer ticker.Stop()
 	for {
@@ -81,9 +83,9 @@ func waitHTTP(ctx context.Context, url string, p *process) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the %s to be ready: %w", p.name, ctx.Err())
-		case <-p.ended:
-			return p.exit()
+			return fmt.Errorf("waiting for the %s to be ready: %w", p.Name(), ctx.Err())
+		case <-p.Ended():
+			return p.Exit()
 		case <-ticker.C:
 		}
 	}
@@ -108,7 +110,7 @@ func (c *Cluster) StopCore(ctx context.Context) error {
 	if core == nil {
 		return nil
 	}
-	return core.stop(ctx, coreGrace)
+	return core.Stop(ctx, coreGrace)
 }
 
 // StartCore starts core again after StopCore and returns when its webhooks answer.

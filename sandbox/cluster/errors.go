@@ -35,25 +35,3 @@ func (e *CompileError) Error() string {
 
 // Unwrap returns how the command ended.
 func (e *CompileError) Unwrap() error { return e.Err }
-
-// ExitError is a process of the cluster that ended by itself.
-type ExitError struct {
-	// Process is "control plane" or "core".
-	Process string
-	// LogFile holds what the process said.
-	LogFile string
-	// Err is how it ended; nil for exit code 0.
-	Err error
-}
-
-// Error names the process, how it ended and where to read why.
-func (e *ExitError) Error() string {
-	how := "exit status 0"
-	if e.Err != nil {
-		how = e.Err.Error()
-	}
-	return fmt.Sprintf("the %s ended by itself: %s (see %s)", e.Process, how, e.LogFile)
-}
-
-// Unwrap returns how the process ended.
-func (e *ExitError) Unwrap() error { return e.Err }

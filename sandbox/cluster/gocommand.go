@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 // interruptGrace is how long the go command may take to end its compilers and remove its work folder once interrupted.
@@ -36,9 +38,9 @@ func runGo(ctx context.Context, dir, doing string, stdout, stderr io.Writer, arg
 	cmd.Dir = dir
 	cmd.Stdout = stdout
 	cmd.Stderr = io.MultiWriter(&said, stderr)
-	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGINT) }
+	cmd.Cancel = func() error { return subprocess.SignalGroup(cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = interruptGrace
-	isolate(cmd, syscall.SIGINT)
+	subprocess.Isolate(cmd, syscall.SIGINT)
 	runtime.LockOSThread() // see isolate
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {

@@ -2,17 +2,9 @@
 
 package cluster
 
-import (
-	"os"
-	"os/exec"
-	"syscall"
-)
+import "os"
 
 func supported() error { return ErrNotLinux }
-
-func isolate(*exec.Cmd, syscall.Signal) {}
-
-func signalGroup(int, syscall.Signal) error { return ErrNotLinux }
 
 func tryLock(*os.File) (bool, error) { return false, ErrNotLinux }
 

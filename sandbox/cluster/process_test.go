@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 // script is a control plane that is a shell script: it notes its process id, then does as body says.
@@ -59,7 +61,7 @@ func pidIn(t *testing.T, dir string) int {
 func TestStartLeavesNoProcessBehind(t *testing.T) {
 	t.Run("when the control plane ends", func(t *testing.T) {
 		_, err := Start(t.Context(), Options{Binaries: script(t, "echo no >&2; exit 3"), Dir: t.TempDir()})
-		var exit *ExitError
+		var exit *subprocess.ExitError
 		if !errors.As(err, &exit) {
 			t.Fatalf("error %v, want an ExitError", err)
 		}
@@ -112,7 +114,7 @@ func TestDoneTellsOfAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-c.Done()
-	var exit *ExitError
+	var exit *subprocess.ExitError
 	if !errors.As(c.Err(), &exit) || exit.Process != "control plane" {
 		t.Errorf("error %v, want an ExitError of the control plane", c.Err())
 	}

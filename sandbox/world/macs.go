@@ -58,8 +58,8 @@ func (m *macs) of(install scaleway.Install) (*mac.Mac, error) {
 			Model:       "Mac14,12",
 			Serial:      "SIM" + install.ServerID[:8],
 			CPUs:        install.Type.Cores,
-			MemoryBytes: install.Type.MemoryBytes,
-			DiskBytes:   install.Type.DiskBytes,
+			MemoryBytes: uint64(install.Type.MemoryBytes),
+			DiskBytes:   uint64(install.Type.DiskBytes),
 		},
 	})
 	if err != nil {

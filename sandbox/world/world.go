@@ -30,6 +30,7 @@ type World struct {
 	vendor         *scaleway.Vendor
 	vendorListener *scaleway.Listener
 	macs           *macs
+	key            fleetKey
 	managers       []*manager
 }
 
@@ -81,8 +82,13 @@ func (w *World) startVendor(ctx context.Context) error {
 		TimeScale: w.options.TimeScale, Hardware: w.macs, Logger: w.options.Logger,
 		AllocateIP: network.allocate, ReleaseIP: network.release,
 	})
-	w.vendorListener, err = scaleway.Listen(ctx, w.vendor, "127.0.0.1:0")
-	return err
+	if w.vendorListener, err = scaleway.Listen(ctx, w.vendor, "127.0.0.1:0"); err != nil {
+		return err
+	}
+	if w.key, err = newFleetKey(); err != nil {
+		return err
+	}
+	return w.vendor.AddSSHKey(Fleet, w.key.public)
 }
 
 // twins says which program runs where the uploaded agent would.
@@ -141,6 +147,9 @@ func (w *World) startProduct(ctx context.Context) error {
 		return err
 	}
 	if err := applier.install(ctx, chart); err != nil {
+		return err
+	}
+	if err := w.key.store(ctx, applier); err != nil {
 		return err
 	}
 	return w.startManagers(ctx, flags)

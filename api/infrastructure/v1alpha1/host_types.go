@@ -227,7 +227,7 @@ type ScalewayAppleSiliconHostStatus struct {
 // +kubebuilder:printcolumn:name="OS",type=string,JSONPath=`.status.server.osFamily`
 // +kubebuilder:printcolumn:name="Server",type=string,JSONPath=`.status.server.name`
 // +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.claimRef.name`
-// +kubebuilder:printcolumn:name="Billed until",type=date,JSONPath=`.status.server.deletableAt`
+// +kubebuilder:printcolumn:name="Billed until",type=string,JSONPath=`.status.server.deletableAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScalewayAppleSiliconHost struct {
 	metav1.TypeMeta   `json:",inline"`
