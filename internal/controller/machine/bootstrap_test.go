@@ -1,0 +1,432 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/remote"
+)
+
+// claimed is a world whose mac-1 holds a host, with its credentials staged.
+func claimed(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.settle("mac-1")
+	w.stage("mac-1", "secret-1")
+	return w
+}
+
+func TestBootstrap(t *testing.T) {
+	w := claimed(t)
+	w.settle("mac-1")
+	m := w.machine("mac-1")
+	if m.Spec.ProviderID != host.ProviderID(zone, serverID) || !ptr.Deref(m.Status.Initialization.Provisioned, false) {
+		t.Fatalf("providerID = %q, status = %+v: want it provisioned", m.Spec.ProviderID, m.Status)
+	}
+	desired := w.mac.desired[0]
+	if desired.Join == nil || desired.Join.Server != "https://api.example:6443" || string(desired.Join.CA) != "ca" {
+		t.Fatalf("join = %+v, want cluster-info's server", desired.Join)
+	}
+	want := infrav1.AppliedStatus{Revision: document.Revision(desired), Agent: w.r.Agent.SHA256}
+	if m.Status.Applied != want || m.Status.FailureDomain != zone || len(m.Status.Addresses) != 2 {
+		t.Errorf("status = %+v, want applied %+v, zone and addresses", m.Status, want)
+	}
+	if got := w.reason("mac-1", infrav1.NodeReadyCondition); got != infrav1.ReasonWaitingForNode {
+		t.Errorf("NodeReady = %s, want %s", got, infrav1.ReasonWaitingForNode)
+	}
+	if desired.Host.User != "m1" || desired.Host.Epoch != 1 || desired.Node.Fleet != "builders" || desired.Node.MaxVMs != 2 || len(desired.Node.Taints) != 1 {
+		t.Errorf("desired = %+v", desired)
+	}
+}
+
+func TestTheTokenEndsWithTheNodeReady(t *testing.T) {
+	w := claimed(t)
+	w.settle("mac-1")
+	ids := w.tokens()
+	if secret := w.secret("mac-1-bootstrap"); len(ids) != 1 || secret[keyTokenID] != ids[0] {
+		t.Fatalf("tokens = %q, remembered %q", ids, w.secret("mac-1-bootstrap")[keyTokenID])
+	}
+	if token := w.mac.desired[0].Join; !strings.HasPrefix(token.Token, ids[0]+".") || token.Permit.ID == "" || !token.Permit.NotAfter.Equal(start().Add(time.Hour)) {
+		t.Errorf("permit = %+v, want one hour", token.Permit)
+	}
+	w.join("mac-1")
+	w.settle("mac-1")
+	if ids := w.tokens(); len(ids) != 0 {
+		t.Errorf("tokens = %q, want none once the Node is Ready", ids)
+	}
+	if _, remembered := w.secret("mac-1-bootstrap")[keyTokenID]; remembered {
+		t.Error("the token's id is still remembered")
+	}
+	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning {
+		t.Errorf("phase = %s", m.Status.Phase)
+	}
+}
+
+func TestNothingSecretBeforeTheRecord(t *testing.T) {
+	w := claimed(t)
+	checked := false
+	w.mac.onGrant = func() {
+		checked = true
+		record := w.host(hostName).Spec.Record
+		if record.HostKey == nil || record.HostKey.SHA256 != hostKeyShown().SHA256 || record.HostKey.Epoch != 1 {
+			t.Errorf("pin = %+v when the password is sent", record.HostKey)
+		}
+		if len(record.PasswordAttempts) != 1 || strings.Contains(record.PasswordAttempts[0].Digest, "secret") {
+			t.Errorf("attempts = %+v when the password is sent, want its digest", record.PasswordAttempts)
+		}
+		if mirror := w.secret("mac-1-bootstrap"); mirror[host.KeyHostKey] != "ssh-ed25519 SHA256:first" || mirror[host.KeyPasswordAttempts] == "" {
+			t.Errorf("mirror = %q, %q when the password is sent", mirror[host.KeyHostKey], mirror[host.KeyPasswordAttempts])
+		}
+	}
+	w.settle("mac-1")
+	if !checked {
+		t.Error("no password was sent")
+	}
+}
+
+func TestAPasswordHasOneAttempt(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) { m.grantErr = &remote.GrantRefused{Outcome: remote.PasswordRejected} })
+	for range 3 {
+		w.settle("mac-1")
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	}
+	w.restart()
+	w.settle("mac-1")
+	if len(w.mac.passwords) != 1 {
+		t.Fatalf("sent %d times, want once", len(w.mac.passwords))
+	}
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonMissingSudoPassword {
+		t.Errorf("Bootstrapped = %s", got)
+	}
+	w.mac.set(func(m *fakeMac) { m.grantErr = nil })
+	w.stage("mac-1", "secret-2")
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	if !slices.Equal(w.mac.passwords, []string{"secret-1", "secret-2"}) || w.machine("mac-1").Spec.ProviderID == "" {
+		t.Errorf("sent %q, providerID = %q; want another password to get its attempt", w.mac.passwords, w.machine("mac-1").Spec.ProviderID)
+	}
+}
+
+func TestASealedPasswordIsMissing(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.settle("mac-1")
+	w.stage("mac-1", cloud.Sealed)
+	w.settle("mac-1")
+	if len(w.mac.passwords) != 0 || w.reason("mac-1", infrav1.BootstrappedCondition) != infrav1.ReasonMissingSudoPassword {
+		t.Errorf("sent %q, Bootstrapped = %s", w.mac.passwords, w.reason("mac-1", infrav1.BootstrappedCondition))
+	}
+	w.stage("mac-1", "secret-1") // the back-off is of the push without a password
+	w.settle("mac-1")
+	if w.machine("mac-1").Spec.ProviderID == "" {
+		t.Error("a password that came later is not tried at once")
+	}
+}
+
+func TestFailuresAreCountedOnceAndBackOff(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) {
+		m.dialErr = &remote.Unreachable{Phase: remote.PhaseDial, Err: errPlain}
+	})
+	result := w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonSSHUnreachable {
+		t.Errorf("Bootstrapped = %s", got)
+	}
+	if m := w.machine("mac-1"); m.Status.Bootstrap.Attempts != 1 || m.Status.Bootstrap.LastError == nil || m.Status.Bootstrap.LastError.Step != stepDial {
+		t.Errorf("bootstrap = %+v, want one attempt", m.Status.Bootstrap)
+	}
+	if result.RequeueAfter < backoffBase || result.RequeueAfter > 2*backoffBase {
+		t.Errorf("tries again after %s", result.RequeueAfter)
+	}
+	w.settle("mac-1")
+	if len(w.mac.dials) != 1 {
+		t.Errorf("dialled %d times before the back-off ended", len(w.mac.dials))
+	}
+	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+	w.settle("mac-1")
+	if attempts := w.host(hostName).Spec.Record.Bootstrap.Attempts; attempts != 2 || len(w.mac.dials) != 2 {
+		t.Errorf("attempts = %d, dials = %d; want 2", attempts, len(w.mac.dials))
+	}
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil })
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.ProviderID == "" || m.Status.Bootstrap.LastError != nil {
+		t.Errorf("after a success: %+v", m.Status.Bootstrap)
+	}
+}
+
+func TestAnotherHostKeyInTheEpochIsRefused(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) { m.convErr = &remote.Failed{Class: document.Retry} })
+	w.settle("mac-1")
+	w.mac.set(func(m *fakeMac) { m.answer.SHA256 = "SHA256:other"; m.convErr = nil; m.sudo = false })
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonHostKeyMismatch {
+		t.Errorf("Bootstrapped = %s", got)
+	}
+	if len(w.mac.passwords) != 1 || w.host(hostName).Spec.Record.HostKey.SHA256 != "SHA256:first" {
+		t.Errorf("passwords sent %d times, pin = %+v; want nothing more, and the old pin", len(w.mac.passwords), w.host(hostName).Spec.Record.HostKey)
+	}
+}
+
+func TestAFailedConvergeTakesTheTokenBack(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) {
+		m.convErr = &remote.Failed{Class: document.Human, Report: document.Report{Steps: []document.StepReport{{Name: "launchd", Outcome: document.Failed, Class: document.Human}}}}
+	})
+	result := w.settle("mac-1")
+	if ids := w.tokens(); len(ids) != 0 {
+		t.Errorf("tokens = %q, want none", ids)
+	}
+	m := w.machine("mac-1")
+	if last := m.Status.Bootstrap.LastError; last == nil || last.Step != "launchd" || last.Class != string(document.Human) {
+		t.Errorf("last error = %+v, want the step on the Mac", last)
+	}
+	if m.Spec.ProviderID != "" || result.RequeueAfter < backoffHuman {
+		t.Errorf("providerID = %q, tries again after %s", m.Spec.ProviderID, result.RequeueAfter)
+	}
+}
+
+func TestEndpointUnknown(t *testing.T) {
+	w := claimed(t)
+	w.delete(clusterInfo())
+	w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonEndpointUnknown || len(w.mac.desired) != 0 {
+		t.Errorf("Bootstrapped = %s, converged %d times", got, len(w.mac.desired))
+	}
+}
+
+func TestTheMacIsNotTouchedBeforeItsNameStays(t *testing.T) {
+	for name, spoil := range map[string]func(w *world){
+		"no credentials": func(w *world) {
+			w.delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mac-1-bootstrap"}})
+		},
+		"name not in sync": func(w *world) { h := w.host(hostName); h.Status.Conditions = nil; w.updateStatus(h) },
+		"other claim":      func(w *world) { w.poke(host.KeyClaimToken, "older") },
+		"other epoch":      func(w *world) { w.poke(host.KeyInstallEpoch, "7") },
+		"no address":       func(w *world) { w.poke(host.KeyAddress, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := claimed(t)
+			spoil(w)
+			w.settle("mac-1")
+			if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonWaitingForHost || len(w.mac.dials) != 0 {
+				t.Errorf("Bootstrapped = %s, dialled %d times", got, len(w.mac.dials))
+			}
+		})
+	}
+}
+
+// poke changes one key of mac-1's Secret.
+func (w *world) poke(key, value string) {
+	w.t.Helper()
+	if err := w.r.patchStaged(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "mac-1"}, map[string]*string{key: &value}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestADeletedNodeComesBackByAFreshPermit(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	w.heard()
+	first := w.mac.desired[0].Join.Permit.ID
+	w.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}})
+	w.settle("mac-1")
+	if len(w.mac.desired) != 2 || w.mac.desired[1].Join == nil || w.mac.desired[1].Join.Permit.ID == first {
+		t.Fatalf("converged %d times, want once more with another permit", len(w.mac.desired))
+	}
+	if got := w.reason("mac-1", infrav1.NodeReadyCondition); got != infrav1.ReasonNodeMissing {
+		t.Errorf("NodeReady = %s", got)
+	}
+	w.settle("mac-1")
+	if len(w.mac.desired) != 2 {
+		t.Error("a token that may still be used is replaced")
+	}
+	w.clock.SetTime(w.clock.Now().Add(2 * time.Hour))
+	w.settle("mac-1")
+	if len(w.mac.desired) != 3 || len(w.tokens()) != 1 {
+		t.Errorf("converged %d times with %d tokens; want a third permit, and one token", len(w.mac.desired), len(w.tokens()))
+	}
+	w.join("mac-1")
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning || len(w.tokens()) != 0 {
+		t.Errorf("phase = %s, tokens = %q", m.Status.Phase, w.tokens())
+	}
+}
+
+func TestALeavingMachineGetsNoPermit(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	core := &clusterv1.Machine{}
+	w.get(client.ObjectKey{Namespace: namespace, Name: "mac-1"}, core)
+	core.Finalizers = []string{clusterv1.MachineFinalizer}
+	w.update(core)
+	w.delete(core)
+	w.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}})
+	w.settle("mac-1")
+	if len(w.mac.desired) != 1 {
+		t.Error("a Mac was told to join again while its Machine is being deleted")
+	}
+}
+
+func TestALostStatusIsFoundAgain(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	before := w.machine("mac-1")
+	lost := before.DeepCopy()
+	lost.Status = infrav1.ScalewayAppleSiliconMachineStatus{}
+	w.updateStatus(lost)
+	w.settle("mac-1")
+	after := w.machine("mac-1")
+	if after.Spec.HostRef.ClaimToken != before.Spec.HostRef.ClaimToken || after.Status.Applied != before.Status.Applied || after.Status.Phase != phaseRunning {
+		t.Errorf("after = %+v %+v", after.Spec, after.Status)
+	}
+	if last := w.mac.desired[len(w.mac.desired)-1]; last.Join != nil || len(w.tokens()) != 0 {
+		t.Error("a Node that is there needs no token")
+	}
+}
+
+func TestAQuietMachineWritesNothing(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	before := w.countWrites()
+	for range 3 {
+		w.visit("mac-1")
+	}
+	if w.countWrites() != before {
+		t.Errorf("wrote %q", w.writes[before:])
+	}
+}
+
+// A manager that dies in the middle of a push loses the job; the next one begins
+// again, and leaves one token behind at most.
+func TestACrashInThePushIsMadeUpFor(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) { m.hold = true })
+	w.visit("mac-1")
+	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
+	for {
+		if job, _ := w.r.pushes.look(key); job.step == stepConverge {
+			break
+		}
+		select {
+		case <-w.r.pushes.wakeups:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the push does not get to converge")
+		}
+	}
+	old := w.r
+	w.restart()
+	old.pushes.group.Wait()
+	w.mac.set(func(m *fakeMac) { m.hold = false })
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.ProviderID == "" || len(w.tokens()) != 1 || len(w.mac.passwords) != 1 {
+		t.Errorf("providerID = %q, tokens = %q, passwords sent %d times", m.Spec.ProviderID, w.tokens(), len(w.mac.passwords))
+	}
+}
+
+func TestNodeConditions(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		reason string
+	}{
+		"ready":        {func(*corev1.Node) {}, infrav1.NodeReadyCondition},
+		"not ready":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, infrav1.ReasonNodeNotReady},
+		"silent":       {func(n *corev1.Node) { n.Status.Conditions = nil }, infrav1.ReasonNodeNotReady},
+		"another Mac":  {func(n *corev1.Node) { n.Spec.ProviderID = host.ProviderID(zone, otherID) }, infrav1.ReasonProviderIDMismatch},
+		"no identity":  {func(n *corev1.Node) { n.Spec.ProviderID = "" }, infrav1.ReasonNodeNotReady},
+		"not there":    {nil, infrav1.ReasonNodeMissing},
+		"never before": {nil, infrav1.ReasonWaitingForNode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+			w.settle("mac-1")
+			w.stage("mac-1", "secret-1")
+			w.settle("mac-1")
+			if name != "never before" {
+				node := w.join("mac-1")
+				w.settle("mac-1")
+				if c.change == nil {
+					w.delete(node)
+				} else {
+					c.change(node)
+					w.update(node.DeepCopy())
+					w.get(client.ObjectKeyFromObject(node), node)
+					c.change(node)
+					w.updateStatus(node)
+				}
+				w.settle("mac-1")
+			}
+			if got := w.reason("mac-1", infrav1.NodeReadyCondition); got != c.reason {
+				t.Errorf("NodeReady = %s, want %s", got, c.reason)
+			}
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
+	for _, c := range []struct {
+		class    document.Class
+		attempts int32
+		least    time.Duration
+	}{
+		{document.Retry, 1, 5 * time.Second}, {document.Retry, 2, 10 * time.Second}, {document.Wait, 4, 40 * time.Second},
+		{document.Retry, 6, 160 * time.Second}, {document.Retry, 7, 5 * time.Minute}, {document.Retry, 1 << 30, 5 * time.Minute},
+		{document.Human, 1, 30 * time.Minute}, {document.Retry, 0, 5 * time.Minute},
+	} {
+		if got := backoff(c.class, c.attempts, key); got < c.least || got > c.least*5/4 {
+			t.Errorf("backoff(%s, %d) = %s, want %s and up to a quarter more", c.class, c.attempts, got, c.least)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		class  document.Class
+		reason string
+	}{
+		"unreachable":       {&remote.Unreachable{Phase: remote.PhaseDial, Err: errPlain}, document.Retry, infrav1.ReasonSSHUnreachable},
+		"key refused":       {&remote.AuthRefused{User: "m1"}, document.Wait, infrav1.ReasonSSHUnreachable},
+		"other host key":    {&remote.HostKeyMismatch{}, document.Human, infrav1.ReasonHostKeyMismatch},
+		"not pinned":        {remote.ErrNotPinned, document.Bug, ""},
+		"wrong password":    {&remote.GrantRefused{Outcome: remote.PasswordRejected}, document.Wait, infrav1.ReasonMissingSudoPassword},
+		"locked":            {&remote.GrantRefused{Outcome: remote.AccountLocked}, document.Reboot, ""},
+		"rule overridden":   {&remote.GrantRefused{Outcome: remote.RuleOverridden}, document.Human, ""},
+		"grant failed":      {&remote.GrantRefused{Outcome: remote.GrantFailed}, document.Retry, ""},
+		"disk full":         {&remote.ReceiveRefused{Outcome: remote.Full}, document.Human, ""},
+		"cut short":         {&remote.ReceiveRefused{Outcome: remote.Short}, document.Retry, ""},
+		"connection lost":   {&remote.Lost{During: "x", Err: errPlain}, document.Retry, ""},
+		"not understood":    {&remote.NoReport{Reason: remote.UsageRefused}, document.Bug, ""},
+		"died":              {&remote.NoReport{Reason: remote.Died}, document.Retry, ""},
+		"dirty disk":        {&remote.Failed{Class: document.Reinstall}, document.Reinstall, ""},
+		"document refused":  {&document.FieldError{Field: "host.user", Reason: "is root"}, document.Bug, ""},
+		"anything else":     {errPlain, document.Retry, ""},
+		"classified before": {&Failure{Class: document.Wait, Reason: "X", Err: errPlain}, document.Wait, "X"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := asFailure(stepConverge, classify(stepConverge, c.err))
+			if got.Class != c.class || got.Reason != c.reason {
+				t.Errorf("class = %s, reason = %q; want %s, %q", got.Class, got.Reason, c.class, c.reason)
+			}
+		})
+	}
+	if classify(stepDial, nil) != nil {
+		t.Error("nil is a failure")
+	}
+}
