@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func writeConfig(t *testing.T, dir string, edit func(*document.AgentConfig)) string {
+	t.Helper()
+	c := document.AgentConfig{
+		Schema: document.ConfigSchema,
+		Host:   document.Host{Name: "mac-1", ProviderID: "scw-applesilicon://fr-par-1/0001", User: "m1"},
+		Node:   document.Node{MaxVMs: 2, Labels: map[string]string{"team": "ios"}},
+	}
+	edit(&c)
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "agent.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsLieOverTheFile(t *testing.T) {
+	path := writeConfig(t, t.TempDir(), func(*document.AgentConfig) {})
+	c, hash, err := loadConfig(Options{
+		ConfigFile: path, NodeName: "mac-2", ProviderID: "x://y", MaxVMs: 1, NodeLabels: map[string]string{"rack": "7"},
+	})
+	if err != nil || len(hash) != 64 {
+		t.Fatalf("hash %q, err %v", hash, err)
+	}
+	if c.Host.Name != "mac-2" || c.Host.ProviderID != "x://y" || c.Node.MaxVMs != 1 {
+		t.Errorf("config %+v", c)
+	}
+	if d := cmp.Diff(map[string]string{"team": "ios", "rack": "7"}, c.Node.Labels); d != "" {
+		t.Errorf("labels (-want +got):\n%s", d)
+	}
+}
+
+func TestFlagsAlone(t *testing.T) {
+	c, _, err := loadConfig(Options{ConfigFile: filepath.Join(t.TempDir(), "none"), NodeName: "mac-1", ProviderID: "x://y"})
+	if err != nil || c.Node.MaxVMs != 1 {
+		t.Errorf("config %+v, err %v", c, err)
+	}
+}
+
+func TestWrongConfigurationIsOneLineAndExit2(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		edit func(*document.AgentConfig)
+		flag Options
+		want string
+	}{
+		{"schema", func(c *document.AgentConfig) { c.Schema = "other/v9" }, Options{}, "other/v9"},
+		{"name", func(c *document.AgentConfig) { c.Host.Name = "Not A Name" }, Options{}, "Not A Name"},
+		{"no provider ID", func(c *document.AgentConfig) { c.Host.ProviderID = "" }, Options{}, "provider ID"},
+		{"too many VMs", func(*document.AgentConfig) {}, Options{MaxVMs: 3}, "3 VMs"},
+		{"negative VMs", func(*document.AgentConfig) {}, Options{MaxVMs: -1}, "-1 VMs"},
+		{"a label", func(*document.AgentConfig) {}, Options{NodeLabels: map[string]string{"a b": "c"}}, "a b"},
+	} {
+		c.flag.ConfigFile = writeConfig(t, dir, c.edit)
+		_, _, err := loadConfig(c.flag)
+		var coded interface{ ExitCode() int }
+		if !errors.As(err, &coded) || coded.ExitCode() != 2 || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, _, err := loadConfig(Options{ConfigFile: filepath.Join(dir, "none")}); err == nil {
+		t.Error("no configuration at all was taken")
+	}
+}
+
+func TestBuildIsTheSlotsName(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := strings.Repeat("0a", 32)
+	slot := filepath.Join(dir, sum)
+	if err := os.Mkdir(slot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(slot, "tart-kubelet")
+	if err := os.WriteFile(binary, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(slot, filepath.Join(dir, "current")); err != nil {
+		t.Fatal(err)
+	}
+	for argv0, want := range map[string]string{
+		filepath.Join(dir, "current", "tart-kubelet"): sum,
+		binary:                          sum,
+		filepath.Join(dir, "elsewhere"): "",
+		"tart-kubelet":                  "",
+	} {
+		if got := Build(argv0); got != want {
+			t.Errorf("%s: %q, want %q", argv0, got, want)
+		}
+	}
+}
+
+func TestHealthSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "tk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "health.sock")
+	want := document.Health{Build: "b", ConfigHash: "c", PID: 7}
+	for range 2 { // the second finds the socket of the first
+		l, err := listenHealth(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			serveHealth(ctx, l, want, slog.Default())
+		}()
+		for range 3 {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got document.Health
+			if err := json.NewDecoder(c).Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Close()
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		}
+		cancel()
+		<-ended
+	}
+}
+
+func TestTogetherEndsWithTheFirst(t *testing.T) {
+	failure := errors.New("broken")
+	err := together(t.Context(),
+		func(ctx context.Context) error { <-ctx.Done(); return nil },
+		func(context.Context) error { return failure })
+	if !errors.Is(err, failure) {
+		t.Errorf("error %v", err)
+	}
+}

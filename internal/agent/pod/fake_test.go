@@ -1,0 +1,320 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// fakeHost is a host in memory: a driver, and the processes that it runs.
+type fakeHost struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	machines map[string]bool // name → running
+	runs     map[string]*fakeRun
+	images   map[string]string
+	log      []string
+
+	// pullErrs, createErrs and runEnds are used up one by one; runEnds end a run
+	// before its lock is held.
+	pullErrs   []error
+	createErrs []error
+	deleteErrs []error
+	runEnds    []vm.RunEnd
+	// pullGate, when set, holds pulls until it is closed.
+	pullGate chan struct{}
+	pulls    int
+	most     int // machines that ran at once
+}
+
+type fakeRun struct {
+	name string
+	gone chan struct{}
+	exit *shim.Exit
+}
+
+func newFakeHost(now func() time.Time) *fakeHost {
+	return &fakeHost{now: now, machines: map[string]bool{}, runs: map[string]*fakeRun{}, images: map[string]string{}}
+}
+
+func (h *fakeHost) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *fakeHost) Probe(context.Context) (vm.Info, error) {
+	return vm.Info{Name: "tart", Version: "2.32.1"}, nil
+}
+
+func (h *fakeHost) Images(context.Context) ([]vm.Image, error) { return nil, nil }
+
+func (h *fakeHost) Digest(_ context.Context, ref string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d := h.images[ref]; d != "" {
+		return d, nil
+	}
+	return "", vm.ErrNotFound
+}
+
+func (h *fakeHost) Pull(ctx context.Context, ref string) (string, error) {
+	h.mu.Lock()
+	h.pulls++
+	gate := h.pullGate
+	h.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := pop(&h.pullErrs); err != nil {
+		return "", err
+	}
+	h.images[ref] = "sha256:" + strings.Repeat("a", 64)
+	return h.images[ref], nil
+}
+
+func (h *fakeHost) Create(_ context.Context, name, _ string, _ vm.Shape) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := pop(&h.createErrs); err != nil {
+		return err
+	}
+	if _, there := h.machines[name]; there {
+		return vm.ErrExists
+	}
+	h.machines[name] = false
+	h.note("create %s", name)
+	return nil
+}
+
+func (h *fakeHost) RunCommand(name string) vm.Command { return vm.Command{Path: name} }
+
+func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []vm.Machine
+	for name, running := range h.machines {
+		list = append(list, vm.Machine{Name: name, Running: running})
+	}
+	return list, nil
+}
+
+func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	running, there := h.machines[name]
+	if !there {
+		return vm.Machine{}, vm.ErrNotFound
+	}
+	return vm.Machine{Name: name, Running: running}, nil
+}
+
+func (h *fakeHost) Stop(_ context.Context, name string, _ time.Duration) error {
+	h.end(name, vm.RunEnd{Tail: "Stopping VM...\n"}, "stop")
+	return nil
+}
+
+func (h *fakeHost) Delete(_ context.Context, name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.machines[name] {
+		return vm.ErrRunning
+	}
+	if err := pop(&h.deleteErrs); err != nil {
+		return err
+	}
+	if _, there := h.machines[name]; there {
+		delete(h.machines, name)
+		h.note("delete %s", name)
+	}
+	return nil
+}
+
+func (h *fakeHost) Classify(e vm.RunEnd) vm.Outcome {
+	switch {
+	case e.Signal != 0:
+		return vm.Outcome{Kind: vm.Killed}
+	case e.Code == 0 && strings.Contains(e.Tail, "error"):
+		return vm.Outcome{Kind: vm.Crashed, Message: e.Tail}
+	case e.Code == 0 && strings.Contains(e.Tail, "Stopping"):
+		return vm.Outcome{Kind: vm.Stopped}
+	case strings.Contains(e.Tail, "limit"):
+		return vm.Outcome{Kind: vm.Limited, Message: e.Tail}
+	case e.Code != 0:
+		return vm.Outcome{Kind: vm.NotStarted, Message: e.Tail}
+	}
+	return vm.Outcome{Kind: vm.ShutDown}
+}
+
+// Start implements Runs.
+func (h *fakeHost) Start(dir string, c vm.Command) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs[dir] != nil && h.alive(dir) {
+		return fmt.Errorf("%s is in use", dir)
+	}
+	r := &fakeRun{name: c.Path, gone: make(chan struct{})}
+	h.runs[dir] = r
+	h.note("run %s", c.Path)
+	if len(h.runEnds) > 0 {
+		e := h.runEnds[0]
+		h.runEnds = h.runEnds[1:]
+		r.finish(e, h.now())
+		return nil
+	}
+	h.machines[c.Path] = true
+	running := 0
+	for _, on := range h.machines {
+		if on {
+			running++
+		}
+	}
+	h.most = max(h.most, running)
+	return nil
+}
+
+func (r *fakeRun) finish(e vm.RunEnd, now time.Time) {
+	r.exit = &shim.Exit{Code: e.Code, Signal: e.Signal, Tail: e.Tail, Started: now, Ended: now}
+	close(r.gone)
+}
+
+func (h *fakeHost) alive(dir string) bool {
+	r := h.runs[dir]
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+func (h *fakeHost) Alive(dir string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.alive(dir), nil
+}
+
+func (h *fakeHost) Gone(dir string) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.runs[dir]; r != nil {
+		return r.gone
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
+
+func (h *fakeHost) Started(dir string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runs[dir] != nil, nil
+}
+
+func (h *fakeHost) Exit(dir string) (*shim.Exit, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.runs[dir]; r != nil {
+		return r.exit, nil
+	}
+	return nil, nil
+}
+
+func (h *fakeHost) Kill(dir string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.runs[dir]; r != nil && h.alive(dir) {
+		h.machines[r.name] = false
+		r.finish(vm.RunEnd{Code: -1, Signal: 15}, h.now())
+	}
+	return nil
+}
+
+// end ends the run of a machine, if it runs.
+func (h *fakeHost) end(name string, e vm.RunEnd, word string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.machines[name] {
+		return
+	}
+	h.machines[name] = false
+	h.note("%s %s", word, name)
+	for dir, r := range h.runs {
+		if r.name == name && h.alive(dir) {
+			r.finish(e, h.now())
+		}
+	}
+}
+
+// vanish ends a machine with its shim, and nobody writes anything down.
+func (h *fakeHost) vanish(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.machines[name] = false
+	for dir, r := range h.runs {
+		if r.name == name && h.alive(dir) {
+			close(r.gone)
+		}
+	}
+}
+
+// orphan kills the shim and leaves the machine running.
+func (h *fakeHost) orphan(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for dir, r := range h.runs {
+		if r.name == name && h.alive(dir) {
+			close(r.gone)
+		}
+	}
+}
+
+func (h *fakeHost) names() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for name := range h.machines {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (h *fakeHost) history() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.log)
+}
+
+func (h *fakeHost) count(prefix string) int {
+	n := 0
+	for _, l := range h.history() {
+		if strings.HasPrefix(l, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func pop(errs *[]error) error {
+	if len(*errs) == 0 {
+		return nil
+	}
+	err := (*errs)[0]
+	*errs = (*errs)[1:]
+	return err
+}

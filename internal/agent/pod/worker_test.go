@@ -1,0 +1,310 @@
+package pod
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+func TestPodBecomesAVM(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	p := w.awaitRunning("a")
+
+	s := p.Status.ContainerStatuses[0]
+	if s.ContainerID != "tart://tk-uid-a-0" || s.ImageID != digest || s.RestartCount != 0 || !*s.Started || s.State.Running == nil {
+		t.Errorf("container status: %+v", s)
+	}
+	if p.Status.HostIP != "10.0.0.7" || p.Status.PodIP != "" || p.Status.StartTime == nil || p.Status.ObservedGeneration != 1 {
+		t.Errorf("status: %+v", p.Status)
+	}
+	got := map[corev1.PodConditionType]corev1.ConditionStatus{}
+	for _, c := range p.Status.Conditions {
+		got[c.Type] = c.Status
+		if c.Type == corev1.PodReady && c.Reason != "" {
+			t.Errorf("Ready has kept a reason: %q", c.Reason)
+		}
+	}
+	want := map[corev1.PodConditionType]corev1.ConditionStatus{
+		corev1.PodScheduled: corev1.ConditionTrue, corev1.PodReadyToStartContainers: corev1.ConditionTrue,
+		corev1.PodInitialized: corev1.ConditionTrue, corev1.ContainersReady: corev1.ConditionTrue, corev1.PodReady: corev1.ConditionTrue,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("conditions (-want +got):\n%s", d)
+	}
+	w.await("all events", func() bool { return len(w.events.all()) == 4 })
+	if d := cmp.Diff([]string{"Pulling", "Pulled", "Created", "Started"}, w.events.reasons("a")); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+func TestDeletionEndsWithTheVMGone(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.awaitGone("a")
+	want := []string{"create tk-uid-a-0", "run tk-uid-a-0", "stop tk-uid-a-0", "delete tk-uid-a-0"}
+	if d := cmp.Diff(want, w.host.history()); d != "" {
+		t.Errorf("host (-want +got):\n%s", d)
+	}
+	if !slices.Contains(w.events.reasons("a"), "Killing") {
+		t.Errorf("no Killing in %v", w.events.all())
+	}
+	w.await("the journal is gone", func() bool {
+		entries, err := os.ReadDir(filepath.Join(w.dir, "pods"))
+		return err == nil && len(entries) == 0
+	})
+	// A VM that was stopped has not succeeded, or a Job would count it.
+	if last := w.phases.last("uid-a"); last != corev1.PodFailed {
+		t.Errorf("last phase written is %s", last)
+	}
+}
+
+func (l *phaseLog) last(uid string) corev1.PodPhase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if phases := l.seen[uid]; len(phases) > 0 {
+		return phases[len(phases)-1]
+	}
+	return ""
+}
+
+func TestDeletionEndsAlthoughTheCloneStays(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	for range deleteTries {
+		w.host.deleteErrs = append(w.host.deleteErrs, errors.New("the disk is sick"))
+	}
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.awaitGone("a")
+	// The sweep goes on trying.
+	w.await("the clone is gone", func() bool { return len(w.host.names()) == 0 })
+}
+
+func TestDeletionWhilePulling(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.host.pullGate = make(chan struct{})
+	w.startAgent()
+	w.await("a pull", func() bool { return w.events.reasons("a") != nil })
+	w.delete("a")
+	w.awaitGone("a")
+	if n := w.host.count("create"); n != 0 {
+		t.Errorf("%d VMs were made for a Pod that was deleted", n)
+	}
+}
+
+func TestForceDeletionStopsTheVM(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.forceDelete("a")
+	w.await("the VM is gone", func() bool { return len(w.host.names()) == 0 })
+}
+
+func TestANewPodOfTheSameNameIsAnotherPod(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.forceDelete("a")
+	again := onMac("a", corev1.RestartPolicyAlways)
+	again.UID = "uid-second"
+	w.create(again)
+	w.awaitRunning("a")
+	w.await("only the second VM is left", func() bool {
+		return cmp.Equal(w.host.names(), []string{"tk-uid-second-0"})
+	})
+}
+
+func TestEnds(t *testing.T) {
+	crash := vm.RunEnd{Tail: "guest has stopped due to error: panic"}
+	for _, c := range []struct {
+		name   string
+		policy corev1.RestartPolicy
+		end    vm.RunEnd
+		phase  corev1.PodPhase // empty: it is restarted
+		code   int32
+		reason string
+	}{
+		{"shut down, Never", corev1.RestartPolicyNever, vm.RunEnd{}, corev1.PodSucceeded, 0, "Completed"},
+		{"shut down, OnFailure", corev1.RestartPolicyOnFailure, vm.RunEnd{}, corev1.PodSucceeded, 0, "Completed"},
+		{"shut down, Always", corev1.RestartPolicyAlways, vm.RunEnd{}, "", 0, "Completed"},
+		{"crash with exit 0, Never", corev1.RestartPolicyNever, crash, corev1.PodFailed, 1, "Error"},
+		{"crash with exit 0, OnFailure", corev1.RestartPolicyOnFailure, crash, "", 1, "Error"},
+		{"killed, Never", corev1.RestartPolicyNever, vm.RunEnd{Code: -1, Signal: 9}, corev1.PodFailed, 137, "Error"},
+		{"stopped on the host, Never", corev1.RestartPolicyNever, vm.RunEnd{Tail: "Stopping VM..."}, corev1.PodFailed, 137, "Error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, onMac("a", c.policy))
+			w.startAgent()
+			w.awaitRunning("a")
+			w.host.end("tk-uid-a-0", c.end, "end")
+			if c.phase != "" {
+				p := w.awaitPhase("a", c.phase)
+				e := p.Status.ContainerStatuses[0].State.Terminated
+				if e == nil || e.ExitCode != c.code || e.Reason != c.reason {
+					t.Errorf("terminated: %+v", e)
+				}
+				w.await("the VM of an ended Pod is gone", func() bool { return len(w.host.names()) == 0 })
+				return
+			}
+			p := w.awaitPod("a", "was restarted", func(p *corev1.Pod) bool {
+				s := p.Status.ContainerStatuses
+				return len(s) == 1 && s[0].RestartCount == 1 && s[0].Ready
+			})
+			e := p.Status.ContainerStatuses[0].LastTerminationState.Terminated
+			if e == nil || e.ExitCode != c.code || e.ContainerID != "tart://tk-uid-a-0" {
+				t.Errorf("last state: %+v", e)
+			}
+			if d := cmp.Diff([]string{"tk-uid-a-1"}, w.host.names()); d != "" {
+				t.Errorf("a restart is a fresh clone (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestSecondRestartBacksOff(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "failed to start"}, {Code: 1, Tail: "failed to start"}}
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitWaiting("a", "CrashLoopBackOff")
+	w.frozen.Store(false)
+	p := w.awaitRunning("a")
+	if n := p.Status.ContainerStatuses[0].RestartCount; n != 2 {
+		t.Errorf("restartCount %d, want 2", n)
+	}
+}
+
+func TestLicenceLimitIsNoRestart(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitWaiting("a", "LicenseLimitReached")
+	w.frozen.Store(false)
+	p := w.awaitRunning("a")
+	if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
+		t.Errorf("restartCount %d, want 0", n)
+	}
+}
+
+func TestPullBacksOff(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w.host.pullErrs = []error{vm.ErrImageNotFound, vm.ErrAuth}
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitWaiting("a", "ErrImagePull")
+	w.clock.Step(backOffShown)
+	p := w.awaitWaiting("a", "ImagePullBackOff")
+	w.frozen.Store(false)
+	if p.Status.Phase != corev1.PodPending {
+		t.Errorf("phase %s", p.Status.Phase)
+	}
+	w.awaitRunning("a")
+	if got := w.events.reasons("a"); !slices.Contains(got, "Failed") || !slices.Contains(got, "BackOff") {
+		t.Errorf("events: %v", got)
+	}
+}
+
+func TestNeverPull(t *testing.T) {
+	p := onMac("a", corev1.RestartPolicyAlways)
+	p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
+	w := newWorld(t, p)
+	w.startAgent()
+	w.awaitWaiting("a", "ErrImageNeverPull")
+	if w.host.pulls != 0 {
+		t.Errorf("%d pulls", w.host.pulls)
+	}
+}
+
+func TestOnePullForAReference(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways), onMac("b", corev1.RestartPolicyAlways))
+	w.host.pullGate = make(chan struct{})
+	w.startAgent()
+	w.await("both ask", func() bool {
+		return slices.Contains(w.events.reasons("a"), "Pulling") && slices.Contains(w.events.reasons("b"), "Pulling")
+	})
+	close(w.host.pullGate)
+	w.awaitRunning("a")
+	w.awaitRunning("b")
+	if w.host.pulls != 1 {
+		t.Errorf("%d pulls for one reference", w.host.pulls)
+	}
+}
+
+func TestCreateIsTriedAgain(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w.host.createErrs = []error{vm.ErrNoSpace}
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitWaiting("a", "CreateContainerError")
+	w.frozen.Store(false)
+	w.awaitRunning("a")
+}
+
+func TestTwoContainersAreRefused(t *testing.T) {
+	p := onMac("a", corev1.RestartPolicyAlways)
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
+	w := newWorld(t, p)
+	w.startAgent()
+	got := w.awaitPhase("a", corev1.PodFailed)
+	if got.Status.Reason != "UnsupportedField" || !strings.Contains(got.Status.Message, "spec.containers") {
+		t.Errorf("reason %q, message %q", got.Status.Reason, got.Status.Message)
+	}
+	w.await("an event", func() bool { return slices.Contains(w.events.reasons("a"), "UnsupportedField") })
+	if h := w.host.history(); len(h) != 0 {
+		t.Errorf("a refused Pod touched the host: %v", h)
+	}
+	w.delete("a")
+	w.awaitGone("a")
+}
+
+func TestThirdPodWaitsForASlot(t *testing.T) {
+	w := newWorld(t, onMac("a", corev1.RestartPolicyNever), onMac("b", corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.awaitRunning("b")
+	w.create(onMac("c", corev1.RestartPolicyNever))
+	w.await("the third is ready to be cloned", func() bool { return slices.Contains(w.events.reasons("c"), "Pulled") })
+	if p := w.pod("c"); p.Status.Phase == corev1.PodRunning {
+		t.Error("three VMs run on a Mac of two")
+	}
+	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+	w.awaitRunning("c")
+	if w.host.most > 2 {
+		t.Errorf("%d VMs ran at once", w.host.most)
+	}
+}
+
+func TestMachineNames(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		uid     types.UID
+		attempt int
+		ours    bool
+	}{
+		{machineName("0b1c-2d", 3), "0b1c-2d", 3, true},
+		{"tk-0b1c-x", "", 0, false},
+		{"tk-3", "", 0, false},
+		{"base", "", 0, false},
+		{"mytk-a-0", "", 0, false},
+	} {
+		uid, attempt, ours := parseMachineName(c.name)
+		if uid != c.uid || attempt != c.attempt || ours != c.ours {
+			t.Errorf("%s: %q %d %v", c.name, uid, attempt, ours)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const awaitDeadline = 20 * time.Second
+
+// world is an API server, a host, and an agent that can be stopped and started.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	host   *fakeHost
+	events *eventLog
+	clock  *clocktesting.FakeClock
+	dir    string
+	boot   string
+
+	stop   func()
+	phases *phaseLog
+	// frozen: time passes only when a test says so.
+	frozen atomic.Bool
+}
+
+func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
+	t.Helper()
+	var objects []runtime.Object
+	for _, p := range pods {
+		objects = append(objects, p)
+	}
+	clock := clocktesting.NewFakeClock(time.Now())
+	w := &world{
+		t: t, client: fake.NewClientset(objects...), host: newFakeHost(clock.Now), events: &eventLog{},
+		clock: clock, dir: t.TempDir(), boot: "boot-1", phases: &phaseLog{},
+	}
+	w.client.PrependReactor("patch", "pods", w.phases.react)
+	ctx, cancel := context.WithCancel(context.Background())
+	var ticking sync.WaitGroup
+	ticking.Go(func() { w.tick(ctx) })
+	t.Cleanup(func() {
+		w.stopAgent()
+		cancel()
+		ticking.Wait()
+		w.phases.check(t)
+	})
+	return w
+}
+
+// tick lets half a second pass every millisecond for whoever waits.
+func (w *world) tick(ctx context.Context) {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if !w.frozen.Load() && w.clock.HasWaiters() {
+				w.clock.Step(500 * time.Millisecond)
+			}
+		}
+	}
+}
+
+func (w *world) startAgent() *Supervisor {
+	w.t.Helper()
+	s := NewSupervisor(Options{
+		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Dir: w.dir,
+		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
+		BootSession: w.boot, Clock: w.clock,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	w.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the supervisor failed: %v", err)
+		}
+	}
+	return s
+}
+
+func (w *world) stopAgent() {
+	if w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+}
+
+func (w *world) await(what string, done func() bool) {
+	w.t.Helper()
+	deadline := time.After(awaitDeadline)
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for !done() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			w.t.Fatalf("never happened: %s\nhost: %v\nevents: %v", what, w.host.history(), w.events.all())
+		}
+	}
+}
+
+// pod returns nil when the object is not there.
+func (w *world) pod(name string) *corev1.Pod {
+	p, err := w.client.CoreV1().Pods("ns").Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) awaitPod(name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+	w.t.Helper()
+	var last *corev1.Pod
+	w.await(fmt.Sprintf("Pod %s %s", name, what), func() bool {
+		last = w.pod(name)
+		return last != nil && is(last)
+	})
+	return last
+}
+
+func (w *world) awaitRunning(name string) *corev1.Pod {
+	w.t.Helper()
+	return w.awaitPod(name, "is Running and Ready", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready
+	})
+}
+
+func (w *world) awaitPhase(name string, phase corev1.PodPhase) *corev1.Pod {
+	w.t.Helper()
+	return w.awaitPod(name, "is "+string(phase), func(p *corev1.Pod) bool { return p.Status.Phase == phase })
+}
+
+func (w *world) awaitWaiting(name, reason string) *corev1.Pod {
+	w.t.Helper()
+	return w.awaitPod(name, "waits with "+reason, func(p *corev1.Pod) bool { return waitingReason(p) == reason })
+}
+
+func waitingReason(p *corev1.Pod) string {
+	if len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil {
+		return p.Status.ContainerStatuses[0].State.Waiting.Reason
+	}
+	return ""
+}
+
+func (w *world) awaitGone(name string) {
+	w.t.Helper()
+	w.await("Pod "+name+" is gone", func() bool { return w.pod(name) == nil })
+}
+
+// delete does what the API server does on a graceful deletion.
+func (w *world) delete(name string) {
+	w.t.Helper()
+	p := w.pod(name)
+	end := metav1.NewTime(w.clock.Now().Add(30 * time.Second))
+	p.DeletionTimestamp = &end
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// forceDelete removes the object under the agent's feet.
+func (w *world) forceDelete(name string) {
+	w.t.Helper()
+	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) create(p *corev1.Pod) {
+	w.t.Helper()
+	if err := w.client.Tracker().Create(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func onMac(name string, policy corev1.RestartPolicy) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Generation: 1},
+		Spec: corev1.PodSpec{
+			NodeName: "mac-1", RestartPolicy: policy, DNSPolicy: corev1.DNSClusterFirst,
+			Containers: []corev1.Container{{
+				Name: "vm", Image: "registry.test/macos/base:v1", ImagePullPolicy: corev1.PullIfNotPresent,
+				TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+			}},
+		},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodPending,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// eventLog records events as "Reason message".
+type eventLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (e *eventLog) Event(o runtime.Object, _, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name := ""
+	if p, ok := o.(*corev1.Pod); ok {
+		name = p.Name
+	}
+	e.lines = append(e.lines, name+" "+reason+" "+message)
+}
+
+func (e *eventLog) Eventf(o runtime.Object, kind, reason, format string, args ...any) {
+	e.Event(o, kind, reason, fmt.Sprintf(format, args...))
+}
+
+func (e *eventLog) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	e.Eventf(o, kind, reason, format, args...)
+}
+
+func (e *eventLog) all() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.lines)
+}
+
+func (e *eventLog) reasons(pod string) []string {
+	var reasons []string
+	for _, l := range e.all() {
+		if words := strings.SplitN(l, " ", 3); words[0] == pod {
+			reasons = append(reasons, words[1])
+		}
+	}
+	return reasons
+}
+
+// phaseLog sees every status that is written, and finds those that go backwards.
+type phaseLog struct {
+	mu   sync.Mutex
+	seen map[string][]corev1.PodPhase
+}
+
+func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
+	patch, ok := a.(k8stesting.PatchAction)
+	if !ok || a.GetSubresource() != "status" {
+		return false, nil, nil
+	}
+	var p corev1.Pod
+	if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
+		return true, nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen == nil {
+		l.seen = map[string][]corev1.PodPhase{}
+	}
+	key := string(p.UID)
+	l.seen[key] = append(l.seen[key], p.Status.Phase)
+	return false, nil, nil
+}
+
+func (l *phaseLog) check(t *testing.T) {
+	t.Helper()
+	rank := map[corev1.PodPhase]int{corev1.PodPending: 0, corev1.PodRunning: 1, corev1.PodSucceeded: 2, corev1.PodFailed: 2}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uid, phases := range l.seen {
+		for i := 1; i < len(phases); i++ {
+			before, after := phases[i-1], phases[i]
+			if rank[after] < rank[before] || (rank[before] == 2 && before != after) {
+				t.Errorf("the status of %s went from %s to %s: %v", uid, before, after, phases)
+			}
+		}
+	}
+}

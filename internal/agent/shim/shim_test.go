@@ -1,0 +1,205 @@
+package shim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be the shim that the tests start.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "shim" {
+		if err := Main(os.Args[2]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func starter(t *testing.T) Starter {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Starter{Argv: []string{self, "shim"}}
+}
+
+func start(t *testing.T, script string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "attempt-0")
+	command := Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin", "SECRET=x"}}
+	if err := starter(t).Start(dir, command); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Kill(dir); err != nil {
+			t.Error(err)
+		}
+		awaitGone(t, dir)
+	})
+	return dir
+}
+
+func awaitGone(t *testing.T, dir string) {
+	t.Helper()
+	select {
+	case <-Gone(dir):
+	case <-time.After(20 * time.Second):
+		t.Fatal("the shim does not end")
+	}
+}
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("%s never came", path)
+		}
+	}
+}
+
+func TestExitIsWrittenDown(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		code   int
+		signal syscall.Signal
+		tail   string
+	}{
+		{"echo out; echo err >&2; exit 0", 0, 0, "out\nerr\n"},
+		{"exit 3", 3, 0, ""},
+		{"kill -9 $$", -1, syscall.SIGKILL, ""},
+		{"i=0; while [ $i -lt 1000 ]; do echo line-$i; i=$((i+1)); done", 0, 0, "line-999\n"},
+	} {
+		dir := start(t, c.script)
+		awaitGone(t, dir)
+		e, found, err := ReadExit(dir)
+		if err != nil || !found {
+			t.Fatalf("%s: no exit record: %v", c.script, err)
+		}
+		if e.Code != c.code || e.Signal != int(c.signal) || !strings.HasSuffix(e.Tail, c.tail) || len(e.Tail) > tailBytes {
+			t.Errorf("%s: %+v", c.script, e)
+		}
+		if e.Ended.Before(e.Started) || e.Started.IsZero() {
+			t.Errorf("%s: from %s to %s", c.script, e.Started, e.Ended)
+		}
+	}
+}
+
+func TestCommandThatCannotBeExecuted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "attempt-0")
+	if err := starter(t).Start(dir, Command{Path: filepath.Join(dir, "nothing")}); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, dir)
+	if e, found, err := ReadExit(dir); err != nil || !found || e.Code != codeNotExecuted || e.Tail == "" {
+		t.Errorf("exit %+v, found %v, err %v", e, found, err)
+	}
+}
+
+func TestAliveUntilTheEnd(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	dir := start(t, "while [ ! -e "+gate+" ]; do sleep 0.01; done")
+	if alive, err := Alive(dir); err != nil || !alive {
+		t.Fatalf("alive %v, err %v", alive, err)
+	}
+	awaitFile(t, filepath.Join(dir, startedFile))
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, dir)
+	if alive, err := Alive(dir); err != nil || alive {
+		t.Errorf("alive %v, err %v", alive, err)
+	}
+}
+
+func TestSessionOfItsOwn(t *testing.T) {
+	dir := start(t, "sleep 60")
+	awaitFile(t, filepath.Join(dir, startedFile))
+	s, found, err := ReadStarted(dir)
+	if err != nil || !found {
+		t.Fatal(err)
+	}
+	group, err := syscall.Getpgid(s.ShimPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group != s.ShimPID || group == syscall.Getpgrp() {
+		t.Errorf("shim %d is in group %d", s.ShimPID, group)
+	}
+	// What ends the agent's group, or hangs up its terminal, must not end a VM.
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if err := syscall.Kill(s.ShimPID, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if alive, err := Alive(dir); err != nil || !alive {
+		t.Errorf("alive %v, err %v", alive, err)
+	}
+}
+
+func TestKillEndsTheCommand(t *testing.T) {
+	dir := start(t, "echo begun; exec sleep 60")
+	awaitFile(t, filepath.Join(dir, outputFile))
+	awaitFile(t, filepath.Join(dir, startedFile))
+	if err := Kill(dir); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, dir)
+	if e, found, err := ReadExit(dir); err != nil || !found || e.Signal != int(syscall.SIGTERM) {
+		t.Errorf("exit %+v, found %v, err %v", e, found, err)
+	}
+	if err := Kill(dir); err != nil {
+		t.Errorf("killing what is gone: %v", err)
+	}
+}
+
+func TestKilledShimLeavesNoRecord(t *testing.T) {
+	dir := start(t, "exec sleep 2")
+	awaitFile(t, filepath.Join(dir, startedFile))
+	s, _, err := ReadStarted(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.ShimPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, dir)
+	if _, found, err := ReadExit(dir); err != nil || found {
+		t.Errorf("found %v, err %v", found, err)
+	}
+}
+
+func TestADirectoryIsUsedOnce(t *testing.T) {
+	dir := start(t, "exit 0")
+	awaitGone(t, dir)
+	if err := starter(t).Start(dir, Command{Path: "/bin/true"}); err == nil {
+		t.Error("an attempt was started twice")
+	}
+}
+
+func TestFilesAreTheOwnersOnly(t *testing.T) {
+	dir := start(t, "exit 0")
+	awaitGone(t, dir)
+	for _, name := range []string{commandFile, exitFile, outputFile} {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %s", name, st.Mode())
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package tart
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vm/vmtest"
+)
+
+// simulator builds the simulated tart, which shares no code with the driver.
+func simulator(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tart")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/macfleet/macfleet/sandbox/mac/tart/cmd/tart")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building the simulated tart: %v\n%s", err, out)
+	}
+	return path
+}
+
+func TestConformance(t *testing.T) {
+	path := simulator(t)
+	for _, version := range []string{"2.30.0", "2.32.1", "2.35.0"} {
+		t.Run(version, func(t *testing.T) {
+			vmtest.Conform(t, func(t *testing.T) vmtest.Subject { return subject(t, path, `{"version":"`+version+`"}`) })
+		})
+	}
+}
+
+// shortDir is a directory whose sockets fit into 104 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func subject(t *testing.T, path, plan string) vmtest.Subject {
+	t.Helper()
+	dir := shortDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "plan.json"), []byte(plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"home", "state"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := New(Options{Path: path, Home: filepath.Join(dir, "home"), Environ: []string{
+		"HOME=" + dir, "PATH=/usr/bin:/bin",
+		"TART_FAKE_FAULTS=" + filepath.Join(dir, "plan.json"),
+		"TART_FAKE_STATE=" + filepath.Join(dir, "state"),
+		"TART_FAKE_LEASES=" + filepath.Join(dir, "leases"),
+	}})
+	guest := func(name string) string { return filepath.Join(dir, "home", "vms", name, "guest") }
+	return vmtest.Subject{
+		Driver: d, Image: "registry.test/macos/base:v1",
+		Missing: "registry.test/missing/base:v1", Private: "registry.test/private/base:v1",
+		ShutDown: func(t *testing.T, name string) { signalGuest(t, guest(name), syscall.SIGTERM) },
+		Crash:    func(t *testing.T, name string) { signalGuest(t, guest(name), syscall.SIGKILL) },
+	}
+}
+
+// signalGuest waits for the guest to be up and signals its process.
+func signalGuest(t *testing.T, root string, s syscall.Signal) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		state, _ := os.ReadFile(filepath.Join(root, "state"))
+		pid, _ := os.ReadFile(filepath.Join(root, "pid"))
+		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil && strings.TrimSpace(string(state)) == "running" {
+			if err := syscall.Kill(n, s); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-late:
+			t.Fatal("the guest never came up")
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	path := simulator(t)
+	fault := func(kind string) string { return `{"faults":[{"kind":"` + kind + `"}]}` }
+
+	t.Run("stop is ignored", func(t *testing.T) {
+		s := subject(t, path, fault("run-ignores-stop"))
+		begin(t, s)
+		if err := s.Driver.Stop(t.Context(), "tk-a-0", time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := s.Driver.Machine(t.Context(), "tk-a-0"); err != nil || m.Running {
+			t.Errorf("after stop: %+v, %v", m, err)
+		}
+	})
+	for _, c := range []struct {
+		kind string
+		want error
+	}{
+		{"pull-unauthorized", vm.ErrAuth},
+		{"pull-not-found", vm.ErrImageNotFound},
+		{"pull-no-space", vm.ErrNoSpace},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			s := subject(t, path, fault(c.kind))
+			if _, err := s.Driver.Pull(t.Context(), s.Image); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+	t.Run("clone without space", func(t *testing.T) {
+		s := subject(t, path, fault("clone-no-space"))
+		if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Driver.Create(t.Context(), "tk-a-0", s.Image, vm.Shape{}); !errors.Is(err, vm.ErrNoSpace) {
+			t.Errorf("%v, want %v", err, vm.ErrNoSpace)
+		}
+		if _, err := s.Driver.Machine(t.Context(), "tk-a-0"); !errors.Is(err, vm.ErrNotFound) {
+			t.Errorf("something was left behind: %v", err)
+		}
+	})
+	t.Run("list is truncated", func(t *testing.T) {
+		s := subject(t, path, fault("list-truncated"))
+		if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+			t.Fatal(err)
+		}
+		if images, err := s.Driver.Images(t.Context()); err == nil {
+			t.Errorf("half a list was taken for whole: %+v", images)
+		}
+	})
+}
+
+func begin(t *testing.T, s vmtest.Subject) {
+	t.Helper()
+	if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Driver.Create(t.Context(), "tk-a-0", s.Image, vm.Shape{}); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Driver.RunCommand("tk-a-0")
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = c.Env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	late := time.After(20 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if m, err := s.Driver.Machine(t.Context(), "tk-a-0"); err == nil && m.Running {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-late:
+			t.Fatal("the VM never ran")
+		}
+	}
+}
+
+func TestParseImages(t *testing.T) {
+	for _, c := range []struct {
+		name, json string
+		want       []vm.Image
+	}{
+		{"numbers", `[{"Source":"OCI","Name":"r/a:v1","Size":24,"Running":false}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 24e9}}},
+		{"text", `[{"Source":"OCI","Name":"r/a:v1","Size":"24.125"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 24125e6}}},
+		{"the older name", `[{"Source":"OCI","Name":"r/a:v1","SizeOnDisk":24}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 24e9}}},
+		{"new keys", `[{"Source":"OCI","Name":"r/a:v1","Size":1,"Shiny":{"x":[1]}}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 1e9}}},
+		{"machines", `[{"Source":"local","Name":"tk-a-0","Size":1}]`, nil},
+		{"nothing", `[]`, nil},
+	} {
+		got, err := parseImages([]byte(c.json))
+		if d := cmp.Diff(c.want, got); err != nil || d != "" {
+			t.Errorf("%s: err %v (-want +got):\n%s", c.name, err, d)
+		}
+	}
+}
+
+func FuzzParseImages(f *testing.F) {
+	f.Add(`[{"Name":"r/a:v1","Size":"1.5 GB"}]`)
+	f.Add(`[{"Name":1}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		images, err := parseImages([]byte(text))
+		for _, i := range images {
+			if err == nil && i.Name == "" {
+				t.Error("an image without a name")
+			}
+		}
+	})
+}
+
+func TestClassify(t *testing.T) {
+	for _, c := range []struct {
+		end  vm.RunEnd
+		want vm.OutcomeKind
+	}{
+		{vm.RunEnd{Tail: "guest has stopped the virtual machine\n"}, vm.ShutDown},
+		{vm.RunEnd{Tail: "guest has stopped the virtual machine due to error: panic\n"}, vm.Crashed},
+		{vm.RunEnd{Tail: "Stopping VM...\n"}, vm.Stopped},
+		{vm.RunEnd{Code: 1, Tail: "The number of VMs exceeds the system limit (other running VMs: a, b)\n"}, vm.Limited},
+		{vm.RunEnd{Code: 1, Tail: `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`}, vm.Limited},
+		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9\n"}, vm.NotStarted},
+		{vm.RunEnd{Code: 127, Tail: "no such file"}, vm.NotStarted},
+		{vm.RunEnd{Code: -1, Signal: 9}, vm.Killed},
+	} {
+		if got := (&Driver{}).Classify(c.end); got.Kind != c.want {
+			t.Errorf("%+v: %+v, want %s", c.end, got, c.want)
+		}
+	}
+}
+
+func TestSetArgs(t *testing.T) {
+	least := vm.Shape{CPUs: 2, MemoryBytes: 2 << 30}
+	for _, c := range []struct {
+		shape vm.Shape
+		want  []string
+	}{
+		{vm.Shape{}, nil},
+		{vm.Shape{CPUs: 4, MemoryBytes: 8 << 30}, []string{"set", "x", "--cpu", "4", "--memory", "8192"}},
+		{vm.Shape{CPUs: 1, MemoryBytes: 1}, []string{"set", "x", "--cpu", "2", "--memory", "2048"}},
+		{vm.Shape{CPUs: 3}, []string{"set", "x", "--cpu", "3"}},
+	} {
+		if d := cmp.Diff(c.want, setArgs("x", c.shape, least)); d != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.shape, d)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	d := &Driver{home: "/h"}
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for ref, want := range map[string]string{
+		"ghcr.io/cirruslabs/macos:v1":     "/h/cache/OCIs/ghcr.io/cirruslabs/macos/v1",
+		"ghcr.io/cirruslabs/macos":        "/h/cache/OCIs/ghcr.io/cirruslabs/macos/latest",
+		"localhost:5000/a/b/c:t":          "/h/cache/OCIs/localhost:5000/a/b/c/t",
+		"ghcr.io/x/y@" + digest:           "/h/cache/OCIs/ghcr.io/x/y/" + digest,
+		"base":                            "",
+		"--help/x":                        "",
+		"ghcr.io/x/../../../etc/passwd:v": "",
+		"ghcr.io/x/y@sha256:short":        "",
+	} {
+		got, err := d.imageLink(ref)
+		if got != want || errors.Is(err, vm.ErrInvalidReference) != (want == "") {
+			t.Errorf("%s: %q, %v", ref, got, err)
+		}
+	}
+}
