@@ -64,11 +64,25 @@ func (e *usageError) Unwrap() error { return e.err }
 func wrong(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 func setLogger(format string, out io.Writer) {
-	var handler slog.Handler = slog.NewJSONHandler(out, nil)
+	options := &slog.HandlerOptions{ReplaceAttr: withoutRepetition}
+	var handler slog.Handler = slog.NewJSONHandler(out, options)
 	if format == formatText {
-		handler = slog.NewTextHandler(out, nil)
+		handler = slog.NewTextHandler(out, options)
 	}
 	logger := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+}
+
+// withoutRepetition leaves out what controller-runtime says twice in each line:
+// the object is named under its kind already.
+func withoutRepetition(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch a.Key {
+	case "controllerGroup", "controllerKind", "name", "namespace", "reconcileID":
+		return slog.Attr{}
+	}
+	return a
 }

@@ -154,7 +154,9 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 		result = claimAgain
 	}
 	r.metrics.claim(result)
-	ctrl.LoggerFrom(ctx).Info("Host claimed", "host", h.Name, "serverID", h.Spec.ServerID, "result", result)
+	if again {
+		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
+	}
 	v.host, v.claimed = h, yes(reasonClaimed)
 	return nil
 }

@@ -102,6 +102,7 @@ func New(o Options) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,namespace=fleet,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=fleet,verbs=get;create;update
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;list;watch;create;update;patch
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=kube-system,verbs=create;delete

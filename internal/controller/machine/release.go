@@ -34,7 +34,7 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 		return ctrl.Result{}, err
 	}
 	if v.machine.Spec.HostRef == nil {
-		return ctrl.Result{}, r.letGo(ctx, v, "")
+		return ctrl.Result{}, r.letGo(ctx, v, "it had no host")
 	}
 	if v.staged, err = r.readStaged(ctx, v.machine); err != nil {
 		return ctrl.Result{}, err
@@ -50,7 +50,7 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 	case claimBlocked:
 		return ctrl.Result{}, nil
 	case claimNone:
-		return ctrl.Result{}, r.letGo(ctx, v, "")
+		return ctrl.Result{}, r.letGo(ctx, v, "its host does not carry its claim")
 	}
 	return r.part(ctx, v)
 }
@@ -256,7 +256,6 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit) error {
 		return err
 	}
 	v.host = h
-	ctrl.LoggerFrom(ctx).Info("Release recorded", "host", h.Name, "serverID", h.Spec.ServerID)
 	r.event(v.machine, transition{corev1.EventTypeNormal, infrav1.ReleasedCondition, "host " + h.Name + " is released to be wiped"})
 	return nil
 }
@@ -293,6 +292,10 @@ func (r *Reconciler) letGo(ctx context.Context, v *visit, how string) error {
 	r.pushes.cancel(key)
 	r.pushes.forget(key)
 	r.leaves.forget(key)
-	ctrl.LoggerFrom(ctx).Info("Machine let go", "how", how)
+	log := ctrl.LoggerFrom(ctx)
+	if v.host != nil {
+		log = log.WithValues("host", v.host.Name, "serverID", v.host.Spec.ServerID)
+	}
+	log.Info("Machine let go", "how", how)
 	return nil
 }

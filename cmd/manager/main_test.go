@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/controller/machine"
+)
+
+const secretKey = "11111111-1111-4111-8111-111111111111"
+
+// environment is one that a manager could start with.
+func environment() map[string]string {
+	return map[string]string{
+		"SCW_ACCESS_KEY": "SCWXXXXXXXXXXXXXXXXX", "SCW_SECRET_KEY": secretKey,
+		"SCW_DEFAULT_PROJECT_ID": "22222222-2222-4222-8222-222222222222", "SCW_API_URL": "http://127.0.0.1:1",
+	}
+}
+
+func start(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(t.Context(), args, func(name string) string { return env[name] }, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestWrongSettingsAreOneLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  map[string]string
+		says string
+	}{
+		"unknown flag":        {args: []string{"--bogus"}, says: "-bogus"},
+		"bad number":          {args: []string{"--ssh-port=x"}, says: "ssh-port"},
+		"zero":                {args: []string{"--machine-concurrency=0"}, says: "--machine-concurrency must be greater than 0"},
+		"port":                {args: []string{"--ssh-port=70000"}, says: "--ssh-port"},
+		"argument":            {args: []string{"serve"}, says: `"serve"`},
+		"zone":                {args: []string{"--orphan-reclaim-zones=fr-par-1,Paris"}, says: `"Paris" is no zone`},
+		"wide prefix":         {args: []string{"--default-adopt-pool-prefix=t-"}, says: "too wide"},
+		"prefix without dash": {args: []string{"--default-adopt-pool-prefix=pool"}, says: "must end in '-'"},
+		"plain API server":    {args: []string{"--api-server-url=http://x"}, says: "https://"},
+		"Service":             {args: []string{"--api-server-url=https://kubernetes.default.svc"}, says: "a Mac cannot reach"},
+		"log format":          {args: []string{"--log-format=xml"}, says: "json or text"},
+		"no access key":       {env: map[string]string{"SCW_ACCESS_KEY": ""}, says: "SCW_ACCESS_KEY is not set"},
+		"no secret key":       {env: map[string]string{"SCW_SECRET_KEY": ""}, says: "SCW_SECRET_KEY is not set"},
+		"no project":          {env: map[string]string{"SCW_DEFAULT_PROJECT_ID": ""}, says: "SCW_DEFAULT_PROJECT_ID is not set"},
+		"malformed key":       {env: map[string]string{"SCW_SECRET_KEY": "hunter2"}, says: "SCW_SECRET_KEY is malformed"},
+		"API in clear text":   {env: map[string]string{"SCW_API_URL": "http://example.com"}, says: "SCW_API_URL"},
+		"no agent":            {args: []string{"--agent-dir=/nonexistent"}, says: "--agent-dir: the agent for Macs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := environment()
+			for key, value := range c.env {
+				env[key] = value
+			}
+			code, _, stderr := start(t, env, c.args...)
+			if code != exitUsage || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit %d, stderr %q; want %d and one line that says %q", code, stderr, exitUsage, c.says)
+			}
+			if strings.Contains(stderr, secretKey) || strings.Contains(stderr, "hunter2") {
+				t.Error("the secret key is shown")
+			}
+		})
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	if code, stdout, _ := start(t, nil, "--help"); code != 0 || !strings.Contains(stdout, "-default-adopt-pool-prefix") {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+	if code, stdout, _ := start(t, nil, "--version"); code != 0 || strings.TrimSpace(stdout) != version {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+}
+
+func agentDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, machine.AgentFile), []byte("agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// vendor answers every request alike.
+func vendor(t *testing.T, status int, body string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestRejectedCredentials(t *testing.T) {
+	env := environment()
+	env["SCW_API_URL"] = vendor(t, http.StatusUnauthorized, `{"message":"authentication is denied","method":"api_key","reason":"not_found","type":"denied_authentication"}`)
+	code, _, stderr := start(t, env, "--agent-dir="+agentDir(t))
+	if code != exitUsage || !strings.Contains(stderr, "the vendor rejects the credentials") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, stderr %q", code, stderr)
+	}
+}
+
+// A vendor that does not answer is waited for; what ends this start is that no
+// API server is known.
+func TestASilentVendorIsWaitedFor(t *testing.T) {
+	env := environment()
+	env["SCW_API_URL"] = vendor(t, http.StatusServiceUnavailable, `{"message":"try later","type":"transient_state"}`)
+	code, _, stderr := start(t, env, "--agent-dir="+agentDir(t), "--kubeconfig=/nonexistent")
+	if code != exitUsage || !strings.Contains(stderr, "no Kubernetes API server is known") || strings.Contains(stderr, "rejects") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
+	}
+}
