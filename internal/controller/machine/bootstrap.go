@@ -35,7 +35,7 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 		return ctrl.Result{}, nil
 	}
 	var err error
-	if v.staged, err = r.readStaged(ctx, v.machine); err != nil {
+	if v.staged, err = r.readStaged(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if waiting := unstaged(v); waiting.reason != "" {

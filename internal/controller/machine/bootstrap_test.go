@@ -339,6 +339,28 @@ func TestACrashInThePushIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// With leader election off, another manager may mint its own token while ours is
+// on the way. Neither may then be taken for delivered.
+func TestAReplacedTokenIsNotTakenForDelivered(t *testing.T) {
+	w := claimed(t)
+	replaced := false
+	w.mac.onConverge = func() {
+		if !replaced {
+			replaced = true
+			w.poke(keyTokenID, "theirs")
+		}
+	}
+	w.settle("mac-1")
+	if secret := w.secret("mac-1-bootstrap"); secret[keyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
+		t.Fatalf("the token counts as delivered until %s", secret[keyTokenExpiry])
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[keyTokenExpiry] == "" {
+		t.Error("the next push does not make up for it")
+	}
+}
+
 func TestNodeConditions(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.Node)

@@ -170,7 +170,7 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 	}
 	host.Claim(h, ref, r.Clock.Now())
 	if again {
-		s, err := r.readStaged(ctx, v.machine)
+		s, err := r.readStaged(ctx, client.ObjectKeyFromObject(v.machine))
 		if err != nil {
 			return err
 		}

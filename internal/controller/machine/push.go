@@ -125,9 +125,11 @@ func (p push) admit(ctx context.Context, mac Mac, at func(string, func() error) 
 		return err
 	})
 	if err == nil {
-		return p.delivered(ctx, token)
+		err = p.delivered(ctx, token)
 	}
-	p.revoke(ctx, token)
+	if err != nil {
+		p.revoke(ctx, token)
+	}
 	return err
 }
 
@@ -165,10 +167,18 @@ func (p push) mint(ctx context.Context, desired *document.Desired) (workload.Tok
 	return token, nil
 }
 
-// delivered notes until when the Mac can use its token.
+// delivered notes until when the Mac can use its token. Where another manager
+// has replaced the token meanwhile, nobody knows which one the Mac holds.
 func (p push) delivered(ctx context.Context, token workload.Token) error {
 	if token.ID == "" {
 		return nil
+	}
+	s, err := p.r.readStaged(ctx, p.machine)
+	if err != nil {
+		return err
+	}
+	if s.tokenID != token.ID {
+		return &Failure{Step: stepJoin, Class: document.Retry, Err: errors.New("the bootstrap token was replaced meanwhile")}
 	}
 	return p.r.patchStaged(ctx, p.machine, map[string]*string{keyTokenExpiry: ptr.To(token.Expires.UTC().Format(time.RFC3339))})
 }
@@ -186,9 +196,7 @@ func (p push) revoke(ctx context.Context, token workload.Token) {
 
 // dropToken ends the token that <machine>-bootstrap remembers, if any.
 func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey) error {
-	m := &infrav1.ScalewayAppleSiliconMachine{}
-	m.Namespace, m.Name = machine.Namespace, machine.Name
-	s, err := r.readStaged(ctx, m)
+	s, err := r.readStaged(ctx, machine)
 	if err != nil || s.tokenID == "" {
 		return err
 	}

@@ -36,7 +36,7 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 	if v.machine.Spec.HostRef == nil {
 		return ctrl.Result{}, r.letGo(ctx, v, "it had no host")
 	}
-	if v.staged, err = r.readStaged(ctx, v.machine); err != nil {
+	if v.staged, err = r.readStaged(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if detaching(v.machine) {

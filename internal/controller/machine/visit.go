@@ -152,14 +152,15 @@ type staged struct {
 	failures string
 }
 
-func (r *Reconciler) readStaged(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (staged, error) {
+func (r *Reconciler) readStaged(ctx context.Context, machine client.ObjectKey) (staged, error) {
+	name := host.BootstrapSecretName(machine.Name)
 	secret := &corev1.Secret{}
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}, secret)
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return staged{}, nil
 	}
 	if err != nil {
-		return staged{}, fmt.Errorf("reading Secret %s: %w", host.BootstrapSecretName(m.Name), err)
+		return staged{}, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	return parseStaged(secret), nil
 }

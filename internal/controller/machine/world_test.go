@@ -415,6 +415,8 @@ type fakeMac struct {
 	left      int
 	// onGrant looks at the world at the moment that a password is sent.
 	onGrant func()
+	// onConverge changes the world while the Mac converges.
+	onConverge func()
 }
 
 func hostKeyShown() infrav1.HostKey {
@@ -491,6 +493,9 @@ func (f *fakeMac) Converge(ctx context.Context, desired document.Desired) (docum
 	f.desired = append(f.desired, desired)
 	err, hold := f.convErr, f.hold
 	f.mu.Unlock()
+	if f.onConverge != nil {
+		f.onConverge()
+	}
 	if hold {
 		<-ctx.Done()
 		return document.Report{}, ctx.Err()
