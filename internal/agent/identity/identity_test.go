@@ -117,7 +117,16 @@ func (s *apiServer) create(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("sendInitialEvents") != "" {
+		// Says that this server streams no lists; the client falls back.
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		s.reply(w, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity})
+		return
+	}
 	if r.URL.Query().Get("watch") != "" {
+		w.Header().Set("Content-Type", "application/json")
+		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return
 	}
