@@ -34,6 +34,9 @@ const (
 	leaseTimeout = 5 * time.Second
 	// factsRetry is how often the host is asked again for what it must tell.
 	factsRetry = 5 * time.Second
+	// clientQPS and clientBurst are a kubelet's defaults.
+	clientQPS   = 50
+	clientBurst = 100
 	// component names the agent in events.
 	component = "tart-kubelet"
 )
@@ -252,6 +255,7 @@ func clients(main, lease *rest.Config, reset func()) (connections, error) {
 		c.UserAgent = component
 		c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 		c.ContentType = "application/vnd.kubernetes.protobuf"
+		c.QPS, c.Burst = clientQPS, clientBurst
 	}
 	lease.Timeout = leaseTimeout
 	mainClient, err := kubernetes.NewForConfig(main)

@@ -72,7 +72,9 @@ func newStage(t *testing.T) *stage {
 			t.Error(err)
 		}
 	})
-	client, err := kubernetes.NewForConfig(c.Config())
+	config := c.Config()
+	config.QPS, config.Burst = 200, 200 // the tests look often
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
