@@ -123,7 +123,7 @@ func TestHealthSocket(t *testing.T) {
 	path := filepath.Join(dir, "health.sock")
 	want := document.Health{Build: "b", ConfigHash: "c", PID: 7}
 	for range 2 { // the second finds the socket of the first
-		l, err := listenHealth(path)
+		l, err := listenHealth(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestHealthSocket(t *testing.T) {
 			serveHealth(ctx, l, want, slog.Default())
 		}()
 		for range 3 {
-			c, err := net.Dial("unix", path)
+			c, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 			if err != nil {
 				t.Fatal(err)
 			}

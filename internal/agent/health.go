@@ -20,14 +20,14 @@ const healthTimeout = 2 * time.Second
 
 // listenHealth opens the local socket. A socket left by an earlier agent is
 // replaced: launchd runs one agent at a time.
-func listenHealth(path string) (net.Listener, error) {
+func listenHealth(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory of the health socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing an old health socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the health socket: %w", err)
 	}

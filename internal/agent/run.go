@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return usage("the state directory cannot be used: %w", err)
 	}
-	listener, err := listenHealth(o.HealthSocket)
+	listener, err := listenHealth(ctx, o.HealthSocket)
 	if err != nil {
 		return usage("%w", err)
 	}

@@ -126,7 +126,7 @@ func (s *stage) write(name, text string, mode os.FileMode) {
 func (s *stage) build(name, pkg string) string {
 	s.t.Helper()
 	out := s.path(filepath.Join("bin", name))
-	cmd := exec.Command("go", "build", "-o", out, pkg)
+	cmd := exec.CommandContext(s.t.Context(), "go", "build", "-o", out, pkg)
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -192,7 +192,7 @@ func (s *stage) permit(id string) {
 // startAgent starts the agent; it is stopped with the test.
 func (s *stage) startAgent() {
 	s.t.Helper()
-	cmd := exec.Command(s.binary, "run", "--config", s.path("agent.json"), "--state-dir", s.path("state"),
+	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), s.binary, "run", "--config", s.path("agent.json"), "--state-dir", s.path("state"),
 		"--bootstrap-kubeconfig", s.path("bootstrap-kubeconfig"), "--join-permit", s.path("join-permit.json"),
 		"--tart", s.path("bin/tart"), "--tart-home", s.path("tart"))
 	cmd.Env = []string{

@@ -29,6 +29,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
+// token is what was delivered.
+const token = "abcdef.0123456789abcdef"
+
 // apiServer signs what it is asked to, and remembers who asked.
 type apiServer struct {
 	t    *testing.T
@@ -156,7 +159,7 @@ func (s *apiServer) reply(w http.ResponseWriter, o any) {
 }
 
 // deliver writes a bootstrap kubeconfig as converge does.
-func (s *apiServer) deliver(path, token string) {
+func (s *apiServer) deliver(path string) {
 	s.t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	config := map[string]any{
@@ -193,10 +196,10 @@ func TestBootstrapThenOwnCertificate(t *testing.T) {
 	s := newAPIServer(t)
 	dir := t.TempDir()
 	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
-	s.deliver(o.BootstrapKubeconfig, "abcdef.0123456789abcdef")
+	s.deliver(o.BootstrapKubeconfig)
 	i := begin(t, o)
 
-	if len(s.askers) != 1 || s.askers[0] != "Bearer abcdef.0123456789abcdef" {
+	if len(s.askers) != 1 || s.askers[0] != "Bearer "+token {
 		t.Errorf("asked by %q", s.askers)
 	}
 	subject, spec := s.subjects[0], s.requests[0].Spec
@@ -241,7 +244,7 @@ func TestRestartNeedsNoBootstrap(t *testing.T) {
 	s := newAPIServer(t)
 	dir := t.TempDir()
 	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
-	s.deliver(o.BootstrapKubeconfig, "abcdef.0123456789abcdef")
+	s.deliver(o.BootstrapKubeconfig)
 	begin(t, o)
 	if err := os.Remove(o.BootstrapKubeconfig); err != nil {
 		t.Fatal(err)
@@ -256,7 +259,7 @@ func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
 	s := newAPIServer(t)
 	dir := t.TempDir()
 	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
-	s.deliver(o.BootstrapKubeconfig, "abcdef.0123456789abcdef")
+	s.deliver(o.BootstrapKubeconfig)
 	begin(t, o)
 	o.NodeName = "mac-2"
 	begin(t, o)
@@ -276,7 +279,7 @@ func TestWaitsForBootstrapCredentials(t *testing.T) {
 		_, err := Start(ctx, o)
 		done <- err
 	}()
-	s.deliver(o.BootstrapKubeconfig+".new", "abcdef.0123456789abcdef")
+	s.deliver(o.BootstrapKubeconfig + ".new")
 	if err := os.Rename(o.BootstrapKubeconfig+".new", o.BootstrapKubeconfig); err != nil {
 		t.Fatal(err)
 	}

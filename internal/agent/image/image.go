@@ -14,7 +14,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// ErrNeverPull: the policy is Never and the host does not hold the image.
+// ErrNeverPull says that the policy is Never and the host does not hold the image.
 var ErrNeverPull = errors.New("the image is not on this host and imagePullPolicy is Never")
 
 // Source is what of a driver the store needs.

@@ -104,7 +104,9 @@ func TestPullEndsWithItsLastWaiter(t *testing.T) {
 	}()
 	<-src.started
 	leave()
-	<-done
+	if err := <-done; err == nil {
+		t.Error("who left was told that the pull worked")
+	}
 	if err := <-src.ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the pull ended with %v", err)
 	}

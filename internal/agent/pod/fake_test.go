@@ -260,24 +260,22 @@ func (h *fakeHost) end(name string, e vm.RunEnd, word string) {
 	}
 }
 
-// vanish ends a machine with its shim, and nobody writes anything down.
-func (h *fakeHost) vanish(name string) {
+// vanish ends all machines with their shims, and nobody writes anything down.
+func (h *fakeHost) vanish() {
+	h.orphan()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.machines[name] = false
-	for dir, r := range h.runs {
-		if r.name == name && h.alive(dir) {
-			close(r.gone)
-		}
+	for name := range h.machines {
+		h.machines[name] = false
 	}
 }
 
-// orphan kills the shim and leaves the machine running.
-func (h *fakeHost) orphan(name string) {
+// orphan kills all shims and leaves the machines as they are.
+func (h *fakeHost) orphan() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for dir, r := range h.runs {
-		if r.name == name && h.alive(dir) {
+		if h.alive(dir) {
 			close(r.gone)
 		}
 	}

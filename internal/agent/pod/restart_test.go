@@ -111,18 +111,18 @@ func TestWhatHappensWhileTheAgentIsAway(t *testing.T) {
 			w.host.end("tk-uid-a-0", vm.RunEnd{Tail: "due to error"}, "end")
 		}, "", 1, "Error"},
 		{"shim and VM are killed", corev1.RestartPolicyNever, func(w *world) {
-			w.host.vanish("tk-uid-a-0")
+			w.host.vanish()
 		}, corev1.PodFailed, 137, "ContainerStatusUnknown"},
 		{"the host is rebooted, Never", corev1.RestartPolicyNever, func(w *world) {
-			w.host.vanish("tk-uid-a-0")
+			w.host.vanish()
 			w.boot = "boot-2"
 		}, corev1.PodFailed, 137, "ContainerStatusUnknown"},
 		{"the host is rebooted, Always", corev1.RestartPolicyAlways, func(w *world) {
-			w.host.vanish("tk-uid-a-0")
+			w.host.vanish()
 			w.boot = "boot-2"
 		}, "", 137, "ContainerStatusUnknown"},
 		{"the journal is lost with the VM", corev1.RestartPolicyNever, func(w *world) {
-			w.host.vanish("tk-uid-a-0")
+			w.host.vanish()
 			_ = os.RemoveAll(filepath.Join(w.dir, "pods"))
 		}, corev1.PodFailed, 137, "ContainerStatusUnknown"},
 	} {
@@ -134,7 +134,7 @@ func TestWhatHappensWhileTheAgentIsAway(t *testing.T) {
 			c.away(w)
 			w.startAgent()
 			if c.phase != "" {
-				e := w.awaitPhase("a", c.phase).Status.ContainerStatuses[0].State.Terminated
+				e := w.awaitPhase(c.phase).Status.ContainerStatuses[0].State.Terminated
 				if e == nil || e.ExitCode != c.code || e.Reason != c.reason {
 					t.Errorf("terminated: %+v", e)
 				}
@@ -173,12 +173,12 @@ func TestVMOutlivesItsShim(t *testing.T) {
 	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
-	w.host.orphan("tk-uid-a-0")
+	w.host.orphan()
 	w.stopAgent()
 	w.startAgent()
 	w.await("the VM is adopted", func() bool { return slices.Contains(w.events.reasons("a"), "Adopted") })
-	w.host.vanish("tk-uid-a-0")
-	e := w.awaitPhase("a", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
+	w.host.vanish()
+	e := w.awaitPhase(corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
 	if e.Reason != "ContainerStatusUnknown" {
 		t.Errorf("terminated: %+v", e)
 	}
@@ -235,7 +235,7 @@ func TestEndedPodIsLeftAloneByTheNextAgent(t *testing.T) {
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
-	before := w.awaitPhase("a", corev1.PodSucceeded)
+	before := w.awaitPhase(corev1.PodSucceeded)
 	w.stopAgent()
 	s := w.startAgent()
 	w.await("the Pod is known", func() bool { return s.has("uid-a") })

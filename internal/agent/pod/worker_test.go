@@ -152,7 +152,7 @@ func TestEnds(t *testing.T) {
 			w.awaitRunning("a")
 			w.host.end("tk-uid-a-0", c.end, "end")
 			if c.phase != "" {
-				p := w.awaitPhase("a", c.phase)
+				p := w.awaitPhase(c.phase)
 				e := p.Status.ContainerStatuses[0].State.Terminated
 				if e == nil || e.ExitCode != c.code || e.Reason != c.reason {
 					t.Errorf("terminated: %+v", e)
@@ -180,7 +180,7 @@ func TestSecondRestartBacksOff(t *testing.T) {
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "failed to start"}, {Code: 1, Tail: "failed to start"}}
 	w.frozen.Store(true)
 	w.startAgent()
-	w.awaitWaiting("a", "CrashLoopBackOff")
+	w.awaitWaiting("CrashLoopBackOff")
 	w.frozen.Store(false)
 	p := w.awaitRunning("a")
 	if n := p.Status.ContainerStatuses[0].RestartCount; n != 2 {
@@ -193,7 +193,7 @@ func TestLicenceLimitIsNoRestart(t *testing.T) {
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
 	w.frozen.Store(true)
 	w.startAgent()
-	w.awaitWaiting("a", "LicenseLimitReached")
+	w.awaitWaiting("LicenseLimitReached")
 	w.frozen.Store(false)
 	p := w.awaitRunning("a")
 	if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
@@ -206,9 +206,9 @@ func TestPullBacksOff(t *testing.T) {
 	w.host.pullErrs = []error{vm.ErrImageNotFound, vm.ErrAuth}
 	w.frozen.Store(true)
 	w.startAgent()
-	w.awaitWaiting("a", "ErrImagePull")
+	w.awaitWaiting("ErrImagePull")
 	w.clock.Step(backOffShown)
-	p := w.awaitWaiting("a", "ImagePullBackOff")
+	p := w.awaitWaiting("ImagePullBackOff")
 	w.frozen.Store(false)
 	if p.Status.Phase != corev1.PodPending {
 		t.Errorf("phase %s", p.Status.Phase)
@@ -224,7 +224,7 @@ func TestNeverPull(t *testing.T) {
 	p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 	w := newWorld(t, p)
 	w.startAgent()
-	w.awaitWaiting("a", "ErrImageNeverPull")
+	w.awaitWaiting("ErrImageNeverPull")
 	if w.host.pulls != 0 {
 		t.Errorf("%d pulls", w.host.pulls)
 	}
@@ -250,7 +250,7 @@ func TestCreateIsTriedAgain(t *testing.T) {
 	w.host.createErrs = []error{vm.ErrNoSpace}
 	w.frozen.Store(true)
 	w.startAgent()
-	w.awaitWaiting("a", "CreateContainerError")
+	w.awaitWaiting("CreateContainerError")
 	w.frozen.Store(false)
 	w.awaitRunning("a")
 }
@@ -260,7 +260,7 @@ func TestTwoContainersAreRefused(t *testing.T) {
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
 	w := newWorld(t, p)
 	w.startAgent()
-	got := w.awaitPhase("a", corev1.PodFailed)
+	got := w.awaitPhase(corev1.PodFailed)
 	if got.Status.Reason != "UnsupportedField" || !strings.Contains(got.Status.Message, "spec.containers") {
 		t.Errorf("reason %q, message %q", got.Status.Reason, got.Status.Message)
 	}

@@ -148,14 +148,14 @@ func (w *world) awaitRunning(name string) *corev1.Pod {
 	})
 }
 
-func (w *world) awaitPhase(name string, phase corev1.PodPhase) *corev1.Pod {
+func (w *world) awaitPhase(phase corev1.PodPhase) *corev1.Pod {
 	w.t.Helper()
-	return w.awaitPod(name, "is "+string(phase), func(p *corev1.Pod) bool { return p.Status.Phase == phase })
+	return w.awaitPod("a", "is "+string(phase), func(p *corev1.Pod) bool { return p.Status.Phase == phase })
 }
 
-func (w *world) awaitWaiting(name, reason string) *corev1.Pod {
+func (w *world) awaitWaiting(reason string) *corev1.Pod {
 	w.t.Helper()
-	return w.awaitPod(name, "waits with "+reason, func(p *corev1.Pod) bool { return waitingReason(p) == reason })
+	return w.awaitPod("a", "waits with "+reason, func(p *corev1.Pod) bool { return waitingReason(p) == reason })
 }
 
 func waitingReason(p *corev1.Pod) string {

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +41,8 @@ func (s Starter) Start(dir string, command Command) error {
 // spawn hands the lock over: it is held as long as any copy of it is open, and
 // ours is closed by the caller.
 func (s Starter) spawn(dir string, lock *os.File) error {
-	cmd := exec.Command(s.Argv[0], append(append([]string(nil), s.Argv[1:]...), dir)...)
+	// No context of the caller's: the shim outlives it.
+	cmd := exec.CommandContext(context.Background(), s.Argv[0], append(append([]string(nil), s.Argv[1:]...), dir)...)
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -9,6 +9,7 @@
 package shim
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func run(dir string, command Command, terminate <-chan os.Signal) Exit {
 		return exit.failed(err)
 	}
 	defer func() { _ = output.Close() }()
-	cmd := exec.Command(command.Path, command.Args...)
+	cmd := exec.CommandContext(context.Background(), command.Path, command.Args...)
 	cmd.Env = command.Env
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {

@@ -21,7 +21,7 @@ import (
 func simulator(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tart")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/macfleet/macfleet/sandbox/mac/tart/cmd/tart")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/macfleet/macfleet/sandbox/mac/tart/cmd/tart")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the simulated tart: %v\n%s", err, out)
@@ -159,7 +159,7 @@ func begin(t *testing.T, s vmtest.Subject) {
 		t.Fatal(err)
 	}
 	c := s.Driver.RunCommand("tk-a-0")
-	cmd := exec.Command(c.Path, c.Args...)
+	cmd := exec.CommandContext(t.Context(), c.Path, c.Args...)
 	cmd.Env = c.Env
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

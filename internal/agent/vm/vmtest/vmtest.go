@@ -129,7 +129,8 @@ func runs(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 func execute(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 	t.Helper()
 	c := s.Driver.RunCommand(name)
-	cmd := exec.Command(c.Path, c.Args...)
+	// It ends by the driver, as it does in an agent.
+	cmd := exec.CommandContext(context.Background(), c.Path, c.Args...)
 	cmd.Env = c.Env
 	out := &tail{}
 	cmd.Stdout, cmd.Stderr = out, out
