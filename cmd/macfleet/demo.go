@@ -219,13 +219,15 @@ func vendorCalls(ctx context.Context, vendor string) (callCounts, error) {
 		return counts, fmt.Errorf("reading the vendor's journal: %w", err)
 	}
 	defer response.Body.Close()
-	var entries []struct {
-		Call string `json:"call"`
+	var journal struct {
+		Entries []struct {
+			Call string `json:"call"`
+		} `json:"entries"`
 	}
-	if err := json.NewDecoder(response.Body).Decode(&entries); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&journal); err != nil {
 		return counts, fmt.Errorf("reading the vendor's journal: %w", err)
 	}
-	for _, entry := range entries {
+	for _, entry := range journal.Entries {
 		switch entry.Call {
 		case "UpdateServer":
 			counts.renames++

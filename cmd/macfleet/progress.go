@@ -93,8 +93,11 @@ func (p *progress) finish() {
 	if p.current == "" {
 		return
 	}
+	took := time.Since(p.since).Round(100 * time.Millisecond)
 	if p.terminal {
-		fmt.Fprintf(p.out, "\r\033[K  %s (%s)\n", p.current, time.Since(p.since).Round(100*time.Millisecond))
+		fmt.Fprintf(p.out, "\r\033[K  %s (%s)\n", p.current, took)
+	} else {
+		fmt.Fprintf(p.out, "  done: %s (%s)\n", p.current, took)
 	}
 	p.current = ""
 }

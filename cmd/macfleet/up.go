@@ -43,7 +43,11 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := newProgress(cmd.OutOrStdout())
 			defer p.end()
-			return up(cmd.Context(), flags, options, p)
+			if err := up(cmd.Context(), flags, options, p); err != nil {
+				return err
+			}
+			p.print(tryNext)
+			return nil
 		},
 	}
 	options.register(cmd)
@@ -100,7 +104,6 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 		}
 	}
 	p.done("the sandbox is up")
-	p.print(tryNext)
 	return nil
 }
 

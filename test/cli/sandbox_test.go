@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// root is the checkout, for commands that build.
+func root(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSandboxRefusesBadInput(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+
+	for name, c := range map[string]struct {
+		args  []string
+		code  int
+		words []string
+	}{
+		"unknown command":        {[]string{"fly"}, 2, []string{"fly", "--help"}},
+		"unknown sandbox verb":   {[]string{"sandbox", "fly"}, 2, []string{"fly", "--help"}},
+		"unknown flag":           {[]string{"sandbox", "up", "--fast"}, 2, []string{"--fast"}},
+		"an argument too many":   {[]string{"sandbox", "up", "now"}, 2, []string{"now"}},
+		"no hosts":               {[]string{"sandbox", "up", "--hosts", "0"}, 2, []string{"--hosts", "200"}},
+		"hosts that are none":    {[]string{"sandbox", "up", "--hosts", "many"}, 2, []string{"many"}},
+		"time that stands still": {[]string{"sandbox", "up", "--time-scale", "0"}, 2, []string{"--time-scale"}},
+		"no checkout":            {[]string{"sandbox", "up"}, 1, []string{"checkout", "--source"}},
+		"port taken":             {[]string{"sandbox", "up", "--port", port}, 1, []string{port, "taken"}},
+		"status of nothing":      {[]string{"sandbox", "status"}, 1, []string{"no sandbox", "sandbox up"}},
+		"kubectl of nothing":     {[]string{"sandbox", "kubectl", "get", "nodes"}, 1, []string{"no sandbox", "sandbox up"}},
+		"demo of too few":        {[]string{"sandbox", "demo", "--hosts", "2"}, 2, []string{"--hosts", "3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			env := append(os.Environ(), "XDG_STATE_HOME="+state)
+			checkOneLine(t, runProgram(t, env, programs.macfleet, c.args...), c.code, c.words...)
+			checkEmpty(t, state)
+		})
+	}
+}
+
+func TestDownRefusesAFolderOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "thesis.txt")
+	if err := os.WriteFile(precious, []byte("years"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runProgram(t, os.Environ(), programs.macfleet, "sandbox", "down", "--dir", dir)
+	checkOneLine(t, r, 1, "thesis.txt", "nothing is removed")
+	if _, err := os.Stat(precious); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("making a small disk needs root: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	cmd := exec.CommandContext(t.Context(), programs.macfleet, "sandbox", "up", "--dir", filepath.Join(dir, "sandbox"))
+	cmd.Dir = root(t)
+	output, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatal("a sandbox came up on a disk of 2 MB")
+	}
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "macfleet: ") || !strings.Contains(last, "space") {
+		t.Errorf("the last line does not speak of space: %q", last)
+	}
+	checkNoProcess(t, dir)
+	checkEmpty(t, dir)
+}
+
+// TestInterruptLeavesNothing presses Ctrl-C at each line that `up` prints, and at
+// once.
+func TestInterruptLeavesNothing(t *testing.T) {
+	for lines := range 6 {
+		t.Run(fmt.Sprintf("after %d lines", lines), func(t *testing.T) {
+			state := t.TempDir()
+			dir := filepath.Join(state, "sandbox")
+			cmd := exec.CommandContext(t.Context(), programs.macfleet, "sandbox", "up", "--hosts", "2", "--dir", dir)
+			cmd.Dir = root(t)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			reader := bufio.NewReader(stdout)
+			for range lines {
+				if _, err := reader.ReadString('\n'); err != nil {
+					break
+				}
+			}
+			// A terminal sends it to the whole foreground group.
+			if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = reader.WriteTo(discard{})
+			_ = cmd.Wait()
+			// Before it handles signals, the signal itself ends the program: -1.
+			if code := cmd.ProcessState.ExitCode(); code != 130 && (lines > 0 || code != -1) {
+				t.Errorf("exit code %d, want 130", code)
+			}
+			checkNoProcess(t, dir)
+			checkEmpty(t, state)
+		})
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// checkEmpty checks that nothing is left in a folder.
+func checkEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name() == "macfleet" { // the folder that holds sandboxes
+			checkEmpty(t, filepath.Join(dir, entry.Name()))
+			continue
+		}
+		t.Errorf("%s is left in %s", entry.Name(), dir)
+	}
+}
+
+// checkNoProcess checks that no process works for the sandbox in dir. What was
+// killed may take a moment to be gone.
+func checkNoProcess(t *testing.T, dir string) {
+	t.Helper()
+	var left []string
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		left = processesOf(dir)
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// processesOf finds processes by what their command line or environment says.
+func processesOf(dir string) []string {
+	var found []string
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range commands {
+		command, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		working, _ := os.Readlink(filepath.Join(filepath.Dir(path), "cwd"))
+		if strings.Contains(string(command), dir) || strings.HasPrefix(working, dir) {
+			found = append(found, strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
