@@ -168,12 +168,22 @@ func tell(ctx context.Context, before, after *infrav1.ScalewayAppleSiliconCluste
 func derive(infra *infrav1.ScalewayAppleSiliconCluster, reports map[string]host.ZoneReport, hosts []infrav1.ScalewayAppleSiliconHost) {
 	infra.Status.FailureDomains = domains(infra.Spec.Zones, hosts)
 	credentials, synced := judge(infra.Spec.Zones, reports)
+	credentials, synced = settled(infra, credentials), settled(infra, synced)
 	conditions.Set(infra, credentials)
 	conditions.Set(infra, synced)
 	conditions.Set(infra, ready(credentials, synced))
 	if everListed(infra.Spec.Zones, reports) {
 		infra.Status.Initialization.Provisioned = ptr.To(true)
 	}
+}
+
+// settled keeps what was known where nothing is known yet: a manager that has
+// just started has listed no zone, which is no news about the vendor.
+func settled(infra *infrav1.ScalewayAppleSiliconCluster, c metav1.Condition) metav1.Condition {
+	if before := conditions.Get(infra, c.Type); before != nil && c.Reason == reasonNotListed {
+		return *before
+	}
+	return c
 }
 
 func everListed(zones []string, reports map[string]host.ZoneReport) bool {

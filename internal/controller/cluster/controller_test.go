@@ -154,8 +154,8 @@ func TestConditions(t *testing.T) {
 func TestProvisionedNeverGoesBack(t *testing.T) {
 	w := newWorld(t, infra("fr-par-1"), owner())
 	w.reconcile(t, reports{"fr-par-1": listed()})
-	if got := w.reconcile(t, reports{}); !ptr.Deref(got.Status.Initialization.Provisioned, false) {
-		t.Error("provisioned went back to false after a restart of the inventory")
+	if got := w.reconcile(t, reports{}); !ptr.Deref(got.Status.Initialization.Provisioned, false) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
+		t.Errorf("status = %+v after a restart of the inventory, want what was known", got.Status)
 	}
 }
 

@@ -90,7 +90,9 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 	case running && current.id == id && current.result != nil && !current.recorded:
 		return r.fail(ctx, v, current)
 	case running && current.id == id && current.result != nil && r.Clock.Now().Before(current.notBefore):
-		v.failed(asFailure(stepConverge, current.result))
+		if !current.shown { // once: another manager may have got further since
+			v.failed(asFailure(stepConverge, current.result))
+		}
 		return after(r.Clock.Now(), current.notBefore), nil
 	}
 	return ctrl.Result{}, r.begin(ctx, v, want, id, need.join)

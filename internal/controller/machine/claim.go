@@ -113,7 +113,7 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 		return r.acquire(ctx, v, h, verdict)
 	case host.ChooseAgain:
 		r.metrics.claim(claimConflict)
-		v.claimed = no(infrav1.ReasonClaimConflict, "host %s was taken by another Machine first", h.Name)
+		v.claimed = no(infrav1.ReasonClaimConflict, "host %s is no longer free", h.Name)
 		return r.dropIntent(ctx, v)
 	case host.Lost:
 		return r.lose(ctx, v, h)
@@ -137,17 +137,20 @@ func (r *Reconciler) inspect(ctx context.Context, v *visit, reader client.Reader
 }
 
 // acquire writes the claim onto the host, under the resourceVersion of the read
-// that found it free. A conflict proves that the write did not happen, so the
-// intent is dropped; any other error leaves that open, and the intent stands.
+// that found it free, if the intent still stands after that read. A write that
+// fails says nothing for certain: another manager may have claimed the host for
+// this very intent. So the intent stays, and the next read decides.
 func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdict host.Verdict) error {
 	again := verdict == host.ClaimAgain
+	if err := r.confirmIntent(ctx, v, again); err != nil {
+		return err
+	}
 	if err := r.writeClaim(ctx, v, h, again); err != nil {
-		if !apierrors.IsConflict(err) || again {
-			return fmt.Errorf("claiming host %s: %w", h.Name, err)
+		if apierrors.IsConflict(err) {
+			r.metrics.claim(claimConflict)
+			v.claimed = no(infrav1.ReasonClaimConflict, "host %s changed while it was being claimed", h.Name)
 		}
-		r.metrics.claim(claimConflict)
-		v.claimed = no(infrav1.ReasonClaimConflict, "host %s changed while it was being claimed", h.Name)
-		return r.dropIntent(ctx, v)
+		return fmt.Errorf("claiming host %s: %w", h.Name, err)
 	}
 	result := claimTaken
 	if again {
@@ -160,6 +163,26 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 	v.host, v.claimed = h, yes(reasonClaimed)
 	return nil
 }
+
+// confirmIntent reads the Machine uncached: from a stale copy a host could be
+// claimed with a token that was dropped, and would belong to nobody. A Machine
+// that is being deleted gets back what is its own, and nothing new.
+func (r *Reconciler) confirmIntent(ctx context.Context, v *visit, again bool) error {
+	fresh := &infrav1.ScalewayAppleSiliconMachine{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(v.machine), fresh); err != nil {
+		return fmt.Errorf("confirming the intent: %w", err)
+	}
+	switch {
+	case fresh.UID != v.machine.UID, fresh.Spec.HostRef == nil, *fresh.Spec.HostRef != *v.machine.Spec.HostRef:
+		return errStale
+	case !again && !fresh.DeletionTimestamp.IsZero():
+		return errStale
+	}
+	return nil
+}
+
+// errStale: the Machine has changed since it was read; look again.
+var errStale = errors.New("the Machine has changed since it was read")
 
 // writeClaim is the compare-and-set on the host. Update carries the
 // resourceVersion that was read; a patch without it would overwrite the claim of

@@ -128,9 +128,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result, err := r.walk(ctx, v)
 	if !v.silent {
-		err = errors.Join(err, r.record(ctx, v))
+		err = errors.Join(err, r.show(ctx, v))
 	}
 	return quietly(result, err)
+}
+
+// show records the status, and notes that a failure is told.
+func (r *Reconciler) show(ctx context.Context, v *visit) error {
+	if err := r.record(ctx, v); err != nil {
+		return err
+	}
+	if v.failure != nil {
+		r.pushes.setShown(client.ObjectKeyFromObject(v.machine))
+	}
+	return nil
 }
 
 // enter holds paused Machines back, and puts the finalizer on before anything is
@@ -179,15 +190,15 @@ func quietly(result ctrl.Result, err error) (ctrl.Result, error) {
 	return result, err
 }
 
+// onlyConflict looks through wrapped and joined errors for anything else.
 func onlyConflict(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return apierrors.IsConflict(err)
-	}
-	for _, one := range joined.Unwrap() {
-		if !apierrors.IsConflict(one) {
-			return false
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			if !onlyConflict(one) {
+				return false
+			}
 		}
+		return true
 	}
-	return true
+	return apierrors.IsConflict(err) || errors.Is(err, errStale)
 }

@@ -41,8 +41,8 @@ type job struct {
 	result error
 	// notBefore is when a failed job may be followed by another.
 	notBefore time.Time
-	// recorded says that the failure was counted.
-	recorded bool
+	// recorded says that the failure was counted, shown that people can see it.
+	recorded, shown bool
 }
 
 // snapshot is a job as a reconciler sees it.
@@ -52,6 +52,7 @@ type snapshot struct {
 	step      string
 	done      bool
 	recorded  bool
+	shown     bool
 	result    error
 	notBefore time.Time
 }
@@ -141,7 +142,7 @@ func (j *jobs) look(key types.NamespacedName) (snapshot, bool) {
 	}
 	return snapshot{
 		id: current.id, began: current.began, step: current.step, done: current.done,
-		recorded: current.recorded, result: current.result, notBefore: current.notBefore,
+		recorded: current.recorded, shown: current.shown, result: current.result, notBefore: current.notBefore,
 	}, true
 }
 
@@ -151,6 +152,15 @@ func (j *jobs) setRecorded(key types.NamespacedName, notBefore time.Time) {
 	defer j.mu.Unlock()
 	if current, ok := j.byID[key]; ok && current.done {
 		current.recorded, current.notBefore = true, notBefore
+	}
+}
+
+// setShown notes that a failure is in the Machine's status.
+func (j *jobs) setShown(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if current, ok := j.byID[key]; ok && current.done {
+		current.shown = true
 	}
 }
 

@@ -270,7 +270,7 @@ func (r *Reconciler) confirmDeletion(ctx context.Context, v *visit) error {
 	_, moving := fresh.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	ref := fresh.Spec.HostRef
 	if fresh.UID != v.machine.UID || fresh.DeletionTimestamp.IsZero() || moving || ref == nil || ref.ClaimToken != v.token() {
-		return fmt.Errorf("confirming the deletion: the Machine has changed since")
+		return fmt.Errorf("confirming the deletion: %w", errStale)
 	}
 	return nil
 }

@@ -74,8 +74,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		log.Info("Request left pending: no live Machine of that name and token", "node", ask.Node)
 		return ctrl.Result{}, nil
 	}
+	if err := r.approve(ctx, csr); err != nil {
+		return ctrl.Result{}, err
+	}
 	log.Info("Certificate request approved", "node", ask.Node, "renewal", ask.TokenID == "")
-	return ctrl.Result{}, r.approve(ctx, csr)
+	return ctrl.Result{}, nil
 }
 
 // machines are the live Machines of a name, in every namespace we see.
@@ -116,7 +119,11 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
 		Reason: "MacOfThisFleet", Message: "a live Machine of this name was given this token, or the node renews its certificate",
 	})
-	if err := r.Client.SubResource("approval").Update(ctx, csr); client.IgnoreNotFound(err) != nil {
+	err := r.Client.SubResource("approval").Update(ctx, csr)
+	if apierrors.IsConflict(err) {
+		return nil // it has changed, and its change brings us back
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("approving %s: %w", csr.Name, err)
 	}
 	return nil
