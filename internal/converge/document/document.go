@@ -96,7 +96,9 @@ type Agent struct {
 // Node is how the Mac looks as a Node, the same for a whole fleet.
 type Node struct {
 	Labels map[string]string `json:"labels,omitempty"`
-	Taints []Taint           `json:"taints,omitempty"`
+	// Taints at registration. An empty list means none; a missing one leaves the
+	// choice to the agent.
+	Taints []Taint `json:"taints"`
 	// MaxVMs is how many guests run at once: 1 or 2.
 	MaxVMs int `json:"maxVMs"`
 	// Fleet is shown as label tuist.dev/fleet.

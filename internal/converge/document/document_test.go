@@ -1,6 +1,7 @@
 package document
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -163,12 +164,32 @@ func disturb(v reflect.Value) {
 	}
 }
 
-func TestRevisionIgnoresEmptyAndMissing(t *testing.T) {
+func TestRevisionIgnoresEmptyLabels(t *testing.T) {
 	a, b := desired(), desired()
-	a.Node.Taints, b.Node.Taints = nil, []Taint{}
 	a.Node.Labels, b.Node.Labels = nil, map[string]string{}
 	if Revision(a) != Revision(b) {
-		t.Error("an empty list is another revision than none")
+		t.Error("empty labels are another revision than none")
+	}
+}
+
+// A profile without taints is not one that says nothing about them: the agent
+// would put its own.
+func TestNoTaintsIsNotTheDefaultTaints(t *testing.T) {
+	none, silent := desired(), desired()
+	none.Node.Taints, silent.Node.Taints = []Taint{}, nil
+	if Revision(none) == Revision(silent) {
+		t.Error("no taints and none said are the same revision")
+	}
+	data, err := EncodeConfig(none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back AgentConfig
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Node.Taints == nil || len(back.Node.Taints) != 0 {
+		t.Errorf("an empty list arrives as %v", back.Node.Taints)
 	}
 }
 

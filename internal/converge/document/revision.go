@@ -23,13 +23,10 @@ func Revision(d Desired) string {
 }
 
 // canonicalNode makes nodes equal that encode to the same document: an empty
-// list is a missing one.
+// map of labels is a missing one.
 func canonicalNode(n Node) Node {
 	if len(n.Labels) == 0 {
 		n.Labels = nil
-	}
-	if len(n.Taints) == 0 {
-		n.Taints = nil
 	}
 	return n
 }
