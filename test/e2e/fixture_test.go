@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +82,7 @@ func logFile(t *testing.T, dir string) io.Writer {
 }
 
 func (f *fleet) stop() {
+	f.checkCommands()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := f.world.Stop(ctx); err != nil {
@@ -95,11 +97,25 @@ func (f *fleet) stop() {
 	}
 }
 
+// checkCommands fails the test when something ran on a Mac that the simulation does
+// not model: then the test proved less than it seems.
+func (f *fleet) checkCommands() {
+	for _, server := range f.world.Vendor().Servers() {
+		machine, found := f.world.Mac(server.ID)
+		if !found {
+			continue
+		}
+		for _, execution := range machine.Unmodelled() {
+			f.Errorf("server %s ran what no Mac is known to answer so: %v", server.Name, execution.Argv)
+		}
+	}
+}
+
 func newClient(t *testing.T, w *world.World) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme,
 		clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -262,6 +278,16 @@ func (f *fleet) deploy(replicas int32) {
 	if err := f.client.Create(f.Context(), deployment); err != nil {
 		f.Fatalf("creating the Deployment: %v", err)
 	}
+}
+
+// undeploy deletes the Pods of deploy and waits until they are gone.
+func (f *fleet) undeploy() {
+	f.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "macos", Namespace: metav1.NamespaceDefault}}
+	if err := f.client.Delete(f.Context(), deployment, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		f.Fatalf("deleting the Deployment: %v", err)
+	}
+	f.await("no Pods", func() (string, bool) { return fmt.Sprint(len(f.pods()), " Pods"), len(f.pods()) == 0 })
 }
 
 // macPod is an ordinary Pod for a Mac.

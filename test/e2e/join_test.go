@@ -8,10 +8,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -57,7 +59,7 @@ func (f *fleet) refusesTwoContainers() {
 	if pod.Status.Reason != "UnsupportedField" {
 		f.Errorf("reason %q, want UnsupportedField", pod.Status.Reason)
 	}
-	if want := "spec.containers"; !contains(pod.Status.Message, want) {
+	if want := "spec.containers"; !strings.Contains(pod.Status.Message, want) {
 		f.Errorf("message %q does not name %s", pod.Status.Message, want)
 	}
 	if err := f.client.Delete(f.Context(), pod); err != nil {
@@ -145,22 +147,39 @@ func certificateRequest(t *testing.T, commonName string) *certificatesv1.Certifi
 func (f *fleet) guestsSurviveAgentRestart() {
 	f.deploy(1)
 	before := f.awaitPods(1)[0]
+	pid := f.agentPID()
 	f.ssh("sudo -n /bin/launchctl kickstart -k system/dev.macfleet.tart-kubelet")
-	f.await("the restarted agent to report", func() (string, bool) {
-		for _, node := range f.nodes() {
-			for _, c := range node.Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-					return "ready", true
-				}
-			}
+	restarted := time.Now()
+	if now := f.agentPID(); now == pid {
+		f.Fatalf("the agent was not restarted: pid %s", pid)
+	}
+	f.await("the new agent to renew the Node's lease", func() (string, bool) {
+		var lease coordinationv1.Lease
+		key := client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: before.Spec.NodeName}
+		if err := f.client.Get(f.Context(), key, &lease); err != nil || lease.Spec.RenewTime == nil {
+			return fmt.Sprint(err), false
 		}
-		return "not ready", false
+		return lease.Spec.RenewTime.String(), lease.Spec.RenewTime.After(restarted)
 	})
+	// The old agent is gone for good when its guest can still be deleted by the new.
 	after := f.awaitPods(1)[0]
 	if after.UID != before.UID || after.Status.ContainerStatuses[0].RestartCount != 0 ||
 		after.Status.ContainerStatuses[0].ContainerID != before.Status.ContainerStatuses[0].ContainerID {
 		f.Errorf("the guest did not survive: before %v, after %v", before.Status.ContainerStatuses, after.Status.ContainerStatuses)
 	}
+	f.undeploy()
+}
+
+// agentPID is the process id of the agent on the one Mac in use.
+func (f *fleet) agentPID() string {
+	f.Helper()
+	for line := range strings.Lines(f.ssh("sudo -n /bin/launchctl print system/dev.macfleet.tart-kubelet")) {
+		if pid, found := strings.CutPrefix(strings.TrimSpace(line), "pid = "); found {
+			return pid
+		}
+	}
+	f.Fatal("launchd shows no pid of the agent")
+	return ""
 }
 
 // deletedNodeHeals deletes the Node of a live Machine: it comes back, by a new

@@ -3,7 +3,6 @@ package e2e
 import (
 	"net"
 	"strconv"
-	"strings"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
@@ -48,5 +47,3 @@ func (f *fleet) ssh(command string) string {
 	}
 	return string(output)
 }
-
-func contains(text, part string) bool { return strings.Contains(text, part) }
