@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,7 +131,7 @@ func (b *box) boxed(text string) string {
 // run runs a snippet as it is sent, in the shell of the box.
 func (b *box) run(stdin, snippet string, args ...string) string {
 	b.t.Helper()
-	words := append(b.shell[1:len(b.shell):len(b.shell)], "-c", b.boxed(snippet))
+	words := slices.Concat(b.shell[1:], []string{"-c", b.boxed(snippet)})
 	for _, a := range args {
 		words = append(words, b.boxed(a))
 	}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func TestEndpoint(t *testing.T) {
 			}
 			c.discovery.Reader = builder.Build()
 			got, err := c.discovery.Endpoint(t.Context())
-			if _, unknown := err.(*UnknownEndpointError); unknown != c.unknown {
+			if _, unknown := errors.AsType[*UnknownEndpointError](err); unknown != c.unknown {
 				t.Fatalf("err = %v, want unknown: %t", err, c.unknown)
 			}
 			if err == nil && (got.Server != c.want || string(got.CA) != "ca") {

@@ -150,7 +150,7 @@ func TestEveryErrorCanBeArmed(t *testing.T) {
 	w := newWorld(t, scaleway.Options{})
 	s := w.pool(scaleway.ServerSpec{Name: "mac"})
 	checks := map[string]func(*testing.T, error){
-		"denied_authentication": func(t *testing.T, err error) { as[*scw.DeniedAuthenticationError](t, err) },
+		"denied_authentication": func(t *testing.T, err error) { _ = as[*scw.DeniedAuthenticationError](t, err) },
 		"permissions_denied":    func(t *testing.T, err error) { as[*scw.PermissionsDeniedError](t, err) },
 		"precondition_failed":   func(t *testing.T, err error) { as[*scw.PreconditionFailedError](t, err) },
 		"out_of_stock":          func(t *testing.T, err error) { as[*scw.OutOfStockError](t, err) },

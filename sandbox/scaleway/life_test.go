@@ -262,6 +262,7 @@ func TestImages(t *testing.T) {
 	}
 	image, err := w.macs.GetOS(&applesilicon.GetOSRequest{OsID: tahoe.ID})
 	must(t, err)
+	//nolint:staticcheck // deprecated, and filled all the same
 	if len(image.SupportedServerTypes) != 0 || image.CompatibleServerTypes == nil {
 		t.Error("only the list fills supported_server_types, every answer compatible_server_types")
 	}

@@ -49,7 +49,8 @@ func (p *pass) show(ctx context.Context) (ctrl.Result, error) {
 		p.condition(infrav1.NameInSyncCondition, metav1.ConditionTrue, infrav1.NameInSyncCondition, "")
 		return p.stage(ctx, credentials)
 	default:
-		return ctrl.Result{}, p.changedByOther(ctx)
+		p.changedByOther(ctx)
+		return ctrl.Result{}, nil
 	}
 }
 
@@ -147,7 +148,7 @@ func (p *pass) shown() (ctrl.Result, error) {
 }
 
 // changedByOther leaves the host to whose name it bears.
-func (p *pass) changedByOther(ctx context.Context) error {
+func (p *pass) changedByOther(ctx context.Context) {
 	name := p.host.Status.Server.Name
 	message := fmt.Sprintf("the server was named %q by somebody else", name)
 	before := meta.FindStatusCondition(p.host.Status.Conditions, infrav1.NameInSyncCondition)
@@ -156,5 +157,4 @@ func (p *pass) changedByOther(ctx context.Context) error {
 		ctrl.LoggerFrom(ctx).Info("The server was named by somebody else", "server", name)
 	}
 	p.condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, message)
-	return nil
 }

@@ -80,7 +80,8 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 	case host.WipeWait:
 		return ctrl.Result{RequeueAfter: p.untilNext(server)}, true, nil
 	case host.WipeHeld:
-		return ctrl.Result{}, true, p.changedByOther(ctx)
+		p.changedByOther(ctx)
+		return ctrl.Result{}, true, nil
 	default:
 		log.Info("The recorded release is not of this claim; nothing is done")
 		return ctrl.Result{}, true, nil

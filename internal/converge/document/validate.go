@@ -20,6 +20,7 @@ const (
 	// MinMaxVMs and MaxMaxVMs bound Node.MaxVMs: Apple's licence allows two
 	// macOS guests on a Mac.
 	MinMaxVMs = 1
+	// MaxMaxVMs is the licence's two.
 	MaxMaxVMs = 2
 	// maxName is the length of a DNS subdomain, RFC 1123.
 	maxName = 253

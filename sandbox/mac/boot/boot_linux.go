@@ -135,7 +135,7 @@ func bind(from, to string) error {
 	if err := unix.Statfs(to, &st); err != nil {
 		return fmt.Errorf("reading the mount of %s: %w", from, err)
 	}
-	flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | keptFlags(st.Flags))
+	flags := unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | keptFlags(st.Flags)
 	if err := unix.Mount("", to, "", flags, ""); err != nil {
 		return fmt.Errorf("making %s read-only: %w", from, err)
 	}

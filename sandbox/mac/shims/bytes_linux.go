@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -196,7 +197,7 @@ func dd(c *call) int {
 	o := map[string]string{}
 	for _, a := range c.args {
 		k, v, ok := strings.Cut(a, "=")
-		if !ok || !strings.Contains(" if of bs count skip seek conv status ", " "+k+" ") {
+		if !ok || !slices.Contains([]string{"if", "of", "bs", "count", "skip", "seek", "conv", "status"}, k) {
 			return c.unmodelled("operand " + a)
 		}
 		o[k] = v

@@ -194,7 +194,8 @@ func (c *call) statValues(path string, info fs.FileInfo, o wire.Owner) map[strin
 	perm := uint32(0)
 	inode, dev, links, blocks := uint64(0), uint64(0), uint64(0), int64(0)
 	if st != nil {
-		perm, inode, dev, links, blocks = st.Mode, st.Ino, st.Dev, uint64(st.Nlink), st.Blocks
+		perm, inode, dev, blocks = st.Mode, st.Ino, st.Dev, st.Blocks
+		links = uint64(st.Nlink) //nolint:unconvert // narrower on other architectures
 	}
 	link, _ := os.Readlink(path)
 	return map[string]string{

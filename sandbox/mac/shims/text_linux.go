@@ -2,6 +2,7 @@ package shims
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -175,7 +176,7 @@ func count(r io.Reader) (lines, words, size int64, err error) {
 	inWord := false
 	for {
 		ch, err := b.ReadByte()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return lines, words, size, nil
 		}
 		if err != nil {
@@ -208,7 +209,7 @@ func head(c *call) int {
 	return c.read(paths, func(_ string, r io.Reader) error {
 		if f.has('c') {
 			_, err := io.CopyN(c.out, r, n)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return err

@@ -55,7 +55,7 @@ func Main(control *os.File) int {
 		return 1
 	}
 	host.send(wire.Event{Kind: wire.EventReady})
-	if err := p.obey(orders); err != nil && !errors.Is(err, io.EOF) {
+	if err := p.obey(orders); !errors.Is(err, io.EOF) {
 		return 1
 	}
 	return 0
@@ -147,7 +147,7 @@ func (p *pid1) serveSSH() error {
 	return nil
 }
 
-// obey carries out the host side's orders until it hangs up.
+// obey carries out the host side's orders until it hangs up, which is io.EOF.
 func (p *pid1) obey(orders *json.Decoder) error {
 	for {
 		var o wire.Order

@@ -148,7 +148,7 @@ func guestMain(power io.Reader) int {
 	defer look.Stop()
 	for {
 		select {
-		case <-cut:
+		case <-cut: //nolint:errcheck // any end of the pipe is the power cut
 			return exitFailure
 		case <-shutdown:
 			return 0

@@ -234,7 +234,7 @@ func (c *cli) attend(m *machine, signals <-chan os.Signal) error {
 			case s == syscall.SIGINT && !deaf:
 				c.printf("Stopping VM...\n")
 				m.guest.cutPower()
-				<-m.guest.ended
+				<-m.guest.ended //nolint:errcheck // however it ended, it was told to
 				return nil
 			}
 		}
