@@ -151,15 +151,15 @@ func TestEveryErrorCanBeArmed(t *testing.T) {
 	s := w.pool(scaleway.ServerSpec{Name: "mac"})
 	checks := map[string]func(*testing.T, error){
 		"denied_authentication": func(t *testing.T, err error) { _ = as[*scw.DeniedAuthenticationError](t, err) },
-		"permissions_denied":    func(t *testing.T, err error) { as[*scw.PermissionsDeniedError](t, err) },
-		"precondition_failed":   func(t *testing.T, err error) { as[*scw.PreconditionFailedError](t, err) },
-		"out_of_stock":          func(t *testing.T, err error) { as[*scw.OutOfStockError](t, err) },
-		"not_found":             func(t *testing.T, err error) { as[*scw.ResourceNotFoundError](t, err) },
-		"transient_state":       func(t *testing.T, err error) { as[*scw.TransientStateError](t, err) },
-		"locked":                func(t *testing.T, err error) { as[*scw.ResourceLockedError](t, err) },
-		"quotas_exceeded":       func(t *testing.T, err error) { as[*scw.QuotasExceededError](t, err) },
-		"invalid_arguments":     func(t *testing.T, err error) { as[*scw.InvalidArgumentsError](t, err) },
-		"internal":              func(t *testing.T, err error) { as[*scw.ResponseError](t, err) },
+		"permissions_denied":    func(t *testing.T, err error) { _ = as[*scw.PermissionsDeniedError](t, err) },
+		"precondition_failed":   func(t *testing.T, err error) { _ = as[*scw.PreconditionFailedError](t, err) },
+		"out_of_stock":          func(t *testing.T, err error) { _ = as[*scw.OutOfStockError](t, err) },
+		"not_found":             func(t *testing.T, err error) { _ = as[*scw.ResourceNotFoundError](t, err) },
+		"transient_state":       func(t *testing.T, err error) { _ = as[*scw.TransientStateError](t, err) },
+		"locked":                func(t *testing.T, err error) { _ = as[*scw.ResourceLockedError](t, err) },
+		"quotas_exceeded":       func(t *testing.T, err error) { _ = as[*scw.QuotasExceededError](t, err) },
+		"invalid_arguments":     func(t *testing.T, err error) { _ = as[*scw.InvalidArgumentsError](t, err) },
+		"internal":              func(t *testing.T, err error) { _ = as[*scw.ResponseError](t, err) },
 	}
 	for kind, check := range checks {
 		t.Run(kind, func(t *testing.T) {
