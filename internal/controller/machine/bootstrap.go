@@ -167,11 +167,10 @@ func (r *Reconciler) target(v *visit, key fleetKey) Target {
 // be derived again.
 func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desired) error {
 	if v.machine.Spec.ProviderID == "" {
-		base := v.machine.DeepCopy()
-		v.machine.Spec.ProviderID = hostProviderID(v.host)
-		patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
-			return fmt.Errorf("recording the providerID: %w", err)
+		id := hostProviderID(v.host)
+		err := r.patch(ctx, v, "providerID", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = id })
+		if err != nil {
+			return err
 		}
 	}
 	v.applied = &infrav1.AppliedStatus{Revision: document.Revision(want), Agent: want.Agent.SHA256}

@@ -407,9 +407,14 @@ func TestBackoff(t *testing.T) {
 		attempts int32
 		least    time.Duration
 	}{
-		{document.Retry, 1, 5 * time.Second}, {document.Retry, 2, 10 * time.Second}, {document.Wait, 4, 40 * time.Second},
-		{document.Retry, 6, 160 * time.Second}, {document.Retry, 7, 5 * time.Minute}, {document.Retry, 1 << 30, 5 * time.Minute},
-		{document.Human, 1, 30 * time.Minute}, {document.Retry, 0, 5 * time.Minute},
+		{document.Retry, 1, 5 * time.Second},
+		{document.Retry, 2, 10 * time.Second},
+		{document.Wait, 4, 40 * time.Second},
+		{document.Retry, 6, 160 * time.Second},
+		{document.Retry, 7, 5 * time.Minute},
+		{document.Retry, 1 << 30, 5 * time.Minute},
+		{document.Human, 1, 30 * time.Minute},
+		{document.Retry, 0, 5 * time.Minute},
 	} {
 		if got := backoff(c.class, c.attempts, key); got < c.least || got > c.least*5/4 {
 			t.Errorf("backoff(%s, %d) = %s, want %s and up to a quarter more", c.class, c.attempts, got, c.least)

@@ -62,9 +62,8 @@ func (r *Reconciler) intend(ctx context.Context, v *visit) (bool, error) {
 	if err != nil || choice == nil {
 		return false, err
 	}
-	base := v.machine.DeepCopy()
-	v.machine.Spec.HostRef = &infrav1.HostReference{Name: choice.Name, ClaimToken: uuid.NewString()}
-	return true, r.patchSpec(ctx, v, base, "intent")
+	intent := &infrav1.HostReference{Name: choice.Name, ClaimToken: uuid.NewString()}
+	return true, r.patch(ctx, v, "intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = intent })
 }
 
 // choose asks package host, and says why there is no host when there is none.
@@ -221,15 +220,17 @@ func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 // dropIntent forgets the chosen host; the write wakes the Machine to choose
 // again, with another token.
 func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
-	base := v.machine.DeepCopy()
-	v.machine.Spec.HostRef = nil
-	return r.patchSpec(ctx, v, base, "dropped intent")
+	return r.patch(ctx, v, "dropped intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil })
 }
 
-// patchSpec writes the Machine's spec under its resourceVersion.
-func (r *Reconciler) patchSpec(ctx context.Context, v *visit, base *infrav1.ScalewayAppleSiliconMachine, what string) error {
+// patch writes a change of the Machine under its resourceVersion. A write that
+// fails is undone in memory: the status must not follow from what is not there.
+func (r *Reconciler) patch(ctx context.Context, v *visit, what string, change func(*infrav1.ScalewayAppleSiliconMachine)) error {
+	base := v.machine.DeepCopy()
+	change(v.machine)
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
+		v.machine = base
 		return fmt.Errorf("recording the %s: %w", what, err)
 	}
 	return nil

@@ -111,8 +111,14 @@ func New(o Options) *Reconciler {
 // Reconcile looks at one Machine. It never blocks on a Mac: that work is a job.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	m := &infrav1.ScalewayAppleSiliconMachine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := r.Client.Get(ctx, req.NamespacedName, m)
+	if apierrors.IsNotFound(err) {
+		r.pushes.forget(req.NamespacedName)
+		r.leaves.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the Machine: %w", err)
 	}
 	if r.WatchFilter != "" && !labels.HasWatchLabel(m, r.WatchFilter) {
 		return ctrl.Result{}, nil
@@ -151,15 +157,12 @@ func (r *Reconciler) enter(ctx context.Context, v *visit) (stop bool, err error)
 	if err != nil || isPaused || requeue {
 		return true, err
 	}
-	base := v.machine.DeepCopy()
-	if !controllerutil.AddFinalizer(v.machine, infrav1.MachineFinalizer) {
+	if controllerutil.ContainsFinalizer(v.machine, infrav1.MachineFinalizer) {
 		return false, nil
 	}
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
-		return true, fmt.Errorf("adding the finalizer: %w", err)
-	}
-	return true, nil
+	return true, r.patch(ctx, v, "finalizer", func(m *infrav1.ScalewayAppleSiliconMachine) {
+		controllerutil.AddFinalizer(m, infrav1.MachineFinalizer)
+	})
 }
 
 // walk runs the phases. Each looks for itself whether it has something to do.

@@ -82,26 +82,34 @@ func (l ledger) pin(ctx context.Context, key infrav1.HostKey) error {
 }
 
 // spend records the one attempt that a password has in an epoch. It returns
-// false when that attempt was made already.
+// false when that attempt was made already. The mirror comes first: an attempt
+// that is on the host counts as made, also if nothing was sent.
 func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error) {
 	digest := passwordDigest(l.seed, password)
+	h := &host.Host{}
+	if err := l.r.Reader.Get(ctx, client.ObjectKey{Name: l.host}, h); err != nil {
+		return false, fmt.Errorf("reading host %s: %w", l.host, err)
+	}
+	if tried(h.Spec.Record.PasswordAttempts, l.epoch, digest) {
+		return false, nil
+	}
+	attempt := infrav1.PasswordAttempt{Epoch: l.epoch, Digest: digest, At: metav1.NewMicroTime(l.r.Clock.Now())}
+	mirror, err := json.Marshal(lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt)))
+	if err != nil {
+		return false, fmt.Errorf("encoding password attempts: %w", err)
+	}
+	if err := l.r.patchStaged(ctx, l.machine, map[string]*string{host.KeyPasswordAttempts: ptr.To(string(mirror))}); err != nil {
+		return false, err
+	}
 	fresh := false
-	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+	_, err = l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
 		fresh = !tried(h.Spec.Record.PasswordAttempts, l.epoch, digest)
 		if fresh {
-			attempt := infrav1.PasswordAttempt{Epoch: l.epoch, Digest: digest, At: metav1.NewMicroTime(l.r.Clock.Now())}
 			h.Spec.Record.PasswordAttempts = lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt))
 		}
 		return fresh
 	})
-	if err != nil || !fresh {
-		return false, err
-	}
-	mirror, err := json.Marshal(h.Spec.Record.PasswordAttempts)
-	if err != nil {
-		return false, fmt.Errorf("encoding password attempts: %w", err)
-	}
-	return true, l.r.patchStaged(ctx, l.machine, map[string]*string{host.KeyPasswordAttempts: ptr.To(string(mirror))})
+	return err == nil && fresh, err
 }
 
 func tried(attempts []infrav1.PasswordAttempt, epoch int64, digest string) bool {

@@ -282,11 +282,11 @@ func (r *Reconciler) letGo(ctx context.Context, v *visit, how string) error {
 	if err := r.dropToken(ctx, key); err != nil {
 		return err
 	}
-	base := v.machine.DeepCopy()
-	controllerutil.RemoveFinalizer(v.machine, infrav1.MachineFinalizer)
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, v.machine, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("dropping the finalizer: %w", err)
+	err := r.patch(ctx, v, "end", func(m *infrav1.ScalewayAppleSiliconMachine) {
+		controllerutil.RemoveFinalizer(m, infrav1.MachineFinalizer)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return err
 	}
 	v.silent = true
 	r.pushes.cancel(key)

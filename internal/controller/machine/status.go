@@ -170,29 +170,30 @@ func (r *Reconciler) event(m *infrav1.ScalewayAppleSiliconMachine, t transition)
 
 // transitions compares two states; every reason that is told of is named here.
 func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transition {
+	const normal, warning = corev1.EventTypeNormal, corev1.EventTypeWarning
 	var out []transition
-	for kind, reasons := range map[string]map[string]string{
-		infrav1.HostClaimedCondition: {
-			reasonClaimed: corev1.EventTypeNormal, infrav1.ReasonNoAvailableHost: corev1.EventTypeWarning,
-			infrav1.ReasonNoHostInFailureDomain: corev1.EventTypeWarning, infrav1.ReasonClaimLost: corev1.EventTypeWarning,
-			infrav1.ReasonUnknownProfile: corev1.EventTypeWarning, infrav1.ReasonNoAdoptPoolPrefix: corev1.EventTypeWarning,
-		},
-		infrav1.BootstrappedCondition: {
-			infrav1.BootstrappedCondition: corev1.EventTypeNormal, infrav1.ReasonBootstrapFailed: corev1.EventTypeWarning,
-			infrav1.ReasonHostKeyMismatch: corev1.EventTypeWarning, infrav1.ReasonMissingSudoPassword: corev1.EventTypeWarning,
-			infrav1.ReasonEndpointUnknown: corev1.EventTypeWarning,
-		},
-		infrav1.NodeReadyCondition: {
-			infrav1.NodeReadyCondition: corev1.EventTypeNormal, infrav1.ReasonNodeMissing: corev1.EventTypeWarning,
-			infrav1.ReasonProviderIDMismatch: corev1.EventTypeWarning,
-		},
-		infrav1.ReleasedCondition: {infrav1.ReasonReleaseBlocked: corev1.EventTypeWarning, infrav1.ReasonDraining: corev1.EventTypeNormal},
+	for _, c := range []struct {
+		kind    string
+		reasons map[string]string
+	}{
+		{infrav1.HostClaimedCondition, map[string]string{
+			reasonClaimed: normal, infrav1.ReasonNoAvailableHost: warning, infrav1.ReasonNoHostInFailureDomain: warning,
+			infrav1.ReasonClaimLost: warning, infrav1.ReasonUnknownProfile: warning, infrav1.ReasonNoAdoptPoolPrefix: warning,
+		}},
+		{infrav1.BootstrappedCondition, map[string]string{
+			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,
+			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonEndpointUnknown: warning,
+		}},
+		{infrav1.NodeReadyCondition, map[string]string{
+			infrav1.NodeReadyCondition: normal, infrav1.ReasonNodeMissing: warning, infrav1.ReasonProviderIDMismatch: warning,
+		}},
+		{infrav1.ReleasedCondition, map[string]string{infrav1.ReasonReleaseBlocked: warning, infrav1.ReasonDraining: normal}},
 	} {
-		now := conditions.Get(after, kind)
-		if now == nil || now.Reason == conditions.GetReason(before, kind) {
+		now := conditions.Get(after, c.kind)
+		if now == nil || now.Reason == conditions.GetReason(before, c.kind) {
 			continue
 		}
-		if eventType, told := reasons[now.Reason]; told {
+		if eventType, told := c.reasons[now.Reason]; told {
 			out = append(out, transition{kind: eventType, reason: now.Reason, message: now.Message})
 		}
 	}
