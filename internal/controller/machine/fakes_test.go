@@ -1,0 +1,157 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/remote"
+)
+
+// fakeKeys is the vendor's list of SSH keys.
+type fakeKeys struct {
+	mu    sync.Mutex
+	calls []string
+	err   error
+}
+
+func (k *fakeKeys) EnsureSSHKey(_ context.Context, name, public string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return k.err
+	}
+	k.calls = append(k.calls, name+" "+public)
+	return nil
+}
+
+// fakeMac is the one Mac of the world, and the way to it.
+type fakeMac struct {
+	w *world
+
+	mu       sync.Mutex
+	answer   infrav1.HostKey
+	sudo     bool
+	dialErr  error
+	grantErr error
+	convErr  error
+	leaveErr error
+	// hold makes Converge and Leave wait for their context.
+	hold bool
+
+	dials     []Target
+	passwords []string
+	received  int
+	desired   []document.Desired
+	left      int
+	// onGrant looks at the world at the moment that a password is sent.
+	onGrant func()
+	// onConverge changes the world while the Mac converges.
+	onConverge func()
+}
+
+func hostKeyShown() infrav1.HostKey {
+	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: "SHA256:first"}
+}
+
+func (f *fakeMac) isHolding() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hold
+}
+
+func (f *fakeMac) set(change func(*fakeMac)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// Dial behaves as SSH does: a pin that does not match refuses, and a first use
+// is recorded before anything else.
+func (f *fakeMac) Dial(ctx context.Context, target Target) (Mac, error) {
+	f.mu.Lock()
+	f.dials = append(f.dials, target)
+	err, shown := f.dialErr, f.answer
+	f.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, classify(stepDial, err)
+	case target.Pin == nil && target.FirstUse == nil:
+		return nil, remote.ErrNotPinned
+	case target.Pin == nil:
+		return f, target.FirstUse(ctx, shown)
+	case target.Pin.SHA256 != shown.SHA256:
+		return nil, classify(stepDial, &remote.HostKeyMismatch{Want: remote.Pin{SHA256: target.Pin.SHA256}, Got: remote.Pin{SHA256: shown.SHA256}})
+	}
+	return f, nil
+}
+
+func (f *fakeMac) HostKey() infrav1.HostKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answer
+}
+
+func (f *fakeMac) Probe(context.Context) (Facts, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return Facts{Sudo: f.sudo}, nil
+}
+
+func (f *fakeMac) Grant(_ context.Context, password cloud.Password) error {
+	if f.onGrant != nil {
+		f.onGrant()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.passwords = append(f.passwords, password.Reveal())
+	if f.grantErr != nil {
+		return classify(stepGrant, f.grantErr)
+	}
+	f.sudo = true
+	return nil
+}
+
+func (f *fakeMac) Receive(context.Context, Agent) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.received++
+	return nil
+}
+
+func (f *fakeMac) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
+	f.mu.Lock()
+	f.desired = append(f.desired, desired)
+	err, hold := f.convErr, f.hold
+	f.mu.Unlock()
+	if f.onConverge != nil {
+		f.onConverge()
+	}
+	if hold {
+		<-ctx.Done()
+		return document.Report{}, ctx.Err()
+	}
+	if invalid := desired.Validate(); invalid != nil {
+		return document.Report{}, invalid
+	}
+	return document.Report{}, classify(stepConverge, err)
+}
+
+func (f *fakeMac) Leave(ctx context.Context) error {
+	f.mu.Lock()
+	f.left++
+	err, hold := f.leaveErr, f.hold
+	f.mu.Unlock()
+	if hold {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func (f *fakeMac) Close() error { return nil }
+
+var errPlain = errors.New("something went wrong")
