@@ -51,19 +51,19 @@ func TestGoneIsForbidden(t *testing.T) {
 			t.Errorf("details %+v", denied.Details)
 		}
 	}
-	as[*scw.PermissionsDeniedError](t, w.rename(s.ID, "x"))
-	as[*scw.PermissionsDeniedError](t, w.delete(s.ID))
+	_ = as[*scw.PermissionsDeniedError](t, w.rename(s.ID, "x"))
+	_ = as[*scw.PermissionsDeniedError](t, w.delete(s.ID))
 	_, err := w.macs.GetServer(&applesilicon.GetServerRequest{ServerID: "not-a-uuid"})
-	as[*scw.InvalidArgumentsError](t, err)
+	_ = as[*scw.InvalidArgumentsError](t, err)
 }
 
 func TestOtherZoneDoesNotHaveTheServer(t *testing.T) {
 	w := newWorld(t, scaleway.Options{})
 	s := w.pool(scaleway.ServerSpec{Name: "mac"})
 	_, err := w.macs.GetServer(&applesilicon.GetServerRequest{Zone: "fr-par-3", ServerID: s.ID})
-	as[*scw.PermissionsDeniedError](t, err)
+	_ = as[*scw.PermissionsDeniedError](t, err)
 	_, err = w.macs.GetServer(&applesilicon.GetServerRequest{Zone: "nl-ams-1", ServerID: s.ID})
-	as[*scw.InvalidArgumentsError](t, err)
+	_ = as[*scw.InvalidArgumentsError](t, err)
 }
 
 func TestOperationsByStatus(t *testing.T) {
@@ -207,7 +207,7 @@ func TestAuthentication(t *testing.T) {
 	_, err = stranger.ListServers(&applesilicon.ListServersRequest{})
 	must(t, err)
 	_, err = w.macs.ListServers(&applesilicon.ListServersRequest{})
-	as[*scw.DeniedAuthenticationError](t, err)
+	_ = as[*scw.DeniedAuthenticationError](t, err)
 }
 
 // raw is a request without the SDK.

@@ -77,12 +77,12 @@ func TestDownRefusesAFolderOfOthers(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("making a small disk needs root: %v", err)
+	if output, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("making a small disk needs root: %v: %s", err, output)
 	}
 	defer func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
+		if output, err := exec.CommandContext(context.WithoutCancel(t.Context()), "umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, output)
 		}
 	}()
 	cmd := exec.CommandContext(t.Context(), programs.macfleet, "sandbox", "up", "--dir", filepath.Join(dir, "sandbox"))

@@ -80,11 +80,11 @@ func (j *jobs) NeedLeaderElection() bool { return true }
 
 // begin runs work under the id unless a job of this key is running already.
 // Another, finished job of the key is forgotten.
-func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.Context, say func(step string)) error) bool {
+func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.Context, say func(step string)) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if old, ok := j.byID[key]; ok && !old.done {
-		return false
+		return
 	}
 	ctx, cancel := context.WithCancel(j.ctx)
 	current := &job{id: id, began: j.clock.Now(), step: "queued", cancel: cancel}
@@ -96,7 +96,6 @@ func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.
 		})
 		j.finish(key, current, err)
 	})
-	return true
 }
 
 func (j *jobs) run(ctx context.Context, work func() error) error {

@@ -101,8 +101,8 @@ func (r *Reconciler) part(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if result, done, err := r.emptyNode(ctx, v); err != nil || !done {
 		return result, err
 	}
-	if result, done, err := r.leave(ctx, v); err != nil || !done {
-		return result, err
+	if result, done := r.leave(ctx, v); !done {
+		return result, nil
 	}
 	if r.poolPrefix(v.machine) == "" {
 		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "no pool prefix is known: host " + v.host.Name + " is left as it is, stranded"})
@@ -175,35 +175,35 @@ const leaveTimeout = 15 * time.Second
 
 // leave stops the agent on the Mac and takes its credentials away, best effort:
 // done means that it worked, failed, or had its time.
-func (r *Reconciler) leave(ctx context.Context, v *visit) (ctrl.Result, bool, error) {
+func (r *Reconciler) leave(ctx context.Context, v *visit) (ctrl.Result, bool) {
 	key := client.ObjectKeyFromObject(v.machine)
 	if push, running := r.pushes.look(key); running && !push.done {
 		r.pushes.cancel(key)
 		v.released = no(infrav1.ReasonLeaving, "waiting for the push to host %s to stop", v.host.Name)
-		return ctrl.Result{}, false, nil
+		return ctrl.Result{}, false
 	}
 	pin := v.host.Spec.Record.HostKey
 	if pin == nil || pin.Epoch != v.host.Spec.Record.InstallEpoch || v.staged.address == "" {
-		return ctrl.Result{}, true, nil
+		return ctrl.Result{}, true
 	}
 	current, begun := r.leaves.look(key)
 	if begun && current.done {
-		return ctrl.Result{}, true, nil
+		return ctrl.Result{}, true
 	}
 	deadline := current.began.Add(leaveTimeout)
 	if begun && !r.Clock.Now().Before(deadline) {
 		r.leaves.cancel(key)
-		return ctrl.Result{}, true, nil
+		return ctrl.Result{}, true
 	}
 	if !begun {
 		if err := r.beginLeave(ctx, v); err != nil {
 			ctrl.LoggerFrom(ctx).Info("The Mac is not told to leave", "host", v.host.Name, "error", err.Error())
-			return ctrl.Result{}, true, nil
+			return ctrl.Result{}, true
 		}
 		deadline = r.Clock.Now().Add(leaveTimeout)
 	}
 	v.released = no(infrav1.ReasonLeaving, "the agent on host %s is being stopped", v.host.Name)
-	return after(r.Clock.Now(), deadline), false, nil
+	return after(r.Clock.Now(), deadline), false
 }
 
 func (r *Reconciler) beginLeave(ctx context.Context, v *visit) error {

@@ -209,17 +209,6 @@ func (w *world) countWrites() int {
 	return len(w.writes)
 }
 
-func (w *world) wrote(entry string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, write := range w.writes {
-		if write == entry {
-			return true
-		}
-	}
-	return false
-}
-
 func (w *world) machine(name string) *infrav1.ScalewayAppleSiliconMachine {
 	w.t.Helper()
 	m := &infrav1.ScalewayAppleSiliconMachine{}
