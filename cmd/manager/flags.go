@@ -100,6 +100,9 @@ func parse(args []string, getenv func(string) string) (settings, error) {
 	if s.showVersion {
 		return s, nil
 	}
+	if s.defaultPoolPrefix == "" && given(f, "default-adopt-pool-prefix") {
+		return s, wrong("--default-adopt-pool-prefix is empty: leave it out where every Machine names its own pool")
+	}
 	s.vendor = scaleway.Options{
 		AccessKey: getenv("SCW_ACCESS_KEY"), SecretKey: getenv("SCW_SECRET_KEY"),
 		ProjectID: getenv("SCW_DEFAULT_PROJECT_ID"), APIURL: getenv("SCW_API_URL"),
@@ -109,6 +112,13 @@ func parse(args []string, getenv func(string) string) (settings, error) {
 		return s, &usageError{err}
 	}
 	return s, nil
+}
+
+// given reports whether a flag was on the command line.
+func given(f *flag.FlagSet, name string) bool {
+	found := false
+	f.Visit(func(one *flag.Flag) { found = found || one.Name == name })
+	return found
 }
 
 func (s *settings) check() error {

@@ -41,6 +41,7 @@ func TestManagerRefusesBadInput(t *testing.T) {
 		"unknown flag":        {args: []string{"--nonsense"}, words: []string{"nonsense"}},
 		"zone of no shape":    {args: []string{"--orphan-reclaim-zones=Paris"}, words: []string{"Paris"}},
 		"unknown zone":        {args: []string{"--orphan-reclaim-zones=xx-abc-9"}, words: []string{"xx-abc-9"}},
+		"empty prefix":        {args: []string{"--default-adopt-pool-prefix="}, words: []string{"prefix", "empty"}},
 		"too wide a prefix":   {args: []string{"--default-adopt-pool-prefix=t-"}, words: []string{"prefix", "t-", "wide"}},
 		"prefix without dash": {args: []string{"--default-adopt-pool-prefix=tuist"}, words: []string{"prefix", "tuist"}},
 		"no agent":            {args: []string{"--agent-dir=/nowhere/at/all"}, words: []string{"/nowhere/at/all"}},

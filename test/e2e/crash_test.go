@@ -15,7 +15,9 @@ import (
 // bootstrap and of a wipe. Each time another process goes on, and the end is the
 // same as without.
 func TestManagerKilledAtThreePoints(t *testing.T) {
-	f := start(t, world.Options{Hosts: 3})
+	t.Parallel()
+	// Without an election: the next process need not wait for the dead one's lease.
+	f := start(t, world.Options{Hosts: 3, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(3)
 
 	f.scale(1)
@@ -81,6 +83,7 @@ func (f *fleet) restartManager(when string) {
 // TestLostRecordsCostNothing wipes every status, then deletes every Host: claimed
 // Macs keep their owners, and the vendor sees no write.
 func TestLostRecordsCostNothing(t *testing.T) {
+	t.Parallel()
 	f := start(t, world.Options{Hosts: 3})
 	f.awaitPool(3)
 	f.scale(2)
@@ -151,6 +154,7 @@ func (f *fleet) vendorWrites() int {
 // TestTwoManagersOneOwner lets two managers work on the same objects at once.
 // Each host ends with one owner, and nobody's Mac is wiped.
 func TestTwoManagersOneOwner(t *testing.T) {
+	t.Parallel()
 	f := start(t, world.Options{Hosts: 3, Managers: 2, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(3)
 	f.scale(3)

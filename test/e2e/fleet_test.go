@@ -16,7 +16,9 @@ import (
 
 // TestFleetComesUpAndGoesBackWiped is the product's whole promise in one story.
 func TestFleetComesUpAndGoesBackWiped(t *testing.T) {
-	f := start(t, world.Options{Hosts: 6})
+	t.Parallel()
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	f := start(t, world.Options{Hosts: 6, AuditLog: audit})
 	f.awaitPool(6)
 	keysBefore := f.hostKeys()
 
@@ -39,6 +41,7 @@ func TestFleetComesUpAndGoesBackWiped(t *testing.T) {
 	if deletions := f.calls("DeleteServer"); len(deletions) != 0 {
 		t.Errorf("servers were deleted: %v", deletions)
 	}
+	f.checkRightsSufficed(audit)
 }
 
 // checkReturned checks the two hosts that went back: their pool name, a wipe each,

@@ -26,11 +26,14 @@ import (
 // it can't honour, keep its guests through a restart of the agent, and stay away
 // once it was let go. It shares one sandbox.
 func TestPodsAndNodes(t *testing.T) {
+	t.Parallel()
 	f := start(t, world.Options{Hosts: 2})
 	f.awaitPool(2)
 	f.scale(1)
 	f.awaitRunning(1)
 
+	t.Run("the manager is held to its rights", func(t *testing.T) { f.on(t).managerIsHeldToItsRights() })
+	t.Run("agents have no ClusterRole", func(t *testing.T) { f.on(t).agentsHaveNoClusterRole() })
 	t.Run("a Pod with two containers is refused by field name", func(t *testing.T) { f.on(t).refusesTwoContainers() })
 	t.Run("a foreign common name stays Pending", func(t *testing.T) { f.on(t).foreignNameStaysPending() })
 	t.Run("guests survive a restart of the agent", func(t *testing.T) { f.on(t).guestsSurviveAgentRestart() })
@@ -105,15 +108,8 @@ func (f *fleet) foreignNameStaysPending() {
 // mintToken makes a bootstrap token of the Macs' group, as an attacker might have
 // stolen it.
 func (f *fleet) mintToken() string {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-stolen", Namespace: metav1.NamespaceSystem},
-		Type:       corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{
-			"token-id": "stolen", "token-secret": "0123456789abcdef",
-			"usage-bootstrap-authentication": "true", "auth-extra-groups": "system:bootstrappers:macfleet",
-			"expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-		},
-	}
+	secret := bootstrapToken("stolen", "system:bootstrappers:macfleet")
+	secret.StringData["expiration"] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	if err := f.client.Create(f.Context(), secret); err != nil {
 		f.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 // its new name. The host stays Wiping and the rename is repeated until it reads
 // back.
 func TestRefusedRenameIsRepeated(t *testing.T) {
+	t.Parallel()
 	f := start(t, world.Options{Hosts: 1})
 	f.awaitPool(1)
 	f.scale(1)

@@ -91,8 +91,6 @@ type HostReference struct {
 }
 
 // ScalewayAppleSiliconMachineSpec is the wish for one Mac as a node.
-//
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go"
 type ScalewayAppleSiliconMachineSpec struct {
 	MachineClass `json:",inline"`
 
@@ -178,8 +176,10 @@ type ScalewayAppleSiliconMachineStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScalewayAppleSiliconMachine is one Mac as a node.
+// ScalewayAppleSiliconMachine is one Mac as a node. The rule about providerID
+// stands here and not at spec, which could otherwise be removed whole.
 //
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=samm,categories=cluster-api
