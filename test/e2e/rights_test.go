@@ -95,7 +95,6 @@ func (f *fleet) agentsHaveNoClusterRole() {
 	for _, attributes := range []authorizationv1.ResourceAttributes{
 		{Verb: "list", Resource: "secrets"},
 		{Verb: "delete", Resource: "nodes", Name: f.nodes()[0].Name},
-		{Verb: "create", Resource: "pods/eviction", Namespace: metav1.NamespaceDefault},
 		{Verb: "list", Group: "infrastructure.cluster.x-k8s.io", Resource: "scalewayapplesiliconhosts"},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
