@@ -10,10 +10,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .PHONY: help
 help: ## show this
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: bin/macfleet ## watch pool Macs become nodes, run a Pod, and go back wiped
+demo: bin/macfleet ## watch pool Macs become nodes, run Pods, and go back wiped
 	bin/macfleet sandbox demo
 
 .PHONY: test

@@ -58,9 +58,16 @@ func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep boo
 	if err := up(ctx, flags, options, p); err != nil {
 		return err
 	}
-	if !keep {
-		defer func() { err = errors.Join(err, down(context.WithoutCancel(ctx), flags, p)) }()
-	}
+	defer func() {
+		if err != nil {
+			p.drop()
+		}
+		if keep && err == nil {
+			p.print("The sandbox is still up. Of the demo's Pods one waits: the Mac that is left runs two.\n" + flags.tryNext())
+			return
+		}
+		err = errors.Join(err, down(context.WithoutCancel(ctx), flags, p))
+	}()
 	running, err := flags.running()
 	if err != nil {
 		return err
@@ -89,7 +96,6 @@ func (s *story) tell(ctx context.Context) error {
 		until func(snapshot) (string, bool)
 		took  *time.Duration
 	}{
-		{"waiting for the pool", nil, s.poolFull, new(time.Duration)},
 		{fmt.Sprintf("scaling the fleet from 0 to %d Macs", demoMacs), s.scaleTo(demoMacs), s.allRunning, &s.nodesAfter},
 		{fmt.Sprintf("running %d macOS Pods on them", demoMacs), s.deploy, s.allPodsReady, &s.podsAfter},
 		{fmt.Sprintf("scaling the fleet to %d", demoLeft), s.scaleTo(demoLeft), s.drained, &s.drainedAfter},
@@ -151,13 +157,13 @@ func (s *story) allPodsReady(now snapshot) (string, bool) {
 }
 
 func (s *story) drained(now snapshot) (string, bool) {
-	return fmt.Sprintf("%d nodes, %d Machines left", len(now.nodes), len(now.machines)),
+	return count(len(now.nodes), "node") + ", " + count(len(now.machines), "Machine") + " left",
 		len(now.nodes) == demoLeft && len(now.machines) == demoLeft
 }
 
 func (s *story) wiped(now snapshot) (string, bool) {
 	available := now.phase(infrav1.HostAvailable)
-	return fmt.Sprintf("%d wiping, %d of %d back in the pool", now.phase(infrav1.HostWiping)+now.phase(infrav1.HostReleasing), available, s.hosts-demoLeft),
+	return fmt.Sprintf("%d wiping, %d of %d hosts available", now.phase(infrav1.HostWiping)+now.phase(infrav1.HostReleasing), available, s.hosts),
 		available == s.hosts-demoLeft
 }
 

@@ -69,22 +69,27 @@ func stopProcess(ctx context.Context, pid int, dir string) error {
 // removeStopped removes what a stopped sandbox left. It refuses a directory that
 // does not look like one: --dir may be a slip.
 func removeStopped(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return ignoreMissing(os.Remove(lockPath(dir)))
-	}
-	if err != nil {
-		return fmt.Errorf("looking into the sandbox's directory: %w", err)
-	}
-	for _, entry := range entries {
-		if !ofSandbox(entry.Name()) {
-			return fmt.Errorf("%s holds %s, which is not the sandbox's: nothing is removed", dir, entry.Name())
-		}
+	if err := onlyOfSandbox(dir); err != nil {
+		return fmt.Errorf("%w: nothing is removed", err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("removing the sandbox's directory: %w", err)
 	}
 	return ignoreMissing(os.Remove(lockPath(dir)))
+}
+
+// onlyOfSandbox refuses a directory that holds something that no sandbox writes.
+func onlyOfSandbox(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("looking into the sandbox's directory: %w", err)
+	}
+	for _, entry := range entries {
+		if !ofSandbox(entry.Name()) {
+			return fmt.Errorf("%s holds %s, which is not the sandbox's", dir, entry.Name())
+		}
+	}
+	return nil
 }
 
 // ofSandbox tells whether a sandbox writes such a file or folder.

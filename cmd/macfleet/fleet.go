@@ -33,19 +33,7 @@ func newClient(kubeconfig string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// scale sets how many Macs the sandbox's fleet has.
-func scale(ctx context.Context, flags *sandboxFlags, replicas int) error {
-	running, err := flags.running()
-	if err != nil {
-		return err
-	}
-	c, err := newClient(running.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	return scaleFleet(ctx, c, replicas)
-}
-
+// scaleFleet sets how many Macs the sandbox's fleet has.
 func scaleFleet(ctx context.Context, c client.Client, replicas int) error {
 	fleet := &clusterv1.MachineDeployment{}
 	fleet.Namespace, fleet.Name = world.Namespace, world.Fleet
@@ -59,6 +47,7 @@ func scaleFleet(ctx context.Context, c client.Client, replicas int) error {
 // snapshot is what the fleet looks like at one moment.
 type snapshot struct {
 	hosts    []infrav1.ScalewayAppleSiliconHost
+	macs     []infrav1.ScalewayAppleSiliconMachine
 	machines []clusterv1.Machine
 	nodes    []corev1.Node
 	pods     []corev1.Pod
@@ -67,6 +56,7 @@ type snapshot struct {
 func look(ctx context.Context, c client.Client) (snapshot, error) {
 	var (
 		hosts    infrav1.ScalewayAppleSiliconHostList
+		macs     infrav1.ScalewayAppleSiliconMachineList
 		machines clusterv1.MachineList
 		nodes    corev1.NodeList
 		pods     corev1.PodList
@@ -76,6 +66,7 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 		options []client.ListOption
 	}{
 		{&hosts, nil},
+		{&macs, []client.ListOption{client.InNamespace(world.Namespace)}},
 		{&machines, []client.ListOption{client.InNamespace(world.Namespace)}},
 		{&nodes, nil},
 		{&pods, nil},
@@ -84,7 +75,7 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 			return snapshot{}, fmt.Errorf("reading from the sandbox's API server: %w", err)
 		}
 	}
-	return snapshot{hosts: hosts.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items}, nil
+	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items}, nil
 }
 
 // phases counts the hosts in a phase.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -12,9 +13,10 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [arguments]",
 		Short: "kubectl on the sandbox's cluster",
-		// Every flag is kubectl's; ours (--dir) stands before the word kubectl.
+		// Every flag is kubectl's; only --dir, as the first one, is ours.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args = flags.takeDir(args)
 			running, err := flags.running()
 			if err != nil {
 				return err
@@ -29,4 +31,19 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// takeDir takes --dir off the front of kubectl's arguments.
+func (f *sandboxFlags) takeDir(args []string) []string {
+	if len(args) > 1 && args[0] == "--dir" {
+		f.dir = args[1]
+		return args[2:]
+	}
+	if len(args) > 0 {
+		if dir, found := strings.CutPrefix(args[0], "--dir="); found {
+			f.dir = dir
+			return args[1:]
+		}
+	}
+	return args
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -80,10 +81,14 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
+		text, _, _ := strings.Cut(err.Error(), ": strconv.") // how Go parses is no help
+		return usageError{fmt.Errorf("%s: see %s --help", text, cmd.CommandPath())}
 	})
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newSandbox())
+	root.AddCommand(newSandbox(), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },
+	})
 	return root
 }

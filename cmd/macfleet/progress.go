@@ -94,11 +94,29 @@ func (p *progress) finish() {
 		return
 	}
 	took := time.Since(p.since).Round(100 * time.Millisecond)
-	if p.terminal {
-		fmt.Fprintf(p.out, "\r\033[K  %s (%s)\n", p.current, took)
-	} else {
-		fmt.Fprintf(p.out, "  done: %s (%s)\n", p.current, took)
+	text := p.current
+	if strings.HasSuffix(text, " left") { // an estimate says nothing any more
+		text = kind(text)
 	}
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\033[K  %s (%s)\n", text, took)
+	} else {
+		fmt.Fprintf(p.out, "  done: %s (%s)\n", text, took)
+	}
+	p.current = ""
+}
+
+// drop forgets an unfinished step, so that nobody takes it for done.
+func (p *progress) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == "" {
+		return
+	}
+	if p.terminal {
+		fmt.Fprint(p.out, "\r\033[K")
+	}
+	fmt.Fprintf(p.out, "  not done: %s\n", p.current)
 	p.current = ""
 }
 

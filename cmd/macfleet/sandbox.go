@@ -23,14 +23,14 @@ func newSandbox() *cobra.Command {
 		Long: "A real Kubernetes control plane with Cluster API, the macfleet manager and agents, a\n" +
 			"simulated Scaleway and simulated Macs, on one Linux machine, without root.",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			if len(args) > 0 && args[0] != "help" {
 				return usageError{fmt.Errorf("unknown command %q: see macfleet sandbox --help", args[0])}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&flags.dir, "dir", "", "the sandbox's directory (default: sandbox below the user's state directory)")
+	cmd.PersistentFlags().StringVar(&flags.dir, "dir", "", "the sandbox's directory (default: $XDG_STATE_HOME/macfleet/sandbox, else ~/.local/state/macfleet/sandbox)")
 	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags))
 	return cmd
 }

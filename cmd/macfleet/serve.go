@@ -5,10 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +76,12 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	ctx, released := untilLetGo(ctx, stdin)
+	ctx, released, wasLetGo := untilLetGo(ctx, stdin)
+	defer func() {
+		if !wasLetGo() { // whoever asked for it may be gone, and never comes to remove it
+			err = errors.Join(err, removeStopped(dir))
+		}
+	}()
 	w, err := world.Start(ctx, world.Options{
 		Dir: dir, Binaries: wanted.Binaries, Hosts: wanted.Hosts, TimeScale: wanted.TimeScale, Port: wanted.Port,
 		AuditLog: filepath.Join(dir, "logs", "audit.log"),
@@ -102,19 +107,22 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 	}
 }
 
-// untilLetGo returns a context that ends when `up` ends before it let go, and a
-// channel that is closed when it has let go or ctx ended.
-func untilLetGo(ctx context.Context, stdin *bufio.Reader) (context.Context, <-chan struct{}) {
+// untilLetGo returns a context that ends when `up` ends before it let go, a channel
+// that is closed when either has happened, and which of the two it was.
+func untilLetGo(ctx context.Context, stdin *bufio.Reader) (context.Context, <-chan struct{}, func() bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	released := make(chan struct{})
+	var wasLetGo atomic.Bool
 	go func() {
 		defer close(released)
-		line, err := stdin.ReadString('\n')
-		if errors.Is(err, io.EOF) || line != letGo+"\n" {
+		line, _ := stdin.ReadString('\n')
+		if line != letGo+"\n" {
 			cancel()
+			return
 		}
+		wasLetGo.Store(true)
 	}()
-	return ctx, released
+	return ctx, released, wasLetGo.Load
 }
 
 func stop(ctx context.Context, w *world.World, dir string) error {

@@ -50,9 +50,9 @@ func (s snapshot) print(out io.Writer) error {
 		row(h.Name, string(h.Status.Phase), server.Name, server.Type, server.OSFamily, server.IP)
 	}
 	row("")
-	row("MACHINE", "PHASE", "AVAILABLE", "NODE")
+	row("MACHINE", "PHASE", "AVAILABLE", "NODE", "WHY NOT")
 	for _, m := range sortedBy(s.machines, func(m clusterv1.Machine) string { return m.Name }) {
-		row(m.Name, m.Status.Phase, yes(available(m)), m.Status.NodeRef.Name)
+		row(m.Name, m.Status.Phase, yes(available(m)), m.Status.NodeRef.Name, s.whyNotReady(m.Name))
 	}
 	row("")
 	row("NODE", "READY", "KUBELET", "ADDRESS")
@@ -60,11 +60,44 @@ func (s snapshot) print(out io.Writer) error {
 		row(n.Name, yes(nodeReady(n)), n.Status.NodeInfo.KubeletVersion, nodeAddress(n))
 	}
 	row("")
-	row("POD", "PHASE", "READY", "NODE")
+	row("POD", "PHASE", "READY", "NODE", "WHY NOT")
 	for _, p := range sortedBy(s.pods, func(p corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
-		row(p.Namespace+"/"+p.Name, string(p.Status.Phase), yes(podReady(p)), p.Spec.NodeName)
+		row(p.Namespace+"/"+p.Name, string(p.Status.Phase), yes(podReady(p)), p.Spec.NodeName, whyNotRunning(p))
 	}
 	return table.Flush()
+}
+
+// whyNotReady is the reason and message of a Mac that is not Ready.
+func (s snapshot) whyNotReady(name string) string {
+	for _, mac := range s.macs {
+		if mac.Name != name {
+			continue
+		}
+		for _, c := range mac.Status.Conditions {
+			if c.Type == infrav1.ReadyCondition && c.Status != "True" {
+				return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+			}
+		}
+	}
+	return ""
+}
+
+// whyNotRunning is what keeps a Pod from running.
+func whyNotRunning(pod corev1.Pod) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Waiting != nil {
+			return status.State.Waiting.Reason
+		}
+	}
+	if pod.Status.Reason != "" {
+		return pod.Status.Reason + ": " + pod.Status.Message
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
 }
 
 func sortedBy[T any](items []T, key func(T) string) []T {

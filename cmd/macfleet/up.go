@@ -43,10 +43,16 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p := newProgress(cmd.OutOrStdout())
 			defer p.end()
+			if !cmd.Flags().Changed("replicas") {
+				options.replicas = min(options.replicas, options.hosts)
+			}
 			if err := up(cmd.Context(), flags, options, p); err != nil {
 				return err
 			}
-			p.print(tryNext)
+			if options.replicas > 0 {
+				p.print(fmt.Sprintf("\n%s become nodes in about 20 seconds.\n", count(options.replicas, "Mac")))
+			}
+			p.print(flags.tryNext())
 			return nil
 		},
 	}
@@ -71,8 +77,8 @@ func (o *upOptions) validate() error {
 		return usageError{fmt.Errorf("--time-scale %v: give a number above 0 and up to 10000", o.timeScale)}
 	case o.port < 0 || o.port > 65535:
 		return usageError{fmt.Errorf("--port %d is no port", o.port)}
-	case o.replicas < 0:
-		return usageError{fmt.Errorf("--replicas %d: give 0 or more", o.replicas)}
+	case o.replicas < 0 || o.replicas > o.hosts:
+		return usageError{fmt.Errorf("--replicas %d: give 0 to %d, as many as there are --hosts", o.replicas, o.hosts)}
 	}
 	return nil
 }
@@ -97,22 +103,55 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 	if err := launch(ctx, dir, wish{Hosts: options.hosts, TimeScale: options.timeScale, Port: options.port, Binaries: binaries}, p); err != nil {
 		return errors.Join(err, removeStopped(dir))
 	}
-	if options.replicas > 0 {
-		p.step(fmt.Sprintf("scaling fleet %s to %d", world.Fleet, options.replicas))
-		if err := scale(ctx, flags, options.replicas); err != nil {
-			return err
-		}
+	if err := fill(ctx, flags, options, p); err != nil {
+		return err
 	}
 	p.done("the sandbox is up")
 	return nil
 }
 
-const tryNext = `
-  macfleet sandbox status                    what is there, on one screen
-  macfleet sandbox kubectl get sash          the hosts: what you own, what is free
-  macfleet sandbox kubectl get nodes -o wide
-  macfleet sandbox down                      stop it and remove everything
-`
+// fill waits until the pool's hosts are known, and gives the fleet its size.
+func fill(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progress) error {
+	running, err := flags.running()
+	if err != nil {
+		return err
+	}
+	c, err := newClient(running.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	s := &story{client: c, progress: p, hosts: options.hosts}
+	p.step("waiting for the pool")
+	if err := s.await(ctx, "waiting for the pool", s.poolFull); err != nil {
+		return err
+	}
+	if options.replicas == 0 {
+		return nil
+	}
+	return scaleFleet(ctx, c, options.replicas)
+}
+
+// tryNext says what can be typed next, as the user would have to type it.
+func (f *sandboxFlags) tryNext() string {
+	self := os.Args[0] + " sandbox"
+	if f.dir != "" {
+		self += " --dir " + f.dir
+	}
+	return fmt.Sprintf(`
+  %[1]s status                     what is there, on one screen
+  %[1]s kubectl get sash,samm -A   the hosts, and the Macs of the fleet
+  %[1]s kubectl get nodes -o wide
+  %[1]s down                       stop it and remove everything
+`, self)
+}
+
+// count says how many there are of a thing.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
 
 // check refuses early what would fail late.
 func check(dir string, port int) error {
@@ -125,6 +164,9 @@ func check(dir string, port int) error {
 	}
 	if held {
 		return fmt.Errorf("a sandbox runs in %s already: see macfleet sandbox status, or stop it with macfleet sandbox down", dir)
+	}
+	if err := onlyOfSandbox(dir); err != nil {
+		return fmt.Errorf("%w: give another --dir", err)
 	}
 	return checkPort(port)
 }

@@ -227,6 +227,7 @@ func TestControlAPI(t *testing.T) {
 		{"POST", "/sandbox/faults", `{"server":"mac","error":"locked"}`, 201},
 		{"POST", "/sandbox/faults", `{"colour":"red"}`, 400},
 		{"POST", "/sandbox/faults", `{"when":"after"}`, 400},
+		{"POST", "/sandbox/faults", `{"call":"GetServerr","status":500}`, 400},
 		{"GET", "/sandbox/faults", "", 200},
 		{"DELETE", "/sandbox/faults/fault-2", "", 200},
 		{"DELETE", "/sandbox/faults/fault-2", "", 404},

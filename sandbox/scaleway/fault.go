@@ -71,6 +71,7 @@ var (
 	errStatus   = errors.New("status is an HTTP status of 200 or above")
 	errCount    = errors.New("count cannot be negative")
 	errBody     = errors.New("a body needs a status")
+	errCall     = errors.New("no such call")
 )
 
 // Arm adds a fault. Where several match a call, the one armed first meets it.
@@ -78,6 +79,9 @@ func (v *Vendor) Arm(f Fault) (Fault, error) {
 	orDefault(&f.When, BeforeEffect)
 	if err := f.check(); err != nil {
 		return Fault{}, err
+	}
+	if f.Call != "" && !slices.Contains(v.calls, f.Call) {
+		return Fault{}, fmt.Errorf("%q: %w: there are %s", f.Call, errCall, strings.Join(v.calls, ", "))
 	}
 	path, err := regexp.Compile(f.Path)
 	if err != nil {

@@ -71,6 +71,7 @@ func (v *Vendor) routes() http.Handler {
 		{"DELETE", iamPath + "/ssh-keys/{id}", "DeleteSSHKey", v.withKey(v.deleteSSHKey)},
 	} {
 		mux.HandleFunc(route.method+" "+route.path, v.serve(route.name, route.handle))
+		v.calls = append(v.calls, route.name)
 	}
 	mux.HandleFunc("/", v.serve("", func(*call) reply { return notServed() }))
 	v.control(mux)

@@ -20,6 +20,7 @@ type Vendor struct {
 	opts    Options
 	log     *slog.Logger
 	handler http.Handler
+	calls   []string        // names of all calls that are served
 	ctx     context.Context // bounds the hardware's work, which outlives requests
 	cancel  context.CancelFunc
 	wake    chan struct{}

@@ -45,6 +45,7 @@ func TestSandboxRefusesBadInput(t *testing.T) {
 		"unknown flag":           {[]string{"sandbox", "up", "--fast"}, 2, []string{"--fast"}},
 		"an argument too many":   {[]string{"sandbox", "up", "now"}, 2, []string{"now"}},
 		"no hosts":               {[]string{"sandbox", "up", "--hosts", "0"}, 2, []string{"--hosts", "200"}},
+		"more Macs than hosts":   {[]string{"sandbox", "up", "--hosts", "2", "--replicas", "3"}, 2, []string{"--replicas 3", "2"}},
 		"hosts that are none":    {[]string{"sandbox", "up", "--hosts", "many"}, 2, []string{"many"}},
 		"time that stands still": {[]string{"sandbox", "up", "--time-scale", "0"}, 2, []string{"--time-scale"}},
 		"no checkout":            {[]string{"sandbox", "up"}, 1, []string{"checkout", "--source"}},
@@ -73,6 +74,16 @@ func TestDownRefusesAFolderOfOthers(t *testing.T) {
 	if _, err := os.Stat(precious); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUpRefusesAFolderOfOthers: what `up` would fill, `down` could not clean.
+func TestUpRefusesAFolderOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "thesis.txt"), []byte("years"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := runProgram(t, os.Environ(), programs.macfleet, "sandbox", "up", "--dir", dir)
+	checkOneLine(t, r, 1, "thesis.txt", "--dir")
 }
 
 func TestFullDisk(t *testing.T) {
@@ -136,6 +147,38 @@ func TestInterruptLeavesNothing(t *testing.T) {
 			checkEmpty(t, state)
 		})
 	}
+}
+
+// TestDeadStarterLeavesNothing kills `up` while the sandbox starts: the process that
+// holds the sandbox stops and clears up by itself.
+func TestDeadStarterLeavesNothing(t *testing.T) {
+	state := t.TempDir()
+	dir := filepath.Join(state, "sandbox")
+	cmd := exec.CommandContext(t.Context(), programs.macfleet, "sandbox", "up", "--hosts", "2", "--dir", dir)
+	cmd.Dir = root(t)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(stdout)
+	for {
+		line, err := reader.ReadString('\n')
+		if err != nil {
+			t.Fatalf("up ended first: %v", err)
+		}
+		if strings.HasPrefix(line, "starting the control plane") {
+			break
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	checkNoProcess(t, dir)
+	checkEmpty(t, state)
 }
 
 type discard struct{}
