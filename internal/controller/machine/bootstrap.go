@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -21,6 +22,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // stagingPoll is how often a Secret is looked at that the host controller has
@@ -101,21 +103,50 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 // need is what the Mac lacks.
 type need struct{ push, join bool }
 
+// silentLimit is how long a Node may be not Ready before its Mac is given a fresh
+// token: its certificate may have expired while it, or we, were away.
+const silentLimit = 10 * time.Minute
+
 // need compares what was done with what is there. A Mac whose Node is not there,
-// and that holds no token for it, is converged again with a fresh one: that is
-// how a Node that was deleted comes back, and the only way.
+// or not Ready for long, and that holds no token, is converged again with a fresh
+// one: that is how a Node that was deleted comes back, or one whose certificate
+// has expired, and the only way.
 func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
 	if err := r.findNode(ctx, v); err != nil {
 		return need{}, err
 	}
-	absent := v.node == nil
+	lacking := v.node == nil || r.silent(v)
 	switch {
 	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Revision == "":
-		return need{push: true, join: absent}, nil
-	case absent && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
+		return need{push: true, join: lacking}, nil
+	case lacking && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
 		return need{push: true, join: true}, nil
 	}
 	return need{}, nil
+}
+
+// silent reports whether the Node of this Mac has not been Ready for too long.
+func (r *Reconciler) silent(v *visit) bool {
+	since, unready := unreadySince(v)
+	return unready && r.Clock.Since(since) >= silentLimit
+}
+
+// unreadySince says since when the Node of this Mac is not Ready. A Node that
+// says it is another Mac is not ours to mend.
+func unreadySince(v *visit) (time.Time, bool) {
+	node := v.node
+	if node == nil || workload.NodeReady(node) {
+		return time.Time{}, false
+	}
+	if id := node.Spec.ProviderID; id != "" && id != hostProviderID(v.host) {
+		return time.Time{}, false
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && !condition.LastTransitionTime.IsZero() {
+			return condition.LastTransitionTime.Time, true
+		}
+	}
+	return node.CreationTimestamp.Time, true
 }
 
 // shows reports whether the Machine already says what a push achieved. Then a

@@ -18,6 +18,7 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/remote"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // claimed is a world whose mac-1 holds a host, with its credentials staged.
@@ -265,6 +266,83 @@ func TestADeletedNodeComesBackByAFreshPermit(t *testing.T) {
 	w.settle("mac-1")
 	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning || len(w.tokens()) != 0 {
 		t.Errorf("phase = %s, tokens = %q", m.Status.Phase, w.tokens())
+	}
+}
+
+// silence makes the Node of mac-1 not Ready from now on.
+func (w *world) silence() {
+	w.t.Helper()
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: "mac-1"}, node)
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now())
+	w.updateStatus(node)
+}
+
+// A Mac that was off for a day, or whose approver was, comes back with a
+// certificate that has expired: only a fresh token lets it in again.
+func TestASilentNodeIsGivenAFreshToken(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	w.silence()
+	result := w.settle("mac-1")
+	if len(w.mac.desired) != 1 || result.RequeueAfter != silentLimit {
+		t.Fatalf("converged %d times, comes back after %s; want it to wait %s", len(w.mac.desired), result.RequeueAfter, silentLimit)
+	}
+	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+	result = w.settle("mac-1")
+	if len(w.mac.desired) != 2 || w.mac.desired[1].Join == nil || len(w.tokens()) != 1 {
+		t.Fatalf("converged %d times, tokens = %q; want once more, with a token", len(w.mac.desired), w.tokens())
+	}
+	if result.RequeueAfter != workload.TokenLifetime {
+		t.Errorf("comes back after %s, want when the token ends", result.RequeueAfter)
+	}
+	w.clock.SetTime(w.clock.Now().Add(workload.TokenLifetime - time.Second))
+	w.settle("mac-1")
+	if len(w.mac.desired) != 2 {
+		t.Error("a token that may still be used is replaced")
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.settle("mac-1")
+	if len(w.mac.desired) != 3 || len(w.tokens()) != 1 {
+		t.Errorf("converged %d times with %d tokens; want a third token, and one of them", len(w.mac.desired), len(w.tokens()))
+	}
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: "mac-1"}, node)
+	node.Status.Conditions[0].Status = corev1.ConditionTrue
+	w.updateStatus(node)
+	if result := w.settle("mac-1"); w.machine("mac-1").Status.Phase != phaseRunning || len(w.tokens()) != 0 || result.RequeueAfter != 0 {
+		t.Errorf("phase = %s, tokens = %q, comes back after %s", w.machine("mac-1").Status.Phase, w.tokens(), result.RequeueAfter)
+	}
+}
+
+func TestASilentNodeIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"leaving": func(w *world) {
+			c := cluster()
+			w.get(client.ObjectKeyFromObject(c), c)
+			c.Finalizers = []string{"test/hold"}
+			w.update(c)
+			w.delete(c)
+		},
+		"another Mac": func(w *world) {
+			node := &corev1.Node{}
+			w.get(client.ObjectKey{Name: "mac-1"}, node)
+			node.Spec.ProviderID = host.ProviderID(zone, otherID)
+			w.update(node)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+			w.running("mac-1")
+			w.silence()
+			change(w)
+			w.clock.SetTime(w.clock.Now().Add(2 * silentLimit))
+			w.settle("mac-1")
+			if len(w.mac.desired) != 1 || len(w.tokens()) != 0 {
+				t.Errorf("converged %d times, tokens = %q; want nothing", len(w.mac.desired), w.tokens())
+			}
+		})
 	}
 }
 

@@ -256,6 +256,36 @@ func profile(name string) *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
+// The server of a claim bears the Machine's name: a name of the pool would give
+// the Mac away as soon as its Host is rebuilt.
+func TestANameOfThePoolIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ machine, own string }{
+		"default prefix":                    {machine: poolName + "x7k2p"},
+		"own prefix":                        {machine: "builders-1", own: "builders-"},
+		"default prefix beside its own one": {machine: poolName + "x7k2p", own: "builders-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := pair(c.machine)
+			objects[1].(*infrav1.ScalewayAppleSiliconMachine).Spec.AdoptPoolPrefix = c.own
+			free := poolHost(serverID)
+			if c.own != "" {
+				free.Status.Server.Name = c.own + serverID
+			}
+			w := newWorld(t, append(objects, free)...)
+			w.settle(c.machine)
+			if m := w.machine(c.machine); m.Spec.HostRef != nil || w.reason(c.machine, infrav1.HostClaimedCondition) != reasonNameInPool {
+				t.Errorf("hostRef = %+v, HostClaimed = %s; want none, %s", m.Spec.HostRef, w.reason(c.machine, infrav1.HostClaimedCondition), reasonNameInPool)
+			}
+			if h := w.host(hostName); h.Spec.ClaimRef != nil {
+				t.Errorf("claimRef = %+v, want none", h.Spec.ClaimRef)
+			}
+			if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "Warning "+reasonNameInPool) {
+				t.Errorf("events = %s", heard)
+			}
+		})
+	}
+}
+
 func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
 	w.settle("mac-1")

@@ -28,10 +28,23 @@ func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.joined.reason == infrav1.NodeReadyCondition && v.staged.tokenID != "" {
 		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine))
 	}
-	if v.node == nil && v.staged.joinable(r.Clock.Now()) {
-		return after(r.Clock.Now(), v.staged.tokenExpires), nil
+	return r.heal(v), nil
+}
+
+// heal says when the Mac may need another token: once the one it holds has ended,
+// or once its Node was not Ready for too long. Nothing else would wake us then.
+func (r *Reconciler) heal(v *visit) ctrl.Result {
+	now := r.Clock.Now()
+	since, unready := unreadySince(v)
+	switch {
+	case v.node != nil && !unready:
+		return ctrl.Result{}
+	case v.staged.joinable(now):
+		return after(now, v.staged.tokenExpires)
+	case unready && now.Before(since.Add(silentLimit)):
+		return after(now, since.Add(silentLimit))
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}
 }
 
 func judgeNode(v *visit) finding {

@@ -179,6 +179,7 @@ func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transitio
 		{infrav1.HostClaimedCondition, map[string]string{
 			reasonClaimed: normal, infrav1.ReasonNoAvailableHost: warning, infrav1.ReasonNoHostInFailureDomain: warning,
 			infrav1.ReasonClaimLost: warning, infrav1.ReasonUnknownProfile: warning, infrav1.ReasonNoAdoptPoolPrefix: warning,
+			reasonNameInPool: warning,
 		}},
 		{infrav1.BootstrappedCondition, map[string]string{
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,

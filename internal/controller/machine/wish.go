@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // zone is where the Mac must be: the Machine's own word, else its failure
@@ -53,6 +54,22 @@ func (r *Reconciler) poolPrefix(m *infrav1.ScalewayAppleSiliconMachine) string {
 	return r.DefaultPoolPrefix
 }
 
+// reasonNameInPool is HostClaimed's reason while the Machine's name is a pool name.
+const reasonNameInPool = "NameInPool"
+
+// namedLikeAPool returns the pool prefix that the Machine's name starts with, or
+// nothing. The server of a claim bears the Machine's name: were that a pool name,
+// a Host that is lost and found again would be taken for free and wiped of its
+// owner. The default pool is always one of those that are looked for.
+func (r *Reconciler) namedLikeAPool(m *infrav1.ScalewayAppleSiliconMachine) string {
+	for _, prefix := range []string{r.poolPrefix(m), r.DefaultPoolPrefix} {
+		if host.InPool(m.Name, "", prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
+
 // unwanted says why no host can be looked for, or nothing.
 func (r *Reconciler) unwanted(v *visit) finding {
 	switch {
@@ -66,6 +83,8 @@ func (r *Reconciler) unwanted(v *visit) finding {
 		return no(infrav1.ReasonNoHostInFailureDomain, "no zone is named: neither spec.zone, nor the Machine's failureDomain, nor a zone of the Cluster")
 	case r.poolPrefix(v.machine) == "":
 		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
+	case r.namedLikeAPool(v.machine) != "":
+		return no(reasonNameInPool, "the name %s starts with the pool prefix %q: a server of that name would count as free; rename the MachineDeployment or choose another prefix", v.machine.Name, r.namedLikeAPool(v.machine))
 	case v.fleet() == "":
 		return no(infrav1.ReasonFleetKeyUnavailable, "no fleet is named: neither spec.fleetName, nor a MachineDeployment, nor a Cluster")
 	}
