@@ -8,6 +8,10 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
+// RepeatWipe is how long an acknowledged reinstall may stay invisible before it
+// is asked for again: a vendor's readings lag behind its writes by less.
+const RepeatWipe = time.Minute
+
 // WipeStep is what a released host needs next.
 type WipeStep string
 
@@ -36,21 +40,22 @@ const (
 
 // NextWipe decides from a fresh reading of the server. The reinstall comes before
 // the rename: no crash may leave an unwiped Mac under a pool name. Record.Wipe's
-// RequestedAt is set only while a wipe is under way. A server that never showed
-// itself reinstalling counts as ready again only after the settle time: its first
-// reading after the request may be older than the request.
-func NextWipe(h *Host, server cloud.Server, now time.Time, settle time.Duration) WipeStep {
+// RequestedAt is set only while a wipe is under way. What counts is when a reading
+// began, not when its answer came: only one that began after the request proves
+// that the wipe started, and only one that began after that, and the settle time
+// later, proves its end. A wipe that was never seen is asked for again.
+func NextWipe(h *Host, server cloud.Server, began time.Time, settle time.Duration) WipeStep {
 	if !Licensed(h) {
 		return WipeUnlicensed
 	}
 	wipe := h.Spec.Record.Wipe
 	ours := server.Name == h.Spec.ClaimRef.Name || strings.HasPrefix(server.Name, h.Spec.Release.PoolPrefix)
 	if wipe.RequestedAt == nil || wipe.StartedAt == nil {
-		return beforeWipe(wipe, server, ours)
+		return beforeWipe(wipe, server, began, ours)
 	}
 	ready := server.Status == cloud.StatusReady && server.Delivered
 	switch {
-	case wipe.ObservedAt == nil && ready && !now.Before(wipe.StartedAt.Add(settle)):
+	case wipe.ObservedAt == nil && ready && !began.Before(wipe.StartedAt.Add(settle)):
 		return WipeObserve
 	case ours && server.Name != PoolName(h.Spec.Release.PoolPrefix, h.Spec.ServerID):
 		return WipeRename
@@ -60,10 +65,13 @@ func NextWipe(h *Host, server cloud.Server, now time.Time, settle time.Duration)
 	return WipeWait
 }
 
-func beforeWipe(wipe infrav1.WipeRecord, server cloud.Server, ours bool) WipeStep {
+func beforeWipe(wipe infrav1.WipeRecord, server cloud.Server, began time.Time, ours bool) WipeStep {
+	reinstalling := server.Status == cloud.StatusReinstalling
 	switch {
-	case wipe.RequestedAt != nil && server.Status == cloud.StatusReinstalling:
+	case wipe.RequestedAt != nil && reinstalling && !began.Before(wipe.RequestedAt.Time):
 		return WipeStart
+	case wipe.RequestedAt != nil && reinstalling:
+		return WipeWait // an older reinstall, or a clock that was ahead
 	case !ours:
 		return WipeHeld
 	case wipe.RequestedAt == nil:
@@ -82,7 +90,7 @@ func RecordWipe(h *Host, now time.Time) {
 	h.Spec.Record.InstallEpoch++
 }
 
-// RecordWipeStart notes that the vendor acknowledged the wipe or showed it.
+// RecordWipeStart notes that a reading showed the server reinstalling.
 func RecordWipeStart(h *Host, now time.Time) {
 	wipe := &h.Spec.Record.Wipe
 	wipe.StartedAt = stampAfter(now, wipe.RequestedAt)

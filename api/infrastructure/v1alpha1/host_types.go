@@ -81,11 +81,12 @@ type WipeRecord struct {
 	// requestedAt is recorded before the vendor is asked to reinstall.
 	// +optional
 	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
-	// startedAt: after requestedAt the vendor acknowledged the reinstall, or the
-	// server was seen reinstalling.
+	// startedAt: a reading that began after requestedAt showed the server
+	// reinstalling. The vendor's acknowledgement alone does not count.
 	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
-	// observedAt: after startedAt the server was ready and delivered.
+	// observedAt: a reading that began after startedAt showed the server ready and
+	// delivered.
 	// +optional
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
 }

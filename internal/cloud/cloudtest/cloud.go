@@ -36,7 +36,8 @@ type Fault func(Call) (before, after error)
 type Cloud struct {
 	// Fault is asked at each call.
 	Fault Fault
-	// OnCall runs within each call after its effect, for what others do meanwhile.
+	// OnCall runs within each call after its effect, for what others do meanwhile:
+	// a reading was taken before it and is answered after it, as a slow one is.
 	// It may use the Set methods.
 	OnCall func(Call)
 	// Images that FindOS knows, by family.
@@ -47,6 +48,7 @@ type Cloud struct {
 	passwords map[string]string
 	calls     []Call
 	keys      map[string]bool
+	stale     map[string]cloud.Server
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -68,6 +70,32 @@ func (c *Cloud) Change(id string, change func(*cloud.Server)) {
 	server := c.servers[id]
 	change(&server)
 	c.servers[id] = server
+}
+
+// Freeze makes all readings show the server as it is now, until Thaw: a vendor's
+// readings may lag behind its writes.
+func (c *Cloud) Freeze(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stale == nil {
+		c.stale = map[string]cloud.Server{}
+	}
+	c.stale[id] = c.servers[id]
+}
+
+// Thaw makes readings show the server as it is again.
+func (c *Cloud) Thaw(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.stale, id)
+}
+
+// shown is what a reading says of a server.
+func (c *Cloud) shown(server cloud.Server) cloud.Server {
+	if stale, ok := c.stale[server.ID]; ok {
+		return stale
+	}
+	return server
 }
 
 // Remove takes a server away, as a person does in the vendor's console.
@@ -154,7 +182,7 @@ func (c *Cloud) ListServers(ctx context.Context, zone string) ([]cloud.Server, e
 	err := c.do(ctx, "ListServers", "", zone, func() error {
 		for _, server := range c.servers {
 			if server.Zone == zone {
-				out = append(out, server)
+				out = append(out, c.shown(server))
 			}
 		}
 		return nil
@@ -171,7 +199,7 @@ func (c *Cloud) GetServer(ctx context.Context, _, id string) (cloud.Server, clou
 	var server cloud.Server
 	var credentials cloud.Credentials
 	err := c.do(ctx, "GetServer", id, "", c.on(id, func(s *cloud.Server) error {
-		server, credentials.SSHUser = *s, s.SSHUser
+		server, credentials.SSHUser = c.shown(*s), s.SSHUser
 		credentials.Password, _ = cloud.NewPassword(c.passwords[id])
 		return nil
 	}))

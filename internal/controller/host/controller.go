@@ -47,6 +47,7 @@ type Reconciler struct {
 	Inventory *Inventory
 	Recorder  events.EventRecorder
 	metrics   *metrics
+	asked     asked
 }
 
 // pass is one look at one host, and what it found on the way.
@@ -57,6 +58,8 @@ type pass struct {
 	seen   host.Seen
 	owner  *infrav1.ScalewayAppleSiliconMachine
 	ended  bool // the object is deleted
+	// began is when the last reading of this pass was asked for.
+	began time.Time
 }
 
 // Reconcile observes the host, does the next thing, and records once.
@@ -108,14 +111,14 @@ func (p *pass) observe() {
 
 // read asks the vendor for the server as it is now.
 func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error) {
-	started := p.Clock.Now()
+	p.began = p.Clock.Now()
 	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	switch {
 	case cloud.IsNotFound(err):
 		p.Inventory.gone(p.host.Spec.Zone, p.host.Spec.ServerID)
 		p.seen.Gone = true
 	case err == nil:
-		p.Inventory.put(server, started)
+		p.Inventory.put(server, p.began)
 		p.host.Status.MissingSince = nil
 		p.host.Status.Server = serverStatus(server)
 	}

@@ -101,6 +101,7 @@ func (p *pass) retire(ctx context.Context) error {
 		}
 	}
 	p.ended = true
+	p.asked.forget(p.host)
 	p.Inventory.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -93,6 +92,9 @@ func (p *pass) rename(ctx context.Context) (ctrl.Result, error) {
 	if still, err := p.mayShow(ctx); err != nil || !still {
 		return ctrl.Result{RequeueAfter: p.InventoryInterval}, err
 	}
+	if p.outdated() {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
 	h := p.host
 	if err := p.askName(ctx, h.Spec.ClaimRef.Name); err != nil {
 		return p.renameRefused(ctx, err)
@@ -126,12 +128,8 @@ func (p *pass) renameRefused(ctx context.Context, err error) (ctrl.Result, error
 // mayShow proves, uncached and right before the act, that the claim still stands
 // and that its Cluster is not paused.
 func (p *pass) mayShow(ctx context.Context) (bool, error) {
-	now := &host.Host{}
-	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
-		return false, fmt.Errorf("reading the claim again: %w", err)
-	}
-	if now.UID != p.host.UID || now.Spec.Release != nil || !host.HoldsClaim(now, p.host.Spec.ClaimRef.Token) {
-		return false, nil
+	if now, err := p.fresh(ctx); err != nil || now == nil {
+		return false, err
 	}
 	if p.host.Spec.ClaimRef.Cluster == "" {
 		return true, nil

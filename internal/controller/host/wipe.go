@@ -2,12 +2,11 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -23,10 +22,8 @@ const mostSteps = 8
 // made, then the name is given back, then the end is observed, and only then is
 // the host free.
 func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
-	if p.host.Status.ShownSince != nil {
-		// Before the host can be claimed again, nothing may be left of this claim.
-		p.unshow()
-		if err := p.record(ctx); err != nil {
+	if !p.named() {
+		if err := p.forgetClaim(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -41,6 +38,24 @@ func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
 		}
 	}
 	return ctrl.Result{RequeueAfter: p.poll()}, nil
+}
+
+// named: somebody else was seen to have named the server.
+func (p *pass) named() bool {
+	c := meta.FindStatusCondition(p.host.Status.Conditions, infrav1.NameInSyncCondition)
+	return c != nil && c.Reason == infrav1.ReasonChangedByOther
+}
+
+// forgetClaim takes what was shown of the claim off the status, for good: before
+// the host can be claimed again, nothing may be left for the next owner to see.
+func (p *pass) forgetClaim(ctx context.Context) error {
+	conditions := p.host.Status.Conditions
+	if p.host.Status.ShownSince == nil && meta.FindStatusCondition(conditions, infrav1.NameInSyncCondition) == nil &&
+		meta.FindStatusCondition(conditions, host.CredentialsStagedCondition) == nil {
+		return nil
+	}
+	p.unshow()
+	return p.record(ctx)
 }
 
 // stillWiping: the inventory's own list answers what a reading would, so that a
@@ -63,14 +78,17 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		result, err = p.vendor(ctx, err)
 		return result, true, err
 	}
-	log := ctrl.LoggerFrom(ctx)
-	switch step := host.NextWipe(p.host, server, p.Clock.Now(), p.Settle); step {
+	step := host.NextWipe(p.host, server, p.began, p.Settle)
+	if step != host.WipeHeld && step != host.WipeUnlicensed && p.named() {
+		return ctrl.Result{}, false, p.forgetClaim(ctx) // it was named back; decide anew
+	}
+	switch step {
 	case host.WipeRecord:
 		return ctrl.Result{}, false, p.recordRequest(ctx)
 	case host.WipeReinstall:
 		return p.reinstall(ctx, server)
 	case host.WipeStart:
-		return ctrl.Result{}, false, p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
+		return ctrl.Result{}, false, p.recordStart(ctx)
 	case host.WipeObserve:
 		return ctrl.Result{}, false, p.recordObserved(ctx)
 	case host.WipeRename:
@@ -83,7 +101,7 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		p.changedByOther(ctx)
 		return ctrl.Result{}, true, nil
 	default:
-		log.Info("The recorded release is not of this claim; nothing is done")
+		ctrl.LoggerFrom(ctx).Info("The recorded release is not of this claim; nothing is done")
 		return ctrl.Result{}, true, nil
 	}
 }
@@ -99,9 +117,18 @@ func (p *pass) recordRequest(ctx context.Context) error {
 	return err
 }
 
+func (p *pass) recordStart(ctx context.Context) error {
+	p.asked.forget(p.host)
+	return p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
+}
+
 // reinstall asks for the wipe. An act in progress is fine when it is a reinstall,
-// which the next reading tells; any other is waited out.
+// which the next reading tells; any other is waited out. An acknowledgement is
+// no proof that anything began: that too is for the next reading.
 func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result, bool, error) {
+	if p.asked.lately(p.host, p.Clock.Now()) {
+		return ctrl.Result{RequeueAfter: p.poll()}, true, nil
+	}
 	image, err := p.image(ctx, server)
 	if err != nil {
 		return ctrl.Result{}, true, err
@@ -119,7 +146,8 @@ func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result,
 		result, err := p.vendor(ctx, err)
 		return result, true, err
 	}
-	return ctrl.Result{}, false, p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
+	p.asked.note(p.host, p.Clock.Now())
+	return ctrl.Result{}, false, nil
 }
 
 // image is the wanted OS family's newest, while the vendor publishes one.
@@ -139,13 +167,12 @@ func (p *pass) image(ctx context.Context, server cloud.Server) (string, error) {
 // mayWipe proves, uncached and right before the act, that the release still
 // licenses this very wipe.
 func (p *pass) mayWipe(ctx context.Context) (bool, error) {
-	now := &host.Host{}
-	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
-		return false, fmt.Errorf("reading the release again: %w", err)
+	now, err := p.fresh(ctx)
+	if err != nil || now == nil {
+		return false, err
 	}
 	wipe := now.Spec.Record.Wipe
-	return now.UID == p.host.UID && host.Licensed(now) && now.Spec.Release.Token == p.host.Spec.Release.Token &&
-		wipe.RequestedAt != nil && wipe.StartedAt == nil, nil
+	return wipe.RequestedAt != nil && wipe.StartedAt == nil, nil
 }
 
 func (p *pass) recordObserved(ctx context.Context) error {
@@ -162,8 +189,11 @@ func (p *pass) recordObserved(ctx context.Context) error {
 // giveBackName asks for the pool name. A refusal is repeated until it reads back.
 func (p *pass) giveBackName(ctx context.Context) (ctrl.Result, bool, error) {
 	want := host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
-	if licensed, err := p.stillReleased(ctx); err != nil || !licensed {
+	if now, err := p.fresh(ctx); err != nil || now == nil {
 		return ctrl.Result{}, true, err
+	}
+	if p.outdated() {
+		return ctrl.Result{RequeueAfter: conflictDelay}, true, nil
 	}
 	if err := p.askName(ctx, want); err != nil {
 		result, err := p.renameRefused(ctx, err)
@@ -178,16 +208,6 @@ func (p *pass) giveBackName(ctx context.Context) (ctrl.Result, bool, error) {
 		return ctrl.Result{RequeueAfter: p.poll()}, true, nil
 	}
 	return ctrl.Result{}, false, nil
-}
-
-// stillReleased proves, uncached and right before the rename, that the release is
-// the one this pass works for.
-func (p *pass) stillReleased(ctx context.Context) (bool, error) {
-	now := &host.Host{}
-	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
-		return false, fmt.Errorf("reading the release again: %w", err)
-	}
-	return now.UID == p.host.UID && host.Licensed(now) && now.Spec.Release.Token == p.host.Spec.Release.Token, nil
 }
 
 func (p *pass) free(ctx context.Context) error {

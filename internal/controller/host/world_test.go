@@ -47,6 +47,8 @@ type world struct {
 	writes int
 	// writeFault decides how the n-th write to the API fails.
 	writeFault func(n int) (before, after error)
+	// killed: the fault was the manager's end; a new one goes on.
+	killed bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,16 +71,21 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	opts.NodeReader, opts.NodeWriter = w.client, w.client
-	tested := interceptor.NewClient(w.client, w.interceptor())
-	w.inventory = NewInventory(tested, opts)
-	w.r = &Reconciler{
-		Options: opts, Client: tested, Reader: w.client, Inventory: w.inventory, Recorder: events.NewFakeRecorder(1000),
-	}
+	w.start(opts)
 	w.cloud.Set(cloud.Server{
 		ID: serverID, Zone: zone, Name: prefix + "1", Type: "M2-L", Status: cloud.StatusReady, Delivered: true,
 		OSFamily: "tahoe", IP: "51.159.1.2", SSHUser: "m1",
 	}, "firstpassword")
 	return w
+}
+
+// start makes a manager that remembers nothing.
+func (w *world) start(opts Options) {
+	tested := interceptor.NewClient(w.client, w.interceptor())
+	w.inventory = NewInventory(tested, opts)
+	w.r = &Reconciler{
+		Options: opts, Client: tested, Reader: w.client, Inventory: w.inventory, Recorder: events.NewFakeRecorder(1000),
+	}
 }
 
 // interceptor counts writes and fails those it is told to.
@@ -155,6 +162,10 @@ func (w *world) step() error {
 	w.inventory.Sweep(w.ctx)
 	result, err := w.reconcile()
 	w.clock.Step(max(result.RequeueAfter, time.Second))
+	if w.killed {
+		w.killed = false
+		w.start(w.r.Options)
+	}
 	return err
 }
 

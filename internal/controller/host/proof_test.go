@@ -1,0 +1,233 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// stillOurs fails the test when a wipe counts that never began.
+func (w *world) stillOurs() {
+	w.t.Helper()
+	wipe := w.host().Spec.Record.Wipe
+	if wipe.StartedAt != nil || wipe.ObservedAt != nil || w.phase() != infrav1.HostReleasing || w.serverName() != "m-1" {
+		w.t.Fatalf("phase %s, named %s, record %+v", w.phase(), w.serverName(), wipe)
+	}
+}
+
+func TestAnAcknowledgedReinstallThatNeverBeginsIsAskedForAgainAfterAMinute(t *testing.T) {
+	w := inUse(t)
+	w.guard()
+	guarded := w.cloud.OnCall
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		guarded(call)
+		if call.Name == "ReinstallServer" {
+			w.cloud.Finish(serverID) // a yes, and nothing happens
+		}
+	}
+	w.release()
+	w.until("acknowledged", func() bool { return len(w.mutations()) == 1 })
+	for began := w.clock.Now(); w.clock.Since(began) < host.RepeatWipe-20*time.Second; {
+		w.must(w.step())
+		w.stillOurs()
+	}
+	if got := w.mutations(); len(got) != 1 {
+		t.Fatalf("asked again within a minute: %v", got)
+	}
+	w.until("asked again", func() bool { return len(w.mutations()) == 2 })
+	w.stillOurs()
+	w.start(w.r.Options) // the time is lost with the process: ask again at once
+	w.must(w.step())
+	if got := w.mutations(); len(got) != 3 {
+		t.Fatalf("after a restart: %v", got)
+	}
+	w.cloud.OnCall = guarded
+	w.wiped()
+	w.checkFree()
+}
+
+func TestReadingsThatLagBehindTheReinstallProveNothing(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Freeze(serverID)
+	w.release()
+	for range 4 {
+		w.must(w.step())
+		w.stillOurs()
+	}
+	w.cloud.Thaw(serverID)
+	w.wiped()
+	w.checkFree()
+	if diff := cmp.Diff([]string{"ReinstallServer", "RenameServer " + poolName}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
+// A reading counts from when it began: one that was answered late tells nothing
+// of the time of its answer.
+func TestASlowReadingFromBeforeTheWipeDoesNotEndIt(t *testing.T) {
+	w := inUse(t)
+	slow := false
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name != "GetServer" {
+			return
+		}
+		if wipe := w.host().Spec.Record.Wipe; wipe.StartedAt != nil {
+			slow = true
+			w.clock.Step(time.Minute)
+			return
+		}
+		if server, _ := w.cloud.Server(serverID); server.Status == cloud.StatusReinstalling {
+			w.cloud.Finish(serverID)
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = poolName })
+			w.cloud.Freeze(serverID) // from now on readings are of before
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusReinstalling })
+		}
+	}
+	w.release()
+	_, err := w.reconcile()
+	w.must(err)
+	if wipe := w.host().Spec.Record.Wipe; !slow || wipe.StartedAt == nil || wipe.ObservedAt != nil {
+		t.Errorf("slow %v, record %+v", slow, wipe)
+	}
+}
+
+func TestAnOldReadingIsTakenAgainBeforeARename(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	w.cloud.Forget()
+	slow := true
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "GetServer" && slow {
+			slow = false
+			w.clock.Step(w.r.Settle - renameDeadline + 1)
+		}
+	}
+	_, err := w.reconcile()
+	w.must(err)
+	if got := w.mutations(); len(got) != 0 {
+		t.Fatalf("mutations %v", got)
+	}
+	w.untilPhase(infrav1.HostInUse)
+}
+
+// Another writer comes between the decision and the act.
+func meanwhile() map[string]func(*world) {
+	return map[string]func(*world){
+		"the release is taken back": func(w *world) {
+			h := w.host()
+			h.Spec.Release = nil
+			w.must(w.client.Update(w.ctx, h))
+		},
+		"another claim is released": func(w *world) {
+			h := w.host()
+			h.Spec.ClaimRef.Token, h.Spec.Release.Token = "t-2", "t-2"
+			w.must(w.client.Update(w.ctx, h))
+		},
+		"another object of this name": func(w *world) {
+			h := w.host()
+			h.Finalizers = nil
+			w.must(w.client.Update(w.ctx, h))
+			w.must(w.client.Delete(w.ctx, h))
+			h.UID, h.ResourceVersion = "another", ""
+			w.must(w.client.Create(w.ctx, h))
+		},
+	}
+}
+
+func TestNothingIsDoneWithoutAFreshLicence(t *testing.T) {
+	due := map[string]func(infrav1.WipeRecord) bool{
+		"ReinstallServer": func(wipe infrav1.WipeRecord) bool { return wipe.RequestedAt != nil },
+		"RenameServer":    func(wipe infrav1.WipeRecord) bool { return wipe.StartedAt != nil },
+	}
+	for act, due := range due {
+		for name, change := range meanwhile() {
+			t.Run(act+", but "+name, func(t *testing.T) {
+				w := inUse(t)
+				w.release()
+				done := false
+				w.cloud.OnCall = func(call cloudtest.Call) {
+					if call.Name == "GetServer" && !done && due(w.host().Spec.Record.Wipe) {
+						done = true
+						w.cloud.Forget()
+						change(w)
+					}
+				}
+				_, err := w.reconcile()
+				if got := w.mutations(); !done || len(got) != 0 {
+					t.Errorf("%v: mutations %v after %v", done, got, err)
+				}
+			})
+		}
+	}
+}
+
+func TestAStaleFreeDoesNotTakeTheNextOwnersClaim(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	w.until("named", func() bool { return w.serverName() == poolName })
+	w.cloud.Finish(serverID)
+	next := infrav1.ClaimReference{Cluster: "c", Namespace: "fleet", Name: "m-2", Token: "t-2"}
+	done := false
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if h := w.host(); call.Name == "GetServer" && !done && h.Spec.Record.Wipe.ObservedAt != nil {
+			done = true // this manager was slow: another has freed the host, and it is claimed
+			host.Free(h)
+			host.Claim(h, next, w.clock.Now())
+			w.must(w.client.Update(w.ctx, h))
+		}
+	}
+	for range 10 {
+		if done {
+			break
+		}
+		w.must(w.step())
+	}
+	h := w.host()
+	if diff := cmp.Diff(&next, h.Spec.ClaimRef); !done || diff != "" || h.Spec.Record.Wipe.RequiredSince == nil || host.Clean(h) {
+		t.Errorf("claim (-want +got):\n%s\nrecord %+v", diff, h.Spec.Record)
+	}
+}
+
+func TestAHostThatIsClaimedMeanwhileIsNotRetired(t *testing.T) {
+	w := newWorld(t)
+	w.another(1)
+	w.untilPhase(infrav1.HostAvailable)
+	w.cloud.Remove(serverID)
+	w.inventory.Sweep(w.ctx)
+	w.clock.Step(time.Minute)
+	w.inventory.Sweep(w.ctx)
+	claimed := false
+	w.writeFault = func(int) (before, after error) {
+		if !claimed {
+			claimed = true
+			w.claim("m-1", "t-1")
+		}
+		return nil, nil
+	}
+	_, err := w.reconcile()
+	if h := w.host(); !claimed || h == nil || h.Spec.ClaimRef == nil {
+		t.Errorf("host %+v after %v", h, err)
+	}
+}
+
+// A claim that was never shown may have left a lost name behind.
+func TestALostNameIsForgottenBeforeTheWipe(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+	w.claim("m-1", "t-1")
+	w.until("lost", func() bool { return w.reason(infrav1.NameInSyncCondition) == infrav1.ReasonChangedByOther })
+	w.guard()
+	w.release()
+	w.must(w.step())
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = prefix + "1" })
+	w.wiped()
+	w.checkFree()
+}
