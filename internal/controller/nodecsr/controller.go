@@ -97,7 +97,7 @@ func (r *Reconciler) machines(ctx context.Context, name string) ([]Machine, erro
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Machine{Name: m.Name, TokenID: token})
+		out = append(out, Machine{Name: m.Name, TokenID: token, Provisioned: m.Spec.ProviderID != ""})
 	}
 	return out, nil
 }

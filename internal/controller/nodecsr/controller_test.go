@@ -56,22 +56,36 @@ func TestReconcileApproves(t *testing.T) {
 	}
 }
 
+func TestReconcileApprovesARenewal(t *testing.T) {
+	m := machine("mac-1")
+	m.Spec.ProviderID = "x"
+	if got := reconcileCSR(t, renewal().csr(t), m); len(got.Status.Conditions) != 1 {
+		t.Errorf("conditions = %+v, want one approval", got.Status.Conditions)
+	}
+}
+
 func TestReconcileLeavesPending(t *testing.T) {
 	leaving := machine("mac-1")
 	leaving.Finalizers = []string{infrav1.MachineFinalizer}
 	now := metav1.Now()
 	leaving.DeletionTimestamp = &now
+	settled := machine("mac-1")
+	settled.Spec.ProviderID = "x"
+	namesake := settled.DeepCopy()
+	namesake.Namespace = "elsewhere"
 	foreign := first()
 	foreign.subject.CommonName = "system:node:mac-9"
 	for name, c := range map[string]struct {
 		csr     *certificatesv1.CertificateSigningRequest
 		objects []client.Object
 	}{
-		"foreign common name":  {foreign.csr(t), []client.Object{machine("mac-1"), tokenSecret("mac-1", "abcdef")}},
-		"no Secret":            {first().csr(t), []client.Object{machine("mac-1")}},
-		"Machine on its way":   {first().csr(t), []client.Object{leaving, tokenSecret("mac-1", "abcdef")}},
-		"renewal of a stray":   {renewal().csr(t), nil},
-		"renewal while leaves": {renewal().csr(t), []client.Object{leaving}},
+		"foreign common name":   {foreign.csr(t), []client.Object{machine("mac-1"), tokenSecret("mac-1", "abcdef")}},
+		"no Secret":             {first().csr(t), []client.Object{machine("mac-1")}},
+		"Machine on its way":    {first().csr(t), []client.Object{leaving, tokenSecret("mac-1", "abcdef")}},
+		"renewal of a stray":    {renewal().csr(t), nil},
+		"renewal while leaves":  {renewal().csr(t), []client.Object{leaving}},
+		"renewal unprovisioned": {renewal().csr(t), []client.Object{machine("mac-1")}},
+		"renewal of namesakes":  {renewal().csr(t), []client.Object{settled, namesake}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := reconcileCSR(t, c.csr, c.objects...); len(got.Status.Conditions) != 0 {

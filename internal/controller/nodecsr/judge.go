@@ -26,6 +26,8 @@ type Machine struct {
 	Name string
 	// TokenID of the bootstrap token that was made for it, if any.
 	TokenID string
+	// Provisioned: its Mac was converged, so that a Node of its name can be its own.
+	Provisioned bool
 }
 
 // Ask is what a request asks for and who asks.
@@ -61,15 +63,16 @@ func Read(csr *certificatesv1.CertificateSigningRequest) (Ask, error) {
 	return Ask{Node: node}, nil
 }
 
-// Approves decides about an ask, given the live Machines of the node's name. A
-// first certificate needs the very token that was made for that Machine.
+// Approves decides about an ask, given the live Machines. A first certificate
+// needs the very token that was made for that Machine. A renewal shows only the
+// node's name: it needs the one Machine of that name, in whatever namespace, and
+// that one must have a Mac. Of two it could be either's.
 func Approves(ask Ask, machines []Machine) bool {
-	return slices.ContainsFunc(machines, func(m Machine) bool {
-		if m.Name != ask.Node {
-			return false
-		}
-		return ask.TokenID == "" || ask.TokenID == m.TokenID
-	})
+	named := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Name != ask.Node })
+	if ask.TokenID == "" {
+		return len(named) == 1 && named[0].Provisioned
+	}
+	return slices.ContainsFunc(named, func(m Machine) bool { return m.TokenID == ask.TokenID })
 }
 
 // subjectNode returns the node in the subject of a request that names nothing else.

@@ -73,7 +73,8 @@ func cases() map[string]struct {
 		machines []Machine
 		approved bool
 	}
-	live := []Machine{{Name: "mac-1", TokenID: "abcdef"}, {Name: "mac-2", TokenID: "fedcba"}}
+	live := []Machine{{Name: "mac-1", TokenID: "abcdef", Provisioned: true}, {Name: "mac-2", TokenID: "fedcba", Provisioned: true}}
+	twins := []Machine{{Name: "mac-1", TokenID: "abcdef", Provisioned: true}, {Name: "mac-1", TokenID: "fedcba", Provisioned: true}}
 	change := func(base request, edit func(*request)) request {
 		edit(&base)
 		return base
@@ -81,7 +82,9 @@ func cases() map[string]struct {
 	return map[string]c{
 		"first certificate":      {first(), live, true},
 		"renewal":                {renewal(), live, true},
-		"renewal, token is gone": {renewal(), []Machine{{Name: "mac-1"}}, true},
+		"renewal, token is gone": {renewal(), []Machine{{Name: "mac-1", Provisioned: true}}, true},
+		"first of two namesakes": {first(), twins, true},
+		"not provisioned yet":    {first(), []Machine{{Name: "mac-1", TokenID: "abcdef"}}, true},
 		"with key encipherment": {change(first(), func(r *request) {
 			r.usages = append(r.usages, certificatesv1.UsageKeyEncipherment)
 		}), live, true},
@@ -103,6 +106,8 @@ func cases() map[string]struct {
 		"renewal for another node":        {change(renewal(), func(r *request) { r.username = "system:node:mac-2" }), live, false},
 		"renewal without the nodes group": {change(renewal(), func(r *request) { r.groups = nil }), live, false},
 		"renewal of no Machine":           {renewal(), nil, false},
+		"renewal of one of two namesakes": {renewal(), twins, false},
+		"renewal before a first Mac":      {renewal(), []Machine{{Name: "mac-1", TokenID: "abcdef"}}, false},
 		"other signer":                    {change(first(), func(r *request) { r.signer = certificatesv1.KubeletServingSignerName }), live, false},
 		"somebody else":                   {change(first(), func(r *request) { r.username = "system:serviceaccount:a:b" }), live, false},
 		"empty token id":                  {change(first(), func(r *request) { r.username = "system:bootstrap:" }), []Machine{{Name: "mac-1"}}, false},
