@@ -183,7 +183,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
-		Discovery: toServer, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
+		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
 	})

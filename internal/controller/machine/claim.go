@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +41,8 @@ func (r *Reconciler) claim(ctx context.Context, v *visit) (ctrl.Result, error) {
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{}, r.hold(ctx, v)
+	err := r.hold(ctx, v)
+	return ctrl.Result{RequeueAfter: v.poll}, err
 }
 
 // intend chooses a host and writes the intent, under the Machine's
@@ -111,14 +113,28 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 	case host.Acquire, host.ClaimAgain:
 		return r.acquire(ctx, v, h, verdict)
 	case host.ChooseAgain:
-		r.metrics.claim(claimConflict)
-		v.claimed = no(infrav1.ReasonClaimConflict, "host %s is no longer free", h.Name)
-		return r.dropIntent(ctx, v)
+		return r.chooseAgain(ctx, v, "is no longer free")
 	case host.Lost:
 		return r.lose(ctx, v, h)
 	}
+	if h == nil && v.machine.Spec.ProviderID == "" {
+		lost, err := r.lost(ctx, v)
+		if err != nil {
+			return err
+		}
+		if lost {
+			return r.chooseAgain(ctx, v, "does not exist")
+		}
+	}
 	v.claimed = unknown(infrav1.ReasonClaiming, "host %s is not known well enough yet", v.machine.Spec.HostRef.Name)
 	return nil
+}
+
+// chooseAgain drops an intent that was never fulfilled.
+func (r *Reconciler) chooseAgain(ctx context.Context, v *visit, why string) error {
+	r.metrics.claim(claimConflict)
+	v.claimed = no(infrav1.ReasonClaimConflict, "host %s %s", v.machine.Spec.HostRef.Name, why)
+	return r.dropIntent(ctx, v)
 }
 
 // inspect reads the intended host and asks package host what the claim needs.
@@ -132,6 +148,7 @@ func (r *Reconciler) inspect(ctx context.Context, v *visit, reader client.Reader
 	if err != nil {
 		return nil, "", fmt.Errorf("reading host %s: %w", name, err)
 	}
+	r.absences.forget(client.ObjectKeyFromObject(v.machine))
 	return h, host.Repair(v.machine, h, r.poolPrefix(v.machine)), nil
 }
 
@@ -257,11 +274,43 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 		}
 		return claimNone, nil
 	case host.Acquire, host.ChooseAgain:
-		return claimNone, nil
+		return claimNone, r.bar(ctx, h, v.token())
 	}
-	if h != nil && h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
+	if h == nil {
+		return r.standingOfNothing(ctx, v)
+	}
+	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
 		return claimNone, nil // it is known, nobody's, and does not bear our name
 	}
-	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again", v.machine.Spec.HostRef.Name)
-	return claimBlocked, nil
+	return r.blocked(v), nil
+}
+
+// standingOfNothing is standing for a Host that does not exist.
+func (r *Reconciler) standingOfNothing(ctx context.Context, v *visit) (claimState, error) {
+	lost, err := r.lost(ctx, v)
+	if err != nil {
+		return claimBlocked, err
+	}
+	if lost {
+		return claimNone, r.deleteOwnNode(ctx, v)
+	}
+	return r.blocked(v), nil
+}
+
+func (r *Reconciler) blocked(v *visit) claimState {
+	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", v.machine.Spec.HostRef.Name)
+	return claimBlocked
+}
+
+// barAnnotation of a Host holds the last token that must not claim it any more.
+const barAnnotation = "infrastructure.cluster.x-k8s.io/barred-claim"
+
+// bar changes a free Host, so that another manager's claim with this token that
+// is on its way meets a conflict: it would be held for a Machine that is no more.
+func (r *Reconciler) bar(ctx context.Context, h *host.Host, token string) error {
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, barAnnotation, token)
+	if err := r.Client.Update(ctx, h); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("barring a claim of host %s: %w", h.Name, err)
+	}
+	return nil
 }

@@ -184,7 +184,7 @@ func TestALostAnswerKeepsTheIntent(t *testing.T) {
 	w.visit("mac-1")
 	w.visit("mac-1")
 	fails := true
-	w.fail = func(verb string, object client.Object) error {
+	w.lose = func(_ string, object client.Object) error {
 		if _, is := object.(*host.Host); is && fails {
 			fails = false
 			return errPlain
@@ -196,6 +196,9 @@ func TestALostAnswerKeepsTheIntent(t *testing.T) {
 		t.Fatal("the failed write is not reported")
 	}
 	before := w.machine("mac-1").Spec.HostRef
+	if before == nil || !host.HoldsClaim(w.host(hostName), before.ClaimToken) {
+		t.Fatalf("hostRef = %+v, want the claim written whose answer was lost", before)
+	}
 	w.settle("mac-1")
 	after := w.machine("mac-1").Spec.HostRef
 	if before == nil || after == nil || before.ClaimToken != after.ClaimToken {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 	Agent Agent
 	// Discovery finds the API server's address for Macs.
 	Discovery workload.Discovery
+	// Zone returns how the last list of a zone went, and whether one has ended. Nil:
+	// no server is ever proved gone, and a Machine whose Host is lost waits for it.
+	Zone func(zone string) (host.ZoneReport, bool)
 	// DefaultPoolPrefix is used by Machines that name none. Empty: they must.
 	DefaultPoolPrefix string
 	// SSHPort of the Macs. Default: 22.
@@ -65,6 +69,7 @@ type Reconciler struct {
 
 	metrics    *metrics
 	registered registered
+	absences   absences
 	pushes     *jobs
 	leaves     *jobs
 }
@@ -115,6 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		r.pushes.forget(req.NamespacedName)
 		r.leaves.forget(req.NamespacedName)
+		r.absences.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {

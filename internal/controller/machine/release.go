@@ -48,7 +48,7 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 	}
 	switch claim {
 	case claimBlocked:
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: v.poll}, nil
 	case claimNone:
 		return ctrl.Result{}, r.letGo(ctx, v, "its host does not carry its claim")
 	}
@@ -95,8 +95,11 @@ func (r *Reconciler) part(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.host.Spec.Release != nil {
 		return ctrl.Result{}, r.letGo(ctx, v, "the host goes on alone")
 	}
-	if v.host.Status.Phase == infrav1.HostGone || nameTaken(v.host) {
+	if nameTaken(v.host) {
 		return ctrl.Result{}, r.forsake(ctx, v)
+	}
+	if r.serverGone(v.host) {
+		return ctrl.Result{}, r.outlive(ctx, v)
 	}
 	if result, done, err := r.emptyNode(ctx, v); err != nil || !done {
 		return result, err
@@ -121,8 +124,31 @@ func nameTaken(h *host.Host) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
 }
 
-// forsake gives up a host that is gone or somebody else's: the claim is cleared,
-// and nothing is wiped.
+// serverGone reports that there is no server to release. The phase alone may be
+// an old one: lists that are newer than the first that lacked the server must
+// stand behind it. Where they do not, the host is released as any other, and its
+// controller ends the release of a server that it finds gone.
+func (r *Reconciler) serverGone(h *host.Host) bool {
+	missing := h.Status.MissingSince
+	if h.Status.Phase != infrav1.HostGone || missing == nil || r.Zone == nil {
+		return false
+	}
+	report, listed := r.Zone(h.Spec.Zone)
+	return listed && report.Err == nil && !report.Suspicious && report.At.Sub(missing.Time) >= host.GoneAfter
+}
+
+// outlive lets go of a host whose server is gone. The claim stays for the host
+// controller, which removes the Host once no Machine holds it: a Machine that
+// cleared it first could find no Host when it looks again, and wait for it.
+func (r *Reconciler) outlive(ctx context.Context, v *visit) error {
+	if err := r.deleteOwnNode(ctx, v); err != nil {
+		return err
+	}
+	return r.letGo(ctx, v, "its server is gone")
+}
+
+// forsake gives up a host that is somebody else's: the claim is cleared, and
+// nothing is wiped.
 func (r *Reconciler) forsake(ctx context.Context, v *visit) error {
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
@@ -130,9 +156,7 @@ func (r *Reconciler) forsake(ctx context.Context, v *visit) error {
 	if err := r.clearClaim(ctx, v.host.Name, v.token()); err != nil {
 		return err
 	}
-	if nameTaken(v.host) {
-		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "host " + v.host.Name + " bears another name and is left as it is"})
-	}
+	r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "host " + v.host.Name + " bears another name and is left as it is"})
 	return r.letGo(ctx, v, "claim cleared, nothing wiped")
 }
 
@@ -292,6 +316,7 @@ func (r *Reconciler) letGo(ctx context.Context, v *visit, how string) error {
 	r.pushes.cancel(key)
 	r.pushes.forget(key)
 	r.leaves.forget(key)
+	r.absences.forget(key)
 	log := ctrl.LoggerFrom(ctx)
 	if v.host != nil {
 		log = log.WithValues("host", v.host.Name, "serverID", v.host.Spec.ServerID)

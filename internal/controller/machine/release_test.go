@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -177,11 +179,7 @@ func TestNothingToRelease(t *testing.T) {
 			h.Status.Conditions[0].Status, h.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonChangedByOther
 			w.updateStatus(h)
 		},
-		"server is gone": func(w *world) {
-			h := w.host(hostName)
-			h.Status.Phase = infrav1.HostGone
-			w.updateStatus(h)
-		},
+		"server is gone": func(w *world) { w.vanish(0) },
 		"claim taken off": func(w *world) {
 			h := w.host(hostName)
 			h.Spec.ClaimRef = nil
@@ -200,6 +198,165 @@ func TestNothingToRelease(t *testing.T) {
 				t.Errorf("gone = %t, release = %+v, dialled %d times more", w.machineGone("mac-1"), w.host(hostName).Spec.Release, len(w.mac.dials)-dials)
 			}
 		})
+	}
+}
+
+// vanish makes the one server gone, as lists began to show the given time ago.
+func (w *world) vanish(missing time.Duration) {
+	w.t.Helper()
+	h := w.host(hostName)
+	h.Status.Phase = infrav1.HostGone
+	h.Status.MissingSince = ptr.To(metav1.NewMicroTime(w.clock.Now().Add(-missing)))
+	w.updateStatus(h)
+	w.report.At = w.clock.Now().Add(host.GoneAfter)
+}
+
+// The claim of a server that is gone stays on its Host: cleared by a Machine that
+// then dies, it would let the Host go before the Machine has looked again.
+func TestAGoneServerKeepsItsClaim(t *testing.T) {
+	w := runningWorld(t)
+	w.vanish(0)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.deleteByCore()
+	w.fail = func(verb string, object client.Object) error {
+		if m, is := object.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && len(m.Finalizers) == 0 {
+			return errPlain
+		}
+		return nil
+	}
+	_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}})
+	if h := w.host(hostName); w.machineGone("mac-1") || !host.HoldsClaim(h, token) || h.Spec.Release != nil {
+		t.Errorf("gone = %t, spec = %+v; want the claim to outlive the Machine", w.machineGone("mac-1"), h.Spec)
+	}
+	w.fail = noFault
+	w.settle("mac-1")
+	if h := w.host(hostName); !w.machineGone("mac-1") || !host.HoldsClaim(h, token) || h.Spec.Release != nil {
+		t.Errorf("gone = %t, spec = %+v; want the Machine gone and the claim there", w.machineGone("mac-1"), h.Spec)
+	}
+}
+
+// A phase that is older than the lists says nothing: its Mac may be there, and
+// would be left unwiped.
+func TestAnOldPhaseDoesNotSpareTheRelease(t *testing.T) {
+	for name, age := range map[string]func(w *world){
+		"no newer list":   func(w *world) { w.report.At = start() },
+		"a failed list":   func(w *world) { w.report.Err = errPlain },
+		"a strange list":  func(w *world) { w.report.Suspicious = true },
+		"never missed":    func(w *world) { h := w.host(hostName); h.Status.MissingSince = nil; w.updateStatus(h) },
+		"found meanwhile": func(w *world) { h := w.host(hostName); h.Status.Phase = infrav1.HostInUse; w.updateStatus(h) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			w.vanish(0)
+			age(w)
+			w.deleteByCore()
+			w.settle("mac-1")
+			if h := w.host(hostName); !w.machineGone("mac-1") || !host.Licensed(h) {
+				t.Errorf("gone = %t, release = %+v; want it released", w.machineGone("mac-1"), h.Spec.Release)
+			}
+		})
+	}
+}
+
+// The Machine's UID, its deletion, its intent and its move are read again before
+// the licence to wipe is given: the copy that is being reconciled may be old.
+func TestNoLicenceFromAnOldCopy(t *testing.T) {
+	for name, change := range map[string]func(m *infrav1.ScalewayAppleSiliconMachine){
+		"not deleted": func(m *infrav1.ScalewayAppleSiliconMachine) { m.DeletionTimestamp = nil },
+		"another":     func(m *infrav1.ScalewayAppleSiliconMachine) { m.UID = "another" },
+		"being moved": func(m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
+		},
+		"no intent":    func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil },
+		"other intent": func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef.ClaimToken = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			w.deleteByCore()
+			w.r.Reader = &alteringReader{Reader: w.client, change: change}
+			for range 3 {
+				result := w.visit("mac-1")
+				if !w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"}) && result.RequeueAfter == 0 {
+					t.Error("it does not look again")
+				}
+			}
+			if h := w.host(hostName); h.Spec.Release != nil || w.machineGone("mac-1") {
+				t.Errorf("release = %+v, gone = %t; want nothing from an old copy", h.Spec.Release, w.machineGone("mac-1"))
+			}
+		})
+	}
+}
+
+// alteringReader shows Machines otherwise than the cache does.
+type alteringReader struct {
+	client.Reader
+	change func(*infrav1.ScalewayAppleSiliconMachine)
+}
+
+func (r *alteringReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, o, opts...)
+	if m, is := o.(*infrav1.ScalewayAppleSiliconMachine); is && err == nil {
+		r.change(m)
+	}
+	return err
+}
+
+// What is recorded on a host goes onto a host with our claim only.
+func TestOnlyTheOwnerRecordsOnAHost(t *testing.T) {
+	w := runningWorld(t)
+	for _, token := range []string{"theirs", ""} {
+		_, err := w.r.amendHost(t.Context(), hostName, token, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+		if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
+			t.Errorf("with token %q: %v, epoch = %d", token, err, w.host(hostName).Spec.Record.InstallEpoch)
+		}
+	}
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.once(func(_ string, o client.Object) bool { _, is := o.(*host.Host); return is }, func() {
+		h := w.host(hostName)
+		h.Spec.ClaimRef.Token = "theirs"
+		w.update(h)
+	})
+	_, err := w.r.amendHost(t.Context(), hostName, token, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+	if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
+		t.Errorf("after a lost race: %v, epoch = %d", err, w.host(hostName).Spec.Record.InstallEpoch)
+	}
+}
+
+// A claim with a release is the host controller's to end: without it the licence
+// would stand for nothing, and the disk would never be wiped.
+func TestAReleasedClaimIsNotCleared(t *testing.T) {
+	w := runningWorld(t)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	h := w.host(hostName)
+	h.Spec.Release = &infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}
+	w.update(h)
+	for _, with := range []string{token, "theirs"} {
+		if err := w.r.clearClaim(t.Context(), hostName, with); err != nil || !host.Licensed(w.host(hostName)) {
+			t.Errorf("token %q: %v, spec = %+v", with, err, w.host(hostName).Spec)
+		}
+	}
+}
+
+// Two managers: one is about to claim for an intent whose Machine the other lets
+// go. The claim must not land, or it is held for a Machine that is no more.
+func TestALateClaimOfADeadMachineDoesNotLand(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.visit("mac-1")
+	w.visit("mac-1")
+	second := w.reconciler(w.client)
+	key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
+	w.once(func(_ string, o client.Object) bool {
+		h, is := o.(*host.Host)
+		return is && h.Spec.ClaimRef != nil
+	}, func() {
+		w.delete(w.machine("mac-1"))
+		if _, err := second.Reconcile(t.Context(), key); err != nil {
+			t.Errorf("the other manager: %v", err)
+		}
+	})
+	_, _ = w.r.Reconcile(t.Context(), key)
+	if h := w.host(hostName); !w.machineGone("mac-1") || h.Spec.ClaimRef != nil {
+		t.Errorf("gone = %t, claimRef = %+v; want no claim of a Machine that is gone", w.machineGone("mac-1"), h.Spec.ClaimRef)
 	}
 }
 

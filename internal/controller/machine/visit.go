@@ -44,6 +44,9 @@ type visit struct {
 	// failure of the last push, while it stands.
 	failure *Failure
 
+	// poll is when to look again for what no watch tells; zero: never.
+	poll time.Duration
+
 	// silent: the finalizer is dropped, or the deletion waits for a move or a
 	// pause, and no status is written.
 	silent bool

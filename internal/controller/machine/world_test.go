@@ -54,7 +54,15 @@ type world struct {
 	writes []string
 	// fail makes a write fail: it is asked before each, with verb and kind.
 	fail func(verb string, object client.Object) error
+	// lose makes the answer to a write that was done fail.
+	lose func(verb string, object client.Object) error
+	// intrude runs before a write, and may write itself.
+	intrude func(verb string, object client.Object)
+	// report is how every zone was last listed.
+	report host.ZoneReport
 }
+
+func noFault(string, client.Object) error { return nil }
 
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
@@ -72,7 +80,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(start()), keys: &fakeKeys{}, events: events.NewFakeRecorder(1000),
-		fail: func(string, client.Object) error { return nil },
+		fail: noFault, lose: noFault, report: host.ZoneReport{Hosts: 1, At: start()},
 	}
 	w.mac = &fakeMac{w: w, answer: hostKeyShown()}
 	w.client = fake.NewClientBuilder().WithScheme(testScheme(t)).
@@ -85,46 +93,59 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 }
 
 func (w *world) interceptors() interceptor.Funcs {
-	note := func(verb string, object client.Object) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if err := w.fail(verb, object); err != nil {
-			return err
-		}
-		w.writes = append(w.writes, verb+" "+object.GetName())
-		return nil
-	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if err := note("create", o); err != nil {
-				return err
-			}
-			return c.Create(ctx, o, opts...)
+			return w.write("create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			if err := note("update", o); err != nil {
-				return err
-			}
-			return c.Update(ctx, o, opts...)
+			return w.write("update", o, func() error { return c.Update(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if err := note("patch", o); err != nil {
-				return err
-			}
-			return c.Patch(ctx, o, p, opts...)
+			return w.write("patch", o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			if err := note("delete", o); err != nil {
-				return err
-			}
-			return c.Delete(ctx, o, opts...)
+			return w.write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			if err := note("patch "+sub+" of", o); err != nil {
-				return err
-			}
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			return w.write("patch "+sub+" of", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
+	}
+}
+
+// write does a write with the faults of the test around it.
+func (w *world) write(verb string, object client.Object, do func() error) error {
+	w.mu.Lock()
+	intrude, err := w.intrude, w.fail(verb, object)
+	if err == nil {
+		w.writes = append(w.writes, verb+" "+object.GetName())
+	}
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if intrude != nil {
+		intrude(verb, object)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lose(verb, object)
+}
+
+// once runs an intrusion before the first write that is picked.
+func (w *world) once(picks func(verb string, object client.Object) bool, intrusion func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.intrude = func(verb string, object client.Object) {
+		if !picks(verb, object) {
+			return
+		}
+		w.mu.Lock()
+		w.intrude = nil
+		w.mu.Unlock()
+		intrusion()
 	}
 }
 
@@ -150,6 +171,7 @@ func (w *world) reconciler(reader client.Reader) *Reconciler {
 	}
 	return New(Options{
 		Client: w.client, Reader: reader, Keys: w.keys, Macs: w.mac, Agent: Agent{Version: "v1", Build: build},
+		Zone:              func(string) (host.ZoneReport, bool) { return w.report, true },
 		DefaultPoolPrefix: poolName, Recorder: w.events, Clock: w.clock,
 	})
 }
