@@ -1,6 +1,9 @@
 package host
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
@@ -22,11 +25,23 @@ const (
 	SkipUndeliv   Skip = "not delivered"
 	SkipBusy      Skip = "busy at the vendor"
 	SkipDirty     Skip = "not wiped since the last claim"
+	SkipNamed     Skip = "named after a Machine"
 )
 
 // Unavailable says why nobody can claim the host from a pool with one of these
 // prefixes, or "" when it is available.
 func Unavailable(h *Host, prefixes ...string) Skip {
+	if skip := unavailable(h, prefixes...); skip != "" {
+		return skip
+	}
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil && c.Reason == ReasonWanted {
+		return SkipNamed
+	}
+	return ""
+}
+
+// unavailable is Unavailable without what only the Machines tell.
+func unavailable(h *Host, prefixes ...string) Skip {
 	server := h.Status.Server
 	switch {
 	case h.Spec.Release != nil:

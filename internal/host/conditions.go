@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 )
 
 // Reasons of the host's conditions that are only used here.
@@ -17,6 +18,7 @@ const (
 	ReasonMissing    = "Missing"
 	ReasonRemoved    = "BeingRemoved"
 	ReasonUnseen     = "NotSeen"
+	ReasonWanted     = "NamedAfterMachine"
 	ReasonNeverOwned = "NeverOwned"
 	ReasonObserved   = "WipeObserved"
 )
@@ -38,7 +40,10 @@ func available(h *Host, seen Seen) metav1.Condition {
 		c.Reason, c.Message = ReasonStranded, "claimed, but no Machine holds this claim; left alone"
 		return c
 	}
-	skip := Unavailable(h, seen.PoolPrefixes...)
+	skip := unavailable(h, seen.PoolPrefixes...)
+	if skip == "" && seen.Wanted {
+		skip = SkipNamed
+	}
 	if skip == "" {
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonAvailable
 		return c
@@ -52,6 +57,7 @@ func skipReasons() map[Skip]string {
 		SkipWiping: ReasonWiping, SkipClaimed: ReasonClaimed, SkipRemoved: ReasonRemoved, SkipUnseen: ReasonUnseen,
 		SkipMissing: ReasonMissing, SkipNotInPool: ReasonForeign, SkipScheduled: infrav1.ReasonDeletionScheduled,
 		SkipUndeliv: infrav1.ReasonNotDelivered, SkipBusy: infrav1.ReasonServerBusy, SkipDirty: infrav1.ReasonNotWiped,
+		SkipNamed: ReasonWanted,
 	}
 }
 
@@ -59,6 +65,9 @@ func wiped(h *Host) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.WipedCondition, Status: metav1.ConditionFalse}
 	wipe := h.Spec.Record.Wipe
 	switch {
+	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && h.Status.Server.Status == string(cloud.StatusError):
+		c.Reason = infrav1.ReasonReinstallFailed
+		c.Message = "the vendor shows the server in error after its reinstall was asked for; the host is not free before a reinstall ends well"
 	case wipe.StartedAt != nil && wipe.ObservedAt == nil:
 		c.Reason, c.Message = infrav1.ReasonReinstalling, "the vendor reinstalls the server"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil:

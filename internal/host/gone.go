@@ -22,10 +22,10 @@ func Suspicious(expected, missing, listed int) bool {
 
 // ProvedGone reports that a list begun at that time, which lacks a server that
 // lists have lacked since missingSince, proves that the vendor no longer has it.
-// An empty list proves nothing; a zero missingSince is a server that a newer
-// reading showed.
-func ProvedGone(missingSince, at time.Time, suspicious bool, listed int) bool {
-	if missingSince.IsZero() || listed == 0 {
+// An empty list proves nothing unless access says that the credentials worked
+// right after it; a zero missingSince is a server that a newer reading showed.
+func ProvedGone(missingSince, at time.Time, suspicious bool, listed int, access bool) bool {
+	if missingSince.IsZero() || (listed == 0 && !access) {
 		return false
 	}
 	if suspicious {

@@ -20,7 +20,8 @@ type Seen struct {
 	Gone bool
 	// OwnerGone: an uncached read found no Machine that holds the host's claim.
 	OwnerGone bool
-	// Wanted: nobody has claimed the host, but a live Machine's hostRef names it.
+	// Wanted: nobody has claimed the host, but a live Machine's hostRef names it,
+	// and the server is not in the pool or bears exactly this Machine's name.
 	Wanted bool
 	// PoolPrefixes are the pools known here.
 	PoolPrefixes []string
@@ -46,7 +47,7 @@ func phaseTable() []phaseRule {
 			return !InPool(h.Status.Server.Name, h.Spec.ServerID, s.PoolPrefixes...)
 		}},
 		{infrav1.HostDirty, func(h *Host, _ Seen) bool { return !Clean(h) }},
-		{infrav1.HostAvailable, func(h *Host, s Seen) bool { return Unavailable(h, s.PoolPrefixes...) == "" }},
+		{infrav1.HostAvailable, func(h *Host, s Seen) bool { return unavailable(h, s.PoolPrefixes...) == "" }},
 	}
 }
 

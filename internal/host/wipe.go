@@ -80,6 +80,25 @@ func beforeWipe(wipe infrav1.WipeRecord, server cloud.Server, began time.Time, o
 	return WipeReinstall
 }
 
+// NextUnasked decides, from a reading, about a host that nobody has and that is
+// not clean: a reinstall by hand, seen from its beginning to its end, makes it
+// clean like one of ours. It only ever starts, observes or waits.
+func NextUnasked(h *Host, server cloud.Server, began time.Time, settle time.Duration) WipeStep {
+	if h.Spec.ClaimRef != nil || h.Spec.Release != nil || Clean(h) {
+		return WipeUnlicensed
+	}
+	wipe := h.Spec.Record.Wipe
+	after := wipe.RequiredSince == nil || began.After(wipe.RequiredSince.Time)
+	ready := server.Status == cloud.StatusReady && server.Delivered
+	switch {
+	case wipe.StartedAt == nil && server.Status == cloud.StatusReinstalling && after:
+		return WipeStart
+	case wipe.StartedAt != nil && ready && !began.Before(wipe.StartedAt.Add(settle)):
+		return WipeObserve
+	}
+	return WipeWait
+}
+
 // RecordWipe notes that a wipe is about to be asked for. It opens the next
 // install epoch in the same write: what is known of the old OS ends here.
 func RecordWipe(h *Host, now time.Time) {

@@ -114,13 +114,16 @@ func TestGoneIsProvedByTwoListsNeverByAnEmptyOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			suspicious := host.Suspicious(row.expected, row.missing, row.listed)
-			gone := host.ProvedGone(noon(), noon().Add(row.after), suspicious, row.listed)
+			gone := host.ProvedGone(noon(), noon().Add(row.after), suspicious, row.listed, false)
 			if suspicious != row.suspicious || gone != row.gone {
 				t.Errorf("suspicious %v, gone %v; want %v, %v", suspicious, gone, row.suspicious, row.gone)
 			}
 		})
 	}
-	if host.ProvedGone(time.Time{}, noon(), false, 5) {
+	if host.ProvedGone(time.Time{}, noon(), false, 5, true) {
 		t.Error("gone although a newer reading showed the server")
+	}
+	if host.ProvedGone(noon(), noon().Add(10*time.Minute-1), true, 0, true) || !host.ProvedGone(noon(), noon().Add(10*time.Minute), true, 0, true) {
+		t.Error("an empty list is believed after ten minutes, when the credentials work")
 	}
 }

@@ -70,5 +70,6 @@ const (
 	ReasonChangedByOther    = "ChangedByOther"
 	ReasonWipeRequested     = "WipeRequested"
 	ReasonReinstalling      = "Reinstalling"
+	ReasonReinstallFailed   = "ReinstallFailed"
 	ReasonNotWiped          = "NotWiped"
 )

@@ -90,7 +90,10 @@ func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
 	case p.host.Spec.ClaimRef != nil:
 		return p.show(ctx)
 	}
-	return ctrl.Result{}, p.rest(ctx)
+	if err := p.rest(ctx); err != nil || p.ended || host.Clean(p.host) {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 }
 
 // observe takes over what the inventory saw since this object was written.
@@ -113,11 +116,7 @@ func (p *pass) observe() {
 func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error) {
 	p.began = p.Clock.Now()
 	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
-	switch {
-	case cloud.IsNotFound(err):
-		p.Inventory.gone(p.host.Spec.Zone, p.host.Spec.ServerID)
-		p.seen.Gone = true
-	case err == nil:
+	if err == nil {
 		p.Inventory.put(server, p.began)
 		p.host.Status.MissingSince = nil
 		p.host.Status.Server = serverStatus(server)
@@ -126,14 +125,14 @@ func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error
 }
 
 // vendor turns a vendor error into what the work queue should do: refusals that
-// pass by themselves are polled, a vanished server is for retire, and everything
-// else backs off.
+// pass by themselves are polled, and everything else backs off. No single answer
+// proves that a server is gone: it hastens the next list, and the lists decide.
 func (p *pass) vendor(ctx context.Context, err error) (ctrl.Result, error) {
 	switch {
 	case cloud.IsNotFound(err):
-		p.Inventory.gone(p.host.Spec.Zone, p.host.Spec.ServerID)
-		p.seen.Gone = true
-		return ctrl.Result{}, nil
+		ctrl.LoggerFrom(ctx).Info("The vendor says that it has no such server; the next lists decide", "error", err.Error())
+		p.Inventory.hasten()
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 	case cloud.IsTransient(err), cloud.IsLocked(err), cloud.IsThrottled(err):
 		ctrl.LoggerFrom(ctx).V(1).Info("The vendor refused for now", "error", err.Error())
 		return ctrl.Result{RequeueAfter: p.poll()}, nil
@@ -161,7 +160,7 @@ func (p *pass) record(ctx context.Context) error {
 	}
 	h := p.host
 	now := metav1.NewTime(p.Clock.Now())
-	was := p.stored.Phase
+	was, failed := p.stored.Phase, reinstallFailed(p.stored)
 	h.Status.Phase = host.Phase(h, p.seen)
 	for _, c := range host.Conditions(h, p.seen) {
 		c.LastTransitionTime = now
@@ -182,7 +181,16 @@ func (p *pass) record(ctx context.Context) error {
 	if was != written.Status.Phase {
 		p.announce(ctx, was)
 	}
+	if !failed && reinstallFailed(written.Status) {
+		p.event(corev1.EventTypeWarning, infrav1.ReasonReinstallFailed, "the vendor shows the server in error after its reinstall was asked for")
+		ctrl.LoggerFrom(ctx).Info("The reinstall failed", "server", written.Status.Server.Name)
+	}
 	return nil
+}
+
+func reinstallFailed(status infrav1.ScalewayAppleSiliconHostStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, infrav1.WipedCondition)
+	return c != nil && c.Reason == infrav1.ReasonReinstallFailed
 }
 
 // announce tells of a change of phase, once.

@@ -93,12 +93,17 @@ func (i *Inventory) Zone(zone string) (host.ZoneReport, bool) {
 	i.wanted[zone] = true
 	i.mu.Unlock()
 	if !known && !asked {
-		select {
-		case i.kick <- struct{}{}:
-		default:
-		}
+		i.hasten()
 	}
 	return report, known
+}
+
+// hasten begins the next lists now.
+func (i *Inventory) hasten() {
+	select {
+	case i.kick <- struct{}{}:
+	default:
+	}
 }
 
 // Sweep lists each zone once.
@@ -173,7 +178,9 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 			available++
 		}
 	}
-	suspicious := i.list(zone, servers, expected, started)
+	// An empty list may be lost rights; see that there are some.
+	access := len(servers) > 0 || (len(expected) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil)
+	suspicious := i.list(zone, servers, expected, started, access)
 	for _, server := range servers {
 		if !existing[server.ID] {
 			err = firstError(err, i.create(ctx, zone, server.ID))

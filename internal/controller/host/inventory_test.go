@@ -99,10 +99,58 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		w.clock.Step(time.Minute)
 		w.until("removed", func() bool { return w.host() == nil })
 	})
-	t.Run("an empty list", func(t *testing.T) {
+	t.Run("an empty list, and the credentials work", func(t *testing.T) {
 		w := newWorld(t)
 		w.untilPhase(infrav1.HostAvailable)
 		w.cloud.Remove(serverID)
+		w.must(w.step())
+		w.clock.Step(5 * time.Minute)
+		w.must(w.step())
+		if w.host() == nil {
+			t.Fatal("gone after five minutes")
+		}
+		w.clock.Step(5 * time.Minute)
+		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("one answer", func(t *testing.T) {
+		w := newWorld(t)
+		w.untilPhase(infrav1.HostAvailable)
+		w.claim("m-1", "t-1")
+		for _, call := range []string{"GetServer", "RenameServer", "ReinstallServer"} {
+			w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+				if c.Name == call {
+					return cloudtest.Err(cloud.KindNotFound), nil
+				}
+				return nil, nil
+			}
+			if call == "ReinstallServer" {
+				w.release()
+			}
+			for range 3 {
+				_, err := w.reconcile()
+				w.must(err)
+			}
+			if h := w.host(); h == nil || h.Spec.ClaimRef == nil || h.Status.Phase == infrav1.HostGone {
+				t.Fatalf("%s: %+v", call, h)
+			}
+			if len(w.inventory.kick) != 1 {
+				t.Errorf("%s: no list is due", call)
+			}
+			w.must(w.step()) // and the list has it
+		}
+		w.cloud.Fault = nil
+		w.wiped()
+	})
+	t.Run("an empty list, and the credentials do not work", func(t *testing.T) {
+		w := newWorld(t)
+		w.untilPhase(infrav1.HostAvailable)
+		w.cloud.Remove(serverID)
+		w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+			if call.Name == "CheckAccess" {
+				return cloudtest.Err(cloud.KindForbidden), nil
+			}
+			return nil, nil
+		}
 		for range 3 {
 			w.clock.Step(time.Hour)
 			w.must(w.step())
@@ -176,9 +224,11 @@ func TestMetrics(t *testing.T) {
 # TYPE macfleet_hosts gauge
 macfleet_hosts{phase="Available",type="M2-L",zone="fr-par-1"} 1
 macfleet_hosts{phase="Foreign",type="",zone="fr-par-1"} 2
-# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine.
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: claimed without a Machine, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
 # TYPE scaleway_orphan_servers gauge
 scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 2
+scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
 scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -82,7 +83,8 @@ func newCensus(reader client.Reader, leading func() bool) *census {
 		reader: reader, leading: leading,
 		hosts: prometheus.NewDesc("macfleet_hosts", "Hosts by zone, type and phase.", []string{"zone", "type", "phase"}, nil),
 		orphans: prometheus.NewDesc("scaleway_orphan_servers",
-			"Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine.", []string{"zone", "kind"}, nil),
+			"Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; "+
+				"kind stranded: claimed without a Machine, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.", []string{"zone", "kind"}, nil),
 	}
 }
 
@@ -124,8 +126,16 @@ func count(list []infrav1.ScalewayAppleSiliconHost) (hosts map[[3]string]float64
 		// A zone that has hosts shows zeros: an alert needs a series to watch.
 		orphans[[2]string{h.Spec.Zone, "stranded"}] += one(h.Status.Phase == infrav1.HostStranded)
 		orphans[[2]string{h.Spec.Zone, "foreign"}] += one(h.Status.Phase == infrav1.HostForeign)
+		orphans[[2]string{h.Spec.Zone, "notwiped"}] += one(h.Status.Phase == infrav1.HostDirty)
+		orphans[[2]string{h.Spec.Zone, "held"}] += one(h.Spec.Release != nil && named(h))
 	}
 	return hosts, orphans
+}
+
+// named: somebody else was seen to have named the server.
+func named(h *infrav1.ScalewayAppleSiliconHost) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
+	return c != nil && c.Reason == infrav1.ReasonChangedByOther
 }
 
 func one(yes bool) float64 {

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -42,14 +43,25 @@ func (p *pass) pools(ctx context.Context) ([]string, error) {
 	if p.owner != nil {
 		return append(pools, p.owner.Spec.AdoptPoolPrefix), nil
 	}
+	reader := client.Reader(p.Client)
+	if phase := p.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
+		reader = p.Reader // it may become available now: the cache may not know its Machine yet
+	}
+	named := false
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := p.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		pools = append(pools, m.Spec.AdoptPoolPrefix)
-		p.seen.Wanted = p.seen.Wanted || (m.Spec.HostRef != nil && m.Spec.HostRef.Name == p.host.Name)
+		if m.Spec.HostRef != nil && m.Spec.HostRef.Name == p.host.Name {
+			p.seen.Wanted = true
+			named = named || m.Name == p.host.Status.Server.Name
+		}
+	}
+	if !named && host.InPool(p.host.Status.Server.Name, p.host.Spec.ServerID, pools...) {
+		p.seen.Wanted = false // a wish for a host in the pool takes nothing from it
 	}
 	return pools, nil
 }
@@ -62,13 +74,38 @@ func (p *pass) rest(ctx context.Context) error {
 		return err
 	}
 	p.seen.PoolPrefixes = pools
-	if host.InPool(p.host.Status.Server.Name, p.host.Spec.ServerID, pools...) {
-		p.seen.Wanted = false // a wish for a host in the pool takes nothing from it
+	if err := p.wipedByHand(ctx); err != nil {
+		return err
 	}
 	if !controllerutil.ContainsFinalizer(p.host, infrav1.HostFinalizer) {
 		return nil
 	}
 	return p.letGo(ctx, func(*host.Host) {})
+}
+
+// wipedByHand records a reinstall that a person asked for at the vendor: it is
+// the way out for a host that was let go unwiped.
+func (p *pass) wipedByHand(ctx context.Context) error {
+	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	if !known || !seen.missingSince.IsZero() {
+		return nil
+	}
+	switch host.NextUnasked(p.host, seen.server, seen.at, p.Settle) {
+	case host.WipeStart:
+		ctrl.LoggerFrom(ctx).Info("A host that was not wiped is being reinstalled by hand")
+		return p.update(ctx, func(h *host.Host) {
+			host.RecordWipe(h, p.Clock.Now())
+			host.RecordWipeStart(h, p.Clock.Now())
+		})
+	case host.WipeObserve:
+		ctrl.LoggerFrom(ctx).Info("The reinstall by hand was observed; the host is clean")
+		return p.update(ctx, func(h *host.Host) {
+			host.RecordWiped(h, p.Clock.Now())
+			host.Free(h)
+		})
+	default:
+		return nil
+	}
 }
 
 // letGo drops the finalizer with the last change of the spec.

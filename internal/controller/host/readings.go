@@ -59,17 +59,6 @@ func (r *readings) keep(server cloud.Server, at time.Time) {
 	}
 }
 
-// gone keeps that the vendor knows no such server.
-func (r *readings) gone(zone, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.zone(zone)[id]; known != nil {
-		known.gone = true
-		return
-	}
-	r.zone(zone)[id] = &reading{gone: true}
-}
-
 // forget drops a server whose Host is removed.
 func (r *readings) forget(zone, id string) {
 	r.mu.Lock()
@@ -78,9 +67,9 @@ func (r *readings) forget(zone, id string) {
 }
 
 // list takes in a whole list of a zone, begun at that time, and the ids that it
-// ought to hold. It returns whether so many are missing that the list is not
+// ought to hold; access says that the credentials worked after it. It returns whether so many are missing that the list is not
 // believed.
-func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time) (suspicious bool) {
+func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time, access bool) (suspicious bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	listed := make(map[string]bool, len(servers))
@@ -96,7 +85,7 @@ func (r *readings) list(zone string, servers []cloud.Server, expected []string, 
 	}
 	suspicious = host.Suspicious(len(expected), len(missing), len(servers))
 	for _, m := range missing {
-		if host.ProvedGone(m.missingSince, at, suspicious, len(servers)) {
+		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), access) {
 			m.gone = true
 		}
 	}

@@ -70,10 +70,9 @@ func (p *pass) nothingToShow(ctx context.Context) (wait time.Duration, done bool
 	case name == nil || name.Status != metav1.ConditionTrue ||
 		!meta.IsStatusConditionTrue(h.Status.Conditions, host.CredentialsStagedCondition):
 		return 0, false, nil
-	case p.owner.Spec.ProviderID != "":
-		return 0, true, nil
 	}
-	// Until the Mac is a node, its Secret must be there: see that nobody removed it.
+	// As long as the claim lasts its Secret must be there: a Mac that lost its
+	// agent is set up again with it. See that nobody removed it.
 	staged, err := p.isStaged(ctx)
 	return p.InventoryInterval, staged, err
 }

@@ -108,9 +108,53 @@ func TestStagingKeepsTheMachinesKeysAndDropsAnotherClaimsPassword(t *testing.T) 
 }
 
 func TestALostSecretIsStagedAgain(t *testing.T) {
-	w := inUse(t)
-	w.must(w.client.Delete(w.ctx, w.secret()))
-	w.until("staged again", func() bool { return w.secret() != nil })
+	for name, providerID := range map[string]string{"": "bootstrapping", host.ProviderID(zone, serverID): "a node"} {
+		t.Run(providerID, func(t *testing.T) {
+			w := inUse(t)
+			m := &infrav1.ScalewayAppleSiliconMachine{}
+			w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "m-1"}, m))
+			m.Spec.ProviderID = name
+			w.must(w.client.Update(w.ctx, m))
+			result, err := w.reconcile()
+			w.must(err)
+			if result.RequeueAfter != w.r.InventoryInterval || len(w.cloud.Calls()) != 0 {
+				t.Errorf("looks again after %v, calls %v", result.RequeueAfter, w.cloud.Calls())
+			}
+			w.must(w.client.Delete(w.ctx, w.secret()))
+			w.until("staged again", func() bool { return w.secret() != nil })
+			if len(w.mutations()) != 0 {
+				t.Errorf("mutations %v", w.mutations())
+			}
+		})
+	}
+}
+
+// A Machine's name may look like the pool's: its Mac is still its own.
+func TestAServerNamedAfterALiveMachineIsNeverAvailable(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim(prefix+"7", "t-1")
+	w.untilPhase(infrav1.HostInUse)
+	w.cloud.Forget()
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.until("rebuilt", func() bool { return w.phase() == infrav1.HostDiscovered })
+	for range 5 {
+		w.must(w.step())
+		if w.phase() != infrav1.HostDiscovered {
+			t.Fatalf("phase %s", w.phase())
+		}
+	}
+	wish := host.Wish{Namespace: "fleet", Name: "m-9", Zone: zone, PoolPrefix: prefix}
+	choice, skipped := host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()})
+	if choice.Found() || !skipped.Only(host.SkipNamed) {
+		t.Errorf("chosen, or skipped as %v", skipped)
+	}
+	// Its Machine claims it again; or goes, and then the host is the pool's.
+	w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: prefix + "7"}}))
+	w.untilPhase(infrav1.HostAvailable)
+	if choice, skipped = host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()}); !choice.Found() {
+		t.Errorf("skipped as %v", skipped)
+	}
 	if len(w.mutations()) != 0 {
 		t.Errorf("mutations %v", w.mutations())
 	}
@@ -168,8 +212,8 @@ func TestAStaleListDoesNotOverruleALaterReading(t *testing.T) {
 	began := w.clock.Now().Add(-1)
 	w.claim("m-1", "t-1")
 	w.untilPhase(infrav1.HostInUse)
-	w.inventory.list(zone, stale, []string{serverID}, began)
-	w.inventory.list(zone, nil, []string{serverID}, began)
+	w.inventory.list(zone, stale, []string{serverID}, began, true)
+	w.inventory.list(zone, nil, []string{serverID}, began, true)
 	if _, err := w.reconcile(); err != nil || w.phase() != infrav1.HostInUse || w.host().Status.Server.Name != "m-1" || w.host().Status.MissingSince != nil {
 		t.Errorf("%v: %+v", err, w.host().Status)
 	}

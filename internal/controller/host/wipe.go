@@ -22,7 +22,7 @@ const mostSteps = 8
 // made, then the name is given back, then the end is observed, and only then is
 // the host free.
 func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
-	if !p.named() {
+	if !named(p.host) {
 		if err := p.forgetClaim(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -38,12 +38,6 @@ func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
 		}
 	}
 	return ctrl.Result{RequeueAfter: p.poll()}, nil
-}
-
-// named: somebody else was seen to have named the server.
-func (p *pass) named() bool {
-	c := meta.FindStatusCondition(p.host.Status.Conditions, infrav1.NameInSyncCondition)
-	return c != nil && c.Reason == infrav1.ReasonChangedByOther
 }
 
 // forgetClaim takes what was shown of the claim off the status, for good: before
@@ -79,7 +73,7 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		return result, true, err
 	}
 	step := host.NextWipe(p.host, server, p.began, p.Settle)
-	if step != host.WipeHeld && step != host.WipeUnlicensed && p.named() {
+	if step != host.WipeHeld && step != host.WipeUnlicensed && named(p.host) {
 		return ctrl.Result{}, false, p.forgetClaim(ctx) // it was named back; decide anew
 	}
 	switch step {

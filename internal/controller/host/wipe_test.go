@@ -299,6 +299,7 @@ func (w *world) removeCluster() {
 
 func TestAServerDeletedByHandEndsItsRelease(t *testing.T) {
 	w := inUse(t)
+	w.another(1)
 	w.release()
 	w.cloud.Fault = func(call cloudtest.Call) (error, error) {
 		if call.Name == "GetServer" {
@@ -309,8 +310,14 @@ func TestAServerDeletedByHandEndsItsRelease(t *testing.T) {
 	w.cloud.Remove(serverID)
 	_, err := w.reconcile()
 	w.must(err)
-	if h := w.host(); h != nil || len(w.mutations()) != 0 {
-		t.Errorf("host %+v, mutations %v", h, w.mutations())
+	w.must(w.step())
+	if h := w.host(); h == nil || h.Spec.Release == nil {
+		t.Fatalf("one answer and one list ended the release: %+v", h)
+	}
+	w.clock.Step(time.Minute)
+	w.until("removed", func() bool { return w.host() == nil })
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
 	}
 }
 
