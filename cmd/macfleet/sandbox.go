@@ -64,6 +64,9 @@ func (f *sandboxFlags) running() (state, error) {
 		return state{}, err
 	}
 	if !held {
+		if why, err := os.ReadFile(endPath(dir)); err == nil {
+			return state{}, fmt.Errorf("%w: it ended by itself: %s", errNoSandbox, why)
+		}
 		return state{}, fmt.Errorf("%w (looked in %s)", errNoSandbox, dir)
 	}
 	return readState(dir)

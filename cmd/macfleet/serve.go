@@ -7,8 +7,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +50,8 @@ func newServe(flags *sandboxFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Nobody reads what is said after `up` has gone; that must not end the sandbox.
+			signal.Ignore(syscall.SIGPIPE)
 			events := json.NewEncoder(os.Stdout)
 			if err := serve(cmd.Context(), dir, bufio.NewReader(os.Stdin), events); err != nil {
 				// Whoever started us may be gone; then the log is all that is left.
@@ -103,7 +107,7 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 	case <-ctx.Done():
 		return nil
 	case <-w.Done():
-		return w.Err()
+		return errors.Join(w.Err(), noteEnd(dir, w.Err()))
 	}
 }
 

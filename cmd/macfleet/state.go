@@ -49,6 +49,13 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
+// endPath holds why a sandbox ended by itself.
+func endPath(dir string) string { return filepath.Join(dir, "ended") }
+
+func noteEnd(dir string, why error) error {
+	return os.WriteFile(endPath(dir), []byte(oneLine(why)), 0o600)
+}
+
 // lockPath is next to the directory, so that `down` can remove the directory.
 func lockPath(dir string) string { return dir + ".lock" }
 

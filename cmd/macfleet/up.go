@@ -50,7 +50,7 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 				return err
 			}
 			if options.replicas > 0 {
-				p.print(fmt.Sprintf("\n%s become nodes in about 20 seconds.\n", count(options.replicas, "Mac")))
+				p.print(fmt.Sprintf("\nThe fleet grows to %s; becoming a node takes about 20 seconds.\n", count(options.replicas, "Mac")))
 			}
 			p.print(flags.tryNext())
 			return nil
@@ -168,7 +168,8 @@ func check(dir string, port int) error {
 	if err := onlyOfSandbox(dir); err != nil {
 		return fmt.Errorf("%w: give another --dir", err)
 	}
-	return checkPort(port)
+	// What one that ended by itself left would mix with the new one's.
+	return errors.Join(checkPort(port), removeStopped(dir))
 }
 
 // launch starts the process that holds the sandbox and waits until it is ready.

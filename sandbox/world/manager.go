@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,14 +35,20 @@ const (
 	managerToken = 30 * 24 * time.Hour
 )
 
+// restartDelay passes before a manager that ended by itself is started again, as a
+// kubelet would.
+const restartDelay = time.Second
+
 // manager is one manager process and how it is started.
 type manager struct {
-	name    string
-	log     string
-	args    []string
-	env     []string
-	binary  string
-	health  string
+	name   string
+	log    string
+	args   []string
+	env    []string
+	binary string
+	health string
+
+	mu      sync.Mutex
 	process *subprocess.Process
 }
 
@@ -108,7 +116,9 @@ func (m *manager) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.mu.Lock()
 	m.process = process
+	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, managerReady)
 	defer cancel()
 	err = wait.PollUntilContextCancel(ctx, applyPoll, true, func(ctx context.Context) (bool, error) {
@@ -125,6 +135,38 @@ func (m *manager) start(ctx context.Context) error {
 	return nil
 }
 
+// keep starts the manager again each time it ends by itself, until ctx ends. A kill
+// by KillManager is not by itself.
+func (m *manager) keep(ctx context.Context, log *slog.Logger) {
+	for {
+		process := m.current()
+		select {
+		case <-ctx.Done():
+			return
+		case <-process.Ended():
+		}
+		if process.Expected() {
+			return
+		}
+		log.Error("a manager ended by itself and is started again", "manager", m.name, "error", process.Exit())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(restartDelay):
+		}
+		if err := m.start(ctx); err != nil {
+			log.Error("a manager could not be started again", "manager", m.name, "error", err)
+			return
+		}
+	}
+}
+
+func (m *manager) current() *subprocess.Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
 func (m *manager) ready(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.health, nil)
 	if err != nil {
@@ -138,8 +180,9 @@ func (m *manager) ready(ctx context.Context) bool {
 }
 
 func (m *manager) stop(ctx context.Context) error {
-	if m.process == nil {
+	process := m.current()
+	if process == nil {
 		return nil
 	}
-	return m.process.Stop(ctx, managerGrace)
+	return process.Stop(ctx, managerGrace)
 }

@@ -67,7 +67,8 @@ type Options struct {
 	AuditLog string
 	// Progress is told what is being done, one sentence at a time.
 	Progress func(string)
-	// Logger gets the sandbox's own log lines. Default: none.
+	// Logger gets the sandbox's own log lines, and tells of managers that ended by
+	// themselves and were started again. Default: none.
 	Logger *slog.Logger
 }
 

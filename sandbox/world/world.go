@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +33,10 @@ type World struct {
 	macs           *macs
 	key            fleetKey
 	managers       []*manager
+	// keepers start managers again; stopKeeping ends them.
+	keepers     sync.WaitGroup
+	keeping     context.Context
+	stopKeeping context.CancelFunc
 }
 
 // Start starts a sandbox and returns when its managers are ready. When it fails,
@@ -41,6 +46,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{options: options}
+	w.keeping, w.stopKeeping = context.WithCancel(context.Background())
 	if err := w.start(ctx); err != nil {
 		return nil, errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
 	}
@@ -169,14 +175,21 @@ func (w *World) startManagers(ctx context.Context, flags []string) error {
 		if err := m.start(ctx); err != nil {
 			return err
 		}
+		w.keep(m)
 	}
 	return nil
+}
+
+func (w *World) keep(m *manager) {
+	w.keepers.Go(func() { m.keep(w.keeping, w.options.Logger) })
 }
 
 // Stop ends everything the sandbox started, in the order that leaves least behind,
 // and returns when it is gone. Files stay. Stopping twice is no error.
 func (w *World) Stop(ctx context.Context) error {
 	var errs []error
+	w.stopKeeping()
+	w.keepers.Wait()
 	for _, m := range w.managers {
 		errs = append(errs, m.stop(ctx))
 	}
@@ -220,10 +233,17 @@ func (w *World) Mac(serverID string) (*mac.Mac, bool) { return w.macs.get(server
 func (w *World) Managers() int { return len(w.managers) }
 
 // KillManager kills the n-th manager (from 0) as a crash would.
-func (w *World) KillManager(n int) error { return w.managers[n].process.Kill() }
+// It stays dead until StartManager.
+func (w *World) KillManager(n int) error { return w.managers[n].current().Kill() }
 
 // StartManager starts the n-th manager again and waits until it is ready.
-func (w *World) StartManager(ctx context.Context, n int) error { return w.managers[n].start(ctx) }
+func (w *World) StartManager(ctx context.Context, n int) error {
+	if err := w.managers[n].start(ctx); err != nil {
+		return err
+	}
+	w.keep(w.managers[n])
+	return nil
+}
 
 // Done is closed when the control plane ended by itself.
 func (w *World) Done() <-chan struct{} { return w.cluster.Done() }
@@ -235,7 +255,7 @@ func (w *World) Err() error { return w.cluster.Err() }
 func (w *World) PIDs() map[string]int {
 	pids := w.cluster.PIDs()
 	for _, m := range w.managers {
-		pids[m.name] = m.process.PID()
+		pids[m.name] = m.current().PID()
 	}
 	return pids
 }

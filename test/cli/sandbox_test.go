@@ -181,6 +181,76 @@ func TestDeadStarterLeavesNothing(t *testing.T) {
 	checkEmpty(t, state)
 }
 
+// TestSandboxMindsItsProcesses: a manager that dies is started again; when core dies
+// the sandbox ends, and says why to whoever asks.
+func TestSandboxMindsItsProcesses(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sandbox")
+	sandbox := func(args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), programs.macfleet, append([]string{"sandbox", "--dir", dir}, args...)...)
+		cmd.Dir = root(t)
+		return cmd.CombinedOutput()
+	}
+	if output, err := sandbox("up", "--hosts", "1", "--replicas", "0"); err != nil {
+		t.Fatalf("up: %v\n%s", err, output)
+	}
+	defer func() {
+		if output, err := sandbox("down"); err != nil {
+			t.Errorf("down: %v\n%s", err, output)
+		}
+		checkNoProcess(t, dir)
+	}()
+	first := killOne(t, dir, "/manager")
+	awaitTrue(t, "another manager", func() bool {
+		again := pidsOf(dir, "/manager")
+		return len(again) == 1 && again[0] != first
+	})
+	killOne(t, dir, "/core")
+	awaitTrue(t, "the end of the sandbox, with its reason", func() bool {
+		output, err := sandbox("status")
+		return err != nil && strings.Contains(string(output), "ended by itself") && strings.Contains(string(output), "core.log")
+	})
+}
+
+// killOne kills the one process of the sandbox whose program has this name.
+func killOne(t *testing.T, dir, program string) int {
+	t.Helper()
+	pids := pidsOf(dir, program)
+	if len(pids) != 1 {
+		t.Fatalf("processes of %s: %v, want one", program, pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return pids[0]
+}
+
+// pidsOf finds the processes of the sandbox in dir whose program has this name.
+func pidsOf(dir, program string) []int {
+	var pids []int
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range commands {
+		command, err := os.ReadFile(path)
+		name, _, _ := strings.Cut(string(command), "\x00")
+		if err != nil || !strings.HasSuffix(name, program) || !strings.Contains(string(command), dir) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func awaitTrue(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return condition(), nil
+	})
+	if err != nil {
+		t.Errorf("waiting for %s: %v", what, err)
+	}
+}
+
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
