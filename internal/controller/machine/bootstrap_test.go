@@ -346,6 +346,26 @@ func TestASilentNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
+// providerID is for good: it is written only while the Machine still means the
+// host whose Mac was converged.
+func TestNoProviderIDFromAnOldCopy(t *testing.T) {
+	w := claimed(t)
+	w.once(func(verb string, o client.Object) bool {
+		m, is := o.(*infrav1.ScalewayAppleSiliconMachine)
+		return is && verb == "patch" && m.Spec.ProviderID != ""
+	}, func() {
+		m := w.machine("mac-1")
+		m.Spec.HostRef = nil
+		w.update(m)
+	})
+	w.visit("mac-1")
+	w.awaitJobs(types.NamespacedName{Namespace: namespace, Name: "mac-1"})
+	w.visit("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || m.Spec.ProviderID != "" {
+		t.Errorf("hostRef = %+v, providerID = %q; want neither", m.Spec.HostRef, m.Spec.ProviderID)
+	}
+}
+
 func TestALeavingMachineGetsNoPermit(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.running("mac-1")

@@ -177,6 +177,40 @@ func TestEachIntentHasItsOwnToken(t *testing.T) {
 	}
 }
 
+// Two managers choose for one Machine at once. Were the later intent written over
+// the earlier, the host claimed for that would belong to a token that nobody has.
+func TestAnIntentIsNotWrittenOverAnother(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID), poolHost(otherID))...)
+	w.visit("mac-1")
+	w.visit("mac-1")
+	second := w.reconciler(w.client)
+	key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
+	w.once(func(verb string, o client.Object) bool {
+		m, is := o.(*infrav1.ScalewayAppleSiliconMachine)
+		return is && verb == "patch" && m.Spec.HostRef != nil
+	}, func() {
+		if _, err := second.Reconcile(t.Context(), key); err != nil {
+			t.Errorf("the other manager: %v", err)
+		}
+	})
+	_, _ = w.r.Reconcile(t.Context(), key)
+	w.settle("mac-1")
+	m, claims := w.machine("mac-1"), 0
+	for _, id := range []string{serverID, otherID} {
+		h := w.host(host.ObjectName(zone, id))
+		if h.Spec.ClaimRef == nil {
+			continue
+		}
+		claims++
+		if m.Spec.HostRef == nil || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+			t.Errorf("hostRef = %+v, claimRef = %+v: want one token on both", m.Spec.HostRef, h.Spec.ClaimRef)
+		}
+	}
+	if claims != 1 {
+		t.Errorf("%d hosts are claimed, want one", claims)
+	}
+}
+
 // The answer to a claim may be lost after it was written: the intent must stand,
 // or the host is claimed by a token that nobody has.
 func TestALostAnswerKeepsTheIntent(t *testing.T) {
