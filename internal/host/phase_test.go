@@ -41,6 +41,10 @@ func TestPhaseAndConditions(t *testing.T) {
 		"its owner is gone":          {pooled(claimed, inSync, staged), host.Seen{OwnerGone: true}, infrav1.HostStranded, host.ReasonStranded, infrav1.ReasonNotWiped},
 		"released":                   {pooled(released, inSync, staged), host.Seen{OwnerGone: true}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
 		"wiping":                     {pooled(wiping), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
+		"its reinstall failed":       {pooled(wiping, status(cloud.StatusError)), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstallFailed},
+		"in error before the wipe":   {pooled(released, status(cloud.StatusError)), host.Seen{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
+		"in the pool, but a Machine": {pooled(), host.Seen{Wanted: true}, infrav1.HostDiscovered, host.ReasonWanted, host.ReasonNeverOwned},
+		"no longer a Machine":        {pooled(condition(infrav1.AvailableCondition, metav1.ConditionFalse, host.ReasonWanted)), host.Seen{}, infrav1.HostAvailable, host.ReasonAvailable, host.ReasonNeverOwned},
 		"gone":                       {pooled(claimed), host.Seen{Gone: true}, infrav1.HostGone, host.ReasonGone, infrav1.ReasonNotWiped},
 	} {
 		t.Run(name, func(t *testing.T) {

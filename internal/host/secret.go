@@ -11,6 +11,10 @@ const (
 
 	KeyHostKey          = "host-key"
 	KeyPasswordAttempts = "password-attempts"
+
+	// KeyTokenID names the bootstrap token made for the Machine; it is written
+	// before the token exists, and whoever asks for a first certificate must bear it.
+	KeyTokenID = "token-id"
 )
 
 // BootstrapSecretName is the Secret of an infra machine, in its namespace.

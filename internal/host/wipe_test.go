@@ -39,6 +39,7 @@ func TestNextWipe(t *testing.T) {
 		"requested, not asked":                {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
 		"requested, named by another":         {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
 		"requested and seen":                  {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
+		"requested, seen by an older reading": {pooled(requested), server("m-1", "reinstalling"), at(6).Add(-1), host.WipeWait},
 		"never renamed before the reinstall":  {pooled(requested), server("m-1", "error"), later, host.WipeReinstall},
 		"started, our name":                   {pooled(wiping), server("m-1", "reinstalling"), later, host.WipeRename},
 		"started, named":                      {pooled(wiping), server(poolName, "reinstalling"), later, host.WipeWait},
@@ -56,6 +57,41 @@ func TestNextWipe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := host.NextWipe(row.host, row.server, row.now, settle); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestNextUnasked(t *testing.T) {
+	const settle = 5 * time.Second
+	dirty := func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }
+	started := func(h *host.Host) {
+		dirty(h)
+		h.Spec.Record.Wipe.RequestedAt, h.Spec.Record.Wipe.StartedAt = at(6), at(6)
+	}
+	later := noon().Add(time.Hour)
+	for name, row := range map[string]struct {
+		host   *host.Host
+		status cloud.Status
+		began  time.Time
+		want   host.WipeStep
+	}{
+		"clean":                   {pooled(), "reinstalling", later, host.WipeUnlicensed},
+		"claimed":                 {pooled(claimed), "reinstalling", later, host.WipeUnlicensed},
+		"released":                {pooled(wiping), "ready", later, host.WipeUnlicensed},
+		"ready, never seen":       {pooled(dirty), "ready", later, host.WipeWait},
+		"rebooting":               {pooled(dirty), "rebooting", later, host.WipeWait},
+		"reinstalling":            {pooled(dirty), "reinstalling", later, host.WipeStart},
+		"reinstalling, too early": {pooled(dirty), "reinstalling", noon(), host.WipeWait},
+		"seen, still so":          {pooled(started), "reinstalling", later, host.WipeWait},
+		"seen, in error":          {pooled(started), "error", later, host.WipeWait},
+		"seen, ready":             {pooled(started), "ready", later, host.WipeObserve},
+		"seen, ready too early":   {pooled(started), "ready", at(6).Add(settle - 1), host.WipeWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := cloud.Server{ID: serverID, Name: prefix + "1", Status: row.status, Delivered: true}
+			if got := host.NextUnasked(row.host, server, row.began, settle); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})

@@ -64,6 +64,25 @@ func TestEachErrorShapeHasItsKind(t *testing.T) {
 	}
 }
 
+// The SDK's types carry what the vendor explains; a match by status alone would
+// lose it.
+func TestTypedErrorsKeepTheVendorsWords(t *testing.T) {
+	for name, want := range map[string]string{
+		"precondition_failed": "this server cannot be deleted before 2025-04-12 13:24:33.836482 +0000 UTC",
+		"transient_state":     "server is in the transient state reinstalling",
+		"invalid_arguments":   "project_id: value must be a valid UUID",
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := start(t, map[string][]answer{"GET " + serverPath: {recordedErrors()[name].answer}})
+			_, _, err := client.GetServer(context.Background(), zone, serverID)
+			var ours *cloud.Error
+			if !errors.As(err, &ours) || ours.Message != want {
+				t.Errorf("got %v, want the message %q", err, want)
+			}
+		})
+	}
+}
+
 func checkKind(t *testing.T, err error, want cloud.Kind) {
 	t.Helper()
 	if got := cloud.KindOf(err); got != want {

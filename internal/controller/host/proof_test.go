@@ -117,6 +117,25 @@ func TestAnOldReadingIsTakenAgainBeforeARename(t *testing.T) {
 	w.untilPhase(infrav1.HostInUse)
 }
 
+func TestAnOldReadingIsTakenAgainBeforeTheNameIsGivenBack(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	slow := true
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "GetServer" && slow && w.host().Spec.Record.Wipe.StartedAt != nil {
+			slow = false
+			w.clock.Step(w.r.Settle - renameDeadline + 1)
+		}
+	}
+	_, err := w.reconcile()
+	w.must(err)
+	if diff := cmp.Diff([]string{"ReinstallServer"}, w.mutations()); slow || diff != "" {
+		t.Fatalf("mutations (-want +got):\n%s", diff)
+	}
+	w.wiped()
+	w.checkFree()
+}
+
 // Another writer comes between the decision and the act.
 func meanwhile() map[string]func(*world) {
 	return map[string]func(*world){
