@@ -95,12 +95,6 @@ func IsTransient(err error) bool { return KindOf(err) == KindTransient }
 // IsFloor reports a failed precondition: for a deletion, the billing floor.
 func IsFloor(err error) bool { return KindOf(err) == KindFloor }
 
-// IsOutOfStock reports that no such server is to be had now.
-func IsOutOfStock(err error) bool { return KindOf(err) == KindOutOfStock }
-
-// IsQuota reports that the project's quota is used up.
-func IsQuota(err error) bool { return KindOf(err) == KindQuota }
-
 // IsThrottled reports that the vendor asks for fewer requests.
 func IsThrottled(err error) bool { return KindOf(err) == KindThrottled }
 
@@ -113,6 +107,3 @@ func IsLocked(err error) bool { return KindOf(err) == KindLocked }
 
 // IsUnknownZone reports a zone that the vendor does not have.
 func IsUnknownZone(err error) bool { return KindOf(err) == KindUnknownZone }
-
-// IsInvalid reports a request or an answer that makes no sense.
-func IsInvalid(err error) bool { return KindOf(err) == KindInvalid }

@@ -12,10 +12,9 @@ func TestEachPredicateMatchesItsKindOnly(t *testing.T) {
 	predicates := map[cloud.Kind]func(error) bool{
 		cloud.KindNotFound: cloud.IsNotFound, cloud.KindForbidden: cloud.IsForbidden,
 		cloud.KindUnauthorized: cloud.IsUnauthorized, cloud.KindTransient: cloud.IsTransient,
-		cloud.KindFloor: cloud.IsFloor, cloud.KindOutOfStock: cloud.IsOutOfStock,
-		cloud.KindQuota: cloud.IsQuota, cloud.KindThrottled: cloud.IsThrottled,
+		cloud.KindFloor: cloud.IsFloor, cloud.KindThrottled: cloud.IsThrottled,
 		cloud.KindUnavailable: cloud.IsUnavailable, cloud.KindLocked: cloud.IsLocked,
-		cloud.KindUnknownZone: cloud.IsUnknownZone, cloud.KindInvalid: cloud.IsInvalid,
+		cloud.KindUnknownZone: cloud.IsUnknownZone,
 	}
 	for made := range predicates {
 		err := fmt.Errorf("claiming: %w", &cloud.Error{Kind: made, Doing: "rename server"})

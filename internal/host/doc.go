@@ -19,8 +19,8 @@ type Host = infrav1.ScalewayAppleSiliconHost
 
 // ZoneReport is what the last inventory of a zone found.
 type ZoneReport struct {
-	// Hosts the vendor listed, and how many of them can be claimed.
-	Hosts, Available int
+	// Hosts is how many servers the vendor listed.
+	Hosts int
 	// Err of the last list; a vendor error, nil when it worked.
 	Err error
 	// At is when the last list that worked was started; zero: none ever did.

@@ -64,7 +64,7 @@ func TestEnsureSSHKeyNeverDuplicates(t *testing.T) {
 		})
 	}
 	client, _ := start(t, nil)
-	if err := client.EnsureSSHKey(context.Background(), "fleet", "nonsense"); !cloud.IsInvalid(err) {
+	if err := client.EnsureSSHKey(context.Background(), "fleet", "nonsense"); cloud.KindOf(err) != cloud.KindInvalid {
 		t.Errorf("got %v", err)
 	}
 }

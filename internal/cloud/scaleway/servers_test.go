@@ -124,7 +124,7 @@ func TestIdentifiersThatWouldLeaveThePathAreRefused(t *testing.T) {
 			"get": get, "delete": remove,
 			"rename": client.RenameServer(ctx, zone, id, "m"), "reinstall": client.ReinstallServer(ctx, zone, id, ""),
 		} {
-			if !cloud.IsInvalid(err) {
+			if cloud.KindOf(err) != cloud.KindInvalid {
 				t.Errorf("%s of %q: %v", call, id, err)
 			}
 		}

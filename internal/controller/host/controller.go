@@ -98,7 +98,7 @@ func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
 
 // observe takes over what the inventory saw since this object was written.
 func (p *pass) observe() {
-	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	seen, known := p.Inventory.readings.look(p.host.Spec.Zone, p.host.Spec.ServerID)
 	if !known {
 		return
 	}
@@ -117,7 +117,7 @@ func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error
 	p.began = p.Clock.Now()
 	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if err == nil {
-		p.Inventory.put(server, p.began)
+		p.Inventory.readings.put(server, p.began)
 		p.host.Status.MissingSince = nil
 		p.host.Status.Server = serverStatus(server)
 	}

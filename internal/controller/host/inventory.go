@@ -32,10 +32,11 @@ type Inventory struct {
 	// Client lists from the cache and creates Hosts.
 	Client client.Client
 
-	readings
-	changes chan event.GenericEvent
-	kick    chan struct{}
+	readings readings
+	changes  chan event.GenericEvent
+	kick     chan struct{}
 
+	// mu guards what follows; readings have their own.
 	mu      sync.Mutex
 	reports map[string]host.ZoneReport
 	wanted  map[string]bool
@@ -170,17 +171,13 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	}
 	expected := make([]string, 0, len(hosts))
 	existing := make(map[string]bool, len(hosts))
-	available := 0
 	for _, h := range hosts {
 		expected = append(expected, h.Spec.ServerID)
 		existing[h.Spec.ServerID] = true
-		if h.Status.Phase == infrav1.HostAvailable {
-			available++
-		}
 	}
 	// An empty list may be lost rights; see that there are some.
 	access := len(servers) > 0 || (len(expected) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil)
-	suspicious := i.list(zone, servers, expected, started, access)
+	suspicious := i.readings.list(zone, servers, expected, started, access)
 	for _, server := range servers {
 		if !existing[server.ID] {
 			err = firstError(err, i.create(ctx, zone, server.ID))
@@ -188,7 +185,7 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	}
 	i.wake(ctx, hosts)
 	i.report(ctx, zone, func(r *host.ZoneReport) {
-		*r = host.ZoneReport{Hosts: len(servers), Available: available, Err: err, At: started, Suspicious: suspicious}
+		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious}
 	})
 }
 
@@ -246,7 +243,7 @@ func (i *Inventory) wake(ctx context.Context, hosts []*host.Host) {
 }
 
 func (i *Inventory) differs(h *host.Host) bool {
-	seen, known := i.look(h.Spec.Zone, h.Spec.ServerID)
+	seen, known := i.readings.look(h.Spec.Zone, h.Spec.ServerID)
 	switch {
 	case !known:
 		return false

@@ -86,7 +86,7 @@ func (p *pass) rest(ctx context.Context) error {
 // wipedByHand records a reinstall that a person asked for at the vendor: it is
 // the way out for a host that was let go unwiped.
 func (p *pass) wipedByHand(ctx context.Context) error {
-	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	seen, known := p.Inventory.readings.look(p.host.Spec.Zone, p.host.Spec.ServerID)
 	if !known || !seen.missingSince.IsZero() {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (p *pass) retire(ctx context.Context) error {
 	}
 	p.ended = true
 	p.asked.forget(p.host)
-	p.Inventory.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
+	p.Inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return nil
 }
 

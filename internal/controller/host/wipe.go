@@ -59,7 +59,7 @@ func (p *pass) stillWiping() bool {
 	if wipe.StartedAt == nil || wipe.ObservedAt != nil || !host.Licensed(p.host) {
 		return false
 	}
-	seen, known := p.Inventory.look(p.host.Spec.Zone, p.host.Spec.ServerID)
+	seen, known := p.Inventory.readings.look(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return known && seen.missingSince.IsZero() && seen.at.After(wipe.StartedAt.Time) &&
 		seen.server.Status == cloud.StatusReinstalling &&
 		seen.server.Name == host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
