@@ -57,8 +57,8 @@ func TestTheTokenEndsWithTheNodeReady(t *testing.T) {
 	w := claimed(t)
 	w.settle("mac-1")
 	ids := w.tokens()
-	if secret := w.secret("mac-1-bootstrap"); len(ids) != 1 || secret[keyTokenID] != ids[0] {
-		t.Fatalf("tokens = %q, remembered %q", ids, w.secret("mac-1-bootstrap")[keyTokenID])
+	if secret := w.secret("mac-1-bootstrap"); len(ids) != 1 || secret[host.KeyTokenID] != ids[0] {
+		t.Fatalf("tokens = %q, remembered %q", ids, w.secret("mac-1-bootstrap")[host.KeyTokenID])
 	}
 	if token := w.mac.desired[0].Join; !strings.HasPrefix(token.Token, ids[0]+".") || token.Permit.ID == "" || !token.Permit.NotAfter.Equal(start().Add(time.Hour)) {
 		t.Errorf("permit = %+v, want one hour", token.Permit)
@@ -68,7 +68,7 @@ func TestTheTokenEndsWithTheNodeReady(t *testing.T) {
 	if ids := w.tokens(); len(ids) != 0 {
 		t.Errorf("tokens = %q, want none once the Node is Ready", ids)
 	}
-	if _, remembered := w.secret("mac-1-bootstrap")[keyTokenID]; remembered {
+	if _, remembered := w.secret("mac-1-bootstrap")[host.KeyTokenID]; remembered {
 		t.Error("the token's id is still remembered")
 	}
 	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning {
@@ -445,7 +445,7 @@ func TestAReplacedTokenIsNotTakenForDelivered(t *testing.T) {
 	w.mac.onConverge = func() {
 		if !replaced {
 			replaced = true
-			w.poke(keyTokenID, "theirs")
+			w.poke(host.KeyTokenID, "theirs")
 		}
 	}
 	w.settle("mac-1")

@@ -14,15 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
 	keyPrivate = "ssh-privatekey"
 	keyPublic  = "ssh-publickey"
-
-	// moveLabel makes clusterctl take an object along with its Cluster.
-	moveLabel = "clusterctl.cluster.x-k8s.io/move"
 )
 
 // KeyRegistrar registers public keys with the vendor's project; a Cloud is one.
@@ -139,7 +137,7 @@ func newFleetKeySecret(name client.ObjectKey, cluster string) (*corev1.Secret, e
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: name.Namespace, Name: name.Name,
-			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, moveLabel: ""},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, clusterctlv1.ClusterctlMoveLabel: ""},
 		},
 		Data: map[string][]byte{
 			keyPrivate: pem.EncodeToMemory(block),

@@ -32,29 +32,22 @@ type jobs struct {
 
 // job is one run. Its fields are guarded by jobs.mu.
 type job struct {
+	snapshot
+	cancel context.CancelFunc
+}
+
+// snapshot is a job as a reconciler sees it.
+type snapshot struct {
 	// id tells this run from one with other inputs.
 	id     string
 	began  time.Time
 	step   string
-	cancel context.CancelFunc
 	done   bool
 	result error
 	// notBefore is when a failed job may be followed by another.
 	notBefore time.Time
 	// recorded says that the failure was counted, shown that people can see it.
 	recorded, shown bool
-}
-
-// snapshot is a job as a reconciler sees it.
-type snapshot struct {
-	id        string
-	began     time.Time
-	step      string
-	done      bool
-	recorded  bool
-	shown     bool
-	result    error
-	notBefore time.Time
 }
 
 func newJobs(size int, c clock.PassiveClock) *jobs {
@@ -87,7 +80,7 @@ func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.
 		return
 	}
 	ctx, cancel := context.WithCancel(j.ctx)
-	current := &job{id: id, began: j.clock.Now(), step: "queued", cancel: cancel}
+	current := &job{snapshot: snapshot{id: id, began: j.clock.Now(), step: "queued"}, cancel: cancel}
 	j.byID[key] = current
 	j.group.Go(func() {
 		defer cancel()
@@ -139,10 +132,7 @@ func (j *jobs) look(key types.NamespacedName) (snapshot, bool) {
 	if !ok {
 		return snapshot{}, false
 	}
-	return snapshot{
-		id: current.id, began: current.began, step: current.step, done: current.done,
-		recorded: current.recorded, shown: current.shown, result: current.result, notBefore: current.notBefore,
-	}, true
+	return current.snapshot, true
 }
 
 // setRecorded notes that a failure was counted and when to try again.

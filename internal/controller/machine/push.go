@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -154,7 +155,7 @@ func (p push) mint(ctx context.Context, desired *document.Desired) (workload.Tok
 	if err != nil {
 		return workload.Token{}, err
 	}
-	if err := p.r.patchStaged(ctx, p.machine, map[string]*string{keyTokenID: ptr.To(token.ID)}); err != nil {
+	if err := p.r.patchStaged(ctx, p.machine, map[string]*string{host.KeyTokenID: ptr.To(token.ID)}); err != nil {
 		return workload.Token{}, err
 	}
 	if err := workload.CreateToken(ctx, p.r.Client, token, "macfleet "+p.machine.String()); err != nil {
@@ -203,7 +204,7 @@ func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey) er
 	if err := workload.DeleteToken(ctx, r.Client, s.tokenID); err != nil {
 		return err
 	}
-	err = r.patchStaged(ctx, machine, map[string]*string{keyTokenID: nil, keyTokenExpiry: nil})
+	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyTokenID: nil, keyTokenExpiry: nil})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("forgetting a bootstrap token: %w", err)
 	}

@@ -134,7 +134,6 @@ func infrastructureProvisioned(cluster *clusterv1.Cluster) bool {
 // Keys of the Secret <machine>-bootstrap that are this controller's alone.
 const (
 	keyFailures    = "bootstrap-attempts"
-	keyTokenID     = "token-id"
 	keyTokenExpiry = "token-expires"
 )
 
@@ -172,7 +171,7 @@ func parseStaged(secret *corev1.Secret) staged {
 	text := func(key string) string { return string(secret.Data[key]) }
 	s := staged{
 		found: true, user: text(host.KeySSHUsername), address: text(host.KeyAddress), claimToken: text(host.KeyClaimToken),
-		tokenID: text(keyTokenID), hostKey: text(host.KeyHostKey), attempts: text(host.KeyPasswordAttempts), failures: text(keyFailures),
+		tokenID: text(host.KeyTokenID), hostKey: text(host.KeyHostKey), attempts: text(host.KeyPasswordAttempts), failures: text(keyFailures),
 	}
 	s.password, _ = cloud.NewPassword(text(host.KeySudoPassword))
 	// An unreadable number or time means "not staged" and "not delivered".

@@ -16,10 +16,6 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// keyTokenID names, in <machine>-bootstrap, the bootstrap token made for the
-// Machine; the machine controller writes it before the token exists.
-const keyTokenID = "token-id"
-
 // Reconciler approves requests.
 type Reconciler struct {
 	Client client.Client
@@ -111,7 +107,7 @@ func (r *Reconciler) tokenID(ctx context.Context, m *infrav1.ScalewayAppleSilico
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s: %w", host.BootstrapSecretName(m.Name), err)
 	}
-	return string(secret.Data[keyTokenID]), nil
+	return string(secret.Data[host.KeyTokenID]), nil
 }
 
 func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {

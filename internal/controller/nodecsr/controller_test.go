@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func scheme(t *testing.T) *runtime.Scheme {
@@ -31,7 +32,7 @@ func machine(name string) *infrav1.ScalewayAppleSiliconMachine {
 }
 
 func tokenSecret(name, id string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-bootstrap"}, Data: map[string][]byte{keyTokenID: []byte(id)}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-bootstrap"}, Data: map[string][]byte{host.KeyTokenID: []byte(id)}}
 }
 
 func reconcileCSR(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objects ...client.Object) *certificatesv1.CertificateSigningRequest {
