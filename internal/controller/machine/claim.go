@@ -110,7 +110,13 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 	case host.Held, host.Releasing:
 		v.host, v.claimed = h, yes(reasonClaimed)
 		return nil
-	case host.Acquire, host.ClaimAgain:
+	case host.Acquire:
+		if prefix := r.namedLikeAPool(v.machine); prefix != "" { // the default has changed since
+			v.claimed = nameInPool(v.machine, prefix)
+			return r.dropIntent(ctx, v)
+		}
+		return r.acquire(ctx, v, h, verdict)
+	case host.ClaimAgain:
 		return r.acquire(ctx, v, h, verdict)
 	case host.ChooseAgain:
 		return r.chooseAgain(ctx, v, "is no longer free")

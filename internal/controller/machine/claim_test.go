@@ -323,6 +323,23 @@ func TestANameOfThePoolIsRefused(t *testing.T) {
 	}
 }
 
+// An intent from before the default prefix changed is not fulfilled either.
+func TestAnIntentOfAPoolNameIsDropped(t *testing.T) {
+	free := poolHost(serverID)
+	free.Status.Server.Name = "mac-" + serverID
+	w := newWorld(t, append(pair("mac-1"), free)...)
+	w.visit("mac-1")
+	w.visit("mac-1")
+	m := w.machine("mac-1")
+	m.Spec.HostRef = &infrav1.HostReference{Name: hostName, ClaimToken: "early"}
+	w.update(m)
+	w.r.DefaultPoolPrefix = "mac-"
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || w.host(hostName).Spec.ClaimRef != nil || w.reason("mac-1", infrav1.HostClaimedCondition) != reasonNameInPool {
+		t.Errorf("hostRef = %+v, HostClaimed = %s; want none, %s", m.Spec.HostRef, w.reason("mac-1", infrav1.HostClaimedCondition), reasonNameInPool)
+	}
+}
+
 func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
 	w.settle("mac-1")

@@ -70,6 +70,10 @@ func (r *Reconciler) namedLikeAPool(m *infrav1.ScalewayAppleSiliconMachine) stri
 	return ""
 }
 
+func nameInPool(m *infrav1.ScalewayAppleSiliconMachine, prefix string) finding {
+	return no(reasonNameInPool, "the name %s starts with the pool prefix %q: a server of that name would count as free; rename the MachineDeployment or choose another prefix", m.Name, prefix)
+}
+
 // unwanted says why no host can be looked for, or nothing.
 func (r *Reconciler) unwanted(v *visit) finding {
 	switch {
@@ -84,7 +88,7 @@ func (r *Reconciler) unwanted(v *visit) finding {
 	case r.poolPrefix(v.machine) == "":
 		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
 	case r.namedLikeAPool(v.machine) != "":
-		return no(reasonNameInPool, "the name %s starts with the pool prefix %q: a server of that name would count as free; rename the MachineDeployment or choose another prefix", v.machine.Name, r.namedLikeAPool(v.machine))
+		return nameInPool(v.machine, r.namedLikeAPool(v.machine))
 	case v.fleet() == "":
 		return no(infrav1.ReasonFleetKeyUnavailable, "no fleet is named: neither spec.fleetName, nor a MachineDeployment, nor a Cluster")
 	}
