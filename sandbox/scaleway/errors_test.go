@@ -152,7 +152,7 @@ func TestOrdersRefused(t *testing.T) {
 		change(request)
 		return request
 	}
-	invalid := func(t *testing.T, err error) { as[*scw.InvalidArgumentsError](t, err) }
+	invalid := func(t *testing.T, err error) { _ = as[*scw.InvalidArgumentsError](t, err) }
 	tests := map[string]struct {
 		request *applesilicon.CreateServerRequest
 		check   func(t *testing.T, err error)

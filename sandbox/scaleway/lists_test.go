@@ -142,9 +142,9 @@ func TestSSHKeys(t *testing.T) {
 	}
 	must(t, w.iam.DeleteSSHKey(&iam.DeleteSSHKeyRequest{SSHKeyID: second.ID}))
 	_, err = w.iam.GetSSHKey(&iam.GetSSHKeyRequest{SSHKeyID: second.ID})
-	as[*scw.ResourceNotFoundError](t, err)
+	_ = as[*scw.ResourceNotFoundError](t, err)
 	_, err = w.iam.CreateSSHKey(&iam.CreateSSHKeyRequest{Name: "x", PublicKey: "not a key"})
-	as[*scw.InvalidArgumentsError](t, err)
+	_ = as[*scw.InvalidArgumentsError](t, err)
 }
 
 func TestFingerprints(t *testing.T) {

@@ -138,6 +138,12 @@ func TestEditsAreRefused(t *testing.T) {
 		"a providerID that goes": {machineWithProviderID(), func(o client.Object) {
 			o.(*infrav1.ScalewayAppleSiliconMachine).Spec.ProviderID = ""
 		}, "written once"},
+		"a hostRef of a provisioned Machine": {provisionedMachine(), func(o client.Object) {
+			o.(*infrav1.ScalewayAppleSiliconMachine).Spec.HostRef = nil
+		}, "has its Mac"},
+		"an epoch before the first": {newHost(), func(o client.Object) {
+			o.(*infrav1.ScalewayAppleSiliconHost).Spec.Record.InstallEpoch = -4
+		}, "installEpoch"},
 		"a point release": {newMachine(), func(o client.Object) {
 			o.(*infrav1.ScalewayAppleSiliconMachine).Spec.OS = "tahoe-26.1"
 		}, "spec.os"},
@@ -208,6 +214,12 @@ func TestAClaimNeedsTheVersionItWasDecidedOn(t *testing.T) {
 func machineWithProviderID() *infrav1.ScalewayAppleSiliconMachine {
 	m := newMachine()
 	m.Spec.ProviderID = "scw-applesilicon://fr-par-1/" + uuid.NewString()
+	return m
+}
+
+func provisionedMachine() *infrav1.ScalewayAppleSiliconMachine {
+	m := machineWithProviderID()
+	m.Spec.HostRef = &infrav1.HostReference{Name: "host", ClaimToken: "token"}
 	return m
 }
 

@@ -104,6 +104,7 @@ type HostRecord struct {
 	// installEpoch counts the lives of the OS on this host: it grows with each
 	// wipe of ours, and with the claim of a host we have not wiped.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
 	InstallEpoch int64 `json:"installEpoch,omitempty"`
 	// +optional
 	HostKey *HostKey `json:"hostKey,omitempty"`

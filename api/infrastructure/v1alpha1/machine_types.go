@@ -176,10 +176,11 @@ type ScalewayAppleSiliconMachineStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ScalewayAppleSiliconMachine is one Mac as a node. The rule about providerID
-// stands here and not at spec, which could otherwise be removed whole.
+// ScalewayAppleSiliconMachine is one Mac as a node. The rules about providerID
+// and hostRef stand here and not at spec, which could otherwise be removed whole.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(oldSelf.spec.hostRef) || (has(self.spec) && has(self.spec.hostRef) && self.spec.hostRef == oldSelf.spec.hostRef)",message="hostRef is settled once providerID is: this Machine has its Mac"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=samm,categories=cluster-api
