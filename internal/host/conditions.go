@@ -27,8 +27,19 @@ const (
 // NameInSync and CredentialsStaged say what the acts on a claim found; they are
 // set there.
 func Conditions(h *Host, seen Seen) []metav1.Condition {
-	return []metav1.Condition{available(h, seen), wiped(h)}
+	conditions := []metav1.Condition{available(h, seen), wiped(h)}
+	if seen.Refusal != "" {
+		for i := range conditions {
+			if conditions[i].Status == metav1.ConditionFalse {
+				conditions[i].Message += "; " + Refused(seen.Refusal)
+			}
+		}
+	}
+	return conditions
 }
+
+// Refused says in a condition's message what the vendor refused.
+func Refused(what string) string { return "the vendor refuses: " + what }
 
 func available(h *Host, seen Seen) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.AvailableCondition, Status: metav1.ConditionFalse}

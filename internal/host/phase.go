@@ -23,6 +23,8 @@ type Seen struct {
 	// Wanted: nobody has claimed the host, but a live Machine's hostRef names it,
 	// and the server is not in the pool or bears exactly this Machine's name.
 	Wanted bool
+	// Refusal is what the vendor last refused in this look, and why; empty: nothing.
+	Refusal string
 	// PoolPrefixes are the pools known here.
 	PoolPrefixes []string
 }

@@ -128,6 +128,7 @@ func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error
 // pass by themselves are polled, and everything else backs off. No single answer
 // proves that a server is gone: it hastens the next list, and the lists decide.
 func (p *pass) vendor(ctx context.Context, err error) (ctrl.Result, error) {
+	p.seen.Refusal = refusal(err)
 	switch {
 	case cloud.IsNotFound(err):
 		ctrl.LoggerFrom(ctx).Info("The vendor says that it has no such server; the next lists decide", "error", err.Error())
@@ -138,6 +139,15 @@ func (p *pass) vendor(ctx context.Context, err error) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: p.poll()}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// refusal is a vendor error without the id of its request, which would make each
+// look a change.
+func refusal(err error) string {
+	if refused, ok := errors.AsType[*cloud.Error](err); ok {
+		return refused.Doing + ": " + refused.Message
+	}
+	return err.Error()
 }
 
 // update writes the spec under the resourceVersion that was read, so that a

@@ -117,6 +117,10 @@ func (p *pass) askName(ctx context.Context, name string) error {
 // renameRefused waits: also a rename that failed may still land, and the next
 // reading tells.
 func (p *pass) renameRefused(ctx context.Context, err error) (ctrl.Result, error) {
+	p.seen.Refusal = refusal(err)
+	if p.host.Spec.Release == nil {
+		p.condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, host.Refused(p.seen.Refusal))
+	}
 	if cloud.IsUnavailable(err) {
 		ctrl.LoggerFrom(ctx).Info("A rename did not come back; reading again", "error", err.Error())
 		return ctrl.Result{RequeueAfter: p.poll()}, nil

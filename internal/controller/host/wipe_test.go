@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,8 +114,10 @@ func TestARefusedRenameIsRepeatedUntilItReadsBack(t *testing.T) {
 	if got := w.phase(); got != infrav1.HostWiping {
 		t.Errorf("phase %s", got)
 	}
+	w.checkSays(infrav1.AvailableCondition, "the vendor refuses: ")
 	w.cloud.Finish(serverID)
 	w.untilPhase(infrav1.HostAvailable)
+	w.checkSays(infrav1.AvailableCondition, "")
 	w.checkFree()
 }
 
@@ -335,5 +339,48 @@ func TestAWipeInProgressCostsNoReadings(t *testing.T) {
 		if call.Name != "ListServers" {
 			t.Errorf("call %v", call)
 		}
+	}
+}
+
+func TestWhatTheVendorRefusesIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		call, condition string
+		start           func(*world)
+	}{
+		"a rename":    {"RenameServer", infrav1.NameInSyncCondition, func(w *world) { w.claim("m-1", "t-1") }},
+		"a reinstall": {"ReinstallServer", infrav1.WipedCondition, func(w *world) { w.release() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.untilPhase(infrav1.HostAvailable)
+			if c.call == "ReinstallServer" {
+				w = inUse(t)
+			}
+			refused := 0
+			w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
+				if call.Name == c.call {
+					refused++
+					return cloudtest.Err(cloud.KindTransient), nil
+				}
+				return nil, nil
+			}
+			c.start(w)
+			w.until("refused", func() bool { return refused >= 2 })
+			w.checkSays(c.condition, "the vendor refuses: ")
+		})
+	}
+}
+
+// checkSays checks what a condition's message holds; an empty text: no refusal.
+func (w *world) checkSays(condition, text string) {
+	w.t.Helper()
+	c := meta.FindStatusCondition(w.host().Status.Conditions, condition)
+	switch {
+	case c == nil:
+		w.t.Errorf("no condition %s", condition)
+	case text == "" && strings.Contains(c.Message, "refuses"):
+		w.t.Errorf("%s still says %q", condition, c.Message)
+	case !strings.Contains(c.Message, text):
+		w.t.Errorf("%s says %q, want %q in it", condition, c.Message, text)
 	}
 }

@@ -60,13 +60,21 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 func unstaged(v *visit) finding {
 	switch {
 	case !apimeta.IsStatusConditionTrue(v.host.Status.Conditions, infrav1.NameInSyncCondition):
-		return no(infrav1.ReasonWaitingForHost, "host %s does not show this Machine's name yet", v.host.Name)
+		return no(infrav1.ReasonWaitingForHost, "host %s does not show this Machine's name yet%s", v.host.Name, whyNot(v.host))
 	case !v.staged.found, v.staged.claimToken != v.token(), v.staged.epoch != v.host.Spec.Record.InstallEpoch:
 		return no(infrav1.ReasonWaitingForHost, "the credentials of host %s are not staged for this claim yet", v.host.Name)
 	case v.staged.user == "", v.staged.address == "":
 		return no(infrav1.ReasonWaitingForHost, "the vendor shows no address or user of host %s yet", v.host.Name)
 	}
 	return finding{}
+}
+
+// whyNot is what the host itself says about its name.
+func whyNot(h *host.Host) string {
+	if c := apimeta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition); c != nil && c.Message != "" {
+		return ": " + c.Message
+	}
+	return ""
 }
 
 // converge decides whether the Mac needs a push, and follows the one there is.
