@@ -50,6 +50,39 @@ type OS struct {
 	Family string
 }
 
+// ServerType is a kind of server that can be ordered. Facts the vendor does not
+// give are zero.
+type ServerType struct {
+	Name        string
+	Chip        string // e.g. Apple M2 Pro
+	Cores       int
+	MemoryBytes uint64
+	DiskBytes   uint64
+}
+
+// ServerOrder is what a new server is made from.
+type ServerOrder struct {
+	// Name of the server; the only handle on an order whose answer was lost.
+	Name string
+	// Type is the vendor's server type.
+	Type string
+	// OSID is the image; empty: the type's default.
+	OSID string
+}
+
+// Diagnostic is what the vendor found out about the way to a server.
+type Diagnostic struct {
+	// Done: the vendor has come to an end.
+	Done bool
+	// Healthy: the vendor found nothing wrong.
+	Healthy bool
+	// Advice is what the vendor says can be done, in its words, e.g.
+	// reboot_server or reinstall_server.
+	Advice []string
+	// Message is the vendor's explanation, one line.
+	Message string
+}
+
 // Cloud is a vendor project. Every method may fail with the errors of this
 // package. Answers to writes are never trusted: read again.
 type Cloud interface {
@@ -69,6 +102,17 @@ type Cloud interface {
 	// FindOS returns the newest image of the family for the server type, or
 	// IsNotFound when none is published.
 	FindOS(ctx context.Context, zone, family, serverType string) (OS, error)
+	// CreateServer orders a server and returns its id. A call that failed may still
+	// have made one: look for its name before asking again.
+	CreateServer(ctx context.Context, zone string, order ServerOrder) (id string, err error)
+	// RebootServer cuts the power and starts the server again.
+	RebootServer(ctx context.Context, zone, id string) error
+	// ServerTypes returns the types that exist in the zone.
+	ServerTypes(ctx context.Context, zone string) ([]ServerType, error)
+	// StartDiagnostic asks the vendor to look at the way to a server.
+	StartDiagnostic(ctx context.Context, zone, id string) (diagnosticID string, err error)
+	// GetDiagnostic reads how a diagnostic went.
+	GetDiagnostic(ctx context.Context, zone, diagnosticID string) (Diagnostic, error)
 	// EnsureSSHKey registers the public key with the project unless it is there
 	// already, whatever its name.
 	EnsureSSHKey(ctx context.Context, name, publicKey string) error

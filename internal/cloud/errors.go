@@ -107,3 +107,12 @@ func IsLocked(err error) bool { return KindOf(err) == KindLocked }
 
 // IsUnknownZone reports a zone that the vendor does not have.
 func IsUnknownZone(err error) bool { return KindOf(err) == KindUnknownZone }
+
+// IsOutOfStock reports that the vendor has no such server to give now.
+func IsOutOfStock(err error) bool { return KindOf(err) == KindOutOfStock }
+
+// IsQuota reports that the project may not have more of these servers.
+func IsQuota(err error) bool { return KindOf(err) == KindQuota }
+
+// IsInvalid reports a request, or an answer, that makes no sense.
+func IsInvalid(err error) bool { return KindOf(err) == KindInvalid }

@@ -70,6 +70,41 @@ func (o *observed) FindOS(ctx context.Context, zone, family, serverType string) 
 	return os, err
 }
 
+func (o *observed) CreateServer(ctx context.Context, zone string, order ServerOrder) (string, error) {
+	start := time.Now()
+	id, err := o.inner.CreateServer(ctx, zone, order)
+	o.tell("CreateServer", start, err)
+	return id, err
+}
+
+func (o *observed) RebootServer(ctx context.Context, zone, id string) error {
+	start := time.Now()
+	err := o.inner.RebootServer(ctx, zone, id)
+	o.tell("RebootServer", start, err)
+	return err
+}
+
+func (o *observed) ServerTypes(ctx context.Context, zone string) ([]ServerType, error) {
+	start := time.Now()
+	types, err := o.inner.ServerTypes(ctx, zone)
+	o.tell("ServerTypes", start, err)
+	return types, err
+}
+
+func (o *observed) StartDiagnostic(ctx context.Context, zone, id string) (string, error) {
+	start := time.Now()
+	diagnosticID, err := o.inner.StartDiagnostic(ctx, zone, id)
+	o.tell("StartDiagnostic", start, err)
+	return diagnosticID, err
+}
+
+func (o *observed) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (Diagnostic, error) {
+	start := time.Now()
+	diagnostic, err := o.inner.GetDiagnostic(ctx, zone, diagnosticID)
+	o.tell("GetDiagnostic", start, err)
+	return diagnostic, err
+}
+
 func (o *observed) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
 	start := time.Now()
 	err := o.inner.EnsureSSHKey(ctx, name, publicKey)

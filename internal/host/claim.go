@@ -13,9 +13,10 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 	record := &h.Spec.Record
 	wiped := record.Wipe.ObservedAt != nil && Clean(h)
 	h.Spec.ClaimRef = &ref
-	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt)
+	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
 	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil // a wipe before this claim is none after it
 	record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: ref.Token}
+	record.DetachedAt, record.HandedOverAt = nil, nil
 	if !wiped {
 		record.InstallEpoch++
 		record.HostKey = nil

@@ -27,6 +27,9 @@ type ZoneReport struct {
 	At time.Time
 	// Suspicious: too many servers vanished at once to believe it.
 	Suspicious bool
+	// Failing: so many of the last vendor calls failed that nothing destructive is
+	// begun on our own account.
+	Failing bool
 }
 
 // stamp is the time as the API keeps it, in whole microseconds.

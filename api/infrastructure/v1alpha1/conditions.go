@@ -17,6 +17,12 @@ const (
 	ReasonVendorUnreachable   = "VendorUnreachable"
 	ReasonVendorThrottled     = "VendorThrottled"
 	ReasonUnknownZone         = "UnknownZone"
+
+	// DestructionHeldCondition: what recovery and reclaim would destroy waits.
+	DestructionHeldCondition  = "DestructionHeld"
+	ReasonStormGuard          = "StormGuard"
+	ReasonInventorySuspicious = "InventorySuspicious"
+	ReasonVendorFailing       = "VendorFailing"
 )
 
 // Conditions of a ScalewayAppleSiliconMachine and their reasons.
@@ -35,6 +41,11 @@ const (
 	ReasonUnknownProfile        = "UnknownProfile"
 	ReasonFleetKeyUnavailable   = "FleetKeyUnavailable"
 	ReasonClaiming              = "Claiming"
+	ReasonOrdering              = "Ordering"
+	ReasonOutOfStock            = "OutOfStock"
+	ReasonQuotaExceeded         = "QuotaExceeded"
+	ReasonOrderRejected         = "OrderRejected"
+	ReasonServerGone            = "ServerGone"
 
 	ReasonWaitingForHost      = "WaitingForHost"
 	ReasonMissingSudoPassword = "MissingSudoPassword"
@@ -44,6 +55,12 @@ const (
 	ReasonEndpointUnknown     = "EndpointUnknown"
 	ReasonRunning             = "Running"
 	ReasonBootstrapFailed     = "BootstrapFailed"
+	// ReasonRebootingForRecovery: the one reboot of this claim is under way.
+	ReasonRebootingForRecovery = "RebootingForRecovery"
+	// ReasonBootstrapExhausted: every attempt failed, and no tier is left.
+	ReasonBootstrapExhausted = "BootstrapExhausted"
+	// ReasonReturnedToPool: the host goes back to be wiped; another is claimed.
+	ReasonReturnedToPool = "ReturnedToPool"
 
 	ReasonWaitingForNode     = "WaitingForNode"
 	ReasonNodeNotReady       = "NodeNotReady"
@@ -55,6 +72,8 @@ const (
 	ReasonReleasing      = "Releasing"
 	ReasonReleaseBlocked = "ReleaseBlocked"
 	ReasonReleaseSkipped = "ReleaseSkipped"
+	ReasonBillingFloor   = "BillingFloor"
+	ReasonDetached       = "Detached"
 )
 
 // Conditions of a ScalewayAppleSiliconHost and their reasons.
@@ -62,6 +81,8 @@ const (
 	AvailableCondition  = "Available"
 	NameInSyncCondition = "NameInSync"
 	WipedCondition      = "Wiped"
+	// ReachableCondition is what the vendor's connectivity diagnostic says.
+	ReachableCondition = "Reachable"
 
 	ReasonNotDelivered      = "NotDelivered"
 	ReasonServerBusy        = "ServerBusy"
@@ -72,4 +93,10 @@ const (
 	ReasonReinstalling      = "Reinstalling"
 	ReasonReinstallFailed   = "ReinstallFailed"
 	ReasonNotWiped          = "NotWiped"
+	ReasonWipeTimedOut      = "WipeTimedOut"
+	ReasonWipeRejected      = "WipeRejected"
+	ReasonQuarantined       = "Quarantined"
+	ReasonMaintenance       = "Maintenance"
+	ReasonRetiring          = "Retiring"
+	ReasonHandedOver        = "HandedOver"
 )

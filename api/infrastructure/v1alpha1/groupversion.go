@@ -23,6 +23,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&ScalewayAppleSiliconMachine{}, &ScalewayAppleSiliconMachineList{},
 		&ScalewayAppleSiliconMachineTemplate{}, &ScalewayAppleSiliconMachineTemplateList{},
 		&ScalewayAppleSiliconHost{}, &ScalewayAppleSiliconHostList{},
+		&ScalewayAppleSiliconRemediation{}, &ScalewayAppleSiliconRemediationList{},
+		&ScalewayAppleSiliconRemediationTemplate{}, &ScalewayAppleSiliconRemediationTemplateList{},
 		&MacNodeProfile{}, &MacNodeProfileList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -5,6 +5,19 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // HostFinalizer holds a Host while it is being released and wiped.
 const HostFinalizer = "scalewayapplesiliconhost.infrastructure.cluster.x-k8s.io/finalizer"
 
+// Labels of hosts that tell facts about the Mac, for host selectors. Sizes are
+// decimal, as the vendor sells them.
+const (
+	LabelType   = "infrastructure.cluster.x-k8s.io/type"      // e.g. M2-L
+	LabelChip   = "infrastructure.cluster.x-k8s.io/chip"      // e.g. apple-m2-pro
+	LabelMemory = "infrastructure.cluster.x-k8s.io/memory-gb" // e.g. 16
+	LabelDisk   = "infrastructure.cluster.x-k8s.io/disk-gb"   // e.g. 512
+	LabelOS     = "infrastructure.cluster.x-k8s.io/os"        // e.g. tahoe
+)
+
+// OrderedCondition of a Host that is an order: False with why there is no server yet.
+const OrderedCondition = "Ordered"
+
 // ClaimReference says who owns a host. It is set and cleared only under the
 // host's resourceVersion.
 type ClaimReference struct {
@@ -25,6 +38,23 @@ type ClaimReference struct {
 	Token string `json:"token,omitempty"`
 }
 
+// ReleaseOrigin says who recorded a release.
+// +kubebuilder:validation:Enum=Machine;Recovery;Reclaim;Adoption
+type ReleaseOrigin string
+
+// The origins of a release. What Recovery and Reclaim begin is bounded by the
+// storm guard.
+const (
+	// OriginMachine: the Machine was deleted.
+	OriginMachine ReleaseOrigin = "Machine"
+	// OriginRecovery: the Machine lives on, with another host or another OS.
+	OriginRecovery ReleaseOrigin = "Recovery"
+	// OriginReclaim: the sweep took back a stranded host.
+	OriginReclaim ReleaseOrigin = "Reclaim"
+	// OriginAdoption: a person took a foreign host into the pool.
+	OriginAdoption ReleaseOrigin = "Adoption"
+)
+
 // Release is the only licence to wipe a host.
 type Release struct {
 	// token of the claim that is let go; a wipe checks it against the claim.
@@ -32,10 +62,14 @@ type Release struct {
 	// +kubebuilder:validation:MinLength=1
 	Token string `json:"token,omitempty"`
 	// +required
+	// +kubebuilder:validation:Enum=Recycle;Terminate;Reinstall
 	Policy ReleasePolicy `json:"policy,omitempty"`
-	// poolPrefix starts the server's name once it is back in the pool.
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// origin says who recorded this. Default: Machine.
+	// +optional
+	Origin ReleaseOrigin `json:"origin,omitempty"`
+	// poolPrefix starts the server's name once it is back in the pool. Only a
+	// Recycle needs it.
+	// +optional
 	PoolPrefix string `json:"poolPrefix,omitempty"`
 	// osFamily is the macOS family to install; empty: the type's default.
 	// +optional
@@ -89,6 +123,9 @@ type WipeRecord struct {
 	// delivered.
 	// +optional
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
+	// repeats counts how often this wipe was asked for again after it timed out.
+	// +optional
+	Repeats int32 `json:"repeats,omitempty"`
 }
 
 // BootstrapRecord counts failed bootstraps of one claim.
@@ -97,6 +134,101 @@ type BootstrapRecord struct {
 	ClaimToken string `json:"claimToken,omitempty"`
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
+	// rebootIssued: the vendor took the one reboot of this claim's recovery.
+	// +optional
+	RebootIssued bool `json:"rebootIssued,omitempty"`
+}
+
+// OrderRequest is a server that is being ordered. It is looked up by its name
+// before each create: the vendor knows no idempotency key.
+type OrderRequest struct {
+	// name of the server to come: the owning Machine's.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// type is the vendor's server type.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Type string `json:"type,omitempty"`
+	// os is the macOS family to install; empty: the type's default.
+	// +optional
+	OS string `json:"os,omitempty"`
+	// +required
+	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
+	Zone string `json:"zone,omitempty"`
+}
+
+// Maintenance keeps a host out of the pool and out of every automatic act.
+type Maintenance struct {
+	// reason is shown to people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+}
+
+// Quarantine keeps a host out of the pool for a while. It ends no claim.
+type Quarantine struct {
+	// reason is shown to people.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+	// until is when it ends by itself; unset: when a person removes it.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// RebootRequest asks for one reboot. The vendor's reboot is a power cut.
+type RebootRequest struct {
+	// id names the request; status.lastReboot bears it once the vendor took it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	ID string `json:"id,omitempty"`
+	// reason is shown to people.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+	// force: also while the host's Node is Ready and has Pods. Without it the
+	// reboot waits until it would disturb nobody.
+	// +optional
+	Force bool `json:"force,omitempty"`
+}
+
+// Adoption is a person's word that a foreign host may join the pool.
+type Adoption struct {
+	// poolPrefix of the pool to join.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*)-$`
+	PoolPrefix string `json:"poolPrefix,omitempty"`
+	// trustDisk: rename only, wipe nothing. The person answers for the disk.
+	// +optional
+	TrustDisk bool `json:"trustDisk,omitempty"`
+}
+
+// Failure is one claim that came to nothing on this host.
+type Failure struct {
+	// +required
+	Time metav1.Time `json:"time,omitempty"`
+	// reason in one word or two.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+}
+
+// FailureRecord remembers the hardware's failures. It outlives Machines.
+type FailureRecord struct {
+	// count of all failures ever.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+	// recent failures, the oldest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Recent []Failure `json:"recent,omitempty"`
 }
 
 // HostRecord is what must survive a lost status.
@@ -116,15 +248,36 @@ type HostRecord struct {
 	Wipe WipeRecord `json:"wipe,omitempty,omitzero"`
 	// +optional
 	Bootstrap BootstrapRecord `json:"bootstrap,omitempty,omitzero"`
+	// detachedAt: the claim was cleared then without a wipe. Until the host is
+	// wiped or claimed again no Node may bear its providerID.
+	// +optional
+	DetachedAt *metav1.MicroTime `json:"detachedAt,omitempty"`
+	// handedOverAt: the owner was moved to another management cluster then. The
+	// host is that cluster's, and nothing is done to it here.
+	// +optional
+	HandedOverAt *metav1.MicroTime `json:"handedOverAt,omitempty"`
+	// disturbedAt is when a recovery or the sweep last began something destructive
+	// here by itself; the storm guard counts these.
+	// +optional
+	DisturbedAt *metav1.MicroTime `json:"disturbedAt,omitempty"`
+	// ordered: we had this server made; its claim ends in Terminate unless its
+	// Machine says otherwise.
+	// +optional
+	Ordered bool `json:"ordered,omitempty"`
 }
 
 // ScalewayAppleSiliconHostSpec is who owns a Mac and what must not be forgotten
-// about it.
+// about it. People edit maintenance, quarantine, reboot and adopt.
 //
-// +kubebuilder:validation:XValidation:rule="self.serverID == oldSelf.serverID && self.zone == oldSelf.zone",message="serverID and zone say which Mac this is and never change"
+// +kubebuilder:validation:XValidation:rule="has(self.serverID) == has(oldSelf.serverID) && (!has(self.serverID) || self.serverID == oldSelf.serverID) && self.zone == oldSelf.zone",message="serverID and zone say which Mac this is and never change"
+// +kubebuilder:validation:XValidation:rule="has(self.serverID) != has(self.order)",message="a host is a server, or the order of one: set serverID or order"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || (has(self.claimRef) && self.claimRef.token == self.release.token)",message="release must carry the token of the claim it ends"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || self.release.policy != 'Recycle' || (has(self.release.poolPrefix) && self.release.poolPrefix.size() > 0)",message="a release to the pool names its poolPrefix"
+// +kubebuilder:validation:XValidation:rule="!has(self.claimRef) || !has(oldSelf.claimRef) || self.claimRef == oldSelf.claimRef",message="a claim is never changed into another: it ends first, then the host can be claimed again"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.record) || !has(oldSelf.record.wipe) || !has(oldSelf.record.wipe.requiredSince) || (has(self.record) && has(self.record.wipe) && has(self.record.wipe.requiredSince) && self.record.wipe.requiredSince >= oldSelf.record.wipe.requiredSince)",message="record.wipe.requiredSince remembers that the disk was owned; it neither goes nor moves back"
 type ScalewayAppleSiliconHostSpec struct {
-	// +required
+	// serverID of the vendor; unset while the server is being ordered.
+	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 	ServerID string `json:"serverID,omitempty"`
 	// +required
@@ -134,8 +287,26 @@ type ScalewayAppleSiliconHostSpec struct {
 	ClaimRef *ClaimReference `json:"claimRef,omitempty"`
 	// +optional
 	Release *Release `json:"release,omitempty"`
+	// order in progress: a Host before it is a server.
+	// +optional
+	Order *OrderRequest `json:"order,omitempty"`
 	// +optional
 	Record HostRecord `json:"record,omitempty,omitzero"`
+	// +optional
+	Failures FailureRecord `json:"failures,omitempty,omitzero"`
+
+	// maintenance keeps the host out of the pool and of every automatic act.
+	// +optional
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
+	// quarantine keeps the host out of the pool.
+	// +optional
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// reboot asks for one reboot.
+	// +optional
+	Reboot *RebootRequest `json:"reboot,omitempty"`
+	// adopt takes a foreign host into the pool.
+	// +optional
+	Adopt *Adoption `json:"adopt,omitempty"`
 }
 
 // ServerStatus is the server as the vendor last showed it.
@@ -175,6 +346,8 @@ type HostPhase string
 
 // The phases of a host.
 const (
+	// HostOrdering is an order whose server does not exist yet.
+	HostOrdering HostPhase = "Ordering"
 	// HostDiscovered was seen, but the vendor has not delivered it or it is busy.
 	HostDiscovered HostPhase = "Discovered"
 	// HostAvailable is in the pool, clean and ready to be claimed.
@@ -187,6 +360,14 @@ const (
 	HostReleasing HostPhase = "Releasing"
 	// HostWiping is being reinstalled, or not yet back under its pool name.
 	HostWiping HostPhase = "Wiping"
+	// HostRetiring is wiped and given back to the vendor, at its floor.
+	HostRetiring HostPhase = "Retiring"
+	// HostQuarantined is kept out of the pool for a while.
+	HostQuarantined HostPhase = "Quarantined"
+	// HostMaintenance is kept out of the pool by a person.
+	HostMaintenance HostPhase = "Maintenance"
+	// HostHandedOver belongs to another management cluster since a move.
+	HostHandedOver HostPhase = "HandedOver"
 	// HostStranded bears a claim whose Machine is gone, with no release.
 	HostStranded HostPhase = "Stranded"
 	// HostForeign bears a name that is neither the pool's nor a live Machine's.
@@ -196,6 +377,15 @@ const (
 	// HostGone is no longer at the vendor.
 	HostGone HostPhase = "Gone"
 )
+
+// RebootStatus is a reboot that the vendor took.
+type RebootStatus struct {
+	// id of the request.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// +optional
+	At metav1.MicroTime `json:"at,omitempty,omitzero"`
+}
 
 // ScalewayAppleSiliconHostStatus is the last observation of a host.
 type ScalewayAppleSiliconHostStatus struct {
@@ -209,7 +399,11 @@ type ScalewayAppleSiliconHostStatus struct {
 	// missingSince: a list of the zone lacked this server.
 	// +optional
 	MissingSince *metav1.MicroTime `json:"missingSince,omitempty"`
-	// conditions: Available, NameInSync, Wiped.
+	// lastReboot that was made for a request.
+	// +optional
+	LastReboot RebootStatus `json:"lastReboot,omitempty,omitzero"`
+	// conditions: Available, NameInSync, Wiped, CredentialsStaged, Reachable,
+	// Retired, Rebooted, Reclaimed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -16,12 +16,38 @@ const (
 	ProviderIDPrefix = "scw-applesilicon://"
 )
 
+// ReleasePolicyAnnotation on an infra machine overrides its spec.releasePolicy,
+// for one Machine and by a person: terminate, recycle or detach.
+const ReleasePolicyAnnotation = "tuist.dev/release-policy"
+
 // ReleasePolicy says what becomes of a host when its Machine lets go of it.
-// +kubebuilder:validation:Enum=Recycle
 type ReleasePolicy string
 
-// Recycle wipes the host and returns it to the pool.
-const Recycle ReleasePolicy = "Recycle"
+// The release policies. Machines use the first three, releases of hosts all but Detach.
+const (
+	// Recycle wipes the host and returns it to the pool.
+	Recycle ReleasePolicy = "Recycle"
+	// Terminate wipes the host and gives it back to the vendor, at the billing
+	// floor when it cannot go before.
+	Terminate ReleasePolicy = "Terminate"
+	// Detach forgets the host: its claim is cleared, the vendor is not asked.
+	Detach ReleasePolicy = "Detach"
+	// Reinstall wipes the host for the Machine that keeps its claim: the recovery
+	// of an ordered server.
+	Reinstall ReleasePolicy = "Reinstall"
+)
+
+// Acquisition says where a Machine's host comes from.
+// +kubebuilder:validation:Enum=Adopt;Order
+type Acquisition string
+
+// The acquisitions.
+const (
+	// Adopt claims a free host of the pool.
+	Adopt Acquisition = "Adopt"
+	// Order has a new server made for the Machine.
+	Order Acquisition = "Order"
+)
 
 // MachineClass is what a Machine asks of its Mac; templates hold nothing else.
 type MachineClass struct {
@@ -51,8 +77,20 @@ type MachineClass struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*)-$`
 	AdoptPoolPrefix string `json:"adoptPoolPrefix,omitempty"`
 
-	// releasePolicy says what becomes of the host. Default: Recycle.
+	// acquisition says where the host comes from: the pool, or a new order.
+	// Default: Adopt.
 	// +optional
+	Acquisition Acquisition `json:"acquisition,omitempty"`
+
+	// hostSelector restricts the hosts by their labels; facts are labels, too.
+	// It does not concern ordered servers.
+	// +optional
+	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+
+	// releasePolicy says what becomes of the host. Default: Recycle for an
+	// adopted one, Terminate for an ordered one.
+	// +optional
+	// +kubebuilder:validation:Enum=Recycle;Terminate;Detach
 	ReleasePolicy ReleasePolicy `json:"releasePolicy,omitempty"`
 
 	// fleetName chooses the SSH key of the fleet and is shown on the Node as
@@ -121,6 +159,9 @@ type BootstrapStatus struct {
 	// attempts of this claim that failed.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
+	// rebootIssued: the one reboot of this claim's recovery was made.
+	// +optional
+	RebootIssued bool `json:"rebootIssued,omitempty"`
 	// +optional
 	LastError *StepError `json:"lastError,omitempty"`
 }
@@ -133,6 +174,9 @@ type AppliedStatus struct {
 	// agent is the SHA-256 of the agent's build.
 	// +optional
 	Agent string `json:"agent,omitempty"`
+	// restart is the last request of the annotation restart-agent that was met.
+	// +optional
+	Restart string `json:"restart,omitempty"`
 }
 
 // ScalewayAppleSiliconMachineStatus is what was observed of the Mac as a node.

@@ -23,7 +23,11 @@ type Call struct {
 
 // Mutating reports a call that changes a server.
 func (c Call) Mutating() bool {
-	return c.Name == "RenameServer" || c.Name == "ReinstallServer" || c.Name == "DeleteServer"
+	switch c.Name {
+	case "RenameServer", "ReinstallServer", "DeleteServer", "RebootServer", "CreateServer":
+		return true
+	}
+	return false
 }
 
 // String is the call's name with its argument.
@@ -42,6 +46,12 @@ type Cloud struct {
 	OnCall func(Call)
 	// Images that FindOS knows, by family.
 	Images map[string]cloud.OS
+	// Types that can be ordered.
+	Types []cloud.ServerType
+	// Floor makes deletions schedule: before it no server can go.
+	Floor bool
+	// Diagnostic is what the vendor finds out about any server.
+	Diagnostic cloud.Diagnostic
 
 	mu        sync.Mutex
 	servers   map[string]cloud.Server
@@ -49,6 +59,7 @@ type Cloud struct {
 	calls     []Call
 	keys      map[string]bool
 	stale     map[string]cloud.Server
+	created   int
 }
 
 var _ cloud.Cloud = (*Cloud)(nil)
@@ -229,17 +240,84 @@ func (c *Cloud) ReinstallServer(ctx context.Context, _, id, osID string) error {
 	}))
 }
 
-// Finish ends a server's reinstall.
+// Finish ends a server's reinstall or reboot.
 func (c *Cloud) Finish(id string) {
 	c.Change(id, func(s *cloud.Server) { s.Status = cloud.StatusReady })
 }
 
-// DeleteServer takes a server away.
+// DeleteServer takes a server away, or schedules that while there is a Floor.
 func (c *Cloud) DeleteServer(ctx context.Context, _, id string) (bool, error) {
-	return false, c.do(ctx, "DeleteServer", id, "", func() error {
+	scheduled := false
+	err := c.do(ctx, "DeleteServer", id, "", c.on(id, func(s *cloud.Server) error {
+		s.DeletionScheduled, scheduled = c.Floor, c.Floor
+		return nil
+	}))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if server, ok := c.servers[id]; ok && err == nil && !server.DeletionScheduled {
 		delete(c.servers, id)
+	}
+	return scheduled, err
+}
+
+// CreateServer makes a server that Deliver brings to ready.
+func (c *Cloud) CreateServer(ctx context.Context, zone string, order cloud.ServerOrder) (string, error) {
+	id := ""
+	err := c.do(ctx, "CreateServer", "", order.Name, func() error {
+		c.created++
+		id = fmt.Sprintf("00000000-0000-4000-8000-%012d", c.created)
+		if c.servers == nil {
+			c.servers, c.passwords = map[string]cloud.Server{}, map[string]string{}
+		}
+		c.servers[id] = cloud.Server{
+			ID: id, Zone: zone, Name: order.Name, Type: order.Type, Status: cloud.StatusStarting,
+			IP: fmt.Sprintf("51.159.9.%d", c.created), SSHUser: "m1",
+		}
+		c.passwords[id] = fmt.Sprintf("delivered%d", c.created)
 		return nil
 	})
+	return id, err
+}
+
+// Deliver makes an ordered server ready.
+func (c *Cloud) Deliver(id string) {
+	c.Change(id, func(s *cloud.Server) { s.Status, s.Delivered = cloud.StatusReady, true })
+}
+
+// RebootServer starts a reboot; Finish ends it.
+func (c *Cloud) RebootServer(ctx context.Context, _, id string) error {
+	return c.do(ctx, "RebootServer", id, "", c.on(id, func(s *cloud.Server) error {
+		if s.Status != cloud.StatusReady {
+			return Err(cloud.KindTransient)
+		}
+		s.Status = cloud.StatusRebooting
+		return nil
+	}))
+}
+
+// ServerTypes returns Types.
+func (c *Cloud) ServerTypes(ctx context.Context, zone string) ([]cloud.ServerType, error) {
+	var types []cloud.ServerType
+	err := c.do(ctx, "ServerTypes", "", zone, func() error {
+		types = slices.Clone(c.Types)
+		return nil
+	})
+	return types, err
+}
+
+// StartDiagnostic names a diagnostic after its server.
+func (c *Cloud) StartDiagnostic(ctx context.Context, _, id string) (string, error) {
+	return id, c.do(ctx, "StartDiagnostic", id, "", c.on(id, func(*cloud.Server) error { return nil }))
+}
+
+// GetDiagnostic returns Diagnostic.
+func (c *Cloud) GetDiagnostic(ctx context.Context, _, diagnosticID string) (cloud.Diagnostic, error) {
+	var out cloud.Diagnostic
+	err := c.do(ctx, "GetDiagnostic", diagnosticID, "", func() error {
+		out = c.Diagnostic
+		return nil
+	})
+	return out, err
 }
 
 // FindOS looks into Images.

@@ -51,6 +51,9 @@ func NewInventory(c client.Client, opts Options) *Inventory {
 	}
 }
 
+// Wakeups are the hosts whose servers changed.
+func (i *Inventory) Wakeups() <-chan event.GenericEvent { return i.changes }
+
 // NeedLeaderElection keeps the lists to one manager.
 func (i *Inventory) NeedLeaderElection() bool { return true }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,34 +36,43 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.NodeReader == nil {
-		opts.NodeReader = mgr.GetAPIReader()
-	}
-	if opts.NodeWriter == nil {
-		opts.NodeWriter = mgr.GetClient()
-	}
 	if opts.Registry == nil {
 		opts.Registry = ctrlmetrics.Registry
 	}
 	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
 		return nil, err
 	}
-	inventory := NewInventory(mgr.GetClient(), opts)
-	if err := mgr.Add(inventory); err != nil {
-		return nil, fmt.Errorf("adding the inventory: %w", err)
-	}
-	counters, err := newMetrics(opts.Registry)
+	r, err := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("macfleet-host"), opts)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), inventory.isRunning)); err != nil {
+	if err := mgr.Add(r.Inventory); err != nil {
+		return nil, fmt.Errorf("adding the inventory: %w", err)
+	}
+	if r.metrics, err = newMetrics(opts.Registry); err != nil {
 		return nil, err
 	}
-	r := &Reconciler{
-		Options: opts, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Inventory: inventory,
-		Recorder: mgr.GetEventRecorder("macfleet-host"), metrics: counters,
+	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), r.Inventory.isRunning)); err != nil {
+		return nil, err
 	}
-	return inventory, r.watch(mgr)
+	return r.Inventory, r.watch(mgr)
+}
+
+// New returns a reconciler with its inventory, for whoever runs them without a
+// manager: nothing is watched, and no metrics are kept. NodeReader and
+// NodeWriter default to the reader and the client.
+func New(c client.Client, reader client.Reader, recorder events.EventRecorder, opts Options) (*Reconciler, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if opts.NodeReader == nil {
+		opts.NodeReader = reader
+	}
+	if opts.NodeWriter == nil {
+		opts.NodeWriter = c
+	}
+	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: NewInventory(c, opts), Recorder: recorder}, nil
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager) error {

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -59,6 +60,9 @@ type Options struct {
 	Recorder events.EventRecorder
 	// Metrics takes the metrics. Nil: none are shown.
 	Metrics prometheus.Registerer
+	// Spawn runs a job on a Mac beside its caller. Default: a goroutine. For tests
+	// that decide themselves when jobs run.
+	Spawn func(job func())
 	// Clock for tests. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -93,8 +97,14 @@ func New(o Options) *Reconciler {
 	}
 	return &Reconciler{
 		Options: o, metrics: newMetrics(),
-		pushes: newJobs(o.ConvergeConcurrency, o.Clock), leaves: newJobs(o.ConvergeConcurrency, o.Clock),
+		pushes: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn), leaves: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn),
 	}
+}
+
+// Wakeups are the Machines whose jobs have news, for whoever runs the reconciler
+// without SetupWithManager.
+func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
+	return []<-chan event.GenericEvent{r.pushes.wakeups, r.leaves.wakeups}
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;update;patch

@@ -25,6 +25,8 @@ type jobs struct {
 	clock   clock.PassiveClock
 	wakeups chan event.GenericEvent
 	group   sync.WaitGroup
+	// spawn runs a job beside its caller. Default: a goroutine.
+	spawn func(func())
 
 	mu   sync.Mutex
 	byID map[types.NamespacedName]*job
@@ -50,14 +52,19 @@ type snapshot struct {
 	recorded, shown bool
 }
 
-func newJobs(size int, c clock.PassiveClock) *jobs {
+func newJobs(size int, c clock.PassiveClock, spawn func(func())) *jobs {
 	ctx, stop := context.WithCancel(context.Background())
-	return &jobs{
+	j := &jobs{
 		ctx: ctx, stop: stop, clock: c,
 		slots:   make(chan struct{}, size),
 		wakeups: make(chan event.GenericEvent, 1024),
 		byID:    map[types.NamespacedName]*job{},
+		spawn:   spawn,
 	}
+	if j.spawn == nil {
+		j.spawn = j.group.Go
+	}
+	return j
 }
 
 // Start is the manager's runnable: it ends every job when the manager ends.
@@ -82,7 +89,7 @@ func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.
 	ctx, cancel := context.WithCancel(j.ctx)
 	current := &job{snapshot: snapshot{id: id, began: j.clock.Now(), step: "queued"}, cancel: cancel}
 	j.byID[key] = current
-	j.group.Go(func() {
+	j.spawn(func() {
 		defer cancel()
 		err := j.run(ctx, func() error {
 			return work(ctx, func(step string) { j.say(key, current, step) })

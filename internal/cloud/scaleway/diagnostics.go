@@ -1,0 +1,62 @@
+package scaleway
+
+import (
+	"context"
+
+	applesilicon "github.com/scaleway/scaleway-sdk-go/api/applesilicon/v1alpha1"
+	"github.com/scaleway/scaleway-sdk-go/scw"
+	"github.com/scaleway/scaleway-sdk-go/validation"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// StartDiagnostic begins a connectivity diagnostic of a server.
+func (c *Client) StartDiagnostic(ctx context.Context, zone, id string) (string, error) {
+	doing := "diagnose server " + zone + "/" + id
+	if err := checkTarget(doing, zone, id); err != nil {
+		return "", err
+	}
+	var diagnosticID string
+	err := call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
+		answer, err := c.servers.StartConnectivityDiagnostic(&applesilicon.StartConnectivityDiagnosticRequest{Zone: scw.Zone(zone), ServerID: id}, with)
+		if err == nil && (answer == nil || !validation.IsUUID(answer.DiagnosticID)) {
+			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no diagnostic"}
+		}
+		if err == nil {
+			diagnosticID = answer.DiagnosticID
+		}
+		return err
+	})
+	return diagnosticID, err
+}
+
+// GetDiagnostic reads a diagnostic. One that ended in an error is done, and not healthy.
+func (c *Client) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (cloud.Diagnostic, error) {
+	doing := "read diagnostic " + zone + "/" + diagnosticID
+	if err := checkTarget(doing, zone, diagnosticID); err != nil {
+		return cloud.Diagnostic{}, err
+	}
+	var out cloud.Diagnostic
+	err := call(ctx, readTimeout, doing, func(with scw.RequestOption) error {
+		answer, err := c.servers.GetConnectivityDiagnostic(&applesilicon.GetConnectivityDiagnosticRequest{Zone: scw.Zone(zone), DiagnosticID: diagnosticID}, with)
+		if err == nil {
+			out = diagnostic(answer)
+		}
+		return err
+	})
+	return out, err
+}
+
+func diagnostic(d *applesilicon.ConnectivityDiagnostic) cloud.Diagnostic {
+	out := cloud.Diagnostic{Message: oneLine(d.ErrorMessage, "")}
+	switch d.Status {
+	case applesilicon.ConnectivityDiagnosticDiagnosticStatusCompleted:
+		out.Done, out.Healthy = true, d.IsHealthy
+	case applesilicon.ConnectivityDiagnosticDiagnosticStatusError:
+		out.Done = true
+	}
+	for _, action := range d.SupportedActions {
+		out.Advice = append(out.Advice, string(action))
+	}
+	return out
+}

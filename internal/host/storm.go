@@ -1,0 +1,52 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// What recovery and the sweep may disturb of one zone by themselves.
+const (
+	// stormWindow is how long a disturbed host counts.
+	stormWindow = time.Hour
+	// stormPart of a zone's hosts, at least one, may be disturbed in the window: a fifth.
+	stormPart = 5
+)
+
+// Hold says why nothing destructive may be begun; its zero value: it may.
+type Hold struct{ Reason, Message string }
+
+// DestructionHeld judges a zone from all its hosts and its last list. It binds
+// what recovery, remediation and the sweep begin, never the deletion of a Machine:
+// a storm of failures must not become a storm of wipes.
+func DestructionHeld(zone string, hosts []infrav1.ScalewayAppleSiliconHost, report ZoneReport, listed bool, now time.Time) Hold {
+	switch {
+	case !listed, report.Err != nil, report.Failing:
+		return Hold{infrav1.ReasonVendorFailing, "the vendor does not answer well enough in zone " + zone}
+	case report.Suspicious:
+		return Hold{infrav1.ReasonInventorySuspicious, "too many servers vanished at once from the list of zone " + zone}
+	}
+	all, disturbed := 0, 0
+	for i := range hosts {
+		if hosts[i].Spec.Zone != zone {
+			continue
+		}
+		all++
+		at := hosts[i].Spec.Record.DisturbedAt
+		if at != nil && at.After(now.Add(-stormWindow)) {
+			disturbed++
+		}
+	}
+	if allowed := max(1, all/stormPart); disturbed >= allowed {
+		return Hold{infrav1.ReasonStormGuard, fmt.Sprintf("%d of %d hosts in zone %s were wiped or rebooted by recovery within the hour; %d may be", disturbed, all, zone, allowed)}
+	}
+	return Hold{}
+}
+
+// Disturb notes that something destructive is begun on our own account.
+func Disturb(h *Host, now time.Time) { h.Spec.Record.DisturbedAt = stamp(now) }
+
+// BootstrapRebootID names the one reboot of a claim's recovery.
+func BootstrapRebootID(token string) string { return "bootstrap-" + token }
