@@ -18,6 +18,10 @@ const (
 	// timed out may still land.
 	DefaultSettle      = 5 * time.Second
 	DefaultConcurrency = 32
+	// DefaultReclaimInterval lets two sweeps fit into half an hour of billing.
+	DefaultReclaimInterval = 15 * time.Minute
+	// DefaultReinstallTimeout is twice the 20 minutes that a slow wipe takes, and a little.
+	DefaultReinstallTimeout = 45 * time.Minute
 )
 
 // Options of the host controllers. Cloud is required, the rest has defaults.
@@ -33,6 +37,13 @@ type Options struct {
 	DefaultPoolPrefix string
 	// OrphanReclaimZones are listed beside the zones of Clusters and Machines.
 	OrphanReclaimZones []string
+	// ReclaimInterval between two sweeps for hosts that nobody owns.
+	ReclaimInterval time.Duration
+	// ClaimNamePrefix starts the names of servers that the sweep may take back into
+	// the pool. Empty: it only reports.
+	ClaimNamePrefix string
+	// ReinstallTimeout is how long a wipe may take before it is asked for again.
+	ReinstallTimeout time.Duration
 	// WatchFilter restricts the work to hosts whose label
 	// cluster.x-k8s.io/watch-filter has this value, which new hosts get.
 	WatchFilter string
@@ -57,6 +68,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = DefaultConcurrency
+	}
+	if o.ReclaimInterval <= 0 {
+		o.ReclaimInterval = DefaultReclaimInterval
+	}
+	if o.ReinstallTimeout <= 0 {
+		o.ReinstallTimeout = DefaultReinstallTimeout
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

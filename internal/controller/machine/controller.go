@@ -54,6 +54,12 @@ type Options struct {
 	Concurrency int
 	// ConvergeConcurrency is how many Macs are pushed to at once. Default: 20.
 	ConvergeConcurrency int
+	// RebootAfter is the number of failed bootstrap attempts after which a Mac is
+	// rebooted, once a claim. 0: never.
+	RebootAfter int
+	// MaxAttempts is the number of failed bootstrap attempts after which a Machine
+	// gives its host back and takes another. 0: never.
+	MaxAttempts int
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
 	// Recorder of events.
