@@ -1,7 +1,6 @@
 package scaleway
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 )
@@ -43,7 +42,7 @@ func (v *Vendor) listOS(c *call) reply {
 	for _, o := range shown {
 		body := renderOS(o, true)
 		// The order changes from call to call: recorded.
-		rand.Shuffle(len(body.SupportedTypes), func(i, j int) {
+		v.dice.Shuffle(len(body.SupportedTypes), func(i, j int) {
 			body.SupportedTypes[i], body.SupportedTypes[j] = body.SupportedTypes[j], body.SupportedTypes[i]
 		})
 		list.OS = append(list.OS, body)

@@ -11,6 +11,7 @@ type reply struct {
 	status int
 	body   any
 	drop   bool // close the connection instead
+	late   bool // with drop: after the client's patience
 }
 
 func ok(body any) reply { return reply{status: http.StatusOK, body: body} }

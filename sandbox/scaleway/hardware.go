@@ -50,6 +50,10 @@ func (v *Vendor) enqueue(s *server, w work) {
 	}
 	s.working = true
 	v.busy++
+	if v.opts.Inline {
+		v.waiting = append(v.waiting, s)
+		return
+	}
 	v.workers.Go(func() { v.drain(s) })
 }
 
@@ -68,6 +72,27 @@ func (v *Vendor) drain(s *server) {
 		s.work = s.work[1:]
 		v.mu.Unlock()
 		next(v.ctx)
+	}
+}
+
+// catchUp, with [Options.Inline], brings the state up to the clock and does the
+// hardware's work on the caller's goroutine, until there is none.
+func (v *Vendor) catchUp() {
+	if !v.opts.Inline {
+		return
+	}
+	for {
+		v.mu.Lock()
+		v.advance()
+		waiting := v.waiting
+		v.waiting = nil
+		v.mu.Unlock()
+		if len(waiting) == 0 {
+			return
+		}
+		for _, s := range waiting {
+			v.drain(s)
+		}
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 const (
@@ -20,6 +18,8 @@ const (
 	iamPath   = "/iam/v1alpha1"
 	// maxBody bounds request bodies; the largest real one is an SSH key of 65,000 characters.
 	maxBody = 1 << 20
+	// clientPatience is the SDK's timeout for a whole request.
+	clientPatience = 30 * time.Second
 )
 
 // call is one request to the vendor, read and routed.
@@ -82,7 +82,7 @@ func (v *Vendor) routes() http.Handler {
 func (v *Vendor) serve(name string, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := &call{name: name, zone: r.PathValue("zone"), id: r.PathValue("id"), query: r.URL.Query()}
-		entry := Entry{Time: v.now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Call: name, RequestID: uuid.NewString()}
+		entry := Entry{Time: v.now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Call: name}
 		var out reply
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
@@ -97,6 +97,7 @@ func (v *Vendor) serve(name string, handle handler) http.HandlerFunc {
 			entry.ServerID = c.id
 		}
 		v.mu.Lock()
+		entry.RequestID = v.requestID()
 		v.journal.append(entry)
 		v.mu.Unlock()
 		v.write(w, entry, out)
@@ -111,7 +112,7 @@ func (v *Vendor) answer(r *http.Request, c *call, handle handler, entry *Entry) 
 	}
 	if armed && fault.When == BeforeEffect {
 		if !v.hold(r.Context(), fault.Delay) {
-			return reply{drop: true}
+			return reply{drop: true, late: true}
 		}
 		if fault.replaces() {
 			return v.faultReply(fault, c)
@@ -121,7 +122,7 @@ func (v *Vendor) answer(r *http.Request, c *call, handle handler, entry *Entry) 
 	entry.EffectStatus = out.status
 	if armed && fault.When == AfterEffect {
 		if !v.hold(r.Context(), fault.Delay) {
-			return reply{drop: true}
+			return reply{drop: true, late: true}
 		}
 		if fault.replaces() {
 			return v.faultReply(fault, c)
@@ -131,6 +132,8 @@ func (v *Vendor) answer(r *http.Request, c *call, handle handler, entry *Entry) 
 }
 
 func (v *Vendor) perform(r *http.Request, c *call, handle handler) reply {
+	v.catchUp()
+	defer v.catchUp()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if c.name != "" && !v.authentic(r.Header.Get("X-Auth-Token")) {
@@ -152,10 +155,13 @@ func (v *Vendor) authentic(token string) bool {
 
 // hold waits for a fault's delay on the vendor's clock, unscaled: it plays against
 // client timeouts, which no time scale changes. False means that the client or the
-// vendor went away first.
+// vendor went away first. With [Options.Inline] nobody waits.
 func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
 	if delay <= 0 {
 		return true
+	}
+	if v.opts.Inline {
+		return time.Duration(delay) < clientPatience
 	}
 	timer := v.opts.Clock.NewTimer(time.Duration(delay))
 	defer timer.Stop()
@@ -171,7 +177,7 @@ func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
 // write sends an answer with the headers of a recorded one.
 func (v *Vendor) write(w http.ResponseWriter, entry Entry, out reply) {
 	if out.drop {
-		drop(w)
+		drop(w, out.late)
 		return
 	}
 	header := w.Header()
@@ -203,7 +209,11 @@ func writeEmpty(w http.ResponseWriter, status int) {
 }
 
 // drop closes the connection without an answer.
-func drop(w http.ResponseWriter) {
+func drop(w http.ResponseWriter, late bool) {
+	if local, ok := w.(interface{ cut(timedOut bool) }); ok {
+		local.cut(late)
+		return
+	}
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
 		return

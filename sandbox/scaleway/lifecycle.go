@@ -127,8 +127,12 @@ func (v *Vendor) enter(s *server, status Status, at time.Time) {
 // to which it did. Callers hold the lock.
 func (v *Vendor) advance() time.Time {
 	now := v.now()
-	for _, s := range slices.Clone(v.servers) {
+	for i := 0; i < len(v.servers); {
+		s := v.servers[i]
 		v.advanceServer(s, now)
+		if i < len(v.servers) && v.servers[i] == s { // else it was removed
+			i++
+		}
 	}
 	return now
 }

@@ -112,6 +112,11 @@ type Options struct {
 	ReleaseIP  func(serverID string, ip netip.Addr)
 	// JournalLimit bounds the journal; the oldest entries go first. Default 100,000.
 	JournalLimit int
+	// Inline has everything happen on the callers' goroutines: the vendor starts
+	// none, lets time pass only when it is called, does the hardware's work before
+	// it answers, and waits for no fault's delay: one of 30 s, the SDK's patience, or
+	// more is a timeout, any other is no delay. For tests under a virtual clock.
+	Inline bool
 	// Random is where identifiers and passwords come from. Default: crypto/rand.
 	Random io.Reader
 	// Logger gets one line per transition. Default: none.

@@ -2,10 +2,12 @@ package scaleway
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -36,6 +38,8 @@ type Vendor struct {
 	faults    []*Fault
 	nextFault int
 	busy      int           // servers whose hardware is at work
+	waiting   []*server     // with Inline: servers with work for catchUp
+	dice      *rand.Rand    // what need not be a secret is drawn from
 	changed   chan struct{} // closed and replaced when busy falls
 }
 
@@ -54,7 +58,10 @@ func New(opts Options) *Vendor {
 	}
 	v.catalogue.Types = slices.Clone(v.catalogue.Types)
 	v.handler = v.routes()
-	v.workers.Go(v.pace)
+	v.dice = newDice(opts.Random)
+	if !opts.Inline {
+		v.workers.Go(v.pace)
+	}
 	return v
 }
 
@@ -69,6 +76,7 @@ func (v *Vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) { v.handler.S
 
 // Settle brings the state up to the clock and waits until no hardware is at work.
 func (v *Vendor) Settle(ctx context.Context) error {
+	v.catchUp()
 	for {
 		v.mu.Lock()
 		v.advance()
@@ -192,6 +200,7 @@ type Server struct {
 
 // Servers are all servers that exist now, oldest first.
 func (v *Vendor) Servers() []Server {
+	v.catchUp()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advance()
@@ -257,6 +266,23 @@ func (v *Vendor) newID() (string, error) {
 		return "", fmt.Errorf("drawing an identifier: %w", err)
 	}
 	return id.String(), nil
+}
+
+// newDice is seeded from the vendor's source of randomness. One that fails shows
+// at the first identifier drawn.
+func newDice(source io.Reader) *rand.Rand {
+	var seed [16]byte
+	_, _ = io.ReadFull(source, seed[:])
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
+}
+
+// requestID names an answer. Callers hold the lock.
+func (v *Vendor) requestID() string {
+	var id uuid.UUID
+	binary.LittleEndian.PutUint64(id[:8], v.dice.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], v.dice.Uint64())
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, RFC 9562
+	return id.String()
 }
 
 // newPassword is 12 letters and digits, as recorded.
