@@ -116,8 +116,13 @@ func (t *target) launchd() step {
 			before = s.job.PID
 			return s.differs(), err
 		},
-		act:   t.restartAgent,
-		prove: func(ctx context.Context) error { return t.proveAgent(ctx, before) },
+		act: t.restartAgent,
+		prove: func(ctx context.Context) error {
+			if err := t.proveAgent(ctx, before); err != nil {
+				return err
+			}
+			return t.noteRestart(ctx)
+		},
 	}
 }
 
@@ -126,7 +131,9 @@ type jobState struct {
 	plistSame bool
 	loaded    bool
 	owed      owed
-	job       macos.Job
+	// wished: a restart is wished for that was not made yet.
+	wished bool
+	job    macos.Job
 	// unhealthy says what is wrong with the agent's answer; nil is a proof.
 	unhealthy error
 }
@@ -143,6 +150,9 @@ func (t *target) jobState(ctx context.Context) (jobState, error) {
 	}
 	s.plistSame = differs == ""
 	if s.owed, err = t.debt(); err != nil {
+		return s, err
+	}
+	if s.wished, err = t.restartWished(); err != nil {
 		return s, err
 	}
 	if s.job, s.loaded, err = t.printJob(ctx); err != nil || !s.loaded {
@@ -171,6 +181,9 @@ func (s jobState) differs() []string {
 	}
 	if s.owed != owedNothing {
 		all = append(all, "the agent is owed a "+string(s.owed))
+	}
+	if s.wished {
+		all = append(all, "a restart of the agent is wished for")
 	}
 	if s.unhealthy != nil {
 		all = append(all, s.unhealthy.Error())

@@ -37,6 +37,8 @@ const (
 	StateDir = "/var/db/macfleet"
 	// JournalFile is the Journal: it marks the install epoch of the disk.
 	JournalFile = StateDir + "/journal.json"
+	// RestartFile names the last wished restart that was made.
+	RestartFile = StateDir + "/restarted"
 	// ReportFile is the last Report.
 	ReportFile = StateDir + "/report.json"
 	// AgentStateDir holds what the agent keeps: certificates, used permits, Pods.
@@ -58,7 +60,7 @@ const (
 )
 
 // Desired is what a Mac should be. What differs between the Macs of a fleet is
-// in Host and Join only, and is left out of the revision.
+// in Host, Join and Restart only, and is left out of the revision.
 type Desired struct {
 	Schema string `json:"schema"`
 	Host   Host   `json:"host"`
@@ -66,6 +68,9 @@ type Desired struct {
 	Node   Node   `json:"node"`
 	// Join is present when the Mac should (re-)join. It is secret.
 	Join *Join `json:"join,omitempty"`
+	// Restart names one restart of the agent that is wished for; the Mac makes it
+	// unless it has made the one of this name already. Empty: none is.
+	Restart string `json:"restart,omitempty"`
 }
 
 // Host is what is this Mac's alone.

@@ -61,6 +61,7 @@ func TestDecodeDesiredRefuses(t *testing.T) {
 		"bad user":      strings.Replace(good, `"user":"m1"`, `"user":"m1; rm"`, 1),
 		"root":          strings.Replace(good, `"user":"m1"`, `"user":"root"`, 1),
 		"three guests":  strings.Replace(good, `"maxVMs":2`, `"maxVMs":3`, 1),
+		"long restart":  strings.Replace(good, `"join":{`, `"restart":"`+strings.Repeat("r", 254)+`","join":{`, 1),
 		"no epoch":      strings.Replace(good, `"epoch":3`, `"epoch":0`, 1),
 		"huge":          good + strings.Repeat(" ", MaxSize),
 	}
@@ -96,6 +97,8 @@ var fleetWide = map[string]bool{
 	"Agent.SHA256": true, "Agent.Version": true,
 
 	"Node.Labels": true, "Node.Taints": true, "Node.MaxVMs": true, "Node.Fleet": true,
+
+	"Restart": false,
 
 	"Join.Server": false, "Join.CA": false, "Join.Token": false, "Join.Permit": false,
 }

@@ -8,7 +8,7 @@ import (
 
 // Revision says what a whole fleet should look like: the SHA-256, in lower-case
 // hex, of the canonical document without what differs between its Macs (Host)
-// or between two runs (Join). The agent's build is part of it. A Mac whose last
+// or between two runs (Join, Restart). The agent's build is part of it. A Mac whose last
 // applied revision differs has drifted.
 func Revision(d Desired) string {
 	shared := struct {

@@ -48,6 +48,7 @@ func (d Desired) Validate() error {
 		{userShape.MatchString(d.Host.User), "host.user", "is not a user name"},
 		{d.Host.User != "root", "host.user", "is root: guests need a console session"},
 		{IsSHA256(d.Agent.SHA256), "agent.sha256", "is not a SHA-256 in lower-case hex"},
+		{len(d.Restart) <= maxName, "restart", "is too long"},
 		{d.Node.MaxVMs >= MinMaxVMs && d.Node.MaxVMs <= MaxMaxVMs, "node.maxVMs", "is not 1 or 2"},
 	} {
 		if !check.ok {
