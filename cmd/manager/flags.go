@@ -25,6 +25,15 @@ const (
 // defaultAgentDir is where the image holds the agent for Macs.
 const defaultAgentDir = "/agent"
 
+// The recovery ladder of requirement 003: a reboot first, another host at last.
+const (
+	defaultRebootAfter = 3
+	defaultMaxAttempts = 8
+)
+
+// shortestClaimPrefix: as for pools, a shorter one would match nearly any name.
+const shortestClaimPrefix = 3
+
 // settings are the flags and the environment, checked.
 type settings struct {
 	kubeconfig          string
@@ -40,6 +49,11 @@ type settings struct {
 	kubeBurst           int
 	defaultPoolPrefix   string
 	reclaimZones        string
+	reclaimInterval     time.Duration
+	claimNamePrefix     string
+	rebootAfter         int
+	maxAttempts         int
+	reinstallTimeout    time.Duration
 	inventoryInterval   time.Duration
 	vendorQPS           float64
 	sshPort             int
@@ -67,6 +81,11 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.kubeBurst, "kube-api-burst", 200, "burst of requests to the Kubernetes API")
 	f.StringVar(&s.defaultPoolPrefix, "default-adopt-pool-prefix", "", "name prefix of the pool of Machines that name none")
 	f.StringVar(&s.reclaimZones, "orphan-reclaim-zones", "", "zones to keep an eye on beside those of Clusters, separated by commas")
+	f.DurationVar(&s.reclaimInterval, "orphan-reclaim-interval", hostcontroller.DefaultReclaimInterval, "time between two sweeps for hosts that nobody owns")
+	f.StringVar(&s.claimNamePrefix, "orphan-reclaim-claim-name-prefix", "", "how the names of servers begin that a sweep may wipe and give back to the pool; empty: it only reports")
+	f.IntVar(&s.rebootAfter, "bootstrap-reboot-after", defaultRebootAfter, "failed bootstrap attempts after which a Mac is rebooted, once a claim; 0: never")
+	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host; 0: never")
+	f.DurationVar(&s.reinstallTimeout, "reinstall-timeout", hostcontroller.DefaultReinstallTimeout, "how long a wipe may take before it is asked for again")
 	f.DurationVar(&s.inventoryInterval, "inventory-interval", hostcontroller.DefaultInventoryInterval, "time between two lists of a zone")
 	f.Float64Var(&s.vendorQPS, "vendor-qps", scaleway.DefaultQPS, "requests a second to the vendor")
 	f.IntVar(&s.sshPort, "ssh-port", 22, "SSH port of the Macs")
@@ -126,10 +145,14 @@ func (s *settings) check() error {
 		"machine-concurrency": float64(s.machineConcurrency), "host-concurrency": float64(s.hostConcurrency),
 		"converge-concurrency": float64(s.convergeConcurrency), "kube-api-qps": s.kubeQPS, "kube-api-burst": float64(s.kubeBurst),
 		"vendor-qps": s.vendorQPS, "ssh-port": float64(s.sshPort), "inventory-interval": s.inventoryInterval.Seconds(),
+		"orphan-reclaim-interval": s.reclaimInterval.Seconds(), "reinstall-timeout": s.reinstallTimeout.Seconds(),
 	} {
 		if n <= 0 {
 			return fmt.Errorf("--%s must be greater than 0", flagName)
 		}
+	}
+	if s.rebootAfter < 0 || s.maxAttempts < 0 {
+		return errors.New("--bootstrap-reboot-after and --bootstrap-max-attempts must be 0 or greater")
 	}
 	if s.sshPort > 65535 {
 		return errors.New("--ssh-port is no port number")
@@ -140,15 +163,39 @@ func (s *settings) check() error {
 	if err := s.checkZones(); err != nil {
 		return err
 	}
-	if s.defaultPoolPrefix != "" {
-		if err := host.CheckPrefix(s.defaultPoolPrefix); err != nil {
-			return fmt.Errorf("--default-adopt-pool-prefix: %w", err)
-		}
+	if err := s.checkPrefixes(); err != nil {
+		return err
 	}
 	if err := checkAPIServerURL(s.apiServerURL); err != nil {
 		return err
 	}
 	return s.vendor.Validate()
+}
+
+// checkPrefixes keeps the names of the pool and of claimed servers apart: a pool
+// host that counts as claimed would be wiped, a claimed one would be taken.
+func (s *settings) checkPrefixes() error {
+	claimPrefix := regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*-$`)
+	if s.claimNamePrefix != "" && (len(s.claimNamePrefix) < shortestClaimPrefix || !claimPrefix.MatchString(s.claimNamePrefix)) {
+		return fmt.Errorf("--orphan-reclaim-claim-name-prefix: %q must be at least %d lower-case letters, digits and '-', and end in '-'",
+			s.claimNamePrefix, shortestClaimPrefix)
+	}
+	if s.defaultPoolPrefix == "" {
+		return nil
+	}
+	if err := host.CheckPrefix(s.defaultPoolPrefix); err != nil {
+		return fmt.Errorf("--default-adopt-pool-prefix: %w", err)
+	}
+	if s.claimNamePrefix == "" {
+		return nil
+	}
+	if strings.HasPrefix(s.defaultPoolPrefix, s.claimNamePrefix) {
+		return fmt.Errorf("--orphan-reclaim-claim-name-prefix: %q is too wide: names of the pool %q would count as claimed", s.claimNamePrefix, s.defaultPoolPrefix)
+	}
+	if strings.HasPrefix(s.claimNamePrefix, s.defaultPoolPrefix) {
+		return fmt.Errorf("--orphan-reclaim-claim-name-prefix: names that begin with %q would count as the pool's %q", s.claimNamePrefix, s.defaultPoolPrefix)
+	}
+	return nil
 }
 
 func (s *settings) checkZones() error {

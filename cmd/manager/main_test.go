@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/controller/machine"
 )
@@ -43,6 +46,17 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"zone":                {args: []string{"--orphan-reclaim-zones=fr-par-1,Paris"}, says: `"Paris" is no zone`},
 		"wide prefix":         {args: []string{"--default-adopt-pool-prefix=t-"}, says: "too wide"},
 		"prefix without dash": {args: []string{"--default-adopt-pool-prefix=pool"}, says: "must end in '-'"},
+		"no interval":         {args: []string{"--orphan-reclaim-interval=0s"}, says: "--orphan-reclaim-interval must be greater than 0"},
+		"no time for a wipe":  {args: []string{"--reinstall-timeout=-1m"}, says: "--reinstall-timeout must be greater than 0"},
+		"bad duration":        {args: []string{"--reinstall-timeout=45"}, says: "reinstall-timeout"},
+		"negative reboot":     {args: []string{"--bootstrap-reboot-after=-1"}, says: "--bootstrap-reboot-after"},
+		"negative attempts":   {args: []string{"--bootstrap-max-attempts=-1"}, says: "--bootstrap-max-attempts"},
+		"short claim prefix":  {args: []string{"--orphan-reclaim-claim-name-prefix=t-"}, says: "at least 3"},
+		"claim prefix":        {args: []string{"--orphan-reclaim-claim-name-prefix=Tuist-"}, says: `"Tuist-" must be`},
+		"open claim prefix":   {args: []string{"--orphan-reclaim-claim-name-prefix=tuist"}, says: "end in '-'"},
+		"claims in the pool":  {args: []string{"--default-adopt-pool-prefix=tuist-", "--orphan-reclaim-claim-name-prefix=tuist-tuist-"}, says: "would count as the pool's"},
+		"pool among claims":   {args: []string{"--default-adopt-pool-prefix=tuist-pool-", "--orphan-reclaim-claim-name-prefix=tuist-"}, says: "would count as claimed"},
+		"pool is claims":      {args: []string{"--default-adopt-pool-prefix=tuist-", "--orphan-reclaim-claim-name-prefix=tuist-"}, says: "would count as claimed"},
 		"plain API server":    {args: []string{"--api-server-url=http://x"}, says: "https://"},
 		"Service":             {args: []string{"--api-server-url=https://kubernetes.default.svc"}, says: "a Mac cannot reach"},
 		"log format":          {args: []string{"--log-format=xml"}, says: "json or text"},
@@ -64,6 +78,40 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 			}
 			if strings.Contains(stderr, secretKey) || strings.Contains(stderr, "hunter2") {
 				t.Error("the secret key is shown")
+			}
+		})
+	}
+}
+
+func TestRecoveryAndReclaimSettings(t *testing.T) {
+	type values struct {
+		ReclaimInterval, ReinstallTimeout time.Duration
+		ClaimNamePrefix                   string
+		RebootAfter, MaxAttempts          int
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want values
+	}{
+		"defaults": {nil, values{15 * time.Minute, 45 * time.Minute, "", 3, 8}},
+		"off":      {[]string{"--bootstrap-reboot-after=0", "--bootstrap-max-attempts=0"}, values{15 * time.Minute, 45 * time.Minute, "", 0, 0}},
+		"given": {
+			[]string{
+				"--orphan-reclaim-interval=1m", "--reinstall-timeout=1h", "--bootstrap-reboot-after=1", "--bootstrap-max-attempts=2",
+				"--default-adopt-pool-prefix=tuist-pool-", "--orphan-reclaim-claim-name-prefix=tuist-tuist-",
+			},
+			values{time.Minute, time.Hour, "tuist-tuist-", 1, 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := environment()
+			s, err := parse(c.args, func(name string) string { return env[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := values{s.reclaimInterval, s.reinstallTimeout, s.claimNamePrefix, s.rebootAfter, s.maxAttempts}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 		})
 	}

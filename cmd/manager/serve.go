@@ -173,6 +173,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
 		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
+		ReclaimInterval: s.reclaimInterval, ClaimNamePrefix: s.claimNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
 	if err != nil {
 		return err
@@ -185,6 +186,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
 		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
+		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
 	})
 	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Inventory: inventory, WatchFilter: s.watchFilter}
