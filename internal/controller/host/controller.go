@@ -81,15 +81,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return result, err
 }
 
+// act does the one thing that the host's spec asks for. What nobody has is idle.
 func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
-	switch {
+	switch h := p.host; {
 	case p.seen.Gone:
 		return ctrl.Result{}, p.findOwner(ctx)
-	case p.host.Spec.Release != nil:
+	case h.Spec.Release != nil:
 		return p.wipe(ctx)
-	case p.host.Spec.ClaimRef != nil:
+	case h.Spec.ClaimRef != nil:
 		return p.show(ctx)
 	}
+	return p.idle(ctx)
+}
+
+func (p *pass) idle(ctx context.Context) (ctrl.Result, error) {
 	if err := p.rest(ctx); err != nil || p.ended || host.Clean(p.host) {
 		return ctrl.Result{}, err
 	}
