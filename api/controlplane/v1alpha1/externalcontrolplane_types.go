@@ -38,6 +38,22 @@ const (
 	ReasonTokenRefused = "TokenRefused"
 	// ReasonForeignSecret: the kubeconfig Secret is somebody else's and is left alone.
 	ReasonForeignSecret = "ForeignSecret"
+	// ReasonKubeconfigMissing: a kubeconfig is to be provided, and nobody has yet.
+	ReasonKubeconfigMissing = "KubeconfigMissing"
+)
+
+// KubeconfigSource says where the kubeconfig comes from that core uses.
+// +kubebuilder:validation:Enum=Minted;Provided
+type KubeconfigSource string
+
+// The sources of <cluster>-kubeconfig.
+const (
+	// KubeconfigMinted: made here, with a token that is renewed. A Secret that is
+	// somebody else's is respected all the same.
+	KubeconfigMinted KubeconfigSource = "Minted"
+	// KubeconfigProvided: people or an operator of secrets put it there, and
+	// nothing is minted while they have not.
+	KubeconfigProvided KubeconfigSource = "Provided"
 )
 
 // ExternalControlPlaneSpec says which cluster Macs join.
@@ -55,6 +71,10 @@ type ExternalControlPlaneSpec struct {
 	// after a move to another cluster nothing is minted for the wrong one.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
+
+	// kubeconfig says where the Secret <cluster>-kubeconfig comes from. Default: Minted.
+	// +optional
+	Kubeconfig KubeconfigSource `json:"kubeconfig,omitempty"`
 }
 
 // InitializationStatus is the contract's sign that a control plane was set up.

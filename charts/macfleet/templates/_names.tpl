@@ -7,6 +7,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* What every Machine of this release, and so every server it claims, is named with. */}}
+{{- define "macfleet.claimNamePrefix" -}}
+{{ include "macfleet.fullname" . }}-
+{{- end -}}
+
 {{- define "macfleet.cluster" -}}
 {{- .Values.cluster.name | default (include "macfleet.fullname" .) -}}
 {{- end -}}

@@ -135,6 +135,8 @@ type observed struct {
 	expires   time.Time
 	// foreign: the kubeconfig Secret is somebody else's.
 	foreign bool
+	// missing: others are to provide the kubeconfig, and have not.
+	missing bool
 	// refused is why there is no kubeconfig.
 	refused error
 	// unknown is why there is no endpoint for Macs.
@@ -155,7 +157,7 @@ func (r *Reconciler) visit(ctx context.Context, cluster *clusterv1.Cluster, plan
 		}
 		return ctrl.Result{}, err
 	}
-	if seen.refused != nil || seen.unknown != nil {
+	if seen.refused != nil || seen.unknown != nil || seen.missing {
 		return ctrl.Result{RequeueAfter: tryAgain}, nil
 	}
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -261,6 +263,8 @@ func derive(plane *controlplanev1.ExternalControlPlane, seen observed) {
 	}
 	if !seen.expires.IsZero() {
 		status.TokenExpiresAt = ptr.To(metav1.NewTime(seen.expires.Truncate(time.Second)))
+	} else if seen.foreign {
+		status.TokenExpiresAt = nil
 	}
 	available := kubeconfigCondition(seen)
 	conditions.Set(plane, available)
@@ -276,6 +280,9 @@ func kubeconfigCondition(seen observed) metav1.Condition {
 	case seen.different:
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ReasonDifferentCluster
 		c.Message = "spec.clusterID is another cluster's: nothing is minted here"
+	case seen.missing:
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ReasonKubeconfigMissing
+		c.Message = "spec.kubeconfig is Provided: waiting for somebody to put a kubeconfig under the key " + kubeconfigKey + " of the Secret named <cluster>-kubeconfig"
 	case seen.foreign:
 		c.Reason, c.Message = controlplanev1.ReasonForeignSecret, "the kubeconfig Secret is not ours and is used as it is"
 	case seen.refused != nil:

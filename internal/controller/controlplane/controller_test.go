@@ -217,6 +217,57 @@ func TestForeignSecretIsRespected(t *testing.T) {
 	}
 }
 
+func provided() *controlplanev1.ExternalControlPlane {
+	asked := plane()
+	asked.Spec.Kubeconfig = controlplanev1.KubeconfigProvided
+	return asked
+}
+
+// While the store has not been read yet, a kubeconfig of ours would be in its way.
+func TestRequirement004_AProvidedKubeconfigIsWaitedFor(t *testing.T) {
+	w := newWorld(t, provided(), clusterInfo())
+	got, result := w.reconcile()
+	if w.tokens != 0 || result.RequeueAfter != tryAgain {
+		t.Errorf("%d tokens, looks again after %s", w.tokens, result.RequeueAfter)
+	}
+	if reason := conditions.GetReason(got, controlplanev1.ReadyCondition); reason != controlplanev1.ReasonKubeconfigMissing || ptr.Deref(got.Status.Initialization.ControlPlaneInitialized, false) {
+		t.Errorf("Ready = %s, initialized = %v", reason, got.Status.Initialization.ControlPlaneInitialized)
+	}
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs-kubeconfig"}, Data: map[string][]byte{"value": []byte("theirs")}}
+	if err := w.client.Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	got, _ = w.reconcile()
+	if !conditions.IsTrue(got, controlplanev1.ReadyCondition) || !ptr.Deref(got.Status.Initialization.ControlPlaneInitialized, false) {
+		t.Errorf("conditions = %+v", got.Status.Conditions)
+	}
+	if w.tokens != 0 || string(w.secret().Data["value"]) != "theirs" {
+		t.Error("the provided kubeconfig was overwritten")
+	}
+}
+
+func TestRequirement004_AMintedKubeconfigIsLetGoOfForAProvidedOne(t *testing.T) {
+	w := newWorld(t, plane(), clusterInfo())
+	got, _ := w.reconcile()
+	got.Spec.Kubeconfig = controlplanev1.KubeconfigProvided
+	if err := w.client.Update(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.SetTime(w.clock.Now().Add(tokenLifetime)) // a minted one would be renewed now
+	got, _ = w.reconcile()
+	secret := w.secret()
+	if len(secret.OwnerReferences) != 0 || secret.Annotations[expiryAnnotation] != "" || len(secret.Data["value"]) == 0 || w.tokens != 1 {
+		t.Errorf("Secret = %+v, %d tokens", secret.ObjectMeta, w.tokens)
+	}
+	if got.Status.TokenExpiresAt != nil || conditions.GetReason(got, controlplanev1.KubeconfigAvailableCondition) != controlplanev1.ReasonForeignSecret {
+		t.Errorf("status = %+v", got.Status)
+	}
+	w.writes = 0
+	if w.reconcile(); w.writes != 0 {
+		t.Errorf("%d writes when nothing is new", w.writes)
+	}
+}
+
 func TestNotReady(t *testing.T) {
 	moved := plane()
 	moved.Spec.ClusterID = "another"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -41,6 +42,9 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Secret %s: %w", name.Name, err)
 	}
+	if plane.Spec.Kubeconfig == controlplanev1.KubeconfigProvided {
+		return r.provided(ctx, plane, secret, exists, seen)
+	}
 	if exists && !metav1.IsControlledBy(secret, plane) {
 		seen.foreign = true
 		return nil
@@ -62,6 +66,23 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	seen.expires = expires
 	ctrl.LoggerFrom(ctx).Info("Kubeconfig minted", "secret", name.Name, "expires", expires)
 	return r.write(ctx, secret, exists)
+}
+
+// provided looks for a kubeconfig that others see to. One that was minted before
+// they were asked to is let go of, so that it neither goes with its owner nor is
+// fought over; its token is good until they replace it.
+func (r *Reconciler) provided(ctx context.Context, plane *controlplanev1.ExternalControlPlane, secret *corev1.Secret, exists bool, seen *observed) error {
+	if !exists || len(secret.Data[kubeconfigKey]) == 0 {
+		seen.missing = true
+		return nil
+	}
+	seen.foreign = true
+	if !metav1.IsControlledBy(secret, plane) {
+		return nil
+	}
+	secret.OwnerReferences = slices.DeleteFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == plane.UID })
+	delete(secret.Annotations, expiryAnnotation)
+	return r.write(ctx, secret, true)
 }
 
 func (r *Reconciler) write(ctx context.Context, secret *corev1.Secret, exists bool) error {
