@@ -1,0 +1,176 @@
+package host
+
+import (
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// What each step of a remediation may take, where its template says nothing.
+const (
+	// DefaultAgentRestartTimeout covers a push over SSH (seconds), a throttled start
+	// (10 s) and the first renewal of the Node's lease.
+	DefaultAgentRestartTimeout = 3 * time.Minute
+	// DefaultRebootTimeout covers a power cut, a slow start of macOS and the agent's.
+	DefaultRebootTimeout = 15 * time.Minute
+)
+
+// NodeState is what is seen of a Machine's Node.
+type NodeState int
+
+// The states of a Node. The zero value is the worst but one: nothing follows from
+// it but patience.
+const (
+	NodeUnready NodeState = iota
+	NodeReady
+	// NodeMissing: the Node object does not exist, and only a fresh join permit can
+	// bring it back, never a reboot.
+	NodeMissing
+)
+
+// Remediation is what NextRemediation decides from.
+type Remediation struct {
+	// Step that is under way, one of the reasons of the condition Remediated; empty
+	// before the first.
+	Step string
+	// Since when; zero: from now on.
+	Since time.Time
+	// RestartTimeout and RebootTimeout of the steps; 0 leaves a step out.
+	RestartTimeout, RebootTimeout time.Duration
+	// Restarted: the wished restart of the agent was made.
+	Restarted bool
+	// RebootedAt is when the vendor took the reboot; zero: not yet.
+	RebootedAt time.Time
+	Node       NodeState
+	// Wanted: a person asks for another Machine, however well the Node is.
+	Wanted bool
+	// Hindrance says why nothing may be done now; empty: it may.
+	Hindrance string
+	// Gone: the vendor no longer has the server.
+	Gone bool
+	// Hold of the storm guard, from an uncached list of hosts.
+	Hold Hold
+	Now  time.Time
+}
+
+// RemediationStep is what to do next.
+type RemediationStep struct {
+	// Step to be in: the same as before, or the next one of the ladder.
+	Step string
+	// Since when; zero: the time of this step starts anew once it goes on.
+	Since time.Time
+	// Reason of the condition Remediated: the step's, or Diagnosing, Held, Recovered.
+	Reason, Message string
+	// Until is when this step has taken too long; zero: it has no end by itself.
+	Until time.Time
+}
+
+// NextRemediation climbs the ladder after provisioning: restart the agent, reboot,
+// give the Machine up. A Node that is Ready again ends it at any step.
+func NextRemediation(r Remediation) RemediationStep {
+	switch {
+	case r.Node == NodeReady && !r.Wanted:
+		return RemediationStep{Step: r.Step, Since: r.Since, Reason: infrav1.ReasonRecovered, Message: "the Node is Ready"}
+	case r.Step == infrav1.ReasonExhausted:
+		return r.giveUp()
+	case r.Hindrance != "":
+		return RemediationStep{Step: r.Step, Reason: infrav1.ReasonDiagnosing, Message: r.Hindrance}
+	case r.Gone:
+		return r.giveUp()
+	}
+	return r.climb()
+}
+
+// climb stays on the present step until its time is over, and goes on where the
+// storm guard allows it.
+func (r Remediation) climb() RemediationStep {
+	if r.Since.IsZero() {
+		r.Since = r.Now
+	}
+	if r.Step != "" && r.Now.Before(r.until()) {
+		return r.stay()
+	}
+	next := r.after()
+	if next != infrav1.ReasonRestartingAgent && r.Hold.Reason != "" {
+		return RemediationStep{
+			Step: r.Step, Since: r.Since, Reason: infrav1.ReasonHeld,
+			Message: r.Hold.Reason + ": " + r.Hold.Message,
+		}
+	}
+	if next == infrav1.ReasonExhausted {
+		return r.giveUp()
+	}
+	r.Step, r.Since = next, r.Now
+	return r.stay()
+}
+
+// until is when the present step has taken too long. A reboot's time counts from
+// when the vendor took it.
+func (r Remediation) until() time.Time {
+	since := r.Since
+	if r.Step == infrav1.ReasonRebooting && r.RebootedAt.After(since) {
+		since = r.RebootedAt
+	}
+	return since.Add(r.timeout(r.Step))
+}
+
+func (r Remediation) timeout(step string) time.Duration {
+	switch step {
+	case infrav1.ReasonRestartingAgent:
+		return r.RestartTimeout
+	case infrav1.ReasonRebooting:
+		return r.RebootTimeout
+	}
+	return 0
+}
+
+// after is the next step that is not left out.
+func (r Remediation) after() string {
+	switch {
+	case r.Step == "" && r.RestartTimeout > 0:
+		return infrav1.ReasonRestartingAgent
+	case r.Step != infrav1.ReasonRebooting && r.RebootTimeout > 0 && r.Node != NodeMissing:
+		return infrav1.ReasonRebooting
+	}
+	return infrav1.ReasonExhausted
+}
+
+func (r Remediation) stay() RemediationStep {
+	return RemediationStep{Step: r.Step, Since: r.Since, Reason: r.Step, Message: r.progress(), Until: r.until()}
+}
+
+func (r Remediation) progress() string {
+	switch {
+	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero():
+		return "a reboot is asked for"
+	case r.Step == infrav1.ReasonRebooting:
+		return "the Mac was rebooted; its Node is not Ready yet"
+	case r.Restarted:
+		return "the agent was restarted; its Node is not Ready yet"
+	}
+	return "the agent is to be restarted over SSH"
+}
+
+func (r Remediation) giveUp() RemediationStep {
+	message := "no step brought the Node back; the Machine's owner may replace it"
+	switch {
+	case r.Gone:
+		message = "the vendor no longer has the server; the Machine's owner may replace it"
+	case r.Node == NodeReady:
+		message = "a person asked for another Machine; its owner may replace it"
+	}
+	return RemediationStep{Step: infrav1.ReasonExhausted, Since: r.Now, Reason: infrav1.ReasonExhausted, Message: message}
+}
+
+// WithoutSelf copies hosts for the storm guard of a host that goes on to its next
+// step: that it was disturbed before must not hold up its own remediation.
+func WithoutSelf(hosts []infrav1.ScalewayAppleSiliconHost, name string) []infrav1.ScalewayAppleSiliconHost {
+	out := make([]infrav1.ScalewayAppleSiliconHost, len(hosts))
+	for i := range hosts {
+		out[i] = hosts[i]
+		if hosts[i].Name == name {
+			out[i].Spec.Record.DisturbedAt = nil
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+func TestNextRemediation(t *testing.T) {
+	const restart, reboot, exhausted = infrav1.ReasonRestartingAgent, infrav1.ReasonRebooting, infrav1.ReasonExhausted
+	now := time.Unix(1_800_000_000, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	held := Hold{infrav1.ReasonStormGuard, "enough for an hour"}
+	for name, c := range map[string]struct {
+		in           Remediation
+		step, reason string
+		until        time.Time
+	}{
+		"begins with the agent":              {Remediation{}, restart, restart, now.Add(3 * time.Minute)},
+		"the guard holds no restart":         {Remediation{Hold: held}, restart, restart, now.Add(3 * time.Minute)},
+		"the agent is given its time":        {Remediation{Step: restart, Since: ago(2 * time.Minute)}, restart, restart, now.Add(time.Minute)},
+		"then a reboot":                      {Remediation{Step: restart, Since: ago(3 * time.Minute)}, reboot, reboot, now.Add(15 * time.Minute)},
+		"also when no restart was made":      {Remediation{Step: restart, Since: ago(time.Hour)}, reboot, reboot, now.Add(15 * time.Minute)},
+		"the guard holds a reboot":           {Remediation{Step: restart, Since: ago(3 * time.Minute), Hold: held}, restart, infrav1.ReasonHeld, time.Time{}},
+		"a reboot's time starts when taken":  {Remediation{Step: reboot, Since: ago(time.Hour), RebootedAt: ago(time.Minute)}, reboot, reboot, now.Add(14 * time.Minute)},
+		"a reboot nobody took ends, too":     {Remediation{Step: reboot, Since: ago(15 * time.Minute)}, exhausted, exhausted, time.Time{}},
+		"the guard holds the giving up":      {Remediation{Step: reboot, Since: ago(15 * time.Minute), Hold: held}, reboot, infrav1.ReasonHeld, time.Time{}},
+		"given up is given up":               {Remediation{Step: exhausted, Since: ago(time.Hour), Hold: held}, exhausted, exhausted, time.Time{}},
+		"no reboot for a Node that is gone":  {Remediation{Step: restart, Since: ago(3 * time.Minute), Node: NodeMissing}, exhausted, exhausted, time.Time{}},
+		"a missing Node is waited for":       {Remediation{Step: reboot, Since: ago(time.Minute), Node: NodeMissing}, reboot, reboot, now.Add(14 * time.Minute)},
+		"Ready before anything":              {Remediation{Node: NodeReady}, "", infrav1.ReasonRecovered, time.Time{}},
+		"Ready at the last moment":           {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady}, reboot, infrav1.ReasonRecovered, time.Time{}},
+		"Ready after it was given up":        {Remediation{Step: exhausted, Node: NodeReady}, exhausted, infrav1.ReasonRecovered, time.Time{}},
+		"Ready, but a person wants another":  {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
+		"hindered":                           {Remediation{Step: restart, Since: ago(time.Hour), Hindrance: "maintenance"}, restart, infrav1.ReasonDiagnosing, time.Time{}},
+		"goes on with its time anew":         {Remediation{Step: restart}, restart, restart, now.Add(3 * time.Minute)},
+		"a server that is gone needs no act": {Remediation{Gone: true, Hold: held}, exhausted, exhausted, time.Time{}},
+		"hindered before gone":               {Remediation{Gone: true, Hindrance: "paused"}, "", infrav1.ReasonDiagnosing, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in.Now, c.in.RestartTimeout, c.in.RebootTimeout = now, DefaultAgentRestartTimeout, DefaultRebootTimeout
+			got := NextRemediation(c.in)
+			if got.Step != c.step || got.Reason != c.reason || !got.Until.Equal(c.until) || got.Message == "" {
+				t.Errorf("got %+v, want step %q with reason %s until %s", got, c.step, c.reason, c.until)
+			}
+		})
+	}
+}
+
+func TestRemediationLeavesStepsOut(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, c := range map[string]struct {
+		restart, reboot time.Duration
+		held            bool
+		want            string
+	}{
+		"no restart":         {0, time.Hour, false, infrav1.ReasonRebooting},
+		"no restart, held":   {0, time.Hour, true, infrav1.ReasonHeld},
+		"neither":            {0, 0, false, infrav1.ReasonExhausted},
+		"neither, but held":  {0, 0, true, infrav1.ReasonHeld},
+		"no reboot, at once": {time.Minute, 0, false, infrav1.ReasonRestartingAgent},
+	} {
+		in := Remediation{RestartTimeout: c.restart, RebootTimeout: c.reboot, Now: now}
+		if c.held {
+			in.Hold.Reason = infrav1.ReasonStormGuard
+		}
+		if got := NextRemediation(in); got.Reason != c.want {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+	in := Remediation{Step: infrav1.ReasonRestartingAgent, Since: now.Add(-time.Hour), RestartTimeout: time.Minute, Now: now}
+	if got := NextRemediation(in); got.Step != infrav1.ReasonExhausted {
+		t.Errorf("after the restart, without a reboot: %+v", got)
+	}
+}
+
+// A hindrance ends with the whole time of the step that it interrupted.
+func TestHindranceStopsTheClock(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	in := Remediation{Step: infrav1.ReasonRebooting, Since: now.Add(-time.Hour), RebootTimeout: time.Minute, Hindrance: "maintenance", Now: now}
+	stopped := NextRemediation(in)
+	if !stopped.Since.IsZero() {
+		t.Fatalf("the time goes on: %+v", stopped)
+	}
+	in.Hindrance, in.Since = "", stopped.Since
+	if got := NextRemediation(in); got.Step != infrav1.ReasonRebooting || !got.Since.Equal(now) {
+		t.Errorf("got %+v, want the reboot's time anew", got)
+	}
+}
+
+func TestWithoutSelf(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	a, b := infrav1.ScalewayAppleSiliconHost{}, infrav1.ScalewayAppleSiliconHost{}
+	a.Name, b.Name = "a", "b"
+	Disturb(&a, now)
+	Disturb(&b, now)
+	hosts := []infrav1.ScalewayAppleSiliconHost{a, b}
+	var disturbed []string
+	for _, h := range WithoutSelf(hosts, "a") {
+		if h.Spec.Record.DisturbedAt != nil {
+			disturbed = append(disturbed, h.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"b"}, disturbed); diff != "" {
+		t.Error(diff)
+	}
+	if hosts[0].Spec.Record.DisturbedAt == nil {
+		t.Error("the list it was given is changed")
+	}
+}
