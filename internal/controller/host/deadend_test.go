@@ -12,8 +12,7 @@ import (
 )
 
 func orphansOf(w *world, kind string) float64 {
-	_, orphans := count([]infrav1.ScalewayAppleSiliconHost{*w.host()})
-	return orphans[[2]string{zone, kind}]
+	return w.count().orphans[[2]string{zone, kind}]
 }
 
 // dirty is a world whose host was owned, and let go without a wipe.

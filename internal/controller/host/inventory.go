@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -33,6 +34,7 @@ type Inventory struct {
 	Client client.Client
 
 	readings readings
+	health   *cloud.Health
 	changes  chan event.GenericEvent
 	kick     chan struct{}
 
@@ -46,7 +48,7 @@ type Inventory struct {
 // NewInventory returns an inventory that lists nothing before it is started.
 func NewInventory(c client.Client, opts Options) *Inventory {
 	return &Inventory{
-		Options: opts, Client: c, changes: make(chan event.GenericEvent, 1024), kick: make(chan struct{}, 1),
+		Options: opts, Client: c, health: &cloud.Health{Clock: opts.Clock}, changes: make(chan event.GenericEvent, 1024), kick: make(chan struct{}, 1),
 		reports: map[string]host.ZoneReport{}, wanted: map[string]bool{},
 	}
 }
@@ -99,6 +101,7 @@ func (i *Inventory) Zone(zone string) (host.ZoneReport, bool) {
 	if !known && !asked {
 		i.hasten()
 	}
+	report.Failing = i.health.Failing(i.Clock.Now())
 	return report, known
 }
 
@@ -172,16 +175,15 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err = err })
 		return
 	}
-	expected := make([]string, 0, len(hosts))
-	existing := make(map[string]bool, len(hosts))
-	for _, h := range hosts {
-		expected = append(expected, h.Spec.ServerID)
-		existing[h.Spec.ServerID] = true
-	}
+	expected, existing, orders := known(hosts)
 	// An empty list may be lost rights; see that there are some.
 	access := len(servers) > 0 || (len(expected) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil)
 	suspicious := i.readings.list(zone, servers, expected, started, access)
 	for _, server := range servers {
+		if order := orders[server.Name]; order != nil && !existing[server.ID] {
+			i.queue(ctx, order) // it makes the Host itself, with its claim
+			continue
+		}
 		if !existing[server.ID] {
 			err = firstError(err, i.create(ctx, zone, server.ID))
 		}
@@ -190,6 +192,21 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	i.report(ctx, zone, func(r *host.ZoneReport) {
 		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious}
 	})
+}
+
+// known are the servers that a zone's list ought to hold, by id, and the orders
+// that no server is known of yet, by the name it will have.
+func known(hosts []*host.Host) (expected []string, existing map[string]bool, orders map[string]*host.Host) {
+	existing, orders = map[string]bool{}, map[string]*host.Host{}
+	for _, h := range hosts {
+		if h.Spec.Order != nil {
+			orders[h.Spec.Order.Name] = h
+			continue
+		}
+		expected = append(expected, h.Spec.ServerID)
+		existing[h.Spec.ServerID] = true
+	}
+	return expected, existing, orders
 }
 
 // report keeps how a list went, and tells when that changed.
@@ -234,14 +251,17 @@ func (i *Inventory) create(ctx context.Context, zone, id string) error {
 // wake queues the hosts whose status says something else than the newest reading.
 func (i *Inventory) wake(ctx context.Context, hosts []*host.Host) {
 	for _, h := range hosts {
-		if !i.differs(h) {
-			continue
+		if h.Spec.Order == nil && i.differs(h) {
+			i.queue(ctx, h)
 		}
-		select {
-		case i.changes <- event.GenericEvent{Object: h}:
-		case <-ctx.Done():
-			return
-		}
+	}
+}
+
+// queue has the reconciler look at a host.
+func (i *Inventory) queue(ctx context.Context, h *host.Host) {
+	select {
+	case i.changes <- event.GenericEvent{Object: h}:
+	case <-ctx.Done():
 	}
 }
 

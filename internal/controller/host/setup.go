@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -39,20 +41,25 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 	if opts.Registry == nil {
 		opts.Registry = ctrlmetrics.Registry
 	}
-	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
+	health := &cloud.Health{Clock: opts.Clock}
+	if opts.Cloud, err = measured(opts.Cloud, opts.Registry, health); err != nil {
 		return nil, err
 	}
 	r, err := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("macfleet-host"), opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(r.Inventory); err != nil {
-		return nil, fmt.Errorf("adding the inventory: %w", err)
+	r.Inventory.health = health
+	sweep := NewSweep(r)
+	for _, runs := range []manager.Runnable{r.Inventory, sweep} {
+		if err := mgr.Add(runs); err != nil {
+			return nil, fmt.Errorf("adding the inventory and the sweep: %w", err)
+		}
 	}
 	if r.metrics, err = newMetrics(opts.Registry); err != nil {
 		return nil, err
 	}
-	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), r.Inventory.isRunning)); err != nil {
+	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), r.Inventory.isRunning, sweep)); err != nil {
 		return nil, err
 	}
 	return r.Inventory, r.watch(mgr)

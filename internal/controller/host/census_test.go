@@ -1,0 +1,56 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// count is the census as the metrics would show it.
+func (w *world) count() counts {
+	w.t.Helper()
+	hosts := &infrav1.ScalewayAppleSiliconHostList{}
+	machines := &infrav1.ScalewayAppleSiliconMachineList{}
+	w.must(w.client.List(w.ctx, hosts))
+	w.must(w.client.List(w.ctx, machines))
+	return count(hosts.Items, []host.Owners{host.OwnersOf(machines.Items)}, NewSweep(w.r).naming(machines.Items))
+}
+
+func TestTheCensusCountsHosts(t *testing.T) {
+	w := newWorld(t)
+	w.another(2) // foreign names
+	w.untilPhase(infrav1.HostAvailable)
+	for i := range 2 {
+		w.reconcileOf(fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", zone, i))
+	}
+	leading := false
+	registry := prometheus.NewRegistry()
+	if _, err := register(registry, newCensus(w.client, func() bool { return leading }, NewSweep(w.r))); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
+		t.Errorf("%d series from a manager that does not lead, %v", n, err)
+	}
+	leading = true
+	want := `
+# HELP macfleet_hosts Hosts by zone, type and phase.
+# TYPE macfleet_hosts gauge
+macfleet_hosts{phase="Available",type="M2-L",zone="fr-par-1"} 1
+macfleet_hosts{phase="Foreign",type="",zone="fr-par-1"} 2
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
+# TYPE scaleway_orphan_servers gauge
+scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 2
+scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,104 @@
+package host
+
+import (
+	"strings"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// PendingPrefix starts the name of a server that the provider before this one
+// was in the midst of claiming. Such a server is somebody's, and left alone.
+const PendingPrefix = "tuist-claim-pending-"
+
+// Owners is what the live Machines of all namespaces tell of servers. A Machine
+// that is being deleted lives until it is gone.
+type Owners struct {
+	names, servers, hosts map[string]bool
+}
+
+// OwnersOf gathers what Machines tell. A Machine made before hosts were objects
+// tells its name only.
+func OwnersOf(lists ...[]infrav1.ScalewayAppleSiliconMachine) Owners {
+	owners := Owners{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for _, machines := range lists {
+		for i := range machines {
+			owners.add(&machines[i])
+		}
+	}
+	return owners
+}
+
+func (o Owners) add(m *infrav1.ScalewayAppleSiliconMachine) {
+	o.names[m.Name] = true
+	if m.Status.ServerID != "" {
+		o.servers[m.Status.ServerID] = true
+	}
+	if at := strings.LastIndex(m.Spec.ProviderID, "/"); at >= 0 {
+		o.servers[m.Spec.ProviderID[at+1:]] = true
+	}
+	if m.Spec.HostRef != nil {
+		o.hosts[m.Spec.HostRef.Name] = true
+	}
+}
+
+// Have reports that a live Machine accounts for the host: by the server's name,
+// by its id, or by its own choice of this host.
+func (o Owners) Have(h *Host) bool {
+	return o.names[h.Status.Server.Name] || o.servers[h.Spec.ServerID] || o.hosts[h.Name]
+}
+
+// StrayKind says what kind of stray a host is; empty: it is none.
+type StrayKind string
+
+// The kinds of strays.
+const (
+	// StrandedStray was ours, and its Machine is gone.
+	StrandedStray StrayKind = "stranded"
+	// ForeignStray bears a name that means nothing here: another cluster's, or one
+	// that somebody is preparing.
+	ForeignStray StrayKind = "foreign"
+)
+
+// Naming is what names of servers mean here.
+type Naming struct {
+	// Pools are the prefixes of pool names.
+	Pools []string
+	// Claimed starts the names of servers that this cluster claimed; empty: a name
+	// alone tells nothing.
+	Claimed string
+}
+
+// Stray says what kind of stray a host is, and why, or why it is none. A stray is
+// a server that bills while neither a pool, nor a claim in progress, nor a
+// release, nor a live Machine accounts for it.
+func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
+	name := h.Status.Server.Name
+	switch {
+	case h.Spec.ServerID == "":
+		return "", "an order, and no server yet"
+	case name == "":
+		return "", "not seen yet"
+	case h.Spec.Release != nil:
+		return "", "being released"
+	case h.Spec.Record.HandedOverAt != nil:
+		return "", "of another management cluster since a move"
+	case h.Spec.Adopt != nil:
+		return "", "being adopted"
+	case owners.Have(h):
+		return "", "of a live Machine"
+	case h.Spec.ClaimRef != nil:
+		return StrandedStray, "claimed, and no Machine is left that it is of"
+	case InPool(name, h.Spec.ServerID, naming.Pools...):
+		return "", "in the pool"
+	case h.Spec.Record.DetachedAt != nil:
+		return ForeignStray, "let go by its Machine on purpose"
+	case claimedName(name, naming.Claimed):
+		return StrandedStray, "named as this cluster names what it claims, and no Machine is left that it is of"
+	}
+	return ForeignStray, "named by others"
+}
+
+// claimedName reports that a server's name is one that this cluster gave.
+func claimedName(name, prefix string) bool {
+	return prefix != "" && strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, PendingPrefix)
+}
