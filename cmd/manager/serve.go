@@ -27,6 +27,7 @@ import (
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/controller/nodecsr"
+	"github.com/macfleet/macfleet/internal/controller/remediation"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -189,6 +190,10 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
 	})
+	remediations := remediation.New(remediation.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Zone: inventory.Zone,
+		Recorder: mgr.GetEventRecorder("macfleet-remediation"), WatchFilter: s.watchFilter,
+	})
 	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Inventory: inventory, WatchFilter: s.watchFilter}
 	planes := &controlplane.Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: discoverer, Discovery: toServer,
@@ -196,7 +201,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Namespace: own, WatchFilter: s.watchFilter,
 	}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, clusters, planes, requests} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, remediations, clusters, planes, requests} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

@@ -1,0 +1,136 @@
+package remediation
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// act asks for what the step needs. Everything is asked for under the version that
+// was read, and can be asked for again.
+func (r *Reconciler) act(ctx context.Context, v *visit, next host.RemediationStep) error {
+	switch next.Reason {
+	case infrav1.ReasonRestartingAgent:
+		return r.restartAgent(ctx, v)
+	case infrav1.ReasonRebooting:
+		return r.reboot(ctx, v)
+	case infrav1.ReasonExhausted:
+		return r.giveUp(ctx, v, next.Message)
+	case infrav1.ReasonRecovered, infrav1.ReasonDiagnosing:
+		return r.withdraw(ctx, v)
+	}
+	return nil
+}
+
+func (r *Reconciler) restartAgent(ctx context.Context, v *visit) error {
+	if v.machine.Annotations[infrav1.RestartAgentAnnotation] == v.id() {
+		return nil
+	}
+	return r.annotate(ctx, v, func(annotations map[string]string) { annotations[infrav1.RestartAgentAnnotation] = v.id() })
+}
+
+func (r *Reconciler) annotate(ctx context.Context, v *visit, change func(map[string]string)) error {
+	before := v.machine.DeepCopy()
+	if v.machine.Annotations == nil {
+		v.machine.Annotations = map[string]string{}
+	}
+	change(v.machine.Annotations)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
+		return fmt.Errorf("asking for a restart of the agent: %w", err)
+	}
+	return nil
+}
+
+// reboot asks for one power cut. Without force: a Node that comes back meanwhile
+// keeps its Pods. Somebody else's request is left to be met first.
+func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
+	if v.host.Status.LastReboot.ID == v.id() || v.host.Spec.Reboot != nil {
+		return nil
+	}
+	v.host.Spec.Reboot = &infrav1.RebootRequest{
+		ID: v.id(), Reason: "remediation of Machine " + v.owner.Name, Force: v.input(r.Clock.Now()).Wanted,
+	}
+	host.Disturb(v.host, r.Clock.Now())
+	return r.updateHost(ctx, v, "asking for a reboot")
+}
+
+// updateHost writes the host as it was read, with our claim on it: the version
+// that goes along makes the claim's token hold at the moment of the write.
+func (r *Reconciler) updateHost(ctx context.Context, v *visit, doing string) error {
+	if err := r.Client.Update(ctx, v.host); err != nil {
+		return fmt.Errorf("%s of host %s: %w", doing, v.host.Name, err)
+	}
+	return nil
+}
+
+// giveUp tells the Machine's owner to replace it, once. The host is disturbed: its
+// next step is a wipe.
+func (r *Reconciler) giveUp(ctx context.Context, v *visit, why string) error {
+	if err := r.withdrawReboot(ctx, v); err != nil {
+		return err
+	}
+	if conditions.IsFalse(v.owner, clusterv1.MachineOwnerRemediatedCondition) {
+		return nil // the owner says from here on how far it is
+	}
+	if v.host != nil && v.disturbable() {
+		host.Disturb(v.host, r.Clock.Now())
+		if err := r.updateHost(ctx, v, "noting the coming wipe"); err != nil {
+			return err
+		}
+	}
+	before := v.owner.DeepCopy()
+	conditions.Set(v.owner, metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: why,
+	})
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, v.owner, patch); err != nil {
+		return fmt.Errorf("giving up Machine %s: %w", v.owner.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Machine given up", "machine", v.owner.Name, "why", why)
+	return nil
+}
+
+func (v *visit) disturbable() bool {
+	return host.HoldsClaim(v.host, v.token()) && v.host.Spec.Release == nil && !v.gone()
+}
+
+// withdraw takes back what was asked for and not done: the Node is well, or this
+// remediation is over.
+func (r *Reconciler) withdraw(ctx context.Context, v *visit) error {
+	if v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
+		v.machine.Annotations[infrav1.RestartAgentAnnotation] == v.id() && v.machine.Status.Applied.Restart != v.id() {
+		err := r.annotate(ctx, v, func(annotations map[string]string) { delete(annotations, infrav1.RestartAgentAnnotation) })
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return client.IgnoreNotFound(r.withdrawReboot(ctx, v))
+}
+
+func (r *Reconciler) withdrawReboot(ctx context.Context, v *visit) error {
+	if v.host == nil || v.host.Spec.Reboot == nil || v.host.Spec.Reboot.ID != v.id() {
+		return nil
+	}
+	v.host.Spec.Reboot = nil
+	return r.updateHost(ctx, v, "taking back the reboot")
+}
+
+// quietly makes a lost race against a newer version of an object an ordinary
+// second look instead of an error.
+func quietly(result ctrl.Result, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, err
+}

@@ -1,0 +1,452 @@
+package remediation
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+const (
+	token = "a-claim"
+	id    = "the-remediation"
+)
+
+var key = client.ObjectKey{Namespace: "fleet", Name: "mac-1"}
+
+// world is a fake API server with one Machine under remediation; its vendor answers.
+type world struct {
+	*testing.T
+	client client.Client
+	clock  *clocktesting.FakeClock
+	events *events.FakeRecorder
+	report host.ZoneReport
+	writes int
+	r      *Reconciler
+}
+
+func newWorld(t *testing.T, change ...func(*objects)) *world {
+	t.Helper()
+	w := &world{T: t, clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), events: events.NewFakeRecorder(64)}
+	o := newObjects()
+	for _, c := range change {
+		c(o)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.list()...).
+		WithStatusSubresource(o.list()...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				w.writes++
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				w.writes++
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+				w.writes++
+				return c.Update(ctx, obj, opts...)
+			},
+		}).Build()
+	w.r = New(Options{
+		Client: w.client, Reader: w.client, Recorder: w.events, Clock: w.clock,
+		Zone: func(string) (host.ZoneReport, bool) { return w.report, true },
+	})
+	return w
+}
+
+// objects are what a Machine that is not well consists of.
+type objects struct {
+	cluster     *clusterv1.Cluster
+	owner       *clusterv1.Machine
+	machine     *infrav1.ScalewayAppleSiliconMachine
+	host        *infrav1.ScalewayAppleSiliconHost
+	node        *corev1.Node
+	remediation *infrav1.ScalewayAppleSiliconRemediation
+	others      []client.Object
+}
+
+func newObjects() *objects {
+	provider := host.ProviderID("fr-par-1", "6f1f1a52-0000-4000-8000-000000000001")
+	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	named := meta
+	named.UID = id
+	named.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: key.Name, UID: "m"}}
+	return &objects{
+		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "macs"}},
+		owner: &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+			ClusterName: "macs", InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "ScalewayAppleSiliconMachine", Name: key.Name},
+		}},
+		machine: &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: meta, Spec: infrav1.ScalewayAppleSiliconMachineSpec{
+			ProviderID: provider, HostRef: &infrav1.HostReference{Name: "host-1", ClaimToken: token},
+		}},
+		host: &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: "host-1"}, Spec: infrav1.ScalewayAppleSiliconHostSpec{
+			Zone: "fr-par-1", ServerID: "6f1f1a52-0000-4000-8000-000000000001",
+			ClaimRef: &infrav1.ClaimReference{Namespace: key.Namespace, Name: key.Name, Token: token},
+		}},
+		node:        &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name}, Spec: corev1.NodeSpec{ProviderID: provider}},
+		remediation: &infrav1.ScalewayAppleSiliconRemediation{ObjectMeta: named},
+	}
+}
+
+func (o *objects) list() []client.Object {
+	list := []client.Object{o.cluster, o.owner, o.machine, o.remediation}
+	if o.host != nil {
+		list = append(list, o.host)
+	}
+	if o.node != nil {
+		list = append(list, o.node)
+	}
+	return append(list, o.others...)
+}
+
+// settle reconciles until nothing is written any more.
+func (w *world) settle() ctrl.Result {
+	w.Helper()
+	for range 10 {
+		before := w.writes
+		result, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: key})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if w.writes == before {
+			return result
+		}
+	}
+	w.Fatal("it does not come to rest")
+	return ctrl.Result{}
+}
+
+func (w *world) get(key client.ObjectKey, into client.Object) {
+	w.Helper()
+	if err := w.client.Get(w.Context(), key, into); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) remediation() *infrav1.ScalewayAppleSiliconRemediation {
+	w.Helper()
+	got := &infrav1.ScalewayAppleSiliconRemediation{}
+	w.get(key, got)
+	return got
+}
+
+func (w *world) host() *infrav1.ScalewayAppleSiliconHost {
+	w.Helper()
+	got := &infrav1.ScalewayAppleSiliconHost{}
+	w.get(client.ObjectKey{Name: "host-1"}, got)
+	return got
+}
+
+func (w *world) machine() *infrav1.ScalewayAppleSiliconMachine {
+	w.Helper()
+	got := &infrav1.ScalewayAppleSiliconMachine{}
+	w.get(key, got)
+	return got
+}
+
+func (w *world) owner() *clusterv1.Machine {
+	w.Helper()
+	got := &clusterv1.Machine{}
+	w.get(key, got)
+	return got
+}
+
+// is checks the step that is shown.
+func (w *world) is(step, reason string) {
+	w.Helper()
+	got := w.remediation()
+	if shown := conditions.GetReason(got, infrav1.RemediatedCondition); got.Status.Step != step || shown != reason {
+		w.Fatalf("step %q with reason %q, want %q with %q: %+v", got.Status.Step, shown, step, reason, got.Status)
+	}
+}
+
+func (w *world) setStatus(object client.Object) {
+	w.Helper()
+	if err := w.client.Status().Update(w.Context(), object); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// rebooted does what the host controller does once the vendor took the reboot.
+func (w *world) rebooted() {
+	w.Helper()
+	h := w.host()
+	id := h.Spec.Reboot.ID
+	h.Spec.Reboot = nil
+	if err := w.client.Update(w.Context(), h); err != nil {
+		w.Fatal(err)
+	}
+	h.Status.LastReboot = infrav1.RebootStatus{ID: id, At: metav1.NewMicroTime(w.clock.Now())}
+	w.setStatus(h)
+}
+
+func (w *world) nodeReady() {
+	w.Helper()
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: key.Name}, node)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.setStatus(node)
+}
+
+func TestLadder(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
+	if got := w.machine().Annotations[infrav1.RestartAgentAnnotation]; got != id {
+		t.Fatalf("restart asked for: %q, want %q", got, id)
+	}
+	w.clock.Step(host.DefaultAgentRestartTimeout)
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+	h := w.host()
+	if h.Spec.Reboot == nil || h.Spec.Reboot.ID != id || h.Spec.Reboot.Force || h.Spec.Record.DisturbedAt == nil {
+		t.Fatalf("reboot %+v, disturbed at %v; want one of ours, counted", h.Spec.Reboot, h.Spec.Record.DisturbedAt)
+	}
+	w.clock.Step(10 * time.Minute) // the vendor is slow to take it
+	w.rebooted()
+	w.settle()
+	w.clock.Step(10 * time.Minute)
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+	if w.host().Spec.Reboot != nil {
+		t.Fatal("a second reboot is asked for")
+	}
+	if conditions.Has(w.owner(), clusterv1.MachineOwnerRemediatedCondition) {
+		t.Fatal("given up before the reboot had its time")
+	}
+	w.clock.Step(5 * time.Minute)
+	w.settle()
+	w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+	c := conditions.Get(w.owner(), clusterv1.MachineOwnerRemediatedCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+		t.Fatalf("OwnerRemediated = %+v", c)
+	}
+	if at := w.host().Spec.Record.DisturbedAt; !at.Time.Equal(w.clock.Now()) {
+		t.Errorf("the coming wipe is not counted: disturbed at %v", at)
+	}
+}
+
+// The owner's own word on the condition is not overwritten.
+func TestGivenUpOnce(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		o.remediation.Status.Step = infrav1.ReasonExhausted
+		conditions.Set(o.owner, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "RemediationDeferred", Message: "later",
+		})
+	})
+	w.settle()
+	if got := conditions.GetReason(w.owner(), clusterv1.MachineOwnerRemediatedCondition); got != "RemediationDeferred" {
+		t.Errorf("OwnerRemediated says %s", got)
+	}
+}
+
+func TestReadyNodeEndsIt(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.clock.Step(time.Hour)
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+	w.nodeReady()
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRecovered)
+	if !conditions.IsTrue(w.remediation(), infrav1.RemediatedCondition) {
+		t.Error("Remediated is not True")
+	}
+	if w.host().Spec.Reboot != nil || w.machine().Annotations[infrav1.RestartAgentAnnotation] != "" {
+		t.Error("what was asked for is not taken back")
+	}
+	w.clock.Step(24 * time.Hour)
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRecovered)
+}
+
+// What was asked for goes with the object, however it ends.
+func TestDeletedRemediationTakesItsWishesBack(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.clock.Step(time.Hour)
+	w.settle()
+	if err := w.client.Delete(t.Context(), w.remediation()); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if w.host().Spec.Reboot != nil {
+		t.Error("the reboot stays asked for")
+	}
+	if err := w.client.Get(t.Context(), key, &infrav1.ScalewayAppleSiliconRemediation{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the remediation stays: %v", err)
+	}
+}
+
+func TestReportedDiagnosis(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		conditions.Set(o.host, metav1.Condition{
+			Type: infrav1.ReachableCondition, Status: metav1.ConditionFalse, Reason: "NoPing", Message: "reboot is advised",
+		})
+	})
+	w.settle()
+	if got := conditions.GetMessage(w.remediation(), infrav1.RemediatedCondition); !strings.Contains(got, "reboot is advised") {
+		t.Errorf("the diagnosis is not shown: %q", got)
+	}
+}
+
+// Without the right to act nothing is done, also when the time of a step is over.
+func TestLeftAlone(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	overdue := func(o *objects) {
+		o.remediation.Finalizers = []string{finalizer}
+		o.remediation.Status.Step = infrav1.ReasonRestartingAgent
+		o.remediation.Status.StepStartedAt = ptr.To(metav1.NewMicroTime(now.Add(-time.Hour)))
+	}
+	for name, c := range map[string]struct {
+		change func(*objects)
+		reason string
+		silent bool
+	}{
+		"Cluster paused":          {change: func(o *objects) { o.cluster.Spec.Paused = ptr.To(true) }, silent: true},
+		"Machine paused":          {change: func(o *objects) { o.owner.Annotations = paused() }, silent: true},
+		"infra machine paused":    {change: func(o *objects) { o.machine.Annotations = paused() }, silent: true},
+		"remediation paused":      {change: func(o *objects) { o.remediation.Annotations = paused() }, silent: true},
+		"Machine being deleted":   {change: func(o *objects) { remove(&o.owner.ObjectMeta, now) }, silent: true},
+		"Mac being released":      {change: func(o *objects) { remove(&o.machine.ObjectMeta, now) }, silent: true},
+		"Cluster being deleted":   {change: func(o *objects) { remove(&o.cluster.ObjectMeta, now) }, silent: true},
+		"no owner":                {change: func(o *objects) { o.remediation.OwnerReferences = nil }, silent: true},
+		"named otherwise":         {change: func(o *objects) { o.remediation.OwnerReferences[0].Name = "other" }, silent: true},
+		"maintenance":             {change: func(o *objects) { o.host.Spec.Maintenance = &infrav1.Maintenance{Reason: "new SSD"} }, reason: infrav1.ReasonDiagnosing},
+		"claim lost":              {change: func(o *objects) { o.host.Spec.ClaimRef.Token = "another" }, reason: infrav1.ReasonDiagnosing},
+		"released":                {change: func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, reason: infrav1.ReasonDiagnosing},
+		"handed over":             {change: func(o *objects) { o.host.Spec.Record.HandedOverAt = ptr.To(metav1.NewMicroTime(now)) }, reason: infrav1.ReasonDiagnosing},
+		"host lost":               {change: func(o *objects) { o.host = nil }, reason: infrav1.ReasonDiagnosing},
+		"not provisioned":         {change: func(o *objects) { o.machine.Spec.ProviderID = "" }, reason: infrav1.ReasonDiagnosing},
+		"others disturbed enough": {change: func(o *objects) { o.others = append(o.others, disturbed("host-2", now)) }, reason: infrav1.ReasonHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, overdue, c.change)
+			w.settle()
+			if c.silent && w.writes != 0 {
+				t.Errorf("%d writes", w.writes)
+			}
+			if !c.silent {
+				w.is(infrav1.ReasonRestartingAgent, c.reason)
+			}
+			if got := w.owner(); conditions.Has(got, clusterv1.MachineOwnerRemediatedCondition) {
+				t.Error("the Machine is given up")
+			}
+			h := &infrav1.ScalewayAppleSiliconHost{}
+			if err := w.client.Get(t.Context(), client.ObjectKey{Name: "host-1"}, h); err == nil && h.Spec.Reboot != nil {
+				t.Error("a reboot is asked for")
+			}
+		})
+	}
+}
+
+func paused() map[string]string { return map[string]string{clusterv1.PausedAnnotation: "true"} }
+
+func remove(meta *metav1.ObjectMeta, now time.Time) {
+	meta.DeletionTimestamp, meta.Finalizers = ptr.To(metav1.NewTime(now)), []string{"test/kept"}
+}
+
+func disturbed(name string, now time.Time) *infrav1.ScalewayAppleSiliconHost {
+	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	h.Spec.Zone = "fr-par-1"
+	host.Disturb(h, now.Add(-time.Minute))
+	return h
+}
+
+// What another host's recovery held goes on when the guard lets it.
+func TestHeldGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.report.Suspicious = true
+	w.settle()
+	w.clock.Step(time.Hour)
+	if result := w.settle(); result.RequeueAfter != holdPoll {
+		t.Errorf("looks again after %s, want %s", result.RequeueAfter, holdPoll)
+	}
+	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonHeld)
+	w.report.Suspicious = false
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+}
+
+// A Machine whose server is gone needs another; nothing is wiped by that.
+func TestGoneServerIsGivenUpAtOnce(t *testing.T) {
+	w := newWorld(t, func(o *objects) { o.host.Status.Phase = infrav1.HostGone })
+	w.report.Suspicious = true
+	w.settle()
+	w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+	if w.host().Spec.Record.DisturbedAt != nil {
+		t.Error("a host that is gone was counted as disturbed")
+	}
+}
+
+// CAPH#2237: a reboot cannot bring a deleted Node back.
+func TestDeletedNodeIsNotRebooted(t *testing.T) {
+	w := newWorld(t, func(o *objects) { o.node = nil })
+	w.settle()
+	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
+	w.clock.Step(host.DefaultAgentRestartTimeout)
+	w.settle()
+	w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+	if w.host().Spec.Reboot != nil {
+		t.Error("rebooted for a Node that does not exist")
+	}
+}
+
+// Somebody else's request is met first.
+func TestForeignRebootIsKept(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		o.host.Spec.Reboot = &infrav1.RebootRequest{ID: "a-person", Reason: "looks stuck"}
+		o.remediation.Spec.AgentRestartTimeoutSeconds = ptr.To[int32](0)
+	})
+	w.settle()
+	if got := w.host().Spec.Reboot.ID; got != "a-person" {
+		t.Fatalf("the request is now %q", got)
+	}
+	w.rebooted()
+	w.settle()
+	if got := w.host().Spec.Reboot; got == nil || got.ID != id {
+		t.Errorf("the request is now %+v, want ours", got)
+	}
+}
+
+// An event for each transition, and for nothing else.
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.settle()
+	w.clock.Step(time.Hour)
+	w.settle()
+	w.settle()
+	for _, want := range []string{infrav1.ReasonRestartingAgent, infrav1.ReasonRebooting} {
+		if got := <-w.events.Events; !strings.Contains(got, want) {
+			t.Errorf("event %q, want %s", got, want)
+		}
+	}
+	if n := len(w.events.Events); n != 0 {
+		t.Errorf("%d more events", n)
+	}
+}
