@@ -52,7 +52,9 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.converge(ctx, v, desired(v, profile, r.Agent))
+	want := desired(v, profile, r.Agent)
+	want.Restart = v.wishedRestart()
+	return r.converge(ctx, v, want)
 }
 
 // unstaged says what the host controller has yet to do before the Mac may be
@@ -129,6 +131,10 @@ func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
 		return need{push: true, join: lacking}, nil
 	case lacking && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
 		return need{push: true, join: true}, nil
+	case v.wishedRestart() != "":
+		// A restart is mostly asked for because the Node is not well; its certificate may be why.
+		_, unready := unreadySince(v)
+		return need{push: true, join: unready && !v.staged.joinable(r.Clock.Now())}, nil
 	}
 	return need{}, nil
 }
@@ -160,14 +166,14 @@ func unreadySince(v *visit) (time.Time, bool) {
 // shows reports whether the Machine already says what a push achieved. Then a
 // need that remains has come up since.
 func (v *visit) shows(want document.Desired) bool {
-	applied := infrav1.AppliedStatus{Revision: document.Revision(want), Agent: want.Agent.SHA256}
+	applied := v.proved(document.Revision(want), want.Agent.SHA256, want.Restart)
 	return v.machine.Spec.ProviderID != "" && v.machine.Status.Applied == applied
 }
 
 // pushID names a push by its inputs: a result belongs to the same inputs only.
 func pushID(v *visit, want document.Desired) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s|%d|%s|%s|%t", v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present())
+	fmt.Fprintf(sum, "%s|%d|%s|%s|%t|%s", v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present(), want.Restart)
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
@@ -212,7 +218,7 @@ func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desire
 			return err
 		}
 	}
-	v.applied = &infrav1.AppliedStatus{Revision: document.Revision(want), Agent: want.Agent.SHA256}
+	v.applied = ptr.To(v.proved(document.Revision(want), want.Agent.SHA256, want.Restart))
 	v.bootstrapped = yes(infrav1.BootstrappedCondition)
 	return nil
 }
