@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -26,12 +28,20 @@ const (
 	SkipBusy      Skip = "busy at the vendor"
 	SkipDirty     Skip = "not wiped since the last claim"
 	SkipNamed     Skip = "named after a Machine"
+
+	SkipOrder       Skip = "still being ordered"
+	SkipRetiring    Skip = "retiring"
+	SkipHandedOver  Skip = "handed over to another management cluster"
+	SkipQuarantined Skip = "quarantined"
+	SkipMaintenance Skip = "in maintenance"
+	SkipAdopting    Skip = "being adopted"
 )
 
 // Unavailable says why nobody can claim the host from a pool with one of these
-// prefixes, or "" when it is available.
+// prefixes, or "" when it is available. A quarantine counts until the host
+// controller has taken it off, also when its time is over.
 func Unavailable(h *Host, prefixes ...string) Skip {
-	if skip := unavailable(h, prefixes...); skip != "" {
+	if skip := unavailable(h, time.Time{}, prefixes...); skip != "" {
 		return skip
 	}
 	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil && c.Reason == ReasonWanted {
@@ -40,24 +50,54 @@ func Unavailable(h *Host, prefixes ...string) Skip {
 	return ""
 }
 
-// unavailable is Unavailable without what only the Machines tell.
-func unavailable(h *Host, prefixes ...string) Skip {
+// unavailable is Unavailable without what only the Machines tell, at a time.
+func unavailable(h *Host, now time.Time, prefixes ...string) Skip {
+	if skip := spokenFor(h); skip != "" {
+		return skip
+	}
 	server := h.Status.Server
 	switch {
-	case h.Spec.Release != nil:
-		return SkipWiping
-	case h.Spec.ClaimRef != nil:
-		return SkipClaimed
-	case !h.DeletionTimestamp.IsZero():
-		return SkipRemoved
 	case server.Name == "":
 		return SkipUnseen
 	case h.Status.MissingSince != nil:
 		return SkipMissing
-	case !InPool(server.Name, h.Spec.ServerID, prefixes...):
-		return SkipNotInPool
 	case server.DeletionScheduled:
 		return SkipScheduled
+	case h.Spec.Maintenance != nil:
+		return SkipMaintenance
+	case Quarantined(h, now):
+		return SkipQuarantined
+	case !InPool(server.Name, h.Spec.ServerID, prefixes...):
+		return SkipNotInPool
+	case h.Spec.Adopt != nil:
+		return SkipAdopting
+	}
+	return unready(h)
+}
+
+// spokenFor: somebody has the host, or it is about to go.
+func spokenFor(h *Host) Skip {
+	switch {
+	case terminating(h):
+		return SkipRetiring
+	case h.Spec.Release != nil:
+		return SkipWiping
+	case h.Spec.Order != nil:
+		return SkipOrder
+	case h.Spec.Record.HandedOverAt != nil:
+		return SkipHandedOver
+	case h.Spec.ClaimRef != nil:
+		return SkipClaimed
+	case !h.DeletionTimestamp.IsZero():
+		return SkipRemoved
+	}
+	return ""
+}
+
+// unready: the server in the pool cannot be used as it is.
+func unready(h *Host) Skip {
+	server := h.Status.Server
+	switch {
 	case !server.Delivered:
 		return SkipUndeliv
 	case server.Status == string(cloud.StatusReinstalling):

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -21,13 +23,22 @@ const (
 	ReasonWanted     = "NamedAfterMachine"
 	ReasonNeverOwned = "NeverOwned"
 	ReasonObserved   = "WipeObserved"
+	ReasonAdopting   = "Adopting"
+	ReasonTrusted    = "DiskTrusted"
 )
 
-// Conditions derives Available and Wiped from spec and the last observation.
-// NameInSync and CredentialsStaged say what the acts on a claim found; they are
-// set there.
+// RetiredCondition of a host that is given back to the vendor: False with how far
+// that is. There is no True: the Host goes with its server.
+const RetiredCondition = "Retired"
+
+// Conditions derives Available, Wiped and, for a host that is given back, Retired
+// from spec and the last observation. NameInSync and CredentialsStaged say what
+// the acts on a claim found; they are set there.
 func Conditions(h *Host, seen Seen) []metav1.Condition {
-	conditions := []metav1.Condition{available(h, seen), wiped(h)}
+	conditions := []metav1.Condition{available(h, seen), wiped(h, seen)}
+	if terminating(h) {
+		conditions = append(conditions, retired(h))
+	}
 	if seen.Refusal != "" {
 		for i := range conditions {
 			if conditions[i].Status == metav1.ConditionFalse {
@@ -47,11 +58,11 @@ func available(h *Host, seen Seen) metav1.Condition {
 	case seen.Gone:
 		c.Reason, c.Message = ReasonGone, "the vendor no longer has this server"
 		return c
-	case h.Spec.ClaimRef != nil && h.Spec.Release == nil && seen.OwnerGone:
+	case h.Spec.ClaimRef != nil && h.Spec.Release == nil && h.Spec.Record.HandedOverAt == nil && seen.OwnerGone:
 		c.Reason, c.Message = ReasonStranded, "claimed, but no Machine holds this claim; left alone"
 		return c
 	}
-	skip := unavailable(h, seen.PoolPrefixes...)
+	skip := unavailable(h, seen.Now, seen.PoolPrefixes...)
 	if skip == "" && seen.Wanted {
 		skip = SkipNamed
 	}
@@ -59,7 +70,48 @@ func available(h *Host, seen Seen) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonAvailable
 		return c
 	}
-	c.Reason, c.Message = skipReasons()[skip], "the host is "+string(skip)
+	c.Reason, c.Message = skipReasons()[skip], "the host is "+string(skip)+detail(h, skip)
+	return c
+}
+
+// detail is what people said, or when it ends.
+func detail(h *Host, skip Skip) string {
+	switch skip {
+	case SkipMaintenance:
+		return because(h.Spec.Maintenance.Reason)
+	case SkipQuarantined:
+		if until := h.Spec.Quarantine.Until; until != nil {
+			return " until " + until.UTC().Format(time.RFC3339) + because(h.Spec.Quarantine.Reason)
+		}
+		return because(h.Spec.Quarantine.Reason)
+	case SkipScheduled, SkipRetiring:
+		return floor(h)
+	}
+	return ""
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// floor says until when the vendor bills, if it told.
+func floor(h *Host) string {
+	if at := h.Status.Server.DeletableAt; at != nil {
+		return "; it is billed until " + at.UTC().Format(time.RFC3339) + " at least"
+	}
+	return ""
+}
+
+func retired(h *Host) metav1.Condition {
+	c := metav1.Condition{Type: RetiredCondition, Status: metav1.ConditionFalse}
+	if h.Status.Server.DeletionScheduled {
+		c.Reason, c.Message = infrav1.ReasonDeletionScheduled, "the vendor deletes the server at its billing floor"+floor(h)
+		return c
+	}
+	c.Reason, c.Message = infrav1.ReasonRetiring, "the server is wiped and given back to the vendor"+floor(h)
 	return c
 }
 
@@ -68,14 +120,20 @@ func skipReasons() map[Skip]string {
 		SkipWiping: ReasonWiping, SkipClaimed: ReasonClaimed, SkipRemoved: ReasonRemoved, SkipUnseen: ReasonUnseen,
 		SkipMissing: ReasonMissing, SkipNotInPool: ReasonForeign, SkipScheduled: infrav1.ReasonDeletionScheduled,
 		SkipUndeliv: infrav1.ReasonNotDelivered, SkipBusy: infrav1.ReasonServerBusy, SkipDirty: infrav1.ReasonNotWiped,
-		SkipNamed: ReasonWanted,
+		SkipNamed: ReasonWanted, SkipOrder: infrav1.ReasonOrdering, SkipRetiring: infrav1.ReasonRetiring,
+		SkipHandedOver: infrav1.ReasonHandedOver, SkipQuarantined: infrav1.ReasonQuarantined,
+		SkipMaintenance: infrav1.ReasonMaintenance, SkipAdopting: ReasonAdopting,
 	}
 }
 
-func wiped(h *Host) metav1.Condition {
+func wiped(h *Host, seen Seen) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.WipedCondition, Status: metav1.ConditionFalse}
 	wipe := h.Spec.Record.Wipe
 	switch {
+	case seen.WipeRejected:
+		c.Reason, c.Message = infrav1.ReasonWipeRejected, "the vendor does not reinstall the server; it is asked again"
+	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats:
+		c.Reason, c.Message = infrav1.ReasonWipeTimedOut, "the reinstall did not end in time, twice; a late end still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && h.Status.Server.Status == string(cloud.StatusError):
 		c.Reason = infrav1.ReasonReinstallFailed
 		c.Message = "the vendor shows the server in error after its reinstall was asked for; the host is not free before a reinstall ends well"

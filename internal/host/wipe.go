@@ -1,7 +1,6 @@
 package host
 
 import (
-	"strings"
 	"time"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -36,7 +35,30 @@ const (
 	// WipeHeld: the server bears a name that is neither its owner's nor the
 	// pool's; it is somebody else's, and nothing destructive is done to it.
 	WipeHeld WipeStep = "held"
+	// WipeRepeat: the wipe timed out; record that it is asked for again.
+	WipeRepeat WipeStep = "repeat"
+	// WipeGiveUp: it timed out again; quarantine the host, and go on looking.
+	WipeGiveUp WipeStep = "give-up"
+	// WipeDelete: give the server back to the vendor.
+	WipeDelete WipeStep = "delete"
 )
+
+// mostRepeats is how often a wipe that timed out is asked for again by itself.
+// More repeats on the record say that the host was given up to a person.
+const mostRepeats = 1
+
+// WipeLook is a fresh reading of a released server, and what it is judged by.
+type WipeLook struct {
+	Server cloud.Server
+	// Began is when the reading was asked for.
+	Began time.Time
+	// Settle is how long a start is left alone before an end is believed.
+	Settle time.Duration
+	// Timeout after which a wipe is asked for again; zero: it has all the time.
+	Timeout time.Duration
+	// Pools are the prefixes of known pools.
+	Pools []string
+}
 
 // NextWipe decides from a fresh reading of the server. The reinstall comes before
 // the rename: no crash may leave an unwiped Mac under a pool name. Record.Wipe's
@@ -44,20 +66,27 @@ const (
 // began, not when its answer came: only one that began after the request proves
 // that the wipe started, and only one that began after that, and the settle time
 // later, proves its end. A wipe that was never seen is asked for again.
-func NextWipe(h *Host, server cloud.Server, began time.Time, settle time.Duration) WipeStep {
+func NextWipe(h *Host, look WipeLook) WipeStep {
 	if !Licensed(h) {
 		return WipeUnlicensed
 	}
 	wipe := h.Spec.Record.Wipe
-	ours := server.Name == h.Spec.ClaimRef.Name || strings.HasPrefix(server.Name, h.Spec.Release.PoolPrefix)
-	if wipe.RequestedAt == nil || wipe.StartedAt == nil {
-		return beforeWipe(wipe, server, began, ours)
+	ours := ownName(h, look)
+	if terminating(h) {
+		return nextRetirement(h, look, ours)
 	}
-	ready := server.Status == cloud.StatusReady && server.Delivered
+	if ours && TimedOut(h, look.Began, look.Timeout) && !(wipe.StartedAt != nil && ended(wipe, look)) {
+		if step := onTimeout(h); step != "" {
+			return step
+		}
+	}
+	if wipe.RequestedAt == nil || wipe.StartedAt == nil {
+		return beforeWipe(wipe, look, ours)
+	}
 	switch {
-	case wipe.ObservedAt == nil && ready && !began.Before(wipe.StartedAt.Add(settle)):
+	case wipe.ObservedAt == nil && ended(wipe, look):
 		return WipeObserve
-	case ours && server.Name != PoolName(h.Spec.Release.PoolPrefix, h.Spec.ServerID):
+	case ours && look.Server.Name != FinalName(h):
 		return WipeRename
 	case wipe.ObservedAt != nil:
 		return WipeFree // also with a foreign name: then it is whose name it bears
@@ -65,10 +94,68 @@ func NextWipe(h *Host, server cloud.Server, began time.Time, settle time.Duratio
 	return WipeWait
 }
 
-func beforeWipe(wipe infrav1.WipeRecord, server cloud.Server, began time.Time, ours bool) WipeStep {
-	reinstalling := server.Status == cloud.StatusReinstalling
+// ownName: the server bears its owner's name or a pool's; any other is somebody's.
+func ownName(h *Host, look WipeLook) bool {
+	name := look.Server.Name
+	return name == h.Spec.ClaimRef.Name || InPool(name, h.Spec.ServerID, append(look.Pools, h.Spec.Release.PoolPrefix)...)
+}
+
+// FinalName is the server's name when its release has ended: the pool's, or the
+// one of an owner that keeps it.
+func FinalName(h *Host) string {
+	if h.Spec.Release.Policy == infrav1.Recycle {
+		return PoolName(h.Spec.Release.PoolPrefix, h.Spec.ServerID)
+	}
+	return h.Spec.ClaimRef.Name
+}
+
+func ended(wipe infrav1.WipeRecord, look WipeLook) bool {
+	ready := look.Server.Status == cloud.StatusReady && look.Server.Delivered
+	return ready && !look.Began.Before(wipe.StartedAt.Add(look.Settle))
+}
+
+// nextRetirement: a server that is given back is deleted as soon as its wipe
+// was seen to start: no tenant's disk waits at a billing floor. A Mac that
+// cannot be wiped is given back all the same.
+func nextRetirement(h *Host, look WipeLook, ours bool) WipeStep {
+	wipe := h.Spec.Record.Wipe
+	started := wipe.RequestedAt != nil && wipe.StartedAt != nil
 	switch {
-	case wipe.RequestedAt != nil && reinstalling && !began.Before(wipe.RequestedAt.Time):
+	case started && wipe.ObservedAt == nil && ended(wipe, look):
+		return WipeObserve
+	case look.Server.DeletionScheduled:
+		return WipeWait
+	case !ours:
+		return WipeHeld
+	case started, TimedOut(h, look.Began, look.Timeout):
+		return WipeDelete
+	}
+	return beforeWipe(wipe, look, ours)
+}
+
+// TimedOut reports that a wipe was asked for that long ago, and not seen to end.
+func TimedOut(h *Host, now time.Time, timeout time.Duration) bool {
+	wipe := h.Spec.Record.Wipe
+	return timeout > 0 && wipe.RequestedAt != nil && wipe.ObservedAt == nil && now.Sub(wipe.RequestedAt.Time) >= timeout
+}
+
+// onTimeout asks once more, and then leaves the host to a person, while everything
+// else goes on: the end may still come, and counts. When the person takes the
+// quarantine off, the wipe is asked for again.
+func onTimeout(h *Host) WipeStep {
+	switch repeats := h.Spec.Record.Wipe.Repeats; {
+	case repeats == mostRepeats:
+		return WipeGiveUp
+	case repeats < mostRepeats, h.Spec.Quarantine == nil:
+		return WipeRepeat
+	}
+	return ""
+}
+
+func beforeWipe(wipe infrav1.WipeRecord, look WipeLook, ours bool) WipeStep {
+	reinstalling := look.Server.Status == cloud.StatusReinstalling
+	switch {
+	case wipe.RequestedAt != nil && reinstalling && !look.Began.Before(wipe.RequestedAt.Time):
 		return WipeStart
 	case wipe.RequestedAt != nil && reinstalling:
 		return WipeWait // an older reinstall, or a clock that was ahead
@@ -106,7 +193,28 @@ func RecordWipe(h *Host, now time.Time) {
 	wipe.Generation++
 	wipe.RequestedAt = stampAfter(now, wipe.RequiredSince)
 	wipe.StartedAt, wipe.ObservedAt = nil, nil
+	wipe.Repeats = 0
 	h.Spec.Record.InstallEpoch++
+}
+
+// RecordRepeat notes that a wipe which timed out is about to be asked for again.
+func RecordRepeat(h *Host, now time.Time) {
+	RecordWipe(h, now)
+	h.Spec.Record.Wipe.Repeats = mostRepeats
+}
+
+// RecordGivenUp leaves a host whose wipe does not end to a person. A quarantine
+// that stands already is kept.
+func RecordGivenUp(h *Host) {
+	h.Spec.Record.Wipe.Repeats = mostRepeats + 1
+	if h.Spec.Quarantine == nil {
+		h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
+	}
+}
+
+// GivenUp reports that a wipe timed out twice, and waits for its end or a person.
+func GivenUp(h *Host) bool {
+	return h.Spec.Release != nil && h.Spec.Record.Wipe.Repeats > mostRepeats && h.Spec.Quarantine != nil
 }
 
 // RecordWipeStart notes that a reading showed the server reinstalling.
@@ -115,18 +223,58 @@ func RecordWipeStart(h *Host, now time.Time) {
 	wipe.StartedAt = stampAfter(now, wipe.RequestedAt)
 }
 
-// RecordWiped notes that the server was ready again after the wipe.
+// RecordWiped notes that the server was ready again after the wipe. It ends the
+// quarantine of a wipe that was late, and what was held against the old OS.
 func RecordWiped(h *Host, now time.Time) {
 	wipe := &h.Spec.Record.Wipe
 	wipe.ObservedAt = stampAfter(now, wipe.StartedAt, wipe.RequiredSince)
+	wipe.Repeats = 0
+	h.Spec.Record.DetachedAt = nil
+	if q := h.Spec.Quarantine; q != nil && q.Reason == infrav1.ReasonWipeTimedOut {
+		h.Spec.Quarantine = nil
+	}
+}
+
+// Finish ends a release whose wipe was observed: a Reinstall gives the host back
+// to its owner, everything else frees it.
+func Finish(h *Host, now time.Time) {
+	if h.Spec.Release == nil || h.Spec.Release.Policy != infrav1.Reinstall {
+		Free(h)
+		return
+	}
+	h.Spec.Release = nil
+	forgetOS(h)
+	record := &h.Spec.Record
+	record.Bootstrap.Attempts = 0
+	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
 }
 
 // Free ends claim and release. What the record holds of the wipe and the epoch
 // stays; what belonged to the old owner goes.
 func Free(h *Host) {
 	h.Spec.ClaimRef, h.Spec.Release = nil, nil
+	forgetOS(h)
+	h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{}
+	h.Spec.Record.HandedOverAt = nil
+}
+
+// forgetOS drops what was known of an OS that is no more.
+func forgetOS(h *Host) {
 	record := &h.Spec.Record
 	record.HostKey, record.PasswordAttempts = nil, nil
-	record.Bootstrap = infrav1.BootstrapRecord{}
 	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil
+	record.Wipe.Repeats = 0
+}
+
+// NodeMustGo reports that no Node may bear the host's providerID: it was let go,
+// and the OS that knew the old owner may still run.
+func NodeMustGo(h *Host) bool {
+	record := h.Spec.Record
+	switch {
+	case Licensed(h):
+		return record.Wipe.RequestedAt == nil || record.Wipe.ObservedAt == nil
+	case h.Spec.Release != nil, h.Spec.ClaimRef != nil, record.HandedOverAt != nil:
+		return false
+	}
+	return record.DetachedAt != nil
 }

@@ -56,7 +56,7 @@ func TestNextWipe(t *testing.T) {
 		"observed, named by another":          {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := host.NextWipe(row.host, row.server, row.now, settle); got != row.want {
+			if got := host.NextWipe(row.host, host.WipeLook{Server: row.server, Began: row.now, Settle: settle}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})

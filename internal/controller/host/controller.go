@@ -47,7 +47,11 @@ type Reconciler struct {
 	Inventory *Inventory
 	Recorder  events.EventRecorder
 	metrics   *metrics
-	asked     asked
+	asked     asked // for reinstalls
+	returned  asked // to the vendor
+	kinds     kinds
+	orders    orders
+	diagnoses diagnoses
 }
 
 // pass is one look at one host, and what it found on the way.
@@ -69,10 +73,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	p := &pass{Reconciler: r, host: h, stored: *h.Status.DeepCopy()}
+	p.seen.Now = r.Clock.Now()
 	p.observe()
 	result, err := p.act(ctx)
+	if err == nil && !p.ended && p.host.Spec.Reboot != nil {
+		result, err = p.reboot(ctx, result)
+	}
 	if err == nil && p.seen.Gone {
 		err = p.retire(ctx)
+	}
+	if err == nil {
+		err = p.label(ctx)
 	}
 	err = errors.Join(err, p.record(ctx))
 	if apierrors.IsConflict(err) {
@@ -83,22 +94,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // act does the one thing that the host's spec asks for. What nobody has is idle.
 func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
+	p.forgetNode(ctx)
+	if err := p.dropLateAdoption(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	switch h := p.host; {
+	case h.Spec.Order != nil:
+		return p.order(ctx)
 	case p.seen.Gone:
 		return ctrl.Result{}, p.findOwner(ctx)
 	case h.Spec.Release != nil:
 		return p.wipe(ctx)
+	case h.Spec.Record.HandedOverAt != nil:
+		return p.handedOver(ctx)
 	case h.Spec.ClaimRef != nil:
 		return p.show(ctx)
 	}
 	return p.idle(ctx)
-}
-
-func (p *pass) idle(ctx context.Context) (ctrl.Result, error) {
-	if err := p.rest(ctx); err != nil || p.ended || host.Clean(p.host) {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 }
 
 // observe takes over what the inventory saw since this object was written.
@@ -175,8 +187,10 @@ func (p *pass) record(ctx context.Context) error {
 	}
 	h := p.host
 	now := metav1.NewTime(p.Clock.Now())
-	was, failed := p.stored.Phase, reinstallFailed(p.stored)
+	was, failed := p.stored.Phase, wipedReason(p.stored) == infrav1.ReasonReinstallFailed
+	rejected := wipedReason(p.stored) == infrav1.ReasonWipeRejected
 	h.Status.Phase = host.Phase(h, p.seen)
+	meta.RemoveStatusCondition(&h.Status.Conditions, goneWith(h))
 	for _, c := range host.Conditions(h, p.seen) {
 		c.LastTransitionTime = now
 		meta.SetStatusCondition(&h.Status.Conditions, c)
@@ -196,16 +210,29 @@ func (p *pass) record(ctx context.Context) error {
 	if was != written.Status.Phase {
 		p.announce(ctx, was)
 	}
-	if !failed && reinstallFailed(written.Status) {
+	if !failed && wipedReason(written.Status) == infrav1.ReasonReinstallFailed {
 		p.event(corev1.EventTypeWarning, infrav1.ReasonReinstallFailed, "the vendor shows the server in error after its reinstall was asked for")
 		ctrl.LoggerFrom(ctx).Info("The reinstall failed", "server", written.Status.Server.Name)
+	}
+	if !rejected && wipedReason(written.Status) == infrav1.ReasonWipeRejected {
+		p.event(corev1.EventTypeWarning, infrav1.ReasonWipeRejected, host.Refused(p.seen.Refusal))
 	}
 	return nil
 }
 
-func reinstallFailed(status infrav1.ScalewayAppleSiliconHostStatus) bool {
-	c := meta.FindStatusCondition(status.Conditions, infrav1.WipedCondition)
-	return c != nil && c.Reason == infrav1.ReasonReinstallFailed
+// goneWith names the condition that a host has only while it is given back.
+func goneWith(h *host.Host) string {
+	if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
+		return ""
+	}
+	return host.RetiredCondition
+}
+
+func wipedReason(status infrav1.ScalewayAppleSiliconHostStatus) string {
+	if c := meta.FindStatusCondition(status.Conditions, infrav1.WipedCondition); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // announce tells of a change of phase, once.
@@ -215,9 +242,22 @@ func (p *pass) announce(ctx context.Context, was infrav1.HostPhase) {
 	switch h.Status.Phase {
 	case infrav1.HostStranded:
 		p.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of this host; it is left alone")
+	case infrav1.HostRetiring:
+		p.event(corev1.EventTypeNormal, infrav1.ReasonRetiring, availableMessage(h))
+	case infrav1.HostQuarantined:
+		p.event(corev1.EventTypeWarning, infrav1.ReasonQuarantined, availableMessage(h))
+	case infrav1.HostHandedOver:
+		p.event(corev1.EventTypeNormal, infrav1.ReasonHandedOver, "the host is another management cluster's; nothing is done to it here")
 	case infrav1.HostGone:
 		p.event(corev1.EventTypeWarning, "Gone", "the vendor no longer has this server")
 	}
+}
+
+func availableMessage(h *host.Host) string {
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil {
+		return c.Message
+	}
+	return ""
 }
 
 func (p *pass) event(kind, reason, note string) {

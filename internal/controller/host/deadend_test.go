@@ -87,7 +87,7 @@ func TestAFailedReinstallSaysSoOnceAndIsNeverFree(t *testing.T) {
 	w.until("named", func() bool { return w.serverName() == poolName })
 	w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusError })
 	for range 5 {
-		w.clock.Step(time.Hour)
+		w.clock.Step(time.Minute)
 		w.must(w.step())
 	}
 	if got := w.reason(infrav1.WipedCondition); got != infrav1.ReasonReinstallFailed || w.phase() != infrav1.HostWiping {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +27,21 @@ func (p *pass) fresh(ctx context.Context) (*host.Host, error) {
 		return nil, nil
 	case released != (now.Spec.Release != nil), released && !host.Licensed(now):
 		return nil, nil
+	case released && now.Spec.Release.Policy != p.host.Spec.Release.Policy:
+		return nil, nil
 	}
 	return now, nil
+}
+
+// freshIdle is the same for a host that nobody has, whose adoption a person
+// wishes: it still is so, and the wish is the same.
+func (p *pass) freshIdle(ctx context.Context) (bool, error) {
+	now := &host.Host{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
+		return false, fmt.Errorf("reading the host again: %w", err)
+	}
+	return now.UID == p.host.UID && now.Spec.ClaimRef == nil && now.Spec.Release == nil && now.Spec.Maintenance == nil &&
+		equality.Semantic.DeepEqual(now.Spec.Adopt, p.host.Spec.Adopt), nil
 }
 
 // outdated: the reading that a rename is decided by is so old that a rename of
@@ -36,9 +50,9 @@ func (p *pass) outdated() bool {
 	return p.Clock.Since(p.began) > max(p.Settle-renameDeadline, p.Settle/2)
 }
 
-// asked remembers when the vendor acknowledged the reinstall of each host. It is
-// lost with the process: then the request is repeated at once, which costs a
-// second wipe at most.
+// asked remembers when the vendor acknowledged the reinstall of each host, or its
+// deletion. It is lost with the process: then the request is repeated at once,
+// which costs a second wipe at most.
 type asked struct {
 	mu sync.Mutex
 	at map[types.UID]acknowledged

@@ -118,31 +118,6 @@ func (p *pass) letGo(ctx context.Context, change func(*host.Host)) error {
 	return err
 }
 
-// retire removes the object of a server that is proved gone. A claimed one stays
-// and shows Gone until its Machine goes.
-func (p *pass) retire(ctx context.Context) error {
-	claimed := p.host.Spec.ClaimRef != nil && p.host.Spec.Release == nil
-	if claimed && !p.seen.OwnerGone {
-		return nil
-	}
-	if controllerutil.ContainsFinalizer(p.host, infrav1.HostFinalizer) || p.host.Spec.Release != nil {
-		if err := p.letGo(ctx, host.Free); err != nil {
-			return err
-		}
-	}
-	if !p.ended {
-		uid, version := p.host.UID, p.host.ResourceVersion
-		err := p.Client.Delete(ctx, p.host, client.Preconditions{UID: &uid, ResourceVersion: &version})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing the host of a server that is gone: %w", err)
-		}
-	}
-	p.ended = true
-	p.asked.forget(p.host)
-	p.Inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
-	return nil
-}
-
 // clusterStill reports that the Cluster is here and not paused, uncached.
 func (p *pass) clusterStill(ctx context.Context) (bool, error) {
 	claim := p.host.Spec.ClaimRef

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -87,6 +88,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 		Named("host").
 		For(&host.Host{}).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(hostOf), builder.WithPredicates(comesOrGoes())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(appears())).
 		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
 		WithEventFilter(predicate.NewPredicateFuncs(r.filtered)).
 		WithOptions(controller.Options{

@@ -18,18 +18,17 @@ import (
 // wait between.
 const mostSteps = 8
 
-// wipe brings a released host back to the pool: the request is recorded, then
-// made, then the name is given back, then the end is observed, and only then is
-// the host free.
+// wipe ends a release: the request is recorded, then made, then the name is given
+// back, then the end is observed, and only then is the host free. A host that
+// goes back to the vendor is deleted once its wipe has begun.
 func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
 	if !named(p.host) {
 		if err := p.forgetClaim(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	p.forgetNode(ctx)
 	if p.stillWiping() {
-		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
+		return ctrl.Result{RequeueAfter: p.untilTimeout()}, nil
 	}
 	for range mostSteps {
 		result, done, err := p.wipeStep(ctx)
@@ -52,17 +51,39 @@ func (p *pass) forgetClaim(ctx context.Context) error {
 	return p.record(ctx)
 }
 
-// stillWiping: the inventory's own list answers what a reading would, so that a
-// wipe of a quarter of an hour costs no calls of its own.
+// stillWiping: the inventory's own list answers what a reading would, so that
+// neither a wipe of a quarter of an hour nor a month at a billing floor costs
+// calls of its own.
 func (p *pass) stillWiping() bool {
-	wipe := p.host.Spec.Record.Wipe
-	if wipe.StartedAt == nil || wipe.ObservedAt != nil || !host.Licensed(p.host) {
+	h := p.host
+	seen, known := p.Inventory.readings.look(h.Spec.Zone, h.Spec.ServerID)
+	if !known || !seen.missingSince.IsZero() || !host.Licensed(h) {
 		return false
 	}
-	seen, known := p.Inventory.readings.look(p.host.Spec.Zone, p.host.Spec.ServerID)
-	return known && seen.missingSince.IsZero() && seen.at.After(wipe.StartedAt.Time) &&
-		seen.server.Status == cloud.StatusReinstalling &&
-		seen.server.Name == host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
+	wipe := h.Spec.Record.Wipe
+	under := wipe.StartedAt != nil && wipe.ObservedAt == nil
+	if h.Spec.Release.Policy == infrav1.Terminate {
+		toObserve := under && seen.server.Status == cloud.StatusReady
+		return seen.server.DeletionScheduled && wipe.RequestedAt != nil && !toObserve
+	}
+	return under && seen.at.After(wipe.StartedAt.Time) && seen.server.Status == cloud.StatusReinstalling &&
+		seen.server.Name == host.FinalName(h) && (host.GivenUp(h) || !host.TimedOut(h, p.Clock.Now(), p.ReinstallTimeout))
+}
+
+// untilTimeout is when to look again at a wipe under way.
+func (p *pass) untilTimeout() time.Duration {
+	requested := p.host.Spec.Record.Wipe.RequestedAt
+	if requested == nil || p.Clock.Since(requested.Time) >= p.ReinstallTimeout {
+		return p.InventoryInterval
+	}
+	return min(requested.Add(p.ReinstallTimeout).Sub(p.Clock.Now()), p.InventoryInterval)
+}
+
+// look is the newest reading, with what a released host is judged by.
+func (p *pass) look(server cloud.Server) host.WipeLook {
+	return host.WipeLook{
+		Server: server, Began: p.began, Settle: p.Settle, Timeout: p.ReinstallTimeout, Pools: []string{p.DefaultPoolPrefix},
+	}
 }
 
 // wipeStep reads the server and does the one next thing; done ends the pass.
@@ -72,7 +93,7 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		result, err = p.vendor(ctx, err)
 		return result, true, err
 	}
-	step := host.NextWipe(p.host, server, p.began, p.Settle)
+	step := host.NextWipe(p.host, p.look(server))
 	if step != host.WipeHeld && step != host.WipeUnlicensed && named(p.host) {
 		return ctrl.Result{}, false, p.forgetClaim(ctx) // it was named back; decide anew
 	}
@@ -87,6 +108,10 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		return ctrl.Result{}, false, p.recordObserved(ctx)
 	case host.WipeRename:
 		return p.giveBackName(ctx)
+	case host.WipeRepeat, host.WipeGiveUp:
+		return ctrl.Result{}, false, p.recordTimeout(ctx, step)
+	case host.WipeDelete:
+		return p.giveBack(ctx)
 	case host.WipeFree:
 		return ctrl.Result{}, true, p.free(ctx)
 	case host.WipeWait:
@@ -116,6 +141,21 @@ func (p *pass) recordStart(ctx context.Context) error {
 	return p.update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.Clock.Now()) })
 }
 
+// recordTimeout notes that a wipe did not end in time: once it is asked for again,
+// and then the host is left to a person, and looked at all the same.
+func (p *pass) recordTimeout(ctx context.Context, step host.WipeStep) error {
+	change, note := func(h *host.Host) { host.RecordRepeat(h, p.Clock.Now()) }, "the reinstall did not end in time; it is asked for again"
+	if step == host.WipeGiveUp {
+		change, note = host.RecordGivenUp, "the reinstall did not end in time again; the host is quarantined"
+	}
+	if err := p.update(ctx, change); err != nil {
+		return err
+	}
+	p.event(corev1.EventTypeWarning, infrav1.ReasonWipeTimedOut, note)
+	ctrl.LoggerFrom(ctx).Info("Wipe timed out", "generation", p.host.Spec.Record.Wipe.Generation, "quarantined", step == host.WipeGiveUp)
+	return nil
+}
+
 // reinstall asks for the wipe. An act in progress is fine when it is a reinstall,
 // which the next reading tells; any other is waited out. An acknowledgement is
 // no proof that anything began: that too is for the next reading.
@@ -137,11 +177,25 @@ func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result,
 		}
 	}
 	if err != nil {
-		result, err := p.vendor(ctx, err)
-		return result, true, err
+		return p.reinstallRefused(ctx, err)
+	}
+	if image == "" && p.host.Spec.Release.OSFamily != "" {
+		p.event(corev1.EventTypeWarning, "OSUnpublished", "no image of "+p.host.Spec.Release.OSFamily+" is published; the type's default is installed")
 	}
 	p.asked.note(p.host, p.Clock.Now())
 	return ctrl.Result{}, false, nil
+}
+
+// reinstallRefused keeps asking, and says when the refusal will not pass by
+// itself. The server was read a moment ago: a lack of permission does not mean
+// that it is gone. A Mac that cannot be wiped is given back to the vendor as it is.
+func (p *pass) reinstallRefused(ctx context.Context, err error) (ctrl.Result, bool, error) {
+	p.seen.WipeRejected = cloud.IsInvalid(err) || cloud.IsForbidden(err) || cloud.IsFloor(err)
+	if p.seen.WipeRejected && p.host.Spec.Release.Policy == infrav1.Terminate {
+		return p.giveBack(ctx)
+	}
+	result, err := p.vendor(ctx, err)
+	return result, true, err
 }
 
 // image is the wanted OS family's newest, while the vendor publishes one.
@@ -182,7 +236,7 @@ func (p *pass) recordObserved(ctx context.Context) error {
 
 // giveBackName asks for the pool name. A refusal is repeated until it reads back.
 func (p *pass) giveBackName(ctx context.Context) (ctrl.Result, bool, error) {
-	want := host.PoolName(p.host.Spec.Release.PoolPrefix, p.host.Spec.ServerID)
+	want := host.FinalName(p.host)
 	if now, err := p.fresh(ctx); err != nil || now == nil {
 		return ctrl.Result{}, true, err
 	}
@@ -204,10 +258,16 @@ func (p *pass) giveBackName(ctx context.Context) (ctrl.Result, bool, error) {
 	return ctrl.Result{}, false, nil
 }
 
+// free ends the release: the host is nobody's, or its owner's again.
 func (p *pass) free(ctx context.Context) error {
-	was := p.host.Spec.ClaimRef.Name
-	if err := p.letGo(ctx, host.Free); err != nil {
+	was, kept := p.host.Spec.ClaimRef.Name, p.host.Spec.Release.Policy == infrav1.Reinstall
+	if err := p.letGo(ctx, func(h *host.Host) { host.Finish(h, p.Clock.Now()) }); err != nil {
 		return err
+	}
+	if kept {
+		p.event(corev1.EventTypeNormal, "Reinstalled", "wiped, and still of "+was)
+		ctrl.LoggerFrom(ctx).Info("Host is wiped and its owner's again", "owner", was, "server", p.host.Status.Server.Name)
+		return nil
 	}
 	p.event(corev1.EventTypeNormal, infrav1.ReleasedCondition, "wiped and no longer of "+was)
 	ctrl.LoggerFrom(ctx).Info("Host is free", "was", was, "server", p.host.Status.Server.Name)
@@ -221,8 +281,8 @@ func (p *pass) free(ctx context.Context) error {
 // something else, and a server that is ready already must only settle.
 func (p *pass) untilNext(server cloud.Server) time.Duration {
 	wipe := p.host.Spec.Record.Wipe
-	if wipe.StartedAt != nil && server.Status == cloud.StatusReady {
+	if wipe.StartedAt != nil && wipe.ObservedAt == nil && server.Status == cloud.StatusReady && server.Delivered {
 		return max(wipe.StartedAt.Add(p.Settle).Sub(p.Clock.Now()), p.Settle/10)
 	}
-	return p.InventoryInterval
+	return p.untilTimeout()
 }

@@ -1,0 +1,111 @@
+package host
+
+import (
+	"strings"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// NoNamespace stands in claims that no Machine made: those of an adoption and of
+// the sweep, which carry their release from the beginning. No object lives there.
+const NoNamespace = "-"
+
+// AdoptedCondition of a host with a person's wish to adopt it: False with what
+// is in the way.
+const AdoptedCondition = "Adopted"
+
+// Reasons of AdoptedCondition beside those that the API names.
+const (
+	ReasonOwned     = "OwnedByMachine"
+	ReasonBadPrefix = "BadPoolPrefix"
+)
+
+// AdoptStep is what a person's wish to adopt a host needs next.
+type AdoptStep string
+
+// The steps of an adoption.
+const (
+	// AdoptNothing: nobody wishes it.
+	AdoptNothing AdoptStep = "nothing"
+	// AdoptDrop: the wish cannot be for this life of the host, or is fulfilled.
+	AdoptDrop AdoptStep = "drop"
+	// AdoptWait: something is in the way that a person can take away.
+	AdoptWait AdoptStep = "wait"
+	// AdoptWipe: claim and release the host in one write.
+	AdoptWipe AdoptStep = "wipe"
+	// AdoptRename: the disk is trusted; give the server its pool name.
+	AdoptRename AdoptStep = "rename"
+	// AdoptTrust: it bears the name; record that a person answers for the disk.
+	AdoptTrust AdoptStep = "trust"
+)
+
+// NextAdoption decides from an uncached list of all Machines. Reason and message
+// say what is in the way.
+func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step AdoptStep, reason, message string) {
+	wish := h.Spec.Adopt
+	switch {
+	case wish == nil:
+		return AdoptNothing, "", ""
+	case h.Spec.ClaimRef != nil, h.Spec.Order != nil:
+		return AdoptDrop, ReasonClaimed, "the host has an owner"
+	case h.Spec.Record.HandedOverAt != nil:
+		return AdoptWait, infrav1.ReasonHandedOver, "another management cluster has the host since a move"
+	case h.Spec.Maintenance != nil:
+		return AdoptWait, infrav1.ReasonMaintenance, "the host is in maintenance"
+	case h.Status.Server.Name == "" || h.Status.MissingSince != nil:
+		return AdoptWait, ReasonUnseen, "the server was not seen lately"
+	case h.Status.Server.DeletionScheduled:
+		return AdoptWait, infrav1.ReasonDeletionScheduled, "the vendor is about to delete the server"
+	}
+	if OwnersOf(machines).Have(h) {
+		return AdoptWait, ReasonOwned, "a live Machine means this host, or the server bears its name"
+	}
+	if err := CheckPrefix(wish.PoolPrefix, names(machines)...); err != nil {
+		return AdoptWait, ReasonBadPrefix, err.Error()
+	}
+	return nextWish(h), "", ""
+}
+
+func nextWish(h *Host) AdoptStep {
+	pooled := strings.HasPrefix(h.Status.Server.Name, h.Spec.Adopt.PoolPrefix)
+	switch {
+	case pooled && Clean(h):
+		return AdoptDrop
+	case !h.Spec.Adopt.TrustDisk:
+		return AdoptWipe
+	case !pooled:
+		return AdoptRename
+	}
+	return AdoptTrust
+}
+
+func names(machines []infrav1.ScalewayAppleSiliconMachine) []string {
+	out := make([]string, 0, len(machines))
+	for _, m := range machines {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
+// Adopt claims a host that nobody has and releases it to the pool in one: the
+// wipe that follows makes it clean, whatever was on it.
+func Adopt(h *Host, token string, now time.Time) {
+	wish := h.Spec.Adopt
+	Claim(h, infrav1.ClaimReference{Namespace: NoNamespace, Name: h.Status.Server.Name, Token: token}, now)
+	h.Spec.Release = &infrav1.Release{
+		Token: token, Policy: infrav1.Recycle, Origin: infrav1.OriginAdoption, PoolPrefix: wish.PoolPrefix, RequestedAt: *stamp(now),
+	}
+	h.Spec.Adopt = nil
+}
+
+// Trust takes a person's word that the disk is clean. Nothing is known of the OS
+// on it: the next contact opens an epoch of its own.
+func Trust(h *Host, now time.Time) {
+	forgetOS(h)
+	record := &h.Spec.Record
+	record.InstallEpoch++
+	record.Wipe.ObservedAt = stampAfter(now, record.Wipe.RequiredSince)
+	record.DetachedAt = nil
+	h.Spec.Adopt = nil
+}
