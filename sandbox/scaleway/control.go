@@ -1,7 +1,7 @@
 package scaleway
 
 import (
-	"encoding/json"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -10,7 +10,8 @@ import (
 // control adds the sandbox's own API. It has no authentication, so it answers
 // loopback callers only.
 func (v *Vendor) control(mux *http.ServeMux) {
-	for pattern, handle := range map[string]http.HandlerFunc{
+	routes := v.controlWorld()
+	maps.Copy(routes, map[string]http.HandlerFunc{
 		"GET /sandbox/servers":        v.showServers,
 		"GET /sandbox/journal":        v.showJournal,
 		"GET /sandbox/faults":         v.showFaults,
@@ -18,7 +19,8 @@ func (v *Vendor) control(mux *http.ServeMux) {
 		"DELETE /sandbox/faults":      v.clearFaults,
 		"DELETE /sandbox/faults/{id}": v.clearFaults,
 		"/sandbox/":                   http.NotFound,
-	} {
+	})
+	for pattern, handle := range routes {
 		mux.HandleFunc(pattern, loopbackOnly(handle))
 	}
 }
@@ -61,10 +63,7 @@ func (v *Vendor) showFaults(w http.ResponseWriter, _ *http.Request) {
 
 func (v *Vendor) armFault(w http.ResponseWriter, r *http.Request) {
 	var fault Fault
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&fault); err != nil {
-		controlError(w, http.StatusBadRequest, err.Error())
+	if !readControl(w, r, &fault) {
 		return
 	}
 	armed, err := v.Arm(fault)

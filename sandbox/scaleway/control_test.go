@@ -136,6 +136,8 @@ func TestFaultsAreChecked(t *testing.T) {
 		"bare body":     {Body: json.RawMessage(`{}`)},
 		"negative":      {Status: 500, Count: -1},
 		"bad pattern":   {Status: 500, Path: "("},
+		"odd garbage":   {Garbage: "banana"},
+		"sure chance":   {Status: 500, Probability: 1.1},
 	} {
 		if _, err := w.Arm(fault); err == nil {
 			t.Errorf("%s: armed", name)
@@ -159,6 +161,7 @@ func TestEveryErrorCanBeArmed(t *testing.T) {
 		"locked":                func(t *testing.T, err error) { _ = as[*scw.ResourceLockedError](t, err) },
 		"quotas_exceeded":       func(t *testing.T, err error) { _ = as[*scw.QuotasExceededError](t, err) },
 		"invalid_arguments":     func(t *testing.T, err error) { _ = as[*scw.InvalidArgumentsError](t, err) },
+		"too_many_requests":     func(t *testing.T, err error) { _ = as[*scw.ResponseError](t, err) },
 		"internal":              func(t *testing.T, err error) { _ = as[*scw.ResponseError](t, err) },
 	}
 	for kind, check := range checks {
@@ -264,6 +267,59 @@ func TestControlAPI(t *testing.T) {
 	if len(w.Journal(0)) != 1 {
 		t.Errorf("the control API is in the journal: %+v", w.Journal(0))
 	}
+}
+
+func TestControlAPIChangesTheWorld(t *testing.T) {
+	w := newWorld(t, scaleway.Options{})
+	s := w.pool(scaleway.ServerSpec{Name: "mac"})
+	gone := w.pool(scaleway.ServerSpec{Name: "gone"})
+	for _, step := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"PATCH", "/sandbox/knobs", `{"list_lag":"5s","gone_as":404}`, 200},
+		{"PATCH", "/sandbox/knobs", `{"sealed":"clear"}`, 200},
+		{"PATCH", "/sandbox/knobs", `{"gone_as":410}`, 400},
+		{"PATCH", "/sandbox/knobs", `{"colour":"red"}`, 400},
+		{"PATCH", "/sandbox/types/M2-L", `{"stock":"no_stock"}`, 204},
+		{"PATCH", "/sandbox/types/M2-M", `{"quota":0}`, 204},
+		{"PATCH", "/sandbox/types/M2-L", `{"stock":"plenty"}`, 400},
+		{"PATCH", "/sandbox/types/M9", `{"quota":1}`, 404},
+		{"PATCH", "/sandbox/servers/mac", `{"name":"theirs","status":"busy","schedule_deletion":true}`, 204},
+		{"PATCH", "/sandbox/servers/nobody", `{"name":"x"}`, 404},
+		{"DELETE", "/sandbox/servers/" + gone.ID, "", 204},
+		{"DELETE", "/sandbox/servers/" + gone.ID, "", 404},
+		{"PUT", "/sandbox/rules", `{"operation":"rename","status":"busy","verdict":"locked"}`, 204},
+		{"PUT", "/sandbox/rules", `{"operation":"rename","status":"busy","verdict":"maybe"}`, 400},
+		{"PUT", "/sandbox/rights", `{"rights":"some"}`, 400},
+	} {
+		if response, body := w.raw(step.method, step.path, "", step.body); response.StatusCode != step.status {
+			t.Errorf("%s %s %s: %d %s", step.method, step.path, step.body, response.StatusCode, body)
+		}
+	}
+	want := scaleway.Knobs{ListLag: scaleway.Duration(5 * time.Second), GoneAs: 404, Sealed: scaleway.SealNever}
+	if diff := cmp.Diff(want, w.Knobs()); diff != "" {
+		t.Error(diff)
+	}
+	var shown scaleway.Knobs
+	_, body := w.raw("GET", "/sandbox/knobs", "", "")
+	must(t, json.Unmarshal([]byte(body), &shown))
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Error(diff)
+	}
+	if view := w.Servers(); len(view) != 1 || view[0].Name != "theirs" || view[0].Status != scaleway.StatusBusy || !view[0].DeletionScheduled {
+		t.Errorf("servers: %+v", view)
+	}
+	_ = as[*scw.ResourceLockedError](t, w.rename(s.ID, "mine"))
+	_, err := w.macs.CreateServer(&applesilicon.CreateServerRequest{Name: "x", Type: "M2-L"})
+	_ = as[*scw.OutOfStockError](t, err)
+	_, err = w.macs.CreateServer(&applesilicon.CreateServerRequest{Name: "x", Type: "M2-M"})
+	_ = as[*scw.QuotasExceededError](t, err)
+
+	w.raw("PUT", "/sandbox/rights", "", `{"rights":"none"}`)
+	_ = as[*scw.PermissionsDeniedError](t, w.rename(s.ID, "mine"))
+	w.raw("PUT", "/sandbox/keys", "", `{"secret_keys":["rotated"]}`)
+	_ = as[*scw.DeniedAuthenticationError](t, w.rename(s.ID, "mine"))
 }
 
 func TestControlAPIAnswersLoopbackOnly(t *testing.T) {

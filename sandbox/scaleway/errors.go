@@ -10,6 +10,7 @@ import (
 type reply struct {
 	status int
 	body   any
+	raw    *raw // instead of body
 	drop   bool // close the connection instead
 	late   bool // with drop: after the client's patience
 }
@@ -77,10 +78,10 @@ func locked(id string) reply {
 }
 
 // quotasExceeded has the SDK's shape; the resource's name for a Mac is INF.
-func quotasExceeded() reply {
+func quotasExceeded(limit int) reply {
 	return refuse(http.StatusForbidden, map[string]any{
 		"type": "quotas_exceeded", "message": "quota(s) exceeded for this resource",
-		"details": []any{map[string]any{"resource": "apple_silicon_server", "quota": 1, "current": 1}},
+		"details": []any{map[string]any{"resource": "apple_silicon_server", "quota": limit, "current": limit}},
 	})
 }
 
@@ -98,6 +99,11 @@ func notUUID(argument string) reply {
 
 func internalError() reply {
 	return refuse(http.StatusInternalServerError, map[string]any{"message": "internal error"})
+}
+
+// unavailable is a product that is out of order (INF).
+func unavailable() reply {
+	return refuse(http.StatusServiceUnavailable, map[string]any{"message": "service unavailable"})
 }
 
 // notServed is ours, not the vendor's: it names the gap instead of imitating an answer.

@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,8 +32,8 @@ const (
 )
 
 // Fault spoils calls: it matches those that meet all of its conditions, and comes
-// before their effect or after it. At least one of Status, Error, Drop and Delay
-// says what it does; a delay alone lets the call be answered late.
+// before their effect or after it. At least one of Status, Error, Garbage, Drop,
+// Silence and Delay says what it does; a delay alone lets the call be answered late.
 type Fault struct {
 	// ID is given when the fault is armed.
 	ID string `json:"id"`
@@ -51,11 +52,18 @@ type Fault struct {
 	// Error names one of the vendor's error types, such as transient_state, and
 	// fills in its status and body.
 	Error string `json:"error,omitempty"`
+	// Garbage is an answer that no client should believe, such as [GarbageHTML].
+	Garbage string `json:"garbage,omitempty"`
+	// Silence holds the connection until the client gives up.
+	Silence bool `json:"silence,omitempty"`
 	// Drop closes the connection. An HTTP client may repeat a dropped GET by
 	// itself, and then meets the fault again or not, by its count.
 	Drop bool `json:"drop,omitempty"`
 	// Delay holds the call on the vendor's clock, whatever the time scale.
 	Delay Duration `json:"delay,omitempty"`
+	// Probability is how likely the fault meets a call that it matches, drawn from the
+	// vendor's source of randomness; 0 means always.
+	Probability float64 `json:"probability,omitempty"`
 	// Count is how many more calls the fault meets; 0 means until it is cleared.
 	Count int `json:"count,omitempty"`
 	// Hits counts the calls met.
@@ -65,12 +73,14 @@ type Fault struct {
 }
 
 var (
-	errNoAction = errors.New("a fault needs a status, an error, a drop or a delay")
+	errNoAction = errors.New("a fault needs a status, an error, garbage, silence, a drop or a delay")
 	errWhen     = errors.New(`when is "before" or "after"`)
 	errError    = errors.New("no such error type")
 	errStatus   = errors.New("status is an HTTP status of 200 or above")
 	errCount    = errors.New("count cannot be negative")
 	errBody     = errors.New("a body needs a status")
+	errGarbage  = errors.New("no such garbage")
+	errChance   = errors.New("probability is between 0 and 1")
 	errCall     = errors.New("no such call")
 )
 
@@ -101,21 +111,25 @@ func (f Fault) check() error {
 	case f.When != BeforeEffect && f.When != AfterEffect:
 		return errWhen
 	case f.Error != "" && !known:
-		return fmt.Errorf("%q: %w", f.Error, errError)
+		return fmt.Errorf("%q: %w: there are %s", f.Error, errError, strings.Join(errorKinds, ", "))
+	case f.Garbage != "" && !slices.Contains(garbageKinds, f.Garbage):
+		return fmt.Errorf("%q: %w: there are %s", f.Garbage, errGarbage, strings.Join(garbageKinds, ", "))
+	case f.Probability < 0 || f.Probability > 1:
+		return errChance
 	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
 		return errStatus
 	case f.Body != nil && f.Status == 0:
 		return errBody
 	case f.Count < 0:
 		return errCount
-	case !f.replaces() && f.Delay <= 0:
+	case !f.replaces() && !f.Silence && f.Delay <= 0:
 		return errNoAction
 	}
 	return nil
 }
 
 // replaces says whether the fault answers in the vendor's place.
-func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Drop }
+func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Garbage != "" || f.Drop }
 
 // Faults are the armed faults, in the order they were armed.
 func (v *Vendor) Faults() []Fault {
@@ -142,7 +156,7 @@ func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i, f := range v.faults {
-		if !v.matches(f, r, c) {
+		if !v.matches(f, r, c) || f.Probability > 0 && v.dice.Float64() >= f.Probability {
 			continue
 		}
 		f.Hits++
@@ -177,25 +191,70 @@ func (v *Vendor) concerns(c *call, server string) bool {
 	return s != nil && s.name == server
 }
 
-// faultReply is a fault's answer to a call.
-func (v *Vendor) faultReply(f Fault, c *call) reply {
+// meet is what happens to a call that a fault meets: it is held, and then it may
+// have an answer that is not its own.
+func (v *Vendor) meet(ctx context.Context, f Fault, c *call, proper reply) (reply, bool) {
+	if !v.hold(ctx, f.Delay) || f.Silence && !v.hold(ctx, forever) {
+		return reply{drop: true, late: true}, true
+	}
+	return v.faultReply(f, c, proper), f.replaces()
+}
+
+// forever is longer than any client waits.
+const forever = Duration(1<<63 - 1)
+
+// hold waits for a fault's delay on the vendor's clock, unscaled: it plays against
+// client timeouts, which no time scale changes. False means that the client or the
+// vendor went away first. With [Options.Inline] nobody waits.
+func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
+	if delay <= 0 {
+		return true
+	}
+	if v.opts.Inline {
+		return time.Duration(delay) < clientPatience
+	}
+	var ended <-chan time.Time
+	if delay != forever {
+		timer := v.opts.Clock.NewTimer(time.Duration(delay))
+		defer timer.Stop()
+		ended = timer.C()
+	}
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+	case <-v.ctx.Done():
+	}
+	return false
+}
+
+// faultReply is a fault's answer to a call, in place of the proper one where that exists.
+func (v *Vendor) faultReply(f Fault, c *call, proper reply) reply {
 	if f.Drop {
 		return reply{drop: true}
 	}
-	if f.Error == "" {
-		out := reply{status: f.Status}
-		if f.Body != nil {
-			out.body = f.Body
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case f.Garbage != "":
+		return v.garbage(f, c, proper)
+	case f.Error != "":
+		out, _ := errorReply(f.Error, v.find(c.id), c.id)
+		if f.Status != 0 {
+			out.status = f.Status
 		}
 		return out
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	out, _ := errorReply(f.Error, v.find(c.id), c.id)
-	if f.Status != 0 {
-		out.status = f.Status
+	out := reply{status: f.Status}
+	if f.Body != nil {
+		out.body = f.Body
 	}
 	return out
+}
+
+var errorKinds = []string{
+	"denied_authentication", "permissions_denied", "precondition_failed", "out_of_stock", "not_found", "transient_state",
+	"locked", "quotas_exceeded", "too_many_requests", "invalid_arguments", "internal",
 }
 
 // errorReply is the vendor's answer for an error type, about a server where there is one.
@@ -220,7 +279,9 @@ func errorReply(kind string, s *server, id string) (reply, bool) {
 	case "locked":
 		return locked(id), true
 	case "quotas_exceeded":
-		return quotasExceeded(), true
+		return quotasExceeded(1), true
+	case "too_many_requests":
+		return reply{status: http.StatusTooManyRequests}, true
 	case "invalid_arguments":
 		return invalidArgument("name", "unknown", ""), true
 	case "internal":

@@ -1,7 +1,6 @@
 package scaleway
 
 import (
-	"context"
 	"crypto/subtle"
 	"encoding/json"
 	"io"
@@ -64,6 +63,8 @@ func (v *Vendor) routes() http.Handler {
 		{"DELETE", zonesPath + "/servers/{id}", "DeleteServer", v.withServer("delete", v.deleteServer)},
 		{"POST", zonesPath + "/servers/{id}/reboot", "RebootServer", v.withServer("write", v.rebootServer)},
 		{"POST", zonesPath + "/servers/{id}/reinstall", "ReinstallServer", v.withServer("write", v.reinstallServer)},
+		{"POST", zonesPath + "/connectivity-diagnostics", "StartConnectivityDiagnostic", v.startDiagnostic},
+		{"GET", zonesPath + "/connectivity-diagnostics/{id}", "GetConnectivityDiagnostic", v.getDiagnostic},
 		{"GET", iamPath + "/ssh-keys", "ListSSHKeys", v.listSSHKeys},
 		{"POST", iamPath + "/ssh-keys", "CreateSSHKey", v.createSSHKey},
 		{"GET", iamPath + "/ssh-keys/{id}", "GetSSHKey", v.withKey(v.getSSHKey)},
@@ -107,25 +108,22 @@ func (v *Vendor) serve(name string, handle handler) http.HandlerFunc {
 // answer performs a call, unless a fault comes before it, and lets a fault replace its answer.
 func (v *Vendor) answer(r *http.Request, c *call, handle handler, entry *Entry) reply {
 	fault, armed := v.takeFault(r, c)
-	if armed {
-		entry.Fault = fault.ID
+	if !armed {
+		out := v.perform(r, c, handle)
+		entry.EffectStatus = out.status
+		return out
 	}
-	if armed && fault.When == BeforeEffect {
-		if !v.hold(r.Context(), fault.Delay) {
-			return reply{drop: true, late: true}
-		}
-		if fault.replaces() {
-			return v.faultReply(fault, c)
+	entry.Fault = fault.ID
+	if fault.When == BeforeEffect {
+		if out, replaced := v.meet(r.Context(), fault, c, reply{}); replaced {
+			return out
 		}
 	}
 	out := v.perform(r, c, handle)
 	entry.EffectStatus = out.status
-	if armed && fault.When == AfterEffect {
-		if !v.hold(r.Context(), fault.Delay) {
-			return reply{drop: true, late: true}
-		}
-		if fault.replaces() {
-			return v.faultReply(fault, c)
+	if fault.When == AfterEffect {
+		if spoiled, replaced := v.meet(r.Context(), fault, c, out); replaced {
+			return spoiled
 		}
 	}
 	return out
@@ -143,6 +141,9 @@ func (v *Vendor) perform(r *http.Request, c *call, handle handler) reply {
 		// INF: no recording asks for a zone that does not exist.
 		return invalidArgument("zone", "constraint", "zone is not available for this product")
 	}
+	if refused, stop := v.forbidden(r, c); stop {
+		return refused
+	}
 	v.advance()
 	return handle(c)
 }
@@ -151,27 +152,6 @@ func (v *Vendor) authentic(token string) bool {
 	return slices.ContainsFunc(v.secrets, func(secret string) bool {
 		return subtle.ConstantTimeCompare([]byte(secret), []byte(token)) == 1
 	})
-}
-
-// hold waits for a fault's delay on the vendor's clock, unscaled: it plays against
-// client timeouts, which no time scale changes. False means that the client or the
-// vendor went away first. With [Options.Inline] nobody waits.
-func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
-	if delay <= 0 {
-		return true
-	}
-	if v.opts.Inline {
-		return time.Duration(delay) < clientPatience
-	}
-	timer := v.opts.Clock.NewTimer(time.Duration(delay))
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-	case <-v.ctx.Done():
-	}
-	return false
 }
 
 // write sends an answer with the headers of a recorded one.
@@ -188,6 +168,10 @@ func (v *Vendor) write(w http.ResponseWriter, entry Entry, out reply) {
 	header.Set("Strict-Transport-Security", "max-age=63072000")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
+	if out.raw != nil {
+		writeRaw(w, out.status, *out.raw)
+		return
+	}
 	if out.body == nil {
 		writeEmpty(w, out.status)
 		return

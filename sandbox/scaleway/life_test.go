@@ -84,7 +84,7 @@ func TestSealing(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run("mode "+string(test.mode), func(t *testing.T) {
-			w := newWorld(t, scaleway.Options{Sealed: test.mode})
+			w := newWorld(t, scaleway.Options{Knobs: scaleway.Knobs{Sealed: test.mode}})
 			check := func(what string, s *applesilicon.Server, want bool) {
 				t.Helper()
 				if (s.SudoPassword == sealed) != want || (s.VncURL == sealed) != want {

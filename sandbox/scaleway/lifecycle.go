@@ -42,6 +42,11 @@ type server struct {
 	bandwidth               int64
 	pending                 *transition
 
+	seq     int
+	ordered time.Time // zero for one from before the sandbox
+	removed time.Time
+	past    []image
+
 	work    []work
 	working bool
 }
@@ -50,6 +55,8 @@ type server struct {
 // work is done.
 type transition struct {
 	due time.Time
+	// reinstall is a transition that [Knobs.Reinstall] can spoil.
+	reinstall bool
 	// atDue is hardware work begun when the time has come; nil when there is none left.
 	atDue func(ctx context.Context) error
 	// effect is applied at the end of a transition that succeeded.
@@ -88,8 +95,9 @@ func (v *Vendor) newServer(o order) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.nextSeq++
 	s := &server{
-		id: o.id, name: o.name, project: o.project, zone: o.zone, kind: o.kind, os: o.os,
+		seq: v.nextSeq, id: o.id, name: o.name, project: o.project, zone: o.zone, kind: o.kind, os: o.os,
 		ip: ip, password: password, created: o.created, updated: o.created, readySince: o.created,
 		installs: 1, vpc: vpcDisabled, commitment: o.commitment, bandwidth: o.bandwidth,
 	}
@@ -119,6 +127,7 @@ func (v *Vendor) monthAfter(t time.Time) time.Time {
 
 // enter is a change of status. Callers hold the lock.
 func (v *Vendor) enter(s *server, status Status, at time.Time) {
+	v.remember(s, at)
 	v.log.Info("server status", "server", s.id, "name", s.name, "from", string(s.status), "to", string(status))
 	s.status, s.updated = status, at
 }
@@ -141,11 +150,12 @@ func (v *Vendor) advanceServer(s *server, now time.Time) {
 	v.advanceTransition(s, now)
 	v.touchStarting(s, now)
 	if s.vpcWanted != "" && s.status != StatusStarting && !now.Before(s.vpcDue) {
+		v.remember(s, s.vpcDue)
 		s.vpc, s.vpcWanted = s.vpcWanted, ""
 		s.updated = latest(s.updated, s.vpcDue)
 	}
 	if s.deletionScheduled && !now.Before(s.deletable) {
-		v.remove(s)
+		v.remove(s, latest(s.deletable, s.updated))
 		return
 	}
 	for s.commitment == commitMonthly && !s.commitmentCancelled && !now.Before(s.deletable) {
@@ -155,8 +165,11 @@ func (v *Vendor) advanceServer(s *server, now time.Time) {
 
 func (v *Vendor) advanceTransition(s *server, now time.Time) {
 	t := s.pending
-	if t == nil || now.Before(t.due) {
+	if t == nil || now.Before(t.due) || t.reinstall && v.knobs.Reinstall == EndsNever {
 		return
+	}
+	if t.reinstall && v.knobs.Reinstall == EndsInError {
+		t.failed, t.atDue = true, nil // nothing is installed on the erased disk
 	}
 	if t.atDue != nil {
 		job := t.atDue
@@ -168,6 +181,7 @@ func (v *Vendor) advanceTransition(s *server, now time.Time) {
 	}
 	s.pending = nil
 	at := latest(t.due, t.ended)
+	v.remember(s, at)
 	if t.failed {
 		v.enter(s, StatusError, at)
 		return
@@ -238,10 +252,14 @@ func (v *Vendor) install(s *server, image OS, password string) func(ctx context.
 }
 
 // remove takes a server out of the vendor's world. Callers hold the lock.
-func (v *Vendor) remove(s *server) {
+func (v *Vendor) remove(s *server, at time.Time) {
 	v.log.Info("server removed", "server", s.id, "name", s.name)
 	v.servers = slices.DeleteFunc(v.servers, func(other *server) bool { return other == s })
 	s.pending = nil
+	if v.knobs.ListLag > 0 {
+		s.removed = at
+		v.departed = append(v.departed, s)
+	}
 	if v.opts.Hardware == nil {
 		v.releaseIP(s)
 		return

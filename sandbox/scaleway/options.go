@@ -31,20 +31,6 @@ const NoFloor = time.Duration(-1)
 // minimum_lease_duration of every type.
 const appleLease = 24 * time.Hour
 
-// SealedMode says when answers carry "<sealed>" in place of credentials.
-type SealedMode string
-
-const (
-	// SealWrites seals the answers to POST, PATCH, reboot and reinstall; GET and
-	// list are clear. All recordings since February 2025. The default.
-	SealWrites SealedMode = ""
-	// SealWindow seals every answer while a server is on its way to ready, and for
-	// [Timings.SealedWindow] after: what one report says of Tahoe hosts.
-	SealWindow SealedMode = "window"
-	// SealNever never seals, as before February 2025.
-	SealNever SealedMode = "clear"
-)
-
 // Timings are how long the vendor takes, at scale 1. Delivery is per type and
 // stands in [ServerType].
 type Timings struct {
@@ -58,6 +44,8 @@ type Timings struct {
 	VPC time.Duration
 	// StartingTouch is how often updated_at moves while starting (recorded: about 10 s).
 	StartingTouch time.Duration
+	// Diagnostic is how long a connectivity diagnostic is processed (INF).
+	Diagnostic time.Duration
 	// SealedWindow is how long [SealWindow] seals after a server became ready.
 	SealedWindow time.Duration
 }
@@ -71,6 +59,7 @@ func DefaultTimings() Timings {
 		Reinstall:     17 * time.Minute,
 		VPC:           30 * time.Second,
 		StartingTouch: 10 * time.Second,
+		Diagnostic:    30 * time.Second,
 		SealedWindow:  time.Minute,
 	}
 }
@@ -96,8 +85,8 @@ type Options struct {
 	Zones []string
 	// Catalogue defaults to [DefaultCatalogue].
 	Catalogue *Catalogue
-	// Sealed says which answers hide credentials.
-	Sealed SealedMode
+	// Knobs are what can be turned later too, with [Vendor.Turn].
+	Knobs Knobs
 	// KeysOnReboot injects the project's SSH keys at a reboot too. The vendor's
 	// documentation contradicts itself here.
 	KeysOnReboot bool

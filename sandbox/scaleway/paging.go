@@ -21,6 +21,9 @@ func page[T any](v *Vendor, c *call, all []T) ([]T, *reply) {
 		return nil, refused
 	}
 	size = min(size, maxPageSize)
+	if v.knobs.MaxPageSize > 0 {
+		size = min(size, v.knobs.MaxPageSize)
+	}
 	start := min((number-1)*size, len(all))
 	return all[start:min(start+size, len(all))], nil
 }

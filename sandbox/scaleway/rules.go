@@ -30,6 +30,8 @@ const (
 	OpDelete    Operation = "delete"
 )
 
+var operations = []Operation{OpRename, OpUpdate, OpReboot, OpReinstall, OpDelete}
+
 // Verdict is whether an operation is taken in a status.
 type Verdict int
 
@@ -60,7 +62,7 @@ func defaultRules() map[ruleKey]Verdict {
 		rules[ruleKey{OpReboot, status}] = Transient
 		rules[ruleKey{OpReinstall, status}] = Transient
 	}
-	for _, op := range []Operation{OpRename, OpUpdate, OpReboot, OpReinstall, OpDelete} {
+	for _, op := range operations {
 		rules[ruleKey{op, StatusLocked}] = Locked
 	}
 	return rules

@@ -110,6 +110,10 @@ func sdkType(r *http.Request) any {
 		return &applesilicon.ListServersResponse{}
 	case strings.Contains(path, "/servers"):
 		return &applesilicon.Server{}
+	case list && strings.Contains(path, "/connectivity-diagnostics/"):
+		return &applesilicon.ConnectivityDiagnostic{}
+	case strings.HasSuffix(path, "/connectivity-diagnostics"):
+		return &applesilicon.StartConnectivityDiagnosticResponse{}
 	case list && strings.HasSuffix(path, "/ssh-keys"):
 		return &iam.ListSSHKeysResponse{}
 	default:

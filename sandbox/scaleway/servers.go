@@ -16,7 +16,7 @@ func (v *Vendor) withServer(action string, handle func(*call, *server) reply) ha
 		}
 		s := v.find(c.id)
 		if s == nil || s.zone != c.zone {
-			return permissionsDenied(action)
+			return v.gone(action, c.id)
 		}
 		return handle(c, s)
 	}
@@ -24,7 +24,7 @@ func (v *Vendor) withServer(action string, handle func(*call, *server) reply) ha
 
 // sealedRead says whether even a GET hides the credentials.
 func (v *Vendor) sealedRead(s *server) bool {
-	if v.opts.Sealed != SealWindow {
+	if v.knobs.Sealed != SealWindow {
 		return false
 	}
 	switch s.status {
@@ -35,17 +35,27 @@ func (v *Vendor) sealedRead(s *server) bool {
 }
 
 // read renders a server for GET and list, write for the answers to writes.
-func (v *Vendor) read(s *server) serverBody { return v.render(s, v.sealedRead(s)) }
+func (v *Vendor) read(s *server) serverBody {
+	return v.emptied(v.render(s, v.sealedRead(s)))
+}
 
 func (v *Vendor) written(s *server) reply {
-	return ok(v.render(s, v.opts.Sealed == SealWrites || v.sealedRead(s)))
+	return ok(v.emptied(v.render(s, v.knobs.Sealed == SealWrites || v.sealedRead(s))))
+}
+
+// emptied takes the credentials out in mode [SealReads].
+func (v *Vendor) emptied(body serverBody) serverBody {
+	if v.knobs.Sealed == SealReads {
+		body.SudoPassword, body.VNCURL = "", ""
+	}
+	return body
 }
 
 func (v *Vendor) getServer(_ *call, s *server) reply { return ok(v.read(s)) }
 
 func (v *Vendor) listServers(c *call) reply {
 	project, organization := c.query.Get("project_id"), c.query.Get("organization_id")
-	matching := slices.DeleteFunc(slices.Clone(v.servers), func(s *server) bool {
+	matching := slices.DeleteFunc(v.listed(), func(s *server) bool {
 		return s.zone != c.zone || project != "" && s.project != project ||
 			organization != "" && organization != v.opts.OrganizationID
 	})
@@ -96,8 +106,12 @@ func (v *Vendor) createServer(c *call) reply {
 		delivery.effect = func(s *server) { s.delivered, s.vpc = true, vpcEnabled }
 	}
 	v.servers = append(v.servers, s)
+	s.ordered = s.created
 	v.begin(s, StatusStarting, delivery)
 	c.id = s.id
+	if v.knobs.Sealed == SealReads {
+		return ok(v.render(s, false))
+	}
 	return v.written(s)
 }
 
@@ -123,6 +137,9 @@ func (v *Vendor) checkOrder(c *call, request createRequest) (order, *reply) {
 	}
 	if !slices.Contains([]string{"", commitDay, commitMonthly, commitNone}, request.Commitment) {
 		return refuse(invalidArgument("commitment_type", "constraint", "commitment is not available"))
+	}
+	if limit, over := v.overQuota(kind, c.zone); over {
+		return refuse(quotasExceeded(limit))
 	}
 	if kind.Stock == NoStock {
 		return refuse(outOfStock())
@@ -192,6 +209,7 @@ func (v *Vendor) checkUpdate(s *server, request updateRequest) *reply {
 // updated_at, and none moves the status: recorded.
 func (v *Vendor) applyUpdate(s *server, request updateRequest) {
 	now := v.now()
+	v.remember(s, now)
 	s.updated = now
 	if request.Name != nil {
 		v.log.Info("server renamed", "server", s.id, "from", s.name, "to", *request.Name)
@@ -246,7 +264,7 @@ func (v *Vendor) deleteServer(_ *call, s *server) reply {
 	if v.now().Before(s.deletable) {
 		return cannotDeleteBefore(s.deletable)
 	}
-	v.remove(s)
+	v.remove(s, v.now())
 	return noContent()
 }
 
@@ -292,6 +310,7 @@ func (v *Vendor) reinstallServer(c *call, s *server) reply {
 		return internalError()
 	}
 	reinstall := &transition{due: v.now().Add(v.scaled(v.opts.Timings.Reinstall))}
+	reinstall.reinstall = true
 	reinstall.atDue = v.install(s, image, password)
 	reinstall.effect = func(s *server) {
 		s.password, s.os, s.delivered = password, image, true

@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -33,14 +34,21 @@ type Vendor struct {
 	secrets   []string
 	rules     map[ruleKey]Verdict
 	servers   []*server // in the order of creation
+	departed  []*server // gone, but perhaps not from lists yet
 	keys      []*sshKey
+	knobs     Knobs
+	quotas    map[string]int // by type
+	rights    map[string]Rights
 	journal   journal
 	faults    []*Fault
-	nextFault int
-	busy      int           // servers whose hardware is at work
-	waiting   []*server     // with Inline: servers with work for catchUp
-	dice      *rand.Rand    // what need not be a secret is drawn from
-	changed   chan struct{} // closed and replaced when busy falls
+	// diagnostics are the connectivity diagnostics, oldest first.
+	diagnostics []*diagnostic
+	nextSeq     int
+	nextFault   int
+	busy        int           // servers whose hardware is at work
+	waiting     []*server     // with Inline: servers with work for catchUp
+	dice        *rand.Rand    // what need not be a secret is drawn from
+	changed     chan struct{} // closed and replaced when busy falls
 }
 
 // New starts a vendor. Close it when done.
@@ -53,6 +61,9 @@ func New(opts Options) *Vendor {
 		catalogue: *opts.Catalogue,
 		secrets:   opts.SecretKeys,
 		rules:     defaultRules(),
+		knobs:     opts.Knobs,
+		quotas:    map[string]int{},
+		rights:    map[string]Rights{},
 		journal:   journal{limit: opts.JournalLimit},
 		changed:   make(chan struct{}),
 	}
@@ -120,6 +131,10 @@ type ServerSpec struct {
 	Type, Zone, ProjectID string
 	// OS names an image. Default: the type's.
 	OS string
+	// Commitment is duration_24h (the default), renewed_monthly or none.
+	Commitment string
+	// DeletionScheduled has the server removed at its floor.
+	DeletionScheduled bool
 	// Age is how long ago the server was created, at scale 1: older than the
 	// floor, it can be deleted at once.
 	Age time.Duration
@@ -145,7 +160,10 @@ func (v *Vendor) AddServer(ctx context.Context, spec ServerSpec) (Server, error)
 	return v.view(s), nil
 }
 
-func olderFirst(a, b *server) int { return a.created.Compare(b.created) }
+// olderFirst orders servers made at one time by when they were asked for.
+func olderFirst(a, b *server) int {
+	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.seq, b.seq))
+}
 
 var (
 	errUnknownType = errors.New("no such server type in the zone")
@@ -169,12 +187,12 @@ func (v *Vendor) prepare(spec ServerSpec) (*server, Install, error) {
 	}
 	s, err := v.newServer(order{
 		id: spec.ID, name: spec.Name, project: spec.ProjectID, zone: spec.Zone, kind: kind, os: image,
-		created: v.now().Add(-v.scaled(spec.Age)),
+		created: v.now().Add(-v.scaled(spec.Age)), commitment: spec.Commitment,
 	})
 	if err != nil {
 		return nil, Install{}, err
 	}
-	s.status, s.delivered = StatusReady, true
+	s.status, s.delivered, s.deletionScheduled = StatusReady, true, spec.DeletionScheduled
 	return s, v.installOf(s, s.password), nil
 }
 
@@ -228,21 +246,6 @@ func (v *Vendor) view(s *server) Server {
 		CreatedAt: s.created, DeletableAt: s.deletable, DeletionScheduled: s.deletionScheduled,
 		Installs: s.installs, Password: s.password,
 	}
-}
-
-// SetStatus forces a server into a status that the simulator does not reach by
-// itself, dropping any transition under way. It reports whether the server exists.
-func (v *Vendor) SetStatus(serverID string, status Status) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.advance()
-	s := v.find(serverID)
-	if s == nil {
-		return false
-	}
-	s.pending = nil
-	v.enter(s, status, v.now())
-	return true
 }
 
 // now is the vendor's time, in the microseconds that answers carry.

@@ -74,6 +74,9 @@ func (v *Vendor) render(s *server, sealed bool) serverBody {
 		PublicBandwidth: s.bandwidth,
 		Tags:            []string{}, AppliedRunners: []string{},
 	}
+	if v.knobs.UnknownStatus != "" {
+		body.Status = v.knobs.UnknownStatus
+	}
 	if sealed {
 		body.SudoPassword, body.VNCURL = sealedText, sealedText
 	}

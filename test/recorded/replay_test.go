@@ -183,7 +183,7 @@ func options(c cassette, took delays, then world, clock *clocktesting.FakeClock)
 	timings.Reboot, timings.VPC = took.reboot, took.vpc
 	return scaleway.Options{
 		Clock: clock, Catalogue: &catalogue, Timings: &timings, Floor: scaleway.NoFloor,
-		Sealed: then.sealed, OrganizationID: c.organization(),
+		Knobs: scaleway.Knobs{Sealed: then.sealed}, OrganizationID: c.organization(),
 	}
 }
 

@@ -161,7 +161,7 @@ func TestRequirement000_TheFloorAgainstTheSimulatedVendor(t *testing.T) {
 }
 
 func TestRequirement003_SealedAgainstTheSimulatedVendor(t *testing.T) {
-	v := start(t, sandbox.Options{Sealed: sandbox.SealWindow})
+	v := start(t, sandbox.Options{Knobs: sandbox.Knobs{Sealed: sandbox.SealWindow}})
 	id := v.add(t, "tuist-pool-1").ID
 	if err := v.client.ReinstallServer(context.Background(), zone, id, ""); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,191 @@
+package scaleway
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+)
+
+// controlWorld are the parts of the control API that change the vendor's world
+// rather than single calls.
+func (v *Vendor) controlWorld() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /sandbox/knobs":           v.showKnobs,
+		"PATCH /sandbox/knobs":         v.turnKnobs,
+		"PATCH /sandbox/types/{type}":  v.changeType,
+		"PATCH /sandbox/servers/{id}":  v.changeServer,
+		"DELETE /sandbox/servers/{id}": v.deleteInConsole,
+		"PUT /sandbox/rules":           v.changeRule,
+		"PUT /sandbox/keys":            v.changeKeys,
+		"PUT /sandbox/rights":          v.changeRights,
+	}
+}
+
+// readControl decodes a request's body, or answers what is wrong with it.
+func readControl(w http.ResponseWriter, r *http.Request, target any) bool {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(target); err != nil {
+		controlError(w, http.StatusBadRequest, err.Error())
+		return false
+	}
+	return true
+}
+
+func (v *Vendor) showKnobs(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, v.Knobs())
+}
+
+// turnKnobs changes the knobs that the body names.
+func (v *Vendor) turnKnobs(w http.ResponseWriter, r *http.Request) {
+	var named map[string]json.RawMessage
+	wanted := v.Knobs()
+	if !readControl(w, r, &named) {
+		return
+	}
+	text, err := json.Marshal(named)
+	if err == nil {
+		err = strictly(text, &wanted)
+	}
+	if err == nil {
+		err = v.Turn(func(k *Knobs) { _ = strictly(text, k) })
+	}
+	if err != nil {
+		controlError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	v.showKnobs(w, r)
+}
+
+// strictly decodes JSON without fields that the target lacks.
+func strictly(text []byte, target any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(target)
+}
+
+// changeType sets the stock and the quota of a server type; a quota below 0 lifts it.
+func (v *Vendor) changeType(w http.ResponseWriter, r *http.Request) {
+	var change struct {
+		Stock *string `json:"stock"`
+		Quota *int    `json:"quota"`
+	}
+	name := r.PathValue("type")
+	if !readControl(w, r, &change) {
+		return
+	}
+	if !v.sells(name) {
+		controlError(w, http.StatusNotFound, "no such server type")
+		return
+	}
+	if change.Stock != nil {
+		if !slices.Contains([]string{NoStock, LowStock, HighStock}, *change.Stock) {
+			controlError(w, http.StatusBadRequest, "stock is no_stock, low_stock or high_stock")
+			return
+		}
+		v.SetStock(name, *change.Stock)
+	}
+	if change.Quota != nil {
+		v.SetQuota(name, *change.Quota)
+	}
+	done(w)
+}
+
+func (v *Vendor) sells(typeName string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.catalogue.Types, func(t ServerType) bool { return t.Name == typeName })
+}
+
+// changeServer does what the console would.
+func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
+	var change struct {
+		Name             *string `json:"name"`
+		Status           *Status `json:"status"`
+		ScheduleDeletion *bool   `json:"schedule_deletion"`
+	}
+	if !readControl(w, r, &change) {
+		return
+	}
+	id, found := v.idOf(r.PathValue("id"))
+	if found && change.Name != nil {
+		found = v.Rename(id, *change.Name)
+	}
+	if found && change.Status != nil {
+		found = v.SetStatus(id, *change.Status)
+	}
+	if found && change.ScheduleDeletion != nil {
+		found = v.ScheduleDeletion(id, *change.ScheduleDeletion)
+	}
+	doneIf(w, found)
+}
+
+func (v *Vendor) deleteInConsole(w http.ResponseWriter, r *http.Request) {
+	id, found := v.idOf(r.PathValue("id"))
+	doneIf(w, found && v.Remove(id))
+}
+
+// idOf takes a server's name too, as people do.
+func (v *Vendor) idOf(idOrName string) (string, bool) {
+	s, found := v.Server(idOrName)
+	return s.ID, found
+}
+
+var verdicts = map[string]Verdict{"allow": Allow, "transient": Transient, "locked": Locked}
+
+func (v *Vendor) changeRule(w http.ResponseWriter, r *http.Request) {
+	var rule struct {
+		Operation Operation `json:"operation"`
+		Status    Status    `json:"status"`
+		Verdict   string    `json:"verdict"`
+	}
+	if !readControl(w, r, &rule) {
+		return
+	}
+	verdict, known := verdicts[rule.Verdict]
+	if !known || !slices.Contains(operations, rule.Operation) || rule.Status == "" {
+		controlError(w, http.StatusBadRequest, "a rule has an operation (rename, update, reboot, reinstall, delete), a status, and a verdict (allow, transient, locked)")
+		return
+	}
+	v.SetRule(rule.Operation, rule.Status, verdict)
+	done(w)
+}
+
+// changeKeys replaces the secret keys that are accepted.
+func (v *Vendor) changeKeys(w http.ResponseWriter, r *http.Request) {
+	var change struct {
+		SecretKeys []string `json:"secret_keys"`
+	}
+	if !readControl(w, r, &change) {
+		return
+	}
+	v.SetSecretKeys(change.SecretKeys...)
+	done(w)
+}
+
+func (v *Vendor) changeRights(w http.ResponseWriter, r *http.Request) {
+	change := struct {
+		SecretKey string `json:"secret_key"`
+		Rights    Rights `json:"rights"`
+	}{SecretKey: DefaultSecretKey}
+	if !readControl(w, r, &change) {
+		return
+	}
+	if !slices.Contains([]Rights{FullRights, EmptyLists, NoRights, ReadOnly}, change.Rights) {
+		controlError(w, http.StatusBadRequest, `rights are "" (all), empty-lists, none or read-only`)
+		return
+	}
+	v.SetRights(change.SecretKey, change.Rights)
+	done(w)
+}
+
+func done(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
+
+func doneIf(w http.ResponseWriter, found bool) {
+	if !found {
+		controlError(w, http.StatusNotFound, "no such server")
+		return
+	}
+	done(w)
+}

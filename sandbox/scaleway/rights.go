@@ -1,0 +1,48 @@
+package scaleway
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Rights are what a secret key may do with servers and SSH keys.
+type Rights string
+
+// Which of the first two losses the real vendor shows is not known.
+const (
+	// FullRights is the default.
+	FullRights Rights = ""
+	// EmptyLists answers lists with none, and everything else with 403.
+	EmptyLists Rights = "empty-lists"
+	// NoRights answers everything with 403.
+	NoRights Rights = "none"
+	// ReadOnly answers writes with 403.
+	ReadOnly Rights = "read-only"
+)
+
+// SetRights changes the rights of a secret key, as a change of policy does.
+func (v *Vendor) SetRights(secretKey string, rights Rights) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.rights[secretKey] = rights
+}
+
+// forbidden is the answer to a call that its key has no right to.
+func (v *Vendor) forbidden(r *http.Request, c *call) (reply, bool) {
+	rights := v.rights[r.Header.Get("X-Auth-Token")]
+	servers := strings.Contains(r.URL.Path, "/servers") || strings.Contains(r.URL.Path, "/connectivity-diagnostics")
+	if rights == FullRights || !servers && !strings.HasPrefix(r.URL.Path, iamPath) {
+		return reply{}, false
+	}
+	action := map[string]string{http.MethodGet: "read", http.MethodDelete: "delete"}[r.Method]
+	orDefault(&action, "write")
+	switch {
+	case rights == ReadOnly && action == "read":
+		return reply{}, false
+	case rights == EmptyLists && c.name == "ListServers":
+		return ok(serverListBody{Servers: []serverBody{}}), true
+	case rights == EmptyLists && c.name == "ListSSHKeys":
+		return ok(sshKeyListBody{SSHKeys: []sshKeyBody{}}), true
+	}
+	return permissionsDenied(action), true
+}
