@@ -156,6 +156,10 @@ type OrderRequest struct {
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	Zone string `json:"zone,omitempty"`
+	// attemptedAt is recorded before the vendor is asked. The answer may be lost:
+	// nothing is asked again before later lists show that no server came of it.
+	// +optional
+	AttemptedAt *metav1.MicroTime `json:"attemptedAt,omitempty"`
 }
 
 // Maintenance keeps a host out of the pool and out of every automatic act.
