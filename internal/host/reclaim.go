@@ -131,11 +131,10 @@ func named(h *Host) bool { return h.Spec.ClaimRef != nil && changedByOther(h) }
 
 // refuseKeptBack: a person, or the host's own record, keeps it from the pool.
 func refuseKeptBack(in ReclaimInput) Refusal {
-	quarantine := in.Host.Spec.Quarantine
 	switch {
 	case in.Host.Spec.Maintenance != nil:
 		return Refusal{RefusedKeptBack, "the host is in maintenance"}
-	case quarantine != nil && (quarantine.Until == nil || in.Now.Before(quarantine.Until.Time)):
+	case Quarantined(in.Host, in.Now):
 		return Refusal{RefusedKeptBack, "the host is quarantined"}
 	case in.Host.Spec.Record.DetachedAt != nil:
 		return Refusal{RefusedKeptBack, "the host was detached on purpose"}

@@ -104,3 +104,15 @@ func (r *readings) miss(zone, id string, at time.Time) *reading {
 	}
 	return known
 }
+
+// named reports that the newest reading of some server of the zone shows the name.
+func (r *readings) named(zone, name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, known := range r.zone(zone) {
+		if known.server.Name == name && known.missingSince.IsZero() {
+			return true
+		}
+	}
+	return false
+}

@@ -30,19 +30,19 @@ type Sweep struct {
 	mu        sync.Mutex
 	elsewhere host.Owners
 	sightings map[sightingKey]host.Sighting
-	said      map[types.UID]host.Refusal
+	said      map[sightingKey]host.Refusal
 	reporting string
 }
 
 // sightingKey: a host that is named otherwise is another stray.
 type sightingKey struct {
-	uid  types.UID
-	name string
+	uid          types.UID
+	host, server string
 }
 
 // NewSweep returns a sweep over the reconciler's hosts that has seen nothing yet.
 func NewSweep(r *Reconciler) *Sweep {
-	return &Sweep{Reconciler: r, sightings: map[sightingKey]host.Sighting{}, said: map[types.UID]host.Refusal{}}
+	return &Sweep{Reconciler: r, sightings: map[sightingKey]host.Sighting{}, said: map[sightingKey]host.Refusal{}}
 }
 
 // NeedLeaderElection keeps the sweep to one manager.
@@ -119,7 +119,7 @@ func (s *Sweep) sight(ctx context.Context) ([]*host.Host, error) {
 	return strays, nil
 }
 
-func keyOf(h *host.Host) sightingKey { return sightingKey{h.UID, h.Status.Server.Name} }
+func keyOf(h *host.Host) sightingKey { return sightingKey{h.UID, h.Name, h.Status.Server.Name} }
 
 // naming is what names mean, given the pools of these Machines and our own.
 func (s *Sweep) naming(machines []infrav1.ScalewayAppleSiliconMachine) host.Naming {
@@ -177,7 +177,7 @@ func (s *Sweep) reclaim(ctx context.Context, stray *host.Host) error {
 		return fmt.Errorf("recording the release of host %s: %w", stray.Name, err)
 	}
 	delete(s.sightings, keyOf(stray))
-	delete(s.said, stray.UID)
+	delete(s.said, keyOf(stray))
 	s.metrics.reclaim()
 	s.Recorder.Eventf(taken, nil, corev1.EventTypeNormal, "ReclaimedHost", "Reclaim",
 		"server %q has no live Machine; it is wiped and returned to the pool %s", taken.Status.Server.Name, in.PoolPrefix)
@@ -187,10 +187,10 @@ func (s *Sweep) reclaim(ctx context.Context, stray *host.Host) error {
 
 // say tells once why a host that was this cluster's is left alone.
 func (s *Sweep) say(ctx context.Context, h *host.Host, refusal host.Refusal) {
-	if s.said[h.UID].Reason == refusal.Reason {
+	if s.said[keyOf(h)].Reason == refusal.Reason {
 		return
 	}
-	s.said[h.UID] = refusal
+	s.said[keyOf(h)] = refusal
 	ctrl.LoggerFrom(ctx).Info("A stray host is left alone", "host", h.Name, "server", h.Status.Server.Name,
 		"reason", refusal.Reason, "why", refusal.Message)
 }

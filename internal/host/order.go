@@ -1,0 +1,136 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// How an order is asked for.
+const (
+	// OrderPrompt is how soon after its record an order must be sent: a later one
+	// could cross with that of another manager.
+	OrderPrompt = 5 * time.Second
+	// OrderDeadline bounds the call.
+	OrderDeadline = 10 * time.Second
+	// OrderSettle after its record, a list shows the server of an order whose answer
+	// was lost: it was sent promptly, ended by its deadline, and lists lag behind
+	// writes by less than half a minute.
+	OrderSettle = OrderPrompt + OrderDeadline + 30*time.Second
+	// OrderBackOff is how long a refused order rests: stock and quotas change slowly.
+	OrderBackOff = 5 * time.Minute
+)
+
+// OrderLook is what a list of the zone says about an order.
+type OrderLook struct {
+	// Began is when the list was asked for.
+	Began time.Time
+	// Found: it holds a server of the order's name.
+	Found bool
+	// Believed: the credentials worked, and no servers vanished in numbers.
+	Believed bool
+	// LackingSince is when the first list was begun, of those without a break until
+	// this one, that lacked the name.
+	LackingSince time.Time
+	// Ended: the server is no longer wanted.
+	Ended bool
+}
+
+// OrderStep is what an order needs next.
+type OrderStep string
+
+// The steps of an order.
+const (
+	// OrderDeliver: the server is there; make its Host.
+	OrderDeliver OrderStep = "deliver"
+	// OrderCreate: nothing came of earlier attempts, if there were any; ask.
+	OrderCreate OrderStep = "create"
+	// OrderWait: an attempt may still show.
+	OrderWait OrderStep = "wait"
+	// OrderDrop: no longer wanted, and proved that no server came of it.
+	OrderDrop OrderStep = "drop"
+)
+
+// NextOrder decides from a list of the zone. The vendor knows no idempotency key:
+// the name is the only handle on an attempt whose answer was lost, and a second
+// server bills for a day at least.
+func NextOrder(h *Host, look OrderLook) OrderStep {
+	attempt := h.Spec.Order.AttemptedAt
+	unsettled := attempt != nil && look.Began.Before(attempt.Add(OrderSettle))
+	switch {
+	case look.Found:
+		return OrderDeliver
+	case !look.Believed, unsettled:
+		return OrderWait
+	case look.Ended && look.Began.Sub(look.LackingSince) >= GoneAfter:
+		return OrderDrop
+	case look.Ended:
+		return OrderWait
+	}
+	return OrderCreate
+}
+
+// Deliver claims the host that an order became, for the order's own claim. The
+// server is fresh: nobody owned its disk, and the claim opens its first epoch.
+// A release of the order goes along. It reports whether anything changed, and
+// fails for a host that is not free to take.
+func Deliver(h, order *Host, now time.Time) (changed bool, err error) {
+	if HoldsClaim(h, order.Spec.ClaimRef.Token) {
+		if order.Spec.Release != nil && h.Spec.Release == nil {
+			h.Spec.Release = order.Spec.Release.DeepCopy()
+			return true, nil
+		}
+		return false, nil
+	}
+	if h.Spec.ClaimRef != nil || h.Spec.Release != nil || !h.DeletionTimestamp.IsZero() || !Clean(h) {
+		return false, &TakenError{h.Name, order.Spec.Order.Name}
+	}
+	Claim(h, *order.Spec.ClaimRef, now)
+	h.Spec.Record.Ordered = true
+	h.Spec.Release = order.Spec.Release.DeepCopy()
+	return true, nil
+}
+
+// TakenError is an order whose name a server bears that is not free to take.
+type TakenError struct{ Host, Name string }
+
+// Error is one clear line for people.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("the server of host %s bears the name %q already, and is claimed or not clean", e.Host, e.Name)
+}
+
+// OrderRefusal is the condition's reason for a refused order; empty: nothing was
+// refused for good, and the vendor is asked again soon.
+func OrderRefusal(err error) string {
+	switch cloud.KindOf(err) {
+	case cloud.KindOutOfStock:
+		return infrav1.ReasonOutOfStock
+	case cloud.KindQuota:
+		return infrav1.ReasonQuotaExceeded
+	case cloud.KindInvalid, cloud.KindNotFound, cloud.KindForbidden, cloud.KindFloor, cloud.KindUnknownZone:
+		return infrav1.ReasonOrderRejected
+	default:
+		return ""
+	}
+}
+
+// UnknownType says what is wrong with a type that a zone does not have; empty:
+// nothing, or the zone names none.
+func UnknownType(zone, kind string, types []cloud.ServerType) string {
+	var names []string
+	for _, t := range types {
+		if t.Name == kind {
+			return ""
+		}
+		names = append(names, t.Name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("type %q does not exist in zone %s; it has %s", kind, zone, strings.Join(names, ", "))
+}
