@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,22 +131,54 @@ func TestInProcessEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func BenchmarkGetAndRename(b *testing.B) {
-	w := newInline(b, scaleway.Options{}, 1)
+// fleet is the identifier of the last of many servers.
+func fleet(b *testing.B, w *world, size int) string {
+	b.Helper()
 	var id string
-	for i := range 20 {
+	for i := range size {
 		s, err := w.AddServer(b.Context(), scaleway.ServerSpec{Name: fmt.Sprintf("mac-%d", i)})
 		if err != nil {
 			b.Fatal(err)
 		}
 		id = s.ID
 	}
-	for i := 0; b.Loop(); i++ {
+	return id
+}
+
+// BenchmarkSDK is a GET and a PATCH of one server, with the SDK's share.
+func BenchmarkSDK(b *testing.B) {
+	w := newInline(b, scaleway.Options{}, 1)
+	id := fleet(b, w, 20)
+	for b.Loop() {
 		if _, err := w.macs.GetServer(&applesilicon.GetServerRequest{ServerID: id}); err != nil {
 			b.Fatal(err)
 		}
-		if err := w.rename(id, fmt.Sprintf("name-%d", i)); err != nil {
+		if err := w.rename(id, "renamed"); err != nil {
 			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+// BenchmarkVendor is the same without the SDK.
+func BenchmarkVendor(b *testing.B) {
+	w := newInline(b, scaleway.Options{}, 1)
+	url := "http://vendor" + serversPath + "/" + fleet(b, w, 20)
+	transport := w.RoundTripper()
+	for b.Loop() {
+		for method, body := range map[string]string{http.MethodGet: "", http.MethodPatch: `{"name":"renamed"}`} {
+			request, err := http.NewRequestWithContext(b.Context(), method, url, strings.NewReader(body))
+			if err != nil {
+				b.Fatal(err)
+			}
+			request.Header.Set("X-Auth-Token", scaleway.DefaultSecretKey)
+			response, err := transport.RoundTrip(request)
+			if err != nil || response.StatusCode != http.StatusOK {
+				b.Fatalf("%v, %v", response, err)
+			}
+			if err := response.Body.Close(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "calls/s")
