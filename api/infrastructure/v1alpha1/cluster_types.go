@@ -40,7 +40,7 @@ type ScalewayAppleSiliconClusterStatus struct {
 	// +listMapKey=name
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 
-	// conditions: Ready, CredentialsValid, InventorySynced, Paused.
+	// conditions: Ready, CredentialsValid, InventorySynced, DestructionHeld, Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

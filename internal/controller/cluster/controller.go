@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	WatchFilter string
 	// Poll of the inventory's reports. Default: DefaultPoll.
 	Poll time.Duration
+	// Clock for tests. Default: the real one.
+	Clock clock.PassiveClock
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconclusters,verbs=get;list;watch;patch
@@ -139,7 +142,7 @@ func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSil
 		}
 	}
 	before := infra.DeepCopy()
-	derive(infra, reports, hosts)
+	derive(infra, reports, hosts, r.now())
 	if equality.Semantic.DeepEqual(before.Status, infra.Status) {
 		return ctrl.Result{RequeueAfter: poll}, nil
 	}
@@ -156,22 +159,32 @@ func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSil
 	return ctrl.Result{RequeueAfter: poll}, nil
 }
 
-// tell logs a change of Ready.
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
+
+// tell logs a change of Ready and of what is held.
 func tell(ctx context.Context, before, after *infrav1.ScalewayAppleSiliconCluster) {
-	was, now := conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)
-	if was == nil || was.Status != now.Status || was.Reason != now.Reason {
-		ctrl.LoggerFrom(ctx).Info("Zones of the Cluster", "ready", now.Status, "reason", now.Reason, "message", now.Message)
+	for _, kind := range []string{infrav1.ReadyCondition, infrav1.DestructionHeldCondition} {
+		was, now := conditions.Get(before, kind), conditions.Get(after, kind)
+		if was == nil || was.Status != now.Status || was.Reason != now.Reason {
+			ctrl.LoggerFrom(ctx).Info("Zones of the Cluster", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
+		}
 	}
 }
 
 // derive sets the whole status from the reports of the zones and the hosts.
-func derive(infra *infrav1.ScalewayAppleSiliconCluster, reports map[string]host.ZoneReport, hosts []infrav1.ScalewayAppleSiliconHost) {
+func derive(infra *infrav1.ScalewayAppleSiliconCluster, reports map[string]host.ZoneReport, hosts []infrav1.ScalewayAppleSiliconHost, now time.Time) {
 	infra.Status.FailureDomains = domains(infra.Spec.Zones, hosts)
 	credentials, synced := judge(infra.Spec.Zones, reports)
 	credentials, synced = settled(infra, credentials), settled(infra, synced)
 	conditions.Set(infra, credentials)
 	conditions.Set(infra, synced)
 	conditions.Set(infra, ready(credentials, synced))
+	conditions.Set(infra, settled(infra, judgeHold(infra.Spec.Zones, reports, hosts, now)))
 	if everListed(infra.Spec.Zones, reports) {
 		infra.Status.Initialization.Provisioned = ptr.To(true)
 	}

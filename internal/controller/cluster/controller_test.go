@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) reconcile(t *testing.T, inventory Inventory) *infrav1.ScalewayAppleSiliconCluster {
 	t.Helper()
 	key := client.ObjectKey{Namespace: "fleet", Name: "macs"}
-	r := &Reconciler{Client: w.client, Inventory: inventory}
+	r := &Reconciler{Client: w.client, Inventory: inventory, Clock: clocktesting.NewFakePassiveClock(now())}
 	for range 2 { // the first pass may only set Paused
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
@@ -95,6 +96,8 @@ func mac(name, zone string, phase infrav1.HostPhase) *infrav1.ScalewayAppleSilic
 		Status:     infrav1.ScalewayAppleSiliconHostStatus{Phase: phase},
 	}
 }
+
+func now() time.Time { return time.Unix(1_800_000_000, 0) }
 
 func listed() host.ZoneReport { return host.ZoneReport{At: time.Unix(1, 0)} }
 
@@ -133,7 +136,7 @@ func TestConditions(t *testing.T) {
 		"unreachable":       {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnavailable, time.Unix(1, 0))}, infrav1.CredentialsValidCondition, infrav1.ReasonVendorUnreachable, true},
 		"never reached":     {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnavailable, time.Time{})}, reasonNotListed, infrav1.ReasonVendorUnreachable, false},
 		"no such zone":      {reports{"fr-par-1": listed(), "fr-par-3": failing(cloud.KindUnknownZone, time.Time{})}, reasonNotListed, infrav1.ReasonUnknownZone, false},
-		"many vanished":     {reports{"fr-par-1": {At: time.Unix(1, 0), Suspicious: true}, "fr-par-3": listed()}, infrav1.CredentialsValidCondition, reasonSuspicious, true},
+		"many vanished":     {reports{"fr-par-1": {At: time.Unix(1, 0), Suspicious: true}, "fr-par-3": listed()}, infrav1.CredentialsValidCondition, infrav1.ReasonInventorySuspicious, true},
 		"something unknown": {reports{"fr-par-1": failing(cloud.KindInvalid, time.Unix(1, 0)), "fr-par-3": listed()}, infrav1.CredentialsValidCondition, reasonListFailed, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +151,43 @@ func TestConditions(t *testing.T) {
 				t.Errorf("provisioned = %t, want %t", provisioned, c.provisioned)
 			}
 		})
+	}
+}
+
+func TestDestructionHeld(t *testing.T) {
+	const zone = "fr-par-1"
+	for name, c := range map[string]struct {
+		report    reports
+		disturbed time.Duration // ago
+		status    metav1.ConditionStatus
+		reason    string
+	}{
+		"quiet":            {reports{zone: listed()}, 2 * time.Hour, metav1.ConditionFalse, reasonNotHeld},
+		"enough disturbed": {reports{zone: listed()}, time.Minute, metav1.ConditionTrue, infrav1.ReasonStormGuard},
+		"suspicious":       {reports{zone: {At: now(), Suspicious: true}}, 2 * time.Hour, metav1.ConditionTrue, infrav1.ReasonInventorySuspicious},
+		"failing":          {reports{zone: {At: now(), Failing: true}}, 2 * time.Hour, metav1.ConditionTrue, infrav1.ReasonVendorFailing},
+		"throttled":        {reports{zone: failing(cloud.KindThrottled, now())}, 2 * time.Hour, metav1.ConditionTrue, infrav1.ReasonVendorFailing},
+		"not listed":       {reports{}, time.Minute, metav1.ConditionUnknown, reasonNotListed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disturbed := mac("a", zone, infrav1.HostWiping)
+			host.Disturb(disturbed, now().Add(-c.disturbed))
+			w := newWorld(t, infra(zone), owner(), disturbed, mac("b", zone, infrav1.HostInUse))
+			got := conditions.Get(w.reconcile(t, c.report), infrav1.DestructionHeldCondition)
+			if got == nil || got.Status != c.status || got.Reason != c.reason {
+				t.Errorf("DestructionHeld = %+v, want %s with %s", got, c.status, c.reason)
+			}
+		})
+	}
+}
+
+// What recovery may do says nothing about the Cluster's infrastructure.
+func TestHeldIsNotUnready(t *testing.T) {
+	disturbed := mac("a", "fr-par-1", infrav1.HostWiping)
+	host.Disturb(disturbed, now())
+	got := newWorld(t, infra("fr-par-1"), owner(), disturbed).reconcile(t, reports{"fr-par-1": listed()})
+	if !conditions.IsTrue(got, infrav1.DestructionHeldCondition) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
+		t.Errorf("conditions = %+v, want held and Ready", got.Status.Conditions)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,8 +14,8 @@ import (
 // Reasons beside those of the API package.
 const (
 	reasonNotListed  = "NotListedYet"
-	reasonSuspicious = "InventorySuspicious"
 	reasonListFailed = "ListFailed"
+	reasonNotHeld    = "NotHeld"
 )
 
 // judge says what the last lists tell of the credentials and of the inventory:
@@ -55,7 +56,23 @@ func judgeList(c metav1.Condition, zone string, report host.ZoneReport, listed b
 	case report.Err != nil:
 		return not(c, metav1.ConditionFalse, listReason(report.Err), "zone %s: %s", zone, report.Err)
 	case report.Suspicious:
-		return not(c, metav1.ConditionFalse, reasonSuspicious, "zone %s: too many servers vanished at once to believe it", zone)
+		return not(c, metav1.ConditionFalse, infrav1.ReasonInventorySuspicious, "zone %s: too many servers vanished at once to believe it", zone)
+	}
+	return c
+}
+
+// judgeHold says whether recovery and the sweep may destroy anything: the first
+// zone that is held decides. A zone that was not listed yet is no news.
+func judgeHold(zones []string, reports map[string]host.ZoneReport, hosts []infrav1.ScalewayAppleSiliconHost, now time.Time) metav1.Condition {
+	c := metav1.Condition{Type: infrav1.DestructionHeldCondition, Status: metav1.ConditionFalse, Reason: reasonNotHeld}
+	for _, zone := range zones {
+		report, listed := reports[zone]
+		if !listed {
+			return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
+		}
+		if hold := host.DestructionHeld(zone, hosts, report, listed, now); hold.Reason != "" {
+			return not(c, metav1.ConditionTrue, hold.Reason, "%s", hold.Message)
+		}
 	}
 	return c
 }
