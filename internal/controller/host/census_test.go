@@ -12,8 +12,8 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// count is the census as the metrics would show it.
-func (w *world) count() counts {
+// census is as the metrics would show it.
+func (w *world) census() counts {
 	w.t.Helper()
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}

@@ -12,7 +12,7 @@ import (
 )
 
 func orphansOf(w *world, kind string) float64 {
-	return w.count().orphans[[2]string{zone, kind}]
+	return w.census().orphans[[2]string{zone, kind}]
 }
 
 // dirty is a world whose host was owned, and let go without a wipe.

@@ -72,10 +72,7 @@ func (s *Sweep) Once(ctx context.Context) {
 		log.Error(err, "The sweep does not know the hosts")
 		return
 	}
-	if s.ClaimNamePrefix == "" {
-		return
-	}
-	if !s.seesAllMachines(ctx) {
+	if all := s.seesAllMachines(ctx); !all || s.ClaimNamePrefix == "" {
 		return
 	}
 	for _, stray := range strays {

@@ -1,0 +1,376 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+const claimedPrefix = "tuist-tuist-"
+
+// strays is a world of many hosts, seen once by inventory and reconciler, with a
+// sweep that may reclaim.
+func strays(t *testing.T, names ...string) (*world, *Sweep) {
+	t.Helper()
+	w := newWorld(t)
+	w.r.ClaimNamePrefix, w.inventory.ClaimNamePrefix = claimedPrefix, claimedPrefix
+	w.must(w.client.Create(w.ctx, &infrav1.ScalewayAppleSiliconCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "infra", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
+		Spec:       infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{zone}},
+	}))
+	for i, name := range names {
+		w.cloud.Set(cloud.Server{ID: strayID(i), Zone: zone, Name: name, Status: cloud.StatusReady, Delivered: true}, "")
+	}
+	w.settle(len(names))
+	return w, NewSweep(w.r)
+}
+
+func strayID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+
+func strayKey(i int) client.ObjectKey {
+	return client.ObjectKey{Name: host.ObjectName(zone, strayID(i))}
+}
+
+// settle has the inventory and the reconciler look at all hosts.
+func (w *world) settle(n int) {
+	w.t.Helper()
+	w.inventory.Sweep(w.ctx)
+	for i := range n {
+		w.reconcileOf(strayKey(i).Name)
+	}
+}
+
+func (w *world) stray(i int) *host.Host {
+	w.t.Helper()
+	h := &host.Host{}
+	w.must(w.client.Get(w.ctx, strayKey(i), h))
+	return h
+}
+
+// twice sweeps as often and as long as a host must be seen stray.
+func (w *world) twice(s *Sweep) {
+	s.Once(w.ctx)
+	w.clock.Step(10 * time.Minute)
+	w.inventory.Sweep(w.ctx)
+	s.Once(w.ctx)
+}
+
+// taken are the indices of the hosts whose release the sweep recorded.
+func (w *world) taken(n int) (out []int) {
+	w.t.Helper()
+	for i := range n {
+		if release := w.stray(i).Spec.Release; release != nil {
+			out = append(out, i)
+			if release.Origin != infrav1.OriginReclaim {
+				w.t.Errorf("host %d was released by %s", i, release.Origin)
+			}
+		}
+	}
+	return out
+}
+
+func (w *world) machine(name string, change func(*infrav1.ScalewayAppleSiliconMachine)) {
+	w.t.Helper()
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}}
+	if change != nil {
+		change(m)
+	}
+	w.must(w.client.Create(w.ctx, m))
+}
+
+func TestRequirement001_ReclaimsExactlyTheStrandedHost(t *testing.T) {
+	names := []string{
+		claimedPrefix + "stranded", "tuist-pool-2", "tuist-claim-pending-3", claimedPrefix + "by-name",
+		claimedPrefix + "by-id", "apple-silicon-romantic-1", "acme-other-cluster",
+	}
+	w, s := strays(t, names...)
+	w.machine(claimedPrefix+"by-name", nil) // made before there were hosts: no prefix, no hostRef
+	w.machine("renamed", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Status.ServerID = strayID(4) })
+	w.cloud.Forget()
+	w.twice(s)
+	if diff := cmp.Diff([]int{0}, w.taken(len(names))); diff != "" {
+		t.Fatal(diff)
+	}
+	if calls := w.mutations(); len(calls) != 0 {
+		t.Errorf("the sweep itself called %v", calls)
+	}
+	h := w.stray(0)
+	if !host.Licensed(h) || h.Spec.Release.PoolPrefix != prefix || h.Spec.ClaimRef.Name != names[0] || h.Spec.ClaimRef.Cluster != "c" ||
+		h.Spec.Record.DisturbedAt == nil || !slices.Contains(h.Finalizers, infrav1.HostFinalizer) {
+		t.Errorf("got %+v", h.Spec)
+	}
+	for range 30 {
+		w.inventory.Sweep(w.ctx)
+		w.cloud.Finish(strayID(0))
+		_, err := w.r.Reconcile(w.ctx, reconcile.Request{NamespacedName: strayKey(0)})
+		w.must(err)
+		w.clock.Step(5 * time.Second)
+		if h := w.stray(0); h.Spec.Release != nil && h.Spec.Record.Wipe.StartedAt == nil && h.Spec.Record.Wipe.RequestedAt != nil {
+			w.cloud.Change(strayID(0), func(s *cloud.Server) { s.Status = cloud.StatusReinstalling })
+			_, err := w.r.Reconcile(w.ctx, reconcile.Request{NamespacedName: strayKey(0)})
+			w.must(err)
+		}
+	}
+	server, _ := w.cloud.Server(strayID(0))
+	if server.Name != prefix+strayID(0) || w.stray(0).Status.Phase != infrav1.HostAvailable {
+		t.Errorf("not back in the pool: server %+v, phase %s", server, w.stray(0).Status.Phase)
+	}
+}
+
+func TestRequirement001_AHostAdoptedSinceTheScanIsLeftAlone(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	stale := interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if machines, ok := list.(*infrav1.ScalewayAppleSiliconMachineList); ok {
+				machines.Items = nil // the cache has not seen it
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	w.r.Client = stale
+	s.Once(w.ctx)
+	w.machine(claimedPrefix+"m", nil) // its status bears no server id yet
+	w.clock.Step(time.Hour)
+	w.inventory.Sweep(w.ctx)
+	s.Once(w.ctx)
+	if taken := w.taken(1); taken != nil {
+		t.Errorf("reclaimed %v", taken)
+	}
+}
+
+func TestRequirement001_ReportOnlyChangesNothingButCounts(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"stranded", "apple-silicon-romantic-1")
+	w.r.ClaimNamePrefix = ""
+	before := w.written()
+	w.cloud.Forget()
+	for range 3 {
+		w.twice(s)
+	}
+	if w.written() != before || len(w.mutations()) != 0 {
+		t.Errorf("%d writes, calls %v", w.written()-before, w.mutations())
+	}
+	want := `
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
+# TYPE scaleway_orphan_servers gauge
+scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 2
+scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
+`
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCensus(w.client, func() bool { return true }, s))
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scaleway_orphan_servers"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRequirement001_AFailedRecheckEndsTheSweep(t *testing.T) {
+	for _, kind := range []string{"Host", "Machine", "Cluster", "Infra", "Node"} {
+		t.Run(kind, func(t *testing.T) {
+			w, s := strays(t, claimedPrefix+"a", claimedPrefix+"b")
+			s.Once(w.ctx)
+			w.clock.Step(time.Hour)
+			w.inventory.Sweep(w.ctx)
+			failing := w.failing(kind)
+			w.r.Reader, w.r.NodeReader = failing, failing
+			s.Once(w.ctx)
+			if taken := w.taken(2); taken != nil {
+				t.Fatalf("reclaimed %v", taken)
+			}
+			w.r.Reader, w.r.NodeReader = w.client, w.client
+			s.Once(w.ctx)
+			if taken := w.taken(2); len(taken) != 1 {
+				t.Errorf("then reclaimed %v; the storm guard allows one of three", taken)
+			}
+		})
+	}
+}
+
+// failing reads everything but one kind.
+func (w *world) failing(kind string) client.Client {
+	refused := errors.New("refused")
+	return interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, cluster := o.(*clusterv1.Cluster); cluster && kind == "Cluster" {
+				return refused
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			kinds := map[string]bool{}
+			switch list.(type) {
+			case *infrav1.ScalewayAppleSiliconHostList:
+				kinds["Host"] = true
+			case *infrav1.ScalewayAppleSiliconMachineList:
+				kinds["Machine"] = true
+			case *infrav1.ScalewayAppleSiliconClusterList:
+				kinds["Infra"] = true
+			case *corev1.NodeList:
+				kinds["Node"] = true
+			}
+			if kinds[kind] {
+				return refused
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+func TestTheSweepLeavesAloneWhatMayBeInUse(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"a Ready Node bears its providerID": func(w *world) {
+			w.must(w.client.Create(w.ctx, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: corev1.NodeSpec{ProviderID: host.ProviderID(zone, strayID(0))},
+				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			}))
+		},
+		"the Cluster is paused": func(w *world) {
+			c := &clusterv1.Cluster{}
+			w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "c"}, c))
+			paused := true
+			c.Spec.Paused = &paused
+			w.must(w.client.Update(w.ctx, c))
+		},
+		"the Cluster moved away": func(w *world) {
+			w.must(w.client.Delete(w.ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}))
+		},
+		"no Cluster uses the zone": func(w *world) {
+			w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "infra"}}))
+		},
+		"the host is in maintenance": func(w *world) {
+			h := w.stray(0)
+			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "x"}
+			w.must(w.client.Update(w.ctx, h))
+		},
+		"there is no pool": func(w *world) { w.r.DefaultPoolPrefix = "" },
+		"a Machine of another namespace has it": func(w *world) {
+			w.machine(claimedPrefix+"m", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Namespace = "other" })
+		},
+		"the vendor fails": func(w *world) {
+			for range 20 {
+				w.inventory.health.Observe("x", 0, &cloud.Error{Kind: cloud.KindUnavailable})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := strays(t, claimedPrefix+"m")
+			s.Once(w.ctx)
+			w.clock.Step(10 * time.Minute)
+			w.inventory.Sweep(w.ctx)
+			change(w)
+			s.Once(w.ctx)
+			s.Once(w.ctx)
+			if taken := w.taken(1); taken != nil {
+				t.Errorf("reclaimed %v", taken)
+			}
+		})
+	}
+}
+
+func TestAHostMustBeSeenStrayWithoutABreak(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	s.Once(w.ctx)
+	w.clock.Step(10 * time.Minute)
+	w.machine(claimedPrefix+"m", nil)
+	s.Once(w.ctx) // not stray
+	w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: claimedPrefix + "m"}}))
+	s.Once(w.ctx)
+	if taken := w.taken(1); taken != nil {
+		t.Fatalf("reclaimed %v at its first sighting", taken)
+	}
+	w.clock.Step(10 * time.Minute)
+	w.inventory.Sweep(w.ctx)
+	NewSweep(w.r).Once(w.ctx) // another process has not seen it before
+	if taken := w.taken(1); taken != nil {
+		t.Fatalf("another process reclaimed %v at once", taken)
+	}
+	s.Once(w.ctx)
+	if taken := w.taken(1); len(taken) != 1 {
+		t.Error("never reclaimed")
+	}
+}
+
+func TestTheStormGuardBoundsTheSweep(t *testing.T) {
+	names := make([]string, 12)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%d", claimedPrefix, i)
+	}
+	w, s := strays(t, names...)
+	w.twice(s)
+	if taken := w.taken(len(names)); len(taken) != 2 { // a fifth of 13
+		t.Errorf("reclaimed %v", taken)
+	}
+	w.clock.Step(time.Hour + time.Minute)
+	w.inventory.Sweep(w.ctx)
+	s.Once(w.ctx)
+	if taken := w.taken(len(names)); len(taken) != 4 {
+		t.Errorf("an hour later %v", taken)
+	}
+}
+
+func TestOneNamespaceWithoutTheRightsOnlyReports(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	w.r.Reader = w.failing("Machine")
+	w.twice(s)
+	if taken := w.taken(1); taken != nil {
+		t.Errorf("reclaimed %v", taken)
+	}
+	if s.reporting == "" {
+		t.Error("it does not say so")
+	}
+}
+
+func TestTheGaugeCountsNoHostOfAnotherNamespacesMachine(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	w.machine(claimedPrefix+"m", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Namespace = "other" })
+	one := interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*infrav1.ScalewayAppleSiliconMachineList); ok {
+				opts = append(opts, client.InNamespace("fleet"))
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	w.r.Client = one
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCensus(one, func() bool { return true }, s))
+	gauge := func(stranded int) string {
+		return fmt.Sprintf(`
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
+# TYPE scaleway_orphan_servers gauge
+scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} %d
+`, stranded)
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(gauge(1)), "scaleway_orphan_servers"); err != nil {
+		t.Fatalf("before the first sweep: %v", err)
+	}
+	w.twice(s)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(gauge(0)), "scaleway_orphan_servers"); err != nil {
+		t.Error(err)
+	}
+	if taken := w.taken(1); taken != nil {
+		t.Errorf("reclaimed %v", taken)
+	}
+}

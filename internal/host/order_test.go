@@ -1,0 +1,117 @@
+package host_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func order(attempted int) *host.Host {
+	h := &host.Host{}
+	h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "fleet", Name: "m-1", Token: "t-1"}
+	h.Spec.Order = &infrav1.OrderRequest{Name: "m-1", Type: "M2-L", Zone: zone}
+	if attempted >= 0 {
+		h.Spec.Order.AttemptedAt = at(attempted)
+	}
+	return h
+}
+
+func TestNextOrder(t *testing.T) {
+	never, lately := order(-1), order(0)
+	soon, settled := noon().Add(host.OrderSettle-time.Millisecond), noon().Add(host.OrderSettle)
+	for _, c := range []struct {
+		name  string
+		order *host.Host
+		look  host.OrderLook
+		want  host.OrderStep
+	}{
+		{"never asked", never, host.OrderLook{Began: noon(), Believed: true}, host.OrderCreate},
+		{"the list is not believed", never, host.OrderLook{Began: noon()}, host.OrderWait},
+		{"found", lately, host.OrderLook{Began: noon(), Found: true}, host.OrderDeliver},
+		{"asked, and may show yet", lately, host.OrderLook{Began: soon, Believed: true}, host.OrderWait},
+		{"asked, and nothing came of it", lately, host.OrderLook{Began: settled, Believed: true}, host.OrderCreate},
+		{"ended, found", lately, host.OrderLook{Began: settled, Found: true, Ended: true}, host.OrderDeliver},
+		{"ended, may show yet", lately, host.OrderLook{Began: soon, Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, one list", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon()}, host.OrderWait},
+		{"ended, two lists", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
+		{"ended, not believed", never, host.OrderLook{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := host.NextOrder(c.order, c.look); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDeliverTakesOnlyAFreeHost(t *testing.T) {
+	for name, taken := range map[string]*host.Host{
+		"claimed by another": pooled(claimed, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-2" }),
+		"not clean":          pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }),
+		"being removed":      pooled(func(h *host.Host) { h.DeletionTimestamp = &metav1.Time{Time: noon()} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := taken.DeepCopy()
+			changed, err := host.Deliver(taken, order(0), noon())
+			var refused *host.TakenError
+			if changed || !errors.As(err, &refused) || !strings.Contains(err.Error(), "m-1") {
+				t.Errorf("changed %v, %v", changed, err)
+			}
+			if (before.Spec.ClaimRef == nil) != (taken.Spec.ClaimRef == nil) {
+				t.Error("the claim changed")
+			}
+		})
+	}
+}
+
+func TestDeliverClaimsOnceAndCarriesTheRelease(t *testing.T) {
+	h, o := pooled(named("m-1")), order(0)
+	if changed, err := host.Deliver(h, o, noon()); !changed || err != nil {
+		t.Fatalf("%v, %v", changed, err)
+	}
+	if !host.HoldsClaim(h, "t-1") || !h.Spec.Record.Ordered || h.Spec.Record.InstallEpoch != 1 || host.Clean(h) {
+		t.Errorf("got %+v", h.Spec)
+	}
+	if changed, err := host.Deliver(h, o, noon()); changed || err != nil {
+		t.Errorf("again: %v, %v", changed, err)
+	}
+	o.Spec.Release = &infrav1.Release{Token: "t-1", Policy: infrav1.Terminate, RequestedAt: *at(5)}
+	if changed, err := host.Deliver(h, o, noon()); !changed || err != nil || !host.Licensed(h) {
+		t.Errorf("with a release: %v, %v, %+v", changed, err, h.Spec.Release)
+	}
+}
+
+func TestOrderRefusals(t *testing.T) {
+	for kind, want := range map[cloud.Kind]string{
+		cloud.KindOutOfStock: infrav1.ReasonOutOfStock, cloud.KindQuota: infrav1.ReasonQuotaExceeded,
+		cloud.KindInvalid: infrav1.ReasonOrderRejected, cloud.KindForbidden: infrav1.ReasonOrderRejected,
+		cloud.KindUnavailable: "", cloud.KindThrottled: "", cloud.KindTransient: "",
+	} {
+		if got := host.OrderRefusal(&cloud.Error{Kind: kind}); got != want {
+			t.Errorf("%s: got %q, want %q", kind, got, want)
+		}
+	}
+	if got := host.OrderRefusal(errors.New("x")); got != "" {
+		t.Errorf("a foreign error: %q", got)
+	}
+}
+
+func TestUnknownTypeNamesTheKnownOnes(t *testing.T) {
+	types := []cloud.ServerType{{Name: "M4-S"}, {Name: "M2-L"}}
+	if got := host.UnknownType(zone, "M2-L", types); got != "" {
+		t.Error(got)
+	}
+	if got := host.UnknownType(zone, "M9", nil); got != "" {
+		t.Errorf("a zone that names none: %s", got)
+	}
+	if got, want := host.UnknownType(zone, "M9", types), `type "M9" does not exist in zone fr-par-1; it has M2-L, M4-S`; got != want {
+		t.Errorf("got %s", got)
+	}
+}

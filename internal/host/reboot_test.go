@@ -1,0 +1,117 @@
+package host_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func wantsReboot(force bool) func(*host.Host) {
+	return func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "r-1", Reason: "x", Force: force} }
+}
+
+func TestNextReboot(t *testing.T) {
+	kept := func(h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }
+	for _, c := range []struct {
+		name string
+		host *host.Host
+		gone bool
+		want host.RebootStep
+	}{
+		{"nothing asked", pooled(), false, host.RebootNone},
+		{"asked", pooled(wantsReboot(false)), false, host.RebootAsk},
+		{"taken already", pooled(wantsReboot(true), func(h *host.Host) { h.Status.LastReboot.ID = "r-1" }), false, host.RebootClear},
+		{"another one was taken", pooled(wantsReboot(true), func(h *host.Host) { h.Status.LastReboot.ID = "r-0" }), false, host.RebootAsk},
+		{"gone", pooled(wantsReboot(true)), true, host.RebootDrop},
+		{"released", pooled(released, wantsReboot(true)), false, host.RebootDrop},
+		{"wiping", pooled(wiping, wantsReboot(true)), false, host.RebootDrop},
+		{"an order", pooled(wantsReboot(true), func(h *host.Host) { h.Spec.Order = &infrav1.OrderRequest{} }), false, host.RebootDrop},
+		{"handed over", pooled(claimed, wantsReboot(true), func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), false, host.RebootDrop},
+		{"maintenance", pooled(wantsReboot(false), kept), false, host.RebootWait},
+		{"maintenance, by force", pooled(wantsReboot(true), kept), false, host.RebootAsk},
+		{"reinstalling", pooled(wantsReboot(true), status(cloud.StatusReinstalling)), false, host.RebootWait},
+		{"starting", pooled(wantsReboot(true), status(cloud.StatusStarting)), false, host.RebootWait},
+		{"locked", pooled(wantsReboot(true), status("locked")), false, host.RebootWait},
+		{"a status nobody knows", pooled(wantsReboot(true), status("polishing")), false, host.RebootWait},
+		{"in error", pooled(wantsReboot(true), status(cloud.StatusError)), false, host.RebootAsk},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, why := host.NextReboot(c.host, c.gone)
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+			if (why == "") == (got == host.RebootDrop || got == host.RebootWait) {
+				t.Errorf("%s, because %q", got, why)
+			}
+		})
+	}
+}
+
+func TestRequirement003_RebootTakenByKind(t *testing.T) {
+	for kind, want := range map[cloud.Kind]bool{
+		cloud.KindNotFound: true, cloud.KindTransient: true,
+		cloud.KindUnavailable: false, cloud.KindThrottled: false, cloud.KindForbidden: false, cloud.KindLocked: false,
+	} {
+		if got := host.RebootTaken(&cloud.Error{Kind: kind}); got != want {
+			t.Errorf("%s: %v", kind, got)
+		}
+	}
+	if !host.RebootTaken(nil) {
+		t.Error("no error was not taken")
+	}
+}
+
+func TestClearRebootSpendsTheOneShotOfItsClaimOnly(t *testing.T) {
+	ladder := func(token string) *host.Host {
+		h := pooled(claimed)
+		h.Spec.Record.Bootstrap.ClaimToken = "t-1"
+		h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID(token), Reason: "x"}
+		return h
+	}
+	for _, c := range []struct {
+		name           string
+		host           *host.Host
+		id             string
+		cleared, spent bool
+	}{
+		{"the claim's own", ladder("t-1"), host.BootstrapRebootID("t-1"), true, true},
+		{"an earlier claim's", ladder("t-0"), host.BootstrapRebootID("t-0"), true, false},
+		{"another request came", ladder("t-1"), "r-1", false, false},
+		{"a person's", pooled(claimed, wantsReboot(true)), "r-1", true, false},
+		{"nothing asked", pooled(claimed), "r-1", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			host.ClearReboot(c.host, c.id)
+			if (c.host.Spec.Reboot == nil) != c.cleared || c.host.Spec.Record.Bootstrap.RebootIssued != c.spent {
+				t.Errorf("got %+v, %+v", c.host.Spec.Reboot, c.host.Spec.Record.Bootstrap)
+			}
+		})
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for _, c := range []struct {
+		diagnostic      cloud.Diagnostic
+		status          metav1.ConditionStatus
+		reason, message string
+	}{
+		{cloud.Diagnostic{Done: true, Healthy: true}, metav1.ConditionTrue, "Healthy", ""},
+		{
+			cloud.Diagnostic{Done: true, Advice: []string{"reboot_server", "reinstall_server"}, Message: "no answer on port 22"},
+			metav1.ConditionFalse,
+			"RebootServer", "the vendor advises reboot_server, reinstall_server: no answer on port 22",
+		},
+		{cloud.Diagnostic{Done: true, Advice: []string{"-é!"}}, metav1.ConditionFalse, "Unreachable", "the vendor advises -é!"},
+		{cloud.Diagnostic{Done: true, Advice: []string{"2_fast"}}, metav1.ConditionFalse, "Unreachable", "the vendor advises 2_fast"},
+		{cloud.Diagnostic{Done: true, Message: "failed"}, metav1.ConditionFalse, "Unreachable", "failed"},
+	} {
+		got := host.Reachable(c.diagnostic)
+		if got.Type != infrav1.ReachableCondition || got.Status != c.status || got.Reason != c.reason || got.Message != c.message {
+			t.Errorf("%+v: got %+v", c.diagnostic, got)
+		}
+	}
+}
