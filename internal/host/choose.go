@@ -1,11 +1,14 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
@@ -15,7 +18,14 @@ type Wish struct {
 	Namespace, Name string
 	Zone, Type, OS  string
 	PoolPrefix      string
+	// Selector over the hosts' labels. Nil: any.
+	Selector labels.Selector
+	// Now tells which failures of a host are recent, and how long it has been idle.
+	Now time.Time
 }
+
+// SkipLabels: see Skip; the Machine's hostSelector decides.
+const SkipLabels Skip = "not matched by the host selector"
 
 // Choice is the host to take; its zero value is none.
 type Choice struct {
@@ -30,36 +40,57 @@ func (c Choice) Found() bool { return c.Host != nil }
 type Skipped map[Skip]int
 
 // String lists the counts, the largest first: "3 in another zone, 2 wiping".
-func (s Skipped) String() string {
+func (s Skipped) String() string { return s.list(func(Skip) string { return "" }) }
+
+func (s Skipped) list(note func(Skip) string) string {
 	reasons := slices.SortedFunc(maps.Keys(s), func(a, b Skip) int {
-		if s[a] != s[b] {
-			return s[b] - s[a]
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b))
 	})
 	parts := make([]string, 0, len(reasons))
 	for _, reason := range reasons {
-		parts = append(parts, fmt.Sprintf("%d %s", s[reason], reason))
+		parts = append(parts, fmt.Sprintf("%d %s%s", s[reason], reason, note(reason)))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// Message says why there is no host, for a condition.
-func (s Skipped) Message() string {
+// Message says why there is no host for the wish, for a condition: "no available
+// host: 5 of another type (known: M2-L, M4-S)". The known types and OS families
+// are those of the zone: they tell a typing error from a shortage.
+func (s Skipped) Message(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) string {
 	if len(s) == 0 {
 		return "no available host: no host is known"
 	}
-	return "no available host: " + s.String()
+	return "no available host: " + s.list(func(reason Skip) string {
+		switch reason {
+		case SkipType:
+			return known(w, hosts, func(server infrav1.ServerStatus) string { return server.Type })
+		case SkipOS:
+			return known(w, hosts, func(server infrav1.ServerStatus) string { return server.OSFamily })
+		}
+		return ""
+	})
+}
+
+// known lists the values of a fact in the zone of the wish.
+func known(w Wish, hosts []infrav1.ScalewayAppleSiliconHost, fact func(infrav1.ServerStatus) string) string {
+	values := map[string]bool{}
+	for i := range hosts {
+		if value := fact(hosts[i].Status.Server); value != "" && hosts[i].Spec.Zone == w.Zone {
+			values[value] = true
+		}
+	}
+	return " (known: " + strings.Join(slices.Sorted(maps.Keys(values)), ", ") + ")"
 }
 
 // Only reports that every host was skipped for the one reason.
 func (s Skipped) Only(reason Skip) bool { return len(s) == 1 && s[reason] > 0 }
 
-// Choose picks a host for the wish and counts why the others cannot be taken.
-// Equal inputs give equal choices, and different Machines prefer different
-// hosts, so that many Machines do not run at the first one.
+// Choose picks a host for the wish and counts why the others cannot be taken. The
+// host with the fewest recent failures is the best, then one that has been idle for
+// long. Equal inputs give equal choices, and different Machines prefer different
+// ones of equally good hosts, so that many Machines do not run at the first one.
 func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (Choice, Skipped) {
-	var best *Host
+	var best candidate
 	skipped := Skipped{}
 	for i := range hosts {
 		h := &hosts[i]
@@ -67,12 +98,15 @@ func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (Choice, Skipped) 
 			skipped[reason]++
 			continue
 		}
-		if best == nil || prefers(w, h, best) {
-			best = h
+		if c := rate(w, h); best.host == nil || c.before(best) {
+			best = c
 		}
 	}
-	return Choice{best}, skipped
+	return Choice{best.host}, skipped
 }
+
+// Fits reports that the host could be taken for the wish now.
+func Fits(w Wish, h *Host) bool { return unfit(w, h) == "" }
 
 func unfit(w Wish, h *Host) Skip {
 	if h.Spec.Zone != w.Zone {
@@ -90,19 +124,59 @@ func unfit(w Wish, h *Host) Skip {
 	if w.OS != "" && h.Status.Server.OSFamily != w.OS {
 		return SkipOS
 	}
+	if w.Selector != nil && !w.Selector.Matches(labels.Set(h.Labels)) {
+		return SkipLabels
+	}
 	return ""
 }
 
-// prefers orders hosts for one wish by rendezvous hashing; the name breaks ties.
-func prefers(w Wish, a, b *Host) bool {
-	x, y := rendezvous(w, a), rendezvous(w, b)
-	return x > y || (x == y && a.Name < b.Name)
+// candidate is a host with its worth for one wish.
+type candidate struct {
+	host           *Host
+	failures, idle int
+	// draw is the host's lot in rendezvous hashing.
+	draw uint64
 }
 
+func rate(w Wish, h *Host) candidate {
+	return candidate{host: h, failures: RecentFailures(h, w.Now), idle: idleDays(h, w.Now), draw: rendezvous(w, h)}
+}
+
+// before says which of two candidates is taken; the name breaks ties.
+func (c candidate) before(other candidate) bool {
+	return cmp.Or(
+		cmp.Compare(c.failures, other.failures),
+		cmp.Compare(other.idle, c.idle),
+		cmp.Compare(other.draw, c.draw),
+		strings.Compare(c.host.Name, other.host.Name),
+	) < 0
+}
+
+// mostIdleDays: hosts that have been idle for longer are equals. A fleet at rest
+// has many of those, among which its Machines spread.
+const mostIdleDays = 3
+
+// idleDays is for how many whole days the host has been free, as its last wipe and
+// its object's age tell.
+func idleDays(h *Host, now time.Time) int {
+	since := h.CreationTimestamp.Time
+	if wiped := h.Spec.Record.Wipe.ObservedAt; wiped != nil {
+		since = wiped.Time
+	}
+	return int(min(max(now.Sub(since), 0)/(24*time.Hour), mostIdleDays))
+}
+
+// rendezvous hashes the Machine and the host; written out, since it is done for
+// every free host at each choice.
 func rendezvous(w Wish, h *Host) uint64 {
-	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%s/%s\x00%s", w.Namespace, w.Name, h.Name)
-	return mix(sum.Sum64())
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a, 64 bits
+	sum := uint64(offset)
+	for _, part := range [...]string{w.Namespace, "/", w.Name, "\x00", h.Name} {
+		for i := range len(part) {
+			sum = (sum ^ uint64(part[i])) * prime
+		}
+	}
+	return mix(sum)
 }
 
 // mix spreads the bits of a sum: FNV's high bits hardly change with the last

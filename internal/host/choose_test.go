@@ -49,16 +49,16 @@ func TestChooseCountsWhyHostsAreSkipped(t *testing.T) {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 	message := "no available host: 3 wiping, 2 in another zone, 2 not in the pool, 1 claimed, 1 not seen yet, " +
-		"1 not wiped since the last claim, 1 of another type, 1 with another OS"
-	if skipped.Message() != message {
-		t.Errorf("message %q", skipped.Message())
+		"1 not wiped since the last claim, 1 of another type (known: M2-L, M4-S), 1 with another OS (known: sequoia, tahoe)"
+	if got := skipped.Message(w, hosts); got != message {
+		t.Errorf("message %q", got)
 	}
 }
 
 func TestChooseWithoutHostsOrPool(t *testing.T) {
 	choice, skipped := host.Choose(wish("m"), nil)
-	if choice.Found() || skipped.Message() != "no available host: no host is known" {
-		t.Errorf("chose %v: %s", choice, skipped.Message())
+	if choice.Found() || skipped.Message(wish("m"), nil) != "no available host: no host is known" {
+		t.Errorf("chose %v: %s", choice, skipped)
 	}
 	w := wish("m")
 	w.PoolPrefix = ""

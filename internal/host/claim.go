@@ -24,6 +24,16 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 	}
 }
 
+// Detach ends a claim without a wipe: the host is nobody's here, and not clean. No
+// Node may bear its providerID until it is wiped or claimed again.
+func Detach(h *Host, now time.Time) {
+	h.Spec.ClaimRef = nil
+	h.Spec.Record.DetachedAt = stamp(now)
+}
+
+// HandOver notes that the owner is being moved to another management cluster.
+func HandOver(h *Host, now time.Time) { h.Spec.Record.HandedOverAt = stamp(now) }
+
 // HoldsClaim reports that the host is claimed with this token.
 func HoldsClaim(h *Host, token string) bool {
 	return token != "" && h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token

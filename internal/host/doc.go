@@ -1,9 +1,10 @@
 // Package host decides about hosts: what phase one is in, which one a Machine
 // should take, what repairs a claim that a crash left half done, what a claim's
-// name needs next and what a wipe needs next. Everything in it is a pure
-// function of objects and of the vendor's answers: no client, no I/O, no
-// goroutines, and the time comes in as a value. Acting on the decisions is left
-// to the controllers, talking to the vendor to package cloud.
+// name needs next, what a wipe needs next, what a failed bootstrap asks for and
+// what becomes of a host that is let go. Everything in it is a pure function of
+// objects and of the vendor's answers: no client, no I/O, no goroutines, and the
+// time comes in as a value. Acting on the decisions is left to the controllers,
+// talking to the vendor to package cloud.
 package host
 
 import (

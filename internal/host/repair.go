@@ -7,6 +7,14 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
+// OrderName is the name of the Host that is the order of a Machine's server.
+func OrderName(machine string) string { return "order-" + machine }
+
+// OrderMeant reports that the Machine's intent is an order, and not yet a server.
+func OrderMeant(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	return m.Spec.HostRef != nil && m.Spec.HostRef.Name == OrderName(m.Name)
+}
+
 // Verdict is what a Machine's controller does about its claim.
 type Verdict string
 
@@ -29,6 +37,10 @@ const (
 	// Lost: the host is another's, by token or by its server's name; drop the
 	// intent if the Machine is not provisioned, and show ClaimLost.
 	Lost Verdict = "Lost"
+	// PlaceOrder: the intent is an order that is not placed, or whose Host was lost.
+	PlaceOrder Verdict = "PlaceOrder"
+	// Ordering: the order is placed, and is no server yet.
+	Ordering Verdict = "Ordering"
 	// Wait: the host is not known well enough yet; its inventory will wake us.
 	Wait Verdict = "Wait"
 )
@@ -39,13 +51,17 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 	switch {
 	case m.Spec.HostRef == nil:
 		return NoIntent
+	case OrderMeant(m) && h == nil:
+		return PlaceOrder
+	case OrderMeant(m):
+		return repairOrder(m, h)
 	case h == nil:
 		return Wait
 	case h.Spec.ClaimRef != nil:
 		return repairClaimed(m, h)
 	case h.Status.Server.Name == "":
 		return Wait
-	case h.Status.Server.Name == m.Name:
+	case h.Status.Server.Name == m.Name && h.Spec.Record.DetachedAt == nil:
 		return ClaimAgain
 	case m.Spec.ProviderID != "":
 		return Wait // never swapped after it was provisioned
@@ -53,6 +69,16 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return ChooseAgain
 	}
 	return Acquire
+}
+
+func repairOrder(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
+	switch {
+	case !HoldsClaim(h, m.Spec.HostRef.ClaimToken):
+		return Lost
+	case h.Spec.Release != nil:
+		return Releasing
+	}
+	return Ordering
 }
 
 func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
@@ -66,6 +92,10 @@ func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
 	}
 	return Held
 }
+
+// ChangedByOther reports that somebody else renamed the server after it showed its
+// owner's name. Then the host is theirs, and nothing destructive is done to it.
+func ChangedByOther(h *Host) bool { return changedByOther(h) }
 
 func changedByOther(h *Host) bool {
 	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)

@@ -1,0 +1,138 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// FailureClass says what a failed bootstrap asks for, in the words that a Mac's
+// report uses.
+type FailureClass string
+
+// The classes of failure.
+const (
+	ClassRetry     FailureClass = "retry"
+	ClassWait      FailureClass = "wait"
+	ClassReboot    FailureClass = "reboot"
+	ClassReinstall FailureClass = "reinstall"
+	ClassHuman     FailureClass = "human"
+	ClassBug       FailureClass = "bug"
+)
+
+// Counts reports that a failure may be the Mac's own fault, and so brings its
+// recovery closer. What waits for something outside, or is a mistake of ours,
+// would be the same on every other Mac.
+func (c FailureClass) Counts() bool { return c != ClassWait && c != ClassBug }
+
+// Recovery is what is done about a Mac whose bootstrap failed.
+type Recovery string
+
+// The recoveries, from the cheapest.
+const (
+	// RecoverRetry: push again after the back-off.
+	RecoverRetry Recovery = "retry"
+	// RecoverReboot: ask for the one reboot of the claim.
+	RecoverReboot Recovery = "reboot"
+	// RecoverReturn: give the host back to the pool, to be wiped, and take another.
+	RecoverReturn Recovery = "return"
+	// RecoverReinstall: have the server that was ordered for the Machine wiped; it
+	// stays the Machine's.
+	RecoverReinstall Recovery = "reinstall"
+	// RecoverStay: every tier that is left is forbidden here. Pushes go on.
+	RecoverStay Recovery = "stay"
+)
+
+// RecoveryInput is what the ladder decides from. The thresholds count failures of
+// the host's present claim; 0 turns a tier off.
+type RecoveryInput struct {
+	Class       FailureClass
+	RebootAfter int
+	MaxAttempts int
+	// PoolPrefix of the pool to go back to; empty: there is none.
+	PoolPrefix string
+	Now        time.Time
+}
+
+// NextRecovery decides about a host whose bootstrap has just failed, from its
+// record. What only a person can mend, or what waits for something outside,
+// climbs no tier; a dirty disk goes at once to the tier that wipes it. Going back
+// to the pool is judged before the reboot: what is due to be wiped needs none.
+func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
+	record := h.Spec.Record.Bootstrap
+	switch {
+	case in.Class == ClassHuman, !in.Class.Counts():
+		return RecoverRetry, ""
+	case h.Spec.Record.HandedOverAt != nil:
+		return RecoverStay, "the host is another management cluster's"
+	case h.Spec.Maintenance != nil:
+		return RecoverStay, "the host is in maintenance"
+	case in.Class == ClassReinstall:
+		return nextReplacement(h, in, "the disk was not wiped")
+	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts:
+		return nextReplacement(h, in, fmt.Sprintf("%d attempts failed", record.Attempts))
+	case rebootDue(h, in):
+		return RecoverReboot, fmt.Sprintf("%d attempts failed", record.Attempts)
+	}
+	return RecoverRetry, ""
+}
+
+func nextReplacement(h *Host, in RecoveryInput, why string) (Recovery, string) {
+	switch {
+	case in.MaxAttempts == 0:
+		return RecoverStay, why + "; returning hosts to the pool is turned off"
+	case h.Spec.Record.Ordered && Quarantined(h, in.Now):
+		return RecoverStay, why + "; the server is quarantined: " + h.Spec.Quarantine.Reason
+	case h.Spec.Record.Ordered:
+		return RecoverReinstall, why
+	case in.PoolPrefix == "":
+		return RecoverStay, why + "; no pool prefix is known, so the host goes back to no pool"
+	}
+	return RecoverReturn, why
+}
+
+// rebootDue: once for each claim, and not while anybody's reboot is pending. A
+// class that asks for a reboot does not wait for the threshold.
+func rebootDue(h *Host, in RecoveryInput) bool {
+	record := h.Spec.Record.Bootstrap
+	if in.RebootAfter == 0 || record.RebootIssued || h.Spec.Reboot != nil {
+		return false
+	}
+	return in.Class == ClassReboot || int(record.Attempts) >= in.RebootAfter
+}
+
+// rebootSettles is how long a reboot that the vendor took may stay invisible: one
+// interval of the inventory and its list's lag.
+const rebootSettles = time.Minute
+
+// Rebooting reports that the host is about to reboot, or does so, and that it must
+// not be pushed to. Until is when that may be over without any word of the
+// vendor; zero: a change of the host says so. A request that waits for the host to
+// be empty holds back only what has not made it a Node yet.
+func Rebooting(h *Host, provisioned bool, now time.Time) (is bool, until time.Time) {
+	if r := h.Spec.Reboot; r != nil && (r.Force || !provisioned) {
+		return true, time.Time{}
+	}
+	if h.Status.Server.Status == string(cloud.StatusRebooting) {
+		return true, time.Time{}
+	}
+	settled := h.Status.LastReboot.At.Add(rebootSettles)
+	return now.Before(settled), settled
+}
+
+// GiveUp records, in one change of the host, that a claim came to nothing and that
+// the host is wiped for it: with policy Recycle it goes back to the pool, with
+// Reinstall it stays its Machine's. The reboot that was asked for this claim goes.
+func GiveUp(h *Host, release infrav1.Release, reason string, now time.Time) {
+	release.Origin = infrav1.OriginRecovery
+	release.RequestedAt = *stamp(now)
+	h.Spec.Release = &release
+	if r := h.Spec.Reboot; r != nil && r.ID == BootstrapRebootID(release.Token) {
+		h.Spec.Reboot = nil
+	}
+	h.Spec.Record.Bootstrap.Attempts = 0
+	Disturb(h, now)
+	fail(h, reason, now)
+}
