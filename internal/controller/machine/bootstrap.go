@@ -36,6 +36,12 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 		v.bootstrapped = unknown(infrav1.ReasonWaitingForHost, "no host is claimed yet")
 		return ctrl.Result{}, nil
 	}
+	if v.untouchable {
+		if v.bootstrapped.reason == "" && v.machine.Spec.ProviderID == "" {
+			v.bootstrapped = no(infrav1.ReasonWaitingForHost, "host %s is being reinstalled", v.host.Name)
+		}
+		return ctrl.Result{}, nil
+	}
 	var err error
 	if v.staged, err = r.readStaged(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
 		return ctrl.Result{}, err
@@ -99,8 +105,13 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 		return ctrl.Result{}, nil
 	case running && current.id == id && current.result == nil && !v.shows(want):
 		return ctrl.Result{}, r.succeed(ctx, v, want)
-	case running && current.id == id && current.result != nil && !current.recorded:
+	case running && current.id == id && current.result != nil && !current.answered:
 		return r.fail(ctx, v, current)
+	}
+	if result, hold := r.awaitReboot(v); hold {
+		return result, nil
+	}
+	switch {
 	case running && current.id == id && current.result != nil && r.Clock.Now().Before(current.notBefore):
 		if !current.shown { // once: another manager may have got further since
 			v.failed(asFailure(stepConverge, current.result))
@@ -189,13 +200,23 @@ func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired,
 	target := r.target(v, key)
 	target.FirstUse = book.pin
 	p := push{
-		r: r, machine: name, agent: r.Agent, desired: want, join: join, password: v.staged.password,
+		r: r, machine: name, agent: r.Agent, desired: want, join: join, password: v.staged.password, missing: missingPassword(v.host),
 		target: target, ledger: book,
 	}
 	r.pushes.begin(name, id, p.run)
 	v.bootstrapped = progress("queued")
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.host.Name, "job", id, "join", join)
 	return nil
+}
+
+// missingPassword says why there may be no password: the vendor seals it, as far as
+// the host controller has seen, or it is just not there.
+func missingPassword(h *host.Host) string {
+	c := apimeta.FindStatusCondition(h.Status.Conditions, host.CredentialsStagedCondition)
+	if c != nil && c.Reason == infrav1.ReasonCredentialsSealed {
+		return infrav1.ReasonCredentialsSealed
+	}
+	return infrav1.ReasonMissingSudoPassword
 }
 
 // target is the claimed Mac, with the pin of its present epoch.
@@ -223,27 +244,62 @@ func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desire
 	return nil
 }
 
-// fail counts a failure on the host's record, once, and says when to try again.
+// fail answers a failure once: it is counted on the host's record where it may be
+// the Mac's own, and the ladder says what else is done about it.
 func (r *Reconciler) fail(ctx context.Context, v *visit, current snapshot) (ctrl.Result, error) {
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
-		h.Spec.Record.Bootstrap.ClaimToken = v.token()
-		h.Spec.Record.Bootstrap.Attempts++
-		return true
-	})
-	if err != nil {
+	failure := asFailure(stepConverge, current.result)
+	key := client.ObjectKeyFromObject(v.machine)
+	if !current.recorded {
+		if err := r.count(ctx, v, failure); err != nil {
+			return ctrl.Result{}, err
+		}
+		current.notBefore = r.Clock.Now().Add(backoff(failure.Class, v.host.Spec.Record.Bootstrap.Attempts, key))
+		r.pushes.setRecorded(key, current.notBefore)
+	}
+	v.failed(failure)
+	if err := r.climb(ctx, v, failure); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.pushes.setAnswered(key)
+	return after(r.Clock.Now(), current.notBefore), nil
+}
+
+// count adds a failure to the host's record, and to its mirror.
+func (r *Reconciler) count(ctx context.Context, v *visit, failure *Failure) error {
+	counts := host.FailureClass(failure.Class).Counts()
+	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+		h.Spec.Record.Bootstrap.ClaimToken = v.token()
+		if counts {
+			h.Spec.Record.Bootstrap.Attempts++
+		}
+		return counts
+	})
+	if err != nil {
+		return err
+	}
 	v.host = h
-	key := client.ObjectKeyFromObject(v.machine)
 	attempts := h.Spec.Record.Bootstrap.Attempts
-	failure := asFailure(stepConverge, current.result)
 	r.metrics.failure(failure)
-	then := r.Clock.Now().Add(backoff(failure.Class, attempts, key))
-	r.pushes.setRecorded(key, then)
-	v.failed(failure)
 	ctrl.LoggerFrom(ctx).Info("Bootstrap failed", "host", h.Name, "step", failure.Step, "class", failure.Class, "attempts", attempts, "error", failure.Error())
+	if !counts {
+		return nil
+	}
 	mirror := map[string]*string{keyFailures: ptr.To(strconv.Itoa(int(attempts)))}
-	return after(r.Clock.Now(), then), r.patchStaged(ctx, key, mirror)
+	return r.patchStaged(ctx, client.ObjectKeyFromObject(v.machine), mirror)
+}
+
+// awaitReboot holds pushes back while the host is about to reboot or does so.
+func (r *Reconciler) awaitReboot(v *visit) (ctrl.Result, bool) {
+	now := r.Clock.Now()
+	is, until := host.Rebooting(v.host, v.machine.Spec.ProviderID != "", now)
+	if !is {
+		return ctrl.Result{}, false
+	}
+	v.bootstrapped = no(infrav1.ReasonRebootingForRecovery, "host %s reboots", v.host.Name)
+	if until.IsZero() {
+		return ctrl.Result{}, true
+	}
+	return after(now, until), true
 }
 
 func progress(step string) finding {
@@ -268,6 +324,8 @@ func (v *visit) failed(failure *Failure) {
 const (
 	backoffBase  = 5 * time.Second
 	backoffLimit = 5 * time.Minute
+	// backoffWait: what is waited for may come at any time, and asking costs little.
+	backoffWait = 30 * time.Second
 	// backoffHuman: only a person can mend it; now and then we look whether one has.
 	backoffHuman = 30 * time.Minute
 )
@@ -279,7 +337,10 @@ func backoff(class document.Class, attempts int32, key types.NamespacedName) tim
 	if shift := attempts - 1; shift >= 0 && shift < 6 {
 		wait = backoffBase << shift
 	}
-	if class == document.Human {
+	switch class {
+	case document.Wait:
+		wait = backoffWait
+	case document.Human:
 		wait = backoffHuman
 	}
 	hash := fnv.New32a()

@@ -507,7 +507,8 @@ func TestBackoff(t *testing.T) {
 	}{
 		{document.Retry, 1, 5 * time.Second},
 		{document.Retry, 2, 10 * time.Second},
-		{document.Wait, 4, 40 * time.Second},
+		{document.Reboot, 4, 40 * time.Second},
+		{document.Wait, 4, 30 * time.Second},
 		{document.Retry, 6, 160 * time.Second},
 		{document.Retry, 7, 5 * time.Minute},
 		{document.Retry, 1 << 30, 5 * time.Minute},
@@ -527,10 +528,11 @@ func TestClassify(t *testing.T) {
 		reason string
 	}{
 		"unreachable":       {&remote.Unreachable{Phase: remote.PhaseDial, Err: errPlain}, document.Retry, infrav1.ReasonSSHUnreachable},
-		"key refused":       {&remote.AuthRefused{User: "m1"}, document.Wait, infrav1.ReasonSSHUnreachable},
+		"key refused":       {&remote.AuthRefused{User: "m1"}, document.Retry, infrav1.ReasonSSHUnreachable},
 		"other host key":    {&remote.HostKeyMismatch{}, document.Human, infrav1.ReasonHostKeyMismatch},
 		"not pinned":        {remote.ErrNotPinned, document.Bug, ""},
-		"wrong password":    {&remote.GrantRefused{Outcome: remote.PasswordRejected}, document.Wait, infrav1.ReasonMissingSudoPassword},
+		"no password":       {&remote.GrantRefused{Outcome: remote.NoPassword}, document.Wait, infrav1.ReasonMissingSudoPassword},
+		"wrong password":    {&remote.GrantRefused{Outcome: remote.PasswordRejected}, document.Retry, infrav1.ReasonMissingSudoPassword},
 		"locked":            {&remote.GrantRefused{Outcome: remote.AccountLocked}, document.Reboot, ""},
 		"rule overridden":   {&remote.GrantRefused{Outcome: remote.RuleOverridden}, document.Human, ""},
 		"grant failed":      {&remote.GrantRefused{Outcome: remote.GrantFailed}, document.Retry, ""},
@@ -539,7 +541,7 @@ func TestClassify(t *testing.T) {
 		"connection lost":   {&remote.Lost{During: "x", Err: errPlain}, document.Retry, ""},
 		"not understood":    {&remote.NoReport{Reason: remote.UsageRefused}, document.Bug, ""},
 		"died":              {&remote.NoReport{Reason: remote.Died}, document.Retry, ""},
-		"dirty disk":        {&remote.Failed{Class: document.Reinstall}, document.Reinstall, ""},
+		"dirty disk":        {&remote.Failed{Class: document.Reinstall}, document.Reinstall, infrav1.ReasonNotWiped},
 		"document refused":  {&document.FieldError{Field: "host.user", Reason: "is root"}, document.Bug, ""},
 		"anything else":     {errPlain, document.Retry, ""},
 		"classified before": {&Failure{Class: document.Wait, Reason: "X", Err: errPlain}, document.Wait, "X"},

@@ -1,13 +1,13 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,43 +60,51 @@ func (r *Reconciler) intend(ctx context.Context, v *visit) (bool, error) {
 		v.claimed = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
 		return false, err
 	}
-	choice, err := r.choose(ctx, v)
-	if err != nil || choice == nil {
+	name, err := r.aim(ctx, v)
+	if err != nil || name == "" {
 		return false, err
 	}
-	intent := &infrav1.HostReference{Name: choice.Name, ClaimToken: uuid.NewString()}
+	intent := &infrav1.HostReference{Name: name, ClaimToken: uuid.NewString()}
 	return true, r.patch(ctx, v, "intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = intent })
 }
 
-// choose asks package host, and says why there is no host when there is none.
-func (r *Reconciler) choose(ctx context.Context, v *visit) (*host.Host, error) {
-	list := &infrav1.ScalewayAppleSiliconHostList{}
-	if err := r.Client.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing hosts: %w", err)
+// aim names the Host to intend, or says why there is none.
+func (r *Reconciler) aim(ctx context.Context, v *visit) (string, error) {
+	if ordered(v.machine) {
+		return r.aimAtOrder(ctx, v)
 	}
-	choice, skipped := host.Choose(r.wish(v), list.Items)
+	return r.choose(ctx, v)
+}
+
+// choose asks package host, and says why there is no host when there is none.
+func (r *Reconciler) choose(ctx context.Context, v *visit) (string, error) {
+	wish, err := r.wish(v)
+	if err != nil {
+		v.claimed = no(reasonHostSelector, "spec.hostSelector cannot be used: %s", err)
+		return "", nil
+	}
+	list := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing hosts: %w", err)
+	}
+	choice, skipped := host.Choose(wish, list.Items)
 	if choice.Found() {
-		return choice.Host, nil
+		return choice.Host.Name, nil
 	}
 	reason := infrav1.ReasonNoAvailableHost
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
 		reason = infrav1.ReasonNoHostInFailureDomain
 	}
-	v.claimed = no(reason, "%s", skipped.Message())
-	return nil, nil
-}
-
-func (r *Reconciler) wish(v *visit) host.Wish {
-	spec := v.machine.Spec
-	return host.Wish{
-		Namespace: v.machine.Namespace, Name: v.machine.Name,
-		Zone: v.zone(), Type: spec.Type, OS: spec.OS, PoolPrefix: r.poolPrefix(v.machine),
-	}
+	v.claimed = no(reason, "%s", skipped.Message(wish, list.Items))
+	return "", nil
 }
 
 // hold makes the intended host ours, or finds that it is already, or no longer.
 // A claim seen in the cache is believed; that there is none is read uncached.
 func (r *Reconciler) hold(ctx context.Context, v *visit) error {
+	if host.OrderMeant(v.machine) {
+		return r.holdOrder(ctx, v)
+	}
 	h, verdict, err := r.inspect(ctx, v, r.Client)
 	if err != nil {
 		return err
@@ -107,9 +115,10 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 		}
 	}
 	switch verdict {
-	case host.Held, host.Releasing:
-		v.host, v.claimed = h, yes(reasonClaimed)
-		return nil
+	case host.Held:
+		return r.keep(ctx, v, h)
+	case host.Releasing:
+		return r.yield(ctx, v, h)
 	case host.Acquire:
 		if prefix := r.namedLikeAPool(v.machine); prefix != "" { // the default has changed since
 			v.claimed = nameInPool(v.machine, prefix)
@@ -133,6 +142,61 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 		}
 	}
 	v.claimed = unknown(infrav1.ReasonClaiming, "host %s is not known well enough yet", v.machine.Spec.HostRef.Name)
+	return nil
+}
+
+// keep holds a host that is ours. One whose server is gone is dropped as long as
+// the Machine is not provisioned; after that it is shown, and never swapped.
+func (r *Reconciler) keep(ctx context.Context, v *visit, h *host.Host) error {
+	v.host, v.claimed = h, yes(reasonClaimed)
+	if r.serverGone(h) {
+		return r.mourn(ctx, v)
+	}
+	return r.stayHere(ctx, v)
+}
+
+// mourn is a live Machine's answer to a server that was deleted at the vendor. The
+// claim stays: the host controller removes the Host once no Machine holds it.
+func (r *Reconciler) mourn(ctx context.Context, v *visit) error {
+	if err := r.deleteOwnNode(ctx, v); err != nil {
+		return err
+	}
+	v.untouchable = true
+	v.claimed = no(infrav1.ReasonServerGone, "the vendor no longer has the server of host %s", v.host.Name)
+	if v.machine.Spec.ProviderID != "" {
+		return nil
+	}
+	return r.dropHost(ctx, v)
+}
+
+// yield answers a release of our claim while the Machine lives. A reinstall gives
+// the host back; after any other release it is the pool's or the vendor's, and an
+// intent that is left of it, as by a crash in between, is dropped.
+func (r *Reconciler) yield(ctx context.Context, v *visit, h *host.Host) error {
+	v.host, v.untouchable = h, true
+	release := h.Spec.Release
+	v.claimed = no(infrav1.ReasonReleasing, "host %s is released: %s, by %s", h.Name, release.Policy, cmp.Or(release.Origin, infrav1.OriginMachine))
+	if release.Policy == infrav1.Reinstall || v.machine.Spec.ProviderID != "" {
+		return nil
+	}
+	if release.Origin == infrav1.OriginRecovery {
+		v.claimed = no(infrav1.ReasonReturnedToPool, "host %s goes back to the pool to be wiped; another is claimed", h.Name)
+	}
+	return r.dropHost(ctx, v)
+}
+
+// dropHost forgets a host that was held, with all that is staged for it.
+func (r *Reconciler) dropHost(ctx context.Context, v *visit) error {
+	key := client.ObjectKeyFromObject(v.machine)
+	r.pushes.cancel(key)
+	if err := r.unstage(ctx, key); err != nil {
+		return err
+	}
+	if err := r.dropIntent(ctx, v); err != nil {
+		return err
+	}
+	r.pushes.forget(key)
+	v.host = nil
 	return nil
 }
 
@@ -220,6 +284,8 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 			return err
 		}
 		restore(&h.Spec.Record, s, v.token())
+		h.Spec.Record.Bootstrap.RebootIssued = v.machine.Status.Bootstrap.RebootIssued
+		h.Spec.Record.Ordered = h.Spec.Record.Ordered || ordered(v.machine)
 	}
 	return r.Client.Update(ctx, h)
 }
@@ -233,7 +299,7 @@ func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 		return nil
 	}
 	if host.HoldsClaim(h, v.token()) {
-		if err := r.clearClaim(ctx, h.Name, v.token()); err != nil {
+		if err := r.endClaim(ctx, h.Name, v.token()); err != nil {
 			return err
 		}
 	}
@@ -255,68 +321,6 @@ func (r *Reconciler) patch(ctx context.Context, v *visit, what string, change fu
 	if err := r.Client.Patch(ctx, v.machine, patch); err != nil {
 		v.machine = base
 		return fmt.Errorf("recording the %s: %w", what, err)
-	}
-	return nil
-}
-
-// standing says what the claim is worth when the Machine is deleted, from an
-// uncached read. A Host that was rebuilt, and whose server bears the Machine's
-// name, is claimed again first: only what is claimed can be released.
-func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error) {
-	h, verdict, err := r.inspect(ctx, v, r.Reader)
-	if err != nil {
-		return claimBlocked, err
-	}
-	switch verdict {
-	case host.Held, host.Releasing:
-		v.host = h
-		return claimOurs, nil
-	case host.ClaimAgain:
-		return claimOurs, r.acquire(ctx, v, h, verdict)
-	case host.Lost:
-		if host.HoldsClaim(h, v.token()) {
-			v.host = h
-			return claimOurs, nil
-		}
-		return claimNone, nil
-	case host.Acquire, host.ChooseAgain:
-		return claimNone, r.bar(ctx, h, v.token())
-	}
-	if h == nil {
-		return r.standingOfNothing(ctx, v)
-	}
-	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
-		return claimNone, nil // it is known, nobody's, and does not bear our name
-	}
-	return r.blocked(v), nil
-}
-
-// standingOfNothing is standing for a Host that does not exist.
-func (r *Reconciler) standingOfNothing(ctx context.Context, v *visit) (claimState, error) {
-	lost, err := r.lost(ctx, v)
-	if err != nil {
-		return claimBlocked, err
-	}
-	if lost {
-		return claimNone, r.deleteOwnNode(ctx, v)
-	}
-	return r.blocked(v), nil
-}
-
-func (r *Reconciler) blocked(v *visit) claimState {
-	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", v.machine.Spec.HostRef.Name)
-	return claimBlocked
-}
-
-// barAnnotation of a Host holds the last token that must not claim it any more.
-const barAnnotation = "infrastructure.cluster.x-k8s.io/barred-claim"
-
-// bar changes a free Host, so that another manager's claim with this token that
-// is on its way meets a conflict: it would be held for a Machine that is no more.
-func (r *Reconciler) bar(ctx context.Context, h *host.Host, token string) error {
-	metav1.SetMetaDataAnnotation(&h.ObjectMeta, barAnnotation, token)
-	if err := r.Client.Update(ctx, h); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("barring a claim of host %s: %w", h.Name, err)
 	}
 	return nil
 }

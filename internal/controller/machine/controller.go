@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,6 +83,8 @@ type Reconciler struct {
 	absences   absences
 	pushes     *jobs
 	leaves     *jobs
+	// storm is held while a recovery counts what others destroy and adds itself.
+	storm sync.Mutex
 }
 
 // New returns a reconciler with the defaults filled in.
@@ -116,7 +119,7 @@ func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/finalizers,verbs=update
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconclusters;macnodeprofiles,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
@@ -148,6 +151,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	v, err := r.look(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if moving(m) {
+		return quietly(ctrl.Result{}, r.handOver(ctx, v))
 	}
 	if m.DeletionTimestamp.IsZero() {
 		if stop, err := r.enter(ctx, v); stop || err != nil {

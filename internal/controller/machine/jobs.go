@@ -48,8 +48,9 @@ type snapshot struct {
 	result error
 	// notBefore is when a failed job may be followed by another.
 	notBefore time.Time
-	// recorded says that the failure was counted, shown that people can see it.
-	recorded, shown bool
+	// recorded says that the failure was counted, answered that the ladder was asked
+	// what to do about it, shown that people can see it.
+	recorded, answered, shown bool
 }
 
 func newJobs(size int, c clock.PassiveClock, spawn func(func())) *jobs {
@@ -148,6 +149,15 @@ func (j *jobs) setRecorded(key types.NamespacedName, notBefore time.Time) {
 	defer j.mu.Unlock()
 	if current, ok := j.byID[key]; ok && current.done {
 		current.recorded, current.notBefore = true, notBefore
+	}
+}
+
+// setAnswered notes that what a failure asks for was done.
+func (j *jobs) setAnswered(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if current, ok := j.byID[key]; ok && current.done {
+		current.answered = true
 	}
 }
 

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,11 +11,13 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // metrics of Machines. No label names a Machine.
 type metrics struct {
 	claims    *prometheus.CounterVec
+	recovered *prometheus.CounterVec
 	steps     *prometheus.HistogramVec
 	failures  *prometheus.CounterVec
 	readiness prometheus.Histogram
@@ -25,6 +28,9 @@ func newMetrics() *metrics {
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "macfleet_claims_total", Help: "Attempts to claim a host, by result.",
 		}, []string{"result"}),
+		recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "macfleet_recoveries_total", Help: "Recoveries of Macs, by tier.",
+		}, []string{"tier"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "macfleet_converge_step_duration_seconds", Help: "How long a step of bringing a Mac to its desired state took.",
 			Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300},
@@ -45,8 +51,25 @@ func (m *metrics) register(registerer prometheus.Registerer) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+	return m.share(registerer)
+}
+
+// share registers the metric that the host controller counts into as well.
+func (m *metrics) share(registerer prometheus.Registerer) error {
+	err := registerer.Register(m.recovered)
+	if other, shared := errors.AsType[prometheus.AlreadyRegisteredError](err); shared {
+		if vec, is := other.ExistingCollector.(*prometheus.CounterVec); is {
+			m.recovered = vec
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	return nil
 }
+
+func (m *metrics) recovery(r host.Recovery) { m.recovered.WithLabelValues(string(r)).Inc() }
 
 func (m *metrics) claim(result string) { m.claims.WithLabelValues(result).Inc() }
 

@@ -43,8 +43,10 @@ type push struct {
 	target   Target
 	ledger   ledger
 	password cloud.Password
-	agent    Agent
-	desired  document.Desired
+	// missing is the reason to give when the password is needed and not there.
+	missing string
+	agent   Agent
+	desired document.Desired
 	// join says that the Mac needs a token and a permit.
 	join bool
 }
@@ -93,14 +95,14 @@ func (p push) grant(ctx context.Context, mac Mac, facts Facts) error {
 		return nil
 	}
 	if !p.password.Present() {
-		return &Failure{Step: stepGrant, Class: document.Wait, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor shows no usable sudo password")}
+		return &Failure{Step: stepGrant, Class: document.Wait, Reason: p.missing, Err: errors.New("the vendor shows no usable sudo password")}
 	}
 	fresh, err := p.ledger.spend(ctx, p.password)
 	if err != nil {
 		return err
 	}
 	if !fresh {
-		return &Failure{Step: stepGrant, Class: document.Wait, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch; another password or a wipe is needed")}
+		return &Failure{Step: stepGrant, Class: document.Retry, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch; another password or a wipe is needed")}
 	}
 	return mac.Grant(ctx, p.password)
 }
@@ -209,4 +211,18 @@ func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey) er
 		return fmt.Errorf("forgetting a bootstrap token: %w", err)
 	}
 	return nil
+}
+
+// unstage takes back what is staged for a claim that ends while its Machine lives:
+// the token, and the mirror of a host's record, which the next host must not get.
+func (r *Reconciler) unstage(ctx context.Context, machine client.ObjectKey) error {
+	if err := r.dropToken(ctx, machine); err != nil {
+		return err
+	}
+	s, err := r.readStaged(ctx, machine)
+	if err != nil || (s.hostKey == "" && s.attempts == "" && s.failures == "") {
+		return err
+	}
+	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyHostKey: nil, host.KeyPasswordAttempts: nil, keyFailures: nil})
+	return client.IgnoreNotFound(err)
 }

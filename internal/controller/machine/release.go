@@ -3,16 +3,13 @@ package machine
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -55,13 +52,10 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 	return r.part(ctx, v)
 }
 
-// held reports whether the deletion waits: the object is being moved to another
-// management cluster, or its Cluster is paused. The pause is read uncached; the
-// Machine's own paused annotation does not hold its deletion.
+// held reports whether the deletion waits because the Cluster is paused, as an
+// uncached read shows. The Machine's own paused annotation does not hold it, and a
+// Cluster that is gone does not either.
 func (r *Reconciler) held(ctx context.Context, v *visit) (bool, error) {
-	if _, moving := v.machine.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
-		return true, nil
-	}
 	name := clusterName(v.machine)
 	if name == "" {
 		return false, nil
@@ -78,27 +72,19 @@ func (r *Reconciler) held(ctx context.Context, v *visit) (bool, error) {
 	return ptr.Deref(cluster.Spec.Paused, false), nil
 }
 
-// claimState is what a claim is worth when its Machine goes.
-type claimState int
-
-const (
-	// claimOurs: the host carries our token.
-	claimOurs claimState = iota
-	// claimNone: there is nothing to release.
-	claimNone
-	// claimBlocked: it cannot be told yet.
-	claimBlocked
-)
-
 // part walks a host with our claim to its release.
 func (r *Reconciler) part(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.host.Spec.Release != nil {
 		return ctrl.Result{}, r.letGo(ctx, v, "the host goes on alone")
 	}
-	if nameTaken(v.host) {
+	switch {
+	case v.host.Spec.Record.HandedOverAt != nil:
+		return ctrl.Result{}, r.letGo(ctx, v, "the host is another management cluster's")
+	case v.host.Spec.Order != nil:
+		return ctrl.Result{}, r.cancelOrder(ctx, v)
+	case host.ChangedByOther(v.host):
 		return ctrl.Result{}, r.forsake(ctx, v)
-	}
-	if r.serverGone(v.host) {
+	case r.serverGone(v.host):
 		return ctrl.Result{}, r.outlive(ctx, v)
 	}
 	if result, done, err := r.emptyNode(ctx, v); err != nil || !done {
@@ -107,21 +93,34 @@ func (r *Reconciler) part(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if result, done := r.leave(ctx, v); !done {
 		return result, nil
 	}
-	if r.poolPrefix(v.machine) == "" {
-		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "no pool prefix is known: host " + v.host.Name + " is left as it is, stranded"})
-		return ctrl.Result{}, r.letGo(ctx, v, "release skipped: no pool prefix")
-	}
-	if err := r.recordRelease(ctx, v); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{}, r.letGo(ctx, v, "release recorded")
+	return ctrl.Result{}, r.exit(ctx, v)
 }
 
-// nameTaken reports whether somebody else renamed the server after it showed our
-// name. Then the host is theirs, and nothing destructive is done to it.
-func nameTaken(h *host.Host) bool {
-	c := apimeta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
+// exit does what the release policy says, once the Node is empty and the Mac was
+// told to leave. Only a return to the pool needs the pool's prefix.
+func (r *Reconciler) exit(ctx context.Context, v *visit) error {
+	policy := r.exitPolicy(v, v.host.Spec.Record.Ordered)
+	if policy == infrav1.Detach {
+		return r.detach(ctx, v)
+	}
+	if policy == infrav1.Recycle && r.poolPrefix(v.machine) == "" {
+		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "no pool prefix is known: host " + v.host.Name + " is left as it is, stranded"})
+		return r.letGo(ctx, v, "release skipped: no pool prefix")
+	}
+	if err := r.recordRelease(ctx, v, policy); err != nil {
+		return err
+	}
+	return r.letGo(ctx, v, "release recorded")
+}
+
+// exitPolicy is package host's, and tells of an annotation that is no policy.
+func (r *Reconciler) exitPolicy(v *visit, ordered bool) infrav1.ReleasePolicy {
+	policy, unknown := host.ExitPolicy(v.machine, ordered)
+	if unknown != "" && conditions.GetReason(v.machine, infrav1.ReleasedCondition) != reasonNoPolicy {
+		told := noPolicy(unknown, policy)
+		r.event(v.machine, transition{corev1.EventTypeWarning, told.reason, told.message})
+	}
+	return policy
 }
 
 // serverGone reports that there is no server to release. The phase alone may be
@@ -153,115 +152,16 @@ func (r *Reconciler) forsake(ctx context.Context, v *visit) error {
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}
-	if err := r.clearClaim(ctx, v.host.Name, v.token()); err != nil {
+	if err := r.endClaim(ctx, v.host.Name, v.token()); err != nil {
 		return err
 	}
 	r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "host " + v.host.Name + " bears another name and is left as it is"})
 	return r.letGo(ctx, v, "claim cleared, nothing wiped")
 }
 
-// clearClaim takes our claim off a host, if it is there.
-func (r *Reconciler) clearClaim(ctx context.Context, name, token string) error {
-	h := &host.Host{}
-	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if !host.HoldsClaim(h, token) || h.Spec.Release != nil {
-		return nil
-	}
-	h.Spec.ClaimRef = nil
-	if err := r.Client.Update(ctx, h); err != nil {
-		return fmt.Errorf("clearing the claim of host %s: %w", name, err)
-	}
-	return nil
-}
-
-// detaching recognises a person's recipe: the object is paused, its
-// status.serverID was emptied, and it is deleted.
-func detaching(m *infrav1.ScalewayAppleSiliconMachine) bool {
-	return annotations.HasPaused(m) && m.Status.ServerID == ""
-}
-
-// detachByHand forgets the Mac: neither the vendor nor the Mac is touched, since
-// another owner may live on it.
-func (r *Reconciler) detachByHand(ctx context.Context, v *visit) error {
-	if err := r.deleteOwnNode(ctx, v); err != nil {
-		return err
-	}
-	if err := r.clearClaim(ctx, v.machine.Spec.HostRef.Name, v.token()); err != nil {
-		return err
-	}
-	return r.letGo(ctx, v, "detached by hand")
-}
-
-// leaveTimeout bounds the Mac's farewell; the wipe does not depend on it.
-const leaveTimeout = 15 * time.Second
-
-// leave stops the agent on the Mac and takes its credentials away, best effort:
-// done means that it worked, failed, or had its time.
-func (r *Reconciler) leave(ctx context.Context, v *visit) (ctrl.Result, bool) {
-	key := client.ObjectKeyFromObject(v.machine)
-	if push, running := r.pushes.look(key); running && !push.done {
-		r.pushes.cancel(key)
-		v.released = no(infrav1.ReasonLeaving, "waiting for the push to host %s to stop", v.host.Name)
-		return ctrl.Result{}, false
-	}
-	pin := v.host.Spec.Record.HostKey
-	if pin == nil || pin.Epoch != v.host.Spec.Record.InstallEpoch || v.staged.address == "" {
-		return ctrl.Result{}, true
-	}
-	current, begun := r.leaves.look(key)
-	if begun && current.done {
-		return ctrl.Result{}, true
-	}
-	deadline := current.began.Add(leaveTimeout)
-	if begun && !r.Clock.Now().Before(deadline) {
-		r.leaves.cancel(key)
-		return ctrl.Result{}, true
-	}
-	if !begun {
-		if err := r.beginLeave(ctx, v); err != nil {
-			ctrl.LoggerFrom(ctx).Info("The Mac is not told to leave", "host", v.host.Name, "error", err.Error())
-			return ctrl.Result{}, true
-		}
-		deadline = r.Clock.Now().Add(leaveTimeout)
-	}
-	v.released = no(infrav1.ReasonLeaving, "the agent on host %s is being stopped", v.host.Name)
-	return after(r.Clock.Now(), deadline), false
-}
-
-func (r *Reconciler) beginLeave(ctx context.Context, v *visit) error {
-	secret, err := r.readFleetKey(ctx, client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"})
-	if err != nil {
-		return err
-	}
-	target := r.target(v, secret)
-	log := ctrl.LoggerFrom(ctx).WithValues("host", v.host.Name)
-	r.leaves.begin(client.ObjectKeyFromObject(v.machine), v.token(), func(ctx context.Context, say func(string)) error {
-		say(infrav1.ReasonLeaving)
-		err := r.farewell(ctx, target)
-		if err != nil {
-			log.Info("The Mac did not leave cleanly; the wipe goes on without", "error", err.Error())
-		}
-		return err
-	})
-	return nil
-}
-
-func (r *Reconciler) farewell(ctx context.Context, target Target) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
-	mac, err := r.Macs.Dial(ctx, target)
-	if err != nil {
-		return err
-	}
-	defer mac.Close() //nolint:errcheck // nothing follows
-	return mac.Leave(ctx)
-}
-
 // recordRelease gives the licence to wipe: in one locked write, after uncached
 // reads that prove that the Machine is being deleted and the claim is ours.
-func (r *Reconciler) recordRelease(ctx context.Context, v *visit) error {
+func (r *Reconciler) recordRelease(ctx context.Context, v *visit, policy infrav1.ReleasePolicy) error {
 	if err := r.confirmDeletion(ctx, v); err != nil {
 		return err
 	}
@@ -269,10 +169,7 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit) error {
 		if h.Spec.Release != nil {
 			return false
 		}
-		h.Spec.Release = &infrav1.Release{
-			Token: v.token(), Policy: infrav1.Recycle, PoolPrefix: r.poolPrefix(v.machine),
-			OSFamily: v.machine.Spec.OS, RequestedAt: metav1.NewMicroTime(r.Clock.Now()),
-		}
+		h.Spec.Release = r.newRelease(v, policy)
 		controllerutil.AddFinalizer(h, infrav1.HostFinalizer)
 		return true
 	})
@@ -280,8 +177,15 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit) error {
 		return err
 	}
 	v.host = h
-	r.event(v.machine, transition{corev1.EventTypeNormal, infrav1.ReleasedCondition, "host " + h.Name + " is released to be wiped"})
+	r.event(v.machine, transition{corev1.EventTypeNormal, infrav1.ReleasedCondition, "host " + h.Name + " is released to be wiped: " + string(policy)})
 	return nil
+}
+
+func (r *Reconciler) newRelease(v *visit, policy infrav1.ReleasePolicy) *infrav1.Release {
+	return &infrav1.Release{
+		Token: v.token(), Policy: policy, Origin: infrav1.OriginMachine, PoolPrefix: r.poolPrefix(v.machine),
+		OSFamily: v.machine.Spec.OS, RequestedAt: metav1.NewMicroTime(r.Clock.Now()),
+	}
 }
 
 // confirmDeletion reads the Machine uncached: it is being deleted, still means
@@ -291,9 +195,8 @@ func (r *Reconciler) confirmDeletion(ctx context.Context, v *visit) error {
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(v.machine), fresh); err != nil {
 		return fmt.Errorf("confirming the deletion: %w", err)
 	}
-	_, moving := fresh.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	ref := fresh.Spec.HostRef
-	if fresh.UID != v.machine.UID || fresh.DeletionTimestamp.IsZero() || moving || ref == nil || ref.ClaimToken != v.token() {
+	if fresh.UID != v.machine.UID || fresh.DeletionTimestamp.IsZero() || moving(fresh) || ref == nil || ref.ClaimToken != v.token() {
 		return fmt.Errorf("confirming the deletion: %w", errStale)
 	}
 	return nil

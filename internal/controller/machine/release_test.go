@@ -331,7 +331,7 @@ func TestAReleasedClaimIsNotCleared(t *testing.T) {
 	h.Spec.Release = &infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}
 	w.update(h)
 	for _, with := range []string{token, "theirs"} {
-		if err := w.r.clearClaim(t.Context(), hostName, with); err != nil || !host.Licensed(w.host(hostName)) {
+		if err := w.r.endClaim(t.Context(), hostName, with); err != nil || !host.Licensed(w.host(hostName)) {
 			t.Errorf("token %q: %v, spec = %+v", with, err, w.host(hostName).Spec)
 		}
 	}

@@ -79,7 +79,7 @@ func classify(step string, err error) error {
 		failure.Reason = infrav1.ReasonSSHUnreachable
 	}
 	if _, ok := errors.AsType[*remote.AuthRefused](err); ok {
-		failure.Class, failure.Reason = document.Wait, infrav1.ReasonSSHUnreachable
+		failure.Reason = infrav1.ReasonSSHUnreachable
 	}
 	if _, ok := errors.AsType[*document.FieldError](err); ok || errors.Is(err, remote.ErrNotPinned) {
 		failure.Class = document.Bug
@@ -95,6 +95,9 @@ func classify(step string, err error) error {
 	}
 	if failed, ok := errors.AsType[*remote.Failed](err); ok {
 		failure.Class = failed.Class
+		if failed.Class == document.Reinstall {
+			failure.Reason = infrav1.ReasonNotWiped
+		}
 		if at, known := failed.Report.FailedStep(); known {
 			failure.Step = at.Name
 		}
@@ -102,11 +105,14 @@ func classify(step string, err error) error {
 	return failure
 }
 
-// grantClass: a rejected password waits for another one; a locked account wants
-// silence, then a reboot; a rule that is taken back needs a person.
+// grantClass: a rejected password had its one attempt, and only another one or a
+// wipe helps, so it counts against the host; one that is not there is waited for; a
+// locked account wants a reboot; a rule that is taken back needs a person.
 func grantClass(outcome remote.GrantOutcome) (document.Class, string) {
 	switch outcome {
-	case remote.PasswordRejected, remote.NoPassword:
+	case remote.PasswordRejected:
+		return document.Retry, infrav1.ReasonMissingSudoPassword
+	case remote.NoPassword:
 		return document.Wait, infrav1.ReasonMissingSudoPassword
 	case remote.AccountLocked:
 		return document.Reboot, ""

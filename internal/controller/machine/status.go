@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // Words for status.phase.
@@ -67,6 +68,7 @@ func derive(v *visit) {
 	}
 	deriveHost(v)
 	deriveBootstrap(v)
+	derivePolicy(v)
 	set(v.machine, infrav1.ReadyCondition, summary(v.machine))
 	status.Phase = phase(v.machine)
 }
@@ -99,15 +101,44 @@ func deriveHost(v *visit) {
 
 func deriveBootstrap(v *visit) {
 	status := &v.machine.Status
+	if v.machine.Spec.HostRef == nil {
+		status.Bootstrap = infrav1.BootstrapStatus{} // it told of a host that is no longer ours
+		return
+	}
 	if v.host == nil || v.host.Spec.Record.Bootstrap.ClaimToken != v.token() {
 		return
 	}
 	status.Bootstrap.Attempts = v.host.Spec.Record.Bootstrap.Attempts
+	status.Bootstrap.RebootIssued = v.host.Spec.Record.Bootstrap.RebootIssued
 	switch {
 	case v.failure != nil:
 		status.Bootstrap.LastError = &infrav1.StepError{Step: v.failure.Step, Class: string(v.failure.Class)}
 	case v.bootstrapped.status == metav1.ConditionTrue:
 		status.Bootstrap.LastError = nil
+	}
+}
+
+// reasonNoPolicy is Released's reason while the Machine lives and its annotation
+// names no release policy.
+const reasonNoPolicy = "UnknownReleasePolicy"
+
+func noPolicy(value string, instead infrav1.ReleasePolicy) finding {
+	return no(reasonNoPolicy, "annotation %s is %.64q; known: terminate, recycle, detach; until then %s holds", infrav1.ReleasePolicyAnnotation, value, instead)
+}
+
+// derivePolicy warns of an annotation that is no policy before it matters.
+func derivePolicy(v *visit) {
+	if !v.machine.DeletionTimestamp.IsZero() {
+		return
+	}
+	held := v.host != nil && v.host.Spec.Record.Ordered
+	policy, wrong := host.ExitPolicy(v.machine, held || ordered(v.machine))
+	if wrong != "" {
+		set(v.machine, infrav1.ReleasedCondition, noPolicy(wrong, policy))
+		return
+	}
+	if conditions.GetReason(v.machine, infrav1.ReleasedCondition) == reasonNoPolicy {
+		conditions.Delete(v.machine, infrav1.ReleasedCondition)
 	}
 }
 
@@ -179,16 +210,19 @@ func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transitio
 		{infrav1.HostClaimedCondition, map[string]string{
 			reasonClaimed: normal, infrav1.ReasonNoAvailableHost: warning, infrav1.ReasonNoHostInFailureDomain: warning,
 			infrav1.ReasonClaimLost: warning, infrav1.ReasonUnknownProfile: warning, infrav1.ReasonNoAdoptPoolPrefix: warning,
-			reasonNameInPool: warning,
+			reasonNameInPool: warning, reasonHostSelector: warning, infrav1.ReasonServerGone: warning, infrav1.ReasonOrdering: normal,
+			infrav1.ReasonOutOfStock: warning, infrav1.ReasonQuotaExceeded: warning, infrav1.ReasonOrderRejected: warning,
 		}},
 		{infrav1.BootstrappedCondition, map[string]string{
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,
-			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonEndpointUnknown: warning,
+			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonCredentialsSealed: warning, infrav1.ReasonEndpointUnknown: warning,
+			infrav1.ReasonNotWiped: warning, infrav1.ReasonRebootingForRecovery: warning, infrav1.ReasonReturnedToPool: warning,
+			infrav1.ReasonReinstalling: warning, infrav1.ReasonBootstrapExhausted: warning,
 		}},
 		{infrav1.NodeReadyCondition, map[string]string{
 			infrav1.NodeReadyCondition: normal, infrav1.ReasonNodeMissing: warning, infrav1.ReasonProviderIDMismatch: warning,
 		}},
-		{infrav1.ReleasedCondition, map[string]string{infrav1.ReasonReleaseBlocked: warning, infrav1.ReasonDraining: normal}},
+		{infrav1.ReleasedCondition, map[string]string{infrav1.ReasonReleaseBlocked: warning, infrav1.ReasonDraining: normal, reasonNoPolicy: warning}},
 	} {
 		now := conditions.Get(after, c.kind)
 		if now == nil || now.Reason == conditions.GetReason(before, c.kind) {

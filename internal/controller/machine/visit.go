@@ -44,6 +44,10 @@ type visit struct {
 	// failure of the last push, while it stands.
 	failure *Failure
 
+	// untouchable: the host is ours, but its Mac is not to be touched: it is released,
+	// or its server is gone.
+	untouchable bool
+
 	// poll is when to look again for what no watch tells; zero: never.
 	poll time.Duration
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,6 +55,27 @@ func (r *Reconciler) poolPrefix(m *infrav1.ScalewayAppleSiliconMachine) string {
 	return r.DefaultPoolPrefix
 }
 
+// wish is what the Machine asks of a host; an error is a bad host selector's.
+func (r *Reconciler) wish(v *visit) (host.Wish, error) {
+	spec := v.machine.Spec
+	wish := host.Wish{
+		Namespace: v.machine.Namespace, Name: v.machine.Name, Zone: v.zone(), Type: spec.Type, OS: spec.OS,
+		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(),
+	}
+	if spec.HostSelector == nil {
+		return wish, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec.HostSelector)
+	wish.Selector = selector
+	return wish, err
+}
+
+// ordered reports that the Machine has its own server made.
+func ordered(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Spec.Acquisition == infrav1.Order }
+
+// reasonHostSelector is HostClaimed's reason while spec.hostSelector makes no sense.
+const reasonHostSelector = "InvalidHostSelector"
+
 // reasonNameInPool is HostClaimed's reason while the Machine's name is a pool name.
 const reasonNameInPool = "NameInPool"
 
@@ -85,7 +107,7 @@ func (r *Reconciler) unwanted(v *visit) finding {
 		return no(infrav1.ReasonWaitingForCluster, "the infrastructure of Cluster %s is not provisioned yet", v.cluster.Name)
 	case v.zone() == "":
 		return no(infrav1.ReasonNoHostInFailureDomain, "no zone is named: neither spec.zone, nor the Machine's failureDomain, nor a zone of the Cluster")
-	case r.poolPrefix(v.machine) == "":
+	case r.poolPrefix(v.machine) == "" && !ordered(v.machine):
 		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
 	case r.namedLikeAPool(v.machine) != "":
 		return nameInPool(v.machine, r.namedLikeAPool(v.machine))

@@ -1,0 +1,165 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// reasonLimit is how long a failure's reason may be on a host.
+const reasonLimit = 128
+
+// climb does what the ladder asks for after a failure that was counted. Once the
+// Machine is provisioned its host is its own, and health checks take over.
+func (r *Reconciler) climb(ctx context.Context, v *visit, failure *Failure) error {
+	if v.machine.Spec.ProviderID != "" {
+		return nil
+	}
+	in := host.RecoveryInput{
+		Class: host.FailureClass(failure.Class), RebootAfter: r.RebootAfter, MaxAttempts: r.MaxAttempts,
+		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(),
+	}
+	next, why := host.NextRecovery(v.host, in)
+	switch next {
+	case host.RecoverReboot:
+		return r.askForReboot(ctx, v, in, why)
+	case host.RecoverReturn, host.RecoverReinstall:
+		return r.giveUp(ctx, v, in, next, failure, why)
+	case host.RecoverStay:
+		v.bootstrapped = no(infrav1.ReasonBootstrapExhausted, "%s; last failure: %s", why, v.bootstrapped.message)
+	}
+	return nil
+}
+
+// askForReboot records the one reboot of the claim; the host controller makes it.
+func (r *Reconciler) askForReboot(ctx context.Context, v *visit, in host.RecoveryInput, why string) error {
+	asked := false
+	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+		next, _ := host.NextRecovery(h, in)
+		if asked = next == host.RecoverReboot && h.Spec.Release == nil && !host.ChangedByOther(h); asked {
+			h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID(v.token()), Reason: "bootstrap: " + why, Force: true}
+		}
+		return asked
+	})
+	if err != nil {
+		return err
+	}
+	v.host = h
+	if asked {
+		ctrl.LoggerFrom(ctx).Info("Reboot asked for", "host", h.Name, "serverID", h.Spec.ServerID, "why", why)
+		v.bootstrapped = no(infrav1.ReasonRebootingForRecovery, "host %s is to be rebooted: %s", h.Name, why)
+	}
+	return nil
+}
+
+// giveUp releases the host so that it is wiped: back to the pool, or for the same
+// Machine. The intent goes only after the release is durable: an error keeps the
+// claim, and no other host is taken while this one is still ours. The lock makes
+// recoveries of this manager count one another.
+func (r *Reconciler) giveUp(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *Failure, why string) error {
+	r.storm.Lock()
+	defer r.storm.Unlock()
+	hold, err := r.heldBack(ctx, v.host.Spec.Zone)
+	if err != nil {
+		return err
+	}
+	if hold.Reason != "" {
+		v.bootstrapped = no(infrav1.ReasonBootstrapExhausted, "%s; the wipe is held back (%s): %s", why, hold.Reason, hold.Message)
+		return nil
+	}
+	if err := r.confirmTrouble(ctx, v); err != nil {
+		return err
+	}
+	if err := r.deleteOwnNode(ctx, v); err != nil {
+		return err
+	}
+	given := false
+	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+		again, _ := host.NextRecovery(h, in)
+		if given = again == next && h.Spec.Release == nil && !host.ChangedByOther(h); given {
+			host.GiveUp(h, r.recoveryRelease(v, next), failureReason(failure), in.Now)
+			controllerutil.AddFinalizer(h, infrav1.HostFinalizer)
+		}
+		return given
+	})
+	if err != nil || !given {
+		return err
+	}
+	v.host = h
+	r.metrics.recovery(next)
+	ctrl.LoggerFrom(ctx).Info("Host given up", "host", h.Name, "serverID", h.Spec.ServerID, "recovery", next, "why", why)
+	return r.afterGiveUp(ctx, v, next, why)
+}
+
+func (r *Reconciler) afterGiveUp(ctx context.Context, v *visit, next host.Recovery, why string) error {
+	name := v.host.Name
+	v.untouchable = true
+	if next == host.RecoverReinstall {
+		v.bootstrapped = no(infrav1.ReasonReinstalling, "host %s is wiped for this Machine: %s", name, why)
+		return r.unstage(ctx, client.ObjectKeyFromObject(v.machine))
+	}
+	v.claimed = no(infrav1.ReasonReturnedToPool, "host %s goes back to the pool to be wiped; another is claimed", name)
+	v.bootstrapped = no(infrav1.ReasonReturnedToPool, "host %s goes back to the pool: %s", name, why)
+	return r.dropHost(ctx, v)
+}
+
+func (r *Reconciler) recoveryRelease(v *visit, next host.Recovery) infrav1.Release {
+	release := *r.newRelease(v, infrav1.Recycle)
+	if next == host.RecoverReinstall {
+		release.Policy = infrav1.Reinstall
+	}
+	return release
+}
+
+// heldBack asks the storm guard, from an uncached list.
+func (r *Reconciler) heldBack(ctx context.Context, zone string) (host.Hold, error) {
+	list := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Reader.List(ctx, list); err != nil {
+		return host.Hold{}, fmt.Errorf("listing hosts: %w", err)
+	}
+	report, listed := host.ZoneReport{}, false
+	if r.Zone != nil {
+		report, listed = r.Zone(zone)
+	}
+	return host.DestructionHeld(zone, list.Items, report, listed, r.Clock.Now()), nil
+}
+
+// confirmTrouble reads Machine and Cluster uncached: the Machine lives, still means
+// this host, never ran on it, and nobody has paused or is moving it.
+func (r *Reconciler) confirmTrouble(ctx context.Context, v *visit) error {
+	fresh := &infrav1.ScalewayAppleSiliconMachine{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(v.machine), fresh); err != nil {
+		return fmt.Errorf("confirming a recovery: %w", err)
+	}
+	ref := fresh.Spec.HostRef
+	switch {
+	case fresh.UID != v.machine.UID, ref == nil, ref.ClaimToken != v.token():
+		return errStale
+	case !fresh.DeletionTimestamp.IsZero(), fresh.Spec.ProviderID != "", moving(fresh), annotations.HasPaused(fresh):
+		return errStale
+	}
+	isPaused, err := r.held(ctx, v)
+	if err != nil {
+		return err
+	}
+	if isPaused || v.cluster == nil || !v.cluster.DeletionTimestamp.IsZero() {
+		return errStale
+	}
+	return nil
+}
+
+// failureReason is what the host remembers of a failure.
+func failureReason(failure *Failure) string {
+	reason := failure.Reason
+	if reason == "" {
+		reason = infrav1.ReasonBootstrapFailed + " at " + failure.Step
+	}
+	return reason[:min(len(reason), reasonLimit)]
+}

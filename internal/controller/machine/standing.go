@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// claimState is what a claim is worth when its Machine goes.
+type claimState int
+
+const (
+	// claimOurs: the host carries our token.
+	claimOurs claimState = iota
+	// claimNone: there is nothing to release.
+	claimNone
+	// claimBlocked: it cannot be told yet.
+	claimBlocked
+)
+
+// standing says what the claim is worth when the Machine is deleted, from an
+// uncached read. A Host that was rebuilt, and whose server bears the Machine's
+// name, is claimed again first: only what is claimed can be released.
+func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error) {
+	if host.OrderMeant(v.machine) {
+		if done, err := r.standingOfOrder(ctx, v); done || err != nil {
+			return claimOurs, err
+		}
+	}
+	h, verdict, err := r.inspect(ctx, v, r.Reader)
+	if err != nil {
+		return claimBlocked, err
+	}
+	switch verdict {
+	case host.Held, host.Releasing:
+		v.host = h
+		return claimOurs, nil
+	case host.ClaimAgain:
+		return claimOurs, r.acquire(ctx, v, h, verdict)
+	case host.Lost:
+		if host.HoldsClaim(h, v.token()) {
+			v.host = h
+			return claimOurs, nil
+		}
+		return claimNone, nil
+	case host.Acquire, host.ChooseAgain:
+		return claimNone, r.bar(ctx, h, v.token())
+	}
+	if h == nil {
+		return r.standingOfNothing(ctx, v)
+	}
+	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
+		return claimNone, nil // it is known, nobody's, and does not bear our name
+	}
+	return r.blocked(v), nil
+}
+
+// standingOfNothing is standing for a Host that does not exist.
+func (r *Reconciler) standingOfNothing(ctx context.Context, v *visit) (claimState, error) {
+	lost, err := r.lost(ctx, v)
+	if err != nil {
+		return claimBlocked, err
+	}
+	if lost {
+		return claimNone, r.deleteOwnNode(ctx, v)
+	}
+	return r.blocked(v), nil
+}
+
+func (r *Reconciler) blocked(v *visit) claimState {
+	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", v.machine.Spec.HostRef.Name)
+	return claimBlocked
+}
+
+// barAnnotation of a Host holds the last token that must not claim it any more.
+const barAnnotation = "infrastructure.cluster.x-k8s.io/barred-claim"
+
+// bar changes a free Host, so that another manager's claim with this token that
+// is on its way meets a conflict: it would be held for a Machine that is no more.
+func (r *Reconciler) bar(ctx context.Context, h *host.Host, token string) error {
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, barAnnotation, token)
+	if err := r.Client.Update(ctx, h); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("barring a claim of host %s: %w", h.Name, err)
+	}
+	return nil
+}
