@@ -1,5 +1,7 @@
 package scaleway
 
+import "time"
+
 // What a person does in the vendor's console, without the API, its journal or
 // its refusals. Each reports whether the server exists.
 
@@ -19,6 +21,17 @@ func (v *Vendor) Remove(serverID string) bool {
 func (v *Vendor) ScheduleDeletion(serverID string, scheduled bool) bool {
 	return v.inConsole(serverID, func(s *server) {
 		v.applyUpdate(s, updateRequest{ScheduleDeletion: &scheduled})
+	})
+}
+
+// SetFloor moves the time from which a server can be deleted, as the vendor's
+// support may.
+func (v *Vendor) SetFloor(serverID string, deletable time.Time) bool {
+	return v.inConsole(serverID, func(s *server) {
+		now := v.now()
+		v.remember(s, now)
+		s.deletable, s.updated = deletable, now
+		v.poke()
 	})
 }
 

@@ -286,6 +286,7 @@ func TestControlAPIChangesTheWorld(t *testing.T) {
 		{"PATCH", "/sandbox/types/M2-L", `{"stock":"plenty"}`, 400},
 		{"PATCH", "/sandbox/types/M9", `{"quota":1}`, 404},
 		{"PATCH", "/sandbox/servers/mac", `{"name":"theirs","status":"busy","schedule_deletion":true}`, 204},
+		{"PATCH", "/sandbox/servers/theirs", `{"deletable_at":"2026-04-01T00:00:00Z"}`, 204},
 		{"PATCH", "/sandbox/servers/nobody", `{"name":"x"}`, 404},
 		{"DELETE", "/sandbox/servers/" + gone.ID, "", 204},
 		{"DELETE", "/sandbox/servers/" + gone.ID, "", 404},
@@ -307,7 +308,8 @@ func TestControlAPIChangesTheWorld(t *testing.T) {
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Error(diff)
 	}
-	if view := w.Servers(); len(view) != 1 || view[0].Name != "theirs" || view[0].Status != scaleway.StatusBusy || !view[0].DeletionScheduled {
+	if view := w.Servers(); len(view) != 1 || view[0].Name != "theirs" || view[0].Status != scaleway.StatusBusy || !view[0].DeletionScheduled ||
+		!view[0].DeletableAt.Equal(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("servers: %+v", view)
 	}
 	_ = as[*scw.ResourceLockedError](t, w.rename(s.ID, "mine"))

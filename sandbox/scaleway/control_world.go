@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // controlWorld are the parts of the control API that change the vendor's world
@@ -101,9 +102,10 @@ func (v *Vendor) sells(typeName string) bool {
 // changeServer does what the console would.
 func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
 	var change struct {
-		Name             *string `json:"name"`
-		Status           *Status `json:"status"`
-		ScheduleDeletion *bool   `json:"schedule_deletion"`
+		Name             *string    `json:"name"`
+		Status           *Status    `json:"status"`
+		ScheduleDeletion *bool      `json:"schedule_deletion"`
+		DeletableAt      *time.Time `json:"deletable_at"`
 	}
 	if !readControl(w, r, &change) {
 		return
@@ -117,6 +119,9 @@ func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
 	}
 	if found && change.ScheduleDeletion != nil {
 		found = v.ScheduleDeletion(id, *change.ScheduleDeletion)
+	}
+	if found && change.DeletableAt != nil {
+		found = v.SetFloor(id, *change.DeletableAt)
 	}
 	doneIf(w, found)
 }

@@ -1,5 +1,5 @@
 // Package scaleway is a simulated Scaleway: the part of its HTTP API that deals
-// with Apple silicon servers and IAM SSH keys, close enough to the real one that
+// with Apple silicon servers, their diagnostics and IAM SSH keys, close enough to the real one that
 // the official SDK cannot tell them apart.
 //
 // A [Vendor] holds the state in memory and answers as an [net/http.Handler];
@@ -15,6 +15,9 @@
 // a gap cannot be taken for the vendor's behaviour.
 //
 // Under /sandbox the same listener has a small control API without the vendor's
-// authentication, for loopback callers only: the journal of requests, the servers
-// and the armed faults.
+// authentication, for loopback callers only: the journal of requests, the servers,
+// the armed [Fault]s, the [Knobs], and what a person would do in the console.
+//
+// A test under a virtual clock calls the vendor in its own process, without
+// sockets or goroutines: see [Vendor.RoundTripper] and [Options.Inline].
 package scaleway

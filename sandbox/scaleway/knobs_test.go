@@ -216,12 +216,16 @@ func TestConsole(t *testing.T) {
 	if !w.ScheduleDeletion(s.ID, true) || !w.get(s.ID).DeletionScheduled {
 		t.Error("not scheduled")
 	}
+	later := startOfTime.Add(time.Hour)
+	if !w.SetFloor(s.ID, later) || !w.get(s.ID).DeletableAt.Equal(later) {
+		t.Error("the floor did not move")
+	}
 	// Below its floor, where the API would refuse.
 	if !w.Remove(s.ID) {
 		t.Error("not removed")
 	}
 	hardware.expect(t, "remove "+s.ID)
-	if w.Rename(s.ID, "x") || w.Remove(s.ID) || w.ScheduleDeletion(s.ID, false) || w.SetStatus(s.ID, scaleway.StatusReady) {
+	if w.Rename(s.ID, "x") || w.Remove(s.ID) || w.ScheduleDeletion(s.ID, false) || w.SetFloor(s.ID, later) || w.SetStatus(s.ID, scaleway.StatusReady) {
 		t.Error("did something to a server that is gone")
 	}
 	if calls := w.Journal(0); slices.ContainsFunc(calls, func(e scaleway.Entry) bool { return e.Method != "GET" }) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
@@ -27,7 +28,8 @@ const (
 const (
 	managerServiceAccount = "macfleet-manager"
 
-	defaultHosts = 6
+	defaultHosts   = 6
+	defaultHostAge = 30 * 24 * time.Hour
 	// maxHosts keeps a sandbox within its block of loopback addresses.
 	maxHosts = 200
 	// defaultTimeScale turns the vendor's minutes into seconds.
@@ -54,6 +56,8 @@ type Options struct {
 	Binaries Binaries
 	// Hosts is how many delivered servers are in the pool. Default 6.
 	Hosts int
+	// HostAge is how old they are, at scale 1. Default 30 days: past the 24 h of their lease.
+	HostAge time.Duration
 	// TimeScale divides the vendor's delays: at 60 a reinstall of 17 minutes takes
 	// 17 seconds. Default 60.
 	TimeScale float64
@@ -89,6 +93,9 @@ func (o *Options) complete() error {
 	}
 	if o.Hosts < 0 || o.Hosts > maxHosts {
 		return ErrTooManyHosts
+	}
+	if o.HostAge == 0 {
+		o.HostAge = defaultHostAge
 	}
 	if o.TimeScale == 0 {
 		o.TimeScale = defaultTimeScale

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -19,9 +18,6 @@ import (
 	"github.com/macfleet/macfleet/sandbox/mac"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 )
-
-// poolServerAge is how old the pool's servers are: past the 24 h of their lease.
-const poolServerAge = 30 * 24 * time.Hour
 
 // World is a running sandbox.
 type World struct {
@@ -127,7 +123,7 @@ func (w *World) fillPool(ctx context.Context) error {
 	for n := range w.options.Hosts {
 		group.Go(func() error {
 			_, err := w.vendor.AddServer(ctx, scaleway.ServerSpec{
-				Name: fmt.Sprintf("%s%02d", PoolPrefix, n+1), Type: ServerType, Zone: Zone, OS: OS, Age: poolServerAge,
+				Name: fmt.Sprintf("%s%02d", PoolPrefix, n+1), Type: ServerType, Zone: Zone, OS: OS, Age: w.options.HostAge,
 			})
 			return err
 		})
