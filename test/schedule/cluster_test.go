@@ -1,0 +1,262 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+const (
+	namespace   = "fleet"
+	coreHolds   = "machine.cluster.x-k8s.io"
+	kindHost    = "ScalewayAppleSiliconHost"
+	kindMachine = "ScalewayAppleSiliconMachine"
+)
+
+// cluster is one management cluster: its API server, Cluster API core, and two
+// managers, of which one leads.
+type cluster struct {
+	sim      *sim
+	name     string
+	store    *store
+	managers [2]*manager
+	// leads says which managers work; for a moment both may.
+	leads       [2]bool
+	overlapEnds time.Time
+	machines    int
+	// pausedAt is when the Cluster was last paused; zero while it is not.
+	pausedAt time.Time
+	// forced are the Machines whose finalizer a person took off.
+	forced map[string]bool
+}
+
+func (s *sim) newCluster(name string) *cluster {
+	c := &cluster{sim: s, name: name, forced: map[string]bool{}, store: newStore(name, s.scheme, s.clock)}
+	c.store.check = c.admit
+	labels := map[string]string{clusterv1.ClusterNameLabel: name}
+	s.must(c.store.create(&infrav1.ScalewayAppleSiliconCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{zone}},
+	}))
+	object := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: clusterv1.ClusterSpec{
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "ScalewayAppleSiliconCluster", Name: name},
+			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ExternalControlPlane", Name: name},
+		},
+	}
+	s.must(c.store.create(object))
+	object.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	s.must(c.store.update(object, true))
+	s.must(c.store.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": `{"kind":"Config","apiVersion":"v1","clusters":[{"name":"","cluster":{"server":"https://192.0.2.1:6443","certificate-authority-data":"Y2E="}}]}`},
+	}))
+	c.managers = [2]*manager{s.startManager(c, 1), s.startManager(c, 2)}
+	c.leads = [2]bool{true, false}
+	return c
+}
+
+// active are the managers that work now.
+func (c *cluster) active() []*manager {
+	var active []*manager
+	for i, m := range c.managers {
+		if c.leads[i] && !m.dead {
+			active = append(active, m)
+		}
+	}
+	return active
+}
+
+func (c *cluster) hosts() []*host.Host {
+	return of[*host.Host](c.store, kindHost)
+}
+
+func (c *cluster) infra() []*infrav1.ScalewayAppleSiliconMachine {
+	return of[*infrav1.ScalewayAppleSiliconMachine](c.store, kindMachine)
+}
+
+// of are copies of all objects of a kind.
+func of[T client.Object](s *store, kind string) []T {
+	var objects []T
+	for _, object := range s.all(kind) {
+		objects = append(objects, object.DeepCopyObject().(T))
+	}
+	return objects
+}
+
+func (c *cluster) object() *clusterv1.Cluster {
+	found := c.store.get("Cluster", client.ObjectKey{Namespace: namespace, Name: c.name})
+	if found == nil {
+		return nil
+	}
+	return found.DeepCopyObject().(*clusterv1.Cluster)
+}
+
+func (c *cluster) paused() bool {
+	object := c.object()
+	return object != nil && ptr.Deref(object.Spec.Paused, false)
+}
+
+// hostOf is the Host of a server, or nil.
+func (c *cluster) hostOf(serverID string) *host.Host {
+	found := c.store.get(kindHost, client.ObjectKey{Name: host.ObjectName(zone, serverID)})
+	if found == nil {
+		return nil
+	}
+	return found.DeepCopyObject().(*host.Host)
+}
+
+// holder is the infra machine whose hostRef bears the token, or nil.
+func (c *cluster) holder(token string) *infrav1.ScalewayAppleSiliconMachine {
+	for _, m := range c.infra() {
+		if m.Spec.HostRef != nil && m.Spec.HostRef.ClaimToken == token {
+			return m
+		}
+	}
+	return nil
+}
+
+// newMachine is a person, or a MachineSet, that wants one more Mac.
+func (c *cluster) newMachine() {
+	c.machines++
+	name := fmt.Sprintf("%s-%d", c.name, c.machines)
+	labels := map[string]string{clusterv1.ClusterNameLabel: c.name}
+	owner := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Finalizers: []string{coreHolds}},
+		Spec: clusterv1.MachineSpec{
+			ClusterName:       c.name,
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: kindMachine, Name: name},
+		},
+	}
+	c.sim.must(c.store.create(owner))
+	c.sim.must(c.store.create(&infrav1.ScalewayAppleSiliconMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}},
+		},
+	}))
+	c.sim.note("user: new Machine %s", name)
+}
+
+// core does what Cluster API core does, once for each Machine and Node.
+func (c *cluster) core() {
+	if c.paused() {
+		return
+	}
+	if object := c.object(); object != nil && object.DeletionTimestamp != nil {
+		c.endCluster(object)
+	}
+	for _, m := range of[*clusterv1.Machine](c.store, "Machine") {
+		if m.DeletionTimestamp != nil {
+			c.endMachine(m)
+			continue
+		}
+		c.refer(m)
+	}
+	for _, node := range of[*corev1.Node](c.store, "Node") {
+		c.judge(node)
+	}
+}
+
+// refer notes a Machine's Node.
+func (c *cluster) refer(m *clusterv1.Machine) {
+	infra, is := c.store.get(kindMachine, client.ObjectKeyFromObject(m)).(*infrav1.ScalewayAppleSiliconMachine)
+	if !is || infra.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() {
+		return
+	}
+	for _, node := range of[*corev1.Node](c.store, "Node") {
+		if node.Spec.ProviderID == infra.Spec.ProviderID {
+			m.Status.NodeRef = clusterv1.MachineNodeReference{Name: node.Name}
+			c.sim.must(c.store.update(m, true))
+		}
+	}
+}
+
+// endMachine deletes the infra machine, then the Node, then lets the Machine go.
+func (c *cluster) endMachine(m *clusterv1.Machine) {
+	if infra := c.store.get(kindMachine, client.ObjectKeyFromObject(m)); infra != nil {
+		c.sim.must(c.store.delete(infra, nil))
+		return
+	}
+	if m.Status.NodeRef.IsDefined() {
+		if node := c.store.get("Node", client.ObjectKey{Name: m.Status.NodeRef.Name}); node != nil {
+			c.sim.must(c.store.delete(node, nil))
+		}
+	}
+	m.Finalizers = nil
+	c.sim.must(c.store.update(m, false))
+	c.sim.note("core: Machine %s is gone", m.Name)
+}
+
+// endCluster deletes the Machines, then what is left.
+func (c *cluster) endCluster(object *clusterv1.Cluster) {
+	machines := c.store.all("Machine")
+	for _, m := range machines {
+		c.sim.must(c.store.delete(m, nil))
+	}
+	if len(machines) > 0 || len(c.infra()) > 0 {
+		return
+	}
+	object.Finalizers = nil
+	c.sim.must(c.store.update(object, false))
+}
+
+// judge marks a Node whose agent is silent, as the node lifecycle controller does.
+func (c *cluster) judge(node *corev1.Node) {
+	for _, m := range c.sim.macs {
+		a := m.disk.agent
+		if a != nil && a.joined && a.cluster == c && a.node == node.Name && a.providerID == node.Spec.ProviderID {
+			return
+		}
+	}
+	if node.Status.Conditions[0].Status == corev1.ConditionUnknown {
+		return
+	}
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.sim.clock.Now())
+	c.sim.must(c.store.update(node, false))
+}
+
+// pausedDiffers: the Paused condition would have to change.
+func pausedDiffers(from view, key types.NamespacedName) bool {
+	m, is := from.get(kindMachine, key).(*infrav1.ScalewayAppleSiliconMachine)
+	if !is {
+		return false
+	}
+	_, want := m.Annotations[clusterv1.PausedAnnotation]
+	if object, is := from.get("Cluster", client.ObjectKey{Namespace: key.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}).(*clusterv1.Cluster); is {
+		want = want || ptr.Deref(object.Spec.Paused, false)
+	}
+	have := meta.FindStatusCondition(m.Status.Conditions, clusterv1.PausedCondition)
+	return have == nil || (have.Status == metav1.ConditionTrue) != want
+}
+
+// deleteMachine deletes the Cluster API Machine.
+func (c *cluster) deleteMachine(m client.Object) {
+	c.sim.note("user: delete %s %s", c.store.kind(m), m.GetName())
+	c.sim.must(c.store.delete(m, nil))
+}
+
+// edit changes an object as a person would, with the newest version.
+func (c *cluster) edit(object client.Object, what string, change func()) {
+	change()
+	c.sim.note("user: %s %s", what, object.GetName())
+	c.sim.must(c.store.update(object, false))
+}
+
+// strip removes a finalizer by force.
+func strip(object client.Object, finalizer string) {
+	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return f == finalizer }))
+}

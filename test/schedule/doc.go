@@ -1,0 +1,8 @@
+// Package schedule proves the promises about hosts. It runs the real reconcilers
+// over an API server, a vendor and Macs in memory, under one virtual clock, in
+// orders that a seed decides: who runs next, which call fails before or after its
+// effect, who dies, who leads, what people do meanwhile. After every step it
+// checks the promises against the truth: the vendor's servers, the Macs' disks,
+// the Nodes and the objects. It replaces work queues and watches by chance, and
+// leaves admission, real watches and real Macs to the other tests.
+package schedule

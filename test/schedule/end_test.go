@@ -1,0 +1,287 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
+)
+
+// infraServer is one more server of the operator's, fresh in the pool.
+func infraServer(n int) simulated.ServerSpec {
+	return simulated.ServerSpec{Name: poolPrefix + "new-" + strings.Repeat("x", n%7+1), Age: 48 * time.Hour}
+}
+
+// console is a person's call to the vendor.
+func (s *sim) console(method, path, body string) {
+	s.note("console: %s %s %s", method, path, body)
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://vendor/apple-silicon/v1alpha1/zones/"+zone+"/servers/"+path, strings.NewReader(body))
+	s.must(err)
+	r.Header.Set("X-Auth-Token", simulated.DefaultSecretKey)
+	answer, err := s.vendor.RoundTripper().RoundTrip(r)
+	s.must(err)
+	s.must(answer.Body.Close())
+}
+
+// settle ends all faults and holds, and runs fair rounds until nothing changes.
+func (s *sim) settle() {
+	s.plan = quiet{}
+	s.note("from here on nothing fails")
+	for _, c := range s.members {
+		if c.paused() {
+			c.pause(c.object(), false)
+		}
+		for _, m := range c.infra() {
+			if _, paused := m.Annotations[clusterv1.PausedAnnotation]; paused && m.DeletionTimestamp == nil {
+				c.edit(m, "unpauses", func() { delete(m.Annotations, clusterv1.PausedAnnotation) })
+			}
+		}
+	}
+	s.wait(20 * time.Second) // no leader overlap outlasts it
+	s.rounds()
+}
+
+// Rounds end when nothing has changed for longer than anything takes: a wipe of
+// the simulated vendor takes three minutes here, a back-off five.
+const (
+	mostRounds  = 150
+	quietRounds = 12
+)
+
+func (s *sim) rounds() {
+	still := 0
+	for n := range mostRounds {
+		before := s.state()
+		s.round()
+		pause := 6 * time.Second
+		if n%3 == 2 {
+			pause = 100 * time.Second
+		}
+		s.wait(pause)
+		if still++; s.state() != before {
+			still = 0
+		}
+		if still >= quietRounds || len(s.broken) > 0 {
+			return
+		}
+	}
+	s.violate("it never comes to rest")
+}
+
+// state is what must come to rest: who has what, and what was done to servers. A
+// push that is tried again and again is no change.
+func (s *sim) state() string {
+	var state strings.Builder
+	fmt.Fprint(&state, len(s.mutations))
+	for _, c := range s.members {
+		for _, object := range c.store.all(kindHost) {
+			h := object.(*host.Host)
+			fmt.Fprint(&state, h.Name, h.Status.Phase, h.Spec.ClaimRef, h.Spec.Release)
+		}
+		for _, object := range c.store.all(kindMachine) {
+			m := object.(*infrav1.ScalewayAppleSiliconMachine)
+			fmt.Fprint(&state, m.Name, m.DeletionTimestamp, m.Spec.ProviderID, m.Spec.HostRef, m.Status.Phase == "Running")
+		}
+		fmt.Fprint(&state, len(c.store.all("Node")), len(c.store.all("Machine")))
+	}
+	return state.String()
+}
+
+// round lets everybody have a turn.
+func (s *sim) round() {
+	s.step++
+	for _, c := range s.members {
+		for _, m := range c.active() {
+			m.cache.sync()
+			s.whole(m.pass("inventory", client.ObjectKey{}))
+			for _, key := range c.keys(kindHost) {
+				s.whole(m.pass("host", key))
+			}
+			m.cache.sync()
+			for _, key := range c.keys(kindMachine) {
+				s.whole(m.pass("machine", key))
+			}
+		}
+	}
+	s.finishAll()
+	for _, m := range s.sortedMacs() {
+		s.live(m)
+	}
+	for _, c := range s.members {
+		c.core()
+	}
+	s.clean()
+	s.check()
+}
+
+func (s *sim) whole(t *task) {
+	if t == nil {
+		return
+	}
+	s.step++
+	before := len(s.history)
+	s.note("%s", t.name)
+	s.run(t, -1)
+	if len(s.history) == before+1 {
+		s.history = s.history[:before] // it did nothing
+	}
+}
+
+// checkRest is what must be true once nothing changes any more.
+func (s *sim) checkRest() {
+	for _, c := range s.members {
+		c.checkEnds()
+		c.checkWaiting()
+		c.checkHosts()
+		c.checkNodes()
+	}
+}
+
+// checkEnds: every deletion has ended, and no host is on its way.
+func (c *cluster) checkEnds() {
+	for _, kind := range []string{"Machine", kindMachine, kindHost} {
+		for _, object := range c.store.all(kind) {
+			if object.GetDeletionTimestamp() != nil {
+				c.sim.violate("%s %s is being deleted for ever: %s", kind, object.GetName(), encode(object))
+			}
+		}
+	}
+	for _, h := range c.hosts() {
+		server, exists := c.sim.vendor.Server(h.Spec.ServerID)
+		switch {
+		case !exists:
+		case h.Spec.Release != nil && c.sim.ours(server.Name) && !server.DeletionScheduled:
+			c.sim.violate("the release of host %s never ends: %s", h.Name, encode(h))
+		}
+	}
+}
+
+// ours: the name is one that the clusters give.
+func (s *sim) ours(name string) bool { return !strings.HasPrefix(name, "somebody-") }
+
+// checkWaiting: no Machine waits while a host is free.
+func (c *cluster) checkWaiting() {
+	free := ""
+	for _, h := range c.hosts() {
+		if h.Status.Phase == infrav1.HostAvailable {
+			free = h.Name
+		}
+	}
+	for _, m := range c.infra() {
+		if m.Spec.HostRef == nil && free != "" {
+			c.sim.violate("Machine %s waits though host %s is free: %s", m.Name, free, encode(m.Status))
+		}
+	}
+}
+
+// checkHosts: every server is an object, and every claim that is held is shown.
+func (c *cluster) checkHosts() {
+	for _, server := range c.sim.vendor.Servers() {
+		h := c.hostOf(server.ID)
+		if h == nil {
+			c.sim.violate("server %s is billed and has no Host in %s", server.Name, c.name)
+			continue
+		}
+		if h.Spec.ClaimRef == nil || h.Spec.Release != nil {
+			continue
+		}
+		m := c.holder(h.Spec.ClaimRef.Token)
+		if m == nil && h.Status.Phase != infrav1.HostStranded && h.Status.Phase != infrav1.HostHandedOver {
+			c.sim.violate("host %s has no owner and is %s", h.Name, h.Status.Phase)
+		}
+		if m != nil && server.Name == m.Name && h.Status.Phase != infrav1.HostInUse {
+			c.sim.violate("host %s of Machine %s is %s: %s", h.Name, m.Name, h.Status.Phase, encode(h.Status))
+		}
+	}
+	for _, m := range c.infra() {
+		c.checkRuns(m)
+	}
+}
+
+// checkRuns: a Machine with a host has its Node.
+func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
+	if m.Spec.HostRef == nil {
+		return
+	}
+	h, _ := c.store.get(kindHost, client.ObjectKey{Name: m.Spec.HostRef.Name}).(*host.Host)
+	if h == nil {
+		return
+	}
+	server, exists := c.sim.vendor.Server(h.Spec.ServerID)
+	if !exists || server.Name != m.Name || server.Status != simulated.StatusReady {
+		return
+	}
+	if m.Status.Phase != "Running" && !spent(m) {
+		c.sim.violate("Machine %s does not come to run: %s; host %s", m.Name, encode(m.Status), encode(h))
+	}
+}
+
+// spent: the one attempt of the password was lost with the process that made it;
+// where recovery is held back, that is how it stays.
+func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	return m.Status.Bootstrap.LastError != nil && m.Status.Bootstrap.LastError.Step == "grant"
+}
+
+// checkNodes: a Node is that of a Machine with its Mac. Where a Machine was forced
+// away nobody may judge its Mac.
+func (c *cluster) checkNodes() {
+	for _, node := range of[*corev1.Node](c.store, "Node") {
+		held := false
+		for _, m := range c.infra() {
+			held = held || m.Name == node.Name && m.Spec.HostRef != nil
+		}
+		if !held && !c.forced[node.Name] {
+			c.sim.violate("Node %s has no Machine: its Mac has left", node.Name)
+		}
+	}
+}
+
+// loseEverything is promise 8: without status, and without Hosts, the world is
+// found again, and nothing is done to a server. Only a Machine that had no Mac
+// may get one meanwhile.
+func (s *sim) loseEverything() {
+	s.note("from here on no server may be changed")
+	for _, lose := range []func(*cluster){(*cluster).loseStatus, (*cluster).loseHosts} {
+		before, running := len(s.mutations), s.running()
+		for _, c := range s.members {
+			lose(c)
+		}
+		s.rounds()
+		for _, m := range s.mutations[before:] {
+			if m.name == "" || running[m.name] {
+				s.violate("cluster %s: %s, after records were lost", m.cluster, m.what)
+			}
+		}
+		again := s.running()
+		for _, name := range slices.Sorted(maps.Keys(running)) {
+			if !again[name] {
+				s.violate("Machine %s ran before records were lost, and does not after", name)
+			}
+		}
+		s.checkRest()
+	}
+}
+
+// running are the Machines that run, by name.
+func (s *sim) running() map[string]bool {
+	names := map[string]bool{}
+	for _, c := range s.members {
+		for _, m := range c.infra() {
+			if m.Status.Phase == "Running" {
+				names[m.Name] = true
+			}
+		}
+	}
+	return names
+}

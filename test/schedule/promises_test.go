@@ -1,0 +1,293 @@
+package schedule
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
+)
+
+// grace is how old a fact may be that a manager acted on: it was read before the
+// act, within one pass.
+const grace = 5 * time.Second
+
+// admit is what the API server makes of a write: what the schema refuses is
+// refused, and of a manager it breaks a promise to try.
+func (c *cluster) admit(before, after client.Object) error {
+	s := c.sim
+	if _, secret := after.(*corev1.Secret); secret {
+		s.learnToken(after.(*corev1.Secret))
+	} else {
+		s.keepSecret(c.store.kind(after)+" "+after.GetName(), string(encode(after)))
+	}
+	var refusal string
+	switch after := after.(type) {
+	case *host.Host:
+		was, _ := before.(*host.Host)
+		refusal = refuseHost(was, after)
+		if refusal == "" && s.current != nil {
+			c.judgeHost(was, after)
+		}
+	case *infrav1.ScalewayAppleSiliconMachine:
+		was, _ := before.(*infrav1.ScalewayAppleSiliconMachine)
+		refusal = refuseMachine(was, after)
+	}
+	if refusal == "" {
+		return nil
+	}
+	if s.current != nil {
+		s.violate("%s tried to write what the schema refuses: %s %s: %s", s.current.name, c.store.kind(after), after.GetName(), refusal)
+	}
+	return apierrors.NewBadRequest(refusal)
+}
+
+// refuseHost says which rule of the Host's schema a write breaks.
+func refuseHost(was, now *host.Host) string {
+	spec := now.Spec
+	switch {
+	case (spec.ServerID == "") == (spec.Order == nil):
+		return "serverID or order"
+	case spec.Release != nil && !host.Licensed(now):
+		return "release must carry the token of the claim it ends"
+	case spec.Release != nil && spec.Release.Policy == infrav1.Recycle && spec.Release.PoolPrefix == "":
+		return "a release to the pool names its poolPrefix"
+	case was == nil:
+		return ""
+	case was.Spec.ServerID != spec.ServerID || was.Spec.Zone != spec.Zone:
+		return "serverID and zone never change"
+	case was.Spec.ClaimRef != nil && spec.ClaimRef != nil && *was.Spec.ClaimRef != *spec.ClaimRef:
+		return "a claim is never changed into another"
+	}
+	required, before := spec.Record.Wipe.RequiredSince, was.Spec.Record.Wipe.RequiredSince
+	if before != nil && (required == nil || required.Before(before)) {
+		return "requiredSince neither goes nor moves back"
+	}
+	return ""
+}
+
+func refuseMachine(was, now *infrav1.ScalewayAppleSiliconMachine) string {
+	switch {
+	case was == nil || was.Spec.ProviderID == "":
+		return ""
+	case was.Spec.ProviderID != now.Spec.ProviderID:
+		return "providerID is written once"
+	case was.Spec.HostRef != nil && (now.Spec.HostRef == nil || *was.Spec.HostRef != *now.Spec.HostRef):
+		return "hostRef is settled once providerID is"
+	}
+	return ""
+}
+
+// judgeHost checks a manager's write of a Host against the promises.
+func (c *cluster) judgeHost(was, now *host.Host) {
+	if was == nil {
+		return
+	}
+	if was.Spec.Release == nil && now.Spec.Release != nil {
+		c.judgeRelease(was, now)
+	}
+	claimed, claims := was.Spec.ClaimRef, now.Spec.ClaimRef
+	switch {
+	case claimed == nil && claims != nil:
+		c.judgeClaim(was, now)
+	case claimed != nil && claims == nil && was.Spec.Release != nil:
+		wipe := now.Spec.Record.Wipe
+		if c.sim.serverExists(now.Spec.ServerID) && (wipe.ObservedAt == nil || !wipe.ObservedAt.After(wipe.RequiredSince.Time)) {
+			c.sim.violate("host %s was freed without an observed wipe", now.Name)
+		}
+	}
+}
+
+func (c *cluster) judgeClaim(was, now *host.Host) {
+	claim := now.Spec.ClaimRef
+	if now.Spec.Release != nil {
+		return // the sweep's or an adoption's: judged as a release
+	}
+	m := c.holder(claim.Token)
+	if m == nil || m.Name != claim.Name {
+		c.sim.violate("host %s was claimed with a token that no Machine holds", now.Name)
+		return
+	}
+	server, exists := c.sim.vendor.Server(now.Spec.ServerID)
+	again := exists && (server.Name == claim.Name || was.Status.Server.Name == claim.Name)
+	if !again && !host.Clean(was) {
+		c.sim.violate("host %s was claimed though it is not clean", now.Name)
+	}
+}
+
+// judgeRelease: a Machine that is merely gone is no licence to wipe.
+func (c *cluster) judgeRelease(was, now *host.Host) {
+	s, release := c.sim, now.Spec.Release
+	m := c.holder(release.Token)
+	switch release.Origin {
+	case infrav1.OriginReclaim, infrav1.OriginAdoption:
+		if m != nil {
+			s.violate("host %s is released by %s though Machine %s holds it", now.Name, release.Origin, m.Name)
+		}
+		return
+	case infrav1.OriginRecovery:
+		if m == nil || m.Spec.ProviderID != "" || m.DeletionTimestamp != nil {
+			s.violate("host %s is released by recovery of no Machine that could be given another", now.Name)
+		}
+		return
+	}
+	if m == nil || m.DeletionTimestamp == nil {
+		s.violate("host %s is released, but no Machine that is being deleted holds it", now.Name)
+		return
+	}
+	if _, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
+		s.violate("host %s is released by a Machine that was moved", now.Name)
+	}
+	if c.paused() && s.clock.Since(c.pausedAt) > grace {
+		s.violate("host %s is released while its Cluster is paused", now.Name)
+	}
+}
+
+func (s *sim) serverExists(id string) bool {
+	_, exists := s.vendor.Server(id)
+	return exists
+}
+
+// wish is what a request asks of a server.
+type wish struct {
+	Name             string `json:"name"`
+	ScheduleDeletion bool   `json:"schedule_deletion"`
+}
+
+func (s *sim) wish(r *http.Request) (w wish) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return w
+	}
+	text, err := io.ReadAll(r.Body)
+	s.must(err)
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	if len(text) > 0 {
+		s.must(json.Unmarshal(text, &w))
+	}
+	return w
+}
+
+// licence checks a manager's right to change a server, at the moment it asks. It
+// returns the name that the server is to bear.
+func (s *sim) licence(m *manager, r *http.Request) string {
+	path := lastPart(r.URL.Path)
+	id, verb, _ := strings.Cut(strings.TrimPrefix(path, "servers/"), "/")
+	asks := s.wish(r)
+	if !strings.HasPrefix(path, "servers/") || m.dead {
+		return asks.Name
+	}
+	h := m.cluster.hostOf(id)
+	if h == nil {
+		s.violate("%s %s without a Host", r.Method, path)
+		return asks.Name
+	}
+	s.licenceFor(h, r.Method, verb, asks)
+	return asks.Name
+}
+
+func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
+	release, wipe := h.Spec.Release, h.Spec.Record.Wipe
+	switch {
+	case verb == "reinstall":
+		if !host.Licensed(h) || wipe.RequestedAt == nil {
+			s.violate("reinstall of %s without a release", h.Name)
+		}
+	case verb == "reboot":
+		if h.Spec.Reboot == nil {
+			s.violate("reboot of %s without a request", h.Name)
+		}
+	case method == http.MethodDelete, asks.ScheduleDeletion:
+		if !host.Licensed(h) || release.Policy != infrav1.Terminate {
+			s.violate("deletion of %s without a release", h.Name)
+		}
+	case asks.Name != "":
+		s.licenceName(h, asks.Name)
+	}
+}
+
+func (s *sim) licenceName(h *host.Host, name string) {
+	claim, release := h.Spec.ClaimRef, h.Spec.Release
+	wiping := release != nil && h.Spec.Record.Wipe.StartedAt != nil
+	switch {
+	case claim != nil && release == nil && name == claim.Name:
+	case wiping && name == host.PoolName(release.PoolPrefix, h.Spec.ServerID):
+	case release == nil && h.Spec.Adopt != nil && h.Spec.Adopt.TrustDisk:
+	default:
+		s.violate("%s is named %s without a right to it", h.Name, name)
+	}
+}
+
+// touched checks that a Mac which is written to is its Machine's: by its Host, by
+// its server's name, and by what is on its disk.
+func (s *sim) touched(c *cluster, m *mac, machine string) {
+	if m.disk.owner != "" && m.disk.owner != c.name+"/"+machine {
+		s.violate("Machine %s/%s came upon the disk of %s: shared or not wiped", c.name, machine, m.disk.owner)
+	}
+	h := c.hostOf(m.id)
+	if h == nil || h.Spec.ClaimRef == nil || h.Spec.ClaimRef.Name != machine {
+		return // Hosts may be lost; then the disk decides
+	}
+	server, _ := s.vendor.Server(m.id)
+	if server.Name != machine && !s.named[m.id] && h.Spec.Release == nil {
+		s.violate("Machine %s/%s wrote to a Mac whose server is named %s", c.name, machine, server.Name)
+	}
+}
+
+// check compares the promises with the truth.
+func (s *sim) check() {
+	for _, server := range s.vendor.Servers() {
+		m := s.macs[server.ID]
+		if strings.HasPrefix(server.Name, poolPrefix) && server.Status == simulated.StatusReady && m.disk.owner != "" {
+			s.violate("server %s is in the pool with the disk of %s", server.Name, m.disk.owner)
+		}
+	}
+	for _, c := range s.members {
+		c.checkClaims()
+	}
+}
+
+// checkClaims: no token holds two hosts, and no host that is free has a Node.
+func (c *cluster) checkClaims() {
+	holds := map[string]string{}
+	for _, object := range c.store.tables[kindHost] {
+		h := object.(*host.Host)
+		if h.Spec.ClaimRef == nil {
+			continue
+		}
+		token := h.Spec.ClaimRef.Token
+		if other := holds[token]; other != "" && h.Spec.Release == nil {
+			c.sim.violate("hosts %s and %s are held with one token", h.Name, other)
+		}
+		holds[token] = h.Name
+	}
+}
+
+// learnToken remembers what must not be told: the secret half of a bootstrap token.
+func (s *sim) learnToken(secret *corev1.Secret) {
+	if text := secret.Data["token-secret"]; len(text) > 0 {
+		s.secrets = append(s.secrets, string(text))
+	}
+}
+
+// keepSecret checks a text that people can read.
+func (s *sim) keepSecret(where, text string) {
+	for _, secret := range s.secrets {
+		if strings.Contains(text, secret) {
+			s.violate("a secret is told in %s", where)
+			return
+		}
+	}
+	if strings.Contains(text, "PRIVATE KEY") {
+		s.violate("a private key is told in %s", where)
+	}
+}

@@ -1,0 +1,179 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// task is one pass of a reconciler, or one job: code that runs on a goroutine of
+// its own, but only while the schedule lets it. It waits at the gate.
+type task struct {
+	manager *manager
+	name    string
+	work    func()
+
+	// turns are the calls that it may make before it waits; negative: all.
+	turns   int
+	started bool
+	done    bool
+	// waits is when it stopped at the gate.
+	waits  time.Time
+	resume chan struct{}
+	yield  chan struct{}
+}
+
+func (s *sim) newTask(m *manager, name string, work func()) *task {
+	return &task{manager: m, name: name, work: work, resume: make(chan struct{}), yield: make(chan struct{})}
+}
+
+// run lets a task make a number of calls, or all, and returns when it waits or
+// has ended.
+func (s *sim) run(t *task, turns int) {
+	t.turns = turns
+	before := s.current
+	s.current = t
+	if t.started {
+		t.resume <- struct{}{}
+	} else {
+		t.started = true
+		go s.body(t)
+	}
+	<-t.yield
+	s.current = before
+	if !t.done {
+		t.waits = s.clock.Now()
+	}
+}
+
+func (s *sim) body(t *task) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.violate("%s panicked: %v\n%s", t.name, cause, debug.Stack())
+		}
+		t.done = true
+		t.yield <- struct{}{}
+	}()
+	t.work()
+}
+
+// operation is one call through the gate.
+type operation struct {
+	manager *manager
+	verb    string
+	kind    string
+	key     client.ObjectKey
+}
+
+func (o operation) String() string {
+	return fmt.Sprintf("%s: %s %s %s", o.manager.name, o.verb, o.kind, shortKey(o.key))
+}
+
+// effect reports that the call changes something outside the process.
+func (o operation) effect() bool { return o.verb != "get" && o.verb != "list" && o.verb != "GET" }
+
+// fault is what befalls a call.
+type fault int
+
+const (
+	fine fault = iota
+	failBefore
+	failAfter
+	dieBefore
+	dieAfter
+	// landLate: the caller gives up, and the effect comes up to two seconds later.
+	landLate
+)
+
+func (f fault) String() string {
+	return [...]string{"", " (fails before)", " (fails after)", " (dies before)", " (dies after)", " (lands late)"}[f]
+}
+
+// plan decides which calls fail.
+type plan interface{ next(operation) fault }
+
+// errDead is all that a process which is no more gets to see.
+var errDead = errors.New("this process is dead")
+
+// errLost is a connection that broke.
+var errLost = errors.New("connection reset by peer")
+
+// through brings one call of a manager to its target: it may wait there for its
+// turn, and the plan may have it fail or be its manager's last.
+func (s *sim) through(ctx context.Context, call operation, act func() error) error {
+	s.pause()
+	if call.manager.dead {
+		return errDead
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	befalls := s.plan.next(call)
+	if call.effect() || befalls != fine {
+		s.note("  %s%s", call, befalls)
+	}
+	switch befalls {
+	case failBefore:
+		return failed(call)
+	case dieBefore:
+		call.manager.dead = true
+		return errDead
+	case landLate:
+		due := s.clock.Now().Add(s.between(0, lateMost))
+		s.late = append(s.late, landing{due, call.String(), func() { _ = act() }})
+		return failed(call)
+	}
+	err := act()
+	switch befalls {
+	case failAfter:
+		return failed(call)
+	case dieAfter:
+		call.manager.dead = true
+		return errDead
+	}
+	if err != nil && call.effect() {
+		s.note("    refused: %.90s", err)
+	}
+	return err
+}
+
+// pause gives the turn back when the task has used up its calls.
+func (s *sim) pause() {
+	t := s.current
+	if t == nil || t.turns < 0 {
+		return
+	}
+	if t.turns > 0 {
+		t.turns--
+		return
+	}
+	t.yield <- struct{}{}
+	<-t.resume
+	t.turns = max(t.turns, -1)
+	if t.turns > 0 {
+		t.turns--
+	}
+}
+
+// failed is what a broken call looks like to its caller.
+func failed(call operation) error {
+	if call.kind == "vendor" || call.kind == "mac" {
+		return errLost
+	}
+	return apierrors.NewTimeoutError("the server did not answer in time", 1)
+}
+
+// landing is an effect that is on its way.
+type landing struct {
+	due  time.Time
+	what string
+	act  func()
+}
+
+// lateMost bounds how late an effect may come; the deadline of a rename.
+const lateMost = 1900 * time.Millisecond
