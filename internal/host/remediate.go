@@ -87,7 +87,7 @@ func (r Remediation) climb() RemediationStep {
 	if r.Since.IsZero() {
 		r.Since = r.Now
 	}
-	if r.Step != "" && r.Now.Before(r.until()) {
+	if r.Step != "" && r.Node != NodeReady && r.Now.Before(r.until()) {
 		return r.stay()
 	}
 	next := r.after()
@@ -127,6 +127,8 @@ func (r Remediation) timeout(step string) time.Duration {
 // after is the next step that is not left out.
 func (r Remediation) after() string {
 	switch {
+	case r.Node == NodeReady:
+		return infrav1.ReasonExhausted // wanted by a person: there is nothing to mend
 	case r.Step == "" && r.RestartTimeout > 0:
 		return infrav1.ReasonRestartingAgent
 	case r.Step != infrav1.ReasonRebooting && r.RebootTimeout > 0 && r.Node != NodeMissing:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"time"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
@@ -28,8 +27,7 @@ const (
 const (
 	managerServiceAccount = "macfleet-manager"
 
-	defaultHosts   = 6
-	defaultHostAge = 30 * 24 * time.Hour
+	defaultHosts = 6
 	// maxHosts keeps a sandbox within its block of loopback addresses.
 	maxHosts = 200
 	// defaultTimeScale turns the vendor's minutes into seconds.
@@ -56,8 +54,6 @@ type Options struct {
 	Binaries Binaries
 	// Hosts is how many delivered servers are in the pool. Default 6.
 	Hosts int
-	// HostAge is how old they are, at scale 1. Default 30 days: past the 24 h of their lease.
-	HostAge time.Duration
 	// TimeScale divides the vendor's delays: at 60 a reinstall of 17 minutes takes
 	// 17 seconds. Default 60.
 	TimeScale float64
@@ -65,6 +61,9 @@ type Options struct {
 	Managers int
 	// ManagerArgs are further flags of the managers, which win over the chart's.
 	ManagerArgs []string
+	// ControllerManagerArgs are further flags of kube-controller-manager, which win
+	// over the sandbox's own.
+	ControllerManagerArgs []string
 	// Port of the API server; 0 takes a free one.
 	Port int
 	// AuditLog is a file for the API server's audit log; empty writes none.
@@ -93,9 +92,6 @@ func (o *Options) complete() error {
 	}
 	if o.Hosts < 0 || o.Hosts > maxHosts {
 		return ErrTooManyHosts
-	}
-	if o.HostAge == 0 {
-		o.HostAge = defaultHostAge
 	}
 	if o.TimeScale == 0 {
 		o.TimeScale = defaultTimeScale

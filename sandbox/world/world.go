@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,9 @@ import (
 	"github.com/macfleet/macfleet/sandbox/mac"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 )
+
+// poolServerAge is how old the pool's servers are: past the 24 h of their lease.
+const poolServerAge = 30 * 24 * time.Hour
 
 // World is a running sandbox.
 type World struct {
@@ -113,6 +117,8 @@ func (w *World) startCluster(ctx context.Context) error {
 		LogDir:   w.logDir(),
 		Port:     w.options.Port,
 		AuditLog: w.options.AuditLog,
+
+		ControllerManagerArgs: w.options.ControllerManagerArgs,
 	})
 	w.cluster = started
 	return err
@@ -123,7 +129,7 @@ func (w *World) fillPool(ctx context.Context) error {
 	for n := range w.options.Hosts {
 		group.Go(func() error {
 			_, err := w.vendor.AddServer(ctx, scaleway.ServerSpec{
-				Name: fmt.Sprintf("%s%02d", PoolPrefix, n+1), Type: ServerType, Zone: Zone, OS: OS, Age: w.options.HostAge,
+				Name: fmt.Sprintf("%s%02d", PoolPrefix, n+1), Type: ServerType, Zone: Zone, OS: OS, Age: poolServerAge,
 			})
 			return err
 		})

@@ -57,9 +57,7 @@ func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
 	if v.host.Status.LastReboot.ID == v.id() || v.host.Spec.Reboot != nil {
 		return nil
 	}
-	v.host.Spec.Reboot = &infrav1.RebootRequest{
-		ID: v.id(), Reason: "remediation of Machine " + v.owner.Name, Force: v.input(r.Clock.Now()).Wanted,
-	}
+	v.host.Spec.Reboot = &infrav1.RebootRequest{ID: v.id(), Reason: "remediation of Machine " + v.owner.Name}
 	host.Disturb(v.host, r.Clock.Now())
 	return r.updateHost(ctx, v, "asking for a reboot")
 }
