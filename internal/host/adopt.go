@@ -69,15 +69,15 @@ func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step
 
 func nextWish(h *Host) AdoptStep {
 	pooled := strings.HasPrefix(h.Status.Server.Name, h.Spec.Adopt.PoolPrefix)
-	switch {
+	switch trust := h.Spec.Adopt.TrustDisk; {
+	case trust && pooled:
+		return AdoptTrust
+	case trust:
+		return AdoptRename
 	case pooled && Clean(h):
 		return AdoptDrop
-	case !h.Spec.Adopt.TrustDisk:
-		return AdoptWipe
-	case !pooled:
-		return AdoptRename
 	}
-	return AdoptTrust
+	return AdoptWipe
 }
 
 func names(machines []infrav1.ScalewayAppleSiliconMachine) []string {

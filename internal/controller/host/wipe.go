@@ -89,6 +89,9 @@ func (p *pass) look(server cloud.Server) host.WipeLook {
 // wipeStep reads the server and does the one next thing; done ends the pass.
 func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err error) {
 	server, _, err := p.read(ctx)
+	if cloud.IsForbidden(err) && p.returned.lately(p.host, p.Clock.Now()) {
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, true, nil // deleted, as asked; the lists prove it
+	}
 	if err != nil {
 		result, err = p.vendor(ctx, err)
 		return result, true, err
@@ -170,7 +173,7 @@ func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result,
 	if licensed, err := p.mayWipe(ctx); err != nil || !licensed {
 		return ctrl.Result{}, true, err
 	}
-	err = p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, image)
+	image, err = p.askReinstall(ctx, image)
 	if cloud.IsTransient(err) {
 		if server, _, readErr := p.read(ctx); readErr == nil && server.Status == cloud.StatusReinstalling {
 			return ctrl.Result{}, false, nil
@@ -184,6 +187,15 @@ func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result,
 	}
 	p.asked.note(p.host, p.Clock.Now())
 	return ctrl.Result{}, false, nil
+}
+
+// askReinstall falls back to the type's default when the image is refused.
+func (p *pass) askReinstall(ctx context.Context, image string) (used string, err error) {
+	err = p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, image)
+	if image == "" || (!cloud.IsInvalid(err) && !cloud.IsNotFound(err)) {
+		return image, err
+	}
+	return "", p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, "")
 }
 
 // reinstallRefused keeps asking, and says when the refusal will not pass by

@@ -1,0 +1,294 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// releaseAs does the machine controller's part of a release with a policy. A
+// Machine that keeps its host stays.
+func (w *world) releaseAs(policy infrav1.ReleasePolicy) {
+	w.t.Helper()
+	h := w.host()
+	h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: policy, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+	if policy == infrav1.Recycle {
+		h.Spec.Release.PoolPrefix = prefix
+	}
+	w.must(w.client.Update(w.ctx, h))
+	if policy != infrav1.Reinstall {
+		w.must(client.IgnoreNotFound(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: h.Spec.ClaimRef.Name},
+		})))
+	}
+}
+
+// called tells how often a call was made.
+func (w *world) called(name string) int {
+	n := 0
+	for _, call := range w.cloud.Calls() {
+		if call.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// told counts the events so far whose text begins so, and forgets all of them.
+func (w *world) told(start string) int {
+	n := 0
+	recorder := w.r.Recorder.(*events.FakeRecorder)
+	for range len(recorder.Events) {
+		if text := <-recorder.Events; strings.HasPrefix(text, start) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) message(kind string) string {
+	w.t.Helper()
+	for _, c := range w.host().Status.Conditions {
+		if c.Type == kind {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// licensed checks at each destructive call that the record speaks for it.
+func (w *world) licensed(policy infrav1.ReleasePolicy) {
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name != "DeleteServer" && call.Name != "ReinstallServer" {
+			return
+		}
+		h := w.host()
+		if !host.Licensed(h) || h.Spec.Release.Policy != policy || h.Spec.Record.Wipe.RequestedAt == nil {
+			w.t.Errorf("%s without a licence: %+v", call.Name, h.Spec)
+		}
+		if call.Name == "DeleteServer" && policy != infrav1.Terminate {
+			w.t.Error("a server was deleted")
+		}
+	}
+}
+
+func TestRequirement000_TerminateAtTheFloorSchedulesTheDeletion(t *testing.T) {
+	w := inUse(t)
+	w.another(1)
+	w.licensed(infrav1.Terminate)
+	w.cloud.Floor = true
+	until := w.clock.Now().Add(20 * time.Hour)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = until })
+	w.releaseAs(infrav1.Terminate)
+	w.untilPhase(infrav1.HostRetiring)
+	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+	for _, kind := range []string{infrav1.AvailableCondition, host.RetiredCondition} {
+		if got := w.message(kind); !strings.Contains(got, until.Truncate(time.Second).Format(time.RFC3339)) {
+			t.Errorf("%s does not say the date: %q", kind, got)
+		}
+	}
+	if w.told("Normal "+infrav1.ReasonRetiring) != 1 {
+		t.Error("not told once")
+	}
+
+	w.cloud.Finish(serverID)
+	w.until("observed", func() bool { return w.host().Spec.Record.Wipe.ObservedAt != nil })
+	w.must(w.step())
+	w.cloud.Forget()
+	writes := w.written()
+	for range 20 { // at rest, for as long as the floor takes
+		w.clock.Step(time.Hour)
+		w.must(w.step())
+	}
+	if w.called("GetServer") != 0 || len(w.mutations()) != 0 || w.written() != writes {
+		t.Errorf("not at rest: %v, %d writes", w.cloud.Calls(), w.written()-writes)
+	}
+	w.cloud.Remove(serverID)
+	w.until("removed", func() bool { w.clock.Step(time.Minute); return w.host() == nil })
+}
+
+func TestRequirement000_TerminateAfterTheFloorDeletesAtOnce(t *testing.T) {
+	w := inUse(t)
+	w.another(1)
+	w.licensed(infrav1.Terminate)
+	w.releaseAs(infrav1.Terminate)
+	w.until("removed", func() bool { return w.host() == nil })
+	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
+func TestAScheduleThatIsCancelledIsMadeAgainWithAnEvent(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Floor = true
+	w.releaseAs(infrav1.Terminate)
+	w.untilPhase(infrav1.HostRetiring)
+	w.clock.Step(2 * host.RepeatWipe)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletionScheduled = false })
+	w.until("asked again", func() bool { return w.called("DeleteServer") == 2 })
+	w.untilPhase(infrav1.HostRetiring)
+	if got := w.told("Warning " + infrav1.ReasonDeletionScheduled); got != 1 {
+		t.Errorf("told %d times", got)
+	}
+}
+
+func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
+	for name, row := range map[string]struct {
+		arrange func(*world)
+		at      time.Duration // after which it is given back
+	}{
+		"rejected": {func(w *world) {
+			w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+				if call.Name == "ReinstallServer" {
+					return cloudtest.Err(cloud.KindForbidden), nil
+				}
+				return nil, nil
+			}
+		}, 0},
+		"in error": {func(w *world) {
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusError })
+		}, DefaultReinstallTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			w.licensed(infrav1.Terminate)
+			w.cloud.Floor = true
+			row.arrange(w)
+			w.releaseAs(infrav1.Terminate)
+			for range 5 {
+				_ = w.step()
+			}
+			if row.at > 0 {
+				if w.called("DeleteServer") != 0 {
+					t.Fatal("given back without waiting for the wipe")
+				}
+				w.clock.Step(row.at)
+			}
+			w.untilPhase(infrav1.HostRetiring)
+		})
+	}
+}
+
+func TestAServerOfAnotherNameIsNotGivenBack(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+	w.releaseAs(infrav1.Terminate)
+	for range 5 {
+		w.clock.Step(time.Hour)
+		w.must(w.step())
+	}
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+func TestTerminateOfAClaimThatWasNeverShown(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.cloud.Floor = true
+	w.claim("m-1", "t-1")
+	w.releaseAs(infrav1.Terminate)
+	w.untilPhase(infrav1.HostRetiring)
+}
+
+func TestAReleaseThatChangesMeanwhileDeletesNothing(t *testing.T) {
+	for name, change := range map[string]func(*host.Host){
+		"taken back":     func(h *host.Host) { h.Spec.Release = nil },
+		"now to recycle": func(h *host.Host) { h.Spec.Release.Policy, h.Spec.Release.PoolPrefix = infrav1.Recycle, prefix },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			w.releaseAs(infrav1.Terminate)
+			done := false
+			w.cloud.OnCall = func(call cloudtest.Call) {
+				if h := w.host(); call.Name == "GetServer" && !done && h.Spec.Record.Wipe.StartedAt != nil {
+					done = true
+					change(h)
+					w.must(w.client.Update(w.ctx, h))
+				}
+			}
+			_, err := w.reconcile()
+			if !done || w.called("DeleteServer") != 0 {
+				t.Errorf("%v: calls %v after %v", done, w.cloud.Calls(), err)
+			}
+		})
+	}
+}
+
+func TestAReinstallKeepsTheClaim(t *testing.T) {
+	w := inUse(t)
+	w.licensed(infrav1.Reinstall)
+	w.must(w.client.Create(w.ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "m-1"}, Spec: corev1.NodeSpec{ProviderID: host.ProviderID(zone, serverID)},
+	}))
+	old := string(w.secret().Data["sudo-password"])
+	w.releaseAs(infrav1.Reinstall)
+	w.untilPhase(infrav1.HostWiping)
+	w.cloud.Finish(serverID)
+	w.untilPhase(infrav1.HostInUse)
+	h := w.host()
+	switch {
+	case !host.HoldsClaim(h, "t-1") || h.Spec.Release != nil || len(h.Finalizers) != 0:
+		t.Errorf("spec %+v", h.Spec)
+	case h.Spec.Record.InstallEpoch != 2 || host.Clean(h) || h.Spec.Record.Wipe.RequestedAt != nil:
+		t.Errorf("record %+v", h.Spec.Record)
+	case w.serverName() != "m-1":
+		t.Errorf("named %s", w.serverName())
+	case string(w.secret().Data["sudo-password"]) == old:
+		t.Error("the password of the old OS is still staged")
+	}
+	if err := w.client.Get(w.ctx, client.ObjectKey{Name: "m-1"}, &corev1.Node{}); err == nil {
+		t.Error("the Node of the old OS is still there")
+	}
+	if diff := cmp.Diff([]string{"ReinstallServer"}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
+// Each vendor call and each write to the API of a Terminate and of a Reinstall
+// fails once, before and after its effect, and a new manager goes on.
+func TestACrashOfTerminateOrReinstallConverges(t *testing.T) {
+	for _, policy := range []infrav1.ReleasePolicy{infrav1.Terminate, infrav1.Reinstall} {
+		for _, kind := range []string{"vendor", "api"} {
+			for _, after := range []bool{false, true} {
+				for n := range 12 {
+					t.Run(fmt.Sprintf("%s, %s call %d, after its effect: %v", policy, kind, n, after), func(t *testing.T) {
+						t.Parallel()
+						w := inUse(t)
+						w.another(1)
+						w.licensed(policy)
+						w.failOnce(kind, n, after)
+						w.releaseAs(policy)
+						if policy == infrav1.Terminate {
+							w.until("removed", func() bool { return w.host() == nil })
+							if _, there := w.cloud.Server(serverID); there {
+								t.Error("the Host is gone and the server is not")
+							}
+							return
+						}
+						w.untilPhase(infrav1.HostWiping)
+						w.cloud.Finish(serverID)
+						w.untilPhase(infrav1.HostInUse)
+						if h := w.host(); !host.HoldsClaim(h, "t-1") || w.serverName() != "m-1" || host.Clean(h) {
+							t.Errorf("spec %+v", h.Spec)
+						}
+					})
+				}
+			}
+		}
+	}
+}
