@@ -1,7 +1,9 @@
 package host_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +27,7 @@ func TestPhaseAndConditions(t *testing.T) {
 		"not delivered":              {pooled(func(h *host.Host) { h.Status.Server.Delivered = false }), host.Seen{}, infrav1.HostDiscovered, infrav1.ReasonNotDelivered, host.ReasonNeverOwned},
 		"rebooting":                  {pooled(status(cloud.StatusRebooting)), host.Seen{}, infrav1.HostDiscovered, infrav1.ReasonServerBusy, host.ReasonNeverOwned},
 		"a status nobody knows":      {pooled(status("moonwalking")), host.Seen{}, infrav1.HostDiscovered, infrav1.ReasonServerBusy, host.ReasonNeverOwned},
-		"deletion is scheduled":      {pooled(func(h *host.Host) { h.Status.Server.DeletionScheduled = true }), host.Seen{}, infrav1.HostDiscovered, infrav1.ReasonDeletionScheduled, host.ReasonNeverOwned},
+		"deletion is scheduled":      {pooled(scheduled), host.Seen{}, infrav1.HostRetiring, infrav1.ReasonDeletionScheduled, host.ReasonNeverOwned},
 		"missing from a list":        {pooled(func(h *host.Host) { h.Status.MissingSince = at(1) }), host.Seen{}, infrav1.HostDiscovered, host.ReasonMissing, host.ReasonNeverOwned},
 		"another name":               {pooled(named("apple-silicon-x")), host.Seen{}, infrav1.HostForeign, host.ReasonForeign, host.ReasonNeverOwned},
 		"named after a live Machine": {pooled(named("m-1")), host.Seen{Wanted: true}, infrav1.HostDiscovered, host.ReasonForeign, host.ReasonNeverOwned},
@@ -45,6 +47,32 @@ func TestPhaseAndConditions(t *testing.T) {
 		"in error before the wipe":   {pooled(released, status(cloud.StatusError)), host.Seen{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
 		"in the pool, but a Machine": {pooled(), host.Seen{Wanted: true}, infrav1.HostDiscovered, host.ReasonWanted, host.ReasonNeverOwned},
 		"no longer a Machine":        {pooled(condition(infrav1.AvailableCondition, metav1.ConditionFalse, host.ReasonWanted)), host.Seen{}, infrav1.HostAvailable, host.ReasonAvailable, host.ReasonNeverOwned},
+		"an order":                   {pooled(ordering), host.Seen{}, infrav1.HostOrdering, infrav1.ReasonOrdering, infrav1.ReasonNotWiped},
+		"an order that is let go":    {pooled(ordering, released), host.Seen{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
+		"released to Terminate":      {pooled(terminated), host.Seen{}, infrav1.HostReleasing, infrav1.ReasonRetiring, infrav1.ReasonNotWiped},
+		"terminated, wiping":         {pooled(wiping, terminated), host.Seen{}, infrav1.HostWiping, infrav1.ReasonRetiring, infrav1.ReasonReinstalling},
+		"terminated, at its floor":   {pooled(wiping, terminated, scheduled), host.Seen{}, infrav1.HostRetiring, infrav1.ReasonRetiring, infrav1.ReasonReinstalling},
+		"recycled, but scheduled":    {pooled(wiping, scheduled), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
+		"claimed, but scheduled":     {pooled(claimed, scheduled, inSync, staged), host.Seen{}, infrav1.HostInUse, host.ReasonClaimed, infrav1.ReasonNotWiped},
+		"timed out once":             {pooled(wiping, repeats(1)), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
+		"timed out twice":            {pooled(wiping, repeats(2), quarantined(0)), host.Seen{}, infrav1.HostQuarantined, host.ReasonWiping, infrav1.ReasonWipeTimedOut},
+		"that quarantine taken off":  {pooled(wiping, repeats(2)), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonWipeTimedOut},
+		"a wipe that is refused":     {pooled(released), host.Seen{WipeRejected: true, Refusal: "no"}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonWipeRejected},
+		"handed over":                {pooled(claimed, inSync, staged, handedOver), host.Seen{OwnerGone: true}, infrav1.HostHandedOver, infrav1.ReasonHandedOver, infrav1.ReasonNotWiped},
+		"handed over and released":   {pooled(released, handedOver), host.Seen{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
+		"quarantined":                {pooled(quarantined(0)), host.Seen{}, infrav1.HostQuarantined, infrav1.ReasonQuarantined, host.ReasonNeverOwned},
+		"quarantined for a while":    {pooled(quarantined(5)), host.Seen{Now: at(4).Time}, infrav1.HostQuarantined, infrav1.ReasonQuarantined, host.ReasonNeverOwned},
+		"quarantined, time is over":  {pooled(quarantined(5)), host.Seen{Now: at(5).Time}, infrav1.HostAvailable, host.ReasonAvailable, host.ReasonNeverOwned},
+		"quarantined and not wiped":  {pooled(dirtied, quarantined(0)), host.Seen{}, infrav1.HostQuarantined, infrav1.ReasonQuarantined, infrav1.ReasonNotWiped},
+		"over, and still not wiped":  {pooled(dirtied, quarantined(5)), host.Seen{Now: at(9).Time}, infrav1.HostDirty, infrav1.ReasonNotWiped, infrav1.ReasonNotWiped},
+		"quarantined in use":         {pooled(claimed, inSync, staged, quarantined(0)), host.Seen{}, infrav1.HostInUse, host.ReasonClaimed, infrav1.ReasonNotWiped},
+		"in maintenance":             {pooled(maintained), host.Seen{}, infrav1.HostMaintenance, infrav1.ReasonMaintenance, host.ReasonNeverOwned},
+		"maintenance and quarantine": {pooled(maintained, quarantined(0)), host.Seen{}, infrav1.HostMaintenance, infrav1.ReasonMaintenance, host.ReasonNeverOwned},
+		"maintained while rebooting": {pooled(maintained, status(cloud.StatusRebooting)), host.Seen{}, infrav1.HostMaintenance, infrav1.ReasonMaintenance, host.ReasonNeverOwned},
+		"maintained in use":          {pooled(claimed, inSync, staged, maintained), host.Seen{}, infrav1.HostInUse, host.ReasonClaimed, infrav1.ReasonNotWiped},
+		"maintained and released":    {pooled(released, maintained), host.Seen{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},
+		"being adopted":              {pooled(adopted), host.Seen{}, infrav1.HostDiscovered, host.ReasonAdopting, host.ReasonNeverOwned},
+		"foreign, being adopted":     {pooled(named("x"), adopted), host.Seen{}, infrav1.HostForeign, host.ReasonForeign, host.ReasonNeverOwned},
 		"gone":                       {pooled(claimed), host.Seen{Gone: true}, infrav1.HostGone, host.ReasonGone, infrav1.ReasonNotWiped},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,9 +98,77 @@ func TestPhaseAndConditions(t *testing.T) {
 	}
 }
 
+func TestOnlyTheVendorsDateIsShown(t *testing.T) {
+	floor := metav1.NewTime(noon().Add(24 * time.Hour))
+	h := pooled(terminated, scheduled, func(h *host.Host) { h.Status.Server.DeletableAt = &floor })
+	for _, kind := range []string{infrav1.AvailableCondition, host.RetiredCondition} {
+		c := meta.FindStatusCondition(host.Conditions(h, host.Seen{}), kind)
+		if c == nil || !strings.Contains(c.Message, "2026-11-21T12:00:00Z") {
+			t.Errorf("%s: %+v", kind, c)
+		}
+	}
+	if c := meta.FindStatusCondition(host.Conditions(pooled(released), host.Seen{}), host.RetiredCondition); c != nil {
+		t.Errorf("a recycled host retires: %+v", c)
+	}
+}
+
+func TestEveryPhaseHasARowAndItsWords(t *testing.T) {
+	rows := map[infrav1.HostPhase]bool{}
+	for _, rule := range host.Phases() {
+		rows[rule.Phase] = true
+		if rule.When == "" || rule.Meaning == "" || rule.Next == "" {
+			t.Errorf("a row of %s has no words", rule.Phase)
+		}
+	}
+	for _, phase := range []infrav1.HostPhase{
+		infrav1.HostOrdering, infrav1.HostDiscovered, infrav1.HostAvailable, infrav1.HostClaimed, infrav1.HostInUse, infrav1.HostReleasing,
+		infrav1.HostWiping, infrav1.HostRetiring, infrav1.HostQuarantined, infrav1.HostMaintenance, infrav1.HostHandedOver,
+		infrav1.HostStranded, infrav1.HostForeign, infrav1.HostDirty, infrav1.HostGone,
+	} {
+		if !rows[phase] {
+			t.Errorf("no row of %s", phase)
+		}
+	}
+}
+
 func TestOnlyAvailableHostsAreAvailable(t *testing.T) {
 	h := pooled(func(h *host.Host) { now := metav1.NewTime(noon()); h.DeletionTimestamp = &now })
 	if got := host.Unavailable(h, prefix); got != host.SkipRemoved {
 		t.Errorf("a host that is being removed: %q", got)
 	}
 }
+
+func scheduled(h *host.Host) { h.Status.Server.DeletionScheduled = true }
+
+func terminated(h *host.Host) {
+	if h.Spec.Release == nil {
+		released(h)
+	}
+	h.Spec.Release.Policy, h.Spec.Release.PoolPrefix = infrav1.Terminate, ""
+}
+
+func repeats(n int32) func(*host.Host) {
+	return func(h *host.Host) { h.Spec.Record.Wipe.Repeats = n }
+}
+
+func ordering(h *host.Host) {
+	claimed(h)
+	h.Status.Server, h.Spec.ServerID = infrav1.ServerStatus{}, ""
+	h.Spec.Order = &infrav1.OrderRequest{Name: "m-1", Type: "M2-L", Zone: zone}
+}
+
+// quarantined until so many minutes after noon; 0: until a person ends it.
+func quarantined(minutes int) func(*host.Host) {
+	return func(h *host.Host) {
+		h.Spec.Quarantine = &infrav1.Quarantine{Reason: "disk errors"}
+		if minutes > 0 {
+			until := metav1.NewTime(at(minutes).Time)
+			h.Spec.Quarantine.Until = &until
+		}
+	}
+}
+
+func maintained(h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{Reason: "new disk"} }
+func handedOver(h *host.Host) { h.Spec.Record.HandedOverAt = at(3) }
+func dirtied(h *host.Host)    { h.Spec.Record.Wipe.RequiredSince = at(0) }
+func adopted(h *host.Host)    { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix} }

@@ -63,6 +63,151 @@ func TestNextWipe(t *testing.T) {
 	}
 }
 
+func TestNextWipeOfAServerThatGoesBack(t *testing.T) {
+	const settle = 5 * time.Second
+	server := func(name string, status cloud.Status, scheduled bool) cloud.Server {
+		return cloud.Server{ID: serverID, Name: name, Status: status, Delivered: true, DeletionScheduled: scheduled}
+	}
+	requested := func(h *host.Host) { terminated(h); h.Spec.Record.Wipe.RequestedAt = at(6) }
+	started := func(h *host.Host) { requested(h); h.Spec.Record.Wipe.StartedAt = at(7) }
+	observed := func(h *host.Host) { started(h); h.Spec.Record.Wipe.ObservedAt = at(20) }
+	soon, late := at(10).Time, at(60).Time
+	for name, row := range map[string]struct {
+		host   *host.Host
+		server cloud.Server
+		now    time.Time
+		want   host.WipeStep
+	}{
+		"released":                    {pooled(terminated), server("m-1", "ready", false), soon, host.WipeRecord},
+		"released, named by another":  {pooled(terminated), server("m-2", "ready", false), soon, host.WipeHeld},
+		"never shown":                 {pooled(terminated), server(prefix+"1", "ready", false), soon, host.WipeRecord},
+		"requested":                   {pooled(requested), server("m-1", "ready", false), soon, host.WipeReinstall},
+		"requested, seen":             {pooled(requested), server("m-1", "reinstalling", false), soon, host.WipeStart},
+		"requested, cannot be wiped":  {pooled(requested), server("m-1", "error", false), late, host.WipeDelete},
+		"timed out, named by another": {pooled(requested), server("m-2", "error", false), late, host.WipeHeld},
+		"started":                     {pooled(started), server("m-1", "reinstalling", false), soon, host.WipeDelete},
+		"started, named by another":   {pooled(started), server("m-2", "reinstalling", false), soon, host.WipeHeld},
+		"scheduled":                   {pooled(started), server("m-1", "reinstalling", true), late, host.WipeWait},
+		"scheduled and ready":         {pooled(started), server("m-1", "ready", true), late, host.WipeObserve},
+		"scheduled, observed":         {pooled(observed), server("m-1", "ready", true), late, host.WipeWait},
+		"the schedule is cancelled":   {pooled(observed), server("m-1", "ready", false), late, host.WipeDelete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := host.WipeLook{Server: row.server, Began: row.now, Settle: settle, Timeout: 45 * time.Minute, Pools: []string{"", prefix}}
+			if got := host.NextWipe(row.host, look); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestNextWipeAfterItsTimeout(t *testing.T) {
+	const settle, timeout = 5 * time.Second, 45 * time.Minute
+	poolName := host.PoolName(prefix, serverID)
+	requested := func(h *host.Host) { released(h); h.Spec.Record.Wipe.RequestedAt = at(6) }
+	for name, row := range map[string]struct {
+		host   *host.Host
+		server cloud.Server
+		want   host.WipeStep
+	}{
+		"never started":                    {pooled(requested), cloud.Server{Name: "m-1", Status: "rebooting"}, host.WipeRepeat},
+		"never ended":                      {pooled(wiping), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeRepeat},
+		"ended late":                       {pooled(wiping), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
+		"somebody else's by now":           {pooled(wiping), cloud.Server{Name: "m-2", Status: "error"}, host.WipeWait},
+		"never started, somebody else's":   {pooled(requested), cloud.Server{Name: "m-2", Status: "error"}, host.WipeHeld},
+		"again":                            {pooled(wiping, repeats(1)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeGiveUp},
+		"again, ended late":                {pooled(wiping, repeats(1)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
+		"given up":                         {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "error"}, host.WipeWait},
+		"given up, it can be wiped again":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeReinstall},
+		"given up, the reinstall is seen":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeStart},
+		"given up, ended late":             {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
+		"a person took the quarantine off": {pooled(wiping, repeats(2)), cloud.Server{Name: poolName, Status: "error"}, host.WipeRepeat},
+		"wiped, only not named":            {pooled(wiping, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(7) }), cloud.Server{Name: "m-1", Status: "ready", Delivered: true}, host.WipeRename},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := host.WipeLook{Server: row.server, Began: at(6).Add(timeout), Settle: settle, Timeout: timeout}
+			if got := host.NextWipe(row.host, look); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+			if look.Timeout = 0; row.want == host.WipeRepeat || row.want == host.WipeGiveUp {
+				if got := host.NextWipe(row.host, look); got == row.want {
+					t.Errorf("timed out without a timeout")
+				}
+			}
+		})
+	}
+}
+
+func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
+	h := pooled(wiping, func(h *host.Host) {
+		h.Spec.Release.Policy = infrav1.Reinstall
+		h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "t-1", Attempts: 8, RebootIssued: true}
+		h.Spec.Record.HostKey = &infrav1.HostKey{SHA256: "SHA256:x"}
+	})
+	if got := host.FinalName(h); got != "m-1" {
+		t.Errorf("named %s in the end", got)
+	}
+	host.RecordWiped(h, at(20).Time)
+	host.Finish(h, at(20).Time)
+	record := h.Spec.Record
+	switch {
+	case !host.HoldsClaim(h, "t-1") || h.Spec.Release != nil:
+		t.Errorf("spec %+v", h.Spec)
+	case host.Clean(h) || !record.Wipe.RequiredSince.After(record.Wipe.ObservedAt.Time):
+		t.Errorf("the owner uses the disk again: %+v", record.Wipe)
+	case record.HostKey != nil || record.Wipe.RequestedAt != nil || record.Wipe.StartedAt != nil:
+		t.Errorf("record %+v", record)
+	case record.Bootstrap != (infrav1.BootstrapRecord{ClaimToken: "t-1", RebootIssued: true}):
+		t.Errorf("bootstrap %+v", record.Bootstrap)
+	}
+}
+
+func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
+	late := pooled(wiping, repeats(1))
+	host.RecordGivenUp(late)
+	if !host.GivenUp(late) || late.Spec.Quarantine.Reason != infrav1.ReasonWipeTimedOut {
+		t.Fatalf("spec %+v", late.Spec)
+	}
+	host.RecordWiped(late, at(90).Time)
+	if late.Spec.Quarantine != nil || late.Spec.Record.Wipe.Repeats != 0 {
+		t.Errorf("spec %+v", late.Spec)
+	}
+	other := pooled(wiping, repeats(1), quarantined(0))
+	host.RecordGivenUp(other)
+	host.RecordWiped(other, at(90).Time)
+	if q := other.Spec.Quarantine; q == nil || q.Reason != "disk errors" {
+		t.Errorf("a person's quarantine became %+v", q)
+	}
+}
+
+func TestNodeMustGo(t *testing.T) {
+	detached := func(h *host.Host) { h.Spec.Record.DetachedAt = at(5) }
+	observed := func(h *host.Host) { wiping(h); h.Spec.Record.Wipe.ObservedAt = at(20) }
+	for name, row := range map[string]struct {
+		host *host.Host
+		want bool
+	}{
+		"free":                          {pooled(), false},
+		"claimed":                       {pooled(claimed), false},
+		"released":                      {pooled(released), true},
+		"released, wiped once before":   {pooled(released, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(-5) }), true},
+		"a release of another claim":    {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), false},
+		"wiping":                        {pooled(wiping), true},
+		"wiped, not named":              {pooled(observed), false},
+		"given back":                    {pooled(terminated, scheduled), true},
+		"detached":                      {pooled(detached), true},
+		"detached, and claimed since":   {pooled(claimed, detached), false},
+		"handed over":                   {pooled(claimed, handedOver), false},
+		"detached and then handed over": {pooled(detached, handedOver), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := host.NodeMustGo(row.host); got != row.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestNextUnasked(t *testing.T) {
 	const settle = 5 * time.Second
 	dirty := func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }

@@ -1,0 +1,67 @@
+package host_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+func TestNextAdoption(t *testing.T) {
+	trusted := func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix, TrustDisk: true} }
+	alive := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "m-9"}}}
+	colliding := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: prefix + "9"}}}
+	for name, row := range map[string]struct {
+		host     *host.Host
+		machines []infrav1.ScalewayAppleSiliconMachine
+		step     host.AdoptStep
+		reason   string
+	}{
+		"no wish":                    {pooled(named("x")), nil, host.AdoptNothing, ""},
+		"foreign":                    {pooled(named("x"), adopted), alive, host.AdoptWipe, ""},
+		"foreign, trusted":           {pooled(named("x"), trusted), alive, host.AdoptRename, ""},
+		"named, trusted":             {pooled(trusted), alive, host.AdoptTrust, ""},
+		"not wiped":                  {pooled(dirtied, adopted), alive, host.AdoptWipe, ""},
+		"not wiped, trusted":         {pooled(dirtied, trusted), alive, host.AdoptTrust, ""},
+		"in the pool already":        {pooled(adopted), alive, host.AdoptDrop, ""},
+		"in another pool":            {pooled(named("old-"+serverID), adopted), alive, host.AdoptWipe, ""},
+		"claimed":                    {pooled(claimed, adopted), alive, host.AdoptDrop, host.ReasonClaimed},
+		"an order":                   {pooled(ordering, adopted), alive, host.AdoptDrop, host.ReasonClaimed},
+		"a live Machine's by name":   {pooled(named("m-9"), adopted), alive, host.AdoptWait, host.ReasonOwned},
+		"handed over":                {pooled(named("x"), handedOver, adopted), alive, host.AdoptWait, infrav1.ReasonHandedOver},
+		"in maintenance":             {pooled(named("x"), maintained, trusted), alive, host.AdoptWait, infrav1.ReasonMaintenance},
+		"never seen":                 {pooled(named(""), adopted), alive, host.AdoptWait, host.ReasonUnseen},
+		"about to be deleted":        {pooled(named("x"), scheduled, adopted), alive, host.AdoptWait, infrav1.ReasonDeletionScheduled},
+		"the prefix names a Machine": {pooled(named("x"), adopted), colliding, host.AdoptWait, host.ReasonBadPrefix},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step, reason, message := host.NextAdoption(row.host, row.machines)
+			if step != row.step || reason != row.reason || (reason != "") != (message != "") {
+				t.Errorf("step %s, reason %q: %s; want %s, %q", step, reason, message, row.step, row.reason)
+			}
+		})
+	}
+}
+
+func TestAnAdoptionIsAClaimWithItsRelease(t *testing.T) {
+	h := pooled(named("jane-test"), adopted)
+	host.Adopt(h, "t-5", noon())
+	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginAdoption ||
+		h.Spec.Release.PoolPrefix != prefix || h.Spec.ClaimRef.Name != "jane-test" || h.Spec.Adopt != nil || host.Clean(h) {
+		t.Errorf("spec %+v", h.Spec)
+	}
+}
+
+func TestATrustedDiskIsCleanAndItsOSUnknown(t *testing.T) {
+	h := pooled(dirtied, adopted, func(h *host.Host) {
+		h.Spec.Record.InstallEpoch = 4
+		h.Spec.Record.HostKey = &infrav1.HostKey{Epoch: 4}
+		h.Spec.Record.DetachedAt = at(3)
+	})
+	host.Trust(h, noon()) // by a clock that is behind the claim's
+	if record := h.Spec.Record; !host.Clean(h) || record.InstallEpoch != 5 || record.HostKey != nil || record.DetachedAt != nil || h.Spec.Adopt != nil {
+		t.Errorf("spec %+v", h.Spec)
+	}
+}
