@@ -1,6 +1,7 @@
 #!/bin/sh
 # Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
-# and the chart as the sandbox uses it. CI fails when this leaves a diff.
+# the chart as the sandbox uses it, and the docs' page of a host's phases. CI
+# fails when this leaves a diff.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,3 +20,6 @@ controller-gen rbac:roleName=macfleet-manager paths=./internal/controller/... ou
 rendered=sandbox/world/rendered
 helm template macfleet $chart --namespace macfleet-system --values sandbox/world/values.yaml >$rendered/chart.yaml
 cat $chart/crds/*.yaml >$rendered/crds.yaml
+
+# The page of a host's phases is made from the table that the code runs.
+go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >/dev/null

@@ -136,7 +136,7 @@ func idlePhases() []PhaseRule {
 			func(h *Host, s Seen) bool { return unavailable(h, s.Now, s.PoolPrefixes...) == "" },
 		},
 		{
-			infrav1.HostDiscovered, "is anything else, as one that is being removed or adopted", "not fit for use yet", "that ends",
+			infrav1.HostDiscovered, "is none of these, as one that is being removed or adopted", "not fit for use yet", "that ends",
 			func(*Host, Seen) bool { return true },
 		},
 	}
