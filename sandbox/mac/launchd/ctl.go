@@ -216,6 +216,7 @@ func parseSignal(s string) (syscall.Signal, bool) {
 	names := map[string]syscall.Signal{
 		"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL,
 		"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "ABRT": syscall.SIGABRT,
+		"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT,
 	}
 	sig, ok := names[strings.TrimPrefix(s, "SIG")]
 	return sig, ok

@@ -243,6 +243,7 @@ func TestCodes(t *testing.T) {
 		{0, "bootstrap system /j.plist", 0},
 		{0, "kill SIGTERM system/j", 3},
 		{0, "kill TERM system/none", 113},
+		{0, "kill SIGSTOP system/none", 113},
 		{0, "disable system/j", 0},
 		{0, "bootout system/none", 3},
 		{501, "print user/501", 0},
