@@ -50,6 +50,7 @@ type settings struct {
 	defaultPoolPrefix   string
 	reclaimZones        string
 	reclaimInterval     time.Duration
+	reclaimAfter        time.Duration
 	claimNamePrefix     string
 	rebootAfter         int
 	maxAttempts         int
@@ -82,6 +83,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.defaultPoolPrefix, "default-adopt-pool-prefix", "", "name prefix of the pool of Machines that name none")
 	f.StringVar(&s.reclaimZones, "orphan-reclaim-zones", "", "zones to keep an eye on beside those of Clusters, separated by commas")
 	f.DurationVar(&s.reclaimInterval, "orphan-reclaim-interval", hostcontroller.DefaultReclaimInterval, "time between two sweeps for hosts that nobody owns")
+	f.DurationVar(&s.reclaimAfter, "orphan-reclaim-after", host.DefaultReclaimAfter, "how long a host must have been seen stray before it is taken back")
 	f.StringVar(&s.claimNamePrefix, "orphan-reclaim-claim-name-prefix", "", "how the names of servers begin that a sweep may wipe and give back to the pool; empty: it only reports")
 	f.IntVar(&s.rebootAfter, "bootstrap-reboot-after", defaultRebootAfter, "failed bootstrap attempts after which a Mac is rebooted, once a claim; 0: never")
 	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host; 0: never")
@@ -145,7 +147,7 @@ func (s *settings) check() error {
 		"machine-concurrency": float64(s.machineConcurrency), "host-concurrency": float64(s.hostConcurrency),
 		"converge-concurrency": float64(s.convergeConcurrency), "kube-api-qps": s.kubeQPS, "kube-api-burst": float64(s.kubeBurst),
 		"vendor-qps": s.vendorQPS, "ssh-port": float64(s.sshPort), "inventory-interval": s.inventoryInterval.Seconds(),
-		"orphan-reclaim-interval": s.reclaimInterval.Seconds(), "reinstall-timeout": s.reinstallTimeout.Seconds(),
+		"orphan-reclaim-interval": s.reclaimInterval.Seconds(), "orphan-reclaim-after": s.reclaimAfter.Seconds(), "reinstall-timeout": s.reinstallTimeout.Seconds(),
 	} {
 		if n <= 0 {
 			return fmt.Errorf("--%s must be greater than 0", flagName)

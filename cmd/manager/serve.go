@@ -174,7 +174,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
 		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
-		ReclaimInterval: s.reclaimInterval, ClaimNamePrefix: s.claimNamePrefix, ReinstallTimeout: s.reinstallTimeout,
+		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
 	if err != nil {
 		return err

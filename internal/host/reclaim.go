@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 // How often, and for how long, a host must be seen stray before it is taken back.
 const (
 	reclaimSweeps = 2
-	reclaimAfter  = 10 * time.Minute
+	// DefaultReclaimAfter outlasts every claim and move that is under way.
+	DefaultReclaimAfter = 10 * time.Minute
 )
 
 // Sighting is how long a host has been seen stray without a break.
@@ -41,7 +43,9 @@ type ReclaimInput struct {
 	NodeReady bool
 	// Hold of the storm guard.
 	Hold Hold
-	Now  time.Time
+	// After is how long a host must have been seen stray; default DefaultReclaimAfter.
+	After time.Duration
+	Now   time.Time
 }
 
 // Refusal is why a host is not taken back; its zero value: it is.
@@ -144,8 +148,9 @@ func refuseKeptBack(in ReclaimInput) Refusal {
 
 // refuseTooSoon: a claim or a move may be on its way.
 func refuseTooSoon(in ReclaimInput) Refusal {
-	if in.Sighting.Sweeps < reclaimSweeps || in.Now.Sub(in.Sighting.Since) < reclaimAfter {
-		return Refusal{RefusedTooSoon, fmt.Sprintf("seen stray in %d sweeps; two are needed, and %s between", in.Sighting.Sweeps, reclaimAfter)}
+	after := cmp.Or(in.After, DefaultReclaimAfter)
+	if in.Sighting.Sweeps < reclaimSweeps || in.Now.Sub(in.Sighting.Since) < after {
+		return Refusal{RefusedTooSoon, fmt.Sprintf("seen stray in %d sweeps; two are needed, and %s between", in.Sighting.Sweeps, after)}
 	}
 	return Refusal{}
 }

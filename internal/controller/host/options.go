@@ -39,6 +39,9 @@ type Options struct {
 	OrphanReclaimZones []string
 	// ReclaimInterval between two sweeps for hosts that nobody owns.
 	ReclaimInterval time.Duration
+	// ReclaimAfter is how long a host must have been seen stray before it is taken
+	// back. Default: host.DefaultReclaimAfter.
+	ReclaimAfter time.Duration
 	// ClaimNamePrefix starts the names of servers that the sweep may take back into
 	// the pool. Empty: it only reports.
 	ClaimNamePrefix string

@@ -225,7 +225,7 @@ func (s *Sweep) gather(ctx context.Context, stray *host.Host) (host.ReclaimInput
 	return host.ReclaimInput{
 		Host: now, Owners: host.OwnersOf(machines), Naming: s.naming(machines), PoolPrefix: s.DefaultPoolPrefix,
 		Sighting: s.sightings[keyOf(now)], Clusters: clusters, NodeReady: ready,
-		Hold: host.DestructionHeld(now.Spec.Zone, hosts.Items, report, listed, at), Now: at,
+		Hold: host.DestructionHeld(now.Spec.Zone, hosts.Items, report, listed, at), After: s.ReclaimAfter, Now: at,
 	}, nil
 }
 
