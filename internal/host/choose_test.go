@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -85,6 +88,88 @@ func TestChooseDependsOnTheMachineNotOnTheOrder(t *testing.T) {
 	hosts = slices.DeleteFunc(hosts, func(h infrav1.ScalewayAppleSiliconHost) bool { return h.Name > zone+"-0009" && h.Name != first })
 	if again := chosen(); again != first {
 		t.Errorf("chose %s, and among fewer %s", first, again)
+	}
+}
+
+// A host's history counts more than its turn: fewest recent failures first, then
+// longest idle, in days.
+func TestChooseKnowsTheHistory(t *testing.T) {
+	week := 7 * 24 * time.Hour
+	failed := func(ago ...time.Duration) func(*host.Host) {
+		return func(h *host.Host) {
+			for _, d := range ago {
+				h.Spec.Failures.Recent = append(h.Spec.Failures.Recent, infrav1.Failure{Time: metav1.NewTime(noon().Add(-d)), Reason: "x"})
+			}
+		}
+	}
+	wiped := func(ago time.Duration) func(*host.Host) {
+		return func(h *host.Host) {
+			at := metav1.NewMicroTime(noon().Add(-ago))
+			h.Spec.Record.Wipe.ObservedAt = &at
+		}
+	}
+	for name, row := range map[string]struct{ better, worse []func(*host.Host) }{
+		"fewer failures":         {[]func(*host.Host){failed(time.Hour)}, []func(*host.Host){failed(time.Hour, time.Hour)}},
+		"failures before idling": {[]func(*host.Host){wiped(time.Hour)}, []func(*host.Host){wiped(72 * time.Hour), failed(time.Hour)}},
+		"old failures are none":  {[]func(*host.Host){failed(week+1, week+2), wiped(48 * time.Hour)}, []func(*host.Host){wiped(time.Hour)}},
+		"longer idle":            {[]func(*host.Host){wiped(25 * time.Hour)}, []func(*host.Host){wiped(23 * time.Hour)}},
+		"a failure of the week":  {nil, []func(*host.Host){failed(week - time.Second)}},
+		"never used, long known": {nil, []func(*host.Host){wiped(time.Minute)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range 20 { // the draw must not decide
+				better, worse := pooled(row.better...), pooled(row.worse...)
+				better.Name, worse.Name = "better", "worse"
+				w := wish(fmt.Sprintf("m-%d", i))
+				w.Now = noon()
+				if choice, _ := host.Choose(w, []infrav1.ScalewayAppleSiliconHost{*worse, *better}); choice.Host.Name != "better" {
+					t.Fatalf("m-%d took the worse one", i)
+				}
+			}
+		})
+	}
+}
+
+// Hosts that have been idle for days are equals, or all Machines would run at one.
+func TestChooseSpreadsOverLongIdleHosts(t *testing.T) {
+	hosts := pool(20)
+	for i := range hosts {
+		at := metav1.NewMicroTime(noon().Add(-time.Duration(72+i) * time.Hour))
+		hosts[i].Spec.Record.Wipe.ObservedAt = &at
+	}
+	chosen := map[string]bool{}
+	for i := range 100 {
+		w := wish(fmt.Sprintf("m-%d", i))
+		w.Now = noon()
+		choice, _ := host.Choose(w, hosts)
+		chosen[choice.Host.Name] = true
+	}
+	if len(chosen) < 15 {
+		t.Errorf("100 Machines prefer only %d of 20 hosts", len(chosen))
+	}
+}
+
+func TestChooseBySelector(t *testing.T) {
+	w := wish("m")
+	w.Selector = labels.SelectorFromSet(labels.Set{infrav1.LabelChip: "apple-m4"})
+	fits := pooled(func(h *host.Host) { h.Labels = map[string]string{infrav1.LabelChip: "apple-m4"}; h.Name = "fits" })
+	choice, skipped := host.Choose(w, []infrav1.ScalewayAppleSiliconHost{*pooled(), *fits})
+	if !choice.Found() || choice.Host.Name != "fits" || !skipped.Only(host.SkipLabels) {
+		t.Errorf("chose %v, skipped %v", choice, skipped)
+	}
+	if host.Fits(w, pooled()) || !host.Fits(w, fits) {
+		t.Error("Fits disagrees with Choose")
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	hosts, w := pool(1000), wish("fleet-abcde-fghij")
+	w.Now = noon()
+	b.ReportAllocs()
+	for b.Loop() {
+		if choice, _ := host.Choose(w, hosts); !choice.Found() {
+			b.Fatal("no host")
+		}
 	}
 }
 

@@ -21,6 +21,19 @@ func TestRepair(t *testing.T) {
 		}
 		return m
 	}
+	ordering := func(token string) *infrav1.ScalewayAppleSiliconMachine {
+		m := machine(token, "")
+		m.Spec.HostRef.Name = host.OrderName("m-1")
+		return m
+	}
+	order := func(changes ...func(*host.Host)) *host.Host {
+		h := &host.Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{Zone: zone, Order: &infrav1.OrderRequest{Name: "m-1", Type: "M2-L", Zone: zone}}}
+		for _, change := range changes {
+			change(h)
+		}
+		return h
+	}
+	detached := func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) }
 	foreign := condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther)
 	for name, row := range map[string]struct {
 		machine *infrav1.ScalewayAppleSiliconMachine
@@ -44,6 +57,13 @@ func TestRepair(t *testing.T) {
 		"provisioned, its claim is gone":        {machine("t-1", "scw"), pooled(), host.Wait},
 		"rebuilt host under somebody's name":    {machine("t-1", ""), pooled(named("other")), host.ChooseAgain},
 		"intent on a host that is being wiped":  {machine("t-1", ""), pooled(status("reinstalling")), host.ChooseAgain},
+		"detached, its server bears our name":   {machine("t-1", ""), pooled(named("m-1"), detached), host.ChooseAgain},
+		"detached, provisioned":                 {machine("t-1", "scw"), pooled(named("m-1"), detached), host.Wait},
+		"order not placed":                      {ordering("t-1"), nil, host.PlaceOrder},
+		"order placed":                          {ordering("t-1"), order(claimed), host.Ordering},
+		"order of another Machine":              {ordering("t-2"), order(claimed), host.Lost},
+		"order without a claim":                 {ordering("t-1"), order(), host.Lost},
+		"order released":                        {ordering("t-1"), order(released), host.Releasing},
 		"intent of a Machine of another prefix": {machine("t-1", ""), pooled(named("spare-1")), host.ChooseAgain},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -348,7 +348,7 @@ func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	}
 	names := func(h *host.Host) []string {
 		var out []string
-		for _, request := range w.r.ofHost(t.Context(), h) {
+		for _, request := range w.r.ofHost(t.Context(), nil, h) {
 			out = append(out, request.Name)
 		}
 		return out

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 // metrics of Machines. No label names a Machine.
 type metrics struct {
 	claims    *prometheus.CounterVec
-	recovered *prometheus.CounterVec
+	recovered map[host.Recovery]prometheus.Counter
 	steps     *prometheus.HistogramVec
 	failures  *prometheus.CounterVec
 	readiness prometheus.Histogram
@@ -28,9 +27,7 @@ func newMetrics() *metrics {
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "macfleet_claims_total", Help: "Attempts to claim a host, by result.",
 		}, []string{"result"}),
-		recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "macfleet_recoveries_total", Help: "Recoveries of Macs, by tier.",
-		}, []string{"tier"}),
+		recovered: map[host.Recovery]prometheus.Counter{host.RecoverReturn: recoveries(host.RecoverReturn), host.RecoverReinstall: recoveries(host.RecoverReinstall)},
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "macfleet_converge_step_duration_seconds", Help: "How long a step of bringing a Mac to its desired state took.",
 			Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300},
@@ -51,25 +48,23 @@ func (m *metrics) register(registerer prometheus.Registerer) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	return m.share(registerer)
-}
-
-// share registers the metric that the host controller counts into as well.
-func (m *metrics) share(registerer prometheus.Registerer) error {
-	err := registerer.Register(m.recovered)
-	if other, shared := errors.AsType[prometheus.AlreadyRegisteredError](err); shared {
-		if vec, is := other.ExistingCollector.(*prometheus.CounterVec); is {
-			m.recovered = vec
-			return nil
+	for _, counter := range m.recovered {
+		if err := registerer.Register(counter); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }
 
-func (m *metrics) recovery(r host.Recovery) { m.recovered.WithLabelValues(string(r)).Inc() }
+// recoveries counts one tier of the ladder. Other controllers count others under
+// the same name, which needs the same help and label.
+func recoveries(tier host.Recovery) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "macfleet_recoveries_total", Help: "Acts of recovery that were begun, by tier.", ConstLabels: prometheus.Labels{"tier": string(tier)},
+	})
+}
+
+func (m *metrics) recovery(r host.Recovery) { m.recovered[r].Inc() }
 
 func (m *metrics) claim(result string) { m.claims.WithLabelValues(result).Inc() }
 

@@ -46,7 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&infrav1.ScalewayAppleSiliconMachine{}).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(kind))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanges())).
-		Watches(&infrav1.ScalewayAppleSiliconHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost)).
+		Watches(&infrav1.ScalewayAppleSiliconHost{}, r.hostEvents()).
 		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.ofProfile)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
 		WatchesRawSource(source.Channel(r.pushes.wakeups, &handler.EnqueueRequestForObject{})).
@@ -89,22 +89,6 @@ func nodeChanges() predicate.Predicate {
 	}
 }
 
-// ofHost wakes the Machines that mean the host, and, when it is available, those
-// of its zone that wait for one.
-func (r *Reconciler) ofHost(ctx context.Context, object client.Object) []reconcile.Request {
-	h, is := object.(*infrav1.ScalewayAppleSiliconHost)
-	if !is {
-		return nil
-	}
-	free := h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable
-	return r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
-		if m.Spec.HostRef != nil {
-			return m.Spec.HostRef.Name == h.Name
-		}
-		return free && m.DeletionTimestamp.IsZero()
-	})
-}
-
 func (r *Reconciler) ofNode(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Name == object.GetName() })
 }
@@ -118,7 +102,7 @@ func (r *Reconciler) ofProfile(ctx context.Context, object client.Object) []reco
 // requests lists the Machines that a test picks, from the cache.
 func (r *Reconciler) requests(ctx context.Context, picks func(*infrav1.ScalewayAppleSiliconMachine) bool) []reconcile.Request {
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines to wake")
 		return nil
 	}
