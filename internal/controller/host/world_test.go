@@ -65,6 +65,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}).Build()
 	opts, err := Options{Cloud: w.cloud, Clock: w.clock, DefaultPoolPrefix: prefix, OrphanReclaimZones: []string{zone}}.withDefaults()
 	if err != nil {
