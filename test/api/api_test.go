@@ -91,8 +91,8 @@ func TestContractCRDLabels(t *testing.T) {
 			t.Errorf("%s: core looks for %s", crd.Name, want)
 		}
 	}
-	if ours != 6 {
-		t.Errorf("%d CRDs of ours, want 6", ours)
+	if ours != 8 {
+		t.Errorf("%d CRDs of ours, want 8", ours)
 	}
 }
 
