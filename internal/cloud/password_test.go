@@ -9,12 +9,17 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
-func TestNewPasswordRefusesWhatIsNone(t *testing.T) {
-	for text, want := range map[string]bool{
-		"": false, "  \n": false, "<sealed>": false, " <sealed> ": false, "m1:<sealed>": false, "abcDEF123456": true,
+func TestRequirement003_WhatIsNoPasswordIsNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "  \n": "",
+		"<sealed>": "", " <sealed> ": "", "<SEALED>": "", "<redacted>": "", "m1:<sealed>": "", "<sealed>\n": "",
+		"abcDEF123456": "abcDEF123456", " abcDEF123456\n": "abcDEF123456", "p<q>r&s/t@u": "p<q>r&s/t@u", "größe": "größe",
+		"abc DEF": "", "abc\tDEF": "", "abc\nDEF": "", "abc\u00a0DEF": "", "abc\x00DEF": "", "abc\x1b[31m": "", "abc\x7f": "", "abc\u200bDEF": "", "abc\xff": "",
+		strings.Repeat("x", 128): strings.Repeat("x", 128), strings.Repeat("x", 129): "",
 	} {
-		if _, got := cloud.NewPassword(text); got != want {
-			t.Errorf("NewPassword(%q): usable %v, want %v", text, got, want)
+		got, ok := cloud.NewPassword(text)
+		if got.Reveal() != want || ok != (want != "") || got.Present() != ok {
+			t.Errorf("NewPassword(%q): usable %v as %q, want %q", text, ok, got.Reveal(), want)
 		}
 	}
 }

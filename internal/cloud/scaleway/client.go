@@ -14,42 +14,86 @@ import (
 	applesilicon "github.com/scaleway/scaleway-sdk-go/api/applesilicon/v1alpha1"
 	iam "github.com/scaleway/scaleway-sdk-go/api/iam/v1alpha1"
 	"github.com/scaleway/scaleway-sdk-go/scw"
-	"golang.org/x/time/rate"
 
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
-// Deadlines of the calls. The slowest recorded GET took 14 s, but a reader can
-// ask again; a list is several pages.
+// form is what a call is like.
+type form int
+
 const (
-	readTimeout  = 8 * time.Second
-	writeTimeout = 10 * time.Second
-	listTimeout  = 30 * time.Second
+	read form = iota
+	write
+	erase // a write without an answer
+	list
 )
+
+// timeout of a call. The slowest recorded GET took 14 s, but a reader can ask
+// again; a list is several pages.
+func (f form) timeout() time.Duration {
+	switch f {
+	case write, erase:
+		return 10 * time.Second
+	case list:
+		return 30 * time.Second
+	}
+	return 8 * time.Second
+}
+
+// class of its requests in the budget.
+func (f form) class() cloud.Class {
+	if f == list {
+		return cloud.ClassList
+	}
+	return cloud.ClassAct
+}
 
 // pageSize is the largest the vendor allows.
 const pageSize = 100
 
+// mostPages ends a list whose pages repeat, also where the vendor's are small.
+const mostPages = 1000
+
 // Client is one project at the vendor. It is safe for concurrent use.
 type Client struct {
-	servers   *applesilicon.API
-	keys      *iam.API
 	projectID string
+	sessions  *sessions
 }
 
 var _ cloud.Cloud = (*Client)(nil)
 
+// session is the SDK with one set of credentials.
+type session struct {
+	servers *applesilicon.API
+	keys    *iam.API
+}
+
 // New returns a client of the project, or an *OptionError. It sends nothing:
 // CheckAccess proves the credentials.
 func New(opts Options) (*Client, error) {
+	if opts.Source != nil {
+		first, err := opts.Source()
+		if err != nil {
+			return nil, err
+		}
+		opts = opts.with(first)
+	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	all, err := newSessions(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{projectID: opts.ProjectID, sessions: all}, nil
+}
+
+func newSession(opts Options, transport *http.Client) (*session, error) {
 	settings := []scw.ClientOption{
 		scw.WithAuth(opts.AccessKey, opts.SecretKey),
 		scw.WithDefaultProjectID(opts.ProjectID),
 		scw.WithAPIURL(orDefault(opts.APIURL, DefaultAPIURL)),
-		scw.WithHTTPClient(httpClient(opts)),
+		scw.WithHTTPClient(transport),
 	}
 	if opts.UserAgent != "" {
 		settings = append(settings, scw.WithUserAgent(opts.UserAgent))
@@ -58,9 +102,7 @@ func New(opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the Scaleway SDK: %w", err)
 	}
-	return &Client{
-		servers: applesilicon.NewAPI(sdk), keys: iam.NewAPI(sdk), projectID: opts.ProjectID,
-	}, nil
+	return &session{servers: applesilicon.NewAPI(sdk), keys: iam.NewAPI(sdk)}, nil
 }
 
 func httpClient(opts Options) *http.Client {
@@ -73,23 +115,26 @@ func httpClient(opts Options) *http.Client {
 		qps = DefaultQPS
 	}
 	return &http.Client{
-		Transport: &transport{next: next, limiter: rate.NewLimiter(rate.Limit(qps), max(1, int(qps)))},
+		Transport: &transport{next: next, budget: cloud.NewBudget(cloud.BudgetOptions{QPS: qps, Clock: opts.Clock})},
 		// The secret key's header would follow a redirect to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
 // call runs one SDK call under a deadline and classifies how it ended.
-func call(ctx context.Context, timeout time.Duration, doing string, f func(scw.RequestOption) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (c *Client) call(ctx context.Context, f form, doing string, ask func(*session, scw.RequestOption) error) error {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout())
 	defer cancel()
-	seen := &exchange{}
-	err := f(scw.WithContext(context.WithValue(ctx, exchangeKey{}, seen)))
+	seen := &exchange{class: f.class()}
+	err := ask(c.sessions.current(), scw.WithContext(context.WithValue(ctx, exchangeKey{}, seen)))
 	if err == nil && seen.empty {
 		return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer is empty", RequestID: seen.requestID}
 	}
 	if err != nil {
 		return classify(doing, seen, err)
+	}
+	if f == erase && seen.status != http.StatusNoContent {
+		return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "this is no answer to a deletion", RequestID: seen.requestID}
 	}
 	return nil
 }

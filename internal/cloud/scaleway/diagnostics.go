@@ -2,6 +2,7 @@ package scaleway
 
 import (
 	"context"
+	"strings"
 
 	applesilicon "github.com/scaleway/scaleway-sdk-go/api/applesilicon/v1alpha1"
 	"github.com/scaleway/scaleway-sdk-go/scw"
@@ -17,8 +18,8 @@ func (c *Client) StartDiagnostic(ctx context.Context, zone, id string) (string, 
 		return "", err
 	}
 	var diagnosticID string
-	err := call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.StartConnectivityDiagnostic(&applesilicon.StartConnectivityDiagnosticRequest{Zone: scw.Zone(zone), ServerID: id}, with)
+	err := c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.StartConnectivityDiagnostic(&applesilicon.StartConnectivityDiagnosticRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 		if err == nil && (answer == nil || !validation.IsUUID(answer.DiagnosticID)) {
 			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no diagnostic"}
 		}
@@ -37,12 +38,16 @@ func (c *Client) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (
 		return cloud.Diagnostic{}, err
 	}
 	var out cloud.Diagnostic
-	err := call(ctx, readTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.GetConnectivityDiagnostic(&applesilicon.GetConnectivityDiagnosticRequest{Zone: scw.Zone(zone), DiagnosticID: diagnosticID}, with)
-		if err == nil {
-			out = diagnostic(answer)
+	err := c.call(ctx, read, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.GetConnectivityDiagnostic(&applesilicon.GetConnectivityDiagnosticRequest{Zone: scw.Zone(zone), DiagnosticID: diagnosticID}, with)
+		if err != nil {
+			return err
 		}
-		return err
+		if answer == nil || !strings.EqualFold(answer.ID, diagnosticID) {
+			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor answered for another diagnostic"}
+		}
+		out = diagnostic(answer)
+		return nil
 	})
 	return out, err
 }

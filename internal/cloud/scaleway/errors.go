@@ -83,10 +83,10 @@ func byResponse(err error) (cloud.Kind, string) {
 
 func byExchange(seen *exchange, err error) (cloud.Kind, string) {
 	switch {
-	case errors.Is(err, errBudget):
-		return cloud.KindThrottled, errBudget.Error()
 	case seen.status == 0:
 		return cloud.KindUnavailable, networkText(err)
+	case seen.broken != nil && seen.status < http.StatusBadRequest:
+		return cloud.KindUnavailable, "the answer broke off"
 	case seen.status < http.StatusBadRequest:
 		return cloud.KindInvalid, "the vendor's answer cannot be read"
 	}

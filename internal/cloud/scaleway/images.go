@@ -20,8 +20,8 @@ func (c *Client) FindOS(ctx context.Context, zone, family, serverType string) (c
 		return cloud.OS{}, err
 	}
 	var all []*applesilicon.OS
-	err := call(ctx, listTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.ListOS(&applesilicon.ListOSRequest{
+	err := c.call(ctx, list, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.ListOS(&applesilicon.ListOSRequest{
 			Zone: scw.Zone(zone), PageSize: scw.Uint32Ptr(pageSize),
 		}, scw.WithAllPages(), with)
 		if err == nil {
@@ -32,11 +32,46 @@ func (c *Client) FindOS(ctx context.Context, zone, family, serverType string) (c
 	if err != nil {
 		return cloud.OS{}, err
 	}
+	if len(all) == 0 {
+		// Not "not found": whoever asks would take the default image instead.
+		return cloud.OS{}, noList(doing)
+	}
 	newest := newestImage(all, family, serverType)
 	if newest == nil {
-		return cloud.OS{}, &cloud.Error{Kind: cloud.KindNotFound, Doing: doing, Message: "none is published"}
+		return cloud.OS{}, &cloud.Error{Kind: cloud.KindNotFound, Doing: doing, Message: missingImage(all, serverType)}
 	}
 	return cloud.OS{ID: newest.ID, Name: newest.Name, Family: strings.ToLower(newest.Family)}, nil
+}
+
+// missingImage tells what there is instead.
+func missingImage(all []*applesilicon.OS, serverType string) string {
+	var families, types []string
+	for _, image := range all {
+		if image == nil || image.IsBeta {
+			continue
+		}
+		if runsOn(image, serverType) {
+			families = append(families, strings.ToLower(image.Family))
+		}
+		for _, supported := range image.SupportedServerTypes {
+			if supported != nil {
+				types = append(types, supported.ServerType)
+			}
+		}
+	}
+	switch {
+	case len(families) > 0:
+		return "none is published; there are images of " + enumerate(families)
+	case len(types) > 0:
+		return "no image is published for this type; there are some for " + enumerate(types)
+	}
+	return "none is published, nor any other"
+}
+
+// enumerate lists each name once, in order.
+func enumerate(names []string) string {
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 func newestImage(all []*applesilicon.OS, family, serverType string) *applesilicon.OS {

@@ -2,6 +2,7 @@ package scaleway_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,34 @@ func TestFindOSTakesTheNewestThatRuns(t *testing.T) {
 			got, err := client.FindOS(context.Background(), zone, row.family, row.serverType)
 			if got.ID != row.want || cloud.IsNotFound(err) != (row.want == "") {
 				t.Errorf("image %q, %v; want %q", got.ID, err, row.want)
+			}
+		})
+	}
+}
+
+func TestNoImageAtAllIsNoAnswer(t *testing.T) {
+	for _, body := range []string{`{"os":[],"total_count":0}`, `{}`} {
+		client, _ := start(t, map[string][]answer{"GET /apple-silicon/v1alpha1/zones/" + zone + "/os": {jsonAnswer(200, body)}})
+		if _, err := client.FindOS(context.Background(), zone, "tahoe", ""); !cloud.IsInvalid(err) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestAMissingImageNamesWhatThereIs(t *testing.T) {
+	const path = "GET /apple-silicon/v1alpha1/zones/" + zone + "/os"
+	for name, row := range map[string]struct{ body, family, serverType, says string }{
+		"other families":   {imagesBody, "sonoma", "M2-L", "there are images of sequoia, tahoe"},
+		"of this type":     {imagesBody, "tahoe", "M4-S", "there are images of sequoia"},
+		"of any type":      {imagesBody, "sonoma", "", "there are images of sequoia, tahoe"},
+		"unknown type":     {imagesBody, "tahoe", "M9-X", "no image is published for this type; there are some for M2-L, M2-M, M4-S"},
+		"nothing readable": {`{"os":[null,{"family":"Tahoe","supported_server_types":[null]}],"total_count":2}`, "sonoma", "M2-L", "nor any other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := start(t, map[string][]answer{path: {jsonAnswer(200, row.body)}})
+			_, err := client.FindOS(context.Background(), zone, row.family, row.serverType)
+			if !cloud.IsNotFound(err) || !strings.HasSuffix(err.Error(), row.says) {
+				t.Errorf("got %v, want it to say %q", err, row.says)
 			}
 		})
 	}

@@ -23,18 +23,21 @@ func (c *Client) EnsureSSHKey(ctx context.Context, name, publicKey string) error
 	if err != nil || found {
 		return err
 	}
-	return call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		_, err := c.keys.CreateSSHKey(&iam.CreateSSHKeyRequest{
+	return c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.keys.CreateSSHKey(&iam.CreateSSHKeyRequest{
 			Name: name, PublicKey: strings.TrimSpace(publicKey), ProjectID: c.projectID,
 		}, with)
+		if err == nil && (answer == nil || answer.ID == "") {
+			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no key"}
+		}
 		return err
 	})
 }
 
 func (c *Client) hasKey(ctx context.Context, doing, wanted string) (bool, error) {
 	found := false
-	err := call(ctx, listTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.keys.ListSSHKeys(&iam.ListSSHKeysRequest{
+	err := c.call(ctx, list, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.keys.ListSSHKeys(&iam.ListSSHKeysRequest{
 			ProjectID: &c.projectID, PageSize: scw.Uint32Ptr(pageSize),
 		}, scw.WithAllPages(), with)
 		if err != nil {

@@ -28,8 +28,8 @@ func (c *Client) CreateServer(ctx context.Context, zone string, order cloud.Serv
 		request.OsID = &order.OSID
 	}
 	var id string
-	err := call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.CreateServer(request, with)
+	err := c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.CreateServer(request, with)
 		if err == nil && (answer == nil || !validation.IsUUID(answer.ID)) {
 			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no server"}
 		}
@@ -47,8 +47,8 @@ func (c *Client) RebootServer(ctx context.Context, zone, id string) error {
 	if err := checkTarget(doing, zone, id); err != nil {
 		return err
 	}
-	return call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.RebootServer(&applesilicon.RebootServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
+	return c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.RebootServer(&applesilicon.RebootServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 		return sameServer(doing, id, answer, err)
 	})
 }
@@ -60,8 +60,11 @@ func (c *Client) ServerTypes(ctx context.Context, zone string) ([]cloud.ServerTy
 		return nil, err
 	}
 	var types []cloud.ServerType
-	err := call(ctx, readTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.ListServerTypes(&applesilicon.ListServerTypesRequest{Zone: scw.Zone(zone)}, with)
+	err := c.call(ctx, read, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.ListServerTypes(&applesilicon.ListServerTypesRequest{Zone: scw.Zone(zone)}, with)
+		if err == nil && (answer == nil || answer.ServerTypes == nil) {
+			return noList(doing)
+		}
 		if err != nil {
 			return err
 		}

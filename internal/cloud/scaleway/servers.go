@@ -20,10 +20,13 @@ func (c *Client) CheckAccess(ctx context.Context, zone string) error {
 	if err := checkZone(doing, zone); err != nil {
 		return err
 	}
-	return call(ctx, readTimeout, doing, func(with scw.RequestOption) error {
-		_, err := c.servers.ListServers(&applesilicon.ListServersRequest{
+	return c.call(ctx, read, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.ListServers(&applesilicon.ListServersRequest{
 			Zone: scw.Zone(zone), ProjectID: &c.projectID, PageSize: scw.Uint32Ptr(1),
 		}, with)
+		if err == nil && (answer == nil || answer.Servers == nil) {
+			return noList(doing)
+		}
 		return err
 	})
 }
@@ -36,19 +39,42 @@ func (c *Client) ListServers(ctx context.Context, zone string) ([]cloud.Server, 
 		return nil, err
 	}
 	var all []*applesilicon.Server
-	err := call(ctx, listTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.ListServers(&applesilicon.ListServersRequest{
-			Zone: scw.Zone(zone), ProjectID: &c.projectID, PageSize: scw.Uint32Ptr(pageSize),
-		}, scw.WithAllPages(), with)
-		if err == nil {
-			all = answer.Servers
-		}
+	err := c.call(ctx, list, doing, func(s *session, with scw.RequestOption) error {
+		var err error
+		all, err = c.pages(s, doing, zone, with)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return distinct(doing, zone, all)
+}
+
+// pages reads page after page. The SDK's own paging cannot tell an empty list
+// from an answer that holds none, and the latter must not look like a project
+// that lost all its servers.
+func (c *Client) pages(s *session, doing, zone string, with scw.RequestOption) ([]*applesilicon.Server, error) {
+	var all []*applesilicon.Server
+	for page := int32(1); page <= mostPages; page++ {
+		answer, err := s.servers.ListServers(&applesilicon.ListServersRequest{
+			Zone: scw.Zone(zone), ProjectID: &c.projectID, Page: &page, PageSize: scw.Uint32Ptr(pageSize),
+		}, with)
+		switch {
+		case err != nil:
+			return nil, err
+		case answer == nil || answer.Servers == nil:
+			return nil, noList(doing)
+		}
+		all = append(all, answer.Servers...)
+		if len(answer.Servers) == 0 || len(all) >= int(answer.TotalCount) {
+			return all, nil
+		}
+	}
+	return nil, &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the list does not end"}
+}
+
+func noList(doing string) error {
+	return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer holds no list"}
 }
 
 // distinct converts a list. The same server can be on two pages.
@@ -74,8 +100,8 @@ func (c *Client) GetServer(ctx context.Context, zone, id string) (cloud.Server, 
 		return cloud.Server{}, cloud.Credentials{}, err
 	}
 	var got *applesilicon.Server
-	err := call(ctx, readTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.GetServer(&applesilicon.GetServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
+	err := c.call(ctx, read, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.GetServer(&applesilicon.GetServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 		got = answer
 		return sameServer(doing, id, answer, err)
 	})
@@ -95,8 +121,8 @@ func (c *Client) RenameServer(ctx context.Context, zone, id, name string) error 
 }
 
 func (c *Client) update(ctx context.Context, doing string, request *applesilicon.UpdateServerRequest) error {
-	return call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.UpdateServer(request, with)
+	return c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.UpdateServer(request, with)
 		return sameServer(doing, request.ServerID, answer, err)
 	})
 }
@@ -111,8 +137,8 @@ func (c *Client) ReinstallServer(ctx context.Context, zone, id, osID string) err
 	if osID != "" {
 		request.OsID = &osID
 	}
-	return call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		answer, err := c.servers.ReinstallServer(request, with)
+	return c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
+		answer, err := s.servers.ReinstallServer(request, with)
 		return sameServer(doing, id, answer, err)
 	})
 }
@@ -123,8 +149,8 @@ func (c *Client) DeleteServer(ctx context.Context, zone, id string) (bool, error
 	if err := checkTarget(doing, zone, id); err != nil {
 		return false, err
 	}
-	err := call(ctx, writeTimeout, doing, func(with scw.RequestOption) error {
-		return c.servers.DeleteServer(&applesilicon.DeleteServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
+	err := c.call(ctx, erase, doing, func(s *session, with scw.RequestOption) error {
+		return s.servers.DeleteServer(&applesilicon.DeleteServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 	})
 	if !cloud.IsFloor(err) {
 		return false, err

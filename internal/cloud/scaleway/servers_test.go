@@ -3,6 +3,7 @@ package scaleway_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -102,6 +103,8 @@ func TestListServersFailsWhole(t *testing.T) {
 		"page 2 has no body":   jsonAnswer(200, ""),
 		"page 2 has no id":     jsonAnswer(200, `{"servers":[{}],"total_count":2}`),
 		"page 2 has a null":    jsonAnswer(200, `{"servers":[null],"total_count":2}`),
+		"page 2 has no list":   jsonAnswer(200, `{"message":"hello"}`),
+		"page 2 is cut":        jsonAnswer(200, `{"servers":[{"id":`),
 		"page 2 is of a proxy": {200, "text/html", "<html>"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +114,14 @@ func TestListServersFailsWhole(t *testing.T) {
 				t.Errorf("got %d servers and no error", len(servers))
 			}
 		})
+	}
+}
+
+func TestAListThatNeverEndsIsNone(t *testing.T) {
+	body := fmt.Sprintf(`{"servers":[%s],"total_count":4000000000}`, serverBody(nil))
+	client := dial(t, 1e6, func(*http.Request) (*http.Response, error) { return respond(200, body), nil })
+	if servers, err := client.ListServers(context.Background(), zone); !cloud.IsInvalid(err) {
+		t.Errorf("%d servers, %v", len(servers), err)
 	}
 }
 

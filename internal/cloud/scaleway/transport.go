@@ -1,45 +1,35 @@
 package scaleway
 
 import (
-	"context"
 	"errors"
-	"math/rand/v2"
+	"io"
 	"net/http"
-	"sync"
-	"time"
 
-	"golang.org/x/time/rate"
+	"github.com/macfleet/macfleet/internal/cloud"
 )
 
-// Bounds of the pause that all calls take after the vendor said 429. It never
-// says for how long (facts: no Retry-After was ever recorded).
-const (
-	firstPause = time.Second
-	longPause  = 30 * time.Second
-)
+// longestBody bounds an answer. A page of 100 servers is some 150 kB.
+const longestBody = 2 << 20
 
-// errBudget: the call's deadline comes before the shared budget allows it.
-var errBudget = errors.New("no request budget within the call's deadline")
+// errTooLong: the answer is longer than any that the vendor gives.
+var errTooLong = errors.New("the answer is too long")
 
-// exchange is what the transport saw of a call, for the cases in which the SDK
-// loses the status or the request's id.
+// exchange is what the transport is told of a call, and what it saw of it, for
+// the cases in which the SDK loses the status or the request's id.
 type exchange struct {
+	class     cloud.Class
 	status    int
 	requestID string
-	empty     bool // a success with no body at all
+	empty     bool  // a success with no body at all
+	broken    error // the body could not be read to its end
 }
 
 type exchangeKey struct{}
 
-// transport keeps all requests of a client within one budget and pauses them
-// together when the vendor throttles.
+// transport keeps all requests of a client within its budget.
 type transport struct {
-	next    http.RoundTripper
-	limiter *rate.Limiter
-
-	mu          sync.Mutex
-	pausedUntil time.Time
-	pause       time.Duration
+	next   http.RoundTripper
+	budget *cloud.Budget
 }
 
 // RoundTrip answers the SDK's call for /metadata itself and sends all others.
@@ -47,60 +37,53 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && r.URL.Path == "/metadata" {
 		return noMetadata(r), nil
 	}
-	if err := t.admit(r.Context()); err != nil {
-		return nil, err
+	seen, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		seen = &exchange{}
 	}
-	answer, err := t.next.RoundTrip(r)
+	done, err := t.budget.Admit(r.Context(), seen.class)
 	if err != nil {
 		return nil, err
 	}
-	t.learn(answer.StatusCode)
-	if seen, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
-		seen.status = answer.StatusCode
-		seen.requestID = answer.Header.Get("X-Request-Id")
-		seen.empty = answer.StatusCode == http.StatusOK && answer.ContentLength == 0
+	answer, err := t.next.RoundTrip(r)
+	done(outcome(answer, err))
+	if err != nil {
+		return nil, err
 	}
+	seen.status = answer.StatusCode
+	seen.requestID = answer.Header.Get("X-Request-Id")
+	seen.empty = answer.StatusCode == http.StatusOK && answer.ContentLength == 0
+	answer.Body = &body{ReadCloser: answer.Body, left: longestBody, seen: seen}
 	return answer, nil
 }
 
-// admit waits for the pause and the budget, or fails when they would outlast
-// the call's deadline.
-func (t *transport) admit(ctx context.Context) error {
-	t.mu.Lock()
-	wait := time.Until(t.pausedUntil)
-	t.mu.Unlock()
-	if deadline, ok := ctx.Deadline(); ok && wait > time.Until(deadline) {
-		return errBudget
+func outcome(answer *http.Response, err error) cloud.Outcome {
+	switch {
+	case err != nil:
+		return cloud.Lost
+	case answer.StatusCode == http.StatusTooManyRequests:
+		return cloud.Throttled
 	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-	if err := t.limiter.Wait(ctx); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return errBudget
-	}
-	return nil
+	return cloud.Answered
 }
 
-// learn lengthens the pause with each 429 and forgets it with the first answer
-// that is none. Jitter keeps several managers apart.
-func (t *transport) learn(status int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if status != http.StatusTooManyRequests {
-		t.pause = 0
-		return
+// body is an answer's, bounded.
+type body struct {
+	io.ReadCloser
+	left int
+	seen *exchange
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
 	}
-	t.pause = min(max(2*t.pause, firstPause), longPause)
-	t.pausedUntil = time.Now().Add(t.pause/2 + rand.N(t.pause/2))
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.seen.broken = err
+	}
+	return n, err
 }
 
 // noMetadata answers what the SDK asks after each call in order to fill a field
