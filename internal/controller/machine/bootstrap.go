@@ -67,6 +67,9 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 // touched, or nothing.
 func unstaged(v *visit) finding {
 	switch {
+	case !v.host.Status.Server.Delivered:
+		// What was ordered is dialled in vain until then, and would climb the ladder.
+		return no(infrav1.ReasonWaitingForHost, "the vendor has not delivered host %s yet", v.host.Name)
 	case !apimeta.IsStatusConditionTrue(v.host.Status.Conditions, infrav1.NameInSyncCondition):
 		return no(infrav1.ReasonWaitingForHost, "host %s does not show this Machine's name yet%s", v.host.Name, whyNot(v.host))
 	case !v.staged.found, v.staged.claimToken != v.token(), v.staged.epoch != v.host.Spec.Record.InstallEpoch:
