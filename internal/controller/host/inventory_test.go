@@ -205,9 +205,9 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 
 func TestVendorCallsAreCountedByResult(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	vendor, health := &cloudtest.Cloud{}, &cloud.Health{}
+	vendor := &cloudtest.Cloud{}
 	for range 2 { // a second manager in the process counts into the same series
-		counted, err := measured(vendor, registry, health)
+		counted, err := measured(vendor, registry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,15 +42,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 	if opts.Registry == nil {
 		opts.Registry = ctrlmetrics.Registry
 	}
-	health := &cloud.Health{Clock: opts.Clock}
-	if opts.Cloud, err = measured(opts.Cloud, opts.Registry, health); err != nil {
+	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
 		return nil, err
 	}
 	r, err := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("macfleet-host"), opts)
 	if err != nil {
 		return nil, err
 	}
-	r.Inventory.health = health
 	sweep := NewSweep(r)
 	for _, runs := range []manager.Runnable{r.Inventory, sweep} {
 		if err := mgr.Add(runs); err != nil {
@@ -80,7 +78,11 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 	if opts.NodeWriter == nil {
 		opts.NodeWriter = c
 	}
-	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: NewInventory(c, opts), Recorder: recorder}, nil
+	health := &cloud.Health{Clock: opts.Clock}
+	opts.Cloud = cloud.Observed(opts.Cloud, health.Observe)
+	inventory := NewInventory(c, opts)
+	inventory.health = health
+	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: inventory, Recorder: recorder}, nil
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager) error {
