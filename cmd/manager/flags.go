@@ -57,6 +57,7 @@ type settings struct {
 	reinstallTimeout    time.Duration
 	inventoryInterval   time.Duration
 	vendorQPS           float64
+	credentialsDir      string
 	sshPort             int
 	agentDir            string
 	apiServerURL        string
@@ -90,6 +91,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.DurationVar(&s.reinstallTimeout, "reinstall-timeout", hostcontroller.DefaultReinstallTimeout, "how long a wipe may take before it is asked for again")
 	f.DurationVar(&s.inventoryInterval, "inventory-interval", hostcontroller.DefaultInventoryInterval, "time between two lists of a zone")
 	f.Float64Var(&s.vendorQPS, "vendor-qps", scaleway.DefaultQPS, "requests a second to the vendor")
+	f.StringVar(&s.credentialsDir, "vendor-credentials", "", "directory with the vendor's credentials, one file a variable, read again when they change; default: the environment")
 	f.IntVar(&s.sshPort, "ssh-port", 22, "SSH port of the Macs")
 	f.StringVar(&s.agentDir, "agent-dir", defaultAgentDir, "directory that holds tart-kubelet for darwin/arm64")
 	f.StringVar(&s.apiServerURL, "api-server-url", "", "URL of the API server as a Mac reaches it; default: kube-public/cluster-info's")
@@ -101,7 +103,7 @@ func (s *settings) flags() *flag.FlagSet {
 func usage(out io.Writer) {
 	f := (&settings{}).flags()
 	f.SetOutput(out)
-	_, _ = fmt.Fprintln(out, "manager runs the controllers of macfleet. Credentials come from SCW_ACCESS_KEY, SCW_SECRET_KEY,\nSCW_DEFAULT_PROJECT_ID and, for another address than the vendor's own, SCW_API_URL.")
+	_, _ = fmt.Fprintln(out, "manager runs the controllers of macfleet. Credentials come from SCW_ACCESS_KEY, SCW_SECRET_KEY,\nSCW_DEFAULT_PROJECT_ID and, for another address than the vendor's own, SCW_API_URL: files in the directory\n--vendor-credentials, or variables of the environment.")
 	f.PrintDefaults()
 }
 
@@ -124,15 +126,29 @@ func parse(args []string, getenv func(string) string) (settings, error) {
 	if s.defaultPoolPrefix == "" && given(f, "default-adopt-pool-prefix") {
 		return s, wrong("--default-adopt-pool-prefix is empty: leave it out where every Machine names its own pool")
 	}
-	s.vendor = scaleway.Options{
-		AccessKey: getenv("SCW_ACCESS_KEY"), SecretKey: getenv("SCW_SECRET_KEY"),
-		ProjectID: getenv("SCW_DEFAULT_PROJECT_ID"), APIURL: getenv("SCW_API_URL"),
-		QPS: s.vendorQPS, UserAgent: "macfleet/" + version,
+	if err := s.readCredentials(getenv); err != nil {
+		return s, &usageError{err}
 	}
 	if err := s.check(); err != nil {
 		return s, &usageError{err}
 	}
 	return s, nil
+}
+
+// readCredentials takes them from the one place or the other, never mixed.
+func (s *settings) readCredentials(getenv func(string) string) error {
+	s.vendor = scaleway.Options{QPS: s.vendorQPS, UserAgent: "macfleet/" + version}
+	found := scaleway.Environment(getenv)
+	if s.credentialsDir != "" {
+		s.vendor.Source = scaleway.Directory(s.credentialsDir)
+		var err error
+		if found, err = s.vendor.Source(); err != nil {
+			return fmt.Errorf("--vendor-credentials: %w", err)
+		}
+	}
+	s.vendor.AccessKey, s.vendor.SecretKey = found.AccessKey, found.SecretKey
+	s.vendor.ProjectID, s.vendor.APIURL = found.ProjectID, found.APIURL
+	return nil
 }
 
 // given reports whether a flag was on the command line.

@@ -65,6 +65,7 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"no project":          {env: map[string]string{"SCW_DEFAULT_PROJECT_ID": ""}, says: "SCW_DEFAULT_PROJECT_ID is not set"},
 		"malformed key":       {env: map[string]string{"SCW_SECRET_KEY": "hunter2"}, says: "SCW_SECRET_KEY is malformed"},
 		"API in clear text":   {env: map[string]string{"SCW_API_URL": "http://example.com"}, says: "SCW_API_URL"},
+		"no directory":        {args: []string{"--vendor-credentials=/nonexistent"}, says: "--vendor-credentials: reading the vendor's credentials"},
 		"no agent":            {args: []string{"--agent-dir=/nonexistent"}, says: "--agent-dir: the agent for Macs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +124,31 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if code, stdout, _ := start(t, nil, "--version"); code != 0 || strings.TrimSpace(stdout) != version {
 		t.Errorf("exit %d, %q", code, stdout)
+	}
+}
+
+// secretDir is a mounted Secret.
+func secretDir(t *testing.T, values map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, value := range values {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCredentialsFromADirectory(t *testing.T) {
+	env := environment()
+	env["SCW_API_URL"] = vendor(t, http.StatusUnauthorized, `{"message":"authentication is denied","method":"api_key","reason":"not_found","type":"denied_authentication"}`)
+	if code, _, stderr := start(t, nil, "--agent-dir="+agentDir(t), "--vendor-credentials="+secretDir(t, env)); code != exitUsage || !strings.Contains(stderr, "the vendor rejects the credentials") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
+	}
+	delete(env, "SCW_SECRET_KEY")
+	// What the directory lacks is not taken from the environment.
+	if code, _, stderr := start(t, environment(), "--vendor-credentials="+secretDir(t, env)); code != exitUsage || !strings.Contains(stderr, "SCW_SECRET_KEY is not set") {
+		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
 }
 

@@ -41,6 +41,7 @@ const (
 // serve proves the credentials, puts the controllers together and runs them
 // until the context ends.
 func serve(ctx context.Context, s settings) error {
+	s.vendor.Log = ctrl.Log.WithName("vendor")
 	vendor, err := scaleway.New(s.vendor)
 	if err != nil {
 		return &usageError{err}

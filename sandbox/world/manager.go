@@ -88,6 +88,7 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 	args := append([]string{}, flags...)
 	args = append(args,
 		"--kubeconfig="+kubeconfig,
+		"--vendor-credentials=", // the environment's
 		"--agent-dir="+w.options.Binaries.AgentDir,
 		"--ssh-port="+strconv.Itoa(w.network.sshPort),
 		"--metrics-bind-address=127.0.0.1:0",
