@@ -71,7 +71,7 @@ func ownedPhases() []PhaseRule {
 		},
 		{
 			infrav1.HostQuarantined, "is released, and its wipe timed out twice", "the wipe does not end; somebody should look", "the wipe ends after all, or a person removes the quarantine: it is asked for again",
-			func(h *Host, s Seen) bool { return GivenUp(h) && Quarantined(h, s.Now) },
+			func(h *Host, s Seen) bool { return GivenUp(h, s.Now) },
 		},
 		{
 			infrav1.HostReleasing, "is released, and its wipe was not seen to start", "let go, the wipe is asked for", "the vendor shows the reinstall",

@@ -76,7 +76,7 @@ func NextWipe(h *Host, look WipeLook) WipeStep {
 		return nextRetirement(h, look, ours)
 	}
 	if ours && TimedOut(h, look.Began, look.Timeout) && !(wipe.StartedAt != nil && ended(wipe, look)) {
-		if step := onTimeout(h); step != "" {
+		if step := onTimeout(h, look.Began); step != "" {
 			return step
 		}
 	}
@@ -123,14 +123,14 @@ func nextRetirement(h *Host, look WipeLook, ours bool) WipeStep {
 	switch {
 	case started && wipe.ObservedAt == nil && ended(wipe, look):
 		return WipeObserve
+	case !started && !TimedOut(h, look.Began, look.Timeout):
+		return beforeWipe(wipe, look, ours)
 	case look.Server.DeletionScheduled:
 		return WipeWait
 	case !ours:
 		return WipeHeld
-	case started, TimedOut(h, look.Began, look.Timeout):
-		return WipeDelete
 	}
-	return beforeWipe(wipe, look, ours)
+	return WipeDelete
 }
 
 // TimedOut reports that a wipe was asked for that long ago, and not seen to end.
@@ -140,13 +140,13 @@ func TimedOut(h *Host, now time.Time, timeout time.Duration) bool {
 }
 
 // onTimeout asks once more, and then leaves the host to a person, while everything
-// else goes on: the end may still come, and counts. When the person takes the
-// quarantine off, the wipe is asked for again.
-func onTimeout(h *Host) WipeStep {
+// else goes on: the end may still come, and counts. When the quarantine is over,
+// the wipe is asked for again.
+func onTimeout(h *Host, now time.Time) WipeStep {
 	switch repeats := h.Spec.Record.Wipe.Repeats; {
 	case repeats == mostRepeats:
 		return WipeGiveUp
-	case repeats < mostRepeats, h.Spec.Quarantine == nil:
+	case repeats < mostRepeats, !GivenUp(h, now):
 		return WipeRepeat
 	}
 	return ""
@@ -213,8 +213,8 @@ func RecordGivenUp(h *Host) {
 }
 
 // GivenUp reports that a wipe timed out twice, and waits for its end or a person.
-func GivenUp(h *Host) bool {
-	return h.Spec.Release != nil && h.Spec.Record.Wipe.Repeats > mostRepeats && h.Spec.Quarantine != nil
+func GivenUp(h *Host, now time.Time) bool {
+	return h.Spec.Release != nil && h.Spec.Record.Wipe.Repeats > mostRepeats && Quarantined(h, now)
 }
 
 // RecordWipeStart notes that a reading showed the server reinstalling.

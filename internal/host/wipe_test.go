@@ -87,6 +87,9 @@ func TestNextWipeOfAServerThatGoesBack(t *testing.T) {
 		"timed out, named by another": {pooled(requested), server("m-2", "error", false), late, host.WipeHeld},
 		"started":                     {pooled(started), server("m-1", "reinstalling", false), soon, host.WipeDelete},
 		"started, named by another":   {pooled(started), server("m-2", "reinstalling", false), soon, host.WipeHeld},
+		"scheduled by a person":       {pooled(terminated), server("m-1", "ready", true), soon, host.WipeRecord},
+		"scheduled, not wiped yet":    {pooled(requested), server("m-1", "ready", true), soon, host.WipeReinstall},
+		"scheduled, cannot be wiped":  {pooled(requested), server("m-1", "error", true), late, host.WipeWait},
 		"scheduled":                   {pooled(started), server("m-1", "reinstalling", true), late, host.WipeWait},
 		"scheduled and ready":         {pooled(started), server("m-1", "ready", true), late, host.WipeObserve},
 		"scheduled, observed":         {pooled(observed), server("m-1", "ready", true), late, host.WipeWait},
@@ -121,6 +124,7 @@ func TestNextWipeAfterItsTimeout(t *testing.T) {
 		"given up, it can be wiped again":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeReinstall},
 		"given up, the reinstall is seen":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeStart},
 		"given up, ended late":             {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
+		"its quarantine is over":           {pooled(wiping, repeats(2), quarantined(40)), cloud.Server{Name: poolName, Status: "error"}, host.WipeRepeat},
 		"a person took the quarantine off": {pooled(wiping, repeats(2)), cloud.Server{Name: poolName, Status: "error"}, host.WipeRepeat},
 		"wiped, only not named":            {pooled(wiping, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(7) }), cloud.Server{Name: "m-1", Status: "ready", Delivered: true}, host.WipeRename},
 	} {
@@ -165,7 +169,7 @@ func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
 func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
 	late := pooled(wiping, repeats(1))
 	host.RecordGivenUp(late)
-	if !host.GivenUp(late) || late.Spec.Quarantine.Reason != infrav1.ReasonWipeTimedOut {
+	if !host.GivenUp(late, noon()) || late.Spec.Quarantine.Reason != infrav1.ReasonWipeTimedOut {
 		t.Fatalf("spec %+v", late.Spec)
 	}
 	host.RecordWiped(late, at(90).Time)

@@ -35,10 +35,7 @@ func (p *pass) forgetNode(ctx context.Context) {
 
 func (p *pass) deleteNodes(ctx context.Context) error {
 	found, err := p.suspects(ctx)
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	if may, err := p.mayDeleteNodes(ctx); err != nil || !may {
+	if err != nil {
 		return err
 	}
 	var failed error
@@ -101,6 +98,9 @@ func (p *pass) deleteNode(ctx context.Context, name string) error {
 	}
 	if node.Spec.ProviderID != p.providerID() {
 		return nil
+	}
+	if may, err := p.mayDeleteNodes(ctx); err != nil || !may {
+		return err
 	}
 	uid := node.UID
 	if err := p.NodeWriter.Delete(ctx, node, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

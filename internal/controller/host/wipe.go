@@ -60,14 +60,14 @@ func (p *pass) stillWiping() bool {
 	if !known || !seen.missingSince.IsZero() || !host.Licensed(h) {
 		return false
 	}
-	wipe := h.Spec.Record.Wipe
+	wipe, timedOut := h.Spec.Record.Wipe, host.TimedOut(h, p.Clock.Now(), p.ReinstallTimeout)
 	under := wipe.StartedAt != nil && wipe.ObservedAt == nil
 	if h.Spec.Release.Policy == infrav1.Terminate {
 		toObserve := under && seen.server.Status == cloud.StatusReady
-		return seen.server.DeletionScheduled && wipe.RequestedAt != nil && !toObserve
+		return seen.server.DeletionScheduled && (wipe.StartedAt != nil || timedOut) && !toObserve
 	}
 	return under && seen.at.After(wipe.StartedAt.Time) && seen.server.Status == cloud.StatusReinstalling &&
-		seen.server.Name == host.FinalName(h) && (host.GivenUp(h) || !host.TimedOut(h, p.Clock.Now(), p.ReinstallTimeout))
+		seen.server.Name == host.FinalName(h) && (!timedOut || host.GivenUp(h, p.Clock.Now()))
 }
 
 // untilTimeout is when to look again at a wipe under way.
@@ -203,7 +203,7 @@ func (p *pass) askReinstall(ctx context.Context, image string) (used string, err
 // that it is gone. A Mac that cannot be wiped is given back to the vendor as it is.
 func (p *pass) reinstallRefused(ctx context.Context, err error) (ctrl.Result, bool, error) {
 	p.seen.WipeRejected = cloud.IsInvalid(err) || cloud.IsForbidden(err) || cloud.IsFloor(err)
-	if p.seen.WipeRejected && p.host.Spec.Release.Policy == infrav1.Terminate {
+	if p.seen.WipeRejected && p.host.Spec.Release.Policy == infrav1.Terminate && !p.host.Status.Server.DeletionScheduled {
 		return p.giveBack(ctx)
 	}
 	result, err := p.vendor(ctx, err)
