@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,3 +95,9 @@ const serverIDLength = 36
 
 // hostZone is the zone in a Host's name; see host.ObjectName.
 func hostZone(name string) string { return name[:max(0, len(name)-serverIDLength-1)] }
+
+// providerIDOf is the providerID of the server in a Host's name.
+func providerIDOf(name string) string {
+	zone := hostZone(name)
+	return host.ProviderID(zone, strings.TrimPrefix(name, zone+"-"))
+}

@@ -307,8 +307,12 @@ func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 }
 
 // dropIntent forgets the chosen host; the write wakes the Machine to choose
-// again, with another token.
+// again, with another token. The Mac may have made its Node already: that goes
+// first, for the next Mac needs its name.
 func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
+	if err := r.deleteOwnNode(ctx, v); err != nil {
+		return err
+	}
 	return r.patch(ctx, v, "dropped intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil })
 }
 

@@ -99,11 +99,14 @@ func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error
 	return node, nil
 }
 
-// hostRefProviderID is the providerID of the claimed host, for Machines that
-// were not provisioned yet.
+// hostRefProviderID is the providerID of the claimed host, or of the one that was
+// chosen, for Machines that were not provisioned yet.
 func hostRefProviderID(v *visit) string {
-	if v.host == nil {
-		return ""
+	if v.host != nil {
+		return hostProviderID(v.host)
 	}
-	return hostProviderID(v.host)
+	if ref := v.machine.Spec.HostRef; ref != nil {
+		return providerIDOf(ref.Name)
+	}
+	return ""
 }

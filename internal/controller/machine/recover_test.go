@@ -1,0 +1,435 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/remote"
+)
+
+// failingWorld has mac-1 on a host whose Mac does not answer, another host that is
+// free, and the thresholds of the requirement.
+func failingWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.r.RebootAfter, w.r.MaxAttempts = 3, 8
+	w.settle("mac-1")
+	w.stage("mac-1", "secret-1")
+	w.create(poolHost(otherID))
+	w.mac.set(func(m *fakeMac) { m.dialErr = &remote.Unreachable{Phase: remote.PhaseDial, Err: errPlain} })
+	return w
+}
+
+// failTimes lets the push fail so often, each time after its back-off.
+func (w *world) failTimes(n int) {
+	w.t.Helper()
+	for range n {
+		w.clock.SetTime(w.clock.Now().Add(time.Hour))
+		w.report.At = w.clock.Now()
+		w.settle("mac-1")
+	}
+}
+
+// takeReboot does what the host controller does with a request: the vendor takes
+// it, and the claim's one reboot is spent.
+func (w *world) takeReboot() {
+	w.t.Helper()
+	h := w.host(hostName)
+	if h.Spec.Reboot == nil {
+		w.t.Fatal("no reboot is asked for")
+	}
+	id := h.Spec.Reboot.ID
+	host.ClearReboot(h, id)
+	w.update(h)
+	h.Status.LastReboot = infrav1.RebootStatus{ID: id, At: metav1.NewMicroTime(w.clock.Now())}
+	w.updateStatus(h)
+}
+
+func (w *world) bootstrapRecord() infrav1.BootstrapRecord {
+	w.t.Helper()
+	return w.host(hostName).Spec.Record.Bootstrap
+}
+
+func (w *world) message(name, condition string) string {
+	w.t.Helper()
+	for _, c := range w.machine(name).Status.Conditions {
+		if c.Type == condition {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func TestRequirement003_HandleBootstrapFailure_IncrementsAttempts(t *testing.T) {
+	w := failingWorld(t)
+	for n := range int32(2) {
+		w.failTimes(1)
+		if m := w.machine("mac-1"); w.bootstrapRecord().Attempts != n+1 || m.Status.Bootstrap.Attempts != n+1 {
+			t.Fatalf("record = %+v, status = %+v; want %d attempts", w.bootstrapRecord(), m.Status.Bootstrap, n+1)
+		}
+	}
+	if h := w.host(hostName); h.Spec.Reboot != nil || h.Spec.Release != nil {
+		t.Errorf("reboot = %+v, release = %+v; want neither before a threshold", h.Spec.Reboot, h.Spec.Release)
+	}
+}
+
+func TestRequirement003_HandleBootstrapFailure_RebootsAtThresholdOnce(t *testing.T) {
+	w := failingWorld(t)
+	w.failTimes(3)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	request := w.host(hostName).Spec.Reboot
+	if request == nil || request.ID != host.BootstrapRebootID(token) || !request.Force || request.Reason == "" {
+		t.Fatalf("reboot = %+v, want one for this claim", request)
+	}
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonRebootingForRecovery {
+		t.Errorf("Bootstrapped = %s", got)
+	}
+	dials := len(w.mac.dials)
+	w.failTimes(2)
+	if len(w.mac.dials) != dials {
+		t.Error("the Mac was pushed to while its reboot was pending")
+	}
+	w.takeReboot()
+	if result := w.settle("mac-1"); len(w.mac.dials) != dials || result.RequeueAfter <= 0 || result.RequeueAfter > time.Minute {
+		t.Errorf("dialled %d times more, comes back after %s; want it to wait for the reboot to show", len(w.mac.dials)-dials, result.RequeueAfter)
+	}
+	w.failTimes(4)
+	if h := w.host(hostName); h.Spec.Reboot != nil || h.Spec.Release != nil || w.bootstrapRecord().Attempts != 7 {
+		t.Errorf("reboot = %+v, release = %+v, record = %+v; want no second reboot", h.Spec.Reboot, h.Spec.Release, w.bootstrapRecord())
+	}
+	if m := w.machine("mac-1"); !m.Status.Bootstrap.RebootIssued {
+		t.Errorf("status = %+v, want the record mirrored", m.Status.Bootstrap)
+	}
+	if heard := strings.Join(w.heard(), "\n"); strings.Count(heard, infrav1.ReasonRebootingForRecovery) != 1 {
+		t.Errorf("events = %s, want one reboot", heard)
+	}
+}
+
+// The vendor's error leaves the request where it is: the host controller asks
+// again, and nothing here counts the reboot as made.
+func TestRequirement003_HandleBootstrapFailure_RebootAPIErrorDoesNotConsumeOneShot(t *testing.T) {
+	w := failingWorld(t)
+	w.failTimes(3)
+	first := *w.host(hostName).Spec.Reboot
+	w.restart()
+	w.r.RebootAfter, w.r.MaxAttempts = 3, 8
+	w.failTimes(5)
+	h := w.host(hostName)
+	if h.Spec.Reboot == nil || *h.Spec.Reboot != first || w.bootstrapRecord().RebootIssued || w.bootstrapRecord().Attempts != 3 {
+		t.Errorf("reboot = %+v, record = %+v; want the same request, not spent", h.Spec.Reboot, w.bootstrapRecord())
+	}
+}
+
+func TestRequirement003_HandleBootstrapFailure_ReleasesToPoolAtMax(t *testing.T) {
+	w := failingWorld(t)
+	w.failTimes(3)
+	w.takeReboot()
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.failTimes(4)
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil; m.convErr = &remote.Failed{Class: document.Retry} })
+	w.failTimes(1)
+	h := w.host(hostName)
+	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginRecovery || h.Spec.Release.PoolPrefix != poolName {
+		t.Fatalf("release = %+v, want it recorded for %s", h.Spec.Release, token)
+	}
+	if h.Spec.Record.DisturbedAt == nil || h.Spec.Failures.Count != 1 || !slices.Contains(h.Finalizers, infrav1.HostFinalizer) {
+		t.Errorf("record = %+v, failures = %+v, finalizers = %q", h.Spec.Record, h.Spec.Failures, h.Finalizers)
+	}
+	m := w.machine("mac-1")
+	if m.Spec.HostRef == nil || m.Spec.HostRef.Name != host.ObjectName(zone, otherID) || m.Spec.HostRef.ClaimToken == token {
+		t.Fatalf("hostRef = %+v, want another host with another token", m.Spec.HostRef)
+	}
+	if m.Status.ServerID != otherID || m.Status.Bootstrap.Attempts != 0 || m.Status.Bootstrap.RebootIssued {
+		t.Errorf("status = %+v, want that of the new host", m.Status)
+	}
+	if s := w.secret("mac-1-bootstrap"); s[host.KeyHostKey] != "" || s[keyFailures] != "" || s[host.KeyPasswordAttempts] != "" || len(w.tokens()) != 0 {
+		t.Errorf("the Secret still holds %v, tokens = %q", s, w.tokens())
+	}
+	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "Warning "+infrav1.ReasonReturnedToPool) {
+		t.Errorf("events = %s", heard)
+	}
+}
+
+// An error on the release keeps the claim: no other host is adopted while the
+// wedged one is still ours.
+func TestRequirement003_HandleBootstrapFailure_ReleaseAPIErrorKeepsState(t *testing.T) {
+	w := failingWorld(t)
+	w.r.RebootAfter = 0
+	w.failTimes(7)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.fail = func(_ string, o client.Object) error {
+		if h, is := o.(*host.Host); is && h.Spec.Release != nil {
+			return errPlain
+		}
+		return nil
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
+	failed := false
+	for range 6 {
+		_, err := w.r.Reconcile(t.Context(), key)
+		failed = failed || err != nil
+		w.awaitJobs(key.NamespacedName)
+	}
+	m := w.machine("mac-1")
+	if !failed || m.Spec.HostRef == nil || !host.HoldsClaim(w.host(hostName), token) || m.Status.ServerID != serverID || w.bootstrapRecord().Attempts != 8 {
+		t.Fatalf("failed = %t, hostRef = %+v, status = %+v, record = %+v; want all of it kept", failed, m.Spec.HostRef, m.Status, w.bootstrapRecord())
+	}
+	w.fail = noFault
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); !host.Licensed(w.host(hostName)) || m.Spec.HostRef == nil || m.Spec.HostRef.ClaimToken == token {
+		t.Errorf("release = %+v, hostRef = %+v; want it done once the API answers", w.host(hostName).Spec.Release, m.Spec.HostRef)
+	}
+}
+
+func TestRequirement003_HandleBootstrapFailure_LegacyCRWithoutPoolPrefixNeverReleases(t *testing.T) {
+	w := failingWorld(t)
+	w.r.DefaultPoolPrefix = ""
+	w.failTimes(3)
+	w.takeReboot()
+	w.failTimes(8)
+	if h := w.host(hostName); h.Spec.Release != nil || w.machine("mac-1").Spec.HostRef == nil {
+		t.Errorf("release = %+v; want none", h.Spec.Release)
+	}
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonBootstrapExhausted {
+		t.Errorf("Bootstrapped = %s", got)
+	}
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil })
+	w.failTimes(1)
+	if w.machine("mac-1").Spec.ProviderID == "" {
+		t.Error("an exhausted Mac that works again is not used")
+	}
+}
+
+func TestRequirement003_HandleBootstrapFailure_DisabledThresholdsSkipBothTiers(t *testing.T) {
+	w := failingWorld(t)
+	w.r.RebootAfter, w.r.MaxAttempts = 0, 0
+	w.failTimes(12)
+	if h := w.host(hostName); h.Spec.Reboot != nil || h.Spec.Release != nil || w.bootstrapRecord().Attempts != 12 {
+		t.Errorf("reboot = %+v, release = %+v, record = %+v; want retries only", h.Spec.Reboot, h.Spec.Release, w.bootstrapRecord())
+	}
+}
+
+// The literal marker of a sealed password, or nothing, in a Secret that was stored
+// before: no password, and it heals as soon as another one is staged.
+func TestRequirement003_ASealedPasswordInAStoredSecretHeals(t *testing.T) {
+	for name, c := range map[string]struct{ stored, shown, reason string }{
+		"sealed":                {"<sealed>", infrav1.ReasonCredentialsSealed, infrav1.ReasonCredentialsSealed},
+		"sealed, not looked at": {"<sealed>", "", infrav1.ReasonMissingSudoPassword},
+		"around a password":     {" <sealed>\n", "", infrav1.ReasonMissingSudoPassword},
+		"empty":                 {"", "", infrav1.ReasonMissingSudoPassword},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+			w.r.RebootAfter, w.r.MaxAttempts = 1, 1
+			w.settle("mac-1")
+			w.stage("mac-1", c.stored)
+			if c.shown != "" {
+				h := w.host(hostName)
+				h.Status.Conditions = append(h.Status.Conditions, metav1.Condition{Type: host.CredentialsStagedCondition, Status: metav1.ConditionFalse, Reason: c.shown, LastTransitionTime: metav1.Now()})
+				w.updateStatus(h)
+			}
+			w.settle("mac-1")
+			w.failTimes(3)
+			if h := w.host(hostName); len(w.mac.passwords) != 0 || w.bootstrapRecord().Attempts != 0 || h.Spec.Reboot != nil || h.Spec.Release != nil {
+				t.Errorf("sent %q, record = %+v, release = %+v; want it to wait", w.mac.passwords, w.bootstrapRecord(), h.Spec.Release)
+			}
+			if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != c.reason {
+				t.Errorf("Bootstrapped = %s, want %s", got, c.reason)
+			}
+			w.stage("mac-1", "secret-1") // the back-off is of the push without a password
+			w.settle("mac-1")
+			if !slices.Equal(w.mac.passwords, []string{"secret-1"}) || w.machine("mac-1").Spec.ProviderID == "" {
+				t.Errorf("sent %q: a password that came later is not tried at once", w.mac.passwords)
+			}
+		})
+	}
+}
+
+// A dirty disk at first contact: wiped again before anybody uses it, and out of the
+// pool until a person has looked.
+func TestADirtyDiskIsWipedAgainAndQuarantined(t *testing.T) {
+	w := failingWorld(t)
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil; m.convErr = &remote.Failed{Class: document.Reinstall} })
+	w.visit("mac-1")
+	w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"})
+	w.mac.set(func(m *fakeMac) { m.convErr = nil })
+	w.settle("mac-1")
+	h := w.host(hostName)
+	if !host.Licensed(h) || h.Spec.Quarantine == nil || h.Spec.Quarantine.Reason != infrav1.ReasonNotWiped || h.Spec.Quarantine.Until != nil {
+		t.Errorf("release = %+v, quarantine = %+v", h.Spec.Release, h.Spec.Quarantine)
+	}
+	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {
+		t.Errorf("hostRef = %+v, want another host", ref)
+	}
+}
+
+// An ordered server is wiped for its Machine, which keeps it, and waits.
+func TestAnOrderedServerIsReinstalledForItsMachine(t *testing.T) {
+	w := failingWorld(t)
+	h := w.host(hostName)
+	h.Spec.Record.Ordered = true
+	w.update(h)
+	w.r.RebootAfter = 0
+	w.failTimes(8)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	h = w.host(hostName)
+	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Reinstall || !host.HoldsClaim(h, token) {
+		t.Fatalf("spec = %+v, want it released to be reinstalled, and the claim kept", h.Spec)
+	}
+	dials := len(w.mac.dials)
+	w.failTimes(2)
+	if m := w.machine("mac-1"); len(w.mac.dials) != dials || m.Spec.HostRef == nil || w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonReleasing {
+		t.Errorf("dialled %d times more, hostRef = %+v, HostClaimed = %s", len(w.mac.dials)-dials, m.Spec.HostRef, w.reason("mac-1", infrav1.HostClaimedCondition))
+	}
+	// The wipe was observed: the host controller takes the release off.
+	h = w.host(hostName)
+	h.Spec.Release = nil
+	h.Spec.Record.InstallEpoch++
+	w.update(h)
+	w.stage("mac-1", "secret-2")
+	w.poke(host.KeyInstallEpoch, "2")
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil })
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.ProviderID != host.ProviderID(zone, serverID) {
+		t.Errorf("providerID = %q, conditions = %+v", m.Spec.ProviderID, m.Status.Conditions)
+	}
+}
+
+func TestAGivenUpHostIsHeldBack(t *testing.T) {
+	disturbed := func(w *world) {
+		h := w.host(host.ObjectName(zone, otherID))
+		host.Disturb(h, w.clock.Now().Add(30*time.Minute))
+		w.update(h)
+	}
+	for name, c := range map[string]struct {
+		hold   func(w *world)
+		reason string
+	}{
+		"storm":                {disturbed, infrav1.ReasonStormGuard},
+		"suspicious inventory": {func(w *world) { w.report.Suspicious = true }, infrav1.ReasonInventorySuspicious},
+		"vendor fails":         {func(w *world) { w.report.Failing = true }, infrav1.ReasonVendorFailing},
+		"no list yet":          {func(w *world) { w.r.Zone = nil }, infrav1.ReasonVendorFailing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := failingWorld(t)
+			w.r.RebootAfter = 0
+			w.failTimes(7)
+			c.hold(w)
+			w.failTimes(1)
+			if h := w.host(hostName); h.Spec.Release != nil || w.machine("mac-1").Spec.HostRef == nil {
+				t.Errorf("release = %+v, want the host kept", h.Spec.Release)
+			}
+			if got := w.message("mac-1", infrav1.BootstrappedCondition); w.reason("mac-1", infrav1.BootstrappedCondition) != infrav1.ReasonBootstrapExhausted || !strings.Contains(got, c.reason) {
+				t.Errorf("Bootstrapped = %s %q, want it to say %s", w.reason("mac-1", infrav1.BootstrappedCondition), got, c.reason)
+			}
+			if name == "storm" {
+				w.failTimes(2) // the hour passes
+				if !host.Licensed(w.host(hostName)) {
+					t.Error("the storm is over, and the host is still held")
+				}
+			}
+		})
+	}
+}
+
+// Nobody's host is given up from an old copy: the Machine and its Cluster are read
+// again before the licence to wipe is given.
+func TestNoRecoveryFromAnOldCopy(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"paused": func(w *world) {
+			m := w.machine("mac-1")
+			m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+			w.update(m)
+		},
+		"Cluster paused": func(w *world) {
+			c := cluster()
+			w.get(client.ObjectKeyFromObject(c), c)
+			c.Spec.Paused = ptr.To(true)
+			w.update(c)
+		},
+		"deleted": func(w *world) { w.delete(w.machine("mac-1")) },
+		"provisioned": func(w *world) {
+			m := w.machine("mac-1")
+			m.Spec.ProviderID = host.ProviderID(zone, serverID)
+			w.update(m)
+		},
+		"maintenance": func(w *world) {
+			h := w.host(hostName)
+			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "fan"}
+			w.update(h)
+		},
+		"renamed by another": func(w *world) {
+			h := w.host(hostName)
+			h.Status.Conditions[0].Status, h.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonChangedByOther
+			w.updateStatus(h)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := failingWorld(t)
+			w.r.RebootAfter = 0
+			w.failTimes(7)
+			w.clock.SetTime(w.clock.Now().Add(time.Hour))
+			w.visit("mac-1")
+			key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+			w.awaitJobs(key)
+			reader := &intrudingReader{Reader: w.client}
+			w.r.Reader = reader
+			reader.intrude = func() { change(w) }
+			_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			if h := w.host(hostName); h.Spec.Release != nil || !host.HoldsClaim(h, h.Spec.ClaimRef.Token) {
+				t.Errorf("spec = %+v, want the host left alone", h.Spec)
+			}
+		})
+	}
+}
+
+// A crash between the release and the intent: the intent is dropped then.
+func TestAReleasedHostIsDroppedByALivingMachine(t *testing.T) {
+	w := failingWorld(t)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	h := w.host(hostName)
+	host.GiveUp(h, infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}, "x", w.clock.Now())
+	w.update(h)
+	w.settle("mac-1")
+	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {
+		t.Errorf("hostRef = %+v, want another host", ref)
+	}
+}
+
+// One that was provisioned keeps its host for good, and says what is going on.
+func TestAReleasedHostOfAProvisionedMachineIsShown(t *testing.T) {
+	w := runningWorld(t)
+	h := w.host(hostName)
+	h.Spec.Release = &infrav1.Release{Token: w.machine("mac-1").Spec.HostRef.ClaimToken, Policy: infrav1.Recycle, PoolPrefix: poolName}
+	w.update(h)
+	dials := len(w.mac.dials)
+	w.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}})
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef == nil || w.reason("mac-1", infrav1.ReadyCondition) != infrav1.ReasonReleasing || len(w.mac.dials) != dials {
+		t.Errorf("hostRef = %+v, Ready = %s, dialled %d times more", m.Spec.HostRef, w.reason("mac-1", infrav1.ReadyCondition), len(w.mac.dials)-dials)
+	}
+}
+
+func TestTheClassesAreTheReports(t *testing.T) {
+	for ours, theirs := range map[host.FailureClass]document.Class{
+		host.ClassRetry: document.Retry, host.ClassWait: document.Wait, host.ClassReboot: document.Reboot,
+		host.ClassReinstall: document.Reinstall, host.ClassHuman: document.Human, host.ClassBug: document.Bug,
+	} {
+		if string(ours) != string(theirs) {
+			t.Errorf("%s is %s to a Mac", ours, theirs)
+		}
+	}
+}
