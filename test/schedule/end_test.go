@@ -148,9 +148,10 @@ func (s *sim) checkRest() {
 	}
 }
 
-// checkEnds: every deletion has ended, and no host is on its way.
+// checkEnds: every deletion has ended, and no host is on its way. One that a
+// person has named otherwise waits for that person.
 func (c *cluster) checkEnds() {
-	for _, kind := range []string{"Machine", kindMachine, kindHost} {
+	for _, kind := range []string{"Machine", kindMachine} {
 		for _, object := range c.store.all(kind) {
 			if object.GetDeletionTimestamp() != nil {
 				c.sim.violate("%s %s is being deleted for ever: %s", kind, object.GetName(), encode(object))
@@ -159,9 +160,10 @@ func (c *cluster) checkEnds() {
 	}
 	for _, h := range c.hosts() {
 		server, exists := c.sim.vendor.Server(h.Spec.ServerID)
-		switch {
-		case !exists:
-		case h.Spec.Release != nil && c.sim.ours(server.Name) && !server.DeletionScheduled:
+		if exists && (!c.sim.ours(server.Name) || server.DeletionScheduled) {
+			continue
+		}
+		if h.Spec.Release != nil || h.DeletionTimestamp != nil {
 			c.sim.violate("the release of host %s never ends: %s", h.Name, encode(h))
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 var (
@@ -26,6 +29,12 @@ func number(name string, otherwise int) int {
 		return n
 	}
 	return otherwise
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
 }
 
 // play is one whole history.

@@ -1,0 +1,44 @@
+package machine
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// A Mac can have made its Node before the Machine says that it is provisioned.
+// When its Host is lost, and the server is found again under somebody's name, the
+// Machine takes another Mac, which needs the Node's name. Another Mac's Node of
+// that name is left alone.
+func TestADroppedIntentTakesItsNodeAlong(t *testing.T) {
+	for _, c := range []struct {
+		name, providerID string
+		gone             bool
+	}{
+		{"its own", host.ProviderID(zone, serverID), true},
+		{"another Mac's", host.ProviderID(zone, otherID), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			foreign := poolHost(serverID)
+			foreign.Status.Server.Name = "somebody-else"
+			w := newWorld(t, append(pair("mac-1"), foreign)...)
+			w.visit("mac-1")
+			m := w.machine("mac-1")
+			m.Spec.HostRef = &infrav1.HostReference{Name: hostName, ClaimToken: "before"}
+			w.update(m)
+			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}, Spec: corev1.NodeSpec{ProviderID: c.providerID}})
+			w.settle("mac-1")
+			if ref := w.machine("mac-1").Spec.HostRef; ref != nil {
+				t.Errorf("the intent stands: %+v", ref)
+			}
+			if gone := w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}); gone != c.gone {
+				t.Errorf("Node gone = %t, want %t", gone, c.gone)
+			}
+		})
+	}
+}
