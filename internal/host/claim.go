@@ -17,6 +17,7 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil // a wipe before this claim is none after it
 	record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: ref.Token}
 	record.DetachedAt, record.HandedOverAt = nil, nil
+	record.Ordered = false // by an earlier owner: it must not end in Terminate for this one
 	if !wiped {
 		record.InstallEpoch++
 		record.HostKey = nil

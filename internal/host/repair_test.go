@@ -112,6 +112,16 @@ func TestClaimRequiresAWipeFromNowOn(t *testing.T) {
 	}
 }
 
+// A server that was ordered, and came to the pool since, ends as the pool's do.
+func TestAClaimOfAServerOrderedForAnotherIsNoOrder(t *testing.T) {
+	h := &host.Host{}
+	h.Spec.Record.Ordered = true
+	host.Claim(h, infrav1.ClaimReference{Namespace: "fleet", Name: "m", Token: "t"}, time.Now())
+	if h.Spec.Record.Ordered {
+		t.Error("the next owner's Mac would be deleted with its Machine")
+	}
+}
+
 func TestNextShow(t *testing.T) {
 	const settle = 5 * time.Second
 	shown := func(h *host.Host) { claimed(h); h.Status.ShownSince = at(0) }
