@@ -126,9 +126,9 @@ func (r *Reconciler) withdrawReboot(ctx context.Context, v *visit) error {
 
 // quietly makes a lost race against a newer version of an object an ordinary
 // second look instead of an error.
-func quietly(result ctrl.Result, err error) (ctrl.Result, error) {
+func quietly(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
-	return result, err
+	return ctrl.Result{}, err
 }

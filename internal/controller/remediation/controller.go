@@ -146,16 +146,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !remediation.DeletionTimestamp.IsZero() {
-		return quietly(ctrl.Result{}, r.leave(ctx, v))
+		return quietly(r.leave(ctx, v))
 	}
 	switch {
 	case v.owner == nil, v.paused():
 		return ctrl.Result{}, nil
 	case v.leaving():
-		return quietly(ctrl.Result{}, r.withdraw(ctx, v))
+		return quietly(r.withdraw(ctx, v))
 	}
 	if controllerutil.AddFinalizer(remediation, finalizer) {
-		return quietly(ctrl.Result{}, r.patch(ctx, remediation, v.before))
+		return quietly(r.patch(ctx, remediation, v.before))
 	}
 	return r.step(ctx, v)
 }
@@ -164,10 +164,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) step(ctx context.Context, v *visit) (ctrl.Result, error) {
 	next := host.NextRemediation(v.input(r.Clock.Now()))
 	if err := r.act(ctx, v, next); err != nil {
-		return quietly(ctrl.Result{}, err)
+		return quietly(err)
 	}
 	if err := r.record(ctx, v, next); err != nil {
-		return quietly(ctrl.Result{}, err)
+		return quietly(err)
 	}
 	return ctrl.Result{RequeueAfter: r.wait(next)}, nil
 }
