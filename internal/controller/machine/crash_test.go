@@ -158,3 +158,57 @@ func TestACrashAtAnyWriteOfARelease(t *testing.T) {
 		return f.fired
 	})
 }
+
+// The other exits, with the n-th write failing.
+func TestACrashAtAnyWriteOfAnExit(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy infrav1.ReleasePolicy
+		ended  func(h *host.Host) bool
+	}{
+		"terminate": {infrav1.Terminate, func(h *host.Host) bool { return host.Licensed(h) && h.Spec.Release.Policy == infrav1.Terminate }},
+		"detach": {infrav1.Detach, func(h *host.Host) bool {
+			return h.Spec.ClaimRef == nil && h.Spec.Release == nil && h.Spec.Record.DetachedAt != nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atAnyWrite(t, 3, func(t *testing.T, n int, after bool) bool {
+				w := runningWorld(t)
+				m := w.machine("mac-1")
+				m.Spec.ReleasePolicy = c.policy
+				w.update(m)
+				w.delete(w.machine("mac-1"))
+				f := &fault{w: w, at: n}
+				f.arm(after)
+				w.endure(f, func() bool { return w.machineGone("mac-1") })
+				if h := w.host(hostName); !c.ended(h) || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+					t.Errorf("spec = %+v, want it ended, and the Node gone", h.Spec)
+				}
+				return f.fired
+			})
+		})
+	}
+}
+
+// A Mac that never answers is given up, and the n-th write of that fails: its host
+// is released once, and the Machine holds another one.
+func TestACrashAtAnyWriteOfAReturn(t *testing.T) {
+	atAnyWrite(t, 5, func(t *testing.T, n int, after bool) bool {
+		w := failingWorld(t)
+		w.r.RebootAfter = 0
+		w.failTimes(6)
+		f := &fault{w: w, at: n}
+		f.arm(after)
+		w.endure(f, func() bool {
+			w.r.RebootAfter, w.r.MaxAttempts = 0, 8
+			w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
+			w.report.At = w.clock.Now()
+			ref := w.machine("mac-1").Spec.HostRef
+			return ref != nil && ref.Name != hostName && host.HoldsClaim(w.host(ref.Name), ref.ClaimToken)
+		})
+		f.disarm()
+		if h := w.host(hostName); !host.Licensed(h) || h.Spec.Failures.Count != 1 || h.Spec.Release.Policy != infrav1.Recycle {
+			t.Errorf("release = %+v, failures = %+v; want one of each", h.Spec.Release, h.Spec.Failures)
+		}
+		return f.fired
+	})
+}

@@ -1,0 +1,286 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+const orderName = "order-mac-1"
+
+// orderingPair is a Machine that has its own server made.
+func orderingPair() []client.Object {
+	objects := pair("mac-1")
+	m := objects[1].(*infrav1.ScalewayAppleSiliconMachine)
+	m.Spec.Acquisition, m.Spec.Type, m.Spec.OS = infrav1.Order, "M2-L", "tahoe"
+	return objects
+}
+
+// deliver does what the host controller does once the server exists: its Host
+// carries the order's claim, and its release.
+func (w *world) deliver() {
+	w.t.Helper()
+	order, h := w.host(orderName), poolHost(serverID)
+	h.Status.Server.Name, h.Status.Phase = "mac-1", infrav1.HostClaimed
+	if _, err := host.Deliver(h, order, w.clock.Now()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(h)
+}
+
+func TestAnOrderIsPlaced(t *testing.T) {
+	w := newWorld(t, append(orderingPair(), poolHost(otherID))...)
+	w.r.DefaultPoolPrefix = "" // an order needs no pool
+	w.settle("mac-1")
+	m, h := w.machine("mac-1"), w.host(orderName)
+	want := infrav1.OrderRequest{Name: "mac-1", Type: "M2-L", OS: "tahoe", Zone: zone}
+	if h.Spec.Order == nil || *h.Spec.Order != want || h.Spec.ServerID != "" || h.Spec.Zone != zone || len(h.Finalizers) != 1 {
+		t.Errorf("spec = %+v, finalizers = %q; want %+v", h.Spec, h.Finalizers, want)
+	}
+	if m.Spec.HostRef == nil || m.Spec.HostRef.Name != orderName || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+		t.Errorf("hostRef = %+v, claimRef = %+v", m.Spec.HostRef, h.Spec.ClaimRef)
+	}
+	if len(w.keys.calls) != 1 {
+		t.Errorf("registered %d keys; the vendor injects them when it installs", len(w.keys.calls))
+	}
+	if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != infrav1.ReasonOrdering || w.host(host.ObjectName(zone, otherID)).Spec.ClaimRef != nil {
+		t.Errorf("HostClaimed = %s", got)
+	}
+	before := w.countWrites()
+	if w.settle("mac-1"); w.countWrites() != before {
+		t.Error("it writes though nothing changes")
+	}
+}
+
+func TestAnOrdersProgressIsMirrored(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.settle("mac-1")
+	for _, reason := range []string{infrav1.ReasonOutOfStock, infrav1.ReasonQuotaExceeded, infrav1.ReasonOrderRejected} {
+		h := w.host(orderName)
+		h.Status.Conditions = []metav1.Condition{{Type: infrav1.OrderedCondition, Status: metav1.ConditionFalse, Reason: reason, Message: "why: " + reason, LastTransitionTime: metav1.Now()}}
+		w.updateStatus(h)
+		w.settle("mac-1")
+		if got := w.message("mac-1", infrav1.HostClaimedCondition); w.reason("mac-1", infrav1.HostClaimedCondition) != reason || got != "why: "+reason {
+			t.Errorf("HostClaimed = %s %q, want the order's %s", w.reason("mac-1", infrav1.HostClaimedCondition), got, reason)
+		}
+		if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "Warning "+reason) {
+			t.Errorf("events = %s, want %s", heard, reason)
+		}
+	}
+}
+
+func TestAnOrderWithoutATypeIsRefused(t *testing.T) {
+	objects := orderingPair()
+	objects[1].(*infrav1.ScalewayAppleSiliconMachine).Spec.Type = ""
+	w := newWorld(t, objects...)
+	w.settle("mac-1")
+	if got := w.message("mac-1", infrav1.HostClaimedCondition); !strings.Contains(got, "spec.type") || w.machine("mac-1").Spec.HostRef != nil {
+		t.Errorf("HostClaimed = %s %q", w.reason("mac-1", infrav1.HostClaimedCondition), got)
+	}
+}
+
+func TestAnOrderBecomesAHost(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.settle("mac-1")
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.deliver()
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef.Name != hostName || m.Spec.HostRef.ClaimToken != token || m.Status.ServerID != serverID {
+		t.Fatalf("hostRef = %+v, status = %+v; want it on the server, with the same token", m.Spec.HostRef, m.Status)
+	}
+	w.stage("mac-1", "secret-1")
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.ProviderID != host.ProviderID(zone, serverID) {
+		t.Errorf("providerID = %q: %+v", m.Spec.ProviderID, m.Status.Conditions)
+	}
+	if !w.host(hostName).Spec.Record.Ordered {
+		t.Error("it is not remembered as ordered")
+	}
+}
+
+// The order's Host is woken for, and so is the Machine whose name it bears.
+func TestAnOrderWakesItsMachine(t *testing.T) {
+	w := newWorld(t, append(orderingPair(), pair("mac-2")...)...)
+	w.settle("mac-1")
+	w.settle("mac-2")
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	server := poolHost(serverID)
+	server.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: namespace, Name: "mac-1", Token: token}
+	for name, h := range map[string]*host.Host{"order": w.host(orderName), "server": server} {
+		if got := w.r.ofHost(t.Context(), nil, h); len(got) != 1 || got[0].Name != "mac-1" {
+			t.Errorf("the %s wakes %v", name, got)
+		}
+	}
+}
+
+// A claim on a Host that is somebody else's order is no loss: the next intent waits
+// until that order has ended.
+func TestAnOlderOrderIsWaitedFor(t *testing.T) {
+	older := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: orderName}, Spec: infrav1.ScalewayAppleSiliconHostSpec{
+		Zone: zone, Order: &infrav1.OrderRequest{Name: "mac-1", Type: "M2-L", Zone: zone},
+		ClaimRef: &infrav1.ClaimReference{Namespace: "other", Name: "mac-1", Token: "theirs"},
+	}}
+	w := newWorld(t, append(orderingPair(), older)...)
+	w.settle("mac-1")
+	if got := w.message("mac-1", infrav1.HostClaimedCondition); w.machine("mac-1").Spec.HostRef != nil || !strings.Contains(got, orderName) {
+		t.Errorf("hostRef = %+v, HostClaimed = %q", w.machine("mac-1").Spec.HostRef, got)
+	}
+	w.delete(w.host(orderName))
+	w.settle("mac-1")
+	if h := w.host(orderName); h.Spec.ClaimRef.Namespace != namespace {
+		t.Errorf("claimRef = %+v, want ours once the older order has ended", h.Spec.ClaimRef)
+	}
+}
+
+// An order ends at each of its stages, with a release for all that may have come
+// of it.
+func TestAnOrderIsCancelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		before   func(w *world)
+		released string
+		policy   infrav1.ReleasePolicy
+		prefix   string
+	}{
+		"intent only": {func(w *world) {
+			h := w.host(orderName)
+			h.Finalizers = nil
+			w.update(h)
+			w.delete(h)
+		}, orderName, infrav1.Terminate, poolName},
+		"placed":           {func(*world) {}, orderName, infrav1.Terminate, poolName},
+		"placed, no pool":  {func(*world) {}, orderName, infrav1.Terminate, ""},
+		"placed, detached": {func(w *world) { w.annotate(infrav1.ReleasePolicyAnnotation, "detach") }, orderName, infrav1.Terminate, poolName},
+		"placed, paused":   {func(w *world) { w.annotate(clusterv1.PausedAnnotation, "") }, orderName, infrav1.Terminate, poolName},
+		"for the pool":     {func(w *world) { w.annotate(infrav1.ReleasePolicyAnnotation, "recycle") }, orderName, infrav1.Recycle, poolName},
+		"delivered":        {func(w *world) { w.deliver() }, hostName, infrav1.Terminate, poolName},
+		"delivered, named": {func(w *world) { w.deliver(); w.settle("mac-1") }, hostName, infrav1.Terminate, poolName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, orderingPair()...)
+			w.settle("mac-1")
+			c.before(w)
+			w.r.DefaultPoolPrefix = c.prefix
+			w.deleteByCore()
+			w.settleIfThere("mac-1")
+			if h := w.host(c.released); !w.machineGone("mac-1") || !host.Licensed(h) || h.Spec.Release.Policy != c.policy || len(h.Finalizers) == 0 {
+				t.Errorf("gone = %t, spec = %+v; want it released: %s", w.machineGone("mac-1"), h.Spec, c.policy)
+			}
+		})
+	}
+}
+
+// The server gets its Host while its order is being cancelled: both are released.
+func TestADeliveryDuringTheCancelIsReleasedToo(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.settle("mac-1")
+	w.once(func(_ string, o client.Object) bool { h, is := o.(*host.Host); return is && h.Spec.Release != nil }, w.deliver)
+	w.deleteByCore()
+	w.settleIfThere("mac-1")
+	for _, name := range []string{orderName, hostName} {
+		if h := w.host(name); !w.machineGone("mac-1") || !host.Licensed(h) {
+			t.Errorf("host %s: spec = %+v, want it released", name, h.Spec)
+		}
+	}
+}
+
+// Two managers: one is about to place the order of a Machine that the other lets
+// go. It must find the order taken, or a server is made for nobody.
+func TestALateOrderOfADeadMachineDoesNotLand(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.visit("mac-1")
+	w.visit("mac-1")
+	second := w.reconciler(w.client)
+	key := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "mac-1"}}
+	w.once(func(verb string, o client.Object) bool { return verb == "create" && o.GetName() == orderName }, func() {
+		w.delete(w.machine("mac-1"))
+		if _, err := second.Reconcile(t.Context(), key); err != nil {
+			t.Errorf("the other manager: %v", err)
+		}
+	})
+	_, _ = w.r.Reconcile(t.Context(), key)
+	if h := w.host(orderName); !w.machineGone("mac-1") || !host.Licensed(h) {
+		t.Errorf("gone = %t, spec = %+v; want the order there, and released", w.machineGone("mac-1"), h.Spec)
+	}
+}
+
+// Hosts were deleted while a server was being ordered: the order is placed again
+// with the same token, and its server is found by it.
+func TestALostOrderIsPlacedAgain(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.settle("mac-1")
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	h := w.host(orderName)
+	h.Finalizers = nil
+	w.update(h)
+	w.delete(h)
+	w.settle("mac-1")
+	if h := w.host(orderName); !host.HoldsClaim(h, token) {
+		t.Errorf("claimRef = %+v, want the same token", h.Spec.ClaimRef)
+	}
+}
+
+// A Machine that orders dies at each write of it, and comes up all the same: one
+// order, one claim.
+func TestACrashAtAnyWriteOfAnOrder(t *testing.T) {
+	atAnyWrite(t, 6, func(t *testing.T, n int, after bool) bool {
+		w := newWorld(t, orderingPair()...)
+		f := &fault{w: w, at: n}
+		f.arm(after)
+		w.endure(f, func() bool {
+			return !w.gone(client.ObjectKey{Name: orderName}, &host.Host{}) && w.reason("mac-1", infrav1.HostClaimedCondition) == infrav1.ReasonOrdering
+		})
+		f.disarm()
+		w.deliver()
+		f.arm(after)
+		w.endure(f, func() bool { return w.reason("mac-1", infrav1.HostClaimedCondition) == reasonClaimed })
+		f.disarm()
+		m := w.machine("mac-1")
+		if m.Spec.HostRef.Name != hostName || !host.HoldsClaim(w.host(hostName), m.Spec.HostRef.ClaimToken) {
+			t.Errorf("hostRef = %+v", m.Spec.HostRef)
+		}
+		return f.fired
+	})
+}
+
+// The same for the cancel of an order that is placed.
+func TestACrashAtAnyWriteOfACancel(t *testing.T) {
+	atAnyWrite(t, 1, func(t *testing.T, n int, after bool) bool {
+		w := newWorld(t, orderingPair()...)
+		w.settle("mac-1")
+		w.delete(w.machine("mac-1"))
+		f := &fault{w: w, at: n}
+		f.arm(after)
+		w.endure(f, func() bool { return w.machineGone("mac-1") })
+		if h := w.host(orderName); !host.Licensed(h) {
+			t.Errorf("spec = %+v, want it released", h.Spec)
+		}
+		return f.fired
+	})
+}
+
+// Two Machines of one name cannot both have an order; the second is told, and no
+// create is repeated for ever.
+func TestAnOrderThatExistsIsALostRace(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.visit("mac-1")
+	w.visit("mac-1")
+	w.fail = func(verb string, o client.Object) error {
+		if verb == "create" && o.GetName() == orderName {
+			return apierrors.NewAlreadyExists(infrav1.GroupVersion.WithResource("hosts").GroupResource(), orderName)
+		}
+		return nil
+	}
+	if result := w.visit("mac-1"); result.RequeueAfter <= 0 || result.RequeueAfter > time.Second {
+		t.Errorf("comes back after %s, want a second look", result.RequeueAfter)
+	}
+}
