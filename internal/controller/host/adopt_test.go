@@ -133,6 +133,35 @@ func TestAdoptionTakesNothingFromALiveMachine(t *testing.T) {
 	}
 }
 
+func TestAWishThatIsTakenBackMeanwhileRenamesNothing(t *testing.T) {
+	for name, change := range map[string]func(*host.Host){
+		"taken back":  func(h *host.Host) { h.Spec.Adopt = nil },
+		"maintenance": func(h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{} },
+		"claimed": func(h *host.Host) {
+			host.Claim(h, infrav1.ClaimReference{Namespace: "fleet", Name: "jane-test", Token: "t-8"}, h.CreationTimestamp.Time)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := foreign(t)
+			w.wish(true)
+			w.cloud.Forget()
+			done := false
+			w.cloud.OnCall = func(call cloudtest.Call) {
+				if call.Name == "GetServer" && !done {
+					done = true
+					h := w.host()
+					change(h)
+					w.must(w.client.Update(w.ctx, h))
+				}
+			}
+			_, err := w.reconcile()
+			if !done || len(w.mutations()) != 0 {
+				t.Errorf("%v: mutations %v after %v", done, w.mutations(), err)
+			}
+		})
+	}
+}
+
 // A wish of before a claim must not lie in wait for its end: trusting the disk
 // then would let an unwiped Mac into the pool.
 func TestAWishForAClaimedHostIsDropped(t *testing.T) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -112,6 +113,37 @@ func TestANodeIsOnlyDeletedForAHostThatWasLetGo(t *testing.T) {
 				t.Error("the Node is gone")
 			}
 		})
+	}
+}
+
+// hookedReader lets something happen when a Node is read.
+type hookedReader struct {
+	client.Reader
+	hook func()
+}
+
+func (r hookedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, o, opts...)
+	r.hook()
+	return err
+}
+
+func TestANodeOfAHostThatIsClaimedMeanwhileStays(t *testing.T) {
+	w := inUse(t)
+	w.node("m-1")
+	w.detach()
+	claimed := false
+	w.r.NodeReader = hookedReader{w.client, func() {
+		if !claimed {
+			claimed = true
+			h := w.host()
+			host.Claim(h, infrav1.ClaimReference{Cluster: "c", Namespace: "fleet", Name: "m-2", Token: "t-2"}, w.clock.Now())
+			w.must(w.client.Update(w.ctx, h))
+		}
+	}}
+	_, _ = w.reconcile()
+	if !claimed || !w.hasNode("m-1") {
+		t.Errorf("claimed %v, the Node is there: %v", claimed, w.hasNode("m-1"))
 	}
 }
 

@@ -144,6 +144,11 @@ func meanwhile() map[string]func(*world) {
 			h.Spec.Release = nil
 			w.must(w.client.Update(w.ctx, h))
 		},
+		"the release is of another kind now": func(w *world) {
+			h := w.host()
+			h.Spec.Release.Policy = infrav1.Terminate
+			w.must(w.client.Update(w.ctx, h))
+		},
 		"another claim is released": func(w *world) {
 			h := w.host()
 			h.Spec.ClaimRef.Token, h.Spec.Release.Token = "t-2", "t-2"

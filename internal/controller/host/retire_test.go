@@ -146,6 +146,28 @@ func TestAScheduleThatIsCancelledIsMadeAgainWithAnEvent(t *testing.T) {
 	}
 }
 
+func TestADeletionThatReadingsDoNotShowYetIsNotAskedForAgainAtOnce(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Floor = true
+	w.releaseAs(infrav1.Terminate)
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "ReinstallServer" {
+			w.cloud.Freeze(serverID) // readings show this for good
+		}
+	}
+	w.until("asked", func() bool { return w.called("DeleteServer") == 1 })
+	for began := w.clock.Now(); w.clock.Since(began) < host.RepeatWipe-30*time.Second; {
+		w.inventory.Sweep(w.ctx)
+		_, err := w.reconcile()
+		w.must(err)
+		w.clock.Step(time.Second)
+	}
+	if n := w.called("DeleteServer"); n != 1 {
+		t.Errorf("asked %d times within a minute", n)
+	}
+	w.until("asked again", func() bool { return w.called("DeleteServer") == 2 })
+}
+
 func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
 	for name, row := range map[string]struct {
 		arrange func(*world)
