@@ -26,14 +26,21 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 }
 
 // Detach ends a claim without a wipe: the host is nobody's here, and not clean. No
-// Node may bear its providerID until it is wiped or claimed again.
+// Node may bear its providerID until it is wiped or claimed again. A reinstall for
+// the owner that goes ends with the claim.
 func Detach(h *Host, now time.Time) {
-	h.Spec.ClaimRef = nil
+	h.Spec.ClaimRef, h.Spec.Release = nil, nil
 	h.Spec.Record.DetachedAt = stamp(now)
 }
 
 // HandOver notes that the owner is being moved to another management cluster.
 func HandOver(h *Host, now time.Time) { h.Spec.Record.HandedOverAt = stamp(now) }
+
+// Ending reports that a release is recorded that ends the claim. A reinstall does
+// not: its Machine keeps the host, and may still let it go.
+func Ending(h *Host) bool {
+	return h.Spec.Release != nil && h.Spec.Release.Policy != infrav1.Reinstall
+}
 
 // HoldsClaim reports that the host is claimed with this token.
 func HoldsClaim(h *Host, token string) bool {

@@ -46,7 +46,8 @@ func (p *pass) isStaged(ctx context.Context) (bool, error) {
 	if err := p.Reader.Get(ctx, p.secretKey(), secret); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return p.sameClaim(secret) && len(secret.Data[host.KeySudoPassword]) > 0, nil
+	_, usable := cloud.NewPassword(string(secret.Data[host.KeySudoPassword]))
+	return p.sameClaim(secret) && usable, nil
 }
 
 // sameClaim: the Secret holds what belongs to this claim and install epoch.

@@ -260,9 +260,16 @@ func TestNoHost(t *testing.T) {
 		"own zone before it": {host: poolHost(serverID), reason: reasonClaimed, change: func(core *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
 			core.Spec.FailureDomain, infra.Spec.Zone = "fr-par-7", zone
 		}},
-		"other type": {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 of another type", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.Spec.Type = "M4-S" }},
-		"no prefix":  {host: poolHost(serverID), prefix: "none", reason: infrav1.ReasonNoAdoptPoolPrefix},
-		"no owner":   {host: poolHost(serverID), reason: infrav1.ReasonWaitingForCluster, change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.OwnerReferences = nil }},
+		"other type": {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 of another type (known: M2-L)", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.Spec.Type = "M4-S" }},
+		"other OS":   {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 with another OS (known: tahoe)", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.Spec.OS = "sequoia" }},
+		"other labels": {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 not matched by the host selector", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
+			infra.Spec.HostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{infrav1.LabelChip: "apple-m4"}}
+		}},
+		"bad selector": {host: poolHost(serverID), reason: reasonHostSelector, says: "spec.hostSelector", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
+			infra.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		}},
+		"no prefix": {host: poolHost(serverID), prefix: "none", reason: infrav1.ReasonNoAdoptPoolPrefix},
+		"no owner":  {host: poolHost(serverID), reason: infrav1.ReasonWaitingForCluster, change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.OwnerReferences = nil }},
 		"profile": {host: poolHost(serverID), reason: infrav1.ReasonUnknownProfile, says: `no MacNodeProfile "typo"; known: builders, testers`, change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
 			infra.Spec.ProfileRef = &infrav1.ProfileReference{Name: "typo"}
 		}},
@@ -358,6 +365,52 @@ func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	}
 	if got := names(poolHost(otherID)); !slices.Equal(got, []string{"mac-2"}) {
 		t.Errorf("a free host wakes %q, want the one that waits", got)
+	}
+}
+
+// Only news wakes Machines, and only those that may use them.
+func TestOnlyUsefulMachinesAreWoken(t *testing.T) {
+	news := func(change func(h *host.Host)) (before, now *host.Host) {
+		before, now = poolHost(otherID), poolHost(otherID)
+		change(now)
+		return before, now
+	}
+	for name, c := range map[string]struct {
+		machine func(m *infrav1.ScalewayAppleSiliconMachine)
+		known   bool
+		change  func(h *host.Host)
+		woken   bool
+	}{
+		"becomes known":      {woken: true},
+		"nothing new":        {known: true},
+		"another type now":   {known: true, change: func(h *host.Host) { h.Status.Server.Type = "M4-S" }, woken: true},
+		"another label now":  {known: true, change: func(h *host.Host) { h.Labels = map[string]string{"a": "b"} }, woken: true},
+		"taken":              {known: true, change: func(h *host.Host) { h.Spec.ClaimRef = &infrav1.ClaimReference{} }},
+		"wants another zone": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.Zone = "fr-par-9" }},
+		"wants another type": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.Type = "M4-S" }},
+		"wants another pool": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.AdoptPoolPrefix = "spare-" }},
+		"orders its own":     {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.Acquisition = infrav1.Order }},
+		"wants another label": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Spec.HostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := pair("mac-1")
+			if c.machine != nil {
+				c.machine(objects[1].(*infrav1.ScalewayAppleSiliconMachine))
+			}
+			if c.change == nil {
+				c.change = func(*host.Host) {}
+			}
+			w := newWorld(t, objects...)
+			before, now := news(c.change)
+			if !c.known {
+				before = nil
+			}
+			if got := w.r.ofHost(t.Context(), before, now); (len(got) == 1) != c.woken {
+				t.Errorf("wakes %v, want the Machine: %t", got, c.woken)
+			}
+		})
 	}
 }
 

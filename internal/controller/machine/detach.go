@@ -56,7 +56,7 @@ func (r *Reconciler) endClaim(ctx context.Context, name, token string) error {
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !host.HoldsClaim(h, token) || h.Spec.Release != nil {
+	if !host.HoldsClaim(h, token) || host.Ending(h) {
 		return nil
 	}
 	host.Detach(h, r.Clock.Now())

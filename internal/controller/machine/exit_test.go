@@ -146,6 +146,37 @@ func TestADetachedHostIsNotClaimedAgain(t *testing.T) {
 	}
 }
 
+// A Machine that goes while its server is reinstalled for it must not leave a claim
+// behind that nobody holds: the release becomes one that ends it.
+func TestAMachineGoesWhileItsServerIsReinstalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec  infrav1.ReleasePolicy
+		ended func(h *host.Host) bool
+	}{
+		"terminate": {"", func(h *host.Host) bool { return host.Licensed(h) && h.Spec.Release.Policy == infrav1.Terminate }},
+		"recycle":   {infrav1.Recycle, func(h *host.Host) bool { return host.Licensed(h) && h.Spec.Release.Policy == infrav1.Recycle }},
+		"detach": {infrav1.Detach, func(h *host.Host) bool {
+			return h.Spec.ClaimRef == nil && h.Spec.Release == nil && h.Spec.Record.DetachedAt != nil && !host.Clean(h)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := claimed(t)
+			h := w.host(hostName)
+			h.Spec.Record.Ordered = true
+			host.GiveUp(h, infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Reinstall}, "x", w.clock.Now())
+			w.update(h)
+			m := w.machine("mac-1")
+			m.Spec.ReleasePolicy = c.spec
+			w.update(m)
+			w.deleteByCore()
+			w.settle("mac-1")
+			if h := w.host(hostName); !w.machineGone("mac-1") || !c.ended(h) {
+				t.Errorf("gone = %t, spec = %+v", w.machineGone("mac-1"), h.Spec)
+			}
+		})
+	}
+}
+
 // The recipe's first step keeps a Machine from taking a host at all.
 func TestRequirement002_PausedAnnotationSkipsAdoption(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)

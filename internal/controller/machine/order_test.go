@@ -103,8 +103,13 @@ func TestAnOrderBecomesAHost(t *testing.T) {
 	if m := w.machine("mac-1"); m.Spec.ProviderID != host.ProviderID(zone, serverID) {
 		t.Errorf("providerID = %q: %+v", m.Spec.ProviderID, m.Status.Conditions)
 	}
-	if !w.host(hostName).Spec.Record.Ordered {
-		t.Error("it is not remembered as ordered")
+	w.delete(w.host(hostName))
+	rebuilt := poolHost(serverID)
+	rebuilt.Status.Server.Name = "mac-1"
+	w.create(rebuilt)
+	w.settle("mac-1")
+	if h := w.host(hostName); !host.HoldsClaim(h, token) || !h.Spec.Record.Ordered {
+		t.Errorf("spec = %+v; want a rebuilt Host claimed again, and remembered as ordered", h.Spec)
 	}
 }
 

@@ -17,9 +17,10 @@ import (
 const reasonLimit = 128
 
 // climb does what the ladder asks for after a failure that was counted. Once the
-// Machine is provisioned its host is its own, and health checks take over.
+// Machine is provisioned its host is its own, and health checks take over; one that
+// is on its way out lets its host go soon enough.
 func (r *Reconciler) climb(ctx context.Context, v *visit, failure *Failure) error {
-	if v.machine.Spec.ProviderID != "" {
+	if v.machine.Spec.ProviderID != "" || v.leaving() || v.cluster == nil {
 		return nil
 	}
 	in := host.RecoveryInput{

@@ -360,6 +360,13 @@ func TestNoRecoveryFromAnOldCopy(t *testing.T) {
 			c.Spec.Paused = ptr.To(true)
 			w.update(c)
 		},
+		"Cluster deleted": func(w *world) {
+			c := cluster()
+			w.get(client.ObjectKeyFromObject(c), c)
+			c.Finalizers = []string{"test/hold"}
+			w.update(c)
+			w.delete(c)
+		},
 		"deleted": func(w *world) { w.delete(w.machine("mac-1")) },
 		"provisioned": func(w *world) {
 			m := w.machine("mac-1")

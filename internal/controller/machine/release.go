@@ -74,7 +74,7 @@ func (r *Reconciler) held(ctx context.Context, v *visit) (bool, error) {
 
 // part walks a host with our claim to its release.
 func (r *Reconciler) part(ctx context.Context, v *visit) (ctrl.Result, error) {
-	if v.host.Spec.Release != nil {
+	if host.Ending(v.host) {
 		return ctrl.Result{}, r.letGo(ctx, v, "the host goes on alone")
 	}
 	switch {
@@ -166,7 +166,7 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit, policy infrav1
 		return err
 	}
 	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
-		if h.Spec.Release != nil {
+		if host.Ending(h) {
 			return false
 		}
 		h.Spec.Release = r.newRelease(v, policy)
