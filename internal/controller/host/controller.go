@@ -89,7 +89,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
-	return result, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
 }
 
 // act does the one thing that the host's spec asks for. What nobody has is idle.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -113,10 +114,15 @@ func hostOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: m.Spec.HostRef.Name}}}
 }
 
-// comesOrGoes: a claim is stranded when its Machine goes, and no longer when one
-// comes that holds it. Changes of a Machine that matter here reach the host itself.
+// comesOrGoes: a claim is stranded when its Machine goes, or means another host,
+// and no longer when one comes that holds it. Other changes of a Machine that
+// matter here reach the host itself. Of an update both hosts are woken.
 func comesOrGoes() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, was := e.ObjectOld.(*infrav1.ScalewayAppleSiliconMachine)
+		now, is := e.ObjectNew.(*infrav1.ScalewayAppleSiliconMachine)
+		return was && is && !equality.Semantic.DeepEqual(before.Spec.HostRef, now.Spec.HostRef)
+	}}
 }
 
 // filtered keeps to the hosts of this manager's watch filter.
