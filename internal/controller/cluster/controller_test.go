@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,6 +189,20 @@ func TestHeldIsNotUnready(t *testing.T) {
 	got := newWorld(t, infra("fr-par-1"), owner(), disturbed).reconcile(t, reports{"fr-par-1": listed()})
 	if !conditions.IsTrue(got, infrav1.DestructionHeldCondition) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
 		t.Errorf("conditions = %+v, want held and Ready", got.Status.Conditions)
+	}
+}
+
+func TestUnknownZoneNamesTheKnownOnes(t *testing.T) {
+	unknown := failing(cloud.KindUnknownZone, time.Time{})
+	for says, c := range map[string]reports{
+		"fr-par-9: list servers":            {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
+		"known are: fr-par-1, fr-par-3":     {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
+		"no other zone of this Cluster was": {"fr-par-9": unknown},
+	} {
+		got := newWorld(t, infra("fr-par-9", "fr-par-3", "fr-par-1"), owner()).reconcile(t, c)
+		if message := conditions.GetMessage(got, infrav1.InventorySyncedCondition); !strings.Contains(message, says) {
+			t.Errorf("message %q does not say %q", message, says)
+		}
 	}
 }
 

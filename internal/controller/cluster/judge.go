@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +34,25 @@ func judge(zones []string, reports map[string]host.ZoneReport) (credentials, syn
 			synced = judgeList(synced, zone, report, listed)
 		}
 	}
+	if synced.Reason == infrav1.ReasonUnknownZone {
+		synced.Message += known(zones, reports)
+	}
 	return credentials, synced
+}
+
+// known names the zones that the vendor did list: it does not tell which it has.
+func known(zones []string, reports map[string]host.ZoneReport) string {
+	var good []string
+	for _, zone := range zones {
+		if report, listed := reports[zone]; listed && report.Err == nil {
+			good = append(good, zone)
+		}
+	}
+	if len(good) == 0 {
+		return "; no other zone of this Cluster was listed yet"
+	}
+	slices.Sort(good)
+	return "; known are: " + strings.Join(good, ", ")
 }
 
 // judgeCredentials: an error that is not about the credentials leaves them as
