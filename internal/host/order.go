@@ -36,8 +36,18 @@ type OrderLook struct {
 	// LackingSince is when the first list was begun, of those without a break until
 	// this one, that lacked the name.
 	LackingSince time.Time
+	// Empty: it holds no server at all, which may also be lost rights.
+	Empty bool
 	// Ended: the server is no longer wanted.
 	Ended bool
+}
+
+// proof is for how long lists must lack a name to prove that no server has it.
+func (l OrderLook) proof() time.Duration {
+	if l.Empty {
+		return GoneAfterSuspicious
+	}
+	return GoneAfter
 }
 
 // OrderStep is what an order needs next.
@@ -66,7 +76,7 @@ func NextOrder(h *Host, look OrderLook) OrderStep {
 		return OrderDeliver
 	case !look.Believed, unsettled:
 		return OrderWait
-	case look.Ended && look.Began.Sub(look.LackingSince) >= GoneAfter:
+	case look.Ended && look.Began.Sub(look.LackingSince) >= look.proof():
 		return OrderDrop
 	case look.Ended:
 		return OrderWait

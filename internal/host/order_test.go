@@ -41,6 +41,8 @@ func TestNextOrder(t *testing.T) {
 		{"ended, may show yet", lately, host.OrderLook{Began: soon, Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 		{"ended, one list", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon()}, host.OrderWait},
 		{"ended, two lists", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
+		{"ended, two empty lists", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderWait},
+		{"ended, empty lists for long", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfterSuspicious)}, host.OrderDrop},
 		{"ended, not believed", never, host.OrderLook{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -176,9 +176,7 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		return
 	}
 	expected, existing, orders := known(hosts)
-	// An empty list may be lost rights; see that there are some.
-	access := len(servers) > 0 || (len(expected) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil)
-	suspicious := i.readings.list(zone, servers, expected, started, access)
+	suspicious := i.readings.list(zone, servers, expected, started, i.rights(ctx, zone, len(servers), hosts))
 	for _, server := range servers {
 		if order := orders[server.Name]; order != nil && !existing[server.ID] {
 			i.queue(ctx, order) // it makes the Host itself, with its claim
@@ -192,6 +190,37 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	i.report(ctx, zone, func(r *host.ZoneReport) {
 		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious}
 	})
+}
+
+// rights tells for which servers a list is proof of absence. An empty one may be
+// lost rights, and no other call tells the two apart: the vendor answers the GET
+// of a deleted server and that of a forbidden one alike. Then only another zone
+// that does list servers bears witness. What we gave back ourselves is expected to
+// go, and needs no more than credentials that work.
+func (i *Inventory) rights(ctx context.Context, zone string, listed int, hosts []*host.Host) func(id string) bool {
+	if listed > 0 || i.witness(zone) {
+		return func(string) bool { return true }
+	}
+	returned := map[string]bool{}
+	for _, h := range hosts {
+		if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
+			returned[h.Spec.ServerID] = true
+		}
+	}
+	access := len(returned) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil
+	return func(id string) bool { return access && returned[id] }
+}
+
+// witness reports that another zone listed servers, with the same rights, lately.
+func (i *Inventory) witness(zone string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for other, report := range i.reports {
+		if other != zone && report.Err == nil && report.Hosts > 0 && i.Clock.Since(report.At) <= 2*i.InventoryInterval {
+			return true
+		}
+	}
+	return false
 }
 
 // known are the servers that a zone's list ought to hold, by id, and the orders

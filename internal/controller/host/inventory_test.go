@@ -99,8 +99,22 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		w.clock.Step(time.Minute)
 		w.until("removed", func() bool { return w.host() == nil })
 	})
-	t.Run("an empty list, and the credentials work", func(t *testing.T) {
+	t.Run("an empty list proves nothing, though the credentials work", func(t *testing.T) {
 		w := newWorld(t)
+		w.untilPhase(infrav1.HostAvailable)
+		w.cloud.Remove(serverID)
+		for range 6 {
+			w.must(w.step())
+			w.clock.Step(time.Hour)
+		}
+		if h := w.host(); h == nil || h.Status.MissingSince == nil {
+			t.Fatalf("got %+v", h)
+		}
+	})
+	t.Run("an empty list, and another zone lists servers", func(t *testing.T) {
+		w := newWorld(t)
+		w.cloud.Set(cloud.Server{ID: strayID(1), Zone: "fr-par-3", Name: "x", Status: cloud.StatusReady, Delivered: true}, "")
+		w.inventory.Zone("fr-par-3")
 		w.untilPhase(infrav1.HostAvailable)
 		w.cloud.Remove(serverID)
 		w.must(w.step())
@@ -110,6 +124,19 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			t.Fatal("gone after five minutes")
 		}
 		w.clock.Step(5 * time.Minute)
+		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("an empty list, and we gave the server back", func(t *testing.T) {
+		w := inUse(t)
+		w.release()
+		h := w.host()
+		h.Spec.Release.Policy = infrav1.Terminate
+		w.must(w.client.Update(w.ctx, h))
+		w.cloud.Remove(serverID)
+		for range 3 {
+			_ = w.step()
+			w.clock.Step(5 * time.Minute)
+		}
 		w.until("removed", func() bool { return w.host() == nil })
 	})
 	t.Run("one answer", func(t *testing.T) {
@@ -193,7 +220,7 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			return nil, nil
 		}
 		for range 5 {
-			if err := w.step(); !cloud.IsForbidden(err) {
+			if err := w.step(); err != nil && !cloud.IsForbidden(err) {
 				t.Fatalf("got %v", err)
 			}
 		}

@@ -125,6 +125,7 @@ func (p *pass) lookForOrder(ctx context.Context) (host.OrderLook, cloud.Server, 
 	}
 	report, _ := p.Inventory.Zone(zone)
 	look.Believed = !report.Suspicious && (len(servers) > 0 || p.Cloud.CheckAccess(ctx, zone) == nil)
+	look.Empty = len(servers) == 0
 	found := slices.IndexFunc(servers, func(s cloud.Server) bool { return s.Name == name })
 	look.Found = found >= 0
 	look.LackingSince = p.orders.lacking(p.host.UID, look)

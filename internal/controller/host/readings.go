@@ -67,9 +67,9 @@ func (r *readings) forget(zone, id string) {
 }
 
 // list takes in a whole list of a zone, begun at that time, and the ids that it
-// ought to hold; access says that the credentials worked after it. It returns whether so many are missing that the list is not
-// believed.
-func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time, access bool) (suspicious bool) {
+// ought to hold; rights says for which of them the list of a zone is proof. It
+// returns whether so many are missing that the list is not believed.
+func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time, rights func(id string) bool) (suspicious bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	listed := make(map[string]bool, len(servers))
@@ -77,15 +77,15 @@ func (r *readings) list(zone string, servers []cloud.Server, expected []string, 
 		listed[server.ID] = true
 		r.keep(server, at)
 	}
-	var missing []*reading
+	missing := map[string]*reading{}
 	for _, id := range expected {
 		if !listed[id] {
-			missing = append(missing, r.miss(zone, id, at))
+			missing[id] = r.miss(zone, id, at)
 		}
 	}
 	suspicious = host.Suspicious(len(expected), len(missing), len(servers))
-	for _, m := range missing {
-		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), access) {
+	for id, m := range missing {
+		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), rights(id)) {
 			m.gone = true
 		}
 	}

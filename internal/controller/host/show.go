@@ -46,6 +46,10 @@ func (p *pass) show(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: p.settling()}, nil
 	case host.ShowStage:
 		p.condition(infrav1.NameInSyncCondition, metav1.ConditionTrue, infrav1.NameInSyncCondition, "")
+		if !server.Delivered { // one that we ordered; the inventory sees when it is
+			p.condition(host.CredentialsStagedCondition, metav1.ConditionFalse, infrav1.ReasonNotDelivered, "the vendor has not delivered the server yet")
+			return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
+		}
 		return p.stage(ctx, credentials)
 	default:
 		p.changedByOther(ctx)
