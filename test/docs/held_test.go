@@ -1,0 +1,117 @@
+package docs
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// notYet starts the last cell of a row that is not built, with the reason.
+const notYet = "not yet: "
+
+// The requirements, and parts of them, that are built in full: each of their rows
+// is held by a test. The other parts of 002 are about what happens on a Mac.
+var built = []string{"000", "001", "002 §2", "003"}
+
+// requirement is the first cell of a row: a number, and perhaps a part.
+var requirement = regexp.MustCompile(`^\d{3}( §\d)?$`)
+
+func TestEachRowOfARequirementIsHeldByATest(t *testing.T) {
+	known := tests(t)
+	count := map[string]int{}
+	for _, r := range rows(read(t, book, "requirements.md")) {
+		count[r.cells[0]]++
+		for _, complaint := range complaints(r, known) {
+			t.Errorf("docs/requirements.md:%d: %s", r.line, complaint)
+		}
+	}
+	for _, number := range append(slices.Clone(built), "004") {
+		if count[number] == 0 {
+			t.Errorf("docs/requirements.md has no row of requirement %s", number)
+		}
+	}
+}
+
+// complaints says what is wrong with one row of the requirements.
+func complaints(r row, known map[string]string) []string {
+	if len(r.cells) != 4 {
+		return []string{"a row has four cells: requirement, what it asks, what we do, the tests"}
+	}
+	names := testsNamed(r.last())
+	var found []string
+	for _, name := range missing(names, known) {
+		found = append(found, "no such test: "+name)
+	}
+	switch {
+	case !requirement.MatchString(r.cells[0]):
+		found = append(found, "the first cell names a requirement, such as 000")
+	case len(names) > 0:
+	case slices.Contains(built, r.cells[0]):
+		found = append(found, "no test holds this row")
+	case !strings.HasPrefix(r.last(), notYet) || len(r.last()) <= len(notYet):
+		found = append(found, "no test holds this row, and it does not say \""+notYet+"\" with the reason")
+	}
+	return found
+}
+
+func TestEachPromiseIsHeldByATest(t *testing.T) {
+	known := tests(t)
+	promises := rows(read(t, book, "promises.md"))
+	for i, r := range promises {
+		if r.cells[0] != strconv.Itoa(i+1) {
+			t.Errorf("docs/promises.md:%d: promise %s, want %d: they are numbered through", r.line, r.cells[0], i+1)
+		}
+		names := testsNamed(r.last())
+		if len(names) == 0 {
+			t.Errorf("docs/promises.md:%d: no test fails when this promise is broken", r.line)
+		}
+		for _, name := range missing(names, known) {
+			t.Errorf("docs/promises.md:%d: no such test: %s", r.line, name)
+		}
+	}
+	if len(promises) < 10 {
+		t.Errorf("only %d promises: there are ten", len(promises))
+	}
+}
+
+// TestComplaints keeps the search honest.
+func TestComplaints(t *testing.T) {
+	known := map[string]string{"TestHeld": `"a case"`}
+	for text, says := range map[string]string{
+		"| 000 | a | kept | `TestHeld` |":             "",
+		"| 000 | a | kept | `TestHeld/a case` |":      "",
+		"| 000 | a | kept | `TestHeld/another` |":     "no such test",
+		"| 000 | a | kept | `TestGone`, `TestHeld` |": "no such test",
+		"| 000 | a | kept | by hand |":                "no test holds",
+		"| 000 | a | kept | not yet: hard |":          "no test holds",
+		"| 004 | a | kept | not yet: hard |":          "",
+		"| 004 | a | kept | not yet: |":               "with the reason",
+		"| 002 §2 | a | kept | not yet: hard |":       "no test holds",
+		"| 002 §1 | a | kept | not yet: hard |":       "",
+		"| 004 | a | kept | |":                        "with the reason",
+		"| 004 | a \\| b | kept | `TestHeld` |":       "",
+		"| 000 | a | `TestHeld` |":                    "four cells",
+		"| 0 | a | kept | `TestHeld` |":               "names a requirement",
+	} {
+		found := rows("| req. | a | b | c |\n|---|---|---|---|\n" + text)
+		if len(found) != 1 {
+			t.Fatalf("%q is read as %d rows", text, len(found))
+		}
+		got := strings.Join(complaints(found[0], known), "; ")
+		if (says == "") != (got == "") || !strings.Contains(got, says) {
+			t.Errorf("%s: complaints = %q, want %q", text, got, says)
+		}
+	}
+}
+
+// TestRequirement000_TheOptOutRecipeStandsWordForWord: people have it in their notes.
+func TestRequirement000_TheOptOutRecipeStandsWordForWord(t *testing.T) {
+	const recipe = `kubectl -n "$NS" annotate scalewayapplesiliconmachine <name> \
+  tuist.dev/release-policy=terminate --overwrite
+kubectl -n "$NS" delete machine <machine-name>`
+	if !strings.Contains(read(t, book, "operate", "hosts.md"), recipe) {
+		t.Error("docs/operate/hosts.md does not have the opt-out of a broken host")
+	}
+}

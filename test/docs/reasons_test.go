@@ -1,0 +1,86 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// silent are the reasons that no page explains, and why.
+var silent = map[string]string{
+	"BillingFloor": "nothing sets it: no Machine waits for the floor",
+}
+
+func TestEachReasonIsExplained(t *testing.T) {
+	var text strings.Builder
+	for path, page := range pages(t) {
+		if !strings.Contains(path, string(filepath.Separator)+"adr"+string(filepath.Separator)) {
+			text.WriteString(page)
+		}
+	}
+	declared := reasons(t)
+	for _, reason := range slices.Sorted(maps.Keys(declared)) {
+		explained := strings.Contains(text.String(), "`"+reason+"`")
+		why, excused := silent[reason]
+		switch {
+		case !explained && !excused:
+			t.Errorf("%s: no page explains `%s`: what it means, and what to do", declared[reason], reason)
+		case excused && explained:
+			t.Errorf("%s is explained and excused (%s): take it off the list", reason, why)
+		}
+	}
+	for reason := range silent {
+		if _, found := declared[reason]; !found {
+			t.Errorf("%s is excused and does not exist", reason)
+		}
+	}
+}
+
+// declaring are the packages whose constants Reason… or reason… end up in conditions.
+var declaring = []string{"api", "internal/host", "internal/controller"}
+
+// reasons are the values of those constants, each with a constant's name.
+func reasons(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, dir := range declaring {
+		walk(t, filepath.Join(root, dir), func(path, text string) {
+			parsed, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				if spec, is := node.(*ast.ValueSpec); is {
+					maps.Copy(found, reasonsOf(spec))
+				}
+				return true
+			})
+		}, ".go")
+	}
+	if len(found) < 50 {
+		t.Fatalf("only %d reasons found: the search is broken", len(found))
+	}
+	return found
+}
+
+// reasonsOf are those that one declaration spells out.
+func reasonsOf(spec *ast.ValueSpec) map[string]string {
+	found := map[string]string{}
+	for i, name := range spec.Names {
+		isReason := strings.HasPrefix(name.Name, "Reason") || strings.HasPrefix(name.Name, "reason")
+		if !isReason || i >= len(spec.Values) {
+			continue
+		}
+		if literal, is := spec.Values[i].(*ast.BasicLit); is && literal.Kind == token.STRING {
+			reason, _ := strconv.Unquote(literal.Value) // the parser has read it
+			found[reason] = name.Name
+		}
+	}
+	return found
+}
