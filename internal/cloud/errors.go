@@ -27,13 +27,14 @@ const (
 	KindQuota Kind = "quota_exceeded"
 	// KindThrottled: too many requests.
 	KindThrottled Kind = "throttled"
-	// KindUnavailable: the vendor or the way to it failed; the act may still have happened.
+	// KindUnavailable: the vendor or the way to it failed, or the answer makes no
+	// sense; the act may still have happened.
 	KindUnavailable Kind = "unavailable"
 	// KindLocked: the vendor holds the server locked.
 	KindLocked Kind = "locked"
 	// KindUnknownZone: the zone does not exist for this product.
 	KindUnknownZone Kind = "unknown_zone"
-	// KindInvalid: the request, or the answer to it, makes no sense.
+	// KindInvalid: the request makes no sense, and had no effect.
 	KindInvalid Kind = "invalid"
 )
 
@@ -114,5 +115,5 @@ func IsOutOfStock(err error) bool { return KindOf(err) == KindOutOfStock }
 // IsQuota reports that the project may not have more of these servers.
 func IsQuota(err error) bool { return KindOf(err) == KindQuota }
 
-// IsInvalid reports a request, or an answer, that makes no sense.
+// IsInvalid reports a request that makes no sense.
 func IsInvalid(err error) bool { return KindOf(err) == KindInvalid }

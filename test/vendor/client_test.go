@@ -193,7 +193,7 @@ func TestTheVendorsRefusals(t *testing.T) {
 		"after its effect": {sandbox.Fault{Status: http.StatusBadGateway, When: sandbox.AfterEffect, Count: 1}, cloud.KindUnavailable},
 		"forbidden":        {sandbox.Fault{Error: "permissions_denied", Count: 1}, cloud.KindForbidden},
 		"locked":           {sandbox.Fault{Error: "locked", Count: 1}, cloud.KindLocked},
-		"empty":            {sandbox.Fault{Status: http.StatusOK, Count: 1}, cloud.KindInvalid},
+		"empty":            {sandbox.Fault{Status: http.StatusOK, Count: 1}, cloud.KindUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v.arm(t, row.fault)

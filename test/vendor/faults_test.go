@@ -73,11 +73,11 @@ func TestGarbageOfTheSimulatedVendor(t *testing.T) {
 			for call, err := range map[string]error{
 				"get": get, "rename": v.client.RenameServer(ctx, zone, id, "fleet-1"), "reboot": v.client.RebootServer(ctx, zone, id),
 			} {
-				if !cloud.IsInvalid(err) {
+				if !cloud.IsUnavailable(err) {
 					t.Errorf("%s: %v", call, err)
 				}
 			}
-			if servers, err := v.client.ListServers(ctx, zone); garbage != sandbox.GarbageWrongID && !cloud.IsInvalid(err) {
+			if servers, err := v.client.ListServers(ctx, zone); garbage != sandbox.GarbageWrongID && !cloud.IsUnavailable(err) {
 				t.Errorf("list: %d servers, %v", len(servers), err)
 			}
 		})

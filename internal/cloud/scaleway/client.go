@@ -128,13 +128,13 @@ func (c *Client) call(ctx context.Context, f form, doing string, ask func(*sessi
 	seen := &exchange{class: f.class()}
 	err := ask(c.sessions.current(), scw.WithContext(context.WithValue(ctx, exchangeKey{}, seen)))
 	if err == nil && seen.empty {
-		return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer is empty", RequestID: seen.requestID}
+		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: "the vendor's answer is empty", RequestID: seen.requestID}
 	}
 	if err != nil {
 		return classify(doing, seen, err)
 	}
 	if f == erase && seen.status != http.StatusNoContent {
-		return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "this is no answer to a deletion", RequestID: seen.requestID}
+		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: "this is no answer to a deletion", RequestID: seen.requestID}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (c *Client) StartDiagnostic(ctx context.Context, zone, id string) (string, 
 	err := c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
 		answer, err := s.servers.StartConnectivityDiagnostic(&applesilicon.StartConnectivityDiagnosticRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 		if err == nil && (answer == nil || !validation.IsUUID(answer.DiagnosticID)) {
-			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no diagnostic"}
+			return noAnswer(doing, "the vendor's answer names no diagnostic")
 		}
 		if err == nil {
 			diagnosticID = answer.DiagnosticID
@@ -44,7 +44,7 @@ func (c *Client) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (
 			return err
 		}
 		if answer == nil || !strings.EqualFold(answer.ID, diagnosticID) {
-			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor answered for another diagnostic"}
+			return noAnswer(doing, "the vendor answered for another diagnostic")
 		}
 		out = diagnostic(answer)
 		return nil

@@ -23,7 +23,7 @@ func classify(doing string, seen *exchange, err error) *cloud.Error {
 	}
 	kind, message := byType(err)
 	if kind == "" {
-		kind, message = byResponse(err)
+		kind, message = byResponse(seen, err)
 	}
 	if kind == "" {
 		kind, message = byExchange(seen, err)
@@ -73,22 +73,25 @@ func byType(err error) (cloud.Kind, string) {
 
 // byResponse matches what has a status but no type of its own: another error
 // type, or a proxy's page.
-func byResponse(err error) (cloud.Kind, string) {
+func byResponse(seen *exchange, err error) (cloud.Kind, string) {
 	var response *scw.ResponseError
 	if !errors.As(err, &response) || response == nil {
 		return "", ""
 	}
-	return kindOfStatus(response.StatusCode), oneLine(response.Message, response.Status)
+	kind := kindOfStatus(response.StatusCode)
+	if kind == cloud.KindNotFound && !seen.json {
+		// A proxy's page: it knows nothing of the vendor's servers.
+		kind = cloud.KindUnavailable
+	}
+	return kind, oneLine(response.Message, response.Status)
 }
 
 func byExchange(seen *exchange, err error) (cloud.Kind, string) {
 	switch {
 	case seen.status == 0:
 		return cloud.KindUnavailable, networkText(err)
-	case seen.broken != nil && seen.status < http.StatusBadRequest:
-		return cloud.KindUnavailable, "the answer broke off"
 	case seen.status < http.StatusBadRequest:
-		return cloud.KindInvalid, "the vendor's answer cannot be read"
+		return cloud.KindUnavailable, "the vendor's answer cannot be read"
 	}
 	return kindOfStatus(seen.status), fmt.Sprintf("http status %d", seen.status)
 }
@@ -110,7 +113,7 @@ func kindOfStatus(status int) cloud.Kind {
 	case http.StatusTooManyRequests:
 		return cloud.KindThrottled
 	}
-	if status >= http.StatusInternalServerError || status == http.StatusRequestTimeout {
+	if status < http.StatusBadRequest || status >= http.StatusInternalServerError || status == http.StatusRequestTimeout {
 		return cloud.KindUnavailable
 	}
 	return cloud.KindInvalid

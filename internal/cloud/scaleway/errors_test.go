@@ -29,7 +29,8 @@ func recordedErrors() map[string]struct {
 		"out_of_stock":           {jsonAnswer(503, `{"message":"resource is out of stock","resource":"server","type":"out_of_stock"}`), cloud.KindOutOfStock},
 		"denied_authentication":  {jsonAnswer(401, `{"message":"authentication is denied","method":"api_key","reason":"not_found","type":"denied_authentication"}`), cloud.KindUnauthorized},
 		"not_found":              {jsonAnswer(404, `{"message":"resource is not found","resource":"server","resource_id":"x","type":"not_found"}`), cloud.KindNotFound},
-		"404 of a proxy":         {answer{404, "text/plain", "404"}, cloud.KindNotFound},
+		"404 of another type":    {jsonAnswer(404, `{"message":"resource is not found","type":"something_new"}`), cloud.KindNotFound},
+		"404 of a proxy":         {answer{404, "text/plain", "404"}, cloud.KindUnavailable},
 		"transient_state":        {jsonAnswer(409, `{"current_state":"reinstalling","message":"resource is in a transient state","resource":"server","resource_id":"x","type":"transient_state"}`), cloud.KindTransient},
 		"409 of another type":    {jsonAnswer(409, `{"message":"resource already exists","type":"already_exists"}`), cloud.KindTransient},
 		"invalid_arguments":      {jsonAnswer(400, `{"details":[{"argument_name":"project_id","help_message":"value must be a valid UUID","reason":"format"}],"message":"invalid argument(s)","type":"invalid_arguments"}`), cloud.KindInvalid},
@@ -42,11 +43,11 @@ func recordedErrors() map[string]struct {
 		"too_many_requests":      {jsonAnswer(429, `{"help_message":"slow down","type":"too_many_requests"}`), cloud.KindThrottled},
 		"500":                    {jsonAnswer(500, `{"message":"internal error"}`), cloud.KindUnavailable},
 		"502 broken JSON":        {jsonAnswer(502, `{"mess`), cloud.KindUnavailable},
-		"200 without a body":     {jsonAnswer(200, ""), cloud.KindInvalid},
-		"200 of another server":  {jsonAnswer(200, `{"id":"99999999-2222-3333-4444-555555555555"}`), cloud.KindInvalid},
-		"200 without an id":      {jsonAnswer(200, `{}`), cloud.KindInvalid},
-		"200 of a captive proxy": {answer{200, "text/html", "<html>hello</html>"}, cloud.KindInvalid},
-		"302 elsewhere":          {answer{302, "text/html", ""}, cloud.KindInvalid},
+		"200 without a body":     {jsonAnswer(200, ""), cloud.KindUnavailable},
+		"200 of another server":  {jsonAnswer(200, `{"id":"99999999-2222-3333-4444-555555555555"}`), cloud.KindUnavailable},
+		"200 without an id":      {jsonAnswer(200, `{}`), cloud.KindUnavailable},
+		"200 of a captive proxy": {answer{200, "text/html", "<html>hello</html>"}, cloud.KindUnavailable},
+		"302 elsewhere":          {answer{302, "text/html", ""}, cloud.KindUnavailable},
 	}
 }
 

@@ -59,7 +59,9 @@ func calls(ctx context.Context, client *scaleway.Client) map[string]error {
 	}
 }
 
-func TestGarbageIsATypedError(t *testing.T) {
+// What is no answer of the vendor's is no refusal either: the act may have had its
+// effect, and nothing is to be concluded.
+func TestGarbageIsNoAnswer(t *testing.T) {
 	html := func() *http.Response {
 		answer := respond(200, "<html>Sign in</html>")
 		answer.Header.Set("Content-Type", "text/html")
@@ -68,23 +70,22 @@ func TestGarbageIsATypedError(t *testing.T) {
 	huge := strings.Repeat(" ", 20<<20)
 	for name, row := range map[string]struct {
 		answer func() *http.Response
-		want   cloud.Kind
 		also   map[string]bool // calls that take it for an answer
 	}{
-		"HTML":       {html, cloud.KindInvalid, nil},
-		"empty":      {func() *http.Response { return respond(200, "") }, cloud.KindInvalid, nil},
-		"truncated":  {func() *http.Response { return respond(200, `{"id":"1111`) }, cloud.KindInvalid, nil},
-		"no JSON":    {func() *http.Response { return respond(200, "\x00\xff") }, cloud.KindInvalid, nil},
-		"a list":     {func() *http.Response { return respond(200, `[]`) }, cloud.KindInvalid, nil},
-		"huge":       {func() *http.Response { return respond(200, huge) }, cloud.KindInvalid, nil},
-		"huge error": {func() *http.Response { return respond(500, huge) }, cloud.KindUnavailable, nil},
-		"no content": {func() *http.Response { return respond(200, `{}`) }, cloud.KindInvalid, nil},
-		"null":       {func() *http.Response { return respond(200, `null`) }, cloud.KindInvalid, nil},
-		"another id": {func() *http.Response { return respond(200, `{"id":"99999999-2222-3333-4444-555555555555"}`) }, cloud.KindInvalid, map[string]bool{"order": true, "key": true}},
+		"HTML":       {html, nil},
+		"empty":      {func() *http.Response { return respond(200, "") }, nil},
+		"truncated":  {func() *http.Response { return respond(200, `{"id":"1111`) }, nil},
+		"no JSON":    {func() *http.Response { return respond(200, "\x00\xff") }, nil},
+		"a list":     {func() *http.Response { return respond(200, `[]`) }, nil},
+		"huge":       {func() *http.Response { return respond(200, huge) }, nil},
+		"huge error": {func() *http.Response { return respond(500, huge) }, nil},
+		"no content": {func() *http.Response { return respond(200, `{}`) }, nil},
+		"null":       {func() *http.Response { return respond(200, `null`) }, nil},
+		"another id": {func() *http.Response { return respond(200, `{"id":"99999999-2222-3333-4444-555555555555"}`) }, map[string]bool{"order": true, "key": true}},
 		"wrong types": {func() *http.Response {
 			return respond(200, `{"id":7,"servers":{},"os":"x","server_types":1,"diagnostic_id":[],"status":{}}`)
-		}, cloud.KindInvalid, nil},
-		"cut": {func() *http.Response { return broken(`{"servers":[`) }, cloud.KindUnavailable, map[string]bool{"delete": true}},
+		}, nil},
+		"cut": {func() *http.Response { return broken(`{"servers":[`) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := dial(t, 0, func(*http.Request) (*http.Response, error) { return row.answer(), nil })
@@ -92,8 +93,8 @@ func TestGarbageIsATypedError(t *testing.T) {
 				if row.also[call] {
 					continue
 				}
-				if kind := cloud.KindOf(err); kind != row.want {
-					t.Errorf("%s: %v (%s), want %s", call, err, kind, row.want)
+				if !cloud.IsUnavailable(err) {
+					t.Errorf("%s: %v (%s)", call, err, cloud.KindOf(err))
 				}
 				if err != nil && (len(err.Error()) > 500 || strings.Contains(err.Error(), "\n")) {
 					t.Errorf("%s: a text of %d characters", call, len(err.Error()))
@@ -122,7 +123,7 @@ func TestAnEndlessBodyIsNotRead(t *testing.T) {
 		answer.Body, answer.ContentLength = io.NopCloser(endless{&read}), -1
 		return answer, nil
 	})
-	if _, _, err := client.GetServer(context.Background(), zone, serverID); !cloud.IsInvalid(err) {
+	if _, _, err := client.GetServer(context.Background(), zone, serverID); !cloud.IsUnavailable(err) {
 		t.Errorf("got %v", err)
 	}
 	if read > 10<<20 {

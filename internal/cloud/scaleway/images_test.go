@@ -41,7 +41,7 @@ func TestFindOSTakesTheNewestThatRuns(t *testing.T) {
 func TestNoImageAtAllIsNoAnswer(t *testing.T) {
 	for _, body := range []string{`{"os":[],"total_count":0}`, `{}`} {
 		client, _ := start(t, map[string][]answer{"GET /apple-silicon/v1alpha1/zones/" + zone + "/os": {jsonAnswer(200, body)}})
-		if _, err := client.FindOS(context.Background(), zone, "tahoe", ""); !cloud.IsInvalid(err) {
+		if _, err := client.FindOS(context.Background(), zone, "tahoe", ""); !cloud.IsUnavailable(err) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

@@ -28,7 +28,7 @@ func (c *Client) EnsureSSHKey(ctx context.Context, name, publicKey string) error
 			Name: name, PublicKey: strings.TrimSpace(publicKey), ProjectID: c.projectID,
 		}, with)
 		if err == nil && (answer == nil || answer.ID == "") {
-			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no key"}
+			return noAnswer(doing, "the vendor's answer names no key")
 		}
 		return err
 	})

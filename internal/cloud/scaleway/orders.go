@@ -31,7 +31,7 @@ func (c *Client) CreateServer(ctx context.Context, zone string, order cloud.Serv
 	err := c.call(ctx, write, doing, func(s *session, with scw.RequestOption) error {
 		answer, err := s.servers.CreateServer(request, with)
 		if err == nil && (answer == nil || !validation.IsUUID(answer.ID)) {
-			return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer names no server"}
+			return noAnswer(doing, "the vendor's answer names no server")
 		}
 		if err == nil {
 			id = answer.ID

@@ -55,8 +55,8 @@ func TestARefusedOrderSaysWhy(t *testing.T) {
 		"permissions_denied":  {cloud.KindForbidden, "insufficient permissions"},
 		"invalid_arguments":   {cloud.KindInvalid, "project_id: value must be a valid UUID"},
 		"500":                 {cloud.KindUnavailable, "internal error"},
-		"200 without a body":  {cloud.KindInvalid, "names no server"},
-		"200 without an id":   {cloud.KindInvalid, "names no server"},
+		"200 without a body":  {cloud.KindUnavailable, "names no server"},
+		"200 without an id":   {cloud.KindUnavailable, "names no server"},
 		"429 without a body":  {cloud.KindThrottled, "429"},
 		"precondition_failed": {cloud.KindFloor, "before 2025-04-12"},
 	} {
@@ -81,7 +81,7 @@ func TestRequirement003_RebootsRefusalsAreTyped(t *testing.T) {
 		"busy":       {recordedErrors()["transient_state"].answer, cloud.KindTransient},
 		"locked":     {recordedErrors()["locked"].answer, cloud.KindLocked},
 		"failing":    {recordedErrors()["500"].answer, cloud.KindUnavailable},
-		"of another": {recordedErrors()["200 of another server"].answer, cloud.KindInvalid},
+		"of another": {recordedErrors()["200 of another server"].answer, cloud.KindUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, v := start(t, map[string][]answer{rebootPath: {row.answer}})

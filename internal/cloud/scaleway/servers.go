@@ -70,11 +70,17 @@ func (c *Client) pages(s *session, doing, zone string, with scw.RequestOption) (
 			return all, nil
 		}
 	}
-	return nil, &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the list does not end"}
+	return nil, noAnswer(doing, "the list does not end")
+}
+
+// noAnswer refuses what is no answer to the request. The request may have been
+// carried out all the same.
+func noAnswer(doing, message string) error {
+	return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: message}
 }
 
 func noList(doing string) error {
-	return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor's answer holds no list"}
+	return noAnswer(doing, "the vendor's answer holds no list")
 }
 
 // distinct converts a list. The same server can be on two pages.
@@ -83,7 +89,7 @@ func distinct(doing, zone string, all []*applesilicon.Server) ([]cloud.Server, e
 	servers := make([]cloud.Server, 0, len(all))
 	for _, s := range all {
 		if s == nil || !validation.IsUUID(s.ID) {
-			return nil, &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the list holds a server without a usable id"}
+			return nil, noAnswer(doing, "the list holds a server without a usable id")
 		}
 		if !seen[s.ID] {
 			seen[s.ID] = true
@@ -187,7 +193,7 @@ func sameServer(doing, id string, answer *applesilicon.Server, err error) error 
 		return err
 	}
 	if answer == nil || !strings.EqualFold(answer.ID, id) {
-		return &cloud.Error{Kind: cloud.KindInvalid, Doing: doing, Message: "the vendor answered for another server"}
+		return noAnswer(doing, "the vendor answered for another server")
 	}
 	return nil
 }

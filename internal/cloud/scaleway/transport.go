@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/macfleet/macfleet/internal/cloud"
 )
@@ -20,8 +21,8 @@ type exchange struct {
 	class     cloud.Class
 	status    int
 	requestID string
-	empty     bool  // a success with no body at all
-	broken    error // the body could not be read to its end
+	empty     bool // a success with no body at all
+	json      bool // the answer says that it is JSON
 }
 
 type exchangeKey struct{}
@@ -53,7 +54,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	seen.status = answer.StatusCode
 	seen.requestID = answer.Header.Get("X-Request-Id")
 	seen.empty = answer.StatusCode == http.StatusOK && answer.ContentLength == 0
-	answer.Body = &body{ReadCloser: answer.Body, left: longestBody, seen: seen}
+	seen.json = strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json")
+	answer.Body = &body{ReadCloser: answer.Body, left: longestBody}
 	return answer, nil
 }
 
@@ -71,7 +73,6 @@ func outcome(answer *http.Response, err error) cloud.Outcome {
 type body struct {
 	io.ReadCloser
 	left int
-	seen *exchange
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -80,9 +81,6 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.seen.broken = err
-	}
 	return n, err
 }
 
