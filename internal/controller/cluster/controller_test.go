@@ -182,6 +182,15 @@ func TestDestructionHeld(t *testing.T) {
 	}
 }
 
+// A manager that has just started knows nothing new.
+func TestHeldOutlivesARestart(t *testing.T) {
+	w := newWorld(t, infra("fr-par-1"), owner())
+	w.reconcile(t, reports{"fr-par-1": {At: now(), Suspicious: true}})
+	if got := w.reconcile(t, reports{}); !conditions.IsTrue(got, infrav1.DestructionHeldCondition) {
+		t.Errorf("DestructionHeld = %+v, want what was known", conditions.Get(got, infrav1.DestructionHeldCondition))
+	}
+}
+
 // What recovery may do says nothing about the Cluster's infrastructure.
 func TestHeldIsNotUnready(t *testing.T) {
 	disturbed := mac("a", "fr-par-1", infrav1.HostWiping)

@@ -450,3 +450,39 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d more events", n)
 	}
 }
+
+// A reboot that nobody took is not left behind for the next owner of the Mac.
+func TestNoRebootIsLeftBehind(t *testing.T) {
+	asked := func(o *objects) {
+		o.remediation.Finalizers = []string{finalizer}
+		o.remediation.Status.Step = infrav1.ReasonRebooting
+		o.remediation.Status.StepStartedAt = ptr.To(metav1.NewMicroTime(time.Unix(1_800_000_000, 0)))
+		o.host.Spec.Reboot = &infrav1.RebootRequest{ID: id, Reason: "remediation"}
+	}
+	t.Run("given up", func(t *testing.T) {
+		w := newWorld(t, asked)
+		w.clock.Step(time.Hour)
+		w.settle()
+		w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+		if w.host().Spec.Reboot != nil {
+			t.Error("the reboot stays asked for")
+		}
+	})
+	t.Run("Machine being deleted", func(t *testing.T) {
+		w := newWorld(t, asked, func(o *objects) { remove(&o.owner.ObjectMeta, time.Unix(1_800_000_000, 0)) })
+		w.settle()
+		if w.host().Spec.Reboot != nil {
+			t.Error("the reboot stays asked for")
+		}
+	})
+}
+
+// A Node that says it is another Mac proves nothing about this one.
+func TestAnotherMacsNodeIsNoRecovery(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		o.node.Spec.ProviderID = host.ProviderID("fr-par-1", "6f1f1a52-0000-4000-8000-000000000002")
+		o.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	})
+	w.settle()
+	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
+}
