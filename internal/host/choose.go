@@ -24,7 +24,7 @@ type Wish struct {
 	Now time.Time
 }
 
-// SkipLabels: see Skip; the Machine's hostSelector decides.
+// SkipLabels is the Skip of hosts that the Machine's hostSelector does not want.
 const SkipLabels Skip = "not matched by the host selector"
 
 // Choice is the host to take; its zero value is none.

@@ -38,8 +38,8 @@ func RecentFailures(h *Host, now time.Time) int {
 func fail(h *Host, reason string, now time.Time) {
 	failures := &h.Spec.Failures
 	failures.Count++
-	recent := append(failures.Recent, infrav1.Failure{Time: metav1.NewTime(now), Reason: reason})
-	failures.Recent = recent[max(0, len(recent)-failuresKept):]
+	failures.Recent = append(failures.Recent, infrav1.Failure{Time: metav1.NewTime(now), Reason: reason})
+	failures.Recent = failures.Recent[max(0, len(failures.Recent)-failuresKept):]
 	switch n := RecentFailures(h, now); {
 	case h.Spec.Quarantine != nil && h.Spec.Quarantine.Until == nil:
 		return // a person's word, or what only a person ends

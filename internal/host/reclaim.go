@@ -131,7 +131,7 @@ func refuseUncertain(in ReclaimInput) Refusal {
 	return Refusal{}
 }
 
-func named(h *Host) bool { return h.Spec.ClaimRef != nil && changedByOther(h) }
+func named(h *Host) bool { return h.Spec.ClaimRef != nil && ChangedByOther(h) }
 
 // refuseKeptBack: a person, or the host's own record, keeps it from the pool.
 func refuseKeptBack(in ReclaimInput) Refusal {

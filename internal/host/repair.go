@@ -87,7 +87,7 @@ func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
 		return Lost
 	case h.Spec.Release != nil:
 		return Releasing
-	case changedByOther(h):
+	case ChangedByOther(h):
 		return Lost
 	}
 	return Held
@@ -95,9 +95,7 @@ func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
 
 // ChangedByOther reports that somebody else renamed the server after it showed its
 // owner's name. Then the host is theirs, and nothing destructive is done to it.
-func ChangedByOther(h *Host) bool { return changedByOther(h) }
-
-func changedByOther(h *Host) bool {
+func ChangedByOther(h *Host) bool {
 	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
 }

@@ -114,8 +114,7 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 	if result, hold := r.awaitReboot(v); hold {
 		return result, nil
 	}
-	switch {
-	case running && current.id == id && current.result != nil && r.Clock.Now().Before(current.notBefore):
+	if running && current.id == id && current.result != nil && r.Clock.Now().Before(current.notBefore) {
 		if !current.shown { // once: another manager may have got further since
 			v.failed(asFailure(stepConverge, current.result))
 		}

@@ -32,7 +32,7 @@ func (r *Reconciler) climb(ctx context.Context, v *visit, failure *Failure) erro
 	case host.RecoverReboot:
 		return r.askForReboot(ctx, v, in, why)
 	case host.RecoverReturn, host.RecoverReinstall:
-		return r.giveUp(ctx, v, in, next, failure, why)
+		return r.giveUp(ctx, v, in, next, failure, why+"; last failure: "+v.bootstrapped.message)
 	case host.RecoverStay:
 		v.bootstrapped = no(infrav1.ReasonBootstrapExhausted, "%s; last failure: %s", why, v.bootstrapped.message)
 	}
