@@ -1,7 +1,10 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -74,6 +77,22 @@ func TestTimesReachTheManager(t *testing.T) {
 	for _, want := range []string{"--reinstall-timeout=1h30m", "--orphan-reclaim-interval=5m", "--inventory-interval=10s", "--vendor-qps=20"} {
 		if !slices.Contains(flags, want) {
 			t.Errorf("%s is not among %q", want, flags)
+		}
+	}
+}
+
+// A flag that the manager does not know ends its start; values that are off by
+// default would be found out late.
+func TestTheManagerKnowsEveryFlag(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "cmd", "manager", "flags.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := managerFlags(t, set("fleets.builders.zone=fr-par-1", "orphanReclaim.activeReclaim=true", "manager.apiServerURL=https://api.example")...)
+	for _, one := range flags {
+		name, _, _ := strings.Cut(strings.TrimPrefix(one, "--"), "=")
+		if !strings.Contains(string(source), `"`+name+`"`) {
+			t.Errorf("the manager has no flag --%s", name)
 		}
 	}
 }
