@@ -175,16 +175,18 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err = err })
 		return
 	}
-	expected, existing, orders := known(hosts)
-	suspicious := i.readings.list(zone, servers, expected, started, i.rights(ctx, zone, len(servers), hosts))
+	expected, orders := known(hosts)
+	expected.proof = i.rights(ctx, zone, len(servers), expected.returned)
+	suspicious := i.readings.list(zone, servers, expected, started)
 	for _, server := range servers {
-		if order := orders[server.Name]; order != nil && !existing[server.ID] {
+		if expected.has(server.ID) {
+			continue
+		}
+		if order := orders[server.Name]; order != nil {
 			i.queue(ctx, order) // it makes the Host itself, with its claim
 			continue
 		}
-		if !existing[server.ID] {
-			err = firstError(err, i.create(ctx, zone, server.ID))
-		}
+		err = firstError(err, i.create(ctx, zone, server.ID))
 	}
 	i.wake(ctx, hosts)
 	i.report(ctx, zone, func(r *host.ZoneReport) {
@@ -197,15 +199,9 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 // of a deleted server and that of a forbidden one alike. Then only another zone
 // that does list servers bears witness. What we gave back ourselves is expected to
 // go, and needs no more than credentials that work.
-func (i *Inventory) rights(ctx context.Context, zone string, listed int, hosts []*host.Host) func(id string) bool {
+func (i *Inventory) rights(ctx context.Context, zone string, listed int, returned map[string]bool) func(id string) bool {
 	if listed > 0 || i.witness(zone) {
 		return func(string) bool { return true }
-	}
-	returned := map[string]bool{}
-	for _, h := range hosts {
-		if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
-			returned[h.Spec.ServerID] = true
-		}
 	}
 	access := len(returned) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil
 	return func(id string) bool { return access && returned[id] }
@@ -223,19 +219,22 @@ func (i *Inventory) witness(zone string) bool {
 	return false
 }
 
-// known are the servers that a zone's list ought to hold, by id, and the orders
-// that no server is known of yet, by the name it will have.
-func known(hosts []*host.Host) (expected []string, existing map[string]bool, orders map[string]*host.Host) {
-	existing, orders = map[string]bool{}, map[string]*host.Host{}
+// known are the servers that a zone's list ought to hold, and the orders that no
+// server is known of yet, by the name it will have.
+func known(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
+	expected.returned, orders = map[string]bool{}, map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
 			orders[h.Spec.Order.Name] = h
 			continue
 		}
-		expected = append(expected, h.Spec.ServerID)
-		existing[h.Spec.ServerID] = true
+		expected.ids = append(expected.ids, h.Spec.ServerID)
+		if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
+			expected.returned[h.Spec.ServerID] = true
+		}
 	}
-	return expected, existing, orders
+	slices.Sort(expected.ids)
+	return expected, orders
 }
 
 // report keeps how a list went, and tells when that changed.

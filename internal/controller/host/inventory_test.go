@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func TestInventoryMakesHostsAndReportsZones(t *testing.T) {
@@ -125,6 +126,31 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		}
 		w.clock.Step(5 * time.Minute)
 		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("many at once that we gave back are not suspicious", func(t *testing.T) {
+		w := newWorld(t)
+		w.another(6)
+		w.untilPhase(infrav1.HostAvailable)
+		hosts := &infrav1.ScalewayAppleSiliconHostList{}
+		w.must(w.client.List(w.ctx, hosts))
+		for _, h := range hosts.Items {
+			if h.Spec.ServerID == serverID {
+				continue
+			}
+			host.Claim(&h, infrav1.ClaimReference{Namespace: "fleet", Name: "x", Token: "t"}, w.clock.Now())
+			h.Spec.Release = &infrav1.Release{Token: "t", Policy: infrav1.Terminate, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+			w.must(w.client.Update(w.ctx, &h))
+			w.cloud.Remove(h.Spec.ServerID)
+		}
+		w.inventory.Sweep(w.ctx)
+		if report, _ := w.inventory.Zone(zone); report.Suspicious || report.Hosts != 1 {
+			t.Errorf("got %+v", report)
+		}
+		w.clock.Step(host.GoneAfter)
+		w.inventory.Sweep(w.ctx)
+		if seen, _ := w.inventory.readings.look(zone, strayID(0)); !seen.gone {
+			t.Error("not gone after two lists")
+		}
 	})
 	t.Run("an empty list, and we gave the server back", func(t *testing.T) {
 		w := inUse(t)

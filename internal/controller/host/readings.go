@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -66,10 +67,23 @@ func (r *readings) forget(zone, id string) {
 	delete(r.zone(zone), id)
 }
 
-// list takes in a whole list of a zone, begun at that time, and the ids that it
-// ought to hold; rights says for which of them the list of a zone is proof. It
-// returns whether so many are missing that the list is not believed.
-func (r *readings) list(zone string, servers []cloud.Server, expected []string, at time.Time, rights func(id string) bool) (suspicious bool) {
+// expectation is what a list of a zone ought to hold.
+type expectation struct {
+	ids []string // sorted
+	// returned are those that we give back to the vendor: they may go.
+	returned map[string]bool
+	// proof says for which of them a list is proof of absence.
+	proof func(id string) bool
+}
+
+func (e expectation) has(id string) bool {
+	_, found := slices.BinarySearch(e.ids, id)
+	return found
+}
+
+// list takes in a whole list of a zone, begun at that time. It returns whether so
+// many are missing, our own deletions aside, that the list is not believed.
+func (r *readings) list(zone string, servers []cloud.Server, expected expectation, at time.Time) (suspicious bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	listed := make(map[string]bool, len(servers))
@@ -77,15 +91,19 @@ func (r *readings) list(zone string, servers []cloud.Server, expected []string, 
 		listed[server.ID] = true
 		r.keep(server, at)
 	}
-	missing := map[string]*reading{}
-	for _, id := range expected {
-		if !listed[id] {
-			missing[id] = r.miss(zone, id, at)
+	missing, unexplained := map[string]*reading{}, 0
+	for _, id := range expected.ids {
+		if listed[id] {
+			continue
+		}
+		missing[id] = r.miss(zone, id, at)
+		if !expected.returned[id] {
+			unexplained++
 		}
 	}
-	suspicious = host.Suspicious(len(expected), len(missing), len(servers))
+	suspicious = host.Suspicious(len(expected.ids), unexplained, len(servers))
 	for id, m := range missing {
-		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), rights(id)) {
+		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), expected.proof(id)) {
 			m.gone = true
 		}
 	}

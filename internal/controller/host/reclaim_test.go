@@ -17,10 +17,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -96,6 +96,17 @@ func (w *world) machine(name string, change func(*infrav1.ScalewayAppleSiliconMa
 	w.must(w.client.Create(w.ctx, m))
 }
 
+// wiping is one look at a released host; its reinstall ends once it was seen to start.
+func (w *world) wiping(i int) {
+	w.t.Helper()
+	w.inventory.Sweep(w.ctx)
+	if server, _ := w.cloud.Server(strayID(i)); server.Status == cloud.StatusReinstalling && w.stray(i).Spec.Record.Wipe.StartedAt != nil {
+		w.cloud.Finish(strayID(i))
+	}
+	w.reconcileOf(strayKey(i).Name)
+	w.clock.Step(5 * time.Second)
+}
+
 func TestRequirement001_ReclaimsExactlyTheStrandedHost(t *testing.T) {
 	names := []string{
 		claimedPrefix + "stranded", "tuist-pool-2", "tuist-claim-pending-3", claimedPrefix + "by-name",
@@ -117,17 +128,8 @@ func TestRequirement001_ReclaimsExactlyTheStrandedHost(t *testing.T) {
 		h.Spec.Record.DisturbedAt == nil || !slices.Contains(h.Finalizers, infrav1.HostFinalizer) {
 		t.Errorf("got %+v", h.Spec)
 	}
-	for range 30 {
-		w.inventory.Sweep(w.ctx)
-		w.cloud.Finish(strayID(0))
-		_, err := w.r.Reconcile(w.ctx, reconcile.Request{NamespacedName: strayKey(0)})
-		w.must(err)
-		w.clock.Step(5 * time.Second)
-		if h := w.stray(0); h.Spec.Release != nil && h.Spec.Record.Wipe.StartedAt == nil && h.Spec.Record.Wipe.RequestedAt != nil {
-			w.cloud.Change(strayID(0), func(s *cloud.Server) { s.Status = cloud.StatusReinstalling })
-			_, err := w.r.Reconcile(w.ctx, reconcile.Request{NamespacedName: strayKey(0)})
-			w.must(err)
-		}
+	for range 40 {
+		w.wiping(0)
 	}
 	server, _ := w.cloud.Server(strayID(0))
 	if server.Name != prefix+strayID(0) || w.stray(0).Status.Phase != infrav1.HostAvailable {
@@ -154,6 +156,31 @@ func TestRequirement001_AHostAdoptedSinceTheScanIsLeftAlone(t *testing.T) {
 	s.Once(w.ctx)
 	if taken := w.taken(1); taken != nil {
 		t.Errorf("reclaimed %v", taken)
+	}
+}
+
+func TestRequirement001_AReclaimedHostIsNotAdoptableBeforeItsWipe(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	w.twice(s)
+	wish := host.Wish{Namespace: "fleet", Name: "next", Zone: zone, PoolPrefix: prefix}
+	free := func() bool {
+		hosts := &infrav1.ScalewayAppleSiliconHostList{Items: []infrav1.ScalewayAppleSiliconHost{*w.stray(0)}}
+		choice, _ := host.Choose(wish, hosts.Items)
+		return choice.Found()
+	}
+	w.cloud.OnCall = func(c cloudtest.Call) {
+		if c.Server == strayID(0) && free() {
+			t.Errorf("free at %s: %+v", c, w.stray(0).Spec.Record.Wipe)
+		}
+	}
+	for range 40 {
+		if free() && w.stray(0).Spec.Record.Wipe.ObservedAt == nil {
+			t.Fatalf("free without a wipe: %+v", w.stray(0).Spec)
+		}
+		w.wiping(0)
+	}
+	if !free() {
+		t.Errorf("never free: %+v", w.stray(0))
 	}
 }
 

@@ -212,8 +212,9 @@ func TestAStaleListDoesNotOverruleALaterReading(t *testing.T) {
 	began := w.clock.Now().Add(-1)
 	w.claim("m-1", "t-1")
 	w.untilPhase(infrav1.HostInUse)
-	w.inventory.readings.list(zone, stale, []string{serverID}, began, func(string) bool { return true })
-	w.inventory.readings.list(zone, nil, []string{serverID}, began, func(string) bool { return true })
+	expected := expectation{ids: []string{serverID}, proof: func(string) bool { return true }}
+	w.inventory.readings.list(zone, stale, expected, began)
+	w.inventory.readings.list(zone, nil, expected, began)
 	if _, err := w.reconcile(); err != nil || w.phase() != infrav1.HostInUse || w.host().Status.Server.Name != "m-1" || w.host().Status.MissingSince != nil {
 		t.Errorf("%v: %+v", err, w.host().Status)
 	}
