@@ -133,6 +133,24 @@ func TestAdoptionTakesNothingFromALiveMachine(t *testing.T) {
 	}
 }
 
+func TestAMachineThatComesMeanwhileKeepsItsMac(t *testing.T) {
+	w := foreign(t)
+	w.wish(true)
+	w.cloud.Forget()
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "jane-test"}}
+		if call.Name == "GetServer" && w.client.Get(w.ctx, client.ObjectKeyFromObject(m), m) != nil {
+			w.must(w.client.Create(w.ctx, m))
+		}
+	}
+	for range 3 {
+		w.must(w.step())
+	}
+	if len(w.mutations()) != 0 || w.reason(host.AdoptedCondition) != host.ReasonOwned {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
 func TestAWishThatIsTakenBackMeanwhileRenamesNothing(t *testing.T) {
 	for name, change := range map[string]func(*host.Host){
 		"taken back":  func(h *host.Host) { h.Spec.Adopt = nil },

@@ -83,7 +83,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		err = p.retire(ctx)
 	}
 	if err == nil {
-		err = p.label(ctx)
+		var again time.Duration
+		again, err = p.label(ctx)
+		result.RequeueAfter = earlier(result.RequeueAfter, again)
 	}
 	err = errors.Join(err, p.record(ctx))
 	if apierrors.IsConflict(err) {

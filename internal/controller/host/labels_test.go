@@ -21,14 +21,23 @@ func TestFactsAreLabels(t *testing.T) {
 		}
 		return nil, nil
 	}
-	w.untilPhase(infrav1.HostAvailable) // also when the vendor does not tell the types
+	w.inventory.Sweep(w.ctx)
+	result, err := w.reconcile()
+	w.must(err)
+	if w.phase() != infrav1.HostAvailable { // also when the vendor does not tell the types
+		t.Fatalf("phase %s", w.phase())
+	}
 	want := map[string]string{infrav1.LabelType: "M2-L", infrav1.LabelOS: "tahoe", "topology.kubernetes.io/zone": zone}
 	if diff := cmp.Diff(want, w.host().Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	failing = false
-	w.clock.Step(askTypesAgain)
-	w.must(w.step())
+	if result.RequeueAfter <= 0 || result.RequeueAfter > retryTypes {
+		t.Errorf("looks for the types again in %s", result.RequeueAfter)
+	}
+	w.clock.Step(result.RequeueAfter)
+	_, err = w.reconcile()
+	w.must(err)
 	want[infrav1.LabelChip], want[infrav1.LabelMemory], want[infrav1.LabelDisk] = "apple-m2-pro", "16", "512"
 	if diff := cmp.Diff(want, w.host().Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
