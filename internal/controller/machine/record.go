@@ -32,22 +32,31 @@ var errClaimGone = errors.New("the host does not carry this Machine's claim")
 // and on an uncached read. A change that returns false writes nothing.
 func (r *Reconciler) amendHost(ctx context.Context, name, token string, change func(*host.Host) bool) (*host.Host, error) {
 	h := &host.Host{}
+	var last error
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h); err != nil {
-			return err
-		}
-		if !host.HoldsClaim(h, token) {
-			return errClaimGone
-		}
-		if !change(h) {
-			return nil
-		}
-		return r.Client.Update(ctx, h)
+		last = r.amendOnce(ctx, h, client.ObjectKey{Name: name}, token, change)
+		return last
 	})
+	if err == nil {
+		err = last // a cancelled call is taken for the end of the retries, and forgotten
+	}
 	if err != nil {
 		return nil, fmt.Errorf("recording on host %s: %w", name, err)
 	}
 	return h, nil
+}
+
+func (r *Reconciler) amendOnce(ctx context.Context, h *host.Host, key client.ObjectKey, token string, change func(*host.Host) bool) error {
+	if err := r.Reader.Get(ctx, key, h); err != nil {
+		return err
+	}
+	if !host.HoldsClaim(h, token) {
+		return errClaimGone
+	}
+	if !change(h) {
+		return nil
+	}
+	return r.Client.Update(ctx, h)
 }
 
 // ledger records what a job is about to do, on the host and mirrored into the
