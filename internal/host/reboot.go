@@ -55,6 +55,8 @@ func NextReboot(h *Host, gone bool) (RebootStep, string) {
 		return RebootDrop, "the host is another management cluster's"
 	case h.Spec.Maintenance != nil && !request.Force:
 		return RebootWait, "the host is in maintenance"
+	case h.Spec.ClaimRef != nil && h.Status.Server.Name != h.Spec.ClaimRef.Name:
+		return RebootWait, "the server does not bear its owner's name; it may be somebody else's"
 	case !rebootable(cloud.Status(h.Status.Server.Status)):
 		return RebootWait, "the server is " + h.Status.Server.Status
 	}

@@ -33,6 +33,8 @@ func TestNextReboot(t *testing.T) {
 		{"handed over", pooled(claimed, wantsReboot(true), func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), false, host.RebootDrop},
 		{"maintenance", pooled(wantsReboot(false), kept), false, host.RebootWait},
 		{"maintenance, by force", pooled(wantsReboot(true), kept), false, host.RebootAsk},
+		{"claimed", pooled(claimed, wantsReboot(false)), false, host.RebootAsk},
+		{"claimed, but named by others", pooled(claimed, named("acme-1"), wantsReboot(true)), false, host.RebootWait},
 		{"reinstalling", pooled(wantsReboot(true), status(cloud.StatusReinstalling)), false, host.RebootWait},
 		{"starting", pooled(wantsReboot(true), status(cloud.StatusStarting)), false, host.RebootWait},
 		{"locked", pooled(wantsReboot(true), status("locked")), false, host.RebootWait},

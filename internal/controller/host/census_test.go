@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -25,6 +27,7 @@ func (w *world) census() counts {
 func TestTheCensusCountsHosts(t *testing.T) {
 	w := newWorld(t)
 	w.another(2) // foreign names
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = w.clock.Now().Add(time.Hour) })
 	w.untilPhase(infrav1.HostAvailable)
 	for i := range 2 {
 		w.reconcileOf(fmt.Sprintf("%s-00000000-0000-4000-8000-%012d", zone, i))
@@ -39,6 +42,9 @@ func TestTheCensusCountsHosts(t *testing.T) {
 	}
 	leading = true
 	want := `
+# HELP macfleet_host_billed_until_seconds Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.
+# TYPE macfleet_host_billed_until_seconds gauge
+macfleet_host_billed_until_seconds{type="M2-L",zone="fr-par-1"} 1.7951796e+09
 # HELP macfleet_hosts Hosts by zone, type and phase.
 # TYPE macfleet_hosts gauge
 macfleet_hosts{phase="Available",type="M2-L",zone="fr-par-1"} 1

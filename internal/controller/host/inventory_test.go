@@ -281,6 +281,9 @@ macfleet_vendor_requests_total{call="ListServers",result="ok"} 2
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "macfleet_vendor_requests_total"); err != nil {
 		t.Error(err)
 	}
+	if n, err := testutil.GatherAndCount(registry, "macfleet_vendor_request_duration_seconds"); n != 2 || err != nil {
+		t.Errorf("%d series of durations, %v", n, err)
+	}
 	if diff := cmp.Diff("other", result(errors.New("x"))); diff != "" {
 		t.Error(diff)
 	}

@@ -229,6 +229,13 @@ func TestARebootWaits(t *testing.T) {
 		{"while the server reinstalls", true, func(w *world) {
 			w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusReinstalling })
 		}, false},
+		{"while it bears another's name", true, func(w *world) {
+			w.cloud.OnCall = func(c cloudtest.Call) {
+				if c.Name == "ListServers" { // after the inventory saw the owner's
+					w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "acme-1" })
+				}
+			}
+		}, false},
 		{"while the vendor holds it locked", true, func(w *world) {
 			w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = "locked" })
 		}, false},

@@ -401,3 +401,23 @@ scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} %d
 		t.Errorf("reclaimed %v", taken)
 	}
 }
+
+func TestTheSweepRunsAtOnceAndAgain(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error)
+	go func() { done <- s.Start(ctx) }()
+	for deadline := time.Now().Add(10 * time.Second); len(w.taken(1)) == 0; {
+		if w.clock.HasWaiters() { // it has ended a sweep
+			w.inventory.Sweep(w.ctx)
+			w.clock.Step(s.ReclaimInterval)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("never reclaimed")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
