@@ -97,7 +97,7 @@ func (r *readings) list(zone string, servers []cloud.Server, expected expectatio
 			continue
 		}
 		missing[id] = r.miss(zone, id, at)
-		if !expected.returned[id] {
+		if !expected.returned[id] && !missing[id].gone { // what is proved gone vanishes but once
 			unexplained++
 		}
 	}
