@@ -7,8 +7,8 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// NoNamespace stands in claims that no Machine made: those of an adoption and of
-// the sweep, which carry their release from the beginning. No object lives there.
+// NoNamespace stands in the claim of an adoption, which no Machine made and which
+// carries its release from the beginning. No object lives there.
 const NoNamespace = "-"
 
 // AdoptedCondition of a host with a person's wish to adopt it: False with what

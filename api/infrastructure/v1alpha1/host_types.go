@@ -407,7 +407,7 @@ type ScalewayAppleSiliconHostStatus struct {
 	// +optional
 	LastReboot RebootStatus `json:"lastReboot,omitempty,omitzero"`
 	// conditions: Available, NameInSync, Wiped, CredentialsStaged, Reachable,
-	// Retired, Rebooted, Reclaimed.
+	// Retired, Rebooted, Reclaimed, Adopted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
