@@ -19,7 +19,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 		w.must(w.client.Update(w.ctx, h))
 	}
 	for phase, arrange := range map[infrav1.HostPhase]func(*testing.T) *world{
-		infrav1.HostAvailable: func(t *testing.T) *world { return newWorld(t) },
+		infrav1.HostAvailable: newWorld,
 		infrav1.HostInUse:     inUse,
 		infrav1.HostForeign:   foreign,
 		infrav1.HostDirty:     abandoned,
