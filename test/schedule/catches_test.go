@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -166,4 +167,54 @@ func (c deafToFloor) DeleteServer(ctx context.Context, zone, id string) (bool, e
 func TestCatchesTheFloorByItsStatusAlone(t *testing.T) {
 	catches(t, seams{cloud: func(m *manager, c cloud.Cloud) cloud.Cloud { return deafToFloor{c, m} }},
 		"never ends")
+}
+
+// strayHistory strands a host and has the sweep take it back, unless its Cluster
+// is paused right before, of which the watches do not tell yet.
+func strayHistory(t *testing.T, pause bool, bug seams) *sim {
+	t.Helper()
+	s := newSim(settings{seed: 1, reclaims: true, seams: bug})
+	defer s.close()
+	c := s.members[0]
+	c.newMachine(infrav1.MachineClass{})
+	s.rounds()
+	c.deleteMachine(c.store.all("Machine")[0])
+	c.core()
+	m := c.infra()[0]
+	strip(m, infrav1.MachineFinalizer)
+	s.must(c.store.update(m, false))
+	for _, mac := range s.sortedMacs() {
+		mac.disk.agent = nil // it is switched off
+	}
+	s.round()
+	s.round()
+	manager := c.active()[0]
+	s.whole(manager.pass("sweep", client.ObjectKey{}))
+	s.wait(11 * time.Minute)
+	s.round()
+	if pause {
+		c.pause(c.object(), true)
+		s.wait(2 * grace)
+	}
+	s.whole(manager.pass("sweep", client.ObjectKey{}))
+	released := false
+	for _, h := range c.hosts() {
+		released = released || h.Spec.Release != nil && h.Spec.Release.Origin == infrav1.OriginReclaim
+	}
+	if released == pause && bug.sweep == nil {
+		t.Errorf("paused = %t, taken back = %t\n%s", pause, released, s.told())
+	}
+	return s
+}
+
+func TestCatchesASweepThatDoesNotLookAgain(t *testing.T) {
+	for _, pause := range []bool{false, true} {
+		if s := strayHistory(t, pause, seams{}); len(s.broken) > 0 {
+			t.Errorf("paused = %t: %s", pause, s.broken)
+		}
+	}
+	bug := seams{sweep: func(m *manager, _ client.Reader) client.Reader { return m.cached }}
+	if s := strayHistory(t, true, bug); len(s.broken) == 0 {
+		t.Errorf("the bug survived:\n%s", s.told())
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,7 @@ func acts() []act {
 		{24, (*sim).actResume},
 		{14, (*sim).actEvents},
 		{6, (*sim).actInventory},
+		{3, (*sim).actSweep},
 		{9, (*sim).actRound},
 		{12, func(s *sim, _ *cluster) { s.wait(s.between(100*time.Millisecond, time.Second)) }},
 		{10, func(s *sim, _ *cluster) { s.wait(s.between(time.Second, 10*time.Second)) }},
@@ -97,6 +99,12 @@ func (s *sim) actOn(c *cluster, controller, kind string) {
 func (s *sim) actInventory(c *cluster) {
 	if m, led := pick(s, c.active()); led {
 		s.begin(m.pass("inventory", client.ObjectKey{}), 20)
+	}
+}
+
+func (s *sim) actSweep(c *cluster) {
+	if m, led := pick(s, c.active()); led {
+		s.begin(m.pass("sweep", client.ObjectKey{}), 30)
 	}
 }
 
@@ -187,7 +195,7 @@ func (s *sim) actUser(c *cluster) {
 	switch roll := s.dice.IntN(100); {
 	case roll < 45:
 		if len(c.store.all("Machine")) < 4 {
-			c.newMachine()
+			c.newMachine(s.anyClass())
 		}
 	case roll < 65:
 		s.userDeletes(c)
@@ -203,7 +211,39 @@ func (s *sim) actUser(c *cluster) {
 		s.userLosesHosts(c)
 	case roll < 97:
 		s.userForces(c)
+	case roll < 99:
+		s.userEditsHost(c)
+	default:
+		s.wait(s.between(10*time.Minute, 20*time.Minute))
 	}
+}
+
+// userEditsHost asks for a reboot, or takes a foreign host into the pool.
+func (s *sim) userEditsHost(c *cluster) {
+	h, found := pick(s, c.hosts())
+	switch {
+	case !found || h.Spec.ServerID == "":
+	case h.Status.Phase == infrav1.HostForeign || h.Status.Phase == infrav1.HostDirty:
+		if server, exists := s.vendor.Server(h.Spec.ServerID); !exists || !s.nobodys(server.Name) {
+			return // a person looks first whose it is
+		}
+		c.edit(h, "adopts", func() { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: poolPrefix} })
+	default:
+		c.edit(h, "reboots", func() {
+			h.Spec.Reboot = &infrav1.RebootRequest{ID: fmt.Sprintf("by-hand-%d", s.step), Reason: "by hand", Force: s.chance(50)}
+		})
+	}
+}
+
+// nobodys: no Machine of any cluster bears the name, and none did that lives on
+// in a release.
+func (s *sim) nobodys(name string) bool {
+	for _, c := range s.members {
+		if strings.HasPrefix(name, c.name+"-") {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *sim) userDeletes(c *cluster) {
@@ -211,9 +251,17 @@ func (s *sim) userDeletes(c *cluster) {
 	if s.chance(15) {
 		machines = c.store.all(kindMachine) // the infra machine alone
 	}
-	if m, found := pick(s, machines); found {
-		c.deleteMachine(m)
+	m, found := pick(s, machines)
+	if !found {
+		return
 	}
+	if infra, is := c.store.get(kindMachine, client.ObjectKeyFromObject(m)).(*infrav1.ScalewayAppleSiliconMachine); is && s.chance(25) {
+		policy, _ := pick(s, []string{"terminate", "detach", "recycle", "nonsense"})
+		infra = infra.DeepCopyObject().(*infrav1.ScalewayAppleSiliconMachine)
+		c.edit(infra, "annotates "+policy, func() { metav1.SetMetaDataAnnotation(&infra.ObjectMeta, infrav1.ReleasePolicyAnnotation, policy) })
+		m = c.store.get(c.store.kind(m), client.ObjectKeyFromObject(m))
+	}
+	c.deleteMachine(m)
 }
 
 // userForces removes a finalizer, so that a Machine is gone without a release.

@@ -37,12 +37,17 @@ type cluster struct {
 	machines    int
 	// pausedAt is when the Cluster was last paused; zero while it is not.
 	pausedAt time.Time
+	// reclaims starts the names of servers that the sweep may take back; empty: none.
+	reclaims string
 	// forced are the Machines whose finalizer a person took off.
 	forced map[string]bool
 }
 
 func (s *sim) newCluster(name string) *cluster {
 	c := &cluster{sim: s, name: name, forced: map[string]bool{}, store: newStore(name, s.scheme, s.clock)}
+	if s.reclaims || s.chance(50) {
+		c.reclaims = name + "-"
+	}
 	c.store.check = c.admit
 	labels := map[string]string{clusterv1.ClusterNameLabel: name}
 	s.must(c.store.create(&infrav1.ScalewayAppleSiliconCluster{
@@ -129,7 +134,7 @@ func (c *cluster) holder(token string) *infrav1.ScalewayAppleSiliconMachine {
 }
 
 // newMachine is a person, or a MachineSet, that wants one more Mac.
-func (c *cluster) newMachine() {
+func (c *cluster) newMachine(class infrav1.MachineClass) {
 	c.machines++
 	name := fmt.Sprintf("%s-%d", c.name, c.machines)
 	labels := map[string]string{clusterv1.ClusterNameLabel: c.name}
@@ -146,8 +151,22 @@ func (c *cluster) newMachine() {
 			Namespace: namespace, Name: name, Labels: labels,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}},
 		},
+		Spec: infrav1.ScalewayAppleSiliconMachineSpec{MachineClass: class},
 	}))
-	c.sim.note("user: new Machine %s", name)
+	c.sim.note("user: new Machine %s %s%s", name, class.Acquisition, class.ReleasePolicy)
+}
+
+// anyClass is what a person may want: mostly a Mac of the pool that goes back to it.
+func (s *sim) anyClass() (class infrav1.MachineClass) {
+	switch roll := s.dice.IntN(100); {
+	case roll < 12 && len(s.vendor.Servers()) < 6:
+		class.Acquisition, class.Type = infrav1.Order, "M2-L"
+	case roll < 20:
+		class.ReleasePolicy = infrav1.Terminate
+	case roll < 28:
+		class.ReleasePolicy = infrav1.Detach
+	}
+	return class
 }
 
 // core does what Cluster API core does, once for each Machine and Node.

@@ -160,10 +160,13 @@ func (c *cluster) checkEnds() {
 	}
 	for _, h := range c.hosts() {
 		server, exists := c.sim.vendor.Server(h.Spec.ServerID)
+		if h.Spec.Order != nil && h.Spec.Release == nil && h.DeletionTimestamp == nil {
+			continue // it waits for stock
+		}
 		if exists && (!c.sim.ours(server.Name) || server.DeletionScheduled) {
 			continue
 		}
-		if h.Spec.Release != nil || h.DeletionTimestamp != nil {
+		if h.Spec.Release != nil || (h.DeletionTimestamp != nil && h.Spec.ClaimRef == nil) {
 			c.sim.violate("the release of host %s never ends: %s", h.Name, encode(h))
 		}
 	}
@@ -181,7 +184,7 @@ func (c *cluster) checkWaiting() {
 		}
 	}
 	for _, m := range c.infra() {
-		if m.Spec.HostRef == nil && free != "" {
+		if m.Spec.HostRef == nil && m.Spec.Acquisition != infrav1.Order && free != "" {
 			c.sim.violate("Machine %s waits though host %s is free: %s", m.Name, free, encode(m.Status))
 		}
 	}
@@ -271,7 +274,9 @@ func (s *sim) loseEverything() {
 				s.violate("Machine %s ran before records were lost, and does not after", name)
 			}
 		}
-		s.checkRest()
+		if s.checkRest(); len(s.broken) > 0 {
+			return
+		}
 	}
 }
 

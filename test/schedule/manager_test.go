@@ -23,6 +23,8 @@ type seams struct {
 	client func(*manager, client.Client) client.Client
 	reader func(*manager, client.Reader) client.Reader
 	cloud  func(*manager, cloud.Cloud) cloud.Cloud
+	// sweep is what the sweep reads beside its cache.
+	sweep func(*manager, client.Reader) client.Reader
 	// extra is one more actor beside the controllers, run with each pass of a host.
 	extra func(ctx context.Context, m *manager, host string)
 }
@@ -40,6 +42,7 @@ type manager struct {
 	fresh    client.Reader
 	hosts    *hostctl.Reconciler
 	machines *machine.Reconciler
+	sweep    *hostctl.Sweep
 	busy     map[string]bool
 }
 
@@ -58,10 +61,18 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 	if s.seams.cloud != nil {
 		vendor = s.seams.cloud(m, vendor)
 	}
-	m.hosts, err = hostctl.New(m.cached, m.fresh, recorder{m}, hostctl.Options{
-		Cloud: vendor, Clock: s.clock, DefaultPoolPrefix: poolPrefix, OrphanReclaimZones: []string{zone},
-	})
+	options := hostctl.Options{
+		Cloud: vendor, Clock: s.clock, DefaultPoolPrefix: poolPrefix, OrphanReclaimZones: []string{zone}, ClaimNamePrefix: c.reclaims,
+	}
+	m.hosts, err = hostctl.New(m.cached, m.fresh, recorder{m}, options)
 	s.must(err)
+	sweeps := m.hosts
+	if s.seams.sweep != nil {
+		sweeps, err = hostctl.New(m.cached, s.seams.sweep(m, m.fresh), recorder{m}, options)
+		s.must(err)
+		sweeps.Inventory = m.hosts.Inventory
+	}
+	m.sweep = hostctl.NewSweep(sweeps)
 	m.machines = machine.New(machine.Options{
 		Client: m.cached, Reader: m.fresh, Keys: vendor, Macs: dialer{m}, Agent: s.agent,
 		RebootAfter: 2, MaxAttempts: 4,
@@ -92,6 +103,8 @@ func (m *manager) pass(controller string, key types.NamespacedName) *task {
 			_, err = m.machines.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 		case "inventory":
 			m.hosts.Inventory.Sweep(context.Background())
+		case "sweep":
+			m.sweep.Once(context.Background())
 		}
 		if err != nil {
 			m.sim.keepSecret("an error", err.Error())

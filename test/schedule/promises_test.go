@@ -100,11 +100,23 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 	switch {
 	case claimed == nil && claims != nil:
 		c.judgeClaim(was, now)
-	case claimed != nil && claims == nil && was.Spec.Release != nil:
+	case claimed != nil && claims == nil && was.Spec.Release == nil:
+		c.judgeDetach(was)
+	case claimed != nil && claims == nil:
 		wipe := now.Spec.Record.Wipe
 		if c.sim.serverExists(now.Spec.ServerID) && (wipe.ObservedAt == nil || !wipe.ObservedAt.After(wipe.RequiredSince.Time)) {
 			c.sim.violate("host %s was freed without an observed wipe", now.Name)
 		}
+	}
+}
+
+// judgeDetach: a claim ends without a wipe only for a Machine that is deleted, or
+// where the server is gone or another's.
+func (c *cluster) judgeDetach(was *host.Host) {
+	m := c.holder(was.Spec.ClaimRef.Token)
+	server, exists := c.sim.vendor.Server(was.Spec.ServerID)
+	if exists && !c.sim.named[server.ID] && m != nil && m.DeletionTimestamp == nil && server.Name == m.Name {
+		c.sim.violate("the claim of Machine %s on host %s is ended", m.Name, was.Name)
 	}
 }
 
@@ -134,6 +146,7 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 		if m != nil {
 			s.violate("host %s is released by %s though Machine %s holds it", now.Name, release.Origin, m.Name)
 		}
+		c.judgeSweep(now)
 		return
 	case infrav1.OriginRecovery:
 		if m == nil || m.Spec.ProviderID != "" || m.DeletionTimestamp != nil {
@@ -150,6 +163,24 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 	}
 	if c.paused() && s.clock.Since(c.pausedAt) > grace {
 		s.violate("host %s is released while its Cluster is paused", now.Name)
+	}
+}
+
+// judgeSweep: what the sweep takes back, or a person adopts, is nobody's.
+func (c *cluster) judgeSweep(now *host.Host) {
+	s := c.sim
+	server, exists := s.vendor.Server(now.Spec.ServerID)
+	if !exists || c.store.get(kindMachine, client.ObjectKey{Namespace: namespace, Name: server.Name}) != nil {
+		s.violate("host %s is taken back though there is a Machine of its name", now.Name)
+	}
+	if now.Spec.Release.Origin != infrav1.OriginReclaim {
+		return
+	}
+	if c.paused() && s.clock.Since(c.pausedAt) > grace {
+		s.violate("host %s is taken back while its Cluster is paused", now.Name)
+	}
+	if c.reclaims == "" || !strings.HasPrefix(now.Status.Server.Name, c.reclaims) {
+		s.violate("host %s is taken back though its server is named %s", now.Name, server.Name)
 	}
 }
 
@@ -183,6 +214,9 @@ func (s *sim) licence(m *manager, r *http.Request) string {
 	path := lastPart(r.URL.Path)
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, "servers/"), "/")
 	asks := s.wish(r)
+	if path == "servers" && !m.dead {
+		m.cluster.licenceOrder(asks.Name)
+	}
 	if !strings.HasPrefix(path, "servers/") || m.dead {
 		return asks.Name
 	}
@@ -193,6 +227,17 @@ func (s *sim) licence(m *manager, r *http.Request) string {
 	}
 	s.licenceFor(h, r.Method, verb, asks)
 	return asks.Name
+}
+
+// licenceOrder: a server is ordered for an order that stands, and once.
+func (c *cluster) licenceOrder(name string) {
+	stands := false
+	for _, h := range c.hosts() {
+		stands = stands || h.Spec.Order != nil && h.Spec.Order.Name == name && h.Spec.Release == nil && h.DeletionTimestamp == nil
+	}
+	if !stands {
+		c.sim.violate("a server %s is ordered, and no order of it stands", name)
+	}
 }
 
 func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
@@ -245,8 +290,16 @@ func (s *sim) touched(c *cluster, m *mac, machine string) {
 
 // check compares the promises with the truth.
 func (s *sim) check() {
+	names := map[string]bool{}
 	for _, server := range s.vendor.Servers() {
 		m := s.macs[server.ID]
+		if names[server.Name] && s.ours(server.Name) && !strings.HasPrefix(server.Name, poolPrefix) {
+			s.violate("two servers are named %s", server.Name)
+		}
+		names[server.Name] = true
+		if m == nil {
+			continue // not delivered
+		}
 		if strings.HasPrefix(server.Name, poolPrefix) && server.Status == simulated.StatusReady && m.disk.owner != "" {
 			s.violate("server %s is in the pool with the disk of %s", server.Name, m.disk.owner)
 		}
@@ -261,7 +314,7 @@ func (c *cluster) checkClaims() {
 	holds := map[string]string{}
 	for _, object := range c.store.tables[kindHost] {
 		h := object.(*host.Host)
-		if h.Spec.ClaimRef == nil {
+		if h.Spec.ClaimRef == nil || h.Spec.Order != nil {
 			continue
 		}
 		token := h.Spec.ClaimRef.Token

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
 var (
@@ -66,7 +68,7 @@ func (s *sim) warm() {
 	}
 	for _, c := range s.members {
 		for range 1 + s.dice.IntN(2) {
-			c.newMachine()
+			c.newMachine(infrav1.MachineClass{})
 		}
 	}
 	for range 2 + s.dice.IntN(10) {

@@ -32,6 +32,8 @@ type settings struct {
 	steps    int
 	clusters int
 	servers  int
+	// reclaims: the sweep takes strays back; otherwise chance decides.
+	reclaims bool
 	seams    seams
 }
 
@@ -96,7 +98,11 @@ func newSim(o settings) *sim {
 		Clock: s.clock, Inline: true, Random: rand.NewChaCha8(bytes), Hardware: racks{s}, Timings: &timings, JournalLimit: 1000,
 	})
 	for n := range max(s.servers, 4) {
-		_, err := s.vendor.AddServer(context.Background(), simulated.ServerSpec{Name: fmt.Sprintf("%s%d", poolPrefix, n), Age: 48 * time.Hour})
+		age := 48 * time.Hour // beyond the floor
+		if n == 0 {
+			age = time.Hour
+		}
+		_, err := s.vendor.AddServer(context.Background(), simulated.ServerSpec{Name: fmt.Sprintf("%s%d", poolPrefix, n), Age: age})
 		s.must(err)
 	}
 	for _, name := range []string{"a", "b"}[:max(o.clusters, 1)] {
