@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -36,5 +37,23 @@ func run(m *testing.M) int {
 		return 1
 	}
 	binaries = built
+	if err := widen(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
+		return 1
+	}
 	return m.Run()
+}
+
+// atOnce sandboxes run side by side where -parallel says nothing: they mostly wait
+// for the vendor, and need about 1 GB each.
+const atOnce = "4"
+
+func widen() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", atOnce)
 }
