@@ -63,9 +63,11 @@ func (r *Reconciler) askForReboot(ctx context.Context, v *visit, in host.Recover
 // giveUp releases the host so that it is wiped: back to the pool, or for the same
 // Machine. The intent goes only after the release is durable: an error keeps the
 // claim, and no other host is taken while this one is still ours. The lock makes
-// recoveries of this manager count one another.
+// recoveries of this manager count one another; nobody waits for it.
 func (r *Reconciler) giveUp(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *Failure, why string) error {
-	r.storm.Lock()
+	if !r.storm.TryLock() {
+		return errStale // another one is counting; look again when it has added itself
+	}
 	defer r.storm.Unlock()
 	hold, err := r.heldBack(ctx, v.host.Spec.Zone)
 	if err != nil {

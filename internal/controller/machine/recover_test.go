@@ -345,6 +345,26 @@ func TestAGivenUpHostIsHeldBack(t *testing.T) {
 	}
 }
 
+// Two recoveries at once would not count each other: the second looks again.
+func TestRecoveriesCountOneAnother(t *testing.T) {
+	w := failingWorld(t)
+	w.r.RebootAfter = 0
+	w.failTimes(7)
+	w.r.storm.Lock()
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+	w.visit("mac-1")
+	w.awaitJobs(key)
+	if result := w.visit("mac-1"); result.RequeueAfter != conflictDelay || w.host(hostName).Spec.Release != nil {
+		t.Errorf("comes back after %s, release = %+v", result.RequeueAfter, w.host(hostName).Spec.Release)
+	}
+	w.r.storm.Unlock()
+	w.settle("mac-1")
+	if h := w.host(hostName); !host.Licensed(h) || h.Spec.Failures.Count != 1 {
+		t.Errorf("release = %+v, failures = %+v; want it given up once", h.Spec.Release, h.Spec.Failures)
+	}
+}
+
 // Nobody's host is given up from an old copy: the Machine and its Cluster are read
 // again before the licence to wipe is given.
 func TestNoRecoveryFromAnOldCopy(t *testing.T) {
