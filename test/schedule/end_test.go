@@ -80,7 +80,7 @@ func (s *sim) rounds() {
 }
 
 // state is what must come to rest: who has what, and what was done to servers. A
-// push that is tried again and again is no change.
+// push that is tried again after all attempts are spent is no change.
 func (s *sim) state() string {
 	var state strings.Builder
 	fmt.Fprint(&state, len(s.mutations))
@@ -91,7 +91,7 @@ func (s *sim) state() string {
 		}
 		for _, object := range c.store.all(kindMachine) {
 			m := object.(*infrav1.ScalewayAppleSiliconMachine)
-			fmt.Fprint(&state, m.Name, m.DeletionTimestamp, m.Spec.ProviderID, m.Spec.HostRef, m.Status.Phase == "Running")
+			fmt.Fprint(&state, m.Name, m.DeletionTimestamp, m.Spec.ProviderID, m.Spec.HostRef, m.Status.Phase == "Running", min(m.Status.Bootstrap.Attempts, mostAttempts))
 		}
 		fmt.Fprint(&state, len(c.store.all("Node")), len(c.store.all("Machine")))
 	}
@@ -232,10 +232,9 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 	}
 }
 
-// spent: the one attempt of the password was lost with the process that made it;
-// where recovery is held back, that is how it stays.
+// spent: its host came to nothing, and the storm guard holds back the next wipe.
 func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
-	return m.Status.Bootstrap.LastError != nil && m.Status.Bootstrap.LastError.Step == "grant"
+	return m.Spec.ProviderID == "" && m.Status.Bootstrap.Attempts >= mostAttempts
 }
 
 // checkNodes: a Node is that of a Machine with its Mac. Where a Machine was forced

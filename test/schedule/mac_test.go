@@ -196,6 +196,9 @@ func (c *session) Converge(ctx context.Context, desired document.Desired) (docum
 			return &machine.Failure{Step: "epoch", Class: document.Reinstall, Err: errors.New("the disk holds another's journal")}
 		}
 		d.owner = owner
+		if err := c.sim.breaks(c.mac); err != nil {
+			return err
+		}
 		d.restarted = desired.Restart
 		if d.agent == nil {
 			d.agent = &agent{}

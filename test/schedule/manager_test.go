@@ -18,6 +18,9 @@ import (
 // poolPrefix is that of both clusters: they share the vendor's project and its pool.
 const poolPrefix = "tuist-pool-"
 
+// mostAttempts of a bootstrap on one host.
+const mostAttempts = 4
+
 // seams are where a test puts a known bug back into the product.
 type seams struct {
 	client func(*manager, client.Client) client.Client
@@ -75,7 +78,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 	m.sweep = hostctl.NewSweep(sweeps)
 	m.machines = machine.New(machine.Options{
 		Client: m.cached, Reader: m.fresh, Keys: vendor, Macs: dialer{m}, Agent: s.agent,
-		RebootAfter: 2, MaxAttempts: 4,
+		RebootAfter: 2, MaxAttempts: mostAttempts,
 		Zone: m.hosts.Inventory.Zone, DefaultPoolPrefix: poolPrefix, Recorder: recorder{m}, Clock: s.clock,
 		Spawn: func(job func()) { s.tasks = append(s.tasks, s.newTask(m, m.name+": job", job)) },
 	})

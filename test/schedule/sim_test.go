@@ -60,6 +60,10 @@ type sim struct {
 	secrets   []string
 	mutations []mutation
 	grants    int
+	// breaksFirst: the first Mac that is converged is broken until it is wiped;
+	// broke says which it was, and in which install.
+	breaksFirst bool
+	broke       string
 	// named are servers that a person gave another name in the console.
 	named map[string]bool
 }
