@@ -177,6 +177,33 @@ func TestAMachineGoesWhileItsServerIsReinstalled(t *testing.T) {
 	}
 }
 
+// A host that was provisioned for the Machine and carries its claim no more: the
+// Node goes all the same, or it would stay for good without a Machine.
+func TestAMachineWithoutItsClaimTakesItsNodeAlong(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim *infrav1.ClaimReference
+		goes  bool
+	}{
+		"nobody's":     {nil, true},
+		"another's":    {&infrav1.ClaimReference{Namespace: namespace, Name: "mac-2", Token: "theirs"}, true},
+		"a namesake's": {&infrav1.ClaimReference{Namespace: "other", Name: "mac-1", Token: "theirs"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			h := w.host(hostName)
+			h.Spec.ClaimRef = c.claim
+			w.update(h)
+			h.Status.Server.Name = "somebody-else"
+			w.updateStatus(h)
+			w.delete(w.machine("mac-1"))
+			w.settle("mac-1")
+			if goes := w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}); !w.machineGone("mac-1") || goes != c.goes || w.host(hostName).Spec.Release != nil {
+				t.Errorf("gone = %t, the Node goes: %t, want %t", w.machineGone("mac-1"), goes, c.goes)
+			}
+		})
+	}
+}
+
 // The recipe's first step keeps a Machine from taking a host at all.
 func TestRequirement002_PausedAnnotationSkipsAdoption(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)

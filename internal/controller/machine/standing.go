@@ -47,7 +47,10 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 			v.host = h
 			return claimOurs, nil
 		}
-		return claimNone, nil
+		if h.Spec.ClaimRef.Name == v.machine.Name {
+			return claimNone, nil // a Node of our name may be that of a namesake
+		}
+		return claimNone, r.deleteOwnNode(ctx, v)
 	case host.Acquire, host.ChooseAgain:
 		return claimNone, r.bar(ctx, h, v.token())
 	}
@@ -55,7 +58,7 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 		return r.standingOfNothing(ctx, v)
 	}
 	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
-		return claimNone, nil // it is known, nobody's, and does not bear our name
+		return claimNone, r.deleteOwnNode(ctx, v) // it is known, nobody's, and does not bear our name
 	}
 	return r.blocked(v), nil
 }
