@@ -32,6 +32,8 @@ func TestPodsAndNodes(t *testing.T) {
 	f.scale(1)
 	f.awaitRunning(1)
 
+	t.Run("a claim costs few calls", func(t *testing.T) { f.on(t).aClaimCostsFewCalls() })
+	t.Run("nothing happens at rest", func(t *testing.T) { f.on(t).nothingHappensAtRest() })
 	t.Run("the manager is held to its rights", func(t *testing.T) { f.on(t).managerIsHeldToItsRights() })
 	t.Run("agents have no ClusterRole", func(t *testing.T) { f.on(t).agentsHaveNoClusterRole() })
 	t.Run("a Pod with two containers is refused by field name", func(t *testing.T) { f.on(t).refusesTwoContainers() })
