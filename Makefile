@@ -24,6 +24,11 @@ test-go: ## the Go tests, race detector on
 	go test -race -timeout 60m ./...
 	cd sandbox/controlplane && go test -vet=off ./... # vet would analyse all of Kubernetes
 
+.PHONY: bench
+bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
+	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
+	go run ./test/bench
+
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...

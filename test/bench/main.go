@@ -1,0 +1,120 @@
+// Command bench measures what macfleet promises about claims: how soon a freed host
+// is claimed, how long a thousand claims take next to the loop under one lock that
+// they replace, and what the vendor is asked at rest. The API server and the
+// controllers are real; the vendor is simulated in the same process, and its Macs
+// do at once what they are told. What a Mac really takes is left to the sandbox.
+//
+// It prints a table and writes the same as JSON. Nothing here is a test: times
+// depend on the machine, and none of them fails the run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/macfleet/macfleet/sandbox/cluster"
+)
+
+// settings are the flags.
+type settings struct {
+	hosts    int
+	frees    int
+	waiting  int
+	latency  time.Duration
+	peer     time.Duration
+	kubeQPS  float64
+	bursts   int
+	only     string
+	output   string
+	logFile  string
+	restRuns int
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (settings, error) {
+	var s settings
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.IntVar(&s.hosts, "hosts", 1000, "free hosts, and Machines that wait for them")
+	f.IntVar(&s.frees, "frees", 200, "hosts to free while Machines wait")
+	f.IntVar(&s.waiting, "waiting", 100, "Machines that wait for each of these")
+	f.DurationVar(&s.latency, "latency", 200*time.Millisecond, "how long the vendor takes for each answer")
+	f.DurationVar(&s.peer, "peer", time.Minute, "how long the loop under one lock may run before it is extrapolated")
+	f.Float64Var(&s.kubeQPS, "kube-api-qps", defaultKubeQPS, "the manager's requests a second to the Kubernetes API")
+	f.IntVar(&s.bursts, "kube-api-burst", defaultKubeBurst, "burst of these")
+	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
+	f.StringVar(&s.only, "only", "", "freed or claims: measure that alone")
+	f.StringVar(&s.output, "json", filepath.Join("bench", "figures.json"), "file for the figures")
+	f.StringVar(&s.logFile, "log", os.DevNull, "file for the controllers' log")
+	return s, f.Parse(args)
+}
+
+func run(ctx context.Context, args []string) error {
+	s, err := parse(args)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(s.logFile)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // only a log
+	setLogger(log)
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: func(p cluster.Progress) { say("%s", p) }})
+	if err != nil {
+		return fmt.Errorf("building the control plane: %w", err)
+	}
+	figures, err := measure(ctx, binaries, s)
+	if err != nil {
+		return err
+	}
+	figures.print(os.Stdout)
+	return figures.write(s.output)
+}
+
+func setLogger(out io.Writer) {
+	logger := logr.FromSlogHandler(slog.NewJSONHandler(out, nil))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+}
+
+// measure takes each figure in a world of its own, one after the other.
+func measure(ctx context.Context, binaries cluster.Binaries, s settings) (*figures, error) {
+	out := newFigures(s)
+	if s.only != "claims" {
+		freed, err := measureFreed(ctx, binaries, s)
+		if err != nil {
+			return nil, fmt.Errorf("freed hosts: %w", err)
+		}
+		out.Freed = freed
+	}
+	if s.only != "freed" {
+		if err := measureMany(ctx, binaries, s, out); err != nil {
+			return nil, fmt.Errorf("many claims: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// say tells what is being done, apart from the figures.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}

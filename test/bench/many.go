@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
+	"github.com/macfleet/macfleet/sandbox/cluster"
+	sandbox "github.com/macfleet/macfleet/sandbox/scaleway"
+)
+
+// claims is how long it takes to claim many hosts for many Machines that wait.
+type claims struct {
+	Hosts   int     `json:"hosts"`
+	Claimed seconds `json:"allClaimedAfterSeconds"`
+	// Shown: every server bears its Machine's name, which stayed for the settle time.
+	Shown seconds `json:"allShownAfterSeconds"`
+	// CallsAHost is the mean, MostCalls the most that one host took, lists apart.
+	CallsAHost float64 `json:"vendorCallsAHost"`
+	MostCalls  int     `json:"mostVendorCallsAHost"`
+	// Calls of the vendor in all, by their names.
+	Calls map[string]int `json:"vendorCalls"`
+}
+
+// quiet is what the vendor is asked while nothing changes.
+type quiet struct {
+	Machines    int            `json:"machines"`
+	CallsMinute float64        `json:"vendorCallsAMinute"`
+	CallsAList  float64        `json:"vendorCallsAList"`
+	Calls       map[string]int `json:"vendorCalls"`
+}
+
+// measureMany fills a world once, and takes from it what the vendor is asked
+// without Machines, how long their claims take, and what is asked with them.
+func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out *figures) (err error) {
+	say("many claims: starting an API server, the controllers and %d hosts", s.hosts)
+	w, err := start(ctx, binaries, options{servers: s.hosts, inventory: hostcontroller.DefaultInventoryInterval, settings: s})
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined(err, w.stop()) }()
+	if err := w.awaitPool(ctx, s.hosts); err != nil {
+		return err
+	}
+	say("many claims: all hosts are Available; at rest without Machines")
+	if err := w.rest(ctx, 0, s.restRuns, out); err != nil {
+		return err
+	}
+	if out.Claims, err = w.claimAll(ctx, s.hosts); err != nil {
+		return err
+	}
+	say("many claims: all shown after %.1f s; the loop under one lock", out.Claims.Shown)
+	if out.Peer, err = measurePeer(ctx, s); err != nil {
+		return err
+	}
+	if err := w.awaitRunning(ctx, s.hosts); err != nil {
+		return err
+	}
+	say("many claims: all Machines run; at rest with them")
+	return w.rest(ctx, s.hosts, s.restRuns, out)
+}
+
+// claimAll has all Machines wait, and then has them want hosts at one moment.
+func (w *world) claimAll(ctx context.Context, count int) (*claims, error) {
+	if err := w.makeCluster(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.makeMachines(ctx, 0, count); err != nil {
+		return nil, err
+	}
+	if err := w.awaitWaiting(ctx, count); err != nil {
+		return nil, err
+	}
+	say("many claims: %d Machines wait; they may claim now", count)
+	seq := w.lastCall()
+	group, groupCtx := errgroup.WithContext(ctx)
+	out := &claims{Hosts: count}
+	began := make(chan time.Time, 1)
+	group.Go(func() error { return w.watchClaims(groupCtx, began, out) })
+	group.Go(func() error {
+		began <- time.Now()
+		return w.open(groupCtx)
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	out.count(w.vendor.Journal(seq))
+	return out, nil
+}
+
+func (w *world) watchClaims(ctx context.Context, began <-chan time.Time, out *claims) error {
+	ctx, cancel := context.WithTimeout(ctx, hang)
+	defer cancel()
+	watch, err := w.client.Watch(ctx, &infrav1.ScalewayAppleSiliconHostList{})
+	if err != nil {
+		return fmt.Errorf("watching hosts: %w", err)
+	}
+	defer watch.Stop()
+	start := <-began
+	claimed, shown := map[string]bool{}, map[string]bool{}
+	for event := range watch.ResultChan() {
+		h, ok := event.Object.(*infrav1.ScalewayAppleSiliconHost)
+		if !ok || h.Spec.ClaimRef == nil {
+			continue
+		}
+		claimed[h.Name] = true
+		if meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.NameInSyncCondition) {
+			shown[h.Name] = true
+		}
+		if len(claimed) == out.Hosts && out.Claimed == 0 {
+			out.Claimed = seconds(time.Since(start).Seconds())
+			say("many claims: all claimed after %.1f s", out.Claimed)
+		}
+		if len(shown) == out.Hosts {
+			out.Shown = seconds(time.Since(start).Seconds())
+			return nil
+		}
+	}
+	return fmt.Errorf("the watch ended with %d claims shown", len(shown))
+}
+
+// count sums the calls up, and those about each host.
+func (c *claims) count(journal []sandbox.Entry) {
+	c.Calls = map[string]int{}
+	hosts := map[string]int{}
+	about := 0
+	for _, entry := range journal {
+		c.Calls[entry.Call]++
+		if entry.ServerID != "" {
+			hosts[entry.ServerID]++
+			about++
+			c.MostCalls = max(c.MostCalls, hosts[entry.ServerID])
+		}
+	}
+	c.CallsAHost = float64(about) / float64(c.Hosts)
+}
+
+func (w *world) lastCall() int64 {
+	journal := w.vendor.Journal(0)
+	if len(journal) == 0 {
+		return 0
+	}
+	return journal[len(journal)-1].Seq
+}
+
+// rest counts what the vendor is asked from the beginning of one list of the
+// inventory to that of another.
+func (w *world) rest(ctx context.Context, machines, lists int, out *figures) error {
+	after := w.lastCall()
+	var entries []sandbox.Entry
+	err := until(ctx, func() (bool, error) {
+		entries = w.vendor.Journal(after)
+		return len(beginnings(entries)) > lists, nil
+	})
+	if err != nil {
+		return err
+	}
+	at := beginnings(entries)
+	entries = entries[at[0] : at[lists]+1]
+	between := entries[:len(entries)-1]
+	passed := entries[len(entries)-1].Time.Sub(entries[0].Time)
+	if passed <= 0 {
+		return errors.New("the vendor's clock stands still")
+	}
+	q := quiet{
+		Machines: machines, Calls: map[string]int{},
+		CallsMinute: float64(len(between)) / passed.Minutes(), CallsAList: float64(len(between)) / float64(lists),
+	}
+	for _, entry := range between {
+		q.Calls[entry.Call]++
+	}
+	out.Rest = append(out.Rest, q)
+	return nil
+}
+
+// beginnings are the indexes of the first pages of lists.
+func beginnings(entries []sandbox.Entry) (at []int) {
+	for i, entry := range entries {
+		if entry.Call == "ListServers" && strings.Contains("&"+entry.Query+"&", "&page=1&") {
+			at = append(at, i)
+		}
+	}
+	return at
+}
