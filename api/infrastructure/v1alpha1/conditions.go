@@ -72,7 +72,6 @@ const (
 	ReasonReleasing      = "Releasing"
 	ReasonReleaseBlocked = "ReleaseBlocked"
 	ReasonReleaseSkipped = "ReleaseSkipped"
-	ReasonBillingFloor   = "BillingFloor"
 	ReasonDetached       = "Detached"
 )
 
