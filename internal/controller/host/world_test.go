@@ -35,7 +35,7 @@ const (
 
 // world is one server, its host, and everything around them in memory.
 type world struct {
-	t         *testing.T
+	t         testing.TB
 	ctx       context.Context
 	clock     *clocktesting.FakeClock
 	cloud     *cloudtest.Cloud
@@ -52,6 +52,12 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return worldOf(t)
+}
+
+// worldOf is newWorld for benchmarks too.
+func worldOf(t testing.TB) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, infrav1.AddToScheme, clusterv1.AddToScheme} {

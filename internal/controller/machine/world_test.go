@@ -42,7 +42,7 @@ func start() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // world is an API server, a vendor that takes keys, and a Mac.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	client client.WithWatch
 	clock  *clocktesting.FakePassiveClock
 	mac    *fakeMac
@@ -64,7 +64,7 @@ type world struct {
 
 func noFault(string, client.Object) error { return nil }
 
-func testScheme(t *testing.T) *runtime.Scheme {
+func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
 	// The kinds in use only: the fake client maps all of a scheme for each world.
@@ -77,7 +77,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 }
 
 // newWorld has a Cluster whose infrastructure is there, and the given objects.
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newWorld(t testing.TB, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(start()), keys: &fakeKeys{}, events: events.NewFakeRecorder(1000),
