@@ -21,13 +21,22 @@ test: check-generated vet agent-size test-go ## everything CI runs: generated fi
 
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
-	go test -race -timeout 60m ./...
+	go test -race -timeout 60m $$(go list ./... | grep -v /test/schedule)
+	go test -race ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
+	go test -timeout 30m ./test/schedule -schedules 500
 	cd sandbox/controlplane && go test -vet=off ./... # vet would analyse all of Kubernetes
 
 .PHONY: bench
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
 	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
 	go run ./test/bench
+
+N ?= 5000
+FROM ?= 1
+
+.PHONY: schedule
+schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds
+	go test -timeout 12h ./test/schedule -run TestSchedules -v -schedules $(N) -from $(FROM)
 
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS

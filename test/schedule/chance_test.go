@@ -365,6 +365,7 @@ func (c *cluster) loseStatus() {
 // loseHosts deletes the objects; a finalizer holds those that are being released.
 func (c *cluster) loseHosts() {
 	for _, h := range c.hosts() {
+		c.lost[h.Spec.ServerID] = lostHost{h.DeepCopy(), c.sim.clock.Now()}
 		c.sim.must(c.store.delete(h, nil))
 	}
 }

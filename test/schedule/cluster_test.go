@@ -39,12 +39,20 @@ type cluster struct {
 	pausedAt time.Time
 	// reclaims starts the names of servers that the sweep may take back; empty: none.
 	reclaims string
+	// lost are the Hosts that a person deleted, by server.
+	lost map[string]lostHost
 	// forced are the Machines whose finalizer a person took off.
 	forced map[string]bool
 }
 
+// lostHost is a Host as it last was.
+type lostHost struct {
+	host *host.Host
+	at   time.Time
+}
+
 func (s *sim) newCluster(name string) *cluster {
-	c := &cluster{sim: s, name: name, forced: map[string]bool{}, store: newStore(name, s.scheme, s.clock)}
+	c := &cluster{sim: s, name: name, forced: map[string]bool{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
 	if s.reclaims || s.chance(50) {
 		c.reclaims = name + "-"
 	}

@@ -148,8 +148,8 @@ func (s *sim) checkRest() {
 	}
 }
 
-// checkEnds: every deletion has ended, and no host is on its way. One that a
-// person has named otherwise waits for that person.
+// checkEnds: every deletion has ended, and no host is on its way. One that bears
+// the name of a person or of another cluster is left to them.
 func (c *cluster) checkEnds() {
 	for _, kind := range []string{"Machine", kindMachine} {
 		for _, object := range c.store.all(kind) {
@@ -163,7 +163,8 @@ func (c *cluster) checkEnds() {
 		if h.Spec.Order != nil && h.Spec.Release == nil && h.DeletionTimestamp == nil {
 			continue // it waits for stock
 		}
-		if exists && (!c.sim.ours(server.Name) || server.DeletionScheduled) {
+		theirs := !strings.HasPrefix(server.Name, poolPrefix) && !strings.HasPrefix(server.Name, c.name+"-")
+		if exists && (theirs || server.DeletionScheduled) {
 			continue
 		}
 		if h.Spec.Release != nil || (h.DeletionTimestamp != nil && h.Spec.ClaimRef == nil) {

@@ -221,6 +221,9 @@ func (s *sim) licence(m *manager, r *http.Request) string {
 		return asks.Name
 	}
 	h := m.cluster.hostOf(id)
+	if last, known := m.cluster.lost[id]; h == nil && known && s.clock.Since(last.at) <= grace {
+		h = last.host // the pass has read it before it went
+	}
 	if h == nil {
 		s.violate("%s %s without a Host", r.Method, path)
 		return asks.Name

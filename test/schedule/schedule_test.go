@@ -21,7 +21,7 @@ import (
 var (
 	seedFlag = flag.Uint64("seed", 0, "run the history of this seed alone and print it")
 	stepFlag = flag.Int("steps", number("STEPS", 250), "steps of chance in each history")
-	manyFlag = flag.Int("schedules", number("SCHEDULES", 100), "how many histories to run")
+	manyFlag = flag.Int("schedules", number("SCHEDULES", 20), "how many histories to run")
 	fromFlag = flag.Uint64("from", uint64(number("SEED", 1)), "the first seed")
 )
 
