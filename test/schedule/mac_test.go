@@ -36,7 +36,6 @@ type disk struct {
 	sudo      bool
 	build     string
 	attempts  map[string]int
-	journal   *document.Journal
 	agent     *agent
 	restarted string
 }
