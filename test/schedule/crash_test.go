@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -64,6 +65,15 @@ func stories() []story {
 		}},
 		{"terminate at the floor", runs(infrav1.MachineClass{Acquisition: infrav1.Order, Type: "M2-L"}), deletes},
 		{"detach", runs(infrav1.MachineClass{ReleasePolicy: infrav1.Detach}), deletes},
+		{"Cluster deleted", runs(infrav1.MachineClass{}), func(s *sim, c *cluster) {
+			object := c.object()
+			c.edit(object, "deletes Cluster", func() { object.Finalizers = []string{clusterv1.ClusterFinalizer} })
+			s.must(c.store.delete(object, nil))
+			s.rounds()
+			if c.object() != nil {
+				s.violate("the deletion of the Cluster never ends")
+			}
+		}},
 		{"return to the pool", none, func(s *sim, c *cluster) {
 			s.breaksFirst = true
 			c.newMachine(infrav1.MachineClass{})

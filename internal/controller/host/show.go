@@ -37,7 +37,13 @@ func (p *pass) show(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return p.vendor(ctx, err)
 	}
-	switch step := host.NextShow(p.host, server.Name, pools, p.Clock.Now(), p.Settle); step {
+	step := host.NextShow(p.host, server.Name, pools, p.Clock.Now(), p.Settle)
+	if step == host.ShowRename && p.owner.Spec.ProviderID != "" {
+		// The server bore its owner's name before any Mac was provisioned on it. That
+		// the status knows nothing of it does not make the server free again.
+		step = host.ShowLost
+	}
+	switch step {
 	case host.ShowRename:
 		return p.rename(ctx)
 	case host.ShowRecord:
