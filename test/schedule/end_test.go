@@ -173,9 +173,6 @@ func (c *cluster) checkEnds() {
 	}
 }
 
-// ours: the name is one that the clusters give.
-func (s *sim) ours(name string) bool { return !strings.HasPrefix(name, "somebody-") }
-
 // checkWaiting: no Machine waits while a host is free.
 func (c *cluster) checkWaiting() {
 	free := ""

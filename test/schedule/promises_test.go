@@ -296,10 +296,12 @@ func (s *sim) check() {
 	names := map[string]bool{}
 	for _, server := range s.vendor.Servers() {
 		m := s.macs[server.ID]
-		if names[server.Name] && s.ours(server.Name) && !strings.HasPrefix(server.Name, poolPrefix) {
-			s.violate("two servers are named %s", server.Name)
+		if strings.HasPrefix(server.Name, "a-") || strings.HasPrefix(server.Name, "b-") {
+			if !s.released(server.ID) && names[server.Name] {
+				s.violate("two servers are named %s", server.Name)
+			}
+			names[server.Name] = names[server.Name] || !s.released(server.ID)
 		}
-		names[server.Name] = true
 		if m == nil {
 			continue // not delivered
 		}
@@ -310,6 +312,17 @@ func (s *sim) check() {
 	for _, c := range s.members {
 		c.checkClaims()
 	}
+}
+
+// released: the server bears the name of a Machine that gave it back, until it is
+// wiped. That Machine may have another meanwhile.
+func (s *sim) released(id string) bool {
+	for _, c := range s.members {
+		if h := c.hostOf(id); h != nil && h.Spec.Release != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // checkClaims: no token holds two hosts, and no host that is free has a Node.
