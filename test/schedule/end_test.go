@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -50,6 +51,32 @@ func (s *sim) settle() {
 	}
 	s.wait(20 * time.Second) // no leader overlap outlasts it
 	s.rounds()
+	if len(s.broken) == 0 && s.holdsDeadToken() {
+		s.wait(tokenLife)
+		s.rounds()
+	}
+}
+
+// tokenLife is how long a bootstrap token can be used.
+const tokenLife = time.Hour
+
+// holdsDeadToken: a Mac that is set up has no Node, though the Machine's records
+// say that it can join. Two managers set it up at once, and one of them died
+// between revoking the token of the other and recording that. The Mac gets another
+// token when the one it holds would have ended.
+func (s *sim) holdsDeadToken() bool {
+	for _, c := range s.members {
+		for _, m := range c.infra() {
+			if conditions.GetReason(m, infrav1.NodeReadyCondition) != infrav1.ReasonWaitingForNode || m.Spec.ProviderID == "" {
+				continue
+			}
+			key := client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}
+			if secret, is := c.store.get("Secret", key).(*corev1.Secret); is && len(secret.Data[host.KeyTokenID]) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Rounds end when nothing has changed for longer than anything takes: a wipe of
