@@ -29,7 +29,7 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 // Node may bear its providerID until it is wiped or claimed again. A reinstall for
 // the owner that goes ends with the claim.
 func Detach(h *Host, now time.Time) {
-	h.Spec.ClaimRef, h.Spec.Release = nil, nil
+	h.Spec.ClaimRef, h.Spec.Release, h.Spec.Reboot = nil, nil, nil
 	h.Spec.Record.DetachedAt = stamp(now)
 }
 

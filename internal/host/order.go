@@ -71,6 +71,9 @@ const (
 func NextOrder(h *Host, look OrderLook) OrderStep {
 	attempt := h.Spec.Order.AttemptedAt
 	unsettled := attempt != nil && look.Began.Before(attempt.Add(OrderSettle))
+	if attempt != nil && look.LackingSince.Before(attempt.Add(OrderSettle)) {
+		look.LackingSince = attempt.Add(OrderSettle)
+	}
 	switch {
 	case look.Found:
 		return OrderDeliver

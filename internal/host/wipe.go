@@ -205,9 +205,9 @@ func RecordRepeat(h *Host, now time.Time) {
 
 // RecordGivenUp leaves a host whose wipe does not end to a person. A quarantine
 // that stands already is kept.
-func RecordGivenUp(h *Host) {
+func RecordGivenUp(h *Host, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats + 1
-	if h.Spec.Quarantine == nil {
+	if !Quarantined(h, now) {
 		h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
 	}
 }

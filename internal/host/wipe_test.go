@@ -168,7 +168,7 @@ func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
 
 func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
 	late := pooled(wiping, repeats(1))
-	host.RecordGivenUp(late)
+	host.RecordGivenUp(late, time.Now())
 	if !host.GivenUp(late, noon()) || late.Spec.Quarantine.Reason != infrav1.ReasonWipeTimedOut {
 		t.Fatalf("spec %+v", late.Spec)
 	}
@@ -177,7 +177,7 @@ func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
 		t.Errorf("spec %+v", late.Spec)
 	}
 	other := pooled(wiping, repeats(1), quarantined(0))
-	host.RecordGivenUp(other)
+	host.RecordGivenUp(other, time.Now())
 	host.RecordWiped(other, at(90).Time)
 	if q := other.Spec.Quarantine; q == nil || q.Reason != "disk errors" {
 		t.Errorf("a person's quarantine became %+v", q)

@@ -77,7 +77,7 @@ func (p *pass) mayDeleteNodes(ctx context.Context) (bool, error) {
 	if now.UID != p.host.UID || !host.NodeMustGo(now) {
 		return false, nil
 	}
-	if p.host.Spec.ClaimRef != nil {
+	if claim := p.host.Spec.ClaimRef; claim != nil && claim.Namespace != host.NoNamespace {
 		return p.clusterStill(ctx)
 	}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}

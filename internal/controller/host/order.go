@@ -152,7 +152,7 @@ func (p *pass) create(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	p.ordered(metav1.ConditionFalse, infrav1.ReasonOrdering, "the server is being ordered")
-	if now, err := p.fresh(ctx); err != nil || now == nil || p.Clock.Since(at.Time) > host.OrderPrompt {
+	if now, err := p.fresh(ctx); err != nil || now == nil || !now.Spec.Order.AttemptedAt.Equal(&at) || p.Clock.Since(at.Time) > host.OrderPrompt {
 		return ctrl.Result{RequeueAfter: p.poll()}, err
 	}
 	return p.ask(ctx, image)

@@ -86,9 +86,9 @@ func (p *pass) stillAsked(ctx context.Context) (bool, error) {
 	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
 		return false, fmt.Errorf("reading the request for a reboot again: %w", err)
 	}
-	asked := now.Spec.Reboot
-	return now.UID == p.host.UID && asked != nil && asked.ID == p.host.Spec.Reboot.ID &&
-		now.Spec.Release == nil && tokenOf(now) == tokenOf(p.host), nil
+	now.Status = p.host.Status
+	step, _ := host.NextReboot(now, p.seen.Gone)
+	return now.UID == p.host.UID && step == host.RebootAsk && now.Spec.Reboot.ID == p.host.Spec.Reboot.ID && tokenOf(now) == tokenOf(p.host), nil
 }
 
 func tokenOf(h *host.Host) string {

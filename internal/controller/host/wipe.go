@@ -149,7 +149,7 @@ func (p *pass) recordStart(ctx context.Context) error {
 func (p *pass) recordTimeout(ctx context.Context, step host.WipeStep) error {
 	change, note := func(h *host.Host) { host.RecordRepeat(h, p.Clock.Now()) }, "the reinstall did not end in time; it is asked for again"
 	if step == host.WipeGiveUp {
-		change, note = host.RecordGivenUp, "the reinstall did not end in time again; the host is quarantined"
+		change, note = func(h *host.Host) { host.RecordGivenUp(h, p.Clock.Now()) }, "the reinstall did not end in time again; the host is quarantined"
 	}
 	if err := p.update(ctx, change); err != nil {
 		return err

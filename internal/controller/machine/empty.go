@@ -41,7 +41,8 @@ func (r *Reconciler) emptyNode(ctx context.Context, v *visit) (ctrl.Result, bool
 		return ctrl.Result{}, false, err
 	}
 	left, err := drainer.Evict(ctx, node.Name)
-	if err != nil {
+	if err != nil && workload.NodeReady(node) && !r.drainTimeIsOver(v) {
+		v.released = no(infrav1.ReasonDraining, "Pods of Node %s cannot be evicted: %s", node.Name, err)
 		return ctrl.Result{}, false, err
 	}
 	if left > 0 && workload.NodeReady(node) && !r.drainTimeIsOver(v) {
