@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,6 +41,7 @@ type figures struct {
 	At      time.Time `json:"at"`
 	CPUs    int       `json:"cpus"`
 	Load    string    `json:"loadAtStart"`
+	Hosts   int       `json:"hosts"`
 	Latency string    `json:"vendorLatency"`
 	KubeQPS float64   `json:"kubeAPIQPS"`
 	Freed   *freed    `json:"freed,omitempty"`
@@ -52,7 +52,7 @@ type figures struct {
 
 func newFigures(s settings) *figures {
 	return &figures{
-		At: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Load: load(),
+		At: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Load: load(), Hosts: s.hosts,
 		Latency: s.latency.String(), KubeQPS: s.kubeQPS,
 	}
 }
@@ -76,26 +76,31 @@ func (f *figures) print(out io.Writer) {
 		row(what+": p50", ms(r.Times.P50), "")
 		row(what+": p99", ms(r.Times.P99), "<= 1 s")
 		row(what+": longest", ms(r.Times.Max), "")
+		row(what+": API requests a round", fmt.Sprintf("%.0f", r.RequestsAFree), "")
 	}
 	if c := f.Claims; c != nil {
-		what := fmt.Sprintf("%d Machines, %d free hosts", c.Hosts, c.Hosts)
+		what := fmt.Sprintf("%d Machines, %d free hosts", c.Machines, f.Hosts)
 		row(what+": all claimed", fmt.Sprintf("%.1f s", c.Claimed), "")
 		row(what+": all shown", fmt.Sprintf("%.1f s", c.Shown), "<= 60 s")
 		row(what+": vendor calls a host", fmt.Sprintf("%.2f (at most %d)", c.CallsAHost, c.MostCalls), "<= 4")
+	}
+	if c := f.Claims; c != nil {
+		row(fmt.Sprintf("%d Machines, %d free hosts: API requests a claim", c.Machines, f.Hosts),
+			fmt.Sprintf("%.0f", float64(sum(c.Requests))/float64(c.Machines)), "")
 	}
 	if p := f.Peer; p != nil {
 		how := "measured"
 		if p.Extrapolated {
 			how = fmt.Sprintf("from %d in %.0f s", p.Adopted, p.Ran)
 		}
-		row(fmt.Sprintf("one lock, a list for each adoption, %d hosts", p.Hosts), fmt.Sprintf("%.0f s (%s)", p.Took, how), "peer")
+		row(fmt.Sprintf("one lock, a list for each adoption, %d Machines, %d hosts", p.Machines, f.Hosts), fmt.Sprintf("%.0f s (%s)", p.Took, how), "peer")
 		row("one lock: vendor calls a host", fmt.Sprintf("%.2f", p.CallsAHost), "peer")
 		if c := f.Claims; c != nil && c.Shown > 0 {
 			row("one lock / ours", fmt.Sprintf("%.0f times", p.Took/c.Shown), "")
 		}
 	}
 	for _, q := range f.Rest {
-		row(fmt.Sprintf("vendor calls a minute at rest, %d Machines", q.Machines),
+		row(fmt.Sprintf("vendor calls a minute at rest, %d hosts, %d Machines", f.Hosts, q.Machines),
 			fmt.Sprintf("%.1f (%.0f a list: %v)", q.CallsMinute, q.CallsAList, q.Calls), "pages x lists")
 	}
 	_ = table.Flush() // to the terminal
@@ -116,6 +121,3 @@ func (f *figures) write(path string) error {
 	}
 	return nil
 }
-
-// joined adds the error of a clean-up.
-func joined(err, cleanup error) error { return errors.Join(err, cleanup) }

@@ -102,14 +102,21 @@ func (w *world) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMac
 func (w *world) awaitRunning(ctx context.Context, count int) error {
 	return until(ctx, func() (bool, error) {
 		machines, err := w.machines(ctx)
-		running := 0
-		for _, m := range machines {
-			if m.Status.Phase == "Running" {
-				running++
-			}
-		}
-		return running >= count, err
+		return running(machines) >= count, err
 	})
+}
+
+func running(machines []infrav1.ScalewayAppleSiliconMachine) (count int) {
+	for _, m := range machines {
+		if runs(m) {
+			count++
+		}
+	}
+	return count
+}
+
+func runs(m infrav1.ScalewayAppleSiliconMachine) bool {
+	return m.Status.Phase == "Running" && m.DeletionTimestamp.IsZero()
 }
 
 // awaitWaiting waits until so many Machines say that they wait.

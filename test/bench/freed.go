@@ -24,15 +24,18 @@ type freed struct {
 	Frees   int          `json:"frees"`
 	Waiting int          `json:"waitingMachines"`
 	Times   distribution `json:"availableToClaimed"`
+	// Requests to the API server in all, from release to the next Node.
+	Requests      map[string]int `json:"requests"`
+	RequestsAFree float64        `json:"requestsAFree"`
 }
 
-func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (_ *freed, err error) {
+func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (*freed, error) {
 	say("freed hosts: starting an API server, the controllers and %d hosts", freedHosts)
 	w, err := start(ctx, binaries, options{servers: freedHosts, inventory: freedInventory, settings: s})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = joined(err, w.stop()) }()
+	defer w.stop()
 	if err := w.makeCluster(ctx); err != nil {
 		return nil, err
 	}
@@ -47,50 +50,57 @@ func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (_
 		return nil, err
 	}
 	say("freed hosts: %d Machines run, %d wait; freeing %d hosts", freedHosts, s.waiting, s.frees)
-	times, err := w.goRound(ctx, s.frees, total)
+	before := w.requests.since(nil)
+	times, err := w.goRound(ctx, s.frees, total, s.atOnce)
 	if err != nil {
 		return nil, err
 	}
-	return &freed{Frees: len(times), Waiting: s.waiting, Times: distributionOf(times)}, nil
+	requests := w.requests.since(before)
+	return &freed{
+		Frees: len(times), Waiting: s.waiting, Times: distributionOf(times),
+		Requests: requests, RequestsAFree: float64(sum(requests)) / float64(len(times)),
+	}, nil
 }
 
 // goRound deletes running Machines and makes new ones, until enough of their
 // hosts have been claimed again.
-func (w *world) goRound(ctx context.Context, frees, next int) ([]time.Duration, error) {
+func (w *world) goRound(ctx context.Context, frees, next, atOnce int) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, hang)
 	defer cancel()
+	churning, enough := context.WithCancel(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
 	var times []time.Duration
-	group.Go(func() error {
-		defer cancel() // enough is measured: the other ends too
-		var err error
+	group.Go(func() (err error) {
+		defer enough()
 		times, err = w.watchFrees(groupCtx, frees)
 		return err
 	})
 	group.Go(func() error {
-		err := w.churn(groupCtx, next)
-		if len(times) > 0 || ctx.Err() != nil {
+		err := w.churn(churning, next, atOnce)
+		if churning.Err() != nil {
 			return nil
 		}
 		return err
 	})
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return times, nil
+	err := group.Wait()
+	return times, err
 }
 
-func (w *world) churn(ctx context.Context, next int) error {
+// churn deletes Machines that run, as long as no more hosts than allowed are on
+// their way to the next.
+func (w *world) churn(ctx context.Context, next, atOnce int) error {
 	deleted := map[string]bool{}
 	return until(ctx, func() (bool, error) {
 		machines, err := w.machines(ctx)
 		if err != nil {
 			return false, err
 		}
+		room := atOnce - freedHosts + running(machines)
 		for _, m := range machines {
-			if m.Status.Phase != "Running" || deleted[m.Name] || !m.DeletionTimestamp.IsZero() {
+			if !runs(m) || deleted[m.Name] || room <= 0 {
 				continue
 			}
+			room--
 			deleted[m.Name] = true
 			if err := w.makeMachines(ctx, next, 1); err != nil {
 				return false, err

@@ -29,6 +29,8 @@ import (
 // settings are the flags.
 type settings struct {
 	hosts    int
+	machines int
+	atOnce   int
 	frees    int
 	waiting  int
 	latency  time.Duration
@@ -53,8 +55,10 @@ func main() {
 func parse(args []string) (settings, error) {
 	var s settings
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.IntVar(&s.hosts, "hosts", 1000, "free hosts, and Machines that wait for them")
+	f.IntVar(&s.hosts, "hosts", 1000, "free hosts")
+	f.IntVar(&s.machines, "machines", 1000, "Machines that wait for them")
 	f.IntVar(&s.frees, "frees", 200, "hosts to free while Machines wait")
+	f.IntVar(&s.atOnce, "at-once", 4, "hosts that are on their way at a time")
 	f.IntVar(&s.waiting, "waiting", 100, "Machines that wait for each of these")
 	f.DurationVar(&s.latency, "latency", 200*time.Millisecond, "how long the vendor takes for each answer")
 	f.DurationVar(&s.peer, "peer", time.Minute, "how long the loop under one lock may run before it is extrapolated")

@@ -18,8 +18,8 @@ import (
 
 // claims is how long it takes to claim many hosts for many Machines that wait.
 type claims struct {
-	Hosts   int     `json:"hosts"`
-	Claimed seconds `json:"allClaimedAfterSeconds"`
+	Machines int     `json:"machines"`
+	Claimed  seconds `json:"allClaimedAfterSeconds"`
 	// Shown: every server bears its Machine's name, which stayed for the settle time.
 	Shown seconds `json:"allShownAfterSeconds"`
 	// CallsAHost is the mean, MostCalls the most that one host took, lists apart.
@@ -27,6 +27,8 @@ type claims struct {
 	MostCalls  int     `json:"mostVendorCallsAHost"`
 	// Calls of the vendor in all, by their names.
 	Calls map[string]int `json:"vendorCalls"`
+	// Requests to the API server in all, up to the last claim shown.
+	Requests map[string]int `json:"requests"`
 }
 
 // quiet is what the vendor is asked while nothing changes.
@@ -39,13 +41,13 @@ type quiet struct {
 
 // measureMany fills a world once, and takes from it what the vendor is asked
 // without Machines, how long their claims take, and what is asked with them.
-func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out *figures) (err error) {
+func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out *figures) error {
 	say("many claims: starting an API server, the controllers and %d hosts", s.hosts)
 	w, err := start(ctx, binaries, options{servers: s.hosts, inventory: hostcontroller.DefaultInventoryInterval, settings: s})
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, w.stop()) }()
+	defer w.stop()
 	if err := w.awaitPool(ctx, s.hosts); err != nil {
 		return err
 	}
@@ -53,18 +55,18 @@ func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out
 	if err := w.rest(ctx, 0, s.restRuns, out); err != nil {
 		return err
 	}
-	if out.Claims, err = w.claimAll(ctx, s.hosts); err != nil {
+	if out.Claims, err = w.claimAll(ctx, s.machines); err != nil {
 		return err
 	}
 	say("many claims: all shown after %.1f s; the loop under one lock", out.Claims.Shown)
 	if out.Peer, err = measurePeer(ctx, s); err != nil {
 		return err
 	}
-	if err := w.awaitRunning(ctx, s.hosts); err != nil {
+	if err := w.awaitRunning(ctx, s.machines); err != nil {
 		return err
 	}
 	say("many claims: all Machines run; at rest with them")
-	return w.rest(ctx, s.hosts, s.restRuns, out)
+	return w.rest(ctx, s.machines, s.restRuns, out)
 }
 
 // claimAll has all Machines wait, and then has them want hosts at one moment.
@@ -79,9 +81,9 @@ func (w *world) claimAll(ctx context.Context, count int) (*claims, error) {
 		return nil, err
 	}
 	say("many claims: %d Machines wait; they may claim now", count)
-	seq := w.lastCall()
+	seq, before := w.lastCall(), w.requests.since(nil)
 	group, groupCtx := errgroup.WithContext(ctx)
-	out := &claims{Hosts: count}
+	out := &claims{Machines: count}
 	began := make(chan time.Time, 1)
 	group.Go(func() error { return w.watchClaims(groupCtx, began, out) })
 	group.Go(func() error {
@@ -91,6 +93,7 @@ func (w *world) claimAll(ctx context.Context, count int) (*claims, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	out.Requests = w.requests.since(before)
 	out.count(w.vendor.Journal(seq))
 	return out, nil
 }
@@ -114,11 +117,11 @@ func (w *world) watchClaims(ctx context.Context, began <-chan time.Time, out *cl
 		if meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.NameInSyncCondition) {
 			shown[h.Name] = true
 		}
-		if len(claimed) == out.Hosts && out.Claimed == 0 {
+		if len(claimed) == out.Machines && out.Claimed == 0 {
 			out.Claimed = seconds(time.Since(start).Seconds())
 			say("many claims: all claimed after %.1f s", out.Claimed)
 		}
-		if len(shown) == out.Hosts {
+		if len(shown) == out.Machines {
 			out.Shown = seconds(time.Since(start).Seconds())
 			return nil
 		}
@@ -139,7 +142,7 @@ func (c *claims) count(journal []sandbox.Entry) {
 			c.MostCalls = max(c.MostCalls, hosts[entry.ServerID])
 		}
 	}
-	c.CallsAHost = float64(about) / float64(c.Hosts)
+	c.CallsAHost = float64(about) / float64(c.Machines)
 }
 
 func (w *world) lastCall() int64 {

@@ -13,10 +13,10 @@ import (
 // has it: each adoption lists the zone, marks a server with a name of its own,
 // reads it back, and names it for good.
 type peer struct {
-	Hosts   int     `json:"hosts"`
-	Adopted int     `json:"adopted"`
-	Ran     seconds `json:"ranSeconds"`
-	// Took is what all hosts take: measured, or the mean of those adopted for each.
+	Machines int     `json:"machines"`
+	Adopted  int     `json:"adopted"`
+	Ran      seconds `json:"ranSeconds"`
+	// Took is what all Machines take: measured, or the mean of the adoptions for each.
 	Took         seconds `json:"allAdoptedAfterSeconds"`
 	Extrapolated bool    `json:"extrapolated"`
 	CallsAHost   float64 `json:"vendorCallsAHost"`
@@ -33,17 +33,17 @@ func measurePeer(ctx context.Context, s settings) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &peer{Hosts: s.hosts}
+	out := &peer{Machines: s.machines}
 	began := time.Now()
-	for out.Adopted < s.hosts && time.Since(began) < s.peer {
+	for out.Adopted < s.machines && time.Since(began) < s.peer {
 		if err := adopt(ctx, api, fmt.Sprintf("builders-%05d", out.Adopted)); err != nil {
 			return nil, fmt.Errorf("adopting: %w", err)
 		}
 		out.Adopted++
 	}
 	ran := time.Since(began)
-	out.Ran, out.Extrapolated = seconds(ran.Seconds()), out.Adopted < s.hosts
-	out.Took = seconds(ran.Seconds() * float64(s.hosts) / float64(out.Adopted))
+	out.Ran, out.Extrapolated = seconds(ran.Seconds()), out.Adopted < s.machines
+	out.Took = seconds(ran.Seconds() * float64(s.machines) / float64(out.Adopted))
 	out.CallsAHost = float64(len(vendor.Journal(0))) / float64(out.Adopted)
 	return out, nil
 }

@@ -53,8 +53,10 @@ const (
 type world struct {
 	vendor *sandbox.Vendor
 	client client.WithWatch
-	// stop ends everything; its error is the manager's.
-	stop func() error
+	// requests counts what the controllers ask the API server.
+	requests *requests
+	// stop ends everything.
+	stop func()
 }
 
 // options of a world.
@@ -77,7 +79,7 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	w := &world{vendor: vendor}
+	w := &world{vendor: vendor, requests: &requests{}}
 	plenty := rest.CopyConfig(environment.Config)
 	plenty.QPS, plenty.Burst = 1000, 2000
 	if w.client, err = client.NewWithWatch(plenty, client.Options{Scheme: scheme}); err != nil {
@@ -87,10 +89,12 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, errors.Join(err, environment.Stop())
 	}
-	w.stop = func() error {
-		err := errors.Join(stopManager(), environment.Stop())
+	w.stop = func() {
+		// The figures are there already: what does not end well spoils none of them.
+		if err := errors.Join(stopManager(), environment.Stop()); err != nil {
+			say("stopping: %v", err)
+		}
 		vendor.Close()
-		return err
 	}
 	return w, nil
 }
@@ -154,6 +158,7 @@ func startAPI(binaries cluster.Binaries) (*envtest.Environment, error) {
 func (w *world) startManager(ctx context.Context, api *rest.Config, o options) (stop func() error, err error) {
 	api = rest.CopyConfig(api)
 	api.QPS, api.Burst = float32(o.kubeQPS), o.bursts
+	api.Wrap(w.requests.count)
 	mgr, err := ctrl.NewManager(api, ctrl.Options{
 		Scheme:     w.client.Scheme(),
 		Logger:     ctrl.Log,
