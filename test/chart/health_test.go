@@ -70,10 +70,13 @@ func TestHealthCheckValues(t *testing.T) {
 		t.Errorf("maxUnhealthy = %q", got)
 	}
 	for value, says := range map[string]string{
-		"nodeStartupSeconds=600": "nodeStartupSeconds", // core's default
+		"nodeStartupSeconds=600": "nodeStartupSeconds 600: give 3600 or more", // core's default
 		"unreadySeconds=5":       "unreadySeconds",
 		"rebootSeconds=-1":       "rebootSeconds",
-		"maxUnhealthy=some":      "maxUnhealthy",
+		"maxUnhealthy=forty":     `maxUnhealthy "forty": give a number of Macs`,
+		"maxUnhealthy=0":         "maxUnhealthy 0: no Mac would ever be mended",
+		"maxUnhealthy=0%":        "maxUnhealthy 0%: no Mac would ever be mended",
+		"maxUnhealthy=101%":      "give a number of Macs",
 		"timeout=1":              "'timeout' not allowed",
 	} {
 		_, refusal, err := render(t.Context(), set(append(on, "fleets.builders.healthCheck."+value)...)...)

@@ -12,24 +12,49 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		says   string
 	}{
 		"fleet without a zone":         {[]string{"fleets.builders.replicas=1"}, "missing property 'zone'"},
-		"no zone":                      {[]string{"fleets.builders.zone=Paris"}, "/fleets/builders/zone"},
-		"point release":                {[]string{zone, "fleets.builders.os=tahoe-26.0"}, "/fleets/builders/os"},
+		"no zone":                      {[]string{"fleets.builders.zone=Paris"}, `fleets.builders.zone "Paris" is no zone`},
+		"name of a fleet":              {[]string{"fleets.My_Macs.zone=fr-par-1"}, `fleets: "My_Macs" is no name for a fleet`},
+		"name of a fleet, too long":    {[]string{"fleets.a23456789-123456789-123456789-1.zone=fr-par-1"}, "up to 30 lower-case letters"},
+		"point release":                {[]string{zone, "fleets.builders.os=tahoe-26.0"}, "name a family of macOS such as tahoe"},
+		"version":                      {[]string{zone, "fleets.builders.os=15.2"}, `fleets.builders.os "15.2": name a family`},
+		"type with a blank":            {[]string{zone, "fleets.builders.type=M2 L"}, `fleets.builders.type "M2 L" is no server type`},
 		"misspelt key":                 {[]string{zone, "fleets.builders.replica=1"}, "'replica' not allowed"},
 		"strategy":                     {[]string{zone, "fleets.builders.strategy=Recreate"}, "'OnDelete', 'RollingUpdate'"},
 		"acquisition":                  {[]string{zone, "fleets.builders.acquisition=Buy"}, "'Adopt', 'Order'"},
 		"release policy":               {[]string{zone, "fleets.builders.releasePolicy=Wipe"}, "'Recycle', 'Terminate', 'Detach'"},
 		"host selector":                {[]string{zone, "fleets.builders.hostSelector.labels.a=b"}, "'labels' not allowed"},
+		"label key":                    {[]string{zone, "fleets.builders.hostSelector.matchLabels.disk size=b"}, `"disk size" is no label key`},
+		"label value":                  {[]string{zone, "fleets.builders.hostSelector.matchLabels.disk=256 GB"}, `"256 GB" of disk is no label value`},
+		"operator":                     {expression("Is", "values[0]=a"), "'In', 'NotIn', 'Exists', 'DoesNotExist'"},
+		"operator of no values":        {expression("In"), "compares with nothing"},
+		"operator of too many values":  {expression("Exists", "values[0]=a"), "leave its values out"},
+		"key of an expression":         {expression("Exists", "value=a"), "'value' not allowed"},
+		"taint's effect":               {[]string{zone, "fleets.builders.profile.taints[0].key=a", "fleets.builders.profile.taints[0].effect=Evict"}, "'NoSchedule', 'PreferNoSchedule', 'NoExecute'"},
+		"taint's key":                  {[]string{zone, "fleets.builders.profile.taints[0].key=-a", "fleets.builders.profile.taints[0].effect=NoExecute"}, `fleets.builders.profile.taints: "-a" is no label key`},
+		"label that no node may have":  {[]string{zone, `fleets.builders.profile.labels.node-role\.kubernetes\.io/mac=a`}, "lets no node give itself"},
 		"order of no type":             {[]string{zone, "fleets.builders.acquisition=Order"}, "fleets.builders orders servers: say in fleets.builders.type which"},
 		"order of what exists":         {[]string{zone, "fleets.builders.acquisition=Order", "fleets.builders.type=M2-L", "fleets.builders.hostSelector.matchLabels.a=b"}, "leave it out"},
 		"three guests":                 {[]string{zone, "fleets.builders.profile.maxVMs=3"}, "/fleets/builders/profile/maxVMs"},
-		"pool without a dash":          {[]string{"pool.prefix=pool"}, "/pool/prefix"},
+		"pool without a dash":          {[]string{"pool.prefix=pool"}, `pool.prefix "pool": end it in a dash, as in "pool-"`},
+		"pool of one letter":           {[]string{"pool.prefix=p-"}, "3 to 40 lower-case letters"},
 		"pool that starts our names":   {[]string{"pool.prefix=macfleet-"}, "choose another prefix"},
 		"fleet that starts as a pool":  {[]string{"fleets.pool.zone=fr-par-1", "pool.prefix=macfleet-pool-"}, "name the fleet otherwise"},
 		"reclaim of the pool":          {[]string{zone, "pool.prefix=macfleet-pool-", "orphanReclaim.activeReclaim=true"}, "could be taken for a stranded one"},
 		"reclaim maybe":                {[]string{"orphanReclaim.activeReclaim=maybe"}, "/orphanReclaim/activeReclaim"},
 		"kubeconfig of an unknown way": {[]string{"capi.remoteKubeconfig=mint"}, "'managed', 'externalSecret', 'none'"},
 		"external, of no store":        {[]string{"capi.remoteKubeconfig=externalSecret"}, "capi.externalSecret.storeRef.name"},
-		"time without a unit":          {[]string{"manager.reinstallTimeout=45"}, "/manager/reinstallTimeout"},
+		"name of the Cluster":          {[]string{"cluster.name=our.Macs"}, `cluster.name "our.Macs" is no name of an object`},
+		"time in a string of a number": {[]string{"manager.reinstallTimeout=45"}, "/manager/reinstallTimeout"},
+		"time in parts of a unit":      {[]string{"manager.inventoryInterval=1.5h"}, `manager.inventoryInterval "1.5h": write a time above 0 in whole hours`},
+		"no time at all":               {[]string{"manager.reclaimInterval=0s"}, "a time above 0"},
+		"refresh once a day":           {[]string{"capi.externalSecret.refreshInterval=1d"}, "capi.externalSecret.refreshInterval"},
+		"no call to the vendor":        {[]string{"manager.vendorQPS=0"}, "manager.vendorQPS 0: the manager has to call the vendor"},
+		"API server without TLS":       {[]string{"manager.apiServerURL=http://api.example:6443"}, "https://host[:port]"},
+		"API server without a scheme":  {[]string{"manager.apiServerURL=api.example:6443"}, "https://host[:port]"},
+		"API server inside":            {[]string{"manager.apiServerURL=https://kubernetes.default.svc"}, "names a Service, which a Mac cannot reach"},
+		"image misspelt":               {[]string{"manager.image.name=ours"}, "'name' not allowed"},
+		"image's pull policy":          {[]string{"manager.image.pullPolicy=Sometimes"}, "'Always', 'IfNotPresent', 'Never'"},
+		"resources misspelt":           {[]string{"manager.resources.cpu=1"}, "'cpu' not allowed"},
 		"attempts below zero":          {[]string{"manager.bootstrapMaxAttempts=-1"}, "/manager/bootstrapMaxAttempts"},
 		"credentials in no Secret":     {[]string{"vendorCredentialsSecret="}, "/vendorCredentialsSecret"},
 	} {
@@ -42,5 +67,34 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 				t.Errorf("refusal = %q; it should say %q", refusal, c.says)
 			}
 		})
+	}
+}
+
+// expression is a fleet that wants hosts by one expression.
+func expression(operator string, more ...string) []string {
+	const one = "fleets.builders.hostSelector.matchExpressions[0]."
+	values := []string{"fleets.builders.zone=fr-par-1", one + "key=chip", one + "operator=" + operator}
+	for _, value := range more {
+		values = append(values, one+value)
+	}
+	return values
+}
+
+// What looks odd and is right.
+func TestSenseIsNotRefused(t *testing.T) {
+	for name, values := range map[string][]string{
+		"API server with a port":  {"manager.apiServerURL=https://api.example:6443"},
+		"API server by IPv6":      {"manager.apiServerURL=https://[2001:db8::1]:6443"},
+		"API server below a path": {"manager.apiServerURL=https://rancher.example/k8s/clusters/c-1"},
+		"shortest pool":           {"pool.prefix=ab-"},
+		"no OS, no type":          {"fleets.a.zone=fr-par-1", "fleets.a.os=", "fleets.a.type="},
+		"hosts by expression":     expression("In", "values[0]=M2"),
+		"times of two units":      {"manager.reinstallTimeout=1h30m"},
+		"label of a domain":       {"fleets.a.zone=fr-par-1", `fleets.a.profile.labels.example\.com/team=iOS_1.0`},
+		"global values":           {"global.imageRegistry=example"},
+	} {
+		if _, refusal, err := render(t.Context(), set(values...)...); err != nil || refusal != "" {
+			t.Errorf("%s: %v, %s", name, err, refusal)
+		}
 	}
 }

@@ -1,0 +1,83 @@
+{{- define "macfleet.checkFleet" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $fleet := index . 2 -}}
+{{- $path := printf "fleets.%s" $name -}}
+{{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$" $name) -}}
+{{- fail (printf "fleets: %q is no name for a fleet: up to 30 lower-case letters, digits and dashes, a letter or digit at both ends" $name) -}}
+{{- end -}}
+{{- if hasPrefix $root.Values.pool.prefix (printf "%s%s-" (include "macfleet.claimNamePrefix" $root) $name) -}}
+{{- fail (printf "%s: its Machines' names start with pool.prefix %q, so that their Macs would look free: name the fleet otherwise" $path $root.Values.pool.prefix) -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]{2}-[a-z]{3}-[0-9]+$" $fleet.zone) -}}
+{{- fail (printf "%s.zone %q is no zone of the vendor's: write one such as fr-par-1" $path $fleet.zone) -}}
+{{- end -}}
+{{- if and $fleet.type (not (regexMatch "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" $fleet.type)) -}}
+{{- fail (printf "%s.type %q is no server type of the vendor's: write one such as M2-L, without blanks" $path $fleet.type) -}}
+{{- end -}}
+{{- if and $fleet.os (not (regexMatch "^[a-z]{1,32}$" (toString $fleet.os))) -}}
+{{- fail (printf "%s.os %q: name a family of macOS such as tahoe or sequoia, not a version" $path (toString $fleet.os)) -}}
+{{- end -}}
+{{- if eq ($fleet.acquisition | default "Adopt") "Order" -}}
+{{- if not $fleet.type -}}{{- fail (printf "%s orders servers: say in %s.type which, such as M2-L" $path $path) -}}{{- end -}}
+{{- if $fleet.hostSelector -}}{{- fail (printf "%s orders servers: a hostSelector chooses among hosts that exist; leave it out" $path) -}}{{- end -}}
+{{- end -}}
+{{- include "macfleet.checkSelector" (list (printf "%s.hostSelector" $path) ($fleet.hostSelector | default dict)) -}}
+{{- include "macfleet.checkProfile" (list (printf "%s.profile" $path) ($fleet.profile | default dict)) -}}
+{{- include "macfleet.checkHealth" (list (printf "%s.healthCheck" $path) ($fleet.healthCheck | default dict)) -}}
+{{- end -}}
+
+{{- define "macfleet.checkSelector" -}}
+{{- $path := index . 0 -}}{{- $selector := index . 1 -}}
+{{- include "macfleet.checkLabels" (list (printf "%s.matchLabels" $path) ($selector.matchLabels | default dict)) -}}
+{{- range $selector.matchExpressions -}}
+{{- include "macfleet.checkLabels" (list (printf "%s.matchExpressions" $path) (dict .key "")) -}}
+{{- if and (has .operator (list "In" "NotIn")) (not .values) -}}
+{{- fail (printf "%s.matchExpressions: %s %s compares with nothing: give it values" $path .key .operator) -}}
+{{- end -}}
+{{- if and (has .operator (list "Exists" "DoesNotExist")) .values -}}
+{{- fail (printf "%s.matchExpressions: %s %s looks at no value: leave its values out" $path .key .operator) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkProfile" -}}
+{{- $path := index . 0 -}}{{- $profile := index . 1 -}}
+{{- include "macfleet.checkLabels" (list (printf "%s.labels" $path) ($profile.labels | default dict)) -}}
+{{- range $key, $value := $profile.labels -}}
+{{- if or (hasPrefix "node-role.kubernetes.io/" $key) (contains "node-restriction.kubernetes.io/" $key) (eq $key "kubernetes.io/role") -}}
+{{- fail (printf "%s.labels: the API server lets no node give itself the label %s; use a prefix of your own" $path $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range $profile.taints -}}
+{{- include "macfleet.checkLabels" (list (printf "%s.taints" $path) (dict .key (.value | default ""))) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkLabels" -}}
+{{- $path := index . 0 -}}
+{{- range $key, $value := index . 1 -}}
+{{- if not (regexMatch "^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$" $key) -}}
+{{- fail (printf "%s: %q is no label key: write name or domain/name, without blanks, such as team or example.com/team" $path $key) -}}
+{{- end -}}
+{{- if not (regexMatch "^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$" $value) -}}
+{{- fail (printf "%s: %q of %s is no label value: up to 63 letters, digits, dashes, dots and underscores" $path $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkHealth" -}}
+{{- $path := index . 0 -}}{{- $check := index . 1 -}}
+{{- $startup := int (dig "nodeStartupSeconds" 7200 $check) -}}
+{{- if and (gt $startup 0) (lt $startup 3600) -}}
+{{- fail (printf "%s.nodeStartupSeconds %d: give 3600 or more, or 0 to wait for ever; a wipe takes 20 to 45 minutes, and Cluster API would delete the Machine meanwhile, whose Mac is wiped again" $path $startup) -}}
+{{- end -}}
+{{- $most := toString (dig "maxUnhealthy" 2 $check) -}}
+{{- if not (regexMatch "^([1-9][0-9]*|(100|[1-9]?[0-9])%)$" $most) -}}
+{{- if eq $most "0" -}}
+{{- fail (printf "%s.maxUnhealthy 0: no Mac would ever be mended; give 1 or more, or switch %s.enabled off" $path $path) -}}
+{{- end -}}
+{{- fail (printf "%s.maxUnhealthy %q: give a number of Macs such as 2, or a share such as \"40%%\"" $path $most) -}}
+{{- end -}}
+{{- if eq $most "0%" -}}
+{{- fail (printf "%s.maxUnhealthy 0%%: no Mac would ever be mended; give a larger share, or switch %s.enabled off" $path $path) -}}
+{{- end -}}
+{{- end -}}
