@@ -16,6 +16,7 @@ type state struct {
 	PID        int            `json:"pid"`
 	Kubeconfig string         `json:"kubeconfig"`
 	VendorURL  string         `json:"vendorURL"`
+	MetricsURL string         `json:"metricsURL"`
 	SSHPort    int            `json:"sshPort"`
 	Binaries   world.Binaries `json:"binaries"`
 }

@@ -33,7 +33,7 @@ func newStatus(flags *sandboxFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nssh port    %d\n\n", running.Kubeconfig, running.VendorURL, running.SSHPort)
+			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nmetrics     %s\nssh port    %d\n\n", running.Kubeconfig, running.VendorURL, running.MetricsURL, running.SSHPort)
 			return now.print(cmd.OutOrStdout())
 		},
 	}

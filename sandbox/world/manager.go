@@ -47,6 +47,8 @@ type manager struct {
 	env    []string
 	binary string
 	health string
+	// metrics is the URL of its metrics.
+	metrics string
 
 	mu      sync.Mutex
 	process *subprocess.Process
@@ -79,27 +81,28 @@ func (w *World) managerKubeconfig(ctx context.Context) (string, error) {
 
 // newManager prepares the n-th manager process.
 func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags []string) (*manager, error) {
-	port, err := freePort(ctx, w.network.prefix.Addr().Next())
+	ports, err := freePorts(ctx, w.network.prefix.Addr().Next(), 2)
 	if err != nil {
-		return nil, fmt.Errorf("finding a port for the manager: %w", err)
+		return nil, fmt.Errorf("finding ports for the manager: %w", err)
 	}
 	name := fmt.Sprintf("manager-%d", n)
-	health := fmt.Sprintf("127.0.0.1:%d", port)
+	health, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 	args := append([]string{}, flags...)
 	args = append(args,
 		"--kubeconfig="+kubeconfig,
 		"--vendor-credentials=", // the environment's
 		"--agent-dir="+w.options.Binaries.AgentDir,
 		"--ssh-port="+strconv.Itoa(w.network.sshPort),
-		"--metrics-bind-address=127.0.0.1:0",
+		"--metrics-bind-address="+metrics,
 		"--health-probe-bind-address="+health,
 	)
 	return &manager{
-		name:   name,
-		log:    filepath.Join(w.logDir(), name+".log"),
-		args:   append(args, w.options.ManagerArgs...),
-		binary: w.options.Binaries.Manager,
-		health: "http://" + health + "/readyz",
+		name:    name,
+		log:     filepath.Join(w.logDir(), name+".log"),
+		args:    append(args, w.options.ManagerArgs...),
+		binary:  w.options.Binaries.Manager,
+		health:  "http://" + health + "/readyz",
+		metrics: "http://" + metrics + "/metrics",
 		env: []string{
 			"SCW_API_URL=" + w.vendorListener.URL(),
 			"SCW_ACCESS_KEY=" + scaleway.DefaultAccessKey,

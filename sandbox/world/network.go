@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 )
 
@@ -43,19 +42,25 @@ func newNetwork(ctx context.Context) (*network, error) {
 }
 
 func freePort(ctx context.Context, address netip.Addr) (int, error) {
+	ports, err := freePorts(ctx, address, 1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
+// freePorts finds some that differ, for all are held until the last is found.
+func freePorts(ctx context.Context, address netip.Addr, n int) (ports []int, err error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
-	if err != nil {
-		return 0, err
+	for range n {
+		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address.String(), "0"))
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close() //nolint:errcheck // nobody has connected to it
+		ports = append(ports, int(netip.MustParseAddrPort(listener.Addr().String()).Port()))
 	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, errors.Join(err, listener.Close())
-	}
-	if err := listener.Close(); err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(port)
+	return ports, nil
 }
 
 // allocate gives a server its address.

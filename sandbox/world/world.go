@@ -231,6 +231,9 @@ func (w *World) SSHPort() int { return w.network.sshPort }
 // Mac is the simulated Mac behind a server.
 func (w *World) Mac(serverID string) (*mac.Mac, bool) { return w.macs.get(serverID) }
 
+// MetricsURL is where the first manager serves its metrics.
+func (w *World) MetricsURL() string { return w.managers[0].metrics }
+
 // Managers is how many manager processes there are.
 func (w *World) Managers() int { return len(w.managers) }
 
