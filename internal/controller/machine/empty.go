@@ -27,7 +27,9 @@ func (r *Reconciler) drainer() workload.Drainer {
 }
 
 // emptyNode cordons, drains and deletes the Machine's Node where core does not.
-// Done means that there is nothing (more) to do.
+// Done means that there is nothing (more) to do. What the API server refuses, as an
+// eviction of a Pod with two disruption budgets, is tried again until the time to
+// drain is over, and no longer: a deletion must end.
 func (r *Reconciler) emptyNode(ctx context.Context, v *visit) (ctrl.Result, bool, error) {
 	if coreDrains(v) {
 		return ctrl.Result{}, true, nil
@@ -37,19 +39,30 @@ func (r *Reconciler) emptyNode(ctx context.Context, v *visit) (ctrl.Result, bool
 		return ctrl.Result{}, err == nil, err
 	}
 	drainer := r.drainer()
-	if err := drainer.Cordon(ctx, node); err != nil {
-		return ctrl.Result{}, false, err
+	left, err := drain(ctx, drainer, node)
+	if workload.NodeReady(node) && !r.drainTimeIsOver(v) {
+		switch {
+		case err != nil:
+			v.released = no(infrav1.ReasonDraining, "Node %s cannot be drained: %s", node.Name, err)
+			return ctrl.Result{}, false, err
+		case left > 0:
+			v.released = no(infrav1.ReasonDraining, "%d Pods are still on Node %s", left, node.Name)
+			return ctrl.Result{RequeueAfter: drainPoll}, false, nil
+		}
 	}
-	left, err := drainer.Evict(ctx, node.Name)
-	if err != nil && workload.NodeReady(node) && !r.drainTimeIsOver(v) {
-		v.released = no(infrav1.ReasonDraining, "Pods of Node %s cannot be evicted: %s", node.Name, err)
-		return ctrl.Result{}, false, err
-	}
-	if left > 0 && workload.NodeReady(node) && !r.drainTimeIsOver(v) {
-		v.released = no(infrav1.ReasonDraining, "%d Pods are still on Node %s", left, node.Name)
-		return ctrl.Result{RequeueAfter: drainPoll}, false, nil
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("Node deleted without having been drained", "node", node.Name, "error", err.Error())
 	}
 	return ctrl.Result{}, true, drainer.DeleteNode(ctx, node)
+}
+
+// drain keeps new Pods off the Node, asks its Pods to leave, and returns how many
+// are still there.
+func drain(ctx context.Context, drainer workload.Drainer, node *corev1.Node) (int, error) {
+	if err := drainer.Cordon(ctx, node); err != nil {
+		return 0, err
+	}
+	return drainer.Evict(ctx, node.Name)
 }
 
 // coreDrains reports whether Cluster API core has drained the Node before it

@@ -1,14 +1,20 @@
 package machine
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
@@ -89,6 +95,43 @@ func TestADrainEnds(t *testing.T) {
 			w.settle("mac-1")
 			if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil {
 				t.Error("a Pod that does not end holds the Machine for ever")
+			}
+		})
+	}
+}
+
+// The API server refuses a Pod with two disruption budgets for ever, and a webhook
+// may refuse the cordon: the drain's time ends that, too.
+func TestARefusedDrainEnds(t *testing.T) {
+	refused := apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget"))
+	for name, faults := range map[string]interceptor.Funcs{
+		"eviction": {SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return refused
+		}},
+		"cordon": {Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := o.(*corev1.Node); is {
+				return refused
+			}
+			return c.Patch(ctx, o, p, opts...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			w.create(pod("stuck", "ReplicaSet"))
+			w.r.Client = interceptor.NewClient(w.client, faults)
+			w.delete(w.machine("mac-1"))
+			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Add(defaultDrainTimeout - time.Second))
+			key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
+			if _, err := w.r.Reconcile(t.Context(), key); err == nil || w.host(hostName).Spec.Release != nil {
+				t.Fatalf("error = %v, release = %+v; want the refusal, which is tried again", err, w.host(hostName).Spec.Release)
+			}
+			if got := w.message("mac-1", infrav1.ReleasedCondition); w.reason("mac-1", infrav1.ReleasedCondition) != infrav1.ReasonDraining || !strings.Contains(got, "PodDisruptionBudget") {
+				t.Errorf("Released = %q, want the refusal in it", got)
+			}
+			w.clock.SetTime(w.clock.Now().Add(time.Second))
+			w.settle("mac-1")
+			if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+				t.Errorf("gone = %t, release = %+v; want it released, and the Node deleted", w.machineGone("mac-1"), w.host(hostName).Spec.Release)
 			}
 		})
 	}
