@@ -204,6 +204,26 @@ func TestAMachineWithoutItsClaimTakesItsNodeAlong(t *testing.T) {
 	}
 }
 
+// The Mac joined before the Machine was provisioned; then its Host was lost and
+// found again, free or with a name that is nobody's of ours.
+func TestAMachineThatWasNotProvisionedTakesItsNodeAlong(t *testing.T) {
+	for name, serverName := range map[string]string{"free again": poolName + serverID, "somebody's": "somebody-else"} {
+		t.Run(name, func(t *testing.T) {
+			w := claimed(t)
+			w.join("mac-1")
+			w.delete(w.host(hostName))
+			found := poolHost(serverID)
+			found.Status.Server.Name = serverName
+			w.create(found)
+			w.delete(w.machine("mac-1"))
+			w.settle("mac-1")
+			if h := w.host(hostName); !w.machineGone("mac-1") || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) || h.Spec.ClaimRef != nil || h.Spec.Release != nil {
+				t.Errorf("gone = %t, spec = %+v; want Machine and Node gone, and the host untouched", w.machineGone("mac-1"), h.Spec)
+			}
+		})
+	}
+}
+
 // The recipe's first step keeps a Machine from taking a host at all.
 func TestRequirement002_PausedAnnotationSkipsAdoption(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)

@@ -52,7 +52,10 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 		}
 		return claimNone, r.deleteOwnNode(ctx, v)
 	case host.Acquire, host.ChooseAgain:
-		return claimNone, r.bar(ctx, h, v.token())
+		if err := r.bar(ctx, h, v.token()); err != nil {
+			return claimBlocked, err
+		}
+		return claimNone, r.deleteOwnNode(ctx, v) // the Mac may have joined before its claim was lost
 	}
 	if h == nil {
 		return r.standingOfNothing(ctx, v)
