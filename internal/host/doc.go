@@ -28,6 +28,9 @@ type ZoneReport struct {
 	At time.Time
 	// Suspicious: too many servers vanished at once to believe it.
 	Suspicious bool
+	// EmptyBelieved: a list of this zone that holds no server would be proof that it
+	// has none, since another zone lists servers with the same rights.
+	EmptyBelieved bool
 	// Failing: so many of the last vendor calls failed that nothing destructive is
 	// begun on our own account.
 	Failing bool

@@ -176,7 +176,8 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		return
 	}
 	expected, orders := known(hosts)
-	expected.proof = i.rights(ctx, zone, len(servers), expected.returned)
+	witnessed := i.witness(zone)
+	expected.proof = i.rights(ctx, zone, len(servers) > 0 || witnessed, expected.expendable)
 	suspicious := i.readings.list(zone, servers, expected, started)
 	for _, server := range servers {
 		if expected.has(server.ID) {
@@ -190,7 +191,7 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	}
 	i.wake(ctx, hosts)
 	i.report(ctx, zone, func(r *host.ZoneReport) {
-		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious}
+		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious, EmptyBelieved: witnessed}
 	})
 }
 
@@ -198,13 +199,14 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 // lost rights, and no other call tells the two apart: the vendor answers the GET
 // of a deleted server and that of a forbidden one alike. Then only another zone
 // that does list servers bears witness. What we gave back ourselves is expected to
-// go, and needs no more than credentials that work.
-func (i *Inventory) rights(ctx context.Context, zone string, listed int, returned map[string]bool) func(id string) bool {
-	if listed > 0 || i.witness(zone) {
+// go, and what a person deleted in the midst of its release is given up: those need
+// no more than credentials that work.
+func (i *Inventory) rights(ctx context.Context, zone string, believed bool, expendable map[string]bool) func(id string) bool {
+	if believed {
 		return func(string) bool { return true }
 	}
-	access := len(returned) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil
-	return func(id string) bool { return access && returned[id] }
+	access := len(expendable) > 0 && i.Cloud.CheckAccess(ctx, zone) == nil
+	return func(id string) bool { return access && expendable[id] }
 }
 
 // witness reports that another zone listed servers, with the same rights, lately.
@@ -222,15 +224,19 @@ func (i *Inventory) witness(zone string) bool {
 // known are the servers that a zone's list ought to hold, and the orders that no
 // server is known of yet, by the name it will have.
 func known(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
-	expected.returned, orders = map[string]bool{}, map[string]*host.Host{}
+	expected.returned, expected.expendable, orders = map[string]bool{}, map[string]bool{}, map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
 			orders[h.Spec.Order.Name] = h
 			continue
 		}
 		expected.ids = append(expected.ids, h.Spec.ServerID)
-		if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
+		returned := h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate
+		if returned {
 			expected.returned[h.Spec.ServerID] = true
+		}
+		if returned || (h.Spec.Release != nil && !h.DeletionTimestamp.IsZero()) {
+			expected.expendable[h.Spec.ServerID] = true
 		}
 	}
 	slices.Sort(expected.ids)

@@ -72,6 +72,9 @@ type expectation struct {
 	ids []string // sorted
 	// returned are those that we give back to the vendor: they may go.
 	returned map[string]bool
+	// expendable are those, and the ones whose Hosts a person deleted while they
+	// were released: an empty list that lacks them for long is believed.
+	expendable map[string]bool
 	// proof says for which of them a list is proof of absence.
 	proof func(id string) bool
 }

@@ -1,0 +1,118 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// releasedAndLost is the zone's only server, which vanished in the midst of its release.
+func releasedAndLost(t *testing.T) *world {
+	t.Helper()
+	w := inUse(t)
+	w.release()
+	w.cloud.Remove(serverID)
+	w.stepFor(2 * host.GoneAfterSuspicious)
+	if w.host() == nil {
+		t.Fatal("an empty list that nobody vouches for ended a release")
+	}
+	return w
+}
+
+// stepFor steps until that time is over. Errors are tried again, like by the work queue.
+func (w *world) stepFor(d time.Duration) {
+	for began := w.clock.Now(); w.clock.Since(began) < d; w.clock.Step(w.r.InventoryInterval) {
+		_ = w.step()
+	}
+}
+
+// A person's word is the way out where no other zone bears witness.
+func TestAReleasedHostOfTheLastServerEndsWhenAPersonDeletesIt(t *testing.T) {
+	w := releasedAndLost(t)
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.stepFor(time.Minute)
+	if h := w.host(); h != nil {
+		t.Errorf("phase %s, finalizers %v long after ten minutes of empty lists", h.Status.Phase, h.Finalizers)
+	}
+}
+
+func TestAHostThatAPersonDeletesInItsReleaseWaitsTenMinutes(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	w.cloud.Remove(serverID)
+	_ = w.step() // the vendor forbids what is not there
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.stepFor(host.GoneAfterSuspicious - 2*time.Minute)
+	if w.host() == nil {
+		t.Fatal("gone before ten minutes of empty lists")
+	}
+	w.stepFor(3 * time.Minute)
+	if w.host() != nil {
+		t.Error("still there after ten minutes of empty lists")
+	}
+}
+
+func TestADeletedHostStaysWhileItsServerMayBeHidden(t *testing.T) {
+	for name, prepare := range map[string]func(*world){
+		"claimed, not released": func(w *world) {
+			h := w.host()
+			h.Spec.Release, h.Spec.Record.Wipe.RequestedAt, h.Spec.Record.Wipe.StartedAt = nil, nil, nil
+			w.must(w.client.Update(w.ctx, h))
+		},
+		"credentials refused": func(w *world) {
+			w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+				if c.Name == "CheckAccess" {
+					return cloudtest.Err(cloud.KindForbidden), nil
+				}
+				return nil, nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := releasedAndLost(t)
+			prepare(w)
+			w.must(w.client.Delete(w.ctx, w.host()))
+			w.stepFor(2 * host.GoneAfterSuspicious)
+			if w.host() == nil {
+				t.Error("removed on the word of an empty list")
+			}
+		})
+	}
+}
+
+func TestAnEmptyListIsBelievedBesideAZoneThatListsServers(t *testing.T) {
+	w := newWorld(t)
+	const other = "fr-par-3"
+	w.inventory.Zone(other)
+	w.inventory.Sweep(w.ctx)
+	w.inventory.Sweep(w.ctx) // the first one ran beside the witness's
+	if report, _ := w.inventory.Zone(other); !report.EmptyBelieved || report.Hosts != 0 {
+		t.Errorf("zone %s: %+v, want an empty list that is believed", other, report)
+	}
+	if report, _ := w.inventory.Zone(zone); report.EmptyBelieved {
+		t.Errorf("zone %s: %+v, vouched for by an empty list", zone, report)
+	}
+	w.inventory.report(w.ctx, zone, func(r *host.ZoneReport) { r.Err = cloudtest.Err(cloud.KindUnavailable) })
+	if w.inventory.witness(other) {
+		t.Error("vouched for by a list that failed")
+	}
+}
+
+// A witness that spoke long ago says nothing of the rights of today.
+func TestAnOldWitnessProvesNothing(t *testing.T) {
+	w := newWorld(t)
+	const other = "fr-par-3"
+	for _, c := range []struct {
+		age  time.Duration
+		want bool
+	}{{2 * w.r.InventoryInterval, true}, {2*w.r.InventoryInterval + 1, false}} {
+		w.inventory.Sweep(w.ctx)
+		w.clock.Step(c.age)
+		if got := w.inventory.witness(other); got != c.want {
+			t.Errorf("a witness of %s ago counts: %t, want %t", c.age, got, c.want)
+		}
+	}
+}
