@@ -115,6 +115,9 @@ func unfit(w Wish, h *Host) Skip {
 	if w.Type != "" && h.Status.Server.Type != "" && h.Status.Server.Type != w.Type {
 		return SkipType
 	}
+	if w.Selector != nil && !w.Selector.Matches(labels.Set(h.Labels)) {
+		return SkipLabels // before what passes by itself: waiting would be in vain
+	}
 	if reason := Unavailable(h, w.PoolPrefix); reason != "" {
 		return reason
 	}
@@ -123,9 +126,6 @@ func unfit(w Wish, h *Host) Skip {
 	}
 	if w.OS != "" && h.Status.Server.OSFamily != w.OS {
 		return SkipOS
-	}
-	if w.Selector != nil && !w.Selector.Matches(labels.Set(h.Labels)) {
-		return SkipLabels
 	}
 	return ""
 }

@@ -32,6 +32,8 @@ const (
 	WipeFree WipeStep = "free"
 	// WipeWait: nothing to do until the vendor shows something else.
 	WipeWait WipeStep = "wait"
+	// WipeForget: a reinstall that nobody here asked for failed; it never was.
+	WipeForget WipeStep = "forget"
 	// WipeHeld: the server bears a name that is neither its owner's nor the
 	// pool's; it is somebody else's, and nothing destructive is done to it.
 	WipeHeld WipeStep = "held"
@@ -75,7 +77,8 @@ func NextWipe(h *Host, look WipeLook) WipeStep {
 	if terminating(h) {
 		return nextRetirement(h, look, ours)
 	}
-	if ours && TimedOut(h, look.Began, look.Timeout) && !(wipe.StartedAt != nil && ended(wipe, look)) {
+	late := TimedOut(h, look.Began, look.Timeout) && (wipe.StartedAt == nil || !ended(wipe, look))
+	if ours && (late || failed(wipe, look.Server, look.Began)) {
 		if step := onTimeout(h, look.Began); step != "" {
 			return step
 		}
@@ -107,6 +110,12 @@ func FinalName(h *Host) string {
 		return PoolName(h.Spec.Release.PoolPrefix, h.Spec.ServerID)
 	}
 	return h.Spec.ClaimRef.Name
+}
+
+// failed: the vendor shows an error after the wipe was seen to start. That the
+// server is ready later says nothing about its disk, unless it was seen reinstalling again.
+func failed(wipe infrav1.WipeRecord, server cloud.Server, began time.Time) bool {
+	return wipe.StartedAt != nil && wipe.ObservedAt == nil && server.Status == cloud.StatusError && !began.Before(wipe.StartedAt.Time)
 }
 
 func ended(wipe infrav1.WipeRecord, look WipeLook) bool {
@@ -180,6 +189,8 @@ func NextUnasked(h *Host, server cloud.Server, began time.Time, settle time.Dura
 	switch {
 	case wipe.StartedAt == nil && server.Status == cloud.StatusReinstalling && after:
 		return WipeStart
+	case failed(wipe, server, began):
+		return WipeForget
 	case wipe.StartedAt != nil && ready && !began.Before(wipe.StartedAt.Add(settle)):
 		return WipeObserve
 	}
@@ -207,6 +218,7 @@ func RecordRepeat(h *Host, now time.Time) {
 // that stands already is kept.
 func RecordGivenUp(h *Host, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats + 1
+	h.Spec.Record.Wipe.StartedAt = nil // what runs still is seen to run
 	if !Quarantined(h, now) {
 		h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
 	}
@@ -277,4 +289,9 @@ func NodeMustGo(h *Host) bool {
 		return false
 	}
 	return record.DetachedAt != nil
+}
+
+// ForgetWipe notes that a reinstall that was seen to start by hand came to nothing.
+func ForgetWipe(h *Host) {
+	h.Spec.Record.Wipe.RequestedAt, h.Spec.Record.Wipe.StartedAt = nil, nil
 }

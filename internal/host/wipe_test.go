@@ -20,6 +20,7 @@ func TestNextWipe(t *testing.T) {
 	requested := func(h *host.Host) { released(h); h.Spec.Record.Wipe.RequestedAt = at(6) }
 	observed := func(h *host.Host) { wiping(h); h.Spec.Record.Wipe.ObservedAt = at(20) }
 	wipedBefore := func(h *host.Host) { released(h); h.Spec.Record.Wipe.ObservedAt = at(-20) }
+	failedOnce := func(h *host.Host) { host.RecordRepeat(h, at(10).Time) }
 	later := noon().Add(time.Hour)
 	for name, row := range map[string]struct {
 		host   *host.Host
@@ -27,33 +28,36 @@ func TestNextWipe(t *testing.T) {
 		now    time.Time
 		want   host.WipeStep
 	}{
-		"no release":                          {pooled(claimed), server("m-1", "ready"), later, host.WipeUnlicensed},
-		"no claim":                            {pooled(released, func(h *host.Host) { h.Spec.ClaimRef = nil }), server("m-1", "ready"), later, host.WipeUnlicensed},
-		"release of another claim":            {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), server("m-1", "ready"), later, host.WipeUnlicensed},
-		"released":                            {pooled(released), server("m-1", "ready"), later, host.WipeRecord},
-		"released, wiped for an owner before": {pooled(wipedBefore), server("m-1", "ready"), later, host.WipeRecord},
-		"released while busy otherwise":       {pooled(released), server("m-1", "rebooting"), later, host.WipeRecord},
-		"released, reinstalling by hand":      {pooled(released), server("m-1", "reinstalling"), later, host.WipeRecord},
-		"released before it was renamed":      {pooled(released), server(prefix+"1", "ready"), later, host.WipeRecord},
-		"released, named by another":          {pooled(released), server("m-2", "ready"), later, host.WipeHeld},
-		"requested, not asked":                {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
-		"requested, named by another":         {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
-		"requested and seen":                  {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
-		"requested, seen by an older reading": {pooled(requested), server("m-1", "reinstalling"), at(6).Add(-1), host.WipeWait},
-		"never renamed before the reinstall":  {pooled(requested), server("m-1", "error"), later, host.WipeReinstall},
-		"started, our name":                   {pooled(wiping), server("m-1", "reinstalling"), later, host.WipeRename},
-		"started, named":                      {pooled(wiping), server(poolName, "reinstalling"), later, host.WipeWait},
-		"started, old pool name":              {pooled(wiping), server(prefix+"1", "reinstalling"), later, host.WipeRename},
-		"started, named by another":           {pooled(wiping), server("m-2", "reinstalling"), later, host.WipeWait},
-		"ready too soon to believe":           {pooled(wiping), server(poolName, "ready"), at(6).Add(settle - 1), host.WipeWait},
-		"ready":                               {pooled(wiping), server(poolName, "ready"), later, host.WipeObserve},
-		"ready, not named":                    {pooled(wiping), server("m-1", "ready"), later, host.WipeObserve},
-		"ready, named by another":             {pooled(wiping), server("m-2", "ready"), later, host.WipeObserve},
-		"not delivered":                       {pooled(wiping), cloud.Server{Name: poolName, Status: "ready"}, later, host.WipeWait},
-		"in error":                            {pooled(wiping), server(poolName, "error"), later, host.WipeWait},
-		"observed, not named":                 {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
-		"observed and named":                  {pooled(observed), server(poolName, "ready"), later, host.WipeFree},
-		"observed, named by another":          {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
+		"no release":                           {pooled(claimed), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"no claim":                             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef = nil }), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"release of another claim":             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"released":                             {pooled(released), server("m-1", "ready"), later, host.WipeRecord},
+		"released, wiped for an owner before":  {pooled(wipedBefore), server("m-1", "ready"), later, host.WipeRecord},
+		"released while busy otherwise":        {pooled(released), server("m-1", "rebooting"), later, host.WipeRecord},
+		"released, reinstalling by hand":       {pooled(released), server("m-1", "reinstalling"), later, host.WipeRecord},
+		"released before it was renamed":       {pooled(released), server(prefix+"1", "ready"), later, host.WipeRecord},
+		"released, named by another":           {pooled(released), server("m-2", "ready"), later, host.WipeHeld},
+		"requested, not asked":                 {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
+		"requested, named by another":          {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
+		"requested and seen":                   {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
+		"requested, seen by an older reading":  {pooled(requested), server("m-1", "reinstalling"), at(6).Add(-1), host.WipeWait},
+		"never renamed before the reinstall":   {pooled(requested), server("m-1", "error"), later, host.WipeReinstall},
+		"started, our name":                    {pooled(wiping), server("m-1", "reinstalling"), later, host.WipeRename},
+		"started, named":                       {pooled(wiping), server(poolName, "reinstalling"), later, host.WipeWait},
+		"started, old pool name":               {pooled(wiping), server(prefix+"1", "reinstalling"), later, host.WipeRename},
+		"started, named by another":            {pooled(wiping), server("m-2", "reinstalling"), later, host.WipeWait},
+		"ready too soon to believe":            {pooled(wiping), server(poolName, "ready"), at(6).Add(settle - 1), host.WipeWait},
+		"ready":                                {pooled(wiping), server(poolName, "ready"), later, host.WipeObserve},
+		"ready, not named":                     {pooled(wiping), server("m-1", "ready"), later, host.WipeObserve},
+		"ready, named by another":              {pooled(wiping), server("m-2", "ready"), later, host.WipeObserve},
+		"not delivered":                        {pooled(wiping), cloud.Server{Name: poolName, Status: "ready"}, later, host.WipeWait},
+		"in error":                             {pooled(wiping), server(poolName, "error"), later, host.WipeRepeat},
+		"in error before it was seen to start": {pooled(wiping), server(poolName, "error"), at(5).Time, host.WipeWait},
+		"in error, asked again, ready":         {pooled(wiping, failedOnce), server(poolName, "ready"), later, host.WipeReinstall},
+		"in error twice":                       {pooled(wiping, repeats(1)), server(poolName, "error"), later, host.WipeGiveUp},
+		"observed, not named":                  {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
+		"observed and named":                   {pooled(observed), server(poolName, "ready"), later, host.WipeFree},
+		"observed, named by another":           {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := host.NextWipe(row.host, host.WipeLook{Server: row.server, Began: row.now, Settle: settle}); got != row.want {
@@ -124,8 +128,8 @@ func TestNextWipeAfterItsTimeout(t *testing.T) {
 		"given up, it can be wiped again":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeReinstall},
 		"given up, the reinstall is seen":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeStart},
 		"given up, ended late":             {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
-		"its quarantine is over":           {pooled(wiping, repeats(2), quarantined(40)), cloud.Server{Name: poolName, Status: "error"}, host.WipeRepeat},
-		"a person took the quarantine off": {pooled(wiping, repeats(2)), cloud.Server{Name: poolName, Status: "error"}, host.WipeRepeat},
+		"its quarantine is over":           {pooled(wiping, repeats(2), quarantined(40)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeRepeat},
+		"a person took the quarantine off": {pooled(wiping, repeats(2)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeRepeat},
 		"wiped, only not named":            {pooled(wiping, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(7) }), cloud.Server{Name: "m-1", Status: "ready", Delivered: true}, host.WipeRename},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +238,7 @@ func TestNextUnasked(t *testing.T) {
 		"reinstalling":            {pooled(dirty), "reinstalling", later, host.WipeStart},
 		"reinstalling, too early": {pooled(dirty), "reinstalling", noon(), host.WipeWait},
 		"seen, still so":          {pooled(started), "reinstalling", later, host.WipeWait},
-		"seen, in error":          {pooled(started), "error", later, host.WipeWait},
+		"seen, in error":          {pooled(started), "error", later, host.WipeForget},
 		"seen, ready":             {pooled(started), "ready", later, host.WipeObserve},
 		"seen, ready too early":   {pooled(started), "ready", at(6).Add(settle - 1), host.WipeWait},
 	} {

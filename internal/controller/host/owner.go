@@ -97,6 +97,9 @@ func (p *pass) wipedByHand(ctx context.Context) error {
 			host.RecordWipe(h, p.Clock.Now())
 			host.RecordWipeStart(h, p.Clock.Now())
 		})
+	case host.WipeForget:
+		ctrl.LoggerFrom(ctx).Info("The reinstall by hand failed; the host is as unclean as before")
+		return p.update(ctx, host.ForgetWipe)
 	case host.WipeObserve:
 		ctrl.LoggerFrom(ctx).Info("The reinstall by hand was observed; the host is clean")
 		return p.update(ctx, func(h *host.Host) {
