@@ -91,7 +91,7 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	}
 	w.stop = func() {
 		// The figures are there already: what does not end well spoils none of them.
-		if err := errors.Join(stopManager(), environment.Stop()); err != nil {
+		if err := errors.Join(stopManager(), environment.Stop(), os.RemoveAll(environment.BinaryAssetsDirectory)); err != nil {
 			say("stopping: %v", err)
 		}
 		vendor.Close()
