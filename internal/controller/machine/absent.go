@@ -29,9 +29,25 @@ type absences struct {
 type absence struct {
 	token string
 	since time.Time
-	// listed is when the first list since then was begun; zero: none yet.
+	// listed is when the first believed list since then was begun; zero: none yet.
 	listed time.Time
+	// emptied is when the first of the empty lists was begun that all have been since
+	// then, and that prove nothing; zero: the last list was another.
+	emptied time.Time
 }
+
+// proof is what the lists of a zone say of a server whose Host does not exist.
+type proof int
+
+const (
+	// proofNone: not enough yet.
+	proofNone proof = iota
+	// proofGone: the vendor no longer has the server.
+	proofGone
+	// proofNever: for long the lists have been empty, as with lost rights. Waiting
+	// will not bring a proof, unless the zone is mended.
+	proofNever
+)
 
 func (a *absences) forget(key types.NamespacedName) {
 	a.mu.Lock()
@@ -40,26 +56,48 @@ func (a *absences) forget(key types.NamespacedName) {
 }
 
 // note takes in that the Host of an intent does not exist now, and how its zone
-// was last listed. It reports whether that proves the server gone. The inventory
-// makes a Host for every server it lists: two lists as far apart as host.GoneAfter,
-// both begun after the Host was first missed, held no such server.
-func (a *absences) note(key types.NamespacedName, token string, now time.Time, report host.ZoneReport) bool {
+// was last listed. It reports what that proves. The inventory makes a Host for every
+// server it lists: two lists as far apart as host.GoneAfter, both begun after the
+// Host was first missed, held no such server. An empty list counts only where
+// another zone's list bears witness to our rights.
+func (a *absences) note(key types.NamespacedName, token string, now time.Time, report host.ZoneReport) proof {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, is := a.byMachine[key]
 	if !is || known.token != token {
 		known = absence{token: token, since: now}
 	}
-	believed := report.Err == nil && !report.Suspicious && report.Hosts > 0 && report.At.After(known.since)
-	gone := believed && !known.listed.IsZero() && report.At.Sub(known.listed) >= host.GoneAfter
-	if believed && known.listed.IsZero() {
-		known.listed = report.At
+	told := proofNone
+	if report.Err == nil && report.At.After(known.since) {
+		told = known.take(report)
 	}
 	if a.byMachine == nil {
 		a.byMachine = map[types.NamespacedName]absence{}
 	}
 	a.byMachine[key] = known
-	return gone
+	return told
+}
+
+// take takes in a list that was begun after the Host was first missed.
+func (a *absence) take(report host.ZoneReport) proof {
+	if report.Hosts == 0 && !report.EmptyBelieved {
+		if a.emptied.IsZero() {
+			a.emptied = report.At
+		}
+		if report.At.Sub(a.emptied) >= host.GoneAfterSuspicious {
+			return proofNever
+		}
+		return proofNone
+	}
+	a.emptied = time.Time{}
+	switch {
+	case report.Suspicious:
+	case a.listed.IsZero():
+		a.listed = report.At
+	case report.At.Sub(a.listed) >= host.GoneAfter:
+		return proofGone
+	}
+	return proofNone
 }
 
 // lost judges an intent whose Host does not exist, from an uncached read: there is
@@ -87,7 +125,8 @@ func (r *Reconciler) vanished(v *visit) bool {
 	}
 	v.poll = absencePoll
 	report, _ := r.Zone(hostZone(v.machine.Spec.HostRef.Name))
-	return r.absences.note(client.ObjectKeyFromObject(v.machine), v.token(), r.Clock.Now(), report)
+	v.proof = r.absences.note(client.ObjectKeyFromObject(v.machine), v.token(), r.Clock.Now(), report)
+	return v.proof == proofGone
 }
 
 // serverIDLength is that of a server's id, a UUID, which ends a Host's name.

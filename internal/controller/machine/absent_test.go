@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -79,8 +81,12 @@ func TestAnIntentOnAMissingHost(t *testing.T) {
 // prove that its server is gone, and nothing less does.
 func TestAMissingHostIsForgottenWhenItsServerIsGone(t *testing.T) {
 	at := func(after time.Duration) host.ZoneReport { return host.ZoneReport{Hosts: 1, At: start().Add(after)} }
-	strange, failed, empty := at(40*time.Second), at(40*time.Second), at(40*time.Second)
-	strange.Suspicious, failed.Err, empty.Hosts = true, errPlain, 0
+	empty := func(after time.Duration) host.ZoneReport { return host.ZoneReport{At: start().Add(after)} }
+	witnessed := func(after time.Duration) host.ZoneReport {
+		return host.ZoneReport{At: start().Add(after), EmptyBelieved: true}
+	}
+	strange, failed, strangelyEmpty := at(40*time.Second), at(40*time.Second), witnessed(40*time.Second)
+	strange.Suspicious, failed.Err, strangelyEmpty.Suspicious = true, errPlain, true
 	for name, c := range map[string]struct {
 		lists []host.ZoneReport
 		gone  bool
@@ -91,7 +97,11 @@ func TestAMissingHostIsForgottenWhenItsServerIsGone(t *testing.T) {
 		"one is older":      {[]host.ZoneReport{at(-time.Second), at(40 * time.Second)}, false},
 		"one is suspicious": {[]host.ZoneReport{at(5 * time.Second), strange}, false},
 		"one failed":        {[]host.ZoneReport{at(5 * time.Second), failed}, false},
-		"one is empty":      {[]host.ZoneReport{at(5 * time.Second), empty}, false},
+		"one is empty":      {[]host.ZoneReport{at(5 * time.Second), empty(40 * time.Second)}, false},
+		"all are empty":     {[]host.ZoneReport{empty(5 * time.Second), empty(time.Hour)}, false},
+		"empty, witnessed":  {[]host.ZoneReport{witnessed(5 * time.Second), witnessed(40 * time.Second)}, true},
+		"witnessed once":    {[]host.ZoneReport{empty(5 * time.Second), witnessed(40 * time.Second)}, false},
+		"suspiciously so":   {[]host.ZoneReport{witnessed(5 * time.Second), strangelyEmpty}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := runningWorld(t)
@@ -111,6 +121,69 @@ func TestAMissingHostIsForgottenWhenItsServerIsGone(t *testing.T) {
 				t.Errorf("the Node is gone: %t, want %t", nodeGone, c.gone)
 			}
 		})
+	}
+}
+
+// The last server of all was deleted, and then its Host: no list will ever prove it.
+// The message says how the Machine goes all the same, and so it does.
+func TestADeletionThatNoListWillEndSaysTheWayOut(t *testing.T) {
+	w := runningWorld(t)
+	w.delete(w.host(hostName))
+	w.deleteByCore()
+	w.settle("mac-1")
+	list := func(after time.Duration, hosts int) string {
+		w.report = host.ZoneReport{Hosts: hosts, At: start().Add(after)}
+		w.settle("mac-1")
+		if got := w.reason("mac-1", infrav1.ReleasedCondition); got != infrav1.ReasonReleaseBlocked {
+			t.Fatalf("Released = %s", got)
+		}
+		return w.message("mac-1", infrav1.ReleasedCondition)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		hosts int
+		told  bool
+	}{
+		{time.Second, 0, false},
+		{9 * time.Minute, 0, false},
+		{9*time.Minute + time.Second, 1, false}, // a list that is not empty begins it anew
+		{10 * time.Minute, 0, false},
+		{20*time.Minute - time.Second, 0, false},
+		{20 * time.Minute, 0, true},
+	} {
+		if got := list(c.after, c.hosts); strings.Contains(got, clusterv1.PausedAnnotation) != c.told || strings.Contains(got, "serverID") != c.told {
+			t.Fatalf("after %s: %q, want the way out in it: %t", c.after, got, c.told)
+		}
+	}
+	w.annotate(clusterv1.PausedAnnotation, "true")
+	m := w.machine("mac-1")
+	m.Status.ServerID = ""
+	w.updateStatus(m)
+	w.settle("mac-1")
+	if !w.machineGone("mac-1") || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+		t.Error("the way out leads nowhere")
+	}
+}
+
+// What the lists proved of one Host says nothing of the next: each intent is missed
+// for itself.
+func TestAnAbsenceProvesNothingOfAnotherHost(t *testing.T) {
+	at := func(after time.Duration) host.ZoneReport { return host.ZoneReport{Hosts: 1, At: start().Add(after)} }
+	key, now := types.NamespacedName{Namespace: namespace, Name: "mac-1"}, start()
+	var known absences
+	for _, report := range []host.ZoneReport{at(-time.Second), at(time.Second)} {
+		if got := known.note(key, "first", now, report); got != proofNone {
+			t.Fatalf("first: %d", got)
+		}
+	}
+	if got := known.note(key, "second", now.Add(time.Minute), at(time.Minute)); got != proofNone {
+		t.Errorf("second, missed since just now: %d", got)
+	}
+	if got := known.note(key, "second", now, at(2*time.Minute)); got != proofNone {
+		t.Errorf("second, its first list: %d", got)
+	}
+	if got := known.note(key, "second", now, at(3*time.Minute)); got != proofGone {
+		t.Errorf("second, its second list: %d, want it gone", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -78,8 +79,14 @@ func (r *Reconciler) standingOfNothing(ctx context.Context, v *visit) (claimStat
 	return r.blocked(v), nil
 }
 
+// blocked says why the Machine cannot go yet, and the way out where time alone will
+// not bring it: detaching recognises that.
 func (r *Reconciler) blocked(v *visit) claimState {
-	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", v.machine.Spec.HostRef.Name)
+	name := v.machine.Spec.HostRef.Name
+	v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", name)
+	if v.proof == proofNever {
+		v.released = no(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory, and the lists of zone %s stay empty, as with lost rights: mend those; or, if the server is gone, annotate this object with %s=true and set its status.serverID to null", name, hostZone(name), clusterv1.PausedAnnotation)
+	}
 	return claimBlocked
 }
 

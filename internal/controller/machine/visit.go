@@ -48,6 +48,9 @@ type visit struct {
 	// or its server is gone.
 	untouchable bool
 
+	// proof of what became of the server of a missing Host.
+	proof proof
+
 	// poll is when to look again for what no watch tells; zero: never.
 	poll time.Duration
 
