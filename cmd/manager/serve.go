@@ -195,7 +195,9 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Zone: inventory.Zone,
 		Recorder: mgr.GetEventRecorder("macfleet-remediation"), WatchFilter: s.watchFilter,
 	})
-	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Inventory: inventory, WatchFilter: s.watchFilter}
+	clusters := &cluster.Reconciler{
+		Client: mgr.GetClient(), Inventory: inventory, Recorder: mgr.GetEventRecorder("macfleet-cluster"), WatchFilter: s.watchFilter,
+	}
 	planes := &controlplane.Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: discoverer, Discovery: toServer,
 		Server:    controlplane.Server{URL: restConfig.Host, CA: restConfig.CAData},

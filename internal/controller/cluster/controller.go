@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -51,6 +53,8 @@ type Inventory interface {
 type Reconciler struct {
 	Client    client.Client
 	Inventory Inventory
+	// Recorder of events. Nil: there are none.
+	Recorder events.EventRecorder
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
 	// Poll of the inventory's reports. Default: DefaultPoll.
@@ -155,7 +159,7 @@ func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSil
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("recording the status: %w", err)
 	}
-	tell(ctx, before, after)
+	r.tell(ctx, before, after)
 	return ctrl.Result{RequeueAfter: poll}, nil
 }
 
@@ -166,14 +170,28 @@ func (r *Reconciler) now() time.Time {
 	return r.Clock.Now()
 }
 
-// tell logs a change of Ready and of what is held.
-func tell(ctx context.Context, before, after *infrav1.ScalewayAppleSiliconCluster) {
+// tell logs a change of Ready and of what is held, and makes an event of it once
+// there was something to change.
+func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.ScalewayAppleSiliconCluster) {
 	for _, kind := range []string{infrav1.ReadyCondition, infrav1.DestructionHeldCondition} {
 		was, now := conditions.Get(before, kind), conditions.Get(after, kind)
-		if was == nil || was.Status != now.Status || was.Reason != now.Reason {
-			ctrl.LoggerFrom(ctx).Info("Zones of the Cluster", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
+		if was != nil && was.Status == now.Status && was.Reason == now.Reason {
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Zones of the Cluster", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
+		if was != nil && r.Recorder != nil {
+			r.Recorder.Eventf(after, nil, eventType(now), now.Reason, "Reconcile", "%s is %s: %s", kind, now.Status, now.Message)
 		}
 	}
+}
+
+// eventType warns of what is not as it should be: Ready should be True, and
+// nothing should be held.
+func eventType(c *metav1.Condition) string {
+	if (c.Type == infrav1.DestructionHeldCondition) == (c.Status == metav1.ConditionTrue) {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
 }
 
 // derive sets the whole status from the reports of the zones and the hosts.

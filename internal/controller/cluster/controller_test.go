@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -33,6 +34,7 @@ func (r reports) Zone(zone string) (host.ZoneReport, bool) {
 // world is a fake API server that counts writes.
 type world struct {
 	client client.Client
+	events *events.FakeRecorder
 	writes int
 }
 
@@ -44,7 +46,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			t.Fatal(err)
 		}
 	}
-	w := &world{}
+	w := &world{events: events.NewFakeRecorder(100)}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconCluster{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -63,7 +65,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) reconcile(t *testing.T, inventory Inventory) *infrav1.ScalewayAppleSiliconCluster {
 	t.Helper()
 	key := client.ObjectKey{Namespace: "fleet", Name: "macs"}
-	r := &Reconciler{Client: w.client, Inventory: inventory, Clock: clocktesting.NewFakePassiveClock(now())}
+	r := &Reconciler{Client: w.client, Inventory: inventory, Recorder: w.events, Clock: clocktesting.NewFakePassiveClock(now())}
 	for range 2 { // the first pass may only set Paused
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
@@ -188,6 +190,29 @@ func TestHeldOutlivesARestart(t *testing.T) {
 	w.reconcile(t, reports{"fr-par-1": {At: now(), Suspicious: true}})
 	if got := w.reconcile(t, reports{}); !conditions.IsTrue(got, infrav1.DestructionHeldCondition) {
 		t.Errorf("DestructionHeld = %+v, want what was known", conditions.Get(got, infrav1.DestructionHeldCondition))
+	}
+}
+
+// Lost rights and what they hold back are told once, where an operator looks.
+func TestTroubleIsToldOnce(t *testing.T) {
+	w := newWorld(t, infra("fr-par-1"), owner())
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	for range 3 {
+		w.reconcile(t, reports{"fr-par-1": failing(cloud.KindUnauthorized, now())})
+	}
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	var told []string
+	for len(w.events.Events) > 0 {
+		kind, rest, _ := strings.Cut(<-w.events.Events, " ")
+		reason, _, _ := strings.Cut(rest, " ")
+		told = append(told, kind+" "+reason)
+	}
+	want := []string{
+		"Warning " + infrav1.ReasonCredentialsRejected, "Warning " + infrav1.ReasonVendorFailing,
+		"Normal " + infrav1.ReadyCondition, "Normal " + reasonNotHeld,
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
