@@ -69,6 +69,14 @@ func rebootable(status cloud.Status) bool {
 	return status == cloud.StatusReady || status == cloud.StatusError || status == cloud.StatusRebooting
 }
 
+// ForcedByHand reports that a person forces the reboot: recoveries force only the
+// one reboot of a claim, whose id is its own, and remediations none.
+func ForcedByHand(h *Host) bool {
+	request := h.Spec.Reboot
+	recovery := h.Spec.ClaimRef != nil && request != nil && request.ID == BootstrapRebootID(h.Spec.ClaimRef.Token)
+	return request != nil && request.Force && !recovery
+}
+
 // RebootTaken reports that a vendor's answer to a reboot counts as taken: what no
 // longer is needs none, and what is busy already restarts.
 func RebootTaken(err error) bool {

@@ -46,6 +46,9 @@ func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
 			return p.rebootWaits(busy), err
 		}
 	}
+	if held, err := p.rebootHeld(ctx); err != nil || held != "" {
+		return p.rebootWaits(held), err
+	}
 	if !p.diagnosed(ctx) {
 		return ctrl.Result{RequeueAfter: diagnosePoll}, nil
 	}
@@ -61,6 +64,9 @@ func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
 	}
 	if still, err := p.stillAsked(ctx); err != nil || !still {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
+	}
+	if held, err := p.rebootHeld(ctx); err != nil || held != "" {
+		return p.rebootWaits(held), err
 	}
 	err = p.Cloud.RebootServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if !host.RebootTaken(err) {
@@ -89,6 +95,20 @@ func (p *pass) stillAsked(ctx context.Context) (bool, error) {
 	now.Status = p.host.Status
 	step, _ := host.NextReboot(now, p.seen.Gone)
 	return now.UID == p.host.UID && step == host.RebootAsk && now.Spec.Reboot.ID == p.host.Spec.Reboot.ID && tokenOf(now) == tokenOf(p.host), nil
+}
+
+// rebootHeld says, from an uncached read, why the Cluster of the claim keeps its Mac
+// from a reboot. A person's forced request is none of the Cluster's business.
+func (p *pass) rebootHeld(ctx context.Context) (string, error) {
+	claim := p.host.Spec.ClaimRef
+	if claim == nil || claim.Cluster == "" || host.ForcedByHand(p.host) {
+		return "", nil
+	}
+	still, err := p.clusterStill(ctx)
+	if err != nil || still {
+		return "", err
+	}
+	return "Cluster " + claim.Namespace + "/" + claim.Cluster + " is paused, or not here; its Mac may be on its way elsewhere", nil
 }
 
 func tokenOf(h *host.Host) string {
