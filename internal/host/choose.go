@@ -166,6 +166,12 @@ func idleDays(h *Host, now time.Time) int {
 	return int(min(max(now.Sub(since), 0)/(24*time.Hour), mostIdleDays))
 }
 
+// Lot is the host's draw for a Machine: of Machines that wait for one host, the
+// one with the highest is the host's first choice.
+func Lot(namespace, name string, h *Host) uint64 {
+	return rendezvous(Wish{Namespace: namespace, Name: name}, h)
+}
+
 // rendezvous hashes the Machine and the host; written out, since it is done for
 // every free host at each choice.
 func rendezvous(w Wish, h *Host) uint64 {

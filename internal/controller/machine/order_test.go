@@ -122,7 +122,7 @@ func TestAnOrderWakesItsMachine(t *testing.T) {
 	server := poolHost(serverID)
 	server.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: namespace, Name: "mac-1", Token: token}
 	for name, h := range map[string]*host.Host{"order": w.host(orderName), "server": server} {
-		if got := w.r.ofHost(t.Context(), nil, h); len(got) != 1 || got[0].Name != "mac-1" {
+		if got, _ := w.r.ofHost(t.Context(), nil, h); len(got) != 1 || got[0].Name != "mac-1" {
 			t.Errorf("the %s wakes %v", name, got)
 		}
 	}

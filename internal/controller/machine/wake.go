@@ -1,8 +1,12 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"math/bits"
+	"slices"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,12 +22,16 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // hostEvents wakes the Machines that mean a host, and, when it becomes free or
-// other than it was, those that wait for one like it. A host that stays free as it
-// was wakes nobody: whoever waits has looked at it already.
+// other than it was, those that wait for one like it, in turns. A host that stays
+// free as it was wakes nobody: whoever waits has looked at it already.
 func (r *Reconciler) hostEvents() handler.EventHandler {
 	wake := func(ctx context.Context, q queue, before, now client.Object) {
-		for _, request := range r.ofHost(ctx, asHost(before), asHost(now)) {
+		meant, waiting := r.ofHost(ctx, asHost(before), asHost(now))
+		for _, request := range meant {
 			q.Add(request)
+		}
+		for rank, request := range waiting {
+			q.AddAfter(request, turn(rank))
 		}
 	}
 	return handler.Funcs{
@@ -38,21 +46,40 @@ func asHost(object client.Object) *host.Host {
 	return h
 }
 
-// ofHost are the Machines to wake for a host. Before is nil where it was not known.
-func (r *Reconciler) ofHost(ctx context.Context, before, now *host.Host) []reconcile.Request {
+// turnTime is how long a claim takes to be seen by those that come later.
+const turnTime = 250 * time.Millisecond
+
+// turn is how long a waiting Machine leaves a freed host to those before it: one
+// host needs one Machine, and a crowd that reaches for it at once only meets
+// conflicts. The first comes at once, and each turn is twice as large as all before.
+func turn(rank int) time.Duration {
+	return time.Duration(bits.Len(uint(rank))) * turnTime
+}
+
+// ofHost are the Machines to wake for a host: those that mean it, and those that
+// wait for one like it, the ones that this host prefers first. Before is nil where
+// it was not known.
+func (r *Reconciler) ofHost(ctx context.Context, before, now *host.Host) (meant, waiting []reconcile.Request) {
 	if now == nil {
-		return nil
+		return nil, nil
 	}
 	free := available(now) && !(available(before) && alike(before, now))
-	return r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	meant = r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
 		if ref := m.Spec.HostRef; ref != nil {
 			return ref.Name == now.Name || host.HoldsClaim(now, ref.ClaimToken)
 		}
-		if now.Name == host.OrderName(m.Name) {
-			return true // an older order, which this Machine's may wait for
-		}
-		return free && m.DeletionTimestamp.IsZero() && !ordered(m) && r.mayFit(m, now)
+		return now.Name == host.OrderName(m.Name) // an older order, which this Machine's may wait for
 	})
+	if !free {
+		return meant, nil
+	}
+	waiting = r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		return m.Spec.HostRef == nil && m.DeletionTimestamp.IsZero() && !ordered(m) && r.mayFit(m, now)
+	})
+	slices.SortFunc(waiting, func(a, b reconcile.Request) int {
+		return cmp.Compare(host.Lot(b.Namespace, b.Name, now), host.Lot(a.Namespace, a.Name, now))
+	})
+	return meant, waiting
 }
 
 func available(h *host.Host) bool {
