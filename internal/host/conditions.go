@@ -111,7 +111,13 @@ func retired(h *Host) metav1.Condition {
 		c.Reason, c.Message = infrav1.ReasonDeletionScheduled, "the vendor deletes the server at its billing floor"+floor(h)
 		return c
 	}
-	c.Reason, c.Message = infrav1.ReasonRetiring, "the server is wiped and given back to the vendor"+floor(h)
+	c.Reason, c.Message = infrav1.ReasonRetiring, "the server is wiped first, then given back to the vendor"+floor(h)
+	switch {
+	case h.Spec.Order != nil:
+		c.Message = "the order ends once the vendor's lists show that no server came of it"
+	case h.Spec.Record.Wipe.StartedAt != nil:
+		c.Message = "the server is being given back to the vendor" + floor(h)
+	}
 	return c
 }
 

@@ -70,6 +70,12 @@ func ownedPhases() []PhaseRule {
 			func(h *Host, _ Seen) bool { return terminating(h) && h.Status.Server.DeletionScheduled },
 		},
 		{
+			infrav1.HostRetiring, "is released to Terminate, and its wipe was observed", "wiped, and not given back yet: the condition Retired says what the vendor refuses", "the vendor takes the server back",
+			func(h *Host, _ Seen) bool {
+				return terminating(h) && h.Spec.Record.Wipe.RequestedAt != nil && h.Spec.Record.Wipe.ObservedAt != nil
+			},
+		},
+		{
 			infrav1.HostQuarantined, "is released, and its wipe timed out twice", "the wipe does not end; somebody should look", "the wipe ends after all, or a person removes the quarantine: it is asked for again",
 			func(h *Host, s Seen) bool { return GivenUp(h, s.Now) },
 		},

@@ -52,6 +52,8 @@ func TestPhaseAndConditions(t *testing.T) {
 		"released to Terminate":      {pooled(terminated), host.Seen{}, infrav1.HostReleasing, infrav1.ReasonRetiring, infrav1.ReasonNotWiped},
 		"terminated, wiping":         {pooled(wiping, terminated), host.Seen{}, infrav1.HostWiping, infrav1.ReasonRetiring, infrav1.ReasonReinstalling},
 		"terminated, at its floor":   {pooled(wiping, terminated, scheduled), host.Seen{}, infrav1.HostRetiring, infrav1.ReasonRetiring, infrav1.ReasonReinstalling},
+		"terminated, not given back": {pooled(wiping, terminated, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(9) }), host.Seen{}, infrav1.HostRetiring, infrav1.ReasonRetiring, host.ReasonObserved},
+		"terminated, wiped before":   {pooled(terminated, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(-9) }), host.Seen{}, infrav1.HostReleasing, infrav1.ReasonRetiring, infrav1.ReasonNotWiped},
 		"recycled, but scheduled":    {pooled(wiping, scheduled), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
 		"claimed, but scheduled":     {pooled(claimed, scheduled, inSync, staged), host.Seen{}, infrav1.HostInUse, host.ReasonClaimed, infrav1.ReasonNotWiped},
 		"timed out once":             {pooled(wiping, repeats(1)), host.Seen{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
