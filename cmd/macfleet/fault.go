@@ -48,15 +48,16 @@ func newFault(flags *sandboxFlags) *cobra.Command {
 
 func newFaultList(flags *sandboxFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The faults that are armed, and how often they hit", Args: noArgs,
+		Use: "list", Short: "The faults that are armed or used up, and how often they hit", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var armed struct {
+			var known struct {
 				Faults []scaleway.Fault `json:"faults"`
+				Used   []scaleway.Fault `json:"used"`
 			}
-			if err := flags.control(cmd.Context(), http.MethodGet, "/sandbox/faults", nil, &armed); err != nil {
+			if err := flags.control(cmd.Context(), http.MethodGet, "/sandbox/faults", nil, &known); err != nil {
 				return err
 			}
-			return printFaults(cmd.OutOrStdout(), armed.Faults)
+			return printFaults(cmd.OutOrStdout(), known.Faults, known.Used)
 		},
 	}
 }
@@ -151,7 +152,10 @@ func (f *sandboxFlags) control(ctx context.Context, method, path string, request
 		return fmt.Errorf("asking the simulated vendor: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode < 300 {
+	switch {
+	case response.StatusCode == http.StatusNoContent:
+		return nil
+	case response.StatusCode < 300:
 		return json.NewDecoder(response.Body).Decode(answer)
 	}
 	var refused struct {
@@ -160,18 +164,27 @@ func (f *sandboxFlags) control(ctx context.Context, method, path string, request
 	if err := json.NewDecoder(response.Body).Decode(&refused); err != nil {
 		return fmt.Errorf("asking the simulated vendor: it answered %s", response.Status)
 	}
+	if response.StatusCode >= 500 {
+		return errors.New(refused.Error)
+	}
 	return usageError{errors.New(refused.Error)}
 }
 
-func printFaults(out io.Writer, faults []scaleway.Fault) error {
-	if len(faults) == 0 {
+func printFaults(out io.Writer, armed, used []scaleway.Fault) error {
+	if len(armed)+len(used) == 0 {
 		_, err := fmt.Fprintln(out, "no fault is armed")
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "ID\tCALLS\tWHAT HAPPENS\tLEFT\tHITS")
-	for _, f := range faults {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\n", f.ID, faultTarget(f), faultEffect(f), timesLeft(f), f.Hits)
+	row := func(f scaleway.Fault, left string) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\n", f.ID, faultTarget(f), faultEffect(f), left, f.Hits)
+	}
+	for _, f := range armed {
+		row(f, timesLeft(f))
+	}
+	for _, f := range used {
+		row(f, "used up")
 	}
 	return table.Flush()
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,7 +120,9 @@ func TestFaultRefusesBadInput(t *testing.T) {
 		"more than certain":    {"arm --drop --probability 2", 2, []string{"probability"}},
 		"bad pattern":          {"arm --drop --path (", 2, []string{"path"}},
 		"an argument too many": {"clear fault-1 fault-2", 2, []string{"fault-2"}},
-		"unknown fault":        {"clear fault-9", 2, []string{"no such fault"}},
+		"unknown fault":        {"clear fault-9", 2, []string{"no such fault", "fault-9"}},
+		"unknown method":       {"arm --drop --method FETCH", 2, []string{"FETCH", "PATCH"}},
+		"two outcomes":         {"arm --drop --silence", 2, []string{"exclude one another"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errs := fault(t, dir, strings.Fields(c.args)...)
@@ -131,6 +135,31 @@ func TestFaultRefusesBadInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A fault that met its calls stays in the list, for people to see that it did.
+func TestUsedFaultsAreListed(t *testing.T) {
+	vendor, dir := runningSandbox(t)
+	if code, _, errs := fault(t, dir, "arm", "--status", "503", "--count", "1"); code != 0 {
+		t.Fatal(errs)
+	}
+	running, err := readState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.Get(running.VendorURL + "/apple-silicon/v1alpha1/zones/fr-par-1/servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusServiceUnavailable {
+		t.Fatalf("%s, %v", response.Status, err)
+	}
+	if _, out, _ := fault(t, dir, "list"); !regexp.MustCompile(`fault-1 .* used up +1\n`).MatchString(out) || len(vendor.Faults()) != 0 {
+		t.Errorf("armed: %+v; listed:\n%s", vendor.Faults(), out)
+	}
+	if _, out, _ := fault(t, dir, "clear", "fault-1"); !strings.Contains(out, "cleared 1") || len(vendor.UsedFaults()) != 0 {
+		t.Errorf("%q, left %+v", out, vendor.UsedFaults())
 	}
 }
 

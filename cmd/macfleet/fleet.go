@@ -51,6 +51,7 @@ type snapshot struct {
 	machines []clusterv1.Machine
 	nodes    []corev1.Node
 	pods     []corev1.Pod
+	mending  []infrav1.ScalewayAppleSiliconRemediation
 }
 
 func look(ctx context.Context, c client.Client) (snapshot, error) {
@@ -60,6 +61,7 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 		machines clusterv1.MachineList
 		nodes    corev1.NodeList
 		pods     corev1.PodList
+		mending  infrav1.ScalewayAppleSiliconRemediationList
 	)
 	for _, list := range []struct {
 		what    client.ObjectList
@@ -70,12 +72,13 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 		{&machines, []client.ListOption{client.InNamespace(world.Namespace)}},
 		{&nodes, nil},
 		{&pods, nil},
+		{&mending, []client.ListOption{client.InNamespace(world.Namespace)}},
 	} {
 		if err := c.List(ctx, list.what, list.options...); err != nil {
 			return snapshot{}, fmt.Errorf("reading from the sandbox's API server: %w", err)
 		}
 	}
-	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items}, nil
+	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items, mending: mending.Items}, nil
 }
 
 // phases counts the hosts in a phase.

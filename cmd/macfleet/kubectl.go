@@ -13,10 +13,13 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [arguments]",
 		Short: "kubectl on the sandbox's cluster",
-		// Every flag is kubectl's; only --dir, as the first one, is ours.
+		// Every flag is kubectl's; only --dir is ours, wherever it stands.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args = flags.takeDir(args)
+			args, err := flags.takeDir(args)
+			if err != nil {
+				return err
+			}
 			running, err := flags.running()
 			if err != nil {
 				return err
@@ -33,17 +36,25 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 	}
 }
 
-// takeDir takes --dir off the front of kubectl's arguments.
-func (f *sandboxFlags) takeDir(args []string) []string {
-	if len(args) > 1 && args[0] == "--dir" {
-		f.dir = args[1]
-		return args[2:]
-	}
-	if len(args) > 0 {
-		if dir, found := strings.CutPrefix(args[0], "--dir="); found {
+// takeDir takes --dir out of kubectl's arguments, which have none of this name.
+// What follows two dashes is for a program in a Pod, and stays.
+func (f *sandboxFlags) takeDir(args []string) ([]string, error) {
+	var left []string
+	for i := 0; i < len(args); i++ {
+		dir, found := strings.CutPrefix(args[i], "--dir=")
+		switch {
+		case args[i] == "--":
+			return append(left, args[i:]...), nil
+		case found:
 			f.dir = dir
-			return args[1:]
+		case args[i] != "--dir":
+			left = append(left, args[i])
+		case i+1 == len(args):
+			return nil, usageError{errors.New("flag needs an argument: --dir: see macfleet sandbox --help")}
+		default:
+			i++
+			f.dir = args[i]
 		}
 	}
-	return args
+	return left, nil
 }

@@ -31,7 +31,7 @@ func newSandbox() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&flags.dir, "dir", "", "the sandbox's directory (default: $XDG_STATE_HOME/macfleet/sandbox, else ~/.local/state/macfleet/sandbox)")
-	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags), newFault(flags))
+	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags), newFault(flags), newMac(flags))
 	return cmd
 }
 
@@ -51,7 +51,27 @@ func (f *sandboxFlags) stateDir() (string, error) {
 }
 
 // errNoSandbox means that none runs in the directory.
-var errNoSandbox = errors.New("no sandbox runs here: start one with macfleet sandbox up")
+var errNoSandbox = errors.New("no sandbox runs here")
+
+// command is a command of the sandbox in this directory, as it has to be typed.
+func (f *sandboxFlags) command(words string) string {
+	if f.dir == "" {
+		return "macfleet sandbox " + words
+	}
+	return "macfleet sandbox --dir " + quotedWord(f.dir) + " " + words
+}
+
+// quotedWord is a word as a shell takes it.
+func quotedWord(word string) string {
+	if word != "" && !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func special(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-+,:@%=", r)
+}
 
 // running returns the state of the sandbox that runs in the directory.
 func (f *sandboxFlags) running() (state, error) {
@@ -65,11 +85,15 @@ func (f *sandboxFlags) running() (state, error) {
 	}
 	if !held {
 		if why, err := os.ReadFile(endPath(dir)); err == nil {
-			return state{}, fmt.Errorf("%w: it ended by itself: %s", errNoSandbox, why)
+			return state{}, fmt.Errorf("%w: it ended by itself: %s: start another with %s", errNoSandbox, why, f.command("up"))
 		}
-		return state{}, fmt.Errorf("%w (looked in %s)", errNoSandbox, dir)
+		return state{}, fmt.Errorf("%w: start one with %s (looked in %s)", errNoSandbox, f.command("up"), dir)
 	}
-	return readState(dir)
+	s, err := readState(dir)
+	if errors.Is(err, errGarbledState) {
+		return s, fmt.Errorf("%w: run %s, then up", err, f.command("down"))
+	}
+	return s, err
 }
 
 // oneLine keeps an error to one line, whatever it is made of.

@@ -35,6 +35,9 @@ func (s state) write(dir string) error {
 	return os.Rename(temp, statePath(dir))
 }
 
+// errGarbledState: another version wrote it, or something else did.
+var errGarbledState = errors.New("it can't be understood")
+
 func readState(dir string) (state, error) {
 	var s state
 	content, err := os.ReadFile(statePath(dir))
@@ -45,7 +48,7 @@ func readState(dir string) (state, error) {
 		return s, fmt.Errorf("reading the sandbox's state: %w", err)
 	}
 	if err := json.Unmarshal(content, &s); err != nil {
-		return s, fmt.Errorf("reading %s: %w: run macfleet sandbox down, then up", statePath(dir), err)
+		return s, fmt.Errorf("reading %s: %w: %w", statePath(dir), errGarbledState, err)
 	}
 	return s, nil
 }
@@ -71,7 +74,7 @@ func takeLock(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("opening the sandbox's lock: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("a sandbox runs in %s already: see macfleet sandbox status, or stop it with macfleet sandbox down", dir), file.Close())
+		return nil, errors.Join(fmt.Errorf("a sandbox runs in %s already", dir), file.Close())
 	}
 	return file, nil
 }

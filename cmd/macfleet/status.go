@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -67,19 +69,26 @@ func (s snapshot) print(out io.Writer) error {
 	return table.Flush()
 }
 
-// whyNotReady is the reason and message of a Mac that is not Ready.
+// whyNotReady is what a Mac that is not Ready says, and what its remediation says,
+// which bears its name.
 func (s snapshot) whyNotReady(name string) string {
-	for _, mac := range s.macs {
-		if mac.Name != name {
-			continue
-		}
-		for _, c := range mac.Status.Conditions {
-			if c.Type == infrav1.ReadyCondition && c.Status != "True" {
-				return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
-			}
+	var why []string
+	note := func(of []metav1.Condition, kind string) {
+		if c := meta.FindStatusCondition(of, kind); c != nil && c.Status != metav1.ConditionTrue {
+			why = append(why, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 		}
 	}
-	return ""
+	for _, mac := range s.macs {
+		if mac.Name == name {
+			note(mac.Status.Conditions, infrav1.ReadyCondition)
+		}
+	}
+	for _, r := range s.mending {
+		if r.Name == name {
+			note(r.Status.Conditions, infrav1.RemediatedCondition)
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // whyNotRunning is what keeps a Pod from running.

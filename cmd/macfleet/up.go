@@ -93,7 +93,7 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 	if err != nil {
 		return err
 	}
-	if err := check(dir, options.port); err != nil {
+	if err := flags.check(dir, options.port); err != nil {
 		return err
 	}
 	binaries, err := world.Build(ctx, world.BuildOptions{SourceDir: options.source, Progress: p.step})
@@ -135,7 +135,7 @@ func fill(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progr
 func (f *sandboxFlags) tryNext() string {
 	self := os.Args[0] + " sandbox"
 	if f.dir != "" {
-		self += " --dir " + f.dir
+		self += " --dir " + quotedWord(f.dir)
 	}
 	return fmt.Sprintf(`
   %[1]s status                     what is there, on one screen
@@ -154,7 +154,7 @@ func count(n int, thing string) string {
 }
 
 // check refuses early what would fail late.
-func check(dir string, port int) error {
+func (f *sandboxFlags) check(dir string, port int) error {
 	if err := mac.Supported(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func check(dir string, port int) error {
 		return err
 	}
 	if held {
-		return fmt.Errorf("a sandbox runs in %s already: see macfleet sandbox status, or stop it with macfleet sandbox down", dir)
+		return fmt.Errorf("a sandbox runs in %s already: see %s, or stop it with %s", dir, f.command("status"), f.command("down"))
 	}
 	if err := onlyOfSandbox(dir); err != nil {
 		return fmt.Errorf("%w: give another --dir", err)

@@ -58,7 +58,7 @@ func (v *Vendor) showJournal(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *Vendor) showFaults(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"faults": v.Faults()})
+	writeJSON(w, http.StatusOK, map[string]any{"faults": v.Faults(), "used": v.UsedFaults()})
 }
 
 func (v *Vendor) armFault(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func (v *Vendor) clearFaults(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	cleared := v.Clear(id)
 	if id != "" && cleared == 0 {
-		controlError(w, http.StatusNotFound, "no such fault")
+		controlError(w, http.StatusNotFound, "no such fault: "+id)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]int{"cleared": cleared})

@@ -17,6 +17,7 @@ func (v *Vendor) controlWorld() map[string]http.HandlerFunc {
 		"PATCH /sandbox/types/{type}":  v.changeType,
 		"PATCH /sandbox/servers/{id}":  v.changeServer,
 		"DELETE /sandbox/servers/{id}": v.deleteInConsole,
+		"PUT /sandbox/macs/{id}":       v.switchMac,
 		"PUT /sandbox/rules":           v.changeRule,
 		"PUT /sandbox/keys":            v.changeKeys,
 		"PUT /sandbox/rights":          v.changeRights,
@@ -129,6 +130,35 @@ func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
 func (v *Vendor) deleteInConsole(w http.ResponseWriter, r *http.Request) {
 	id, found := v.idOf(r.PathValue("id"))
 	doneIf(w, found && v.Remove(id))
+}
+
+// switchMac turns the Mac behind a server on or off.
+func (v *Vendor) switchMac(w http.ResponseWriter, r *http.Request) {
+	var wanted struct {
+		On *bool `json:"on"`
+	}
+	if !readControl(w, r, &wanted) {
+		return
+	}
+	powered, able := v.opts.Hardware.(Powered)
+	id, found := v.idOf(r.PathValue("id"))
+	switch {
+	case wanted.On == nil:
+		controlError(w, http.StatusBadRequest, `say {"on": true} or {"on": false}`)
+		return
+	case !able:
+		controlError(w, http.StatusNotImplemented, "no Mac of this vendor has a switch")
+		return
+	case !found:
+		controlError(w, http.StatusNotFound, "no such server: "+r.PathValue("id"))
+		return
+	}
+	found, err := powered.Power(r.Context(), id, *wanted.On)
+	if err != nil {
+		controlError(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	doneIf(w, found)
 }
 
 // idOf takes a server's name too, as people do.

@@ -21,6 +21,13 @@ type Health struct {
 // WellHealth is that of a Mac in order.
 func WellHealth() Health { return Health{Alive: true, Agent: true, MDM: true, SSH: true, VNC: true} }
 
+// Powered is [Hardware] with a switch that the vendor's API doesn't have: somebody
+// pulls the plug, and the vendor goes on showing the server as ready.
+type Powered interface {
+	// Power turns a server's Mac on or off; found says that there is one.
+	Power(ctx context.Context, serverID string, on bool) (found bool, err error)
+}
+
 // Examiner is [Hardware] that can be asked for a Mac's health. Without it, a Mac
 // is well as long as its server is neither in error nor on its way to ready.
 type Examiner interface {

@@ -82,6 +82,8 @@ var (
 	errGarbage  = errors.New("no such garbage")
 	errChance   = errors.New("probability is between 0 and 1")
 	errCall     = errors.New("no such call")
+	errMethod   = errors.New("no method that the API has")
+	errOutcomes = errors.New("error, garbage, silence and a drop exclude one another")
 )
 
 // Arm adds a fault. Where several match a call, the one armed first meets it.
@@ -110,6 +112,10 @@ func (f Fault) check() error {
 	switch {
 	case f.When != BeforeEffect && f.When != AfterEffect:
 		return errWhen
+	case f.Method != "" && !slices.Contains(methods, strings.ToUpper(f.Method)):
+		return fmt.Errorf("%q: %w: there are %s", f.Method, errMethod, strings.Join(methods, ", "))
+	case f.outcomes() > 1:
+		return errOutcomes
 	case f.Error != "" && !known:
 		return fmt.Errorf("%q: %w: there are %s", f.Error, errError, strings.Join(errorKinds, ", "))
 	case f.Garbage != "" && !slices.Contains(garbageKinds, f.Garbage):
@@ -128,6 +134,19 @@ func (f Fault) check() error {
 	return nil
 }
 
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
+
+// outcomes counts those of which a call has one at most.
+func (f Fault) outcomes() int {
+	n := 0
+	for _, wanted := range []bool{f.Error != "", f.Garbage != "", f.Silence, f.Drop} {
+		if wanted {
+			n++
+		}
+	}
+	return n
+}
+
 // replaces says whether the fault answers in the vendor's place.
 func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Garbage != "" || f.Drop }
 
@@ -135,21 +154,37 @@ func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Garb
 func (v *Vendor) Faults() []Fault {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	faults := make([]Fault, len(v.faults))
-	for i, f := range v.faults {
-		faults[i] = *f
-	}
-	return faults
+	return copied(v.faults)
 }
 
-// Clear removes a fault, or all of them when the identifier is empty, and says how many.
+// UsedFaults are the last ones that met as many calls as they were armed for.
+func (v *Vendor) UsedFaults() []Fault {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return copied(v.usedFaults)
+}
+
+func copied(faults []*Fault) []Fault {
+	out := make([]Fault, len(faults))
+	for i, f := range faults {
+		out[i] = *f
+	}
+	return out
+}
+
+// Clear removes a fault, armed or used up, or all of them when the identifier is
+// empty, and says how many.
 func (v *Vendor) Clear(id string) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	before := len(v.faults)
-	v.faults = slices.DeleteFunc(v.faults, func(f *Fault) bool { return id == "" || f.ID == id })
-	return before - len(v.faults)
+	before := len(v.faults) + len(v.usedFaults)
+	meant := func(f *Fault) bool { return id == "" || f.ID == id }
+	v.faults, v.usedFaults = slices.DeleteFunc(v.faults, meant), slices.DeleteFunc(v.usedFaults, meant)
+	return before - len(v.faults) - len(v.usedFaults)
 }
+
+// keptFaults is how many used faults are remembered.
+const keptFaults = 100
 
 // takeFault finds the fault that meets a call and counts it.
 func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
@@ -164,6 +199,8 @@ func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
 			f.Count--
 			if f.Count == 0 {
 				v.faults = slices.Delete(v.faults, i, i+1)
+				v.usedFaults = append(v.usedFaults, f)
+				v.usedFaults = v.usedFaults[max(0, len(v.usedFaults)-keptFaults):]
 			}
 		}
 		return *f, true

@@ -41,6 +41,8 @@ type Vendor struct {
 	rights    map[string]Rights
 	journal   journal
 	faults    []*Fault
+	// usedFaults were armed for so many calls, and met them.
+	usedFaults []*Fault
 	// diagnostics are the connectivity diagnostics, oldest first.
 	diagnostics []*diagnostic
 	nextSeq     int

@@ -25,7 +25,10 @@ type macs struct {
 	byID map[string]*mac.Mac
 }
 
-var _ scaleway.Hardware = (*macs)(nil)
+var (
+	_ scaleway.Hardware = (*macs)(nil)
+	_ scaleway.Powered  = (*macs)(nil)
+)
 
 // Install gives a server a fresh system; the first time it gives it a Mac.
 func (m *macs) Install(ctx context.Context, install scaleway.Install) error {
@@ -88,6 +91,18 @@ func (m *macs) Reboot(ctx context.Context, id string, _ []string) {
 	if machine, found := m.get(id); found {
 		m.report(id, "rebooting", machine.Reboot(ctx))
 	}
+}
+
+// Power turns a Mac on or off; it keeps its disk.
+func (m *macs) Power(ctx context.Context, id string, on bool) (bool, error) {
+	machine, found := m.get(id)
+	switch {
+	case !found:
+		return false, nil
+	case on:
+		return true, machine.Start(ctx)
+	}
+	return true, machine.Stop(ctx)
 }
 
 // Remove takes the Mac of a deleted server away.
