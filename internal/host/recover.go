@@ -122,6 +122,13 @@ func Rebooting(h *Host, provisioned bool, now time.Time) (is bool, until time.Ti
 	return now.Before(settled), settled
 }
 
+// AskForReboot records, in one change of the host, the one reboot of a claim's
+// recovery, and that it disturbs the host.
+func AskForReboot(h *Host, token, reason string, now time.Time) {
+	h.Spec.Reboot = &infrav1.RebootRequest{ID: BootstrapRebootID(token), Reason: reason, Force: true}
+	Disturb(h, now)
+}
+
 // GiveUp records, in one change of the host, that a claim came to nothing and that
 // the host is wiped for it: with policy Recycle it goes back to the pool, with
 // Reinstall it stays its Machine's. The reboot that was asked for this claim goes.

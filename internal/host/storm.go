@@ -19,8 +19,8 @@ const (
 type Hold struct{ Reason, Message string }
 
 // DestructionHeld judges a zone from all its hosts and its last list. It binds
-// what recovery, remediation and the sweep begin, never the deletion of a Machine:
-// a storm of failures must not become a storm of wipes.
+// what recovery, remediation and the sweep begin, reboots and wipes alike, never the
+// deletion of a Machine: a storm of failures must not become a storm of wipes.
 func DestructionHeld(zone string, hosts []infrav1.ScalewayAppleSiliconHost, report ZoneReport, listed bool, now time.Time) Hold {
 	switch {
 	case !listed, report.Err != nil, report.Failing:

@@ -29,14 +29,47 @@ func (r *Reconciler) climb(ctx context.Context, v *visit, failure *Failure) erro
 	}
 	next, why := host.NextRecovery(v.host, in)
 	switch next {
-	case host.RecoverReboot:
-		return r.askForReboot(ctx, v, in, why)
-	case host.RecoverReturn, host.RecoverReinstall:
-		return r.giveUp(ctx, v, in, next, failure, why+"; last failure: "+v.bootstrapped.message)
+	case host.RecoverReboot, host.RecoverReturn, host.RecoverReinstall:
+		return r.disturb(ctx, v, in, next, failure, why)
 	case host.RecoverStay:
 		v.bootstrapped = no(infrav1.ReasonBootstrapExhausted, "%s; last failure: %s", why, v.bootstrapped.message)
 	}
 	return nil
+}
+
+// disturb begins a tier that interrupts or destroys, if the storm guard allows it:
+// a reboot counts as a wipe does. What is held back is looked at again after the
+// next failure, as long as those go on. The lock makes recoveries of this manager
+// count one another; nobody waits for it.
+func (r *Reconciler) disturb(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *Failure, why string) error {
+	if !r.storm.TryLock() {
+		return errStale // another one is counting; look again when it has added itself
+	}
+	defer r.storm.Unlock()
+	hold, err := r.heldBack(ctx, v.host)
+	if err != nil {
+		return err
+	}
+	if hold.Reason != "" {
+		v.bootstrapped = heldRecovery(v.bootstrapped, next, hold, why)
+		return nil
+	}
+	if err := r.confirmTrouble(ctx, v); err != nil {
+		return err
+	}
+	if next == host.RecoverReboot {
+		return r.askForReboot(ctx, v, in, why)
+	}
+	return r.giveUp(ctx, v, in, next, failure, why+"; last failure: "+v.bootstrapped.message)
+}
+
+// heldRecovery is what the failure's finding becomes when its answer is held back.
+// Without a reboot the ladder is not exhausted yet: the failure itself stays told.
+func heldRecovery(failed finding, next host.Recovery, hold host.Hold, why string) finding {
+	if next == host.RecoverReboot {
+		return no(failed.reason, "%s; the reboot is held back (%s): %s", failed.message, hold.Reason, hold.Message)
+	}
+	return no(infrav1.ReasonBootstrapExhausted, "%s; the wipe is held back (%s): %s; last failure: %s", why, hold.Reason, hold.Message, failed.message)
 }
 
 // askForReboot records the one reboot of the claim; the host controller makes it.
@@ -45,7 +78,7 @@ func (r *Reconciler) askForReboot(ctx context.Context, v *visit, in host.Recover
 	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
 		next, _ := host.NextRecovery(h, in)
 		if asked = next == host.RecoverReboot && h.Spec.Release == nil && !host.ChangedByOther(h); asked {
-			h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID(v.token()), Reason: "bootstrap: " + why, Force: true}
+			host.AskForReboot(h, v.token(), "bootstrap: "+why, in.Now)
 		}
 		return asked
 	})
@@ -62,24 +95,8 @@ func (r *Reconciler) askForReboot(ctx context.Context, v *visit, in host.Recover
 
 // giveUp releases the host so that it is wiped: back to the pool, or for the same
 // Machine. The intent goes only after the release is durable: an error keeps the
-// claim, and no other host is taken while this one is still ours. The lock makes
-// recoveries of this manager count one another; nobody waits for it.
+// claim, and no other host is taken while this one is still ours.
 func (r *Reconciler) giveUp(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *Failure, why string) error {
-	if !r.storm.TryLock() {
-		return errStale // another one is counting; look again when it has added itself
-	}
-	defer r.storm.Unlock()
-	hold, err := r.heldBack(ctx, v.host.Spec.Zone)
-	if err != nil {
-		return err
-	}
-	if hold.Reason != "" {
-		v.bootstrapped = no(infrav1.ReasonBootstrapExhausted, "%s; the wipe is held back (%s): %s", why, hold.Reason, hold.Message)
-		return nil
-	}
-	if err := r.confirmTrouble(ctx, v); err != nil {
-		return err
-	}
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}
@@ -121,17 +138,18 @@ func (r *Reconciler) recoveryRelease(v *visit, next host.Recovery) infrav1.Relea
 	return release
 }
 
-// heldBack asks the storm guard, from an uncached list.
-func (r *Reconciler) heldBack(ctx context.Context, zone string) (host.Hold, error) {
+// heldBack asks the storm guard, from an uncached list. The host's own reboot does
+// not hold up its wipe: that disturbs no other.
+func (r *Reconciler) heldBack(ctx context.Context, h *host.Host) (host.Hold, error) {
 	list := &infrav1.ScalewayAppleSiliconHostList{}
 	if err := r.Reader.List(ctx, list); err != nil {
 		return host.Hold{}, fmt.Errorf("listing hosts: %w", err)
 	}
 	report, listed := host.ZoneReport{}, false
 	if r.Zone != nil {
-		report, listed = r.Zone(zone)
+		report, listed = r.Zone(h.Spec.Zone)
 	}
-	return host.DestructionHeld(zone, list.Items, report, listed, r.Clock.Now()), nil
+	return host.DestructionHeld(h.Spec.Zone, host.WithoutSelf(list.Items, h.Name), report, listed, r.Clock.Now()), nil
 }
 
 // confirmTrouble reads Machine and Cluster uncached: the Machine lives, still means
