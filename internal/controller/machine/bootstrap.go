@@ -34,6 +34,9 @@ const stagingPoll = 5 * time.Second
 func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.host == nil {
 		v.bootstrapped = unknown(infrav1.ReasonWaitingForHost, "no host is claimed yet")
+		if v.machine.Spec.ProviderID != "" {
+			v.bootstrapped = unknown(infrav1.ReasonWaitingForHost, "the Mac was bootstrapped; its host is not this Machine's now")
+		}
 		return ctrl.Result{}, nil
 	}
 	if v.untouchable {

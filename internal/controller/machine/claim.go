@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,12 @@ import (
 // reasonClaimed is HostClaimed's reason when it is True.
 const reasonClaimed = "Claimed"
 
+// waitPoll is how often a Machine that waits for a host looks why there is none. A
+// host that becomes free wakes it; one that is taken, quarantined or gone does not,
+// and what the condition says would be an old story. It reads the cache, and asks
+// the vendor nothing.
+const waitPoll = time.Minute
+
 // Results of claims, as counted.
 const (
 	claimTaken    = "claimed"
@@ -28,8 +35,8 @@ const (
 )
 
 // claim gives the Machine a host: first the intent is written into its spec, then
-// the claim onto the host. A Machine without a host waits without polling; the
-// next host that becomes available wakes it.
+// the claim onto the host. The next host that becomes available wakes a Machine
+// that waits for one.
 func (r *Reconciler) claim(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.machine.Spec.HostRef == nil {
 		if waiting := r.unwanted(v); waiting.reason != "" {
@@ -38,7 +45,7 @@ func (r *Reconciler) claim(ctx context.Context, v *visit) (ctrl.Result, error) {
 		}
 		intended, err := r.intend(ctx, v)
 		if err != nil || !intended {
-			return ctrl.Result{}, err
+			return ctrl.Result{RequeueAfter: v.poll}, err
 		}
 	}
 	err := r.hold(ctx, v)
@@ -91,6 +98,7 @@ func (r *Reconciler) choose(ctx context.Context, v *visit) (string, error) {
 	if choice.Found() {
 		return choice.Host.Name, nil
 	}
+	v.poll = waitPoll
 	reason := infrav1.ReasonNoAvailableHost
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
 		reason = infrav1.ReasonNoHostInFailureDomain
@@ -294,7 +302,7 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 // showing its loss: its Mac cannot be swapped any more.
 func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 	r.metrics.claim(claimLost)
-	v.claimed = no(infrav1.ReasonClaimLost, "host %s belongs to somebody else", h.Name)
+	v.claimed = no(infrav1.ReasonClaimLost, "host %s belongs to somebody else: %s", h.Name, whose(h, v.token()))
 	if v.machine.Spec.ProviderID != "" {
 		return nil
 	}
@@ -304,6 +312,14 @@ func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 		}
 	}
 	return r.dropIntent(ctx, v)
+}
+
+// whose says how it shows that a host is another's.
+func whose(h *host.Host, token string) string {
+	if ref := h.Spec.ClaimRef; !host.HoldsClaim(h, token) && ref != nil {
+		return fmt.Sprintf("it is claimed for Machine %s/%s, and its server's name is %q", ref.Namespace, ref.Name, h.Status.Server.Name)
+	}
+	return fmt.Sprintf("its server's name is now %q", h.Status.Server.Name)
 }
 
 // dropIntent forgets the chosen host; the write wakes the Machine to choose

@@ -350,12 +350,11 @@ func TestAnIntentOfAPoolNameIsDropped(t *testing.T) {
 func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
 	w.settle("mac-1")
-	if result := w.settle("mac-2"); result.RequeueAfter != 0 {
-		t.Errorf("mac-2 polls every %s while it waits", result.RequeueAfter)
-	}
+	w.settle("mac-2")
 	names := func(h *host.Host) []string {
 		var out []string
-		for _, request := range w.r.ofHost(t.Context(), nil, h) {
+		meant, waiting := w.r.ofHost(t.Context(), nil, h)
+		for _, request := range append(meant, waiting...) {
 			out = append(out, request.Name)
 		}
 		return out
@@ -365,6 +364,30 @@ func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	}
 	if got := names(poolHost(otherID)); !slices.Equal(got, []string{"mac-2"}) {
 		t.Errorf("a free host wakes %q, want the one that waits", got)
+	}
+}
+
+// What a waiting Machine says is no older than a minute: a host that is taken or
+// gone wakes nobody. That asks the vendor nothing, and writes only what is news.
+func TestAWaitingMachineSaysWhatIsSo(t *testing.T) {
+	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
+	w.settle("mac-1")
+	if result := w.settle("mac-2"); result.RequeueAfter != waitPoll || !strings.Contains(w.message("mac-2", infrav1.HostClaimedCondition), "1 claimed") {
+		t.Fatalf("comes back after %s, HostClaimed = %q", result.RequeueAfter, w.message("mac-2", infrav1.HostClaimedCondition))
+	}
+	calls, before := len(w.keys.calls), w.countWrites()
+	w.clock.SetTime(w.clock.Now().Add(waitPoll))
+	if result := w.visit("mac-2"); w.countWrites() != before || result.RequeueAfter != waitPoll {
+		t.Errorf("%d writes though nothing has changed, comes back after %s", w.countWrites()-before, result.RequeueAfter)
+	}
+	w.delete(w.host(hostName))
+	w.clock.SetTime(w.clock.Now().Add(waitPoll))
+	w.settle("mac-2")
+	if got := w.message("mac-2", infrav1.HostClaimedCondition); !strings.Contains(got, "no host is known") {
+		t.Errorf("HostClaimed = %q, want what is so now", got)
+	}
+	if len(w.keys.calls) != calls {
+		t.Errorf("the vendor was asked %d times", len(w.keys.calls)-calls)
 	}
 }
 
@@ -407,7 +430,7 @@ func TestOnlyUsefulMachinesAreWoken(t *testing.T) {
 			if !c.known {
 				before = nil
 			}
-			if got := w.r.ofHost(t.Context(), before, now); (len(got) == 1) != c.woken {
+			if _, got := w.r.ofHost(t.Context(), before, now); (len(got) == 1) != c.woken {
 				t.Errorf("wakes %v, want the Machine: %t", got, c.woken)
 			}
 		})
@@ -493,8 +516,42 @@ func TestAHostNamedByAnotherIsGivenUp(t *testing.T) {
 	if after := w.host(hostName); after.Spec.ClaimRef != nil || after.Spec.Release != nil {
 		t.Errorf("claimRef = %+v, release = %+v: want both empty, for nothing of theirs may be wiped", after.Spec.ClaimRef, after.Spec.Release)
 	}
-	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") {
-		t.Errorf("events = %s, want ClaimLost", heard)
+	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") || !strings.Contains(heard, `"theirs"`) {
+		t.Errorf("events = %s, want ClaimLost with the name", heard)
+	}
+}
+
+// A provisioned Machine keeps showing whose its Mac is, and does not say of a Mac
+// that was bootstrapped that none was ever claimed.
+func TestALostHostIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *host.Host)
+		says   string
+	}{
+		"named by another": {func(h *host.Host) {
+			h.Status.Conditions[0].Status, h.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonChangedByOther
+		}, `name is now "theirs"`},
+		"claimed by another": {func(h *host.Host) {
+			h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "other", Name: "mac-7", Token: "theirs"}
+		}, "claimed for Machine other/mac-7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			h := w.host(hostName)
+			c.change(h)
+			status := h.Status
+			w.update(h)
+			h.Status = status
+			h.Status.Server.Name = "theirs"
+			w.updateStatus(h)
+			w.settle("mac-1")
+			if got := w.message("mac-1", infrav1.HostClaimedCondition); w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost || !strings.Contains(got, c.says) || !strings.Contains(got, `"theirs"`) {
+				t.Errorf("HostClaimed = %s %q", w.reason("mac-1", infrav1.HostClaimedCondition), got)
+			}
+			if got := w.message("mac-1", infrav1.BootstrappedCondition); !strings.Contains(got, "the Mac was bootstrapped") {
+				t.Errorf("Bootstrapped = %q", got)
+			}
+		})
 	}
 }
 
