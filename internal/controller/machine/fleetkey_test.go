@@ -1,0 +1,39 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+func TestFleetKey(t *testing.T) {
+	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID), poolHost(otherID))...)
+	w.settle("mac-1")
+	w.settle("mac-2")
+	secret := w.secret("builders-ssh")
+	if len(w.keys.calls) != 1 || !strings.HasSuffix(w.keys.calls[0], strings.TrimSpace(secret[keyPublic])) {
+		t.Errorf("registered = %q, want the public half of the Secret, once", w.keys.calls)
+	}
+	w.restart()
+	w.visit("mac-1")
+	if got := w.secret("builders-ssh"); got[keyPrivate] != secret[keyPrivate] {
+		t.Error("the fleet's key was replaced")
+	}
+}
+
+func TestNoClaimWithoutARegisteredKey(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.keys.err = errPlain
+	w.visit("mac-1")
+	w.visit("mac-1")
+	if _, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}); err == nil {
+		t.Error("the vendor's error is not reported, so nothing would try again")
+	}
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonFleetKeyUnavailable {
+		t.Errorf("hostRef = %+v, reason = %s", m.Spec.HostRef, w.reason("mac-1", infrav1.HostClaimedCondition))
+	}
+}

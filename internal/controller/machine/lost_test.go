@@ -1,0 +1,95 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// The Host was deleted and rebuilt: its server bears the Machine's name. The
+// claim comes back with the Machine's token and what its Secret remembers.
+func TestARebuiltHostIsClaimedAgain(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	before := w.host(hostName)
+	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	w.delete(before)
+	w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != infrav1.ReasonClaiming {
+		t.Errorf("without a Host: HostClaimed = %s, want %s", got, infrav1.ReasonClaiming)
+	}
+	rebuilt := poolHost(serverID)
+	rebuilt.Status.Server.Name = "mac-1"
+	rebuilt.Status.Phase = infrav1.HostDiscovered
+	w.create(rebuilt)
+	w.settle("mac-1")
+	after := w.host(hostName)
+	if !host.HoldsClaim(after, token) {
+		t.Fatalf("claimRef = %+v, want the Machine's token", after.Spec.ClaimRef)
+	}
+	record, was := after.Spec.Record, before.Spec.Record
+	if record.InstallEpoch != was.InstallEpoch || record.HostKey == nil || *record.HostKey != *was.HostKey || len(record.PasswordAttempts) != len(was.PasswordAttempts) {
+		t.Errorf("record = %+v, want epoch, pin and attempts of %+v", record, was)
+	}
+	if record.Wipe.RequiredSince == nil {
+		t.Error("the rebuilt host counts as clean")
+	}
+}
+
+func TestAHostNamedByAnotherIsGivenUp(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.settle("mac-1")
+	h := w.host(hostName)
+	h.Status.Conditions = []metav1.Condition{{Type: infrav1.NameInSyncCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonChangedByOther, LastTransitionTime: metav1.Now()}}
+	h.Status.Server.Name = "theirs"
+	h.Status.Phase = infrav1.HostClaimed
+	w.updateStatus(h)
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil {
+		t.Errorf("hostRef = %+v, want none", m.Spec.HostRef)
+	}
+	if after := w.host(hostName); after.Spec.ClaimRef != nil || after.Spec.Release != nil {
+		t.Errorf("claimRef = %+v, release = %+v: want both empty, for nothing of theirs may be wiped", after.Spec.ClaimRef, after.Spec.Release)
+	}
+	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") || !strings.Contains(heard, `"theirs"`) {
+		t.Errorf("events = %s, want ClaimLost with the name", heard)
+	}
+}
+
+// A provisioned Machine keeps showing whose its Mac is, and does not say of a Mac
+// that was bootstrapped that none was ever claimed.
+func TestALostHostIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *host.Host)
+		says   string
+	}{
+		"named by another": {func(h *host.Host) {
+			h.Status.Conditions[0].Status, h.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonChangedByOther
+		}, `name is now "theirs"`},
+		"claimed by another": {func(h *host.Host) {
+			h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "other", Name: "mac-7", Token: "theirs"}
+		}, "claimed for Machine other/mac-7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			h := w.host(hostName)
+			c.change(h)
+			status := h.Status
+			w.update(h)
+			h.Status = status
+			h.Status.Server.Name = "theirs"
+			w.updateStatus(h)
+			w.settle("mac-1")
+			if got := w.message("mac-1", infrav1.HostClaimedCondition); w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost || !strings.Contains(got, c.says) || !strings.Contains(got, `"theirs"`) {
+				t.Errorf("HostClaimed = %s %q", w.reason("mac-1", infrav1.HostClaimedCondition), got)
+			}
+			if got := w.message("mac-1", infrav1.BootstrappedCondition); !strings.Contains(got, "the Mac was bootstrapped") {
+				t.Errorf("Bootstrapped = %q", got)
+			}
+		})
+	}
+}
