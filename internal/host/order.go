@@ -61,13 +61,16 @@ const (
 	OrderCreate OrderStep = "create"
 	// OrderWait: an attempt may still show.
 	OrderWait OrderStep = "wait"
+	// OrderTaken: a server bears the name that this order never asked for.
+	OrderTaken OrderStep = "taken"
 	// OrderDrop: no longer wanted, and proved that no server came of it.
 	OrderDrop OrderStep = "drop"
 )
 
 // NextOrder decides from a list of the zone. The vendor knows no idempotency key:
 // the name is the only handle on an attempt whose answer was lost, and a second
-// server bills for a day at least.
+// server bills for a day at least. Before the first attempt a server of the name
+// is somebody else's.
 func NextOrder(h *Host, look OrderLook) OrderStep {
 	attempt := h.Spec.Order.AttemptedAt
 	unsettled := attempt != nil && look.Began.Before(attempt.Add(OrderSettle))
@@ -75,6 +78,10 @@ func NextOrder(h *Host, look OrderLook) OrderStep {
 		look.LackingSince = attempt.Add(OrderSettle)
 	}
 	switch {
+	case look.Found && attempt == nil && look.Ended:
+		return OrderDrop
+	case look.Found && attempt == nil:
+		return OrderTaken
 	case look.Found:
 		return OrderDeliver
 	case !look.Believed, unsettled:
@@ -114,6 +121,15 @@ type TakenError struct{ Host, Name string }
 // Error is one clear line for people.
 func (e *TakenError) Error() string {
 	return fmt.Sprintf("the server of host %s bears the name %q already, and is claimed or not clean", e.Host, e.Name)
+}
+
+// NamesakeError is an order whose name a server bears that was there before it.
+type NamesakeError struct{ Server, Name string }
+
+// Error is one clear line for people, with the way out.
+func (e *NamesakeError) Error() string {
+	return fmt.Sprintf("server %s bears the name %q already and was not ordered for this Machine: names must differ in a vendor's project; "+
+		"delete the Machine, or rename the server, or, if a lost order left it behind, adopt its host", e.Server, e.Name)
 }
 
 // OrderRefusal is the condition's reason for a refused order; empty: nothing was

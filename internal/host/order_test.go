@@ -35,6 +35,8 @@ func TestNextOrder(t *testing.T) {
 		{"never asked", never, host.OrderLook{Began: noon(), Believed: true}, host.OrderCreate},
 		{"the list is not believed", never, host.OrderLook{Began: noon()}, host.OrderWait},
 		{"found", lately, host.OrderLook{Began: noon(), Found: true}, host.OrderDeliver},
+		{"never asked, and there before", never, host.OrderLook{Began: noon(), Found: true}, host.OrderTaken},
+		{"ended, never asked, and there before", never, host.OrderLook{Began: noon(), Found: true, Ended: true}, host.OrderDrop},
 		{"asked, and may show yet", lately, host.OrderLook{Began: soon, Believed: true}, host.OrderWait},
 		{"asked, and nothing came of it", lately, host.OrderLook{Began: settled, Believed: true}, host.OrderCreate},
 		{"ended, found", lately, host.OrderLook{Began: settled, Found: true, Ended: true}, host.OrderDeliver},
@@ -43,6 +45,9 @@ func TestNextOrder(t *testing.T) {
 		{"ended, two lists", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
 		{"ended, two empty lists", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderWait},
 		{"ended, empty lists for long", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfterSuspicious)}, host.OrderDrop},
+		{"ended, lacking since before it settled", lately, host.OrderLook{Began: settled, Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, settled, two lists", lately, host.OrderLook{Began: settled.Add(host.GoneAfter), Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderDrop},
+		{"ended, empty since before it settled", lately, host.OrderLook{Began: settled, Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 		{"ended, not believed", never, host.OrderLook{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {

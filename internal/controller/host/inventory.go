@@ -221,13 +221,15 @@ func (i *Inventory) witness(zone string) bool {
 	return false
 }
 
-// known are the servers that a zone's list ought to hold, and the orders that no
-// server is known of yet, by the name it will have.
+// known are the servers that a zone's list ought to hold, and the orders that were
+// sent and no server is known of yet, by the name it will have.
 func known(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
 	expected.returned, expected.expendable, orders = map[string]bool{}, map[string]bool{}, map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
-			orders[h.Spec.Order.Name] = h
+			if h.Spec.Order.AttemptedAt != nil { // before, a server of the name is another's
+				orders[h.Spec.Order.Name] = h
+			}
 			continue
 		}
 		expected.ids = append(expected.ids, h.Spec.ServerID)

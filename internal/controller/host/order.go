@@ -96,6 +96,9 @@ func (p *pass) handOver(ctx context.Context, made *host.Host) (ctrl.Result, erro
 // orderStep looks the order's name up at the vendor and does the one next thing.
 func (p *pass) orderStep(ctx context.Context) (ctrl.Result, error) {
 	look, server, err := p.lookForOrder(ctx)
+	if cloud.IsUnknownZone(err) && p.host.Spec.Order.AttemptedAt == nil {
+		return p.nowhere(ctx)
+	}
 	if err != nil {
 		p.seen.Refusal = refusal(err)
 		p.ordered(metav1.ConditionFalse, infrav1.ReasonOrdering, host.Refused(p.seen.Refusal))
@@ -104,6 +107,8 @@ func (p *pass) orderStep(ctx context.Context) (ctrl.Result, error) {
 	switch host.NextOrder(p.host, look) {
 	case host.OrderDeliver:
 		return p.deliver(ctx, server.ID)
+	case host.OrderTaken:
+		return p.orderTaken(ctx, server)
 	case host.OrderDrop:
 		ctrl.LoggerFrom(ctx).Info("The order is no longer wanted, and no server came of it", "server", p.host.Spec.Order.Name)
 		return ctrl.Result{}, p.endOrder(ctx)
@@ -113,6 +118,25 @@ func (p *pass) orderStep(ctx context.Context) (ctrl.Result, error) {
 		p.ordered(metav1.ConditionFalse, infrav1.ReasonOrdering, "waiting until the vendor's lists show what became of the order")
 		return ctrl.Result{RequeueAfter: p.poll()}, nil
 	}
+}
+
+// nowhere is an order in a zone that the vendor does not have: nothing was ever
+// asked for there, and nothing can be.
+func (p *pass) nowhere(ctx context.Context) (ctrl.Result, error) {
+	if p.orderEnded() {
+		return ctrl.Result{}, p.endOrder(ctx)
+	}
+	return p.refuseOrder(ctx, infrav1.ReasonOrderRejected, fmt.Sprintf("zone %q does not exist at the vendor", p.host.Spec.Zone)), nil
+}
+
+// orderTaken refuses a name that was there before the order, unless an uncached
+// read shows that another manager has asked for the server meanwhile.
+func (p *pass) orderTaken(ctx context.Context, server cloud.Server) (ctrl.Result, error) {
+	if now, err := p.fresh(ctx); err != nil || now == nil || now.Spec.Order.AttemptedAt != nil {
+		return ctrl.Result{RequeueAfter: conflictDelay}, err
+	}
+	taken := &host.NamesakeError{Server: server.ID, Name: server.Name}
+	return p.refuseOrder(ctx, infrav1.ReasonOrderRejected, taken.Error()), nil
 }
 
 // lookForOrder lists the zone, begun now.
@@ -195,7 +219,8 @@ func (p *pass) refuseOrder(ctx context.Context, reason, message string) ctrl.Res
 // orderRests is how long a refused order rests still. One that is no longer
 // wanted, or whose server the inventory saw, does not rest.
 func (p *pass) orderRests() time.Duration {
-	if p.orderEnded() || p.Inventory.readings.named(p.host.Spec.Zone, p.host.Spec.Order.Name) {
+	order := p.host.Spec.Order
+	if p.orderEnded() || (order.AttemptedAt != nil && p.Inventory.readings.named(p.host.Spec.Zone, order.Name)) {
 		return 0
 	}
 	return p.orders.until(p.host.UID).Sub(p.Clock.Now())

@@ -248,6 +248,9 @@ func TestRefusedOrdersRestAndSayWhy(t *testing.T) {
 			h := w.host()
 			host.Claim(h, infrav1.ClaimReference{Namespace: "fleet", Name: "m-9", Token: "another"}, w.clock.Now())
 			w.must(w.client.Update(w.ctx, h))
+			o, at := w.openOrder(), metav1.NewMicroTime(w.clock.Now())
+			o.Spec.Order.AttemptedAt = &at
+			w.must(w.client.Update(w.ctx, o))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -429,6 +432,9 @@ func TestAReleasedOrderEndsWithItsServer(t *testing.T) {
 
 func TestTheInventoryMakesNoHostForAnOpenOrder(t *testing.T) {
 	w := ordering(t)
+	o, at := w.openOrder(), metav1.NewMicroTime(w.clock.Now())
+	o.Spec.Order.AttemptedAt = &at // sent, and the answer was lost
+	w.must(w.client.Update(w.ctx, o))
 	w.cloud.Set(cloud.Server{ID: strayID(1), Zone: zone, Name: "m-9", Status: cloud.StatusStarting}, "")
 	w.inventory.Sweep(w.ctx)
 	err := w.client.Get(w.ctx, strayKey(1), &host.Host{})
