@@ -28,28 +28,43 @@ func barred(until *metav1.Time) func(*host.Host) {
 	return func(h *host.Host) { h.Spec.Quarantine = &infrav1.Quarantine{Reason: "often", Until: until} }
 }
 
+// recoveryRow is one decision of the ladder, and a part of why.
+type recoveryRow struct {
+	host *host.Host
+	in   host.RecoveryInput
+	want host.Recovery
+	says string
+}
+
+func checkRecoveries(t *testing.T, rows map[string]recoveryRow) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			got, why := host.NextRecovery(row.host, row.in)
+			if got != row.want || !strings.Contains(why, row.says) {
+				t.Errorf("%s (%s), want %s (%s)", got, why, row.want, row.says)
+			}
+		})
+	}
+}
+
+// onLadder is the requirement's ladder after a failure that tries again, changed.
+func onLadder(changes ...func(*host.RecoveryInput)) host.RecoveryInput {
+	in := host.RecoveryInput{Class: host.ClassRetry, RebootAfter: 3, MaxAttempts: 8, PoolPrefix: prefix, Now: noon()}
+	for _, change := range changes {
+		change(&in)
+	}
+	return in
+}
+
 func TestRequirement003_NextRecovery(t *testing.T) {
 	past, later := metav1.NewTime(noon().Add(-1)), metav1.NewTime(noon().Add(time.Hour))
-	ladder := host.RecoveryInput{Class: host.ClassRetry, RebootAfter: 3, MaxAttempts: 8, PoolPrefix: prefix, Now: noon()}
-	with := func(change func(*host.RecoveryInput)) host.RecoveryInput {
-		in := ladder
-		change(&in)
-		return in
-	}
-	class := func(c host.FailureClass) host.RecoveryInput {
-		return with(func(in *host.RecoveryInput) { in.Class = c })
-	}
-	noReboot := with(func(in *host.RecoveryInput) { in.RebootAfter = 0 })
-	noReturn := with(func(in *host.RecoveryInput) { in.MaxAttempts = 0 })
-	off := with(func(in *host.RecoveryInput) { in.RebootAfter, in.MaxAttempts = 0, 0 })
-	legacy := with(func(in *host.RecoveryInput) { in.PoolPrefix = "" })
-	dirtyOff := with(func(in *host.RecoveryInput) { in.Class, in.MaxAttempts = host.ClassReinstall, 0 })
-	for name, row := range map[string]struct {
-		host *host.Host
-		in   host.RecoveryInput
-		want host.Recovery
-		says string
-	}{
+	ladder := onLadder()
+	noReboot := onLadder(func(in *host.RecoveryInput) { in.RebootAfter = 0 })
+	noReturn := onLadder(func(in *host.RecoveryInput) { in.MaxAttempts = 0 })
+	off := onLadder(func(in *host.RecoveryInput) { in.RebootAfter, in.MaxAttempts = 0, 0 })
+	legacy := onLadder(func(in *host.RecoveryInput) { in.PoolPrefix = "" })
+	checkRecoveries(t, map[string]recoveryRow{
 		"first failure":                     {failing(1), ladder, host.RecoverRetry, ""},
 		"just before the reboot":            {failing(2), ladder, host.RecoverRetry, ""},
 		"reboot at the threshold":           {failing(3), ladder, host.RecoverReboot, "3 attempts"},
@@ -59,7 +74,7 @@ func TestRequirement003_NextRecovery(t *testing.T) {
 		"reboots are off":                   {failing(3), noReboot, host.RecoverRetry, ""},
 		"back to the pool":                  {failing(8, rebooted), ladder, host.RecoverReturn, "8 attempts"},
 		"back to the pool before a reboot":  {failing(8), ladder, host.RecoverReturn, ""},
-		"back to the pool, thresholds met":  {failing(3), with(func(in *host.RecoveryInput) { in.MaxAttempts = 3 }), host.RecoverReturn, ""},
+		"back to the pool, thresholds met":  {failing(3), onLadder(func(in *host.RecoveryInput) { in.MaxAttempts = 3 }), host.RecoverReturn, ""},
 		"returning is off":                  {failing(80, rebooted), noReturn, host.RecoverRetry, ""},
 		"all is off":                        {failing(80), off, host.RecoverRetry, ""},
 		"legacy, without a pool":            {failing(8, rebooted), legacy, host.RecoverStay, "no pool prefix"},
@@ -71,23 +86,25 @@ func TestRequirement003_NextRecovery(t *testing.T) {
 		"quarantine does not hold a return": {failing(8, barred(nil)), ladder, host.RecoverReturn, ""},
 		"in maintenance":                    {failing(8, func(h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }), ladder, host.RecoverStay, "maintenance"},
 		"handed over":                       {failing(8, func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), ladder, host.RecoverStay, "another management cluster"},
-		"wait climbs nothing":               {failing(80), class(host.ClassWait), host.RecoverRetry, ""},
-		"a bug of ours climbs nothing":      {failing(80), class(host.ClassBug), host.RecoverRetry, ""},
-		"human stops at once":               {failing(80), class(host.ClassHuman), host.RecoverRetry, ""},
-		"locked: reboot at once":            {failing(1), class(host.ClassReboot), host.RecoverReboot, ""},
-		"locked, rebooted before":           {failing(2, rebooted), class(host.ClassReboot), host.RecoverRetry, ""},
-		"locked, reboots are off":           {failing(2), with(func(in *host.RecoveryInput) { in.Class, in.RebootAfter = host.ClassReboot, 0 }), host.RecoverRetry, ""},
-		"dirty: wiped at once":              {failing(1), class(host.ClassReinstall), host.RecoverReturn, "not wiped"},
-		"dirty and ordered":                 {failing(1, ordered), class(host.ClassReinstall), host.RecoverReinstall, ""},
-		"dirty, returning is off":           {failing(1), dirtyOff, host.RecoverStay, "turned off"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, why := host.NextRecovery(row.host, row.in)
-			if got != row.want || !strings.Contains(why, row.says) {
-				t.Errorf("%s (%s), want %s (%s)", got, why, row.want, row.says)
-			}
-		})
+	})
+}
+
+func TestRequirement003_NextRecoveryByClass(t *testing.T) {
+	class := func(c host.FailureClass) host.RecoveryInput {
+		return onLadder(func(in *host.RecoveryInput) { in.Class = c })
 	}
+	dirtyOff := onLadder(func(in *host.RecoveryInput) { in.Class, in.MaxAttempts = host.ClassReinstall, 0 })
+	checkRecoveries(t, map[string]recoveryRow{
+		"wait climbs nothing":          {failing(80), class(host.ClassWait), host.RecoverRetry, ""},
+		"a bug of ours climbs nothing": {failing(80), class(host.ClassBug), host.RecoverRetry, ""},
+		"human stops at once":          {failing(80), class(host.ClassHuman), host.RecoverRetry, ""},
+		"locked: reboot at once":       {failing(1), class(host.ClassReboot), host.RecoverReboot, ""},
+		"locked, rebooted before":      {failing(2, rebooted), class(host.ClassReboot), host.RecoverRetry, ""},
+		"locked, reboots are off":      {failing(2), onLadder(func(in *host.RecoveryInput) { in.Class, in.RebootAfter = host.ClassReboot, 0 }), host.RecoverRetry, ""},
+		"dirty: wiped at once":         {failing(1), class(host.ClassReinstall), host.RecoverReturn, "not wiped"},
+		"dirty and ordered":            {failing(1, ordered), class(host.ClassReinstall), host.RecoverReinstall, ""},
+		"dirty, returning is off":      {failing(1), dirtyOff, host.RecoverStay, "turned off"},
+	})
 }
 
 func TestRebooting(t *testing.T) {
