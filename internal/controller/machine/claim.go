@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +64,12 @@ func (r *Reconciler) intend(ctx context.Context, v *visit) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if r.registered.hasFleet(v.fleetSecret()) {
+		// Its key is with the vendor. Whoever finds nothing to take need not read it.
+		if name, err := r.aim(ctx, v); err != nil || name == "" {
+			return false, err
+		}
+	}
 	if _, err := r.ensureFleetKey(ctx, v); err != nil {
 		v.claimed = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
 		return false, err
@@ -103,7 +110,10 @@ func (r *Reconciler) choose(ctx context.Context, v *visit) (string, error) {
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
 		reason = infrav1.ReasonNoHostInFailureDomain
 	}
-	v.claimed = no(reason, "%s", skipped.Message(wish, list.Items))
+	key := client.ObjectKeyFromObject(v.machine)
+	if conditions.GetReason(v.machine, infrav1.HostClaimedCondition) != reason || r.spoken.due(key, r.Clock.Now()) {
+		v.claimed = no(reason, "%s", skipped.Message(wish, list.Items))
+	}
 	return "", nil
 }
 

@@ -81,6 +81,7 @@ type Reconciler struct {
 	metrics    *metrics
 	registered registered
 	absences   absences
+	spoken     spoken
 	pushes     *jobs
 	leaves     *jobs
 	// storm is held while a recovery counts what others destroy and adds itself.
@@ -140,6 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.pushes.forget(req.NamespacedName)
 		r.leaves.forget(req.NamespacedName)
 		r.absences.forget(req.NamespacedName)
+		r.spoken.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {

@@ -30,8 +30,16 @@ type KeyRegistrar interface {
 
 // registered remembers, for this process, which keys the vendor knows.
 type registered struct {
-	mu   sync.Mutex
-	keys map[string]bool
+	mu     sync.Mutex
+	keys   map[string]bool
+	fleets map[client.ObjectKey]bool
+}
+
+// hasFleet reports that a key of the fleet, named by its Secret, was registered.
+func (k *registered) hasFleet(secret client.ObjectKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.fleets[secret]
 }
 
 func (k *registered) has(public string) bool {
@@ -40,13 +48,13 @@ func (k *registered) has(public string) bool {
 	return k.keys[public]
 }
 
-func (k *registered) add(public string) {
+func (k *registered) add(secret client.ObjectKey, public string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys == nil {
-		k.keys = map[string]bool{}
+		k.keys, k.fleets = map[string]bool{}, map[client.ObjectKey]bool{}
 	}
-	k.keys[public] = true
+	k.keys[public], k.fleets[secret] = true, true
 }
 
 // fleetKey is the SSH key of a fleet. It never prints itself.
@@ -68,7 +76,7 @@ func (k fleetKey) GoString() string { return k.public }
 // missing, and registered with the vendor before any Mac of the fleet is
 // claimed: the vendor injects keys when it installs, and only then.
 func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, error) {
-	name := client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"}
+	name := v.fleetSecret()
 	key, err := r.readFleetKey(ctx, name)
 	if apierrors.IsNotFound(err) {
 		key, err = r.createFleetKey(ctx, name, v.machine.Labels[clusterv1.ClusterNameLabel])
@@ -82,7 +90,7 @@ func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, er
 	if err := r.Keys.EnsureSSHKey(ctx, "macfleet-"+v.fleet(), key.public); err != nil {
 		return fleetKey{}, fmt.Errorf("registering the SSH key of fleet %s with the vendor: %w", v.fleet(), err)
 	}
-	r.registered.add(key.public)
+	r.registered.add(name, key.public)
 	return key, nil
 }
 

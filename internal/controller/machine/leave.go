@@ -47,7 +47,7 @@ func (r *Reconciler) leave(ctx context.Context, v *visit) (ctrl.Result, bool) {
 }
 
 func (r *Reconciler) beginLeave(ctx context.Context, v *visit) error {
-	secret, err := r.readFleetKey(ctx, client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"})
+	secret, err := r.readFleetKey(ctx, v.fleetSecret())
 	if err != nil {
 		return err
 	}
