@@ -44,7 +44,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"kubeconfig of an unknown way": {[]string{"capi.remoteKubeconfig=mint"}, "'managed', 'externalSecret', 'none'"},
 		"external, of no store":        {[]string{"capi.remoteKubeconfig=externalSecret"}, "capi.externalSecret.storeRef.name"},
 		"name of the Cluster":          {[]string{"cluster.name=our.Macs"}, `cluster.name "our.Macs" is no name of an object`},
-		"time in a string of a number": {[]string{"manager.reinstallTimeout=45"}, "/manager/reinstallTimeout"},
+		"time as a number":             {[]string{"manager.reinstallTimeout=45"}, "/manager/reinstallTimeout"},
 		"time in parts of a unit":      {[]string{"manager.inventoryInterval=1.5h"}, `manager.inventoryInterval "1.5h": write a time above 0 in whole hours`},
 		"no time at all":               {[]string{"manager.reclaimInterval=0s"}, "a time above 0"},
 		"refresh once a day":           {[]string{"capi.externalSecret.refreshInterval=1d"}, "capi.externalSecret.refreshInterval"},
