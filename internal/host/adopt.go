@@ -89,12 +89,13 @@ func names(machines []infrav1.ScalewayAppleSiliconMachine) []string {
 }
 
 // Adopt claims a host that nobody has and releases it to the pool in one: the
-// wipe that follows makes it clean, whatever was on it.
+// wipe that follows makes it clean, whatever was on it, and keeps its OS family.
 func Adopt(h *Host, token string, now time.Time) {
 	wish := h.Spec.Adopt
 	Claim(h, infrav1.ClaimReference{Namespace: NoNamespace, Name: h.Status.Server.Name, Token: token}, now)
 	h.Spec.Release = &infrav1.Release{
-		Token: token, Policy: infrav1.Recycle, Origin: infrav1.OriginAdoption, PoolPrefix: wish.PoolPrefix, RequestedAt: *stamp(now),
+		Token: token, Policy: infrav1.Recycle, Origin: infrav1.OriginAdoption, PoolPrefix: wish.PoolPrefix,
+		OSFamily: h.Status.Server.OSFamily, RequestedAt: *stamp(now),
 	}
 	h.Spec.Adopt = nil
 }

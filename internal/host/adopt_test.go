@@ -47,9 +47,10 @@ func TestNextAdoption(t *testing.T) {
 
 func TestAnAdoptionIsAClaimWithItsRelease(t *testing.T) {
 	h := pooled(named("jane-test"), adopted)
+	h.Status.Server.OSFamily = "sequoia"
 	host.Adopt(h, "t-5", noon())
 	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginAdoption ||
-		h.Spec.Release.PoolPrefix != prefix || h.Spec.ClaimRef.Name != "jane-test" || h.Spec.Adopt != nil || host.Clean(h) {
+		h.Spec.Release.PoolPrefix != prefix || h.Spec.Release.OSFamily != "sequoia" || h.Spec.ClaimRef.Name != "jane-test" || h.Spec.Adopt != nil || host.Clean(h) {
 		t.Errorf("spec %+v", h.Spec)
 	}
 }

@@ -193,6 +193,7 @@ func refuseHeld(in ReclaimInput) Refusal {
 
 // Reclaim records the release of a stray host. One that bears no claim is claimed
 // with the token first, in the name that it has: a wipe wants the claim it ends.
+// The server keeps its OS family: the pool has Machines that ask for one.
 func Reclaim(in ReclaimInput, token string) {
 	h := in.Host
 	if h.Spec.ClaimRef == nil {
@@ -202,7 +203,7 @@ func Reclaim(in ReclaimInput, token string) {
 	}
 	h.Spec.Release = &infrav1.Release{
 		Token: h.Spec.ClaimRef.Token, Policy: infrav1.Recycle, Origin: infrav1.OriginReclaim,
-		PoolPrefix: in.PoolPrefix, RequestedAt: *stamp(in.Now),
+		PoolPrefix: in.PoolPrefix, OSFamily: h.Status.Server.OSFamily, RequestedAt: *stamp(in.Now),
 	}
 	Disturb(h, in.Now)
 }

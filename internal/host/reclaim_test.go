@@ -160,10 +160,12 @@ func TestReclaimRecordsALicensedRelease(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
+			in.Host.Status.Server.OSFamily = "sequoia"
 			before := in.Host.DeepCopy()
 			host.Reclaim(in, "fresh")
 			h := in.Host
 			if !host.Licensed(h) || h.Spec.Release.Origin != infrav1.OriginReclaim || h.Spec.Release.PoolPrefix != prefix ||
+				h.Spec.Release.OSFamily != "sequoia" ||
 				h.Spec.ClaimRef.Name != h.Status.Server.Name || h.Spec.Record.DisturbedAt == nil {
 				t.Errorf("got %+v", h.Spec)
 			}
