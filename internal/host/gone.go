@@ -2,6 +2,9 @@ package host
 
 import "time"
 
+// ListLag is by how much a list may lag behind what was done: half a minute.
+const ListLag = 30 * time.Second
+
 // A list lies in known ways: a server can be missed between two pages, and lost
 // rights may show as an empty list. These are the bounds of believing it.
 const (

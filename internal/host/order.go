@@ -20,7 +20,7 @@ const (
 	// OrderSettle after its record, a list shows the server of an order whose answer
 	// was lost: it was sent promptly, ended by its deadline, and lists lag behind
 	// writes by less than half a minute.
-	OrderSettle = OrderPrompt + OrderDeadline + 30*time.Second
+	OrderSettle = OrderPrompt + OrderDeadline + ListLag
 	// OrderBackOff is how long a refused order rests: stock and quotas change slowly.
 	OrderBackOff = 5 * time.Minute
 )

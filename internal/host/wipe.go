@@ -172,17 +172,40 @@ func beforeWipe(wipe infrav1.WipeRecord, look WipeLook, ours bool) WipeStep {
 		return WipeHeld
 	case wipe.RequestedAt == nil:
 		return WipeRecord
+	case passing(look.Server.Status):
+		return WipeWait
 	}
 	return WipeReinstall
 }
 
+// passing: an act of the vendor's is in progress that ends by itself, or a lock; a
+// reinstall would be refused. Words that nobody here knows are none.
+func passing(status cloud.Status) bool {
+	switch status {
+	case cloud.StatusStarting, cloud.StatusRebooting, "updating", "locking", "locked", "unlocking", "busy":
+		return true
+	}
+	return false
+}
+
+// WipeRests reports that a wipe cannot be asked for yet, as a reading begun at
+// look.Began tells: only another reading, or its timeout, changes that.
+func WipeRests(h *Host, look WipeLook, now time.Time) bool {
+	if TimedOut(h, now, look.Timeout) && !GivenUp(h, now) {
+		return false
+	}
+	return h.Spec.Record.Wipe.StartedAt == nil && passing(look.Server.Status) && NextWipe(h, look) == WipeWait
+}
+
 // NextUnasked decides, from a reading, about a host that nobody has and that is
 // not clean: a reinstall by hand, seen from its beginning to its end, makes it
-// clean like one of ours. It only ever starts, observes or waits.
+// clean like one of ours. It only ever starts, observes, forgets or waits. The
+// reading may be a list's, which lags behind: the start is left alone for as long.
 func NextUnasked(h *Host, server cloud.Server, began time.Time, settle time.Duration) WipeStep {
 	if h.Spec.ClaimRef != nil || h.Spec.Release != nil || Clean(h) {
 		return WipeUnlicensed
 	}
+	settle = max(settle, ListLag)
 	wipe := h.Spec.Record.Wipe
 	after := wipe.RequiredSince == nil || began.After(wipe.RequiredSince.Time)
 	ready := server.Status == cloud.StatusReady && server.Delivered

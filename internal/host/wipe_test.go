@@ -38,6 +38,9 @@ func TestNextWipe(t *testing.T) {
 		"released before it was renamed":       {pooled(released), server(prefix+"1", "ready"), later, host.WipeRecord},
 		"released, named by another":           {pooled(released), server("m-2", "ready"), later, host.WipeHeld},
 		"requested, not asked":                 {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
+		"requested, being delivered":           {pooled(requested), server("m-1", "starting"), later, host.WipeWait},
+		"requested, locked":                    {pooled(requested), server("m-1", "locked"), later, host.WipeWait},
+		"requested, a word that nobody knows":  {pooled(requested), server("m-1", "levitating"), later, host.WipeReinstall},
 		"requested, named by another":          {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
 		"requested and seen":                   {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
 		"requested, seen by an older reading":  {pooled(requested), server("m-1", "reinstalling"), at(6).Add(-1), host.WipeWait},
@@ -240,7 +243,8 @@ func TestNextUnasked(t *testing.T) {
 		"seen, still so":          {pooled(started), "reinstalling", later, host.WipeWait},
 		"seen, in error":          {pooled(started), "error", later, host.WipeForget},
 		"seen, ready":             {pooled(started), "ready", later, host.WipeObserve},
-		"seen, ready too early":   {pooled(started), "ready", at(6).Add(settle - 1), host.WipeWait},
+		"seen, ready too early":   {pooled(started), "ready", at(6).Add(host.ListLag - 1), host.WipeWait},
+		"seen, ready late enough": {pooled(started), "ready", at(6).Add(host.ListLag), host.WipeObserve},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := cloud.Server{ID: serverID, Name: prefix + "1", Status: row.status, Delivered: true}

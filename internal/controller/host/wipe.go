@@ -60,6 +60,11 @@ func (p *pass) stillWiping() bool {
 	if !known || !seen.missingSince.IsZero() || !host.Licensed(h) {
 		return false
 	}
+	look := p.look(seen.server)
+	look.Began = seen.at
+	if host.WipeRests(h, look, p.Clock.Now()) {
+		return true
+	}
 	wipe, timedOut := h.Spec.Record.Wipe, host.TimedOut(h, p.Clock.Now(), p.ReinstallTimeout)
 	under := wipe.StartedAt != nil && wipe.ObservedAt == nil
 	if h.Spec.Release.Policy == infrav1.Terminate {
@@ -180,6 +185,9 @@ func (p *pass) reinstall(ctx context.Context, server cloud.Server) (ctrl.Result,
 		}
 	}
 	if err != nil {
+		if server.Status != cloud.StatusReady && server.Status != cloud.StatusError {
+			p.asked.note(p.host, p.Clock.Now()) // nobody knows how long this state lasts
+		}
 		return p.reinstallRefused(ctx, err)
 	}
 	if image == "" && p.host.Spec.Release.OSFamily != "" {
