@@ -117,3 +117,35 @@ func TestReachable(t *testing.T) {
 		}
 	}
 }
+
+// Once our claim ends, nothing tells whose name the server ought to bear.
+func TestARebootEndsWithTheClaimThatAskedForIt(t *testing.T) {
+	h := pooled(claimed, named("somebody-elses"), func(h *host.Host) {
+		h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID("t-1"), Force: true}
+	})
+	if step, _ := host.NextReboot(h, false); step != host.RebootWait {
+		t.Fatalf("step %s of a server that somebody else named", step)
+	}
+	host.Detach(h, noon())
+	if step, _ := host.NextReboot(h, false); step != host.RebootNone {
+		t.Errorf("step %s after the claim's end", step)
+	}
+}
+
+func TestOnlyAPersonForcesARebootByHand(t *testing.T) {
+	for name, row := range map[string]struct {
+		request *infrav1.RebootRequest
+		want    bool
+	}{
+		"none":              {nil, false},
+		"a recovery":        {&infrav1.RebootRequest{ID: host.BootstrapRebootID("t-1"), Force: true}, false},
+		"a remediation":     {&infrav1.RebootRequest{ID: "some-uid"}, false},
+		"by hand":           {&infrav1.RebootRequest{ID: "by-hand"}, false},
+		"by hand, by force": {&infrav1.RebootRequest{ID: "by-hand", Force: true}, true},
+	} {
+		h := pooled(claimed, func(h *host.Host) { h.Spec.Reboot = row.request })
+		if got := host.ForcedByHand(h); got != row.want {
+			t.Errorf("%s: %t, want %t", name, got, row.want)
+		}
+	}
+}

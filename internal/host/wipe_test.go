@@ -320,3 +320,25 @@ func TestGoneIsProvedByTwoListsNeverByAnEmptyOne(t *testing.T) {
 		t.Error("an empty list is believed after ten minutes, when the credentials work")
 	}
 }
+
+// A quarantine of another kind that ran out in the meantime keeps nobody back: the
+// host is left to a person all the same, after one repeat.
+func TestAWipeThatNeverEndsIsGivenUpThoughAnOldQuarantineIsOver(t *testing.T) {
+	h := pooled(released, quarantined(1))
+	now, asked := at(2).Time, 0
+	host.RecordWipe(h, now)
+	for range 20 {
+		now = now.Add(46 * time.Minute)
+		look := host.WipeLook{Server: cloud.Server{Name: "m-1", Status: cloud.StatusError}, Began: now, Timeout: 45 * time.Minute}
+		switch host.NextWipe(h, look) {
+		case host.WipeRepeat:
+			host.RecordRepeat(h, now)
+			asked++
+		case host.WipeGiveUp:
+			host.RecordGivenUp(h, now)
+		}
+	}
+	if asked != 1 || !host.GivenUp(h, now) {
+		t.Errorf("asked again %d times in 15 hours, given up %t", asked, host.GivenUp(h, now))
+	}
+}

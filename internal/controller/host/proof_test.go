@@ -255,3 +255,21 @@ func TestALostNameIsForgottenBeforeTheWipe(t *testing.T) {
 	w.wiped()
 	w.checkFree()
 }
+
+// Another manager saw the wipe start, in a reading that is newer than ours.
+func TestAWipeThatWasSeenToStartMeanwhileIsNotAskedForAgain(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	done := false
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if h := w.host(); call.Name == "GetServer" && !done && h.Spec.Record.Wipe.RequestedAt != nil {
+			done = true
+			host.RecordWipeStart(h, w.clock.Now())
+			w.must(w.client.Update(w.ctx, h))
+		}
+	}
+	_, err := w.reconcile()
+	if got := w.mutations(); !done || len(got) != 0 {
+		t.Errorf("%t: mutations %v, %v", done, got, err)
+	}
+}
