@@ -15,7 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
 const (
@@ -80,6 +83,9 @@ func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, er
 	key, err := r.readFleetKey(ctx, name)
 	if apierrors.IsNotFound(err) {
 		key, err = r.createFleetKey(ctx, name, v.machine.Labels[clusterv1.ClusterNameLabel])
+		if err == nil {
+			r.warnOfNewKey(ctx, v)
+		}
 	}
 	if err != nil {
 		return fleetKey{}, err
@@ -111,6 +117,22 @@ func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
 	}
 	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 	return fleetKey{signer: signer, public: public, seed: passwordSeed(private)}, nil
+}
+
+// warnOfNewKey tells when a fleet that has Macs got another key: nobody reaches
+// them with it, and nothing else would say so before the next failure.
+func (r *Reconciler) warnOfNewKey(ctx context.Context, v *visit) {
+	fleet := v.fleet()
+	bereft := len(r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		same := m.Labels[infrav1.FleetLabel] == fleet || m.Spec.FleetName == fleet
+		return same && m.Namespace == v.machine.Namespace && m.Spec.ProviderID != ""
+	}))
+	if bereft == 0 {
+		return
+	}
+	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and nobody can reach them by SSH; restore the Secret, or delete their Machines", v.fleetSecret().Name, bereft, fleet)
+	r.event(v.machine, transition{corev1.EventTypeWarning, "FleetKeyReplaced", note})
+	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another SSH key", "fleet", fleet, "macs", bereft)
 }
 
 // createFleetKey makes the Secret; where another pass was faster, its key wins.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func TestFleetKey(t *testing.T) {
@@ -35,5 +37,27 @@ func TestNoClaimWithoutARegisteredKey(t *testing.T) {
 	}
 	if m := w.machine("mac-1"); m.Spec.HostRef != nil || w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonFleetKeyUnavailable {
 		t.Errorf("hostRef = %+v, reason = %s", m.Spec.HostRef, w.reason("mac-1", infrav1.HostClaimedCondition))
+	}
+}
+
+// A fleet's Secret that was deleted is made anew, and its Macs know another key:
+// that is told.
+func TestANewKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told bool
+	}{{"builders", true}, {"others", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(otherID))...)
+			veteran := w.machine("mac-2")
+			veteran.Labels = map[string]string{infrav1.FleetLabel: c.name}
+			veteran.Spec.ProviderID = host.ProviderID(zone, serverID)
+			w.update(veteran)
+			w.settle("mac-1")
+			told := slices.ContainsFunc(w.heard(), func(event string) bool { return strings.Contains(event, "FleetKeyReplaced") })
+			if told != c.told {
+				t.Errorf("told = %t, want %t", told, c.told)
+			}
+		})
 	}
 }
