@@ -27,15 +27,6 @@ type Wish struct {
 // SkipLabels is the Skip of hosts that the Machine's hostSelector does not want.
 const SkipLabels Skip = "not matched by the host selector"
 
-// Choice is the host to take; its zero value is none.
-type Choice struct {
-	// Host is a pointer into the list that was chosen from.
-	Host *Host
-}
-
-// Found reports that there is a host to take.
-func (c Choice) Found() bool { return c.Host != nil }
-
 // Skipped counts the hosts that cannot be taken, by reason.
 type Skipped map[Skip]int
 
@@ -85,11 +76,12 @@ func known(w Wish, hosts []infrav1.ScalewayAppleSiliconHost, fact func(infrav1.S
 // Only reports that every host was skipped for the one reason.
 func (s Skipped) Only(reason Skip) bool { return len(s) == 1 && s[reason] > 0 }
 
-// Choose picks a host for the wish and counts why the others cannot be taken. The
+// Choose picks a host for the wish, a pointer into the list, or nil; and it counts
+// why the others cannot be taken. The
 // host with the fewest recent failures is the best, then one that has been idle for
 // long. Equal inputs give equal choices, and different Machines prefer different
 // ones of equally good hosts, so that many Machines do not run at the first one.
-func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (Choice, Skipped) {
+func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (*Host, Skipped) {
 	var best candidate
 	skipped := Skipped{}
 	for i := range hosts {
@@ -102,7 +94,7 @@ func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (Choice, Skipped) 
 			best = c
 		}
 	}
-	return Choice{best.host}, skipped
+	return best.host, skipped
 }
 
 // Fits reports that the host could be taken for the wish now.

@@ -41,8 +41,8 @@ func TestChooseCountsWhyHostsAreSkipped(t *testing.T) {
 	w := wish("m")
 	w.Type, w.OS = "M2-L", "tahoe"
 	choice, skipped := host.Choose(w, hosts)
-	if choice.Found() {
-		t.Fatalf("chose %s", choice.Host.Name)
+	if choice != nil {
+		t.Fatalf("chose %s", choice.Name)
 	}
 	want := host.Skipped{
 		host.SkipZone: 2, host.SkipType: 1, host.SkipOS: 1, host.SkipClaimed: 1, host.SkipWiping: 3,
@@ -60,12 +60,12 @@ func TestChooseCountsWhyHostsAreSkipped(t *testing.T) {
 
 func TestChooseWithoutHostsOrPool(t *testing.T) {
 	choice, skipped := host.Choose(wish("m"), nil)
-	if choice.Found() || skipped.Message(wish("m"), nil) != "no available host: no host is known" {
+	if choice != nil || skipped.Message(wish("m"), nil) != "no available host: no host is known" {
 		t.Errorf("chose %v: %s", choice, skipped)
 	}
 	w := wish("m")
 	w.PoolPrefix = ""
-	if choice, skipped := host.Choose(w, pool(1)); choice.Found() || !skipped.Only(host.SkipNotInPool) {
+	if choice, skipped := host.Choose(w, pool(1)); choice != nil || !skipped.Only(host.SkipNotInPool) {
 		t.Errorf("without a pool prefix: chose %v, skipped %v", choice, skipped)
 	}
 }
@@ -77,7 +77,7 @@ func TestChooseDependsOnTheMachineNotOnTheOrder(t *testing.T) {
 		if len(skipped) != 0 {
 			t.Fatalf("skipped %v", skipped)
 		}
-		return choice.Host.Name
+		return choice.Name
 	}
 	first := chosen()
 	slices.Reverse(hosts)
@@ -122,7 +122,7 @@ func TestChooseKnowsTheHistory(t *testing.T) {
 				better.Name, worse.Name = "better", "worse"
 				w := wish(fmt.Sprintf("m-%d", i))
 				w.Now = noon()
-				if choice, _ := host.Choose(w, []infrav1.ScalewayAppleSiliconHost{*worse, *better}); choice.Host.Name != "better" {
+				if choice, _ := host.Choose(w, []infrav1.ScalewayAppleSiliconHost{*worse, *better}); choice.Name != "better" {
 					t.Fatalf("m-%d took the worse one", i)
 				}
 			}
@@ -142,7 +142,7 @@ func TestChooseSpreadsOverLongIdleHosts(t *testing.T) {
 		w := wish(fmt.Sprintf("m-%d", i))
 		w.Now = noon()
 		choice, _ := host.Choose(w, hosts)
-		chosen[choice.Host.Name] = true
+		chosen[choice.Name] = true
 	}
 	if len(chosen) < 15 {
 		t.Errorf("100 Machines prefer only %d of 20 hosts", len(chosen))
@@ -154,7 +154,7 @@ func TestChooseBySelector(t *testing.T) {
 	w.Selector = labels.SelectorFromSet(labels.Set{infrav1.LabelChip: "apple-m4"})
 	fits := pooled(func(h *host.Host) { h.Labels = map[string]string{infrav1.LabelChip: "apple-m4"}; h.Name = "fits" })
 	choice, skipped := host.Choose(w, []infrav1.ScalewayAppleSiliconHost{*pooled(), *fits})
-	if !choice.Found() || choice.Host.Name != "fits" || !skipped.Only(host.SkipLabels) {
+	if choice == nil || choice.Name != "fits" || !skipped.Only(host.SkipLabels) {
 		t.Errorf("chose %v, skipped %v", choice, skipped)
 	}
 	if host.Fits(w, pooled()) || !host.Fits(w, fits) {
@@ -167,7 +167,7 @@ func BenchmarkChoose(b *testing.B) {
 	w.Now = noon()
 	b.ReportAllocs()
 	for b.Loop() {
-		if choice, _ := host.Choose(w, hosts); !choice.Found() {
+		if choice, _ := host.Choose(w, hosts); choice == nil {
 			b.Fatal("no host")
 		}
 	}
@@ -178,7 +178,7 @@ func TestChooseSpreadsMachines(t *testing.T) {
 	chosen := map[string]int{}
 	for i := range 200 {
 		choice, _ := host.Choose(wish(fmt.Sprintf("fleet-abcde-%04d", i)), hosts)
-		chosen[choice.Host.Name]++
+		chosen[choice.Name]++
 	}
 	for name, n := range chosen {
 		if n > 30 { // 10 is the mean

@@ -38,6 +38,9 @@ const (
 	longestPrefix  = 40
 )
 
+// prefixForm is what the Machine's schema allows of a pool prefix.
+var prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*-$`)
+
 // PrefixError says what is wrong with a pool prefix.
 type PrefixError struct {
 	Prefix, Problem string
@@ -59,7 +62,7 @@ func CheckPrefix(prefix string, claimed ...string) error {
 		return wrong(fmt.Sprintf("is longer than %d characters", longestPrefix))
 	case !strings.HasSuffix(prefix, "-"):
 		return wrong("must end in '-'")
-	case !regexp.MustCompile(`^[a-z0-9][a-z0-9-]*-$`).MatchString(prefix):
+	case !prefixForm.MatchString(prefix):
 		return wrong("may hold lower-case letters, digits and '-' only, and starts with a letter or digit")
 	}
 	for _, name := range claimed {

@@ -33,8 +33,9 @@ type OrderLook struct {
 	Found bool
 	// Believed: the credentials worked, and no servers vanished in numbers.
 	Believed bool
-	// LackingSince is when the first list was begun, of those without a break until
-	// this one, that lacked the name.
+	// LackingSince is when the first believed list was begun that lacked the name,
+	// with none since that held it. What an attempt could not have shown in counts
+	// for nothing: NextOrder cuts it off at the attempt's settling.
 	LackingSince time.Time
 	// Empty: it holds no server at all, which may also be lost rights.
 	Empty bool

@@ -125,13 +125,11 @@ func refuseUncertain(in ReclaimInput) Refusal {
 		return Refusal{RefusedUncertain, "the server is scheduled for deletion"}
 	case !h.Status.Server.Delivered:
 		return Refusal{RefusedUncertain, "the server is not delivered"}
-	case named(h):
+	case h.Spec.ClaimRef != nil && ChangedByOther(h):
 		return Refusal{RefusedUncertain, "the server was named by somebody else"}
 	}
 	return Refusal{}
 }
-
-func named(h *Host) bool { return h.Spec.ClaimRef != nil && ChangedByOther(h) }
 
 // refuseKeptBack: a person, or the host's own record, keeps it from the pool.
 func refuseKeptBack(in ReclaimInput) Refusal {

@@ -237,8 +237,9 @@ func RecordRepeat(h *Host, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats
 }
 
-// RecordGivenUp leaves a host whose wipe does not end to a person. A quarantine
-// that stands already is kept.
+// RecordGivenUp leaves a host whose wipe does not end to a person: quarantined,
+// unless a quarantine stands already, and looked at still. A start that was seen
+// counts no more: only one that is seen from now on can end the wipe.
 func RecordGivenUp(h *Host, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats + 1
 	h.Spec.Record.Wipe.StartedAt = nil // what runs still is seen to run

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -92,7 +91,7 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		c.orphans[[2]string{zone, "stranded"}] += one(stray == host.StrandedStray)
 		c.orphans[[2]string{zone, "foreign"}] += one(stray == host.ForeignStray)
 		c.orphans[[2]string{zone, "notwiped"}] += one(stray == "" && h.Status.Phase == infrav1.HostDirty)
-		c.orphans[[2]string{zone, "held"}] += one(h.Spec.Release != nil && named(h))
+		c.orphans[[2]string{zone, "held"}] += one(h.Spec.Release != nil && host.ChangedByOther(h))
 		if until := h.Status.Server.DeletableAt; until != nil {
 			c.billed[[2]string{zone, kind}] = max(c.billed[[2]string{zone, kind}], float64(until.Unix()))
 		}
@@ -108,12 +107,6 @@ func strayOf(h *infrav1.ScalewayAppleSiliconHost, owners []host.Owners, naming h
 		}
 	}
 	return kind
-}
-
-// named: somebody else was seen to have named the server.
-func named(h *infrav1.ScalewayAppleSiliconHost) bool {
-	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
-	return c != nil && c.Reason == infrav1.ReasonChangedByOther
 }
 
 func one(yes bool) float64 {

@@ -220,7 +220,7 @@ func (p *pass) refuseOrder(ctx context.Context, reason, message string) ctrl.Res
 // wanted, or whose server the inventory saw, does not rest.
 func (p *pass) orderRests() time.Duration {
 	order := p.host.Spec.Order
-	if p.orderEnded() || (order.AttemptedAt != nil && p.Inventory.readings.named(p.host.Spec.Zone, order.Name)) {
+	if p.orderEnded() || (order.AttemptedAt != nil && p.Inventory.readings.bears(p.host.Spec.Zone, order.Name)) {
 		return 0
 	}
 	return p.orders.until(p.host.UID).Sub(p.Clock.Now())

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -124,16 +121,6 @@ func (p *pass) letGo(ctx context.Context, change func(*host.Host)) error {
 // clusterStill reports that the Cluster is here and not paused, uncached.
 func (p *pass) clusterStill(ctx context.Context) (bool, error) {
 	claim := p.host.Spec.ClaimRef
-	if claim.Cluster == "" {
-		return false, nil
-	}
-	cluster := &clusterv1.Cluster{}
-	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster}, cluster)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading Cluster %s: %w", claim.Cluster, err)
-	}
-	return !annotations.IsPaused(cluster, cluster), nil
+	state, err := p.clusterState(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
+	return err == nil && !state.Missing && !state.Paused, err
 }

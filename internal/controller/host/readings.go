@@ -126,8 +126,8 @@ func (r *readings) miss(zone, id string, at time.Time) *reading {
 	return known
 }
 
-// named reports that the newest reading of some server of the zone shows the name.
-func (r *readings) named(zone, name string) bool {
+// bears reports that the newest reading of some server of the zone shows the name.
+func (r *readings) bears(zone, name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, known := range r.zone(zone) {

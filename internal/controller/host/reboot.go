@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
@@ -154,7 +155,7 @@ func (p *pass) dropReboot(ctx context.Context, why string) error {
 // were not put on every Node anyway. Empty: nobody.
 func (p *pass) busy(ctx context.Context) (string, error) {
 	node, err := p.nodeOf(ctx, p.host)
-	if err != nil || node == nil || !isReady(node) {
+	if err != nil || node == nil || !workload.NodeReady(node) {
 		return "", err
 	}
 	pods := &corev1.PodList{}

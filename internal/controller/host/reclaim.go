@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
@@ -232,7 +233,7 @@ func (s *Sweep) gather(ctx context.Context, stray *host.Host) (host.ReclaimInput
 // nodeReady reports a Ready Node on the host, uncached, under whatever name.
 func (s *Sweep) nodeReady(ctx context.Context, h *host.Host) (bool, error) {
 	node, err := s.nodeOf(ctx, h)
-	return node != nil && isReady(node), err
+	return node != nil && workload.NodeReady(node), err
 }
 
 // nodeOf finds the Node that bears the host's providerID, uncached; nil when
@@ -249,15 +250,6 @@ func (r *Reconciler) nodeOf(ctx context.Context, h *host.Host) (*corev1.Node, er
 		}
 	}
 	return nil, nil
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // remember keeps the Machines that the cache does not hold, for the gauge: with

@@ -166,7 +166,7 @@ func TestRequirement001_AReclaimedHostIsNotAdoptableBeforeItsWipe(t *testing.T) 
 	free := func() bool {
 		hosts := &infrav1.ScalewayAppleSiliconHostList{Items: []infrav1.ScalewayAppleSiliconHost{*w.stray(0)}}
 		choice, _ := host.Choose(wish, hosts.Items)
-		return choice.Found()
+		return choice != nil
 	}
 	w.cloud.OnCall = func(c cloudtest.Call) {
 		if c.Server == strayID(0) && free() {

@@ -146,13 +146,13 @@ func TestAServerNamedAfterALiveMachineIsNeverAvailable(t *testing.T) {
 	}
 	wish := host.Wish{Namespace: "fleet", Name: "m-9", Zone: zone, PoolPrefix: prefix}
 	choice, skipped := host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()})
-	if choice.Found() || !skipped.Only(host.SkipNamed) {
+	if choice != nil || !skipped.Only(host.SkipNamed) {
 		t.Errorf("chosen, or skipped as %v", skipped)
 	}
 	// Its Machine claims it again; or goes, and then the host is the pool's.
 	w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: prefix + "7"}}))
 	w.untilPhase(infrav1.HostAvailable)
-	if choice, skipped = host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()}); !choice.Found() {
+	if choice, skipped = host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()}); choice == nil {
 		t.Errorf("skipped as %v", skipped)
 	}
 	if len(w.mutations()) != 0 {

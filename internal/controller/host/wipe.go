@@ -22,7 +22,7 @@ const mostSteps = 8
 // back, then the end is observed, and only then is the host free. A host that
 // goes back to the vendor is deleted once its wipe has begun.
 func (p *pass) wipe(ctx context.Context) (ctrl.Result, error) {
-	if !named(p.host) {
+	if !host.ChangedByOther(p.host) {
 		if err := p.forgetClaim(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -102,7 +102,7 @@ func (p *pass) wipeStep(ctx context.Context) (result ctrl.Result, done bool, err
 		return result, true, err
 	}
 	step := host.NextWipe(p.host, p.look(server))
-	if step != host.WipeHeld && step != host.WipeUnlicensed && named(p.host) {
+	if step != host.WipeHeld && step != host.WipeUnlicensed && host.ChangedByOther(p.host) {
 		return ctrl.Result{}, false, p.forgetClaim(ctx) // it was named back; decide anew
 	}
 	switch step {

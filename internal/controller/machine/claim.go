@@ -101,9 +101,9 @@ func (r *Reconciler) choose(ctx context.Context, v *visit) (string, error) {
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing hosts: %w", err)
 	}
-	choice, skipped := host.Choose(wish, list.Items)
-	if choice.Found() {
-		return choice.Host.Name, nil
+	chosen, skipped := host.Choose(wish, list.Items)
+	if chosen != nil {
+		return chosen.Name, nil
 	}
 	v.poll = waitPoll
 	reason := infrav1.ReasonNoAvailableHost
