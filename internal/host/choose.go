@@ -131,7 +131,7 @@ type candidate struct {
 }
 
 func rate(w Wish, h *Host) candidate {
-	return candidate{host: h, failures: RecentFailures(h, w.Now), idle: idleDays(h, w.Now), draw: rendezvous(w, h)}
+	return candidate{host: h, failures: recentFailures(h, w.Now), idle: idleDays(h, w.Now), draw: rendezvous(w, h)}
 }
 
 // before says which of two candidates is taken; the name breaks ties.

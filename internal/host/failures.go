@@ -21,8 +21,8 @@ const (
 	quarantineTime = 24 * time.Hour
 )
 
-// RecentFailures counts the claims that came to nothing here within a week.
-func RecentFailures(h *Host, now time.Time) int {
+// recentFailures counts the claims that came to nothing here within a week.
+func recentFailures(h *Host, now time.Time) int {
 	n := 0
 	for _, failure := range h.Spec.Failures.Recent {
 		if failure.Time.After(now.Add(-failureMemory)) {
@@ -40,7 +40,7 @@ func fail(h *Host, reason string, now time.Time) {
 	failures.Count++
 	failures.Recent = append(failures.Recent, infrav1.Failure{Time: metav1.NewTime(now), Reason: reason})
 	failures.Recent = failures.Recent[max(0, len(failures.Recent)-failuresKept):]
-	switch n := RecentFailures(h, now); {
+	switch n := recentFailures(h, now); {
 	case h.Spec.Quarantine != nil && h.Spec.Quarantine.Until == nil:
 		return // a person's word, or what only a person ends
 	case reason == infrav1.ReasonNotWiped:

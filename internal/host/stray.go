@@ -6,9 +6,9 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// PendingPrefix starts the name of a server that the provider before this one
+// pendingPrefix starts the name of a server that the provider before this one
 // was in the midst of claiming. Such a server is somebody's, and left alone.
-const PendingPrefix = "tuist-claim-pending-"
+const pendingPrefix = "tuist-claim-pending-"
 
 // Owners is what the live Machines of all namespaces tell of servers. A Machine
 // that is being deleted lives until it is gone.
@@ -100,5 +100,5 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 
 // claimedName reports that a server's name is one that this cluster gave.
 func claimedName(name, prefix string) bool {
-	return prefix != "" && strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, PendingPrefix)
+	return prefix != "" && strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, pendingPrefix)
 }
