@@ -31,6 +31,9 @@ func catches(t *testing.T, bug seams, words ...string) {
 	each(1, mostSeeds, func(seed uint64) bool {
 		o := ofSeed(seed, 250)
 		o.seams = bug
+		if bug.fair {
+			o.weather = weather{}
+		}
 		s := play(o)
 		for _, told := range s.broken {
 			for _, word := range words {
@@ -87,6 +90,7 @@ func (r noting) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 func TestCatchesClaimsWithoutLock(t *testing.T) {
 	var reads sync.Map
 	catches(t, seams{
+		fair:   true,
 		client: func(m *manager, c client.Client) client.Client { return withoutLock{c, &reads} },
 		reader: func(m *manager, r client.Reader) client.Reader { return noting{r, &reads} },
 	}, "schema refuses", "one token", "no Machine holds", "shared or not wiped", "is not clean")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,9 @@ import (
 type wild struct{ s *sim }
 
 func (w wild) next(call operation) fault {
+	if call.orders() && w.s.weather.lostOrders > 0 && w.s.chance(w.s.weather.lostOrders) {
+		return []fault{failAfter, landLate, dieAfter}[w.s.dice.IntN(3)]
+	}
 	switch roll := w.s.dice.IntN(1000); {
 	case roll < 12:
 		return failBefore
@@ -69,6 +71,9 @@ func (s *sim) next() {
 	s.step++
 	c, _ := pick(s, s.members)
 	all := acts()
+	if !s.seams.fair {
+		all = append(all, act{1, (*sim).actDeaf})
+	}
 	total := 0
 	for _, a := range all {
 		total += a.weight
@@ -190,9 +195,17 @@ func (s *sim) actLead(c *cluster) {
 	s.note("two managers lead %s", c.name)
 }
 
+// personActs is how many in all the weights of actUser are.
+func (s *sim) personActs() int {
+	if s.seams.fair {
+		return 100
+	}
+	return 110
+}
+
 // actUser is a person's act.
 func (s *sim) actUser(c *cluster) {
-	switch roll := s.dice.IntN(100); {
+	switch roll := s.dice.IntN(s.personActs()); {
 	case roll < 45:
 		if len(c.store.all("Machine")) < 4 {
 			c.newMachine(s.anyClass())
@@ -213,37 +226,31 @@ func (s *sim) actUser(c *cluster) {
 		s.userForces(c)
 	case roll < 99:
 		s.userEditsHost(c)
-	default:
+	case roll < 100:
 		s.wait(s.between(10*time.Minute, 20*time.Minute))
+	case roll < 104:
+		s.userKeepsBack(c)
+	case roll < 108:
+		s.userDeletesNode(c)
+	default:
+		s.userEditsHost(c)
 	}
 }
 
 // userEditsHost asks for a reboot, or takes a foreign host into the pool.
 func (s *sim) userEditsHost(c *cluster) {
+	if !s.seams.fair && s.chance(40) {
+		s.userAdopts(c)
+		return
+	}
 	h, found := pick(s, c.hosts())
 	switch {
-	case !found || h.Spec.ServerID == "":
-	case h.Status.Phase == infrav1.HostForeign || h.Status.Phase == infrav1.HostDirty:
-		if server, exists := s.vendor.Server(h.Spec.ServerID); !exists || !s.nobodys(server.Name) {
-			return // a person looks first whose it is
-		}
-		c.edit(h, "adopts", func() { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: poolPrefix} })
+	case !found || h.Spec.ServerID == "" || h.Spec.Reboot != nil:
 	default:
 		c.edit(h, "reboots", func() {
 			h.Spec.Reboot = &infrav1.RebootRequest{ID: fmt.Sprintf("by-hand-%d", s.step), Reason: "by hand", Force: s.chance(50)}
 		})
 	}
-}
-
-// nobodys: no Machine of any cluster bears the name, and none did that lives on
-// in a release.
-func (s *sim) nobodys(name string) bool {
-	for _, c := range s.members {
-		if strings.HasPrefix(name, c.name+"-") {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *sim) userDeletes(c *cluster) {
@@ -267,7 +274,7 @@ func (s *sim) userDeletes(c *cluster) {
 // userForces removes a finalizer, so that a Machine is gone without a release.
 func (s *sim) userForces(c *cluster) {
 	if m, found := pick(s, c.infra()); found {
-		c.forced[m.Name] = true
+		c.forced[m.Name] = s.clock.Now()
 		c.edit(m, "takes the finalizer off", func() { strip(m, infrav1.MachineFinalizer) })
 		if c.store.get(kindMachine, client.ObjectKeyFromObject(m)) != nil {
 			c.deleteMachine(m)
@@ -322,6 +329,7 @@ func (s *sim) userInConsole() {
 	switch roll := s.dice.IntN(100); {
 	case roll < 40:
 		s.named[server.ID] = true
+		s.renamed[server.ID] = s.clock.Now()
 		s.console("PATCH", server.ID, `{"name":"somebody-else"}`)
 	case roll < 70 && len(s.vendor.Servers()) > 2:
 		s.console("DELETE", server.ID, "")
@@ -364,6 +372,7 @@ func (c *cluster) loseStatus() {
 
 // loseHosts deletes the objects; a finalizer holds those that are being released.
 func (c *cluster) loseHosts() {
+	clear(c.disturbed) // the records say it, and they are lost
 	for _, h := range c.hosts() {
 		c.lost[h.Spec.ServerID] = lostHost{h.DeepCopy(), c.sim.clock.Now()}
 		c.sim.must(c.store.delete(h, nil))

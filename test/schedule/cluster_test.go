@@ -41,8 +41,12 @@ type cluster struct {
 	reclaims string
 	// lost are the Hosts that a person deleted, by server.
 	lost map[string]lostHost
-	// forced are the Machines whose finalizer a person took off.
-	forced map[string]bool
+	// forced is when a person took the finalizer off a Machine.
+	forced map[string]time.Time
+	// nodeless are the Machines whose Node a person deleted.
+	nodeless map[string]bool
+	// disturbed is when a server was wiped or rebooted on the product's own account.
+	disturbed map[string]time.Time
 }
 
 // lostHost is a Host as it last was.
@@ -52,7 +56,7 @@ type lostHost struct {
 }
 
 func (s *sim) newCluster(name string) *cluster {
-	c := &cluster{sim: s, name: name, forced: map[string]bool{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
+	c := &cluster{sim: s, name: name, forced: map[string]time.Time{}, nodeless: map[string]bool{}, disturbed: map[string]time.Time{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
 	if s.reclaims || s.chance(50) {
 		c.reclaims = name + "-"
 	}
@@ -129,6 +133,16 @@ func (c *cluster) hostOf(serverID string) *host.Host {
 		return nil
 	}
 	return found.DeepCopyObject().(*host.Host)
+}
+
+// orderOf is the order with the token, or nil.
+func (c *cluster) orderOf(token string) *host.Host {
+	for _, h := range c.hosts() {
+		if h.Spec.Order != nil && host.HoldsClaim(h, token) {
+			return h
+		}
+	}
+	return nil
 }
 
 // holder is the infra machine whose hostRef bears the token, or nil.

@@ -241,7 +241,7 @@ func (s *sim) breaks(m *mac) error {
 	if s.breaksFirst && s.broke == "" {
 		s.broke = fmt.Sprintf("%s.%d", m.id, m.install)
 	}
-	if s.broke != fmt.Sprintf("%s.%d", m.id, m.install) {
+	if !m.disk.broken && s.broke != fmt.Sprintf("%s.%d", m.id, m.install) {
 		return nil
 	}
 	return &machine.Failure{Step: "converge", Class: document.Retry, Err: errors.New("the Mac is broken")}

@@ -38,11 +38,13 @@ func (s *sim) console(method, path, body string) {
 // settle ends all faults and holds, and runs fair rounds until nothing changes.
 func (s *sim) settle() {
 	s.plan = quiet{}
+	s.calm()
 	s.note("from here on nothing fails")
 	for _, c := range s.members {
 		if c.paused() {
 			c.pause(c.object(), false)
 		}
+		c.giveBack()
 		for _, m := range c.infra() {
 			if _, paused := m.Annotations[clusterv1.PausedAnnotation]; paused && m.DeletionTimestamp == nil {
 				c.edit(m, "unpauses", func() { delete(m.Annotations, clusterv1.PausedAnnotation) })
@@ -252,7 +254,7 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 	if !exists || server.Name != m.Name || server.Status != simulated.StatusReady {
 		return
 	}
-	if m.Status.Phase != "Running" && !spent(m) {
+	if m.Status.Phase != "Running" && !spent(m) && !c.nodeless[m.Name] {
 		c.sim.violate("Machine %s does not come to run: %s; host %s", m.Name, encode(m.Status), encode(h))
 	}
 }
@@ -266,29 +268,45 @@ func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // away nobody may judge its Mac.
 func (c *cluster) checkNodes() {
 	for _, node := range of[*corev1.Node](c.store, "Node") {
+		c.checkNode(node)
 		held := false
 		for _, m := range c.infra() {
 			held = held || m.Name == node.Name && m.Spec.HostRef != nil
 		}
-		if !held && !c.forced[node.Name] {
+		if _, forced := c.forced[node.Name]; !held && !forced {
 			c.sim.violate("Node %s has no Machine: its Mac has left", node.Name)
+		}
+	}
+}
+
+// checkNode: a Mac that was let go has no Node. Where a person deleted the Host,
+// nothing tells any more that it was.
+func (c *cluster) checkNode(node *corev1.Node) {
+	for _, h := range c.hosts() {
+		_, lost := c.lost[h.Spec.ServerID]
+		if lost || host.ProviderID(h.Spec.Zone, h.Spec.ServerID) != node.Spec.ProviderID {
+			continue
+		}
+		letGo := h.Spec.ClaimRef == nil && h.Spec.Record.HandedOverAt == nil || host.Ending(h)
+		if letGo {
+			c.sim.violate("host %s was let go, and Node %s bears its providerID: %s", h.Name, node.Name, encode(h))
 		}
 	}
 }
 
 // loseEverything is promise 8: without status, and without Hosts, the world is
 // found again, and nothing is done to a server. Only a Machine that had no Mac
-// may get one meanwhile.
+// may get one meanwhile, and one whose Mac came to nothing may give that back.
 func (s *sim) loseEverything() {
 	s.note("from here on no server may be changed")
 	for _, lose := range []func(*cluster){(*cluster).loseStatus, (*cluster).loseHosts} {
-		before, running := len(s.mutations), s.running()
+		before, running, useless := len(s.mutations), s.running(), s.useless()
 		for _, c := range s.members {
 			lose(c)
 		}
 		s.rounds()
 		for _, m := range s.mutations[before:] {
-			if m.name == "" || running[m.name] {
+			if (m.name == "" || running[m.name]) && !useless(m.what) {
 				s.violate("cluster %s: %s, after records were lost", m.cluster, m.what)
 			}
 		}
@@ -302,6 +320,29 @@ func (s *sim) loseEverything() {
 			return
 		}
 	}
+}
+
+// useless reports that a change is one of a server whose bootstrap has failed too
+// often, and that waits for the storm guard.
+func (s *sim) useless() func(what string) bool {
+	var ids []string
+	for _, c := range s.members {
+		for _, m := range c.infra() {
+			if h, is := c.store.get(kindHost, client.ObjectKey{Name: hostName(m)}).(*host.Host); is && spent(m) {
+				ids = append(ids, h.Spec.ServerID)
+			}
+		}
+	}
+	return func(what string) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(what, id) })
+	}
+}
+
+func hostName(m *infrav1.ScalewayAppleSiliconMachine) string {
+	if m.Spec.HostRef == nil {
+		return ""
+	}
+	return m.Spec.HostRef.Name
 }
 
 // running are the Machines that run, by name.

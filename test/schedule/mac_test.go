@@ -25,15 +25,19 @@ type mac struct {
 	address string
 	install int
 	up      bool
-	disk    disk
+	// deafUntil: nobody comes in by SSH before, whatever runs on it.
+	deafUntil time.Time
+	disk      disk
 }
 
 // disk is what a reinstall takes away.
 type disk struct {
 	password string
 	// owner is the Machine that has left something here: its cluster and UID.
-	owner     string
-	sudo      bool
+	owner string
+	sudo  bool
+	// broken: nothing that is converged on it comes to run.
+	broken    bool
 	build     string
 	attempts  map[string]int
 	agent     *agent
@@ -68,7 +72,7 @@ func (r racks) Install(_ context.Context, install simulated.Install) error {
 		r.s.macs[install.ServerID] = m
 	}
 	m.install++
-	m.up, m.disk = true, disk{password: install.Password, attempts: map[string]int{}}
+	m.up, m.disk = true, disk{password: install.Password, attempts: map[string]int{}, broken: r.s.weather.breaks > 0 && r.s.chance(r.s.weather.breaks)}
 	r.s.secrets = append(r.s.secrets, install.Password)
 	return nil
 }
@@ -89,7 +93,7 @@ func (d dialer) Dial(ctx context.Context, target machine.Target) (machine.Mac, e
 	session := &session{m: d.m, sim: s}
 	err := session.do(ctx, "dial", target.Address, func() error {
 		session.mac = s.reachable(target.Address)
-		if session.mac == nil {
+		if session.mac == nil || s.clock.Now().Before(session.mac.deafUntil) {
 			return &machine.Failure{Step: "dial", Class: document.Retry, Reason: infrav1.ReasonSSHUnreachable, Err: errors.New("no answer")}
 		}
 		session.install = session.mac.install
@@ -138,7 +142,7 @@ func (c *session) do(ctx context.Context, verb, to string, act func() error) err
 
 func (c *session) on(ctx context.Context, verb string, act func(*disk) error) error {
 	return c.do(ctx, verb, c.mac.id, func() error {
-		if c.sim.reachable(c.mac.address) != c.mac || c.mac.install != c.install {
+		if c.sim.reachable(c.mac.address) != c.mac || c.mac.install != c.install || c.sim.clock.Now().Before(c.mac.deafUntil) {
 			return errLost
 		}
 		return act(&c.mac.disk)

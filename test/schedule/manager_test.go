@@ -28,6 +28,8 @@ type seams struct {
 	cloud  func(*manager, cloud.Cloud) cloud.Cloud
 	// sweep is what the sweep reads beside its cache.
 	sweep func(*manager, client.Reader) client.Reader
+	// fair: what the bug needs is rarer in the weather, so there is none.
+	fair bool
 	// extra is one more actor beside the controllers, run with each pass of a host.
 	extra func(ctx context.Context, m *manager, host string)
 }
@@ -47,10 +49,13 @@ type manager struct {
 	machines *machine.Reconciler
 	sweep    *hostctl.Sweep
 	busy     map[string]bool
+	// missed is the server that its last list lacked, though it is there.
+	missed string
 }
 
 func (s *sim) startManager(c *cluster, n int) *manager {
 	m := &manager{sim: s, cluster: c, name: fmt.Sprintf("%s%d", c.name, n), cache: newCache(c.store), busy: map[string]bool{}}
+	now := s.clockOf(c, n)
 	m.cached = &port{m: m, store: c.store, from: m.cache}
 	m.fresh = &port{m: m, store: c.store, from: c.store}
 	vendor, err := m.vendorClient()
@@ -65,7 +70,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 		vendor = s.seams.cloud(m, vendor)
 	}
 	options := hostctl.Options{
-		Cloud: vendor, Clock: s.clock, DefaultPoolPrefix: poolPrefix, OrphanReclaimZones: []string{zone}, ClaimNamePrefix: c.reclaims,
+		Cloud: vendor, Clock: now, DefaultPoolPrefix: poolPrefix, OrphanReclaimZones: []string{zone}, ClaimNamePrefix: c.reclaims,
 	}
 	m.hosts, err = hostctl.New(m.cached, m.fresh, recorder{m}, options)
 	s.must(err)
@@ -79,7 +84,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 	m.machines = machine.New(machine.Options{
 		Client: m.cached, Reader: m.fresh, Keys: vendor, Macs: dialer{m}, Agent: s.agent,
 		RebootAfter: 2, MaxAttempts: mostAttempts,
-		Zone: m.hosts.Inventory.Zone, DefaultPoolPrefix: poolPrefix, Recorder: recorder{m}, Clock: s.clock,
+		Zone: m.hosts.Inventory.Zone, DefaultPoolPrefix: poolPrefix, Recorder: recorder{m}, Clock: now,
 		Spawn: func(job func()) { s.tasks = append(s.tasks, s.newTask(m, m.name+": job", job)) },
 	})
 	return m

@@ -93,7 +93,11 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 	if was == nil {
 		return
 	}
+	if was.DeletionTimestamp == nil && now.DeletionTimestamp != nil && c.sim.serverExists(now.Spec.ServerID) {
+		c.sim.violate("host %s is forgotten, and its server bills", now.Name)
+	}
 	if was.Spec.Release == nil && now.Spec.Release != nil {
+		c.sim.releasedAt[now.Spec.ServerID] = c.sim.clock.Now()
 		c.judgeRelease(was, now)
 	}
 	claimed, claims := was.Spec.ClaimRef, now.Spec.ClaimRef
@@ -125,7 +129,13 @@ func (c *cluster) judgeClaim(was, now *host.Host) {
 	if now.Spec.Release != nil {
 		return // the sweep's or an adoption's: judged as a release
 	}
+	if c.orderOf(claim.Token) != nil {
+		return // it is what became of the order
+	}
 	m := c.holder(claim.Token)
+	if at, forced := c.forced[claim.Name]; m == nil && forced && c.sim.clock.Since(at) <= grace {
+		return // it was read before it went; the host is stranded now
+	}
 	if m == nil || m.Name != claim.Name {
 		c.sim.violate("host %s was claimed with a token that no Machine holds", now.Name)
 		return
@@ -140,6 +150,12 @@ func (c *cluster) judgeClaim(was, now *host.Host) {
 // judgeRelease: a Machine that is merely gone is no licence to wipe.
 func (c *cluster) judgeRelease(was, now *host.Host) {
 	s, release := c.sim, now.Spec.Release
+	if disturbs(release) {
+		c.judgeStorm(now)
+	}
+	if order := c.orderOf(release.Token); order != nil && order.Spec.Release != nil && order.Spec.Release.Policy == release.Policy {
+		return // it goes along to what became of the order
+	}
 	m := c.holder(release.Token)
 	switch release.Origin {
 	case infrav1.OriginReclaim, infrav1.OriginAdoption:
@@ -244,6 +260,7 @@ func (c *cluster) licenceOrder(name string) {
 }
 
 func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
+	s.naming(h, method, verb, asks)
 	release, wipe := h.Spec.Release, h.Spec.Record.Wipe
 	switch {
 	case verb == "reinstall":
@@ -265,9 +282,10 @@ func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
 
 func (s *sim) licenceName(h *host.Host, name string) {
 	claim, release := h.Spec.ClaimRef, h.Spec.Release
+	justNow := s.clock.Since(s.releasedAt[h.Spec.ServerID]) <= grace // the pass has read it before
 	wiping := release != nil && h.Spec.Record.Wipe.StartedAt != nil
 	switch {
-	case claim != nil && release == nil && name == claim.Name:
+	case claim != nil && name == claim.Name && (release == nil || justNow):
 	case wiping && name == host.PoolName(release.PoolPrefix, h.Spec.ServerID):
 	case release == nil && h.Spec.Adopt != nil && h.Spec.Adopt.TrustDisk:
 	default:
@@ -325,7 +343,7 @@ func (s *sim) released(id string) bool {
 	return false
 }
 
-// checkClaims: no token holds two hosts, and no host that is free has a Node.
+// checkClaims: no token holds two hosts.
 func (c *cluster) checkClaims() {
 	holds := map[string]string{}
 	for _, object := range c.store.tables[kindHost] {

@@ -79,7 +79,7 @@ func (s *sim) warm() {
 
 // ofSeed are the settings of a seed: every third has a cluster more.
 func ofSeed(seed uint64, steps int) settings {
-	return settings{seed: seed, steps: steps, clusters: 1 + int(seed%3/2)}
+	return settings{seed: seed, steps: steps, clusters: 1 + int(seed%3/2), weather: weatherOf(seed)}
 }
 
 func TestSchedules(t *testing.T) {

@@ -34,6 +34,7 @@ type settings struct {
 	servers  int
 	// reclaims: the sweep takes strays back; otherwise chance decides.
 	reclaims bool
+	weather  weather
 	seams    seams
 }
 
@@ -66,6 +67,10 @@ type sim struct {
 	broke       string
 	// named are servers that a person gave another name in the console.
 	named map[string]bool
+	// renamed is when a server's name last changed.
+	renamed map[string]time.Time
+	// releasedAt is when a manager last released a server's host.
+	releasedAt map[string]time.Time
 }
 
 // dummyBuild is the agent that Macs get, made once: it is compressed.
@@ -89,7 +94,7 @@ func (quiet) next(operation) fault { return fine }
 func newSim(o settings) *sim {
 	s := &sim{
 		settings: o, dice: rand.New(rand.NewPCG(o.seed, 1)), scheme: testScheme(), macs: map[string]*mac{}, plan: quiet{},
-		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{},
+		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{},
 	}
 	build, err := dummyBuild()
 	s.must(err)
@@ -112,6 +117,7 @@ func newSim(o settings) *sim {
 	for _, name := range []string{"a", "b"}[:max(o.clusters, 1)] {
 		s.members = append(s.members, s.newCluster(name))
 	}
+	s.lags()
 	return s
 }
 

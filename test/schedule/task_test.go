@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // task is one pass of a reconciler, or one job: code that runs on a goroutine of
@@ -79,6 +81,9 @@ func (o operation) String() string {
 // effect reports that the call changes something outside the process.
 func (o operation) effect() bool { return o.verb != "get" && o.verb != "list" && o.verb != "GET" }
 
+// orders: a server is ordered.
+func (o operation) orders() bool { return o.verb == "POST" && o.key.Name == "servers" }
+
 // fault is what befalls a call.
 type fault int
 
@@ -126,7 +131,11 @@ func (s *sim) through(ctx context.Context, call operation, act func() error) err
 		call.manager.dead = true
 		return errDead
 	case landLate:
-		due := s.clock.Now().Add(s.between(0, lateMost))
+		most := lateMost
+		if call.orders() {
+			most = lateOrder
+		}
+		due := s.clock.Now().Add(s.between(0, most))
 		s.late = append(s.late, landing{due, call.String(), func() { _ = act() }})
 		return failed(call)
 	}
@@ -198,3 +207,6 @@ type landing struct {
 
 // lateMost bounds how late an effect may come; the deadline of a rename.
 const lateMost = 1900 * time.Millisecond
+
+// lateOrder is the same for an order, which has a longer deadline.
+const lateOrder = host.OrderDeadline

@@ -27,7 +27,12 @@ func (w wireToVendor) RoundTrip(r *http.Request) (*http.Response, error) {
 		name = s.licence(w.m, request)
 	}
 	err := s.through(r.Context(), call, func() (err error) {
+		id, was := s.nameOf(request)
+		defer func() { s.noteName(id, was) }()
 		answer, err = s.vendor.RoundTripper().RoundTrip(request)
+		if err == nil && answer.StatusCode == http.StatusOK && isList(r) {
+			err = w.m.miss(answer)
+		}
 		if err == nil && r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/servers") {
 			s.note("    answered %d", answer.StatusCode)
 			if answer.StatusCode < 300 {
