@@ -83,12 +83,11 @@ func TestLaunchdLife(t *testing.T) {
 		t.Fatalf("killing the job: %+v", got)
 	}
 	await(t, "the killed job to come back", func() bool { j := b.job(); return j["state"] == "running" && j["runs"] == "3" })
-	if got := launchctl("bootout system/dev.test.job"); got.rc != 0 {
+	// On a busy machine the job takes longer to end than launchd waits for it.
+	if got := launchctl("bootout system/dev.test.job"); got.rc != 0 && got.rc != 36 {
 		t.Errorf("bootout: %+v", got)
 	}
-	if got := launchctl("bootout system/dev.test.job"); got.rc != 3 {
-		t.Errorf("bootout again: %+v, want 3", got)
-	}
+	await(t, "the job to be unknown", func() bool { return launchctl("bootout system/dev.test.job").rc == 3 })
 }
 
 func TestLaunchdSettlesAfterBootout(t *testing.T) {
