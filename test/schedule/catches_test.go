@@ -112,7 +112,7 @@ func TestCatchesRenameBeforeWipe(t *testing.T) {
 }
 
 func TestCatchesCachedDecisions(t *testing.T) {
-	catches(t, seams{reader: func(m *manager, _ client.Reader) client.Reader { return m.cached }},
+	catches(t, seams{fair: true, reader: func(m *manager, _ client.Reader) client.Reader { return m.cached }},
 		"no Machine holds", "without a release", "without a right", "released while", "in the pool with the disk", "no Machine that is being deleted", "shared or not wiped", "is not clean")
 }
 
