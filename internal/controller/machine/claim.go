@@ -333,9 +333,13 @@ func whose(h *host.Host, token string) string {
 }
 
 // dropIntent forgets the chosen host; the write wakes the Machine to choose
-// again, with another token. The Mac may have made its Node already: that goes
-// first, for the next Mac needs its name.
+// again, with another token. The Mac may have made its Node already, or may be
+// about to: what it joins with ends and the Node goes first, for the next Mac
+// needs its name.
 func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
+	if err := r.dropToken(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
+		return err
+	}
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}

@@ -42,3 +42,33 @@ func TestADroppedIntentTakesItsNodeAlong(t *testing.T) {
 		})
 	}
 }
+
+// A Mac that was set up and did not join yet must not do so once its Machine has
+// taken another (schedule seed 2112).
+func TestADroppedIntentEndsTheTokenOfItsMac(t *testing.T) {
+	foreign := poolHost(serverID)
+	foreign.Status.Server.Name = "somebody-else"
+	w := newWorld(t, append(pair("mac-1"), foreign)...)
+	w.visit("mac-1")
+	m := w.machine("mac-1")
+	m.Spec.HostRef = &infrav1.HostReference{Name: hostName, ClaimToken: "before"}
+	w.update(m)
+	w.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: host.BootstrapSecretName("mac-1")},
+		Data:       map[string][]byte{host.KeyTokenID: []byte("abcdef")},
+	})
+	w.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
+		Type:       corev1.SecretTypeBootstrapToken, Data: map[string][]byte{"token-id": []byte("abcdef")},
+	})
+	w.settle("mac-1")
+	if ref := w.machine("mac-1").Spec.HostRef; ref != nil {
+		t.Fatalf("the intent stands: %+v", ref)
+	}
+	if ids := w.tokens(); len(ids) != 0 {
+		t.Errorf("tokens %v are valid", ids)
+	}
+	if id := w.secret(host.BootstrapSecretName("mac-1"))[host.KeyTokenID]; id != "" {
+		t.Errorf("token %s may still be asked with", id)
+	}
+}
