@@ -96,6 +96,9 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 	if was.DeletionTimestamp == nil && now.DeletionTimestamp != nil && c.sim.serverExists(now.Spec.ServerID) {
 		c.sim.violate("host %s is forgotten, and its server bills", now.Name)
 	}
+	if was.Spec.Reboot != nil && now.Spec.Reboot == nil && now.Spec.ClaimRef == nil {
+		c.sim.unasked[now.Spec.ServerID] = c.sim.clock.Now()
+	}
 	if was.Spec.Release == nil && now.Spec.Release != nil {
 		c.sim.releasedAt[now.Spec.ServerID] = c.sim.clock.Now()
 		c.judgeRelease(was, now)
@@ -268,7 +271,8 @@ func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
 			s.violate("reinstall of %s without a release", h.Name)
 		}
 	case verb == "reboot":
-		if h.Spec.Reboot == nil {
+		taken, was := s.unasked[h.Spec.ServerID]
+		if h.Spec.Reboot == nil && !(was && s.clock.Since(taken) <= grace) {
 			s.violate("reboot of %s without a request", h.Name)
 		}
 	case method == http.MethodDelete, asks.ScheduleDeletion:

@@ -69,6 +69,8 @@ type sim struct {
 	named map[string]bool
 	// renamed is when a server's name last changed.
 	renamed map[string]time.Time
+	// unasked is when a request for a reboot went with its host's claim.
+	unasked map[string]time.Time
 	// releasedAt is when a manager last released a server's host.
 	releasedAt map[string]time.Time
 }
@@ -94,7 +96,7 @@ func (quiet) next(operation) fault { return fine }
 func newSim(o settings) *sim {
 	s := &sim{
 		settings: o, dice: rand.New(rand.NewPCG(o.seed, 1)), scheme: testScheme(), macs: map[string]*mac{}, plan: quiet{},
-		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{},
+		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{}, unasked: map[string]time.Time{},
 	}
 	build, err := dummyBuild()
 	s.must(err)

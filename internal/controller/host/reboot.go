@@ -63,11 +63,12 @@ func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
 	if step, why := host.NextReboot(p.host, p.seen.Gone); step != host.RebootAsk {
 		return p.rebootWaits(why), nil
 	}
-	if still, err := p.stillAsked(ctx); err != nil || !still {
-		return ctrl.Result{RequeueAfter: conflictDelay}, err
-	}
 	if held, err := p.rebootHeld(ctx); err != nil || held != "" {
 		return p.rebootWaits(held), err
+	}
+	// Last of all: whose the host is can change at any moment.
+	if still, err := p.stillAsked(ctx); err != nil || !still {
+		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
 	err = p.Cloud.RebootServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if !host.RebootTaken(err) {
