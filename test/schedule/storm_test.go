@@ -14,10 +14,13 @@ import (
 func (c *cluster) judgeStorm(now *host.Host) {
 	s := c.sim
 	hour := time.Hour - 2*mostSkew
-	maps.DeleteFunc(c.disturbed, func(id string, at time.Time) bool {
-		return s.clock.Since(at) >= hour || c.hostOf(id) == nil
-	})
-	c.disturbed[now.Spec.ServerID] = s.clock.Now()
+	there := map[string]bool{}
+	for _, h := range c.hosts() {
+		there[string(h.UID)] = true
+	}
+	// What a Host that was deleted remembered is gone with it.
+	maps.DeleteFunc(c.disturbed, func(uid string, at time.Time) bool { return s.clock.Since(at) >= hour || !there[uid] })
+	c.disturbed[string(now.UID)] = s.clock.Now()
 	all := 0
 	for _, h := range c.hosts() {
 		if h.Spec.Zone == now.Spec.Zone {
