@@ -141,13 +141,14 @@ func (p *pass) renameRefused(ctx context.Context, err error) (ctrl.Result, error
 // mayShow proves, uncached and right before the act, that the claim still stands
 // and that its Cluster is not paused.
 func (p *pass) mayShow(ctx context.Context) (bool, error) {
-	if now, err := p.fresh(ctx); err != nil || now == nil {
-		return false, err
+	if p.host.Spec.ClaimRef.Cluster != "" {
+		if still, err := p.clusterStill(ctx); err != nil || !still {
+			return false, err
+		}
 	}
-	if p.host.Spec.ClaimRef.Cluster == "" {
-		return true, nil
-	}
-	return p.clusterStill(ctx)
+	// Last of all: whose the host is can change at any moment.
+	now, err := p.fresh(ctx)
+	return now != nil, err
 }
 
 // shown records since when the name has been the owner's.
