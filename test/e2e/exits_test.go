@@ -39,6 +39,9 @@ func (f *fleet) recipe() {
 	id := f.onlyOwned()
 	before := f.server(id)
 	mark, orders := f.mark(), f.orders(id)
+	if orders == 0 {
+		f.Fatal("the Mac obeyed no command at its bootstrap: a later one would not be seen either")
+	}
 	machine := f.infraMachines()[0]
 	f.annotate(clusterv1.PausedAnnotation, "true")
 	empty := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"serverID":""}}`))

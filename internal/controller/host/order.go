@@ -308,14 +308,9 @@ func (p *pass) endOrder(ctx context.Context) error {
 	if err := p.letGo(ctx, func(*host.Host) {}); err != nil {
 		return err
 	}
-	if !p.ended {
-		uid, version := p.host.UID, p.host.ResourceVersion
-		err := p.Client.Delete(ctx, p.host, client.Preconditions{UID: &uid, ResourceVersion: &version})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing an order: %w", err)
-		}
+	if err := p.remove(ctx); err != nil {
+		return err
 	}
-	p.ended = true
 	p.orders.forget(p.host.UID)
 	return nil
 }

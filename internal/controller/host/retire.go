@@ -59,16 +59,25 @@ func (p *pass) retire(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.remove(ctx); err != nil {
+		return err
+	}
+	p.asked.forget(p.host)
+	p.returned.forget(p.host)
+	p.Inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
+	return nil
+}
+
+// remove deletes the object, as the version that was read, unless dropping its
+// finalizer did that already.
+func (p *pass) remove(ctx context.Context) error {
 	if !p.ended {
 		uid, version := p.host.UID, p.host.ResourceVersion
 		err := p.Client.Delete(ctx, p.host, client.Preconditions{UID: &uid, ResourceVersion: &version})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("removing the host of a server that is gone: %w", err)
+			return fmt.Errorf("removing host %s: %w", p.host.Name, err)
 		}
 	}
 	p.ended = true
-	p.asked.forget(p.host)
-	p.returned.forget(p.host)
-	p.Inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return nil
 }

@@ -64,22 +64,31 @@ func (r *Reconciler) intend(ctx context.Context, v *visit) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if r.registered.hasFleet(v.fleetSecret()) {
-		// Its key is with the vendor. Whoever finds nothing to take need not read it.
-		if name, err := r.aim(ctx, v); err != nil || name == "" {
+	// The vendor has the key before a host is chosen: one that is delivered meanwhile
+	// must know it. Who then finds nothing to take need not read it again.
+	if !r.registered.hasFleet(v.fleetSecret()) {
+		if err := r.haveFleetKey(ctx, v); err != nil {
 			return false, err
 		}
-	}
-	if _, err := r.ensureFleetKey(ctx, v); err != nil {
-		v.claimed = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
-		return false, err
 	}
 	name, err := r.aim(ctx, v)
 	if err != nil || name == "" {
 		return false, err
 	}
+	if err := r.haveFleetKey(ctx, v); err != nil {
+		return false, err
+	}
 	intent := &infrav1.HostReference{Name: name, ClaimToken: uuid.NewString()}
 	return true, r.patch(ctx, v, "intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = intent })
+}
+
+// haveFleetKey is ensureFleetKey for a claim, which waits for it.
+func (r *Reconciler) haveFleetKey(ctx context.Context, v *visit) error {
+	_, err := r.ensureFleetKey(ctx, v)
+	if err != nil {
+		v.claimed = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+	}
+	return err
 }
 
 // aim names the Host to intend, or says why there is none.

@@ -75,6 +75,11 @@ func (k fleetKey) String() string { return k.public }
 // GoString shows the public half only.
 func (k fleetKey) GoString() string { return k.public }
 
+// fleetSecret names the Secret with the SSH key of the Machine's fleet.
+func (v *visit) fleetSecret() client.ObjectKey {
+	return client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"}
+}
+
 // ensureFleetKey returns the key of the Machine's fleet, which is made when
 // missing, and registered with the vendor before any Mac of the fleet is
 // claimed: the vendor injects keys when it installs, and only then.

@@ -13,9 +13,6 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// reasonHandedOver is the event of a host that goes with its Machine.
-const reasonHandedOver = infrav1.ReasonHandedOver
-
 // moving reports that clusterctl is about to delete this copy of the Machine,
 // because another management cluster has it now.
 func moving(m *infrav1.ScalewayAppleSiliconMachine) bool {
@@ -43,7 +40,7 @@ func (r *Reconciler) handOver(ctx context.Context, v *visit) error {
 	if err != nil || !written {
 		return err
 	}
-	r.event(v.machine, transition{corev1.EventTypeNormal, reasonHandedOver, "host " + h.Name + " goes to another management cluster with this Machine"})
+	r.event(v.machine, transition{corev1.EventTypeNormal, infrav1.ReasonHandedOver, "host " + h.Name + " goes to another management cluster with this Machine"})
 	ctrl.LoggerFrom(ctx).Info("Host handed over", "host", h.Name, "serverID", h.Spec.ServerID)
 	return nil
 }

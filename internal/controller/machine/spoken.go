@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // spoken remembers when each waiting Machine last said why. The counts in that
@@ -34,9 +33,4 @@ func (s *spoken) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.at, key)
-}
-
-// fleetSecret names the Secret with the SSH key of the Machine's fleet.
-func (v *visit) fleetSecret() client.ObjectKey {
-	return client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"}
 }
