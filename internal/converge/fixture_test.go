@@ -31,9 +31,10 @@ func newFixture(t *testing.T) *fixture {
 		Schema: document.DesiredSchema,
 		Host: document.Host{
 			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/4a6d", Epoch: 3, User: "m1",
-			Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M",
+			Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci",
 		},
-		Node: document.Node{MaxVMs: 2, Fleet: "ci"},
+		Node: document.Node{MaxVMs: 2},
+		Mac:  document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 		Join: &document.Join{
 			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Unix(1_800_003_600, 0).UTC()},

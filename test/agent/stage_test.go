@@ -105,8 +105,9 @@ func (s *stage) prepareMac() {
 	s.build("tart", "./sandbox/mac/tart/cmd/tart")
 	config, err := json.Marshal(document.AgentConfig{
 		Schema: document.ConfigSchema,
-		Host:   document.Host{Name: nodeName, ProviderID: providerID, Epoch: 1, User: "m1", Address: "127.9.8.7", Zone: "fr-par-1", ServerType: "M2-M"},
-		Node:   document.Node{MaxVMs: 2, Fleet: "ci"},
+		Host:   document.Host{Name: nodeName, ProviderID: providerID, Epoch: 1, User: "m1", Address: "127.9.8.7", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci"},
+		Node:   document.Node{MaxVMs: 2},
+		Mac:    document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 	})
 	if err != nil {
 		s.t.Fatal(err)

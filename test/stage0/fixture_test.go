@@ -240,10 +240,11 @@ func desired(t *testing.T, build *remote.Build) document.Desired {
 	return document.Desired{
 		Host: document.Host{
 			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/6ba7b810-9dad-41d1-80b4-00c04fd430c8", Epoch: 1,
-			User: "m1", Address: "127.0.0.1", Zone: "fr-par-1", ServerType: "M2-M",
+			User: "m1", Address: "127.0.0.1", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci",
 		},
 		Agent: document.Agent{SHA256: build.SHA256, Version: "v0.0.0"},
-		Node:  document.Node{MaxVMs: 2, Fleet: "ci"},
+		Node:  document.Node{MaxVMs: 2},
+		Mac:   document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 		Join: &document.Join{
 			Server: "https://127.0.0.1:1", CA: authority(t), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Now().Add(time.Hour).UTC()},

@@ -64,7 +64,7 @@ func (s Self) labels() map[string]string {
 	for name, value := range map[string]string{
 		corev1.LabelTopologyZone:       h.Zone,
 		corev1.LabelInstanceTypeStable: h.ServerType,
-		fleetLabel:                     s.Config.Node.Fleet,
+		fleetLabel:                     s.Config.Host.Fleet,
 	} {
 		if value != "" {
 			labels[name] = value

@@ -117,8 +117,8 @@ func (c *cluster) permit(id string) {
 func self() Self {
 	return Self{
 		Config: document.AgentConfig{
-			Host: document.Host{Name: "mac-1", ProviderID: ours, Address: "51.15.0.7", Zone: "fr-par-1", ServerType: "M2-M"},
-			Node: document.Node{MaxVMs: 2, Fleet: "ci", Labels: map[string]string{"team": "ios"}},
+			Host: document.Host{Name: "mac-1", ProviderID: ours, Address: "51.15.0.7", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci"},
+			Node: document.Node{MaxVMs: 2, Labels: map[string]string{"team": "ios"}},
 		},
 		Facts:   hostos.Facts{CPUs: 8, MemoryBytes: 16 << 30, BootSession: "boot", OSImage: "macOS 26.0 (25A354)", Kernel: "25.0.0", PlatformUUID: "ABC"},
 		Disk:    hostos.Disk{TotalBytes: 256e9, FreeBytes: 200e9},

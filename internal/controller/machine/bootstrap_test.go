@@ -46,7 +46,7 @@ func TestBootstrap(t *testing.T) {
 	if got := w.reason("mac-1", infrav1.NodeReadyCondition); got != infrav1.ReasonWaitingForNode {
 		t.Errorf("NodeReady = %s, want %s", got, infrav1.ReasonWaitingForNode)
 	}
-	if desired.Host.User != "m1" || desired.Host.Epoch != 1 || desired.Node.Fleet != "builders" || desired.Node.MaxVMs != 2 || len(desired.Node.Taints) != 1 {
+	if desired.Host.User != "m1" || desired.Host.Epoch != 1 || desired.Host.Fleet != "builders" || desired.Node.MaxVMs != 2 || len(desired.Node.Taints) != 1 {
 		t.Errorf("desired = %+v", desired)
 	}
 }

@@ -31,18 +31,19 @@ func desired(v *visit, profile *infrav1.MacNodeProfile, agent Agent) document.De
 			Address:    v.staged.address,
 			Zone:       v.host.Spec.Zone,
 			ServerType: v.host.Status.Server.Type,
+			Fleet:      v.fleet(),
 		},
 		Agent: document.Agent{SHA256: agent.SHA256, Version: agent.Version},
-		Node:  node(profile.Spec.Node, v.fleet()),
+		Node:  node(profile.Spec.Node),
+		Mac:   document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 	}
 }
 
-func node(settings infrav1.NodeSettings, fleet string) document.Node {
+func node(settings infrav1.NodeSettings) document.Node {
 	n := document.Node{
 		Labels: maps.Clone(settings.Labels),
 		Taints: taints(settings.Taints),
 		MaxVMs: int(settings.MaxVMs),
-		Fleet:  fleet,
 	}
 	if n.MaxVMs == 0 {
 		n.MaxVMs = defaultMaxVMs

@@ -57,17 +57,41 @@ const (
 	AgentLabel = "dev.macfleet.tart-kubelet"
 	// AgentPlist is the agent's launchd job.
 	AgentPlist = "/Library/LaunchDaemons/" + AgentLabel + ".plist"
+	// NextAgent is a build that upgrade has verified and put into its slot, and
+	// that converge has yet to make the current one.
+	NextAgent = InstallDir + "/next/tart-kubelet"
+	// UpgradeKeyFile holds the public key that new builds must be signed with, as
+	// PEM; root owns it.
+	UpgradeKeyFile = StateDir + "/upgrade-key.pem"
+	// HostdLabel and HostdPlist are the root half of the agent.
+	HostdLabel = "dev.macfleet.hostd"
+	HostdPlist = "/Library/LaunchDaemons/" + HostdLabel + ".plist"
+	// RunDir holds local sockets; a boot clears it, hostd makes it.
+	RunDir = "/var/run/macfleet"
+	// HostdSocket takes one JSON HostdRequest per connection and answers with one
+	// HostdAnswer.
+	HostdSocket = RunDir + "/hostd.sock"
+	// GuestVolume is the mount point of the volume for guests, where there is one.
+	GuestVolume = "/Volumes/macfleet"
 )
 
-// Desired is what a Mac should be. What differs between the Macs of a fleet is
-// in Host, Join and Restart only, and is left out of the revision.
+// Desired is what a Mac should be. Agent, Node and Mac are the same for all Macs
+// of a profile and make the revision; the rest is this Mac's, or this run's, and
+// is left out of it.
 type Desired struct {
 	Schema string `json:"schema"`
 	Host   Host   `json:"host"`
 	Agent  Agent  `json:"agent"`
 	Node   Node   `json:"node"`
+	Mac    Mac    `json:"mac"`
 	// Join is present when the Mac should (re-)join. It is secret.
 	Join *Join `json:"join,omitempty"`
+	// Secrets are what only some runs need and carry.
+	Secrets *Secrets `json:"secrets,omitempty"`
+	// UpgradeKey is the public half (ed25519, 32 bytes) of the key that signs new
+	// builds for the fleet. The first converge of an epoch installs it; later ones
+	// leave what is installed.
+	UpgradeKey []byte `json:"upgradeKey,omitempty"`
 	// Restart names one restart of the agent that is wished for; the Mac makes it
 	// unless it has made the one of this name already. Empty: none is.
 	Restart string `json:"restart,omitempty"`
@@ -88,6 +112,8 @@ type Host struct {
 	// Zone and ServerType become well-known labels of the Node.
 	Zone       string `json:"zone"`
 	ServerType string `json:"serverType"`
+	// Fleet is shown as label tuist.dev/fleet of the Node.
+	Fleet string `json:"fleet,omitempty"`
 }
 
 // Agent is the build to run.
@@ -106,8 +132,6 @@ type Node struct {
 	Taints []Taint `json:"taints"`
 	// MaxVMs is how many guests run at once: 1 or 2.
 	MaxVMs int `json:"maxVMs"`
-	// Fleet is shown as label tuist.dev/fleet.
-	Fleet string `json:"fleet,omitempty"`
 }
 
 // Taint of a Node.
@@ -148,11 +172,14 @@ type Journal struct {
 	Created time.Time `json:"created"`
 }
 
-// AgentConfig is the file that `tart-kubelet run` reads; converge writes it.
+// AgentConfig is the file that `tart-kubelet run` and `tart-kubelet hostd` read;
+// converge writes it.
 type AgentConfig struct {
 	Schema string `json:"schema"`
 	Host   Host   `json:"host"`
 	Node   Node   `json:"node"`
+	// Mac is what hostd keeps true between two runs of converge.
+	Mac Mac `json:"mac"`
 	// Agent is the build this configuration was written for.
 	Agent Agent `json:"agent"`
 }
@@ -214,8 +241,10 @@ const (
 
 // Verbs that end in a Report.
 const (
-	VerbConverge = "converge"
-	VerbLeave    = "leave"
+	VerbConverge  = "converge"
+	VerbLeave     = "leave"
+	VerbUpgrade   = "upgrade"
+	VerbUninstall = "uninstall"
 )
 
 // Report is what converge and leave say at the end: one JSON line.
@@ -229,7 +258,11 @@ type Report struct {
 	Started     time.Time    `json:"started"`
 	Finished    time.Time    `json:"finished"`
 	Steps       []StepReport `json:"steps"`
-	Exit        int          `json:"exit"`
+	// Rebooting: the Mac reboots now, and another run must follow.
+	Rebooting bool `json:"rebooting,omitempty"`
+	// RolledBack is the build that failed and was replaced by the one before it.
+	RolledBack string `json:"rolledBack,omitempty"`
+	Exit       int    `json:"exit"`
 }
 
 // StepReport is the story of one step.

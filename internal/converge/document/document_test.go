@@ -13,7 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const secret = "abcdef.0123456789abcdef"
+const (
+	secret   = "abcdef.0123456789abcdef"
+	password = "hunter2 hunter2"
+)
 
 func desired() Desired {
 	return Desired{
@@ -23,7 +26,12 @@ func desired() Desired {
 			User: "m1", Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M",
 		},
 		Agent: Agent{SHA256: strings.Repeat("ab", 32), Version: "v0.1.0"},
-		Node:  Node{Labels: map[string]string{"b": "2", "a": "1"}, MaxVMs: 2, Fleet: "ci"},
+		Node:  Node{Labels: map[string]string{"b": "2", "a": "1"}, MaxVMs: 2},
+		Mac: Mac{
+			Tart:    &Tart{Version: "2.32.1", URL: "https://example.org/tart.tar.gz", SHA256: strings.Repeat("cd", 32)},
+			Network: Network{Subnet: DefaultSubnet, DenyPrivate: true},
+		},
+		Secrets: &Secrets{ConsolePassword: password},
 		Join: &Join{
 			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: secret,
 			Permit: JoinPermit{ID: "p1", NotAfter: time.Unix(1700000000, 0).UTC()},
@@ -92,15 +100,23 @@ var fleetWide = map[string]bool{
 	"Schema": false, // always written as DesiredSchema
 
 	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
-	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false,
+	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false,
 
 	"Agent.SHA256": true, "Agent.Version": true,
 
-	"Node.Labels": true, "Node.Taints": true, "Node.MaxVMs": true, "Node.Fleet": true,
+	"Node.Labels": true, "Node.Taints": true, "Node.MaxVMs": true,
 
-	"Restart": false,
+	"Mac.Tart.Version": true, "Mac.Tart.URL": true, "Mac.Tart.SHA256": true,
+	"Mac.AutoLogin": true, "Mac.GuestQuotaBytes": true, "Mac.ProofReboot": true,
+	"Mac.Network.Subnet": true, "Mac.Network.DenyPrivate": true, "Mac.Network.Allow": true, "Mac.Network.SSHFrom": true,
 
-	"Join.Server": false, "Join.CA": false, "Join.Token": false, "Join.Permit": false,
+	// The first converge of an epoch installs the key, and later ones leave it.
+	"Restart": false, "UpgradeKey": false,
+
+	"Secrets.ConsolePassword": false,
+
+	"Join.Server": false, "Join.CA": false, "Join.Token": false,
+	"Join.Permit.ID": false, "Join.Permit.NotAfter": false,
 }
 
 func TestRevisionFollowsFleetWideFieldsOnly(t *testing.T) {
@@ -126,17 +142,20 @@ func TestRevisionFollowsFleetWideFieldsOnly(t *testing.T) {
 	}
 }
 
+// leaves are the fields below f that hold a value, by their paths.
 func leaves(f reflect.StructField) []string {
 	inner := f.Type
 	if inner.Kind() == reflect.Pointer {
 		inner = inner.Elem()
 	}
-	if inner.Kind() != reflect.Struct {
+	if inner.Kind() != reflect.Struct || inner == reflect.TypeFor[time.Time]() {
 		return []string{f.Name}
 	}
 	var names []string
 	for _, g := range reflect.VisibleFields(inner) {
-		names = append(names, f.Name+"."+g.Name)
+		for _, leaf := range leaves(g) {
+			names = append(names, f.Name+"."+leaf)
+		}
 	}
 	return names
 }
@@ -156,12 +175,14 @@ func disturb(v reflect.Value) {
 		v.SetString(v.String() + "x")
 	case reflect.Int, reflect.Int64:
 		v.SetInt(v.Int() + 1)
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"other": "label"}))
 	case reflect.Slice:
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 	case reflect.Struct:
-		disturb(v.Field(0))
+		v.Set(reflect.ValueOf(time.Unix(1, 0)))
 	default:
 		panic("no way to disturb a " + v.Kind().String())
 	}
@@ -204,7 +225,7 @@ func TestNothingPrintsTheToken(t *testing.T) {
 		fmt.Sprint(d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprint(d.Join), fmt.Sprintf("%#v", *d.Join),
 		fmt.Sprintf("%+v", *d.Redacted().Join), log.String(),
 	} {
-		if strings.Contains(shown, secret) {
+		if strings.Contains(shown, secret) || strings.Contains(shown, password) {
 			t.Errorf("shows the token: %s", shown)
 		}
 	}

@@ -58,7 +58,7 @@ func DecodeDesired(r io.Reader) (Desired, error) {
 // for. The agent answers with the SHA-256 of these bytes when its health is
 // asked.
 func EncodeConfig(d Desired) ([]byte, error) {
-	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Agent: d.Agent})
+	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Agent: d.Agent})
 }
 
 // EncodeJournal returns the journal as the bytes of its file.

@@ -4,8 +4,11 @@ import "log/slog"
 
 const redacted = "[redacted]"
 
-// Redacted returns a copy that may be shown: no token.
+// Redacted returns a copy that may be shown: no token, no password.
 func (d Desired) Redacted() Desired {
+	if d.Secrets != nil {
+		d.Secrets = &Secrets{ConsolePassword: redacted}
+	}
 	if d.Join == nil {
 		return d
 	}

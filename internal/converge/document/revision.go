@@ -6,16 +6,18 @@ import (
 	"encoding/json"
 )
 
-// Revision says what a whole fleet should look like: the SHA-256, in lower-case
-// hex, of the canonical document without what differs between its Macs (Host)
-// or between two runs (Join, Restart). The agent's build is part of it. A Mac whose last
-// applied revision differs has drifted.
+// Revision says what all Macs of a profile should look like: the SHA-256, in
+// lower-case hex, of the canonical document without what differs between Macs
+// (Host), between fleets (UpgradeKey), or between two runs (Join, Secrets,
+// Restart). The agent's build is part of it. A Mac whose last applied revision
+// differs has drifted.
 func Revision(d Desired) string {
 	shared := struct {
 		Schema string `json:"schema"`
 		Agent  Agent  `json:"agent"`
 		Node   Node   `json:"node"`
-	}{DesiredSchema, d.Agent, canonicalNode(d.Node)}
+		Mac    Mac    `json:"mac"`
+	}{DesiredSchema, d.Agent, canonicalNode(d.Node), d.Mac}
 	// Strings, integers and maps of strings always encode, and package json
 	// sorts the keys of maps.
 	data, _ := json.Marshal(shared)

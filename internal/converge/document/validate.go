@@ -1,7 +1,9 @@
 package document
 
 import (
+	"crypto/ed25519"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -24,12 +26,16 @@ const (
 	MaxMaxVMs = 2
 	// maxName is the length of a DNS subdomain, RFC 1123.
 	maxName = 253
+	// MinGuestQuota is room for one guest and its image, in bytes.
+	MinGuestQuota = 40e9
 )
 
 var (
 	nameShape = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 	userShape = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,30}$`)
 	hashShape = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// versionShape becomes part of a path.
+	versionShape = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]{0,30}$`)
 )
 
 // IsSHA256 reports whether s is a SHA-256 in lower-case hex.
@@ -55,10 +61,74 @@ func (d Desired) Validate() error {
 			return &FieldError{Field: check.field, Reason: check.reason}
 		}
 	}
+	if err := d.Mac.validate(); err != nil {
+		return err
+	}
+	if d.Secrets != nil && !usablePassword(d.Secrets.ConsolePassword) {
+		return &FieldError{Field: "secrets.consolePassword", Reason: "is not a password"}
+	}
+	if n := len(d.UpgradeKey); n != 0 && n != ed25519.PublicKeySize {
+		return &FieldError{Field: "upgradeKey", Reason: "is not an ed25519 public key"}
+	}
 	if d.Join == nil {
 		return nil
 	}
 	return d.Join.validate()
+}
+
+// Sealed is what the vendor and macOS show in place of a password.
+const Sealed = "<sealed>"
+
+// usablePassword refuses what cannot be one: nothing, the mark of a sealed one, and
+// what a line of input cannot hold.
+func usablePassword(p string) bool {
+	return p != "" && p != Sealed && !strings.ContainsAny(p, "\x00\n\r")
+}
+
+func (m Mac) validate() error {
+	if t := m.Tart; t != nil {
+		switch {
+		case !versionShape.MatchString(t.Version):
+			return &FieldError{Field: "mac.tart.version", Reason: "is not a version"}
+		case !strings.HasPrefix(t.URL, "https://") && !strings.HasPrefix(t.URL, "http://"):
+			return &FieldError{Field: "mac.tart.url", Reason: "is not a URL"}
+		case !IsSHA256(t.SHA256):
+			return &FieldError{Field: "mac.tart.sha256", Reason: "is not a SHA-256 in lower-case hex"}
+		}
+	}
+	if q := m.GuestQuotaBytes; q != 0 && q < MinGuestQuota {
+		return &FieldError{Field: "mac.guestQuotaBytes", Reason: "is too small for one guest"}
+	}
+	return m.Network.validate()
+}
+
+func (n Network) validate() error {
+	subnet, err := netip.ParsePrefix(n.Subnet)
+	if err != nil || !subnet.Addr().Is4() || subnet.Bits() < 16 || subnet.Bits() > 29 || subnet != subnet.Masked() || !subnet.Addr().IsPrivate() {
+		return &FieldError{Field: "mac.network.subnet", Reason: "is not a private IPv4 network of /16 to /29"}
+	}
+	for i, a := range n.Allow {
+		if !isCIDR(a.CIDR) {
+			return &FieldError{Field: fmt.Sprintf("mac.network.allow[%d].cidr", i), Reason: "is not a CIDR"}
+		}
+		for _, port := range a.Ports {
+			if port < 1 || port > 65535 {
+				return &FieldError{Field: fmt.Sprintf("mac.network.allow[%d].ports", i), Reason: "is not a port"}
+			}
+		}
+	}
+	for i, from := range n.SSHFrom {
+		if !isCIDR(from) {
+			return &FieldError{Field: fmt.Sprintf("mac.network.sshFrom[%d]", i), Reason: "is not a CIDR"}
+		}
+	}
+	return nil
+}
+
+// isCIDR takes networks only: 10.0.0.1/8 is a mistake, not 10.0.0.0/8.
+func isCIDR(s string) bool {
+	p, err := netip.ParsePrefix(s)
+	return err == nil && p == p.Masked()
 }
 
 func (j *Join) validate() error {
