@@ -13,6 +13,9 @@ import (
 // step is one aspect of the Mac.
 type step struct {
 	name string
+	// about says what the step changes on a Mac, and undo how a person takes it
+	// back; both are for the docs and for --explain.
+	about, undo string
 	// check says what differs from what is wanted, in words for people, without
 	// secrets. It changes nothing.
 	check func(ctx context.Context) ([]string, error)

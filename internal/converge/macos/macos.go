@@ -24,6 +24,16 @@ type Mac struct {
 	Host    Host
 	Sockets Sockets
 	Clock   Clock
+
+	Power      Power
+	Defaults   Defaults
+	Session    Session
+	Guests     Guests
+	Volumes    Volumes
+	SSHD       SSHD
+	System     System
+	Signatures Signatures
+	Firewall   Firewall
 }
 
 // Local is the Mac this program runs on.

@@ -1,0 +1,106 @@
+package macos
+
+import "context"
+
+// Power is the power management of the Mac.
+type Power interface {
+	// Settings are those in force on mains power, by pmset's names, e.g. "sleep".
+	Settings(ctx context.Context) (map[string]string, error)
+	// Set sets some for every source of power.
+	Set(ctx context.Context, settings map[string]string) error
+}
+
+// Defaults is the preferences database. A domain is the path of a file without
+// .plist, e.g. /Library/Preferences/com.apple.loginwindow. It is never read or
+// written around the preferences daemon, which keeps values in memory.
+type Defaults interface {
+	// Read returns a value as the command prints it: 1 and 0 for booleans. Found
+	// is false for a key or domain that is not there.
+	Read(ctx context.Context, domain, key string) (value string, found bool, err error)
+	WriteBool(ctx context.Context, domain, key string, value bool) error
+	WriteInt(ctx context.Context, domain, key string, value int) error
+	WriteString(ctx context.Context, domain, key, value string) error
+	// Delete removes a key; nothing there is fine.
+	Delete(ctx context.Context, domain, key string) error
+}
+
+// Session is the graphical session on the console.
+type Session interface {
+	// Owner is who owns the console; root means that nobody is logged in.
+	Owner(ctx context.Context) (string, error)
+	// Aqua reports whether the user has a graphical launchd domain.
+	Aqua(ctx context.Context, user string) (bool, error)
+	// Kick restarts loginwindow. It ends the present session and all in it.
+	Kick(ctx context.Context) error
+}
+
+// Guests are the virtual machines on this Mac, whoever started them.
+type Guests interface {
+	// Running counts them.
+	Running(ctx context.Context) (int, error)
+}
+
+// Volume is an APFS volume.
+type Volume struct {
+	UUID, Name string
+	// Mount is where it is mounted; empty: nowhere.
+	Mount string
+	// QuotaBytes is its ceiling; 0: none.
+	QuotaBytes int64
+	// Owners says that ownership of files is honoured on it.
+	Owners bool
+}
+
+// Volumes are the APFS volumes beside the system's own.
+type Volumes interface {
+	// Volume finds one by its UUID, mount point or device; fs.ErrNotExist when
+	// there is none.
+	Volume(ctx context.Context, which string) (Volume, error)
+	// Add makes a volume in the container of the data volume, and mounts it.
+	Add(ctx context.Context, name string, quotaBytes int64) (Volume, error)
+	Mount(ctx context.Context, uuid string) error
+	EnableOwners(ctx context.Context, uuid string) error
+	// Remove deletes the volume and all on it.
+	Remove(ctx context.Context, uuid string) error
+}
+
+// SSHD is the SSH server of the Mac.
+type SSHD interface {
+	// Check says whether a configuration file is valid, as an error when it is not.
+	Check(ctx context.Context, file string) error
+	// Effective are the settings in force, by lower-case keyword, as sshd itself
+	// resolves them from all its files.
+	Effective(ctx context.Context) (map[string]string, error)
+	// Answers connects to the local port and reads the server's banner.
+	Answers(ctx context.Context) error
+	// Reload restarts the listening socket, for one that no longer answers.
+	Reload(ctx context.Context) error
+}
+
+// System is what else the Mac says of itself and does as a whole.
+type System interface {
+	// FileVault reports whether the disk is encrypted for its users.
+	FileVault(ctx context.Context) (bool, error)
+	// Serial of the machine.
+	Serial(ctx context.Context) (string, error)
+	// VirtualMachine reports that this is a guest and no Mac.
+	VirtualMachine(ctx context.Context) (bool, error)
+	// FreeBytes on the volume that holds path.
+	FreeBytes(ctx context.Context, path string) (int64, error)
+	// Reboot asks for a reboot and returns; it happens soon after.
+	Reboot(ctx context.Context) error
+	// LogRotation checks a newsyslog configuration file without rotating.
+	LogRotation(ctx context.Context, file string) error
+	// Sudoers checks a sudoers file, as an error when visudo refuses it.
+	Sudoers(ctx context.Context, file string) error
+}
+
+// Signatures are code signatures, as the kernel will judge them.
+type Signatures interface {
+	// Verify is an error when the file's signature is missing or does not match.
+	Verify(ctx context.Context, file string) error
+	// VerifyBundle does so for an application and all in it.
+	VerifyBundle(ctx context.Context, dir string) error
+	// Sign gives the file an ad-hoc signature. It replaces the file by a new one.
+	Sign(ctx context.Context, file, identifier string) error
+}
