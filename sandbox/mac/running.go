@@ -24,7 +24,7 @@ type running struct {
 
 	mu      sync.Mutex
 	seq     int
-	waiting map[int]chan struct{}
+	waiting map[int]chan wire.Event
 }
 
 // startRunning starts pid 1 and waits until the Mac is up. When that fails or
@@ -32,7 +32,7 @@ type running struct {
 func startRunning(ctx context.Context, m *Mac, c wire.Config) (*running, error) {
 	r := &running{
 		m: m, exited: make(chan struct{}), ready: make(chan error, 1),
-		wishes: make(chan wire.EventKind, 1), waiting: map[int]chan struct{}{},
+		wishes: make(chan wire.EventKind, 1), waiting: map[int]chan wire.Event{},
 	}
 	if err := r.launch(m.o.Binary); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (r *running) take(e wire.Event) {
 	case wire.EventLog:
 		r.m.o.Log(e.Text)
 	case wire.EventDone:
-		r.release(e.Seq)
+		r.release(e)
 	}
 }
 
@@ -115,11 +115,18 @@ func bootError(e wire.Event) error {
 
 // order sends an order and waits until pid 1 has carried it out.
 func (r *running) order(ctx context.Context, o wire.Order) error {
-	done := make(chan struct{})
+	_, err := r.ask(ctx, o)
+	return err
+}
+
+// ask is order for those with an outcome; that of a Mac that ended meanwhile is
+// the zero one.
+func (r *running) ask(ctx context.Context, o wire.Order) (wire.Event, error) {
+	done := make(chan wire.Event, 1)
 	r.mu.Lock()
 	if r.waiting == nil {
 		r.mu.Unlock()
-		return ErrOff
+		return wire.Event{}, ErrOff
 	}
 	r.seq++
 	o.Seq = r.seq
@@ -127,22 +134,22 @@ func (r *running) order(ctx context.Context, o wire.Order) error {
 	err := json.NewEncoder(r.control).Encode(o)
 	r.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("ordering: %w", err)
+		return wire.Event{}, fmt.Errorf("ordering: %w", err)
 	}
 	select {
-	case <-done:
-		return nil
+	case outcome := <-done:
+		return outcome, nil
 	case <-ctx.Done():
-		return fmt.Errorf("ordering: %w", ctx.Err())
+		return wire.Event{}, fmt.Errorf("ordering: %w", ctx.Err())
 	}
 }
 
-func (r *running) release(seq int) {
+func (r *running) release(outcome wire.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if done, ok := r.waiting[seq]; ok {
-		close(done)
-		delete(r.waiting, seq)
+	if done, ok := r.waiting[outcome.Seq]; ok {
+		done <- outcome
+		delete(r.waiting, outcome.Seq)
 	}
 }
 

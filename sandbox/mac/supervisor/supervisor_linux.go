@@ -162,6 +162,10 @@ func (p *pid1) obey(orders *json.Decoder) error {
 			p.faults = append(p.faults, *o.Fault)
 		}
 		p.mu.Unlock()
+		if o.Script != "" {
+			go p.runScript(o)
+			continue
+		}
 		p.host.send(wire.Event{Kind: wire.EventDone, Seq: o.Seq})
 	}
 }

@@ -109,6 +109,9 @@ type Event struct {
 	Refused bool `json:"refused,omitempty"`
 	// Seq answers the order of the same number.
 	Seq int `json:"seq,omitempty"`
+	// Output and RC are those of an ordered script.
+	Output string `json:"output,omitempty"`
+	RC     int    `json:"rc,omitempty"`
 }
 
 // EventKind names an Event.
@@ -131,6 +134,8 @@ type Order struct {
 	Seq   int    `json:"seq"`
 	Facts *Facts `json:"facts,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
+	// Script is run by /bin/sh as root, as if somebody sat at the machine.
+	Script string `json:"script,omitempty"`
 }
 
 // Fault makes a shim fail instead of doing its work.
