@@ -81,6 +81,8 @@ type Options struct {
 	Username string
 	// Console reports whether the user's gui domain exists; nil means yes.
 	Console func() bool
+	// BuiltIn are jobs of macOS' own, by label.
+	BuiltIn map[string]BuiltIn
 }
 
 // Launchd supervises the jobs of one booted Mac.
@@ -90,6 +92,7 @@ type Launchd struct {
 	scale   float64
 	user    string
 	console func() bool
+	builtIn map[string]BuiltIn
 
 	mu        sync.Mutex
 	jobs      map[string]*job
@@ -101,7 +104,8 @@ type Launchd struct {
 func New(o Options) *Launchd {
 	l := &Launchd{
 		sys: o.System, clock: o.Clock, scale: o.Scale, user: o.Username, console: o.Console,
-		jobs: map[string]*job{}, overrides: map[string]bool{},
+		builtIn: o.BuiltIn,
+		jobs:    map[string]*job{}, overrides: map[string]bool{},
 	}
 	if l.clock == nil {
 		l.clock = clock.RealClock{}
@@ -217,6 +221,9 @@ func (l *Launchd) bootout(label string) int {
 // kickstart starts a job now, with restart after ending its process first. It
 // returns the pid of the process that runs when it is done.
 func (l *Launchd) kickstart(label string, restart bool) (int, int) {
+	if b, ok := l.builtIn[label]; ok {
+		return 0, b.Kick(restart)
+	}
 	l.mu.Lock()
 	j, ok := l.jobs[label]
 	if !ok || j.removing {
