@@ -36,6 +36,31 @@ var ErrNoSource = errors.New("no checkout of macfleet around the working directo
 type program struct {
 	pkg, out string
 	env      []string
+	// version, where it is not the default one.
+	version string
+}
+
+// Agent is one build of the agent: the folder with the darwin file that a manager
+// uploads, and what a simulated Mac runs in its place.
+type Agent struct{ Dir, Twin string }
+
+// BuildAgent builds the agent of a checkout as another version into dir: other
+// bytes, as a release would have.
+func BuildAgent(ctx context.Context, sourceDir, dir, version string) (Agent, error) {
+	source, err := findSource(sourceDir)
+	if err != nil {
+		return Agent{}, err
+	}
+	agent := Agent{Dir: filepath.Join(dir, "agent"), Twin: filepath.Join(dir, "twin", "tart-kubelet")}
+	for _, p := range []program{
+		{pkg: "./cmd/tart-kubelet", out: filepath.Join(agent.Dir, "tart-kubelet"), env: []string{"GOOS=darwin", "GOARCH=arm64"}, version: version},
+		{pkg: "./cmd/tart-kubelet", out: agent.Twin, version: version},
+	} {
+		if err := p.build(ctx, source); err != nil {
+			return Agent{}, err
+		}
+	}
+	return agent, nil
 }
 
 // Build makes the sandbox's programs from a checkout. The control plane takes
@@ -99,7 +124,11 @@ func (p program) build(ctx context.Context, source string) error {
 	// Renamed when whole: an interrupted build leaves nothing that looks finished,
 	// and a running program keeps its file.
 	temp := fmt.Sprintf("%s.%d", p.out, os.Getpid())
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", temp, p.pkg)
+	flags := "-s -w"
+	if p.version != "" {
+		flags += " -X main.version=" + p.version
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", temp, p.pkg)
 	cmd.Dir = source
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...)
 	var output strings.Builder

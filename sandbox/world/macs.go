@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"sync"
 
@@ -70,6 +71,21 @@ func (m *macs) of(install scaleway.Install) (*mac.Mac, error) {
 	}
 	m.byID[install.ServerID] = machine
 	return machine, nil
+}
+
+// addTwin makes another build of the agent run, on Macs there are and will be.
+func (m *macs) addTwin(hash, path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	twins := maps.Clone(m.twins)
+	twins[hash] = path
+	m.twins = twins
+	for id, machine := range m.byID {
+		if err := machine.AddTwin(hash, path); err != nil {
+			return fmt.Errorf("server %s: %w", id, err)
+		}
+	}
+	return nil
 }
 
 func (m *macs) get(id string) (*mac.Mac, bool) {

@@ -99,15 +99,47 @@ func (w *World) startVendor(ctx context.Context) error {
 
 // twins says which program runs where the uploaded agent would.
 func (w *World) twins() (map[string]string, error) {
-	file, err := os.Open(filepath.Join(w.options.Binaries.AgentDir, "tart-kubelet"))
+	hash, err := hashAgent(w.options.Binaries.AgentDir)
+	return map[string]string{hash: w.options.Binaries.AgentTwin}, err
+}
+
+// hashAgent is the SHA-256 of the agent in a folder, by which Macs know it.
+func hashAgent(dir string) (string, error) {
+	file, err := os.Open(filepath.Join(dir, "tart-kubelet"))
 	if err != nil {
-		return nil, fmt.Errorf("reading the agent: %w", err)
+		return "", fmt.Errorf("reading the agent: %w", err)
 	}
 	hash := sha256.New()
 	if _, err := io.Copy(hash, file); err != nil {
-		return nil, errors.Join(fmt.Errorf("hashing the agent: %w", err), file.Close())
+		return "", errors.Join(fmt.Errorf("hashing the agent: %w", err), file.Close())
 	}
-	return map[string]string{hex.EncodeToString(hash.Sum(nil)): w.options.Binaries.AgentTwin}, file.Close()
+	return hex.EncodeToString(hash.Sum(nil)), file.Close()
+}
+
+// Upgrade gives the managers another build of the agent, as a new release would,
+// and starts them again with it.
+func (w *World) Upgrade(ctx context.Context, agent Agent) error {
+	hash, err := hashAgent(agent.Dir)
+	if err != nil {
+		return err
+	}
+	if err := w.macs.addTwin(hash, agent.Twin); err != nil {
+		return err
+	}
+	w.stopKeeping()
+	w.keepers.Wait()
+	w.keeping, w.stopKeeping = context.WithCancel(context.Background())
+	for _, m := range w.managers {
+		if err := m.stop(ctx); err != nil {
+			return err
+		}
+		m.args = append(m.args, "--agent-dir="+agent.Dir)
+		if err := m.start(ctx); err != nil {
+			return err
+		}
+		w.keep(m)
+	}
+	return nil
 }
 
 func (w *World) startCluster(ctx context.Context) error {

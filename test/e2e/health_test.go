@@ -42,7 +42,7 @@ func TestHealthCheckMendsAMac(t *testing.T) {
 
 	f.remediationTimes(120, 600)
 	agent := f.agentPID()
-	f.ssh("sudo -n /bin/launchctl bootout system/dev.macfleet.tart-kubelet")
+	f.root("/bin/launchctl bootout system/dev.macfleet.tart-kubelet")
 	f.awaitUnready(machine.Name)
 	f.awaitMended(machine.Name)
 	if now := f.agentPID(); now == agent {

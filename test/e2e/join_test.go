@@ -146,7 +146,7 @@ func (f *fleet) guestsSurviveAgentRestart() {
 	f.deploy(1)
 	before := f.awaitPods(1)[0]
 	pid := f.agentPID()
-	f.ssh("sudo -n /bin/launchctl kickstart -k system/dev.macfleet.tart-kubelet")
+	f.root("/bin/launchctl kickstart -k system/dev.macfleet.tart-kubelet")
 	restarted := time.Now()
 	if now := f.agentPID(); now == pid {
 		f.Fatalf("the agent was not restarted: pid %s", pid)
@@ -171,7 +171,7 @@ func (f *fleet) guestsSurviveAgentRestart() {
 // agentPID is the process id of the agent on the one Mac in use.
 func (f *fleet) agentPID() string {
 	f.Helper()
-	for line := range strings.Lines(f.ssh("sudo -n /bin/launchctl print system/dev.macfleet.tart-kubelet")) {
+	for line := range strings.Lines(f.root("/bin/launchctl print system/dev.macfleet.tart-kubelet")) {
 		if pid, found := strings.CutPrefix(strings.TrimSpace(line), "pid = "); found {
 			return pid
 		}
