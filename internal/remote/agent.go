@@ -3,8 +3,8 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -17,23 +17,61 @@ const (
 	convergeTimeout = 10 * time.Minute
 	// leaveTimeout covers an agent that has to be killed.
 	leaveTimeout = 2 * time.Minute
+	// upgradeTimeout covers hashing, copying and signing a build.
+	upgradeTimeout = 2 * time.Minute
 	// maxLoginNoise is what a login shell may print before the report.
 	maxLoginNoise = 64 << 10
 )
 
 // Converge makes the Mac what the document asks for, by the build of that
 // SHA-256: the installed one when the Mac is known to have it, else the staged
-// one. A run that fails is *Failed with its report; one without a report is
-// *NoReport.
-func (s *Session) Converge(ctx context.Context, sha256 string, d document.Desired) (document.Report, error) {
+// one. Where sudo runs the installed build only, that one first takes the staged
+// build by the signature, which nothing else needs. A run that fails is *Failed
+// with its report; one without a report is *NoReport.
+func (s *Session) Converge(
+	ctx context.Context, sha256 string, d document.Desired, signature []byte,
+) (document.Report, error) {
 	if !document.IsSHA256(sha256) {
 		return document.Report{}, fmt.Errorf("converging: %q is not a build", sha256)
 	}
-	if s.installed == sha256 {
+	switch {
+	case s.installed == sha256:
 		return s.ConvergeInstalled(ctx, d)
+	case s.root == rootByAgent:
+		return s.convergeSigned(ctx, sha256, d, signature)
 	}
 	// Relative to the home folder, where every execution starts.
-	return s.converge(ctx, document.StagingDir+"/"+sha256, d)
+	report, err := s.converge(ctx, document.StagingDir+"/"+sha256, d)
+	var silent *NoReport
+	if len(signature) > 0 && errors.As(err, &silent) && silent.Reason == SudoRefused {
+		return s.convergeSigned(ctx, sha256, d, signature)
+	}
+	return report, err
+}
+
+// convergeSigned has the installed build take the staged one, and runs that.
+func (s *Session) convergeSigned(
+	ctx context.Context, sha256 string, d document.Desired, signature []byte,
+) (document.Report, error) {
+	if report, err := s.Upgrade(ctx, sha256, signature); err != nil {
+		return report, err
+	}
+	return s.converge(ctx, document.NextAgent, d)
+}
+
+// Upgrade has the installed build verify the staged one and put it into its slot.
+// It stays the current one until the new one converges.
+func (s *Session) Upgrade(ctx context.Context, sha256 string, signature []byte) (document.Report, error) {
+	if len(signature) == 0 {
+		return document.Report{}, ErrUnsigned
+	}
+	data, err := document.EncodeUpgrade(document.Upgrade{SHA256: sha256, Signature: signature})
+	if err != nil {
+		return document.Report{}, fmt.Errorf("upgrading: %w", err)
+	}
+	return s.agent(ctx, call{
+		program: document.CurrentAgent, verb: document.VerbUpgrade, stdin: data, timeout: upgradeTimeout,
+	})
 }
 
 // ConvergeInstalled does the same by the installed build, without having looked
@@ -42,35 +80,58 @@ func (s *Session) ConvergeInstalled(ctx context.Context, d document.Desired) (do
 	return s.converge(ctx, document.CurrentAgent, d)
 }
 
+// Plan has the installed build say what it would change, and changes nothing: one
+// execution.
+func (s *Session) Plan(ctx context.Context, d document.Desired) (document.Report, error) {
+	data, err := document.EncodeDesired(d)
+	if err != nil {
+		return document.Report{}, fmt.Errorf("planning: %w", err)
+	}
+	return s.agent(ctx, call{
+		program: document.CurrentAgent, verb: document.VerbConverge, flags: " --plan", stdin: data,
+		timeout: convergeTimeout,
+	})
+}
+
 func (s *Session) converge(ctx context.Context, program string, d document.Desired) (document.Report, error) {
 	data, err := document.EncodeDesired(d)
 	if err != nil {
 		return document.Report{}, fmt.Errorf("converging: %w", err)
 	}
-	r, err := s.agent(ctx, program, document.VerbConverge, bytes.NewReader(data), convergeTimeout)
+	r, err := s.agent(ctx, call{
+		program: program, verb: document.VerbConverge, stdin: data, timeout: convergeTimeout,
+	})
 	if err == nil {
-		s.installed = d.Agent.SHA256
+		// What ran may have narrowed what sudo allows.
+		s.installed, s.root = d.Agent.SHA256, rootUnknown
 	}
 	return r, err
 }
 
 // Leave stops the agent and takes its credentials away.
 func (s *Session) Leave(ctx context.Context) (document.Report, error) {
-	return s.agent(ctx, document.CurrentAgent, document.VerbLeave, nil, leaveTimeout)
+	return s.agent(ctx, call{program: document.CurrentAgent, verb: document.VerbLeave, timeout: leaveTimeout})
 }
 
-// agent runs a verb of the agent as root and reads its report.
-func (s *Session) agent(
-	ctx context.Context, program, verb string, stdin io.Reader, timeout time.Duration,
-) (document.Report, error) {
+// call is a run of a verb of the agent as root.
+type call struct {
+	program, verb string
+	// flags are constants, each with a space before it.
+	flags   string
+	stdin   []byte
+	timeout time.Duration
+}
+
+// agent runs a verb and reads its report.
+func (s *Session) agent(ctx context.Context, c call) (document.Report, error) {
 	r, err := s.exec(ctx, command{
-		during: verb, line: "sudo -n " + program + " " + verb, stdin: stdin,
-		limit: document.MaxSize + maxLoginNoise, timeout: timeout,
+		during: c.verb, line: "sudo -n " + c.program + " " + c.verb + c.flags, stdin: bytes.NewReader(c.stdin),
+		limit: document.MaxSize + maxLoginNoise, timeout: c.timeout,
 	})
 	if err != nil {
 		return document.Report{}, err
 	}
-	return readReport(verb, r)
+	return readReport(c.verb, r)
 }
 
 // readReport takes the last line for the report, and the exit code for its
@@ -102,7 +163,7 @@ func why(r result) NoReportReason {
 	switch {
 	case r.exit == document.ExitUsage:
 		return UsageRefused
-	case strings.Contains(r.stderr, "password is required"):
+	case strings.Contains(r.stderr, "password is required"), strings.Contains(r.stderr, "not allowed to execute"):
 		return SudoRefused
 	case strings.Contains(r.stderr, "command not found"), strings.Contains(r.stderr, "unable to execute"):
 		return NotInstalled

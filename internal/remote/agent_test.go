@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -18,6 +20,7 @@ func testDesired() document.Desired {
 		Host:  document.Host{Name: "ci-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1, User: "m1"},
 		Agent: document.Agent{SHA256: strings.Repeat("ab", 32)},
 		Node:  document.Node{MaxVMs: 2},
+		Mac:   document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 		Join: &document.Join{
 			Server: "https://192.0.2.1", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p", NotAfter: time.Unix(1, 0).UTC()},
@@ -127,7 +130,7 @@ func TestConvergeRunsTheRightBuild(t *testing.T) {
 	}
 	d := testDesired()
 	for range 2 {
-		if _, err := session.Converge(t.Context(), d.Agent.SHA256, d); err != nil {
+		if _, err := session.Converge(t.Context(), d.Agent.SHA256, d, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,8 +150,91 @@ func TestConvergeRunsTheRightBuild(t *testing.T) {
 	if got.Join == nil || got.Join.Token != d.Join.Token || got.Schema != document.DesiredSchema {
 		t.Errorf("the Mac read %+v", got)
 	}
-	if _, err := session.Converge(t.Context(), "x; reboot", d); err == nil {
+	if _, err := session.Converge(t.Context(), "x; reboot", d, nil); err == nil {
 		t.Error("a build that is no SHA-256 is run")
+	}
+}
+
+// A Mac whose sudo knows the agent's verbs only takes a new build in two steps:
+// the installed one verifies it, the new one converges.
+func TestConvergeWhereSudoKnowsTheAgentOnly(t *testing.T) {
+	key := newSigner(t)
+	d := testDesired()
+	staged := "sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge"
+	upgraded := []string{"sudo -n " + document.CurrentAgent + " upgrade", "sudo -n " + document.NextAgent + " converge"}
+	for name, c := range map[string]struct {
+		sudo      string
+		signature []byte
+		want      []string
+	}{
+		"told by the probe":    {"agent", []byte("signed"), upgraded},
+		"found out by sudo":    {"no", []byte("signed"), append([]string{staged}, upgraded...)},
+		"broad":                {"yes", []byte("signed"), []string{staged}},
+		"no signature":         {"agent", nil, nil},
+		"no signature, no say": {"no", nil, []string{staged}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, key)
+			var stdin []string
+			s.handle = sudoing(t, c.sudo, &stdin)
+			session := s.dial(key)
+			if f, err := session.Probe(t.Context()); err != nil || f.Sudo != (c.sudo == "yes") || f.SudoAgent != (c.sudo == "agent") {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			_, err := session.Converge(t.Context(), d.Agent.SHA256, d, c.signature)
+			if failed := c.signature == nil; failed != (err != nil) {
+				t.Errorf("got %v", err)
+			}
+			if c.sudo == "agent" && c.signature == nil && !errors.Is(err, ErrUnsigned) {
+				t.Errorf("got %v", err)
+			}
+			if diff := cmp.Diff(c.want, s.seen()[1:], cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+			if len(c.want) < 2 {
+				return
+			}
+			up, err := document.DecodeUpgrade(strings.NewReader(stdin[len(stdin)-2]))
+			if err != nil || up.SHA256 != d.Agent.SHA256 || string(up.Signature) != "signed" {
+				t.Errorf("upgrade read %+v, %v", up, err)
+			}
+		})
+	}
+}
+
+// sudoing answers as a Mac whose sudo allows "yes" (all), "agent" (its verbs) or,
+// where the probe does not say so, the agent's verbs too.
+func sudoing(t *testing.T, sudo string, stdin *[]string) func(string, ssh.Channel) int {
+	return func(command string, c ssh.Channel) int {
+		data, err := io.ReadAll(c)
+		if err != nil {
+			t.Error(err)
+		}
+		*stdin = append(*stdin, string(data))
+		verb := command[strings.LastIndexByte(command, ' ')+1:]
+		switch {
+		case strings.Contains(command, "/bin/sh"):
+			_, _ = io.WriteString(c, "probe 1\nsudo "+sudo+"\nend 1\n")
+			return 0
+		case strings.Contains(command, document.StagingDir) && sudo != "yes":
+			_, _ = io.WriteString(c.Stderr(), "sudo: a password is required\n")
+			return 1
+		}
+		_, _ = io.WriteString(c, report(t, verb, 10))
+		return 10
+	}
+}
+
+func TestPlanIsOneExecutionThatChangesNothing(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = answering(report(t, "converge", 0, document.StepReport{Name: "power", Outcome: document.Planned}), "", 0)
+	r, err := s.dial(key).Plan(t.Context(), testDesired())
+	if err != nil || len(r.Steps) != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := s.seen(); len(got) != 1 || got[0] != "sudo -n "+document.CurrentAgent+" converge --plan" {
+		t.Errorf("ran %v", got)
 	}
 }
 

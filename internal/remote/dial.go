@@ -182,7 +182,19 @@ type Session struct {
 	// installed is the build that "current" is known to be, from Probe or from a
 	// converge that succeeded.
 	installed string
+	// root is how this session becomes root, as far as it is known.
+	root root
 }
+
+// root is a way to become root without a password.
+type root int
+
+const (
+	rootUnknown root = iota
+	rootByAnything
+	// rootByAgent: for the verbs of the installed build only.
+	rootByAgent
+)
 
 func newSession(client *ssh.Client, pin Pin, unwatch func() bool) *Session {
 	s := &Session{client: client, pin: pin, unwatch: unwatch, done: make(chan struct{})}

@@ -40,6 +40,7 @@ func (s *Session) Grant(ctx context.Context, password Secret) error {
 	}
 	switch outcome := GrantOutcome(answer); outcome {
 	case "granted":
+		s.root = rootByAnything
 		return nil
 	case PasswordRejected, AccountLocked, RuleOverridden, NoPassword, GrantFailed:
 		return &GrantRefused{Outcome: outcome}

@@ -47,8 +47,11 @@ type Facts struct {
 	// ConsoleUser owns the graphical session; root means that there is none.
 	ConsoleUser string
 	User        string
-	// Sudo: the user becomes root without a password.
+	// Sudo: the user runs anything as root without a password.
 	Sudo bool
+	// SudoAgent: the user runs the installed agent's own verbs as root without a
+	// password, and nothing else: what converge leaves.
+	SudoAgent bool
 	// Journal is our mark on the disk. It can be read with Sudo only.
 	Journal *document.Journal
 	// JournalDamaged: there is a journal, and it says nothing.
@@ -93,8 +96,18 @@ func (s *Session) Probe(ctx context.Context) (Facts, error) {
 	if !complete {
 		return Facts{}, &BadAnswer{During: during, Reason: "it is not complete"}
 	}
-	s.installed = f.CurrentAgent
+	s.installed, s.root = f.CurrentAgent, f.root()
 	return f, nil
+}
+
+func (f Facts) root() root {
+	switch {
+	case f.Sudo:
+		return rootByAnything
+	case f.SudoAgent:
+		return rootByAgent
+	}
+	return rootUnknown
 }
 
 // parseFacts reads labelled lines. Facts are complete when the first and the
@@ -147,7 +160,7 @@ func (f *Facts) set(label, value string) bool {
 	case "user":
 		f.User = value
 	case "sudo":
-		f.Sudo = value == "yes"
+		f.Sudo, f.SudoAgent = value == "yes", value == "agent"
 	default:
 		return f.setComposite(label, value)
 	}

@@ -40,15 +40,20 @@ func inShells(t *testing.T, test func(*testing.T, *box)) {
 }
 
 const sudoStub = `
-nopassword=
+nopassword= list=
 while :; do
   case $1 in
   -n) nopassword=1; shift ;;
+  -l) list=1; shift ;;
   -S | -k) shift ;;
   -p) shift 2 ;;
   *) break ;;
   esac
 done
+if [ "$list" ]; then
+  [ -f "$ROOT/narrow" ] && [ "$1 $2" = "$ROOT/usr/local/libexec/macfleet/current/tart-kubelet converge" ]
+  exit
+fi
 if [ -f "$ROOT/etc/sudoers.d/m1-nopasswd" ] && [ ! -f "$ROOT/override" ] || [ -f "$ROOT/open" ]; then exec "$@"; fi
 if [ "$nopassword" ]; then echo "sudo: a password is required" >&2; exit 1; fi
 tries=0
@@ -290,17 +295,21 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 		b.put("var/db/macfleet/journal.json", string(journal), 0o600)
 
 		f, complete := parseFacts(b.run("", probeSnippet))
-		if !complete || f.Sudo || f.Journal != nil {
+		if !complete || f.Sudo || f.SudoAgent || f.Journal != nil {
 			t.Errorf("without sudo: complete %v, %+v", complete, f)
 		}
 		if b.verifications() != 0 {
 			t.Error("the probe spends a verification")
 		}
+		b.put("narrow", "", 0o600)
+		if f, _ = parseFacts(b.run("", probeSnippet)); f.Sudo || !f.SudoAgent || f.Journal != nil {
+			t.Errorf("with the agent's verbs only: %+v", f)
+		}
 		b.put("open", "", 0o600)
 		f, _ = parseFacts(b.run("", probeSnippet))
 		if f.OSVersion != "15.6.1" || f.Build != "24G90" || f.Arch != "arm64" || f.Model != "Mac14,3" || f.CPUs != 8 ||
 			f.BootSession != "ABC" || f.Serial != `C07\X` || f.PlatformUUID != "U-1" || f.DiskFreeBytes != 50<<10 ||
-			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || !f.Sudo || f.CurrentAgent != buildB ||
+			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || !f.Sudo || f.SudoAgent || f.CurrentAgent != buildB ||
 			len(f.Slots) != 2 || f.Staged[buildA] != 5 || f.Journal == nil || f.Journal.Epoch != 7 {
 			t.Errorf("%+v", f)
 		}

@@ -184,7 +184,7 @@ func (b *bench) converge(s *remote.Session, d document.Desired) map[string]docum
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
-	r, err := s.Converge(ctx, d.Agent.SHA256, d)
+	r, err := s.Converge(ctx, d.Agent.SHA256, d, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func TestLeaveTakesAllBack(t *testing.T) {
 func TestMacThatWasNotWipedIsRefused(t *testing.T) {
 	b, s, d := prepared(t)
 	d.Host.Epoch, d.Host.Name, d.Join.Token = 2, "ci-next1", "fedcba.0123456789abcdef"
-	_, err := s.Converge(t.Context(), d.Agent.SHA256, d)
+	_, err := s.Converge(t.Context(), d.Agent.SHA256, d, nil)
 	var failed *remote.Failed
 	if !errors.As(err, &failed) || failed.Class != document.Reinstall {
 		t.Fatalf("got %v", err)

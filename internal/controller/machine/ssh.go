@@ -52,7 +52,7 @@ func (m sshMac) Receive(ctx context.Context, agent Agent) error {
 }
 
 func (m sshMac) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
-	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired)
+	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired, nil)
 	return report, classify(stepConverge, err)
 }
 

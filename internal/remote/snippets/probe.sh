@@ -26,6 +26,11 @@ done
 cd && for file in .macfleet/staging/*; do
   [ -f "$file" ] && say staged "$(wc -c <"$file") $file"
 done
-sudo -n true && say sudo yes
-say journal "$(sudo -n cat /var/db/macfleet/journal.json)"
+agent=/usr/local/libexec/macfleet/current/tart-kubelet
+if sudo -n true; then
+  say sudo yes
+  say journal "$(sudo -n cat /var/db/macfleet/journal.json)"
+elif sudo -n -l "$agent" converge >/dev/null; then
+  say sudo agent
+fi
 say end 1
