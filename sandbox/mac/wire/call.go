@@ -11,7 +11,10 @@ type Call struct {
 	Launchctl []string   `json:"launchctl,omitempty"`
 	Name      *NameCall  `json:"name,omitempty"`
 	Shutdown  string     `json:"shutdown,omitempty"`
-	Exit      *Execution `json:"exit,omitempty"`
+	Tool      *ToolCall  `json:"tool,omitempty"`
+	// Aqua asks whether the caller has a console session.
+	Aqua bool       `json:"aqua,omitempty"`
+	Exit *Execution `json:"exit,omitempty"`
 }
 
 // Hello introduces a shim.

@@ -41,8 +41,8 @@ type Facts struct {
 	VirtualMachine bool `json:"virtualMachine,omitempty"`
 	// FileVault is what fdesetup reports.
 	FileVault bool `json:"fileVault,omitempty"`
-	// NoConsole takes the console session away: /dev/console belongs to root
-	// and the gui domain does not exist.
+	// NoConsole keeps a console session from coming up: /dev/console belongs to
+	// root and the gui domain does not exist.
 	NoConsole bool `json:"noConsole,omitempty"`
 }
 
@@ -66,7 +66,8 @@ type Config struct {
 	TimeScale float64 `json:"timeScale,omitempty"`
 	// LockAfter is the number of failed password verifications in one boot
 	// after which the account is locked; 0 means never.
-	LockAfter int `json:"lockAfter,omitempty"`
+	LockAfter int    `json:"lockAfter,omitempty"`
+	Quirks    Quirks `json:"quirks"`
 }
 
 // Scaled is d under the Mac's time-scale.
@@ -135,7 +136,8 @@ type Order struct {
 	Facts *Facts `json:"facts,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
 	// Script is run by /bin/sh as root, as if somebody sat at the machine.
-	Script string `json:"script,omitempty"`
+	Script string  `json:"script,omitempty"`
+	Quirks *Quirks `json:"quirks,omitempty"`
 }
 
 // Fault makes a shim fail instead of doing its work.
