@@ -16,7 +16,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -25,12 +24,12 @@ import (
 const (
 	// dialTimeout bounds the TCP connection.
 	dialTimeout = 10 * time.Second
-	// handshakeTimeout bounds all of SSH's handshake and login. A Mac generates
+	// handshakeTimeout bounds SSH's handshake up to the host key. A Mac generates
 	// its host keys on its first connection, which takes seconds.
 	handshakeTimeout = 30 * time.Second
-	// keepAlive is how often a silent connection is asked for a sign of life, and
-	// how long it may take to give one.
-	keepAlive = 15 * time.Second
+	// authTimeout bounds the login after it: the account stage of a Mac asks its
+	// directory, which is slow on one that has just booted.
+	authTimeout = 30 * time.Second
 )
 
 // DefaultAlgorithm is the host key asked for where none is pinned. A Mac has
@@ -50,6 +49,10 @@ func (p Pin) String() string { return p.Algorithm + " " + p.SHA256 }
 type Target struct {
 	// Address is a host name or an IP address.
 	Address string
+	// Addresses are others that the Mac is known by, of the same sshd. Each is tried
+	// in its turn when those before it give no connection; a host that answers and
+	// is refused, or refuses us, ends the attempt.
+	Addresses []string
 	// Port is 22 when zero.
 	Port int
 	User string
@@ -62,12 +65,12 @@ type Target struct {
 	FirstUse func(ctx context.Context, shown Pin) error
 }
 
-func (t Target) hostPort() string {
+func (t Target) hostPort(address string) string {
 	port := t.Port
 	if port == 0 {
 		port = 22
 	}
-	return net.JoinHostPort(t.Address, strconv.Itoa(port))
+	return net.JoinHostPort(address, strconv.Itoa(port))
 }
 
 func (t Target) algorithm() string {
@@ -84,8 +87,7 @@ func Dial(ctx context.Context, t Target) (*Session, error) {
 	if t.Pin == (Pin{}) && t.FirstUse == nil {
 		return nil, ErrNotPinned
 	}
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", t.hostPort())
+	conn, err := connect(ctx, t)
 	if err != nil {
 		return nil, &Unreachable{Phase: PhaseDial, Err: err}
 	}
@@ -103,13 +105,34 @@ func Dial(ctx context.Context, t Target) (*Session, error) {
 	return newSession(client, pin, stop), nil
 }
 
+// connect goes through the addresses one after the other: a Mac has few slots for
+// connections, and each that is opened takes one.
+func connect(ctx context.Context, t Target) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	var failed error
+	for _, address := range append([]string{t.Address}, t.Addresses...) {
+		conn, err := dialer.DialContext(ctx, "tcp", t.hostPort(address))
+		if err == nil {
+			return conn, nil
+		}
+		if failed != nil {
+			err = fmt.Errorf("%w; %w", failed, err)
+		}
+		failed = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
+}
+
 // login does the handshake and authenticates.
 func login(ctx context.Context, conn net.Conn, t Target) (*ssh.Client, Pin, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, Pin{}, &Unreachable{Phase: PhaseHandshake, Err: err}
 	}
-	keys := &hostKeys{ctx: ctx, target: t}
-	c, channels, requests, err := ssh.NewClientConn(conn, t.hostPort(), &ssh.ClientConfig{
+	keys := &hostKeys{ctx: ctx, target: t, conn: conn}
+	c, channels, requests, err := ssh.NewClientConn(conn, conn.RemoteAddr().String(), &ssh.ClientConfig{
 		User:              t.User,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(t.Key)},
 		HostKeyAlgorithms: []string{t.algorithm()},
@@ -130,6 +153,7 @@ type hostKeys struct {
 	// way to it.
 	ctx      context.Context //nolint:containedctx
 	target   Target
+	conn     net.Conn
 	shown    Pin
 	accepted bool
 	refusal  error
@@ -146,6 +170,9 @@ func (k *hostKeys) check(_ string, _ net.Addr, key ssh.PublicKey) error {
 		k.refusal = &HostKeyMismatch{Want: k.target.Pin, Got: k.shown}
 	}
 	k.accepted = k.refusal == nil
+	if k.accepted {
+		return k.conn.SetDeadline(time.Now().Add(authTimeout))
+	}
 	return k.refusal
 }
 
@@ -169,69 +196,4 @@ func (k *hostKeys) explain(err error) error {
 func isNetwork(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
-}
-
-// Session is one connection to a Mac. Its methods may be used one at a time.
-type Session struct {
-	client  *ssh.Client
-	pin     Pin
-	unwatch func() bool
-	done    chan struct{}
-	closing sync.Once
-
-	// installed is the build that "current" is known to be, from Probe or from a
-	// converge that succeeded.
-	installed string
-	// root is how this session becomes root, as far as it is known.
-	root root
-}
-
-// root is a way to become root without a password.
-type root int
-
-const (
-	rootUnknown root = iota
-	rootByAnything
-	// rootByAgent: for the verbs of the installed build only.
-	rootByAgent
-)
-
-func newSession(client *ssh.Client, pin Pin, unwatch func() bool) *Session {
-	s := &Session{client: client, pin: pin, unwatch: unwatch, done: make(chan struct{})}
-	go s.stayAlive()
-	return s
-}
-
-// HostKey is the key the Mac showed.
-func (s *Session) HostKey() Pin { return s.pin }
-
-// Close ends the connection. What still runs on the Mac may go on.
-func (s *Session) Close() error {
-	var err error
-	s.closing.Do(func() {
-		s.unwatch()
-		close(s.done)
-		err = s.client.Close()
-	})
-	return err
-}
-
-// stayAlive closes a connection that gives no sign of life, which nothing else
-// would notice while a command runs in silence.
-func (s *Session) stayAlive() {
-	ticker := time.NewTicker(keepAlive)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.done:
-			return
-		case <-ticker.C:
-		}
-		late := time.AfterFunc(keepAlive, func() { _ = s.client.Close() })
-		_, _, err := s.client.SendRequest("keepalive@openssh.com", true, nil)
-		late.Stop()
-		if err != nil {
-			return
-		}
-	}
 }

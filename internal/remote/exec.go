@@ -42,9 +42,9 @@ type result struct {
 func (s *Session) exec(ctx context.Context, c command) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	channel, err := s.client.NewSession()
+	channel, err := s.open(ctx)
 	if err != nil {
-		return result{}, &Unreachable{Phase: PhaseSession, Err: err}
+		return result{}, err
 	}
 	defer func() { _ = channel.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = channel.Close() })

@@ -27,9 +27,9 @@ func (s *Session) Receive(ctx context.Context, b *Build) (sent int64, err error)
 	const during = "sending the build"
 	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
 	defer cancel()
-	channel, err := s.client.NewSession()
+	channel, err := s.open(ctx)
 	if err != nil {
-		return 0, &Unreachable{Phase: PhaseSession, Err: err}
+		return 0, err
 	}
 	defer func() { _ = channel.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = channel.Close() })

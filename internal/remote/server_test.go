@@ -28,6 +28,7 @@ type server struct {
 	// without one.
 	handle func(command string, channel ssh.Channel) int
 
+	accepted atomic.Int64
 	mu       sync.Mutex
 	commands []string
 	started  sync.Once
@@ -79,17 +80,21 @@ func (s *server) accept() {
 		if err != nil {
 			return
 		}
+		s.accepted.Add(1)
 		s.conns.Go(func() { s.serve(conn) })
 	}
 }
 
 func (s *server) serve(conn net.Conn) {
-	defer func(raw net.Conn) { _ = raw.Close() }(conn)
+	raw := conn
 	if s.wrap != nil {
-		if conn = s.wrap(conn); conn == nil {
-			return
-		}
+		conn = s.wrap(raw)
 	}
+	if conn == nil {
+		_ = raw.Close()
+		return
+	}
+	defer func() { _ = conn.Close() }()
 	_, channels, requests, err := ssh.NewServerConn(conn, s.config)
 	if err != nil {
 		return

@@ -113,6 +113,13 @@ func (b *box) put(name, text string, mode os.FileMode) {
 	}
 }
 
+func (b *box) remove(name string) {
+	b.t.Helper()
+	if err := os.RemoveAll(b.path(name)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func (b *box) read(name string) string {
 	b.t.Helper()
 	data, err := os.ReadFile(b.path(name))
