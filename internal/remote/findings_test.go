@@ -142,6 +142,7 @@ func TestF14_ReachingIsAHandshakeAndOneAtATime(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
 	var open, most, bare atomic.Int64
+	ended := make(chan struct{}, 8)
 	s.wrap = func(c net.Conn) net.Conn {
 		most.Store(max(most.Load(), open.Add(1)))
 		return &observed{Conn: c, closed: func(first []byte) {
@@ -149,6 +150,7 @@ func TestF14_ReachingIsAHandshakeAndOneAtATime(t *testing.T) {
 			if !bytes.HasPrefix(first, []byte("SSH-2.0-")) {
 				bare.Add(1)
 			}
+			ended <- struct{}{}
 		}}
 	}
 	to := s.target(key)
@@ -161,6 +163,7 @@ func TestF14_ReachingIsAHandshakeAndOneAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = session.Close()
+		<-ended
 	}
 	to.Pin.SHA256 = "SHA256:other"
 	var mismatch *HostKeyMismatch
