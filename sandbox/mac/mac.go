@@ -76,6 +76,8 @@ type Options struct {
 	// LockAfter is the number of wrong passwords in one boot after which the
 	// account is locked, for SSH too; 0 means never.
 	LockAfter int
+	// Switches are what they are set to at first.
+	Switches Switches
 	// Log takes lines for whoever debugs; may be nil.
 	Log func(string)
 }
@@ -102,11 +104,12 @@ type Mac struct {
 	// the inside.
 	power sync.Mutex
 
-	mu      sync.Mutex
-	account account
-	facts   Facts
-	run     *running // nil when off
-	record  record
+	mu       sync.Mutex
+	account  account
+	facts    Facts
+	switches Switches
+	run      *running // nil when off
+	record   record
 }
 
 // account is what the last installation set.
@@ -145,7 +148,7 @@ func New(o Options) (*Mac, error) {
 	}
 	m := &Mac{
 		o: o, shell: shell, facts: plausible(o.Facts, o.Address.String()),
-		account: account{o.Username, o.Password, o.AuthorizedKeys},
+		account: account{o.Username, o.Password, o.AuthorizedKeys}, switches: o.Switches,
 	}
 	for _, dir := range []string{m.stateDir(), m.twinDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -119,6 +119,7 @@ func (m *Mac) config() wire.Config {
 		Username: m.account.username, Password: m.account.password,
 		BootSession: strings.ToUpper(uuid.NewString()), BootTime: time.Now(),
 		Facts: m.facts, Shell: m.shell, TimeScale: m.o.TimeScale, LockAfter: m.o.LockAfter,
+		Switches: m.switches,
 	}
 }
 

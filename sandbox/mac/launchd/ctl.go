@@ -124,7 +124,7 @@ func (l *Launchd) ctlBootout(args []string) Result {
 		}
 		label = name
 	case len(args) == 2 && args[0] == "system":
-		d, err := l.read(args[1])
+		d, _, err := l.read(args[1])
 		if err != nil {
 			return failed("Boot-out", codeIO)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
 // job is one loaded service. Its fields are guarded by the mutex of its Launchd.
@@ -27,6 +29,9 @@ type job struct {
 	removing bool // booted out: goes away once ended and settled
 	restart  bool // kickstart -k: start again at once
 	pending  clock.Timer
+	pended   bool // a fault keeps it from being spawned
+	// disguise is how a process ended that a fault ended.
+	disguise *Status
 	// changed is closed, and replaced, each time the process ends.
 	changed chan struct{}
 }
@@ -38,7 +43,7 @@ func (j *job) state() string {
 		return "SIGTERMed"
 	case j.pid != 0:
 		return "running"
-	case j.pending != nil && !j.removing:
+	case (j.pending != nil || j.pended) && !j.removing:
 		return "spawn scheduled"
 	case j.spawnErr != nil:
 		return "spawn failed"
@@ -51,29 +56,37 @@ func (j *job) spawnLocked(reason string) {
 	if j.l.halted || j.removing {
 		return
 	}
+	if _, j.pended = j.l.faultLocked(j.def.Label, wire.NeverSpawns); j.pended {
+		return
+	}
 	env := map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "XPC_SERVICE_NAME": j.def.Label, "XPC_FLAGS": "0x0"}
 	maps.Copy(env, j.def.Environment)
 	j.startedAt = j.l.clock.Now()
 	j.runs++
 	j.reason = reason
-	var pid int
-	ready := make(chan struct{})
-	pid, j.spawnErr = j.l.sys.Spawn(Spawn{
+	spec := Spawn{
 		Label: j.def.Label, Path: j.def.Program, Argv: j.def.Arguments, Env: env, UserName: j.def.UserName,
 		Dir: j.def.Dir, Stdin: j.def.Stdin, Stdout: j.def.Stdout, Stderr: j.def.Stderr,
-	}, func(s Status) {
+	}
+	if _, idle := j.l.faultLocked(j.def.Label, wire.NoHealth); idle {
+		spec.Path, spec.Argv = idler()
+	}
+	var pid int
+	ready := make(chan struct{})
+	pid, j.spawnErr = j.l.sys.Spawn(spec, func(s Status) {
 		<-ready
 		j.exited(pid, s)
 	})
 	if j.spawnErr != nil {
 		j.l.sys.Log(fmt.Sprintf("launchd: %s: %v", j.def.Label, j.spawnErr))
 		j.ended, j.last = true, Status{Code: exConfig}
-		if j.def.KeepAlive.restart(j.last) {
+		if j.def.KeepAlive.restart(j.last) && j.l.respawnsLocked() {
 			j.scheduleLocked()
 		}
 		return
 	}
 	j.pid, j.stopping = pid, false
+	j.doomLocked(pid)
 	close(ready)
 }
 
@@ -87,6 +100,9 @@ func (j *job) exited(pid int, s Status) {
 		j.l.sys.SignalGroup(pid, syscall.SIGKILL)
 	}
 	j.cancelPendingLocked()
+	if j.disguise != nil {
+		s, j.disguise = *j.disguise, nil
+	}
 	j.pid, j.stopping = 0, false
 	j.ended, j.last = true, s
 	restart := j.restart
@@ -96,7 +112,7 @@ func (j *job) exited(pid int, s Status) {
 		j.settleLocked()
 	case restart:
 		j.spawnLocked("kickstart")
-	case j.def.KeepAlive.restart(s):
+	case j.def.KeepAlive.restart(s) && j.l.respawnsLocked():
 		j.scheduleLocked()
 	}
 	close(j.changed)
@@ -129,7 +145,9 @@ func (j *job) terminateLocked() {
 	}
 	j.stopping = true
 	pid := j.pid
-	j.l.sys.Signal(pid, syscall.SIGTERM)
+	if _, ignores := j.l.faultLocked(j.def.Label, wire.IgnoresTerm); !ignores {
+		j.l.sys.Signal(pid, syscall.SIGTERM)
+	}
 	j.afterLocked(j.l.scaled(j.def.ExitTimeout), func() {
 		if j.pid == pid {
 			j.l.sys.Signal(pid, syscall.SIGKILL)

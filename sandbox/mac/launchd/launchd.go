@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
 // settleTime is how long a label stays taken after its process is gone
@@ -47,6 +49,8 @@ type Spawn struct {
 type Status struct {
 	Code   int
 	Signal syscall.Signal
+	// Reason is what the kernel gives for having killed it, or nothing.
+	Reason string
 }
 
 // System is the machine beneath launchd.
@@ -62,6 +66,8 @@ type System interface {
 	ReadPlist(path string) ([]byte, error)
 	// SaveOverrides persists the override database: label to disabled.
 	SaveOverrides(map[string]bool)
+	// SaveRegistrations persists what background task management saw.
+	SaveRegistrations(Registrations)
 	// Log takes one line for whoever debugs.
 	Log(string)
 	// Unmodelled records a use of what the model does not cover.
@@ -83,6 +89,10 @@ type Options struct {
 	Console func() bool
 	// BuiltIn are jobs of macOS' own, by label.
 	BuiltIn map[string]BuiltIn
+	// Registrations are those on record when the machine boots.
+	Registrations Registrations
+	// Switches hold the limits of background task management.
+	Switches wire.Switches
 }
 
 // Launchd supervises the jobs of one booted Mac.
@@ -98,6 +108,11 @@ type Launchd struct {
 	jobs      map[string]*job
 	overrides map[string]bool
 	halted    bool
+	faults    []wire.JobFault
+
+	background    Registrations
+	respawnLimit  int
+	databaseLimit int64
 }
 
 // New returns a launchd with no job loaded.
@@ -106,7 +121,9 @@ func New(o Options) *Launchd {
 		sys: o.System, clock: o.Clock, scale: o.Scale, user: o.Username, console: o.Console,
 		builtIn: o.BuiltIn,
 		jobs:    map[string]*job{}, overrides: map[string]bool{},
+		background: Registrations{Count: o.Registrations.Count, Known: maps.Clone(o.Registrations.Known)},
 	}
+	l.Tune(o.Switches)
 	if l.clock == nil {
 		l.clock = clock.RealClock{}
 	}
@@ -121,8 +138,13 @@ func New(o Options) *Launchd {
 }
 
 // Boot loads every property list of a folder in name order, as at start-up.
-// What is refused or disabled is logged and passed over.
+// What is refused or disabled is logged and passed over; nothing is loaded at
+// all when the database of background items is past its limit.
 func (l *Launchd) Boot(paths []string) {
+	if l.choked() {
+		l.sys.Log("launchd: no daemon loaded: the database of background items is too large")
+		return
+	}
 	slices.Sort(paths)
 	for _, p := range paths {
 		if rc := l.bootstrap(p); rc != 0 {
@@ -143,13 +165,14 @@ func (l *Launchd) scaled(d time.Duration) time.Duration {
 }
 
 func (l *Launchd) bootstrap(path string) int {
-	d, err := l.read(path)
+	d, data, err := l.read(path)
 	if err != nil {
 		l.sys.Log(fmt.Sprintf("launchd: %s: %v", path, err))
 		return codeIO
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.registerLocked(path, data)
 	if old, ok := l.jobs[d.Label]; ok {
 		if old.removing {
 			return codeIO
@@ -164,9 +187,10 @@ func (l *Launchd) bootstrap(path string) int {
 	}
 	j := &job{l: l, def: d, path: path, changed: make(chan struct{})}
 	l.jobs[d.Label] = j
-	if d.RunAtLoad || d.KeepAlive.any() {
-		j.spawnLocked("speculative")
+	if _, off := l.faultLocked(d.Label, wire.NotSpawned); off || !d.RunAtLoad && !d.KeepAlive.any() {
+		return 0
 	}
+	j.spawnLocked("speculative")
 	return 0
 }
 
@@ -177,19 +201,19 @@ func (l *Launchd) disabledLocked(d Definition) bool {
 	return d.Disabled
 }
 
-func (l *Launchd) read(path string) (Definition, error) {
+func (l *Launchd) read(path string) (Definition, []byte, error) {
 	if !strings.HasSuffix(path, ".plist") {
-		return Definition{}, fmt.Errorf("%w: not named .plist", errCannotRead)
+		return Definition{}, nil, fmt.Errorf("%w: not named .plist", errCannotRead)
 	}
 	data, err := l.sys.ReadPlist(path)
 	if err != nil {
-		return Definition{}, fmt.Errorf("%w: %w", errCannotRead, err)
+		return Definition{}, nil, fmt.Errorf("%w: %w", errCannotRead, err)
 	}
 	d, err := Parse(data)
 	if err != nil {
-		return Definition{}, fmt.Errorf("%w: %w", errCannotRead, err)
+		return Definition{}, nil, fmt.Errorf("%w: %w", errCannotRead, err)
 	}
-	return d, nil
+	return d, data, nil
 }
 
 // bootout removes a job. It comes back early with codeInProgress when the
@@ -229,6 +253,10 @@ func (l *Launchd) kickstart(label string, restart bool) (int, int) {
 	if !ok || j.removing {
 		l.mu.Unlock()
 		return 0, codeNotFound
+	}
+	if _, ignored := l.faultLocked(label, wire.KickIgnored); ignored {
+		defer l.mu.Unlock()
+		return j.pid, 0
 	}
 	if j.pid == 0 {
 		defer l.mu.Unlock()
@@ -270,6 +298,9 @@ func (l *Launchd) signal(label string, sig syscall.Signal) int {
 		return codeNotFound
 	case j.pid == 0:
 		return codeNoProcess
+	}
+	if _, ignores := l.faultLocked(label, wire.IgnoresTerm); ignores && sig == syscall.SIGTERM {
+		return 0
 	}
 	l.sys.Signal(j.pid, sig)
 	return 0

@@ -16,23 +16,26 @@ import (
 
 // board is a machine whose processes end when a test says so.
 type board struct {
-	mu         sync.Mutex
-	plists     map[string]string
-	pid        int
-	running    map[int]func(Status)
-	ignores    bool // processes ignore SIGTERM
-	spawnError error
-	gaps       []string
-	saved      map[string]bool
-	groups     []int
+	mu            sync.Mutex
+	plists        map[string]string
+	pid           int
+	running       map[int]func(Status)
+	ignores       bool // processes ignore SIGTERM
+	spawnError    error
+	gaps          []string
+	saved         map[string]bool
+	groups        []int
+	registrations Registrations
+	spawned       Spawn
 }
 
-func (b *board) Spawn(_ Spawn, exited func(Status)) (int, error) {
+func (b *board) Spawn(s Spawn, exited func(Status)) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.spawnError != nil {
 		return 0, b.spawnError
 	}
+	b.spawned = s
 	b.pid++
 	b.running[b.pid] = exited
 	return b.pid, nil
@@ -58,9 +61,10 @@ func (b *board) ReadPlist(path string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-func (b *board) SaveOverrides(o map[string]bool) { b.saved = o }
-func (b *board) Log(string)                      {}
-func (b *board) Unmodelled(what string)          { b.gaps = append(b.gaps, what) }
+func (b *board) SaveOverrides(o map[string]bool)   { b.saved = o }
+func (b *board) SaveRegistrations(r Registrations) { b.registrations = r }
+func (b *board) Log(string)                        {}
+func (b *board) Unmodelled(what string)            { b.gaps = append(b.gaps, what) }
 
 // end lets a process end.
 func (b *board) end(pid int, s Status) {

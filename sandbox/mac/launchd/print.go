@@ -26,6 +26,9 @@ func (l *Launchd) ctlPrint(args []string) Result {
 		if !ok {
 			return notFound("system", label)
 		}
+		if _, garbled := l.faultLocked(label, wire.Unprintable); garbled {
+			return Result{Stdout: "(\n  <Service 0x600003d4c2a0> " + label + "\n)\n"}
+		}
 		return Result{Stdout: j.print()}
 	case l.sessionDomain(domain) && label == "":
 		return Result{Stdout: l.domainLocked(domain, "login", nil)}
@@ -148,7 +151,11 @@ func (j *job) lastExit() string {
 	case !j.ended:
 		return "\tlast exit code = (never exited)\n"
 	case j.last.Signal != 0:
-		return fmt.Sprintf("\tlast terminating signal = %s: %d\n", signalText(j.last), int(j.last.Signal))
+		text := fmt.Sprintf("\tlast terminating signal = %s: %d\n", signalText(j.last), int(j.last.Signal))
+		if j.last.Reason != "" {
+			text += "\tlast exit reason = " + j.last.Reason + "\n"
+		}
+		return text
 	case j.last.Code == exConfig:
 		return fmt.Sprintf("\tlast exit code = %d: EX_CONFIG\n", j.last.Code)
 	}

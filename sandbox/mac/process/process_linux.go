@@ -14,12 +14,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/macfleet/macfleet/sandbox/mac/amfi"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
 // ErrBadCPU is returned for a darwin program without a twin, and for one that
 // is not an arm64 executable: the words a Mac uses.
 var ErrBadCPU = errors.New("Bad CPU type in executable") //nolint:staticcheck // the text macOS prints
+
+// DieCommand has the simulator's program kill itself, in place of a program
+// that the kernel kills at its start.
+const DieCommand = "die"
+
+// Die ends the calling process by SIGKILL.
+func Die() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) }
 
 // Spec is a program to start in a session of its own.
 type Spec struct {
@@ -37,7 +45,9 @@ type Spec struct {
 
 // Process is a started program.
 type Process struct {
-	PID    int
+	PID int
+	// Killed is why the kernel kills the process at once, or nothing.
+	Killed string
 	done   chan struct{}
 	status syscall.WaitStatus
 }
@@ -62,16 +72,23 @@ type Table struct {
 }
 
 // NewTable returns a table whose Mach-O programs run as the twins found in a
-// folder, each named by the SHA-256 of the darwin file.
-func NewTable(twinDir string) *Table {
-	return &Table{twins: newTwins(twinDir), live: map[int]*Process{}}
+// folder, each named by the SHA-256 of the darwin file, as far as trust lets them.
+// Trust may be nil: then every program may run.
+func NewTable(twinDir string, trust Trust) *Table {
+	return &Table{twins: newTwins(twinDir, trust), live: map[int]*Process{}}
 }
 
 // Start starts a program. The lock is held from the fork to the registration,
 // so that Reap never meets a child it does not know.
 func (t *Table) Start(s Spec) (*Process, error) {
 	path, err := t.twins.resolve(s.Path)
-	if err != nil {
+	p := &Process{done: make(chan struct{})}
+	var killed *amfi.KilledError
+	switch {
+	case errors.As(err, &killed):
+		p.Killed = amfi.KillReason
+		path, s.Argv = wire.BinaryPath, []string{"macsim", DieCommand}
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.Path, err)
 	}
 	t.mu.Lock()
@@ -84,7 +101,7 @@ func (t *Table) Start(s Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", s.Path, err)
 	}
-	p := &Process{PID: pid, done: make(chan struct{})}
+	p.PID = pid
 	t.live[pid] = p
 	return p, nil
 }

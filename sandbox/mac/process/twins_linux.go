@@ -16,10 +16,20 @@ import (
 
 // twins maps darwin programs to Linux programs built from the same sources.
 type twins struct {
-	dir string
-	mu  sync.Mutex
+	dir   string
+	trust Trust
+	mu    sync.Mutex
 	// hashes spares hashing a file again that has not changed.
 	hashes map[fileID]string
+}
+
+// Trust decides whether the darwin programs of a Mac may run.
+type Trust interface {
+	// Exec is asked before each execution. An *amfi.KilledError has a process
+	// started that dies at once; any other error means that none is started.
+	Exec(program *os.File, size int64, sha256 string) error
+	// Origin is the SHA-256 under which a program's twin is registered.
+	Origin(sha256 string) string
 }
 
 type fileID struct {
@@ -32,7 +42,9 @@ type fileID struct {
 // kernels stamp by the tick.
 const settled = time.Second
 
-func newTwins(dir string) *twins { return &twins{dir: dir, hashes: map[fileID]string{}} }
+func newTwins(dir string, trust Trust) *twins {
+	return &twins{dir: dir, trust: trust, hashes: map[fileID]string{}}
+}
 
 // resolve returns what to hand to execve(2) for path: the path itself, or the
 // twin when the file is a darwin/arm64 executable.
@@ -60,6 +72,12 @@ func (t *twins) resolve(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if t.trust != nil {
+		if err := t.trust.Exec(f, info.Size(), sum); err != nil {
+			return "", err
+		}
+		sum = t.trust.Origin(sum)
+	}
 	twin := filepath.Join(t.dir, sum)
 	if _, err := os.Stat(twin); err != nil {
 		return "", ErrBadCPU
@@ -83,7 +101,10 @@ func isDarwin(f io.ReaderAt) (bool, error) {
 		return false, nil
 	}
 	m, err := macho.NewFile(f)
-	if err != nil || m.Cpu != macho.CpuArm64 || m.Type != macho.TypeExec {
+	if err != nil {
+		return true, syscall.ENOEXEC
+	}
+	if m.Cpu != macho.CpuArm64 || m.Type != macho.TypeExec {
 		return true, ErrBadCPU
 	}
 	return true, nil

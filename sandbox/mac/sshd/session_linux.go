@@ -38,7 +38,8 @@ type Running interface {
 }
 
 // session serves one channel: requests until exec or shell, then the command.
-func (s *Server) session(ctx context.Context, conn *ssh.ServerConn, channel ssh.Channel, reqs <-chan *ssh.Request) {
+// With cut, the connection ends where the command's exit status would follow.
+func (s *Server) session(ctx context.Context, conn *ssh.ServerConn, channel ssh.Channel, reqs <-chan *ssh.Request, cut bool) {
 	defer channel.Close()
 	sess := Session{
 		User:   conn.User(),
@@ -67,7 +68,11 @@ func (s *Server) session(ctx context.Context, conn *ssh.ServerConn, channel ssh.
 			}
 			sess.Command = v.Command
 			reply(r, true)
-			s.run(ctx, sess, tty, channel, reqs)
+			tell := sendExit
+			if cut {
+				tell = func(ssh.Channel, syscall.WaitStatus) { _ = conn.Close() }
+			}
+			s.run(ctx, sess, tty, channel, reqs, tell)
 			return
 		}
 		reply(r, ok)
@@ -81,8 +86,12 @@ func reply(r *ssh.Request, ok bool) {
 }
 
 // run starts the command, serves the channel until the command has ended and
-// its output is drained, and kills it when the client goes away first.
-func (s *Server) run(ctx context.Context, sess Session, tty *terminal, channel ssh.Channel, reqs <-chan *ssh.Request) {
+// its output is drained, and tells how; it kills the command when the client
+// goes away first.
+func (s *Server) run(
+	ctx context.Context, sess Session, tty *terminal, channel ssh.Channel, reqs <-chan *ssh.Request,
+	tell func(ssh.Channel, syscall.WaitStatus),
+) {
 	streams, err := connect(tty)
 	if err != nil {
 		s.o.Log("sshd: " + err.Error())
@@ -123,7 +132,7 @@ func (s *Server) run(ctx context.Context, sess Session, tty *terminal, channel s
 			return
 		}
 	}
-	sendExit(channel, p.Wait())
+	tell(channel, p.Wait())
 	streams.close()
 }
 

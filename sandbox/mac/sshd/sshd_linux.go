@@ -11,10 +11,16 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
+
+// maxSessions is sshd's default MaxSessions, for each connection.
+const maxSessions = 10
 
 // maxConnections is how many sshd processes macOS' launchd runs at once.
 const maxConnections = 42
@@ -47,7 +53,10 @@ type Options struct {
 type Server struct {
 	o     Options
 	slots chan struct{}
-	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	door wire.Door
+	left int // connections that still meet the door's faults
 }
 
 // New returns a server; Serve makes it work.
@@ -57,7 +66,6 @@ func New(o Options) *Server {
 
 // Serve accepts connections until the listener closes.
 func (s *Server) Serve(l net.Listener) error {
-	defer s.wg.Wait()
 	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -72,15 +80,25 @@ func (s *Server) Serve(l net.Listener) error {
 			_ = conn.Close()
 			continue
 		}
-		s.wg.Go(func() {
+		go func() {
 			defer func() { <-s.slots }()
 			s.handle(conn)
-		})
+		}()
 	}
 }
 
 func (s *Server) handle(conn net.Conn) {
 	defer conn.Close()
+	door := s.meet()
+	switch {
+	case door.NoBanner:
+		return
+	case door.Stall:
+		stall(conn)
+		return
+	case door.CutAfter > 0:
+		conn = newCutConn(conn, door.CutAfter)
+	}
 	config, err := s.config()
 	if err != nil {
 		s.o.Log("sshd: " + err.Error())
@@ -101,16 +119,25 @@ func (s *Server) handle(conn net.Conn) {
 	defer cancel()
 	go answerKeepalives(requests)
 	var sessions sync.WaitGroup
+	var open atomic.Int32
 	for c := range channels {
 		if c.ChannelType() != "session" {
 			_ = c.Reject(ssh.UnknownChannelType, "only sessions are modelled")
+			continue
+		}
+		if open.Load() >= maxSessions {
+			_ = c.Reject(ssh.ConnectionFailed, "open failed")
 			continue
 		}
 		channel, reqs, err := c.Accept()
 		if err != nil {
 			break
 		}
-		sessions.Go(func() { s.session(ctx, sc, channel, reqs) })
+		open.Add(1)
+		sessions.Go(func() {
+			defer open.Add(-1)
+			s.session(ctx, sc, channel, reqs, door.CutBeforeExit)
+		})
 	}
 	cancel()
 	sessions.Wait()

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -25,10 +26,13 @@ const hostKeyDir = "/private/etc/ssh"
 // hostKeys reads the host's keys for one connection, making those that are
 // missing: a Mac makes them at the first connection, not at boot.
 func (p *pid1) hostKeys() ([]ssh.Signer, error) {
+	if foreign := p.door.impostor(); foreign != nil {
+		return foreign, nil
+	}
 	p.hostKey.Lock()
 	defer p.hostKey.Unlock()
 	var signers []ssh.Signer
-	for _, kind := range []string{"ecdsa", "ed25519"} {
+	for _, kind := range hostKeyKinds() {
 		path := filepath.Join(hostKeyDir, "ssh_host_"+kind+"_key")
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -46,16 +50,31 @@ func (p *pid1) hostKeys() ([]ssh.Signer, error) {
 	return signers, nil
 }
 
-func makeHostKey(kind, path string) ([]byte, error) {
-	var key any
-	var err error
-	if kind == "ed25519" {
+// hostKeyKinds are those macOS' key generation wrapper makes.
+func hostKeyKinds() []string { return []string{"ecdsa", "ed25519", "rsa"} }
+
+// rsaBits is less than ssh-keygen's 3072, to spare hundreds of Macs the time.
+const rsaBits = 2048
+
+func newHostKey(kind string) (key any, err error) {
+	switch kind {
+	case "ed25519":
 		_, key, err = ed25519.GenerateKey(rand.Reader)
-	} else {
+	case "rsa":
+		key, err = rsa.GenerateKey(rand.Reader, rsaBits)
+	default:
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making it: %w", err)
+	}
+	return key, nil
+}
+
+func makeHostKey(kind, path string) ([]byte, error) {
+	key, err := newHostKey(kind)
+	if err != nil {
+		return nil, err
 	}
 	block, err := ssh.MarshalPrivateKey(key, "")
 	if err != nil {
@@ -74,7 +93,7 @@ func makeHostKey(kind, path string) ([]byte, error) {
 
 // authorized looks for a key in both files the vendor's image reads.
 func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
-	if user != p.cfg.Username {
+	if user != p.cfg.Username || p.door.noKeys() {
 		return false
 	}
 	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
@@ -101,11 +120,7 @@ func listsKey(data []byte, key ssh.PublicKey) bool {
 }
 
 // accountOpen is sshd's account stage: a locked account closes key logins too.
-func (p *pid1) accountOpen(string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.lockedLocked()
-}
+func (p *pid1) accountOpen(string) bool { return !p.account.Locked() }
 
 // login runs one SSH command as the user, through the login shell.
 func (p *pid1) login(s sshd.Session) (sshd.Running, error) {

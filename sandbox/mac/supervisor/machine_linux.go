@@ -50,7 +50,7 @@ func (m *machine) Spawn(s launchd.Spawn, exited func(launchd.Status)) (int, erro
 		status := proc.Wait()
 		end := launchd.Status{Code: status.ExitStatus()}
 		if status.Signaled() {
-			end = launchd.Status{Signal: status.Signal()}
+			end = launchd.Status{Signal: status.Signal(), Reason: proc.Killed}
 		}
 		exited(end)
 	}()

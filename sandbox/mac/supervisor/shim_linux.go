@@ -142,6 +142,13 @@ func (s *shim) answer(c wire.Call) wire.Answer {
 		return wire.Answer{RC: r.RC, Stdout: r.Stdout, Stderr: r.Stderr, Unmodelled: r.Unmodelled}
 	case c.Name != nil:
 		return p.answerName(*c.Name)
+	case c.Resigned != nil:
+		if err := p.state.setResigned(c.Resigned.SHA256, c.Resigned.From); err != nil {
+			return wire.Answer{Error: err.Error()}
+		}
+		return wire.Answer{}
+	case c.Ticket != nil:
+		return wire.Answer{Found: p.tickets.use(*c.Ticket)}
 	case c.Shutdown != "":
 		go p.shutdown(c.Shutdown)
 		return wire.Answer{}
@@ -173,23 +180,19 @@ func (p *pid1) answerName(c wire.NameCall) wire.Answer {
 }
 
 // verify is Open Directory: every check counts, a wrong one takes its time,
-// and too many of them lock the account until the next boot.
+// and too many of them lock the account. An empty password never gets here on
+// a Mac.
 func (p *pid1) verify(password string) wire.Answer {
-	p.host.send(wire.Event{Kind: wire.EventVerified})
-	p.mu.Lock()
-	locked := p.lockedLocked()
-	right := !locked && password == p.cfg.Password
-	if !right {
-		p.failed++
+	if password == "" {
+		return wire.Answer{}
 	}
-	p.mu.Unlock()
+	p.host.send(wire.Event{Kind: wire.EventVerified})
+	right, locked := p.account.Verify(password)
 	if !right {
 		time.Sleep(p.cfg.Scaled(wrongPasswordDelay))
 	}
 	return wire.Answer{Verified: right, Locked: locked}
 }
-
-func (p *pid1) lockedLocked() bool { return p.cfg.LockAfter > 0 && p.failed >= p.cfg.LockAfter }
 
 // shutdown ends everything in the order of a real one, then has the host side
 // cut the power.

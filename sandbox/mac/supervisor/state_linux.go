@@ -10,16 +10,20 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/macfleet/macfleet/sandbox/mac/launchd"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
-
-const stateFile = "state.json"
 
 // document is what a Mac's disk would hold and the tree cannot.
 type document struct {
 	Owners    map[string]wire.Owner `json:"owners,omitempty"`
 	Names     map[string]string     `json:"names,omitempty"`
 	Overrides map[string]bool       `json:"overrides,omitempty"`
+	// Registrations are those of background task management.
+	Registrations launchd.Registrations `json:"registrations,omitzero"`
+	// Resigned maps the SHA-256 of a program that was signed here to that of
+	// the program it was made from.
+	Resigned map[string]string `json:"resigned,omitempty"`
 }
 
 // state keeps the document in memory and, through a handle opened before the
@@ -37,7 +41,7 @@ func openState(cfg wire.Config) (*state, error) {
 		return nil, fmt.Errorf("opening the state folder: %w", err)
 	}
 	s := &state{username: cfg.Username, dir: dir}
-	data, err := dir.ReadFile(stateFile)
+	data, err := dir.ReadFile(wire.StateFile)
 	if err == nil {
 		err = json.Unmarshal(data, &s.doc)
 	}
@@ -60,11 +64,11 @@ func (s *state) saveLocked() error {
 	if err != nil {
 		return fmt.Errorf("encoding the state document: %w", err)
 	}
-	const next = stateFile + ".next"
+	const next = wire.StateFile + ".next"
 	if err := s.dir.WriteFile(next, data, 0o600); err != nil {
 		return fmt.Errorf("writing the state document: %w", err)
 	}
-	if err := s.dir.Rename(next, stateFile); err != nil {
+	if err := s.dir.Rename(next, wire.StateFile); err != nil {
 		return fmt.Errorf("replacing the state document: %w", err)
 	}
 	return nil
@@ -122,5 +126,41 @@ func (s *state) setOverrides(o map[string]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doc.Overrides = o
+	return s.saveLocked()
+}
+
+func (s *state) registrations() launchd.Registrations {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doc.Registrations
+}
+
+func (s *state) setRegistrations(r launchd.Registrations) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Registrations = r
+	return s.saveLocked()
+}
+
+// origin is the program that a signed one was made from, or the same.
+func (s *state) origin(sum string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from, ok := s.doc.Resigned[sum]; ok {
+		return from
+	}
+	return sum
+}
+
+func (s *state) setResigned(sum, from string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, ok := s.doc.Resigned[from]; ok {
+		from = before
+	}
+	if s.doc.Resigned == nil {
+		s.doc.Resigned = map[string]string{}
+	}
+	s.doc.Resigned[sum] = from
 	return s.saveLocked()
 }

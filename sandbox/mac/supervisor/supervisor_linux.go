@@ -18,7 +18,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/macfleet/macfleet/sandbox/mac/amfi"
 	"github.com/macfleet/macfleet/sandbox/mac/boot"
+	"github.com/macfleet/macfleet/sandbox/mac/directory"
 	"github.com/macfleet/macfleet/sandbox/mac/launchd"
 	"github.com/macfleet/macfleet/sandbox/mac/process"
 	"github.com/macfleet/macfleet/sandbox/mac/sshd"
@@ -33,11 +35,14 @@ type pid1 struct {
 	table   *process.Table
 	launchd *launchd.Launchd
 	hostKey sync.Mutex
+	account *directory.Account
+	amfi    amfi.Kernel
+	tickets tickets
+	door    *door
 
 	mu     sync.Mutex
 	facts  wire.Facts
 	faults []wire.Fault
-	failed int // password verifications that failed since boot
 }
 
 // Main runs pid 1 over the socket it inherited from the host side and returns
@@ -87,13 +92,19 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 	if err := boot.Enter(cfg); err != nil {
 		return nil, &enterError{err}
 	}
-	p := &pid1{cfg: cfg, host: host, state: st, table: process.NewTable(wire.TwinDir), facts: cfg.Facts}
+	p := &pid1{
+		cfg: cfg, host: host, state: st, facts: cfg.Facts,
+		account: &directory.Account{Password: cfg.Password, LockAfter: cfg.LockAfter, Scale: cfg.TimeScale},
+	}
+	p.table = process.NewTable(wire.TwinDir, trust{p})
+	p.door = &door{p: p}
 	go p.reap()
 	if err := p.serveShims(); err != nil {
 		return nil, err
 	}
 	p.launchd = launchd.New(launchd.Options{
 		System: (*machine)(p), Scale: cfg.TimeScale, Overrides: st.overrides(),
+		Registrations: p.registrations(), Switches: cfg.Switches,
 		Username: cfg.Username, Console: func() bool { return !p.world().Facts.NoConsole },
 	})
 	daemons, err := filepath.Glob("/Library/LaunchDaemons/*.plist")
@@ -101,7 +112,11 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 		return nil, fmt.Errorf("listing daemons: %w", err)
 	}
 	p.launchd.Boot(daemons)
-	return p, p.serveSSH()
+	if err := p.watchDaemons(); err != nil {
+		return nil, err
+	}
+	p.serveSSH()
+	return p, p.turn(cfg.Switches)
 }
 
 func (p *pid1) reap() {
@@ -129,22 +144,11 @@ func (p *pid1) serveShims() error {
 	return nil
 }
 
-func (p *pid1) serveSSH() error {
-	address := net.JoinHostPort(p.cfg.Address, fmt.Sprint(p.cfg.Port))
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("listening for SSH: %w", err)
-	}
-	server := sshd.New(sshd.Options{
+func (p *pid1) serveSSH() {
+	p.door.server = sshd.New(sshd.Options{
 		HostKeys: p.hostKeys, Authorized: p.authorized, AccountOpen: p.accountOpen,
 		Start: p.login, Log: p.log,
 	})
-	go func() {
-		if err := server.Serve(l); err != nil {
-			p.log(err.Error())
-		}
-	}()
-	return nil
 }
 
 // obey carries out the host side's orders until it hangs up, which is io.EOF.
@@ -162,6 +166,10 @@ func (p *pid1) obey(orders *json.Decoder) error {
 			p.faults = append(p.faults, *o.Fault)
 		}
 		p.mu.Unlock()
+		if err := p.inject(o); err != nil {
+			p.host.send(wire.Event{Kind: wire.EventDone, Seq: o.Seq, Text: err.Error(), RC: cannotExecuteRC})
+			continue
+		}
 		if o.Script != "" {
 			go p.runScript(o)
 			continue

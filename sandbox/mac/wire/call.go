@@ -11,6 +11,8 @@ type Call struct {
 	Launchctl []string   `json:"launchctl,omitempty"`
 	Name      *NameCall  `json:"name,omitempty"`
 	Shutdown  string     `json:"shutdown,omitempty"`
+	Resigned  *Resigned  `json:"resigned,omitempty"`
+	Ticket    *Ticket    `json:"ticket,omitempty"`
 	Tool      *ToolCall  `json:"tool,omitempty"`
 	// Aqua asks whether the caller has a console session.
 	Aqua bool       `json:"aqua,omitempty"`
@@ -93,4 +95,20 @@ type World struct {
 	BootSession string  `json:"bootSession"`
 	BootUnix    int64   `json:"bootUnix"`
 	TimeScale   float64 `json:"timeScale"`
+}
+
+// Resigned says that a program was signed here: the new bytes run as the twin
+// of the old ones.
+type Resigned struct {
+	SHA256 string `json:"sha256"`
+	From   string `json:"from"`
+}
+
+// Ticket asks whether sudo still trusts a terminal, or sets that.
+type Ticket struct {
+	// Terminal names a terminal and the session that holds it.
+	Terminal string `json:"terminal"`
+	// Grant notes that the password was right just now; Forget ends the trust.
+	Grant  bool `json:"grant,omitempty"`
+	Forget bool `json:"forget,omitempty"`
 }

@@ -14,6 +14,9 @@ const (
 	TwinDir    = HiddenDir + "/twins"
 )
 
+// StateFile is where pid 1 keeps its state document in the state folder.
+const StateFile = "state.json"
+
 // Identities a simulated Mac knows, with the numbers a delivered Mac mini uses.
 const (
 	RootUID  = 0
@@ -66,8 +69,10 @@ type Config struct {
 	TimeScale float64 `json:"timeScale,omitempty"`
 	// LockAfter is the number of failed password verifications in one boot
 	// after which the account is locked; 0 means never.
-	LockAfter int    `json:"lockAfter,omitempty"`
-	Quirks    Quirks `json:"quirks"`
+	LockAfter int `json:"lockAfter,omitempty"`
+	// Switches as they are when the Mac boots.
+	Switches Switches `json:"switches,omitzero"`
+	Quirks   Quirks   `json:"quirks"`
 }
 
 // Scaled is d under the Mac's time-scale.
@@ -135,6 +140,10 @@ type Order struct {
 	Seq   int    `json:"seq"`
 	Facts *Facts `json:"facts,omitempty"`
 	Fault *Fault `json:"fault,omitempty"`
+	// Switches are set, JobFault is armed, FullDisk is made.
+	Switches *Switches `json:"switches,omitempty"`
+	JobFault *JobFault `json:"jobFault,omitempty"`
+	FullDisk *FullDisk `json:"fullDisk,omitempty"`
 	// Script is run by /bin/sh as root, as if somebody sat at the machine.
 	Script string  `json:"script,omitempty"`
 	Quirks *Quirks `json:"quirks,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/macfleet/macfleet/sandbox/mac/process"
 	"github.com/macfleet/macfleet/sandbox/mac/shims"
 	"github.com/macfleet/macfleet/sandbox/mac/supervisor"
 	"github.com/macfleet/macfleet/sandbox/mac/tart"
@@ -23,6 +24,8 @@ func main() {
 	switch filepath.Base(argv[0]) {
 	case "init":
 		os.Exit(supervisor.Main(os.NewFile(controlFD, "control")))
+	case process.DieCommand:
+		process.Die()
 	case "tart":
 		os.Exit(tart.Main(argv, tart.Env{}))
 	default:
