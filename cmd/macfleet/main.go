@@ -1,6 +1,6 @@
 // Command macfleet is the operator's tool; as kubectl-macfleet it is a kubectl
-// plugin. In this version it holds the sandbox: the whole system on one Linux
-// machine, with a simulated vendor and simulated Macs.
+// plugin. It prepares Macs by hand, and holds the sandbox: the whole system on one
+// Linux machine, with a simulated vendor and simulated Macs.
 package main
 
 import (
@@ -86,7 +86,7 @@ func newRoot() *cobra.Command {
 	})
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newSandbox(), &cobra.Command{
+	root.AddCommand(newSandbox(), newHost(), newPrepare("prepare-fleet-host"), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },
 	})

@@ -80,6 +80,24 @@ func (s *Session) ConvergeInstalled(ctx context.Context, d document.Desired) (do
 	return s.converge(ctx, document.CurrentAgent, d)
 }
 
+// ConvergeStep runs one step of converge by the staged build of that SHA-256, on a
+// Mac that is not part of a fleet. step is the name of a step.
+func (s *Session) ConvergeStep(
+	ctx context.Context, sha256, step string, d document.Desired,
+) (document.Report, error) {
+	if !document.IsSHA256(sha256) || strings.Trim(step, "abcdefghijklmnopqrstuvwxyz") != "" || step == "" {
+		return document.Report{}, fmt.Errorf("converging: %q of %q is no step of a build", step, sha256)
+	}
+	data, err := document.EncodeDesired(d)
+	if err != nil {
+		return document.Report{}, fmt.Errorf("converging: %w", err)
+	}
+	return s.agent(ctx, call{
+		program: document.StagingDir + "/" + sha256, verb: document.VerbConverge, flags: " --step " + step,
+		stdin: data, timeout: convergeTimeout,
+	})
+}
+
 // Plan has the installed build say what it would change, and changes nothing: one
 // execution.
 func (s *Session) Plan(ctx context.Context, d document.Desired) (document.Report, error) {

@@ -238,6 +238,25 @@ func TestPlanIsOneExecutionThatChangesNothing(t *testing.T) {
 	}
 }
 
+func TestOneStepByTheStagedBuild(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = answering(report(t, "converge", 10), "", 10)
+	session, d := s.dial(key), testDesired()
+	if _, err := session.ConvergeStep(t.Context(), d.Agent.SHA256, "session", d); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range [][2]string{{d.Agent.SHA256, ""}, {d.Agent.SHA256, "a;b"}, {d.Agent.SHA256, "a b"}, {"x", "session"}} {
+		if _, err := session.ConvergeStep(t.Context(), bad[0], bad[1], d); err == nil {
+			t.Errorf("%q is run", bad)
+		}
+	}
+	want := "sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge --step session"
+	if got := s.seen(); len(got) != 1 || got[0] != want {
+		t.Errorf("ran %v", got)
+	}
+}
+
 func TestLeave(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
