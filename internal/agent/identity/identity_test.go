@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 // token is what was delivered.
@@ -301,5 +303,15 @@ func TestErrorsDoNotShowTheToken(t *testing.T) {
 	_, err := readBootstrap(path)
 	if err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// What looks at a Mac from outside finds the files by these names.
+func TestFilesHaveTheirAgreedNames(t *testing.T) {
+	if got := filepath.Join(document.AgentCertDir, pairName+"-current.pem"); got != document.AgentCertFile {
+		t.Errorf("the certificate is in %s, agreed is %s", got, document.AgentCertFile)
+	}
+	if got := filepath.Join(document.AgentCertDir, endpointFile); got != document.AgentServerFile {
+		t.Errorf("the server is in %s, agreed is %s", got, document.AgentServerFile)
 	}
 }

@@ -46,6 +46,10 @@ const (
 	AgentStateDir = "/var/db/macfleet-agent"
 	// AgentCertDir holds the client certificates and keys of the agent.
 	AgentCertDir = AgentStateDir + "/identity"
+	// AgentCertFile holds the certificate in use and its key.
+	AgentCertFile = AgentCertDir + "/node-client-current.pem"
+	// AgentServerFile says where the API server is: {"server", "ca"}.
+	AgentServerFile = AgentCertDir + "/server.json"
 	// LogDir holds the agent's logs; it belongs to the console user.
 	LogDir = "/var/log/macfleet"
 	// HealthSocket is the agent's local socket: one JSON Health per connection.

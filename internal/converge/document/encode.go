@@ -61,6 +61,22 @@ func EncodeConfig(d Desired) ([]byte, error) {
 	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Agent: d.Agent})
 }
 
+// DecodeConfig reads the bytes of an agent's configuration file. Unknown fields are
+// refused: whoever reads it must not pass over a wish.
+func DecodeConfig(data []byte) (AgentConfig, error) {
+	if len(data) > MaxSize {
+		return AgentConfig{}, ErrTooLarge
+	}
+	if err := checkSchema(data, ConfigSchema); err != nil {
+		return AgentConfig{}, fmt.Errorf("decoding the agent's configuration: %w", err)
+	}
+	var c AgentConfig
+	if err := decodeStrict(data, &c); err != nil {
+		return AgentConfig{}, fmt.Errorf("decoding the agent's configuration: %w", err)
+	}
+	return c, nil
+}
+
 // EncodeJournal returns the journal as the bytes of its file.
 func EncodeJournal(j Journal) ([]byte, error) {
 	j.Schema = JournalSchema
