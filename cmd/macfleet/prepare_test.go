@@ -221,6 +221,7 @@ func TestPrepareSaysWhyThereIsNoSession(t *testing.T) {
 	failed := sessionReport(document.Failed, document.Retry)
 	for name, steps := range map[string][]document.Report{
 		"at once": {failed}, "sealed soon after": {sessionReport(document.Changed, ""), failed},
+		"the password was not enough": {sessionReport(document.Failed, document.Wait)},
 	} {
 		m := newTestMac(t)
 		m.steps = steps
