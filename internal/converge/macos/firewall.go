@@ -3,6 +3,7 @@ package macos
 import (
 	"context"
 	"fmt"
+	"net/netip"
 )
 
 // FirewallState is the packet filter as a whole.
@@ -16,7 +17,8 @@ type FirewallState struct {
 // ruleset is the empty one. Refusals of pf itself are *FirewallError.
 type Firewall interface {
 	State(ctx context.Context) (FirewallState, error)
-	// Rules are the live filter rules, as pf prints them: one a line, normalised.
+	// Rules are the live filter rules, as pf prints them: one a line, normalised,
+	// ports as numbers. There are none in an anchor that does not exist.
 	Rules(ctx context.Context, anchor string) ([]string, error)
 	// Check parses rules and loads nothing.
 	Check(ctx context.Context, anchor, rules string) error
@@ -34,6 +36,9 @@ type Firewall interface {
 	Release(ctx context.Context, token string) error
 	// KillStates forgets the connections from a network.
 	KillStates(ctx context.Context, cidr string) error
+	// Addresses are those the Mac has now: what pf makes of "self" when rules are
+	// loaded.
+	Addresses(ctx context.Context) ([]netip.Addr, error)
 }
 
 // FirewallError is pf's refusal.
@@ -47,3 +52,17 @@ type FirewallError struct {
 }
 
 func (e *FirewallError) Error() string { return fmt.Sprintf("pfctl %s: %s", e.Verb, e.Text) }
+
+// GuestNet is the network that vmnet makes for guests. What is set counts from the
+// next time that it is made: when the first guest starts.
+type GuestNet interface {
+	// Subnet is the Mac's address in the network and the mask, empty where nobody set
+	// them.
+	Subnet(ctx context.Context) (address, mask string, err error)
+	SetSubnet(ctx context.Context, address, mask string) error
+	// Lease is for how long guests get their addresses, in seconds; 0: nobody set it.
+	Lease(ctx context.Context) (seconds int, err error)
+	SetLease(ctx context.Context, seconds int) error
+	// Reset removes what was set.
+	Reset(ctx context.Context) error
+}

@@ -1,0 +1,283 @@
+// Package firewall decides which packet filter rules a Mac should have around its
+// guests, and whether the rules it has are those. It is pure: reading, loading
+// and enabling are package converge's, pf's command is package macos's.
+//
+// A rule is made and compared in the form in which pfctl prints it, one a line,
+// nothing abbreviated by lists. Lists would be expanded by pfctl in an order of
+// its own, and tables are what other systems got stuck on.
+package firewall
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	anyone = "any"
+	// self stands for all addresses of the Mac; pfctl expands it while loading.
+	self = "self"
+)
+
+// Rule is one filter rule of pf, as far as ours need it. The zero value of a field
+// means that the rule does not ask.
+type Rule struct {
+	// Action is pass or block; every rule is quick.
+	Action string
+	// Out is for packets that leave the Mac; the others come in.
+	Out       bool
+	Interface string
+	// Family is inet or inet6.
+	Family string
+	Proto  string
+	// From and To are any, self, or a network.
+	From, To         string
+	FromPort, ToPort int
+	// ICMPType by pf's name, e.g. neighbrsol.
+	ICMPType string
+	// Flags of TCP, e.g. S/SA. Empty is any: a packet in the middle of a
+	// connection that is older than the rule is judged as its first one.
+	Flags string
+}
+
+// String is the rule in pf's grammar and in pfctl's words.
+func (r Rule) String() string {
+	words := []string{r.Action}
+	if r.Action == "block" {
+		words = append(words, "drop")
+	}
+	words = append(words, r.direction(), "quick")
+	if r.Interface != "" {
+		words = append(words, "on", r.Interface)
+	}
+	if r.Family != "" {
+		words = append(words, r.Family)
+	}
+	if r.Proto != "" {
+		words = append(words, "proto", r.Proto)
+	}
+	words = append(words, r.peers())
+	if r.ICMPType != "" {
+		words = append(words, "icmp6-type", r.ICMPType)
+	}
+	if r.Action == "pass" {
+		if r.Proto == "" || r.Proto == "tcp" {
+			words = append(words, "flags", r.flags())
+		}
+		words = append(words, "keep state")
+	}
+	return strings.Join(words, " ")
+}
+
+func (r Rule) direction() string {
+	if r.Out {
+		return "out"
+	}
+	return "in"
+}
+
+func (r Rule) flags() string {
+	if r.Flags == "" {
+		return anyone
+	}
+	return r.Flags
+}
+
+func (r Rule) peers() string {
+	if r.From == anyone && r.To == anyone && r.FromPort == 0 && r.ToPort == 0 {
+		return "all"
+	}
+	return "from " + peer(r.From, r.FromPort) + " to " + peer(r.To, r.ToPort)
+}
+
+func peer(host string, port int) string {
+	if port == 0 {
+		return host
+	}
+	return fmt.Sprintf("%s port = %d", host, port)
+}
+
+// network is a network as pfctl prints it: a single address without its length,
+// everything as any.
+func network(p netip.Prefix) string {
+	switch {
+	case p.Bits() == 0:
+		return anyone
+	case p.IsSingleIP():
+		return p.Addr().String()
+	}
+	return p.Masked().String()
+}
+
+func family(a netip.Addr) string {
+	if a.Is4() {
+		return inet
+	}
+	return inet6
+}
+
+// protocols and icmpTypes are the numbers and second names that pfctl may print,
+// with the name we use.
+var (
+	protocols = map[string]string{
+		"tcp": "tcp", "6": "tcp", "udp": "udp", "17": "udp", "icmp6": icmp6, "ipv6-icmp": icmp6, "58": icmp6,
+	}
+	icmpTypes = map[string]string{
+		"routersol": "routersol", "133": "routersol",
+		"neighbrsol": "neighbrsol", "135": "neighbrsol",
+		"neighbradv": "neighbradv", "136": "neighbradv",
+	}
+)
+
+// parse reads one line of pfctl. What it does not know is an error: a rule that
+// asks for more, or less, than ours is not ours.
+func parse(line string) (Rule, error) {
+	p := parser{words: strings.Fields(line)}
+	r := p.rule()
+	if p.err == nil && len(p.words) > 0 {
+		p.fail(p.words[0])
+	}
+	if p.err != nil {
+		return Rule{}, fmt.Errorf("rule %.120q: %w", line, p.err)
+	}
+	return r, nil
+}
+
+type parser struct {
+	words []string
+	err   error
+}
+
+func (p *parser) fail(word string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("unexpected %.40q", word)
+	}
+	p.words = nil
+}
+
+// next takes a word.
+func (p *parser) next() string {
+	if len(p.words) == 0 {
+		p.fail("end of line")
+		return ""
+	}
+	word := p.words[0]
+	p.words = p.words[1:]
+	return word
+}
+
+// skip takes the word if it is the next one.
+func (p *parser) skip(word string) bool {
+	if len(p.words) == 0 || p.words[0] != word {
+		return false
+	}
+	p.words = p.words[1:]
+	return true
+}
+
+func (p *parser) expect(word string) {
+	if !p.skip(word) {
+		p.fail(p.next())
+	}
+}
+
+func (p *parser) rule() Rule {
+	r := Rule{From: anyone, To: anyone}
+	r.Action = p.oneOf("pass", "block")
+	if r.Action == "block" {
+		p.skip("drop")
+	}
+	r.Out = p.oneOf("in", "out") == "out"
+	p.expect("quick")
+	if p.skip("on") {
+		r.Interface = p.next()
+	}
+	if len(p.words) > 0 && (p.words[0] == inet || p.words[0] == inet6) {
+		r.Family = p.next()
+	}
+	if p.skip("proto") {
+		r.Proto = p.named(protocols)
+	}
+	if !p.skip("all") {
+		p.expect("from")
+		r.From, r.FromPort = p.peer()
+		p.expect("to")
+		r.To, r.ToPort = p.peer()
+	}
+	if p.skip("icmp6-type") {
+		r.ICMPType = p.named(icmpTypes)
+	}
+	p.tail(&r)
+	return r
+}
+
+func (p *parser) tail(r *Rule) {
+	if p.skip("flags") {
+		if f := p.next(); f != anyone {
+			r.Flags = f
+		}
+	}
+	stateful := p.skip("keep")
+	if stateful {
+		p.expect("state")
+	}
+	if stateful != (r.Action == "pass") {
+		p.fail("state")
+	}
+}
+
+func (p *parser) oneOf(words ...string) string {
+	got := p.next()
+	for _, w := range words {
+		if got == w {
+			return w
+		}
+	}
+	p.fail(got)
+	return ""
+}
+
+func (p *parser) named(names map[string]string) string {
+	word := p.next()
+	name, known := names[word]
+	if !known {
+		p.fail(word)
+	}
+	return name
+}
+
+func (p *parser) peer() (host string, port int) {
+	host = p.host()
+	if p.skip("port") {
+		p.expect("=")
+		word := p.next()
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > 65535 {
+			p.fail(word)
+		}
+		port = n
+	}
+	return host, port
+}
+
+func (p *parser) host() string {
+	word := p.next()
+	if word == anyone {
+		return anyone
+	}
+	prefix, err := netip.ParsePrefix(word)
+	if err != nil {
+		// Link-local addresses may be printed with their zone.
+		var addr netip.Addr
+		if addr, err = netip.ParseAddr(word); err == nil {
+			addr = addr.WithZone("")
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+	}
+	if err != nil {
+		p.fail(word)
+		return ""
+	}
+	return network(prefix)
+}

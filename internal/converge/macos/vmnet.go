@@ -1,0 +1,85 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Vmnet is the guests' network of this Mac, through its preferences.
+type Vmnet struct{}
+
+var _ GuestNet = Vmnet{}
+
+// Preferences of vmnet and of the DHCP server beside it.
+const (
+	vmnetDomain   = "/Library/Preferences/SystemConfiguration/com.apple.vmnet"
+	sharingDomain = "/Library/Preferences/SystemConfiguration/com.apple.InternetSharing.default"
+	addressKey    = "Shared_Net_Address"
+	maskKey       = "Shared_Net_Mask"
+	// bootpdKey holds a dictionary of settings of the DHCP server.
+	bootpdKey = "bootpd"
+	leaseKey  = "DHCPLeaseTimeSecs"
+)
+
+// Subnet implements GuestNet.
+func (Vmnet) Subnet(ctx context.Context) (address, mask string, err error) {
+	d := DefaultsCommand{}
+	if address, _, err = d.Read(ctx, vmnetDomain, addressKey); err != nil {
+		return "", "", err
+	}
+	mask, _, err = d.Read(ctx, vmnetDomain, maskKey)
+	return address, mask, err
+}
+
+// SetSubnet implements GuestNet.
+func (Vmnet) SetSubnet(ctx context.Context, address, mask string) error {
+	d := DefaultsCommand{}
+	if err := d.WriteString(ctx, vmnetDomain, addressKey, address); err != nil {
+		return err
+	}
+	return d.WriteString(ctx, vmnetDomain, maskKey, mask)
+}
+
+// Lease implements GuestNet.
+func (Vmnet) Lease(ctx context.Context) (int, error) {
+	text, found, err := DefaultsCommand{}.Read(ctx, sharingDomain, bootpdKey)
+	if err != nil || !found {
+		return 0, err
+	}
+	return ParseLease(text), nil
+}
+
+// SetLease implements GuestNet.
+func (Vmnet) SetLease(ctx context.Context, seconds int) error {
+	_, err := run(ctx, defaultsCommand, "write", sharingDomain, bootpdKey, "-dict", leaseKey, "-int", strconv.Itoa(seconds))
+	if err != nil {
+		return fmt.Errorf("writing the DHCP lease time: %w", err)
+	}
+	return nil
+}
+
+// Reset implements GuestNet.
+func (Vmnet) Reset(ctx context.Context) error {
+	d := DefaultsCommand{}
+	return errors.Join(
+		d.Delete(ctx, vmnetDomain, addressKey), d.Delete(ctx, vmnetDomain, maskKey), d.Delete(ctx, sharingDomain, bootpdKey))
+}
+
+// ParseLease reads the lease time from the dictionary as the command prints it,
+// one "key = value;" a line. 0: it is not in there.
+func ParseLease(text string) int {
+	for line := range strings.SplitSeq(text, "\n") {
+		key, value, found := strings.Cut(strings.Trim(strings.TrimSpace(line), "{};"), "=")
+		if !found || strings.Trim(strings.TrimSpace(key), `"`) != leaseKey {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"; `), 10, 31)
+		if err == nil {
+			return int(n)
+		}
+	}
+	return 0
+}
