@@ -2,36 +2,33 @@ package converge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 const (
 	currentLink = document.InstallDir + "/current"
+	nextLink    = document.InstallDir + "/next"
 	agentName   = "tart-kubelet"
 )
 
-var program = macos.Attr{Mode: 0o755, Owner: root, Group: wheel}
-
-func slotDir(build string) string  { return path.Join(document.InstallDir, build) }
-func slotFile(build string) string { return path.Join(slotDir(build), agentName) }
-
 // agent puts the wanted build into a slot of its own and points "current" at it.
-// A slot's file is never written again: macOS keeps the signature of an inode in
-// memory and kills a program whose bytes changed under it.
 func (t *target) agent() step {
 	build := t.desired.Agent.SHA256
 	return step{
 		name: "agent",
+		about: "Installs the agent's build as " + document.InstallDir + "/<SHA-256>/" + agentName + ", root's, with its code " +
+			"signature verified (and renewed only when it is missing or invalid), and points the links `current` and " +
+			document.AgentLink + " at it. A build is never written over: each has a file of its own. The build before it is kept.",
+		undo: "Remove " + document.AgentLink + " and " + document.InstallDir + ", after both jobs are booted out.",
 		check: func(ctx context.Context) ([]string, error) {
+			if err := t.refuseBadUnproved(); err != nil {
+				return nil, err
+			}
 			var all []string
 			sound, err := t.slotSound(ctx, build)
 			if err != nil {
@@ -41,18 +38,35 @@ func (t *target) agent() step {
 				all = append(all, "build "+build+" is not installed")
 			}
 			for _, l := range t.agentLinks() {
-				info, err := t.Mac.Files.Stat(ctx, l.path)
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return nil, fmt.Errorf("looking at %s: %w", l.path, err)
+				target, err := t.linkTarget(ctx, l.path)
+				if err != nil {
+					return nil, err
 				}
-				if info.Target != l.target {
+				if target != l.target {
 					all = append(all, l.path+" points elsewhere")
 				}
 			}
 			return all, nil
 		},
 		act: t.installAgent,
+		takeBack: func(ctx context.Context) error {
+			paths := []string{document.InstallDir}
+			if target, err := t.linkTarget(ctx, document.AgentLink); err == nil && target == document.CurrentAgent {
+				paths = append(paths, document.AgentLink)
+			}
+			return t.remove(paths...)
+		},
 	}
+}
+
+// refuseBadUnproved refuses a build that failed here, unless it is the one that
+// was proved last.
+func (t *target) refuseBadUnproved() error {
+	p, err := t.proved()
+	if err != nil || p.Build == t.desired.Agent.SHA256 {
+		return err
+	}
+	return t.refuseBad()
 }
 
 type link struct{ path, target string }
@@ -64,22 +78,28 @@ func (t *target) agentLinks() []link {
 	}
 }
 
+// linkTarget is where a link points, empty for anything else and for nothing.
+func (t *target) linkTarget(ctx context.Context, name string) (string, error) {
+	info, err := t.Mac.Files.Stat(ctx, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("looking at %s: %w", name, err)
+	}
+	return info.Target, nil
+}
+
 func (t *target) installAgent(ctx context.Context) error {
 	build := t.desired.Agent.SHA256
-	sound, err := t.slotSound(ctx, build)
-	if err != nil {
+	if err := t.prune(ctx, build); err != nil {
 		return err
 	}
-	if !sound {
-		if err := t.fillSlot(ctx, build); err != nil {
-			return err
-		}
+	if err := t.ensureSlot(ctx, build); err != nil {
+		return err
 	}
-	if err := t.owe(ctx, owedRestart); err != nil {
+	if err := t.oweAll(ctx); err != nil {
 		return err
 	}
 	for _, l := range t.agentLinks() {
-		if info, err := t.Mac.Files.Stat(ctx, l.path); err == nil && info.Target == l.target {
+		if target, err := t.linkTarget(ctx, l.path); err == nil && target == l.target {
 			continue
 		}
 		if err := t.Mac.Files.Link(l.path, l.target); err != nil {
@@ -89,72 +109,31 @@ func (t *target) installAgent(ctx context.Context) error {
 	return nil
 }
 
-// slotSound reports whether the slot holds the whole build, executable by all
-// and writable by root only.
-func (t *target) slotSound(ctx context.Context, build string) (bool, error) {
-	for _, p := range []string{slotDir(build), slotFile(build)} {
-		info, err := t.Mac.Files.Stat(ctx, p)
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("looking at %s: %w", p, err)
-		}
-		if info.Attr != program {
-			return false, nil
-		}
-	}
-	sum, err := t.hash(slotFile(build))
-	if err != nil {
-		return false, fmt.Errorf("hashing %s: %w", slotFile(build), err)
-	}
-	return sum == build, nil
-}
-
-func (t *target) fillSlot(ctx context.Context, build string) error {
-	source, err := t.source(build)
+// prune makes room: it removes the slots that nothing goes back or forward to.
+func (t *target) prune(ctx context.Context, wanted string) error {
+	keep := map[string]bool{wanted: true}
+	p, err := t.proved()
 	if err != nil {
 		return err
 	}
-	if err := t.Mac.Files.MakeDir(ctx, slotDir(build), program); err != nil {
-		return fmt.Errorf("making %s: %w", slotDir(build), err)
-	}
-	f, err := t.Mac.Files.Open(source)
-	if err != nil {
-		return fmt.Errorf("opening the build: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	return t.Mac.Files.Replace(ctx, slotFile(build), macos.Content{Data: f, Attr: program})
-}
-
-// source finds a file with the build's bytes: the one this program was started
-// from, or a staged one.
-func (t *target) source(build string) (string, error) {
-	candidates := []string{t.Self}
-	if t.Home != "" {
-		candidates = append(candidates, path.Join(t.Home, document.StagingDir, build))
-	}
-	for _, c := range candidates {
-		if c == "" {
-			continue
+	keep[p.Build] = true
+	for _, name := range []string{currentLink, nextLink} {
+		target, err := t.linkTarget(ctx, name)
+		if err != nil {
+			return err
 		}
-		// A candidate that cannot be read is as good as one that is not there.
-		if sum, err := t.hash(c); err == nil && sum == build {
-			return c, nil
+		keep[path.Base(target)] = true
+	}
+	names, err := t.Mac.Files.List(document.InstallDir)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", document.InstallDir, err)
+	}
+	for _, name := range names {
+		if document.IsSHA256(name) && !keep[name] {
+			if err := t.Mac.Files.Remove(slotDir(name)); err != nil {
+				return fmt.Errorf("removing build %s, which nothing needs: %w", name, err)
+			}
 		}
 	}
-	return "", fail(document.Retry, "build %s is not staged on this Mac", build)
-}
-
-func (t *target) hash(name string) (string, error) {
-	f, err := t.Mac.Files.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return nil
 }

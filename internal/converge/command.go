@@ -34,20 +34,27 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // ExitCode is the code to exit with.
 func (e *ExitError) ExitCode() int { return e.Code }
 
-// Commands returns the verbs that run on this Mac: converge and leave. Each
-// writes one report line to its standard output and returns nil or an
-// *ExitError.
+// Commands returns the verbs that run on this Mac: converge, upgrade, leave and
+// uninstall. Each writes one report line to its standard output and returns nil
+// or an *ExitError.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{convergeCommand(), leaveCommand()}
+	return []*cobra.Command{convergeCommand(), upgradeCommand(), leaveCommand(), uninstallCommand()}
 }
 
 func convergeCommand() *cobra.Command {
-	var o Options
+	var (
+		o       Options
+		explain bool
+	)
 	cmd := &cobra.Command{
 		Use:   "converge < desired.json",
 		Short: "make this Mac what the desired document on standard input asks for",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if explain {
+				_, err := fmt.Fprint(cmd.OutOrStdout(), Explain())
+				return err
+			}
 			d, err := document.DecodeDesired(cmd.InOrStdin())
 			if err != nil {
 				return usage(err)
@@ -59,11 +66,50 @@ func convergeCommand() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			return tell(cmd.OutOrStdout(), r)
+			return reboot(cmd.Context(), o, r, tell(cmd.OutOrStdout(), r))
 		},
 	}
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "say what would change, and change nothing")
 	cmd.Flags().StringVar(&o.Step, "step", "", "run this step only")
+	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "also retire what an older system left on this Mac")
+	cmd.Flags().BoolVar(&explain, "explain", false, "say what each step changes and how to undo it, and do nothing")
+	return quietly(cmd)
+}
+
+func upgradeCommand() *cobra.Command {
+	return quietly(&cobra.Command{
+		Use:   "upgrade < upgrade.json",
+		Short: "take a staged build that the fleet's key has signed into its slot, as the next one",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			u, err := document.DecodeUpgrade(cmd.InOrStdin())
+			if err != nil {
+				return usage(err)
+			}
+			var o Options
+			if err := local(&o); err != nil {
+				return usage(err)
+			}
+			return tell(cmd.OutOrStdout(), Upgrade(cmd.Context(), o, u))
+		},
+	})
+}
+
+func uninstallCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "take back what converge did to this Mac",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var o Options
+			if err := local(&o); err != nil {
+				return usage(err)
+			}
+			return tell(cmd.OutOrStdout(), Uninstall(cmd.Context(), o, force))
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also while guests run")
 	return quietly(cmd)
 }
 
@@ -100,6 +146,7 @@ func local(o *Options) error {
 	// sudo keeps the SSH user's HOME on macOS. Without one, only the program's
 	// own file is looked at.
 	o.Home = os.Getenv("HOME")
+	o.Invoker = os.Getenv("SUDO_USER")
 	self, err := programPath(os.Args[0])
 	if err != nil {
 		return err

@@ -6,9 +6,8 @@
 //
 // Documents, reports and their exit codes are package document's; macOS is
 // behind the interfaces of package macos. How a document gets here, and when,
-// is the manager's. The signature of the agent's build is not looked at: its
-// SHA-256 is what the manager asked for, and every slot is a new inode, so that
-// no cached signature can belong to other bytes.
+// is the manager's. Every build of the agent gets a slot, and an inode, of its
+// own, so that no signature that macOS cached can belong to other bytes.
 package converge
 
 import (
@@ -40,22 +39,29 @@ type Options struct {
 	Self string
 	// Home is the SSH user's home, where uploaded builds are staged.
 	Home string
+	// Fetch downloads what the document names by URL; nil: by HTTP.
+	Fetch Fetch
 	// Plan looks and changes nothing.
 	Plan bool
 	// Step runs the step of that name only.
 	Step string
+	// TakeOver also retires what an older system left on the Mac.
+	TakeOver bool
+	// Invoker is who asked for root's help, by sudo; the console user of a Mac
+	// whose configuration is lost. May be empty.
+	Invoker string
 }
 
 // Run converges the Mac. The report holds every failure; an error is returned
 // only when the options name a step that does not exist.
 func Run(ctx context.Context, o Options, d document.Desired) (document.Report, error) {
-	t := &target{Options: o, desired: d}
+	r := o.newReport(ctx, document.VerbConverge)
+	r.Epoch, r.Revision = d.Host.Epoch, document.Revision(d)
+	t := &target{Options: o, desired: d, report: &r}
 	steps, err := chosen(t.steps(), o.Step)
 	if err != nil {
 		return document.Report{}, err
 	}
-	r := o.newReport(ctx, document.VerbConverge)
-	r.Epoch, r.Revision = d.Host.Epoch, document.Revision(d)
 	if o.Plan {
 		r.Steps = t.run(ctx, steps)
 		return o.seal(r), nil

@@ -21,10 +21,10 @@ func TestFreshMacConverges(t *testing.T) {
 		r.Revision != document.Revision(f.desired) || r.BootSession != f.mac.Boot {
 		t.Errorf("report %+v", r)
 	}
-	if got := f.content(document.CurrentAgent); got != "first build" {
+	if got := f.content(document.CurrentAgent); got != string(memory.Build("first build")) {
 		t.Errorf("current agent holds %q", got)
 	}
-	if got := f.content(document.AgentLink); got != "first build" {
+	if got := f.content(document.AgentLink); got != string(memory.Build("first build")) {
 		t.Errorf("link holds %q", got)
 	}
 	kept, err := document.DecodeReport([]byte(f.content(document.ReportFile)))
@@ -146,6 +146,11 @@ func TestPlanChangesNothing(t *testing.T) {
 		t.Errorf("changed %v", f.mac.Changes)
 	}
 	for _, s := range r.Steps {
+		// These four have nothing to do on a fixture that asks for none of it.
+		switch s.Name {
+		case "fitness", "storage", "tart", "proof":
+			continue
+		}
 		if s.Outcome != document.Planned || s.Detail == "" {
 			t.Errorf("step %s: %s %q", s.Name, s.Outcome, s.Detail)
 		}
@@ -237,8 +242,10 @@ func (f *fixture) sameAs(other *fixture) {
 			f.t.Errorf("%s holds %q, want %q", name, got, want)
 		}
 	}
-	if _, owes := f.mac.Get(owedFile); owes {
-		f.t.Error("a restart is still owed")
+	for _, j := range jobs() {
+		if _, owes := f.mac.Get(j.owed); owes {
+			f.t.Errorf("a restart is still owed to %s", j.name)
+		}
 	}
 }
 
@@ -336,7 +343,7 @@ func TestDamagedSlotIsFilledAgain(t *testing.T) {
 	if got := outcomes(f.converge())["agent"]; got != document.Changed {
 		t.Errorf("agent %s", got)
 	}
-	if f.content(slot) != "first build" {
+	if f.content(slot) != string(memory.Build("first build")) {
 		t.Errorf("slot holds %q", f.content(slot))
 	}
 }

@@ -11,12 +11,31 @@ import (
 
 // credentials delivers what the agent needs to join, when the document holds
 // it. Without it whatever is there stays: leaving is another verb.
+// They wait until a proof reboot that is owed was made, so that no Mac becomes a
+// Node that does not come back by itself; the agent waits for them.
 func (t *target) credentials() step {
+	held := false
 	return step{
 		name: "credentials",
+		about: "Writes what the agent needs to join the cluster: the join permit (root's, one use, one hour) and a kubeconfig " +
+			"with a one-hour bootstrap token (0600, the console user's), both in " + document.ConfigDir + ". They are held back " +
+			"while a proof reboot is owed.",
+		undo: "`sudo tart-kubelet leave` removes both and the certificates that came of them.",
+		note: func() string {
+			if held {
+				return "held back until the proof reboot was made"
+			}
+			return ""
+		},
+		takeBack: func(context.Context) error {
+			return t.remove(document.BootstrapKubeconfig, document.JoinPermitFile, document.AgentCertDir)
+		},
 		check: func(ctx context.Context) ([]string, error) {
 			wanted, err := t.joinFiles()
-			if err != nil {
+			if err != nil || len(wanted) == 0 {
+				return nil, err
+			}
+			if held, err = t.proofOwed(ctx); err != nil || held {
 				return nil, err
 			}
 			return t.differing(ctx, wanted...)
@@ -26,7 +45,7 @@ func (t *target) credentials() step {
 			if err != nil {
 				return err
 			}
-			if err := t.owe(ctx, owedRestart); err != nil {
+			if err := t.owe(ctx, agentJob(), owedRestart); err != nil {
 				return err
 			}
 			for _, f := range wanted {
@@ -68,7 +87,10 @@ func (t *target) config() step {
 		return file{document.ConfigFile, data, macos.Attr{Mode: 0o640, Owner: root, Group: staff}}, err
 	}
 	return step{
-		name: "config",
+		name:     "config",
+		about:    "Writes " + document.ConfigFile + ", what the agent and hostd read at their start.",
+		undo:     "Remove " + document.ConfigFile + "; both jobs stop working without it.",
+		takeBack: func(context.Context) error { return t.remove(document.ConfigDir) },
 		check: func(ctx context.Context) ([]string, error) {
 			f, err := wanted()
 			if err != nil {
@@ -81,7 +103,7 @@ func (t *target) config() step {
 			if err != nil {
 				return err
 			}
-			if err := t.owe(ctx, owedRestart); err != nil {
+			if err := t.oweAll(ctx); err != nil {
 				return err
 			}
 			return write(ctx, t.Mac.Files, f)

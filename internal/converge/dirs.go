@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
@@ -37,6 +38,11 @@ func (t *target) wantedDirs() []dir {
 func (t *target) dirs() step {
 	return step{
 		name: "dirs",
+		about: "Makes the folders of the agent and asserts their owners and modes, also of /usr/local, /usr/local/bin and " +
+			"/usr/local/libexec, which no user may write to.",
+		undo: "Remove " + document.InstallDir + ", " + document.ConfigDir + ", " + document.StateDir + ", " + document.AgentStateDir +
+			" and " + document.LogDir + ". The shared folders stay as they are.",
+		takeBack: t.removeDirs,
 		check: func(ctx context.Context) ([]string, error) {
 			var all []string
 			for _, d := range t.wantedDirs() {
@@ -81,4 +87,21 @@ func (t *target) dirDiffers(ctx context.Context, d dir) (string, error) {
 		return fmt.Sprintf("%s is %s, not %s", d.path, info.Attr, d.attr), nil
 	}
 	return "", nil
+}
+
+// removeDirs removes what is ours alone. The state folder stays, with the last
+// report in it: it holds the lock of the run that removes, and says what became
+// of the Mac.
+func (t *target) removeDirs(context.Context) error {
+	err := t.remove(document.InstallDir, document.ConfigDir, document.AgentStateDir, document.LogDir)
+	names, listed := t.Mac.Files.List(document.StateDir)
+	if errors.Is(listed, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if p := path.Join(document.StateDir, name); p != lockFile && p != document.ReportFile {
+			listed = errors.Join(listed, t.remove(p))
+		}
+	}
+	return errors.Join(err, listed)
 }

@@ -34,35 +34,53 @@ func newFixture(t *testing.T) *fixture {
 			Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci",
 		},
 		Node: document.Node{MaxVMs: 2},
-		Mac:  document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+		Mac: document.Mac{
+			AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet},
+		},
+		Secrets: &document.Secrets{ConsolePassword: "correct horse"},
 		Join: &document.Join{
 			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Unix(1_800_003_600, 0).UTC()},
 		},
 	}
+	f.mac.Put(tartBrewed, []byte("tart"), program)
 	f.stage("first build")
-	f.mac.Program = f.goodAgent
+	f.mac.Program = f.goodJob
 	return f
 }
 
 // stage uploads a build and asks for it.
-func (f *fixture) stage(bytes string) {
-	build := document.Hash([]byte(bytes))
+func (f *fixture) stage(text string) { f.stageBytes(memory.Build(text)) }
+
+func (f *fixture) stageBytes(data []byte) {
+	build := document.Hash(data)
 	f.desired.Agent = document.Agent{SHA256: build, Version: "v0.1.0"}
 	f.self = path.Join(home, document.StagingDir, build)
-	f.mac.Put(f.self, []byte(bytes), macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"})
+	f.mac.Put(f.self, data, macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"})
 }
 
-// goodAgent answers with what it was started from and the configuration it read.
-func (f *fixture) goodAgent(m *memory.Mac, pid int) memory.Process {
+// goodJob answers with what it was started from and the configuration it read.
+func (f *fixture) goodJob(m *memory.Mac, label string, pid int) memory.Process {
 	config, _ := m.Get(document.ConfigFile)
-	answer, err := json.Marshal(document.Health{
+	health := document.Health{
 		Build: buildOf(m.Resolve(document.CurrentAgent)), ConfigHash: document.Hash(config), PID: pid,
-	})
+	}
+	p := memory.Process{AnswersAfter: time.Second}
+	switch label {
+	case document.HostdLabel:
+		p.Socket, p.Answer = document.HostdSocket, f.encoded(document.HostdAnswer{Health: health})
+	case document.AgentLabel:
+		p.Socket, p.Answer = document.HealthSocket, f.encoded(health)
+	}
+	return p
+}
+
+func (f *fixture) encoded(v any) []byte {
+	data, err := json.Marshal(v)
 	if err != nil {
 		f.t.Error(err)
 	}
-	return memory.Process{Socket: document.HealthSocket, Answer: answer, AnswersAfter: time.Second}
+	return data
 }
 
 func (f *fixture) options() Options {
@@ -111,12 +129,13 @@ func outcomes(r document.Report) map[string]document.Outcome {
 	return m
 }
 
-// did lists the launchd calls of the last run.
-func (f *fixture) did() []string {
+// did lists the launchd calls of the last run for a job, without its label.
+func (f *fixture) did(label string) []string {
 	var calls []string
 	for _, c := range f.mac.Changes {
-		if slices.Contains([]string{"enable", "bootstrap", "bootout", "kickstart", "kickstart -k"}, c) {
-			calls = append(calls, c)
+		call, found := strings.CutSuffix(c, " "+label)
+		if found && slices.Contains([]string{"enable", "bootstrap", "bootout", "kickstart", "kickstart -k"}, call) {
+			calls = append(calls, call)
 		}
 	}
 	return calls

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 // journal marks the disk with the install epoch. A mark of another epoch or of
@@ -17,6 +16,11 @@ import (
 func (t *target) journal() step {
 	return step{
 		name: "journal",
+		about: "Marks the disk with the install epoch in " + document.JournalFile + ", and, in the first run of an epoch only, " +
+			"installs the public key that new builds of the agent must be signed with: " + document.UpgradeKeyFile + ".",
+		undo:     "Remove both files. A Mac without them is taken for a freshly installed one, as long as no build of ours is left on it.",
+		note:     t.trusts,
+		takeBack: func(context.Context) error { return t.remove(document.JournalFile, document.UpgradeKeyFile) },
 		check: func(context.Context) ([]string, error) {
 			marked, err := t.marked()
 			if err != nil || marked {
@@ -31,8 +35,11 @@ func (t *target) journal() step {
 			if err != nil {
 				return err
 			}
-			attr := macos.Attr{Mode: 0o600, Owner: root, Group: wheel}
-			return write(ctx, t.Mac.Files, file{document.JournalFile, data, attr})
+			// The key first: only a disk that is not marked yet takes one.
+			if err := t.trust(ctx); err != nil {
+				return err
+			}
+			return write(ctx, t.Mac.Files, file{document.JournalFile, data, rootFile})
 		},
 	}
 }

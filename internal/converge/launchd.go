@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-
-	"howett.net/plist"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
-// owed is a debt that outlives a run that was cut off: something the agent reads
-// at its start was changed, and the agent has not been proved since.
+// owed is a debt that outlives a run that was cut off: something a job reads at
+// its start was changed, and the job has not been proved since.
 type owed string
 
 const (
@@ -23,26 +20,33 @@ const (
 	owedRestart owed = "restart"
 	// owedReload: the job's definition changed; a restart would run the old one.
 	owedReload owed = "reload"
-
-	owedFile = document.StateDir + "/restart-owed"
 )
 
 // owe records the debt before what makes it is done. A reload covers a restart.
-func (t *target) owe(ctx context.Context, debt owed) error {
-	if now, err := t.debt(); err != nil || now == debt || now == owedReload {
+func (t *target) owe(ctx context.Context, j job, debt owed) error {
+	if now, err := t.debt(j); err != nil || now == debt || now == owedReload {
 		return err
 	}
-	attr := macos.Attr{Mode: 0o600, Owner: root, Group: wheel}
-	return write(ctx, t.Mac.Files, file{owedFile, []byte(debt), attr})
+	return write(ctx, t.Mac.Files, file{j.owed, []byte(debt), rootFile})
 }
 
-func (t *target) debt() (owed, error) {
-	data, err := read(t.Mac.Files, owedFile)
+// oweAll owes a restart to every job.
+func (t *target) oweAll(ctx context.Context) error {
+	for _, j := range jobs() {
+		if err := t.owe(ctx, j, owedRestart); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *target) debt(j job) (owed, error) {
+	data, err := read(t.Mac.Files, j.owed)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return owedNothing, nil
 	case err != nil:
-		return owedNothing, fmt.Errorf("reading what is owed: %w", err)
+		return owedNothing, fmt.Errorf("reading what is owed to %s: %w", j.name, err)
 	case owed(data) == owedRestart:
 		return owedRestart, nil
 	}
@@ -50,83 +54,46 @@ func (t *target) debt() (owed, error) {
 	return owedReload, nil
 }
 
-// job is the agent's launchd job. Keys are those of launchd.plist(5). All that
-// varies between documents is in the agent's configuration, so that the plist
-// changes with the user only: launchd and Background Task Management see one
-// registration an install.
-type job struct {
-	Label                string
-	ProgramArguments     []string
-	UserName             string
-	RunAtLoad            bool
-	KeepAlive            bool
-	ThrottleInterval     int // seconds
-	ExitTimeOut          int // seconds
-	ProcessType          string
-	AbandonProcessGroup  bool
-	StandardErrorPath    string
-	EnvironmentVariables map[string]string
+// identity is what the processes should say of themselves.
+type identity struct{ build, configHash string }
+
+func (t *target) wantedIdentity() (identity, error) {
+	config, err := document.EncodeConfig(t.desired)
+	return identity{t.desired.Agent.SHA256, document.Hash(config)}, err
 }
 
-// exitTimeOut is what the agent gets to stop, in seconds, before launchd kills
-// it.
-const exitTimeOut = 30
-
-func agentJob(user string) ([]byte, error) {
-	home := path.Join("/Users", user)
-	data, err := plist.MarshalIndent(job{
-		Label:            document.AgentLabel,
-		ProgramArguments: []string{document.CurrentAgent, "run"},
-		UserName:         user,
-		RunAtLoad:        true,
-		KeepAlive:        true,
-		ThrottleInterval: 10, // launchd's default, named so that it is no surprise
-		ExitTimeOut:      exitTimeOut,
-		// Anything else is throttled as background work, and the guests with it.
-		ProcessType: "Interactive",
-		// Guests outlive the agent.
-		AbandonProcessGroup: true,
-		StandardErrorPath:   path.Join(document.LogDir, "tart-kubelet.err.log"),
-		EnvironmentVariables: map[string]string{
-			"HOME": home,
-			"PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-		},
-	}, plist.XMLFormat, "\t")
-	if err != nil {
-		return nil, fmt.Errorf("encoding the launchd job: %w", err)
-	}
-	return append(data, '\n'), nil
-}
-
-func (t *target) plistFile() (file, error) {
-	data, err := agentJob(t.desired.Host.User)
-	// launchd refuses a plist that others may write.
-	return file{document.AgentPlist, data, macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}, err
-}
-
-// launchd makes the wanted agent run, and proves it by asking the agent.
+// launchd makes both jobs run the wanted build with the wanted configuration, and
+// proves it by asking them.
 func (t *target) launchd() step {
-	// before is the process that ran before the act, which the proof must not
-	// mistake for the new one.
-	before := 0
 	return step{
 		name: "launchd",
+		about: "Loads two launchd jobs, " + document.HostdLabel + " (root) and " + document.AgentLabel +
+			" (the console user), and restarts them when what they read at their start changed. A restart counts once a new " +
+			"process stays and itself says that it is the wanted build with the wanted configuration; a build that does not " +
+			"is replaced by the last one that did.",
+		undo: "`launchctl bootout system/LABEL` for both, then remove their files from /Library/LaunchDaemons.",
 		check: func(ctx context.Context) ([]string, error) {
-			s, err := t.jobState(ctx)
-			before = s.job.PID
-			return s.differs(), err
-		},
-		act: t.restartAgent,
-		prove: func(ctx context.Context) error {
-			if err := t.proveAgent(ctx, before); err != nil {
-				return err
+			want, err := t.wantedIdentity()
+			if err != nil {
+				return nil, err
 			}
-			return t.noteRestart(ctx)
+			var all []string
+			for _, j := range jobs() {
+				s, err := t.jobState(ctx, j, want)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, s.differs(j)...)
+			}
+			noted, err := t.notProved()
+			return append(all, noted...), err
 		},
+		act:      t.restartJobs,
+		takeBack: t.removeJobs,
 	}
 }
 
-// jobState is what decides how the agent is restarted.
+// jobState is what decides how a job is restarted.
 type jobState struct {
 	plistSame bool
 	loaded    bool
@@ -134,13 +101,13 @@ type jobState struct {
 	// wished: a restart is wished for that was not made yet.
 	wished bool
 	job    macos.Job
-	// unhealthy says what is wrong with the agent's answer; nil is a proof.
+	// unhealthy says what is wrong with the process; nil is a proof.
 	unhealthy error
 }
 
-func (t *target) jobState(ctx context.Context) (jobState, error) {
+func (t *target) jobState(ctx context.Context, j job, want identity) (jobState, error) {
 	var s jobState
-	wanted, err := t.plistFile()
+	wanted, err := j.plistFile(t.desired.Host.User)
 	if err != nil {
 		return s, err
 	}
@@ -149,41 +116,42 @@ func (t *target) jobState(ctx context.Context) (jobState, error) {
 		return s, fmt.Errorf("looking at %s: %w", wanted.path, err)
 	}
 	s.plistSame = differs == ""
-	if s.owed, err = t.debt(); err != nil {
+	if s.owed, err = t.debt(j); err != nil {
 		return s, err
 	}
-	if s.wished, err = t.restartWished(); err != nil {
+	if j.label == document.AgentLabel {
+		if s.wished, err = t.restartWished(); err != nil {
+			return s, err
+		}
+	}
+	if s.job, s.loaded, err = t.printJob(ctx, j); err != nil || !s.loaded {
 		return s, err
 	}
-	if s.job, s.loaded, err = t.printJob(ctx); err != nil || !s.loaded {
-		return s, err
-	}
-	s.unhealthy = t.healthy(ctx, s.job)
+	s.job, s.unhealthy = t.answers(ctx, j, s.job, want)
 	return s, nil
 }
 
-func (t *target) printJob(ctx context.Context) (macos.Job, bool, error) {
-	j, err := t.Mac.Launchd.Print(ctx, document.AgentLabel)
-	var refused *macos.LaunchdError
-	if errors.As(err, &refused) && refused.Absent() {
+func (t *target) printJob(ctx context.Context, j job) (macos.Job, bool, error) {
+	printed, err := t.Mac.Launchd.Print(ctx, j.label)
+	if isAbsent(err) {
 		return macos.Job{}, false, nil
 	}
-	return j, err == nil, err
+	return printed, err == nil, err
 }
 
-func (s jobState) differs() []string {
+func (s jobState) differs(j job) []string {
 	var all []string
 	if !s.plistSame {
-		all = append(all, document.AgentPlist+" differs")
+		all = append(all, j.plist+" differs")
 	}
 	if !s.loaded {
-		all = append(all, "the agent is not loaded")
+		all = append(all, j.name+" is not loaded")
 	}
 	if s.owed != owedNothing {
-		all = append(all, "the agent is owed a "+string(s.owed))
+		all = append(all, j.name+" is owed a "+string(s.owed))
 	}
 	if s.wished {
-		all = append(all, "a restart of the agent is wished for")
+		all = append(all, "a restart of "+j.name+" is wished for")
 	}
 	if s.unhealthy != nil {
 		all = append(all, s.unhealthy.Error())
@@ -191,10 +159,12 @@ func (s jobState) differs() []string {
 	return all
 }
 
-// move is a way to get the wanted agent running.
+// move is a way to get the wanted process running.
 type move string
 
 const (
+	// rest: it runs.
+	rest move = "rest"
 	// kick restarts the loaded job.
 	kick move = "kick"
 	// load loads a job launchd does not know.
@@ -212,31 +182,18 @@ func (s jobState) decide() move {
 		return reload
 	case !s.loaded:
 		return load
+	case s.owed == owedRestart, s.wished, s.unhealthy != nil:
+		return kick
 	}
-	return kick
+	return rest
 }
 
-func (t *target) restartAgent(ctx context.Context) error {
-	s, err := t.jobState(ctx)
+func (t *target) writePlist(ctx context.Context, j job) error {
+	f, err := j.plistFile(t.desired.Host.User)
 	if err != nil {
 		return err
 	}
-	switch s.decide() {
-	case reload:
-		return t.reload(ctx)
-	case load:
-		return t.load(ctx)
-	default:
-		return t.kick(ctx)
-	}
-}
-
-func (t *target) writePlist(ctx context.Context) error {
-	f, err := t.plistFile()
-	if err != nil {
-		return err
-	}
-	if err := t.owe(ctx, owedReload); err != nil {
+	if err := t.owe(ctx, j, owedReload); err != nil {
 		return err
 	}
 	return t.Mac.Files.Replace(ctx, f.path, macos.Content{
@@ -244,4 +201,17 @@ func (t *target) writePlist(ctx context.Context) error {
 		// The folder is watched: half a plist must not appear in it.
 		Stage: document.StateDir,
 	})
+}
+
+// removeJobs stops both jobs, the agent first, and makes launchd forget them.
+func (t *target) removeJobs(ctx context.Context) error {
+	var errs []error
+	for _, j := range []job{agentJob(), jobs()[0]} {
+		_, loaded, err := t.printJob(ctx, j)
+		if err == nil && loaded {
+			err = t.unload(ctx, j)
+		}
+		errs = append(errs, err, t.Mac.Files.Remove(j.plist), t.Mac.Files.Remove(j.owed))
+	}
+	return errors.Join(append(errs, t.remove(hostdErrorLog, document.RunDir))...)
 }

@@ -21,7 +21,9 @@ func TestDecideMove(t *testing.T) {
 		state jobState
 		want  move
 	}{
-		{"same, loaded", jobState{plistSame: true, loaded: true}, kick},
+		{"same, loaded", jobState{plistSame: true, loaded: true}, rest},
+		{"same, loaded, wished", jobState{plistSame: true, loaded: true, wished: true}, kick},
+		{"same, loaded, wrong answer", jobState{plistSame: true, loaded: true, unhealthy: errCut}, kick},
 		{"same, loaded, restart owed", jobState{plistSame: true, loaded: true, owed: owedRestart}, kick},
 		{"same, loaded, reload owed", jobState{plistSame: true, loaded: true, owed: owedReload}, reload},
 		{"same, absent", jobState{plistSame: true}, load},
@@ -76,7 +78,7 @@ func TestRestartsAreAsGentleAsPossible(t *testing.T) {
 			f.converge()
 			c.arrange(f)
 			f.converge()
-			if diff := cmp.Diff(c.want, f.did()); diff != "" {
+			if diff := cmp.Diff(c.want, f.did(document.AgentLabel)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -86,7 +88,7 @@ func TestRestartsAreAsGentleAsPossible(t *testing.T) {
 // unload takes the agent out of launchd behind converge's back.
 func (f *fixture) unload() {
 	f.t.Helper()
-	if err := unload(context.Background(), f.mac.Interfaces()); err != nil {
+	if err := (&target{Options: f.options()}).unload(context.Background(), agentJob()); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -97,7 +99,7 @@ func TestReloadWaitsUntilTheLabelIsGone(t *testing.T) {
 	f.mac.SettleAfterBootout = 20 * time.Second
 	f.mac.Put(document.AgentPlist, []byte("old"), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
 	f.converge()
-	if diff := cmp.Diff([]string{"bootout", "enable", "bootstrap"}, f.did()); diff != "" {
+	if diff := cmp.Diff([]string{"bootout", "enable", "bootstrap"}, f.did(document.AgentLabel)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -107,7 +109,7 @@ func TestBootstrapIsRetriedWhileBusy(t *testing.T) {
 		f := newFixture(t)
 		refusals := 3
 		f.mac.Fail = func(call string) error {
-			if call != "bootstrap" || refusals == 0 {
+			if call != "bootstrap "+document.AgentLabel || refusals == 0 {
 				return nil
 			}
 			refusals--
@@ -121,7 +123,7 @@ func TestBootstrapRefusedForGood(t *testing.T) {
 	f := newFixture(t)
 	tries := 0
 	f.mac.Fail = func(call string) error {
-		if call == "bootstrap" {
+		if call == "bootstrap "+document.AgentLabel {
 			tries++
 			return &macos.LaunchdError{Verb: "bootstrap", Code: 119, Text: "Service is disabled"}
 		}
@@ -141,7 +143,7 @@ func TestRequirement004NoOpKickstart(t *testing.T) {
 	f.converge()
 	f.stage("second build")
 	f.mac.DeafKickstart = true
-	f.refused("launchd", document.Retry, "the agent is build")
+	f.refused("launchd", document.Retry, "hostd is build")
 }
 
 func TestRequirement004NoOpKickstartAfterNewToken(t *testing.T) {
@@ -165,13 +167,13 @@ func TestRequirement004CrashLoop(t *testing.T) {
 			f := newFixture(t)
 			f.converge()
 			f.stage("second build")
-			f.mac.Program = func(m *memory.Mac, pid int) memory.Process {
-				p := f.goodAgent(m, pid)
+			f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+				p := f.goodJob(m, label, pid)
 				p.DiesAfter = dies
 				return p
 			}
 			f.refused("launchd", document.Retry, "")
-			f.mac.Program = f.goodAgent
+			f.mac.Program = f.goodJob
 			f.converge()
 		})
 	}
@@ -184,13 +186,13 @@ func TestWrongAnswersAreNoProof(t *testing.T) {
 	}{
 		"silence":       {func(p *memory.Process) { p.Socket = "" }, "does not answer"},
 		"nonsense":      {func(p *memory.Process) { p.Answer = []byte("hello") }, "not its health"},
-		"another pid":   {func(p *memory.Process) { p.Answer = []byte(`{"pid":1}`) }, "process 1 answers"},
+		"another pid":   {func(p *memory.Process) { p.Answer = []byte(`{"pid":1}`) }, "answers for hostd, launchd runs"},
 		"answers later": {func(p *memory.Process) { p.AnswersAfter = time.Hour }, "does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.mac.Program = func(m *memory.Mac, pid int) memory.Process {
-				p := f.goodAgent(m, pid)
+			f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+				p := f.goodJob(m, label, pid)
 				c.change(&p)
 				return p
 			}
@@ -201,8 +203,8 @@ func TestWrongAnswersAreNoProof(t *testing.T) {
 
 func TestSlowAgentIsAwaited(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Program = func(m *memory.Mac, pid int) memory.Process {
-		p := f.goodAgent(m, pid)
+	f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+		p := f.goodJob(m, label, pid)
 		p.AnswersAfter = 30 * time.Second
 		return p
 	}
@@ -222,10 +224,11 @@ func TestPlistHoldsNothingThatVaries(t *testing.T) {
 }
 
 func TestPlistIsWhatLaunchdReads(t *testing.T) {
-	data, err := agentJob("m1")
+	f, err := agentJob().plistFile("m1")
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := f.data
 	if !strings.HasPrefix(string(data), "<?xml") {
 		t.Errorf("not XML: %.40s", data)
 	}

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -9,7 +10,7 @@ import (
 
 // Leave takes back what joining gave: it stops the agent and removes its
 // launchd job, the bootstrap token, the join permit and the client certificates.
-// Guests and the journal stay; a wipe follows. A step that fails does not keep
+// Guests, hostd with its firewall, and the journal stay; a wipe follows. A step that fails does not keep
 // the others from being tried.
 func Leave(ctx context.Context, o Options) document.Report {
 	r := o.newReport(ctx, document.VerbLeave)
@@ -24,7 +25,7 @@ func Leave(ctx context.Context, o Options) document.Report {
 			r.Epoch = j.Epoch
 		}
 	}
-	t := &target{Options: o}
+	t := &target{Options: o, report: &r}
 	for _, s := range t.leaveSteps() {
 		started := o.Mac.Clock.Now()
 		step := t.runStep(ctx, s)
@@ -47,13 +48,13 @@ func (t *target) stopAgent() step {
 	return step{
 		name: "agent",
 		check: func(ctx context.Context) ([]string, error) {
-			_, loaded, err := t.printJob(ctx)
+			_, loaded, err := t.printJob(ctx, agentJob())
 			if err != nil || !loaded {
 				return nil, err
 			}
 			return []string{"the agent is loaded"}, nil
 		},
-		act: func(ctx context.Context) error { return unload(ctx, t.Mac) },
+		act: func(ctx context.Context) error { return t.unload(ctx, agentJob()) },
 	}
 }
 
@@ -73,13 +74,17 @@ func (t *target) removal(name string, paths ...string) step {
 			}
 			return all, nil
 		},
-		act: func(context.Context) error {
-			for _, p := range paths {
-				if err := t.Mac.Files.Remove(p); err != nil {
-					return fmt.Errorf("removing %s: %w", p, err)
-				}
-			}
-			return nil
-		},
+		act: func(context.Context) error { return t.remove(paths...) },
 	}
+}
+
+// remove removes all of them, also when one cannot be.
+func (t *target) remove(paths ...string) error {
+	var errs []error
+	for _, p := range paths {
+		if err := t.Mac.Files.Remove(p); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s: %w", p, err))
+		}
+	}
+	return errors.Join(errs...)
 }

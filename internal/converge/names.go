@@ -24,7 +24,9 @@ func (t *target) names() step {
 		{macos.ComputerName, name},
 	}
 	return step{
-		name: "names",
+		name:  "names",
+		about: "Gives the Mac the name of its Machine: HostName, LocalHostName and ComputerName.",
+		undo:  "`scutil --set HostName NAME`, and likewise for the other two. The names from before are not kept.",
 		check: func(ctx context.Context) ([]string, error) {
 			var all []string
 			for _, w := range wanted {

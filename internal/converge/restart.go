@@ -2,7 +2,6 @@ package converge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -20,28 +19,36 @@ const (
 	bootstrapTimeout = 20 * time.Second
 	// spawnTimeout: a job that runs at load has a process well within this.
 	spawnTimeout = 2 * time.Second
-	// proofTimeout covers one throttled start (10 s) on a slow, busy Mac.
-	proofTimeout = 45 * time.Second
-	// steadyFor is how long the new process must stay, healthy at both ends.
-	steadyFor = 5 * time.Second
-	// askTimeout bounds one question to the agent.
-	askTimeout = 2 * time.Second
 )
 
-func (t *target) reload(ctx context.Context) error {
-	if err := t.writePlist(ctx); err != nil {
-		return err
+// move gets the wanted process started, not yet proved.
+func (t *target) move(ctx context.Context, j job, m move) error {
+	switch m {
+	case rest:
+		return nil
+	case reload:
+		return t.reload(ctx, j)
+	case load:
+		return t.load(ctx, j)
+	default:
+		return t.kick(ctx, j)
 	}
-	if err := unload(ctx, t.Mac); err != nil {
-		return err
-	}
-	return t.load(ctx)
 }
 
-// unload boots the agent out and waits until launchd has forgotten the label,
-// which it does in its own time.
-func unload(ctx context.Context, mac macos.Mac) error {
-	err := mac.Launchd.Bootout(ctx, document.AgentLabel)
+func (t *target) reload(ctx context.Context, j job) error {
+	if err := t.writePlist(ctx, j); err != nil {
+		return err
+	}
+	if err := t.unload(ctx, j); err != nil {
+		return err
+	}
+	return t.load(ctx, j)
+}
+
+// unload boots the job out and waits until launchd has forgotten the label, which
+// it does in its own time.
+func (t *target) unload(ctx context.Context, j job) error {
+	err := t.Mac.Launchd.Bootout(ctx, j.label)
 	if err != nil && !isAbsent(err) {
 		// It may be leaving already; whether it goes is what counts.
 		var refused *macos.LaunchdError
@@ -49,12 +56,9 @@ func unload(ctx context.Context, mac macos.Mac) error {
 			return err
 		}
 	}
-	return await(ctx, mac.Clock, leaveTimeout, "launchd to forget the agent", func() (bool, error) {
-		_, err := mac.Launchd.Print(ctx, document.AgentLabel)
-		if isAbsent(err) {
-			return true, nil
-		}
-		return false, err
+	return await(ctx, t.Mac.Clock, leaveTimeout, "launchd to forget "+j.name, func() (bool, error) {
+		_, loaded, err := t.printJob(ctx, j)
+		return err == nil && !loaded, err
 	})
 }
 
@@ -63,29 +67,39 @@ func isAbsent(err error) bool {
 	return errors.As(err, &refused) && refused.Absent()
 }
 
-func (t *target) load(ctx context.Context) error {
+func (t *target) load(ctx context.Context, j job) error {
 	// A label that somebody disabled stays off across reboots until this.
-	if err := t.Mac.Launchd.Enable(ctx, document.AgentLabel); err != nil {
+	if err := t.Mac.Launchd.Enable(ctx, j.label); err != nil {
 		return err
 	}
-	if err := t.bootstrap(ctx); err != nil {
-		return err
+	if err := t.bootstrap(ctx, j); err != nil {
+		return t.disabledOr(ctx, j, err)
 	}
-	err := await(ctx, t.Mac.Clock, spawnTimeout, "launchd to start the agent", func() (bool, error) {
-		j, _, err := t.printJob(ctx)
-		return j.PID > 0, err
+	err := await(ctx, t.Mac.Clock, spawnTimeout, "launchd to start "+j.name, func() (bool, error) {
+		printed, _, err := t.printJob(ctx, j)
+		return printed.PID > 0, err
 	})
 	var late *timeoutError
 	if errors.As(err, &late) {
-		return t.Mac.Launchd.Kickstart(ctx, document.AgentLabel, false)
+		return t.Mac.Launchd.Kickstart(ctx, j.label, false)
 	}
 	return err
 }
 
-func (t *target) bootstrap(ctx context.Context) error {
+// disabledOr says that the job is disabled, when that is why err happened.
+func (t *target) disabledOr(ctx context.Context, j job, err error) error {
+	off, failed := t.Mac.Launchd.Disabled(ctx, j.label)
+	if failed != nil || !off {
+		return err
+	}
+	return fail(document.Human, "%s is disabled in launchd's overrides, and enabling it did not take: "+
+		"run `launchctl enable system/%s` as root: %w", j.name, j.label, err)
+}
+
+func (t *target) bootstrap(ctx context.Context, j job) error {
 	var last error
-	err := await(ctx, t.Mac.Clock, bootstrapTimeout, "launchd to take the agent", func() (bool, error) {
-		last = t.Mac.Launchd.Bootstrap(ctx, document.AgentPlist)
+	err := await(ctx, t.Mac.Clock, bootstrapTimeout, "launchd to take "+j.name, func() (bool, error) {
+		last = t.Mac.Launchd.Bootstrap(ctx, j.plist)
 		var refused *macos.LaunchdError
 		if errors.As(last, &refused) && refused.Busy() {
 			return false, nil
@@ -99,98 +113,12 @@ func (t *target) bootstrap(ctx context.Context) error {
 	return err
 }
 
-func (t *target) kick(ctx context.Context) error {
-	err := t.Mac.Launchd.Kickstart(ctx, document.AgentLabel, true)
+func (t *target) kick(ctx context.Context, j job) error {
+	err := t.Mac.Launchd.Kickstart(ctx, j.label, true)
 	if isAbsent(err) {
-		return t.load(ctx)
+		return t.load(ctx, j)
 	}
 	return err
-}
-
-// proveAgent waits for a new process that launchd calls running and that itself
-// says it is the wanted build with the wanted configuration, and then for it to
-// stay. A kickstart that did nothing leaves the old process; a crash loop shows
-// a new one now and then. Neither passes.
-func (t *target) proveAgent(ctx context.Context, before int) error {
-	pid := 0
-	var wrong error
-	err := await(ctx, t.Mac.Clock, proofTimeout, "the agent to come up", func() (bool, error) {
-		var j macos.Job
-		j, wrong = t.answering(ctx)
-		if wrong == nil && j.PID == before {
-			wrong = fmt.Errorf("process %d was not restarted", before)
-		}
-		pid = j.PID
-		return wrong == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", err, wrong)
-	}
-	if err := t.steady(ctx, pid); err != nil {
-		return err
-	}
-	return t.Mac.Files.Remove(owedFile)
-}
-
-// steady watches the process for a while.
-func (t *target) steady(ctx context.Context, pid int) error {
-	until := t.Mac.Clock.Now().Add(steadyFor)
-	for t.Mac.Clock.Now().Before(until) {
-		if err := t.Mac.Clock.Sleep(ctx, poll); err != nil {
-			return err
-		}
-		j, _, err := t.printJob(ctx)
-		if err != nil {
-			return err
-		}
-		if j.PID != pid {
-			return fmt.Errorf("the agent does not stay: process %d went (state %q, last exit %q)", pid, j.State, j.LastExit)
-		}
-	}
-	_, err := t.answering(ctx)
-	return err
-}
-
-// answering is the job when it runs and its process gives the right answer.
-func (t *target) answering(ctx context.Context) (macos.Job, error) {
-	j, loaded, err := t.printJob(ctx)
-	if err != nil {
-		return j, err
-	}
-	if !loaded {
-		return j, errors.New("the agent is not loaded")
-	}
-	return j, t.healthy(ctx, j)
-}
-
-// healthy asks the agent who it is.
-func (t *target) healthy(ctx context.Context, j macos.Job) error {
-	if !j.Running() {
-		return fmt.Errorf("the agent is not running (state %q, last exit %q)", j.State, j.LastExit)
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	data, err := t.Mac.Sockets.Ask(ctx, document.HealthSocket)
-	if err != nil {
-		return fmt.Errorf("the agent does not answer: %w", err)
-	}
-	var h document.Health
-	if err := json.Unmarshal(data, &h); err != nil {
-		return errors.New("the agent's answer is not its health")
-	}
-	config, err := document.EncodeConfig(t.desired)
-	if err != nil {
-		return err
-	}
-	switch {
-	case h.PID != j.PID:
-		return fmt.Errorf("process %d answers, launchd runs %d", h.PID, j.PID)
-	case h.Build != t.desired.Agent.SHA256:
-		return fmt.Errorf("the agent is build %.64q", h.Build)
-	case h.ConfigHash != document.Hash(config):
-		return errors.New("the agent runs with another configuration")
-	}
-	return nil
 }
 
 // timeoutError says what did not happen in time.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -22,20 +23,47 @@ type step struct {
 	act   func(ctx context.Context) error
 	// prove says why the act did not take. Without it check must find nothing.
 	prove func(ctx context.Context) error
+	// takeBack undoes the step when the Mac leaves the fleet for good; nil when
+	// there is nothing to undo. It is safe to repeat.
+	takeBack func(ctx context.Context) error
+	// note, when set, is what there is to say of a step that did not fail.
+	note func() string
 }
 
 // target is a Mac and what it should be.
 type target struct {
 	Options
 	desired document.Desired
+	// report is the one being written. Steps set what concerns the whole run.
+	report *document.Report
+	// kickedAt is when this run restarted loginwindow; zero: it did not.
+	kickedAt time.Time
 }
 
 // steps in their order. The journal comes right after the folders: nothing of
 // ours is on the disk before it says which epoch it belongs to.
 func (t *target) steps() []step {
-	return []step{
-		t.dirs(), t.journal(), t.names(), t.agent(), t.credentials(), t.config(), t.launchd(),
+	all := []step{t.fitness(), t.dirs(), t.journal()}
+	if t.TakeOver {
+		all = append(all, t.takeOver())
 	}
+	return append(
+		all,
+		t.sshd(),
+		t.names(),
+		t.power(),
+		t.updates(),
+		t.session(),
+		t.storage(),
+		t.tart(),
+		t.agent(),
+		t.config(),
+		t.credentials(),
+		t.logs(),
+		t.launchd(),
+		t.sudo(),
+		t.proof(),
+	)
 }
 
 // failure is an error that knows what should happen next.
@@ -93,7 +121,7 @@ func (t *target) runStep(ctx context.Context, s step) document.StepReport {
 	case err != nil:
 		return failedStep(s.name, err)
 	case len(differs) == 0:
-		return document.StepReport{Name: s.name, Outcome: document.Unchanged}
+		return document.StepReport{Name: s.name, Outcome: document.Unchanged, Detail: s.said()}
 	case t.Plan:
 		return document.StepReport{Name: s.name, Outcome: document.Planned, Detail: strings.Join(differs, "; ")}
 	}
@@ -103,7 +131,14 @@ func (t *target) runStep(ctx context.Context, s step) document.StepReport {
 	if err := s.proof(ctx); err != nil {
 		return failedStep(s.name, err)
 	}
-	return document.StepReport{Name: s.name, Outcome: document.Changed}
+	return document.StepReport{Name: s.name, Outcome: document.Changed, Detail: s.said()}
+}
+
+func (s step) said() string {
+	if s.note == nil {
+		return ""
+	}
+	return s.note()
 }
 
 func (s step) proof(ctx context.Context) error {

@@ -24,7 +24,7 @@ func TestWishedRestartIsMadeOnce(t *testing.T) {
 	} {
 		f.desired.Restart = wish.id
 		f.converge()
-		if diff := cmp.Diff(wish.want, f.did()); diff != "" {
+		if diff := cmp.Diff(wish.want, f.did(document.AgentLabel)); diff != "" {
 			t.Errorf("restart %q: %s", wish.id, diff)
 		}
 	}
@@ -42,7 +42,7 @@ func TestWishedRestartThatDidNothingIsRepeated(t *testing.T) {
 	f.refused("launchd", document.Retry, "was not restarted")
 	f.mac.DeafKickstart = false
 	f.converge()
-	if diff := cmp.Diff([]string{"kickstart -k"}, f.did()); diff != "" {
+	if diff := cmp.Diff([]string{"kickstart -k"}, f.did(document.AgentLabel)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -54,7 +54,7 @@ func TestWishedRestartJoinsAnother(t *testing.T) {
 	f.desired.Restart, f.desired.Node.MaxVMs = "first", 1
 	f.converge()
 	f.converge()
-	if calls := f.did(); calls != nil {
+	if calls := f.did(document.AgentLabel); calls != nil {
 		t.Errorf("restarted again: %v", calls)
 	}
 }

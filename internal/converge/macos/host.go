@@ -54,7 +54,7 @@ type UnixSockets struct{}
 var _ Sockets = UnixSockets{}
 
 // Ask implements Sockets.
-func (UnixSockets) Ask(ctx context.Context, path string) ([]byte, error) {
+func (UnixSockets) Ask(ctx context.Context, path string, request []byte) ([]byte, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
@@ -65,6 +65,9 @@ func (UnixSockets) Ask(ctx context.Context, path string) ([]byte, error) {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := conn.Write(request); err != nil {
+		return nil, fmt.Errorf("writing to %s: %w", path, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(conn, MaxAnswer))
 	if err != nil {

@@ -26,6 +26,27 @@ func (Launchctl) Print(ctx context.Context, label string) (Job, error) {
 	return ParseJob(out), nil
 }
 
+// Disabled implements Launchd.
+func (Launchctl) Disabled(ctx context.Context, label string) (bool, error) {
+	out, err := launchctl(ctx, "print-disabled", systemDomain)
+	if err != nil {
+		return false, err
+	}
+	return ParseDisabled(out, label), nil
+}
+
+// ParseDisabled reads launchctl's list of overrides. It writes "disabled", and
+// wrote "true" in older releases.
+func ParseDisabled(text, label string) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		name, value, found := strings.Cut(strings.TrimSpace(line), " => ")
+		if found && strings.Trim(name, `"`) == label {
+			return value == "disabled" || value == "true"
+		}
+	}
+	return false
+}
+
 // Enable implements Launchd.
 func (Launchctl) Enable(ctx context.Context, label string) error {
 	_, err := launchctl(ctx, "enable", systemDomain+"/"+label)
@@ -94,8 +115,9 @@ func (j *Job) set(key, value string, found bool) {
 	case "runs":
 		j.Runs, _ = strconv.Atoi(value)
 	case "last exit code", "last exit reason", "last terminating signal":
-		// Never exited is no news.
-		if value != "(never exited)" {
+		// Never exited is no news. A signature that killed the process says more than
+		// the signal it was killed with, whichever line comes first.
+		if value != "(never exited)" && !j.BadSignature() {
 			j.LastExit = firstLine(value)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 )
 
@@ -34,6 +35,8 @@ type Mac struct {
 	System     System
 	Signatures Signatures
 	Firewall   Firewall
+	GuestNet   GuestNet
+	Sudo       Sudo
 }
 
 // Local is the Mac this program runs on.
@@ -45,6 +48,18 @@ func Local() Mac {
 		Host:    Sysctl{},
 		Sockets: UnixSockets{},
 		Clock:   WallClock{},
+
+		Power:      Pmset{},
+		Defaults:   DefaultsCommand{},
+		Session:    Loginwindow{},
+		Guests:     TartProcesses{},
+		Volumes:    Diskutil{},
+		SSHD:       OpenSSH{},
+		System:     LocalSystem{},
+		Signatures: Codesign{},
+		Sudo:       SudoCommand{},
+		Firewall:   Pfctl{},
+		GuestNet:   Vmnet{},
 	}
 }
 
@@ -89,6 +104,8 @@ type Files interface {
 	Replace(ctx context.Context, path string, c Content) error
 	// Link makes path a symbolic link to target, in one step.
 	Link(path, target string) error
+	// Rename moves a file or folder, on one volume, to a place where nothing is.
+	Rename(from, to string) error
 	// Remove removes path and all below it. Nothing there is fine.
 	Remove(path string) error
 	// Lock takes the lock at path until it is closed or the process ends, or
@@ -111,10 +128,21 @@ type Job struct {
 // Running reports whether a process of the job is up, not coming or going.
 func (j Job) Running() bool { return j.State == "running" && j.PID > 0 }
 
+// Unknown reports that launchd printed something of a shape nobody has seen
+// before: the job may be up or down.
+func (j Job) Unknown() bool { return j.State == "" && j.PID == 0 }
+
+// BadSignature reports whether the kernel ended the process last because its
+// code signature is missing or belongs to other bytes.
+func (j Job) BadSignature() bool { return strings.Contains(j.LastExit, "CODESIGNING") }
+
 // Launchd drives services in the system domain, each named by its label. Errors
 // of launchd itself are *LaunchdError.
 type Launchd interface {
 	Print(ctx context.Context, label string) (Job, error)
+	// Disabled reports whether the label is switched off in launchd's database of
+	// overrides, which outlives reboots and reinstallations of the job.
+	Disabled(ctx context.Context, label string) (bool, error)
 	Enable(ctx context.Context, label string) error
 	Bootstrap(ctx context.Context, plist string) error
 	Bootout(ctx context.Context, label string) error
@@ -178,9 +206,9 @@ type Host interface {
 
 // Sockets asks local servers.
 type Sockets interface {
-	// Ask connects to the Unix socket at path and reads what it says, up to
-	// MaxAnswer bytes.
-	Ask(ctx context.Context, path string) ([]byte, error)
+	// Ask connects to the Unix socket at path, sends the request, if there is one,
+	// and reads what the server says, up to MaxAnswer bytes.
+	Ask(ctx context.Context, path string, request []byte) ([]byte, error)
 }
 
 // MaxAnswer bounds what Sockets.Ask reads.

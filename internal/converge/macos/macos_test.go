@@ -140,7 +140,7 @@ func TestAskIsBounded(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	data, err := UnixSockets{}.Ask(ctx, path)
+	data, err := UnixSockets{}.Ask(ctx, path, nil)
 	if err != nil || len(data) != MaxAnswer {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}

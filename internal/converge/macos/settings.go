@@ -45,7 +45,7 @@ type Volume struct {
 	UUID, Name string
 	// Mount is where it is mounted; empty: nowhere.
 	Mount string
-	// QuotaBytes is its ceiling; 0: none.
+	// QuotaBytes is its ceiling; 0: none, or macOS does not say.
 	QuotaBytes int64
 	// Owners says that ownership of files is honoured on it.
 	Owners bool
@@ -71,7 +71,8 @@ type SSHD interface {
 	// Effective are the settings in force, by lower-case keyword, as sshd itself
 	// resolves them from all its files.
 	Effective(ctx context.Context) (map[string]string, error)
-	// Answers connects to the local port and reads the server's banner.
+	// Answers connects to the local port and reads the server's banner. It waits for
+	// seconds at most.
 	Answers(ctx context.Context) error
 	// Reload restarts the listening socket, for one that no longer answers.
 	Reload(ctx context.Context) error
@@ -85,14 +86,14 @@ type System interface {
 	Serial(ctx context.Context) (string, error)
 	// VirtualMachine reports that this is a guest and no Mac.
 	VirtualMachine(ctx context.Context) (bool, error)
+	// AppleSilicon reports whether the processor is one of Apple's.
+	AppleSilicon(ctx context.Context) (bool, error)
 	// FreeBytes on the volume that holds path.
 	FreeBytes(ctx context.Context, path string) (int64, error)
 	// Reboot asks for a reboot and returns; it happens soon after.
 	Reboot(ctx context.Context) error
 	// LogRotation checks a newsyslog configuration file without rotating.
 	LogRotation(ctx context.Context, file string) error
-	// Sudoers checks a sudoers file, as an error when visudo refuses it.
-	Sudoers(ctx context.Context, file string) error
 }
 
 // Signatures are code signatures, as the kernel will judge them.

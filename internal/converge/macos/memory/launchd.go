@@ -3,6 +3,9 @@ package memory
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,7 +17,12 @@ import (
 // throttle is how long launchd waits between two starts of a job.
 const throttle = 10 * time.Second
 
+// daemons is the folder of the jobs that a boot loads.
+const daemons = "/Library/LaunchDaemons"
+
 type job struct {
+	label    string
+	program  string
 	process  Process
 	pid      int
 	runs     int
@@ -25,30 +33,49 @@ type job struct {
 
 // advance lives through everything that happens until then.
 func (m *Mac) advance(then time.Time) {
-	for label, j := range m.jobs {
-		m.live(label, j, then)
+	for _, j := range m.sorted() {
+		m.live(j, then)
 	}
 	m.now = then
 }
 
-func (m *Mac) live(label string, j *job, then time.Time) {
+// sorted lists the jobs by label, so that two runs give out the same numbers.
+func (m *Mac) sorted() []*job {
+	all := make([]*job, 0, len(m.jobs))
+	for _, j := range m.jobs {
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(a, b *job) int { return strings.Compare(a.label, b.label) })
+	return all
+}
+
+func (m *Mac) live(j *job, then time.Time) {
+	began := m.now
+	defer func() { m.now = began }()
 	for {
 		switch {
 		case !j.gone.IsZero():
 			if !then.Before(j.gone) {
-				delete(m.jobs, label)
+				delete(m.jobs, j.label)
 			}
 			return
 		case j.pid != 0 && j.process.DiesAfter > 0 && !then.Before(j.started.Add(j.process.DiesAfter)):
 			m.now = j.started.Add(j.process.DiesAfter)
-			j.pid, j.lastExit = 0, "1"
-		case j.pid == 0 && j.runs > 0 && !then.Before(j.started.Add(throttle)):
+			j.pid, j.lastExit = 0, j.process.exit()
+		case j.pid == 0 && j.runs > 0 && !m.NoRespawn && !m.Pended && !then.Before(j.started.Add(throttle)):
 			m.now = later(m.now, j.started.Add(throttle))
 			m.start(j)
 		default:
 			return
 		}
 	}
+}
+
+func (p Process) exit() string {
+	if p.Exit == "" {
+		return "1"
+	}
+	return p.Exit
 }
 
 func later(a, b time.Time) time.Time {
@@ -59,20 +86,32 @@ func later(a, b time.Time) time.Time {
 }
 
 func (m *Mac) start(j *job) {
+	if m.Pended {
+		return
+	}
 	m.lastPID++
 	j.pid, j.started = 100+m.lastPID, m.now
 	j.runs++
 	j.process = Process{}
+	if j.program != "" && !m.mayRun(j.program) {
+		j.process = Process{DiesAfter: time.Millisecond, Exit: "OS_REASON_CODESIGNING"}
+		return
+	}
 	if m.Program != nil {
-		j.process = m.Program(m, j.pid)
+		j.process = m.Program(m, j.label, j.pid)
 	}
 }
 
 // Load makes a job run without recording a change.
-func (m *Mac) Load(label string) {
-	j := &job{}
+func (m *Mac) Load(label string) { m.load(label, "") }
+
+func (m *Mac) load(label, program string) *job {
+	j := &job{label: label, program: program}
 	m.jobs[label] = j
-	m.start(j)
+	if !m.IdleBootstrap {
+		m.start(j)
+	}
+	return j
 }
 
 // Loaded reports whether launchd knows the label.
@@ -86,6 +125,42 @@ func (m *Mac) PID(label string) int {
 	return 0
 }
 
+// bootDaemons ends every job and loads those that a boot loads.
+func (m *Mac) bootDaemons() {
+	m.jobs = map[string]*job{}
+	var plists []string
+	for name := range m.files {
+		if path.Dir(name) == daemons && strings.HasSuffix(name, ".plist") {
+			plists = append(plists, name)
+		}
+	}
+	slices.Sort(plists)
+	for _, name := range plists {
+		if label, program, ok := m.definition(name); ok && !m.DisabledJobs[label] {
+			m.load(label, program)
+		}
+	}
+}
+
+// definition reads a job's label and program.
+func (m *Mac) definition(name string) (label, program string, ok bool) {
+	data, ok := m.Get(name)
+	if !ok {
+		return "", "", false
+	}
+	var p struct {
+		Label            string
+		ProgramArguments []string
+	}
+	if _, err := plist.Unmarshal(data, &p); err != nil || p.Label == "" {
+		return "", "", false
+	}
+	if len(p.ProgramArguments) > 0 {
+		program = p.ProgramArguments[0]
+	}
+	return p.Label, program, true
+}
+
 type launchd struct{ m *Mac }
 
 func refuse(verb string, code int) error {
@@ -97,11 +172,14 @@ func (l launchd) Print(_ context.Context, label string) (macos.Job, error) {
 	if j == nil {
 		return macos.Job{}, refuse("print", macos.LaunchdNoService)
 	}
+	if l.m.Cryptic {
+		return macos.Job{}, nil
+	}
 	state := "running"
 	switch {
 	case !j.gone.IsZero():
 		state = "exiting"
-	case j.pid == 0 && j.runs > 0:
+	case j.pid == 0 && j.runs > 0 && !l.m.NoRespawn:
 		state = "spawn scheduled"
 	case j.pid == 0:
 		state = "not running"
@@ -109,33 +187,40 @@ func (l launchd) Print(_ context.Context, label string) (macos.Job, error) {
 	return macos.Job{State: state, PID: j.pid, Runs: j.runs, LastExit: j.lastExit}, nil
 }
 
-func (l launchd) Enable(context.Context, string) error { return l.m.change("enable") }
+func (l launchd) Disabled(_ context.Context, label string) (bool, error) {
+	return l.m.DisabledJobs[label], nil
+}
 
-func (l launchd) Bootstrap(_ context.Context, path string) error {
-	if err := l.m.change("bootstrap"); err != nil {
+func (l launchd) Enable(_ context.Context, label string) error {
+	if err := l.m.change("enable " + label); err != nil {
 		return err
 	}
-	data, ok := l.m.Get(path)
-	if !ok {
+	if !l.m.StuckDisabled {
+		delete(l.m.DisabledJobs, label)
+	}
+	return nil
+}
+
+// disabled is the code that bootstrap has for a job that is switched off.
+const disabled = 119
+
+func (l launchd) Bootstrap(_ context.Context, name string) error {
+	if err := l.m.change("bootstrap " + strings.TrimSuffix(path.Base(name), ".plist")); err != nil {
+		return err
+	}
+	label, program, ok := l.m.definition(name)
+	switch {
+	case !ok, l.m.jobs[label] != nil:
 		return refuse("bootstrap", macos.LaunchdIO)
+	case l.m.DisabledJobs[label]:
+		return refuse("bootstrap", disabled)
 	}
-	var p struct{ Label string }
-	if _, err := plist.Unmarshal(data, &p); err != nil || p.Label == "" {
-		return refuse("bootstrap", macos.LaunchdIO)
-	}
-	if l.m.jobs[p.Label] != nil {
-		return refuse("bootstrap", macos.LaunchdIO)
-	}
-	if !l.m.IdleBootstrap {
-		l.m.Load(p.Label)
-		return nil
-	}
-	l.m.jobs[p.Label] = &job{}
+	l.m.load(label, program)
 	return nil
 }
 
 func (l launchd) Bootout(_ context.Context, label string) error {
-	if err := l.m.change("bootout"); err != nil {
+	if err := l.m.change("bootout " + label); err != nil {
 		return err
 	}
 	j := l.m.jobs[label]
@@ -151,11 +236,11 @@ func (l launchd) Bootout(_ context.Context, label string) error {
 }
 
 func (l launchd) Kickstart(_ context.Context, label string, kill bool) error {
-	call := "kickstart"
+	call := "kickstart "
 	if kill {
-		call += " -k"
+		call += "-k "
 	}
-	if err := l.m.change(call); err != nil {
+	if err := l.m.change(call + label); err != nil {
 		return err
 	}
 	j := l.m.jobs[label]
@@ -165,13 +250,14 @@ func (l launchd) Kickstart(_ context.Context, label string, kill bool) error {
 	case l.m.DeafKickstart, j.pid != 0 && !kill:
 		return nil
 	}
+	j.pid = 0
 	l.m.start(j)
 	return nil
 }
 
 type sockets struct{ m *Mac }
 
-func (s sockets) Ask(_ context.Context, path string) ([]byte, error) {
+func (s sockets) Ask(_ context.Context, path string, _ []byte) ([]byte, error) {
 	for _, j := range s.m.jobs {
 		if j.pid != 0 && j.process.Socket == path && !s.m.now.Before(j.started.Add(j.process.AnswersAfter)) {
 			return j.process.Answer, nil

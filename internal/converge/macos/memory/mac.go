@@ -13,8 +13,8 @@ import (
 
 // Mac is one Mac. It is not safe for concurrent use.
 type Mac struct {
-	// Program is asked what a job does each time launchd starts it.
-	Program func(m *Mac, pid int) Process
+	// Program is asked what the job of that label does each time launchd starts it.
+	Program func(m *Mac, label string, pid int) Process
 	// Fail, when set, is asked before each change; an error it returns is the
 	// outcome and nothing changes. Calls are worded as in Changes.
 	Fail func(call string) error
@@ -26,10 +26,29 @@ type Mac struct {
 	DeafKickstart bool
 	// IdleBootstrap makes bootstrap load a job without starting it.
 	IdleBootstrap bool
+	// NoRespawn keeps a job down once its process ended, until a kickstart, as
+	// Background Task Management does with jobs that register too often.
+	NoRespawn bool
+	// Pended makes launchd put off every start for good.
+	Pended bool
+	// Cryptic makes launchd's print say nothing that anybody understands.
+	Cryptic bool
+	// DisabledJobs are the labels that are switched off; StuckDisabled keeps enable
+	// from changing that.
+	DisabledJobs  map[string]bool
+	StuckDisabled bool
+
+	// Power, Console, SSHD and System are how the Mac is.
+	Power    Power
+	Console  Console
+	SSHD     SSHD
+	System   System
+	PF       PF
+	GuestNet GuestNet
 
 	// Changes is what was done, in order: "write PATH", "mkdir PATH", "link PATH",
-	// "remove PATH", "set NAME", "enable", "bootstrap", "bootout", "kickstart",
-	// "kickstart -k".
+	// "remove PATH", "set NAME", "sign PATH", and launchd's verbs, "kickstart -k"
+	// among them, each with a label.
 	Changes []string
 
 	now     time.Time
@@ -37,6 +56,15 @@ type Mac struct {
 	names   map[macos.Name]string
 	jobs    map[string]*job
 	lastPID int
+
+	defaults   map[string]map[string]string
+	volumes    []*macos.Volume
+	lastVolume int
+	unmounted  map[string]map[string]*file // what is on a volume, by its UUID
+	boots      int
+	volatile   []func()
+	// cached are the signatures that the kernel keeps of files that were run.
+	cached map[*file][32]byte
 }
 
 // Process is a program that launchd started.
@@ -47,6 +75,8 @@ type Process struct {
 	Socket       string
 	Answer       []byte
 	AnswersAfter time.Duration
+	// Exit is how launchd words its end, "1" when empty.
+	Exit string
 }
 
 // New returns a Mac as it is after an installation.
@@ -57,10 +87,23 @@ func New() *Mac {
 		files: map[string]*file{},
 		names: map[macos.Name]string{},
 		jobs:  map[string]*job{},
+
+		Power:   newPower(),
+		Console: Console{User: "m1", Password: "correct horse"},
+		SSHD:    newSSHD(),
+		System:  System{FreeBytes: 200e9},
+		PF:      newPF(),
+
+		defaults:  map[string]map[string]string{},
+		unmounted: map[string]map[string]*file{},
+
+		DisabledJobs: map[string]bool{},
+		cached:       map[*file][32]byte{},
 	}
 	for _, dir := range []string{
-		"/", "/etc", "/var", "/var/db", "/var/log", "/usr", "/usr/local", "/Library", "/Library/LaunchDaemons",
-		"/Users", "/Users/m1",
+		"/", "/etc", "/etc/sudoers.d", "/var", "/var/db", "/var/log", "/usr", "/usr/local", "/Library", "/Library/LaunchDaemons",
+		"/Users", "/Users/m1", "/Volumes", "/var/run", "/etc/ssh", "/etc/ssh/sshd_config.d", "/etc/newsyslog.d",
+		"/opt", "/opt/homebrew", "/opt/homebrew/bin",
 	} {
 		m.files[dir] = &file{Info: macos.Info{Dir: true, Attr: macos.Attr{Mode: 0o755, Owner: "root", Group: "wheel"}}}
 	}
@@ -71,6 +114,9 @@ func New() *Mac {
 func (m *Mac) Interfaces() macos.Mac {
 	return macos.Mac{
 		Files: files{m}, Launchd: launchd{m}, Names: names{m}, Host: host{m}, Sockets: sockets{m}, Clock: clock{m},
+		Signatures: signatures{m}, Sudo: sudo{m},
+		Power: power{m}, Defaults: defaults{m}, Session: session{m}, Guests: guests{m}, Volumes: volumes{m},
+		SSHD: sshd{m}, System: system{m}, Firewall: pf{m}, GuestNet: guestNet{m},
 	}
 }
 
@@ -109,5 +155,6 @@ func (c clock) Sleep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	c.m.advance(c.m.now.Add(d))
+	c.m.sealIfDue()
 	return nil
 }

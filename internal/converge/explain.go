@@ -1,0 +1,26 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// Explain says what each step changes on a Mac and how a person takes it back, in
+// the order in which they run, as Markdown.
+func Explain() string {
+	t := &target{Options: Options{TakeOver: true}, report: &document.Report{}}
+	var b strings.Builder
+	b.WriteString(`# What converge changes on a Mac, and how to undo it
+
+This page is written by ` + "`tart-kubelet converge --explain`" + `; ` + "`hack/generate.sh`" + ` renews it.
+
+The steps run in this order. Each looks first, changes only what differs, and
+looks again. ` + "`tart-kubelet uninstall`" + ` takes them back, the last one first.
+`)
+	for _, s := range t.steps() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nUndo: %s\n", s.name, s.about, s.undo)
+	}
+	return b.String()
+}

@@ -1,0 +1,70 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const sudoersDir = "/etc/sudoers.d"
+
+// garbage in a sudoers file is what visudo refuses.
+const garbage = "garbage"
+
+type sudo struct{ m *Mac }
+
+func (s sudo) Check(_ context.Context, name string) error {
+	names := []string{name}
+	if name == macos.SudoersFile {
+		names = s.m.sudoers()
+	}
+	for _, n := range names {
+		if data, ok := s.m.Get(n); ok && bytes.Contains(data, []byte(garbage)) {
+			return &macos.SudoersError{Text: n + ":1:1: syntax error"}
+		}
+	}
+	return nil
+}
+
+// sudoers are the drop-ins in the order in which they are read.
+func (m *Mac) sudoers() []string {
+	var all []string
+	for name := range m.files {
+		if path.Dir(name) == sudoersDir {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Allowed knows rules of the form "USER ALL=(WHO) [NO]PASSWD: COMMAND, COMMAND";
+// the last one that speaks of the command decides, as in sudo.
+func (s sudo) Allowed(_ context.Context, user string, command ...string) (bool, error) {
+	allowed := false
+	for _, name := range s.m.sudoers() {
+		data, _ := s.m.Get(name)
+		for line := range strings.SplitSeq(string(data), "\n") {
+			who, rule, _ := strings.Cut(line, " ")
+			_, rule, _ = strings.Cut(rule, ") ")
+			tag, commands, found := strings.Cut(rule, ": ")
+			if found && who == user && covers(commands, strings.Join(command, " ")) {
+				allowed = tag == "NOPASSWD"
+			}
+		}
+	}
+	return allowed, nil
+}
+
+func covers(commands, command string) bool {
+	for c := range strings.SplitSeq(commands, ",") {
+		if c = strings.TrimSpace(c); c == "ALL" || c == command {
+			return true
+		}
+	}
+	return false
+}

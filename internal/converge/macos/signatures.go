@@ -1,0 +1,53 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Codesign is the code signatures of this Mac, through the command of that name.
+type Codesign struct{}
+
+var _ Signatures = Codesign{}
+
+const codesignCommand = "/usr/bin/codesign"
+
+// SignatureError says that a signature is missing, or is not that of the bytes.
+type SignatureError struct {
+	File string
+	Text string
+}
+
+func (e *SignatureError) Error() string {
+	return fmt.Sprintf("the code signature of %s: %s", e.File, e.Text)
+}
+
+// Verify implements Signatures. A verdict of codesign is a *SignatureError; any
+// other error means that there is no verdict.
+func (Codesign) Verify(ctx context.Context, file string) error {
+	return codesignVerdict(ctx, file, "--verify", "--strict", file)
+}
+
+// VerifyBundle implements Signatures, with the errors of Verify.
+func (Codesign) VerifyBundle(ctx context.Context, dir string) error {
+	return codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", dir)
+}
+
+// Sign implements Signatures.
+func (Codesign) Sign(ctx context.Context, file, identifier string) error {
+	_, err := run(ctx, codesignCommand, "--force", "--sign", "-", "--identifier", identifier, file)
+	return err
+}
+
+// codesignUsage is the exit code for a command line that codesign does not take.
+const codesignUsage = 2
+
+func codesignVerdict(ctx context.Context, file string, args ...string) error {
+	_, err := run(ctx, codesignCommand, args...)
+	var failed *commandError
+	if errors.As(err, &failed) && failed.Code != codesignUsage {
+		return &SignatureError{File: file, Text: failed.Text}
+	}
+	return err
+}

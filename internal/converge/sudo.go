@@ -1,0 +1,135 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const sudoersDir = "/etc/sudoers.d"
+
+var sudoersAttr = macos.Attr{Mode: 0o440, Owner: root, Group: wheel}
+
+// sudoVerbs are the command lines that stay open to the console user. sudo
+// compares arguments exactly.
+var sudoVerbs = []string{
+	document.CurrentAgent + " converge",
+	document.CurrentAgent + " converge --plan",
+	document.CurrentAgent + " upgrade",
+	document.CurrentAgent + " leave",
+	document.CurrentAgent + " doctor",
+	document.CurrentAgent + " doctor --json",
+	document.CurrentAgent + " uninstall",
+	document.NextAgent + " converge",
+}
+
+// anything stands for all that the shrunk rule no longer allows.
+const anything = "/usr/bin/true"
+
+func sudoersFile(user string) string { return sudoersDir + "/" + user + "-nopasswd" }
+
+// sudo shrinks what the console user may do as root without a password, from
+// everything to the agent's own verbs. It is the last act of a run: all before it
+// may need more.
+func (t *target) sudo() step {
+	user := t.desired.Host.User
+	note := ""
+	return step{
+		name: "sudo",
+		about: "Shrinks " + sudoersFile("<user>") + " from everything to the agent's own verbs: " +
+			"converge, upgrade, leave, doctor and uninstall of the installed build.",
+		undo: "As an administrator with the password: `sudo visudo -f " + sudoersFile("<user>") + "`, or remove the file.",
+		note: func() string { return note },
+		check: func(ctx context.Context) ([]string, error) {
+			all, err := t.differing(ctx, t.sudoRule())
+			if err != nil || len(all) > 0 {
+				return all, err
+			}
+			note, err = t.sudoHolds(ctx, user)
+			return nil, err
+		},
+		act: t.shrinkSudo,
+		prove: func(ctx context.Context) error {
+			var err error
+			note, err = t.sudoHolds(ctx, user)
+			return err
+		},
+	}
+}
+
+func (t *target) sudoRule() file {
+	user := t.desired.Host.User
+	text := "# What " + user + " may do as root without a password. Written by macfleet.\n" +
+		user + " ALL=(root) NOPASSWD: " + strings.Join(sudoVerbs, ", ") + "\n"
+	return file{sudoersFile(user), []byte(text), sudoersAttr}
+}
+
+// shrinkSudo replaces the broad rule, and puts it back when the new one leaves
+// no way in.
+func (t *target) shrinkSudo(ctx context.Context) error {
+	if err := t.sudoersSound(ctx); err != nil {
+		return err
+	}
+	rule := t.sudoRule()
+	staged := rule
+	staged.path = document.StateDir + "/sudoers.new"
+	if err := write(ctx, t.Mac.Files, staged); err != nil {
+		return err
+	}
+	if err := t.Mac.Sudo.Check(ctx, staged.path); err != nil {
+		return fail(document.Bug, "the sudo rule is not valid: %w", err)
+	}
+	broad, there := read(t.Mac.Files, rule.path)
+	if err := t.Mac.Files.Replace(ctx, rule.path, macos.Content{
+		Data: strings.NewReader(string(rule.data)), Attr: rule.attr,
+		// sudo reads every file of the folder whose name has no dot in it.
+		Stage: document.StateDir,
+	}); err != nil {
+		return err
+	}
+	if _, err := t.sudoHolds(ctx, t.desired.Host.User); err != nil {
+		if there == nil {
+			err = errors.Join(err, write(ctx, t.Mac.Files, file{rule.path, broad, sudoersAttr}))
+		}
+		return err
+	}
+	return t.remove(staged.path)
+}
+
+// sudoersSound fails when some sudoers file is broken: sudo may then refuse
+// everything, and taking the broad rule away would close the door for good.
+func (t *target) sudoersSound(ctx context.Context) error {
+	err := t.Mac.Sudo.Check(ctx, macos.SudoersFile)
+	var broken *macos.SudoersError
+	if errors.As(err, &broken) {
+		return fail(document.Human, "a sudoers file of somebody else is broken; mend or remove what visudo names: %w", broken)
+	}
+	return err
+}
+
+// sudoHolds asks sudo itself. What it returns is what a person should know though
+// nothing failed.
+func (t *target) sudoHolds(ctx context.Context, user string) (string, error) {
+	// One verb speaks for all: they are in one rule.
+	verb := sudoVerbs[0]
+	allowed, err := t.Mac.Sudo.Allowed(ctx, user, strings.Fields(verb)...)
+	if err != nil {
+		return "", fmt.Errorf("asking sudo: %w", err)
+	}
+	if !allowed {
+		return "", fail(document.Human, "sudo does not let %s run `%s` without a password: a later rule in %s or %s overrides %s; "+
+			"remove that rule", user, verb, sudoersDir, macos.SudoersFile, sudoersFile(user))
+	}
+	broad, err := t.Mac.Sudo.Allowed(ctx, user, anything)
+	if err != nil {
+		return "", fmt.Errorf("asking sudo: %w", err)
+	}
+	if broad {
+		return "another sudo rule still lets " + user + " run anything as root without a password", nil
+	}
+	return "", nil
+}
