@@ -138,6 +138,14 @@ func (Disk) Link(path, target string) error {
 	return os.Rename(temp, path)
 }
 
+// Rename implements Files.
+func (Disk) Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
 // Remove implements Files.
 func (Disk) Remove(path string) error { return os.RemoveAll(path) }
 

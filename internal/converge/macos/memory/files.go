@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"sort"
 	"strings"
@@ -126,6 +127,28 @@ func (s files) Link(name, target string) error {
 		return err
 	}
 	s.m.files[s.m.place(name)] = &file{Info: macos.Info{Target: target}}
+	return nil
+}
+
+func (s files) Rename(from, to string) error {
+	if err := s.parent(to); err != nil {
+		return err
+	}
+	old, place := s.m.place(from), s.m.place(to)
+	if _, ok := s.m.files[old]; !ok {
+		return missing("rename", from)
+	}
+	if err := s.m.change("rename " + to); err != nil {
+		return err
+	}
+	moved := map[string]*file{}
+	for name, f := range s.m.files {
+		if rest, below := strings.CutPrefix(name, old); below && (rest == "" || rest[0] == '/') {
+			delete(s.m.files, name)
+			moved[place+rest] = f
+		}
+	}
+	maps.Copy(s.m.files, moved)
 	return nil
 }
 

@@ -1,0 +1,54 @@
+package macos
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Pmset is the power management of this Mac, through the command of that name.
+type Pmset struct{}
+
+var _ Power = Pmset{}
+
+const pmsetCommand = "/usr/bin/pmset"
+
+// Settings implements Power.
+func (Pmset) Settings(ctx context.Context) (map[string]string, error) {
+	out, err := run(ctx, pmsetCommand, "-g", "custom")
+	if err != nil {
+		return nil, err
+	}
+	return ParsePower(out), nil
+}
+
+// Set implements Power.
+func (Pmset) Set(ctx context.Context, settings map[string]string) error {
+	args := []string{"-a"}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, name, settings[name])
+	}
+	_, err := run(ctx, pmsetCommand, args...)
+	return err
+}
+
+// acPower heads the settings for mains power; a portable has others after it.
+const acPower = "AC Power:"
+
+// ParsePower reads the settings for mains power from what pmset -g custom says.
+// A value may be followed by remarks in parentheses.
+func ParsePower(text string) map[string]string {
+	settings := map[string]string{}
+	mains := false
+	for line := range strings.SplitSeq(text, "\n") {
+		fields := strings.Fields(line)
+		switch {
+		case strings.HasSuffix(strings.TrimSpace(line), ":"):
+			mains = strings.TrimSpace(line) == acPower
+		case mains && len(fields) >= 2:
+			settings[fields[0]] = fields[1]
+		}
+	}
+	return settings
+}

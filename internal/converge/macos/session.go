@@ -1,0 +1,91 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Loginwindow is the session on the console of this Mac.
+type Loginwindow struct{}
+
+var _ Session = Loginwindow{}
+
+const (
+	consoleDevice    = "/dev/console"
+	idCommand        = "/usr/bin/id"
+	loginwindowLabel = "com.apple.loginwindow"
+)
+
+// Owner implements Session.
+func (Loginwindow) Owner(ctx context.Context) (string, error) {
+	out, err := run(ctx, statCommand, "-f", "%Su", consoleDevice)
+	if err != nil {
+		return "", fmt.Errorf("reading who owns the console: %w", err)
+	}
+	return firstLine(out), nil
+}
+
+// Aqua implements Session.
+func (Loginwindow) Aqua(ctx context.Context, user string) (bool, error) {
+	out, err := run(ctx, idCommand, "-u", user)
+	if err != nil {
+		return false, fmt.Errorf("looking for user %s: %w", user, err)
+	}
+	uid, err := strconv.ParseUint(strings.TrimSpace(out), 10, 32)
+	if err != nil {
+		return false, fmt.Errorf("looking for user %s: id says %q", user, firstLine(out))
+	}
+	out, err = launchctl(ctx, "print", fmt.Sprintf("gui/%d", uid))
+	var refused *LaunchdError
+	if errors.As(err, &refused) {
+		// launchd has several codes for a domain that is not there (112, 113, 125).
+		return false, nil
+	}
+	return err == nil && isAqua(out), err
+}
+
+// isAqua looks for the kind of the session among the domain's own fields.
+func isAqua(text string) bool {
+	depth := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasSuffix(line, "{"):
+			depth++
+		case line == "}":
+			depth--
+		case depth == 1 && line == "session = Aqua":
+			return true
+		}
+	}
+	return false
+}
+
+// Kick implements Session.
+func (Loginwindow) Kick(ctx context.Context) error {
+	return Launchctl{}.Kickstart(ctx, loginwindowLabel, true)
+}
+
+// TartProcesses are the guests of this Mac: the processes of tart, whoever started
+// them.
+type TartProcesses struct{}
+
+var _ Guests = TartProcesses{}
+
+const pgrepCommand = "/usr/bin/pgrep"
+
+// Running implements Guests.
+func (TartProcesses) Running(ctx context.Context) (int, error) {
+	out, err := run(ctx, pgrepCommand, "-f", "tart run ")
+	var failed *commandError
+	if errors.As(err, &failed) && failed.Code == 1 {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("counting guests: %w", err)
+	}
+	return len(strings.Fields(out)), nil
+}

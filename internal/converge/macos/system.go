@@ -1,0 +1,124 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// LocalSystem is what else this Mac says of itself.
+type LocalSystem struct{}
+
+var _ System = LocalSystem{}
+
+const (
+	fdesetupCommand  = "/usr/bin/fdesetup"
+	ioregCommand     = "/usr/sbin/ioreg"
+	dfCommand        = "/bin/df"
+	shutdownCommand  = "/sbin/shutdown"
+	newsyslogCommand = "/usr/sbin/newsyslog"
+)
+
+// FileVault implements System. What is not clearly off counts as on: a disk that
+// is being encrypted asks for a password at the next boot.
+func (LocalSystem) FileVault(ctx context.Context) (bool, error) {
+	out, err := run(ctx, fdesetupCommand, "status")
+	if err != nil {
+		return false, err
+	}
+	return parseFileVault(out)
+}
+
+func parseFileVault(text string) (bool, error) {
+	if !strings.Contains(text, "FileVault is ") {
+		return false, fmt.Errorf("fdesetup says %q", firstLine(text))
+	}
+	off := firstLine(text) == "FileVault is Off." && !strings.Contains(text, "in progress")
+	return !off, nil
+}
+
+var serialShape = regexp.MustCompile(`"IOPlatformSerialNumber" = "([0-9A-Za-z]{1,32})"`)
+
+// Serial implements System.
+func (LocalSystem) Serial(ctx context.Context) (string, error) {
+	out, err := run(ctx, ioregCommand, "-rd1", "-c", "IOPlatformExpertDevice")
+	if err != nil {
+		return "", err
+	}
+	found := serialShape.FindStringSubmatch(out)
+	if found == nil {
+		return "", errors.New("ioreg names no serial number")
+	}
+	return found[1], nil
+}
+
+// VirtualMachine implements System.
+func (LocalSystem) VirtualMachine(ctx context.Context) (bool, error) {
+	return sysctlFlag(ctx, "kern.hv_vmm_present")
+}
+
+// AppleSilicon implements System.
+func (LocalSystem) AppleSilicon(ctx context.Context) (bool, error) {
+	return sysctlFlag(ctx, "hw.optional.arm64")
+}
+
+// sysctlFlag reads a variable that is 1 or 0; one that the Mac does not know, which
+// the command says with an exit code, is 0.
+func sysctlFlag(ctx context.Context, name string) (bool, error) {
+	out, err := run(ctx, sysctlCommand, "-n", name)
+	var failed *commandError
+	if errors.As(err, &failed) {
+		return false, nil
+	}
+	return strings.TrimSpace(out) == "1", err
+}
+
+// FreeBytes implements System.
+func (LocalSystem) FreeBytes(ctx context.Context, path string) (int64, error) {
+	out, err := run(ctx, dfCommand, "-k", path)
+	if err != nil {
+		return 0, err
+	}
+	return parseFree(out)
+}
+
+// parseFree reads the fourth field of df's second line, in KiB.
+func parseFree(text string) (int64, error) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) < 2 {
+		return 0, fmt.Errorf("df says %q", firstLine(text))
+	}
+	fields := strings.Fields(lines[1])
+	if len(fields) < 4 {
+		return 0, fmt.Errorf("df says %q", firstLine(lines[1]))
+	}
+	kib, err := strconv.ParseInt(fields[3], 10, 53)
+	if err != nil || kib < 0 {
+		return 0, fmt.Errorf("df says that %.32q KiB are free", fields[3])
+	}
+	return kib << 10, nil
+}
+
+// Reboot implements System.
+func (LocalSystem) Reboot(ctx context.Context) error {
+	_, err := run(ctx, shutdownCommand, "-r", "now")
+	return err
+}
+
+// LogRotation implements System. newsyslog complains about a line that it cannot
+// use and exits with 0 all the same, so its complaints count.
+func (LocalSystem) LogRotation(ctx context.Context, file string) error {
+	out, err := run(ctx, newsyslogCommand, "-nvv", "-f", file)
+	if err != nil {
+		return err
+	}
+	for line := range strings.SplitSeq(out, "\n") {
+		if strings.Contains(line, "malformed") || strings.Contains(line, "error in config") {
+			return fmt.Errorf("newsyslog: %s", firstLine(line))
+		}
+	}
+	return nil
+}
