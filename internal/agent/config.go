@@ -122,11 +122,15 @@ func validate(c document.AgentConfig) error {
 	return nil
 }
 
-// tartHome is where the console user's machines are. launchd gives a system job
+// tartHome is where the console user's machines are: on the volume for guests,
+// where there is one. launchd gives a system job
 // no HOME, whatever its user.
 func tartHome(o Options, c document.AgentConfig) (string, error) {
 	if o.TartHome != "" {
 		return o.TartHome, nil
+	}
+	if c.Mac.GuestQuotaBytes > 0 {
+		return filepath.Join(document.GuestVolume, "tart"), nil
 	}
 	home := os.Getenv("HOME")
 	if home == "" && c.Host.User != "" {
