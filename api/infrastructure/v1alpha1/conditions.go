@@ -67,12 +67,47 @@ const (
 	ReasonNodeMissing        = "NodeMissing"
 	ReasonProviderIDMismatch = "ProviderIDMismatch"
 
+	// UpToDateCondition: the Mac is as its profile wants it.
+	UpToDateCondition = "UpToDate"
+	// ReasonDrifted: the profile wants another revision, or a check found that the
+	// Mac was changed.
+	ReasonDrifted      = "Drifted"
+	ReasonUpdating     = "Updating"
+	ReasonUpdateFailed = "UpdateFailed"
+	// (ReasonHeld: the change waits for something that is nobody's failure.)
+
+	// ReasonInvalidProfile: the profile asks for something that cannot be.
+	ReasonInvalidProfile = "InvalidProfile"
+	// ReasonWrongHardware: another Mac answers than in this install epoch, or
+	// none of Apple's.
+	ReasonWrongHardware = "WrongHardware"
+	// ReasonFileVault: the disk is locked at each boot until a person comes.
+	ReasonFileVault = "FileVault"
+
 	ReasonDraining       = "Draining"
 	ReasonLeaving        = "Leaving"
 	ReasonReleasing      = "Releasing"
 	ReasonReleaseBlocked = "ReleaseBlocked"
 	ReasonReleaseSkipped = "ReleaseSkipped"
 	ReasonDetached       = "Detached"
+)
+
+// Conditions of a MacNodeProfile and their reasons.
+const (
+	// RolledOutCondition: every Mac is at the revision.
+	RolledOutCondition = "RolledOut"
+	// HaltedCondition: the rollout has stopped by itself.
+	HaltedCondition = "Halted"
+
+	ReasonRollingOut          = "RollingOut"
+	ReasonRolloutPaused       = "RolloutPaused"
+	ReasonCanaryFailed        = "CanaryFailed"
+	ReasonFailedInARow        = "FailedInARow"
+	ReasonNotHalted           = "NotHalted"
+	ReasonRolloutHalted       = "RolloutHalted"
+	ReasonMacsMissing         = "MacsMissing"
+	ReasonAgentVersionAwaited = "AgentVersionAwaited"
+	ReasonAgentUpdated        = "AgentUpdated"
 )
 
 // Conditions of a ScalewayAppleSiliconHost and their reasons.

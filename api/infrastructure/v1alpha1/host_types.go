@@ -103,6 +103,15 @@ type PasswordAttempt struct {
 	At metav1.MicroTime `json:"at,omitempty"`
 }
 
+// HostSerial is the serial number that the Mac showed in one install epoch.
+type HostSerial struct {
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Number string `json:"number,omitempty"`
+	// +required
+	Epoch int64 `json:"epoch,omitempty"`
+}
+
 // WipeRecord is the history of this disk's cleanliness.
 type WipeRecord struct {
 	// generation counts the wipes we asked for.
@@ -244,6 +253,9 @@ type HostRecord struct {
 	InstallEpoch int64 `json:"installEpoch,omitempty"`
 	// +optional
 	HostKey *HostKey `json:"hostKey,omitempty"`
+	// serial of the Mac, seen first in its epoch; another one there is another Mac.
+	// +optional
+	Serial *HostSerial `json:"serial,omitempty"`
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -179,6 +179,37 @@ type AppliedStatus struct {
 	Restart string `json:"restart,omitempty"`
 }
 
+// UpdateStatus is how the Mac fares with changes after its first bootstrap.
+type UpdateStatus struct {
+	// revision that was last tried.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// failures of that revision on this Mac since it last held.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// +optional
+	LastFailedAt *metav1.Time `json:"lastFailedAt,omitempty"`
+	// heldAt: a try was put off then, which is nobody's failure.
+	// +optional
+	HeldAt *metav1.Time `json:"heldAt,omitempty"`
+	// provedAt: the Mac last proved then that it is at applied.revision.
+	// +optional
+	ProvedAt *metav1.Time `json:"provedAt,omitempty"`
+}
+
+// DriftStatus is what was found changed on the Mac behind our back.
+type DriftStatus struct {
+	// checkedAt is when it was last looked.
+	// +optional
+	CheckedAt *metav1.Time `json:"checkedAt,omitempty"`
+	// steps of converge that would change something.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Steps []string `json:"steps,omitempty"`
+}
+
 // ScalewayAppleSiliconMachineStatus is what was observed of the Mac as a node.
 type ScalewayAppleSiliconMachineStatus struct {
 	// initialization.provisioned: a host is claimed and converged.
@@ -208,11 +239,18 @@ type ScalewayAppleSiliconMachineStatus struct {
 	// +optional
 	Applied AppliedStatus `json:"applied,omitempty,omitzero"`
 
+	// +optional
+	Update UpdateStatus `json:"update,omitempty,omitzero"`
+
+	// +optional
+	Drift DriftStatus `json:"drift,omitempty,omitzero"`
+
 	// phase is one word for people, derived from the conditions.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// conditions: Ready, HostClaimed, Bootstrapped, NodeReady, Released, Paused.
+	// conditions: Ready, HostClaimed, Bootstrapped, NodeReady, UpToDate, Released,
+	// Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -232,6 +270,7 @@ type ScalewayAppleSiliconMachineStatus struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.hostRef.name`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Up to date",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="UpToDate")].reason`
 // +kubebuilder:printcolumn:name="ProviderID",type=string,priority=1,JSONPath=`.spec.providerID`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScalewayAppleSiliconMachine struct {

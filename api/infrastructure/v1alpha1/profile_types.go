@@ -2,19 +2,21 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NodeSettings is how a Mac looks as a Node.
 type NodeSettings struct {
-	// labels set when the Node registers. Labels a node may not set on itself
-	// are refused.
+	// labels set when the Node registers, and kept on it. Labels a node may not
+	// set on itself are refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('node-role.kubernetes.io/') && !k.contains('node-restriction.kubernetes.io/') && k != 'kubernetes.io/role')",message="a node may not set node-role.kubernetes.io/, node-restriction.kubernetes.io/ or kubernetes.io/role labels on itself"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && self[k].size() <= 63)",message="a label has a key of at most 317 characters and a value of at most 63"
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// taints set when the Node registers. Default, when absent:
+	// taints set when the Node registers, and kept on it. Default, when absent:
 	// tuist.dev/macos=true:NoSchedule.
 	// +optional
 	// +listType=atomic
@@ -29,18 +31,185 @@ type NodeSettings struct {
 	MaxVMs int32 `json:"maxVMs,omitempty"`
 }
 
+// TartRelease is the release of tart to install.
+type TartRelease struct {
+	// version without a leading v, e.g. 2.30.0.
+	// +required
+	// +kubebuilder:validation:MaxLength=31
+	// +kubebuilder:validation:Pattern=`^[0-9][0-9A-Za-z.-]*$`
+	Version string `json:"version,omitempty"`
+	// source is the URL of a .tar.gz that holds tart.app.
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^\s]+$`
+	Source string `json:"source,omitempty"`
+	// sha256 of that file, in lower-case hex.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// EgressRule is something that guests may reach.
+type EgressRule struct {
+	// cidr is an IPv4 or IPv6 network.
+	// +required
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="is no network: write one such as 10.1.0.0/16, without host bits"
+	CIDR string `json:"cidr,omitempty"`
+	// ports, TCP and UDP. Default: all.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
+	Ports []int32 `json:"ports,omitempty"`
+}
+
+// GuestEgress is what guests may reach beside the internet.
+type GuestEgress struct {
+	// allow are exceptions from denyPrivate.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Allow []EgressRule `json:"allow,omitempty"`
+	// denyPrivate keeps guests from private, carrier-grade, link-local and other
+	// special addresses. Default: true.
+	// +optional
+	DenyPrivate *bool `json:"denyPrivate,omitempty"`
+}
+
+// SSHIngress says who reaches the Mac's own SSH.
+type SSHIngress struct {
+	// allow are the networks that may. They must hold the manager's address.
+	// Default: everybody.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="is no network: write one such as 203.0.113.0/24, without host bits"
+	Allow []string `json:"allow,omitempty"`
+}
+
+// NetworkSettings are what guests may reach, and who may reach the Mac.
+type NetworkSettings struct {
+	// subnet of the guests, a private IPv4 network of /16 to /29; the Mac has its
+	// first address. Default: 192.168.64.0/24.
+	// +optional
+	// +kubebuilder:validation:MaxLength=18
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self) == cidr(self).masked() && cidr(self).prefixLength() >= 16 && cidr(self).prefixLength() <= 29 && (cidr('10.0.0.0/8').containsCIDR(self) || cidr('172.16.0.0/12').containsCIDR(self) || cidr('192.168.0.0/16').containsCIDR(self))",message="is no private IPv4 network of /16 to /29, such as 192.168.64.0/24"
+	Subnet string `json:"subnet,omitempty"`
+	// +optional
+	GuestEgress GuestEgress `json:"guestEgress,omitempty,omitzero"`
+	// +optional
+	SSHIngress SSHIngress `json:"sshIngress,omitempty,omitzero"`
+}
+
+// SessionSettings are about the console session that macOS guests need.
+type SessionSettings struct {
+	// autoLogin keeps a console session alive. Default: true.
+	// +optional
+	AutoLogin *bool `json:"autoLogin,omitempty"`
+}
+
+// StorageSettings are about the volume that guests and images live on.
+type StorageSettings struct {
+	// quota is the ceiling of a volume made for them, 40G at least. Default: there
+	// is no such volume, and they live in the user's home.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('40G')) || quantity(string(self)).compareTo(quantity('40G')) == 0",message="is too small for one guest and its image: give 40G or more"
+	Quota *resource.Quantity `json:"quota,omitempty"`
+}
+
+// RolloutPolicy says how a change reaches Macs that run already.
+type RolloutPolicy struct {
+	// maxUnavailable Macs are changed at once; those whose Node is not Ready count.
+	// Default: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
+	// canary Macs take each change first, one after the other; none of them may
+	// fail. 0: there is none. Default: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Canary *int32 `json:"canary,omitempty"`
+	// soak is how long a changed Mac must have been well before the next is changed.
+	// Default: 2m.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="is not between 0s and 24h"
+	Soak *metav1.Duration `json:"soak,omitempty"`
+	// paused: no Mac that runs is changed or mended; those that have begun end it.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
 // MacNodeProfileSpec is the desired state of Macs as nodes.
 type MacNodeProfileSpec struct {
+	// tart to install. Default: what the image of the Mac has.
+	// +optional
+	Tart *TartRelease `json:"tart,omitempty"`
 	// +optional
 	Node NodeSettings `json:"node,omitempty,omitzero"`
+	// +optional
+	Network NetworkSettings `json:"network,omitempty,omitzero"`
+	// +optional
+	Session SessionSettings `json:"session,omitempty,omitzero"`
+	// +optional
+	Storage StorageSettings `json:"storage,omitempty,omitzero"`
+	// proofReboot reboots each Mac once after its installation, before it joins, to
+	// see that everything comes back by itself. Default: true.
+	// +optional
+	ProofReboot *bool `json:"proofReboot,omitempty"`
+	// +optional
+	Rollout RolloutPolicy `json:"rollout,omitempty,omitzero"`
+	// agentVersion is the version of the agent that is waited for: Ready is not
+	// True before the manager gives Macs this one. The build itself always is the
+	// manager's. Default: any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][0-9A-Za-z._+-]*$`
+	AgentVersion string `json:"agentVersion,omitempty"`
+}
+
+// MacNodeProfileStatus is how far the Macs are with their profile.
+type MacNodeProfileStatus struct {
+	// observedGeneration of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// revision is the hash of what all Macs of this profile should look like, the
+	// agent's build included.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// machines of this profile.
+	// +optional
+	Machines int32 `json:"machines"`
+	// available Machines: their Nodes are Ready.
+	// +optional
+	Available int32 `json:"available"`
+	// updated Machines: their Macs are at the revision.
+	// +optional
+	Updated int32 `json:"updated"`
+	// conditions: Ready, RolledOut, Halted.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // MacNodeProfile is the desired state of Macs as nodes.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=mnp,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
-// +kubebuilder:printcolumn:name="Max VMs",type=integer,JSONPath=`.spec.node.maxVMs`
+// +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machines`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updated`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.available`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RolledOut")].reason`
+// +kubebuilder:printcolumn:name="Max VMs",type=integer,priority=1,JSONPath=`.spec.node.maxVMs`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MacNodeProfile struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -48,6 +217,16 @@ type MacNodeProfile struct {
 
 	// +optional
 	Spec MacNodeProfileSpec `json:"spec,omitempty,omitzero"`
+	// +optional
+	Status MacNodeProfileStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, for the Cluster API helpers.
+func (p *MacNodeProfile) GetConditions() []metav1.Condition { return p.Status.Conditions }
+
+// SetConditions replaces the conditions, for the Cluster API helpers.
+func (p *MacNodeProfile) SetConditions(conditions []metav1.Condition) {
+	p.Status.Conditions = conditions
 }
 
 // MacNodeProfileList is a list of profiles.
@@ -58,3 +237,16 @@ type MacNodeProfileList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []MacNodeProfile `json:"items"`
 }
+
+// UpdateAnnotation on an infra machine says that it is this Mac's turn to be
+// changed to the revision in its value, or to be mended. The profile controller
+// writes it and takes it away.
+const UpdateAnnotation = "infrastructure.cluster.x-k8s.io/update"
+
+// TurnAnnotation on an infra machine remembers its last turn: when it began, and
+// which Pods ran on the Mac then.
+const TurnAnnotation = "infrastructure.cluster.x-k8s.io/turn"
+
+// KeptAnnotation on a Node names the labels and taints that the profile keeps
+// there, so that those it no longer wants can be told from foreign ones.
+const KeptAnnotation = "infrastructure.cluster.x-k8s.io/kept"

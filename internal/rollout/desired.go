@@ -1,0 +1,143 @@
+// Package rollout decides how Macs that run already come to a new state: what a
+// profile asks of each of them, whose turn it is, and when to stop. It is pure:
+// reading the Machines and writing the turns down is the profile controller's,
+// pushing to a Mac the machine controller's.
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+const (
+	// DefaultMaxVMs is what Apple's licence allows.
+	DefaultMaxVMs = 2
+
+	// macosTaint keeps Pods away that do not ask for macOS.
+	macosTaint = "tuist.dev/macos"
+)
+
+// Desired is what a profile asks of each of its Macs: the part of the document
+// that all of them share. It is the only builder there is, for first bootstraps,
+// later changes and checks alike, so that no field can reach one and miss another.
+func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Desired {
+	spec := profile.Spec
+	return document.Desired{
+		Schema: document.DesiredSchema,
+		Agent:  agent,
+		Node: document.Node{
+			Labels: maps.Clone(spec.Node.Labels),
+			Taints: taints(spec.Node.Taints),
+			MaxVMs: cmpOr(int(spec.Node.MaxVMs), DefaultMaxVMs),
+		},
+		Mac: document.Mac{
+			Tart:            tart(spec.Tart),
+			AutoLogin:       ptr.Deref(spec.Session.AutoLogin, true),
+			GuestQuotaBytes: quota(spec.Storage),
+			Network:         network(spec.Network),
+			ProofReboot:     ptr.Deref(spec.ProofReboot, true),
+		},
+	}
+}
+
+// Revision names what Desired asks for.
+func Revision(profile *infrav1.MacNodeProfile, agent document.Agent) string {
+	return document.Revision(Desired(profile, agent))
+}
+
+func cmpOr[T comparable](value, instead T) T {
+	var zero T
+	if value == zero {
+		return instead
+	}
+	return value
+}
+
+// taints are the profile's; only a profile that says nothing gets the default.
+func taints(wanted *[]corev1.Taint) []document.Taint {
+	if wanted == nil {
+		return []document.Taint{{Key: macosTaint, Value: "true", Effect: string(corev1.TaintEffectNoSchedule)}}
+	}
+	out := make([]document.Taint, 0, len(*wanted))
+	for _, taint := range *wanted {
+		out = append(out, document.Taint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
+	}
+	return out
+}
+
+func tart(release *infrav1.TartRelease) *document.Tart {
+	if release == nil {
+		return nil
+	}
+	return &document.Tart{Version: release.Version, URL: release.Source, SHA256: release.SHA256}
+}
+
+func quota(storage infrav1.StorageSettings) int64 {
+	if storage.Quota == nil {
+		return 0
+	}
+	return storage.Quota.Value()
+}
+
+func network(settings infrav1.NetworkSettings) document.Network {
+	n := document.Network{
+		Subnet:      cmpOr(settings.Subnet, document.DefaultSubnet),
+		DenyPrivate: ptr.Deref(settings.GuestEgress.DenyPrivate, true),
+		SSHFrom:     slices.Clone(settings.SSHIngress.Allow),
+	}
+	for _, rule := range settings.GuestEgress.Allow {
+		allow := document.Allow{CIDR: rule.CIDR}
+		for _, port := range rule.Ports {
+			allow.Ports = append(allow.Ports, int(port))
+		}
+		n.Allow = append(n.Allow, allow)
+	}
+	return n
+}
+
+// Check says what of a profile cannot be, beyond what the API server refuses: the
+// first field that no Mac could apply, or nil.
+func Check(profile *infrav1.MacNodeProfile) error {
+	d := Desired(profile, document.Agent{SHA256: strings.Repeat("0", 64)})
+	// A Host that is valid, so that only the shared part can be refused.
+	d.Host = document.Host{Name: "any", ProviderID: "any", Epoch: 1, User: "any"}
+	err := d.Validate()
+	if refused, ok := errors.AsType[*document.FieldError](err); ok {
+		return fmt.Errorf("%s %s", refused.Field, refused.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	for key, value := range d.Node.Labels {
+		if wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(wrong) > 0 {
+			return fmt.Errorf("spec.node.labels: %.64q=%.64q is no label: %s", key, value, wrong[0])
+		}
+	}
+	for _, taint := range d.Node.Taints {
+		if err := checkTaint(taint); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTaint(taint document.Taint) error {
+	if wrong := append(validation.IsQualifiedName(taint.Key), validation.IsValidLabelValue(taint.Value)...); len(wrong) > 0 {
+		return fmt.Errorf("spec.node.taints: %.64q=%.64q is no taint: %s", taint.Key, taint.Value, wrong[0])
+	}
+	switch corev1.TaintEffect(taint.Effect) {
+	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return nil
+	}
+	return fmt.Errorf("spec.node.taints: %.64q has the effect %.64q; known: NoSchedule, PreferNoSchedule, NoExecute", taint.Key, taint.Effect)
+}

@@ -1,0 +1,480 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+const (
+	// DefaultSoak is longer than it takes to notice a Node whose agent died: 40 s,
+	// kube-controller-manager's grace.
+	DefaultSoak = 2 * time.Minute
+	// CoolDown ends a halt by itself: what broke may have been mended outside.
+	CoolDown = 30 * time.Minute
+	// settleLimit is how long a changed Mac may take to be well; then its change
+	// counts as failed.
+	settleLimit = 15 * time.Minute
+	// turnLimit is how long a turn may last without a proof or a failure: the Mac
+	// cannot be pushed to, and the others need not wait for it.
+	turnLimit = time.Hour
+	// inARow failures on different Macs halt a rollout.
+	inARow = 2
+)
+
+// Machine is what is known of one Mac that was bootstrapped before.
+type Machine struct {
+	Name string
+	// Applied is the revision the Mac last proved, at ProvedAt.
+	Applied  string
+	ProvedAt time.Time
+	// Turn is the revision it may be changed to, or empty; TurnAt is when its last
+	// turn began.
+	Turn   string
+	TurnAt time.Time
+	// ReadySince: its Node is Ready since then. Zero: it is not.
+	ReadySince time.Time
+	// Guests that run on it.
+	Guests int
+	// Lost guests died since its turn began.
+	Lost int
+	// Drifted: a check found that it was changed behind our back.
+	Drifted bool
+	// Tried is the revision that Failures, FailedAt and HeldAt speak of.
+	Tried            string
+	Failures         int
+	FailedAt, HeldAt time.Time
+	// Asleep: it cannot be pushed to for now, as while it is paused or leaves.
+	Asleep bool
+}
+
+// Input is everything that a plan depends on.
+type Input struct {
+	Revision string
+	Policy   infrav1.RolloutPolicy
+	Machines []Machine
+	Now      time.Time
+}
+
+// Decision says whose turn it is, and what is to be told.
+type Decision struct {
+	// Begin and End name Machines whose turns begin and end now, in order of name.
+	Begin, End []string
+	// Halted is the reason why nothing more begins, or empty; Why is for people.
+	Halted, Why string
+	// HaltedUntil is when the halt ends by itself.
+	HaltedUntil time.Time
+	// Again is when to look again if nothing happens before; zero: never.
+	Again time.Time
+	// States count the Machines.
+	States map[State]int
+}
+
+// State is one word for how a Machine is doing in the rollout.
+type State string
+
+// The states. A Machine is in one of them.
+const (
+	// Updated: at the revision, and well.
+	Updated State = "updated"
+	// Soaking: at the revision, and not yet well for long enough.
+	Soaking State = "soaking"
+	// Updating: it is its turn.
+	Updating State = "updating"
+	// Outdated: it waits for its turn.
+	Outdated State = "outdated"
+	// Drifted: at the revision, but changed behind our back.
+	Drifted State = "drifted"
+	// Failed: the revision failed on it.
+	Failed State = "failed"
+	// Held: its change was put off, which is nobody's failure.
+	Held State = "held"
+)
+
+// States are all states, in the order of a rollout.
+func States() []State { return []State{Updated, Soaking, Updating, Outdated, Drifted, Failed, Held} }
+
+// Backoff is how long a Mac is left alone after so many failures of a revision.
+func Backoff(failures int) time.Duration {
+	const first = time.Minute
+	if failures > 5 {
+		return CoolDown
+	}
+	return min(first<<max(0, failures-1), CoolDown)
+}
+
+// HeldBackoff is how long a change that was put off waits until it is tried again.
+const HeldBackoff = 5 * time.Minute
+
+// NotBefore is when a revision may be tried again on a Mac; zero: at once.
+func NotBefore(failures int, failedAt, heldAt time.Time) time.Time {
+	var failed, held time.Time
+	if failures > 0 {
+		failed = failedAt.Add(Backoff(failures))
+	}
+	if !heldAt.IsZero() {
+		held = heldAt.Add(HeldBackoff)
+	}
+	if held.After(failed) {
+		return held
+	}
+	return failed
+}
+
+// Plan decides. It depends on nothing but its input, so that two managers that
+// have read the same decide the same.
+func Plan(in Input) Decision {
+	in.Machines = slices.Clone(in.Machines)
+	slices.SortFunc(in.Machines, func(a, b Machine) int { return cmp.Compare(a.Name, b.Name) })
+	p := &plan{Input: in, canary: int(ptr.Deref(in.Policy.Canary, 1)), soak: DefaultSoak, max: 1}
+	if in.Policy.Soak != nil {
+		p.soak = in.Policy.Soak.Duration
+	}
+	if in.Policy.MaxUnavailable > 0 {
+		p.max = int(in.Policy.MaxUnavailable)
+	}
+	p.halt()
+	p.endTurns()
+	if !in.Policy.Paused {
+		p.heal()
+		p.update()
+	}
+	p.count()
+	slices.Sort(p.out.Begin)
+	slices.Sort(p.out.End)
+	return p.out
+}
+
+type plan struct {
+	Input
+	canary, max int
+	soak        time.Duration
+	out         Decision
+}
+
+// at is whether the Mac proved the revision.
+func (p *plan) at(m Machine) bool { return m.Applied == p.Revision }
+
+// settledAt is when a Mac at the revision has been well for long enough; false if
+// it is not well, or not as it should be.
+func (p *plan) settledAt(m Machine) (time.Time, bool) {
+	if !p.at(m) || m.Drifted || m.ReadySince.IsZero() || m.Lost > 0 {
+		return time.Time{}, false
+	}
+	if m.ReadySince.After(m.ProvedAt) {
+		return m.ReadySince.Add(p.soak), true
+	}
+	return m.ProvedAt.Add(p.soak), true
+}
+
+func (p *plan) settled(m Machine) bool {
+	at, well := p.settledAt(m)
+	return well && !p.Now.Before(at)
+}
+
+// failed reports a Mac on which the revision did not work: the push failed, or the
+// Mac was not well afterwards.
+func (p *plan) failed(m Machine) (time.Time, bool) {
+	if m.Tried == p.Revision && m.Failures > 0 && !p.at(m) {
+		return m.FailedAt, true
+	}
+	if !p.at(m) || m.TurnAt.IsZero() || m.ProvedAt.Before(m.TurnAt) {
+		return time.Time{}, false // it was not changed by a turn
+	}
+	limit := m.ProvedAt.Add(settleLimit + p.soak)
+	switch {
+	case m.Lost > 0:
+		return m.ProvedAt, true
+	case m.ReadySince.IsZero() && !p.Now.Before(limit):
+		return limit, true
+	case m.ReadySince.IsZero():
+		p.again(limit)
+	}
+	return time.Time{}, false
+}
+
+// halt stops the rollout after a canary or two Macs in a row have failed, until
+// the cool-down is over. It is told by the Macs alone, so that no manager can
+// forget it.
+func (p *plan) halt() {
+	var last, success time.Time
+	var failures []time.Time
+	updated, name := 0, ""
+	for _, m := range p.Machines {
+		if at, failed := p.failed(m); failed {
+			failures = append(failures, at)
+			if at.After(last) {
+				last, name = at, m.Name
+			}
+			continue
+		}
+		if p.settled(m) {
+			updated++
+			if m.ProvedAt.After(success) {
+				success = m.ProvedAt
+			}
+		}
+	}
+	recent := 0
+	for _, at := range failures {
+		if at.After(success) {
+			recent++
+		}
+	}
+	until := last.Add(CoolDown)
+	if len(failures) == 0 || !p.Now.Before(until) {
+		return
+	}
+	switch {
+	case updated < p.canary:
+		p.out.Halted, p.out.Why = infrav1.ReasonCanaryFailed, fmt.Sprintf("the revision failed on %s, one of the first to try it", name)
+	case recent >= inARow:
+		p.out.Halted, p.out.Why = infrav1.ReasonFailedInARow, fmt.Sprintf("the revision failed on %d Macs in a row, last on %s", recent, name)
+	default:
+		return
+	}
+	p.out.HaltedUntil = until
+	p.again(until)
+}
+
+// endTurns takes turns away that are over.
+func (p *plan) endTurns() {
+	for i := range p.Machines {
+		m := &p.Machines[i]
+		if m.Turn == "" {
+			continue
+		}
+		if p.over(*m) {
+			p.out.End = append(p.out.End, m.Name)
+			m.Turn = ""
+		}
+	}
+}
+
+// over reports a turn that has come to its end, whichever it is.
+func (p *plan) over(m Machine) bool {
+	if _, failed := p.failed(m); failed && p.at(m) {
+		return true
+	}
+	at, well := p.settledAt(m)
+	switch {
+	case m.Turn != p.Revision: // another revision came meanwhile
+		return p.out.Halted != "" || p.Policy.Paused || p.turns() >= p.atOnce() || !p.renew(m)
+	case m.Drifted, !p.at(m):
+		limit := m.TurnAt.Add(turnLimit)
+		if p.tried(m) || m.Asleep || !p.Now.Before(limit) || p.out.Halted != "" && !p.at(m) {
+			return true
+		}
+		p.again(limit)
+	case well && !p.Now.Before(at):
+		return true
+	case well:
+		p.again(at)
+	}
+	return false
+}
+
+// renew gives the turn of a former revision to the present one: that Mac is being
+// changed anyhow, and another one would be the second.
+func (p *plan) renew(m Machine) bool {
+	if m.Asleep || p.at(m) && !m.Drifted {
+		return false
+	}
+	p.out.Begin = append(p.out.Begin, m.Name)
+	return true
+}
+
+// tried reports a turn whose try came to nothing: it failed or was put off.
+func (p *plan) tried(m Machine) bool {
+	since := func(at time.Time) bool { return !at.IsZero() && !at.Before(m.TurnAt) }
+	return m.Tried == p.Revision && (since(m.HeldAt) || m.Failures > 0 && since(m.FailedAt))
+}
+
+// atOnce is how many Macs may be changed at once: canaries go one by one.
+func (p *plan) atOnce() int {
+	if p.settledCount() < p.canary {
+		return 1
+	}
+	return p.max
+}
+
+// turns counts the turns for the revision, those that begin now included.
+func (p *plan) turns() int {
+	n := len(p.out.Begin)
+	for _, m := range p.Machines {
+		if m.Turn == p.Revision && !slices.Contains(p.out.End, m.Name) && !slices.Contains(p.out.Begin, m.Name) {
+			n++
+		}
+	}
+	return n
+}
+
+// busy reports a Mac whose turn it is, or will be.
+func (p *plan) busy(m Machine) bool { return m.Turn != "" || slices.Contains(p.out.Begin, m.Name) }
+
+// well reports a Mac that may be counted on: a Node that is Ready, and not about
+// to be changed.
+func (p *plan) well(m Machine) bool { return !m.ReadySince.IsZero() && !p.busy(m) }
+
+// unavailable counts the Macs that cannot be counted on, and those among them
+// whose turn it is.
+func (p *plan) unavailable() (all, turns int) {
+	for _, m := range p.Machines {
+		if p.busy(m) {
+			turns++
+		}
+		if !p.well(m) {
+			all++
+		}
+	}
+	return all, turns
+}
+
+// room reports whether one more Mac may be changed. One that cannot be counted on
+// anyhow takes no more away.
+func (p *plan) room(m Machine) bool {
+	all, turns := p.unavailable()
+	if turns >= p.max {
+		return false
+	}
+	return !p.well(m) || all < p.max
+}
+
+// heal begins to mend a Mac that was changed behind our back, one at a time.
+func (p *plan) heal() {
+	for _, m := range p.Machines {
+		if p.busy(m) && p.at(m) && m.Drifted {
+			return
+		}
+	}
+	for _, m := range p.byMerit() {
+		if p.at(m) && m.Drifted && p.free(m) && p.room(m) {
+			p.out.Begin = append(p.out.Begin, m.Name)
+			return
+		}
+	}
+}
+
+// update begins to change Macs to the revision: one of the canaries at a time,
+// then as many as may be unavailable.
+func (p *plan) update() {
+	if p.out.Halted != "" {
+		return
+	}
+	trial := p.settledCount() < p.canary
+	for _, m := range p.byMerit() {
+		if p.at(m) || !p.free(m) || !p.room(m) {
+			continue
+		}
+		if trial && p.someTurn() {
+			return
+		}
+		p.out.Begin = append(p.out.Begin, m.Name)
+	}
+}
+
+func (p *plan) settledCount() int {
+	n := 0
+	for _, m := range p.Machines {
+		if p.settled(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// someTurn reports that some Mac is being changed to the revision.
+func (p *plan) someTurn() bool {
+	return slices.ContainsFunc(p.Machines, func(m Machine) bool { return p.busy(m) && !(p.at(m) && m.Drifted) })
+}
+
+// free reports a Mac whose turn may begin, and when another's may.
+func (p *plan) free(m Machine) bool {
+	if p.busy(m) || m.Asleep || slices.Contains(p.out.End, m.Name) {
+		return false
+	}
+	if m.Tried != p.Revision {
+		return true
+	}
+	at := NotBefore(m.Failures, m.FailedAt, m.HeldAt)
+	if p.Now.Before(at) {
+		p.again(at)
+		return false
+	}
+	return true
+}
+
+// byMerit are the Machines in the order in which they should be changed: those
+// that are well before those that are not, because these say little about a
+// revision; what failed or had its turn last; those with few guests first.
+func (p *plan) byMerit() []Machine {
+	return slices.SortedStableFunc(slices.Values(p.Machines), func(a, b Machine) int {
+		return cmp.Or(
+			cmp.Compare(unwell(a), unwell(b)),
+			cmp.Compare(p.failures(a), p.failures(b)),
+			p.lastTurn(a).Compare(p.lastTurn(b)),
+			cmp.Compare(a.Guests, b.Guests),
+		)
+	})
+}
+
+func unwell(m Machine) int {
+	if m.ReadySince.IsZero() {
+		return 1
+	}
+	return 0
+}
+
+func (p *plan) failures(m Machine) int {
+	if m.Tried != p.Revision {
+		return 0
+	}
+	return m.Failures
+}
+
+// lastTurn matters where the Mac had a turn that came to nothing.
+func (p *plan) lastTurn(m Machine) time.Time {
+	if m.TurnAt.After(m.ProvedAt) {
+		return m.TurnAt
+	}
+	return time.Time{}
+}
+
+// count says how each Machine does.
+func (p *plan) count() {
+	p.out.States = map[State]int{}
+	for _, m := range p.Machines {
+		p.out.States[p.state(m)]++
+	}
+}
+
+func (p *plan) state(m Machine) State {
+	_, failed := p.failed(m)
+	switch {
+	case p.busy(m) && (!p.at(m) || m.Drifted):
+		return Updating
+	case failed:
+		return Failed
+	case m.Tried == p.Revision && !p.at(m) && p.Now.Before(NotBefore(0, time.Time{}, m.HeldAt)):
+		return Held
+	case !p.at(m):
+		return Outdated
+	case m.Drifted:
+		return Drifted
+	case p.settled(m):
+		return Updated
+	}
+	return Soaking
+}
+
+// again notes when to look again: at the earliest of all that is noted.
+func (p *plan) again(at time.Time) {
+	if at.After(p.Now) && (p.out.Again.IsZero() || at.Before(p.out.Again)) {
+		p.out.Again = at
+	}
+}
