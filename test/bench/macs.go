@@ -39,8 +39,13 @@ func (instant) Receive(context.Context, machine.Agent) error { return nil }
 func (instant) Leave(context.Context) error                  { return nil }
 func (instant) Close() error                                 { return nil }
 
+// Plan finds nothing to do.
+func (instant) Plan(context.Context, document.Desired) (document.Report, error) {
+	return document.Report{}, nil
+}
+
 // Converge makes the Node, as the agent does.
-func (m instant) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
+func (m instant) Converge(ctx context.Context, desired document.Desired, _ []byte) (document.Report, error) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: desired.Host.Name},
 		Spec:       corev1.NodeSpec{ProviderID: desired.Host.ProviderID},

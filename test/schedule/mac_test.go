@@ -188,7 +188,7 @@ func (c *session) Receive(ctx context.Context, build machine.Agent) error {
 }
 
 // Converge implements machine.Mac: it is here that a disk is found to be shared.
-func (c *session) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
+func (c *session) Converge(ctx context.Context, desired document.Desired, _ []byte) (document.Report, error) {
 	err := c.on(ctx, "converge", func(d *disk) error {
 		if err := desired.Validate(); err != nil {
 			return err
@@ -214,6 +214,11 @@ func (c *session) Converge(ctx context.Context, desired document.Desired) (docum
 		return nil
 	})
 	return document.Report{}, err
+}
+
+// Plan implements machine.Mac: nobody tampers with these Macs.
+func (c *session) Plan(ctx context.Context, _ document.Desired) (document.Report, error) {
+	return document.Report{}, c.on(ctx, "plan", func(*disk) error { return nil })
 }
 
 // Leave implements machine.Mac.

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +23,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -61,9 +63,24 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := rollout.Check(profile); err != nil {
+		v.invalid(profile.Name, err)
+		return ctrl.Result{}, nil
+	}
 	want := desired(v, profile, r.Agent)
-	want.Restart = v.wishedRestart()
+	v.revision = document.Revision(want)
 	return r.converge(ctx, v, want)
+}
+
+// invalid says that the profile asks for what cannot be. A Mac that runs goes on
+// as it is.
+func (v *visit) invalid(profile string, err error) {
+	complaint := no(infrav1.ReasonInvalidProfile, "MacNodeProfile %s: %s", profile, err)
+	if v.machine.Spec.ProviderID == "" {
+		v.bootstrapped = complaint
+		return
+	}
+	v.upToDate = complaint
 }
 
 // unstaged says what the host controller has yet to do before the Mac may be
@@ -94,18 +111,29 @@ func whyNot(h *host.Host) string {
 // converge decides whether the Mac needs a push, and follows the one there is.
 func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(v.machine)
-	need, err := r.need(ctx, v)
+	need, err := r.need(ctx, v, want)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !need.push {
-		r.pushes.forget(key)
-		v.bootstrapped = yes(infrav1.BootstrappedCondition)
-		return ctrl.Result{}, nil
-	}
 	id := pushID(v, want)
 	current, running := r.pushes.look(key)
+	updating := running && strings.HasPrefix(current.id, updatePrefix)
 	switch {
+	case updating && !current.done: // also where its turn was taken back meanwhile
+		v.bootstrapped, v.upToDate = yes(infrav1.BootstrappedCondition), progress(current.step)
+		v.upToDate.reason = infrav1.ReasonUpdating
+		return ctrl.Result{}, nil
+	case updating && current.id == updateID(v, want) && current.result != nil:
+		r.updateFailed(ctx, v, want, current.result)
+		return ctrl.Result{}, nil
+	case updating && current.id == updateID(v, want) && (!v.shows(want) || v.drifted()):
+		return ctrl.Result{}, r.succeed(ctx, v, want)
+	case need.update:
+		return r.update(ctx, v, want)
+	case !need.push:
+		r.pushes.forget(key)
+		v.bootstrapped = yes(infrav1.BootstrappedCondition)
+		return r.watchDrift(ctx, v, want)
 	case running && !current.done:
 		v.bootstrapped = progress(current.step)
 		return ctrl.Result{}, nil
@@ -123,11 +151,13 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 		}
 		return after(r.Clock.Now(), current.notBefore), nil
 	}
+	v.bootstrapped = progress(stepQueued)
 	return ctrl.Result{}, r.begin(ctx, v, want, id, need.join)
 }
 
-// need is what the Mac lacks.
-type need struct{ push, join bool }
+// need is what the Mac lacks: a push, join material with it, or to be changed in
+// its turn.
+type need struct{ push, join, update bool }
 
 // silentLimit is how long a Node may be not Ready before its Mac is given a fresh
 // token: its certificate may have expired while it, or we, were away.
@@ -136,14 +166,15 @@ const silentLimit = 10 * time.Minute
 // need compares what was done with what is there. A Mac whose Node is not there,
 // or not Ready for long, and that holds no token, is converged again with a fresh
 // one: that is how a Node that was deleted comes back, or one whose certificate
-// has expired, and the only way.
-func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
+// has expired, and the only way. A Mac that runs is changed in its turn only, also
+// when nobody remembers any more what it runs.
+func (r *Reconciler) need(ctx context.Context, v *visit, want document.Desired) (need, error) {
 	if err := r.findNode(ctx, v); err != nil {
 		return need{}, err
 	}
 	lacking := v.node == nil || r.silent(v)
 	switch {
-	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Revision == "":
+	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Revision == "" && lacking:
 		return need{push: true, join: lacking}, nil
 	case lacking && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
 		return need{push: true, join: true}, nil
@@ -151,6 +182,8 @@ func (r *Reconciler) need(ctx context.Context, v *visit) (need, error) {
 		// A restart is mostly asked for because the Node is not well; its certificate may be why.
 		_, unready := unreadySince(v)
 		return need{push: true, join: unready && !v.staged.joinable(r.Clock.Now())}, nil
+	case v.myTurn(document.Revision(want)):
+		return need{update: true}, nil
 	}
 	return need{}, nil
 }
@@ -194,22 +227,31 @@ func pushID(v *visit, want document.Desired) string {
 }
 
 func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired, id string, join bool) error {
+	name := client.ObjectKeyFromObject(v.machine)
+	if check, running := r.checks.look(name); running && !check.done {
+		r.checks.cancel(name) // its end brings us back
+		return nil
+	}
 	key, err := r.ensureFleetKey(ctx, v)
 	if err != nil {
 		v.bootstrapped = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
 		return err
 	}
-	name := client.ObjectKeyFromObject(v.machine)
+	signing, err := r.ensureSigningKey(ctx, v)
+	if err != nil {
+		v.bootstrapped = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+		return err
+	}
+	want.UpgradeKey = signing.public()
 	epoch := v.host.Spec.Record.InstallEpoch
 	book := ledger{r: r, machine: name, host: v.host.Name, token: v.token(), epoch: epoch, seed: key.seed}
 	target := r.target(v, key)
 	target.FirstUse = book.pin
 	p := push{
-		r: r, machine: name, agent: r.Agent, desired: want, join: join, password: v.staged.password, missing: missingPassword(v.host),
+		r: r, machine: name, agent: r.Agent, desired: want, join: join, signature: signing.sign(r.Agent.SHA256), password: v.staged.password, missing: missingPassword(v.host),
 		target: target, ledger: book,
 	}
 	r.pushes.begin(name, id, p.run)
-	v.bootstrapped = progress("queued")
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.host.Name, "job", id, "join", join)
 	return nil
 }
@@ -245,6 +287,9 @@ func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desire
 		}
 	}
 	v.applied = ptr.To(v.proved(document.Revision(want), want.Agent.SHA256, want.Restart))
+	now := metav1.NewTime(r.Clock.Now())
+	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &now}
+	v.drift = &infrav1.DriftStatus{CheckedAt: &now}
 	v.bootstrapped = yes(infrav1.BootstrappedCondition)
 	return nil
 }

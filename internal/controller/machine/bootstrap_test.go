@@ -259,6 +259,9 @@ func TestALeavingMachineGetsNoPermit(t *testing.T) {
 	}
 }
 
+// What a Mac runs is forgotten when its Machine is moved, or its status is lost.
+// Nothing is pushed to a Mac that runs before it is its turn: a fleet that was moved
+// would be changed all at once.
 func TestALostStatusIsFoundAgain(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.running("mac-1")
@@ -266,6 +269,11 @@ func TestALostStatusIsFoundAgain(t *testing.T) {
 	lost := before.DeepCopy()
 	lost.Status = infrav1.ScalewayAppleSiliconMachineStatus{}
 	w.updateStatus(lost)
+	w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.UpToDateCondition); len(w.mac.desired) != 1 || got != infrav1.ReasonDrifted {
+		t.Errorf("%d pushes, UpToDate = %s; want one, and Drifted before the turn", len(w.mac.desired), got)
+	}
+	w.turn("mac-1", before.Status.Applied.Revision)
 	w.settle("mac-1")
 	after := w.machine("mac-1")
 	if after.Spec.HostRef.ClaimToken != before.Spec.HostRef.ClaimToken || after.Status.Applied != before.Status.Applied || after.Status.Phase != phaseRunning {

@@ -3,7 +3,8 @@
 // the Mac to its desired state, watch its Node; or, when the Machine is deleted,
 // release the host. What a host is and which one to take is decided in package
 // host; everything the vendor is asked about a server, credentials included, is
-// left to the host controller, and drift to the profile controller.
+// left to the host controller; whose turn it is to be changed, to the profile
+// controller.
 package machine
 
 import (
@@ -61,6 +62,11 @@ type Options struct {
 	// MaxAttempts is the number of failed bootstrap attempts after which a Machine
 	// gives its host back and takes another. 0: never.
 	MaxAttempts int
+	// DriftCheckInterval is how often a Mac is looked at for what changed behind our
+	// back. 0: never.
+	DriftCheckInterval time.Duration
+	// Pause waits between two looks at a Mac that reboots. Default: in real time.
+	Pause func(ctx context.Context, d time.Duration) error
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
 	// Recorder of events.
@@ -83,7 +89,9 @@ type Reconciler struct {
 	absences   absences
 	spoken     spoken
 	pushes     *jobs
-	leaves     *jobs
+	// checks share the slots of the pushes.
+	checks *jobs
+	leaves *jobs
 	// storm is held while a recovery counts what others destroy and adds itself.
 	storm sync.Mutex
 }
@@ -105,16 +113,22 @@ func New(o Options) *Reconciler {
 	if o.Discovery.Reader == nil {
 		o.Discovery.Reader = o.Reader
 	}
-	return &Reconciler{
+	if o.Pause == nil {
+		o.Pause = pause
+	}
+	r := &Reconciler{
 		Options: o, metrics: newMetrics(),
 		pushes: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn), leaves: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn),
+		checks: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn),
 	}
+	r.checks.slots = r.pushes.slots
+	return r
 }
 
 // Wakeups are the Machines whose jobs have news, for whoever runs the reconciler
 // without SetupWithManager.
 func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
-	return []<-chan event.GenericEvent{r.pushes.wakeups, r.leaves.wakeups}
+	return []<-chan event.GenericEvent{r.pushes.wakeups, r.leaves.wakeups, r.checks.wakeups}
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;update;patch
@@ -139,6 +153,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Client.Get(ctx, req.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
 		r.pushes.forget(req.NamespacedName)
+		r.checks.cancel(req.NamespacedName)
+		r.checks.forget(req.NamespacedName)
 		r.leaves.forget(req.NamespacedName)
 		r.absences.forget(req.NamespacedName)
 		r.spoken.forget(req.NamespacedName)
@@ -174,6 +190,7 @@ func (r *Reconciler) show(ctx context.Context, v *visit) error {
 	if err := r.record(ctx, v); err != nil {
 		return err
 	}
+	r.finish(v)
 	if v.failure != nil {
 		r.pushes.setShown(client.ObjectKeyFromObject(v.machine))
 	}

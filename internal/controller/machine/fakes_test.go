@@ -46,7 +46,19 @@ type fakeMac struct {
 	passwords []string
 	received  int
 	desired   []document.Desired
-	left      int
+	// signatures of the builds, one each converge.
+	signatures [][]byte
+	// reports are what the next converges say; without one they say nothing.
+	reports []document.Report
+	// facts beside sudo, as the probe tells them.
+	facts Facts
+	// planned is what a plan says, plans how often one was asked for.
+	planned document.Report
+	plans   int
+	planErr error
+	left    int
+	// onProbe changes the world before the Mac is looked at.
+	onProbe func()
 	// onGrant looks at the world at the moment that a password is sent.
 	onGrant func()
 	// onConverge changes the world while the Mac converges.
@@ -96,9 +108,14 @@ func (f *fakeMac) HostKey() infrav1.HostKey {
 }
 
 func (f *fakeMac) Probe(context.Context) (Facts, error) {
+	if f.onProbe != nil {
+		f.onProbe()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Facts{Sudo: f.sudo}, nil
+	facts := f.facts
+	facts.Sudo = f.sudo
+	return facts, nil
 }
 
 func (f *fakeMac) Grant(_ context.Context, password cloud.Password) error {
@@ -122,8 +139,9 @@ func (f *fakeMac) Receive(context.Context, Agent) error {
 	return nil
 }
 
-func (f *fakeMac) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
+func (f *fakeMac) Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error) {
 	f.mu.Lock()
+	f.signatures = append(f.signatures, signature)
 	f.desired = append(f.desired, desired)
 	err, hold := f.convErr, f.hold
 	f.mu.Unlock()
@@ -137,7 +155,20 @@ func (f *fakeMac) Converge(ctx context.Context, desired document.Desired) (docum
 	if invalid := desired.Validate(); invalid != nil {
 		return document.Report{}, invalid
 	}
-	return document.Report{}, classify(stepConverge, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var report document.Report
+	if len(f.reports) > 0 {
+		report, f.reports = f.reports[0], f.reports[1:]
+	}
+	return report, classify(stepConverge, err)
+}
+
+func (f *fakeMac) Plan(context.Context, document.Desired) (document.Report, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans++
+	return f.planned, f.planErr
 }
 
 func (f *fakeMac) Leave(ctx context.Context) error {

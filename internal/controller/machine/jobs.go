@@ -46,6 +46,8 @@ type snapshot struct {
 	step   string
 	done   bool
 	result error
+	// found is what a job brought back.
+	found []string
 	// notBefore is when a failed job may be followed by another.
 	notBefore time.Time
 	// recorded says that the failure was counted, answered that the ladder was asked
@@ -88,7 +90,7 @@ func (j *jobs) begin(key types.NamespacedName, id string, work func(ctx context.
 		return
 	}
 	ctx, cancel := context.WithCancel(j.ctx)
-	current := &job{snapshot: snapshot{id: id, began: j.clock.Now(), step: "queued"}, cancel: cancel}
+	current := &job{snapshot: snapshot{id: id, began: j.clock.Now(), step: stepQueued}, cancel: cancel}
 	j.byID[key] = current
 	j.spawn(func() {
 		defer cancel()
@@ -141,6 +143,15 @@ func (j *jobs) look(key types.NamespacedName) (snapshot, bool) {
 		return snapshot{}, false
 	}
 	return current.snapshot, true
+}
+
+// setFound keeps what the Machine's running job brings back.
+func (j *jobs) setFound(key types.NamespacedName, found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if current, ok := j.byID[key]; ok && !current.done {
+		current.found = found
+	}
 }
 
 // setRecorded notes that a failure was counted and when to try again.

@@ -17,6 +17,7 @@ const leaveTimeout = 15 * time.Second
 // done means that it worked, failed, or had its time.
 func (r *Reconciler) leave(ctx context.Context, v *visit) (ctrl.Result, bool) {
 	key := client.ObjectKeyFromObject(v.machine)
+	r.checks.cancel(key) // it only looks
 	if push, running := r.pushes.look(key); running && !push.done {
 		r.pushes.cancel(key)
 		v.released = no(infrav1.ReasonLeaving, "waiting for the push to host %s to stop", v.host.Name)

@@ -38,18 +38,31 @@ type Mac interface {
 	Probe(ctx context.Context) (Facts, error)
 	Grant(ctx context.Context, password cloud.Password) error
 	Receive(ctx context.Context, agent Agent) error
-	// Converge runs the build that the document names, installed or received.
-	Converge(ctx context.Context, desired document.Desired) (document.Report, error)
+	// Converge runs the build that the document names, installed or received. The
+	// signature of that build lets it in where root is the agent's alone. A report
+	// comes with a failure, too, where the Mac gave one.
+	Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error)
+	// Plan says what Converge would change, and changes nothing.
+	Plan(ctx context.Context, desired document.Desired) (document.Report, error)
 	Leave(ctx context.Context) error
 	Close() error
 }
 
 // Facts are what a probe tells that decides the next step.
 type Facts struct {
-	// Sudo works without a password.
+	// Sudo works without a password: for anything, or for the agent's own verbs.
 	Sudo bool
 	// Installed is the build of the agent that runs there, by SHA-256; or empty.
 	Installed string
+	// Serial number of the Mac; empty when it shows none.
+	Serial string
+	// BootSession is another one after each boot.
+	BootSession string
+	// FileVault is on: nobody comes in after a boot before a person types a password.
+	FileVault bool
+	// VirtualMachine: it is a guest, not a Mac.
+	VirtualMachine bool
+	DiskFreeBytes  int64
 }
 
 // Failure is why a step of a bootstrap did not work, and what it asks for.

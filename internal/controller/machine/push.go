@@ -25,11 +25,15 @@ const (
 	stepReceive  = "receive"
 	stepJoin     = "join"
 	stepConverge = "converge"
+	stepReboot   = "reboot"
+
+	// stepQueued is what is told of a push that waits for others.
+	stepQueued = "queued"
 )
 
 // pushSteps is the order of the steps, for "step n of m".
 func pushSteps() []string {
-	return []string{stepDial, stepProbe, stepGrant, stepReceive, stepJoin, stepConverge}
+	return []string{stepDial, stepProbe, stepGrant, stepReceive, stepJoin, stepConverge, stepReboot}
 }
 
 // revokeTimeout bounds taking a token back after a failed push.
@@ -47,6 +51,8 @@ type push struct {
 	missing string
 	agent   Agent
 	desired document.Desired
+	// signature of the agent's build, for a Mac where root is the agent's alone.
+	signature []byte
 	// join says that the Mac needs a token and a permit.
 	join bool
 }
@@ -77,7 +83,13 @@ func (p push) run(ctx context.Context, say func(string)) error {
 		return err
 	}
 	var facts Facts
-	if err := at(stepProbe, func() (err error) { facts, err = mac.Probe(ctx); return err }); err != nil {
+	err = at(stepProbe, func() (err error) {
+		if facts, err = mac.Probe(ctx); err != nil {
+			return err
+		}
+		return p.fit(ctx, facts)
+	})
+	if err != nil {
 		return err
 	}
 	if err := at(stepGrant, func() error { return p.grant(ctx, mac, facts) }); err != nil {
@@ -86,7 +98,7 @@ func (p push) run(ctx context.Context, say func(string)) error {
 	if err := at(stepReceive, func() error { return p.receive(ctx, mac, facts) }); err != nil {
 		return err
 	}
-	return p.admit(ctx, mac, at)
+	return p.admit(ctx, mac, facts, at, say)
 }
 
 // grant spends the password's one attempt, unless sudo works without.
@@ -116,17 +128,17 @@ func (p push) receive(ctx context.Context, mac Mac, facts Facts) error {
 
 // admit mints join material where the Mac needs it, converges, and takes the
 // token back when that did not work.
-func (p push) admit(ctx context.Context, mac Mac, at func(string, func() error) error) error {
+func (p push) admit(ctx context.Context, mac Mac, facts Facts, at func(string, func() error) error, say func(string)) error {
 	desired := p.desired
+	if p.password.Present() {
+		// Steps that need it may come in any run; the Mac keeps it in one file only.
+		desired.Secrets = &document.Secrets{ConsolePassword: p.password.Reveal()}
+	}
 	var token workload.Token
 	if err := at(stepJoin, func() (err error) { token, err = p.mint(ctx, &desired); return err }); err != nil {
 		return err
 	}
-	err := at(stepConverge, func() error {
-		report, err := mac.Converge(ctx, desired)
-		p.r.metrics.report(report)
-		return err
-	})
+	err := at(stepConverge, func() error { return p.converge(ctx, mac, facts, desired, say) })
 	if err == nil {
 		err = p.delivered(ctx, token)
 	}

@@ -23,7 +23,7 @@ import (
 
 // SetupWithManager registers the controller, its watches and its jobs.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	for _, pool := range []*jobs{r.pushes, r.leaves} {
+	for _, pool := range []*jobs{r.pushes, r.leaves, r.checks} {
 		if err := mgr.Add(pool); err != nil {
 			return fmt.Errorf("adding the jobs of Machines: %w", err)
 		}
@@ -50,6 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.ofProfile)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
 		WatchesRawSource(source.Channel(r.pushes.wakeups, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.checks.wakeups, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.leaves.wakeups, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
 		Complete(r)

@@ -39,7 +39,10 @@ func (m sshMac) HostKey() infrav1.HostKey { return hostKey(m.session.HostKey()) 
 
 func (m sshMac) Probe(ctx context.Context) (Facts, error) {
 	facts, err := m.session.Probe(ctx)
-	return Facts{Sudo: facts.Sudo, Installed: facts.CurrentAgent}, classify(stepProbe, err)
+	return Facts{
+		Sudo: facts.Sudo || facts.SudoAgent, Installed: facts.CurrentAgent, Serial: facts.Serial, BootSession: facts.BootSession,
+		FileVault: facts.FileVault == remote.On, VirtualMachine: facts.VirtualMachine, DiskFreeBytes: facts.DiskFreeBytes,
+	}, classify(stepProbe, err)
 }
 
 func (m sshMac) Grant(ctx context.Context, password cloud.Password) error {
@@ -51,8 +54,13 @@ func (m sshMac) Receive(ctx context.Context, agent Agent) error {
 	return classify(stepReceive, err)
 }
 
-func (m sshMac) Converge(ctx context.Context, desired document.Desired) (document.Report, error) {
-	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired, nil)
+func (m sshMac) Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error) {
+	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired, signature)
+	return report, classify(stepConverge, err)
+}
+
+func (m sshMac) Plan(ctx context.Context, desired document.Desired) (document.Report, error) {
+	report, err := m.session.Plan(ctx, desired)
 	return report, classify(stepConverge, err)
 }
 

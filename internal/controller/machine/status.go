@@ -60,9 +60,7 @@ func derive(v *visit) {
 			set(v.machine, c.kind, c.finding)
 		}
 	}
-	if v.applied != nil {
-		status.Applied = *v.applied
-	}
+	deriveUpdate(v)
 	if v.machine.Spec.ProviderID != "" {
 		status.Initialization.Provisioned = ptr.To(true)
 	}
@@ -71,6 +69,27 @@ func derive(v *visit) {
 	derivePolicy(v)
 	set(v.machine, infrav1.ReadyCondition, summary(v.machine))
 	status.Phase = phase(v.machine)
+}
+
+// deriveUpdate says what the Mac runs, and whether that is what its profile wants.
+func deriveUpdate(v *visit) {
+	status := &v.machine.Status
+	if v.applied != nil {
+		status.Applied = *v.applied
+	}
+	if v.update != nil {
+		status.Update = *v.update
+	}
+	if v.drift != nil {
+		status.Drift = *v.drift
+	}
+	if v.machine.Spec.ProviderID == "" || v.revision == "" && v.upToDate.reason == "" {
+		return
+	}
+	if v.upToDate.reason == "" {
+		v.upToDate = freshness(v.machine, v.revision)
+	}
+	set(v.machine, infrav1.UpToDateCondition, v.upToDate)
 }
 
 func set(m *infrav1.ScalewayAppleSiliconMachine, kind string, f finding) {
@@ -203,6 +222,9 @@ func (r *Reconciler) event(m *infrav1.ScalewayAppleSiliconMachine, t transition)
 func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transition {
 	const normal, warning = corev1.EventTypeNormal, corev1.EventTypeWarning
 	var out []transition
+	if was, is := before.Status.Applied.Agent, after.Status.Applied.Agent; was != "" && was != is {
+		out = append(out, transition{kind: normal, reason: infrav1.ReasonAgentUpdated, message: fmt.Sprintf("the agent on host %s is build %.12s, after %.12s", after.Status.HostName, is, was)})
+	}
 	for _, c := range []struct {
 		kind    string
 		reasons map[string]string
@@ -217,10 +239,14 @@ func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transitio
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,
 			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonCredentialsSealed: warning, infrav1.ReasonEndpointUnknown: warning,
 			infrav1.ReasonNotWiped: warning, infrav1.ReasonRebootingForRecovery: warning, infrav1.ReasonReturnedToPool: warning,
+			infrav1.ReasonWrongHardware: warning, infrav1.ReasonFileVault: warning, infrav1.ReasonInvalidProfile: warning,
 			infrav1.ReasonReinstalling: warning, infrav1.ReasonBootstrapExhausted: warning,
 		}},
 		{infrav1.NodeReadyCondition, map[string]string{
 			infrav1.NodeReadyCondition: normal, infrav1.ReasonNodeMissing: warning, infrav1.ReasonProviderIDMismatch: warning,
+		}},
+		{infrav1.UpToDateCondition, map[string]string{
+			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning,
 		}},
 		{infrav1.ReleasedCondition, map[string]string{infrav1.ReasonReleaseBlocked: warning, infrav1.ReasonDraining: normal, reasonNoPolicy: warning}},
 	} {

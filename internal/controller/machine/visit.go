@@ -58,7 +58,16 @@ type visit struct {
 	// pause, and no status is written.
 	silent bool
 
-	claimed, bootstrapped, joined, released finding
+	// revision that the profile wants; empty until it is known.
+	revision string
+	// update and drift are what is new about changes after the first bootstrap.
+	update *infrav1.UpdateStatus
+	drift  *infrav1.DriftStatus
+	// consumed are the pools whose job has said all it had to say once the status
+	// is written.
+	consumed []*jobs
+
+	claimed, bootstrapped, joined, upToDate, released finding
 }
 
 // finding is what a phase has to say in its condition. The zero value says

@@ -60,6 +60,8 @@ type world struct {
 	intrude func(verb string, object client.Object)
 	// report is how every zone was last listed.
 	report host.ZoneReport
+	// checks is the interval of the checks for drift; none by default.
+	checks time.Duration
 }
 
 func noFault(string, client.Object) error { return nil }
@@ -155,11 +157,14 @@ func (w *world) restart() {
 	if w.r != nil {
 		w.r.pushes.stop()
 		w.r.leaves.stop()
+		w.r.checks.stop()
 	}
 	w.r = w.reconciler(w.client)
 	w.t.Cleanup(func() {
 		w.r.pushes.stop()
 		w.r.leaves.stop()
+		w.r.checks.stop()
+		w.r.checks.group.Wait()
 		w.r.pushes.group.Wait()
 		w.r.leaves.group.Wait()
 	})
@@ -173,7 +178,11 @@ func (w *world) reconciler(reader client.Reader) *Reconciler {
 	return New(Options{
 		Client: w.client, Reader: reader, Keys: w.keys, Macs: w.mac, Agent: Agent{Version: "v1", Build: build},
 		Zone:              func(string) (host.ZoneReport, bool) { return w.report, true },
-		DefaultPoolPrefix: poolName, Recorder: w.events, Clock: w.clock,
+		DefaultPoolPrefix: poolName, Recorder: w.events, Clock: w.clock, DriftCheckInterval: w.checks,
+		Pause: func(ctx context.Context, d time.Duration) error {
+			w.clock.SetTime(w.clock.Now().Add(d))
+			return ctx.Err()
+		},
 	})
 }
 
@@ -209,7 +218,7 @@ func (w *world) settle(name string) ctrl.Result {
 func (w *world) awaitJobs(key types.NamespacedName) bool {
 	w.t.Helper()
 	waited := false
-	for _, pool := range []*jobs{w.r.pushes, w.r.leaves} {
+	for _, pool := range []*jobs{w.r.pushes, w.r.leaves, w.r.checks} {
 		for {
 			job, ok := pool.look(key)
 			if !ok || job.done || w.mac.isHolding() {

@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// Keys of the Secret <fleet>-agent-signing.
+const (
+	keySigning = "private-key"
+	keyVerify  = "public-key"
+)
+
+// PEM types of the two halves.
+const (
+	pemPrivate = "PRIVATE KEY"
+	pemPublic  = "PUBLIC KEY"
+)
+
+// signingKey signs the builds that Macs of a fleet take once root there is the
+// agent's alone. It never prints itself.
+type signingKey struct{ private ed25519.PrivateKey }
+
+// String shows nothing of the key.
+func (signingKey) String() string { return "agent signing key" }
+
+// GoString shows nothing of the key.
+func (k signingKey) GoString() string { return k.String() }
+
+// public is the half that Macs are given.
+func (k signingKey) public() []byte { return k.private.Public().(ed25519.PublicKey) }
+
+// sign signs a build by its SHA-256.
+func (k signingKey) sign(sha256 string) []byte { return document.SignBuild(k.private, sha256) }
+
+// ensureSigningKey returns the signing key of the Machine's fleet, which is made
+// when missing. Macs keep the first public half they are given in an install
+// epoch: a key that is lost ends their upgrades until they are wiped.
+func (r *Reconciler) ensureSigningKey(ctx context.Context, v *visit) (signingKey, error) {
+	name := client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-agent-signing"}
+	key, err := r.readSigningKey(ctx, name)
+	if !apierrors.IsNotFound(err) {
+		return key, err
+	}
+	secret, err := newSigningSecret(name, v.machine.Labels[clusterv1.ClusterNameLabel])
+	if err != nil {
+		return signingKey{}, err
+	}
+	err = r.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		return r.readSigningKey(ctx, name)
+	}
+	if err != nil {
+		return signingKey{}, fmt.Errorf("creating Secret %s: %w", name.Name, err)
+	}
+	return parseSigningKey(secret)
+}
+
+func (r *Reconciler) readSigningKey(ctx context.Context, name client.ObjectKey) (signingKey, error) {
+	secret := &corev1.Secret{}
+	if err := r.Reader.Get(ctx, name, secret); err != nil {
+		return signingKey{}, fmt.Errorf("reading Secret %s: %w", name.Name, err)
+	}
+	return parseSigningKey(secret)
+}
+
+func parseSigningKey(secret *corev1.Secret) (signingKey, error) {
+	// The parser's words could quote the key.
+	unusable := fmt.Errorf("the key %s of Secret %s is no ed25519 private key in PEM: restore it, or delete the Secret and wipe the fleet's Macs", keySigning, secret.Name)
+	block, _ := pem.Decode(secret.Data[keySigning])
+	if block == nil || block.Type != pemPrivate {
+		return signingKey{}, unusable
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return signingKey{}, unusable
+	}
+	private, is := parsed.(ed25519.PrivateKey)
+	if !is {
+		return signingKey{}, unusable
+	}
+	return signingKey{private}, nil
+}
+
+func newSigningSecret(name client.ObjectKey, cluster string) (*corev1.Secret, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a signing key: %w", err)
+	}
+	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a signing key: %w", err)
+	}
+	publicDER, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a signing key: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: name.Namespace, Name: name.Name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, clusterctlv1.ClusterctlMoveLabel: ""},
+		},
+		Data: map[string][]byte{
+			keySigning: pem.EncodeToMemory(&pem.Block{Type: pemPrivate, Bytes: privateDER}),
+			keyVerify:  pem.EncodeToMemory(&pem.Block{Type: pemPublic, Bytes: publicDER}),
+		},
+	}, nil
+}
