@@ -23,11 +23,11 @@ const (
 func (t *target) rotation() file {
 	var text strings.Builder
 	text.WriteString("# Written by macfleet; changes are overwritten.\n")
-	for _, l := range []struct{ name, owner string }{
-		{"tart-kubelet.err.log", t.desired.Host.User + ":" + staff},
-		{"hostd.err.log", root + ":" + wheel},
+	for _, l := range []struct{ path, owner string }{
+		{agentErrorLog, t.desired.Host.User + ":" + staff},
+		{hostdErrorLog, root + ":" + wheel},
 	} {
-		fmt.Fprintf(&text, "%s/%s\t%s\t640\t%d\t%d\t*\tN\n", document.LogDir, l.name, l.owner, keptLogs, logSize)
+		fmt.Fprintf(&text, "%s\t%s\t640\t%d\t%d\t*\tN\n", l.path, l.owner, keptLogs, logSize)
 	}
 	return file{logRotation, []byte(text.String()), macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
 }
