@@ -10,16 +10,16 @@ import "path"
 func Modelled() []string {
 	return places(map[string][]string{
 		"/bin": {
-			"cat", "chmod", "cp", "date", "dd", "df", "echo", "hostname", "launchctl", "ln", "ls", "mkdir",
-			"mv", "pwd", "rm", "rmdir", "sleep", "sync",
+			"cat", "chmod", "cp", "date", "dd", "df", "echo", "hostname", "kill", "launchctl", "ln", "ls", "mkdir",
+			"mv", "ps", "pwd", "rm", "rmdir", "sleep", "sync",
 		},
 		"/usr/bin": {
-			"basename", "cmp", "csrutil", "cut", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
-			"gzip", "head", "id", "mktemp", "readlink", "seq", "shasum", "sort", "stat", "sudo",
+			"basename", "cmp", "codesign", "csrutil", "cut", "defaults", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
+			"gzip", "head", "id", "killall", "mktemp", "pgrep", "pkill", "readlink", "seq", "shasum", "sort", "stat", "sudo",
 			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami",
 		},
 		"/usr/sbin":         {"chown", "ioreg", "scutil", "sysctl", "visudo"},
-		"/sbin":             {"reboot", "shutdown"},
+		"/sbin":             {"ifconfig", "pfctl", "reboot", "shutdown"},
 		"/opt/homebrew/bin": {"tart"},
 	})
 }
@@ -28,14 +28,14 @@ func Modelled() []string {
 // simulator answers with exit code 127.
 func Unmodelled() []string {
 	return places(map[string][]string{
-		"/bin": {"csh", "ed", "expr", "kill", "ksh", "link", "pax", "ps", "stty", "tcsh", "unlink", "wait4path"},
+		"/bin": {"csh", "ed", "expr", "ksh", "link", "pax", "stty", "tcsh", "unlink", "wait4path"},
 		"/usr/bin": {
-			"at", "awk", "base64", "bzip2", "caffeinate", "codesign", "comm", "crontab", "curl", "defaults", "dig",
+			"at", "awk", "base64", "bzip2", "caffeinate", "comm", "crontab", "curl", "dig",
 			"ditto", "dscacheutil", "dscl", "du", "expect", "file", "find", "fold", "hdiutil", "install", "ipconfig",
-			"join", "jot", "killall", "kmutil", "last", "leaks", "less", "lockf", "log", "logger", "login",
+			"join", "jot", "kmutil", "last", "leaks", "less", "lockf", "log", "logger", "login",
 			"lsof", "lsvfs", "man", "mdfind", "mdutil", "more", "nc", "nettop", "networkQuality", "nice", "nl", "nohup",
-			"nslookup", "od", "open", "openssl", "osascript", "passwd", "paste", "patch", "perl", "pgrep",
-			"pkgutil", "pkill", "plutil", "pmset", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
+			"nslookup", "od", "open", "openssl", "osascript", "passwd", "paste", "patch", "perl",
+			"pkgutil", "plutil", "pmset", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
 			"script", "security", "sed", "sftp", "sfltool", "split", "ssh", "ssh-keygen", "strings", "su",
 			"tar", "tccutil", "time", "tmutil", "top", "tput", "truncate", "tty", "uniq", "unzip", "uptime",
 			"uuidgen", "vm_stat", "w", "who", "xargs", "xattr", "xcode-select", "xcrun", "xz", "zip", "zsh",
@@ -46,8 +46,8 @@ func Unmodelled() []string {
 			"sysadminctl", "system_profiler", "systemsetup", "systemstats", "traceroute", "vsdbutil",
 		},
 		"/sbin": {
-			"disklabel", "fsck", "fsck_apfs", "halt", "ifconfig", "kextload", "launchd", "mknod", "mount", "mount_apfs",
-			"newfs_apfs", "nologin", "pfctl", "ping", "route", "umount",
+			"disklabel", "fsck", "fsck_apfs", "halt", "kextload", "launchd", "mknod", "mount", "mount_apfs",
+			"newfs_apfs", "nologin", "ping", "route", "umount",
 		},
 		"/usr/libexec": {"PlistBuddy", "ApplicationFirewall/socketfilterfw"},
 		"/System/Library/Filesystems/apfs.fs/Contents/Resources": {"apfs.util"},

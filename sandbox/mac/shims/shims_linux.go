@@ -52,10 +52,10 @@ type tool func(*call) int
 func tools() map[string]tool {
 	return map[string]tool{
 		"basename": basename, "cat": cat, "chmod": chmod, "chown": chown, "cmp": cmp, "cp": cp,
-		"csrutil": csrutil, "cut": cut, "date": date, "dd": dd, "df": df, "dirname": dirname, "echo": echo,
+		"codesign": codesign, "csrutil": csrutil, "cut": cut, "defaults": inPID1, "date": date, "dd": dd, "df": df, "dirname": dirname, "echo": echo,
 		"env": env, "false": func(*call) int { return 1 }, "fdesetup": fdesetup, "grep": grep, "gunzip": gunzip,
-		"gzip": gunzip, "head": head, "hostname": hostname, "id": id, "ioreg": ioreg, "launchctl": launchctl,
-		"ln": ln, "ls": ls, "mkdir": mkdir, "mktemp": mktemp, "mv": mv, "pwd": pwd, "readlink": readlink,
+		"gzip": gunzip, "head": head, "hostname": hostname, "id": id, "ifconfig": ifconfig, "ioreg": ioreg, "kill": kill, "killall": killall, "launchctl": launchctl,
+		"ln": ln, "ls": ls, "mkdir": mkdir, "mktemp": mktemp, "mv": mv, "pfctl": pfctl, "pgrep": pgrep, "pkill": pgrep, "ps": ps, "pwd": pwd, "readlink": readlink,
 		"reboot": reboot, "rm": rm, "rmdir": rmdir, "scutil": scutil, "seq": seq, "shasum": shasum,
 		"shutdown": shutdown, "sleep": sleep, "sort": sortLines, "stat": stat, "sudo": sudo, "sw_vers": swVers,
 		"sync": func(*call) int { return 0 }, "sysctl": sysctl, "tail": tail, "tee": tee, "touch": touch,

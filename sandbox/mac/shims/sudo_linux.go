@@ -19,18 +19,27 @@ const passwordTries = 3
 // sudoRequest is a sudo command line taken apart.
 type sudoRequest struct {
 	nonInteractive, stdin bool
-	prompt                string
-	runAs                 string
-	env                   []string
-	argv                  []string
+	// list asks what is allowed, ignoreTicket for the password in any case.
+	list, ignoreTicket bool
+	prompt             string
+	runAs              string
+	env                []string
+	argv               []string
 }
 
-// sudo runs a command under another identity. Tickets are not modelled: every
-// run without a NOPASSWD rule needs the password, as with -k.
+// sudo runs a command under another identity, or tells what is allowed.
+// Tickets are modelled for terminals; elsewhere every run without a NOPASSWD
+// rule needs the password, as with -k.
 func sudo(c *call) int {
 	r, rc := c.parseSudo()
-	if rc != 0 || len(r.argv) == 0 {
+	if rc != 0 {
 		return rc
+	}
+	if len(r.argv) == 0 {
+		if r.list {
+			return c.rulesOf(r, c.policy())
+		}
+		return c.forgetTicket()
 	}
 	path, err := lookPath(r.argv[0])
 	if err != nil {
@@ -38,6 +47,9 @@ func sudo(c *call) int {
 		return 1
 	}
 	policy := c.policy()
+	if r.list {
+		return c.mayRun(r, policy, path)
+	}
 	d := policy.Decide(sudoers.Request{
 		User: c.userName(c.uid), Groups: c.groups(), RunAs: r.runAs, Path: path, Args: r.argv[1:],
 	})
@@ -55,14 +67,15 @@ func sudo(c *call) int {
 
 func (c *call) parseSudo() (sudoRequest, int) {
 	r := sudoRequest{prompt: "Password:", runAs: "root"}
-	f, rest, ok := c.parse("nSkKH", "pu")
+	f, rest, ok := c.parse("nSkKHl", "pu")
 	if !ok {
 		return r, rcUsage
 	}
-	if len(rest) == 0 && (f.has('k') || f.has('K')) {
-		return r, 0 // nothing to forget
+	r.list, r.ignoreTicket = f.has('l'), f.has('k')
+	if len(rest) == 0 && !r.list && (f.has('k') || f.has('K')) {
+		return r, 0
 	}
-	if f.has('K') || len(rest) == 0 {
+	if f.has('K') || len(rest) == 0 && !r.list {
 		return r, c.unmodelled("a form without a command")
 	}
 	r.nonInteractive, r.stdin = f.has('n'), f.has('S')
@@ -79,28 +92,44 @@ func (c *call) parseSudo() (sudoRequest, int) {
 	for len(rest) > 0 && strings.Contains(rest[0], "=") && !strings.Contains(strings.SplitN(rest[0], "=", 2)[0], "/") {
 		r.env, rest = append(r.env, rest[0]), rest[1:]
 	}
-	if r.argv = rest; len(rest) == 0 {
+	if r.argv = rest; len(rest) == 0 && !r.list {
 		return r, c.unmodelled("a form without a command")
 	}
 	return r, 0
 }
 
-// authenticate asks for the password as often as sudo does. An empty line and
-// the end of input are refused before anybody is asked, so they do not count.
+// authenticate asks for the password as often as sudo does, unless the
+// terminal is trusted. An empty line and the end of input are refused before
+// anybody is asked, so they do not count.
 func (c *call) authenticate(r sudoRequest) bool {
+	terminal := controllingTerminal()
+	if !r.ignoreTicket && c.ticket(wire.Ticket{Terminal: terminal}) {
+		return true
+	}
 	if r.nonInteractive {
 		c.errorf("a password is required")
 		return false
 	}
-	if !r.stdin {
+	ask, done := c.asker(r)
+	if ask == nil {
 		c.errorf("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
 		c.errorf("a password is required")
 		return false
 	}
+	defer done()
+	if !c.askPassword(ask) {
+		return false
+	}
+	if !r.ignoreTicket {
+		c.ticket(wire.Ticket{Terminal: terminal, Grant: true})
+	}
+	return true
+}
+
+func (c *call) askPassword(ask func() (line string, eof bool)) bool {
 	wrong := 0
-	for try := 0; try < passwordTries; try++ {
-		fmt.Fprint(c.err, r.prompt)
-		line, eof := readLine()
+	for try := range passwordTries {
+		line, eof := ask()
 		if eof && line == "" {
 			c.noPassword(wrong)
 			return false
@@ -140,11 +169,11 @@ func (c *call) incorrect(n int) {
 
 // readLine reads up to a newline, a byte at a time, so that what follows is
 // left for the command. It bypasses the digest: this is a password.
-func readLine() (line string, eof bool) {
+func readLine(from *os.File) (line string, eof bool) {
 	var b [1]byte
 	var out []byte
 	for {
-		n, err := os.Stdin.Read(b[:])
+		n, err := from.Read(b[:])
 		if n == 1 && b[0] == '\n' {
 			return string(out), false
 		}
@@ -166,6 +195,10 @@ func (c *call) groups() []string {
 
 func lookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
+		info, err := os.Stat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			return "", os.ErrNotExist
+		}
 		return filepath.Abs(name)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {

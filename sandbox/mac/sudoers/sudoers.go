@@ -81,6 +81,45 @@ func (p *Policy) Decide(r Request) Decision {
 	return d
 }
 
+// List returns the rules that hold for somebody, and whether seeing them, or
+// asking about one command, takes the password. As with sudo's "listpw=any",
+// one NOPASSWD entry of whatever command is enough to be told without.
+func (p *Policy) List(user string, groups []string) (rules []Rule, needPassword bool) {
+	needPassword = true
+	for _, rule := range p.Rules {
+		if !matchUser(rule.Who, Request{User: user, Groups: groups}) {
+			continue
+		}
+		rules = append(rules, rule)
+		for _, c := range rule.Commands {
+			needPassword = needPassword && !c.NoPassword
+		}
+	}
+	return rules, needPassword
+}
+
+// String is a rule as sudo -l shows it.
+func (r Rule) String() string {
+	runAs := r.RunAs
+	if runAs == "" {
+		runAs = "root"
+	}
+	free := false
+	entries := make([]string, 0, len(r.Commands))
+	for _, c := range r.Commands {
+		text := strings.TrimSpace(c.Pattern + " " + c.Args)
+		if c.Negated {
+			text = "!" + text
+		}
+		if c.NoPassword != free {
+			text = map[bool]string{true: "NOPASSWD: ", false: "PASSWD: "}[c.NoPassword] + text
+			free = c.NoPassword
+		}
+		entries = append(entries, text)
+	}
+	return "(" + runAs + ") " + strings.Join(entries, ", ")
+}
+
 func (p *Policy) expand(commands []Command) []Command {
 	var out []Command
 	for _, c := range commands {
