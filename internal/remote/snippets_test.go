@@ -40,20 +40,16 @@ func inShells(t *testing.T, test func(*testing.T, *box)) {
 }
 
 const sudoStub = `
-nopassword= list=
+nopassword=
 while :; do
   case $1 in
   -n) nopassword=1; shift ;;
-  -l) list=1; shift ;;
   -S | -k) shift ;;
   -p) shift 2 ;;
   *) break ;;
   esac
 done
-if [ "$list" ]; then
-  [ -f "$ROOT/narrow" ] && [ "$1 $2" = "$ROOT/usr/local/libexec/macfleet/current/tart-kubelet converge" ]
-  exit
-fi
+if [ -f "$ROOT/narrow" ] && [ "$*" = "$ROOT/usr/local/libexec/macfleet/current/tart-kubelet converge --plan" ]; then exec "$@"; fi
 if [ -f "$ROOT/etc/sudoers.d/m1-nopasswd" ] && [ ! -f "$ROOT/override" ] || [ -f "$ROOT/open" ]; then exec "$@"; fi
 if [ "$nopassword" ]; then echo "sudo: a password is required" >&2; exit 1; fi
 tries=0
@@ -285,7 +281,7 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 			if err := os.MkdirAll(b.path("usr/local/libexec/macfleet/"+dir), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			b.put("usr/local/libexec/macfleet/"+dir+"/tart-kubelet", "", 0o755)
+			b.put("usr/local/libexec/macfleet/"+dir+"/tart-kubelet", "#!"+where(t, "sh")+"\nread -r document || exit 64\n", 0o755)
 		}
 		if err := os.Symlink(buildB, b.path("usr/local/libexec/macfleet/current")); err != nil {
 			t.Fatal(err)
@@ -311,6 +307,11 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 		b.put("narrow", "", 0o600)
 		if f, _ = parseFacts(b.run("", probeSnippet)); f.Sudo || !f.SudoAgent || f.Journal != nil {
 			t.Errorf("with the agent's verbs only: %+v", f)
+		}
+		// An agent that does not run cannot take a build either: root is needed.
+		b.put("usr/local/libexec/macfleet/"+buildB+"/tart-kubelet", "#!"+where(t, "sh")+"\nkill -9 $$\n", 0o755)
+		if f, _ = parseFacts(b.run("", probeSnippet)); f.SudoAgent {
+			t.Error("an agent that is killed counts as a way to root")
 		}
 		b.put("open", "", 0o600)
 		f, _ = parseFacts(b.run("", probeSnippet))

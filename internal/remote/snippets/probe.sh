@@ -26,11 +26,13 @@ done
 cd && for file in .macfleet/staging/*; do
   [ -f "$file" ] && say staged "$(wc -c <"$file") $file"
 done
-agent=/usr/local/libexec/macfleet/current/tart-kubelet
 if sudo -n true; then
   say sudo yes
   say journal "$(sudo -n cat /var/db/macfleet/journal.json)"
-elif sudo -n -l "$agent" converge >/dev/null; then
-  say sudo agent
+else
+  # Listing what sudo allows does not say whether it asks. The agent plans nothing
+  # without a document, and says so by 64: usage.
+  sudo -n /usr/local/libexec/macfleet/current/tart-kubelet converge --plan >/dev/null
+  [ $? -eq 64 ] && say sudo agent
 fi
 say end 1
