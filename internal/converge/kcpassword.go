@@ -37,18 +37,23 @@ func scramblePassword(password string) ([]byte, error) {
 	return data, nil
 }
 
-// storedPassword is what a kcpassword file is good for.
-type storedPassword string
+// StoredPassword is what a kcpassword file is good for.
+type StoredPassword string
 
 const (
-	passwordUsable  storedPassword = "usable"
-	passwordMissing storedPassword = "missing"
-	passwordSealed  storedPassword = "sealed"
+	passwordUsable  StoredPassword = "usable"
+	passwordMissing StoredPassword = "missing"
+	passwordSealed  StoredPassword = "sealed"
 	// passwordDamaged: no password ends in it.
-	passwordDamaged storedPassword = "damaged"
+	passwordDamaged StoredPassword = "damaged"
 )
 
-func judgePassword(data []byte) storedPassword {
+// Usable reports whether macOS could log somebody in with it.
+func (s StoredPassword) Usable() bool { return s == passwordUsable }
+
+// JudgePassword says what the contents of a kcpassword file are good for, without
+// unscrambling them.
+func JudgePassword(data []byte) StoredPassword {
 	if len(data) == 0 {
 		return passwordMissing
 	}

@@ -43,7 +43,7 @@ type sessionState struct {
 	// unwanted: nobody is to be logged in, and nothing else was looked at.
 	unwanted bool
 	user     string
-	stored   storedPassword
+	stored   StoredPassword
 	// attr is what is wrong with the owner and mode of the stored password.
 	attr string
 	// autoLogin is who is logged in at boot.
@@ -84,7 +84,7 @@ func (t *target) sessionState(ctx context.Context) (sessionState, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, fmt.Errorf("reading %s: %w", kcpasswordFile, err)
 	}
-	s.stored = judgePassword(data)
+	s.stored = JudgePassword(data)
 	if err == nil {
 		info, err := t.Mac.Files.Stat(ctx, kcpasswordFile)
 		if err != nil {
@@ -147,7 +147,7 @@ func (t *target) storePassword(ctx context.Context, s sessionState) error {
 }
 
 // newPassword is the document's, scrambled.
-func (t *target) newPassword(_ context.Context, stored storedPassword) ([]byte, error) {
+func (t *target) newPassword(_ context.Context, stored StoredPassword) ([]byte, error) {
 	if t.desired.Secrets == nil || t.desired.Secrets.ConsolePassword == "" {
 		return nil, fail(document.Wait, "the password of %s for automatic login is %s and none came along: give the manager the console password, or run `macfleet host prepare`",
 			t.desired.Host.User, stored)
@@ -237,7 +237,7 @@ func (t *target) unsealed(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", kcpasswordFile, err)
 	}
-	if judgePassword(data) != passwordSealed {
+	if JudgePassword(data) != passwordSealed {
 		return nil
 	}
 	if err := t.rememberRefused(ctx); err != nil {

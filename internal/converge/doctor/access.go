@@ -1,0 +1,191 @@
+package doctor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+const sudoersDir = "/etc/sudoers.d"
+
+func sudoRules(ctx context.Context, x *exam) Finding {
+	if _, err := x.output(ctx, "/usr/sbin/visudo", "-c"); err != nil {
+		return Finding{
+			Verdict: Problem, Evidence: "visudo refuses the rules there are: " + err.Error(),
+			Consequence: "sudo may ask for a password that nobody knows any more", Remedy: "look at them: sudo visudo -c",
+		}
+	}
+	names, err := x.Mac.Files.List(sudoersDir)
+	if err != nil && !absent(err) {
+		return unseen(err)
+	}
+	var broad, ignored []string
+	for _, name := range names {
+		if strings.Contains(name, ".") || strings.HasSuffix(name, "~") {
+			ignored = append(ignored, name)
+			continue
+		}
+		data, err := x.read(path.Join(sudoersDir, name))
+		if err != nil {
+			return unseen(err)
+		}
+		if grantsAll(string(data)) {
+			broad = append(broad, name)
+		}
+	}
+	switch {
+	case len(broad) > 0:
+		return Finding{
+			Verdict: Problem, Evidence: "everything without a password by " + strings.Join(broad, ", "),
+			Consequence: "whoever becomes the console user is root", Remedy: "run converge to its end: its last step narrows the rule",
+		}
+	case len(ignored) > 0:
+		return Finding{
+			Verdict: Warning, Evidence: "sudo ignores files with a dot or a tilde at the end: " + strings.Join(ignored, ", "),
+			Consequence: "what they grant is not granted", Remedy: "rename or remove them",
+		}
+	}
+	return well("no rule grants everything without a password (%d files in %s)", len(names), sudoersDir)
+}
+
+// grantsAll reports whether a line lets somebody run everything without a password.
+func grantsAll(rules string) bool {
+	for line := range strings.Lines(rules) {
+		line, _, _ = strings.Cut(line, "#")
+		_, commands, found := strings.Cut(line, "NOPASSWD:")
+		if found && strings.TrimSpace(commands) == "ALL" {
+			return true
+		}
+	}
+	return false
+}
+
+func sshdSettings(ctx context.Context, x *exam) Finding {
+	settings, err := x.Mac.SSHD.Effective(ctx)
+	if err != nil {
+		return unseen(err)
+	}
+	var wrong []string
+	for _, s := range []struct{ key, want string }{
+		{"passwordauthentication", "no"},
+		{"kbdinteractiveauthentication", "no"},
+		{"permitrootlogin", "no"},
+		{"usepam", "yes"},
+	} {
+		if got := settings[s.key]; got != s.want {
+			wrong = append(wrong, fmt.Sprintf("%s is %q", s.key, got))
+		}
+	}
+	if !strings.Contains(settings["authorizedkeysfile"], "scw_authorized_keys") {
+		wrong = append(wrong, "the vendor's key file is not read")
+	}
+	if len(wrong) > 0 {
+		return Finding{
+			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
+			Consequence: "passwords can be guessed from the internet, or the fleet's key stops working", Remedy: "run converge: its step sshd sets them",
+		}
+	}
+	return well("keys only, no root, both key files")
+}
+
+func sshAnswers(ctx context.Context, x *exam) Finding {
+	if err := x.Mac.SSHD.Answers(ctx); err != nil {
+		return Finding{
+			Verdict: Problem, Evidence: err.Error(), Consequence: "nobody reaches this Mac over SSH",
+			Remedy: "sudo launchctl kickstart -k system/com.openssh.sshd; turn Remote Login on in System Settings",
+		}
+	}
+	return well("it answers on this Mac's own port")
+}
+
+func authorizedKeys(ctx context.Context, x *exam) Finding {
+	user := x.user(ctx)
+	if user == "" {
+		return unknown("whose keys to look at is not known: nobody is logged in at the console")
+	}
+	var all []string
+	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
+		data, err := x.read(path.Join("/Users", user, ".ssh", name))
+		if absent(err) {
+			continue
+		}
+		if err != nil {
+			return unseen(err)
+		}
+		all = append(all, fingerprints(string(data))...)
+	}
+	unique := slices.Compact(slices.Sorted(slices.Values(all)))
+	switch {
+	case len(all) == 0:
+		return Finding{
+			Verdict: Problem, Evidence: "no key may log in as " + user, Consequence: "the manager cannot reach this Mac",
+			Remedy: "paste the fleet's public key into ~/.ssh/scw_authorized_keys, or have the Mac reinstalled",
+		}
+	case len(unique) < len(all):
+		return Finding{
+			Verdict: Warning, Evidence: fmt.Sprintf("%d keys, some of them twice: %s", len(all), strings.Join(unique, ", ")),
+			Consequence: "a key that is taken away once still logs in", Remedy: "remove the repeated lines",
+		}
+	}
+	return well("%d keys, check that you know each: %s", len(unique), strings.Join(unique, ", "))
+}
+
+// fingerprints are those of the keys in the text, as ssh-keygen -l shows them. What
+// is no key is passed over, as sshd does.
+func fingerprints(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		for i, field := range fields {
+			if i+1 >= len(fields) || !strings.HasPrefix(field, "ssh-") && !strings.HasPrefix(field, "ecdsa-") && !strings.HasPrefix(field, "sk-") {
+				continue
+			}
+			if blob, err := base64.StdEncoding.DecodeString(fields[i+1]); err == nil {
+				sum := sha256.Sum256(blob)
+				all = append(all, "SHA256:"+base64.RawStdEncoding.EncodeToString(sum[:]))
+			}
+			break
+		}
+	}
+	return all
+}
+
+func listening(ctx context.Context, x *exam) Finding {
+	text, err := x.output(ctx, "/usr/sbin/lsof", "-nP", "-iTCP", "-sTCP:LISTEN")
+	if err != nil && strings.TrimSpace(text) == "" {
+		return unseen(err)
+	}
+	open := listeners(text)
+	if len(open) == 0 {
+		return well("nobody listens but on this Mac itself")
+	}
+	return Finding{
+		Verdict: Warning, Evidence: "reachable from outside, unless the packet filter says no: " + strings.Join(open, ", "),
+		Consequence: "each is a way in, also for guests where the firewall is not loaded", Remedy: "check that you know each of them; Screen Sharing (5900) is best turned off",
+	}
+}
+
+// listeners are "program:port" of lsof's lines, without those on loopback and SSH.
+func listeners(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || fields[0] == "COMMAND" {
+			continue
+		}
+		address := fields[8]
+		i := strings.LastIndexByte(address, ':')
+		if i < 0 || strings.HasPrefix(address, "127.") || strings.HasPrefix(address, "[::1]") || strings.HasPrefix(address, "localhost") {
+			continue
+		}
+		if port := address[i+1:]; port != "22" {
+			all = append(all, fields[0]+":"+port)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
