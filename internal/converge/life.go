@@ -117,6 +117,8 @@ func (t *target) hint(ctx context.Context, j job, now macos.Job) string {
 	case now.State == "not running":
 		return "; launchd does not start it again, Background Task Management may hold it back: " +
 			"look at `sfltool dumpbtm`; a reboot clears it"
+	case now.PID == 0 && now.LastExit != "":
+		return "; it ends soon after its start: its error log says why"
 	case now.PID == 0 && !now.Unknown():
 		return "; launchd puts its start off: when that lasts, reboot the Mac"
 	}

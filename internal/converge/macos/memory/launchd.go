@@ -179,7 +179,7 @@ func (l launchd) Print(_ context.Context, label string) (macos.Job, error) {
 	switch {
 	case !j.gone.IsZero():
 		state = "exiting"
-	case j.pid == 0 && j.runs > 0 && !l.m.NoRespawn:
+	case j.pid == 0 && (j.runs > 0 && !l.m.NoRespawn || l.m.Pended):
 		state = "spawn scheduled"
 	case j.pid == 0:
 		state = "not running"

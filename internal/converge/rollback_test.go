@@ -1,0 +1,128 @@
+package converge
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// A build that does not prove itself makes room for the one before it, twice; then
+// only a person can have it tried again.
+func TestBadBuildIsRolledBackAndRemembered(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	good, config := f.desired.Agent.SHA256, f.content(document.ConfigFile)
+	f.stage("second build")
+	bad := f.desired.Agent.SHA256
+	f.dying(good, time.Second)
+	for _, class := range []document.Class{document.Retry, document.Human} {
+		r := f.refused("launchd", class, "did not prove itself")
+		if r.RolledBack != bad {
+			t.Errorf("rolled back %q, want %q", r.RolledBack, bad)
+		}
+		f.runs(good, config)
+	}
+	before := f.mac.PID(document.AgentLabel)
+	f.refused("agent", document.Human, "failed twice on this Mac")
+	if f.mac.PID(document.AgentLabel) != before || buildOf(f.mac.Resolve(document.CurrentAgent)) != good {
+		t.Error("a build that is known to be bad was tried")
+	}
+	f.desired.Restart = "a person asks"
+	f.refused("launchd", document.Human, "failure 3")
+	f.refused("agent", document.Human, "failed twice on this Mac")
+	f.desired.Restart = "once more"
+	f.mac.Program = f.goodJob
+	f.converge()
+	f.runs(bad, f.content(document.ConfigFile))
+	if all, err := (&target{Options: f.options()}).badBuilds(); err != nil || len(all) != 0 {
+		t.Errorf("still remembered as bad: %v (%v)", all, err)
+	}
+}
+
+// runs expects both jobs to run the build with that configuration.
+func (f *fixture) runs(build, config string) {
+	f.t.Helper()
+	t := &target{Options: f.options()}
+	want := identity{build, document.Hash([]byte(config))}
+	for _, j := range jobs() {
+		if _, err := t.answering(context.Background(), j, want); err != nil {
+			f.t.Error(err)
+		}
+		if debt, err := t.debt(j); err != nil || debt != owedNothing {
+			f.t.Errorf("%s is owed a %s (%v)", j.name, debt, err)
+		}
+	}
+	if got := f.content(document.ConfigFile); got != config {
+		f.t.Errorf("configuration %s, want %s", got, config)
+	}
+}
+
+func TestBadHostdRollsBackBoth(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	good, config := f.desired.Agent.SHA256, f.content(document.ConfigFile)
+	f.stage("second build")
+	inner := f.mac.Program
+	f.mac.Program = f.failing(inner, document.HostdLabel, good)
+	f.refused("launchd", document.Retry, "did not prove itself")
+	f.runs(good, config)
+}
+
+func TestFirstBuildHasNoWayBack(t *testing.T) {
+	f := newFixture(t)
+	f.dying("", time.Second)
+	if r := f.refused("launchd", document.Retry, ""); r.RolledBack != "" {
+		t.Errorf("rolled back %s", r.RolledBack)
+	}
+	f.mac.Program = f.goodJob
+	f.converge()
+}
+
+func TestDamagedWayBackIsSaid(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	good := f.desired.Agent.SHA256
+	f.stage("second build")
+	f.dying(good, time.Second)
+	f.mac.Overwrite(slotFile(good), []byte("rot"))
+	f.refused("launchd", document.Retry, "is not whole")
+}
+
+func TestBadConfigurationIsNoFaultOfTheBuild(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.desired.Node.MaxVMs = 1
+	f.dying("", 3*time.Second)
+	f.refused("launchd", document.Retry, "does not stay")
+	if all, err := (&target{Options: f.options()}).badBuilds(); err != nil || len(all) != 0 {
+		t.Errorf("blamed: %v (%v)", all, err)
+	}
+}
+
+func TestOldBuildsAreRemoved(t *testing.T) {
+	f := newFixture(t)
+	var builds []string
+	for _, text := range []string{"1", "2", "3", "4"} {
+		f.stage(text)
+		builds = append(builds, f.desired.Agent.SHA256)
+		f.converge()
+	}
+	names, err := f.mac.Interfaces().Files.List(document.InstallDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range builds {
+		if strings.Contains(strings.Join(names, " "), b) {
+			got = append(got, b)
+		}
+	}
+	if diff := cmp.Diff(builds[2:], got); diff != "" {
+		t.Error(diff)
+	}
+}
