@@ -76,6 +76,9 @@ type Options struct {
 	// LockAfter is the number of wrong passwords in one boot after which the
 	// account is locked, for SSH too; 0 means never.
 	LockAfter int
+	// AutoLogin has installations log the user in on the console by itself; a
+	// delivered Mac does not.
+	AutoLogin bool
 	// Switches are what they are set to at first.
 	Switches Switches
 	// Log takes lines for whoever debugs; may be nil.
@@ -89,6 +92,8 @@ type Install struct {
 	Password         string
 	// AuthorizedKeys replace those of the last installation.
 	AuthorizedKeys []string
+	// AutoLogin is as in Options, from this installation on.
+	AutoLogin bool
 }
 
 // ErrOff is returned for what only a running Mac can do.
@@ -108,6 +113,7 @@ type Mac struct {
 	account  account
 	facts    Facts
 	switches Switches
+	beliefs  Beliefs
 	run      *running // nil when off
 	record   record
 }
@@ -116,6 +122,7 @@ type Mac struct {
 type account struct {
 	username, password string
 	keys               []string
+	autoLogin          bool
 }
 
 // New checks the options and prepares the folders; it starts nothing.
@@ -148,7 +155,7 @@ func New(o Options) (*Mac, error) {
 	}
 	m := &Mac{
 		o: o, shell: shell, facts: plausible(o.Facts, o.Address.String()),
-		account: account{o.Username, o.Password, o.AuthorizedKeys}, switches: o.Switches,
+		account: account{o.Username, o.Password, o.AuthorizedKeys, o.AutoLogin}, switches: o.Switches,
 	}
 	for _, dir := range []string{m.stateDir(), m.twinDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

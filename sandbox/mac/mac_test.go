@@ -25,7 +25,7 @@ func TestFirstContact(t *testing.T) {
 		pwd; echo "$PATH"; sudo -n true 2>/dev/null; echo $?; stat -f %Su:%Sg:%Lp /etc/sudoers /Library/LaunchDaemons .ssh
 		fdesetup status; ls -d /home /usr/local/bin 2>/dev/null; df -k / | wc -l`
 	want := []string{
-		"15.6.1", "arm64", "Mac14,3", "1", "m1", "501", "m1",
+		"15.6.1", "arm64", "Mac14,3", "1", "m1", "501", "root",
 		"/Users/m1", "/usr/bin:/bin:/usr/sbin:/sbin", "1", "root:wheel:440", "root:wheel:755", "m1:staff:700",
 		"FileVault is Off.", "       2",
 	}

@@ -68,6 +68,7 @@ func (m *Mac) Install(ctx context.Context, i Install) error {
 	}
 	m.mu.Lock()
 	m.account.keys = i.AuthorizedKeys
+	m.account.autoLogin = m.account.autoLogin || i.AutoLogin
 	override(&m.account.username, i.Username)
 	override(&m.account.password, i.Password)
 	override(&m.facts.OSVersion, i.OSVersion)
@@ -93,10 +94,10 @@ func (m *Mac) current() *running {
 
 // boot starts pid 1 on the disk there is. The power lock is held.
 func (m *Mac) boot(ctx context.Context) error {
-	if err := emptyRunFolder(m.Root()); err != nil {
+	if err := emptyVolatile(m.Root()); err != nil {
 		return fmt.Errorf("booting: %w", err)
 	}
-	if err := wait(ctx, m.o.BootDelay); err != nil {
+	if err := wait(ctx, m.bootTime()); err != nil {
 		return fmt.Errorf("booting: %w", err)
 	}
 	run, err := startRunning(ctx, m, m.config())
@@ -110,6 +111,12 @@ func (m *Mac) boot(ctx context.Context) error {
 	return nil
 }
 
+// bootTime is how long nothing answers, in real time.
+func (m *Mac) bootTime() time.Duration {
+	c := m.config()
+	return m.o.BootDelay + c.Scaled(c.Switches.Quirks.BootTakes)
+}
+
 func (m *Mac) config() wire.Config {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +126,7 @@ func (m *Mac) config() wire.Config {
 		Username: m.account.username, Password: m.account.password,
 		BootSession: strings.ToUpper(uuid.NewString()), BootTime: time.Now(),
 		Facts: m.facts, Shell: m.shell, TimeScale: m.o.TimeScale, LockAfter: m.o.LockAfter,
-		Switches: m.switches,
+		Switches: m.switches, Beliefs: m.beliefs,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/macfleet/macfleet/sandbox/mac/catalogue"
+	"github.com/macfleet/macfleet/sandbox/mac/pf"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
@@ -21,6 +22,7 @@ func folders(user string) []folder {
 		{"private/etc/sudoers.d", 0o755},
 		{"private/etc/ssh/sshd_config.d", 0o755},
 		{"private/etc/newsyslog.d", 0o755},
+		{"private/etc/pf.anchors", 0o755},
 		{"private/tmp", 0o777 | fs.ModeSticky},
 		{"private/var/db", 0o755},
 		{"private/var/log", 0o755},
@@ -81,7 +83,7 @@ func plantTree(root string, a account) error {
 			return fmt.Errorf("writing /%s: %w", path, err)
 		}
 	}
-	return nil
+	return plantAutoLogin(root, a)
 }
 
 func plantLinks(root string) error {
@@ -116,25 +118,30 @@ func systemFiles(a account) map[string]systemFile {
 			"%admin ALL = (ALL) ALL\n@includedir /private/etc/sudoers.d\n", 0o440},
 		"private/etc/passwd": {"root:*:0:0:System Administrator:/var/root:/bin/sh\n" +
 			fmt.Sprintf("%s:*:%d:%d:%s:/Users/%s:/bin/sh\n", a.username, wire.UserUID, wire.StaffGID, a.username, a.username), 0o644},
-		"private/etc/group":  {fmt.Sprintf("wheel:*:0:root\nstaff:*:20:root\nadmin:*:80:root,%s\n", a.username), 0o644},
-		"private/etc/hosts":  {"127.0.0.1\tlocalhost\n255.255.255.255\tbroadcasthost\n::1\tlocalhost\n", 0o644},
-		"private/etc/shells": {"/bin/sh\n", 0o644},
+		"private/etc/group":                            {fmt.Sprintf("wheel:*:0:root\nstaff:*:20:root\nadmin:*:80:root,%s\n", a.username), 0o644},
+		"private/etc/hosts":                            {"127.0.0.1\tlocalhost\n255.255.255.255\tbroadcasthost\n::1\tlocalhost\n", 0o644},
+		"private/etc/shells":                           {"/bin/sh\n", 0o644},
+		"private/etc/pf.conf":                          {pf.StockFiles()["/etc/pf.conf"], 0o644},
+		"private/etc/pf.anchors/com.apple":             {pf.StockFiles()["/etc/pf.anchors/com.apple"], 0o644},
+		"private/etc/ssh/sshd_config.d/100-macos.conf": {"UsePAM yes\nAcceptEnv LANG LC_*\nSubsystem sftp /usr/libexec/sftp-server\n", 0o644},
 		"private/etc/ssh/sshd_config": {"Include /etc/ssh/sshd_config.d/*\nAuthorizedKeysFile .ssh/authorized_keys .ssh/scw_authorized_keys\n" +
 			"UsePAM yes\n", 0o644},
 		"Users/" + a.username + "/.ssh/scw_authorized_keys": {keys, 0o600},
 	}
 }
 
-// emptyRunFolder clears what a boot clears.
-func emptyRunFolder(root string) error {
-	dir := filepath.Join(root, "private/var/run")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("clearing /var/run: %w", err)
-	}
-	for _, e := range entries {
-		if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
-			return fmt.Errorf("clearing /var/run: %w", err)
+// emptyVolatile clears what a boot clears.
+func emptyVolatile(root string) error {
+	for _, path := range []string{"private/var/run", "private/tmp"} {
+		dir := filepath.Join(root, path)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("clearing /%s: %w", path, err)
+		}
+		for _, e := range entries {
+			if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("clearing /%s: %w", path, err)
+			}
 		}
 	}
 	return nil

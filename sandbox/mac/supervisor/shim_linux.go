@@ -34,12 +34,15 @@ type shim struct {
 	who  wire.Hello
 	// child is what sudo had us run; it goes when sudo does.
 	child *process.Process
+	// guest is the name of the guest whose power this connection is.
+	guest string
 }
 
 // serveShim answers one shim for its whole life.
 func (p *pid1) serveShim(conn *wire.Packets) {
 	s := &shim{p: p, conn: conn}
 	defer conn.Close()
+	defer s.leaveNetwork()
 	for s.next() {
 	}
 }
@@ -149,8 +152,18 @@ func (s *shim) answer(c wire.Call) wire.Answer {
 		return wire.Answer{}
 	case c.Ticket != nil:
 		return wire.Answer{Found: p.tickets.use(*c.Ticket)}
+	case c.PF != nil:
+		return s.answerPF(*c.PF)
+	case c.Network != nil:
+		return s.answerNetwork(*c.Network)
+	case c.Tool != nil:
+		return s.tool(*c.Tool)
+	case c.Aqua:
+		return wire.Answer{Found: s.who.UID == wire.UserUID && p.console.Active()}
 	case c.Shutdown != "":
-		go p.shutdown(c.Shutdown)
+		if !p.quirk().IgnoresShutdown {
+			go p.shutdown(c.Shutdown)
+		}
 		return wire.Answer{}
 	}
 	return wire.Answer{Error: "empty call"}
@@ -163,7 +176,7 @@ func (p *pid1) answerOwner(c wire.OwnerCall) wire.Answer {
 		}
 	}
 	o := p.state.owner(c)
-	if c.Path == "/dev/console" && !p.world().Facts.NoConsole {
+	if c.Path == "/dev/console" && p.console.Active() {
 		o = wire.Owner{UID: wire.UserUID, GID: wire.StaffGID}
 	}
 	return wire.Answer{Owner: &o}

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,7 +23,10 @@ import (
 	"github.com/macfleet/macfleet/sandbox/mac/boot"
 	"github.com/macfleet/macfleet/sandbox/mac/directory"
 	"github.com/macfleet/macfleet/sandbox/mac/launchd"
+	"github.com/macfleet/macfleet/sandbox/mac/pf/vmnet"
+	"github.com/macfleet/macfleet/sandbox/mac/prefs"
 	"github.com/macfleet/macfleet/sandbox/mac/process"
+	loginwindow "github.com/macfleet/macfleet/sandbox/mac/session"
 	"github.com/macfleet/macfleet/sandbox/mac/sshd"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
@@ -39,9 +43,14 @@ type pid1 struct {
 	amfi    amfi.Kernel
 	tickets tickets
 	door    *door
+	prefs   *prefs.Store
+	console *loginwindow.Loginwindow
+	net     *vmnet.Network
+	pfctls  atomic.Int64
 
 	mu     sync.Mutex
 	facts  wire.Facts
+	quirks wire.Quirks
 	faults []wire.Fault
 }
 
@@ -93,19 +102,23 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 		return nil, &enterError{err}
 	}
 	p := &pid1{
-		cfg: cfg, host: host, state: st, facts: cfg.Facts,
+		cfg: cfg, host: host, state: st, facts: cfg.Facts, quirks: cfg.Switches.Quirks,
 		account: &directory.Account{Password: cfg.Password, LockAfter: cfg.LockAfter, Scale: cfg.TimeScale},
 	}
 	p.table = process.NewTable(wire.TwinDir, trust{p})
 	p.door = &door{p: p}
 	go p.reap()
+	if err := p.startNetwork(); err != nil {
+		return nil, err
+	}
 	if err := p.serveShims(); err != nil {
 		return nil, err
 	}
+	p.startConsole()
 	p.launchd = launchd.New(launchd.Options{
 		System: (*machine)(p), Scale: cfg.TimeScale, Overrides: st.overrides(),
 		Registrations: p.registrations(), Switches: cfg.Switches,
-		Username: cfg.Username, Console: func() bool { return !p.world().Facts.NoConsole },
+		Username: cfg.Username, Console: p.console.Active, BuiltIn: p.builtIn(),
 	})
 	daemons, err := filepath.Glob("/Library/LaunchDaemons/*.plist")
 	if err != nil {
@@ -115,6 +128,7 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 	if err := p.watchDaemons(); err != nil {
 		return nil, err
 	}
+	p.console.Boot()
 	p.serveSSH()
 	return p, p.turn(cfg.Switches)
 }
@@ -174,7 +188,7 @@ func (p *pid1) obey(orders *json.Decoder) error {
 			go p.runScript(o)
 			continue
 		}
-		p.host.send(wire.Event{Kind: wire.EventDone, Seq: o.Seq})
+		p.host.send(wire.Event{Kind: wire.EventDone, Seq: o.Seq, PF: p.obeyPF(o.PF)})
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 
 // turn sets the switches from now on.
 func (p *pid1) turn(s wire.Switches) error {
+	p.mu.Lock()
+	p.quirks = s.Quirks
+	p.mu.Unlock()
 	p.account.Tune(s.LockSteps)
 	p.launchd.Tune(s)
 	p.amfi.Recycle(s.RecycledVnodes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,6 +19,8 @@ type runOptions struct {
 	vnc, fullVNC    bool
 	shares          []share
 	graphics, quiet bool
+	// ownNetwork: the guest is not on the Mac's shared network.
+	ownNetwork bool
 }
 
 func (c *cli) parseRun(args []string) (runOptions, error) {
@@ -54,6 +57,7 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 	case len(*bridged) > 0 && *softnet, *softnet && *hostOnly, len(*bridged) > 0 && *hostOnly:
 		return o, a.wrong("--net-bridged, --net-softnet and --net-host are mutually exclusive")
 	}
+	o.ownNetwork = len(*bridged) > 0 || *softnet || *hostOnly
 	if o.shares, err = parseShares(*dirs); err != nil {
 		return o, a.wrong("%v", err)
 	}
@@ -87,6 +91,7 @@ func (c *cli) run(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = machine.line.Close() }()
 	c.announceVNC(o)
 	return c.attend(machine, signals)
 }
@@ -129,7 +134,8 @@ type machine struct {
 	name  string
 	os    string
 	guest *guestProcess
-	slot  *slot // nil for a Linux guest
+	slot  *slot     // nil for a Linux guest
+	line  io.Closer // to the shared network
 }
 
 // power starts the guest. The VM shows as running already, also when this fails.
@@ -154,11 +160,25 @@ func (c *cli) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.guest, err = startGuest(c.program, spec)
-	return m, err
+	var net network
+	m.line = io.NopCloser(nil)
+	if !o.ownNetwork {
+		if m.line, net, err = joinNetwork(vm.name()); err != nil {
+			return nil, err
+		}
+	}
+	spec.DHCP = net.dhcp(spec.DHCP, c.plan.Plan)
+	if m.guest, err = startGuest(c.program, spec); err != nil {
+		_ = m.line.Close()
+		return nil, err
+	}
+	return m, nil
 }
 
 func (c *cli) startFaults(vm vmDir) error {
+	if err := needSession(); err != nil {
+		return err
+	}
 	if err := c.plan.strikes(RunExitsEarly, vm.name(), errors.New(`VZErrorDomain Code=1 "The virtual machine failed to start."`)); err != nil {
 		return err
 	}
@@ -203,7 +223,6 @@ func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error)
 		BootDelay: time.Duration(c.plan.BootDelay), NoLease: noLease, Crash: crash,
 		DHCP: dhcp{
 			File: c.leaseFile, Lock: filepath.Join(c.stateDir, "dhcp.lock"),
-			Network: c.plan.Network, Time: time.Duration(c.plan.LeaseTime),
 		},
 	}, nil
 }

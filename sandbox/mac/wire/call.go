@@ -17,6 +17,9 @@ type Call struct {
 	// Aqua asks whether the caller has a console session.
 	Aqua bool       `json:"aqua,omitempty"`
 	Exit *Execution `json:"exit,omitempty"`
+
+	PF      *PFCall      `json:"pf,omitempty"`
+	Network *NetworkCall `json:"network,omitempty"`
 }
 
 // Hello introduces a shim.
@@ -86,6 +89,8 @@ type Answer struct {
 	Locked   bool   `json:"locked,omitempty"`
 	Value    string `json:"value,omitempty"`
 	Found    bool   `json:"found,omitempty"`
+
+	Network *NetworkAnswer `json:"network,omitempty"`
 }
 
 // World is what every shim may know without asking again.

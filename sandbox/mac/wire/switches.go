@@ -21,6 +21,8 @@ type Switches struct {
 	LockSteps []LockStep `json:"lockSteps,omitempty"`
 	// Door bends how SSH answers.
 	Door Door `json:"door,omitzero"`
+	// Quirks are departures of the Mac itself.
+	Quirks Quirks `json:"quirks,omitzero"`
 }
 
 // LockStep is one rule of the account's lockout.

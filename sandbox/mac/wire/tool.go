@@ -11,8 +11,8 @@ type ToolCall struct {
 	Dir string `json:"dir"`
 }
 
-// Quirks are ways in which a Mac departs from the common case. They outlast
-// reboots and installations, and the zero value is a Mac without any.
+// Quirks are ways in which a Mac departs from the common case; the zero value
+// is a Mac without any.
 // Durations are divided by the time-scale.
 type Quirks struct {
 	// NeedsKick makes the boot's loginwindow ignore auto-login until it is

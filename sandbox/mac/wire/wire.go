@@ -4,7 +4,11 @@
 // their framing only; what they mean is decided by the packages that use them.
 package wire
 
-import "time"
+import (
+	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/pf"
+)
 
 // Paths that exist inside every simulated Mac and on no real one.
 const (
@@ -72,7 +76,9 @@ type Config struct {
 	LockAfter int `json:"lockAfter,omitempty"`
 	// Switches as they are when the Mac boots.
 	Switches Switches `json:"switches,omitzero"`
-	Quirks   Quirks   `json:"quirks"`
+	// Beliefs are the packet filter's.
+	Beliefs pf.Beliefs `json:"beliefs,omitzero"`
+	Quirks  Quirks     `json:"quirks"`
 }
 
 // Scaled is d under the Mac's time-scale.
@@ -114,7 +120,8 @@ type Event struct {
 	Errno   int  `json:"errno,omitempty"`
 	Refused bool `json:"refused,omitempty"`
 	// Seq answers the order of the same number.
-	Seq int `json:"seq,omitempty"`
+	Seq int      `json:"seq,omitempty"`
+	PF  *PFReply `json:"pf,omitempty"`
 	// Output and RC are those of an ordered script.
 	Output string `json:"output,omitempty"`
 	RC     int    `json:"rc,omitempty"`
@@ -145,8 +152,9 @@ type Order struct {
 	JobFault *JobFault `json:"jobFault,omitempty"`
 	FullDisk *FullDisk `json:"fullDisk,omitempty"`
 	// Script is run by /bin/sh as root, as if somebody sat at the machine.
-	Script string  `json:"script,omitempty"`
-	Quirks *Quirks `json:"quirks,omitempty"`
+	Script string `json:"script,omitempty"`
+	// PF is about the packet filter, and answered in the event's PF.
+	PF *PFOrder `json:"pf,omitempty"`
 }
 
 // Fault makes a shim fail instead of doing its work.
