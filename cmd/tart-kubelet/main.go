@@ -12,6 +12,8 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent"
 	"github.com/macfleet/macfleet/internal/converge"
+	"github.com/macfleet/macfleet/internal/converge/doctor"
+	"github.com/macfleet/macfleet/internal/converge/hostd"
 )
 
 // version is set when a release is linked.
@@ -46,7 +48,8 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(agent.Commands(version)...)
 	root.AddCommand(converge.Commands()...)
-	root.AddCommand(versionCommand())
+	root.AddCommand(hostd.Command())
+	root.AddCommand(doctor.Command(), versionCommand())
 	return root
 }
 

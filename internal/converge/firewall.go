@@ -1,0 +1,326 @@
+package converge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/firewall"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const (
+	firewallLock = document.StateDir + "/firewall.lock"
+	// firewallLockWait covers one whole arming with all its tries.
+	firewallLockWait = 15 * time.Second
+	// tokenFile remembers our reference to pf: each one taken must be given back.
+	tokenFile = document.StateDir + "/firewall.json"
+	// busyTries and busyPause: somebody else's change of the packet filter takes
+	// milliseconds.
+	busyTries = 5
+	busyPause = 100 * time.Millisecond
+	// guestsULA is the range from which vmnet gives guests IPv6 addresses.
+	guestsULA = "fc00::/7"
+)
+
+// firewall puts the rules around the guests, and clears what older systems left.
+func (t *target) firewall() step {
+	return step{
+		name: "firewall",
+		about: "Loads the rules around the guests into the packet filter's anchor " + firewall.Anchor +
+			" and keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
+			" but for lines of older systems.",
+		undo: "sudo pfctl -a " + firewall.Anchor + " -F rules, then sudo pfctl -X with the token in " + tokenFile + "." +
+			" A reboot does both.",
+		check: func(ctx context.Context) ([]string, error) {
+			legacy, err := t.legacyFirewall(ctx)
+			if err != nil {
+				return nil, err
+			}
+			a, err := newArming(ctx, t.Mac, t.desired.Mac.Network)
+			if err != nil {
+				return nil, err
+			}
+			differs, err := a.differs(ctx)
+			return append(legacy, differs...), err
+		},
+		act: func(ctx context.Context) error {
+			if err := t.clearLegacyFirewall(ctx); err != nil {
+				return err
+			}
+			return ArmFirewall(ctx, t.Mac, t.desired.Mac.Network)
+		},
+		takeBack: t.disarm,
+	}
+}
+
+// ArmFirewall proves that the rules around the guests are in force, mends what is
+// not, and proves it again. It may be called at any time, also while converge
+// runs. An error means that guests are not known to be fenced in.
+func ArmFirewall(ctx context.Context, mac macos.Mac, n document.Network) error {
+	unlock, err := lockFirewall(ctx, mac)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock.Close() }()
+	a, err := newArming(ctx, mac, n)
+	if err != nil {
+		return err
+	}
+	differs, err := a.differs(ctx)
+	if err != nil || len(differs) == 0 {
+		return err
+	}
+	if err := a.mend(ctx); err != nil {
+		return err
+	}
+	if differs, err = a.differs(ctx); err != nil {
+		return fmt.Errorf("looking at the firewall again: %w", err)
+	}
+	switch {
+	case a.main != "":
+		return fail(document.Reboot, "%s; nothing but a reboot brings macOS's own ruleset back", a.main)
+	case len(differs) > 0:
+		return fmt.Errorf("the firewall did not take: %s", differs[0])
+	}
+	return nil
+}
+
+// lockFirewall keeps converge and hostd from arming at once: two changes of one
+// anchor make the packet filter refuse one of them.
+func lockFirewall(ctx context.Context, mac macos.Mac) (io.Closer, error) {
+	deadline := mac.Clock.Now().Add(firewallLockWait)
+	for {
+		unlock, err := mac.Files.Lock(firewallLock)
+		if !errors.Is(err, macos.ErrLocked) || !mac.Clock.Now().Before(deadline) {
+			if err != nil {
+				err = fmt.Errorf("locking the firewall: %w", err)
+			}
+			return unlock, err
+		}
+		if err := mac.Clock.Sleep(ctx, busyPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// arming is one look at the firewall, and what it takes to mend it.
+type arming struct {
+	mac     macos.Mac
+	subnet  string
+	wanted  []firewall.Rule
+	text    string
+	boot    string
+	token   heldToken
+	live    []string
+	enabled bool
+	rules   []string // how the live rules differ
+	main    string   // why the main ruleset does not call ours
+}
+
+// heldToken is our reference, and the boot that it belongs to.
+type heldToken struct {
+	Token       string `json:"token"`
+	BootSession string `json:"bootSession"`
+}
+
+func newArming(ctx context.Context, mac macos.Mac, n document.Network) (*arming, error) {
+	a := &arming{mac: mac, subnet: n.Subnet}
+	var err error
+	if a.wanted, err = firewall.Wanted(n); err != nil {
+		return nil, fail(document.Bug, "rendering the firewall: %w", err)
+	}
+	if a.text, err = firewall.Rules(n); err != nil {
+		return nil, fail(document.Bug, "rendering the firewall: %w", err)
+	}
+	if a.boot, err = mac.Host.BootSession(ctx); err != nil {
+		return nil, fmt.Errorf("reading the boot session: %w", err)
+	}
+	return a, nil
+}
+
+// differs looks, and says what is wrong in words for people.
+func (a *arming) differs(ctx context.Context) ([]string, error) {
+	if err := a.look(ctx); err != nil {
+		return nil, err
+	}
+	differs := slices.Clone(a.rules)
+	if a.main != "" {
+		differs = append(differs, a.main)
+	}
+	if !a.enabled {
+		differs = append(differs, "the packet filter is off, or on without a reference of ours")
+	}
+	return differs, nil
+}
+
+func (a *arming) look(ctx context.Context) error {
+	pf := a.mac.Firewall
+	own, err := pf.Addresses(ctx)
+	if err != nil {
+		return err
+	}
+	if a.live, err = pf.Rules(ctx, firewall.Anchor); err != nil {
+		return fmt.Errorf("reading the firewall's rules: %w", err)
+	}
+	a.rules = firewall.Judge(a.live, a.wanted, own)
+	main, err := pf.Rules(ctx, "")
+	if err != nil {
+		return fmt.Errorf("reading the main ruleset: %w", err)
+	}
+	a.main = firewall.JudgeMain(main)
+	state, err := pf.State(ctx)
+	if err != nil {
+		return fmt.Errorf("asking whether the packet filter is enabled: %w", err)
+	}
+	if a.token, err = readToken(a.mac.Files); err != nil {
+		return err
+	}
+	held := a.token.BootSession == a.boot && slices.Contains(state.Tokens, a.token.Token)
+	a.enabled = state.Enabled && held
+	return nil
+}
+
+// mend changes what the last look found wrong. The main ruleset is left as it is.
+func (a *arming) mend(ctx context.Context) error {
+	if len(a.rules) > 0 {
+		if err := a.load(ctx); err != nil {
+			return err
+		}
+	}
+	if a.enabled {
+		return nil
+	}
+	token, err := a.mac.Firewall.Enable(ctx)
+	if err != nil {
+		return fmt.Errorf("enabling the packet filter: %w", err)
+	}
+	if err := writeToken(ctx, a.mac.Files, heldToken{token, a.boot}); err != nil {
+		// Nobody would give it back.
+		return errors.Join(err, a.mac.Firewall.Release(ctx, token))
+	}
+	return nil
+}
+
+func (a *arming) load(ctx context.Context) error {
+	pf := a.mac.Firewall
+	if err := pf.Check(ctx, firewall.Anchor, a.text); err != nil {
+		return refused("checking the firewall's rules", err)
+	}
+	tightens := !firewall.SameBut(a.live, a.wanted)
+	if err := loadAnchor(ctx, a.mac, firewall.Anchor, a.text); err != nil {
+		return err
+	}
+	if !tightens {
+		return nil
+	}
+	// Connections from before the rules would go on past them.
+	for _, guests := range []string{a.subnet, guestsULA} {
+		if err := pf.KillStates(ctx, guests); err != nil {
+			return fmt.Errorf("ending the guests' old connections: %w", err)
+		}
+	}
+	return nil
+}
+
+// loadAnchor replaces the rules of an anchor, again if somebody else is at it.
+func loadAnchor(ctx context.Context, mac macos.Mac, anchor, rules string) error {
+	for try := 1; ; try++ {
+		err := mac.Firewall.Load(ctx, anchor, rules)
+		var f *macos.FirewallError
+		if !errors.As(err, &f) || !f.Busy || try == busyTries {
+			return refused("loading the firewall's rules", err)
+		}
+		// Two who wait equally long meet again.
+		if err := mac.Clock.Sleep(ctx, busyPause+rand.N(busyPause)*time.Duration(try)); err != nil {
+			return err
+		}
+	}
+}
+
+// refused classifies pf's refusal: rules that are wrong are a bug of ours.
+func refused(doing string, err error) error {
+	var f *macos.FirewallError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f) && f.Syntax:
+		return fail(document.Bug, "%s: %w", doing, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func readToken(files macos.Files) (heldToken, error) {
+	var held heldToken
+	data, err := read(files, tokenFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return held, nil
+	}
+	if err != nil {
+		return held, fmt.Errorf("reading our reference to the packet filter: %w", err)
+	}
+	// What cannot be read is as good as none: a new reference is taken.
+	if json.Unmarshal(data, &held) != nil {
+		return heldToken{}, nil
+	}
+	return held, nil
+}
+
+func writeToken(ctx context.Context, files macos.Files, held heldToken) error {
+	data, err := json.Marshal(held)
+	if err == nil {
+		err = write(ctx, files, file{tokenFile, append(data, '\n'), macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
+	}
+	if err != nil {
+		return fmt.Errorf("recording our reference to the packet filter: %w", err)
+	}
+	return nil
+}
+
+// disarm takes the rules and the reference away.
+func (t *target) disarm(ctx context.Context) error {
+	unlock, err := lockFirewall(ctx, t.Mac)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock.Close() }()
+	live, err := t.Mac.Firewall.Rules(ctx, firewall.Anchor)
+	if err != nil {
+		return fmt.Errorf("reading the firewall's rules: %w", err)
+	}
+	if len(live) > 0 {
+		if err := loadAnchor(ctx, t.Mac, firewall.Anchor, ""); err != nil {
+			return err
+		}
+	}
+	return t.releaseToken(ctx)
+}
+
+// releaseToken gives our reference back, unless a boot has taken it.
+func (t *target) releaseToken(ctx context.Context) error {
+	held, err := readToken(t.Mac.Files)
+	if err != nil {
+		return err
+	}
+	state, err := t.Mac.Firewall.State(ctx)
+	if err != nil {
+		return fmt.Errorf("asking whether the packet filter is enabled: %w", err)
+	}
+	boot, err := t.Mac.Host.BootSession(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the boot session: %w", err)
+	}
+	if held.BootSession == boot && slices.Contains(state.Tokens, held.Token) {
+		if err := t.Mac.Firewall.Release(ctx, held.Token); err != nil {
+			return fmt.Errorf("giving our reference to the packet filter back: %w", err)
+		}
+	}
+	return t.Mac.Files.Remove(tokenFile)
+}

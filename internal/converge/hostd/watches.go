@@ -1,0 +1,139 @@
+package hostd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/converge"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+const (
+	// absentFor is how long there must be no session before hostd makes one: after a
+	// boot, macOS itself may take most of a minute to log in.
+	absentFor = 90 * time.Second
+	// sshMisses are the looks in a row at which the SSH server says nothing before
+	// its listening socket is restarted. Connections that exist go on.
+	sshMisses = 3
+)
+
+// sessionLook is what decides whether loginwindow is restarted.
+type sessionLook struct {
+	// Wanted: the user is to have a session at all times; Up: there is one.
+	Wanted, Up bool
+	// Console is who owns the console.
+	Console, User string
+	Guests        int
+	// Absent is for how long there was no session.
+	Absent time.Duration
+}
+
+// kickDue decides, and says what is wrong while it is not for hostd to mend. How
+// often loginwindow is restarted at most is converge's rule for both.
+func (s sessionLook) kickDue() (due bool, trouble string) {
+	switch {
+	case s.Up, !s.Wanted:
+		return false, ""
+	case s.Console != "root" && s.Console != s.User && s.Console != "" && !strings.HasPrefix(s.Console, "_"):
+		return false, fmt.Sprintf("somebody else, %.64q, is at the console: log that user out", s.Console)
+	case s.Guests > 0:
+		return false, fmt.Sprintf("no session of %s, and %d guests run, which a restart of loginwindow would end", s.User, s.Guests)
+	case s.Absent < absentFor:
+		return false, ""
+	}
+	return true, ""
+}
+
+// keepSession restarts loginwindow when the session is gone for good.
+func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
+	s := sessionLook{Wanted: c.Mac.AutoLogin, User: c.Host.User}
+	var err error
+	if s.Up, err = h.o.Mac.Session.Aqua(ctx, s.User); err != nil {
+		return err
+	}
+	h.showSession(s.Up)
+	if s.Up || !s.Wanted {
+		return nil
+	}
+	if s.Console, err = h.o.Mac.Session.Owner(ctx); err != nil {
+		return err
+	}
+	if s.Guests, err = h.o.Mac.Guests.Running(ctx); err != nil {
+		return err
+	}
+	s.Absent = h.o.Mac.Clock.Now().Sub(h.absentSince)
+	due, trouble := s.kickDue()
+	if trouble != "" {
+		return fmt.Errorf("%s", trouble)
+	}
+	if !due {
+		return nil
+	}
+	kicked, err := converge.KickLoginwindow(ctx, h.o.Mac, s.User)
+	if kicked {
+		h.log.Warn("loginwindow restarted, as there was no session", "user", s.User, "absent", s.Absent)
+	}
+	return err
+}
+
+// showSession remembers whether there is a session, and since when not.
+func (h *hostd) showSession(up bool) {
+	h.mu.Lock()
+	changed := h.session != up
+	h.session = up
+	h.mu.Unlock()
+	switch {
+	case up:
+		h.absentSince = time.Time{}
+	case h.absentSince.IsZero():
+		h.absentSince = h.o.Mac.Clock.Now()
+	}
+	if changed {
+		h.log.Info("console session", "up", up)
+	}
+}
+
+// sshWatch counts how often in a row the SSH server said nothing.
+type sshWatch struct {
+	misses int
+	// reloads since it answered last.
+	reloads int
+}
+
+// next takes one look into account and says whether to restart the listening
+// socket. Each restart gets as many looks as the first.
+func (w *sshWatch) next(answers bool) (reload bool) {
+	if answers {
+		*w = sshWatch{}
+		return false
+	}
+	w.misses++
+	if w.misses < sshMisses {
+		return false
+	}
+	w.misses = 0
+	w.reloads++
+	return true
+}
+
+// watchSSH asks the SSH server for its banner: a connection alone says nothing, as
+// launchd accepts it.
+func (h *hostd) watchSSH(ctx context.Context) error {
+	silent := h.o.Mac.SSHD.Answers(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !h.ssh.next(silent == nil) {
+		if silent != nil && h.ssh.reloads > 0 {
+			return fmt.Errorf("restarted %d times, and still: %w", h.ssh.reloads, silent)
+		}
+		return silent
+	}
+	h.log.Warn("the SSH server is restarted, as it does not answer", "err", silent, "times", h.ssh.reloads)
+	if err := h.o.Mac.SSHD.Reload(ctx); err != nil {
+		return fmt.Errorf("restarting the SSH server, which does not answer: %w", err)
+	}
+	return silent
+}
