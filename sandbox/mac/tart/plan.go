@@ -26,9 +26,11 @@ type Plan struct {
 	// lock of TART_HOME. Default none.
 	PullDelay  Duration `json:"pullDelay,omitempty"`
 	CloneDelay Duration `json:"cloneDelay,omitempty"`
-	// Network is the first three octets of the guests' addresses. Default 192.168.64.
+	// Network is the first three octets of the guests' addresses. Default: what the
+	// Mac's vmnet is set to, else 192.168.64.
 	Network string `json:"network,omitempty"`
-	// LeaseTime is how long a DHCP lease is valid. Default one day, as bootpd has it.
+	// LeaseTime is how long a DHCP lease is valid. Default: what the Mac's bootpd is
+	// set to, else one day.
 	LeaseTime Duration `json:"leaseTime,omitempty"`
 	Faults    []Fault  `json:"faults,omitempty"`
 }
@@ -113,12 +115,6 @@ func loadPlan(path string) (*armedPlan, error) {
 func (p *armedPlan) defaults() {
 	if p.Version == "" {
 		p.Version = "2.32.1"
-	}
-	if p.Network == "" {
-		p.Network = "192.168.64"
-	}
-	if p.LeaseTime == 0 {
-		p.LeaseTime = Duration(24 * time.Hour)
 	}
 }
 
