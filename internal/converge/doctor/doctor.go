@@ -192,9 +192,7 @@ func unknown(format string, args ...any) Finding {
 	return Finding{Verdict: Unknown, Evidence: fmt.Sprintf(format, args...)}
 }
 
-func none(format string, args ...any) Finding {
-	return Finding{Verdict: NotApplicable, Evidence: fmt.Sprintf(format, args...)}
-}
+func none(why string) Finding { return Finding{Verdict: NotApplicable, Evidence: why} }
 
 // unseen is a look that failed.
 func unseen(err error) Finding { return unknown("could not look: %v", err) }
