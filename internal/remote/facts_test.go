@@ -33,6 +33,8 @@ user m1
 current /usr/local/libexec/macfleet/` + buildA + `
 slot /usr/local/libexec/macfleet/` + buildA + `/tart-kubelet
 slot /usr/local/libexec/macfleet/` + buildB + `/tart-kubelet
+slot /usr/local/libexec/macfleet/current/tart-kubelet
+slot /usr/local/libexec/macfleet/next/tart-kubelet
 staged      1234 .macfleet/staging/` + buildB + `.part
 sudo yes
 journal {"schema":"macfleet.dev/journal/v1","epoch":3,"name":"ci-1","created":"2026-01-01T00:00:00Z"}

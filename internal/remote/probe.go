@@ -179,12 +179,7 @@ func (f *Facts) setComposite(label, value string) bool {
 	case "current":
 		return build(path.Base(value), &f.CurrentAgent)
 	case "slot":
-		var slot string
-		if !build(path.Base(path.Dir(value)), &slot) {
-			return false
-		}
-		f.Slots = append(f.Slots, slot)
-		return true
+		return f.setSlot(path.Base(path.Dir(value)))
 	case "staged":
 		return f.setStaged(value)
 	case "journal":
@@ -192,6 +187,19 @@ func (f *Facts) setComposite(label, value string) bool {
 		return true
 	}
 	return false
+}
+
+// setSlot passes over the links to slots that stand beside them.
+func (f *Facts) setSlot(name string) bool {
+	if name == "current" || name == "next" {
+		return true
+	}
+	var slot string
+	if !build(name, &slot) {
+		return false
+	}
+	f.Slots = append(f.Slots, slot)
+	return true
 }
 
 // setIORegistry reads `"IOPlatformSerialNumber" = "C07…"`.
