@@ -23,6 +23,8 @@ type fixture struct {
 	mac     *memory.Mac
 	desired document.Desired
 	self    string
+	// release is what the URL of tart names; nil: nothing.
+	release []byte
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -84,7 +86,7 @@ func (f *fixture) encoded(v any) []byte {
 }
 
 func (f *fixture) options() Options {
-	return Options{Mac: f.mac.Interfaces(), Self: f.self, Home: home}
+	return Options{Mac: f.mac.Interfaces(), Self: f.self, Home: home, Fetch: f.fetch}
 }
 
 func (f *fixture) run(o Options) document.Report {

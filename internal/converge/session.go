@@ -173,6 +173,12 @@ func (t *target) startSession(ctx context.Context, s sessionState) error {
 	if s.console != root && s.console != s.user && s.console != "" && !strings.HasPrefix(s.console, "_") {
 		return fail(document.Human, "the console belongs to %.64q: log that user out first", s.console)
 	}
+	if s.stored == passwordUsable && s.autoLogin == s.user {
+		// Everything was in place: after a boot the session may be on its way.
+		if up, err := sessionComes(ctx, t.Mac, s.user); up || err != nil {
+			return err
+		}
+	}
 	if err := t.noGuests(ctx, "a restart of loginwindow ends them"); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
@@ -66,7 +68,11 @@ func (s signatures) Verify(_ context.Context, name string) error {
 
 // VerifyBundle takes any folder with a whole signature file in it.
 func (s signatures) VerifyBundle(ctx context.Context, dir string) error {
-	return s.Verify(ctx, dir+"/Contents/_CodeSignature/CodeResources")
+	err := s.Verify(ctx, dir+"/Contents/_CodeSignature/CodeResources")
+	if errors.Is(err, fs.ErrNotExist) {
+		return &macos.SignatureError{File: dir, Text: "code object is not signed at all"}
+	}
+	return err
 }
 
 func (s signatures) Sign(_ context.Context, name, _ string) error {

@@ -1,0 +1,83 @@
+package converge
+
+import (
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func TestProofReboot(t *testing.T) {
+	f := newFixture(t)
+	f.desired.Mac.ProofReboot = true
+	for range 2 { // a reboot that was asked for and did not happen is asked for again
+		if r := f.converge(); !r.Rebooting || outcomes(r)["proof"] != document.Changed {
+			t.Errorf("rebooting %v: %v", r.Rebooting, outcomes(r))
+		}
+		f.gone(document.BootstrapKubeconfig, document.JoinPermitFile)
+	}
+	f.mac.Reboot()
+	if r := f.converge(); r.Rebooting || outcomes(r)["proof"] != document.Changed {
+		t.Errorf("rebooting %v: %v", r.Rebooting, outcomes(r))
+	}
+	f.content(document.BootstrapKubeconfig)
+	if r := f.converge(); r.Rebooting || r.Exit != document.ExitUnchanged {
+		t.Errorf("rebooting %v: %v", r.Rebooting, outcomes(r))
+	}
+	if f.mac.Console.Kicks != 1 {
+		t.Errorf("loginwindow was restarted %d times", f.mac.Console.Kicks)
+	}
+	f.mac.Reboot()
+	if r := f.converge(); r.Rebooting || outcomes(r)["proof"] != document.Unchanged {
+		t.Errorf("after another boot: rebooting %v: %v", r.Rebooting, outcomes(r))
+	}
+}
+
+// What does not come back keeps the Mac from joining.
+func TestProofRebootThatLosesTheSession(t *testing.T) {
+	f := newFixture(t)
+	f.desired.Mac.ProofReboot = true
+	f.converge()
+	f.mac.Console.NoLogin = true
+	f.mac.Reboot()
+	f.refused("session", document.Reboot, "console session")
+	f.gone(document.BootstrapKubeconfig)
+}
+
+func TestProofRebootWaitsForGuests(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.desired.Mac.ProofReboot = true
+	f.mac.Console.Guests = 1
+	if r := f.refused("proof", document.Wait, "waits until no guest runs"); r.Rebooting {
+		t.Error("a Mac with guests reboots")
+	}
+}
+
+func TestProofOfAnotherEpoch(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Put(proofFile, []byte(`{"epoch":2,"bootSession":"x","provedAt":"2026-01-01T00:00:00Z"}`), rootOnly)
+	f.desired.Mac.ProofReboot = true
+	if r := f.converge(); !r.Rebooting {
+		t.Error("another epoch's proof counts")
+	}
+}
+
+// The report is told before the Mac goes down.
+func TestRebootFollowsTheReport(t *testing.T) {
+	f := newFixture(t)
+	f.desired.Mac.ProofReboot = true
+	r := f.converge()
+	if f.mac.System.RebootAsked {
+		t.Error("the reboot came before the report")
+	}
+	if err := reboot(t.Context(), f.options(), r, errCut); err != errCut || !f.mac.System.RebootAsked {
+		t.Errorf("asked %v (%v)", f.mac.System.RebootAsked, err)
+	}
+	f.mac.Fail = func(string) error { return errCut }
+	if err := reboot(t.Context(), f.options(), r, nil); err == nil {
+		t.Error("a reboot that was refused goes unsaid")
+	}
+	if err := reboot(t.Context(), f.options(), document.Report{}, nil); err != nil {
+		t.Error(err)
+	}
+}

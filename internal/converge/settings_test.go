@@ -1,0 +1,127 @@
+package converge
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func TestMacNeverSleeps(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	if diff := cmp.Diff(wantedPower(), f.mac.Power.Settings); diff != "" {
+		t.Error(diff)
+	}
+	for _, p := range awakePreferences() {
+		if got, _ := f.mac.Default(p.domain, p.key); got != "0" {
+			t.Errorf("%s is %q", p.key, got)
+		}
+	}
+	f.mac.Power.Settings["sleep"] = "5"
+	if got := outcomes(f.converge())["power"]; got != document.Changed || f.mac.Power.Settings["sleep"] != "0" {
+		t.Errorf("power %s: %v", got, f.mac.Power.Settings)
+	}
+}
+
+func TestOnlySleepFailsThePowerStep(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Power.Deaf = []string{"womp", "disksleep"}
+	delete(f.mac.Power.Settings, "powernap") // not every model has it
+	f.converge()
+
+	f = newFixture(t)
+	f.mac.Power.Deaf = []string{"sleep"}
+	f.refused("power", document.Human, "still sleeps")
+}
+
+func TestMacDoesNotUpdateItself(t *testing.T) {
+	f := newFixture(t)
+	f.mac.SetDefault(softwareUpdateDomain, "AutomaticallyInstallMacOSUpdates", "1")
+	f.converge()
+	for key, want := range map[string]string{
+		"AutomaticCheckEnabled": "1", "ConfigDataInstall": "1", "AutomaticDownload": "0",
+		"AutomaticallyInstallMacOSUpdates": "0", "CriticalUpdateInstall": "0",
+	} {
+		if got, _ := f.mac.Default(softwareUpdateDomain, key); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if got, _ := f.mac.Default(setupAssistantDomain, "SkipPrivacySetup"); got != "1" {
+		t.Errorf("the Setup Assistant shows: %q", got)
+	}
+}
+
+func TestLogsAreRotated(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	want := "# Written by macfleet; changes are overwritten.\n" +
+		"/var/log/macfleet/tart-kubelet.err.log\tm1:staff\t640\t5\t10240\t*\tN\n" +
+		"/var/log/macfleet-hostd.err.log\troot:wheel\t640\t5\t10240\t*\tN\n"
+	if diff := cmp.Diff(want, f.content(logRotation)); diff != "" {
+		t.Error(diff)
+	}
+	f.gone(logRotationStage)
+}
+
+func TestSSHIsShutToAllButKeys(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	got, err := f.mac.Interfaces().SSHD.Effective(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"passwordauthentication": "no", "kbdinteractiveauthentication": "no", "permitrootlogin": "no",
+		"allowusers": "m1", "maxauthtries": "4", "usepam": "yes",
+		"authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys",
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %q, want %q", key, got[key], want)
+		}
+	}
+	f.gone(sshdStage)
+	if f.mac.SSHD.Reloads != 0 {
+		t.Error("the SSH server was restarted")
+	}
+}
+
+func TestSSHIsTakenBack(t *testing.T) {
+	const before = "PasswordAuthentication no\n"
+	for name, c := range map[string]struct {
+		arrange func(*fixture)
+		class   document.Class
+		detail  string
+	}{
+		"refused":    {func(f *fixture) { f.mac.SSHD.Broken = true }, document.Bug, "nothing was changed"},
+		"silent":     {func(f *fixture) { f.mac.SSHD.Silent = true }, document.Retry, "taken back"},
+		"overridden": {func(f *fixture) { f.mac.Put("/etc/ssh/sshd_config.d/000-a.conf", []byte("UsePAM no\n"), program) }, document.Human, "UsePAM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c.arrange(f)
+			f.refused("sshd", c.class, c.detail)
+			f.gone(sshdDropIn, sshdStage)
+
+			f.mac.Put(sshdDropIn, []byte(before), f.fileAttr())
+			f.refused("sshd", c.class, c.detail)
+			if got := f.content(sshdDropIn); got != before {
+				t.Errorf("%s holds %q", sshdDropIn, got)
+			}
+		})
+	}
+}
+
+func TestTakingSSHBackFailsLoudly(t *testing.T) {
+	f := newFixture(t)
+	f.mac.SSHD.Silent = true
+	f.mac.Fail = func(call string) error {
+		if call == "remove "+sshdDropIn {
+			return errors.New("read-only")
+		}
+		return nil
+	}
+	f.refused("sshd", document.Retry, "taking /etc/ssh/sshd_config.d/000-macfleet.conf back failed too")
+}

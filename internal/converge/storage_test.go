@@ -1,0 +1,137 @@
+package converge
+
+import (
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const quota = 100e9
+
+func withVolume(t *testing.T) *fixture {
+	f := newFixture(t)
+	f.desired.Mac.GuestQuotaBytes = quota
+	return f
+}
+
+func (f *fixture) guestVolume() macos.Volume {
+	f.t.Helper()
+	v, err := f.mac.Interfaces().Volumes.Volume(f.t.Context(), document.GuestVolume)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return v
+}
+
+func TestVolumeIsMadeOnce(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	if v := f.guestVolume(); v.QuotaBytes != quota || !v.Owners {
+		t.Errorf("%+v", v)
+	}
+	for name, want := range map[string]string{
+		document.GuestVolume: "m1:staff 0755", guestDir: "m1:staff 0700", noIndex: "root:wheel 0644", volumeFile: "root:wheel 0600",
+	} {
+		info, err := f.mac.Interfaces().Files.Stat(t.Context(), name)
+		if err != nil || info.Attr.String() != want {
+			t.Errorf("%s is %s, want %s (%v)", name, info.Attr, want, err)
+		}
+	}
+	f.gone(ownerProbe)
+	f.mac.Reboot()
+	if got := outcomes(f.converge())["storage"]; got != document.Unchanged || f.mac.AddedVolumes() != 1 {
+		t.Errorf("storage %s, %d volumes made", got, f.mac.AddedVolumes())
+	}
+}
+
+func TestVolumeIsMountedAgain(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	before := f.guestVolume()
+	f.mac.Unmount(before.UUID)
+	f.converge()
+	if f.guestVolume().UUID != before.UUID || f.mac.AddedVolumes() != 1 {
+		t.Errorf("%+v, %d made", f.guestVolume(), f.mac.AddedVolumes())
+	}
+}
+
+func TestVolumeIsNeverResized(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	f.desired.Mac.GuestQuotaBytes = 2 * quota
+	f.refused("storage", document.Human, "never resized")
+	if f.mac.AddedVolumes() != 1 || f.guestVolume().QuotaBytes != quota {
+		t.Errorf("%+v", f.guestVolume())
+	}
+}
+
+func TestVolumesOfOthersAreLeftAlone(t *testing.T) {
+	f := withVolume(t)
+	v := f.mac.AddVolume("macfleet", quota)
+	f.refused("storage", document.Human, "did not make")
+	f.gone(volumeFile)
+	if _, err := f.mac.Interfaces().Volumes.Volume(t.Context(), v.UUID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVolumeElsewhereIsSaid(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	v := f.guestVolume()
+	f.mac.Unmount(v.UUID)
+	f.mac.AddVolume("macfleet", 0)
+	f.refused("storage", document.Human, "/Volumes/macfleet 1")
+}
+
+func TestVolumeThatIsGone(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	if err := f.mac.Interfaces().Volumes.Remove(t.Context(), f.guestVolume().UUID); err != nil {
+		t.Fatal(err)
+	}
+	f.refused("storage", document.Reinstall, "is gone")
+	if f.mac.AddedVolumes() != 1 {
+		t.Error("a second volume was made")
+	}
+}
+
+// A run that was cut off between making the volume and noting its UUID finds it
+// again by place and quota, for it noted that it was about to.
+func TestVolumeOfACutRunIsFound(t *testing.T) {
+	f := withVolume(t)
+	writes := 0
+	f.mac.Fail = func(call string) error {
+		if call == "write "+volumeFile {
+			if writes++; writes == 2 {
+				return errCut
+			}
+		}
+		return nil
+	}
+	f.refused("storage", document.Retry, "cut")
+	f.mac.Fail = nil
+	f.converge()
+	if f.mac.AddedVolumes() != 1 {
+		t.Errorf("%d volumes were made", f.mac.AddedVolumes())
+	}
+}
+
+func TestVolumeIsTakenBack(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	other := f.mac.AddVolume("other", 0)
+	target := &target{Options: f.options(), desired: f.desired}
+	for range 2 {
+		if err := target.removeVolume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.mac.Interfaces().Volumes.Volume(t.Context(), document.GuestVolume); err == nil {
+		t.Error("the volume is still there")
+	}
+	if _, err := f.mac.Interfaces().Volumes.Volume(t.Context(), other.UUID); err != nil {
+		t.Error(err)
+	}
+}
