@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/macfleet/macfleet/internal/agent/guard"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
@@ -160,5 +161,30 @@ func TestTogetherEndsWithTheFirst(t *testing.T) {
 		func(context.Context) error { return failure })
 	if !errors.Is(err, failure) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestWhoProvesTheFirewall(t *testing.T) {
+	none, other := "", "/tmp/other.sock"
+	for _, c := range []struct {
+		name   string
+		flag   *string
+		subnet string
+		want   string
+	}{
+		{"a guests' network", nil, document.DefaultSubnet, document.HostdSocket},
+		{"no guests' network", nil, "", ""},
+		{"told to do without", &none, document.DefaultSubnet, ""},
+		{"told where", &other, "", other},
+	} {
+		a := agent{o: Options{HostdSocket: c.flag}, log: slog.New(slog.DiscardHandler)}
+		a.config.Mac.Network.Subnet = c.subnet
+		got := ""
+		if gate, ok := a.guard().(guard.Gate); ok {
+			got = gate.Socket
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }

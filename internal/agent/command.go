@@ -24,6 +24,7 @@ func Commands(version string) []*cobra.Command {
 
 func runCommand(version string) *cobra.Command {
 	o := Options{Version: version, HealthSocket: document.HealthSocket}
+	var hostd string
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Make this Mac a node and run its Pods as macOS VMs",
@@ -36,6 +37,9 @@ func runCommand(version string) *cobra.Command {
 			defer stop()
 			if !c.Flags().Changed("health-socket") {
 				o.HealthSocket = filepath.Join(o.StateDir, filepath.Base(document.HealthSocket))
+			}
+			if c.Flags().Changed("hostd-socket") {
+				o.HostdSocket = &hostd
 			}
 			return Run(ctx, o, log)
 		},
@@ -53,6 +57,8 @@ func runCommand(version string) *cobra.Command {
 	f.StringVar(&o.Tart, "tart", "", "the tart executable (default: the one in /usr/local/bin, /opt/homebrew/bin or PATH)")
 	f.StringVar(&o.TartHome, "tart-home", "", "where tart keeps images and VMs (default: ~/.tart)")
 	f.StringVar(&o.HealthSocket, "health-socket", document.HealthSocket, "local socket that tells which build runs (default: in the state directory)")
+	f.StringVar(&hostd, "hostd-socket", document.HostdSocket,
+		"local socket of hostd, which proves the firewall around a guest; empty: no proof (default: none either without a guests' subnet)")
 	return c
 }
 

@@ -48,6 +48,10 @@ type Options struct {
 	// Tart is the executable, TartHome is TART_HOME.
 	Tart, TartHome string
 	HealthSocket   string
+	// HostdSocket is where the firewall is proved before and after a guest starts.
+	// Nil: on document.HostdSocket, where the configuration names a guests' network.
+	// Empty: nowhere.
+	HostdSocket *string
 	// Version of this build, for the Node.
 	Version string
 }

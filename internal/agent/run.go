@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/macfleet/macfleet/internal/agent/guard"
 	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/identity"
 	"github.com/macfleet/macfleet/internal/agent/node"
@@ -109,6 +110,7 @@ func (a *agent) run(ctx context.Context) error {
 	pods := pod.NewSupervisor(pod.Options{
 		Client: connections.main, Events: events, Driver: a.driver,
 		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
+		Guard:       a.guard(),
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),
@@ -122,6 +124,22 @@ func (a *agent) run(ctx context.Context) error {
 		Check: a.check, Log: a.log,
 	})
 	return together(ctx, keeper.Run, pods.Run)
+}
+
+// guard is hostd, or nobody where there is no guests' network to fence in.
+func (a *agent) guard() pod.Guard {
+	socket := ""
+	switch {
+	case a.o.HostdSocket != nil:
+		socket = *a.o.HostdSocket
+	case a.config.Mac.Network.Subnet != "":
+		socket = document.HostdSocket
+	}
+	if socket == "" {
+		a.log.Warn("guests start without a proof of the firewall around them")
+		return nil
+	}
+	return guard.Gate{Socket: socket}
 }
 
 // together runs all until one fails or ctx ends.

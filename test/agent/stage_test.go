@@ -195,7 +195,7 @@ func (s *stage) startAgent() {
 	s.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(s.t.Context()), s.binary, "run", "--config", s.path("agent.json"), "--state-dir", s.path("state"),
 		"--bootstrap-kubeconfig", s.path("bootstrap-kubeconfig"), "--join-permit", s.path("join-permit.json"),
-		"--tart", s.path("bin/tart"), "--tart-home", s.path("tart"))
+		"--tart", s.path("bin/tart"), "--tart-home", s.path("tart"), "--hostd-socket=")
 	cmd.Env = []string{
 		"HOME=" + s.dir, "PATH=" + s.path("bin") + ":/usr/bin:/bin",
 		"TART_FAKE_STATE=" + s.path("fake"), "TART_FAKE_FAULTS=" + s.path("plan.json"), "TART_FAKE_LEASES=" + s.path("leases"),

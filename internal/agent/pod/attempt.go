@@ -213,7 +213,7 @@ func pullReason(err error) string {
 func (w *worker) create(ctx context.Context) error {
 	c := w.current().Spec.Containers[0]
 	name := w.rec.machine()
-	return w.retrying(ctx, "CreateContainerError", func() error {
+	return w.retrying(ctx, func(error) string { return "CreateContainerError" }, func() error {
 		if err := w.journal.clearAttempt(w.uid, w.rec.Attempt); err != nil {
 			return err
 		}
@@ -235,16 +235,19 @@ func (w *worker) create(ctx context.Context) error {
 
 func (w *worker) start(ctx context.Context) error {
 	name := w.rec.machine()
-	return w.retrying(ctx, "RunContainerError", func() error {
+	return w.retrying(ctx, startReason, func() error {
 		if err := w.journal.clearAttempt(w.uid, w.rec.Attempt); err != nil {
+			return err
+		}
+		if err := w.arm(ctx); err != nil {
 			return err
 		}
 		return w.runs.Start(w.journal.attemptDir(w.uid, w.rec.Attempt), w.driver.RunCommand(name))
 	})
 }
 
-// retrying tries with the back-off of pulls, showing the reason.
-func (w *worker) retrying(ctx context.Context, reason string, try func() error) error {
+// retrying tries with the back-off of pulls, showing the reason of each failure.
+func (w *worker) retrying(ctx context.Context, reasonOf func(error) string, try func() error) error {
 	for failures := 1; ; failures++ {
 		err := try()
 		if err == nil {
@@ -253,8 +256,9 @@ func (w *worker) retrying(ctx context.Context, reason string, try func() error) 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		reason := reasonOf(err)
 		w.log.Warn("VM not started", "reason", reason, "err", err)
-		w.event(corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+		w.event(corev1.EventTypeWarning, eventOf(reason), "Error: "+err.Error())
 		w.waiting(reason, err.Error())
 		if !wait(ctx, w.clock, pullDelay(failures)) {
 			return context.Cause(ctx)

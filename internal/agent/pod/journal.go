@@ -75,7 +75,8 @@ type end struct {
 	Code    int32  `json:"code"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Limited: the machine never ran, as the licence limit was reached.
+	// Limited: the machine never ran, as the licence limit was reached, or was stopped
+	// before it could have done anything, as nothing fenced it in.
 	Limited  bool      `json:"limited,omitempty"`
 	Machine  string    `json:"machine,omitempty"`
 	Started  time.Time `json:"started,omitzero"`

@@ -27,12 +27,14 @@ import (
 // sweepInterval is how often machines without a Pod are looked for.
 const sweepInterval = time.Minute
 
-// Options of Run. All but Clock and Log must be set.
+// Options of Run. All but Guard, Clock and Log must be set.
 type Options struct {
 	Client kubernetes.Interface
 	Events record.EventRecorder
 	Driver vm.Driver
 	Runs   Runs
+	// Guard is asked before and after a machine starts; nil: nobody is.
+	Guard Guard
 	// Dir keeps the journal.
 	Dir      string
 	NodeName string
@@ -74,7 +76,7 @@ func NewSupervisor(o Options) *Supervisor {
 		nodeName: o.NodeName,
 		workers:  map[types.UID]*job{},
 		parts: parts{
-			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs,
+			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard,
 			images: image.New(o.Driver), slots: slot.New(o.Host.MaxVMs),
 			journal: journal(filepath.Join(o.Dir, "pods")),
 			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,

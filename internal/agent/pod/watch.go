@@ -20,7 +20,13 @@ func (w *worker) watch(ctx context.Context) (end, error) {
 		return end{}, err
 	}
 	if running {
+		if err := w.armAgain(ctx, gone); err != nil {
+			return w.stopUnfenced(ctx, err)
+		}
 		w.markRunning("Started", "Started VM "+w.rec.machine())
+		if err := w.armWhileStarting(ctx, gone); err != nil {
+			return w.stopUnfenced(ctx, err)
+		}
 		if err := w.awaitEnd(ctx, gone); err != nil {
 			return end{}, err
 		}

@@ -26,6 +26,7 @@ type parts struct {
 	events      record.EventRecorder
 	driver      vm.Driver
 	runs        Runs
+	guard       Guard
 	images      *image.Store
 	slots       *slot.Gate
 	journal     journal
@@ -241,7 +242,7 @@ func (w *worker) remember(e end, m move) {
 func (w *worker) prepareRestart(ctx context.Context, e end) bool {
 	delay, reason := restartDelay(w.rec.Crashes), "CrashLoopBackOff"
 	if e.Limited {
-		delay, reason = pullDelay(w.rec.Crashes), "LicenseLimitReached"
+		delay, reason = pullDelay(w.rec.Crashes), limitReason(e)
 	}
 	if delay > 0 {
 		w.waiting(reason, "back-off "+delay.String()+" restarting the VM")

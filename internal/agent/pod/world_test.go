@@ -32,6 +32,8 @@ type world struct {
 	clock  *clocktesting.FakeClock
 	dir    string
 	boot   string
+	// fence, when set before the agent starts, is its Guard.
+	fence Guard
 
 	stop   func()
 	phases *phaseLog
@@ -82,7 +84,7 @@ func (w *world) tick(ctx context.Context) {
 func (w *world) startAgent() *Supervisor {
 	w.t.Helper()
 	s := NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Dir: w.dir,
+		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Dir: w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
 		BootSession: w.boot, Clock: w.clock,
 	})

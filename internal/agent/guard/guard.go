@@ -1,0 +1,105 @@
+// Package guard asks hostd, the root half of the agent, to prove the firewall
+// around the guests. It fails closed: whatever is not a fresh proof is an error.
+// What follows from one is package pod's business.
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+const (
+	// timeout is above what hostd gives itself for one proof.
+	timeout = 35 * time.Second
+	// freshFor is how old a proof may be: it was made for this question.
+	freshFor  = time.Minute
+	maxAnswer = 64 << 10
+	maxReason = 512
+)
+
+// Gate is hostd on its socket.
+type Gate struct {
+	// Socket is its path.
+	Socket string
+	// Now is the time of day; nil: the clock's.
+	Now func() time.Time
+}
+
+// RefusedError says that hostd answered and the firewall is not proved.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string {
+	return "the firewall around the guests is not proved: " + e.Reason
+}
+
+// Arm has the firewall proved now, and mended first where that is needed. Errors
+// are *RefusedError, or say why hostd did not answer.
+func (g Gate) Arm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	a, err := g.ask(ctx, document.HostdArm)
+	if err != nil {
+		return fmt.Errorf("hostd does not say whether the firewall holds (is %s loaded?): %w", document.HostdLabel, err)
+	}
+	if a.Error != "" {
+		return &RefusedError{Reason: printable(a.Error)}
+	}
+	proved, err := time.Parse(time.RFC3339, a.FirewallProvedAt)
+	if err != nil {
+		return &RefusedError{Reason: "hostd says that it never was in this boot"}
+	}
+	if age := g.now().Sub(proved); age.Abs() > freshFor {
+		return &RefusedError{Reason: fmt.Sprintf("hostd's last proof is %s old", age.Round(time.Second))}
+	}
+	return nil
+}
+
+func (g Gate) now() time.Time {
+	if g.Now != nil {
+		return g.Now()
+	}
+	return time.Now()
+}
+
+// ask is one conversation with hostd.
+func (g Gate) ask(ctx context.Context, verb string) (document.HostdAnswer, error) {
+	var a document.HostdAnswer
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", g.Socket)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = c.Close() }()
+	// The worker that asks may end before hostd answers.
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := json.NewEncoder(c).Encode(document.HostdRequest{Verb: verb}); err != nil {
+		return a, errors.Join(context.Cause(ctx), err)
+	}
+	data, err := io.ReadAll(io.LimitReader(c, maxAnswer))
+	if err != nil {
+		return a, errors.Join(context.Cause(ctx), err)
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("its answer of %d bytes is not one of hostd's", len(data))
+	}
+	return a, nil
+}
+
+// printable makes a text fit for an event.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), maxReason)])
+}

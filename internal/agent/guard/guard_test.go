@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostd answers every request with the text.
+func hostd(t *testing.T, answer string) (Gate, <-chan string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gate") // short: a socket lives in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	asked := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		asked <- line
+		_, _ = c.Write([]byte(answer))
+	}()
+	now := time.Date(2026, 5, 1, 10, 0, 30, 0, time.UTC)
+	return Gate{Socket: path, Now: func() time.Time { return now }}, asked
+}
+
+const (
+	fresh = `"firewallProvedAt":"2026-05-01T10:00:29Z"`
+	stale = `"firewallProvedAt":"2026-05-01T09:58:29Z"`
+)
+
+func TestArm(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  string
+		refused bool
+		want    string
+	}{
+		"proved":        {"{" + fresh + "}\n", false, ""},
+		"not proved":    {`{"error":"pf is\nbusy",` + fresh + "}\n", true, "pf is busy"},
+		"never":         {"{}\n", true, "never"},
+		"stale":         {"{" + stale + "}\n", true, "2m1s"},
+		"silent":        {"", false, "0 bytes"},
+		"half":          {`{"health":{}`, false, "not one of hostd's"},
+		"another story": {"<html>", false, "not one of hostd's"},
+		"endless":       {"{" + fresh + strings.Repeat(" ", maxAnswer), false, "not one of hostd's"},
+	} {
+		gate, asked := hostd(t, c.answer)
+		err := gate.Arm(t.Context())
+		var refused *RefusedError
+		switch {
+		case c.want == "" && err != nil, c.want != "" && err == nil:
+			t.Errorf("%s: error %v", name, err)
+		case c.want != "" && (!strings.Contains(err.Error(), c.want) || errors.As(err, &refused) != c.refused || strings.Contains(err.Error(), "\n")):
+			t.Errorf("%s: error %q (%T), want %q", name, err, err, c.want)
+		}
+		if got := <-asked; got != "{\"verb\":\"arm\"}\n" {
+			t.Errorf("%s: asked %q", name, got)
+		}
+	}
+}
+
+func TestArmWithoutHostdFails(t *testing.T) {
+	err := Gate{Socket: filepath.Join(t.TempDir(), "none")}.Arm(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "dev.macfleet.hostd") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestArmEndsWithTheOneWhoAsks(t *testing.T) {
+	gate, asked := hostd(t, "")
+	gone := errors.New("the Pod is gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	if err := gate.Arm(ctx); err == nil {
+		t.Error("no error")
+	}
+	select {
+	case <-asked:
+	default: // it was not even asked
+	}
+}

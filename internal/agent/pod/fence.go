@@ -1,0 +1,136 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Guard proves the firewall around the guests.
+type Guard interface {
+	// Arm proves it now, and mends it first where that is needed. An error means that
+	// guests may not run.
+	Arm(ctx context.Context) error
+}
+
+const (
+	// reasonNotProved is the reason of a Pod whose machine may not run.
+	reasonNotProved = "FirewallNotProved"
+	// guardTries and guardPause: the guard itself is restarted when a new build comes,
+	// which must not cost a guest.
+	guardTries = 5
+	guardPause = 2 * time.Second
+)
+
+// startingProofs are when the firewall is proved after a machine started, counted
+// from the one before. The guests' bridge comes up soon after the machine's lock is
+// held, and with it the main ruleset may be replaced. A guest takes longer to boot.
+func startingProofs() []time.Duration { return []time.Duration{2 * time.Second, 6 * time.Second} }
+
+// notProvedError is the guard's no.
+type notProvedError struct{ err error }
+
+func (e *notProvedError) Error() string { return e.err.Error() }
+func (e *notProvedError) Unwrap() error { return e.err }
+
+// arm asks the guard once.
+func (w *worker) arm(ctx context.Context) error {
+	if w.guard == nil {
+		return nil
+	}
+	if err := w.guard.Arm(ctx); err != nil {
+		return &notProvedError{err}
+	}
+	return nil
+}
+
+// armAgain asks the guard about a machine that runs, with some patience for a guard
+// that is away for a moment. A machine that ends meanwhile needs no proof.
+func (w *worker) armAgain(ctx context.Context, gone <-chan struct{}) error {
+	for try := 1; ; try++ {
+		err := w.arm(ctx)
+		if err == nil || ctx.Err() != nil || try == guardTries {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		if over, err := w.pause(ctx, gone, guardPause); over || err != nil {
+			return err
+		}
+	}
+}
+
+// armWhileStarting asks the guard again and again while the guest boots.
+func (w *worker) armWhileStarting(ctx context.Context, gone <-chan struct{}) error {
+	if w.guard == nil {
+		return nil
+	}
+	for _, delay := range startingProofs() {
+		if over, err := w.pause(ctx, gone, delay); over || err != nil {
+			return err
+		}
+		if err := w.armAgain(ctx, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits, unless the machine goes before.
+func (w *worker) pause(ctx context.Context, gone <-chan struct{}, d time.Duration) (over bool, err error) {
+	t := w.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+		return false, nil
+	case <-gone:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// stopUnfenced stops a machine for which the guard said no. One that was not shown
+// to run yet counts as never started.
+func (w *worker) stopUnfenced(ctx context.Context, why error) (end, error) {
+	var no *notProvedError
+	if ctx.Err() != nil || !errors.As(why, &no) {
+		return end{}, why
+	}
+	w.log.Error("VM stopped, as the firewall around it is not proved", "machine", w.rec.machine(), "err", why)
+	w.event(corev1.EventTypeWarning, reasonNotProved, fmt.Sprintf("Stopping VM %s: %v", w.rec.machine(), why))
+	dir := w.journal.attemptDir(w.uid, w.rec.Attempt)
+	if err := w.stop(ctx, w.rec.machine(), dir); err != nil {
+		return end{}, err
+	}
+	return end{
+		Code: codeKilled, Reason: reasonNotProved, Message: why.Error(), Limited: w.rec.Step != stepRunning,
+		Machine: w.rec.machine(), Started: w.rec.Started, Finished: w.clock.Now(),
+	}, nil
+}
+
+// startReason is the waiting reason of a machine that was not started.
+func startReason(err error) string {
+	var no *notProvedError
+	if errors.As(err, &no) {
+		return reasonNotProved
+	}
+	return "RunContainerError"
+}
+
+// eventOf is the reason of the event that goes with a waiting reason.
+func eventOf(reason string) string {
+	if reason == reasonNotProved {
+		return reason
+	}
+	return "Failed"
+}
+
+// limitReason is the waiting reason after a machine that counts as never started.
+func limitReason(e end) string {
+	if e.Reason == reasonNotProved {
+		return reasonNotProved
+	}
+	return "LicenseLimitReached"
+}
