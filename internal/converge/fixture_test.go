@@ -96,6 +96,10 @@ func (f *fixture) run(o Options) document.Report {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	// As the command does, after it told the report.
+	if err := reboot(context.Background(), o, r, nil); err != nil && f.mac.Fail == nil {
+		f.t.Fatal(err)
+	}
 	return r
 }
 

@@ -66,9 +66,9 @@ func TestProofOfAnotherEpoch(t *testing.T) {
 func TestRebootFollowsTheReport(t *testing.T) {
 	f := newFixture(t)
 	f.desired.Mac.ProofReboot = true
-	r := f.converge()
-	if f.mac.System.RebootAsked {
-		t.Error("the reboot came before the report")
+	r, err := Run(t.Context(), f.options(), f.desired)
+	if err != nil || !r.Rebooting || f.mac.System.RebootAsked {
+		t.Errorf("rebooting %v, asked %v before the report was told (%v)", r.Rebooting, f.mac.System.RebootAsked, err)
 	}
 	if err := reboot(t.Context(), f.options(), r, errCut); err != errCut || !f.mac.System.RebootAsked {
 		t.Errorf("asked %v (%v)", f.mac.System.RebootAsked, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
@@ -19,8 +18,6 @@ const (
 	noIndex = document.GuestVolume + "/.metadata_never_index"
 	// guestDir is where tart keeps machines and images on the volume.
 	guestDir = document.GuestVolume + "/tart"
-	// ownerProbe is a file that shows whether owners are honoured.
-	ownerProbe = document.GuestVolume + "/.macfleet-owner"
 )
 
 // volumeNote says which volume is ours. It is known by its UUID: names repeat.
@@ -41,8 +38,9 @@ func (t *target) storage() step {
 			s, err := t.storageState(ctx)
 			return s.differs, err
 		},
+		// What it writes is the user's and root's, and looking again sees whether the
+		// volume keeps that: one that ignores owners shows everything as anybody's.
 		act:      t.makeVolume,
-		prove:    t.proveVolume,
 		takeBack: t.removeVolume,
 	}
 }
@@ -182,27 +180,6 @@ func (t *target) settleVolume(ctx context.Context, v macos.Volume) error {
 		}
 	}
 	return write(ctx, t.Mac.Files, noIndexFile)
-}
-
-// proveVolume writes a file as the user's and sees whose it is: on a volume that
-// ignores owners it would be anybody's.
-func (t *target) proveVolume(ctx context.Context) error {
-	s, err := t.storageState(ctx)
-	if err != nil {
-		return err
-	}
-	if len(s.differs) > 0 {
-		return fmt.Errorf("it did not take: %s", strings.Join(s.differs, "; "))
-	}
-	probe := file{ownerProbe, []byte("x"), macos.Attr{Mode: 0o600, Owner: t.desired.Host.User, Group: staff}}
-	if err := write(ctx, t.Mac.Files, probe); err != nil {
-		return fmt.Errorf("writing to the volume for guests: %w", err)
-	}
-	differs, err := t.differs(ctx, probe)
-	if err == nil && differs != "" {
-		err = fmt.Errorf("the volume for guests does not keep owners: %s", differs)
-	}
-	return errors.Join(err, t.Mac.Files.Remove(ownerProbe))
 }
 
 // removeVolume deletes the volume that we made, and never another.

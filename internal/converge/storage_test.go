@@ -38,7 +38,6 @@ func TestVolumeIsMadeOnce(t *testing.T) {
 			t.Errorf("%s is %s, want %s (%v)", name, info.Attr, want, err)
 		}
 	}
-	f.gone(ownerProbe)
 	f.mac.Reboot()
 	if got := outcomes(f.converge())["storage"]; got != document.Unchanged || f.mac.AddedVolumes() != 1 {
 		t.Errorf("storage %s, %d volumes made", got, f.mac.AddedVolumes())

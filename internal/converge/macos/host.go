@@ -66,8 +66,11 @@ func (UnixSockets) Ask(ctx context.Context, path string, request []byte) ([]byte
 			return nil, err
 		}
 	}
-	if _, err := conn.Write(request); err != nil {
-		return nil, fmt.Errorf("writing to %s: %w", path, err)
+	// Who speaks first may have hung up already.
+	if len(request) > 0 {
+		if _, err := conn.Write(request); err != nil {
+			return nil, fmt.Errorf("writing to %s: %w", path, err)
+		}
 	}
 	data, err := io.ReadAll(io.LimitReader(conn, MaxAnswer))
 	if err != nil {

@@ -62,7 +62,6 @@ type Mac struct {
 	lastVolume int
 	unmounted  map[string]map[string]*file // what is on a volume, by its UUID
 	boots      int
-	volatile   []func()
 	// cached are the signatures that the kernel keeps of files that were run.
 	cached map[*file][32]byte
 }

@@ -81,17 +81,11 @@ func (m *Mac) Reboot() {
 			m.mount(v)
 		}
 	}
-	for _, forget := range m.volatile {
-		forget()
-	}
 	m.bootDaemons()
 	if !m.Console.NeedsKick {
 		m.loginwindow()
 	}
 }
-
-// onBoot names something that a boot loses.
-func (m *Mac) onBoot(forget func()) { m.volatile = append(m.volatile, forget) }
 
 // Drop removes what is below a folder without recording a change.
 func (m *Mac) Drop(dir string) {

@@ -1,0 +1,177 @@
+package macos
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParsePower(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"desktop":   {"AC Power:\n womp                 1\n autorestart          1\n sleep                0 (sleep prevented by caffeinate)\n", map[string]string{"womp": "1", "autorestart": "1", "sleep": "0"}},
+		"portable":  {"Battery Power:\n sleep 1\nAC Power:\n sleep 0\n", map[string]string{"sleep": "0"}},
+		"empty":     {"", map[string]string{}},
+		"headless":  {"sleep 0\n", map[string]string{}},
+		"half line": {"AC Power:\nsleep\n", map[string]string{}},
+	} {
+		if diff := cmp.Diff(c.want, ParsePower(c.text)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestParseSSHD(t *testing.T) {
+	want := map[string]string{
+		"port": "22", "allowusers": "m1 m2", "authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys",
+	}
+	text := "port 22\nAllowUsers m1\nallowusers m2\nauthorizedkeysfile .ssh/authorized_keys .ssh/scw_authorized_keys\nalone\n\n"
+	if diff := cmp.Diff(want, ParseSSHD(text)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAquaIsLookedForInTheDomainItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want bool
+	}{
+		"aqua":       {"gui/501 = {\n\ttype = login\n\tsession = Aqua\n}", true},
+		"background": {"gui/501 = {\n\tsession = Background\n\tservices = {\n\t\tsession = Aqua\n\t}\n}", false},
+		"none":       {"", false},
+		"unbalanced": {"}\n}\nsession = Aqua", false},
+	} {
+		if got := isAqua(c.text); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestParseFileVault(t *testing.T) {
+	for text, want := range map[string]bool{
+		"FileVault is Off.\n": false,
+		"FileVault is On.\n":  true,
+		"FileVault is Off.\nEncryption in progress: Percent completed = 3\n":           true,
+		"FileVault is Off, but will be enabled after the next restart.\n":              true,
+		"FileVault is On.\nDecryption in progress: Percent completed = 90\nwhatever\n": true,
+	} {
+		if got, err := parseFileVault(text); err != nil || got != want {
+			t.Errorf("%q: %v (%v)", text, got, err)
+		}
+	}
+	if _, err := parseFileVault("fdesetup: command not understood"); err == nil {
+		t.Error("an unknown answer counts")
+	}
+}
+
+func TestParseFree(t *testing.T) {
+	const head = "Filesystem 1024-blocks Used Available Capacity iused ifree %iused Mounted on\n"
+	if got, err := parseFree(head + "/dev/disk3s5 239362496 100000000 123456789 45% 1 2 0% /System/Volumes/Data\n"); err != nil || got != 123456789<<10 {
+		t.Errorf("%d, %v", got, err)
+	}
+	for _, text := range []string{"", head, head + "a b c", head + "a b c -1 d", head + "a b c 99999999999999999999 d", head + "a b c x"} {
+		if got, err := parseFree(text); err == nil {
+			t.Errorf("%q is %d bytes", text, got)
+		}
+	}
+}
+
+func TestParseVolume(t *testing.T) {
+	text := `<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0"><dict>
+<key>APFSContainerReference</key><string>disk3</string>
+<key>CapacityQuota</key><integer>100000000000</integer>
+<key>GlobalPermissionsEnabled</key><true/>
+<key>MountPoint</key><string>/Volumes/macfleet</string>
+<key>VolumeName</key><string>macfleet</string>
+<key>VolumeUUID</key><string>7A0F</string>
+<key>Other</key><array><string>x</string></array>
+</dict></plist>`
+	want := volumeInfo{
+		VolumeUUID: "7A0F", VolumeName: "macfleet", MountPoint: "/Volumes/macfleet", APFSContainerReference: "disk3",
+		CapacityQuota: 100000000000, GlobalPermissionsEnabled: true,
+	}
+	got, err := parseVolume(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, text := range []string{"Could not find disk: x", "<plist><dict>", "<plist version=\"1.0\"><string>x</string></plist>"} {
+		if got, err := parseVolume(text); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+func TestMissingDefaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"key":     {&commandError{Command: "defaults", Code: 1, Text: "The domain/default pair of (x, y) does not exist"}, true},
+		"domain":  {&commandError{Command: "defaults", Code: 1, Text: "Domain (x) not found."}, true},
+		"refused": {&commandError{Command: "defaults", Code: 1, Text: "Could not write domain x; exiting"}, false},
+		"killed":  {errors.New("killed"), false},
+		"fine":    {nil, false},
+	} {
+		if got := isMissingDefault(c.err); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func FuzzHostileOutput(f *testing.F) {
+	f.Add("AC Power:\n sleep 0\n")
+	f.Add("gui/501 = {\n\tsession = Aqua\n}")
+	f.Add("<plist version=\"1.0\"><dict><key>VolumeUUID</key><integer>3</integer></dict></plist>")
+	f.Fuzz(func(_ *testing.T, text string) {
+		ParsePower(text)
+		ParseSSHD(text)
+		isAqua(text)
+		_, _ = parseFileVault(text)
+		_, _ = parseFree(text)
+		_, _ = parseVolume(text)
+	})
+}
+
+func TestBanner(t *testing.T) {
+	for name, c := range map[string]struct {
+		says string
+		want string
+	}{
+		"sshd":       {"SSH-2.0-OpenSSH_10.0\r\n", ""},
+		"after talk": {"hello\r\nSSH-2.0-OpenSSH_10.0\r\n", ""},
+		"other":      {"220 mail ready\r\n", "no SSH server"},
+		"nothing":    {"", "no SSH server"},
+		"endless":    {strings.Repeat("x", 64<<10), "says nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			go func() {
+				c2, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c2.Write([]byte(c.says))
+				_ = c2.Close()
+			}()
+			err = readBanner(context.Background(), l.Addr().String())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) && name != "endless" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
