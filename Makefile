@@ -62,7 +62,7 @@ agent-size: ## the agent is one static darwin/arm64 file of at most 45 MB
 generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart
 	hack/generate.sh
 
-GENERATED := api charts sandbox/world/rendered docs/operate/phases.md
+GENERATED := api charts sandbox/world/rendered docs/operate/phases.md docs/operate/steps.md
 digest = $$(find $(GENERATED) -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
 
 .PHONY: check-generated

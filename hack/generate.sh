@@ -1,7 +1,7 @@
 #!/bin/sh
 # Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
-# the chart as the sandbox uses it, and the docs' page of a host's phases. CI
-# fails when this leaves a diff.
+# the chart as the sandbox uses it, and the docs' pages of a host's phases and of
+# the steps on a Mac. CI fails when this leaves a diff.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -23,3 +23,6 @@ cat $chart/crds/*.yaml >$rendered/crds.yaml
 
 # The page of a host's phases is made from the table that the code runs.
 go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >/dev/null
+
+# The page of the steps on a Mac is what each step says of itself.
+go test ./internal/converge -run TestThePageOfStepsIsTheList -update >/dev/null

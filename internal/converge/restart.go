@@ -42,6 +42,11 @@ func (t *target) reload(ctx context.Context, j job) error {
 	if err := t.unload(ctx, j); err != nil {
 		return err
 	}
+	// The old definition is gone for good: a run that is cut off from here on needs
+	// no second registration, only a restart.
+	if err := write(ctx, t.Mac.Files, file{j.owed, []byte(owedRestart), rootFile}); err != nil {
+		return err
+	}
 	return t.load(ctx, j)
 }
 

@@ -86,11 +86,10 @@ func (t *target) fillSlot(ctx context.Context, build string) error {
 	if err := t.copyFile(ctx, source, incoming(build)); err != nil {
 		return fmt.Errorf("copying the build: %w", err)
 	}
-	err = t.admit(ctx, build)
-	if removed := t.Mac.Files.Remove(incoming(build)); err == nil {
-		err = removed
+	if err := t.admit(ctx, build); err != nil {
+		return errors.Join(err, t.Mac.Files.Remove(incoming(build)))
 	}
-	return err
+	return nil
 }
 
 // admit gives the incoming file the program's name, once it deserves it.
@@ -107,15 +106,23 @@ func (t *target) admit(ctx context.Context, build string) error {
 		return err
 	}
 	if sum == build {
-		if err := t.Mac.Files.Remove(resigned(build)); err != nil {
-			return err
-		}
-	} else if err := write(ctx, t.Mac.Files, file{resigned(build), []byte(sum), resignedAttr}); err != nil {
+		err = t.Mac.Files.Remove(resigned(build))
+	} else {
+		err = t.keepResigned(ctx, build, sum)
+	}
+	if err != nil {
 		return err
 	}
-	// A copy again: it asserts owner and mode, whatever codesign left, and it is
-	// an inode that nothing has ever executed.
-	return t.copyFile(ctx, from, slotFile(build))
+	return t.Mac.Files.Rename(from, slotFile(build))
+}
+
+// keepResigned copies the file over itself, which asserts owner and mode, whatever
+// codesign left, and remembers what the program's bytes are.
+func (t *target) keepResigned(ctx context.Context, build, sum string) error {
+	if err := t.copyFile(ctx, incoming(build), incoming(build)); err != nil {
+		return err
+	}
+	return write(ctx, t.Mac.Files, file{resigned(build), []byte(sum), resignedAttr})
 }
 
 // identifier is what a renewed signature says the program is. macOS ties what it

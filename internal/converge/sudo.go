@@ -114,21 +114,21 @@ func (t *target) sudoersSound(ctx context.Context) error {
 // sudoHolds asks sudo itself. What it returns is what a person should know though
 // nothing failed.
 func (t *target) sudoHolds(ctx context.Context, user string) (string, error) {
-	// One verb speaks for all: they are in one rule.
-	verb := sudoVerbs[0]
-	allowed, err := t.Mac.Sudo.Allowed(ctx, user, strings.Fields(verb)...)
+	// One verb speaks for all: they are in one rule. This one changes nothing, and
+	// says so in a way that sudo does not when it is given no document.
+	exit, err := t.Mac.Sudo.Try(ctx, user, document.CurrentAgent, "converge", "--plan")
 	if err != nil {
-		return "", fmt.Errorf("asking sudo: %w", err)
+		return "", fmt.Errorf("trying sudo: %w", err)
 	}
-	if !allowed {
-		return "", fail(document.Human, "sudo does not let %s run `%s` without a password: a later rule in %s or %s overrides %s; "+
-			"remove that rule", user, verb, sudoersDir, macos.SudoersFile, sudoersFile(user))
+	if exit != document.ExitUsage {
+		return "", fail(document.Human, "sudo does not let %s run `%s converge --plan` without a password: a later rule in %s or %s "+
+			"overrides %s; remove that rule", user, document.CurrentAgent, sudoersDir, macos.SudoersFile, sudoersFile(user))
 	}
-	broad, err := t.Mac.Sudo.Allowed(ctx, user, anything)
+	exit, err = t.Mac.Sudo.Try(ctx, user, anything)
 	if err != nil {
-		return "", fmt.Errorf("asking sudo: %w", err)
+		return "", fmt.Errorf("trying sudo: %w", err)
 	}
-	if broad {
+	if exit == 0 {
 		return "another sudo rule still lets " + user + " run anything as root without a password", nil
 	}
 	return "", nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 const broadRule = "m1 ALL=(ALL) NOPASSWD: ALL\n"
@@ -16,11 +17,11 @@ func (f *fixture) sudoers(name, text string) {
 
 func (f *fixture) allowed(command string) bool {
 	f.t.Helper()
-	ok, err := f.mac.Interfaces().Sudo.Allowed(context.Background(), "m1", strings.Fields(command)...)
+	exit, err := f.mac.Interfaces().Sudo.Try(context.Background(), "m1", strings.Fields(command)...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ok
+	return exit != macos.SudoRefused
 }
 
 func TestSudoShrinksToTheVerbs(t *testing.T) {

@@ -10,10 +10,14 @@ type Sudo interface {
 	// Check is a *SudoersError when visudo refuses a sudoers file, or one that it
 	// includes.
 	Check(ctx context.Context, file string) error
-	// Allowed reports whether the user may run exactly this command line as root
-	// without giving a password.
-	Allowed(ctx context.Context, user string, command ...string) (bool, error)
+	// Try runs a command line as root, the way the user would with sudo and without
+	// a password, and returns its exit code. SudoRefused is also what sudo itself
+	// answers. sudo's own list is no help: it names what needs a password too.
+	Try(ctx context.Context, user string, command ...string) (exit int, err error)
 }
+
+// SudoRefused is sudo's exit code for a command that it does not let through.
+const SudoRefused = 1
 
 // SudoersFile is the file that includes all others.
 const SudoersFile = "/etc/sudoers"
@@ -43,14 +47,13 @@ func (SudoCommand) Check(ctx context.Context, file string) error {
 	return err
 }
 
-// Allowed implements Sudo. It asks as that user would: what root is told about
-// others leaves out whether they would be asked for a password.
-func (SudoCommand) Allowed(ctx context.Context, user string, command ...string) (bool, error) {
-	args := append([]string{"-n", "-u", user, sudoCommand, "-n", "-l"}, command...)
+// Try implements Sudo. Its standard input is empty.
+func (SudoCommand) Try(ctx context.Context, user string, command ...string) (int, error) {
+	args := append([]string{"-n", "-u", user, sudoCommand, "-n"}, command...)
 	_, err := run(ctx, sudoCommand, args...)
 	var failed *commandError
 	if errors.As(err, &failed) {
-		return false, nil
+		return failed.Code, nil
 	}
-	return err == nil, err
+	return 0, err
 }

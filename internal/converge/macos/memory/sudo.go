@@ -42,22 +42,34 @@ func (m *Mac) sudoers() []string {
 	return all
 }
 
-// Allowed knows rules of the form "USER ALL=(WHO) [NO]PASSWD: COMMAND, COMMAND";
-// the last one that speaks of the command decides, as in sudo.
-func (s sudo) Allowed(_ context.Context, user string, command ...string) (bool, error) {
-	allowed := false
+// usage is what a program of ours exits with when it is given no document.
+const usage = 64
+
+// Try knows rules of the form "USER ALL=(WHO) [NO]PASSWD: COMMAND, COMMAND"; the
+// last one that speaks of the command decides, as in sudo. Programs of ours want
+// input and get none, all others succeed.
+func (s sudo) Try(_ context.Context, user string, command ...string) (int, error) {
+	exit := macos.SudoRefused
 	for _, name := range s.m.sudoers() {
 		data, _ := s.m.Get(name)
 		for line := range strings.SplitSeq(string(data), "\n") {
 			who, rule, _ := strings.Cut(line, " ")
 			_, rule, _ = strings.Cut(rule, ") ")
 			tag, commands, found := strings.Cut(rule, ": ")
-			if found && who == user && covers(commands, strings.Join(command, " ")) {
-				allowed = tag == "NOPASSWD"
+			if !found || who != user || !covers(commands, strings.Join(command, " ")) {
+				continue
+			}
+			switch {
+			case tag != "NOPASSWD":
+				exit = macos.SudoRefused
+			case path.Base(command[0]) == "tart-kubelet":
+				exit = usage
+			default:
+				exit = 0
 			}
 		}
 	}
-	return allowed, nil
+	return exit, nil
 }
 
 func covers(commands, command string) bool {
