@@ -31,6 +31,12 @@ const (
 	defaultMaxAttempts = 8
 )
 
+// defaultDriftCheck costs each Mac one SSH execution every six hours.
+const defaultDriftCheck = 6 * time.Hour
+
+// shortestDriftCheck: a check takes some seconds on the Mac and a slot here.
+const shortestDriftCheck = time.Minute
+
 // shortestClaimPrefix: as for pools, a shorter one would match nearly any name.
 const shortestClaimPrefix = 3
 
@@ -56,6 +62,7 @@ type settings struct {
 	maxAttempts         int
 	reinstallTimeout    time.Duration
 	inventoryInterval   time.Duration
+	driftCheckInterval  time.Duration
 	vendorQPS           float64
 	credentialsDir      string
 	sshPort             int
@@ -90,6 +97,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host; 0: never")
 	f.DurationVar(&s.reinstallTimeout, "reinstall-timeout", hostcontroller.DefaultReinstallTimeout, "how long a wipe may take before it is asked for again")
 	f.DurationVar(&s.inventoryInterval, "inventory-interval", hostcontroller.DefaultInventoryInterval, "time between two lists of a zone")
+	f.DurationVar(&s.driftCheckInterval, "drift-check-interval", defaultDriftCheck, "how often each Mac is looked at for what was changed on it; 0: never")
 	f.Float64Var(&s.vendorQPS, "vendor-qps", scaleway.DefaultQPS, "requests a second to the vendor")
 	f.StringVar(&s.credentialsDir, "vendor-credentials", "", "directory with the vendor's credentials, one file a variable, read again when they change; default: the environment")
 	f.IntVar(&s.sshPort, "ssh-port", 22, "SSH port of the Macs")
@@ -171,6 +179,9 @@ func (s *settings) check() error {
 	}
 	if s.rebootAfter < 0 || s.maxAttempts < 0 {
 		return errors.New("--bootstrap-reboot-after and --bootstrap-max-attempts must be 0 or greater")
+	}
+	if s.driftCheckInterval != 0 && s.driftCheckInterval < shortestDriftCheck {
+		return fmt.Errorf("--drift-check-interval must be 0, for never, or at least %s", shortestDriftCheck)
 	}
 	if s.sshPort > 65535 {
 		return errors.New("--ssh-port is no port number")

@@ -27,7 +27,9 @@ import (
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/controller/nodecsr"
+	"github.com/macfleet/macfleet/internal/controller/profile"
 	"github.com/macfleet/macfleet/internal/controller/remediation"
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -188,8 +190,12 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
 		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
-		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts,
+		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, DriftCheckInterval: s.driftCheckInterval,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
+	})
+	profiles := profile.New(profile.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agent: document.Agent{SHA256: agent.SHA256, Version: agent.Version},
+		Recorder: mgr.GetEventRecorder("macfleet-profile"), Metrics: ctrlmetrics.Registry, WatchFilter: s.watchFilter,
 	})
 	remediations := remediation.New(remediation.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Zone: inventory.Zone,
@@ -204,7 +210,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Namespace: own, WatchFilter: s.watchFilter,
 	}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, remediations, clusters, planes, requests} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

@@ -39,8 +39,6 @@ type Machine struct {
 	TurnAt time.Time
 	// ReadySince: its Node is Ready since then. Zero: it is not.
 	ReadySince time.Time
-	// Guests that run on it.
-	Guests int
 	// Lost guests died since its turn began.
 	Lost int
 	// Drifted: a check found that it was changed behind our back.
@@ -411,14 +409,13 @@ func (p *plan) free(m Machine) bool {
 
 // byMerit are the Machines in the order in which they should be changed: those
 // that are well before those that are not, because these say little about a
-// revision; what failed or had its turn last; those with few guests first.
+// revision; what failed or had its turn last.
 func (p *plan) byMerit() []Machine {
 	return slices.SortedStableFunc(slices.Values(p.Machines), func(a, b Machine) int {
 		return cmp.Or(
 			cmp.Compare(unwell(a), unwell(b)),
 			cmp.Compare(p.failures(a), p.failures(b)),
 			p.lastTurn(a).Compare(p.lastTurn(b)),
-			cmp.Compare(a.Guests, b.Guests),
 		)
 	})
 }

@@ -73,8 +73,8 @@ func TestRequirement003_ChartSetsTheRecoveryThresholds(t *testing.T) {
 }
 
 func TestTimesReachTheManager(t *testing.T) {
-	flags := managerFlags(t, set("manager.reinstallTimeout=1h30m", "manager.reclaimInterval=5m", "manager.inventoryInterval=10s", "manager.vendorQPS=20")...)
-	for _, want := range []string{"--reinstall-timeout=1h30m", "--orphan-reclaim-interval=5m", "--inventory-interval=10s", "--vendor-qps=20"} {
+	flags := managerFlags(t, set("manager.reinstallTimeout=1h30m", "manager.reclaimInterval=5m", "manager.inventoryInterval=10s", "manager.vendorQPS=20", "manager.driftCheckInterval=2h")...)
+	for _, want := range []string{"--reinstall-timeout=1h30m", "--orphan-reclaim-interval=5m", "--inventory-interval=10s", "--vendor-qps=20", "--drift-check-interval=2h"} {
 		if !slices.Contains(flags, want) {
 			t.Errorf("%s is not among %q", want, flags)
 		}

@@ -38,6 +38,7 @@
 {{- range $name := list "inventoryInterval" "reinstallTimeout" "reclaimInterval" -}}
 {{- include "macfleet.checkTime" (list (printf "manager.%s" $name) (get $manager $name)) -}}
 {{- end -}}
+{{- if ne (toString $manager.driftCheckInterval) "0" -}}{{- include "macfleet.checkTime" (list "manager.driftCheckInterval" (toString $manager.driftCheckInterval)) -}}{{- end -}}
 {{- include "macfleet.checkTime" (list "capi.externalSecret.refreshInterval" .Values.capi.externalSecret.refreshInterval) -}}
 {{- with $manager.apiServerURL -}}
 {{- if not (regexMatch "^https://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?(/[^ ?#]*)?$" .) -}}

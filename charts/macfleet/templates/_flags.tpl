@@ -5,6 +5,7 @@
     (printf "--namespace=%s" .Release.Namespace)
     (printf "--default-adopt-pool-prefix=%s" .Values.pool.prefix)
     (printf "--inventory-interval=%s" .Values.manager.inventoryInterval)
+    (printf "--drift-check-interval=%v" .Values.manager.driftCheckInterval)
     (printf "--vendor-qps=%v" .Values.manager.vendorQPS)
     (printf "--bootstrap-reboot-after=%d" (int .Values.manager.bootstrapRebootAfter))
     (printf "--bootstrap-max-attempts=%d" (int .Values.manager.bootstrapMaxAttempts))

@@ -47,8 +47,39 @@
 {{- fail (printf "%s.labels: the API server lets no node give itself the label %s; use a prefix of your own" $path $key) -}}
 {{- end -}}
 {{- end -}}
+{{- include "macfleet.checkNetwork" (list (printf "%s.network" $path) ($profile.network | default dict)) -}}
+{{- with dig "storage" "quota" "" $profile -}}
+{{- if not (regexMatch "^[1-9][0-9]*([KMGTPE]i?)?$" (toString .)) -}}
+{{- fail (printf "%s.storage.quota %q: write a size of 40G or more, such as 300G" $path (toString .)) -}}
+{{- end -}}
+{{- end -}}
+{{- with dig "rollout" "soak" "" $profile -}}
+{{- if ne . "0s" -}}{{- include "macfleet.checkTime" (list (printf "%s.rollout.soak" $path) .) -}}{{- end -}}
+{{- end -}}
 {{- range $profile.taints -}}
 {{- include "macfleet.checkLabels" (list (printf "%s.taints" $path) (dict .key (.value | default ""))) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkNetwork" -}}
+{{- $path := index . 0 -}}{{- $network := index . 1 -}}
+{{- with $network.subnet -}}
+{{- if not (regexMatch "^(10|172|192)(\\.[0-9]{1,3}){3}/(1[6-9]|2[0-9])$" .) -}}
+{{- fail (printf "%s.subnet %q: give a private IPv4 network of /16 to /29, such as 192.168.64.0/24" $path .) -}}
+{{- end -}}
+{{- end -}}
+{{- range dig "guestEgress" "allow" list $network -}}
+{{- include "macfleet.checkCIDR" (list (printf "%s.guestEgress.allow" $path) .cidr) -}}
+{{- end -}}
+{{- range dig "sshIngress" "allow" list $network -}}
+{{- include "macfleet.checkCIDR" (list (printf "%s.sshIngress.allow" $path) .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkCIDR" -}}
+{{- $path := index . 0 -}}{{- $cidr := index . 1 -}}
+{{- if not (regexMatch "^([0-9]{1,3}(\\.[0-9]{1,3}){3}/([12]?[0-9]|3[0-2])|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*/([0-9]{1,2}|1[01][0-9]|12[0-8]))$" $cidr) -}}
+{{- fail (printf "%s: %q is no network: write one such as 10.1.2.0/24 or 2001:db8::/32" $path $cidr) -}}
 {{- end -}}
 {{- end -}}
 

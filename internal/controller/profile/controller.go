@@ -1,0 +1,128 @@
+// Package profile keeps Macs that run in step with their MacNodeProfile: it gives
+// them their turns to be changed, keeps the labels and taints of their Nodes, and
+// says how far a change has come. Who is next is decided in package rollout;
+// pushing to a Mac whose turn it is, and finding what was changed there, is the
+// machine controller's.
+package profile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/rollout"
+)
+
+// Options of the controller. Client and Reader must be set; zero values of the
+// others work.
+type Options struct {
+	Client client.Client
+	// Reader reads uncached.
+	Reader client.Reader
+	// Agent is the build that Macs are given.
+	Agent document.Agent
+	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
+	WatchFilter string
+	// Recorder of events. Nil: there are none.
+	Recorder events.EventRecorder
+	// Metrics takes the metrics. Nil: none are shown.
+	Metrics prometheus.Registerer
+	// Clock for tests. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Reconciler of profiles. A request without a name stands for the Machines of a
+// namespace that name no profile: they follow the built-in one, of which there is
+// no object.
+type Reconciler struct {
+	Options
+
+	metrics *metrics
+}
+
+// New returns a reconciler with the defaults filled in.
+func New(o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{Options: o, metrics: newMetrics()}
+}
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=macnodeprofiles;scalewayapplesiliconmachinetemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=macnodeprofiles/status,verbs=get;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// conflictDelay is how long a stale read is given to become a fresh one.
+const conflictDelay = 250 * time.Millisecond
+
+// Reconcile looks at one profile and all its Machines.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	profile, err := r.read(ctx, req)
+	if apierrors.IsNotFound(err) {
+		r.metrics.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil || !profile.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, err
+	}
+	result, err := r.follow(ctx, req, profile)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) read(ctx context.Context, req ctrl.Request) (*infrav1.MacNodeProfile, error) {
+	profile := &infrav1.MacNodeProfile{}
+	if req.Name == "" {
+		profile.Namespace = req.Namespace
+		return profile, nil
+	}
+	if err := r.Client.Get(ctx, req.NamespacedName, profile); err != nil {
+		return nil, fmt.Errorf("reading MacNodeProfile %s: %w", req.Name, err)
+	}
+	return profile, nil
+}
+
+// follow brings the turns, the Nodes and the status up to date.
+func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infrav1.MacNodeProfile) (ctrl.Result, error) {
+	s, err := r.survey(ctx, profile, r.Client)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var decision rollout.Decision
+	if s.invalid == nil {
+		decision = rollout.Plan(s.input(profile, r.Clock.Now()))
+		if len(decision.Begin)+len(decision.End) > 0 {
+			if s, decision, err = r.takeTurns(ctx, profile); err != nil {
+				return ctrl.Result{}, err
+			}
+		}
+		if err := r.keepNodes(ctx, profile, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	r.metrics.show(req.NamespacedName, s, decision)
+	if req.Name != "" {
+		if err := r.record(ctx, profile, s, decision); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if decision.Again.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(time.Second, decision.Again.Sub(r.Clock.Now()))}, nil
+}

@@ -1,0 +1,142 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/rollout"
+)
+
+// kept is what KeptAnnotation holds: what of a Node is the profile's.
+type kept struct {
+	Labels []string `json:"labels,omitempty"`
+	// Taints by key and effect, "key:effect".
+	Taints []string `json:"taints,omitempty"`
+}
+
+// wanted is what the profile asks of one Node.
+type wanted struct {
+	labels map[string]string
+	taints []corev1.Taint
+}
+
+// keepNodes gives the Nodes back what the profile wants on them. A node may not
+// change its own labels and taints once it has joined, so nobody else does.
+func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) error {
+	shared := rollout.Desired(profile, r.Agent).Node
+	for _, m := range s.macs {
+		if m.node == nil || m.seen.Asleep || !m.node.DeletionTimestamp.IsZero() {
+			continue
+		}
+		node := m.node.DeepCopy()
+		if err := keep(node, want(shared, m.machine)); err != nil {
+			return err
+		}
+		if equality.Semantic.DeepEqual(node, m.node) {
+			continue
+		}
+		patch := client.MergeFromWithOptions(m.node, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("keeping labels and taints of Node %s: %w", node.Name, err)
+		}
+		ctrl.LoggerFrom(ctx).Info("Labels and taints of the Node are as the profile wants them", "node", node.Name)
+	}
+	return nil
+}
+
+// want leaves out what is a fact about the Mac, whatever a profile says.
+func want(shared document.Node, m *infrav1.ScalewayAppleSiliconMachine) wanted {
+	w := wanted{labels: map[string]string{}}
+	maps.Copy(w.labels, shared.Labels)
+	for _, fact := range []string{
+		corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelInstanceTypeStable,
+	} {
+		delete(w.labels, fact)
+	}
+	if fleet := fleet(m); fleet != "" {
+		w.labels[infrav1.FleetLabel] = fleet
+	}
+	for _, taint := range shared.Taints {
+		w.taints = append(w.taints, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect)})
+	}
+	return w
+}
+
+// fleet is the name that the Machine knows itself; without one the label stays as
+// the Mac has set it.
+func fleet(m *infrav1.ScalewayAppleSiliconMachine) string {
+	if m.Spec.FleetName != "" {
+		return m.Spec.FleetName
+	}
+	return m.Labels[clusterv1.MachineDeploymentNameLabel]
+}
+
+// keep sets what is wanted, and takes away what the profile once wanted and does
+// no more. What is neither is somebody else's and stays.
+func keep(node *corev1.Node, w wanted) error {
+	var before kept
+	if text := node.Annotations[infrav1.KeptAnnotation]; text != "" {
+		// What cannot be read says nothing: then nothing is taken away.
+		_ = json.Unmarshal([]byte(text), &before)
+	}
+	node.Labels = keepLabels(node.Labels, before.Labels, w.labels)
+	node.Spec.Taints = keepTaints(node.Spec.Taints, before.Taints, w.taints)
+	now := kept{Labels: slices.Sorted(maps.Keys(w.labels))}
+	for _, taint := range w.taints {
+		now.Taints = append(now.Taints, identity(taint))
+	}
+	slices.Sort(now.Taints)
+	data, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encoding what is kept on Node %s: %w", node.Name, err)
+	}
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[infrav1.KeptAnnotation] = string(data)
+	return nil
+}
+
+func keepLabels(have map[string]string, before []string, want map[string]string) map[string]string {
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, key := range before {
+		delete(out, key)
+	}
+	maps.Copy(out, want)
+	return out
+}
+
+// identity of a taint: a Node has one at most of each.
+func identity(taint corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }
+
+func keepTaints(have []corev1.Taint, before []string, want []corev1.Taint) []corev1.Taint {
+	var out []corev1.Taint
+	missing := slices.Clone(want)
+	for _, taint := range have {
+		is := func(w corev1.Taint) bool { return identity(w) == identity(taint) }
+		i := slices.IndexFunc(missing, is)
+		switch {
+		case i >= 0:
+			taint.Value = missing[i].Value
+			missing = slices.Delete(missing, i, i+1)
+		case slices.Contains(before, identity(taint)):
+			continue
+		}
+		out = append(out, taint)
+	}
+	return append(out, missing...)
+}

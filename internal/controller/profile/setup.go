@@ -1,0 +1,92 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// SetupWithManager registers the controller and its watches.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Metrics != nil {
+		if err := r.metrics.register(r.Metrics); err != nil {
+			return err
+		}
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("macnodeprofile").
+		For(&infrav1.MacNodeProfile{}).
+		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the profile controller: %w", err)
+	}
+	return nil
+}
+
+// ofMachine wakes the Machine's profile, the built-in one included.
+func ofMachine(_ context.Context, object client.Object) []reconcile.Request {
+	m, is := object.(*infrav1.ScalewayAppleSiliconMachine)
+	if !is {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: profileName(m)}}}
+}
+
+func (r *Reconciler) ofNode(ctx context.Context, object client.Object) []reconcile.Request {
+	list := &infrav1.ScalewayAppleSiliconMachineList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines to wake their profiles")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Name == object.GetName() {
+			out = append(out, ofMachine(ctx, &list.Items[i])...)
+		}
+	}
+	return out
+}
+
+func (r *Reconciler) ofDeployment(ctx context.Context, object client.Object) []reconcile.Request {
+	md, is := object.(*clusterv1.MachineDeployment)
+	if !is {
+		return nil
+	}
+	name, err := r.profileOf(ctx, md)
+	if err != nil || name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: md.Namespace, Name: name}}}
+}
+
+// nodeChanges leaves out the heartbeats.
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*corev1.Node)
+			now, is := e.ObjectNew.(*corev1.Node)
+			if !was || !is {
+				return false
+			}
+			return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID ||
+				!equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
+		},
+	}
+}

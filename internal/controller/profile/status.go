@@ -1,0 +1,181 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/rollout"
+)
+
+// finding is what a condition says.
+type finding struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+func yes(reason string) finding { return finding{status: metav1.ConditionTrue, reason: reason} }
+
+func no(reason, message string, args ...any) finding {
+	return finding{status: metav1.ConditionFalse, reason: reason, message: fmt.Sprintf(message, args...)}
+}
+
+// record writes the status if it differs, and tells when the rollout halts.
+func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) error {
+	replicas, err := r.wantedReplicas(ctx, profile, s)
+	if err != nil {
+		return err
+	}
+	before := profile.DeepCopy()
+	profile.Status.ObservedGeneration = profile.Generation
+	profile.Status.Revision = s.revision
+	profile.Status.Machines = int32(s.all)
+	profile.Status.Available = s.count(available)
+	profile.Status.Updated = s.count(s.updated)
+	for kind, f := range map[string]finding{
+		infrav1.ReadyCondition:     r.ready(profile, s, decision, replicas),
+		infrav1.RolledOutCondition: rolledOut(profile, s, decision),
+		infrav1.HaltedCondition:    halted(decision),
+	} {
+		conditions.Set(profile, metav1.Condition{Type: kind, Status: f.status, Reason: f.reason, Message: f.message, ObservedGeneration: profile.Generation})
+	}
+	if equality.Semantic.DeepEqual(before.Status, profile.Status) {
+		return nil
+	}
+	after := profile.DeepCopy()
+	if err := r.Client.Status().Patch(ctx, profile, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("recording the status of MacNodeProfile %s: %w", profile.Name, err)
+	}
+	r.tell(ctx, before, after)
+	return nil
+}
+
+func available(m mac) bool { return !m.seen.ReadySince.IsZero() }
+
+// updated reports a Mac that is as the profile wants it.
+func (s survey) updated(m mac) bool { return m.seen.Applied == s.revision && !m.seen.Drifted }
+
+func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.MacNodeProfile) {
+	for _, kind := range []string{infrav1.RolledOutCondition, infrav1.HaltedCondition} {
+		was, now := conditions.Get(before, kind), conditions.Get(after, kind)
+		if was != nil && was.Status == now.Status && was.Reason == now.Reason {
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Rollout", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message, "revision", after.Status.Revision)
+		if kind == infrav1.HaltedCondition && now.Status == metav1.ConditionTrue && r.Recorder != nil {
+			r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, infrav1.ReasonRolloutHalted, "Reconcile", "%s", now.Message)
+		}
+	}
+}
+
+// ready says whether all Macs that are asked for are there and as they should be,
+// with the agent that is waited for.
+func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision, replicas int32) finding {
+	ready := s.count(func(m mac) bool { return available(m) && s.updated(m) })
+	version := profile.Spec.AgentVersion
+	switch {
+	case s.invalid != nil:
+		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
+	case version != "" && version != r.Agent.Version:
+		return no(infrav1.ReasonAgentVersionAwaited, "agent %s is waited for; this manager gives Macs %s", version, r.Agent.Version)
+	case ready >= replicas:
+		return yes(infrav1.ReadyCondition)
+	case decision.Halted != "":
+		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
+	case s.count(s.updated) < int32(len(s.macs)):
+		return no(infrav1.ReasonRollingOut, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
+	}
+	return no(infrav1.ReasonMacsMissing, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
+}
+
+func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) finding {
+	done := decision.States[rollout.Updated]
+	left := len(s.macs) - done
+	switch {
+	case s.invalid != nil:
+		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
+	case left == 0:
+		return yes(infrav1.RolledOutCondition)
+	case decision.Halted != "":
+		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
+	case profile.Spec.Rollout.Paused:
+		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %d Macs are not yet as they should be", left)
+	case decision.States[rollout.Held] == left:
+		return no(infrav1.ReasonHeld, "%d Macs cannot be changed for now; their condition UpToDate says why", left)
+	}
+	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, len(s.macs), spell(decision.States))
+}
+
+// spell names the states that some Mac is in.
+func spell(states map[rollout.State]int) string {
+	text := ""
+	for _, state := range rollout.States() {
+		if n := states[state]; n > 0 && state != rollout.Updated {
+			if text != "" {
+				text += ", "
+			}
+			text += fmt.Sprintf("%d %s", n, state)
+		}
+	}
+	return text
+}
+
+func halted(decision rollout.Decision) finding {
+	if decision.Halted == "" {
+		return no(infrav1.ReasonNotHalted, "")
+	}
+	f := yes(decision.Halted)
+	f.message = fmt.Sprintf("%s; nothing more is changed before another revision is wanted, or %s", decision.Why, decision.HaltedUntil.UTC().Format(time.RFC3339))
+	return f
+}
+
+// wantedReplicas is how many Machines the MachineDeployments of this profile ask
+// for; without any, as many as there are.
+func (r *Reconciler) wantedReplicas(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) (int32, error) {
+	list := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(profile.Namespace)); err != nil {
+		return 0, fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	replicas, found := int32(0), false
+	for i := range list.Items {
+		name, err := r.profileOf(ctx, &list.Items[i])
+		if err != nil {
+			return 0, err
+		}
+		if name == profile.Name {
+			found = true
+			replicas += ptr.Deref(list.Items[i].Spec.Replicas, 1)
+		}
+	}
+	if !found {
+		return int32(s.all), nil
+	}
+	return replicas, nil
+}
+
+// profileOf is the profile that a MachineDeployment's Machines name, or nothing.
+func (r *Reconciler) profileOf(ctx context.Context, md *clusterv1.MachineDeployment) (string, error) {
+	ref := md.Spec.Template.Spec.InfrastructureRef
+	if ref.Kind != "ScalewayAppleSiliconMachineTemplate" || !md.DeletionTimestamp.IsZero() {
+		return "", nil
+	}
+	template := &infrav1.ScalewayAppleSiliconMachineTemplate{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: md.Namespace, Name: ref.Name}, template)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading template %s: %w", ref.Name, err)
+	}
+	if err != nil || template.Spec.Template.Spec.ProfileRef == nil {
+		return "", nil
+	}
+	return template.Spec.Template.Spec.ProfileRef.Name, nil
+}

@@ -1,0 +1,163 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/rollout"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// survey is what was read of a profile's Machines.
+type survey struct {
+	revision string
+	// invalid says why no Mac could follow the profile; nil if all can.
+	invalid error
+	// all live Machines of the profile, those without a Mac included.
+	all int
+	// macs were bootstrapped.
+	macs []mac
+}
+
+// mac is a Machine that was bootstrapped, and its Node where there is one.
+type mac struct {
+	machine *infrav1.ScalewayAppleSiliconMachine
+	node    *corev1.Node
+	seen    rollout.Machine
+}
+
+// input of the plan.
+func (s survey) input(profile *infrav1.MacNodeProfile, now time.Time) rollout.Input {
+	in := rollout.Input{Revision: s.revision, Policy: profile.Spec.Rollout, Now: now}
+	for _, m := range s.macs {
+		in.Machines = append(in.Machines, m.seen)
+	}
+	return in
+}
+
+// count counts the Macs that a test picks.
+func (s survey) count(picks func(mac) bool) int32 {
+	n := int32(0)
+	for _, m := range s.macs {
+		if picks(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// survey reads the Machines of a profile by the given reader, and what belongs to
+// them.
+func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile, reader client.Reader) (survey, error) {
+	s := survey{revision: rollout.Revision(profile, r.Agent), invalid: rollout.Check(profile)}
+	list := &infrav1.ScalewayAppleSiliconMachineList{}
+	if err := reader.List(ctx, list, client.InNamespace(profile.Namespace)); err != nil {
+		return survey{}, fmt.Errorf("listing Machines: %w", err)
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if profileName(m) != profile.Name || !r.watched(m) || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		s.all++
+		if m.Spec.ProviderID == "" {
+			continue
+		}
+		found, err := r.look(ctx, m)
+		if err != nil {
+			return survey{}, err
+		}
+		s.macs = append(s.macs, found)
+	}
+	return s, nil
+}
+
+// profileName is empty for a Machine that follows the built-in profile.
+func profileName(m *infrav1.ScalewayAppleSiliconMachine) string {
+	if m.Spec.ProfileRef == nil {
+		return ""
+	}
+	return m.Spec.ProfileRef.Name
+}
+
+func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	return r.WatchFilter == "" || labels.HasWatchLabel(m, r.WatchFilter)
+}
+
+// look reads what a plan needs of one Mac.
+func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (mac, error) {
+	found := mac{machine: m, seen: seen(m)}
+	node := &corev1.Node{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: m.Name}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return mac{}, fmt.Errorf("reading Node %s: %w", m.Name, err)
+	}
+	if err == nil && node.Spec.ProviderID == m.Spec.ProviderID {
+		found.node = node
+		found.seen.ReadySince = readySince(node)
+	}
+	if found.seen.Asleep, err = r.asleep(ctx, m); err != nil {
+		return mac{}, err
+	}
+	last := lastTurn(m)
+	found.seen.TurnAt = last.At
+	if len(last.Guests) > 0 && r.Clock.Since(last.At) < guestsMatter {
+		found.seen.Lost, err = r.lost(ctx, m.Name, last.Guests)
+	}
+	return found, err
+}
+
+// seen is what the Machine itself tells.
+func seen(m *infrav1.ScalewayAppleSiliconMachine) rollout.Machine {
+	update := m.Status.Update
+	return rollout.Machine{
+		Name: m.Name, Applied: m.Status.Applied.Revision, ProvedAt: instant(update.ProvedAt),
+		Turn: m.Annotations[infrav1.UpdateAnnotation], Drifted: len(m.Status.Drift.Steps) > 0,
+		Tried: update.Revision, Failures: int(update.Failures), FailedAt: instant(update.LastFailedAt), HeldAt: instant(update.HeldAt),
+	}
+}
+
+func instant(t *metav1.Time) (at time.Time) {
+	if t != nil {
+		at = t.Time
+	}
+	return at
+}
+
+// readySince is zero for a Node that is not Ready.
+func readySince(node *corev1.Node) time.Time {
+	if !workload.NodeReady(node) {
+		return time.Time{}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && !c.LastTransitionTime.IsZero() {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return node.CreationTimestamp.Time
+}
+
+// asleep reports a Machine that the machine controller does not push to for now:
+// it is paused, moves to another cluster, or its owner is on its way out.
+func (r *Reconciler) asleep(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (bool, error) {
+	_, moves := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	if moves || annotations.HasPaused(m) || conditions.IsTrue(m, infrav1.PausedCondition) {
+		return true, nil
+	}
+	owner, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the owner of %s: %w", m.Name, err)
+	}
+	return owner != nil && !owner.DeletionTimestamp.IsZero(), nil
+}
