@@ -31,6 +31,9 @@ const (
 	patience = time.Minute
 )
 
+// fleetKey signs builds for the Macs of these tests.
+var fleetKey = ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!"))
+
 // programs are built once for all tests.
 var programs struct {
 	macsim, twin string
@@ -184,7 +187,7 @@ func (b *bench) converge(s *remote.Session, d document.Desired) map[string]docum
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
-	r, err := s.Converge(ctx, d.Agent.SHA256, d, nil)
+	r, err := s.Converge(ctx, d.Agent.SHA256, d, document.SignBuild(fleetKey, d.Agent.SHA256))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -245,6 +248,8 @@ func desired(t *testing.T, build *remote.Build) document.Desired {
 		Agent: document.Agent{SHA256: build.SHA256, Version: "v0.0.0"},
 		Node:  document.Node{MaxVMs: 2},
 		Mac:   document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+
+		UpgradeKey: fleetKey.Public().(ed25519.PublicKey),
 		Join: &document.Join{
 			Server: "https://127.0.0.1:1", CA: authority(t), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Now().Add(time.Hour).UTC()},
