@@ -79,7 +79,7 @@ func (r *run) parse() error {
 		for letters != "" {
 			letter := letters[0]
 			letters = letters[1:]
-			if !strings.ContainsRune("aFfkstTX", rune(letter)) {
+			if !strings.ContainsRune("aFfkostTX", rune(letter)) {
 				if !r.flag(letter) {
 					return &NotModelled{What: "option -" + string(letter)}
 				}
@@ -132,6 +132,10 @@ func (r *run) valued(letter byte, value string) (err error) {
 		r.file, r.loads = value, true
 	case 'k':
 		r.kill = append(r.kill, value)
+	case 'o':
+		// Rules are never optimized here; that they are not must be asked for where it
+		// matters.
+		_, err = abbreviated(value, "none")
 	case 't':
 		r.table = value
 	case 'X':
