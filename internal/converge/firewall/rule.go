@@ -36,9 +36,9 @@ type Rule struct {
 	FromPort, ToPort int
 	// ICMPType by pf's name, e.g. neighbrsol.
 	ICMPType string
-	// Flags of TCP, e.g. S/SA. Empty is any: a packet in the middle of a
-	// connection that is older than the rule is judged as its first one.
-	Flags string
+	// Stateless passes look at every packet. Those with a state look at the first of
+	// a connection, let the answers in, and do not fit TCP in its middle.
+	Stateless bool
 }
 
 // String is the rule in pf's grammar and in pfctl's words.
@@ -61,10 +61,11 @@ func (r Rule) String() string {
 	if r.ICMPType != "" {
 		words = append(words, "icmp6-type", r.ICMPType)
 	}
-	if r.Action == "pass" {
-		if r.Proto == "" || r.Proto == "tcp" {
-			words = append(words, "flags", r.flags())
-		}
+	switch {
+	case r.Action != "pass":
+	case r.Stateless:
+		words = append(words, "no state")
+	default:
 		words = append(words, "keep state")
 	}
 	return strings.Join(words, " ")
@@ -75,13 +76,6 @@ func (r Rule) direction() string {
 		return "out"
 	}
 	return "in"
-}
-
-func (r Rule) flags() string {
-	if r.Flags == "" {
-		return anyone
-	}
-	return r.Flags
 }
 
 func (r Rule) peers() string {
@@ -212,18 +206,20 @@ func (p *parser) rule() Rule {
 	return r
 }
 
+// tail reads how connections are remembered. pfctl prints the flags that it adds to
+// passes with a state.
 func (p *parser) tail(r *Rule) {
+	flags := ""
 	if p.skip("flags") {
-		if f := p.next(); f != anyone {
-			r.Flags = f
-		}
+		flags = p.next()
 	}
-	stateful := p.skip("keep")
-	if stateful {
+	if r.Action == "pass" {
+		r.Stateless = p.oneOf("keep", "no") == "no"
 		p.expect("state")
 	}
-	if stateful != (r.Action == "pass") {
-		p.fail("state")
+	stateful := r.Action == "pass" && !r.Stateless
+	if flags != "" && (!stateful || flags != "S/SA") {
+		p.fail("flags " + flags)
 	}
 }
 

@@ -218,9 +218,8 @@ func (p plan) allows(fam string, from func(Rule) Rule, which func(allowed) bool)
 	return rules
 }
 
-// ssh says who reaches the Mac's SSH from outside. Its passes take packets in the
-// middle of a connection: the connection that brings the rules is older than they
-// are.
+// ssh says who reaches the Mac's SSH from outside. The connection that brings the
+// rules is older than they are, and must fit them.
 func (p plan) ssh() []Rule {
 	if len(p.sshFrom) == 0 {
 		return nil
@@ -240,8 +239,10 @@ func (p plan) ssh() []Rule {
 	return append(rules, blockIn(to(inet, anyone)), blockIn(to(inet6, anyone)))
 }
 
+// passIn has no state: connections that are older than the rules must fit them too,
+// and pf does not take up TCP well in its middle.
 func passIn(r Rule) Rule {
-	r.Action = "pass"
+	r.Action, r.Stateless = "pass", true
 	return r
 }
 

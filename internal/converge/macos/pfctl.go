@@ -62,7 +62,8 @@ func (Pfctl) Load(ctx context.Context, anchor, rules string) error {
 	if anchor == "" {
 		return errMainRuleset
 	}
-	_, _, err := pfctl(ctx, rules, in(anchor, "-f", "-")...)
+	// The optimizer would put rules in another order and make tables of them.
+	_, _, err := pfctl(ctx, rules, in(anchor, "-o", "none", "-f", "-")...)
 	return err
 }
 
