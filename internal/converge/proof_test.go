@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -70,7 +71,7 @@ func TestRebootFollowsTheReport(t *testing.T) {
 	if err != nil || !r.Rebooting || f.mac.System.RebootAsked {
 		t.Errorf("rebooting %v, asked %v before the report was told (%v)", r.Rebooting, f.mac.System.RebootAsked, err)
 	}
-	if err := reboot(t.Context(), f.options(), r, errCut); err != errCut || !f.mac.System.RebootAsked {
+	if err := reboot(t.Context(), f.options(), r, errCut); !errors.Is(err, errCut) || !f.mac.System.RebootAsked {
 		t.Errorf("asked %v (%v)", f.mac.System.RebootAsked, err)
 	}
 	f.mac.Fail = func(string) error { return errCut }

@@ -255,6 +255,26 @@ func TestKickOfUnknownOutcome(t *testing.T) {
 	}
 }
 
+// hostd asks for kicks too, and may come while nobody knows of the last one.
+func TestKickWaitsForASessionOnItsWay(t *testing.T) {
+	for name, comes := range map[string]bool{"on its way": true, "not coming": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.converge()
+			f.mac.Console.NeedsKick = !comes
+			f.mac.Reboot()
+			mac := f.mac.Interfaces()
+			note := sessionNote{KickedAt: mac.Clock.Now(), BootSession: f.mac.Boot}
+			if err := writeSessionNote(t.Context(), mac.Files, note); err != nil {
+				t.Fatal(err)
+			}
+			if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); err != nil || kicked == comes {
+				t.Errorf("kicked %v (%v)", kicked, err)
+			}
+		})
+	}
+}
+
 func TestNoAutoLoginNoSession(t *testing.T) {
 	f := newFixture(t)
 	f.desired.Mac.AutoLogin = false

@@ -28,8 +28,13 @@ func TestMacNeverSleeps(t *testing.T) {
 
 func TestOnlySleepFailsThePowerStep(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Power.Deaf = []string{"womp", "disksleep"}
 	delete(f.mac.Power.Settings, "powernap") // not every model has it
+	f.converge()
+	if got := outcomes(f.converge())["power"]; got != document.Unchanged {
+		t.Errorf("power %s", got)
+	}
+	f.mac.Power.Deaf = []string{"womp", "disksleep"}
+	f.mac.Power.Settings["womp"] = "0"
 	f.converge()
 
 	f = newFixture(t)

@@ -107,6 +107,10 @@ func TestTartBeforeIsKept(t *testing.T) {
 		f.wantTart(version, nil)
 		f.converge()
 	}
+	if err := f.mac.Interfaces().Files.Remove(tartCommand); err != nil {
+		t.Fatal(err)
+	}
+	f.converge() // mending the same version forgets none
 	f.content(tartBundle("2.28.5") + "/Contents/MacOS/tart")
 	f.gone(tartBundle("2.28.4") + "/Contents/MacOS/tart")
 	f.wantTart("2.28.5", nil)

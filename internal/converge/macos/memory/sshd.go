@@ -48,7 +48,7 @@ func (s sshd) Check(_ context.Context, name string) error {
 // Effective resolves the files as sshd does: in the order of their names, and the
 // first value counts.
 func (s sshd) Effective(ctx context.Context) (map[string]string, error) {
-	names, err := (files{s.m}).List(sshdDropIns)
+	names, err := files(s).List(sshdDropIns)
 	if err != nil {
 		return nil, err
 	}

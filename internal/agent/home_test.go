@@ -1,0 +1,32 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func TestTartHome(t *testing.T) {
+	volume := document.AgentConfig{
+		Host: document.Host{User: "m1"}, Mac: document.Mac{GuestQuotaBytes: 100e9},
+	}
+	for name, c := range map[string]struct {
+		home   string
+		flags  Options
+		config document.AgentConfig
+		want   string
+	}{
+		"volume":       {"/Users/m1", Options{}, volume, "/Volumes/macfleet/tart"},
+		"flag":         {"/Users/m1", Options{TartHome: "/x"}, volume, "/x"},
+		"home":         {"/Users/m2", Options{}, document.AgentConfig{}, "/Users/m2/.tart"},
+		"user":         {"", Options{}, document.AgentConfig{Host: document.Host{User: "m1"}}, "/Users/m1/.tart"},
+		"nobody's own": {"/", Options{}, document.AgentConfig{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("HOME", c.home)
+			if got, err := tartHome(c.flags, c.config); got != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("%q, want %q (%v)", got, c.want, err)
+			}
+		})
+	}
+}
