@@ -54,6 +54,40 @@ func protocol(word string) (string, bool) {
 	return strconv.Itoa(n), true
 }
 
+// icmpTypes are the types of ICMP and ICMPv6 by the names rules use.
+func icmpTypes(kind string) map[string]int {
+	if kind == "icmp6-type" {
+		return map[string]int{
+			"unreach": 1, "toobig": 2, "timex": 3, "paramprob": 4, "echoreq": 128, "echorep": 129, "groupqry": 130,
+			"grouprep": 131, "groupterm": 132, "routersol": 133, "routeradv": 134, "neighbrsol": 135, "neighbradv": 136,
+			"redir": 137, "routrrenum": 138,
+		}
+	}
+	return map[string]int{
+		"echorep": 0, "unreach": 3, "squench": 4, "redir": 5, "echoreq": 8, "routeradv": 9, "routersol": 10, "timex": 11,
+		"paramprob": 12,
+	}
+}
+
+// icmpType is how a type given by name or number is printed: by its name, where
+// it has one.
+func icmpType(kind, word string) (string, bool) {
+	types := icmpTypes(kind)
+	if _, ok := types[word]; ok {
+		return word, true
+	}
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 0 || n > 255 {
+		return "", false
+	}
+	for name, m := range types {
+		if n == m {
+			return name, true
+		}
+	}
+	return word, true
+}
+
 // protoName is how a protocol is printed.
 func protoName(proto string) string {
 	if proto == "icmp6" {

@@ -231,7 +231,11 @@ func (p *parser) icmp(kind string, c *choices) error {
 		if t.end() {
 			return p.wrong()
 		}
-		text := kind + " " + t.text
+		name, ok := icmpType(kind, t.text)
+		if !ok {
+			return p.complain("unknown %s %s", kind, t.text)
+		}
+		text := kind + " " + name
 		if p.take("code") {
 			text += " code " + p.next().text
 		}
@@ -248,7 +252,7 @@ func (p *parser) check(r rule, c choices) error {
 	switch {
 	case hasPorts && (len(c.protos) == 0 || slices.ContainsFunc(c.protos, portless)):
 		return p.complain("port only applies to tcp/udp")
-	case r.options.flags != "" && (len(c.protos) == 0 || slices.ContainsFunc(c.protos, func(s string) bool { return s != "tcp" })):
+	case r.options.flags != "" && r.options.flags != "any" && len(c.protos) > 0 && !slices.Contains(c.protos, "tcp"):
 		return p.complain("flags only apply to tcp")
 	case icmp && (len(c.protos) != 1 || (c.protos[0] != "icmp" && c.protos[0] != "icmp6")):
 		return p.complain("icmp-type/code only applies to icmp")
@@ -325,11 +329,13 @@ func (r *rule) agree(ends ...located) bool {
 	return !icmp
 }
 
+// flagDefault looks at the start of a conversation only, where nothing else is
+// said. Other protocols than TCP have no flags, whatever the rule says.
 func (r *rule) flagDefault() {
-	if r.action != "pass" || (r.proto != "" && r.proto != "tcp") {
-		return
-	}
-	if r.options.flags == "" && r.options.state != "no" {
+	switch stateful := r.action == "pass" && r.options.state != "no"; {
+	case r.proto != "" && r.proto != "tcp", r.options.flags == "any" && !stateful:
+		r.options.flags = ""
+	case stateful && r.options.flags == "":
 		r.options.flags = "S/SA"
 	}
 }

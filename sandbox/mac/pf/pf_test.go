@@ -241,6 +241,22 @@ func recover002(k *kernel) {
 	}
 }
 
+func TestReplacingMainLetsGoOfItsTables(t *testing.T) {
+	k := boot(t, nil)
+	if r := k.pfctl("table <t> { 10.0.0.0/8 }\nblock in from <t>\n", "-f", "-"); r.RC != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if got := k.ok("-s", "Tables").Stdout; got != "t\n" {
+		t.Fatalf("tables %q", got)
+	}
+	if err := k.ReplaceMain(pf.AppleCalls); err != nil {
+		t.Fatal(err)
+	}
+	if got := k.ok("-s", "Tables").Stdout; got != "" {
+		t.Errorf("a table that nobody refers to is left: %q", got)
+	}
+}
+
 func TestReferences(t *testing.T) {
 	k := boot(t, nil)
 	if k.Enabled() || strings.Contains(k.ok("-s", "info").Stdout, "Enabled") {
@@ -282,7 +298,10 @@ pass in quick proto udp from any port 68 to any port 67
 block return in log quick on ! bridge100 inet6 from fd00::/8 to any \
   label "spoofed"
 block in quick from any to self
+block in quick on en0 inet6 from any to self
 pass in proto tcp to any port > 1023 no state
+pass in inet from 192.168.64.0/24 flags any
+pass in inet proto udp from 192.168.64.0/24 flags any
 pass inet6 proto icmp6 all icmp6-type { 128, 135 }
 `
 	want := `block drop in quick inet from 192.168.64.0/24 to 10.0.0.0/8
@@ -299,9 +318,13 @@ block drop in quick inet6 from any to ::1
 block drop in quick on lo0 inet6 from any to fe80::1
 block drop in quick inet from any to 203.0.113.7
 block drop in quick inet6 from any to 2001:db8::7
+block drop in quick on en0 inet6 from any to ::1
+block drop in quick on en0 inet6 from any to 2001:db8::7
 pass in proto tcp from any to any port > 1023 no state
-pass inet6 proto ipv6-icmp all icmp6-type 128 keep state
-pass inet6 proto ipv6-icmp all icmp6-type 135 keep state
+pass in inet from 192.168.64.0/24 to any flags any keep state
+pass in inet proto udp from 192.168.64.0/24 to any keep state
+pass inet6 proto ipv6-icmp all icmp6-type echoreq keep state
+pass inet6 proto ipv6-icmp all icmp6-type neighbrsol keep state
 `
 	k := boot(t, nil)
 	k.load("com.apple/x", rules)
@@ -336,6 +359,8 @@ func TestWrongRules(t *testing.T) {
 		"block in inet from fd00::1":                        "stdin:1: rule expands to no valid combination",
 		"block in from $guests":                             "stdin:1: macro 'guests' not defined",
 		"block in all\nnat on en0 from any to any -> (en0)": "stdin:2: Rules must be in order: options, normalization, queueing, translation, dummynet, filtering",
+		"pass in proto udp all flags S/SA":                  "stdin:1: flags only apply to tcp",
+		"pass in inet proto icmp all icmp-type nonsense":    "stdin:1: unknown icmp-type nonsense",
 		"block in proto tcp all keep state":                 "stdin:1: keep state on block rules doesn't make sense",
 	}
 	for rules, want := range tests {
