@@ -92,7 +92,9 @@ func (t *target) installAgent(ctx context.Context) error {
 	if err := t.prune(ctx, build); err != nil {
 		return err
 	}
-	if err := t.ensureSlot(ctx, build); err != nil {
+	// From the file that runs and from nowhere else: whoever may run only the
+	// installed build as root must not get others installed by it.
+	if err := t.ensureSlot(ctx, build, t.Self); err != nil {
 		return err
 	}
 	if err := t.oweAll(ctx); err != nil {

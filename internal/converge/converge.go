@@ -37,7 +37,7 @@ type Options struct {
 	// Self is the file this program was started from: the artefact that the agent
 	// step installs when its SHA-256 is the wanted one.
 	Self string
-	// Home is the SSH user's home, where uploaded builds are staged.
+	// Home is the SSH user's home, where upgrade finds builds.
 	Home string
 	// Fetch downloads what the document names by URL; nil: by HTTP.
 	Fetch Fetch

@@ -320,19 +320,27 @@ func TestBonjourMayNumberAName(t *testing.T) {
 	}
 }
 
-func TestBuildThatIsNotStaged(t *testing.T) {
+func TestBuildThatArrivedDamaged(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Put(f.self, []byte("tampered"), program)
-	f.refused("agent", document.Retry, "not staged")
+	f.mac.Put(f.self, memory.Build("first b"), program)
+	f.refused("agent", document.Retry, "upload it again")
 	if _, there := f.mac.Get(slotFile(f.desired.Agent.SHA256)); there {
 		t.Error("a slot was filled with other bytes")
 	}
 }
 
-func TestBuildIsFoundInStaging(t *testing.T) {
+// The console user, who may run converge of the installed build as root, may not
+// have a build of their own installed by it.
+func TestInstalledBuildInstallsNoOther(t *testing.T) {
 	f := newFixture(t)
-	f.self = "/usr/local/libexec/elsewhere"
 	f.converge()
+	installed := f.mac.Resolve(document.CurrentAgent)
+	f.stage("second build")
+	f.self = installed
+	f.refused("agent", document.Retry, "is not build")
+	if f.mac.Resolve(document.CurrentAgent) != installed {
+		t.Error("a staged build was installed without the fleet's signature")
+	}
 }
 
 func TestDamagedSlotIsFilledAgain(t *testing.T) {

@@ -57,8 +57,8 @@ func TestRequirement004_NoOpKickstart(t *testing.T) {
 	f.stage("second build")
 	f.mac.DeafKickstart = true
 	r := f.refused("launchd", document.Retry, "hostd is build "+`"`+good)
-	if r.RolledBack != "" {
-		t.Error("a build that was never started is blamed")
+	if all, err := (&target{Options: f.options()}).badBuilds(); err != nil || len(all) != 0 || r.RolledBack != "" {
+		t.Errorf("a build that was never started is blamed: %v, %q (%v)", all, r.RolledBack, err)
 	}
 	if f.mac.PID(document.AgentLabel) != old {
 		t.Fatal("the model restarted the agent")
@@ -123,6 +123,9 @@ func TestF08_EveryBuildIsANewFile(t *testing.T) {
 	f.converge()
 	if f.content(slot) != string(memory.Build("second build")) {
 		t.Error("the slot was not filled anew")
+	}
+	if diff := cmp.Diff([]string{"kickstart -k"}, f.did(document.AgentLabel)); diff != "" {
+		t.Errorf("what runs was not started from the new file: %s", diff)
 	}
 }
 

@@ -58,13 +58,13 @@ func (t *target) slotSound(ctx context.Context, build string) (bool, error) {
 	return err == nil && differs == "", err
 }
 
-// ensureSlot fills the build's slot unless it is sound.
-func (t *target) ensureSlot(ctx context.Context, build string) error {
+// ensureSlot fills the build's slot from the file, unless it is sound.
+func (t *target) ensureSlot(ctx context.Context, build, from string) error {
 	sound, err := t.slotSound(ctx, build)
 	if err != nil || sound {
 		return err
 	}
-	if err := t.fillSlot(ctx, build); err != nil {
+	if err := t.fillSlot(ctx, build, from); err != nil {
 		return err
 	}
 	if sound, err = t.slotSound(ctx, build); err != nil || sound {
@@ -75,15 +75,14 @@ func (t *target) ensureSlot(ctx context.Context, build string) error {
 
 // fillSlot copies the build into root's hands first and looks at the copy, since
 // the staged file is the user's, who can change it at any time.
-func (t *target) fillSlot(ctx context.Context, build string) error {
-	source, err := t.source(build)
-	if err != nil {
+func (t *target) fillSlot(ctx context.Context, build, from string) error {
+	if err := t.holds(from, build); err != nil {
 		return err
 	}
 	if err := t.Mac.Files.MakeDir(ctx, slotDir(build), program); err != nil {
 		return fmt.Errorf("making %s: %w", slotDir(build), err)
 	}
-	if err := t.copyFile(ctx, source, incoming(build)); err != nil {
+	if err := t.copyFile(ctx, from, incoming(build)); err != nil {
 		return fmt.Errorf("copying the build: %w", err)
 	}
 	if err := t.admit(ctx, build); err != nil {
@@ -182,28 +181,21 @@ func (t *target) copyFile(ctx context.Context, from, to string) error {
 	return t.Mac.Files.Replace(ctx, to, macos.Content{Data: f, Attr: program})
 }
 
-// source finds a file with the build's bytes: the one this program was started
-// from, or a staged one.
-func (t *target) source(build string) (string, error) {
-	staged := ""
-	if t.Home != "" {
-		staged = path.Join(t.Home, document.StagingDir, build)
+// staged is where a build is uploaded to.
+func (t *target) staged(build string) string { return path.Join(t.Home, document.StagingDir, build) }
+
+// holds says why the file is not the build.
+func (t *target) holds(name, build string) error {
+	sum, err := t.hash(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(document.Retry, "build %s is not on this Mac: upload it, and run that file or `upgrade`", build)
+	case err != nil:
+		return fmt.Errorf("reading build %s: %w", build, err)
+	case sum != build:
+		return fail(document.Retry, "%s is not build %s: upload it again, and run that file or `upgrade`", name, build)
 	}
-	why := "upload it"
-	for _, c := range []string{t.Self, staged} {
-		if c == "" {
-			continue
-		}
-		// A candidate that cannot be read is as good as one that is not there.
-		sum, err := t.hash(c)
-		if err == nil && sum == build {
-			return c, nil
-		}
-		if err == nil && c == staged {
-			why = "what is staged under its name has other bytes: upload it again"
-		}
-	}
-	return "", fail(document.Retry, "build %s is not staged on this Mac: %s", build, why)
+	return nil
 }
 
 func (t *target) hash(name string) (string, error) {

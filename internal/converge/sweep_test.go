@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,4 +221,32 @@ func planOf(t *testing.T, f *fixture) string {
 		t.Fatal(err)
 	}
 	return string(line)
+}
+
+// TestFullDiskAtEveryWrite says that only a reinstall helps, and leaves nothing
+// that a later run does not mend.
+func TestFullDiskAtEveryWrite(t *testing.T) {
+	undisturbed := newFixture(t)
+	undisturbed.converge()
+	for i, effect := range undisturbed.mac.Changes {
+		verb, _, _ := strings.Cut(effect, " ")
+		if verb != "write" && verb != "mkdir" && verb != "link" {
+			continue
+		}
+		f := newFixture(t)
+		n := 0
+		f.mac.Fail = func(string) error {
+			if n++; n > i {
+				return fmt.Errorf("writing: %w", syscall.ENOSPC)
+			}
+			return nil
+		}
+		r := f.run(f.options())
+		if s, _ := r.FailedStep(); s.Class != document.Reinstall || !strings.Contains(s.Detail, "no space left") {
+			t.Errorf("%s: step %s failed (%s): %s", effect, s.Name, s.Class, s.Detail)
+		}
+		f.mac.Fail = nil
+		f.untilConverged()
+		f.sameAs(undisturbed)
+	}
 }

@@ -42,7 +42,7 @@ func (t *target) upgradeSteps(u document.Upgrade) []step {
 				if err := t.prune(ctx, u.SHA256); err != nil {
 					return err
 				}
-				return t.ensureSlot(ctx, u.SHA256)
+				return t.ensureSlot(ctx, u.SHA256, t.staged(u.SHA256))
 			},
 		},
 		{

@@ -51,11 +51,21 @@ func TestParseJob(t *testing.T) {
 		"running":      {printed, Job{State: "running", PID: 4711, Runs: 3, LastExit: "1"}},
 		"never exited": {"a = {\n\tstate = not running\n\tlast exit code = (never exited)\n}", Job{State: "not running"}},
 		"killed":       {"a = {\n\tlast terminating signal = Killed: 9\n}", Job{LastExit: "Killed: 9"}},
+		"code signing": {"a = {\n\tlast exit reason = OS_REASON_CODESIGNING\n\tlast terminating signal = Killed: 9\n}", Job{LastExit: "OS_REASON_CODESIGNING"}},
 		"empty":        {"", Job{}},
 		"unknown":      {"pid 4\n}\n}{\n= = =", Job{}},
 	} {
 		if diff := cmp.Diff(c.want, ParseJob(c.text)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestParseDisabled(t *testing.T) {
+	const text = "disabled services = {\n\t\"a.b\" => disabled\n\t\"c\" => true\n\t\"d\" => enabled\n\t\"e\" => false\n}\nlogin item associations = {\n}\n"
+	for label, want := range map[string]bool{"a.b": true, "c": true, "d": false, "e": false, "b": false, "": false} {
+		if got := ParseDisabled(text, label); got != want {
+			t.Errorf("%q is disabled: %t, want %t", label, got, want)
 		}
 	}
 }
