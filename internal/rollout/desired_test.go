@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func agent() document.Agent { return document.Agent{SHA256: strings.Repeat("a", 64), Version: "v1"} }
+
+// full has each field of a profile that is about a Mac set to other than its default.
+func full() *infrav1.MacNodeProfile {
+	return &infrav1.MacNodeProfile{Spec: infrav1.MacNodeProfileSpec{
+		Tart: &infrav1.TartRelease{Version: "2.30.0", Source: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("b", 64)},
+		Node: infrav1.NodeSettings{
+			Labels: map[string]string{"team": "ios"}, MaxVMs: 1,
+			Taints: &[]corev1.Taint{{Key: "mac", Effect: corev1.TaintEffectNoExecute}},
+		},
+		Network: infrav1.NetworkSettings{
+			Subnet:      "192.168.70.0/24",
+			GuestEgress: infrav1.GuestEgress{DenyPrivate: ptr.To(false), Allow: []infrav1.EgressRule{{CIDR: "10.1.0.0/16", Ports: []int32{443}}}},
+			SSHIngress:  infrav1.SSHIngress{Allow: []string{"203.0.113.0/24"}},
+		},
+		Session:     infrav1.SessionSettings{AutoLogin: ptr.To(false)},
+		Storage:     infrav1.StorageSettings{Quota: ptr.To(resource.MustParse("300G"))},
+		ProofReboot: ptr.To(false),
+	}}
+}
+
+func TestDesired(t *testing.T) {
+	want := document.Desired{
+		Schema: document.DesiredSchema, Agent: agent(),
+		Node: document.Node{Labels: map[string]string{"team": "ios"}, Taints: []document.Taint{{Key: "mac", Effect: "NoExecute"}}, MaxVMs: 1},
+		Mac: document.Mac{
+			Tart:            &document.Tart{Version: "2.30.0", URL: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("b", 64)},
+			GuestQuotaBytes: 300e9,
+			Network: document.Network{
+				Subnet: "192.168.70.0/24", Allow: []document.Allow{{CIDR: "10.1.0.0/16", Ports: []int{443}}}, SSHFrom: []string{"203.0.113.0/24"},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, Desired(full(), agent())); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	plain := document.Desired{
+		Schema: document.DesiredSchema, Agent: agent(),
+		Node: document.Node{Taints: []document.Taint{{Key: "tuist.dev/macos", Value: "true", Effect: "NoSchedule"}}, MaxVMs: 2},
+		Mac:  document.Mac{AutoLogin: true, ProofReboot: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
+	}
+	if diff := cmp.Diff(plain, Desired(&infrav1.MacNodeProfile{}, agent())); diff != "" {
+		t.Errorf("the built-in profile (-want +got)\n%s", diff)
+	}
+}
+
+// Requirement 004: a field of the profile that reaches no Mac would get lost in
+// silence. Each that is about a Mac changes the revision when it alone changes;
+// each that is about the rollout does not.
+func TestRequirement004_NoFieldOfAProfileGetsLost(t *testing.T) {
+	before := Revision(&infrav1.MacNodeProfile{}, agent())
+	fields := reflect.TypeFor[infrav1.MacNodeProfileSpec]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		profile := &infrav1.MacNodeProfile{}
+		from := full()
+		from.Spec.Rollout = infrav1.RolloutPolicy{MaxUnavailable: 3, Paused: true}
+		from.Spec.AgentVersion = "v9"
+		value := reflect.ValueOf(&from.Spec).Elem().Field(i)
+		if value.IsZero() {
+			t.Errorf("%s: this test does not set it", name)
+		}
+		reflect.ValueOf(&profile.Spec).Elem().Field(i).Set(value)
+		changed := Revision(profile, agent()) != before
+		if ofMac := name != "Rollout" && name != "AgentVersion"; changed != ofMac {
+			t.Errorf("%s changes the revision: %t, want %t", name, changed, ofMac)
+		}
+	}
+	if other := (document.Agent{SHA256: strings.Repeat("c", 64), Version: "v1"}); Revision(&infrav1.MacNodeProfile{}, other) == before {
+		t.Error("another build is the same revision")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*infrav1.MacNodeProfileSpec)
+		says   string
+	}{
+		"as it should be": {func(*infrav1.MacNodeProfileSpec) {}, ""},
+		"label":           {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"a b": ""} }, "spec.node.labels"},
+		"label's value":   {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"a": "b c"} }, "spec.node.labels"},
+		"taint":           {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = &[]corev1.Taint{{Key: "-", Effect: "NoSchedule"}} }, "spec.node.taints"},
+		"taint's effect":  {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = &[]corev1.Taint{{Key: "a", Effect: "Evict"}} }, "known: NoSchedule"},
+		"subnet":          {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "8.8.8.0/24" }, "subnet"},
+		"host bits":       {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].CIDR = "10.0.0.1/8" }, "cidr"},
+		"port":            {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].Ports[0] = 0 }, "ports"},
+		"SSH":             {func(s *infrav1.MacNodeProfileSpec) { s.Network.SSHIngress.Allow[0] = "office" }, "sshFrom"},
+		"version of tart": {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Version = "../2" }, "tart.version"},
+		"hash of tart":    {func(s *infrav1.MacNodeProfileSpec) { s.Tart.SHA256 = "abc" }, "tart.sha256"},
+		"quota":           {func(s *infrav1.MacNodeProfileSpec) { s.Storage.Quota = ptr.To(resource.MustParse("1M")) }, "guestQuota"},
+		"three guests":    {func(s *infrav1.MacNodeProfileSpec) { s.Node.MaxVMs = 3 }, "maxVMs"},
+	} {
+		profile := full()
+		c.change(&profile.Spec)
+		err := Check(profile)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; it should say %q", name, err, c.says)
+		}
+	}
+}

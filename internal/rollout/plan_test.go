@@ -1,0 +1,190 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+func now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+func ago(d time.Duration) time.Time { return now().Add(-d) }
+
+// old is a Mac that is well and at another revision.
+func old(name string) Machine {
+	return Machine{Name: name, Applied: "old", ProvedAt: ago(24 * time.Hour), ReadySince: ago(24 * time.Hour)}
+}
+
+// done is a Mac that is well and at the revision for long.
+func done(name string) Machine {
+	m := old(name)
+	m.Applied, m.TurnAt, m.ProvedAt = "new", ago(2*time.Hour), ago(2*time.Hour+time.Second)
+	return m
+}
+
+func with(m Machine, change func(*Machine)) Machine {
+	change(&m)
+	return m
+}
+
+func turn(m *Machine)    { m.Turn, m.TurnAt = "new", ago(time.Minute) }
+func failed(m *Machine)  { m.Tried, m.Failures, m.FailedAt = "new", 1, ago(time.Minute) }
+func unready(m *Machine) { m.ReadySince = time.Time{} }
+func drifted(m *Machine) { m.Drifted = true }
+func held(m *Machine)    { m.Tried, m.HeldAt = "new", ago(time.Minute) }
+
+// soaking has just proved the revision in its turn.
+func soaking(m *Machine) {
+	m.Turn, m.TurnAt = "new", ago(2*time.Minute)
+	m.Applied, m.ProvedAt = "new", ago(time.Minute)
+}
+
+func TestPlan(t *testing.T) {
+	wide := infrav1.RolloutPolicy{MaxUnavailable: 3}
+	for name, c := range map[string]struct {
+		policy     infrav1.RolloutPolicy
+		machines   []Machine
+		begin, end []string
+		halted     string
+		again      time.Duration
+	}{
+		"nobody":                     {},
+		"all done":                   {machines: []Machine{done("a"), done("b")}},
+		"the canary first":           {policy: wide, machines: []Machine{old("b"), old("a"), old("c")}, begin: []string{"a"}},
+		"no canary wanted":           {policy: infrav1.RolloutPolicy{MaxUnavailable: 2, Canary: ptr.To[int32](0)}, machines: []Machine{old("a"), old("b"), old("c")}, begin: []string{"a", "b"}},
+		"after the canary":           {policy: wide, machines: []Machine{done("a"), old("b"), old("c"), old("d"), old("e")}, begin: []string{"b", "c", "d"}},
+		"one at a time":              {machines: []Machine{done("a"), old("b"), old("c")}, begin: []string{"b"}},
+		"the canary soaks":           {policy: wide, machines: []Machine{with(old("a"), soaking), old("b")}, again: time.Minute},
+		"the canary is being pushed": {policy: wide, machines: []Machine{with(old("a"), turn), old("b")}, again: 59 * time.Minute},
+		"a soak that ends": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ProvedAt = ago(2 * time.Minute) }), old("b")},
+			begin:    []string{"b"}, end: []string{"a"},
+		},
+		"no soak": {policy: infrav1.RolloutPolicy{Soak: &metav1.Duration{}}, machines: []Machine{with(old("a"), soaking), old("b")}, begin: []string{"b"}, end: []string{"a"}},
+		"the soak begins again with Ready": {
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				soaking(m)
+				m.ProvedAt = ago(time.Hour)
+				m.TurnAt = ago(2 * time.Hour)
+				m.ReadySince = ago(30 * time.Second)
+			}), old("b")},
+			again: 90 * time.Second,
+		},
+		"not Ready yet after the change": {machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); unready(m) }), old("b")}, again: 16 * time.Minute},
+		"the canary failed": {
+			policy: wide, machines: []Machine{with(old("a"), func(m *Machine) { turn(m); failed(m) }), old("b")},
+			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+		},
+		"the canary is never well": {
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				soaking(m)
+				unready(m)
+				m.TurnAt = ago(time.Hour)
+				m.ProvedAt = ago(20 * time.Minute)
+			}), old("b")},
+			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
+		},
+		"the canary lost a guest": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.Lost = 1 }), old("b")},
+			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+		},
+		"after the cool-down another canary": {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) }), old("b")}, begin: []string{"b"}},
+		"the only one is tried again":        {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) })}, begin: []string{"a"}},
+		"a failure of a former revision":     {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Tried = "former" })}, begin: []string{"a"}},
+		"one failure later": {
+			machines: []Machine{done("a"), with(old("b"), func(m *Machine) { turn(m); failed(m) }), old("c")},
+			begin:    []string{"c"}, end: []string{"b"},
+		},
+		"two in a row": {
+			machines: []Machine{done("a"), with(old("b"), failed), with(old("c"), func(m *Machine) { turn(m); failed(m) }), old("d")},
+			end:      []string{"c"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
+		},
+		"two, but not in a row": {machines: []Machine{
+			with(old("b"), func(m *Machine) { failed(m); m.FailedAt = ago(20 * time.Minute) }),
+			with(done("a"), func(m *Machine) { m.ProvedAt, m.TurnAt = ago(10*time.Minute), ago(11*time.Minute) }),
+			with(old("c"), failed), old("d"),
+		}, begin: []string{"d"}},
+		"a halt takes turns back": {
+			policy: wide, machines: []Machine{done("a"), with(old("b"), failed), with(old("c"), failed), with(old("d"), turn)},
+			end: []string{"d"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
+		},
+		"a new revision ends a halt":                   {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Tried = "former" }), with(old("b"), func(m *Machine) { failed(m); m.Tried = "former" })}, begin: []string{"a"}},
+		"paused":                                       {policy: infrav1.RolloutPolicy{Paused: true}, machines: []Machine{old("a"), with(done("b"), drifted)}},
+		"paused in the middle":                         {policy: infrav1.RolloutPolicy{Paused: true}, machines: []Machine{done("a"), with(old("b"), turn)}, again: 59 * time.Minute},
+		"another Mac is not Ready":                     {machines: []Machine{done("a"), old("b"), with(done("c"), unready)}},
+		"the one that is not Ready takes nothing away": {machines: []Machine{done("a"), with(old("b"), unready), old("c")}, begin: []string{"b"}},
+		"a sick canary, no room for others":            {machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"a"}},
+		"never a sick canary where a well one may":     {policy: wide, machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"b"}},
+		"a sick canary, none other":                    {machines: []Machine{with(old("a"), unready)}, begin: []string{"a"}},
+		"put off":                                      {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { turn(m); m.TurnAt = ago(2 * time.Minute); held(m) }), old("c")}, begin: []string{"c"}, end: []string{"b"}, again: 0},
+		"put off, and tried again":                     {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { held(m); m.HeldAt = ago(5 * time.Minute) })}, begin: []string{"b"}},
+		"put off, the only one":                        {machines: []Machine{with(old("b"), held)}, again: 4 * time.Minute},
+		"a turn that comes to nothing":                 {machines: []Machine{with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(time.Hour) }), old("b")}, begin: []string{"b"}, end: []string{"a"}},
+		"asleep":                                       {machines: []Machine{with(old("a"), func(m *Machine) { m.Asleep = true }), with(old("b"), func(m *Machine) { turn(m); m.Asleep = true })}, end: []string{"b"}},
+		"mended first, one at a time":                  {policy: wide, machines: []Machine{with(done("a"), drifted), with(done("b"), drifted), done("c")}, begin: []string{"a"}},
+		"mended while others are updated":              {policy: wide, machines: []Machine{with(done("a"), drifted), done("b"), old("c"), old("d"), old("e")}, begin: []string{"a", "c", "d"}},
+		"mended during a halt": {
+			machines: []Machine{with(done("a"), drifted), done("x"), with(old("b"), failed), with(old("c"), failed)},
+			begin:    []string{"a"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
+		},
+		"mending failed": {machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); drifted(m); failed(m) })}, end: []string{"a"}},
+		"mended and soaking": {
+			machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); m.ProvedAt = ago(30 * time.Second) }), with(done("b"), drifted)},
+			again:    90 * time.Second,
+		},
+		"a turn of a former revision goes on": {machines: []Machine{with(old("b"), func(m *Machine) { m.Turn, m.TurnAt = "former", ago(time.Minute) }), old("a")}, begin: []string{"b"}},
+		"turns of a former revision, too many": {policy: wide, machines: []Machine{
+			with(old("a"), func(m *Machine) { m.Turn = "former" }), with(old("b"), func(m *Machine) { m.Turn = "former" }),
+		}, begin: []string{"a"}, end: []string{"b"}},
+		"nobody knows what it runs": {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { m.Applied = "" })}, begin: []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Plan(Input{Revision: "new", Policy: c.policy, Machines: c.machines, Now: now()})
+			if diff := cmp.Diff(c.begin, got.Begin); diff != "" {
+				t.Errorf("begin (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(c.end, got.End); diff != "" {
+				t.Errorf("end (-want +got)\n%s", diff)
+			}
+			if got.Halted != c.halted {
+				t.Errorf("halted = %q (%s), want %q", got.Halted, got.Why, c.halted)
+			}
+			if c.again != 0 && !got.Again.Equal(now().Add(c.again)) {
+				t.Errorf("again in %s, want %s", got.Again.Sub(now()), c.again)
+			}
+			total := 0
+			for _, n := range got.States {
+				total += n
+			}
+			if total != len(c.machines) {
+				t.Errorf("states = %v of %d Macs", got.States, len(c.machines))
+			}
+		})
+	}
+}
+
+func TestStates(t *testing.T) {
+	machines := []Machine{
+		done("updated"), with(old("soaking"), soaking), with(old("updating"), turn), old("outdated"),
+		with(done("drifted"), drifted), with(old("failed"), failed), with(old("held"), held),
+	}
+	got := Plan(Input{Revision: "new", Policy: infrav1.RolloutPolicy{Paused: true, MaxUnavailable: 9}, Machines: machines, Now: now()})
+	for _, state := range States() {
+		if got.States[state] != 1 {
+			t.Errorf("%d Macs are %s, want one: %v", got.States[state], state, got.States)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: time.Minute, 2: 2 * time.Minute, 5: 16 * time.Minute, 6: CoolDown, 100: CoolDown} {
+		if got := Backoff(failures); got != want {
+			t.Errorf("after %d failures %s, want %s", failures, got, want)
+		}
+	}
+}
