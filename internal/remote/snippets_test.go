@@ -28,7 +28,7 @@ type box struct {
 // inShells runs the test in every shell of this machine that a Mac could have as
 // its /bin/sh.
 func inShells(t *testing.T, test func(*testing.T, *box)) {
-	for _, shell := range [][]string{{"sh"}, {"dash"}, {"bash", "--posix"}, {"bash"}, {"zsh", "--emulate", "sh"}, {"busybox", "ash"}} {
+	for _, shell := range [][]string{{"sh"}, {"dash"}, {"bash", "--posix"}, {"bash"}, {"bash-3.2", "--posix"}, {"zsh", "--emulate", "sh"}, {"busybox", "ash"}} {
 		t.Run(strings.Join(shell, " "), func(t *testing.T) {
 			path, err := exec.LookPath(shell[0])
 			if err != nil {

@@ -29,7 +29,7 @@ done
 if sudo -n true; then
   say sudo yes
   say journal "$(sudo -n cat /var/db/macfleet/journal.json)"
-else
+elif [ "$current" ]; then
   # Listing what sudo allows does not say whether it asks. The agent plans nothing
   # without a document, and says so by 64: usage.
   sudo -n /usr/local/libexec/macfleet/current/tart-kubelet converge --plan >/dev/null
