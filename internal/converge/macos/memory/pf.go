@@ -42,6 +42,8 @@ type table struct {
 	persist bool
 	// referred: rules of the scope name it.
 	referred bool
+	// pinned: something that nobody sees keeps it.
+	pinned bool
 }
 
 func newPF() PF {
@@ -69,6 +71,9 @@ func (p *PF) PutTable(anchor, name string, referred bool) {
 		p.anchors[anchor] = append(p.anchors[anchor], fmt.Sprintf("block drop out quick from <%s> to any", name))
 	}
 }
+
+// Pin keeps a table until the next boot, whatever is done.
+func (p *PF) Pin(anchor, name string) { p.tables[path.Join(anchor, name)].pinned = true }
 
 // HasTable reports whether the table is in that scope.
 func (p *PF) HasTable(anchor, name string) bool { return p.tables[path.Join(anchor, name)] != nil }
@@ -187,7 +192,7 @@ func (f pf) KillTable(_ context.Context, anchor, name string) error {
 	if err := f.m.change("pf kill " + path.Join(anchor, name)); err != nil {
 		return err
 	}
-	if !t.referred {
+	if !t.referred && !t.pinned {
 		delete(f.m.PF.tables, path.Join(anchor, name))
 	}
 	return nil
@@ -203,7 +208,7 @@ func (f pf) FlushTables(ctx context.Context, anchor string) error {
 	}
 	for _, name := range names {
 		t := f.m.PF.tables[path.Join(anchor, name)]
-		if !t.referred && (!t.persist || !f.m.PF.FlushKeepsPersist) {
+		if !t.referred && !t.pinned && (!t.persist || !f.m.PF.FlushKeepsPersist) {
 			delete(f.m.PF.tables, path.Join(anchor, name))
 		}
 	}
