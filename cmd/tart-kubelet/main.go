@@ -42,7 +42,9 @@ func newRoot() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		// It does nothing unless launchd started this with one of our logs.
+		PersistentPreRun: func(c *cobra.Command, _ []string) { go converge.FollowErrorLog(c.Context()) },
+		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return agent.UsageError{Err: err} })
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
@@ -18,8 +19,9 @@ const (
 )
 
 // rotation is a file for newsyslog: path, owner, mode, count, size in KiB, when
-// (any time), and flags. N: nobody is told. The files are not compressed: a process
-// goes on writing to a file that was renamed until it is started anew.
+// (any time), and flags. N: nobody is told, for the processes look themselves
+// (FollowErrorLog). The files are not compressed: until a process has looked, it
+// writes to the one that was renamed.
 func (t *target) rotation() file {
 	var text strings.Builder
 	text.WriteString("# Written by macfleet; changes are overwritten.\n")
@@ -58,5 +60,21 @@ func (t *target) logs() step {
 			return t.Mac.System.LogRotation(ctx, logRotation)
 		},
 		takeBack: func(context.Context) error { return t.Mac.Files.Remove(logRotation) },
+	}
+}
+
+// followEvery is how soon a process notices that its log was renamed.
+const followEvery = time.Minute
+
+// FollowErrorLog keeps this process writing to its error log while newsyslog
+// renames it, if its standard error is one of the logs that this package has
+// rotated: launchd opens the file once, and without this a renamed one would grow
+// for as long as the process lives. It returns with the context.
+func FollowErrorLog(ctx context.Context) {
+	for _, name := range []string{agentErrorLog, hostdErrorLog} {
+		if macos.StderrIs(name) {
+			macos.FollowStderr(ctx, macos.WallClock{}, name, followEvery)
+			return
+		}
 	}
 }

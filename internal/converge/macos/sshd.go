@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -61,17 +61,31 @@ func ParseSSHD(text string) map[string]string {
 	return settings
 }
 
-// Answers implements SSHD. It asks at the port that sshd itself names.
+// Answers implements SSHD. It asks where sshd itself says that it listens.
 func (s OpenSSH) Answers(ctx context.Context) error {
-	port := sshPort
-	if settings, err := s.Effective(ctx); err == nil {
-		if first := strings.Fields(settings["port"]); len(first) > 0 {
-			if n, err := strconv.ParseUint(first[0], 10, 16); err == nil && n > 0 {
-				port = int(n)
-			}
-		}
+	settings, err := s.Effective(ctx)
+	if err != nil {
+		return fmt.Errorf("asking sshd where it listens: %w", err)
 	}
-	return readBanner(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return readBanner(ctx, localAddress(settings["listenaddress"]))
+}
+
+// localAddress is where a server is reached from this Mac that listens at the first
+// of these addresses, each an IP and a port. launchd's choice stands in for what is
+// no address.
+func localAddress(listen string) string {
+	local := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), sshPort)
+	for text := range strings.FieldsSeq(listen) {
+		at, err := netip.ParseAddrPort(text)
+		switch {
+		case err != nil || at.Port() == 0:
+			continue
+		case at.Addr().IsUnspecified():
+			return netip.AddrPortFrom(local.Addr(), at.Port()).String()
+		}
+		return at.String()
+	}
+	return local.String()
 }
 
 // readBanner reads the line that names the protocol. A connection that launchd
