@@ -15,10 +15,10 @@ func Modelled() []string {
 		},
 		"/usr/bin": {
 			"basename", "cmp", "codesign", "csrutil", "cut", "defaults", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
-			"gzip", "head", "id", "killall", "mktemp", "pgrep", "pkill", "readlink", "seq", "shasum", "sort", "stat", "sudo",
-			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami",
+			"gzip", "head", "id", "killall", "mktemp", "pgrep", "pkill", "pmset", "readlink", "seq", "shasum", "sort", "stat", "sudo",
+			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami", "xattr",
 		},
-		"/usr/sbin":         {"chown", "ioreg", "scutil", "sysctl", "visudo"},
+		"/usr/sbin":         {"chown", "diskutil", "ioreg", "newsyslog", "scutil", "softwareupdate", "spctl", "sshd", "sysctl", "visudo"},
 		"/sbin":             {"ifconfig", "pfctl", "reboot", "shutdown"},
 		"/opt/homebrew/bin": {"tart"},
 	})
@@ -35,15 +35,14 @@ func Unmodelled() []string {
 			"join", "jot", "kmutil", "last", "leaks", "less", "lockf", "log", "logger", "login",
 			"lsof", "lsvfs", "man", "mdfind", "mdutil", "more", "nc", "nettop", "networkQuality", "nice", "nl", "nohup",
 			"nslookup", "od", "open", "openssl", "osascript", "passwd", "paste", "patch", "perl",
-			"pkgutil", "plutil", "pmset", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
+			"pkgutil", "plutil", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
 			"script", "security", "sed", "sftp", "sfltool", "split", "ssh", "ssh-keygen", "strings", "su",
 			"tar", "tccutil", "time", "tmutil", "top", "tput", "truncate", "tty", "uniq", "unzip", "uptime",
-			"uuidgen", "vm_stat", "w", "who", "xargs", "xattr", "xcode-select", "xcrun", "xz", "zip", "zsh",
+			"uuidgen", "vm_stat", "w", "who", "xargs", "xcode-select", "xcrun", "xz", "zip", "zsh",
 		},
 		"/usr/sbin": {
-			"arp", "bless", "chroot", "diskutil", "dseditgroup", "firmwarepasswd", "installer", "iostat", "netstat",
-			"networksetup", "newsyslog", "nvram", "pwpolicy", "scselect", "softwareupdate", "spctl", "sshd",
-			"sysadminctl", "system_profiler", "systemsetup", "systemstats", "traceroute", "vsdbutil",
+			"arp", "bless", "chroot", "dseditgroup", "firmwarepasswd", "installer", "iostat", "netstat",
+			"networksetup", "nvram", "pwpolicy", "scselect", "sysadminctl", "system_profiler", "systemsetup", "systemstats", "traceroute", "vsdbutil",
 		},
 		"/sbin": {
 			"disklabel", "fsck", "fsck_apfs", "halt", "kextload", "launchd", "mknod", "mount", "mount_apfs",

@@ -2,7 +2,6 @@ package shims
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -179,38 +178,6 @@ func csrutil(c *call) int {
 		return c.unmodelled(strings.Join(c.args, " "))
 	}
 	fmt.Fprintln(c.out, "System Integrity Protection status: enabled.")
-	return 0
-}
-
-// df prints the one volume everything lives on, whatever path is asked for.
-func df(c *call) int {
-	f, paths, ok := c.parse("kP", "")
-	if !ok {
-		return rcUsage
-	}
-	if !f.has('k') {
-		return c.unmodelled("df without -k")
-	}
-	if len(paths) == 0 {
-		paths = []string{"/System/Volumes/Data"}
-	}
-	total, used := c.world.Facts.DiskBytes>>10, c.world.Facts.DiskUsed>>10
-	percent := int(used * 100 / max(total, 1))
-	if f.has('P') {
-		fmt.Fprintln(c.out, "Filesystem   1024-blocks      Used Available Capacity  Mounted on")
-	} else {
-		fmt.Fprintln(c.out, "Filesystem   1024-blocks      Used Available Capacity iused ifree %iused  Mounted on")
-	}
-	for _, p := range paths {
-		if _, err := os.Stat(p); err != nil {
-			return c.fail(p, err)
-		}
-		fmt.Fprintf(c.out, "/dev/disk3s5 %11d %9d %9d %7d%% ", total, used, total-used, percent)
-		if !f.has('P') {
-			fmt.Fprintf(c.out, "%5d %9d %5d%% ", 500000, total, 0)
-		}
-		fmt.Fprintln(c.out, " /System/Volumes/Data")
-	}
 	return 0
 }
 

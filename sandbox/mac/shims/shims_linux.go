@@ -52,14 +52,14 @@ type tool func(*call) int
 func tools() map[string]tool {
 	return map[string]tool{
 		"basename": basename, "cat": cat, "chmod": chmod, "chown": chown, "cmp": cmp, "cp": cp,
-		"codesign": codesign, "csrutil": csrutil, "cut": cut, "defaults": inPID1, "date": date, "dd": dd, "df": df, "dirname": dirname, "echo": echo,
+		"codesign": codesign, "csrutil": csrutil, "cut": cut, "defaults": inPID1, "date": date, "dd": dd, "df": inPID1, "diskutil": inPID1, "dirname": dirname, "echo": echo,
 		"env": env, "false": func(*call) int { return 1 }, "fdesetup": fdesetup, "grep": grep, "gunzip": gunzip,
 		"gzip": gunzip, "head": head, "hostname": hostname, "id": id, "ifconfig": ifconfig, "ioreg": ioreg, "kill": kill, "killall": killall, "launchctl": launchctl,
-		"ln": ln, "ls": ls, "mkdir": mkdir, "mktemp": mktemp, "mv": mv, "pfctl": pfctl, "pgrep": pgrep, "pkill": pgrep, "ps": ps, "pwd": pwd, "readlink": readlink,
+		"ln": ln, "ls": ls, "mkdir": mkdir, "mktemp": mktemp, "mv": mv, "newsyslog": inPID1, "pfctl": pfctl, "pgrep": pgrep, "pkill": pgrep, "pmset": inPID1, "ps": ps, "pwd": pwd, "readlink": readlink,
 		"reboot": reboot, "rm": rm, "rmdir": rmdir, "scutil": scutil, "seq": seq, "shasum": shasum,
-		"shutdown": shutdown, "sleep": sleep, "sort": sortLines, "stat": stat, "sudo": sudo, "sw_vers": swVers,
+		"shutdown": shutdown, "sleep": sleep, "softwareupdate": inPID1, "sort": sortLines, "spctl": spctl, "sshd": inPID1, "stat": stat, "sudo": sudo, "sw_vers": swVers,
 		"sync": func(*call) int { return 0 }, "sysctl": sysctl, "tail": tail, "tee": tee, "touch": touch,
-		"tr": tr, "true": func(*call) int { return 0 }, "uname": uname, "visudo": visudo, "wc": wc, "whoami": whoami,
+		"tr": tr, "true": func(*call) int { return 0 }, "uname": uname, "visudo": visudo, "wc": wc, "whoami": whoami, "xattr": xattr,
 	}
 }
 

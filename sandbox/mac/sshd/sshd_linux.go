@@ -40,6 +40,10 @@ type Options struct {
 	HostKeys func() ([]ssh.Signer, error)
 	// Authorized reports whether a key may log in as a user.
 	Authorized func(user string, key ssh.PublicKey) bool
+	// Configure changes what one connection is held to, and returns how long it
+	// may take to log in; 0 means for ever. An error ends the connection. Nil
+	// leaves sshd's defaults.
+	Configure func(*ssh.ServerConfig) (loginGrace time.Duration, err error)
 	// AccountOpen is asked after the key was accepted; false closes the
 	// connection without another word, as for a locked account.
 	AccountOpen func(user string) bool
@@ -99,12 +103,12 @@ func (s *Server) handle(conn net.Conn) {
 	case door.CutAfter > 0:
 		conn = newCutConn(conn, door.CutAfter)
 	}
-	config, err := s.config()
+	config, grace, err := s.config()
 	if err != nil {
 		s.o.Log("sshd: " + err.Error())
 		return
 	}
-	if err := conn.SetDeadline(time.Now().Add(loginGrace)); err != nil {
+	if err := limit(conn, grace); err != nil {
 		return
 	}
 	sc, channels, requests, err := ssh.NewServerConn(conn, config)
@@ -143,10 +147,18 @@ func (s *Server) handle(conn net.Conn) {
 	sessions.Wait()
 }
 
-func (s *Server) config() (*ssh.ServerConfig, error) {
+func limit(conn net.Conn, grace time.Duration) error {
+	if grace <= 0 {
+		return nil
+	}
+	return conn.SetDeadline(time.Now().Add(grace))
+}
+
+// config is what one connection is held to, and how long its login may take.
+func (s *Server) config() (*ssh.ServerConfig, time.Duration, error) {
 	keys, err := s.o.HostKeys()
 	if err != nil {
-		return nil, fmt.Errorf("host keys: %w", err)
+		return nil, 0, fmt.Errorf("host keys: %w", err)
 	}
 	c := &ssh.ServerConfig{
 		ServerVersion: version,
@@ -160,7 +172,13 @@ func (s *Server) config() (*ssh.ServerConfig, error) {
 	for _, k := range keys {
 		c.AddHostKey(k)
 	}
-	return c, nil
+	grace := loginGrace
+	if s.o.Configure != nil {
+		if grace, err = s.o.Configure(c); err != nil {
+			return nil, 0, err
+		}
+	}
+	return c, grace, nil
 }
 
 // answerKeepalives refuses every global request with an answer, which is what

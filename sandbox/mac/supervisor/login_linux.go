@@ -91,20 +91,6 @@ func makeHostKey(kind, path string) ([]byte, error) {
 	return data, os.WriteFile(path, data, 0o600)
 }
 
-// authorized looks for a key in both files the vendor's image reads.
-func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
-	if user != p.cfg.Username || p.door.noKeys() {
-		return false
-	}
-	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
-		data, err := os.ReadFile(filepath.Join("/Users", user, ".ssh", name))
-		if err == nil && listsKey(data, key) {
-			return true
-		}
-	}
-	return false
-}
-
 func listsKey(data []byte, key ssh.PublicKey) bool {
 	for len(data) > 0 {
 		k, _, _, rest, err := ssh.ParseAuthorizedKey(data)
@@ -132,17 +118,18 @@ func (p *pid1) login(s sshd.Session) (sshd.Running, error) {
 		"PATH=" + wire.DefaultPath, "TMPDIR=" + userTemp + "/",
 		"SSH_CLIENT=" + s.Client, "SSH_CONNECTION=" + s.Client + " " + s.Server,
 	}
-	for k, v := range p.accountEnv() {
+	uid, home, account := p.identity(s.User)
+	for k, v := range account {
 		env = append(env, k+"="+v)
 	}
 	proc, err := p.table.Start(process.Spec{
-		Path: "/bin/sh", Argv: argv, Env: append(env, s.Env...), Dir: "/Users/" + p.cfg.Username,
-		UID: wire.UserUID, Files: s.Files, Terminal: s.Terminal,
+		Path: "/bin/sh", Argv: argv, Env: append(env, s.Env...), Dir: home,
+		UID: uid, Files: s.Files, Terminal: s.Terminal,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &session{Process: proc, p: p, argv: append([]string{"/bin/sh"}, argv[1:]...)}, nil
+	return &session{Process: proc, p: p, uid: uid, argv: append([]string{"/bin/sh"}, argv[1:]...)}, nil
 }
 
 // userTemp is the user's own temporary folder, as confstr(3) names it.

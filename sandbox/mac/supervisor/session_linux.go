@@ -12,6 +12,7 @@ import (
 type session struct {
 	*process.Process
 	p    *pid1
+	uid  int
 	argv []string
 	once sync.Once
 }
@@ -21,7 +22,7 @@ type session struct {
 func (s *session) Wait() syscall.WaitStatus {
 	status := s.Process.Wait()
 	s.once.Do(func() {
-		e := wire.Execution{Argv: s.argv, UID: wire.UserUID, RC: status.ExitStatus()}
+		e := wire.Execution{Argv: s.argv, UID: s.uid, RC: status.ExitStatus()}
 		if status.Signaled() {
 			e.RC = 128 + int(status.Signal())
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/macfleet/macfleet/sandbox/mac/apfs"
 	"github.com/macfleet/macfleet/sandbox/mac/launchd"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
@@ -24,6 +25,9 @@ type document struct {
 	// Resigned maps the SHA-256 of a program that was signed here to that of
 	// the program it was made from.
 	Resigned map[string]string `json:"resigned,omitempty"`
+	// Volumes were added to the disk; Power are settings that were changed.
+	Volumes []apfs.Volume  `json:"volumes,omitempty"`
+	Power   map[string]int `json:"power,omitempty"`
 }
 
 // state keeps the document in memory and, through a handle opened before the
@@ -162,5 +166,31 @@ func (s *state) setResigned(sum, from string) error {
 		s.doc.Resigned = map[string]string{}
 	}
 	s.doc.Resigned[sum] = from
+	return s.saveLocked()
+}
+
+func (s *state) volumes() []apfs.Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doc.Volumes
+}
+
+func (s *state) setVolumes(v []apfs.Volume) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Volumes = v
+	return s.saveLocked()
+}
+
+func (s *state) power() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doc.Power
+}
+
+func (s *state) setPower(p map[string]int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doc.Power = p
 	return s.saveLocked()
 }

@@ -20,10 +20,12 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/sandbox/mac/amfi"
+	"github.com/macfleet/macfleet/sandbox/mac/apfs"
 	"github.com/macfleet/macfleet/sandbox/mac/boot"
 	"github.com/macfleet/macfleet/sandbox/mac/directory"
 	"github.com/macfleet/macfleet/sandbox/mac/launchd"
 	"github.com/macfleet/macfleet/sandbox/mac/pf/vmnet"
+	"github.com/macfleet/macfleet/sandbox/mac/pmset"
 	"github.com/macfleet/macfleet/sandbox/mac/prefs"
 	"github.com/macfleet/macfleet/sandbox/mac/process"
 	loginwindow "github.com/macfleet/macfleet/sandbox/mac/session"
@@ -44,6 +46,8 @@ type pid1 struct {
 	tickets tickets
 	door    *door
 	prefs   *prefs.Store
+	disk    *apfs.Disk
+	power   *pmset.Power
 	console *loginwindow.Loginwindow
 	net     *vmnet.Network
 	pfctls  atomic.Int64
@@ -115,22 +119,36 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 		return nil, err
 	}
 	p.startConsole()
+	if err := p.startTools(); err != nil {
+		return nil, err
+	}
 	p.launchd = launchd.New(launchd.Options{
 		System: (*machine)(p), Scale: cfg.TimeScale, Overrides: st.overrides(),
 		Registrations: p.registrations(), Switches: cfg.Switches,
 		Username: cfg.Username, Console: p.console.Active, BuiltIn: p.builtIn(),
 	})
+	if !cfg.Switches.Quirks.BaseSystem {
+		if err := p.startJobs(); err != nil {
+			return nil, err
+		}
+	}
+	p.serveSSH()
+	return p, p.turn(cfg.Switches)
+}
+
+// startJobs starts what runs once the disk is unlocked: the daemons, and
+// loginwindow after them.
+func (p *pid1) startJobs() error {
 	daemons, err := filepath.Glob("/Library/LaunchDaemons/*.plist")
 	if err != nil {
-		return nil, fmt.Errorf("listing daemons: %w", err)
+		return fmt.Errorf("listing daemons: %w", err)
 	}
 	p.launchd.Boot(daemons)
 	if err := p.watchDaemons(); err != nil {
-		return nil, err
+		return err
 	}
 	p.console.Boot()
-	p.serveSSH()
-	return p, p.turn(cfg.Switches)
+	return nil
 }
 
 func (p *pid1) reap() {
@@ -160,7 +178,7 @@ func (p *pid1) serveShims() error {
 
 func (p *pid1) serveSSH() {
 	p.door.server = sshd.New(sshd.Options{
-		HostKeys: p.hostKeys, Authorized: p.authorized, AccountOpen: p.accountOpen,
+		HostKeys: p.hostKeys, Authorized: p.authorized, AccountOpen: p.accountOpen, Configure: p.configureSSH,
 		Start: p.login, Log: p.log,
 	})
 }
