@@ -1,0 +1,382 @@
+package hostd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/converge"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/firewall"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+)
+
+var rootOnly = macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"}
+
+// fixture is a Mac in memory as converge leaves it, with hostd on it.
+type fixture struct {
+	*hostd
+	t   *testing.T
+	mac *memory.Mac
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	mac := memory.New()
+	f := &fixture{t: t, mac: mac}
+	for _, dir := range []string{document.StateDir, document.ConfigDir} {
+		if err := mac.Interfaces().Files.MakeDir(t.Context(), dir, rootOnly); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.configure(func(*document.AgentConfig) {})
+	f.hostd = newHostd(Options{Mac: mac.Interfaces(), Build: "b1"}, slog.New(slog.DiscardHandler))
+	f.boot = mac.Boot
+	if err := f.readConfig(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// configure writes the configuration as converge does.
+func (f *fixture) configure(edit func(*document.AgentConfig)) string {
+	f.t.Helper()
+	c := document.AgentConfig{
+		Schema: document.ConfigSchema, Host: document.Host{Name: "ci-1", User: "m1"},
+		Mac: document.Mac{AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet}},
+	}
+	edit(&c)
+	data, err := json.Marshal(c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.mac.Put(document.ConfigFile, data, rootOnly)
+	return document.Hash(data)
+}
+
+// minutes lets time pass, a look each.
+func (f *fixture) minutes(n int) {
+	f.t.Helper()
+	for range n {
+		f.look(f.t.Context())
+		if err := f.o.Mac.Clock.Sleep(f.t.Context(), interval); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// logIn makes automatic login work, and logs in.
+func (f *fixture) logIn() {
+	f.t.Helper()
+	f.mac.SetDefault("/Library/Preferences/com.apple.loginwindow", "autoLoginUser", "m1")
+	f.mac.Put("/etc/kcpassword", scrambled("correct horse"), rootOnly)
+	if _, err := converge.KickLoginwindow(f.t.Context(), f.mac.Interfaces(), "m1"); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.o.Mac.Clock.Sleep(f.t.Context(), 5*time.Second); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// scrambled is a password as macOS stores it.
+func scrambled(password string) []byte {
+	const key = "\x7d\x89\x52\x23\xd2\xbc\xdd\xea\xa3\xb9\x1f"
+	data := append([]byte(password), 0)
+	for i := range data {
+		data[i] ^= key[i%len(key)]
+	}
+	return data
+}
+
+func TestKickDue(t *testing.T) {
+	gone := sessionLook{Wanted: true, User: "m1", Console: "root", Absent: time.Hour}
+	for name, c := range map[string]struct {
+		edit    func(*sessionLook)
+		due     bool
+		trouble string
+	}{
+		"gone":               {func(*sessionLook) {}, true, ""},
+		"there":              {func(s *sessionLook) { s.Up = true }, false, ""},
+		"not wanted":         {func(s *sessionLook) { s.Wanted = false }, false, ""},
+		"guests":             {func(s *sessionLook) { s.Guests = 1 }, false, "1 guests run"},
+		"just gone":          {func(s *sessionLook) { s.Absent = absentFor - 1 }, false, ""},
+		"long enough":        {func(s *sessionLook) { s.Absent = absentFor }, true, ""},
+		"somebody else":      {func(s *sessionLook) { s.Console = "boss" }, false, "boss"},
+		"a service account":  {func(s *sessionLook) { s.Console = "_mbsetupuser" }, true, ""},
+		"the user, half out": {func(s *sessionLook) { s.Console = "m1" }, true, ""},
+	} {
+		s := gone
+		c.edit(&s)
+		due, trouble := s.kickDue()
+		if due != c.due || !strings.Contains(trouble, c.trouble) || (c.trouble == "") != (trouble == "") {
+			t.Errorf("%s: %v, %q", name, due, trouble)
+		}
+	}
+}
+
+func TestSSHWatch(t *testing.T) {
+	for looks, want := range map[string]string{
+		"++++":       "....",
+		"--+--+":     "......",
+		"---":        "..R",
+		"---+---":    "..R...R",
+		"---------":  "..R..R..R",
+		"--+---":     ".....R",
+		"-+-+-+-+-+": "..........",
+	} {
+		var w sshWatch
+		got := ""
+		for _, look := range looks {
+			if w.next(look == '+') {
+				got += "R"
+			} else {
+				got += "."
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", looks, got, want)
+		}
+	}
+}
+
+func TestEachMinuteTheFirewallIsProved(t *testing.T) {
+	f := newFixture(t)
+	f.minutes(1)
+	if len(f.mac.PF.Anchor(firewall.Anchor)) == 0 {
+		t.Fatal("no rules")
+	}
+	first := f.answer(nil).FirewallProvedAt
+	f.mac.PF.SetAnchor(firewall.Anchor)
+	f.minutes(1)
+	if len(f.mac.PF.Anchor(firewall.Anchor)) == 0 {
+		t.Error("the rules did not come back")
+	}
+	if again := f.answer(nil).FirewallProvedAt; again == first || again == "" {
+		t.Errorf("proved at %q and %q", first, again)
+	}
+	f.mac.PF.VMNet(false)
+	f.minutes(1)
+	a := f.answer(nil)
+	if len(a.Troubles) == 0 || !strings.Contains(a.Troubles[0], "com.apple/*") {
+		t.Errorf("troubles %q", a.Troubles)
+	}
+}
+
+func TestALostSessionComesBack(t *testing.T) {
+	f := newFixture(t)
+	f.logIn()
+	f.minutes(1)
+	if !f.answer(nil).Session {
+		t.Fatal("no session")
+	}
+	before := f.mac.Console.Kicks
+	f.minutes(10)
+	f.mac.LogOut()
+	f.minutes(2) // macOS may bring it back by itself
+	if f.mac.Console.Kicks != before {
+		t.Error("kicked at once")
+	}
+	f.minutes(2)
+	if f.mac.Console.Kicks != before+1 || !f.answer(nil).Session {
+		t.Errorf("%d kicks, session %v", f.mac.Console.Kicks-before, f.answer(nil).Session)
+	}
+}
+
+func TestASessionThatDoesNotComeIsKickedForEveryTenMinutes(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Console.NoLogin = true
+	f.minutes(34)
+	if n := f.mac.Console.Kicks; n < 3 || n > 4 {
+		t.Errorf("%d kicks in 34 minutes", n)
+	}
+	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, aboutSession) {
+		t.Errorf("troubles %q", got)
+	}
+}
+
+func TestGuestsKeepLoginwindowFromBeingKicked(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Console.Guests = 1
+	f.minutes(20)
+	if f.mac.Console.Kicks != 0 {
+		t.Error("guests were ended")
+	}
+	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, "guests run") {
+		t.Errorf("troubles %q", got)
+	}
+}
+
+func TestSilentSSHIsRestarted(t *testing.T) {
+	f := newFixture(t)
+	f.mac.SSHD.Silent = true
+	f.minutes(2)
+	if f.mac.SSHD.Reloads != 0 {
+		t.Error("restarted early")
+	}
+	f.minutes(1)
+	if f.mac.SSHD.Reloads != 1 {
+		t.Errorf("%d restarts", f.mac.SSHD.Reloads)
+	}
+	f.mac.SSHD.Silent = false
+	f.minutes(5)
+	if f.mac.SSHD.Reloads != 1 || strings.Contains(strings.Join(f.answer(nil).Troubles, " "), aboutSSH) {
+		t.Errorf("%d restarts, troubles %q", f.mac.SSHD.Reloads, f.answer(nil).Troubles)
+	}
+}
+
+func TestANewConfigurationCounts(t *testing.T) {
+	f := newFixture(t)
+	hash := f.configure(func(c *document.AgentConfig) { c.Mac.Network.Subnet = "10.77.0.0/16" })
+	f.minutes(1)
+	if f.answer(nil).Health.ConfigHash != hash {
+		t.Error("the file before is still in force")
+	}
+	if !strings.Contains(strings.Join(f.mac.PF.Anchor(firewall.Anchor), "\n"), "10.77.0.0/16") {
+		t.Error("the rules are for the network before")
+	}
+	// A file that says nothing leaves the one before in force, and is told.
+	f.mac.Put(document.ConfigFile, []byte("{"), rootOnly)
+	f.minutes(1)
+	a := f.answer(nil)
+	if a.Health.ConfigHash != hash || len(a.Troubles) == 0 || !strings.Contains(a.Troubles[0], aboutConfig) {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestWithoutAGuestsNetworkThereIsNoFirewall(t *testing.T) {
+	f := newFixture(t)
+	f.configure(func(c *document.AgentConfig) { c.Mac.Network = document.Network{} })
+	f.minutes(2)
+	if got := strings.Join(f.answer(nil).Troubles, " "); strings.Contains(got, aboutFirewall) {
+		t.Errorf("troubles %q", got)
+	}
+	if err := f.do(t.Context(), document.HostdArm); err == nil {
+		t.Error("a firewall was proved that there is not")
+	}
+}
+
+// served starts hostd's socket; the caller is the user.
+func (f *fixture) served(uid int) string {
+	f.t.Helper()
+	dir, err := os.MkdirTemp("", "hostd") // short: a socket lives in it
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.o.PeerUID = func(*net.UnixConn) (int, error) { return uid, nil }
+	f.o.UserID = func(_ context.Context, user string) (int, error) {
+		if user != "m1" {
+			return 0, errors.New("no such user")
+		}
+		return 501, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.serve(ctx, l)
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return path
+}
+
+func ask(t *testing.T, path, request string) (document.HostdAnswer, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	data, err := macos.UnixSockets{}.Ask(ctx, path, []byte(request))
+	var a document.HostdAnswer
+	if err != nil || len(data) == 0 {
+		return a, false
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		t.Fatalf("answer %q: %v", data, err)
+	}
+	return a, true
+}
+
+func TestVerbs(t *testing.T) {
+	f := newFixture(t)
+	f.mac.PF.VMNet(false)
+	path := f.served(501)
+	a, ok := ask(t, path, `{"verb":"status"}`+"\n")
+	want := document.HostdAnswer{
+		Health: document.Health{Build: "b1", ConfigHash: f.hash, PID: os.Getpid()}, BootSession: f.mac.Boot,
+	}
+	if d := cmp.Diff(want, a); !ok || d != "" {
+		t.Errorf("status (-want +got):\n%s", d)
+	}
+	if a, ok = ask(t, path, `{"verb":"arm"}`+"\n"); !ok || !strings.Contains(a.Error, "com.apple/*") || a.FirewallProvedAt != "" {
+		t.Errorf("arm of a Mac that cannot be fenced: %+v", a)
+	}
+	f.mac.Reboot()
+	if a, ok = ask(t, path, `{"verb":"arm"}`+"\n"); !ok || a.Error != "" || a.FirewallProvedAt == "" {
+		t.Errorf("arm: %+v", a)
+	}
+}
+
+func TestTheSetOfVerbsIsClosed(t *testing.T) {
+	f := newFixture(t)
+	path := f.served(0)
+	for _, request := range []string{
+		"", "\n", "{}\n", `{"verb":"run"}` + "\n", `{"verb":"arm","anchor":"x"}` + "\n", `["arm"]` + "\n",
+		`{"verb":"arm"}`, // no end of line: it may not be all
+		strings.Repeat("x", maxRequest+1) + "\n",
+	} {
+		if a, ok := ask(t, path, request); ok && a.Error == "" {
+			t.Errorf("%.40q was taken: %+v", request, a)
+		}
+	}
+	if len(f.mac.PF.Anchor(firewall.Anchor)) > 0 {
+		t.Error("one of them armed the firewall")
+	}
+}
+
+func TestOnlyRootAndTheConsoleUserAreAnswered(t *testing.T) {
+	for uid, want := range map[int]bool{0: true, 501: true, 502: false, 20: false} {
+		f := newFixture(t)
+		if _, ok := ask(t, f.served(uid), `{"verb":"status"}`+"\n"); ok != want {
+			t.Errorf("user %d: answered %v", uid, ok)
+		}
+	}
+}
+
+func TestTheKernelNamesTheCaller(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	server, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	if uid, err := macos.PeerUID(server); err != nil || uid != os.Getuid() {
+		t.Errorf("user %d, %v", uid, err)
+	}
+}
