@@ -126,3 +126,42 @@ func TestOldBuildsAreRemoved(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A proof and a configuration that do not belong together are no way back.
+func TestHalfAProofIsNoWayBack(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	good := f.desired.Agent.SHA256
+	f.mac.Put(provedConfigFile, []byte("{}\n"), rootFile)
+	f.stage("second build")
+	f.dying(good, 3*time.Second)
+	if r := f.refused("launchd", document.Retry, "does not stay"); r.RolledBack != "" {
+		t.Error("went back to a configuration nobody proved")
+	}
+	if f.content(document.ConfigFile) == "{}\n" {
+		t.Error("wrote a configuration nobody proved")
+	}
+	f.mac.Program = f.goodJob
+	f.converge()
+}
+
+// A build that was never proved, because its run was cut off, is none to go back
+// to; the one before it stays.
+func TestWayBackSurvivesACutRoll(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	good, config := f.desired.Agent.SHA256, f.content(document.ConfigFile)
+	f.stage("second build")
+	f.mac.Fail = func(call string) error {
+		if call == "write "+document.ConfigFile {
+			return errCut
+		}
+		return nil
+	}
+	f.refused("config", document.Retry, errCut.Error())
+	f.mac.Fail = nil
+	f.stage("third build")
+	f.dying(good, 3*time.Second)
+	f.refused("launchd", document.Retry, "did not prove itself")
+	f.runs(good, config)
+}

@@ -105,13 +105,12 @@ func (m *Mac) start(j *job) {
 // Load makes a job run without recording a change.
 func (m *Mac) Load(label string) { m.load(label, "") }
 
-func (m *Mac) load(label, program string) *job {
+func (m *Mac) load(label, program string) {
 	j := &job{label: label, program: program}
 	m.jobs[label] = j
 	if !m.IdleBootstrap {
 		m.start(j)
 	}
-	return j
 }
 
 // Loaded reports whether launchd knows the label.
