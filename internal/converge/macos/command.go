@@ -23,7 +23,10 @@ const (
 type commandError struct {
 	Command string
 	Code    int
-	Text    string
+	// Text is the first line it said, Complaint all that it said to its standard
+	// error.
+	Text      string
+	Complaint string
 }
 
 func (e *commandError) Error() string {
@@ -50,7 +53,8 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 	if errors.As(err, &exit) {
 		return stdout.String(), &commandError{
 			Command: filepath.Base(path), Code: exit.ExitCode(),
-			Text: firstLine(stderr.String() + "\n" + stdout.String()),
+			Text:      firstLine(stderr.String() + "\n" + stdout.String()),
+			Complaint: stderr.String(),
 		}
 	}
 	return "", fmt.Errorf("%s: %w", filepath.Base(path), err)

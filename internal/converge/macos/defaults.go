@@ -62,9 +62,9 @@ func (DefaultsCommand) Delete(ctx context.Context, domain, key string) error {
 
 // isMissingDefault reports the exit code of a key or domain that is not there.
 // The command has no other way to say it, and the same code for any failure; so
-// its words are asked too.
+// its words are asked too. They come after a line with the time.
 func isMissingDefault(err error) bool {
 	var failed *commandError
 	return errors.As(err, &failed) && failed.Code == 1 &&
-		(strings.Contains(failed.Text, "does not exist") || strings.Contains(failed.Text, "not found"))
+		(strings.Contains(failed.Complaint, "does not exist") || strings.Contains(failed.Complaint, "not found"))
 }

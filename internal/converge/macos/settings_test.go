@@ -129,17 +129,22 @@ func TestParseVolume(t *testing.T) {
 
 func TestMissingDefaults(t *testing.T) {
 	for name, c := range map[string]struct {
-		err  error
+		said string
 		want bool
 	}{
-		"key":     {&commandError{Command: "defaults", Code: 1, Text: "The domain/default pair of (x, y) does not exist"}, true},
-		"domain":  {&commandError{Command: "defaults", Code: 1, Text: "Domain (x) not found."}, true},
-		"refused": {&commandError{Command: "defaults", Code: 1, Text: "Could not write domain x; exiting"}, false},
-		"killed":  {errors.New("killed"), false},
-		"fine":    {nil, false},
+		"key":     {"2026-11-22 01:00:00.000 defaults[4711:90] \nThe domain/default pair of (x, y) does not exist", true},
+		"domain":  {"2026-11-22 01:00:00.000 defaults[4711:90] \nDomain x does not exist", true},
+		"delete":  {"2026-11-22 01:00:00.000 defaults[4711:90] \nDomain (x) not found.\nDefaults have not been changed.", true},
+		"refused": {"2026-11-22 01:00:00.000 defaults[4711:90] Could not write domain x; exiting", false},
 	} {
-		if got := isMissingDefault(c.err); got != c.want {
-			t.Errorf("%s: %v", name, got)
+		_, err := run(t.Context(), "/bin/sh", "-c", `echo "$1" >&2; exit 1`, "sh", c.said)
+		if got := isMissingDefault(err); got != c.want {
+			t.Errorf("%s: %v (%v)", name, got, err)
+		}
+	}
+	for _, err := range []error{nil, errors.New("killed"), &commandError{Code: 127, Complaint: "defaults: not found"}} {
+		if isMissingDefault(err) {
+			t.Errorf("%v means missing", err)
 		}
 	}
 }
