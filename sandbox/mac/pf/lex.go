@@ -2,6 +2,7 @@ package pf
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,11 @@ func (t token) end() bool { return t.text == "" && !t.quoted }
 
 // is says whether the token is that bare word or punctuation.
 func (t token) is(text string) bool { return !t.quoted && t.text == text }
+
+// punctuation says that the token is no word.
+func (t token) punctuation() bool {
+	return !t.quoted && (slices.Contains(pairs(), t.text) || strings.Trim(t.text, single) == "")
+}
 
 // Complaint is what is wrong in one line of a file.
 type Complaint struct {

@@ -33,8 +33,8 @@ func (r *ruleset) empty() bool {
 
 // Errors of a load.
 var (
-	errBusy   = errors.New("Resource busy") //nolint:staticcheck // the kernel's words
-	errSyntax = errors.New("Syntax error in config file: pf rules not loaded")
+	errBusy   = errors.New("Resource busy")                                    //nolint:staticcheck // the kernel's words
+	errSyntax = errors.New("Syntax error in config file: pf rules not loaded") //nolint:staticcheck // pfctl's words
 )
 
 // ReadFile reads a file that a load names.

@@ -164,14 +164,37 @@ func (p *parser) tableName() (string, error) {
 	if !p.take("<") {
 		return "", p.wrong()
 	}
-	name := p.next()
-	if name.end() || !p.take(">") {
+	name, err := p.word("")
+	switch {
+	case err != nil:
+		return "", err
+	case !p.take(">"):
 		return "", p.wrong()
-	}
-	if len(name.text) >= 32 {
+	case len(name) >= 32:
 		return "", p.complain("table name too long, max 31 chars")
 	}
-	return name.text, nil
+	return name, nil
+}
+
+// word is a name: a word or quoted string without quotes, control characters and, but for
+// those in also, punctuation: what is printed can be read again.
+func (p *parser) word(also string) (string, error) {
+	t := p.next()
+	odd := func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(single+"\"'#$\\", r)
+	}
+	switch i := strings.IndexFunc(strings.Map(func(r rune) rune {
+		if strings.ContainsRune(also, r) {
+			return -1
+		}
+		return r
+	}, t.text), odd); {
+	case t.text == "" || (!t.quoted && t.punctuation()):
+		return "", p.wrong()
+	case i >= 0:
+		return "", &NotModelled{What: fmt.Sprintf("name %q", t.text)}
+	}
+	return t.text, nil
 }
 
 func (p *parser) entries() ([]entry, error) {
@@ -205,11 +228,14 @@ func (p *parser) anchorPoint(action string) error {
 	if err := p.enter(at); err != nil {
 		return err
 	}
-	name := p.next()
-	if name.end() || name.is("{") {
+	if p.done() || p.peek().is("{") || p.peek().text == "" {
 		return &NotModelled{What: "anchor without a name"}
 	}
-	r := rule{section: at, action: action, call: name.text}
+	name, err := p.word("")
+	if err != nil {
+		return err
+	}
+	r := rule{section: at, action: action, call: name}
 	if at == normalization {
 		r.options.rest = []string{"fragment reassemble"}
 	}

@@ -39,15 +39,18 @@ func (p *parser) hostWord() ([]located, error) {
 		return []located{{host: host{table: name}}}, err
 	}
 	if p.take("(") {
-		name := p.next().text
-		if name == "" || !p.take(")") {
-			return nil, p.wrong()
+		name, err := p.word("")
+		if err == nil && !p.take(")") {
+			err = p.wrong()
+		}
+		if err != nil {
+			return nil, err
 		}
 		return []located{{host: host{dynamic: name}}}, nil
 	}
 	t := p.next()
 	switch {
-	case t.end() || (!t.quoted && strings.Contains(single+"->", t.text)):
+	case t.end() || t.punctuation():
 		return nil, p.wrong()
 	case t.is("any"):
 		return []located{{}}, nil

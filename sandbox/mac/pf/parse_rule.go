@@ -100,11 +100,12 @@ func (p *parser) on(_ *rule, c *choices) error {
 	}
 	return p.list(func() error {
 		i := onInterface{not: p.take("!")}
-		t := p.next()
-		if t.end() || strings.ContainsAny(t.text, single) || len(t.text) > 15 {
+		if err := p.named("", &i.name); err != nil {
+			return err
+		}
+		if len(i.name) > 15 {
 			return p.wrong()
 		}
-		i.name = t.text
 		c.interfaces = append(c.interfaces, i)
 		return nil
 	})
@@ -187,9 +188,7 @@ func (p *parser) option(r *rule, c *choices) error {
 	t := p.next()
 	switch t.text {
 	case "flags":
-		if r.options.flags = p.next().text; r.options.flags == "" {
-			return p.wrong()
-		}
+		return p.named("", &r.options.flags)
 	case "keep", "modulate", "synproxy", "no":
 		if !p.take("state") {
 			return p.wrong()
@@ -201,11 +200,11 @@ func (p *parser) option(r *rule, c *choices) error {
 	case "icmp-type", "icmp6-type":
 		return p.icmp(t.text, c)
 	case "label":
-		if r.options.label = p.next().text; r.options.label == "" {
-			return p.wrong()
-		}
+		return p.named(" .,:/()", &r.options.label)
 	case "tag":
-		r.options.rest = append(r.options.rest, "tag "+p.next().text)
+		name, err := p.word("")
+		r.options.rest = append(r.options.rest, "tag "+name)
+		return err
 	case "allow-opts":
 		r.options.rest = append(r.options.rest, t.text)
 	case "fragment":
@@ -225,6 +224,11 @@ func (p *parser) option(r *rule, c *choices) error {
 	return nil
 }
 
+func (p *parser) named(also string, to *string) (err error) {
+	*to, err = p.word(also)
+	return err
+}
+
 func (p *parser) icmp(kind string, c *choices) error {
 	return p.list(func() error {
 		t := p.next()
@@ -237,7 +241,11 @@ func (p *parser) icmp(kind string, c *choices) error {
 		}
 		text := kind + " " + name
 		if p.take("code") {
-			text += " code " + p.next().text
+			code, err := p.word("")
+			if err != nil {
+				return err
+			}
+			text += " code " + code
 		}
 		c.icmp = append(c.icmp, text)
 		return nil
