@@ -3,7 +3,6 @@ package fidelity
 import (
 	"errors"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -128,15 +127,6 @@ func TestStage0RunsUnchanged(t *testing.T) {
 	})
 }
 
-// narrow is what converge leaves of the broad rule.
-func narrow() string {
-	var all []string
-	for _, verb := range []string{"converge", "converge --plan", "upgrade", "leave"} {
-		all = append(all, document.CurrentAgent+" "+verb)
-	}
-	return "m1 ALL=(root) NOPASSWD: " + strings.Join(append(all, document.NextAgent+" converge"), ", ") + "\n"
-}
-
 // Where sudo knows the agent's verbs only, a new build comes by the installed one.
 func TestStage0WhereSudoKnowsTheAgentOnly(t *testing.T) {
 	build, err := remote.NewBuild([]byte(agent + "# the next one\n"))
@@ -154,7 +144,7 @@ func TestStage0WhereSudoKnowsTheAgentOnly(t *testing.T) {
 		if f, err := session.Probe(t.Context()); err != nil || f.SudoAgent || f.CurrentAgent == "" {
 			t.Errorf("without our rule: %+v, %v", f, err)
 		}
-		w.put("/etc/sudoers.d/m1-nopasswd", narrow(), 0o440)
+		w.put("/etc/sudoers.d/m1-nopasswd", w.narrow(build), 0o440)
 		if f, err := session.Probe(t.Context()); err != nil || f.Sudo || !f.SudoAgent {
 			t.Fatalf("with it: %+v, %v", f, err)
 		}
