@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -103,12 +104,28 @@ func (t *target) shrinkSudo(ctx context.Context) error {
 // sudoersSound fails when some sudoers file is broken: sudo may then refuse
 // everything, and taking the broad rule away would close the door for good.
 func (t *target) sudoersSound(ctx context.Context) error {
-	err := t.Mac.Sudo.Check(ctx, macos.SudoersFile)
-	var broken *macos.SudoersError
-	if errors.As(err, &broken) {
-		return fail(document.Human, "a sudoers file of somebody else is broken; mend or remove what visudo names: %w", broken)
+	names, err := t.Mac.Files.List(sudoersDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("listing %s: %w", sudoersDir, err)
 	}
-	return err
+	all := []string{macos.SudoersFile}
+	for _, name := range names {
+		// sudo passes over these: what packages and editors leave behind.
+		if !strings.Contains(name, ".") && !strings.HasSuffix(name, "~") {
+			all = append(all, sudoersDir+"/"+name)
+		}
+	}
+	for _, name := range all {
+		err := t.Mac.Sudo.Check(ctx, name)
+		var broken *macos.SudoersError
+		if errors.As(err, &broken) {
+			return fail(document.Human, "%s is broken: mend it or remove it: %w", name, broken)
+		}
+		if err != nil {
+			return fmt.Errorf("checking %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // sudoHolds asks sudo itself. What it returns is what a person should know though

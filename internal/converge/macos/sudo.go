@@ -7,8 +7,7 @@ import (
 
 // Sudo says who may do what as root.
 type Sudo interface {
-	// Check is a *SudoersError when visudo refuses a sudoers file, or one that it
-	// includes.
+	// Check is a *SudoersError when visudo refuses a sudoers file.
 	Check(ctx context.Context, file string) error
 	// Try runs a command line as root, the way the user would with sudo and without
 	// a password, and returns its exit code. SudoRefused is also what sudo itself
@@ -19,7 +18,7 @@ type Sudo interface {
 // SudoRefused is sudo's exit code for a command that it does not let through.
 const SudoRefused = 1
 
-// SudoersFile is the file that includes all others.
+// SudoersFile is the one that includes all others.
 const SudoersFile = "/etc/sudoers"
 
 // SudoersError is visudo's refusal.

@@ -18,14 +18,8 @@ const garbage = "garbage"
 type sudo struct{ m *Mac }
 
 func (s sudo) Check(_ context.Context, name string) error {
-	names := []string{name}
-	if name == macos.SudoersFile {
-		names = s.m.sudoers()
-	}
-	for _, n := range names {
-		if data, ok := s.m.Get(n); ok && bytes.Contains(data, []byte(garbage)) {
-			return &macos.SudoersError{Text: n + ":1:1: syntax error"}
-		}
+	if data, ok := s.m.Get(name); ok && bytes.Contains(data, []byte(garbage)) {
+		return &macos.SudoersError{Text: name + ":1:1: syntax error"}
 	}
 	return nil
 }
