@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/macfleet/macfleet/sandbox/mac/pf"
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
@@ -62,6 +63,23 @@ func (m *Mac) Pass(ctx context.Context, p Packet) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("asking the packet filter: no verdict in the answer")
 	}
 	return *reply.Verdict, nil
+}
+
+// LeaveStuck leaves on the running Mac what an older system left on one whose
+// firewall could not be loaded for days: see pf.StuckHost and pf.StuckCommands.
+func (m *Mac) LeaveStuck(ctx context.Context) error {
+	var script strings.Builder
+	script.WriteString("set -e\n")
+	for path, text := range pf.StuckHost() {
+		fmt.Fprintf(&script, "cat >%s <<'END OF FILE'\n%sEND OF FILE\n", path, text)
+	}
+	for _, args := range pf.StuckCommands() {
+		fmt.Fprintf(&script, "/sbin/pfctl %s\n", strings.Join(args, " "))
+	}
+	if _, err := m.AsRoot(ctx, script.String()); err != nil {
+		return fmt.Errorf("leaving a Mac stuck: %w", err)
+	}
+	return nil
 }
 
 func (m *Mac) askFilter(ctx context.Context, o wire.PFOrder) (*wire.PFReply, error) {

@@ -121,7 +121,12 @@ func TestRequirement002_AStuckHost(t *testing.T) {
 	for name, beliefs := range map[string]Beliefs{"stale tickets": {}, "persistence": {PersistIsBusy: true, FlushKeepsPersist: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := startBench(t, nil)
-			b.stick(beliefs)
+			if err := b.LeaveStuck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.SetBeliefs(t.Context(), beliefs); err != nil {
+				t.Fatal(err)
+			}
 			got := b.root("pfctl -f /etc/pf.conf")
 			want := pf.LegacyFile + ":11: cannot define table vm_sources: Resource busy\n" + pf.LegacyFile + ":12: cannot define table blocked_dst: Resource busy\n" +
 				"pfctl: Syntax error in config file: pf rules not loaded\n"
@@ -136,26 +141,5 @@ func TestRequirement002_AStuckHost(t *testing.T) {
 				t.Errorf("not freed: %+v", got)
 			}
 		})
-	}
-}
-
-// stick makes the Mac one that an older system has left stuck.
-func (b *bench) stick(beliefs Beliefs) {
-	b.t.Helper()
-	for path, text := range pf.StuckHost() {
-		if got := b.sh("cat >/tmp/stuck", text); got.rc != 0 {
-			b.t.Fatal(got)
-		}
-		if got := b.root("cat /tmp/stuck >" + path); got.rc != 0 {
-			b.t.Fatal(got)
-		}
-	}
-	for _, args := range pf.StuckCommands() {
-		if got := b.root("pfctl " + strings.Join(args, " ")); got.rc != 0 {
-			b.t.Fatal(got)
-		}
-	}
-	if err := b.SetBeliefs(b.t.Context(), beliefs); err != nil {
-		b.t.Fatal(err)
 	}
 }

@@ -21,8 +21,9 @@ const (
 	// vmnetPlist and sharingPlist are read when the first guest starts.
 	vmnetPlist   = "/Library/Preferences/SystemConfiguration/com.apple.vmnet.plist"
 	sharingPlist = "/Library/Preferences/SystemConfiguration/com.apple.InternetSharing.default.plist"
-	// raceWindow is how long a load of rules takes where loads may meet.
-	raceWindow = 500 * time.Millisecond
+	// raceWindow is how long a load of rules takes where loads may meet: in real
+	// time, since what should meet is real processes.
+	raceWindow = 300 * time.Millisecond
 )
 
 // startNetwork makes the packet filter anew, as every boot does: the rules of the
@@ -33,7 +34,7 @@ func (p *pid1) startNetwork() error {
 		return fmt.Errorf("the Mac's address: %w", err)
 	}
 	p.net = vmnet.New(vmnet.Options{
-		Address: address, Settings: sharedSettings, Window: func() { time.Sleep(p.cfg.Scaled(raceWindow)) },
+		Address: address, Settings: sharedSettings, Window: func() { time.Sleep(raceWindow) },
 	})
 	p.net.Filter.SetBeliefs(p.cfg.Beliefs)
 	text, err := os.ReadFile(pfConf)
