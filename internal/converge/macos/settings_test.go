@@ -37,21 +37,6 @@ func TestParseSSHD(t *testing.T) {
 	}
 }
 
-func TestWhereSSHIsReached(t *testing.T) {
-	for listen, want := range map[string]string{
-		"":                         "127.0.0.1:22",
-		"[::]:22 0.0.0.0:22":       "127.0.0.1:22",
-		"0.0.0.0:2222":             "127.0.0.1:2222",
-		"127.0.0.7:40022":          "127.0.0.7:40022",
-		"nonsense 192.0.2.4:22":    "192.0.2.4:22",
-		"192.0.2.4 192.0.2.4:0 :1": "127.0.0.1:22",
-	} {
-		if got := localAddress(listen); got != want {
-			t.Errorf("%q is %s, want %s", listen, got, want)
-		}
-	}
-}
-
 func TestAquaIsLookedForInTheDomainItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

@@ -65,17 +65,17 @@ func ParseSSHD(text string) map[string]string {
 func (s OpenSSH) Answers(ctx context.Context) error {
 	settings, err := s.Effective(ctx)
 	if err != nil {
-		return fmt.Errorf("asking sshd where it listens: %w", err)
+		settings = nil // the usual place, then
 	}
-	return readBanner(ctx, localAddress(settings["listenaddress"]))
+	return readBanner(ctx, listenAddress(settings))
 }
 
-// localAddress is where a server is reached from this Mac that listens at the first
-// of these addresses, each an IP and a port. launchd's choice stands in for what is
-// no address.
-func localAddress(listen string) string {
+// listenAddress is where this Mac reaches its own SSH server: at the first address
+// that the settings name, on the loopback where that stands for all, and at the
+// usual port where they name none.
+func listenAddress(settings map[string]string) string {
 	local := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), sshPort)
-	for text := range strings.FieldsSeq(listen) {
+	for text := range strings.FieldsSeq(settings["listenaddress"]) {
 		at, err := netip.ParseAddrPort(text)
 		switch {
 		case err != nil || at.Port() == 0:
