@@ -40,7 +40,7 @@ func (p *pid1) fill(f wire.FullDisk) error {
 	if err != nil {
 		return fmt.Errorf("filling the disk: %w", err)
 	}
-	options := fmt.Sprintf("mode=%o,size=%d", mode.Mode().Perm(), size+(f.Free+pageSize-1)/pageSize*pageSize+pageSize)
+	options := fmt.Sprintf("mode=%o,size=%d", mode.Mode().Perm(), size+(f.Free+pageSize-1)/pageSize*pageSize)
 	if err := unix.Mount("tmpfs", real, "tmpfs", 0, options); err != nil {
 		return fmt.Errorf("filling the disk: %w", err)
 	}
