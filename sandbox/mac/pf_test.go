@@ -143,3 +143,33 @@ func TestRequirement002_AStuckHost(t *testing.T) {
 		})
 	}
 }
+
+func TestPortsByName(t *testing.T) {
+	b := startBench(t, nil)
+	if err := b.SetBeliefs(t.Context(), Beliefs{ServiceNames: true}); err != nil {
+		t.Fatal(err)
+	}
+	got := b.root("echo 'pass in quick proto udp to any port 67' | pfctl -q -a com.apple/x -f -; pfctl -q -a com.apple/x -s rules; grep bootps /etc/services")
+	if want := "pass in quick proto udp from any to any port = bootps keep state\nbootps          67/tcp\nbootps          67/udp\n"; got.out != want {
+		t.Errorf("%+v, want %q", got, want)
+	}
+}
+
+func TestF04_TwoLoadsThatMeetOnAMac(t *testing.T) {
+	b := startBench(t, nil)
+	b.root("true") // the grant takes its time
+	if err := b.SetBeliefs(t.Context(), Beliefs{RaceBusy: true}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "two loads to meet", func() bool {
+		got := b.root(`echo 'block in' >/tmp/r
+			pfctl -q -a com.apple/x -f /tmp/r & pfctl -q -a com.apple/x -f /tmp/r; wait`)
+		return strings.Contains(got.err, "Resource busy")
+	})
+	if err := b.SetBeliefs(t.Context(), Beliefs{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.root("pfctl -a com.apple/x -f /tmp/r"); got.rc != 0 {
+		t.Errorf("alone: %+v", got)
+	}
+}

@@ -122,6 +122,7 @@ func systemFiles(a account) map[string]systemFile {
 		"private/etc/hosts":                            {"127.0.0.1\tlocalhost\n255.255.255.255\tbroadcasthost\n::1\tlocalhost\n", 0o644},
 		"private/etc/shells":                           {"/bin/sh\n", 0o644},
 		"private/etc/pf.conf":                          {pf.StockFiles()["/etc/pf.conf"], 0o644},
+		"private/etc/services":                         {pf.StockFiles()["/etc/services"], 0o644},
 		"private/etc/pf.anchors/com.apple":             {pf.StockFiles()["/etc/pf.anchors/com.apple"], 0o644},
 		"private/etc/ssh/sshd_config.d/100-macos.conf": {"UsePAM yes\nAcceptEnv LANG LC_*\nSubsystem sftp /usr/libexec/sftp-server\n", 0o644},
 		"private/etc/ssh/sshd_config": {"Include /etc/ssh/sshd_config.d/*\nAuthorizedKeysFile .ssh/authorized_keys .ssh/scw_authorized_keys\n" +

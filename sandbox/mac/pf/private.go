@@ -1,5 +1,12 @@
 package pf
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // AppleCalls are the anchor points of the stock main ruleset.
 const AppleCalls = `scrub-anchor "com.apple/*"
 nat-anchor "com.apple/*"
@@ -14,7 +21,19 @@ func StockFiles() map[string]string {
 		"/etc/pf.conf": "# The stock rules: places for the system's own anchors.\n" + AppleCalls +
 			"load anchor \"com.apple\" from \"/etc/pf.anchors/com.apple\"\n",
 		"/etc/pf.anchors/com.apple": "anchor \"200.AirDrop/*\"\nanchor \"250.ApplicationFirewall/*\"\n",
+		"/etc/services":             serviceFile(),
 	}
+}
+
+// serviceFile lists the names of ports that pfctl may print, as services(5) does.
+func serviceFile() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(services())) {
+		for _, proto := range []string{"tcp", "udp"} {
+			fmt.Fprintf(&b, "%-16s%d/%s\n", name, services()[name], proto)
+		}
+	}
+	return b.String()
 }
 
 // Insert puts rules into the main ruleset beside pfctl, as system daemons do:
