@@ -128,9 +128,6 @@ func TestLaunchdRefusesAndRemembers(t *testing.T) {
 		j := b.job()
 		return j["last exit code"] == "3" && j["state"] == "not running" && j["runs"] == "1"
 	})
-	if got := b.ok("launchctl print gui/501 | grep -c Aqua"); got != "1" {
-		t.Errorf("console session: %q", got)
-	}
 }
 
 func TestLaunchdAbandonsProcessGroups(t *testing.T) {
