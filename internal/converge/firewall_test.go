@@ -213,11 +213,16 @@ func TestOneReferenceABoot(t *testing.T) {
 		t.Errorf("%d references", n)
 	}
 	f.mac.Reboot()
+	// Somebody else's reference, with the number that ours had before.
+	other, err := f.mac.Interfaces().Firewall.Enable(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := f.arm(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(f.mac.PF.Tokens()); n != 1 {
-		t.Errorf("%d references after a boot", n)
+	if tokens := f.mac.PF.Tokens(); len(tokens) != 2 || tokens[0] != other {
+		t.Errorf("references %v after a boot", tokens)
 	}
 	f.fenced()
 }

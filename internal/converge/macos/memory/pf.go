@@ -60,7 +60,8 @@ func newPF() PF {
 // forget is what a boot does to a packet filter.
 func (p *PF) forget() {
 	fresh := newPF()
-	p.enabled, p.tokens, p.anchors, p.tables, p.Main = false, nil, fresh.anchors, fresh.tables, fresh.Main
+	p.enabled, p.tokens, p.issued = false, nil, 0
+	p.anchors, p.tables, p.Main = fresh.anchors, fresh.tables, fresh.Main
 }
 
 // PutTable makes a table that persists, as older systems left them. Rules of the
