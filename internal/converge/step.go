@@ -56,6 +56,8 @@ func (t *target) steps() []step {
 		t.session(),
 		t.storage(),
 		t.tart(),
+		t.network(),
+		t.firewall(),
 		t.agent(),
 		t.config(),
 		t.credentials(),
