@@ -155,6 +155,11 @@ func (d domain) write(key string, words []string) wire.Answer {
 	if bad != nil {
 		return *bad
 	}
+	if old, ok := d.values[key].(map[string]any); ok && words[0] == "-dict-add" {
+		added := maps.Clone(old)
+		maps.Copy(added, v.(map[string]any))
+		v = added
+	}
 	if !d.s.mayWrite(d.uid, d.path) {
 		return failure("Could not write domain %s; exiting", d.name)
 	}
@@ -173,13 +178,15 @@ func (d domain) save(next map[string]any) wire.Answer {
 
 // value reads the words after the key.
 func value(words []string) (any, *wire.Answer) {
-	if len(words) == 1 && strings.HasPrefix(words[0], "-") && words[0] != "-array" {
+	if len(words) == 1 && strings.HasPrefix(words[0], "-") && words[0] != "-array" && !strings.HasPrefix(words[0], "-dict") {
 		if _, err := strconv.ParseFloat(words[0], 64); err != nil {
 			a := unmodelled(words)
 			return nil, &a
 		}
 	}
 	switch {
+	case words[0] == "-dict" || words[0] == "-dict-add":
+		return dictionary(words[1:])
 	case len(words) == 1 && words[0] != "-array":
 		return plain(words[0])
 	case words[0] == "-array":
@@ -193,6 +200,28 @@ func value(words []string) (any, *wire.Answer) {
 	}
 	a := unmodelled(words)
 	return nil, &a
+}
+
+// dictionary reads pairs of a key and a value, with or without a type.
+func dictionary(words []string) (any, *wire.Answer) {
+	all := map[string]any{}
+	for len(words) > 0 {
+		key, rest := words[0], words[1:]
+		n := 1
+		if len(rest) > 1 && strings.HasPrefix(rest[0], "-") {
+			n = 2
+		}
+		if len(rest) < n {
+			a := failure("Key %s lacks a corresponding value", key)
+			return nil, &a
+		}
+		v, bad := value(rest[:n])
+		if bad != nil {
+			return nil, bad
+		}
+		all[key], words = v, rest[n:]
+	}
+	return all, nil
 }
 
 // plain is a value without a type: a property list when it looks like one.
