@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ulikunitz/xz"
 )
 
 // TestTools checks the plain tools where scripts lean on them.
@@ -67,5 +68,25 @@ func TestGunzip(t *testing.T) {
 	}
 	if got := b.sh("gunzip -c </etc/hosts", ""); got.rc != 1 {
 		t.Errorf("no gzip file: %+v", got)
+	}
+}
+
+func TestXZ(t *testing.T) {
+	b := startBench(t, nil)
+	var packed bytes.Buffer
+	z, err := xz.NewWriter(&packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]int{"xz -dc": 0, "gunzip -c": 0, "gzip -dc": 0, "head -c 20 | xz -dc": 1, "printf hello | xz -dc": 1} {
+		if got := b.sh(script, packed.String()); got.rc != want || (got.out == "hello") != (want == 0) {
+			t.Errorf("%s: %+v, want rc %d", script, got, want)
+		}
 	}
 }

@@ -106,6 +106,11 @@ func TestSign(t *testing.T) {
 			if err != nil || s.Identifier != "dev.macfleet.tart-kubelet" || !s.AdHoc() || s.LinkerSigned() || s.Trailing {
 				t.Errorf("after signing: %+v, %v", s, err)
 			}
+			if i, err := readImage(bytes.NewReader(out), int64(len(out))); err != nil {
+				t.Error(err)
+			} else if l := i.file.Segment("__LINKEDIT"); l.Offset+l.Filesz != uint64(len(out)) || l.Memsz < l.Filesz {
+				t.Errorf("the last segment, %d bytes at %d, does not hold the signature that ends at %d", l.Filesz, l.Offset, len(out))
+			}
 			again, err := Sign(out, "dev.macfleet.tart-kubelet")
 			if err != nil || !bytes.Equal(again, out) {
 				t.Errorf("signing again changed the program: %v", err)

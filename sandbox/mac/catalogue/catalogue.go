@@ -16,7 +16,7 @@ func Modelled() []string {
 		"/usr/bin": {
 			"basename", "cmp", "codesign", "csrutil", "cut", "defaults", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
 			"gzip", "head", "id", "killall", "mktemp", "pgrep", "pkill", "pmset", "readlink", "seq", "shasum", "sort", "stat", "sudo",
-			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami", "xattr",
+			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami", "xz", "xattr",
 		},
 		"/usr/sbin":         {"chown", "diskutil", "ioreg", "newsyslog", "scutil", "softwareupdate", "spctl", "sshd", "sysctl", "visudo"},
 		"/sbin":             {"ifconfig", "pfctl", "reboot", "shutdown"},
@@ -38,7 +38,7 @@ func Unmodelled() []string {
 			"pkgutil", "plutil", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
 			"script", "security", "sed", "sftp", "sfltool", "split", "ssh", "ssh-keygen", "strings", "su",
 			"tar", "tccutil", "time", "tmutil", "top", "tput", "truncate", "tty", "uniq", "unzip", "uptime",
-			"uuidgen", "vm_stat", "w", "who", "xargs", "xcode-select", "xcrun", "xz", "zip", "zsh",
+			"uuidgen", "vm_stat", "w", "who", "xargs", "xcode-select", "xcrun", "zip", "zsh",
 		},
 		"/usr/sbin": {
 			"arp", "bless", "chroot", "dseditgroup", "firmwarepasswd", "installer", "iostat", "netstat",

@@ -1,6 +1,7 @@
 package shims
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ulikunitz/xz"
 )
 
 // open returns a file, or stdin for "-".
@@ -88,14 +91,15 @@ func tee(c *call) int {
 	return 0
 }
 
-// gunzip writes what is compressed on stdin or in a file to stdout. Replacing
-// the file, gunzip's other habit, is not modelled.
+// gunzip writes what is compressed on stdin or in a file to stdout. As Apple's
+// does, it reads xz too; xz itself reads nothing else. Replacing the file,
+// gunzip's other habit, is not modelled.
 func gunzip(c *call) int {
 	f, paths, ok := c.parse("cdftq", "")
 	if !ok {
 		return rcUsage
 	}
-	if c.name == "gzip" && !f.has('d') && !f.has('t') {
+	if c.name != "gunzip" && !f.has('d') && !f.has('t') {
 		return c.unmodelled("compressing")
 	}
 	if len(paths) > 0 && !f.has('c') && !f.has('t') {
@@ -106,13 +110,39 @@ func gunzip(c *call) int {
 		out = io.Discard
 	}
 	return c.read(paths, func(_ string, r io.Reader) error {
-		z, err := gzip.NewReader(r)
+		z, err := unpacked(r, c.name == "xz")
 		if err != nil {
 			return err
 		}
 		_, err = io.Copy(out, z)
 		return err
 	})
+}
+
+// xzMagic begins every .xz file, and xzEnd ends it.
+const (
+	xzMagic = "\xfd7zXZ\x00"
+	xzEnd   = "YZ"
+)
+
+func unpacked(r io.Reader, xzOnly bool) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	begin, err := buffered.Peek(len(xzMagic))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if !xzOnly && string(begin) != xzMagic {
+		return gzip.NewReader(buffered)
+	}
+	data, err := io.ReadAll(buffered)
+	if err != nil {
+		return nil, err
+	}
+	// The decoder takes a file cut between two blocks for a whole one.
+	if string(begin) == xzMagic && !bytes.HasSuffix(data, []byte(xzEnd)) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return xz.NewReader(bytes.NewReader(data))
 }
 
 // shasum knows -a 256 only, and -c over lines of its own making.
