@@ -54,8 +54,9 @@ func (Vmnet) Lease(ctx context.Context) (int, error) {
 
 // SetLease implements GuestNet.
 func (Vmnet) SetLease(ctx context.Context, seconds int) error {
-	_, err := run(ctx, defaultsCommand, "write", sharingDomain, bootpdKey, "-dict", leaseKey, "-int", strconv.Itoa(seconds))
-	if err != nil {
+	// A property list as the value, and not in the old style: that one has no numbers.
+	value := "<dict><key>" + leaseKey + "</key><integer>" + strconv.Itoa(seconds) + "</integer></dict>"
+	if _, err := run(ctx, defaultsCommand, "write", sharingDomain, bootpdKey, value); err != nil {
 		return fmt.Errorf("writing the DHCP lease time: %w", err)
 	}
 	return nil
