@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 		step{0, "delete|" + loginwindow + "|autoLoginUser", 1, "", "not found"},
 		step{0, "delete|com.apple.nothing|x", 1, "", "Defaults have not been changed"},
 		step{0, "domains", 64, "", "not modelled"},
-		step{0, "write|x|y|-dict|z", 64, "", "not modelled"},
+		step{0, "write|x|y|-date|z", 64, "", "not modelled"},
 	)
 }
 
