@@ -2,8 +2,10 @@ package mac
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,5 +173,32 @@ func TestF04_TwoLoadsThatMeetOnAMac(t *testing.T) {
 	}
 	if got := b.root("pfctl -a com.apple/x -f /tmp/r"); got.rc != 0 {
 		t.Errorf("alone: %+v", got)
+	}
+}
+
+func TestTheSharedNetworkFollowsPreferences(t *testing.T) {
+	b := startBench(t, autoLogin)
+	got := b.root(`d=/Library/Preferences/SystemConfiguration
+		defaults write $d/com.apple.vmnet Shared_Net_Address -string 192.168.77.1 &&
+		defaults write $d/com.apple.vmnet Shared_Net_Mask -string 255.255.255.0 &&
+		defaults write $d/com.apple.InternetSharing.default bootpd -dict DHCPLeaseTimeSecs -int 600`)
+	if got.rc != 0 {
+		t.Fatalf("%+v", got)
+	}
+	ip := b.guest("one")
+	if !strings.HasPrefix(ip, "192.168.77.") || !b.reaches(ip+":1", "192.0.2.1:443") {
+		t.Errorf("the guest's address is %s", ip)
+	}
+	if got := b.ok("ifconfig bridge100"); !strings.Contains(got, "inet 192.168.77.1 ") {
+		t.Errorf("the bridge: %s", got)
+	}
+	var expires int64
+	for _, line := range strings.Split(b.ok("cat /var/db/dhcpd_leases"), "\n") {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), "lease="); found {
+			expires, _ = strconv.ParseInt(text, 0, 64)
+		}
+	}
+	if left := time.Until(time.Unix(expires, 0)); left <= 0 || left > 10*time.Minute {
+		t.Errorf("the lease ends in %v, want within ten minutes", left)
 	}
 }
