@@ -2,6 +2,7 @@ package converge
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -164,4 +165,43 @@ func TestWayBackSurvivesACutRoll(t *testing.T) {
 	f.dying(good, 3*time.Second)
 	f.refused("launchd", document.Retry, "did not prove itself")
 	f.runs(good, config)
+}
+
+// Wherever a roll to a bad build is cut off, the Mac ends with the good one, and
+// with the bad one refused.
+func TestCutsOfABadRollEndWithTheGoodBuild(t *testing.T) {
+	prepare := func(t *testing.T) (*fixture, string, string) {
+		f := newFixture(t)
+		f.converge()
+		good, config := f.desired.Agent.SHA256, f.content(document.ConfigFile)
+		f.stage("second build")
+		f.desired.Node.MaxVMs = 1
+		f.dying(good, 3*time.Second)
+		return f, good, config
+	}
+	undisturbed, _, _ := prepare(t)
+	undisturbed.run(undisturbed.options())
+	for i, effect := range undisturbed.mac.Changes {
+		for _, power := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d %s/power cut %t", i, effect, power), func(t *testing.T) {
+				f, good, config := prepare(t)
+				f.runAndDie(i, counters{})
+				if power {
+					f.mac.Reboot()
+				}
+				var s document.StepReport
+				for range 6 {
+					r := f.run(f.options())
+					if s, _ = r.FailedStep(); s.Name == "agent" {
+						break
+					}
+					f.elapse(time.Minute)
+				}
+				if s.Name != "agent" || s.Class != document.Human {
+					t.Errorf("step %s failed (%s): %s", s.Name, s.Class, s.Detail)
+				}
+				f.runs(good, config)
+			})
+		}
+	}
 }

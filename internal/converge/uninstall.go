@@ -99,6 +99,6 @@ func (t *target) leftovers(ctx context.Context) document.StepReport {
 	}
 	return document.StepReport{
 		Name: "leftovers", Outcome: document.Unchanged,
-		Detail: "kept: the names of the Mac, and the last report in " + document.ReportFile,
+		Detail: "kept: the names and the power settings of the Mac, and the last report in " + document.ReportFile,
 	}
 }
