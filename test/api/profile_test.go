@@ -1,0 +1,90 @@
+package api
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// wholeProfile sets what a profile can set.
+func wholeProfile() *infrav1.MacNodeProfile {
+	p := newProfile()
+	p.Spec = infrav1.MacNodeProfileSpec{
+		Tart: &infrav1.TartRelease{Version: "2.30.0", Source: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("a", 64)},
+		Node: infrav1.NodeSettings{Labels: map[string]string{"example.com/team": "ios"}, MaxVMs: 1},
+		Network: infrav1.NetworkSettings{
+			Subnet: "172.16.8.0/22",
+			GuestEgress: infrav1.GuestEgress{
+				DenyPrivate: ptr.To(true), Allow: []infrav1.EgressRule{{CIDR: "10.1.0.0/16", Ports: []int32{443}}, {CIDR: "2001:db8::/32"}},
+			},
+			SSHIngress: infrav1.SSHIngress{Allow: []string{"203.0.113.0/24"}},
+		},
+		Session:      infrav1.SessionSettings{AutoLogin: ptr.To(false)},
+		Storage:      infrav1.StorageSettings{Quota: ptr.To(resource.MustParse("40G"))},
+		ProofReboot:  ptr.To(false),
+		Rollout:      infrav1.RolloutPolicy{MaxUnavailable: 2, Canary: ptr.To[int32](0), Soak: &metav1.Duration{Duration: 90 * time.Second}, Paused: true},
+		AgentVersion: "v0.1.0",
+	}
+	return p
+}
+
+func TestNonsenseInAProfileIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*infrav1.MacNodeProfileSpec)
+		says   string
+	}{
+		"nothing wrong":           {func(*infrav1.MacNodeProfileSpec) {}, ""},
+		"a long label":            {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a"] = strings.Repeat("b", 64) }, "at most 63"},
+		"a public subnet":         {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "8.8.8.0/24" }, "no private IPv4 network"},
+		"a subnet of an address":  {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "192.168.64.1/24" }, "no private IPv4 network"},
+		"a subnet that is wide":   {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "10.0.0.0/8" }, "no private IPv4 network"},
+		"a subnet in words":       {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "home" }, "no private IPv4 network"},
+		"an address for a CIDR":   {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].CIDR = "10.0.0.1" }, "is no network"},
+		"host bits":               {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].CIDR = "10.0.0.1/8" }, "is no network"},
+		"port 0":                  {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].Ports[0] = 0 }, "ports"},
+		"SSH from a name":         {func(s *infrav1.MacNodeProfileSpec) { s.Network.SSHIngress.Allow[0] = "office" }, "is no network"},
+		"a path for a version":    {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Version = "../1" }, "tart.version"},
+		"tart from a file":        {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Source = "file:///tart" }, "tart.source"},
+		"half a hash":             {func(s *infrav1.MacNodeProfileSpec) { s.Tart.SHA256 = "abc" }, "tart.sha256"},
+		"a quota for nobody":      {func(s *infrav1.MacNodeProfileSpec) { s.Storage.Quota = ptr.To(resource.MustParse("39G")) }, "40G or more"},
+		"a soak of days":          {func(s *infrav1.MacNodeProfileSpec) { s.Rollout.Soak.Duration = 25 * time.Hour }, "between 0s and 24h"},
+		"a negative soak":         {func(s *infrav1.MacNodeProfileSpec) { s.Rollout.Soak.Duration = -time.Second }, "between 0s and 24h"},
+		"fewer canaries than 0":   {func(s *infrav1.MacNodeProfileSpec) { s.Rollout.Canary = ptr.To[int32](-1) }, "rollout.canary"},
+		"a version with a blank":  {func(s *infrav1.MacNodeProfileSpec) { s.AgentVersion = "v 1" }, "agentVersion"},
+		"fewer than nobody apart": {func(s *infrav1.MacNodeProfileSpec) { s.Rollout.MaxUnavailable = -1 }, "maxUnavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := wholeProfile()
+			c.change(&p.Spec)
+			err := api.Create(t.Context(), p)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v; it should say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// A status without a spec's change is ours alone, and begins empty.
+func TestProfileStatusIsASubresource(t *testing.T) {
+	p := wholeProfile()
+	p.Status.Revision = "forged"
+	if err := api.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Status.Revision != "" {
+		t.Error("a status came in with the spec")
+	}
+	p.Status = infrav1.MacNodeProfileStatus{Revision: "r", Machines: 3}
+	if err := api.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Status.Machines != 3 || p.Generation != 1 {
+		t.Errorf("status = %+v at generation %d", p.Status, p.Generation)
+	}
+}
