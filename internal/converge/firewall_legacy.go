@@ -43,7 +43,7 @@ func (t *target) legacyFirewall(ctx context.Context) ([]string, error) {
 	if len(left) > 0 {
 		all = append(all, "tables of an older system: "+strings.Join(left, ", "))
 	}
-	_, _, found, err := t.legacyLines()
+	_, found, err := t.legacyLines()
 	if found {
 		all = append(all, pfConf+" has lines of an older system")
 	}
@@ -127,17 +127,17 @@ func (t *target) clearLegacyAnchor(ctx context.Context) error {
 	return loadAnchor(ctx, t.Mac, LegacyFirewallAnchor, "")
 }
 
-// legacyLines splits pf.conf into what is there and what stays.
-func (t *target) legacyLines() (all, kept []byte, found bool, err error) {
-	all, err = read(t.Mac.Files, pfConf)
+// legacyLines finds their lines in pf.conf, and says what stays without them.
+func (t *target) legacyLines() (kept []byte, found bool, err error) {
+	all, err := read(t.Mac.Files, pfConf)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, nil, false, fmt.Errorf("reading %s: %w", pfConf, err)
+		return nil, false, fmt.Errorf("reading %s: %w", pfConf, err)
 	}
 	kept = withoutLegacy(all)
-	return all, kept, !bytes.Equal(all, kept), nil
+	return kept, !bytes.Equal(all, kept), nil
 }
 
 // withoutLegacy drops their lines: everything that names their anchor or its file,
@@ -155,7 +155,7 @@ func withoutLegacy(conf []byte) []byte {
 }
 
 func (t *target) cleanPFConf(ctx context.Context) error {
-	_, kept, found, err := t.legacyLines()
+	kept, found, err := t.legacyLines()
 	if err != nil || !found {
 		return err
 	}
