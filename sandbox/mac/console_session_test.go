@@ -2,6 +2,7 @@ package mac
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -96,8 +97,8 @@ func TestKickEndsGuestsAndSession(t *testing.T) {
 	b.asRoot(kickLoginwindow)
 	select {
 	case o := <-ended:
-		if o.rc == 0 {
-			t.Errorf("tart run: %+v", o)
+		if o.rc != 128+int(syscall.SIGKILL) {
+			t.Errorf("tart run was not killed: %+v", o)
 		}
 	case <-time.After(patience):
 		t.Fatal("the guest survived its session")

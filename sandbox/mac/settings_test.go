@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -104,6 +105,9 @@ func TestSSHHonoursItsSettings(t *testing.T) {
 			t.Errorf("a key was taken under %s", shut)
 		}
 	}
+	if err := b.dialAs("m1", key); err == nil || strings.Contains(err.Error(), "unable to authenticate") {
+		t.Errorf("settings that sshd cannot read got as far as a login: %v", err)
+	}
 	var bad *ScriptError
 	if _, err := b.AsRoot(t.Context(), "sshd -t -f /etc/ssh/sshd_config.d/000-x.conf"); !errors.As(err, &bad) || bad.RC != 255 {
 		t.Errorf("sshd -t of nonsense: %v", err)
@@ -140,10 +144,13 @@ func TestBootQuirks(t *testing.T) {
 	if out := b.asRoot("shutdown -r now"); !strings.Contains(out, "Shutdown NOW!") {
 		t.Errorf("shutdown says %q", out)
 	}
-	set(Quirks{BaseSystem: true})
-	if got := b.ok("sysctl -n kern.bootsessionuuid"); got != session {
-		t.Error("the Mac rebooted although it ignores that")
+	// A shutdown that is obeyed takes a twenty-fifth of a second.
+	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); {
+		if o, err := b.try("sysctl -n kern.bootsessionuuid", ""); err != nil || strings.TrimSpace(o.out) != session {
+			t.Fatal("the Mac rebooted although it ignores that")
+		}
 	}
+	set(Quirks{BaseSystem: true})
 	if err := b.Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}

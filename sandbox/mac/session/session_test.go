@@ -130,8 +130,10 @@ func TestKickReplacesAnEarlierStart(t *testing.T) {
 	d := newDesk(m)
 	d.Boot()
 	d.clock.Step(loginTime)
-	d.mac.AutoLoginUser = ""
+	d.mac.Delay = time.Hour
 	d.Kick(true)
 	d.clock.Step(time.Minute)
 	d.want(t, "the old start", false, 0, 1)
+	d.clock.Step(time.Hour)
+	d.want(t, "the new start", true, 0, 1)
 }
