@@ -8,7 +8,8 @@
 // What arrives over SSH runs for real in a POSIX shell over the commands of
 // package shims; launchd jobs are real processes. A darwin/arm64 program runs
 // as its Linux twin, registered by the SHA-256 of the darwin file, where sudo
-// or launchd would execute it. What is not modelled ends with 127 or 64 and is
+// or launchd would execute it and its signature lets them; what codesign made
+// of it runs as the same twin. What is not modelled ends with 127 or 64 and is
 // listed by Unmodelled.
 //
 // Limits of the model: there is one real identity behind a Mac's root and its
@@ -16,7 +17,9 @@
 // where they are 501), but the kernel does not: file owners are remembered by
 // the supervisor, set by chown and honoured by the commands, by sudo and by
 // launchd, not by system calls, and chown(2) to another identity fails with
-// EINVAL. /proc exists, since Linux programs need it.
+// EINVAL. /proc exists, since Linux programs need it. The quota of a volume is
+// reported and not enforced, launchd runs no agents in a console session, and
+// logs are rotated by size only.
 //
 // Vendors, clusters and the programs that manage Macs are left to others.
 package mac
