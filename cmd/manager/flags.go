@@ -35,7 +35,7 @@ const (
 const defaultDriftCheck = 6 * time.Hour
 
 // shortestDriftCheck: a check takes some seconds on the Mac and a slot here.
-const shortestDriftCheck = time.Minute
+const shortestDriftCheck = time.Second
 
 // shortestClaimPrefix: as for pools, a shorter one would match nearly any name.
 const shortestClaimPrefix = 3

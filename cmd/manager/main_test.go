@@ -48,6 +48,7 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"prefix without dash": {args: []string{"--default-adopt-pool-prefix=pool"}, says: "must end in '-'"},
 		"no interval":         {args: []string{"--orphan-reclaim-interval=0s"}, says: "--orphan-reclaim-interval must be greater than 0"},
 		"no time for a wipe":  {args: []string{"--reinstall-timeout=-1m"}, says: "--reinstall-timeout must be greater than 0"},
+		"checks all the time": {args: []string{"--drift-check-interval=1ms"}, says: "--drift-check-interval must be 0, for never, or at least 1s"},
 		"bad duration":        {args: []string{"--reinstall-timeout=45"}, says: "reinstall-timeout"},
 		"negative reboot":     {args: []string{"--bootstrap-reboot-after=-1"}, says: "--bootstrap-reboot-after"},
 		"negative attempts":   {args: []string{"--bootstrap-max-attempts=-1"}, says: "--bootstrap-max-attempts"},

@@ -64,6 +64,7 @@ var rules = []rule{
 	{below: "api", only: []string{"api"}, why: "the API imports nothing of ours"},
 	{below: "internal/cloud", only: []string{"api", "internal/cloud"}, why: "cloud is a seam: it knows the API at most"},
 	{below: "internal/host", only: []string{"api", "internal/cloud", "internal/host"}, why: "host decides: no client, no I/O"},
+	{below: "internal/rollout", only: []string{"api", "internal/converge/document", "internal/rollout"}, why: "rollout decides: no client, no I/O"},
 	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},
 	{below: "internal/converge", only: []string{"internal/converge"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "converge is the Mac's side"},
 	{below: "internal/agent", only: []string{"internal/agent", "internal/converge/document"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent is the Mac's side"},

@@ -14,9 +14,9 @@ import (
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
-// driftRetry is the part of the interval after which a check that failed is made
-// again.
-const driftRetry = 12
+// retryAfter is when a check that failed is made again: after a twelfth of the
+// interval, and not at once.
+func retryAfter(interval time.Duration) time.Duration { return max(interval/12, 5*time.Second) }
 
 // stepCheck is the one step of a check, as people see it.
 const stepCheck = "check"
@@ -39,8 +39,9 @@ func (r *Reconciler) watchDrift(ctx context.Context, v *visit, want document.Des
 		return ctrl.Result{}, nil
 	case running && !current.recorded:
 		ctrl.LoggerFrom(ctx).Info("The Mac could not be checked", "host", v.host.Name, "error", current.result.Error())
-		r.checks.setRecorded(key, now.Add(r.DriftCheckInterval/driftRetry))
-		return after(now, now.Add(r.DriftCheckInterval/driftRetry)), nil
+		again := now.Add(retryAfter(r.DriftCheckInterval))
+		r.checks.setRecorded(key, again)
+		return after(now, again), nil
 	}
 	due := checkDue(v.machine, r.DriftCheckInterval)
 	if running && current.notBefore.After(due) {
