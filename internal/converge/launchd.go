@@ -65,7 +65,7 @@ func (t *target) wantedIdentity() (identity, error) {
 // launchd makes both jobs run the wanted build with the wanted configuration, and
 // proves it by asking them.
 func (t *target) launchd() step {
-	return step{
+	s := step{
 		name: "launchd",
 		about: "Loads two launchd jobs, " + document.HostdLabel + " (root) and " + document.AgentLabel +
 			" (the console user), and restarts them when what they read at their start changed. A restart counts once a new " +
@@ -91,6 +91,14 @@ func (t *target) launchd() step {
 		act:      t.restartJobs,
 		takeBack: t.removeJobs,
 	}
+	looked := s
+	s.prove = func(ctx context.Context) error {
+		if owed, err := t.proofOwed(ctx); err != nil || owed {
+			return err // it is the run after the reboot that proves
+		}
+		return looked.proof(ctx)
+	}
+	return s
 }
 
 // jobState is what decides how a job is restarted.

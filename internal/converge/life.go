@@ -43,18 +43,27 @@ type birth struct {
 // bringUp makes every job run with that identity and proves it. Nothing that runs
 // so already is touched.
 func (t *target) bringUp(ctx context.Context, want identity) error {
+	born, err := t.start(ctx, want)
+	if err != nil {
+		return err
+	}
+	return t.steady(ctx, born, want)
+}
+
+// start makes every job run with that identity, and returns the new processes.
+func (t *target) start(ctx context.Context, want identity) ([]birth, error) {
 	var born []birth
 	for _, j := range jobs() {
 		s, err := t.jobState(ctx, j, want)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m := s.decide()
 		if m == rest {
 			continue
 		}
 		if err := t.move(ctx, j, m); err != nil {
-			return fmt.Errorf("%s: %w", j.name, err)
+			return nil, fmt.Errorf("%s: %w", j.name, err)
 		}
 		before := s.job
 		if m != kick {
@@ -63,11 +72,11 @@ func (t *target) bringUp(ctx context.Context, want identity) error {
 		}
 		b, err := t.awaitUp(ctx, j, want, before)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		born = append(born, b)
 	}
-	return t.steady(ctx, born, want)
+	return born, nil
 }
 
 // awaitUp waits for a new process that launchd calls running and that itself says

@@ -33,6 +33,27 @@ func TestProofReboot(t *testing.T) {
 	}
 }
 
+// Before the reboot nothing is called proved, nor waited for: it is after it.
+func TestWhatStaysIsWatchedAfterTheReboot(t *testing.T) {
+	f := newFixture(t)
+	f.desired.Mac.ProofReboot = true
+	began := f.mac.Interfaces().Clock.Now()
+	f.converge()
+	if took := f.mac.Interfaces().Clock.Now().Sub(began); took >= steadyFor {
+		t.Errorf("the run before the reboot waited %s", took)
+	}
+	if _, found := f.mac.Get(provedFile); found {
+		t.Error("a build is called proved before the reboot")
+	}
+	f.mac.Reboot()
+	began = f.mac.Interfaces().Clock.Now()
+	f.converge()
+	if took := f.mac.Interfaces().Clock.Now().Sub(began); took < steadyFor {
+		t.Errorf("the run after the reboot watched for %s only", took)
+	}
+	f.content(provedFile)
+}
+
 // What does not come back keeps the Mac from joining.
 func TestProofRebootThatLosesTheSession(t *testing.T) {
 	f := newFixture(t)

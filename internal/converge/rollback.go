@@ -94,6 +94,14 @@ func (t *target) restartJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if owed, err := t.proofOwed(ctx); err != nil {
+		return err
+	} else if owed {
+		// They stop again with this boot. What stays is watched in the run after the
+		// reboot, which finds them unproved and still owed a restart.
+		_, err := t.start(ctx, want)
+		return err
+	}
 	err = t.bringUp(ctx, want)
 	var unproved *unprovedError
 	if errors.As(err, &unproved) {
