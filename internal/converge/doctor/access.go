@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 const sudoersDir = "/etc/sudoers.d"
@@ -66,6 +68,13 @@ func grantsAll(rules string) bool {
 
 func sshdSettings(ctx context.Context, x *exam) Finding {
 	settings, err := x.Mac.SSHD.Effective(ctx)
+	if macos.Refused(err) {
+		return Finding{
+			Verdict: Problem, Evidence: "the SSH server refuses its own settings: " + err.Error(),
+			Consequence: "no new connection is served; those that are open go on",
+			Remedy:      "mend or remove the file it names, from a connection that is open or at the console, then: sudo sshd -t",
+		}
+	}
 	if err != nil {
 		return unseen(err)
 	}

@@ -25,6 +25,7 @@ func Command() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			r := Examine(c.Context(), Options{
 				Mac: macos.Local(), Commands: macos.LocalCommands{}, Root: os.Geteuid() == 0, User: user,
+				Invoker: os.Getenv("SUDO_USER"),
 			})
 			if err := write(c.OutOrStdout(), r, asJSON, all); err != nil {
 				return err
@@ -38,7 +39,7 @@ func Command() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	c.Flags().BoolVar(&all, "questions", false, "print what no look at a Mac answers, too")
-	c.Flags().StringVar(&user, "user", "", "the console user (default: the agent's, else whoever is logged in)")
+	c.Flags().StringVar(&user, "user", "", "the console user (default: the agent's, else whoever is logged in, else who called sudo)")
 	return c
 }
 

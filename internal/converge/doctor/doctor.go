@@ -81,8 +81,10 @@ type Options struct {
 	// Root says whether this process is root.
 	Root bool
 	// User is the console user to look for. Empty: the one in the agent's
-	// configuration, else the owner of the console.
+	// configuration, else the owner of the console, else the Invoker.
 	User string
+	// Invoker is who called sudo; empty: nobody did.
+	Invoker string
 }
 
 // exam is one look at one Mac.
@@ -165,12 +167,16 @@ func (x *exam) readConfig(context.Context) {
 	}
 }
 
-// user is the console user.
+// user is the console user. Where nobody is logged in yet, it will be whoever came
+// in to look: a fresh Mac has one account.
 func (x *exam) user(ctx context.Context) string {
 	if x.User == "" {
 		if owner, err := x.Mac.Session.Owner(ctx); err == nil && owner != "root" {
 			x.User = owner
 		}
+	}
+	if x.User == "" && x.Invoker != "root" {
+		x.User = x.Invoker
 	}
 	return x.User
 }

@@ -1,6 +1,9 @@
 package macos
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Commands runs commands that only look, for what no other interface asks.
 type Commands interface {
@@ -17,4 +20,11 @@ var _ Commands = LocalCommands{}
 // Output implements Commands.
 func (LocalCommands) Output(ctx context.Context, path string, args ...string) (string, error) {
 	return run(ctx, path, args...)
+}
+
+// Refused reports whether err is a command that ran and said no, and not one that
+// could not run or did not end.
+func Refused(err error) bool {
+	var refused *commandError
+	return errors.As(err, &refused) && refused.Code > 0
 }
