@@ -74,6 +74,7 @@ func TestTamperingIsFoundAndHealed(t *testing.T) {
 	f.setProfile(`{"spec":{"rollout":{"soak":"1s"}}}`)
 	f.scale(1)
 	f.awaitRunning(1)
+	f.await("the profile to be rolled out", func() (string, bool) { return f.profileSays(infrav1.RolledOutCondition, metav1.ConditionTrue) })
 
 	for _, c := range []struct{ step, tamper, healed string }{
 		{"sshd", `printf "PasswordAuthentication yes\n" >/etc/ssh/sshd_config.d/000-macfleet.conf`, `sshd -T | grep -q "^passwordauthentication no"`},
@@ -90,7 +91,7 @@ func TestTamperingIsFoundAndHealed(t *testing.T) {
 		f.root(c.tamper)
 		f.await("a check to find what became of step "+c.step, func() (string, bool) {
 			events := f.events(infrav1.ReasonDrifted)
-			return fmt.Sprint(events), slices.ContainsFunc(events[min(mark, len(events)):], func(e string) bool { return strings.Contains(e, c.step) })
+			return fmt.Sprint(events, f.infraMachines()[0].Status.Drift), slices.ContainsFunc(events[min(mark, len(events)):], func(e string) bool { return strings.Contains(e, c.step) })
 		})
 		f.await("step "+c.step+" to be healed", func() (string, bool) {
 			_, err := f.macInUse().AsRoot(f.Context(), c.healed)

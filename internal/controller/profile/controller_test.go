@@ -218,6 +218,22 @@ func TestMachinesThatCannotBePushedToHaveNoTurn(t *testing.T) {
 	}
 }
 
+// A first bootstrap writes the providerID before what it applied; in between the Mac
+// has nothing to be changed.
+func TestAMacThatIsBeingSetUpHasNoTurn(t *testing.T) {
+	objects := three("")
+	for _, o := range objects {
+		if m, ok := o.(*infrav1.ScalewayAppleSiliconMachine); ok {
+			m.Status.Conditions[0].Status, m.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonRunning
+		}
+	}
+	w := newWorld(t, append(objects, builders())...)
+	w.visit("builders")
+	if got := w.turns(); len(got) != 0 {
+		t.Errorf("it is the turn of %q", got)
+	}
+}
+
 // What helm --wait waits for.
 func TestReady(t *testing.T) {
 	for name, c := range map[string]struct {

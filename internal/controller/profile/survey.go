@@ -149,11 +149,15 @@ func readySince(node *corev1.Node) time.Time {
 }
 
 // asleep reports a Machine that the machine controller does not push to for now:
-// it is paused, moves to another cluster, or its owner is on its way out.
+// it is paused, moves to another cluster, is being set up, or its owner is on its
+// way out.
 func (r *Reconciler) asleep(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (bool, error) {
 	_, moves := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	if moves || annotations.HasPaused(m) || conditions.IsTrue(m, infrav1.PausedCondition) {
 		return true, nil
+	}
+	if !conditions.IsTrue(m, infrav1.BootstrappedCondition) {
+		return true, nil // its first bootstrap writes what it applied after the providerID
 	}
 	owner, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {

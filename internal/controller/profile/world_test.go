@@ -192,6 +192,9 @@ func running(name, profile, revision string) []client.Object {
 		Spec:       infrav1.ScalewayAppleSiliconMachineSpec{ProviderID: providerID(name)},
 		Status: infrav1.ScalewayAppleSiliconMachineStatus{
 			Applied: infrav1.AppliedStatus{Revision: revision}, Update: infrav1.UpdateStatus{Revision: revision, ProvedAt: &long},
+			Conditions: []metav1.Condition{{
+				Type: infrav1.BootstrappedCondition, Status: metav1.ConditionTrue, Reason: infrav1.BootstrappedCondition, LastTransitionTime: long,
+			}},
 		},
 	}
 	m.Spec.FleetName = "macfleet-builders"
