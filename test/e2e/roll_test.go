@@ -87,15 +87,17 @@ func TestTamperingIsFoundAndHealed(t *testing.T) {
 		{"dirs", `chmod 0777 /usr/local/bin`, `[ "$(stat -f %Lp /usr/local/bin)" = 755 ]`},
 		{"names", `scutil --set HostName somebody-else`, `[ "$(scutil --get HostName)" != somebody-else ]`},
 	} {
-		mark := len(f.events(infrav1.ReasonDrifted))
 		f.root(c.tamper)
 		f.await("a check to find what became of step "+c.step, func() (string, bool) {
-			events := f.events(infrav1.ReasonDrifted)
-			return fmt.Sprint(events, f.infraMachines()[0].Status.Drift), slices.ContainsFunc(events[min(mark, len(events)):], func(e string) bool { return strings.Contains(e, c.step) })
+			found := f.infraMachines()[0].Status.Drift
+			return fmt.Sprint(found), slices.Contains(found.Steps, c.step)
 		})
 		f.await("step "+c.step+" to be healed", func() (string, bool) {
 			_, err := f.macInUse().AsRoot(f.Context(), c.healed)
 			return fmt.Sprint(err), err == nil
+		})
+		f.await("the turn to end", func() (string, bool) {
+			return fmt.Sprint(f.turns()), f.turns() == 0 && len(f.infraMachines()[0].Status.Drift.Steps) == 0
 		})
 	}
 
@@ -122,9 +124,10 @@ func (f *fleet) comesBackByItself() {
 		return node.Status.NodeInfo.BootID, node.Status.NodeInfo.BootID != before && nodeReady(node)
 	})
 	f.awaitRunning(1)
-	if owner := strings.TrimSpace(f.root("stat -f %Su /dev/console")); owner != "m1" {
-		f.Errorf("after the power cut the console is %q's", owner)
-	}
+	f.await("the session to come back", func() (string, bool) {
+		owner := strings.TrimSpace(f.root("stat -f %Su /dev/console"))
+		return owner, owner == "m1"
+	})
 	if rules := f.root("/sbin/pfctl -a com.apple/000.macfleet -s rules"); !strings.Contains(rules, "block") {
 		f.Error("after the power cut there is no firewall")
 	}
@@ -264,19 +267,4 @@ func (f *fleet) sameGuests(before map[string]string) {
 			f.Errorf("guest of %s did not survive: %s, then %s", name, was, after[name])
 		}
 	}
-}
-
-// events are the messages of events with a reason, oldest first.
-func (f *fleet) events(reason string) []string {
-	f.Helper()
-	var list corev1.EventList
-	f.list(&list, client.InNamespace(world.Namespace))
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	var all []string
-	for _, e := range list.Items {
-		if e.Reason == reason {
-			all = append(all, e.Message)
-		}
-	}
-	return all
 }
