@@ -96,12 +96,20 @@ type bench struct {
 	t   *testing.T
 	key ssh.Signer
 	pin remote.Pin
+	// began is how many commands had run when what is looked at began.
+	began int
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	// Most of the time the tests wait for the agent to prove itself.
 	t.Parallel()
+	return newBenchNow(t)
+}
+
+// newBenchNow is newBench for tests that see themselves to what runs at once.
+func newBenchNow(t *testing.T) *bench {
+	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

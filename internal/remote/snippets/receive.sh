@@ -16,7 +16,7 @@ for file in *; do
   case $file in "$build" | "$part") ;; *) rm -f "./$file" ;; esac
 done
 want=$build
-[ -f "$build" ] && sum "$build" && answer staged
+[ -f "$build" ] && sum "$build" && rm -f "$part" && answer staged
 rm -f "$build"
 [ "$(size "$part")" -gt "$bytes" ] && rm -f "$part"
 printf "have %s\n" "$(size "$part")"

@@ -1,0 +1,70 @@
+package stage0
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// TestF07_TheMainRulesetIsLeftAlone: a bootstrap, a reboot and another look load
+// rules into anchors only. To load /etc/pf.conf takes the guests' network away.
+func TestF07_TheMainRulesetIsLeftAlone(t *testing.T) {
+	b, _, d := prepared(t)
+	if err := b.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.converge(b.session(), d)
+	loads := 0
+	for _, e := range b.Transcript() {
+		if filepath.Base(e.Argv[0]) != "pfctl" || !slices.Contains(e.Argv, "-f") {
+			continue
+		}
+		loads++
+		if !slices.Contains(e.Argv, "-a") || slices.ContainsFunc(e.Argv, func(a string) bool { return strings.Contains(a, "pf.conf") }) {
+			t.Errorf("the main ruleset was loaded: %q", e.Argv)
+		}
+	}
+	if loads == 0 {
+		t.Error("no rules were loaded at all")
+	}
+}
+
+// TestF08_WhatChangesIsANewFile: macOS remembers the signature of an inode, and
+// kills a program whose bytes changed under it. So nothing is written in place:
+// what has the old file open goes on reading the old bytes.
+func TestF08_WhatChangesIsANewFile(t *testing.T) {
+	b, s, d := prepared(t)
+	path := filepath.Join(b.Root(), document.ConfigFile)
+	open, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Close() }()
+	before, err := open.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := b.read(document.ConfigFile)
+	d.Node.MaxVMs, d.Join = 1, nil
+	if got := b.converge(s, d)["config"]; got != document.Changed {
+		t.Fatalf("config: %s", got)
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(before, after) {
+		t.Error("the file was overwritten in place")
+	}
+	if still, err := io.ReadAll(open); err != nil || string(still) != text {
+		t.Errorf("what was open reads %q, %v", still, err)
+	}
+	if now, _ := b.read(document.ConfigFile); now == text {
+		t.Error("it did not change")
+	}
+}
