@@ -38,7 +38,7 @@ func (e *Unreachable) Unwrap() error { return e.Err }
 type AuthRefused struct{ User string }
 
 func (e *AuthRefused) Error() string {
-	return fmt.Sprintf("the Mac refuses our key for user %q", e.User)
+	return fmt.Sprintf("the Mac refuses our key for user %q: put the fleet's public key into ~/.ssh/scw_authorized_keys there, or have it reinstalled", e.User)
 }
 
 // HostKeyMismatch says that another host key was shown than the pinned one.
@@ -46,11 +46,13 @@ func (e *AuthRefused) Error() string {
 // pinned algorithm.
 type HostKeyMismatch struct{ Want, Got Pin }
 
+const mismatchAdvice = "nothing was sent: find out who answers at this address, and have the Mac reinstalled if its keys were changed"
+
 func (e *HostKeyMismatch) Error() string {
 	if e.Got == (Pin{}) {
-		return fmt.Sprintf("host key mismatch: pinned %s, the host has no %s key", e.Want, e.Want.Algorithm)
+		return fmt.Sprintf("host key mismatch: pinned %s, the host has no %s key; %s", e.Want, e.Want.Algorithm, mismatchAdvice)
 	}
-	return fmt.Sprintf("host key mismatch: pinned %s, the host shows %s", e.Want, e.Got)
+	return fmt.Sprintf("host key mismatch: pinned %s, the host shows %s; %s", e.Want, e.Got, mismatchAdvice)
 }
 
 // ErrNotPinned is returned for a Mac without a pin and without leave to accept
@@ -102,7 +104,24 @@ const (
 // GrantRefused says why a grant did not succeed.
 type GrantRefused struct{ Outcome GrantOutcome }
 
-func (e *GrantRefused) Error() string { return "granting root: " + string(e.Outcome) }
+func (e *GrantRefused) Error() string {
+	return fmt.Sprintf("granting root: %s: %s", e.Outcome, e.Outcome.advice())
+}
+
+// advice says what it means, and what to do.
+func (o GrantOutcome) advice() string {
+	switch o {
+	case PasswordRejected:
+		return "sudo does not take the vendor's password, and it is not tried again; have the vendor show the right one, or have the Mac reinstalled"
+	case AccountLocked:
+		return "the account takes no password for now, and soon no key; leave it alone for a while, or reboot the Mac"
+	case RuleOverridden:
+		return "our rule is in place and a later one takes it back; look at the last files of /etc/sudoers.d on the Mac"
+	case NoPassword:
+		return "the vendor shows no password; wait until it shows one, or run `macfleet host prepare`"
+	}
+	return "sudo or visudo refused for another reason; run `sudo visudo -c` on the Mac"
+}
 
 // ReceiveOutcome is why a build did not arrive.
 type ReceiveOutcome string
@@ -123,7 +142,22 @@ const (
 // ReceiveRefused says why a build did not arrive.
 type ReceiveRefused struct{ Outcome ReceiveOutcome }
 
-func (e *ReceiveRefused) Error() string { return "receiving the build: " + string(e.Outcome) }
+func (e *ReceiveRefused) Error() string {
+	return fmt.Sprintf("receiving the build: %s: %s", e.Outcome, e.Outcome.advice())
+}
+
+// advice says what it means, and what to do.
+func (o ReceiveOutcome) advice() string {
+	switch o {
+	case Short:
+		return "not all of it arrived; the next attempt goes on from there"
+	case Corrupt:
+		return "what arrived is not what was sent, and was thrown away; the next attempt sends it again"
+	case Full:
+		return "the Mac could not write it all; make room on its disk, or have it reinstalled"
+	}
+	return "the Mac could not take it; look at ~/.macfleet/staging there"
+}
 
 // Failed is a run of the agent that ended in a report of failure.
 type Failed struct {
