@@ -1,6 +1,7 @@
 package stage0
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // TestF07_TheMainRulesetIsLeftAlone: a bootstrap, a reboot and another look load
@@ -66,5 +68,35 @@ func TestF08_WhatChangesIsANewFile(t *testing.T) {
 	}
 	if now, _ := b.read(document.ConfigFile); now == text {
 		t.Error("it did not change")
+	}
+}
+
+// A locked account takes the right password no more than a wrong one, and soon no
+// key either; the reboot that its class asks for opens it again.
+func TestF03_ALockedAccountOpensWithAReboot(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	var refused *remote.GrantRefused
+	for range 3 {
+		if err := s.Grant(t.Context(), secret("wrong")); !errors.As(err, &refused) || refused.Outcome != remote.PasswordRejected {
+			t.Fatalf("a wrong password: %v", err)
+		}
+	}
+	// sudo's words for it are those for a wrong one.
+	if err := s.Grant(t.Context(), secret(password)); !errors.As(err, &refused) {
+		t.Errorf("the right one of a locked account: %v", err)
+	}
+	if _, err := b.dial(); err == nil {
+		t.Error("a locked account let a key in")
+	}
+	if err := b.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s = b.session()
+	if f := b.probe(s); f.Sudo {
+		t.Error("something was granted")
+	}
+	if err := s.Grant(t.Context(), secret(password)); err != nil {
+		t.Error(err)
 	}
 }
