@@ -139,7 +139,7 @@ func (a *agent) guard() pod.Guard {
 		a.log.Warn("guests start without a proof of the firewall around them")
 		return nil
 	}
-	return guard.Gate{Socket: socket}
+	return guard.Gate{Socket: socket, Session: a.config.Mac.AutoLogin}
 }
 
 // together runs all until one fails or ctx ends.

@@ -30,6 +30,8 @@ const (
 type Gate struct {
 	// Socket is its path.
 	Socket string
+	// Session: guests need the console user's session, too.
+	Session bool
 	// Now is the time of day; nil: the clock's.
 	Now func() time.Time
 }
@@ -41,8 +43,19 @@ func (e *RefusedError) Error() string {
 	return "the firewall around the guests is not proved: " + e.Reason
 }
 
+// NoSessionError says that the console user has no session: macOS guests cannot
+// start without one. After a boot it comes within a minute.
+type NoSessionError struct{}
+
+func (*NoSessionError) Error() string {
+	return "the console user has no session yet, and macOS guests cannot start without one"
+}
+
+// PodReason is the reason of a Pod that waits for it.
+func (*NoSessionError) PodReason() string { return "NoConsoleSession" }
+
 // Arm has the firewall proved now, and mended first where that is needed. Errors
-// are *RefusedError, or say why hostd did not answer.
+// are *RefusedError and *NoSessionError, or say why hostd did not answer.
 func (g Gate) Arm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -59,6 +72,9 @@ func (g Gate) Arm(ctx context.Context) error {
 	}
 	if age := g.now().Sub(proved); age.Abs() > freshFor {
 		return &RefusedError{Reason: fmt.Sprintf("hostd's last proof is %s old", age.Round(time.Second))}
+	}
+	if g.Session && !a.Session {
+		return &NoSessionError{}
 	}
 	return nil
 }

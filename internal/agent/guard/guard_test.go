@@ -76,6 +76,21 @@ func TestArm(t *testing.T) {
 	}
 }
 
+func TestArmWaitsForTheSession(t *testing.T) {
+	for answer, want := range map[string]bool{
+		"{" + fresh + `,"session":true}` + "\n": true,
+		"{" + fresh + "}\n":                     false,
+	} {
+		gate, _ := hostd(t, answer)
+		gate.Session = true
+		err := gate.Arm(t.Context())
+		var none *NoSessionError
+		if (err == nil) != want || !want && !errors.As(err, &none) {
+			t.Errorf("%s: error %v", answer, err)
+		}
+	}
+}
+
 func TestArmWithoutHostdFails(t *testing.T) {
 	err := Gate{Socket: filepath.Join(t.TempDir(), "none")}.Arm(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "dev.macfleet.hostd") {

@@ -258,7 +258,7 @@ func (w *worker) retrying(ctx context.Context, reasonOf func(error) string, try 
 		}
 		reason := reasonOf(err)
 		w.log.Warn("VM not started", "reason", reason, "err", err)
-		w.event(corev1.EventTypeWarning, eventOf(reason), "Error: "+err.Error())
+		w.event(corev1.EventTypeWarning, eventOf(err), "Error: "+err.Error())
 		w.waiting(reason, err.Error())
 		if !wait(ctx, w.clock, pullDelay(failures)) {
 			return context.Cause(ctx)

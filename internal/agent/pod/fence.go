@@ -19,6 +19,8 @@ type Guard interface {
 const (
 	// reasonNotProved is the reason of a Pod whose machine may not run.
 	reasonNotProved = "FirewallNotProved"
+	// reasonRunError is a kubelet's.
+	reasonRunError = "RunContainerError"
 	// guardTries and guardPause: the guard itself is restarted when a new build comes,
 	// which must not cost a guest.
 	guardTries = 5
@@ -110,19 +112,26 @@ func (w *worker) stopUnfenced(ctx context.Context, why error) (end, error) {
 	}, nil
 }
 
-// startReason is the waiting reason of a machine that was not started.
+// startReason is the waiting reason of a machine that was not started: the guard's
+// own word where it has one.
 func startReason(err error) string {
 	var no *notProvedError
-	if errors.As(err, &no) {
-		return reasonNotProved
+	if !errors.As(err, &no) {
+		return reasonRunError
 	}
-	return "RunContainerError"
+	var own interface{ PodReason() string }
+	if errors.As(no.err, &own) {
+		return own.PodReason()
+	}
+	return reasonNotProved
 }
 
-// eventOf is the reason of the event that goes with a waiting reason.
-func eventOf(reason string) string {
-	if reason == reasonNotProved {
-		return reason
+// eventOf is the reason of the event that goes with a waiting reason: what a
+// kubelet's would be, or the guard's.
+func eventOf(err error) string {
+	var no *notProvedError
+	if errors.As(err, &no) {
+		return startReason(err)
 	}
 	return "Failed"
 }

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -181,3 +182,24 @@ func TestProofsCoverTheTimeABridgeTakes(t *testing.T) {
 		t.Errorf("proofs end %s after the start", all)
 	}
 }
+
+// A guard that knows better than "not proved" is quoted.
+func TestTheReasonIsTheGuardsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		err           error
+		reason, event string
+	}{
+		"no session": {&notProvedError{fmt.Errorf("asking: %w", sessionless{})}, "NoConsoleSession", "NoConsoleSession"},
+		"not proved": {&notProvedError{errors.New("pf is off")}, reasonNotProved, reasonNotProved},
+		"a VM":       {errors.New("no such image"), reasonRunError, "Failed"},
+	} {
+		if reason, event := startReason(c.err), eventOf(c.err); reason != c.reason || event != c.event {
+			t.Errorf("%s: reason %q, event %q", name, reason, event)
+		}
+	}
+}
+
+type sessionless struct{}
+
+func (sessionless) Error() string     { return "no session" }
+func (sessionless) PodReason() string { return "NoConsoleSession" }

@@ -174,6 +174,28 @@ func TestTheStoredPasswordIsNotTold(t *testing.T) {
 	}
 }
 
+// The certificate in use is a link, whose own mode says nothing.
+func TestModesAreThoseBehindALink(t *testing.T) {
+	m := freshMac()
+	real := document.AgentCertDir + "/node-client-1.pem"
+	m.Put(real, nil, macos.Attr{Mode: 0o600, Owner: "m1", Group: "staff"})
+	for _, dir := range []string{document.AgentStateDir, document.AgentCertDir} {
+		if err := m.Interfaces().Files.MakeDir(t.Context(), dir, macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Interfaces().Files.Link(document.AgentCertFile, "node-client-1.pem"); err != nil {
+		t.Fatal(err)
+	}
+	if got := examine(m, true).verdict("modes"); got != Well {
+		t.Errorf("modes are %q", got)
+	}
+	m.Put(real, nil, macos.Attr{Mode: 0o644, Owner: "m1", Group: "staff"})
+	if got := examine(m, true).verdict("modes"); got != Problem {
+		t.Errorf("a key that all can read is %q", got)
+	}
+}
+
 func TestAFailedRunIsAProblem(t *testing.T) {
 	m := freshMac()
 	line, err := document.EncodeReport(document.Report{Verb: document.VerbConverge, Exit: document.ExitHuman, Steps: []document.StepReport{

@@ -65,7 +65,7 @@ func modes(ctx context.Context, x *exam) Finding {
 	var wrong []string
 	looked := 0
 	for _, e := range expectations(user) {
-		info, err := x.Mac.Files.Stat(ctx, e.path)
+		info, err := x.behind(ctx, e.path)
 		if absent(err) {
 			continue
 		}
@@ -85,6 +85,19 @@ func modes(ctx context.Context, x *exam) Finding {
 		}
 	}
 	return well("%d files and folders are as they should be", looked)
+}
+
+// behind is the file at path, or the one a link there points to.
+func (x *exam) behind(ctx context.Context, at string) (macos.Info, error) {
+	info, err := x.Mac.Files.Stat(ctx, at)
+	if err != nil || info.Target == "" {
+		return info, err
+	}
+	target := info.Target
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(at), target)
+	}
+	return x.Mac.Files.Stat(ctx, target)
 }
 
 // judge says what is wrong with the attributes, or nothing.

@@ -333,6 +333,21 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
+// Between two looks a session may come or go; whoever starts a guest is told.
+func TestArmTellsOfTheSessionThereIs(t *testing.T) {
+	f := newFixture(t)
+	path := f.served(501)
+	for _, up := range []bool{false, true, false} {
+		f.mac.LogOut()
+		if up {
+			f.logIn()
+		}
+		if a, ok := ask(t, path, `{"verb":"arm"}`+"\n"); !ok || a.Session != up {
+			t.Errorf("with a session %v: %+v", up, a)
+		}
+	}
+}
+
 func TestTheSetOfVerbsIsClosed(t *testing.T) {
 	f := newFixture(t)
 	path := f.served(0)

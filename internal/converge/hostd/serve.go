@@ -150,5 +150,20 @@ func (h *hostd) do(ctx context.Context, verb string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, armTimeout)
 	defer cancel()
-	return h.arm(ctx)
+	if err := h.arm(ctx); err != nil {
+		return err
+	}
+	return h.seeSession(ctx)
+}
+
+// seeSession looks whether there is a session now, for a guest that needs one.
+func (h *hostd) seeSession(ctx context.Context) error {
+	up, err := h.o.Mac.Session.Aqua(ctx, h.wanted().Host.User)
+	if err != nil {
+		return fmt.Errorf("looking for the console session: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.session = up
+	return nil
 }

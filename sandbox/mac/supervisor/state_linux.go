@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -81,16 +82,27 @@ func (s *state) saveLocked() error {
 func inodeKey(i wire.Inode) string { return fmt.Sprintf("%x:%x:%x", i.Dev, i.Ino, i.Birth) }
 
 // owner is the recorded owner of a file, or the one its place suggests: what
-// lies in a user's folder or a temporary one is the user's.
+// lies in a user's folder or a temporary one is the user's, and so is what was
+// made in a folder that was given to the user.
 func (s *state) owner(c wire.OwnerCall) wire.Owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o, ok := s.doc.Owners[inodeKey(c.Inode)]; ok {
+	return s.ownerLocked(c.Inode, c.Path)
+}
+
+func (s *state) ownerLocked(i wire.Inode, path string) wire.Owner {
+	if o, ok := s.doc.Owners[inodeKey(i)]; ok {
 		return o
 	}
 	for _, place := range []string{"/Users/" + s.username, "/private/tmp/", "/private/var/folders/", "/opt/homebrew"} {
-		if c.Path == place || strings.HasPrefix(c.Path, strings.TrimSuffix(place, "/")+"/") {
+		if path == place || strings.HasPrefix(path, strings.TrimSuffix(place, "/")+"/") {
 			return wire.Owner{UID: wire.UserUID, GID: wire.StaffGID}
+		}
+	}
+	folder := filepath.Dir(path)
+	if above, err := wire.InodeOf(folder); err == nil && folder != path {
+		if o := s.ownerLocked(above, folder); o.UID == wire.UserUID {
+			return o
 		}
 	}
 	return wire.Owner{UID: wire.RootUID, GID: wire.WheelGID}

@@ -1,0 +1,29 @@
+package chart
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// helm --wait must wait for the agent that really is in the image.
+func TestRequirement004_TheVersionThatIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		values []string
+		want   string
+	}{
+		"the release's own image": {nil, "v0.1.0"},
+		"another image":           {[]string{"manager.image.tag=mine"}, ""},
+		"another, with a version": {[]string{"manager.image.tag=mine", "manager.agentVersion=v9.1.0"}, "v9.1.0"},
+		"no manager here":         {[]string{"manager.replicas=0"}, ""},
+	} {
+		profile := named(objects(t, set(append([]string{"fleets.builders.zone=fr-par-1"}, c.values...)...)...), "MacNodeProfile", "macfleet-builders")
+		if profile == nil {
+			t.Fatalf("%s: no profile", name)
+		}
+		got, _, err := unstructured.NestedString(profile.Object, "spec", "agentVersion")
+		if err != nil || got != c.want {
+			t.Errorf("%s: agentVersion is %q (%v), want %q", name, got, err, c.want)
+		}
+	}
+}
