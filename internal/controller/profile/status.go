@@ -3,6 +3,7 @@ package profile
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,36 +99,39 @@ func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision r
 	return no(infrav1.ReasonMacsMissing, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
 }
 
+// rolledOut says whether every Mac of the profile is done. Those that are still
+// being set up are not; that is no matter of turns, so neither a pause nor Held is
+// said of them.
 func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) finding {
-	done := decision.States[rollout.Updated]
+	done, setup := decision.States[rollout.Updated], s.all-len(s.macs)
 	left := len(s.macs) - done
 	switch {
 	case s.invalid != nil:
 		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
-	case left == 0:
+	case left+setup == 0:
 		return yes(infrav1.RolledOutCondition)
 	case decision.Halted != "":
 		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
-	case profile.Spec.Rollout.Paused:
+	case profile.Spec.Rollout.Paused && left > 0:
 		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %d Macs are not yet as they should be", left)
-	case decision.States[rollout.Held] == left:
+	case decision.States[rollout.Held] == left && setup == 0:
 		return no(infrav1.ReasonHeld, "%d Macs cannot be changed for now; their condition UpToDate says why", left)
 	}
-	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, len(s.macs), spell(decision.States))
+	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup))
 }
 
-// spell names the states that some Mac is in.
-func spell(states map[rollout.State]int) string {
-	text := ""
+// spell names the states that some Mac is in, and how many are in none yet.
+func spell(states map[rollout.State]int, setup int) string {
+	var parts []string
 	for _, state := range rollout.States() {
 		if n := states[state]; n > 0 && state != rollout.Updated {
-			if text != "" {
-				text += ", "
-			}
-			text += fmt.Sprintf("%d %s", n, state)
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	return text
+	if setup > 0 {
+		parts = append(parts, fmt.Sprintf("%d being set up", setup))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func halted(decision rollout.Decision) finding {
