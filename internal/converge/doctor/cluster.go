@@ -125,10 +125,30 @@ func lastReport(_ context.Context, x *exam) Finding {
 	}
 	when := r.Finished.UTC().Format(time.RFC3339)
 	if s, failed := r.FailedStep(); failed {
-		return Finding{
-			Verdict: Problem, Evidence: fmt.Sprintf("%s of %s failed at step %s (%s): %s", r.Verb, when, s.Name, s.Class, s.Detail),
-			Consequence: "what comes after that step is not as it should be", Remedy: "mend what it names; the manager runs it again by itself",
-		}
+		return judgeFailed(r.Verb, when, s)
 	}
 	return well("%s of %s ended well", r.Verb, when)
+}
+
+// judgeFailed says what a run that did not end well means. What was only put off, or
+// may go well the next time, is nothing that a person mends.
+func judgeFailed(verb, when string, s document.StepReport) Finding {
+	switch s.Class {
+	case document.Wait:
+		return Finding{
+			Verdict: Warning, Evidence: fmt.Sprintf("%s of %s put off step %s: %s", verb, when, s.Name, s.Detail),
+			Consequence: "that is of that time: it waits for what is named, and the manager tries it again in its turn",
+			Remedy:      "nothing; to have it sooner, end what it waits for",
+		}
+	case document.Retry:
+		return Finding{
+			Verdict: Warning, Evidence: fmt.Sprintf("%s of %s did not get past step %s: %s", verb, when, s.Name, s.Detail),
+			Consequence: "that is of that time: it may go well the next time, and the manager tries it again in its turn",
+			Remedy:      "nothing, unless it stays",
+		}
+	}
+	return Finding{
+		Verdict: Problem, Evidence: fmt.Sprintf("%s of %s failed at step %s (%s): %s", verb, when, s.Name, s.Class, s.Detail),
+		Consequence: "what comes after that step is not as it should be", Remedy: "mend what it names; the manager runs it again by itself",
+	}
 }

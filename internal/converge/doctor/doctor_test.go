@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
@@ -196,18 +197,33 @@ func TestModesAreThoseBehindALink(t *testing.T) {
 	}
 }
 
-func TestAFailedRunIsAProblem(t *testing.T) {
-	m := freshMac()
-	line, err := document.EncodeReport(document.Report{Verb: document.VerbConverge, Exit: document.ExitHuman, Steps: []document.StepReport{
-		{Name: "power", Outcome: document.Failed, Class: document.Human, Detail: "pmset refuses"},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Put(document.ReportFile, line, macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
-	r := examine(m, true)
-	if r.verdict("last-report") != Problem || !strings.Contains(text(r, false), "pmset refuses") {
-		t.Errorf("last-report is %q", r.verdict("last-report"))
+func TestTheLastRunIsJudgedByItsClass(t *testing.T) {
+	for class, c := range map[document.Class]struct {
+		verdict Verdict
+		says    string
+	}{
+		document.Human:     {Problem, "failed at step power (human): pmset refuses"},
+		document.Reinstall: {Problem, "mend what it names"},
+		document.Reboot:    {Problem, "mend what it names"},
+		document.Bug:       {Problem, "mend what it names"},
+		document.Wait:      {Warning, "converge of 2026-03-01T12:00:00Z put off step power: pmset refuses"},
+		document.Retry:     {Warning, "the manager tries it again in its turn"},
+	} {
+		t.Run(string(class), func(t *testing.T) {
+			m := freshMac()
+			line, err := document.EncodeReport(document.Report{
+				Verb: document.VerbConverge, Exit: class.Exit(), Finished: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+				Steps: []document.StepReport{{Name: "power", Outcome: document.Failed, Class: class, Detail: "pmset refuses"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Put(document.ReportFile, line, macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
+			r := examine(m, true)
+			if r.verdict("last-report") != c.verdict || !strings.Contains(text(r, false), c.says) {
+				t.Errorf("last-report is %q, want %q with %q:\n%s", r.verdict("last-report"), c.verdict, c.says, text(r, false))
+			}
+		})
 	}
 }
 
