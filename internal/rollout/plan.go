@@ -18,7 +18,7 @@ const (
 	// CoolDown ends a halt by itself: what broke may have been mended outside.
 	CoolDown = 30 * time.Minute
 	// settleLimit is how long a changed Mac may take to be well; then its change
-	// counts as failed.
+	// counts as failed. It is also how long a Mac that is not Ready is waited for.
 	settleLimit = 15 * time.Minute
 	// turnLimit is how long a turn may last without a proof or a failure: the Mac
 	// cannot be pushed to, and the others need not wait for it.
@@ -39,6 +39,8 @@ type Machine struct {
 	TurnAt time.Time
 	// ReadySince: its Node is Ready since then. Zero: it is not.
 	ReadySince time.Time
+	// DownSince: its Node is not Ready since then. Zero: it is, or nobody knows.
+	DownSince time.Time
 	// Lost guests died since its turn began.
 	Lost int
 	// Drifted: a check found that it was changed behind our back.
@@ -259,22 +261,37 @@ func (p *plan) over(m Machine) bool {
 	if _, failed := p.failed(m); failed && p.at(m) {
 		return true
 	}
+	if m.Turn != p.Revision { // another revision came meanwhile
+		return p.out.Halted != "" || p.Policy.Paused || p.turns() >= p.atOnce() || !p.renew(m)
+	}
+	limit := p.limit(m)
+	if !p.Now.Before(limit) {
+		return true
+	}
+	p.again(limit)
 	at, well := p.settledAt(m)
 	switch {
-	case m.Turn != p.Revision: // another revision came meanwhile
-		return p.out.Halted != "" || p.Policy.Paused || p.turns() >= p.atOnce() || !p.renew(m)
 	case m.Drifted, !p.at(m):
-		limit := m.TurnAt.Add(turnLimit)
-		if p.tried(m) || m.Asleep || !p.Now.Before(limit) || p.out.Halted != "" && !p.at(m) {
-			return true
-		}
-		p.again(limit)
+		return p.tried(m) || m.Asleep || p.out.Halted != "" && !p.at(m)
 	case well && !p.Now.Before(at):
 		return true
 	case well:
 		p.again(at)
 	}
 	return false
+}
+
+// limit is when a turn ends whatever becomes of it. It does not depend on when the
+// Mac proved something, which another manager's clock may have told; a turn that
+// begins in a future that no clock could be wrong by ends at once.
+func (p *plan) limit(m Machine) time.Time {
+	switch {
+	case m.TurnAt.After(p.Now.Add(turnLimit)):
+		return p.Now
+	case m.Drifted, !p.at(m):
+		return m.TurnAt.Add(turnLimit)
+	}
+	return m.TurnAt.Add(turnLimit + settleLimit + p.soak)
 }
 
 // renew gives the turn of a former revision to the present one: that Mac is being
@@ -315,32 +332,42 @@ func (p *plan) turns() int {
 // busy reports a Mac whose turn it is, or will be.
 func (p *plan) busy(m Machine) bool { return m.Turn != "" || slices.Contains(p.out.Begin, m.Name) }
 
-// well reports a Mac that may be counted on: a Node that is Ready, and not about
-// to be changed.
-func (p *plan) well(m Machine) bool { return !m.ReadySince.IsZero() && !p.busy(m) }
+// away reports a Mac that is not Ready and waited for. Hardware may be dead for
+// days: after settleLimit nobody counts on it, and the others go on without it.
+func (p *plan) away(m Machine) bool {
+	if !m.ReadySince.IsZero() {
+		return false
+	}
+	if m.DownSince.IsZero() {
+		return true
+	}
+	limit := m.DownSince.Add(settleLimit)
+	p.again(limit)
+	return p.Now.Before(limit)
+}
 
-// unavailable counts the Macs that cannot be counted on, and those among them
-// whose turn it is.
+// unavailable counts the Macs that are missed, and those among them whose turn it is.
 func (p *plan) unavailable() (all, turns int) {
 	for _, m := range p.Machines {
-		if p.busy(m) {
+		switch {
+		case p.busy(m):
 			turns++
-		}
-		if !p.well(m) {
+			all++
+		case p.away(m):
 			all++
 		}
 	}
 	return all, turns
 }
 
-// room reports whether one more Mac may be changed. One that cannot be counted on
-// anyhow takes no more away.
+// room reports whether one more Mac may be changed. One that is not Ready takes no
+// more away.
 func (p *plan) room(m Machine) bool {
 	all, turns := p.unavailable()
 	if turns >= p.max {
 		return false
 	}
-	return !p.well(m) || all < p.max
+	return m.ReadySince.IsZero() || all < p.max
 }
 
 // heal begins to mend a Mac that was changed behind our back, one at a time.

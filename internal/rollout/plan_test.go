@@ -34,7 +34,8 @@ func with(m Machine, change func(*Machine)) Machine {
 
 func turn(m *Machine)    { m.Turn, m.TurnAt = "new", ago(time.Minute) }
 func failed(m *Machine)  { m.Tried, m.Failures, m.FailedAt = "new", 1, ago(time.Minute) }
-func unready(m *Machine) { m.ReadySince = time.Time{} }
+func unready(m *Machine) { m.ReadySince, m.DownSince = time.Time{}, ago(time.Minute) }
+func dead(m *Machine)    { m.ReadySince, m.DownSince = time.Time{}, ago(settleLimit) }
 func drifted(m *Machine) { m.Drifted = true }
 func held(m *Machine)    { m.Tried, m.HeldAt = "new", ago(time.Minute) }
 
@@ -69,8 +70,8 @@ func TestPlan(t *testing.T) {
 		"the soak begins again with Ready": {
 			machines: []Machine{with(old("a"), func(m *Machine) {
 				soaking(m)
-				m.ProvedAt = ago(time.Hour)
-				m.TurnAt = ago(2 * time.Hour)
+				m.ProvedAt = ago(10 * time.Minute)
+				m.TurnAt = ago(20 * time.Minute)
 				m.ReadySince = ago(30 * time.Second)
 			}), old("b")},
 			again: 90 * time.Second,
@@ -116,7 +117,11 @@ func TestPlan(t *testing.T) {
 		"a new revision ends a halt":                   {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Tried = "former" }), with(old("b"), func(m *Machine) { failed(m); m.Tried = "former" })}, begin: []string{"a"}},
 		"paused":                                       {policy: infrav1.RolloutPolicy{Paused: true}, machines: []Machine{old("a"), with(done("b"), drifted)}},
 		"paused in the middle":                         {policy: infrav1.RolloutPolicy{Paused: true}, machines: []Machine{done("a"), with(old("b"), turn)}, again: 59 * time.Minute},
-		"another Mac is not Ready":                     {machines: []Machine{done("a"), old("b"), with(done("c"), unready)}},
+		"another Mac is not Ready":                     {machines: []Machine{done("a"), old("b"), with(done("c"), unready)}, again: 14 * time.Minute},
+		"another Mac is dead":                          {machines: []Machine{done("a"), old("b"), with(old("c"), dead)}, begin: []string{"b"}},
+		"a dead Mac comes after those that live":       {machines: []Machine{done("a"), with(old("b"), dead), old("c")}, begin: []string{"c"}},
+		"drift is mended beside a dead Mac":            {machines: []Machine{with(done("b"), drifted), with(done("c"), dead)}, begin: []string{"b"}},
+		"nobody knows since when it is not Ready":      {machines: []Machine{done("a"), old("b"), with(done("c"), func(m *Machine) { m.ReadySince = time.Time{} })}},
 		"the one that is not Ready takes nothing away": {machines: []Machine{done("a"), with(old("b"), unready), old("c")}, begin: []string{"b"}},
 		"a sick canary, no room for others":            {machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"a"}},
 		"never a sick canary where a well one may":     {policy: wide, machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"b"}},
@@ -165,6 +170,36 @@ func TestPlan(t *testing.T) {
 				t.Errorf("states = %v of %d Macs", got.States, len(c.machines))
 			}
 		})
+	}
+}
+
+// No clock of another manager keeps a turn for ever: it is looked at again, and ends.
+func TestEveryTurnEnds(t *testing.T) {
+	for name, m := range map[string]Machine{
+		"proved before it began":      with(old("a"), func(m *Machine) { soaking(m); unready(m); m.TurnAt, m.ProvedAt = ago(time.Minute), ago(90*time.Second) }),
+		"proved in times to come":     with(old("a"), func(m *Machine) { soaking(m); m.ProvedAt = ago(-100 * time.Hour) }),
+		"begun in times to come":      with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(-30 * time.Minute) }),
+		"tried before it began":       with(old("a"), func(m *Machine) { turn(m); failed(m); m.FailedAt = ago(2 * time.Minute) }),
+		"drifted, proved before that": with(done("a"), func(m *Machine) { turn(m); drifted(m) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := now()
+			for range 10 {
+				d := Plan(Input{Revision: "new", Machines: []Machine{m, old("b")}, Now: at})
+				if len(d.End) > 0 {
+					return
+				}
+				if !d.Again.After(at) {
+					t.Fatal("the turn neither ends nor is looked at again")
+				}
+				at = d.Again
+			}
+			t.Errorf("the turn still goes on at %s", at)
+		})
+	}
+	far := with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(-1000 * time.Hour) })
+	if d := Plan(Input{Revision: "new", Machines: []Machine{far}, Now: now()}); len(d.End) != 1 {
+		t.Error("a turn that begins next month goes on until then")
 	}
 }
 

@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -185,7 +186,7 @@ func (f *fleet) disturb() {
 		m.Drifted = true
 		f.note("%s is tampered with", m.Name)
 	case 2:
-		m.ReadySince = time.Time{}
+		m.ReadySince, m.DownSince = time.Time{}, f.now
 		f.note("%s is not Ready", m.Name)
 	case 3:
 		f.policy.Paused = !f.policy.Paused
@@ -231,6 +232,37 @@ func TestABadRevisionStopsAtTheCanary(t *testing.T) {
 		}
 		if left := f.count(func(m *Machine) bool { return m.Applied != "good" }); left > 0 {
 			f.fail("seed %d: %d Macs are not at the revision that mends it", seed, left)
+		}
+	}
+}
+
+// A rollout never hangs on hardware: beside a Mac that is dead, and put off whenever
+// it has its turn, all others come to the revision, and drift is mended.
+func TestADeadMacHoldsNobodyUp(t *testing.T) {
+	for seed := range uint64(20) {
+		f := newFleet(t, seed, 5)
+		corpse := f.macs[seed%5]
+		corpse.ReadySince, corpse.DownSince = time.Time{}, f.now
+		f.revision = "r1"
+		other := f.macs[(seed+1)%5]
+		for i := range 3000 {
+			f.now = f.now.Add(20 * time.Second)
+			f.plan()
+			m := f.macs[f.random.IntN(5)]
+			if m != corpse {
+				f.push(m)
+			} else if m.Turn == f.revision {
+				m.Tried, m.HeldAt = f.revision, f.now
+			}
+			if i == 1500 {
+				other.Drifted = true
+			}
+		}
+		if left := f.count(func(m *Machine) bool { return m != corpse && (m.Applied != "r1" || m.Drifted) }); left > 0 {
+			f.fail("seed %d: %d Macs wait for a dead one", seed, left)
+		}
+		if !slices.ContainsFunc(f.log, func(line string) bool { return line[9:] == "turn of "+corpse.Name+" begins" }) {
+			f.fail("seed %d: the dead one was never tried", seed)
 		}
 	}
 }
