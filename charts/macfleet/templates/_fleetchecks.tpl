@@ -49,15 +49,27 @@
 {{- end -}}
 {{- include "macfleet.checkNetwork" (list (printf "%s.network" $path) ($profile.network | default dict)) -}}
 {{- with dig "storage" "quota" "" $profile -}}
-{{- if not (regexMatch "^[1-9][0-9]*([KMGTPE]i?)?$" (toString .)) -}}
-{{- fail (printf "%s.storage.quota %q: write a size of 40G or more, such as 300G" $path (toString .)) -}}
-{{- end -}}
+{{- include "macfleet.checkQuota" (list (printf "%s.storage.quota" $path) (kindIs "float64" . | ternary (printf "%.0f" .) (toString .))) -}}
 {{- end -}}
 {{- with dig "rollout" "soak" "" $profile -}}
 {{- if ne . "0s" -}}{{- include "macfleet.checkTime" (list (printf "%s.rollout.soak" $path) .) -}}{{- end -}}
 {{- end -}}
 {{- range $profile.taints -}}
 {{- include "macfleet.checkLabels" (list (printf "%s.taints" $path) (dict .key (.value | default ""))) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The API server wants 40G, which is room for one guest and its image. */}}
+{{- define "macfleet.checkQuota" -}}
+{{- $path := index . 0 -}}{{- $size := index . 1 -}}
+{{- $enough := false -}}
+{{- if regexMatch "^[1-9][0-9]*([MGTPE]i?)?$" $size -}}
+{{- $units := dict "" 1 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- $unit := get $units (regexFind "[A-Za-z]*$" $size) -}}
+{{- $enough = ge (mulf (regexFind "^[0-9]+" $size) $unit) 4e10 -}}
+{{- end -}}
+{{- if not $enough -}}
+{{- fail (printf "%s %q: write a size of 40G or more, such as 300G" $path $size) -}}
 {{- end -}}
 {{- end -}}
 
