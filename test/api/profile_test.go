@@ -1,13 +1,16 @@
 package api
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
@@ -65,6 +68,26 @@ func TestNonsenseInAProfileIsRefused(t *testing.T) {
 			err := api.Create(t.Context(), p)
 			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v; it should say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// What is no time at all is answered with what to write, too.
+func TestASoakInWordsIsToldWhatToWrite(t *testing.T) {
+	p := wholeProfile()
+	if err := api.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for soak, fits := range map[string]bool{
+		"2m": true, "0s": true, "1h30m": true, "1.5s": true, "24h": true,
+		"two minutes": false, "2": false, "2 m": false, "": false, "1d": false, "-1s": false, "24h1s": false,
+	} {
+		t.Run(soak, func(t *testing.T) {
+			patch := fmt.Sprintf(`{"spec":{"rollout":{"soak":%q}}}`, soak)
+			err := api.Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+			if fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "write a time between 0s and 24h, such as 90s, 2m or 1h30m") {
+				t.Errorf("a soak of %q: %v", soak, err)
 			}
 		})
 	}

@@ -137,7 +137,7 @@ type RolloutPolicy struct {
 	// soak is how long a changed Mac must have been well before the next is changed.
 	// Default: 2m.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="is not between 0s and 24h"
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 32 && self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="write a time between 0s and 24h, such as 90s, 2m or 1h30m"
 	Soak *metav1.Duration `json:"soak,omitempty"`
 	// paused: no Mac that runs is changed or mended; those that have begun end it.
 	// +optional
