@@ -167,8 +167,16 @@ func (f *sandboxFlags) control(ctx context.Context, method, path string, request
 	if response.StatusCode >= 500 {
 		return errors.New(refused.Error)
 	}
-	return usageError{errors.New(refused.Error)}
+	return usageError{&refusal{status: response.StatusCode, text: refused.Error}}
 }
+
+// refusal is what the control API finds wrong with a request.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
 
 func printFaults(out io.Writer, armed, used []scaleway.Fault) error {
 	if len(armed)+len(used) == 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -14,8 +15,13 @@ import (
 // runningSandbox is a sandbox of nothing but its vendor.
 func runningSandbox(t *testing.T) (*scaleway.Vendor, string) {
 	t.Helper()
+	return sandboxOf(t, scaleway.Options{})
+}
+
+func sandboxOf(t *testing.T, options scaleway.Options) (*scaleway.Vendor, string) {
+	t.Helper()
 	dir := t.TempDir()
-	vendor := scaleway.New(scaleway.Options{})
+	vendor := scaleway.New(options)
 	t.Cleanup(vendor.Close)
 	listener, err := scaleway.Listen(t.Context(), vendor, "127.0.0.1:0")
 	if err != nil {
@@ -179,5 +185,21 @@ func TestFaultWithoutASandbox(t *testing.T) {
 	}
 	if code, _, errs := fault(t, dir, "list"); code != 1 || !strings.Contains(errs, "vendor") {
 		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+// switches are Macs that can be turned off and on.
+type switches struct{ scaleway.Hardware }
+
+func (switches) Power(context.Context, string, bool) (bool, error) { return true, nil }
+
+// A claimed Mac goes by another name: who mistypes one is told where they are.
+func TestAnUnknownMacIsToldWhereTheNamesAre(t *testing.T) {
+	_, dir := sandboxOf(t, scaleway.Options{Hardware: switches{}})
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"sandbox", "--dir", dir, "mac", "off", "tuist-pool-01"}, &out, &errs)
+	want := "macfleet: no such server: tuist-pool-01: the names are in the column SERVER of `macfleet sandbox --dir " + dir + " status`\n"
+	if code != exitUsage || errs.String() != want {
+		t.Errorf("exit code %d, %q; want %d, %q", code, errs.String(), exitUsage, want)
 	}
 }

@@ -36,6 +36,8 @@ func main() {
 // usageError is a mistake in what was typed.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 // exitError carries the exit code of a program that was run for the user.
 type exitError struct{ code int }
 
