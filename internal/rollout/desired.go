@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -64,7 +63,7 @@ func cmpOr[T comparable](value, instead T) T {
 }
 
 // taints are the profile's; only a profile that says nothing gets the default.
-func taints(wanted *[]corev1.Taint) []document.Taint {
+func taints(wanted *[]infrav1.Taint) []document.Taint {
 	if wanted == nil {
 		return []document.Taint{{Key: macosTaint, Value: "true", Effect: string(corev1.TaintEffectNoSchedule)}}
 	}
@@ -118,26 +117,8 @@ func Check(profile *infrav1.MacNodeProfile) error {
 	if err != nil {
 		return err
 	}
-	for key, value := range d.Node.Labels {
-		if wrong := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...); len(wrong) > 0 {
-			return fmt.Errorf("spec.node.labels: %.64q=%.64q is no label: %s", key, value, wrong[0])
-		}
+	if err := checkLabels(d.Node.Labels); err != nil {
+		return err
 	}
-	for _, taint := range d.Node.Taints {
-		if err := checkTaint(taint); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkTaint(taint document.Taint) error {
-	if wrong := append(validation.IsQualifiedName(taint.Key), validation.IsValidLabelValue(taint.Value)...); len(wrong) > 0 {
-		return fmt.Errorf("spec.node.taints: %.64q=%.64q is no taint: %s", taint.Key, taint.Value, wrong[0])
-	}
-	switch corev1.TaintEffect(taint.Effect) {
-	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
-		return nil
-	}
-	return fmt.Errorf("spec.node.taints: %.64q has the effect %.64q; known: NoSchedule, PreferNoSchedule, NoExecute", taint.Key, taint.Effect)
+	return checkTaints(d.Node.Taints)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,13 +38,40 @@ func wholeProfile() *infrav1.MacNodeProfile {
 	return p
 }
 
+// taints are written key:effect.
+func taints(texts ...string) *[]infrav1.Taint {
+	list := []infrav1.Taint{}
+	for _, text := range texts {
+		key, effect, _ := strings.Cut(text, ":")
+		list = append(list, infrav1.Taint{Key: key, Effect: corev1.TaintEffect(effect)})
+	}
+	return &list
+}
+
 func TestNonsenseInAProfileIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*infrav1.MacNodeProfileSpec)
 		says   string
 	}{
-		"nothing wrong":           {func(*infrav1.MacNodeProfileSpec) {}, ""},
-		"a long label":            {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a"] = strings.Repeat("b", 64) }, "at most 63"},
+		"nothing wrong":         {func(*infrav1.MacNodeProfileSpec) {}, ""},
+		"a long label":          {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a"] = strings.Repeat("b", 64) }, "at most 63"},
+		"a node's role":         {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["node-role.kubernetes.io/mac"] = "" }, "may not set labels below"},
+		"a label of Kubernetes": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a.k8s.io/b"] = "" }, "may not set labels below"},
+		"a label of nodes":      {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["node.kubernetes.io/b"] = "" }, ""},
+		"another system":        {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["kubernetes.io/os"] = "linux" }, "say what each Mac is"},
+		"another fleet":         {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels[infrav1.FleetLabel] = "b" }, "say what each Mac is"},
+		"a taint twice":         {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = taints("a:NoSchedule", "a:NoSchedule") }, "Duplicate value"},
+		"a taint of two effects": {func(s *infrav1.MacNodeProfileSpec) {
+			s.Node.Taints = taints("example.com/a:NoSchedule", "example.com/a:NoExecute")
+		}, ""},
+		"no taint at all":      {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = taints() }, ""},
+		"a taint with a blank": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = taints("a b:NoSchedule") }, "taints[0].key"},
+		"a taint's odd value": {func(s *infrav1.MacNodeProfileSpec) {
+			s.Node.Taints = taints("a:NoSchedule")
+			(*s.Node.Taints)[0].Value = "-"
+		}, "taints[0].value"},
+		"a taint's odd effect":    {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = taints("a:Evict") }, "taints[0].effect"},
+		"a taint of Kubernetes":   {func(s *infrav1.MacNodeProfileSpec) { s.Node.Taints = taints("node.kubernetes.io/not-ready:NoExecute") }, "Kubernetes' own"},
 		"a public subnet":         {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "8.8.8.0/24" }, "no private IPv4 network"},
 		"a subnet of an address":  {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "192.168.64.1/24" }, "no private IPv4 network"},
 		"a subnet that is wide":   {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "10.0.0.0/8" }, "no private IPv4 network"},

@@ -6,22 +6,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Taint keeps Pods away that do not tolerate it. A Node has one at most of a key
+// and an effect.
+type Taint struct {
+	// key of the taint: name or domain/name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node.kubernetes.io/') && !self.startsWith('node-role.kubernetes.io/')",message="taints below node.kubernetes.io/ and node-role.kubernetes.io/ are Kubernetes' own: use a prefix of your own"
+	Key string `json:"key,omitempty"`
+	// value of the taint.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
+	Value string `json:"value,omitempty"`
+	// effect on Pods that do not tolerate the taint.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
+}
+
 // NodeSettings is how a Mac looks as a Node.
 type NodeSettings struct {
 	// labels set when the Node registers, and kept on it. Labels a node may not
-	// set on itself are refused.
+	// set on itself are refused, and those that are facts of each Mac.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('node-role.kubernetes.io/') && !k.contains('node-restriction.kubernetes.io/') && k != 'kubernetes.io/role')",message="a node may not set node-role.kubernetes.io/, node-restriction.kubernetes.io/ or kubernetes.io/role labels on itself"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k == 'topology.kubernetes.io/region')",message="a node may not set labels below kubernetes.io/ and k8s.io/ on itself, such as node-role.kubernetes.io/ and node-restriction.kubernetes.io/, but for node.kubernetes.io/: use a prefix of your own"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['kubernetes.io/os', 'kubernetes.io/arch', 'kubernetes.io/hostname', 'topology.kubernetes.io/zone', 'node.kubernetes.io/instance-type', 'tuist.dev/fleet']))",message="kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname, topology.kubernetes.io/zone, node.kubernetes.io/instance-type and tuist.dev/fleet say what each Mac is: leave them out, no profile changes them"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && self[k].size() <= 63)",message="a label has a key of at most 317 characters and a value of at most 63"
 	Labels map[string]string `json:"labels,omitempty"`
 
 	// taints set when the Node registers, and kept on it. Default, when absent:
-	// tuist.dev/macos=true:NoSchedule.
+	// tuist.dev/macos=true:NoSchedule. One with the effect NoExecute evicts at
+	// once, on all Macs.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=16
-	Taints *[]corev1.Taint `json:"taints,omitempty"`
+	Taints *[]Taint `json:"taints,omitempty"`
 
 	// maxVMs is how many guests run at once. Apple's licence allows two.
 	// Default: 2.
