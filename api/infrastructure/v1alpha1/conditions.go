@@ -99,13 +99,16 @@ const (
 	// HaltedCondition: the rollout has stopped by itself.
 	HaltedCondition = "Halted"
 
-	ReasonRollingOut          = "RollingOut"
-	ReasonRolloutPaused       = "RolloutPaused"
-	ReasonCanaryFailed        = "CanaryFailed"
-	ReasonFailedInARow        = "FailedInARow"
-	ReasonNotHalted           = "NotHalted"
-	ReasonRolloutHalted       = "RolloutHalted"
-	ReasonMacsMissing         = "MacsMissing"
+	ReasonRollingOut    = "RollingOut"
+	ReasonRolloutPaused = "RolloutPaused"
+	ReasonCanaryFailed  = "CanaryFailed"
+	ReasonFailedInARow  = "FailedInARow"
+	ReasonNotHalted     = "NotHalted"
+	ReasonRolloutHalted = "RolloutHalted"
+	ReasonMacsMissing   = "MacsMissing"
+	// ReasonNodeNotKept: a Node refuses the labels and taints that the profile
+	// wants on it.
+	ReasonNodeNotKept         = "NodeNotKept"
 	ReasonAgentVersionAwaited = "AgentVersionAwaited"
 	ReasonAgentUpdated        = "AgentUpdated"
 )

@@ -8,6 +8,7 @@ package profile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,9 @@ func New(o Options) *Reconciler {
 // conflictDelay is how long a stale read is given to become a fresh one.
 const conflictDelay = 250 * time.Millisecond
 
+// unkeptDelay is when a Node that could not be kept is tried again.
+const unkeptDelay = 15 * time.Second
+
 // Reconcile looks at one profile and all its Machines.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	profile, err := r.read(ctx, req)
@@ -111,9 +115,7 @@ func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infr
 				return ctrl.Result{}, err
 			}
 		}
-		if err := r.keepNodes(ctx, profile, s); err != nil {
-			return ctrl.Result{}, err
-		}
+		s.upkeep = r.keepNodes(ctx, profile, s)
 	}
 	r.metrics.show(req.NamespacedName, s, decision)
 	if req.Name != "" {
@@ -121,8 +123,24 @@ func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infr
 			return ctrl.Result{}, err
 		}
 	}
-	if decision.Again.IsZero() {
-		return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: r.again(s.upkeep, decision)}, nil
+}
+
+// again is when to look again for what no watch tells; zero: not at all. It is not
+// left to the pauses that grow after an error: a turn would end late.
+func (r *Reconciler) again(nodes upkeep, decision rollout.Decision) time.Duration {
+	var pauses []time.Duration
+	if !decision.Again.IsZero() {
+		pauses = append(pauses, max(time.Second, decision.Again.Sub(r.Clock.Now())))
 	}
-	return ctrl.Result{RequeueAfter: max(time.Second, decision.Again.Sub(r.Clock.Now()))}, nil
+	if len(nodes.errs) > 0 {
+		pauses = append(pauses, unkeptDelay)
+	}
+	if nodes.stale {
+		pauses = append(pauses, conflictDelay)
+	}
+	if len(pauses) == 0 {
+		return 0
+	}
+	return slices.Min(pauses)
 }

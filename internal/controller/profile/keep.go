@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,27 +32,61 @@ type wanted struct {
 	taints []corev1.Taint
 }
 
+// upkeep is what became of keeping the labels and taints of a profile's Nodes.
+type upkeep struct {
+	// errs of Nodes that could not be kept, one each.
+	errs []error
+	// stale: a Node was changed meanwhile, and is to be looked at again.
+	stale bool
+}
+
+// failed is what to say of the Nodes that could not be kept, or nothing.
+func (u upkeep) failed() string {
+	if len(u.errs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d Nodes do not bear the labels and taints that are wanted; the first: %s", len(u.errs), u.errs[0])
+}
+
 // keepNodes gives the Nodes back what the profile wants on them. A node may not
-// change its own labels and taints once it has joined, so nobody else does.
-func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) error {
+// change its own labels and taints once it has joined, so nobody else does. One
+// Node that cannot be changed does not stand in the way of the others. While the
+// rollout is paused all are left as they are: a taint may evict guests.
+func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) upkeep {
+	var done upkeep
+	if profile.Spec.Rollout.Paused {
+		return done
+	}
 	shared := rollout.Desired(profile, r.Agent).Node
 	for _, m := range s.macs {
 		if m.node == nil || m.seen.Asleep || !m.node.DeletionTimestamp.IsZero() {
 			continue
 		}
-		node := m.node.DeepCopy()
-		if err := keep(node, want(shared, m.machine)); err != nil {
-			return err
+		err := r.keepNode(ctx, m.node, want(shared, m.machine))
+		switch {
+		case apierrors.IsConflict(err):
+			done.stale = true
+		case err != nil:
+			done.errs = append(done.errs, err)
+			ctrl.LoggerFrom(ctx).Error(err, "Labels and taints of the Node could not be kept", "node", m.node.Name)
 		}
-		if equality.Semantic.DeepEqual(node, m.node) {
-			continue
-		}
-		patch := client.MergeFromWithOptions(m.node, client.MergeFromWithOptimisticLock{})
-		if err := r.Client.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("keeping labels and taints of Node %s: %w", node.Name, err)
-		}
-		ctrl.LoggerFrom(ctx).Info("Labels and taints of the Node are as the profile wants them", "node", node.Name)
 	}
+	return done
+}
+
+func (r *Reconciler) keepNode(ctx context.Context, before *corev1.Node, w wanted) error {
+	node := before.DeepCopy()
+	if err := keep(node, w); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(node, before) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("keeping labels and taints of Node %s: %w", node.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Labels and taints of the Node are as the profile wants them", "node", node.Name)
 	return nil
 }
 
@@ -59,9 +94,7 @@ func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProf
 func want(shared document.Node, m *infrav1.ScalewayAppleSiliconMachine) wanted {
 	w := wanted{labels: map[string]string{}}
 	maps.Copy(w.labels, shared.Labels)
-	for _, fact := range []string{
-		corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelInstanceTypeStable,
-	} {
+	for _, fact := range rollout.FactLabels() {
 		delete(w.labels, fact)
 	}
 	if fleet := fleet(m); fleet != "" {

@@ -1,12 +1,18 @@
 package profile
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
@@ -73,7 +79,7 @@ func TestKeep(t *testing.T) {
 // Mac's is left alone, and so is its providerID.
 func TestRequirement004_LabelsAndTaintsOfNodesAreKept(t *testing.T) {
 	p := builders()
-	p.Spec.Node.Labels = map[string]string{"team": "ios", corev1.LabelOSStable: "linux"}
+	p.Spec.Node.Labels = map[string]string{"team": "ios"}
 	w := newWorld(t, append(three(revision()), p)...)
 	other := w.node("c")
 	other.Spec.ProviderID = "scw-applesilicon://fr-par-1/another"
@@ -97,5 +103,91 @@ func TestRequirement004_LabelsAndTaintsOfNodesAreKept(t *testing.T) {
 	}
 	if other = w.node("c"); other.Labels["team"] != "" || len(other.Spec.Taints) != 0 {
 		t.Error("the Node of another Mac was changed")
+	}
+}
+
+// A profile from before its fields were checked tells a Mac nothing about itself.
+func TestFactsOfAMacAreNoProfiles(t *testing.T) {
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	m.Spec.FleetName = "ours"
+	shared := document.Node{Labels: map[string]string{"team": "ios", corev1.LabelOSStable: "linux", infrav1.FleetLabel: "theirs"}}
+	if diff := cmp.Diff(map[string]string{"team": "ios", infrav1.FleetLabel: "ours"}, want(shared, m).labels); diff != "" {
+		t.Errorf("labels (-want +got)\n%s", diff)
+	}
+}
+
+// One Node that the API server does not take keeps neither the other Nodes nor the
+// turns and the status from going on, and is told.
+func TestANodeThatCannotBeKeptBlindsNobody(t *testing.T) {
+	invalid := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "a", nil)
+	for name, c := range map[string]struct {
+		err    error
+		reason string
+		again  time.Duration
+	}{
+		"refused":            {invalid, infrav1.ReasonNodeNotKept, unkeptDelay},
+		"changed meanwhile":  {apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("stale")), infrav1.RolledOutCondition, conflictDelay},
+		"gone meanwhile":     {apierrors.NewNotFound(corev1.Resource("nodes"), "a"), infrav1.RolledOutCondition, 0},
+		"nothing is refused": {nil, infrav1.RolledOutCondition, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(three(revision()), builders())...)
+			w.refuses = func(o client.Object) error {
+				if _, is := o.(*corev1.Node); is && o.GetName() == "a" {
+					return c.err
+				}
+				return nil
+			}
+			result := w.visit("builders")
+			if got := w.condition(infrav1.RolledOutCondition); got.Reason != c.reason || (c.reason == infrav1.ReasonNodeNotKept) != strings.Contains(got.Message, "Node a") {
+				t.Errorf("RolledOut = %s: %s, want %s", got.Reason, got.Message, c.reason)
+			}
+			if got := w.condition(infrav1.ReadyCondition); (got.Reason == infrav1.ReasonNodeNotKept) != (c.reason == infrav1.ReasonNodeNotKept) {
+				t.Errorf("Ready = %s", got.Reason)
+			}
+			if result.RequeueAfter != c.again {
+				t.Errorf("comes back after %s, want %s", result.RequeueAfter, c.again)
+			}
+			if len(w.node("c").Spec.Taints) != 1 {
+				t.Error("the other Nodes are not kept")
+			}
+			w.refuses = nil
+			w.visit("builders")
+			if got := w.condition(infrav1.RolledOutCondition).Reason; got != infrav1.RolledOutCondition {
+				t.Errorf("RolledOut = %s once the cause is mended", got)
+			}
+		})
+	}
+}
+
+// A taint may evict guests on all Macs at once, so a pause holds it, too.
+func TestAPauseLeavesTheNodesAsTheyAre(t *testing.T) {
+	p := builders()
+	p.Spec.Rollout.Paused = true
+	w := newWorld(t, append(three(revision()), p)...)
+	w.visit("builders")
+	if node := w.node("a"); len(node.Spec.Taints) != 0 || node.Annotations[infrav1.KeptAnnotation] != "" {
+		t.Errorf("a Node was changed during a pause: %v", node.Spec.Taints)
+	}
+	p = w.profile()
+	p.Spec.Rollout.Paused = false
+	w.update(p)
+	w.visit("builders")
+	if node := w.node("a"); len(node.Spec.Taints) != 1 {
+		t.Error("the Node is not kept after the pause")
+	}
+}
+
+// What cannot be on a Node is told, and no Node is touched.
+func TestTaintsThatCannotBeAreTold(t *testing.T) {
+	p := builders()
+	p.Spec.Node.Taints = &[]infrav1.Taint{{Key: "a", Effect: "NoSchedule"}, {Key: "a", Effect: "NoSchedule"}}
+	w := newWorld(t, append(three(revision()), p)...)
+	w.visit("builders")
+	if got := w.condition(infrav1.ReadyCondition); got.Reason != infrav1.ReasonInvalidProfile || !strings.Contains(got.Message, "a:NoSchedule is there twice") {
+		t.Errorf("Ready = %s: %s", got.Reason, got.Message)
+	}
+	if len(w.node("a").Spec.Taints) != 0 {
+		t.Error("a Node got taints that cannot be")
 	}
 }

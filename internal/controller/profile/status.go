@@ -89,6 +89,8 @@ func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision r
 		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
 	case version != "" && version != r.Agent.Version:
 		return no(infrav1.ReasonAgentVersionAwaited, "agent %s is waited for; this manager gives Macs %s", version, r.Agent.Version)
+	case s.upkeep.failed() != "":
+		return no(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
 	case ready >= replicas:
 		return yes(infrav1.ReadyCondition)
 	case decision.Halted != "":
@@ -108,10 +110,12 @@ func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decis
 	switch {
 	case s.invalid != nil:
 		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
+	case left+setup > 0 && decision.Halted != "":
+		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
+	case s.upkeep.failed() != "":
+		return no(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
 	case left+setup == 0:
 		return yes(infrav1.RolledOutCondition)
-	case decision.Halted != "":
-		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
 	case profile.Spec.Rollout.Paused && left > 0:
 		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %d Macs are not yet as they should be", left)
 	case decision.States[rollout.Held] == left && setup == 0:

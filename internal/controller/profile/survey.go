@@ -28,6 +28,8 @@ type survey struct {
 	all int
 	// macs were bootstrapped.
 	macs []mac
+	// upkeep of their Nodes.
+	upkeep upkeep
 }
 
 // mac is a Machine that was bootstrapped, and its Node where there is one.

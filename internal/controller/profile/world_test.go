@@ -42,6 +42,8 @@ type world struct {
 
 	mu     sync.Mutex
 	writes []string
+	// refuses says why an object is not patched; nil for those that are.
+	refuses func(client.Object) error
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -64,6 +66,11 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				note("patch", o)
+				if w.refuses != nil {
+					if err := w.refuses(o); err != nil {
+						return err
+					}
+				}
 				return c.Patch(ctx, o, p, opts...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
