@@ -161,11 +161,23 @@ func (k *Keeper) live(ctx context.Context, n *corev1.Node) {
 		return
 	}
 	k.rest()
-	k.spent = "" // a Node was seen: the permit has done its work
+	k.end()
 	beating, stop := context.WithCancel(ctx)
 	k.uid, k.stop = n.UID, stop
 	k.o.Log.Info("Node is ours", "node", n.Name, "uid", n.UID)
 	go k.beat(beating, n)
+}
+
+// end uses the permit up for good: a Node was seen, so it has done its work, also
+// where an answer had taken the record of it back.
+func (k *Keeper) end() {
+	if k.spent == "" {
+		return
+	}
+	if err := k.permits.use(k.spent); err != nil {
+		k.complain(err.Error())
+	}
+	k.spent = ""
 }
 
 // rest ends the heartbeat.

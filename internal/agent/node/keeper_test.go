@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -316,6 +317,78 @@ func TestRefusedCreateIsTriedAgain(t *testing.T) {
 	c.createErr = nil
 	c.mu.Unlock()
 	c.awaitReady()
+}
+
+// A Node that the API server refuses, for a label of its or by a webhook, was not
+// made: once the cause is mended the same permit works, also for a new process with
+// another configuration. All other answers leave that open.
+func TestARefusalGivesThePermitBack(t *testing.T) {
+	nodes := corev1.Resource("nodes")
+	kind := corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
+	for name, c := range map[string]struct {
+		err  error
+		back bool
+	}{
+		"bad request":      {apierrors.NewBadRequest("a label"), true},
+		"forbidden":        {apierrors.NewForbidden(nodes, "mac-1", errors.New("a label")), true},
+		"invalid":          {apierrors.NewInvalid(kind, "mac-1", nil), true},
+		"unknown to it":    {apierrors.NewUnauthorized("who?"), false},
+		"by a proxy":       {apierrors.NewGenericServerResponse(http.StatusForbidden, "POST", nodes, "mac-1", "no", 0, true), false},
+		"conflict":         {apierrors.NewConflict(nodes, "mac-1", errors.New("later")), false},
+		"exists":           {apierrors.NewAlreadyExists(nodes, "mac-1"), false},
+		"too many":         {apierrors.NewTooManyRequests("later", 1), false},
+		"its own failure":  {apierrors.NewInternalError(errors.New("etcd")), false},
+		"timeout":          {apierrors.NewServerTimeout(nodes, "create", 1), false},
+		"connection reset": {errors.New("connection reset by peer"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCluster(t)
+			w.permit("p1")
+			w.createErr = c.err
+			w.start()
+			w.await("a try", func() bool { return w.created() >= 1 })
+			w.stop()
+			w.createErr = nil
+			tries := w.created()
+			w.start()
+			if c.back {
+				w.awaitReady()
+				return
+			}
+			w.looks()
+			if w.created() != tries || w.node() != nil {
+				t.Error("another process used a permit that may have made a Node")
+			}
+		})
+	}
+}
+
+// A Node that is there although its creation was refused, by an answer to the
+// second of two requests, has used the permit up: deleted, it does not come back.
+func TestANodeThatIsSeenUsesThePermitUp(t *testing.T) {
+	c := newCluster(t)
+	c.permit("p1")
+	c.createErr = apierrors.NewForbidden(corev1.Resource("nodes"), "mac-1", errors.New("the second of two"))
+	c.start()
+	c.await("a try", func() bool { return c.created() >= 1 })
+	seen := self().object()
+	seen.UID = "made-by-the-first"
+	if err := c.client.Tracker().Add(seen); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitReady()
+	c.mu.Lock()
+	c.createErr = nil
+	c.mu.Unlock()
+	tries := c.created()
+	c.deleteNode()
+	c.looks()
+	c.stop()
+	c.start()
+	c.looks()
+	if c.created() != tries || c.node() != nil {
+		t.Error("a Node that was deleted came back")
+	}
 }
 
 func TestLostAnswerUsesThePermitUp(t *testing.T) {

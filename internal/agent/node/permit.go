@@ -61,16 +61,28 @@ func (p permits) ids() ([]string, error) {
 // use returns once it is on the disk that the permit was used.
 func (p permits) use(id string) error {
 	ids, err := p.ids()
+	if err != nil || slices.Contains(ids, id) {
+		return err
+	}
+	return p.record(append(ids, id))
+}
+
+// forget takes the record back, once it is sure that the permit made no Node.
+func (p permits) forget(id string) error {
+	ids, err := p.ids()
 	if err != nil {
 		return err
 	}
-	ids = append(ids, id)
+	return p.record(slices.DeleteFunc(ids, func(used string) bool { return used == id }))
+}
+
+func (p permits) record(ids []string) error {
 	data, err := json.Marshal(ids[max(0, len(ids)-usedPermits):])
 	if err != nil {
 		return fmt.Errorf("encoding the used join permits: %w", err)
 	}
 	if err := replace(p.used, data); err != nil {
-		return fmt.Errorf("recording a join permit as used: %w", err)
+		return fmt.Errorf("recording which join permits were used: %w", err)
 	}
 	return nil
 }

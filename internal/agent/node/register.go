@@ -85,14 +85,14 @@ func (k *Keeper) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error
 
 // create uses the permit up, on the disk, before the Node is made. The permit is
 // good for another try only while this process knows for sure that none was made:
-// a lost answer may stand for a Node that was made and deleted meanwhile.
+// a lost answer may stand for a Node that was made and deleted meanwhile. After a
+// refusal of the Node itself it is good for the next process, too: what the Node
+// is refused for may need another configuration to be mended.
 func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
-	if k.spent != id {
-		if err := k.permits.use(id); err != nil {
-			return nil, err
-		}
-		k.spent = id
+	if err := k.permits.use(id); err != nil {
+		return nil, err
 	}
+	k.spent = id
 	made, err := k.o.Client.CoreV1().Nodes().Create(ctx, k.o.Self.object(), metav1.CreateOptions{})
 	switch {
 	case err == nil:
@@ -101,6 +101,8 @@ func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
 		return made, nil
 	case apierrors.IsAlreadyExists(err) || !surelyNotMade(err):
 		k.spent = ""
+	case refused(err):
+		err = errors.Join(err, k.permits.forget(id))
 	}
 	return nil, fmt.Errorf("creating the Node with join permit %s: %w", id, err)
 }
@@ -113,4 +115,11 @@ func surelyNotMade(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= 400 && code < 500
+}
+
+// refused: the API server does not want this Node as it is, for now. What something
+// on the way to it answered says nothing.
+func refused(err error) bool {
+	own := !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return own && (apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
 }

@@ -180,8 +180,9 @@ func (r *Reconciler) need(ctx context.Context, v *visit, want document.Desired) 
 		return need{push: true, join: true}, nil
 	case v.wishedRestart() != "":
 		// A restart is mostly asked for because the Node is not well; its certificate may be why.
+		// Without a Node the permit that the Mac holds may be used up.
 		_, unready := unreadySince(v)
-		return need{push: true, join: unready && !v.staged.joinable(r.Clock.Now())}, nil
+		return need{push: true, join: v.node == nil || unready && !v.staged.joinable(r.Clock.Now())}, nil
 	case v.myTurn(document.Revision(want)):
 		return need{update: true}, nil
 	}

@@ -72,6 +72,29 @@ func TestRestartBringsATokenToAnUnreadyNode(t *testing.T) {
 	}
 }
 
+// A Mac whose permit is used up waits for ever with it, also while its token could
+// still be used: a person who asks for a restart brings another.
+func TestRestartBringsAPermitWhereThereIsNoNode(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.settle("mac-1")
+	w.stage("mac-1", "secret-1")
+	w.settle("mac-1")
+	pushes := len(w.mac.desired)
+	first := w.mac.desired[pushes-1].Join.Permit.ID
+	w.askRestart("mac-1", "first")
+	w.settle("mac-1")
+	if len(w.mac.desired) != pushes+1 || w.mac.desired[pushes].Join == nil || w.mac.desired[pushes].Join.Permit.ID == first {
+		t.Fatalf("%d pushes, the last %+v; want one with another permit", len(w.mac.desired)-pushes, w.mac.desired[pushes:])
+	}
+	if len(w.tokens()) != 1 {
+		t.Errorf("tokens = %q, want one", w.tokens())
+	}
+	w.settle("mac-1")
+	if len(w.mac.desired) != pushes+1 {
+		t.Error("one wish, two restarts")
+	}
+}
+
 // A restart that could not be made is not said to be; taken back, it is forgotten.
 func TestRestartThatFailsIsNotApplied(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
