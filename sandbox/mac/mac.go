@@ -79,6 +79,10 @@ type Options struct {
 	// LockAfter is the number of wrong passwords in one boot after which the
 	// account is locked, for SSH too; 0 means never.
 	LockAfter int
+	// FewWatches leaves the folder of daemons unwatched: what lies in it for a moment
+	// only is not counted as registered. The kernel has few watches for a user, and
+	// many Macs would take them all.
+	FewWatches bool
 	// AutoLogin has installations log the user in on the console by itself; a
 	// delivered Mac does not.
 	AutoLogin bool

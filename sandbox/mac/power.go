@@ -125,7 +125,7 @@ func (m *Mac) config() wire.Config {
 		Address: m.o.Address.String(), Port: m.o.SSHPort,
 		Username: m.account.username, Password: m.account.password,
 		BootSession: strings.ToUpper(uuid.NewString()), BootTime: time.Now(),
-		Facts: m.facts, Shell: m.shell, TimeScale: m.o.TimeScale, LockAfter: m.o.LockAfter,
+		Facts: m.facts, Shell: m.shell, TimeScale: m.o.TimeScale, LockAfter: m.o.LockAfter, FewWatches: m.o.FewWatches,
 		Switches: m.switches, Beliefs: m.beliefs,
 	}
 }

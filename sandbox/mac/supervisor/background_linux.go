@@ -54,14 +54,9 @@ func (p *pid1) registrations() launchd.Registrations {
 }
 
 // watchDaemons tells launchd of every property list that appears in the folder
-// it watches, for however short a time. Where the kernel has no more watches for
-// this user, as with a hundred Macs, a list counts when it is loaded only.
+// it watches, for however short a time.
 func (p *pid1) watchDaemons() error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if errors.Is(err, unix.EMFILE) {
-		p.log("background items: " + err.Error() + ": raise fs.inotify.max_user_instances to have the folder of daemons watched")
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("watching the daemons: %w", err)
 	}

@@ -144,8 +144,10 @@ func (p *pid1) startJobs() error {
 		return fmt.Errorf("listing daemons: %w", err)
 	}
 	p.launchd.Boot(daemons)
-	if err := p.watchDaemons(); err != nil {
-		return err
+	if !p.cfg.FewWatches {
+		if err := p.watchDaemons(); err != nil {
+			return err
+		}
 	}
 	p.console.Boot()
 	return nil

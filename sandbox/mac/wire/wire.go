@@ -74,6 +74,8 @@ type Config struct {
 	// LockAfter is the number of failed password verifications in one boot
 	// after which the account is locked; 0 means never.
 	LockAfter int `json:"lockAfter,omitempty"`
+	// FewWatches: the folder of daemons is not watched.
+	FewWatches bool `json:"fewWatches,omitempty"`
 	// Switches as they are when the Mac boots.
 	Switches Switches `json:"switches,omitzero"`
 	// Beliefs are the packet filter's.
