@@ -55,11 +55,13 @@ func convergeCommand() *cobra.Command {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), Explain())
 				return err
 			}
-			d, err := document.DecodeDesired(cmd.InOrStdin())
-			if err != nil {
+			// First of all: which file this program is must not be asked after a wait
+			// that the caller can end when he likes.
+			if err := local(&o); err != nil {
 				return usage(err)
 			}
-			if err := local(&o); err != nil {
+			d, err := document.DecodeDesired(cmd.InOrStdin())
+			if err != nil {
 				return usage(err)
 			}
 			r, err := Run(cmd.Context(), o, d)
@@ -82,12 +84,12 @@ func upgradeCommand() *cobra.Command {
 		Short: "take a staged build that the fleet's key has signed into its slot, as the next one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			u, err := document.DecodeUpgrade(cmd.InOrStdin())
-			if err != nil {
-				return usage(err)
-			}
 			var o Options
 			if err := local(&o); err != nil {
+				return usage(err)
+			}
+			u, err := document.DecodeUpgrade(cmd.InOrStdin())
+			if err != nil {
 				return usage(err)
 			}
 			return tell(cmd.OutOrStdout(), Upgrade(cmd.Context(), o, u))
@@ -147,7 +149,7 @@ func local(o *Options) error {
 	// own file is looked at.
 	o.Home = os.Getenv("HOME")
 	o.Invoker = os.Getenv("SUDO_USER")
-	self, err := programPath(os.Args[0])
+	self, err := programPath(macos.Started())
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -89,8 +91,39 @@ func chosen(all []step, name string) ([]step, error) {
 }
 
 // lock takes the host's lock, so that two managers in a fail-over never act at
-// once. It lives in the state folder, which the first run of all makes.
+// once, and refuses a program that was uninstalled while it waited: for the lock,
+// or for its document.
 func (o Options) lock(ctx context.Context) (io.Closer, error) {
+	unlock, err := o.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.stillInstalled(ctx); err != nil {
+		return nil, errors.Join(err, unlock.Close())
+	}
+	return unlock, nil
+}
+
+// stillInstalled fails when this program was started from a slot that is gone. What
+// it may do was given to the build in that slot.
+func (o Options) stillInstalled(ctx context.Context) error {
+	if !strings.HasPrefix(o.Self, document.InstallDir+"/") {
+		return nil
+	}
+	_, err := o.Mac.Files.Stat(ctx, o.Self)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail(document.Retry, "this program, %s, was removed after it was started, so it changes nothing: "+
+			"start the one that is installed now, or upload one", o.Self)
+	}
+	if err != nil {
+		return fmt.Errorf("looking at %s: %w", o.Self, err)
+	}
+	return nil
+}
+
+// take waits for the lock. It lives in the state folder, which the first run of
+// all makes.
+func (o Options) take(ctx context.Context) (io.Closer, error) {
 	if err := o.Mac.Files.MakeDir(ctx, document.StateDir, rootOnly); err != nil {
 		return nil, fmt.Errorf("making %s: %w", document.StateDir, err)
 	}

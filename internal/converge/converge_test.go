@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 
@@ -111,6 +112,11 @@ func TestDiskOfAnotherOwnerIsNotWiped(t *testing.T) {
 		"another Machine": mark(3, "ci-other"),
 		"damaged journal": func(f *fixture) { f.mac.Put(document.JournalFile, []byte("{"), rootOnly) },
 		"slot without journal": func(f *fixture) {
+			for _, dir := range []string{path.Dir(document.InstallDir), document.InstallDir} {
+				if err := f.mac.Interfaces().Files.MakeDir(t.Context(), dir, program); err != nil {
+					t.Fatal(err)
+				}
+			}
 			f.mac.Put(document.InstallDir+"/"+strings.Repeat("0", 64), nil, program)
 		},
 	} {
@@ -125,6 +131,28 @@ func TestDiskOfAnotherOwnerIsNotWiped(t *testing.T) {
 				t.Error("a secret was written to a disk that was not wiped")
 			}
 		})
+	}
+}
+
+// The user of the first run of an epoch is the Mac's until it is wiped: what that
+// user owns is not handed to another by a document.
+func TestAnotherUserInTheSameEpochIsRefused(t *testing.T) {
+	for _, user := range []string{"m2", "M1"} {
+		f := newFixture(t)
+		f.converge()
+		f.desired.Host.User = user
+		f.refused("journal", document.Human, `set up for the user "m1"`)
+		f.nothingDone()
+	}
+}
+
+// nothingDone fails unless the last run left no more than its lock and its report.
+func (f *fixture) nothingDone() {
+	f.t.Helper()
+	for _, change := range f.mac.Changes {
+		if change != "mkdir "+document.StateDir && change != "write "+document.ReportFile {
+			f.t.Errorf("did %s", change)
+		}
 	}
 }
 

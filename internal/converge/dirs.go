@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
@@ -14,6 +15,9 @@ import (
 type dir struct {
 	path string
 	attr macos.Attr
+	// clean: root works in it by name, so that what is in it is worth keeping only
+	// if nobody else could put it there.
+	clean bool
 }
 
 // wantedDirs are the folders, parents first. The shared ones under /usr/local
@@ -23,14 +27,14 @@ func (t *target) wantedDirs() []dir {
 	public := macos.Attr{Mode: 0o755, Owner: root, Group: wheel}
 	user := t.desired.Host.User
 	return []dir{
-		{"/usr/local", public},
-		{"/usr/local/bin", public},
-		{"/usr/local/libexec", public},
-		{document.InstallDir, public},
-		{document.ConfigDir, macos.Attr{Mode: 0o750, Owner: root, Group: staff}},
-		{document.StateDir, rootOnly},
-		{document.AgentStateDir, macos.Attr{Mode: 0o700, Owner: user, Group: staff}},
-		{document.LogDir, macos.Attr{Mode: 0o750, Owner: user, Group: staff}},
+		{path: "/usr/local", attr: public},
+		{path: "/usr/local/bin", attr: public},
+		{path: "/usr/local/libexec", attr: public},
+		{path: document.InstallDir, attr: public},
+		{path: document.ConfigDir, attr: macos.Attr{Mode: 0o750, Owner: root, Group: staff}},
+		{path: document.StateDir, attr: rootOnly},
+		{path: document.AgentStateDir, attr: macos.Attr{Mode: 0o700, Owner: user, Group: staff}},
+		{path: document.LogDir, attr: public, clean: true},
 	}
 }
 
@@ -41,7 +45,8 @@ func (t *target) dirs() step {
 		about: "Makes the folders of the agent and asserts their owners and modes, also of /usr/local, /usr/local/bin and " +
 			"/usr/local/libexec, which no user may write to.",
 		undo: "Remove " + document.InstallDir + ", " + document.ConfigDir + ", " + document.StateDir + ", " + document.AgentStateDir +
-			" and " + document.LogDir + ". The shared folders stay as they are.",
+			" and " + document.LogDir + ". The shared folders stay as they are. uninstall keeps " + document.StateDir +
+			", with the last report, the journal and the upgrade key.",
 		takeBack: t.removeDirs,
 		check: func(ctx context.Context) ([]string, error) {
 			var all []string
@@ -58,15 +63,8 @@ func (t *target) dirs() step {
 		},
 		act: func(ctx context.Context) error {
 			for _, d := range t.wantedDirs() {
-				differs, err := t.dirDiffers(ctx, d)
-				if err != nil {
+				if err := t.makeDir(ctx, d); err != nil {
 					return err
-				}
-				if differs == "" {
-					continue
-				}
-				if err := t.Mac.Files.MakeDir(ctx, d.path, d.attr); err != nil {
-					return fmt.Errorf("making %s: %w", d.path, err)
 				}
 			}
 			return nil
@@ -89,17 +87,36 @@ func (t *target) dirDiffers(ctx context.Context, d dir) (string, error) {
 	return "", nil
 }
 
-// removeDirs removes what is ours alone. The state folder stays, with the last
-// report in it: it holds the lock of the run that removes, and says what became
-// of the Mac.
+// makeDir makes the folder, or mends who may do what in it. What is no folder is
+// left alone: a link would lead elsewhere.
+func (t *target) makeDir(ctx context.Context, d dir) error {
+	differs, err := t.dirDiffers(ctx, d)
+	if err != nil || differs == "" {
+		return err
+	}
+	if d.clean {
+		if err := t.remove(d.path); err != nil {
+			return err
+		}
+	}
+	if err := t.Mac.Files.MakeDir(ctx, d.path, d.attr); err != nil {
+		return fmt.Errorf("making %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// removeDirs removes what is ours alone. The state folder stays, with what says
+// what became of the Mac and to whom its disk belongs, and with the lock of the run
+// that removes.
 func (t *target) removeDirs(context.Context) error {
 	err := t.remove(document.InstallDir, document.ConfigDir, document.AgentStateDir, document.LogDir)
 	names, listed := t.Mac.Files.List(document.StateDir)
 	if errors.Is(listed, fs.ErrNotExist) {
 		return err
 	}
+	stays := []string{lockFile, document.ReportFile, document.JournalFile, document.UpgradeKeyFile}
 	for _, name := range names {
-		if p := path.Join(document.StateDir, name); p != lockFile && p != document.ReportFile {
+		if p := path.Join(document.StateDir, name); !slices.Contains(stays, p) {
 			listed = errors.Join(listed, t.remove(p))
 		}
 	}

@@ -24,12 +24,7 @@ func TestUnfitMachineIsLeftAlone(t *testing.T) {
 			f := newFixture(t)
 			c.arrange(f)
 			f.refused("fitness", document.Human, c.detail)
-			for _, change := range f.mac.Changes {
-				// The lock and the report are all that any run leaves.
-				if change != "mkdir "+document.StateDir && change != "write "+document.ReportFile {
-					t.Errorf("did %s", change)
-				}
-			}
+			f.nothingDone()
 		})
 	}
 }

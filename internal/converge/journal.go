@@ -13,14 +13,18 @@ import (
 // another Machine, one that cannot be read, or builds of ours without any mark
 // mean that the disk was not wiped between two owners; only a reinstall makes
 // such a Mac clean.
+//
+// The mark outlives uninstall, and so does the key: a run that began before may
+// still wait for its document, as root, and whoever writes that document must not
+// find a disk that takes a new key.
 func (t *target) journal() step {
 	return step{
 		name: "journal",
 		about: "Marks the disk with the install epoch in " + document.JournalFile + ", and, in the first run of an epoch only, " +
 			"installs the public key that new builds of the agent must be signed with: " + document.UpgradeKeyFile + ".",
-		undo:     "Remove both files. A Mac without them is taken for a freshly installed one, as long as no build of ours is left on it.",
-		note:     t.trusts,
-		takeBack: func(context.Context) error { return t.remove(document.JournalFile, document.UpgradeKeyFile) },
+		undo: "uninstall keeps both, for the disk belongs to its epoch until it is wiped. On a Mac that is yours alone, remove them as root: " +
+			"a Mac without them is taken for a freshly installed one, as long as no build of ours is left on it.",
+		note: t.trusts,
 		check: func(context.Context) ([]string, error) {
 			marked, err := t.marked()
 			if err != nil || marked {
@@ -30,7 +34,8 @@ func (t *target) journal() step {
 		},
 		act: func(ctx context.Context) error {
 			data, err := document.EncodeJournal(document.Journal{
-				Epoch: t.desired.Host.Epoch, Name: t.desired.Host.Name, Created: t.Mac.Clock.Now().UTC(),
+				Epoch: t.desired.Host.Epoch, Name: t.desired.Host.Name, User: t.desired.Host.User,
+				Created: t.Mac.Clock.Now().UTC(),
 			})
 			if err != nil {
 				return err
@@ -61,7 +66,24 @@ func (t *target) marked() (bool, error) {
 		return false, fail(document.Reinstall, "not wiped: the disk belongs to epoch %d of %.64q, not to epoch %d of %q",
 			j.Epoch, j.Name, want.Epoch, want.Name)
 	}
+	if j.User != "" && j.User != want.User {
+		return false, fail(document.Human, "this Mac was set up for the user %.64q, and the document names %q: put the user back, or reinstall the Mac",
+			j.User, want.User)
+	}
 	return true, nil
+}
+
+// journaled is the journal of the Mac, and the zero value where none can be read.
+func (o Options) journaled() document.Journal {
+	data, err := read(o.Mac.Files, document.JournalFile)
+	if err != nil {
+		return document.Journal{}
+	}
+	j, err := document.DecodeJournal(data)
+	if err != nil {
+		return document.Journal{}
+	}
+	return j
 }
 
 // unmarkedIsClean fails when there are builds of ours on a disk without journal.

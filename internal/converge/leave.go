@@ -20,11 +20,7 @@ func Leave(ctx context.Context, o Options) document.Report {
 		return o.seal(r)
 	}
 	defer func() { _ = unlock.Close() }()
-	if data, err := read(o.Mac.Files, document.JournalFile); err == nil {
-		if j, err := document.DecodeJournal(data); err == nil {
-			r.Epoch = j.Epoch
-		}
-	}
+	r.Epoch = o.journaled().Epoch
 	t := &target{Options: o, report: &r}
 	for _, s := range t.leaveSteps() {
 		started := o.Mac.Clock.Now()

@@ -38,12 +38,16 @@ type target struct {
 	report *document.Report
 	// kickedAt is when this run restarted loginwindow; zero: it did not.
 	kickedAt time.Time
+	// tried is the password that macOS has to log in with in this run; empty: this
+	// run looked at none. It is secret.
+	tried string
 }
 
-// steps in their order. The journal comes right after the folders: nothing of
-// ours is on the disk before it says which epoch it belongs to.
+// steps in their order. The journal comes before all that changes something, but
+// for the folder that it is in: nothing of ours is on the disk, or given to a user,
+// before it says which epoch and which user the disk belongs to.
 func (t *target) steps() []step {
-	all := []step{t.fitness(), t.dirs(), t.journal()}
+	all := []step{t.fitness(), t.journal(), t.dirs()}
 	if t.TakeOver {
 		all = append(all, t.takeOver())
 	}

@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,8 +12,9 @@ import (
 )
 
 // Uninstall takes back what the steps did, the last one first, and goes on after
-// a failure. A Mac that changes hands is wiped instead: guests leave traces that
-// no list of ours knows. With force it does so although guests run.
+// a failure. The journal and the upgrade key stay: the disk belongs to its epoch
+// until it is wiped. A Mac that changes hands is wiped instead: guests leave traces
+// that no list of ours knows. With force it does so although guests run.
 func Uninstall(ctx context.Context, o Options, force bool) document.Report {
 	r := o.newReport(ctx, document.VerbUninstall)
 	unlock, err := o.lock(ctx)
@@ -43,7 +45,7 @@ func Uninstall(ctx context.Context, o Options, force bool) document.Report {
 }
 
 // installed is what is known of the Mac without a document: its configuration. A
-// Mac without one still has a user, who called.
+// Mac without one still has a user, whom the journal names, or who called.
 func (o Options) installed() document.Desired {
 	var c document.AgentConfig
 	if data, err := read(o.Mac.Files, document.ConfigFile); err == nil {
@@ -51,7 +53,8 @@ func (o Options) installed() document.Desired {
 		_ = json.Unmarshal(data, &c)
 	}
 	if c.Host.User == "" {
-		c.Host.User = o.Invoker
+		j := o.journaled()
+		c.Host.User, c.Host.Epoch = cmp.Or(j.User, o.Invoker), j.Epoch
 	}
 	return document.Desired{Host: c.Host, Agent: c.Agent, Node: c.Node, Mac: c.Mac}
 }
@@ -88,7 +91,7 @@ func (t *target) leftovers(ctx context.Context) document.StepReport {
 	var left []string
 	for _, p := range []string{
 		document.AgentPlist, document.HostdPlist, document.InstallDir, document.ConfigDir, document.AgentStateDir,
-		document.LogDir, document.JournalFile, document.UpgradeKeyFile, sudoersFile(t.desired.Host.User),
+		document.LogDir, sudoersFile(t.desired.Host.User),
 	} {
 		if there, err := t.exists(ctx, p); err != nil || there {
 			left = append(left, p)
@@ -99,6 +102,7 @@ func (t *target) leftovers(ctx context.Context) document.StepReport {
 	}
 	return document.StepReport{
 		Name: "leftovers", Outcome: document.Unchanged,
-		Detail: "kept: the names and the power settings of the Mac, and the last report in " + document.ReportFile,
+		Detail: "kept: the names and the power settings of the Mac; in " + document.StateDir + " the last report, and the journal and " +
+			"the upgrade key, for the disk belongs to its epoch until it is wiped",
 	}
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestUninstallTakesAllBack(t *testing.T) {
 	}
 	f.gone(
 		document.AgentPlist, document.HostdPlist, document.CurrentAgent, document.AgentLink, document.ConfigFile,
-		document.BootstrapKubeconfig, document.JournalFile, document.UpgradeKeyFile, provedFile, sudoersFile("m1"), "/etc/kcpassword",
+		document.BootstrapKubeconfig, provedFile, sudoersFile("m1"), "/etc/kcpassword",
 	)
 	for _, j := range jobs() {
 		if f.mac.Loaded(j.label) {
@@ -36,10 +37,80 @@ func TestUninstallTakesAllBack(t *testing.T) {
 	if last := f.mac.Changes[len(f.mac.Changes)-2:]; last[0] != "remove "+sudoersFile("m1") {
 		t.Errorf("the sudo rule was not the last to go: %v", last)
 	}
-	if r := f.uninstall(false); r.Exit == document.ExitBug {
-		t.Errorf("again: %v", outcomes(r))
+	r = f.uninstall(false)
+	if s, failed := r.FailedStep(); failed {
+		t.Errorf("again: step %s: %s", s.Name, s.Detail)
 	}
 	f.converge()
+}
+
+// Nobody gets a disk that takes a new key by uninstalling: it belongs to its epoch,
+// its Machine and its fleet until it is wiped.
+func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
+	f := newFixture(t)
+	fleet := f.keyed('a')
+	f.converge()
+	f.uninstall(false)
+	for _, name := range []string{document.JournalFile, document.UpgradeKeyFile} {
+		if info, err := f.mac.Interfaces().Files.Stat(t.Context(), name); err != nil || info.Attr != rootFile {
+			t.Errorf("%s is %s (%v)", name, info.Attr, err)
+		}
+	}
+	own := f.keyed('z')
+	f.desired.Host.Epoch++
+	f.refused("journal", document.Reinstall, "not wiped")
+	f.desired.Host.Epoch--
+	f.converge()
+	f.stage("second build")
+	if s, _ := f.upgrade(own).FailedStep(); s.Name != "signature" {
+		t.Errorf("a build that another key signed: step %q failed: %s", s.Name, s.Detail)
+	}
+	if r := f.upgrade(fleet); r.Exit != document.ExitChanged {
+		t.Errorf("the fleet's own build: %v", outcomes(r))
+	}
+}
+
+// The installed build's verbs are root's without a password, and wait for what they
+// are given. One that waited while the Mac was uninstalled does nothing with it: its
+// right went with its slot.
+func TestVerbsThatWaitedDuringUninstallDoNothing(t *testing.T) {
+	for name, verb := range map[string]func(f *fixture, o Options) document.Report{
+		"converge": func(f *fixture, o Options) document.Report { return f.run(o) },
+		"upgrade": func(f *fixture, o Options) document.Report {
+			f.stage("evil build")
+			build := f.desired.Agent.SHA256
+			key := f.keyed('z')
+			return Upgrade(f.t.Context(), o, document.Upgrade{SHA256: build, Signature: document.SignBuild(key, build)})
+		},
+		"leave":     func(f *fixture, o Options) document.Report { return Leave(f.t.Context(), o) },
+		"uninstall": func(f *fixture, o Options) document.Report { return Uninstall(f.t.Context(), o, false) },
+	} {
+		for how, self := range map[string]func(f *fixture) string{
+			"slot": func(f *fixture) string { return f.mac.Resolve(document.CurrentAgent) },
+			"link": func(*fixture) string { return document.CurrentAgent },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				f := newFixture(t)
+				f.keyed('a')
+				f.converge()
+				waiting := f.options()
+				waiting.Self = self(f)
+				f.uninstall(false)
+				f.mac.Changes = nil
+				f.keyed('z')
+				r := verb(f, waiting)
+				s, _ := r.FailedStep()
+				if s.Name != "lock" || s.Class != document.Retry || !strings.Contains(s.Detail, "was removed after it was started") {
+					t.Errorf("failed step %q (%s): %s", s.Name, s.Class, s.Detail)
+				}
+				f.nothingDone()
+				// The lock was given back.
+				f.desired.UpgradeKey = nil
+				f.stage("first build")
+				f.converge()
+			})
+		}
+	}
 }
 
 func TestUninstallWaitsForGuests(t *testing.T) {
@@ -78,7 +149,14 @@ func TestUninstallGoesOnAndNamesLeftovers(t *testing.T) {
 func TestUninstallOfALostConfiguration(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	if err := f.mac.Interfaces().Files.Remove(document.ConfigFile); err != nil {
+	files := f.mac.Interfaces().Files
+	if err := files.Remove(document.ConfigFile); err != nil {
+		t.Fatal(err)
+	}
+	f.uninstall(true)
+	f.gone(sudoersFile("m1"))
+	f.converge()
+	if err := errors.Join(files.Remove(document.ConfigFile), files.Remove(document.JournalFile)); err != nil {
 		t.Fatal(err)
 	}
 	o := f.options()

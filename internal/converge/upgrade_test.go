@@ -107,7 +107,7 @@ func TestLaterKeyIsIgnored(t *testing.T) {
 	f.converge()
 	f.keyed('b')
 	r := f.converge()
-	if s := r.Steps[2]; s.Name != "journal" || !strings.Contains(s.Detail, "another upgrade key, which is ignored") {
+	if s := r.Steps[1]; s.Name != "journal" || !strings.Contains(s.Detail, "another upgrade key, which is ignored") {
 		t.Errorf("%s says %q", s.Name, s.Detail)
 	}
 	f.stage("second build")

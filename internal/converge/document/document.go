@@ -50,7 +50,7 @@ const (
 	AgentCertFile = AgentCertDir + "/node-client-current.pem"
 	// AgentServerFile says where the API server is: {"server", "ca"}.
 	AgentServerFile = AgentCertDir + "/server.json"
-	// LogDir holds the agent's logs; it belongs to the console user.
+	// LogDir holds the agent's logs. It is root's, who rotates them by name.
 	LogDir = "/var/log/macfleet"
 	// HealthSocket is the agent's local socket: one JSON Health per connection.
 	HealthSocket = AgentStateDir + "/health.sock"
@@ -172,7 +172,10 @@ type Journal struct {
 	Schema string `json:"schema"`
 	Epoch  int64  `json:"epoch"`
 	// Name of the Machine that holds the Mac in this epoch.
-	Name    string    `json:"name"`
+	Name string `json:"name"`
+	// User is the console user that the Mac was set up for. Another one takes a
+	// reinstall: what the first owns is in places that root trusts.
+	User    string    `json:"user,omitempty"`
 	Created time.Time `json:"created"`
 }
 

@@ -52,7 +52,7 @@ func (d Desired) Validate() error {
 		{d.Host.ProviderID != "", "host.providerID", "is empty"},
 		{d.Host.Epoch > 0, "host.epoch", "is not positive"},
 		{userShape.MatchString(d.Host.User), "host.user", "is not a user name"},
-		{d.Host.User != "root", "host.user", "is root: guests need a console session"},
+		{!systemAccount(d.Host.User), "host.user", "is an account of the system: guests need the session of a person's"},
 		{IsSHA256(d.Agent.SHA256), "agent.sha256", "is not a SHA-256 in lower-case hex"},
 		{len(d.Restart) <= maxName, "restart", "is too long"},
 		{d.Node.MaxVMs >= MinMaxVMs && d.Node.MaxVMs <= MaxMaxVMs, "node.maxVMs", "is not 1 or 2"},
@@ -83,6 +83,17 @@ const Sealed = "<sealed>"
 // what a line of input cannot hold.
 func usablePassword(p string) bool {
 	return p != "" && p != Sealed && !strings.ContainsAny(p, "\x00\n\r")
+}
+
+// systemAccount reports the accounts that macOS has for itself: nobody logs in as
+// one of them, and root's would be root's whatever it is called. macOS does not
+// tell upper from lower case in the names of users.
+func systemAccount(user string) bool {
+	switch strings.ToLower(user) {
+	case "root", "daemon", "nobody":
+		return true
+	}
+	return strings.HasPrefix(user, "_")
 }
 
 func (m Mac) validate() error {
