@@ -2,7 +2,9 @@ package converge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -34,14 +36,52 @@ func (t *target) rotation() file {
 	return file{logRotation, []byte(text.String()), macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
 }
 
+// agentLog is the agent's error log: the user's, in a folder that is not. In a
+// folder of the user's own, links could have root rename or give away any file when
+// it rotates.
+func (t *target) agentLog() file {
+	return file{agentErrorLog, nil, macos.Attr{Mode: 0o640, Owner: t.desired.Host.User, Group: staff}}
+}
+
+// agentLogDiffers says what is wrong with the log but for what is in it.
+func (t *target) agentLogDiffers(ctx context.Context) ([]string, error) {
+	want := t.agentLog()
+	info, err := t.Mac.Files.Stat(ctx, want.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []string{want.path + " is missing"}, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking at %s: %w", want.path, err)
+	case info.Attr != want.attr || info.Dir || info.Target != "":
+		return []string{fmt.Sprintf("%s is %s, not %s", want.path, info.Attr, want.attr)}, nil
+	}
+	return nil, nil
+}
+
+// logsDiffer says what is wrong with the log and with how it is rotated.
+func (t *target) logsDiffer(ctx context.Context) ([]string, error) {
+	log, err := t.agentLogDiffers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rotation, err := t.differing(ctx, t.rotation())
+	return append(log, rotation...), err
+}
+
 // logs bounds what the agent and hostd write.
 func (t *target) logs() step {
 	return step{
-		name:  "logs",
-		about: "Writes `" + logRotation + "`, so that macOS rotates the logs in `" + document.LogDir + "` at 10 MB and keeps five of each.",
+		name: "logs",
+		about: "Makes the agent's error log, `" + agentErrorLog + "`, the console user's in a folder that only root may write to, and writes `" +
+			logRotation + "`, so that macOS rotates it and hostd's (`" + hostdErrorLog + "`) at 10 MB and keeps five of each.",
 		undo:  "Remove `" + logRotation + "`.",
-		check: func(ctx context.Context) ([]string, error) { return t.differing(ctx, t.rotation()) },
+		check: t.logsDiffer,
 		act: func(ctx context.Context) error {
+			if differs, err := t.agentLogDiffers(ctx); err != nil || len(differs) > 0 {
+				if err = errors.Join(err, write(ctx, t.Mac.Files, t.agentLog())); err != nil {
+					return err
+				}
+			}
 			staged := t.rotation()
 			staged.path = logRotationStage
 			if err := write(ctx, t.Mac.Files, staged); err != nil {
@@ -57,6 +97,9 @@ func (t *target) logs() step {
 			return write(ctx, t.Mac.Files, t.rotation())
 		},
 		prove: func(ctx context.Context) error {
+			if differs, err := t.agentLogDiffers(ctx); err != nil || len(differs) > 0 {
+				return errors.Join(err, fmt.Errorf("it did not take: %s", strings.Join(differs, "; ")))
+			}
 			return t.Mac.System.LogRotation(ctx, logRotation)
 		},
 		takeBack: func(context.Context) error { return t.Mac.Files.Remove(logRotation) },

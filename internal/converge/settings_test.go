@@ -2,11 +2,13 @@ package converge
 
 import (
 	"errors"
+	"io/fs"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 func TestMacNeverSleeps(t *testing.T) {
@@ -69,6 +71,48 @@ func TestLogsAreRotated(t *testing.T) {
 		t.Error(diff)
 	}
 	f.gone(logRotationStage)
+}
+
+// Root renames and gives away what is in the folder of the log, by name.
+func TestLogsAreInRootsFolder(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	files := f.mac.Interfaces().Files
+	right := func() {
+		t.Helper()
+		for name, want := range map[string]string{document.LogDir: "root:wheel 0755", agentErrorLog: "m1:staff 0640"} {
+			if info, err := files.Stat(t.Context(), name); err != nil || info.Attr.String() != want {
+				t.Errorf("%s is %s, want %s (%v)", name, info.Attr, want, err)
+			}
+		}
+	}
+	right()
+	f.mac.Put(agentErrorLog, []byte("panic"), f.desiredLogAttr())
+	if got := outcomes(f.converge())["logs"]; got != document.Unchanged || f.content(agentErrorLog) != "panic" {
+		t.Errorf("logs %s", got)
+	}
+	f.mac.Put(agentErrorLog, nil, macos.Attr{Mode: 0o666, Owner: "m1", Group: staff})
+	f.converge()
+	right()
+	// What was put there while the folder was somebody's is not kept.
+	if err := files.MakeDir(t.Context(), document.LogDir, macos.Attr{Mode: 0o750, Owner: "m1", Group: staff}); err != nil {
+		t.Fatal(err)
+	}
+	if err := files.Link(agentErrorLog+".0", "/etc/sudoers"); err != nil {
+		t.Fatal(err)
+	}
+	f.converge()
+	right()
+	if _, err := files.Stat(t.Context(), agentErrorLog+".0"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link that the user could plant is kept (%v)", err)
+	}
+	if r := f.converge(); r.Exit != document.ExitUnchanged {
+		t.Errorf("still changes: %v", outcomes(r))
+	}
+}
+
+func (f *fixture) desiredLogAttr() macos.Attr {
+	return (&target{desired: f.desired}).agentLog().attr
 }
 
 func TestSSHIsShutToAllButKeys(t *testing.T) {
