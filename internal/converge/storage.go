@@ -32,17 +32,38 @@ type volumeNote struct {
 func (t *target) storage() step {
 	return step{
 		name:  "storage",
-		about: "Makes an APFS volume with a quota, once, at `" + document.GuestVolume + "`, when the profile asks for one; it belongs to the console user and Spotlight leaves it alone. Its UUID is in `" + volumeFile + "`. It is never resized.",
+		about: "Makes an APFS volume with a quota, once, at `" + document.GuestVolume + "`, when the profile asks for one. The volume is root's, the folder `tart` on it the console user's, and Spotlight leaves it alone. Its UUID is in `" + volumeFile + "`. It is never resized.",
 		undo:  "Stop all guests and run `sudo diskutil apfs deleteVolume <UUID>`. What is on the volume is lost.",
 		check: func(ctx context.Context) ([]string, error) {
+			if err := t.homeStays(ctx); err != nil {
+				return nil, err
+			}
 			s, err := t.storageState(ctx)
 			return s.differs, err
 		},
-		// What it writes is the user's and root's, and looking again sees whether the
+		// What it makes is the user's and root's, and looking again sees whether the
 		// volume keeps that: one that ignores owners shows everything as anybody's.
 		act:      t.makeVolume,
 		takeBack: t.removeVolume,
 	}
+}
+
+// homeStays fails while guests run that the document would part from their disks:
+// with or without a volume decides where tart has them. It is asked before anything
+// that tells the agent so is written.
+func (t *target) homeStays(ctx context.Context) error {
+	data, err := read(t.Mac.Files, document.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", document.ConfigFile, err)
+	}
+	var now document.AgentConfig
+	if json.Unmarshal(data, &now) != nil || (now.Mac.GuestQuotaBytes > 0) == (t.desired.Mac.GuestQuotaBytes > 0) {
+		return nil // a file that says nothing is written again by the config step
+	}
+	return t.noGuests(ctx, "a quota that comes or goes moves the place of their disks")
 }
 
 // storageState is the volume as it is.
@@ -111,11 +132,12 @@ func (t *target) volumeDiffers(ctx context.Context, v macos.Volume) ([]string, e
 
 var noIndexFile = file{noIndex, nil, macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
 
+// volumeDirs are the folders on the volume, the upper one first: once it is root's,
+// nobody can put anything else in the place of the lower one.
 func (t *target) volumeDirs() []dir {
-	user := t.desired.Host.User
 	return []dir{
-		{document.GuestVolume, macos.Attr{Mode: 0o755, Owner: user, Group: staff}},
-		{guestDir, macos.Attr{Mode: 0o700, Owner: user, Group: staff}},
+		{path: document.GuestVolume, attr: macos.Attr{Mode: 0o755, Owner: root, Group: wheel}},
+		{path: guestDir, attr: macos.Attr{Mode: 0o700, Owner: t.desired.Host.User, Group: staff}},
 	}
 }
 
@@ -175,8 +197,8 @@ func (t *target) settleVolume(ctx context.Context, v macos.Volume) error {
 		}
 	}
 	for _, d := range t.volumeDirs() {
-		if err := t.Mac.Files.MakeDir(ctx, d.path, d.attr); err != nil {
-			return fmt.Errorf("making %s: %w", d.path, err)
+		if err := t.makeDir(ctx, d); err != nil {
+			return err
 		}
 	}
 	return write(ctx, t.Mac.Files, noIndexFile)

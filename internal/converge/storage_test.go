@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -31,7 +32,7 @@ func TestVolumeIsMadeOnce(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for name, want := range map[string]string{
-		document.GuestVolume: "m1:staff 0755", guestDir: "m1:staff 0700", noIndex: "root:wheel 0644", volumeFile: "root:wheel 0600",
+		document.GuestVolume: "root:wheel 0755", guestDir: "m1:staff 0700", noIndex: "root:wheel 0644", volumeFile: "root:wheel 0600",
 	} {
 		info, err := f.mac.Interfaces().Files.Stat(t.Context(), name)
 		if err != nil || info.Attr.String() != want {
@@ -41,6 +42,50 @@ func TestVolumeIsMadeOnce(t *testing.T) {
 	f.mac.Reboot()
 	if got := outcomes(f.converge())["storage"]; got != document.Unchanged || f.mac.AddedVolumes() != 1 {
 		t.Errorf("storage %s, %d volumes made", got, f.mac.AddedVolumes())
+	}
+}
+
+// What the user could put in the place of a folder, as long as the volume was his,
+// is not followed.
+func TestLinkInThePlaceOfAFolderIsNotFollowed(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	files := f.mac.Interfaces().Files
+	if err := files.MakeDir(t.Context(), document.GuestVolume, macos.Attr{Mode: 0o755, Owner: "m1", Group: staff}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(files.Remove(guestDir), files.Link(guestDir, sudoersDir)); err != nil {
+		t.Fatal(err)
+	}
+	f.refused("storage", document.Human, guestDir+" is not a folder")
+	f.mac.Unmount(f.guestVolume().UUID) // the look sees no folder then
+	f.refused("storage", document.Human, guestDir+" is not a folder")
+	if info, err := files.Stat(t.Context(), sudoersDir); err != nil || info.Owner != root {
+		t.Errorf("%s is %s (%v)", sudoersDir, info.Attr, err)
+	}
+}
+
+// With or without a quota decides where tart has guests: none may run when that
+// changes, and until then nothing says so to the agent.
+func TestHomeOfGuestsDoesNotMoveUnderThem(t *testing.T) {
+	for name, c := range map[string]struct{ before, after int64 }{"comes": {0, quota}, "goes": {quota, 0}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.desired.Mac.GuestQuotaBytes = c.before
+			f.converge()
+			f.mac.Console.Guests = 1
+			f.converge() // nothing moves
+			config := f.content(document.ConfigFile)
+			f.desired.Mac.GuestQuotaBytes = c.after
+			f.stage("second build")
+			f.refused("storage", document.Wait, "waits until no guest runs")
+			f.nothingDone()
+			if f.content(document.ConfigFile) != config {
+				t.Error("the agent is told of another place")
+			}
+			f.mac.Console.Guests = 0
+			f.converge()
+		})
 	}
 }
 

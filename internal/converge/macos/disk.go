@@ -67,6 +67,10 @@ func (Disk) MakeDir(ctx context.Context, path string, attr Attr) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	// What was there may be a link, and the commands below would follow it.
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return errors.Join(err, &fs.PathError{Op: "mkdir", Path: path, Err: unix.ENOTDIR})
+	}
 	return setAttr(ctx, path, attr)
 }
 

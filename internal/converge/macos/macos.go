@@ -97,7 +97,8 @@ type Files interface {
 	Stat(ctx context.Context, path string) (Info, error)
 	Open(path string) (io.ReadCloser, error)
 	List(path string) ([]string, error)
-	// MakeDir makes one folder, if it is missing, and asserts its attributes.
+	// MakeDir makes one folder, if it is missing, and asserts its attributes. It
+	// follows no link in the place of the folder.
 	MakeDir(ctx context.Context, path string, attr Attr) error
 	// Replace puts a new file, always a new inode, in the place of path. Readers
 	// see the old file or the whole new one.

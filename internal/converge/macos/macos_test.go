@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 const printed = `system/dev.macfleet.tart-kubelet = {
@@ -153,5 +154,27 @@ func TestAskIsBounded(t *testing.T) {
 	data, err := UnixSockets{}.Ask(ctx, path, nil)
 	if err != nil || len(data) != MaxAnswer {
 		t.Errorf("%d bytes, %v", len(data), err)
+	}
+}
+
+// A link in the place of a folder would have its target given away.
+func TestMakeDirFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(victim, 0o755), os.Symlink(victim, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{link, filepath.Join(dir, "file")} {
+		if name != link {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := (Disk{}).MakeDir(t.Context(), name, Attr{Mode: 0o700, Owner: "root", Group: "wheel"}); !errors.Is(err, unix.ENOTDIR) {
+			t.Errorf("%s: %v", filepath.Base(name), err)
+		}
+	}
+	if info, err := os.Stat(victim); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the target is %v (%v)", info.Mode(), err)
 	}
 }
