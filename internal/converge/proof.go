@@ -46,20 +46,23 @@ func (t *target) proofState(ctx context.Context) (proofState, error) {
 	if err != nil {
 		return "", err
 	}
-	if note.Epoch != t.desired.Host.Epoch {
-		return proofWanting, nil
-	}
-	if !note.ProvedAt.IsZero() {
+	asked := note.Epoch == t.desired.Host.Epoch
+	if asked && !note.ProvedAt.IsZero() {
 		return proofDone, nil
 	}
 	boot, err := t.Mac.Host.BootSession(ctx)
 	if err != nil {
 		return "", fmt.Errorf("reading the boot session: %w", err)
 	}
-	if boot == note.BootSession || boot == "" {
-		return proofWanting, nil
+	if asked && boot != note.BootSession && boot != "" {
+		return proofBooted, nil
 	}
-	return proofBooted, nil
+	// A build is called proved after the reboot, or when none was wanted. Then the
+	// Mac may be a Node with guests, and it is too late for one.
+	if p, err := t.proved(); err != nil || p.Build != "" {
+		return proofDone, err
+	}
+	return proofWanting, nil
 }
 
 // proofOwed reports whether the Mac must still reboot before it may join.
@@ -98,8 +101,8 @@ func (t *target) writeProof(ctx context.Context, note proofNote) error {
 func (t *target) proof() step {
 	return step{
 		name:  "proof",
-		about: "Reboots the Mac once after its installation, when the profile asks for it, to see that the session, the volume, the firewall and the jobs come back by themselves. Records it in `" + proofFile + "`.",
-		undo:  "There is nothing to undo. Remove `" + proofFile + "` to have it done again.",
+		about: "Reboots the Mac once after its installation, when the profile asks for it before the Mac joins, to see that the session, the volume, the firewall and the jobs come back by themselves. Records it in `" + proofFile + "`.",
+		undo:  "There is nothing to undo.",
 		check: func(ctx context.Context) ([]string, error) {
 			s, err := t.proofState(ctx)
 			switch {

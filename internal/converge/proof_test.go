@@ -3,6 +3,7 @@ package converge
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -67,11 +68,38 @@ func TestProofRebootThatLosesTheSession(t *testing.T) {
 
 func TestProofRebootWaitsForGuests(t *testing.T) {
 	f := newFixture(t)
+	f.desired.Mac.ProofReboot = true
+	f.mac.Fail = func(call string) error {
+		if call == "write "+logRotation {
+			f.mac.Console.Guests = 1 // started by hand, in the session that came up
+		}
+		return nil
+	}
+	if r := f.refused("proof", document.Wait, "waits until no guest runs"); r.Rebooting {
+		t.Error("a Mac with guests reboots")
+	}
+}
+
+// A Mac whose build was proved without a reboot may be a Node with guests: none is
+// owed when the profile asks for one later.
+func TestProofRebootThatIsWantedTooLate(t *testing.T) {
+	f := newFixture(t)
 	f.converge()
 	f.desired.Mac.ProofReboot = true
 	f.mac.Console.Guests = 1
-	if r := f.refused("proof", document.Wait, "waits until no guest runs"); r.Rebooting {
-		t.Error("a Mac with guests reboots")
+	if r := f.converge(); r.Rebooting || outcomes(r)["proof"] != document.Unchanged {
+		t.Errorf("rebooting %v: %v", r.Rebooting, outcomes(r))
+	}
+	if r := f.converge(); r.Rebooting || r.Exit != document.ExitUnchanged {
+		t.Errorf("again: rebooting %v: %v", r.Rebooting, outcomes(r))
+	}
+	// Nor does it keep a bad build from being found out.
+	good := f.desired.Agent.SHA256
+	f.stage("second build")
+	f.dying(good, 2*time.Second)
+	r := f.refused("launchd", document.Retry, "runs again")
+	if r.RolledBack == "" || buildOf(f.mac.Resolve(document.CurrentAgent)) != good {
+		t.Errorf("rolled back %q", r.RolledBack)
 	}
 }
 

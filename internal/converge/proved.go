@@ -24,8 +24,6 @@ var rootFile = macos.Attr{Mode: 0o600, Owner: root, Group: wheel}
 type provenBuild struct {
 	Build        string `json:"build"`
 	ConfigSHA256 string `json:"configSHA256"`
-	// Previous is the build that was proved before, and is still in its slot.
-	Previous string `json:"previous,omitempty"`
 }
 
 // proved reads the last proof; none is the zero value. One that cannot be read is
@@ -60,18 +58,11 @@ func (t *target) notProved() ([]string, error) {
 
 // noteProved remembers that the wanted build runs with the wanted configuration.
 func (t *target) noteProved(ctx context.Context) error {
-	before, err := t.proved()
-	if err != nil {
-		return err
-	}
 	config, err := document.EncodeConfig(t.desired)
 	if err != nil {
 		return err
 	}
-	now := provenBuild{Build: t.desired.Agent.SHA256, ConfigSHA256: document.Hash(config), Previous: before.Previous}
-	if before.Build != now.Build {
-		now.Previous = before.Build
-	}
+	now := provenBuild{Build: t.desired.Agent.SHA256, ConfigSHA256: document.Hash(config)}
 	data, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("encoding the proof: %w", err)
