@@ -37,6 +37,17 @@ func scramblePassword(password string) ([]byte, error) {
 	return data, nil
 }
 
+// unscramblePassword returns what is in a kcpassword file: what comes before the
+// first NUL.
+func unscramblePassword(data []byte) string {
+	plain := bytes.Clone(data)
+	for i := range plain {
+		plain[i] ^= kcpasswordKey[i%len(kcpasswordKey)]
+	}
+	plain, _, _ = bytes.Cut(plain, []byte{0})
+	return string(plain)
+}
+
 // StoredPassword is what a kcpassword file is good for.
 type StoredPassword string
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -34,8 +35,6 @@ type sessionNote struct {
 	// Done: it was made. A run that was cut off in between leaves it unset, and no
 	// one knows.
 	Done bool `json:"done,omitempty"`
-	// Kicks counts them in this install epoch.
-	Kicks int `json:"kicks,omitempty"`
 	// Refused are hashes of passwords that macOS sealed, so that none is tried twice:
 	// a few wrong ones lock the account, and SSH with it.
 	Refused []refusedPassword `json:"refused,omitempty"`
@@ -70,6 +69,13 @@ func writeSessionNote(ctx context.Context, files macos.Files, note sessionNote) 
 	return write(ctx, files, file{sessionFile, append(data, '\n'), macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
 }
 
+// Stranger reports whether the owner of the console is a person other than the user.
+// Nobody is there when it is root's, or a system account's, whose names begin with
+// an underscore; then loginwindow may be restarted, which ends what is on it.
+func Stranger(owner, user string) bool {
+	return owner != user && owner != root && owner != "" && !strings.HasPrefix(owner, "_")
+}
+
 // KickLoginwindow restarts loginwindow, so that it logs the user in, at most once
 // per KickCooldown and boot, and reports whether it did. The caller has seen that
 // there is no session and that no guest runs: both would end. It is for converge
@@ -96,7 +102,6 @@ func KickLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, err
 		}
 	}
 	note.KickedAt, note.BootSession, note.Done = mac.Clock.Now().UTC(), boot, false
-	note.Kicks++
 	if err := writeSessionNote(ctx, mac.Files, note); err != nil {
 		return false, err
 	}
@@ -137,10 +142,11 @@ func (t *target) refusedBefore(password string) (bool, error) {
 	return false, nil
 }
 
-// rememberRefused keeps the hash of the document's password, which was refused.
-// A right password is never kept this way.
+// rememberRefused keeps the hash of the password that lay there when this run began
+// to log in, and was refused. The document's may be another one, which has yet to be
+// tried. A right password is never kept this way.
 func (t *target) rememberRefused(ctx context.Context) error {
-	if t.desired.Secrets == nil {
+	if t.tried == "" {
 		return nil
 	}
 	note, err := readSessionNote(t.Mac.Files)
@@ -151,7 +157,7 @@ func (t *target) rememberRefused(ctx context.Context) error {
 	if _, err := rand.Read(r.Salt); err != nil {
 		return fmt.Errorf("making a salt: %w", err)
 	}
-	if r.Hash, err = hashPassword(t.desired.Secrets.ConsolePassword, r.Salt); err != nil {
+	if r.Hash, err = hashPassword(t.tried, r.Salt); err != nil {
 		return err
 	}
 	note.Refused = append(note.Refused, r)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -140,6 +139,7 @@ func (t *target) storePassword(ctx context.Context, s sessionState) error {
 	if err != nil {
 		return err
 	}
+	t.tried = unscramblePassword(data)
 	if s.stored == passwordUsable && s.attr == "" {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (t *target) newPassword(_ context.Context, stored StoredPassword) ([]byte, 
 // startSession restarts loginwindow, which ends whatever is on the console. So
 // nobody may be there, and no guest may run.
 func (t *target) startSession(ctx context.Context, s sessionState) error {
-	if s.console != root && s.console != s.user && s.console != "" && !strings.HasPrefix(s.console, "_") {
+	if Stranger(s.console, s.user) {
 		return fail(document.Human, "the console belongs to %.64q: log that user out first", s.console)
 	}
 	if s.stored == passwordUsable && s.autoLogin == s.user {
@@ -236,8 +236,7 @@ func (t *target) proveUnsealed(ctx context.Context) error {
 	return t.unsealed(ctx)
 }
 
-// unsealed fails when the stored password was sealed, and remembers it as wrong if
-// it is the document's.
+// unsealed fails when the stored password was sealed, and remembers it as wrong.
 func (t *target) unsealed(ctx context.Context) error {
 	data, err := read(t.Mac.Files, kcpasswordFile)
 	if err != nil {

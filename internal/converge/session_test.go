@@ -196,6 +196,40 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	f.converge()
 }
 
+// What was refused is what lay there, not what came along and was not tried yet.
+func TestRightPasswordFollowsAWrongOne(t *testing.T) {
+	f := newFixture(t)
+	data, err := scramblePassword("the vendor's former one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mac.Put(kcpasswordFile, data, kcpasswordAttr)
+	f.mac.SetDefault(loginwindowDomain, autoLoginUser, "m1")
+	f.refused("session", document.Wait, "sealed")
+	f.later(KickCooldown)
+	f.converge()
+	target := &target{Options: f.options()}
+	for password, want := range map[string]bool{"the vendor's former one": true, "correct horse": false} {
+		if got, err := target.refusedBefore(password); err != nil || got != want {
+			t.Errorf("%s refused: %v (%v)", password, got, err)
+		}
+	}
+}
+
+// A person may turn FileVault on while a run is at it.
+func TestFileVaultInTheMiddleOfARun(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Fail = func(call string) error {
+		f.mac.System.FileVault = f.mac.System.FileVault || call == "write "+document.JournalFile
+		return nil
+	}
+	f.refused("session", document.Human, "FileVault is on")
+	f.gone(kcpasswordFile)
+	if f.mac.Console.Kicks != 0 {
+		t.Error("loginwindow was restarted")
+	}
+}
+
 func TestPasswordThatIsSealedLate(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Console.LoginTakes = time.Second

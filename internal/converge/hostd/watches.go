@@ -3,7 +3,6 @@ package hostd
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge"
@@ -36,7 +35,7 @@ func (s sessionLook) kickDue() (due bool, trouble string) {
 	switch {
 	case s.Up, !s.Wanted:
 		return false, ""
-	case s.Console != "root" && s.Console != s.User && s.Console != "" && !strings.HasPrefix(s.Console, "_"):
+	case converge.Stranger(s.Console, s.User):
 		return false, fmt.Sprintf("somebody else, %.64q, is at the console: log that user out", s.Console)
 	case s.Guests > 0:
 		return false, fmt.Sprintf("no session of %s, and %d guests run, which a restart of loginwindow would end", s.User, s.Guests)
