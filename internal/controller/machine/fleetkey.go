@@ -127,17 +127,22 @@ func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
 // warnOfNewKey tells when a fleet that has Macs got another key: nobody reaches
 // them with it, and nothing else would say so before the next failure.
 func (r *Reconciler) warnOfNewKey(ctx context.Context, v *visit) {
-	fleet := v.fleet()
-	bereft := len(r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
-		same := m.Labels[infrav1.FleetLabel] == fleet || m.Spec.FleetName == fleet
-		return same && m.Namespace == v.machine.Namespace && m.Spec.ProviderID != ""
-	}))
+	bereft := r.macsOfFleet(ctx, v)
 	if bereft == 0 {
 		return
 	}
-	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and nobody can reach them by SSH; restore the Secret, or delete their Machines", v.fleetSecret().Name, bereft, fleet)
+	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and nobody can reach them by SSH; restore the Secret, or delete their Machines", v.fleetSecret().Name, bereft, v.fleet())
 	r.event(v.machine, transition{corev1.EventTypeWarning, "FleetKeyReplaced", note})
-	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another SSH key", "fleet", fleet, "macs", bereft)
+	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another SSH key", "fleet", v.fleet(), "macs", bereft)
+}
+
+// macsOfFleet counts the Macs that the Machine's fleet has brought up.
+func (r *Reconciler) macsOfFleet(ctx context.Context, v *visit) int {
+	fleet := v.fleet()
+	return len(r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		same := m.Labels[infrav1.FleetLabel] == fleet || m.Spec.FleetName == fleet
+		return same && m.Namespace == v.machine.Namespace && m.Spec.ProviderID != ""
+	}))
 }
 
 // createFleetKey makes the Secret; where another pass was faster, its key wins.

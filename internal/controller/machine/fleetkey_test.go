@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,5 +61,33 @@ func TestANewKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
 				t.Errorf("told = %t, want %t", told, c.told)
 			}
 		})
+	}
+}
+
+// A fleet that lost its signing key hears of it before the Macs refuse a build.
+func TestANewSigningKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	told := func() bool {
+		return slices.ContainsFunc(w.heard(), func(event string) bool {
+			return strings.Contains(event, "SigningKeyReplaced") && strings.Contains(event, "1 Macs of fleet builders")
+		})
+	}
+	if told() {
+		t.Error("the first key of a fleet is told as a loss")
+	}
+	m := w.machine("mac-1")
+	m.Labels[infrav1.FleetLabel] = "builders"
+	w.update(m)
+	w.delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders-agent-signing"}})
+	w.askRestart("mac-1", "first")
+	w.settle("mac-1")
+	if w.secret("builders-agent-signing")[keySigning] == "" || !told() {
+		t.Error("another signing key was made, and nothing was said")
+	}
+	w.askRestart("mac-1", "second")
+	w.settle("mac-1")
+	if told() {
+		t.Error("told twice")
 	}
 }

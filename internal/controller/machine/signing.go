@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -66,7 +67,20 @@ func (r *Reconciler) ensureSigningKey(ctx context.Context, v *visit) (signingKey
 	if err != nil {
 		return signingKey{}, fmt.Errorf("creating Secret %s: %w", name.Name, err)
 	}
+	r.warnOfNewSigningKey(ctx, v, name.Name)
 	return parseSigningKey(secret)
+}
+
+// warnOfNewSigningKey tells when a fleet that has Macs got another signing key:
+// they refuse the next build, and nothing else would say so before it comes.
+func (r *Reconciler) warnOfNewSigningKey(ctx context.Context, v *visit, secret string) {
+	bereft := r.macsOfFleet(ctx, v)
+	if bereft == 0 {
+		return
+	}
+	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and refuse the next build of the agent; restore the Secret before the next upgrade, or delete their Machines to have them wiped", secret, bereft, v.fleet())
+	r.event(v.machine, transition{corev1.EventTypeWarning, "SigningKeyReplaced", note})
+	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another signing key", "fleet", v.fleet(), "macs", bereft)
 }
 
 func (r *Reconciler) readSigningKey(ctx context.Context, name client.ObjectKey) (signingKey, error) {
