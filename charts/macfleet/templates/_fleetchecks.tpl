@@ -43,7 +43,11 @@
 {{- $path := index . 0 -}}{{- $profile := index . 1 -}}
 {{- include "macfleet.checkLabels" (list (printf "%s.labels" $path) ($profile.labels | default dict)) -}}
 {{- range $key, $value := $profile.labels -}}
-{{- if or (hasPrefix "node-role.kubernetes.io/" $key) (contains "node-restriction.kubernetes.io/" $key) (eq $key "kubernetes.io/role") -}}
+{{- if has $key (list "kubernetes.io/os" "kubernetes.io/arch" "kubernetes.io/hostname" "topology.kubernetes.io/zone" "node.kubernetes.io/instance-type" "tuist.dev/fleet") -}}
+{{- fail (printf "%s.labels: %s says what each Mac is: leave it out, no profile changes it" $path $key) -}}
+{{- end -}}
+{{- $kubelets := or (regexMatch "^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/" $key) (eq $key "topology.kubernetes.io/region") -}}
+{{- if and (regexMatch "^([^/]*[.])?(kubernetes|k8s)[.]io/" $key) (not $kubelets) -}}
 {{- fail (printf "%s.labels: the API server lets no node give itself the label %s; use a prefix of your own" $path $key) -}}
 {{- end -}}
 {{- end -}}
@@ -54,8 +58,17 @@
 {{- with dig "rollout" "soak" "" $profile -}}
 {{- if ne . "0s" -}}{{- include "macfleet.checkTime" (list (printf "%s.rollout.soak" $path) .) -}}{{- end -}}
 {{- end -}}
+{{- $seen := list -}}
 {{- range $profile.taints -}}
 {{- include "macfleet.checkLabels" (list (printf "%s.taints" $path) (dict .key (.value | default ""))) -}}
+{{- if or (hasPrefix "node.kubernetes.io/" .key) (hasPrefix "node-role.kubernetes.io/" .key) -}}
+{{- fail (printf "%s.taints: %s is Kubernetes' own; use a prefix of your own" $path .key) -}}
+{{- end -}}
+{{- $identity := printf "%s:%s" .key .effect -}}
+{{- if has $identity $seen -}}
+{{- fail (printf "%s.taints: %s is there twice: a Node has one taint at most of a key and an effect" $path $identity) -}}
+{{- end -}}
+{{- $seen = append $seen $identity -}}
 {{- end -}}
 {{- end -}}
 
