@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ func (t *target) firewall() step {
 		undo: "sudo pfctl -a " + firewall.Anchor + " -F rules, then sudo pfctl -X with the token in " + tokenFile + "." +
 			" A reboot does both.",
 		check: func(ctx context.Context) ([]string, error) {
+			if err := t.managerStays(); err != nil {
+				return nil, err
+			}
 			legacy, err := t.legacyFirewall(ctx)
 			if err != nil {
 				return nil, err
@@ -59,6 +63,27 @@ func (t *target) firewall() step {
 		},
 		takeBack: t.disarm,
 	}
+}
+
+// managerStays refuses rules that would shut the manager out, while it still can be
+// told: afterwards nobody could take them back. The Mac's own loopback is never shut.
+func (t *target) managerStays() error {
+	from, allowed := t.desired.Host.ManagedFrom, t.desired.Mac.Network.SSHFrom
+	if from == "" || len(allowed) == 0 {
+		return nil
+	}
+	manager, err := netip.ParseAddr(from)
+	if err != nil {
+		return fail(document.Bug, "reading from where the manager reaches this Mac: %w", err)
+	}
+	contains := func(network string) bool {
+		prefix, err := netip.ParsePrefix(network)
+		return err == nil && prefix.Contains(manager)
+	}
+	if manager.IsLoopback() || slices.ContainsFunc(allowed, contains) {
+		return nil
+	}
+	return fail(document.Human, "network.sshIngress.allow does not contain %s, from where the manager reaches this Mac: add it to the profile", manager)
 }
 
 // ArmFirewall proves that the rules around the guests are in force, mends what is

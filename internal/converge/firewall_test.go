@@ -297,3 +297,35 @@ func TestAChangedPolicyTightens(t *testing.T) {
 	}
 	f.fenced()
 }
+
+// A profile that forgets the manager would lose one Mac after the other: each would
+// take the rules, and nobody could reach it to take them back.
+func TestTheManagerIsNotShutOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		from    string
+		allow   []string
+		refused bool
+	}{
+		"not among them":      {"203.0.113.9", []string{"198.51.100.0/24", "2001:db8:7::/48"}, true},
+		"IPv6, not among":     {"2001:db8:8::1", []string{"198.51.100.0/24", "2001:db8:7::/48"}, true},
+		"the second network":  {"2001:db8:7::1", []string{"198.51.100.0/24", "2001:db8:7::/48"}, false},
+		"everybody may":       {"203.0.113.9", nil, false},
+		"over the loopback":   {"127.0.0.1", []string{"198.51.100.0/24"}, false},
+		"nobody knows whence": {"", []string{"198.51.100.0/24"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.converge()
+			f.desired.Host.ManagedFrom, f.desired.Mac.Network.SSHFrom = c.from, c.allow
+			if !c.refused {
+				f.converge()
+				f.fenced()
+				return
+			}
+			f.refused("firewall", document.Human, "network.sshIngress.allow does not contain "+c.from)
+			if did := f.pfDid(); len(did) > 0 {
+				t.Errorf("changed all the same: %v", did)
+			}
+		})
+	}
+}

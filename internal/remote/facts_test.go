@@ -1,10 +1,12 @@
 package remote
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -30,6 +32,7 @@ disk /dev/disk3s5   239362496  20480000 218882496     9%  404167 2188824960    0
 filevault FileVault is Off.
 console m1
 user m1
+client ::ffff:203.0.113.9
 current /usr/local/libexec/macfleet/` + buildA + `
 slot /usr/local/libexec/macfleet/` + buildA + `/tart-kubelet
 slot /usr/local/libexec/macfleet/` + buildB + `/tart-kubelet
@@ -55,11 +58,11 @@ func TestParseFacts(t *testing.T) {
 		OSVersion: "15.6.1", Build: "24G90", Model: "Mac14,3", Arch: "arm64", Serial: "C07XX0ABCDEF",
 		PlatformUUID: "11111111-2222-3333-4444-555555555555", MemoryBytes: 16 << 30, CPUs: 8,
 		BootSession: "0F0B61E2-0000-4000-8000-000000000000", DiskFreeBytes: 218882496 << 10,
-		FileVault: Off, ConsoleUser: "m1", User: "m1", Sudo: true, CurrentAgent: buildA,
+		FileVault: Off, ConsoleUser: "m1", User: "m1", Client: netip.MustParseAddr("203.0.113.9"), Sudo: true, CurrentAgent: buildA,
 		Slots: []string{buildA, buildB}, Staged: map[string]int64{buildB + ".part": 1234},
 		Unknown: []string{"Last login: today", "something new"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Error(diff)
 	}
 	if missing := got.Missing(); len(missing) != 0 {
@@ -80,7 +83,7 @@ func TestFactsThatFailedAreMissing(t *testing.T) {
 func TestOddFactsAreKeptAsTheyCame(t *testing.T) {
 	odd := []string{
 		"hw.ncpu many", "hw.memsize -1", "disk /dev/disk 12% x", "filevault Busy", "staged x y", "staged 1",
-		"current /elsewhere", "slot /x", "ioreg nonsense", `ioreg "a" = "b"`,
+		"current /elsewhere", "slot /x", "ioreg nonsense", "client UNKNOWN", `ioreg "a" = "b"`,
 	}
 	f, _ := parseFacts("probe 1\n" + strings.Join(odd, "\n") + "\nend 1\n")
 	if diff := cmp.Diff(odd, f.Unknown); diff != "" {

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	_ "embed"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -47,6 +48,8 @@ type Facts struct {
 	// ConsoleUser owns the graphical session; root means that there is none.
 	ConsoleUser string
 	User        string
+	// Client is the address from which this connection comes, as the Mac sees it.
+	Client netip.Addr
 	// Sudo: the user runs anything as root without a password.
 	Sudo bool
 	// SudoAgent: the user runs the installed agent's own verbs as root without a
@@ -176,6 +179,8 @@ func (f *Facts) setComposite(label, value string) bool {
 		return f.setDisk(value)
 	case "filevault":
 		return f.setFileVault(value)
+	case "client":
+		return f.setClient(value)
 	case "current":
 		return build(path.Base(value), &f.CurrentAgent)
 	case "slot":
@@ -187,6 +192,16 @@ func (f *Facts) setComposite(label, value string) bool {
 		return true
 	}
 	return false
+}
+
+// setClient takes an address; sshd may have met IPv4 on an IPv6 socket.
+func (f *Facts) setClient(value string) bool {
+	address, err := netip.ParseAddr(value)
+	if err != nil {
+		return false
+	}
+	f.Client = address.Unmap().WithZone("")
+	return true
 }
 
 // setSlot passes over the links to slots that stand beside them.

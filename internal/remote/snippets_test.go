@@ -157,7 +157,9 @@ func (b *box) run(stdin, snippet string, args ...string) string {
 	return string(out)
 }
 
-func (b *box) env() []string { return []string{"HOME=" + b.path("home"), "PATH=" + b.path("bin")} }
+func (b *box) env() []string {
+	return []string{"HOME=" + b.path("home"), "PATH=" + b.path("bin"), "SSH_CONNECTION=203.0.113.9 50022 192.0.2.4 22"}
+}
 
 func (b *box) grant(password string) string {
 	b.t.Helper()
@@ -317,7 +319,7 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 		f, _ = parseFacts(b.run("", probeSnippet))
 		if f.OSVersion != "15.6.1" || f.Build != "24G90" || f.Arch != "arm64" || f.Model != "Mac14,3" || f.CPUs != 8 ||
 			f.BootSession != "ABC" || f.Serial != `C07\X` || f.PlatformUUID != "U-1" || f.DiskFreeBytes != 50<<10 ||
-			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || !f.Sudo || f.SudoAgent || f.CurrentAgent != buildB ||
+			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || f.Client.String() != "203.0.113.9" || !f.Sudo || f.SudoAgent || f.CurrentAgent != buildB ||
 			len(f.Slots) != 2 || f.Staged[buildA] != 5 || f.Journal == nil || f.Journal.Epoch != 7 {
 			t.Errorf("%+v", f)
 		}

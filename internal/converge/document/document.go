@@ -118,6 +118,10 @@ type Host struct {
 	ServerType string `json:"serverType"`
 	// Fleet is shown as label tuist.dev/fleet of the Node.
 	Fleet string `json:"fleet,omitempty"`
+	// ManagedFrom is the address from which the manager reaches this Mac, as the Mac
+	// sees it, so that no firewall shuts the manager out. Empty: it is not known. It
+	// belongs to one run, and the Mac does not keep it.
+	ManagedFrom string `json:"managedFrom,omitempty"`
 }
 
 // Agent is the build to run.

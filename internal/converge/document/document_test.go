@@ -105,6 +105,7 @@ var fleetWide = map[string]bool{
 
 	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
 	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false,
+	"Host.ManagedFrom": false, // the same Mac may be managed from elsewhere tomorrow
 
 	"Agent.SHA256": true, "Agent.Version": true,
 
@@ -299,4 +300,22 @@ func FuzzDecodeReport(f *testing.F) {
 			t.Error("unbounded")
 		}
 	})
+}
+
+// An agent is restarted when its configuration changes, and the manager may come
+// from another address each time.
+func TestTheConfigDoesNotDependOnWhoPushes(t *testing.T) {
+	d := desired()
+	before, err := EncodeConfig(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Host.ManagedFrom = "203.0.113.9"
+	after, err := EncodeConfig(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Error(diff)
+	}
 }

@@ -19,6 +19,7 @@ say disk "${disk##*
 say filevault "$(fdesetup status)"
 say console "$(stat -f %Su /dev/console)"
 say user "$(id -un)"
+say client "${SSH_CONNECTION%% *}"
 current=$(cd -P /usr/local/libexec/macfleet/current && pwd -P) && say current "$current"
 for slot in /usr/local/libexec/macfleet/*/tart-kubelet; do
   [ -f "$slot" ] && say slot "$slot"
