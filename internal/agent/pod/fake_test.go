@@ -211,12 +211,14 @@ func (h *fakeHost) Alive(dir string) (bool, error) {
 func (h *fakeHost) Gone(dir string) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.runs[dir]; r != nil {
-		return r.gone
-	}
-	closed := make(chan struct{})
-	close(closed)
-	return closed
+	gone := make(chan struct{})
+	go func(r *fakeRun) {
+		defer close(gone)
+		if r != nil {
+			<-r.gone
+		}
+	}(h.runs[dir])
+	return gone
 }
 
 func (h *fakeHost) Started(dir string) (bool, error) {

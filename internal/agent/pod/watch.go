@@ -34,20 +34,6 @@ func (w *worker) watch(ctx context.Context) (end, error) {
 	return w.readEnd("the VM ended and its exit was not recorded")
 }
 
-// adopt goes on with a machine that an earlier agent started.
-func (w *worker) adopt(ctx context.Context) (end, error) {
-	w.slots.Adopt(string(w.uid))
-	if w.rec.Step == stepRunning {
-		w.showRunning()
-		w.event(corev1.EventTypeNormal, "Adopted", "The agent was restarted and goes on with VM "+w.rec.machine())
-		if err := w.awaitEnd(ctx, w.runs.Gone(w.journal.attemptDir(w.uid, w.rec.Attempt))); err != nil {
-			return end{}, err
-		}
-		return w.readEnd("the VM ended and its exit was not recorded")
-	}
-	return w.watch(ctx)
-}
-
 // awaitLock waits until the machine runs; false when its command ended before.
 func (w *worker) awaitLock(ctx context.Context, gone <-chan struct{}) (bool, error) {
 	deadline := w.clock.Now().Add(lockTimeout)
