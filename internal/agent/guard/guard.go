@@ -43,25 +43,44 @@ func (e *RefusedError) Error() string {
 	return "the firewall around the guests is not proved: " + e.Reason
 }
 
+// AwayError says that hostd did not answer: it does not run, is being restarted, or
+// hung up.
+type AwayError struct{ Err error }
+
+func (e *AwayError) Error() string {
+	return fmt.Sprintf("hostd does not answer whether the firewall holds (is %s loaded?): %v", document.HostdLabel, e.Err)
+}
+
+// Unwrap returns how the conversation failed.
+func (e *AwayError) Unwrap() error { return e.Err }
+
+// Away sets it apart from a no.
+func (*AwayError) Away() bool { return true }
+
 // NoSessionError says that the console user has no session: macOS guests cannot
 // start without one. After a boot it comes within a minute.
 type NoSessionError struct{}
 
 func (*NoSessionError) Error() string {
-	return "the console user has no session yet, and macOS guests cannot start without one"
+	return "the console user has no session, and macOS guests cannot start without one: " +
+		"after a boot it comes within a minute, else the doctor's session and auto-login say why"
 }
 
 // PodReason is the reason of a Pod that waits for it.
 func (*NoSessionError) PodReason() string { return "NoConsoleSession" }
 
+// Proved says that the firewall holds: a guest that runs may go on.
+func (*NoSessionError) Proved() bool { return true }
+
 // Arm has the firewall proved now, and mended first where that is needed. Errors
-// are *RefusedError and *NoSessionError, or say why hostd did not answer.
+// are *RefusedError, *AwayError and *NoSessionError, or say that what came is no
+// answer of hostd's.
 func (g Gate) Arm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("nothing came within %s", timeout))
 	defer cancel()
 	a, err := g.ask(ctx, document.HostdArm)
 	if err != nil {
-		return fmt.Errorf("hostd does not say whether the firewall holds (is %s loaded?): %w", document.HostdLabel, err)
+		return err
 	}
 	if a.Error != "" {
 		return &RefusedError{Reason: printable(a.Error)}
@@ -86,28 +105,48 @@ func (g Gate) now() time.Time {
 	return time.Now()
 }
 
-// ask is one conversation with hostd.
+// ask is one question and its answer.
 func (g Gate) ask(ctx context.Context, verb string) (document.HostdAnswer, error) {
 	var a document.HostdAnswer
+	data, err := g.converse(ctx, verb)
+	if err == nil && len(data) == 0 {
+		err = errors.New("it hung up")
+	}
+	if err != nil {
+		return a, &AwayError{err}
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("hostd does not say whether the firewall holds: its answer of %d bytes is not one of hostd's", len(data))
+	}
+	return a, nil
+}
+
+func (g Gate) converse(ctx context.Context, verb string) ([]byte, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", g.Socket)
 	if err != nil {
-		return a, err
+		return nil, because(ctx, err)
 	}
 	defer func() { _ = c.Close() }()
 	// The worker that asks may end before hostd answers.
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	if err := json.NewEncoder(c).Encode(document.HostdRequest{Verb: verb}); err != nil {
-		return a, errors.Join(context.Cause(ctx), err)
+		return nil, because(ctx, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(c, maxAnswer))
 	if err != nil {
-		return a, errors.Join(context.Cause(ctx), err)
+		return nil, because(ctx, err)
 	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("its answer of %d bytes is not one of hostd's", len(data))
+	return data, nil
+}
+
+// because is why a conversation failed, which its error does not say where it was
+// ended from here.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return a, nil
+	return err
 }
 
 // printable makes a text fit for an event.

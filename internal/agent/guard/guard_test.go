@@ -50,24 +50,28 @@ func TestArm(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
 		refused bool
+		away    bool
 		want    string
 	}{
-		"proved":        {"{" + fresh + "}\n", false, ""},
-		"not proved":    {`{"error":"pf is\nbusy",` + fresh + "}\n", true, "pf is busy"},
-		"never":         {"{}\n", true, "never"},
-		"stale":         {"{" + stale + "}\n", true, "2m1s"},
-		"silent":        {"", false, "0 bytes"},
-		"half":          {`{"health":{}`, false, "not one of hostd's"},
-		"another story": {"<html>", false, "not one of hostd's"},
-		"endless":       {"{" + fresh + strings.Repeat(" ", maxAnswer), false, "not one of hostd's"},
+		"proved":        {"{" + fresh + "}\n", false, false, ""},
+		"not proved":    {`{"error":"pf is\nbusy",` + fresh + "}\n", true, false, "pf is busy"},
+		"never":         {"{}\n", true, false, "never"},
+		"stale":         {"{" + stale + "}\n", true, false, "2m1s"},
+		"silent":        {"", false, true, "hung up"},
+		"half":          {`{"health":{}`, false, false, "not one of hostd's"},
+		"another story": {"<html>", false, false, "not one of hostd's"},
+		"endless":       {"{" + fresh + strings.Repeat(" ", maxAnswer), false, false, "not one of hostd's"},
 	} {
 		gate, asked := hostd(t, c.answer)
 		err := gate.Arm(t.Context())
 		var refused *RefusedError
+		var away *AwayError
 		switch {
 		case c.want == "" && err != nil, c.want != "" && err == nil:
 			t.Errorf("%s: error %v", name, err)
-		case c.want != "" && (!strings.Contains(err.Error(), c.want) || errors.As(err, &refused) != c.refused || strings.Contains(err.Error(), "\n")):
+		case errors.As(err, &refused) != c.refused, errors.As(err, &away) != c.away:
+			t.Errorf("%s: error %T", name, err)
+		case c.want != "" && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")):
 			t.Errorf("%s: error %q (%T), want %q", name, err, err, c.want)
 		}
 		if got := <-asked; got != "{\"verb\":\"arm\"}\n" {
@@ -85,7 +89,7 @@ func TestArmWaitsForTheSession(t *testing.T) {
 		gate.Session = true
 		err := gate.Arm(t.Context())
 		var none *NoSessionError
-		if (err == nil) != want || !want && !errors.As(err, &none) {
+		if (err == nil) != want || !want && (!errors.As(err, &none) || !none.Proved() || none.PodReason() != "NoConsoleSession") {
 			t.Errorf("%s: error %v", answer, err)
 		}
 	}
@@ -93,7 +97,8 @@ func TestArmWaitsForTheSession(t *testing.T) {
 
 func TestArmWithoutHostdFails(t *testing.T) {
 	err := Gate{Socket: filepath.Join(t.TempDir(), "none")}.Arm(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "dev.macfleet.hostd") {
+	var away *AwayError
+	if !errors.As(err, &away) || !away.Away() || !strings.Contains(err.Error(), "dev.macfleet.hostd") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -103,8 +108,8 @@ func TestArmEndsWithTheOneWhoAsks(t *testing.T) {
 	gone := errors.New("the Pod is gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	if err := gate.Arm(ctx); err == nil {
-		t.Error("no error")
+	if err := gate.Arm(ctx); !errors.Is(err, gone) {
+		t.Errorf("error %v", err)
 	}
 	select {
 	case <-asked:

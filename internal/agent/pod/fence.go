@@ -12,7 +12,9 @@ import (
 // Guard proves the firewall around the guests.
 type Guard interface {
 	// Arm proves it now, and mends it first where that is needed. An error means that
-	// guests may not run.
+	// no guest may start. It may say more of itself: PodReason is the reason of a Pod
+	// that waits for it; Away is true when there was no answer at all; Proved is true
+	// when the firewall holds, and something is missing that only a start needs.
 	Arm(ctx context.Context) error
 }
 
@@ -21,10 +23,6 @@ const (
 	reasonNotProved = "FirewallNotProved"
 	// reasonRunError is a kubelet's.
 	reasonRunError = "RunContainerError"
-	// guardTries and guardPause: the guard itself is restarted when a new build comes,
-	// which must not cost a guest.
-	guardTries = 5
-	guardPause = 2 * time.Second
 )
 
 // startingProofs are when the firewall is proved after a machine started, counted
@@ -47,20 +45,6 @@ func (w *worker) arm(ctx context.Context) error {
 		return &notProvedError{err}
 	}
 	return nil
-}
-
-// armAgain asks the guard about a machine that runs, with some patience for a guard
-// that is away for a moment. A machine that ends meanwhile needs no proof.
-func (w *worker) armAgain(ctx context.Context, gone <-chan struct{}) error {
-	for try := 1; ; try++ {
-		err := w.arm(ctx)
-		if err == nil || ctx.Err() != nil || try == guardTries {
-			return errors.Join(context.Cause(ctx), err)
-		}
-		if over, err := w.pause(ctx, gone, guardPause); over || err != nil {
-			return err
-		}
-	}
 }
 
 // armWhileStarting asks the guard again and again while the guest boots.
