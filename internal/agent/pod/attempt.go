@@ -136,8 +136,6 @@ func (w *worker) attempt(ctx context.Context) (end, error) {
 	if err := w.create(ctx); err != nil {
 		return end{}, err
 	}
-	w.rec.Step = stepStarting
-	w.save()
 	if err := w.start(ctx); err != nil {
 		return end{}, err
 	}
@@ -241,6 +239,12 @@ func (w *worker) start(ctx context.Context) error {
 		}
 		if err := w.arm(ctx); err != nil {
 			return err
+		}
+		// Not before: what waits for the guard cannot have run, whatever comes.
+		w.rec.Step = stepStarting
+		w.save()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		return w.runs.Start(w.journal.attemptDir(w.uid, w.rec.Attempt), w.driver.RunCommand(name))
 	})

@@ -203,3 +203,4 @@ type sessionless struct{}
 
 func (sessionless) Error() string     { return "no session" }
 func (sessionless) PodReason() string { return "NoConsoleSession" }
+func (sessionless) Proved() bool      { return true }
