@@ -67,8 +67,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run is hostd's life. It returns nil when ctx ends. The rules around the guests
-// stay when it goes.
+// Run is hostd's life. It returns nil when ctx ends, and an error when hostd cannot
+// answer any more, for launchd to start another. The rules around the guests stay
+// when it goes.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	h := newHostd(o, log)
 	if err := h.readConfig(); err != nil {
@@ -83,12 +84,23 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	h.log.Info("hostd starts", "build", h.o.Build, "boot", h.boot)
-	var serving sync.WaitGroup
-	serving.Go(func() { h.serve(ctx, l) })
-	h.watch(ctx)
-	serving.Wait()
+	if err := h.live(ctx, l); err != nil {
+		return err
+	}
 	h.log.Info("hostd stops, the firewall stays")
 	return nil
+}
+
+// live serves and watches until ctx ends, or serving fails.
+func (h *hostd) live(ctx context.Context, l *net.UnixListener) error {
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- h.serve(ctx, l)
+	}()
+	h.watch(ctx)
+	return <-served
 }
 
 // troubles that hostd may have, by what they are about. The order is the one in

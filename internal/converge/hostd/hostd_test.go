@@ -286,14 +286,13 @@ func (f *fixture) served(uid int) string {
 		return 501, nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.serve(ctx, l)
-	}()
+	ended := make(chan error, 1)
+	go func() { ended <- f.serve(ctx, l) }()
 	f.t.Cleanup(func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			f.t.Errorf("hostd ended for %v, and it was only stopped", err)
+		}
 	})
 	return path
 }
@@ -393,5 +392,21 @@ func TestTheKernelNamesTheCaller(t *testing.T) {
 	defer func() { _ = server.Close() }()
 	if uid, err := macos.PeerUID(server); err != nil || uid != os.Getuid() {
 		t.Errorf("user %d, %v", uid, err)
+	}
+}
+
+func TestHostdEndsWhenItCannotAnswerAnyMore(t *testing.T) {
+	f := newFixture(t)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil { // taking a caller fails from now on
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := f.live(ctx, l); !errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+		t.Errorf("it ended with %v, %v", err, ctx.Err())
 	}
 }

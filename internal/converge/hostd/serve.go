@@ -37,8 +37,8 @@ func (h *hostd) listen(ctx context.Context) (*net.UnixListener, error) {
 	return macos.Listen(ctx, h.o.Socket, macos.Attr{Mode: 0o660, Owner: "root", Group: "staff"})
 }
 
-// serve answers until ctx ends.
-func (h *hostd) serve(ctx context.Context, l *net.UnixListener) {
+// serve answers until ctx ends; an error is why it cannot go on before.
+func (h *hostd) serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	var callers sync.WaitGroup
@@ -47,10 +47,10 @@ func (h *hostd) serve(ctx context.Context, l *net.UnixListener) {
 	for {
 		c, err := l.AcceptUnix()
 		if err != nil {
-			if ctx.Err() == nil {
-				h.log.Error("the socket is closed", "err", err)
+			if ctx.Err() != nil {
+				return nil
 			}
-			return
+			return fmt.Errorf("taking a caller on %s: %w", h.o.Socket, err)
 		}
 		select {
 		case room <- struct{}{}:
