@@ -395,6 +395,25 @@ func TestTheKernelNamesTheCaller(t *testing.T) {
 	}
 }
 
+// blindSession cannot tell whether there is one.
+type blindSession struct{ macos.Session }
+
+func (blindSession) Aqua(context.Context, string) (bool, error) {
+	return true, errors.New("launchctl hangs")
+}
+
+func TestASessionThatCannotBeSeenIsNoneAndTheFirewallIsProvedAllTheSame(t *testing.T) {
+	f := newFixture(t)
+	f.o.Mac.Session = blindSession{}
+	a, ok := ask(t, f.served(501), `{"verb":"arm"}`+"\n")
+	if !ok || a.Error != "" || a.FirewallProvedAt == "" || a.Session {
+		t.Errorf("answer %+v", a)
+	}
+	if got := strings.Join(a.Troubles, " "); !strings.Contains(got, "launchctl hangs") {
+		t.Errorf("troubles %q", got)
+	}
+}
+
 func TestHostdEndsWhenItCannotAnswerAnyMore(t *testing.T) {
 	f := newFixture(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s")})

@@ -153,17 +153,18 @@ func (h *hostd) do(ctx context.Context, verb string) error {
 	if err := h.arm(ctx); err != nil {
 		return err
 	}
-	return h.seeSession(ctx)
+	h.seeSession(ctx)
+	return nil
 }
 
-// seeSession looks whether there is a session now, for a guest that needs one.
-func (h *hostd) seeSession(ctx context.Context) error {
+// seeSession looks whether there is a session now, for a guest that needs one. One
+// that cannot be seen counts as none, and says nothing about the firewall.
+func (h *hostd) seeSession(ctx context.Context) {
 	up, err := h.o.Mac.Session.Aqua(ctx, h.wanted().Host.User)
 	if err != nil {
-		return fmt.Errorf("looking for the console session: %w", err)
+		h.note(ctx, aboutSession, fmt.Errorf("looking for it: %w", err))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.session = up
-	return nil
+	h.session = err == nil && up
 }
