@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -110,6 +111,14 @@ func Backoff(failures int) time.Duration {
 
 // HeldBackoff is how long a change that was put off waits until it is tried again.
 const HeldBackoff = 5 * time.Minute
+
+// Instant is a time of a status; zero where there is none.
+func Instant(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
 
 // NotBefore is when a revision may be tried again on a Mac; zero: at once.
 func NotBefore(failures int, failedAt, heldAt time.Time) time.Time {

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -86,6 +87,17 @@ func stays(pod *corev1.Pod) bool {
 		return true
 	}
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// ReadinessChanged is when the Node became Ready, or ceased to be. A Node that never
+// said so is as it is since it was made.
+func ReadinessChanged(node *corev1.Node) time.Time {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && !condition.LastTransitionTime.IsZero() {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return node.CreationTimestamp.Time
 }
 
 // NodeReady reports whether the Node's Ready condition is True.

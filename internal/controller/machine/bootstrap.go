@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -152,6 +151,9 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 		return after(r.Clock.Now(), current.notBefore), nil
 	}
 	v.bootstrapped = progress(stepQueued)
+	if v.forgetApplied(want) {
+		return soon(), nil
+	}
 	return ctrl.Result{}, r.begin(ctx, v, want, id, need.join)
 }
 
@@ -174,7 +176,7 @@ func (r *Reconciler) need(ctx context.Context, v *visit, want document.Desired) 
 	}
 	lacking := v.node == nil || r.silent(v)
 	switch {
-	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Revision == "" && lacking:
+	case v.machine.Spec.ProviderID == "", v.machine.Status.Applied.Agent == "" && lacking:
 		return need{push: true, join: lacking}, nil
 	case lacking && !v.leaving() && !v.staged.joinable(r.Clock.Now()):
 		return need{push: true, join: true}, nil
@@ -205,12 +207,7 @@ func unreadySince(v *visit) (time.Time, bool) {
 	if id := node.Spec.ProviderID; id != "" && id != hostProviderID(v.host) {
 		return time.Time{}, false
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && !condition.LastTransitionTime.IsZero() {
-			return condition.LastTransitionTime.Time, true
-		}
-	}
-	return node.CreationTimestamp.Time, true
+	return workload.ReadinessChanged(node), true
 }
 
 // shows reports whether the Machine already says what a push achieved. Then a
@@ -270,6 +267,9 @@ func missingPassword(h *host.Host) string {
 // target is the claimed Mac, with the pin of its present epoch.
 func (r *Reconciler) target(v *visit, key fleetKey) Target {
 	t := Target{Address: v.staged.address, Port: r.SSHPort, User: v.staged.user, Key: key.signer}
+	if ip := v.host.Status.Server.IP; ip != "" && ip != t.Address {
+		t.Addresses = []string{ip} // the vendor moved it since its credentials were staged
+	}
 	if pin := v.host.Spec.Record.HostKey; pin != nil && pin.Epoch == v.host.Spec.Record.InstallEpoch {
 		t.Pin = pin
 	}

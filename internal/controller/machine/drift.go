@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) watchDrift(ctx context.Context, v *visit, want document.Des
 // checkDue is when the Mac is to be looked at next. Names spread Macs that were
 // left at the same time over a quarter of the interval.
 func checkDue(m *infrav1.ScalewayAppleSiliconMachine, interval time.Duration) time.Time {
-	last := instant(m.Status.Drift.CheckedAt)
+	last := rollout.Instant(m.Status.Drift.CheckedAt)
 	if last.IsZero() {
 		last = m.CreationTimestamp.Time
 	}
@@ -85,7 +86,6 @@ func (r *Reconciler) beginCheck(ctx context.Context, v *visit, want document.Des
 	if target.Pin == nil {
 		return nil // who answers cannot be told; the next push pins it
 	}
-	want.Restart = ""
 	r.checks.begin(key, stepCheck, func(ctx context.Context, say func(string)) error {
 		say(stepCheck)
 		steps, err := r.plan(ctx, target, want)

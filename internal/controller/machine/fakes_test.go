@@ -63,6 +63,8 @@ type fakeMac struct {
 	onGrant func()
 	// onConverge changes the world while the Mac converges.
 	onConverge func()
+	// onPlan does so while the Mac is checked.
+	onPlan func()
 }
 
 func hostKeyShown() infrav1.HostKey {
@@ -165,6 +167,9 @@ func (f *fakeMac) Converge(ctx context.Context, desired document.Desired, signat
 }
 
 func (f *fakeMac) Plan(context.Context, document.Desired) (document.Report, error) {
+	if f.onPlan != nil {
+		f.onPlan()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plans++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/crypto/ssh"
 
@@ -20,9 +21,11 @@ type Dialer interface {
 // Target is a Mac to reach.
 type Target struct {
 	Address string
-	Port    int
-	User    string
-	Key     ssh.Signer
+	// Addresses are others of the same Mac, tried where Address gives no connection.
+	Addresses []string
+	Port      int
+	User      string
+	Key       ssh.Signer
 	// Pin is the host key of this install epoch. Nil before its first contact.
 	Pin *infrav1.HostKey
 	// FirstUse records the key that is seen at the epoch's first contact, before
@@ -62,7 +65,9 @@ type Facts struct {
 	FileVault bool
 	// VirtualMachine: it is a guest, not a Mac.
 	VirtualMachine bool
-	DiskFreeBytes  int64
+	// Client is the address from which the Mac sees us come; not valid when it does
+	// not say.
+	Client netip.Addr
 }
 
 // Failure is why a step of a bootstrap did not work, and what it asks for.

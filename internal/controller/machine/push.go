@@ -130,6 +130,9 @@ func (p push) receive(ctx context.Context, mac Mac, facts Facts) error {
 // token back when that did not work.
 func (p push) admit(ctx context.Context, mac Mac, facts Facts, at func(string, func() error) error, say func(string)) error {
 	desired := p.desired
+	if facts.Client.IsValid() {
+		desired.Host.ManagedFrom = facts.Client.String()
+	}
 	if p.password.Present() {
 		// Steps that need it may come in any run; the Mac keeps it in one file only.
 		desired.Secrets = &document.Secrets{ConsolePassword: p.password.Reveal()}

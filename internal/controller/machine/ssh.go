@@ -15,7 +15,7 @@ type SSH struct{}
 
 // Dial implements Dialer.
 func (SSH) Dial(ctx context.Context, target Target) (Mac, error) {
-	t := remote.Target{Address: target.Address, Port: target.Port, User: target.User, Key: target.Key}
+	t := remote.Target{Address: target.Address, Addresses: target.Addresses, Port: target.Port, User: target.User, Key: target.Key}
 	if target.Pin != nil {
 		t.Pin = remote.Pin{Algorithm: target.Pin.Algorithm, SHA256: target.Pin.SHA256}
 	} else if target.FirstUse != nil {
@@ -41,7 +41,7 @@ func (m sshMac) Probe(ctx context.Context) (Facts, error) {
 	facts, err := m.session.Probe(ctx)
 	return Facts{
 		Sudo: facts.Sudo || facts.SudoAgent, Installed: facts.CurrentAgent, Serial: facts.Serial, BootSession: facts.BootSession,
-		FileVault: facts.FileVault == remote.On, VirtualMachine: facts.VirtualMachine, DiskFreeBytes: facts.DiskFreeBytes,
+		FileVault: facts.FileVault == remote.On, VirtualMachine: facts.VirtualMachine, Client: facts.Client,
 	}, classify(stepProbe, err)
 }
 

@@ -45,7 +45,7 @@ func updateID(v *visit, want document.Desired) string {
 func (r *Reconciler) update(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
 	v.bootstrapped = yes(infrav1.BootstrappedCondition)
 	if last := v.machine.Status.Update; last.Revision == document.Revision(want) {
-		at := rollout.NotBefore(int(last.Failures), instant(last.LastFailedAt), instant(last.HeldAt))
+		at := rollout.NotBefore(int(last.Failures), rollout.Instant(last.LastFailedAt), rollout.Instant(last.HeldAt))
 		if now := r.Clock.Now(); now.Before(at) {
 			return after(now, at), nil
 		}
@@ -53,12 +53,28 @@ func (r *Reconciler) update(ctx context.Context, v *visit, want document.Desired
 	if result, hold := r.awaitReboot(v); hold {
 		return result, nil
 	}
-	if err := r.begin(ctx, v, want, updateID(v, want), false); err != nil {
-		return ctrl.Result{}, err
-	}
 	v.upToDate = no(infrav1.ReasonUpdating, "%s", stepQueued)
-	return ctrl.Result{}, nil
+	if v.forgetApplied(want) {
+		return soon(), nil
+	}
+	return ctrl.Result{}, r.begin(ctx, v, want, updateID(v, want), false)
 }
+
+// forgetApplied says, before a Mac is pushed to another revision, that it is at none:
+// it may stop anywhere between the two, and if the former one is wanted again it is
+// not there any more. True: this is to be written down before anything else is done.
+func (v *visit) forgetApplied(want document.Desired) bool {
+	applied := v.machine.Status.Applied
+	if applied.Revision == "" || applied.Revision == document.Revision(want) {
+		return false
+	}
+	applied.Revision = ""
+	v.applied = &applied
+	return true
+}
+
+// soon comes back after what was found is written down.
+func soon() ctrl.Result { return ctrl.Result{RequeueAfter: time.Millisecond} }
 
 // updateFailed records that a turn came to nothing. The job is forgotten once that
 // is written, so that each is counted once.
@@ -137,11 +153,4 @@ func (r *Reconciler) finish(v *visit) {
 	for _, pool := range v.consumed {
 		pool.forget(client.ObjectKeyFromObject(v.machine))
 	}
-}
-
-func instant(t *metav1.Time) (at time.Time) {
-	if t != nil {
-		at = t.Time
-	}
-	return at
 }

@@ -101,6 +101,7 @@ func TestRequirement004_AFailedUpdateKeepsTheDrift(t *testing.T) {
 	w.turn("mac-1", wanted)
 	w.settle("mac-1")
 	m := w.machine("mac-1")
+	before.Revision = "" // it is at none before one is proved
 	if m.Status.Applied != before || m.Status.Update.Failures != 1 || m.Status.Update.Revision != wanted || m.Status.Update.LastFailedAt == nil {
 		t.Fatalf("applied %+v, update %+v; want one failure and nothing applied", m.Status.Applied, m.Status.Update)
 	}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -201,9 +202,9 @@ func (w *world) settle(name string) ctrl.Result {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	for range 50 {
-		before := w.countWrites()
+		before, job := w.countWrites(), w.push(key)
 		result := w.visit(name)
-		if w.awaitJobs(key) {
+		if w.awaitJobs(key) || w.push(key) != job {
 			continue
 		}
 		if w.countWrites() == before {
@@ -212,6 +213,12 @@ func (w *world) settle(name string) ctrl.Result {
 	}
 	w.t.Fatal("the Machine does not settle")
 	return ctrl.Result{}
+}
+
+// push tells one push from another, also from one that ended at once.
+func (w *world) push(key types.NamespacedName) string {
+	s, _ := w.r.pushes.look(key)
+	return fmt.Sprint(s.id, s.recorded, s.answered, s.shown)
 }
 
 // awaitJobs waits for a running job to end, and reports whether there was one.

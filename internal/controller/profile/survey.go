@@ -76,7 +76,7 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 		if m.Spec.ProviderID == "" {
 			continue
 		}
-		found, err := r.look(ctx, m)
+		found, err := r.look(ctx, m, reader)
 		if err != nil {
 			return survey{}, err
 		}
@@ -97,18 +97,18 @@ func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return r.WatchFilter == "" || labels.HasWatchLabel(m, r.WatchFilter)
 }
 
-// look reads what a plan needs of one Mac.
-func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (mac, error) {
+// look reads what a plan needs of one Mac, its Node by the given reader.
+func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, reader client.Reader) (mac, error) {
 	found := mac{machine: m, seen: seen(m)}
 	node := &corev1.Node{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: m.Name}, node)
+	err := reader.Get(ctx, client.ObjectKey{Name: m.Name}, node)
 	if client.IgnoreNotFound(err) != nil {
 		return mac{}, fmt.Errorf("reading Node %s: %w", m.Name, err)
 	}
 	if err == nil && node.Spec.ProviderID == m.Spec.ProviderID {
 		found.node = node
-		found.seen.ReadySince = readySince(node)
 	}
+	found.seen.ReadySince, found.seen.DownSince = readiness(m, found.node)
 	if found.seen.Asleep, err = r.asleep(ctx, m); err != nil {
 		return mac{}, err
 	}
@@ -124,30 +124,25 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 func seen(m *infrav1.ScalewayAppleSiliconMachine) rollout.Machine {
 	update := m.Status.Update
 	return rollout.Machine{
-		Name: m.Name, Applied: m.Status.Applied.Revision, ProvedAt: instant(update.ProvedAt),
+		Name: m.Name, Applied: m.Status.Applied.Revision, ProvedAt: rollout.Instant(update.ProvedAt),
 		Turn: m.Annotations[infrav1.UpdateAnnotation], Drifted: len(m.Status.Drift.Steps) > 0,
-		Tried: update.Revision, Failures: int(update.Failures), FailedAt: instant(update.LastFailedAt), HeldAt: instant(update.HeldAt),
+		Tried: update.Revision, Failures: int(update.Failures), FailedAt: rollout.Instant(update.LastFailedAt), HeldAt: rollout.Instant(update.HeldAt),
 	}
 }
 
-func instant(t *metav1.Time) (at time.Time) {
-	if t != nil {
-		at = t.Time
-	}
-	return at
-}
-
-// readySince is zero for a Node that is not Ready.
-func readySince(node *corev1.Node) time.Time {
-	if !workload.NodeReady(node) {
-		return time.Time{}
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && !c.LastTransitionTime.IsZero() {
-			return c.LastTransitionTime.Time
+// readiness says since when the Node is Ready, or since when it is not, also where it
+// is not there. A Node that vanished a moment ago is not missed by its Machine yet.
+func readiness(m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) (ready, down time.Time) {
+	switch {
+	case node == nil:
+		if c := conditions.Get(m, infrav1.NodeReadyCondition); c != nil && c.Status != metav1.ConditionTrue {
+			down = c.LastTransitionTime.Time
 		}
+		return time.Time{}, down
+	case workload.NodeReady(node):
+		return workload.ReadinessChanged(node), time.Time{}
 	}
-	return node.CreationTimestamp.Time
+	return time.Time{}, workload.ReadinessChanged(node)
 }
 
 // asleep reports a Machine that the machine controller does not push to for now:
