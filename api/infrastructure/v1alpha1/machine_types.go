@@ -168,7 +168,8 @@ type BootstrapStatus struct {
 
 // AppliedStatus is what the Mac was last converged to.
 type AppliedStatus struct {
-	// revision is the hash of the desired document without its per-host fields.
+	// revision is the hash of the desired document without its per-host fields. It is
+	// empty while the Mac is between two.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 	// agent is the SHA-256 of the agent's build.

@@ -147,8 +147,8 @@ type StorageSettings struct {
 
 // RolloutPolicy says how a change reaches Macs that run already.
 type RolloutPolicy struct {
-	// maxUnavailable Macs are changed at once; those whose Node is not Ready count.
-	// Default: 1.
+	// maxUnavailable Macs are changed at once; one whose Node is not Ready counts for
+	// 15 minutes. Default: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
