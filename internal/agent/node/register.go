@@ -89,6 +89,13 @@ func (k *Keeper) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error
 // refusal of the Node itself it is good for the next process, too: what the Node
 // is refused for may need another configuration to be mended.
 func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// From here on it is brought to its end, also when the agent is told to stop: a
+	// permit that is used up without a Node keeps the Mac out until the next one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
 	if err := k.permits.use(id); err != nil {
 		return nil, err
 	}
