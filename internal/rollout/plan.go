@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -74,65 +73,6 @@ type Decision struct {
 	Again time.Time
 	// States count the Machines.
 	States map[State]int
-}
-
-// State is one word for how a Machine is doing in the rollout.
-type State string
-
-// The states. A Machine is in one of them.
-const (
-	// Updated: at the revision, and well.
-	Updated State = "updated"
-	// Soaking: at the revision, and not yet well for long enough.
-	Soaking State = "soaking"
-	// Updating: it is its turn.
-	Updating State = "updating"
-	// Outdated: it waits for its turn.
-	Outdated State = "outdated"
-	// Drifted: at the revision, but changed behind our back.
-	Drifted State = "drifted"
-	// Failed: the revision failed on it.
-	Failed State = "failed"
-	// Held: its change was put off, which is nobody's failure.
-	Held State = "held"
-)
-
-// States are all states, in the order of a rollout.
-func States() []State { return []State{Updated, Soaking, Updating, Outdated, Drifted, Failed, Held} }
-
-// Backoff is how long a Mac is left alone after so many failures of a revision.
-func Backoff(failures int) time.Duration {
-	const first = time.Minute
-	if failures > 5 {
-		return CoolDown
-	}
-	return min(first<<max(0, failures-1), CoolDown)
-}
-
-// HeldBackoff is how long a change that was put off waits until it is tried again.
-const HeldBackoff = 5 * time.Minute
-
-// Instant is a time of a status; zero where there is none.
-func Instant(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
-// NotBefore is when a revision may be tried again on a Mac; zero: at once.
-func NotBefore(failures int, failedAt, heldAt time.Time) time.Time {
-	var failed, held time.Time
-	if failures > 0 {
-		failed = failedAt.Add(Backoff(failures))
-	}
-	if !heldAt.IsZero() {
-		held = heldAt.Add(HeldBackoff)
-	}
-	if held.After(failed) {
-		return held
-	}
-	return failed
 }
 
 // Plan decides. It depends on nothing but its input, so that two managers that
@@ -476,33 +416,6 @@ func (p *plan) lastTurn(m Machine) time.Time {
 		return m.TurnAt
 	}
 	return time.Time{}
-}
-
-// count says how each Machine does.
-func (p *plan) count() {
-	p.out.States = map[State]int{}
-	for _, m := range p.Machines {
-		p.out.States[p.state(m)]++
-	}
-}
-
-func (p *plan) state(m Machine) State {
-	_, failed := p.failed(m)
-	switch {
-	case p.busy(m) && (!p.at(m) || m.Drifted):
-		return Updating
-	case failed:
-		return Failed
-	case m.Tried == p.Revision && !p.at(m) && p.Now.Before(NotBefore(0, time.Time{}, m.HeldAt)):
-		return Held
-	case !p.at(m):
-		return Outdated
-	case m.Drifted:
-		return Drifted
-	case p.settled(m):
-		return Updated
-	}
-	return Soaking
 }
 
 // again notes when to look again: at the earliest of all that is noted.
