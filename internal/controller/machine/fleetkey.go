@@ -12,9 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,10 +85,7 @@ func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, er
 	name := v.fleetSecret()
 	key, err := r.readFleetKey(ctx, name)
 	if apierrors.IsNotFound(err) {
-		key, err = r.createFleetKey(ctx, name, v.machine.Labels[clusterv1.ClusterNameLabel])
-		if err == nil {
-			r.warnOfNewKey(ctx, v)
-		}
+		key, err = r.makeFleetKey(ctx, v, name)
 	}
 	if err != nil {
 		return fleetKey{}, err
@@ -105,10 +100,25 @@ func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, er
 	return key, nil
 }
 
+func (r *Reconciler) makeFleetKey(ctx context.Context, v *visit, name client.ObjectKey) (fleetKey, error) {
+	secret, err := newFleetKeySecret(name, v.machine.Labels[clusterv1.ClusterNameLabel])
+	if err != nil {
+		return fleetKey{}, err
+	}
+	secret, made, err := r.keepFleetSecret(ctx, secret)
+	if err != nil {
+		return fleetKey{}, err
+	}
+	if made {
+		r.warnOfNewKey(ctx, v)
+	}
+	return parseFleetKey(secret)
+}
+
 func (r *Reconciler) readFleetKey(ctx context.Context, name client.ObjectKey) (fleetKey, error) {
-	secret := &corev1.Secret{}
-	if err := r.Reader.Get(ctx, name, secret); err != nil {
-		return fleetKey{}, fmt.Errorf("reading Secret %s: %w", name.Name, err)
+	secret, err := r.readFleetSecret(ctx, name)
+	if err != nil {
+		return fleetKey{}, err
 	}
 	return parseFleetKey(secret)
 }
@@ -145,22 +155,7 @@ func (r *Reconciler) macsOfFleet(ctx context.Context, v *visit) int {
 	}))
 }
 
-// createFleetKey makes the Secret; where another pass was faster, its key wins.
-func (r *Reconciler) createFleetKey(ctx context.Context, name client.ObjectKey, cluster string) (fleetKey, error) {
-	secret, err := newFleetKeySecret(name, cluster)
-	if err != nil {
-		return fleetKey{}, err
-	}
-	err = r.Client.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		return r.readFleetKey(ctx, name)
-	}
-	if err != nil {
-		return fleetKey{}, fmt.Errorf("creating Secret %s: %w", name.Name, err)
-	}
-	return parseFleetKey(secret)
-}
-
+// newFleetKeySecret makes a key.
 func newFleetKeySecret(name client.ObjectKey, cluster string) (*corev1.Secret, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -174,14 +169,8 @@ func newFleetKeySecret(name client.ObjectKey, cluster string) (*corev1.Secret, e
 	if err != nil {
 		return nil, fmt.Errorf("encoding an SSH public key: %w", err)
 	}
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: name.Namespace, Name: name.Name,
-			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, clusterctlv1.ClusterctlMoveLabel: ""},
-		},
-		Data: map[string][]byte{
-			keyPrivate: pem.EncodeToMemory(block),
-			keyPublic:  ssh.MarshalAuthorizedKey(line),
-		},
-	}, nil
+	return fleetSecret(name, cluster, map[string][]byte{
+		keyPrivate: pem.EncodeToMemory(block),
+		keyPublic:  ssh.MarshalAuthorizedKey(line),
+	}), nil
 }

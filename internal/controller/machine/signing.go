@@ -10,9 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,14 +58,13 @@ func (r *Reconciler) ensureSigningKey(ctx context.Context, v *visit) (signingKey
 	if err != nil {
 		return signingKey{}, err
 	}
-	err = r.Client.Create(ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		return r.readSigningKey(ctx, name)
-	}
+	secret, made, err := r.keepFleetSecret(ctx, secret)
 	if err != nil {
-		return signingKey{}, fmt.Errorf("creating Secret %s: %w", name.Name, err)
+		return signingKey{}, err
 	}
-	r.warnOfNewSigningKey(ctx, v, name.Name)
+	if made {
+		r.warnOfNewSigningKey(ctx, v, name.Name)
+	}
 	return parseSigningKey(secret)
 }
 
@@ -84,9 +81,9 @@ func (r *Reconciler) warnOfNewSigningKey(ctx context.Context, v *visit, secret s
 }
 
 func (r *Reconciler) readSigningKey(ctx context.Context, name client.ObjectKey) (signingKey, error) {
-	secret := &corev1.Secret{}
-	if err := r.Reader.Get(ctx, name, secret); err != nil {
-		return signingKey{}, fmt.Errorf("reading Secret %s: %w", name.Name, err)
+	secret, err := r.readFleetSecret(ctx, name)
+	if err != nil {
+		return signingKey{}, err
 	}
 	return parseSigningKey(secret)
 }
@@ -122,14 +119,8 @@ func newSigningSecret(name client.ObjectKey, cluster string) (*corev1.Secret, er
 	if err != nil {
 		return nil, fmt.Errorf("encoding a signing key: %w", err)
 	}
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: name.Namespace, Name: name.Name,
-			Labels: map[string]string{clusterv1.ClusterNameLabel: cluster, clusterctlv1.ClusterctlMoveLabel: ""},
-		},
-		Data: map[string][]byte{
-			keySigning: pem.EncodeToMemory(&pem.Block{Type: pemPrivate, Bytes: privateDER}),
-			keyVerify:  pem.EncodeToMemory(&pem.Block{Type: pemPublic, Bytes: publicDER}),
-		},
-	}, nil
+	return fleetSecret(name, cluster, map[string][]byte{
+		keySigning: pem.EncodeToMemory(&pem.Block{Type: pemPrivate, Bytes: privateDER}),
+		keyVerify:  pem.EncodeToMemory(&pem.Block{Type: pemPublic, Bytes: publicDER}),
+	}), nil
 }
