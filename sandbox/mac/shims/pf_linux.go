@@ -22,15 +22,7 @@ func pfctl(c *call) int {
 		}
 		q.Stdin = data
 	}
-	a, err := c.ask(wire.Call{PF: &q})
-	if err != nil {
-		c.errorf("%v", err)
-		return rcSoftware
-	}
-	fmt.Fprint(c.out, a.Stdout)
-	fmt.Fprint(c.err, a.Stderr)
-	c.reason = a.Unmodelled
-	return a.RC
+	return c.relay(wire.Call{PF: &q})
 }
 
 // ifconfig shows interfaces; it changes none.

@@ -12,15 +12,7 @@ func launchctl(c *call) int {
 	if len(c.args) == 0 {
 		return c.unmodelled("no subcommand")
 	}
-	a, err := c.ask(wire.Call{Launchctl: c.args})
-	if err != nil {
-		c.errorf("%v", err)
-		return rcSoftware
-	}
-	fmt.Fprint(c.out, a.Stdout)
-	fmt.Fprint(c.err, a.Stderr)
-	c.reason = a.Unmodelled
-	return a.RC
+	return c.relay(wire.Call{Launchctl: c.args})
 }
 
 // scutil reads and sets the three names of a Mac.

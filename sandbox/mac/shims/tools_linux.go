@@ -14,7 +14,12 @@ func inPID1(c *call) int {
 	if err != nil {
 		return c.fail(".", err)
 	}
-	a, err := c.ask(wire.Call{Tool: &wire.ToolCall{Name: c.name, Args: c.args, Dir: dir}})
+	return c.relay(wire.Call{Tool: &wire.ToolCall{Name: c.name, Args: c.args, Dir: dir}})
+}
+
+// relay has pid 1 do the work, and says what it said.
+func (c *call) relay(work wire.Call) int {
+	a, err := c.ask(work)
 	if err == nil && a.Error != "" {
 		err = fmt.Errorf("%s", a.Error)
 	}
