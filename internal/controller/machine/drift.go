@@ -36,15 +36,14 @@ func (r *Reconciler) watchDrift(ctx context.Context, v *visit, want document.Des
 	case running && !current.done:
 		return ctrl.Result{}, nil
 	case running && current.result == nil:
-		r.found(ctx, v, current.found)
-		return ctrl.Result{}, nil
+		return after(now, r.found(ctx, v, current.found)), nil
 	case running && !current.recorded:
 		ctrl.LoggerFrom(ctx).Info("The Mac could not be checked", "host", v.host.Name, "error", current.result.Error())
 		again := now.Add(retryAfter(r.DriftCheckInterval))
 		r.checks.setRecorded(key, again)
 		return after(now, again), nil
 	}
-	due := checkDue(v.machine, r.DriftCheckInterval)
+	due := checkDue(v.machine, v.machine.Status.Drift, r.DriftCheckInterval)
 	if running && current.notBefore.After(due) {
 		due = current.notBefore
 	}
@@ -56,8 +55,8 @@ func (r *Reconciler) watchDrift(ctx context.Context, v *visit, want document.Des
 
 // checkDue is when the Mac is to be looked at next. Names spread Macs that were
 // left at the same time over a quarter of the interval.
-func checkDue(m *infrav1.ScalewayAppleSiliconMachine, interval time.Duration) time.Time {
-	last := rollout.Instant(m.Status.Drift.CheckedAt)
+func checkDue(m *infrav1.ScalewayAppleSiliconMachine, drift infrav1.DriftStatus, interval time.Duration) time.Time {
+	last := rollout.Instant(drift.CheckedAt)
 	if last.IsZero() {
 		last = m.CreationTimestamp.Time
 	}
@@ -66,14 +65,17 @@ func checkDue(m *infrav1.ScalewayAppleSiliconMachine, interval time.Duration) ti
 	return last.Add(interval - interval/1024*time.Duration(hash.Sum32()%256))
 }
 
-// found records what a check has seen.
-func (r *Reconciler) found(ctx context.Context, v *visit, steps []string) {
+// found records what a check has seen, and tells when the next is due. Whoever waits
+// for the record alone may wait for ever: where it is what a check of the same second
+// wrote, nothing is written, and nothing wakes.
+func (r *Reconciler) found(ctx context.Context, v *visit, steps []string) time.Time {
 	now := metav1.NewTime(r.Clock.Now())
 	v.drift = &infrav1.DriftStatus{CheckedAt: &now, Steps: steps}
 	v.consumed = append(v.consumed, r.checks)
 	if len(steps) > 0 {
 		ctrl.LoggerFrom(ctx).Info("The Mac has drifted", "host", v.host.Name, "steps", steps)
 	}
+	return checkDue(v.machine, *v.drift, r.DriftCheckInterval)
 }
 
 // beginCheck starts the check as a job, beside the pushes and as one of them.

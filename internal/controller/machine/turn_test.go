@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -243,6 +244,30 @@ func TestAFailedCheckIsNoDrift(t *testing.T) {
 	}
 }
 
+// What two checks of one second find is the same record: nothing is written, so no
+// watch says when to look again.
+func TestACheckThatWritesNothingIsNotTheLast(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.checks = 6 * time.Hour
+	w.restart()
+	w.running("mac-1")
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Hour))
+	w.visit("mac-1")
+	w.awaitJobs(types.NamespacedName{Namespace: namespace, Name: "mac-1"})
+	m := w.machine("mac-1")
+	now := metav1.NewTime(w.clock.Now())
+	m.Status.Drift.CheckedAt = &now
+	w.updateStatus(m)
+	before := w.countWrites()
+	result := w.visit("mac-1")
+	if w.mac.plans != 1 || w.countWrites() != before {
+		t.Fatalf("%d looks, %d writes; want one and none", w.mac.plans, w.countWrites()-before)
+	}
+	if result.RequeueAfter < 4*time.Hour {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+}
+
 // Macs that were left at the same moment are not looked at together.
 func TestChecksAreSpread(t *testing.T) {
 	at := metav1.NewTime(start())
@@ -250,7 +275,7 @@ func TestChecksAreSpread(t *testing.T) {
 	for _, name := range []string{"mac-1", "mac-2", "mac-3", "mac-4"} {
 		m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		m.Status.Drift.CheckedAt = &at
-		due := checkDue(m, 6*time.Hour)
+		due := checkDue(m, m.Status.Drift, 6*time.Hour)
 		if wait := due.Sub(start()); wait < 4*time.Hour+30*time.Minute || wait > 6*time.Hour {
 			t.Errorf("%s is looked at after %s", name, wait)
 		}
