@@ -20,7 +20,7 @@ var ErrNeverPull = errors.New("the image is not on this host and imagePullPolicy
 // Source is what of a driver the store needs.
 type Source interface {
 	Digest(ctx context.Context, ref string) (string, error)
-	Pull(ctx context.Context, ref string) (string, error)
+	Pull(ctx context.Context, ref string, o vm.PullOptions) (string, error)
 }
 
 // Store of images on one host.
@@ -87,7 +87,7 @@ func (s *Store) join(ctx context.Context, ref string) *flight {
 	f := &flight{waiters: 1, cancel: cancel, done: make(chan struct{})}
 	s.flights[ref] = f
 	go func() {
-		f.digest, f.err = s.source.Pull(pulling, ref)
+		f.digest, f.err = s.source.Pull(pulling, ref, vm.PullOptions{})
 		s.land(ref, f)
 	}()
 	return f

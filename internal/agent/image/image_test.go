@@ -29,7 +29,7 @@ func (s *source) Digest(context.Context, string) (string, error) {
 	return s.digest, nil
 }
 
-func (s *source) Pull(ctx context.Context, _ string) (string, error) {
+func (s *source) Pull(ctx context.Context, _ string, _ vm.PullOptions) (string, error) {
 	s.mu.Lock()
 	s.pulls++
 	s.mu.Unlock()

@@ -246,7 +246,7 @@ func (w *worker) start(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return w.runs.Start(w.journal.attemptDir(w.uid, w.rec.Attempt), w.driver.RunCommand(name))
+		return w.runs.Start(w.journal.attemptDir(w.uid, w.rec.Attempt), w.driver.RunCommand(name, vm.RunOptions{}))
 	})
 }
 

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -63,7 +64,7 @@ func (h *fakeHost) Digest(_ context.Context, ref string) (string, error) {
 	return "", vm.ErrNotFound
 }
 
-func (h *fakeHost) Pull(ctx context.Context, ref string) (string, error) {
+func (h *fakeHost) Pull(ctx context.Context, ref string, _ vm.PullOptions) (string, error) {
 	h.mu.Lock()
 	h.pulls++
 	gate := h.pullGate
@@ -98,7 +99,7 @@ func (h *fakeHost) Create(_ context.Context, name, _ string, _ vm.Shape) error {
 	return nil
 }
 
-func (h *fakeHost) RunCommand(name string) vm.Command { return vm.Command{Path: name} }
+func (h *fakeHost) RunCommand(name string, _ vm.RunOptions) vm.Command { return vm.Command{Path: name} }
 
 func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
 	h.mu.Lock()
@@ -118,6 +119,19 @@ func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 		return vm.Machine{}, vm.ErrNotFound
 	}
 	return vm.Machine{Name: name, Running: running}, nil
+}
+
+func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }
+
+func (h *fakeHost) GuestSocket(name string) string { return name }
+
+func (h *fakeHost) Wait(ctx context.Context, name string) error {
+	for {
+		if m, err := h.Machine(ctx, name); err != nil || !m.Running || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		runtime.Gosched()
+	}
 }
 
 func (h *fakeHost) Stop(_ context.Context, name string, _ time.Duration) error {

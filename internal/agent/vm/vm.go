@@ -14,28 +14,37 @@ import (
 type Driver interface {
 	// Probe proves that the tool is there and works.
 	Probe(ctx context.Context) (Info, error)
-	// Images lists the images held on this host.
+	// Images lists the images held on this host: one entry a name, so that an image
+	// with a tag is there twice, by its tag and by its digest.
 	Images(ctx context.Context) ([]Image, error)
 	// Digest returns the digest of an image held on this host, ErrNotFound when
 	// there is none. It asks no registry.
 	Digest(ctx context.Context, ref string) (string, error)
 	// Pull brings an image to this host, or proves that the one here is current,
 	// and returns its digest. A pull that was interrupted is resumed by the next.
-	Pull(ctx context.Context, ref string) (string, error)
+	Pull(ctx context.Context, ref string, o PullOptions) (string, error)
+	// RemoveImage gives up one name of an image, and its bytes with the last name.
+	// It is no error when the image is not there.
+	RemoveImage(ctx context.Context, name string) error
 	// Create clones the image under a new name and gives the clone its shape. It
 	// fails with ErrExists rather than replace a machine, and leaves none behind
 	// when it fails otherwise.
 	Create(ctx context.Context, name, ref string, shape Shape) error
 	// RunCommand is what to execute to run the machine: the process lives as long
 	// as the machine does.
-	RunCommand(name string) Command
+	RunCommand(name string, o RunOptions) Command
+	// GuestSocket is where the agent inside the guest of a running machine answers.
+	GuestSocket(name string) string
 	// Machines lists all machines of this host, other people's too.
 	Machines(ctx context.Context) ([]Machine, error)
 	// Machine looks at one; ErrNotFound when there is none of that name.
 	Machine(ctx context.Context, name string) (Machine, error)
-	// Stop ends a running machine within grace, by force in the end, and returns
-	// once it runs no more. Stopping one that does not run, or is not there, is
-	// no error.
+	// Wait returns once the machine runs no more, or with ctx. It does not poll, and
+	// works for a machine that somebody else started.
+	Wait(ctx context.Context, name string) error
+	// Stop ends a running machine within grace and returns once it runs no more: the
+	// guest is asked to shut itself down, then the machine is stopped, in the end it
+	// is killed. Stopping one that does not run, or is not there, is no error.
 	Stop(ctx context.Context, name string, grace time.Duration) error
 	// Delete removes a stopped machine; ErrRunning when it runs, no error when it
 	// is not there.
@@ -55,15 +64,51 @@ type Info struct {
 type Image struct {
 	// Name is a reference by tag or by digest.
 	Name string
+	// Digest of the image, sha256:…, empty when the tool does not tell.
+	Digest string
 	// SizeBytes on disk, as far as the tool tells.
 	SizeBytes int64
+	// Accessed is when it was last used; zero when the tool does not tell.
+	Accessed time.Time
 }
+
+// PullOptions of one pull. Its zero value pulls without credentials.
+type PullOptions struct {
+	// Credential for the registry of the image. Nil: what the host has.
+	Credential *Credential
+	// Progress is called now and then while bytes arrive, with whole percents. Nil: it
+	// is not. It must not block.
+	Progress func(percent int)
+}
+
+// Credential for a registry. It is never printed.
+type Credential struct{ Username, Password string }
+
+// String keeps the credential out of logs.
+func (Credential) String() string { return "(credential)" }
+
+// GoString does as well.
+func (Credential) GoString() string { return "(credential)" }
 
 // Machine is one virtual machine.
 type Machine struct {
 	Name string
 	// Running means that a process holds the machine, not that the guest is up.
 	Running bool
+	// MacOS: its guest is macOS, so that it takes one of the places the licence allows.
+	MacOS bool
+}
+
+// RunOptions of one run of a machine.
+type RunOptions struct {
+	// Shares are directories of the host that the guest sees.
+	Shares []Share
+}
+
+// Share is a directory of the host in the guest, under its name.
+type Share struct {
+	Name, Path string
+	ReadOnly   bool
 }
 
 // Shape is what a machine gets. Zero fields keep the image's own; what is below

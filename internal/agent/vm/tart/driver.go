@@ -104,7 +104,7 @@ func (d *Driver) Probe(ctx context.Context) (vm.Info, error) {
 }
 
 // Pull runs `tart pull`, which does nothing when the digest is already here.
-func (d *Driver) Pull(ctx context.Context, ref string) (string, error) {
+func (d *Driver) Pull(ctx context.Context, ref string, _ vm.PullOptions) (string, error) {
 	if _, err := d.imageLink(ref); err != nil {
 		return "", err
 	}
@@ -175,8 +175,48 @@ func setArgs(name string, shape, least vm.Shape) []string {
 }
 
 // RunCommand runs without a window; the process lives as long as the machine.
-func (d *Driver) RunCommand(name string) vm.Command {
-	return vm.Command{Path: d.path, Args: []string{"run", name, "--no-graphics"}, Env: d.environ}
+func (d *Driver) RunCommand(name string, o vm.RunOptions) vm.Command {
+	args := []string{"run", name, "--no-graphics"}
+	for _, s := range o.Shares {
+		dir := s.Name + ":" + s.Path
+		if s.ReadOnly {
+			dir += ":ro"
+		}
+		args = append(args, "--dir", dir)
+	}
+	return vm.Command{Path: d.path, Args: args, Env: d.environ}
+}
+
+// GuestSocket is tart's control socket.
+func (d *Driver) GuestSocket(name string) string {
+	return filepath.Join(d.machineDir(name), "control.sock")
+}
+
+// RemoveImage deletes a name from tart's cache.
+func (d *Driver) RemoveImage(ctx context.Context, name string) error {
+	if _, err := d.imageLink(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	if _, err := d.tart(ctx, "delete", name); err != nil && !errors.Is(err, vm.ErrNotFound) {
+		return fmt.Errorf("deleting image %s: %w", name, err)
+	}
+	return nil
+}
+
+// Wait looks at the lock.
+func (d *Driver) Wait(ctx context.Context, name string) error {
+	for {
+		pid, err := d.holder(name)
+		if err != nil || pid == 0 {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
 }
 
 // Stop asks tart to stop the machine, and kills the process that holds it when

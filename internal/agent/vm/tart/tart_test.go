@@ -122,14 +122,14 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			s := subject(t, path, fault(c.kind))
-			if _, err := s.Driver.Pull(t.Context(), s.Image); !errors.Is(err, c.want) {
+			if _, err := s.Driver.Pull(t.Context(), s.Image, vm.PullOptions{}); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})
 	}
 	t.Run("clone without space", func(t *testing.T) {
 		s := subject(t, path, fault("clone-no-space"))
-		if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+		if _, err := s.Driver.Pull(t.Context(), s.Image, vm.PullOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Driver.Create(t.Context(), "tk-a-0", s.Image, vm.Shape{}); !errors.Is(err, vm.ErrNoSpace) {
@@ -141,7 +141,7 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("list is truncated", func(t *testing.T) {
 		s := subject(t, path, fault("list-truncated"))
-		if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+		if _, err := s.Driver.Pull(t.Context(), s.Image, vm.PullOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if images, err := s.Driver.Images(t.Context()); err == nil {
@@ -152,13 +152,13 @@ func TestFaults(t *testing.T) {
 
 func begin(t *testing.T, s vmtest.Subject) {
 	t.Helper()
-	if _, err := s.Driver.Pull(t.Context(), s.Image); err != nil {
+	if _, err := s.Driver.Pull(t.Context(), s.Image, vm.PullOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Driver.Create(t.Context(), "tk-a-0", s.Image, vm.Shape{}); err != nil {
 		t.Fatal(err)
 	}
-	c := s.Driver.RunCommand("tk-a-0")
+	c := s.Driver.RunCommand("tk-a-0", vm.RunOptions{})
 	cmd := exec.CommandContext(t.Context(), c.Path, c.Args...)
 	cmd.Env = c.Env
 	if err := cmd.Start(); err != nil {

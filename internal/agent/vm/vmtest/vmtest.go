@@ -76,7 +76,7 @@ func pull(t *testing.T, s Subject) {
 
 func must(t *testing.T, s Subject) string {
 	t.Helper()
-	digest, err := s.Driver.Pull(t.Context(), s.Image)
+	digest, err := s.Driver.Pull(t.Context(), s.Image, vm.PullOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func pullErrors(t *testing.T, s Subject) {
 		{"a local name", vm.ErrInvalidReference},
 		{"host/../escape:v1", vm.ErrInvalidReference},
 	} {
-		if _, err := s.Driver.Pull(t.Context(), c.ref); !errors.Is(err, c.want) {
+		if _, err := s.Driver.Pull(t.Context(), c.ref, vm.PullOptions{}); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.ref, err, c.want)
 		}
 	}
@@ -128,7 +128,7 @@ func runs(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 
 func execute(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 	t.Helper()
-	c := s.Driver.RunCommand(name)
+	c := s.Driver.RunCommand(name, vm.RunOptions{})
 	// It ends by the driver, as it does in an agent.
 	cmd := exec.CommandContext(context.Background(), c.Path, c.Args...)
 	cmd.Env = c.Env
@@ -217,7 +217,7 @@ func limit(t *testing.T, s Subject) {
 func cancel(t *testing.T, s Subject) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := s.Driver.Pull(ctx, s.Image); !errors.Is(err, context.Canceled) {
+	if _, err := s.Driver.Pull(ctx, s.Image, vm.PullOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a pull that was cancelled: %v", err)
 	}
 }

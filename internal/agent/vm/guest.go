@@ -1,0 +1,61 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+)
+
+// Guest speaks to the agent inside one guest. Its methods may be called at the same
+// time. Package vm/guest has the one that all drivers share.
+type Guest interface {
+	// Up returns nil once the agent inside answers; ErrGuestUnreachable while it does
+	// not. It does not wait.
+	Up(ctx context.Context) error
+	// Address of the guest on the network of its host.
+	Address(ctx context.Context) (netip.Addr, error)
+	// Exec runs one command to its end and returns its exit code, 128 + N where the
+	// signal N ended it. An error says that there is no exit code:
+	// ErrGuestUnreachable when the command surely never began, ErrNotExecuted when the
+	// guest could not start it, ErrLost when nobody knows what became of it. A command
+	// whose ctx ends is killed by the guest.
+	Exec(ctx context.Context, c GuestCommand, s Streams) (int, error)
+	// Close gives the connection up.
+	Close() error
+}
+
+// GuestCommand is a command in a guest.
+type GuestCommand struct {
+	// Argv is the command and its arguments; the guest looks the command up.
+	Argv []string
+	// Env is laid over the environment of the guest's agent, as NAME=value. It may be
+	// secret: it is never an argument of anything.
+	Env []string
+	// Dir is the working directory; empty: the guest agent's choice.
+	Dir string
+	// TTY gives the command a terminal of Size; stderr is then part of stdout.
+	TTY  bool
+	Size TerminalSize
+}
+
+// TerminalSize in characters.
+type TerminalSize struct{ Rows, Cols uint16 }
+
+// Streams of a command. A nil Stdin is empty, nil outputs are thrown away.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Resize carries new sizes of the terminal. Nil: it stays as it is.
+	Resize <-chan TerminalSize
+}
+
+// The errors of a Guest, to be matched with errors.Is.
+var (
+	// ErrGuestUnreachable: no agent answers in the guest.
+	ErrGuestUnreachable = errors.New("no guest agent answers")
+	// ErrNotExecuted: the guest has no such command, or may not execute it.
+	ErrNotExecuted = errors.New("the guest could not start the command")
+	// ErrLost: the connection broke while the command may have run.
+	ErrLost = errors.New("the connection to the guest broke while the command ran")
+)
