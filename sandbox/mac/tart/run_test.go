@@ -2,6 +2,7 @@ package tart
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -43,6 +44,11 @@ func TestRunHoldsTheLockUntilItEnds(t *testing.T) {
 }
 
 func TestHowARunEnds(t *testing.T) {
+	// A process that is started under nohup hands its deafness for SIGHUP on, unless it
+	// listens itself.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(heard) })
 	t.Parallel()
 	tests := []struct {
 		name   string
