@@ -1,20 +1,13 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -101,28 +94,8 @@ func TestHealthCheckGivesAMachineUp(t *testing.T) {
 // not Ready is shortened.
 func (f *fleet) applyHealthCheck() {
 	f.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "health-checks.md"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	example := regexp.MustCompile("(?s)<!-- example: .*?```yaml\n(.*?)```").FindSubmatch(text)
-	if example == nil {
-		f.Fatal("the docs hold no example")
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.ReplaceAll(string(example[1]), "timeoutSeconds: 300", "timeoutSeconds: 1")), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			f.Fatalf("the example of the docs: %v", err)
-		}
-		if err := f.client.Create(f.Context(), object); err != nil {
-			f.Fatalf("applying the example of the docs: %v", err)
-		}
-	}
+	text := f.example("operate/health-checks.md", "health-check")
+	f.apply(strings.ReplaceAll(text, "timeoutSeconds: 300", "timeoutSeconds: 1"))
 }
 
 // remediationTimes sets the times of the steps, in seconds.

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// example is a manifest of the book, as a reader copies it.
+func (f *fleet) example(page, name string) string {
+	f.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)<!-- example: " + regexp.QuoteMeta(name) + "\\b[^\n]*-->\n```yaml\n(.*?)```").FindSubmatch(text)
+	if found == nil {
+		f.Fatalf("%s holds no example %s", page, name)
+	}
+	return string(found[1])
+}
+
+// apply creates the objects of a manifest.
+func (f *fleet) apply(manifest string) {
+	f.Helper()
+	f.eachOf(manifest, func(object client.Object) error { return f.client.Create(f.Context(), object) })
+}
+
+// discard deletes them, and waits for the Pods to go.
+func (f *fleet) discard(manifest string) {
+	f.Helper()
+	f.eachOf(manifest, func(object client.Object) error {
+		return f.client.Delete(f.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	})
+	f.awaitNoPods()
+}
+
+func (f *fleet) eachOf(manifest string, do func(client.Object) error) {
+	f.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			f.Fatalf("the manifest cannot be read: %v", err)
+		}
+		if object.GetNamespace() == "" {
+			object.SetNamespace(metav1.NamespaceDefault)
+		}
+		if err := do(object); err != nil {
+			f.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
