@@ -1,0 +1,60 @@
+package env
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Expand replaces $(NAME) by the value of NAME; a name that is not among vars is
+// left as it stands, and $$ is a dollar that begins nothing.
+func Expand(s string, vars map[string]string) string {
+	var out strings.Builder
+	for {
+		i := strings.IndexByte(s, '$')
+		if i < 0 || i+1 == len(s) {
+			out.WriteString(s)
+			return out.String()
+		}
+		out.WriteString(s[:i])
+		text, length := reference(s[i:], vars)
+		out.WriteString(text)
+		s = s[i+length:]
+	}
+}
+
+// reference reads what a dollar begins: the text it stands for, and how many bytes
+// it took.
+func reference(s string, vars map[string]string) (text string, length int) {
+	switch s[1] {
+	case '$':
+		return "$", 2
+	case '(':
+		if end := strings.IndexByte(s, ')'); end > 0 {
+			if value, known := vars[s[2:end]]; known {
+				return value, end + 1
+			}
+			return s[:end+1], end + 1
+		}
+	}
+	return "$", 1
+}
+
+// Argv is what a container executes: command, then args, with $(NAME) expanded
+// from env. It is empty when the container has neither, and so only lives as long
+// as its VM.
+func Argv(c corev1.Container, env []string) []string {
+	vars := map[string]string{}
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		vars[name] = value
+	}
+	argv := make([]string, 0, len(c.Command)+len(c.Args))
+	for _, part := range c.Command {
+		argv = append(argv, Expand(part, vars))
+	}
+	for _, part := range c.Args {
+		argv = append(argv, Expand(part, vars))
+	}
+	return argv
+}
