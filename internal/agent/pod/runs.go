@@ -29,7 +29,7 @@ var _ Runs = Shims{}
 
 // Start starts a shim.
 func (s Shims) Start(dir string, c vm.Command) error {
-	return s.Starter.Start(dir, shim.Command{Path: c.Path, Args: c.Args, Env: c.Env})
+	return s.Starter.Start(dir, shim.Spec{Run: shim.Command{Path: c.Path, Args: c.Args, Env: c.Env}})
 }
 
 // Alive looks at the shim's lock.

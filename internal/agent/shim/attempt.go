@@ -17,14 +17,14 @@ type Starter struct{ Argv []string }
 
 // Start starts a shim for the attempt in dir, which is made and must not have
 // been used before. It returns when the shim runs; the shim outlives the caller.
-func (s Starter) Start(dir string, command Command) error {
+func (s Starter) Start(dir string, spec Spec) error {
 	if len(s.Argv) == 0 {
 		return errors.New("starting a shim: no command line for it")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making a directory for a shim: %w", err)
 	}
-	if err := WriteJSON(filepath.Join(dir, commandFile), command); err != nil {
+	if err := WriteJSON(filepath.Join(dir, specFile), spec); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

@@ -22,15 +22,6 @@ import (
 	"time"
 )
 
-// The files of one attempt, in a directory of its own.
-const (
-	commandFile = "command.json"
-	lockFile    = "shim.lock"
-	startedFile = "started.json"
-	exitFile    = "exit.json"
-	outputFile  = "output.log"
-)
-
 const (
 	// lockFD is where the parent passes the lock: the first of ExtraFiles.
 	lockFD = 3
@@ -39,32 +30,6 @@ const (
 	// codeNotExecuted, as a shell has it for a command it cannot run.
 	codeNotExecuted = 127
 )
-
-// Command to run. Env is the whole environment; it stays in the directory, which
-// only its owner may read.
-type Command struct {
-	Path string   `json:"path"`
-	Args []string `json:"args"`
-	Env  []string `json:"env"`
-}
-
-// Started says that the command is about to run, or runs.
-type Started struct {
-	ShimPID int       `json:"shimPID"`
-	Time    time.Time `json:"time"`
-}
-
-// Exit says how the command ended.
-type Exit struct {
-	// Code is the exit code, -1 when a signal ended the command.
-	Code int `json:"code"`
-	// Signal is its number, or 0.
-	Signal  int       `json:"signal,omitempty"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended"`
-	// Tail is the last part of the output.
-	Tail string `json:"tail,omitempty"`
-}
 
 // Main is the life of a shim for the attempt in dir, started by Start. SIGTERM
 // ends the command at once; SIGHUP and SIGINT are ignored.
@@ -79,14 +44,14 @@ func Main(dir string) error {
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
 
-	var command Command
-	if err := readJSON(filepath.Join(dir, commandFile), &command); err != nil {
+	var spec Spec
+	if err := readJSON(filepath.Join(dir, specFile), &spec); err != nil {
 		return err
 	}
 	if err := WriteJSON(filepath.Join(dir, startedFile), Started{ShimPID: os.Getpid(), Time: time.Now()}); err != nil {
 		return err
 	}
-	exit := run(dir, command, terminate)
+	exit := run(dir, spec.Run, terminate)
 	err := WriteJSON(filepath.Join(dir, exitFile), exit)
 	return errors.Join(err, lock.Close())
 }

@@ -33,7 +33,7 @@ func start(t *testing.T, script string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "attempt-0")
 	command := Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=/usr/bin:/bin", "SECRET=x"}}
-	if err := starter(t).Start(dir, command); err != nil {
+	if err := starter(t).Start(dir, Spec{Run: command}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -100,7 +100,7 @@ func TestExitIsWrittenDown(t *testing.T) {
 
 func TestCommandThatCannotBeExecuted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "attempt-0")
-	if err := starter(t).Start(dir, Command{Path: filepath.Join(dir, "nothing")}); err != nil {
+	if err := starter(t).Start(dir, Spec{Run: Command{Path: filepath.Join(dir, "nothing")}}); err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, dir)
@@ -185,7 +185,7 @@ func TestKilledShimLeavesNoRecord(t *testing.T) {
 func TestADirectoryIsUsedOnce(t *testing.T) {
 	dir := start(t, "exit 0")
 	awaitGone(t, dir)
-	if err := starter(t).Start(dir, Command{Path: "/bin/true"}); err == nil {
+	if err := starter(t).Start(dir, Spec{Run: Command{Path: "/bin/true"}}); err == nil {
 		t.Error("an attempt was started twice")
 	}
 }
@@ -193,7 +193,7 @@ func TestADirectoryIsUsedOnce(t *testing.T) {
 func TestFilesAreTheOwnersOnly(t *testing.T) {
 	dir := start(t, "exit 0")
 	awaitGone(t, dir)
-	for _, name := range []string{commandFile, exitFile, outputFile} {
+	for _, name := range []string{specFile, exitFile, outputFile} {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
