@@ -1,20 +1,44 @@
 // Package slot counts the guests that may run at once on a host: two at most by
-// Apple's licence. It knows names, not machines: package pod takes a slot before a
-// clone is made and gives it back when nothing of the machine is left.
+// Apple's licence, fewer once the system has lost count of them. Package pod takes a
+// slot before a clone is made and gives it back when nothing of the machine is left;
+// package node tells the cluster what Allocatable says.
+//
+// macOS counts macOS guests in its kernel, and sometimes goes on counting one that is
+// gone. Nothing but a reboot brings such a place back. A start that the licence
+// refused is how it shows: see Limited.
 package slot
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// Gate hands out a fixed number of slots in the order they were asked for.
+// Licence is how many macOS guests Apple's licence allows beside the host's own
+// macOS; the kernel enforces it.
+const Licence = 2
+
+// ForeignPrefix starts the holder's name of a guest that is not ours.
+const ForeignPrefix = "machine/"
+
+// Gate hands out slots in the order they were asked for.
 type Gate struct {
+	file        string
+	bootSession string
+	log         *slog.Logger
+
 	mu      sync.Mutex
-	limit   int
+	most    int
 	holders map[string]bool
 	queue   []*waiter
+	leak    leak
+	changed chan struct{}
+	shown   State
 }
 
 type waiter struct {
@@ -22,10 +46,35 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// New returns a gate with that many slots, one at least.
-func New(limit int) *Gate {
-	return &Gate{limit: max(1, limit), holders: map[string]bool{}}
+// Options of Open.
+type Options struct {
+	// Limit is how many guests may run at once; one at least.
+	Limit int
+	// File keeps what is known of a leak. Empty: a new process knows nothing of it.
+	File string
+	// BootSession of the host: a leak ends with it.
+	BootSession string
+	// Log is told of each change. Nil: the default.
+	Log *slog.Logger
 }
+
+// Open returns a gate that remembers the leaks of this boot. A file that cannot be
+// read is as good as none: the next refused start tells the same again.
+func Open(o Options) *Gate {
+	g := &Gate{
+		most: max(1, o.Limit), holders: map[string]bool{}, changed: make(chan struct{}),
+		file: o.File, bootSession: o.BootSession, log: o.Log,
+	}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
+	g.leak = g.recall()
+	g.shown = g.state()
+	return g
+}
+
+// New returns a gate with that many slots, one at least, which remembers nothing.
+func New(limit int) *Gate { return Open(Options{Limit: limit}) }
 
 // Acquire waits for a slot. A name that holds one already keeps it.
 func (g *Gate) Acquire(ctx context.Context, name string) error {
@@ -46,7 +95,7 @@ func (g *Gate) Acquire(ctx context.Context, name string) error {
 func (g *Gate) ask(name string) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.holders[name] || (len(g.queue) == 0 && len(g.holders) < g.limit) {
+	if g.holders[name] || (len(g.queue) == 0 && len(g.holders) < g.limit()) {
 		g.holders[name] = true
 		return nil
 	}
@@ -60,6 +109,7 @@ func (g *Gate) Adopt(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holders[name] = true
+	g.settle()
 }
 
 // Release gives a slot back; it is no error to release what is not held.
@@ -67,23 +117,130 @@ func (g *Gate) Release(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.holders, name)
-	g.admit()
+	g.settle()
+}
+
+// Limited judges a start that the licence refused, from the machines that there are
+// now that it has failed, and returns how many places are lost. Who was refused
+// should give its slot back and ask for another.
+func (g *Gate) Limited(machines []vm.Machine) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if lost := lost(machines); lost > g.leak.Leaked {
+		g.leak.Leaked = lost
+		g.log.Warn("the licence refused a guest although fewer run than it allows: only a reboot helps",
+			"lost", lost, "running", Licence-lost)
+		g.remember()
+	}
+	g.settle()
+	return g.leak.Leaked
+}
+
+// lost is how many places of the licence nobody can use, when it has just refused a
+// guest while these machines were there: those that no running macOS guest takes.
+// A process that holds a machine counts, whether its guest is up or about to be.
+func lost(machines []vm.Machine) int {
+	running := 0
+	for _, m := range machines {
+		if m.Running && m.MacOS {
+			running++
+		}
+	}
+	return max(0, Licence-running)
+}
+
+// Leaked is how many places the system has lost in this boot.
+func (g *Gate) Leaked() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.leak.Leaked
+}
+
+// Limit is how many guests may run now, foreign ones among them.
+func (g *Gate) Limit() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.limit()
+}
+
+// limit is what the configuration and the leak leave. Once a leak has left the host
+// empty nothing starts before the reboot that heals it: whoever reboots can rely on
+// that.
+func (g *Gate) limit() int {
+	switch {
+	case g.leak.Sealed:
+		return 0
+	case g.leak.Leaked > 0:
+		return max(0, min(g.most, Licence-g.leak.Leaked))
+	}
+	return g.most
 }
 
 // Free returns how many slots are not taken.
 func (g *Gate) Free() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return max(0, g.limit-len(g.holders))
+	return max(0, g.limit()-len(g.holders))
 }
 
-func (g *Gate) admit() {
-	for len(g.queue) > 0 && len(g.holders) < g.limit {
+// State is what a Node tells of its slots.
+type State struct {
+	// Allocatable is how many guests of Pods there is place for, running ones included.
+	Allocatable int
+	// Leaked places, and Foreign guests by name, are why it may be lower than configured.
+	Leaked  int
+	Foreign []string
+}
+
+// State returns how things are.
+func (g *Gate) State() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state()
+}
+
+func (g *Gate) state() State {
+	s := State{Leaked: g.leak.Leaked}
+	for name := range g.holders {
+		if machine, foreign := strings.CutPrefix(name, ForeignPrefix); foreign {
+			s.Foreign = append(s.Foreign, machine)
+		}
+	}
+	slices.Sort(s.Foreign)
+	s.Allocatable = max(0, g.limit()-len(s.Foreign))
+	return s
+}
+
+// Changed is closed when State has something else to say. Ask for it before State.
+func (g *Gate) Changed() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.changed
+}
+
+// settle is what follows from any change: a leaking host that is empty is sealed,
+// who waits is let in, and who watches is told.
+func (g *Gate) settle() {
+	if g.leak.Leaked > 0 && !g.leak.Sealed && len(g.holders) == 0 {
+		g.leak.Sealed = true
+		g.log.Info("no guest runs: nothing is started before the reboot that heals the licence's count")
+		g.remember()
+	}
+	for len(g.queue) > 0 && len(g.holders) < g.limit() {
 		w := g.queue[0]
 		g.queue = g.queue[1:]
 		g.holders[w.name] = true
 		close(w.ready)
 	}
+	if now := g.state(); !same(now, g.shown) {
+		g.shown = now
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+}
+
+func same(a, b State) bool {
+	return a.Allocatable == b.Allocatable && a.Leaked == b.Leaked && slices.Equal(a.Foreign, b.Foreign)
 }
 
 // withdraw takes a waiter that gave up out of the queue; a slot that was given to
@@ -91,13 +248,10 @@ func (g *Gate) admit() {
 func (g *Gate) withdraw(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, q := range g.queue {
-		if q == w {
-			g.queue = append(g.queue[:i], g.queue[i+1:]...)
-			g.admit()
-			return
-		}
+	if i := slices.Index(g.queue, w); i >= 0 {
+		g.queue = slices.Delete(g.queue, i, i+1)
+	} else {
+		delete(g.holders, w.name)
 	}
-	delete(g.holders, w.name)
-	g.admit()
+	g.settle()
 }

@@ -1,0 +1,68 @@
+package slot
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// leak is what is known of the places that the system has lost.
+type leak struct {
+	// BootSession in which it was seen; in another one it is over.
+	BootSession string `json:"bootSession"`
+	Leaked      int    `json:"leaked"`
+	// Sealed: the host was empty since, and waits for its reboot.
+	Sealed bool `json:"sealed,omitempty"`
+}
+
+// recall reads what an earlier process of this boot knew.
+func (g *Gate) recall() leak {
+	none := leak{BootSession: g.bootSession}
+	if g.file == "" {
+		return none
+	}
+	data, err := os.ReadFile(g.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return none
+	}
+	var known leak
+	if err == nil {
+		err = json.Unmarshal(data, &known)
+	}
+	if err != nil {
+		g.log.Warn("what is known of leaked VM slots cannot be read", "file", g.file, "err", err)
+		return none
+	}
+	if known.BootSession != g.bootSession || known.Leaked < 0 || known.Leaked > Licence {
+		return none
+	}
+	return known
+}
+
+// remember writes it down, so that another process of this boot starts nothing that
+// cannot run. Where the disk fails, that one finds out by a refused start as well.
+func (g *Gate) remember() {
+	if g.file == "" {
+		return
+	}
+	if err := replace(g.file, g.leak); err != nil {
+		g.log.Error("leaked VM slots cannot be written down", "file", g.file, "err", err)
+	}
+}
+
+func replace(path string, known leak) error {
+	data, err := json.Marshal(known)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, writeErr := f.Write(data)
+	if err := errors.Join(writeErr, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), path)
+}
