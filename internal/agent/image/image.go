@@ -1,118 +1,238 @@
-// Package image brings images to the host by the pull policies of Kubernetes: one
-// pull at a time for a reference, however many Pods ask. Back-off between attempts
-// is the caller's, the transfer the driver's.
+// Package image brings images to the host and keeps room for them: pulls by the
+// policies of Kubernetes with the credentials of each Pod, one pull at a time for a
+// reference and one at a time for a registry; images wanted beforehand; and the
+// removal of those least recently used when the volume is full. Back-off between
+// attempts of a Pod is the caller's, the transfer the driver's.
 package image
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
-
-// ErrNeverPull says that the policy is Never and the host does not hold the image.
-var ErrNeverPull = errors.New("the image is not on this host and imagePullPolicy is Never")
 
 // Source is what of a driver the store needs.
 type Source interface {
 	Digest(ctx context.Context, ref string) (string, error)
 	Pull(ctx context.Context, ref string, o vm.PullOptions) (string, error)
+	Images(ctx context.Context) ([]vm.Image, error)
+	RemoveImage(ctx context.Context, name string) error
 }
 
-// Store of images on one host.
+// Options of a Store. Source must be set.
+type Options struct {
+	Source Source
+	// Dir keeps what is known of images over restarts: who proved to be allowed to
+	// have them, and when they were used. Empty: nothing is kept.
+	Dir string
+	// StallTimeout ends a pull that shows no progress for so long; there is no limit
+	// to a whole pull. Default: 5 min.
+	StallTimeout time.Duration
+	// PrePull are the images wanted on this host before any Pod asks.
+	PrePull []string
+	// Disk tells of the volume that holds the images. Nil: images are removed by
+	// FreeNow and before a second try of a pull that found no space, and else never.
+	Disk func(ctx context.Context) (free, total int64, err error)
+	// InUse are the images that the Pods of this host name. Nil: none.
+	InUse func() []string
+	// HighPercent of the volume in use lets images be removed, until no more than
+	// LowPercent is. Defaults: 85 and 80, as a kubelet's.
+	HighPercent, LowPercent int
+	// GarbageFailed is told, each time, that room could not be made. Nil: the log is.
+	GarbageFailed func(message string)
+	Clock         clock.WithTicker
+	Log           *slog.Logger
+}
+
+// Defaults of Options.
+const (
+	defaultStallTimeout = 5 * time.Minute
+	// DefaultHighPercent and DefaultLowPercent are a kubelet's.
+	DefaultHighPercent = 85
+	// DefaultLowPercent: see DefaultHighPercent.
+	DefaultLowPercent = 80
+)
+
+func (o Options) withDefaults() Options {
+	if o.StallTimeout == 0 {
+		o.StallTimeout = defaultStallTimeout
+	}
+	if o.HighPercent == 0 {
+		o.HighPercent = DefaultHighPercent
+	}
+	if o.LowPercent == 0 {
+		o.LowPercent = DefaultLowPercent
+	}
+	if o.InUse == nil {
+		o.InUse = func() []string { return nil }
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return o
+}
+
+// Store of images on one host. Its methods may be called at the same time.
 type Store struct {
-	source Source
+	o       Options
+	ledger  *ledger
+	changed chan struct{}
+
+	// collecting lets one removal of images run at a time.
+	collecting sync.Mutex
 
 	mu      sync.Mutex
-	flights map[string]*flight
+	flights map[flightKey]*flight
+	lanes   map[string]*lane
+	// removing are the digests that are being removed, and what is closed after.
+	removing map[string]chan struct{}
+	listed   []held
 }
 
-// flight is one pull and those who wait for it.
-type flight struct {
-	waiters int
-	cancel  context.CancelFunc
-	done    chan struct{}
-	digest  string
-	err     error
-}
-
-// New returns a store over a driver.
-func New(source Source) *Store {
-	return &Store{source: source, flights: map[string]*flight{}}
-}
-
-// NeedsPull decides by policy. With Never and no image it fails with ErrNeverPull.
-// The digest is that of the image on the host, empty when there is none.
-func (s *Store) NeedsPull(ctx context.Context, ref string, policy corev1.PullPolicy) (digest string, needed bool, err error) {
-	digest, err = s.source.Digest(ctx, ref)
-	switch {
-	case err != nil && !errors.Is(err, vm.ErrNotFound):
-		return "", false, err
-	case policy == corev1.PullAlways:
-		return digest, true, nil
-	case err == nil:
-		return digest, false, nil
-	case policy == corev1.PullNever:
-		return "", false, fmt.Errorf("image %s: %w", ref, ErrNeverPull)
+// New returns a store; Run makes it pull beforehand and remove what is not needed.
+func New(o Options) *Store {
+	o = o.withDefaults()
+	path := ""
+	if o.Dir != "" {
+		path = filepath.Join(o.Dir, "images.json")
 	}
-	return "", true, nil
-}
-
-// Pull joins the pull of ref that is under way, or starts one. It ends with its
-// last waiter.
-func (s *Store) Pull(ctx context.Context, ref string) (string, error) {
-	f := s.join(ctx, ref)
-	select {
-	case <-f.done:
-		return f.digest, f.err
-	case <-ctx.Done():
-		s.leave(ref, f)
-		return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
+	return &Store{
+		o: o, ledger: openLedger(path, o.Log), changed: make(chan struct{}, 1),
+		flights: map[flightKey]*flight{}, lanes: map[string]*lane{}, removing: map[string]chan struct{}{},
 	}
 }
 
-func (s *Store) join(ctx context.Context, ref string) *flight {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.flights[ref]; f != nil {
-		f.waiters++
-		return f
-	}
-	// Detached: a pull outlives the first who asked, if others wait.
-	pulling, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	f := &flight{waiters: 1, cancel: cancel, done: make(chan struct{})}
-	s.flights[ref] = f
-	go func() {
-		f.digest, f.err = s.source.Pull(pulling, ref, vm.PullOptions{})
-		s.land(ref, f)
-	}()
-	return f
+// Request of a Pod for an image.
+type Request struct {
+	// Ref as the Pod has it: host/namespace/name, with a tag or a digest.
+	Ref    string
+	Policy corev1.PullPolicy
+	// PullSecrets of the Pod, in its order. Those that are not of a Docker type are
+	// passed over.
+	PullSecrets []corev1.Secret
+	// Pulling is called before a registry is asked, once. Nil: it is not.
+	Pulling func()
 }
 
-func (s *Store) land(ref string, f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.cancel()
-	if s.flights[ref] == f {
-		delete(s.flights, ref)
-	}
-	close(f.done)
+// Result says what a Pod gets.
+type Result struct {
+	// Digest of the image, sha256:….
+	Digest string
+	// Ref names the image by its digest, so that a tag that moves changes nothing.
+	Ref string
+	// Pulled: a registry was asked, and Took so long. Else the image was here.
+	Pulled bool
+	Took   time.Duration
 }
 
-func (s *Store) leave(ref string, f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f.waiters--
-	if f.waiters > 0 {
-		return
+// Ensure returns once the image is on this host and the Pod may have it. Errors
+// match vm.ErrInvalidReference, ErrNeverPull, vm.ErrAuth, vm.ErrImageNotFound,
+// vm.ErrNoSpace (then a *NoSpaceError), *StalledError and *SecretError; Reason
+// names them as Kubernetes does. A pull goes on while anybody waits for it.
+func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
+	ref, err := parseReference(r.Ref)
+	if err != nil {
+		return Result{}, err
 	}
-	f.cancel()
-	// The next who asks starts anew rather than join a pull that is being ended.
-	if s.flights[ref] == f {
-		delete(s.flights, ref)
+	digest, err := s.present(ctx, ref)
+	if err != nil {
+		return Result{}, err
 	}
+	s.settle(ctx)
+	offered, badSecret := offer(r.PullSecrets, ref)
+	if digest != "" && r.Policy != corev1.PullAlways && s.ledger.allows(digest, offered) {
+		s.ledger.touch(digest, s.o.Clock.Now())
+		return Result{Digest: digest, Ref: ref.at(digest)}, nil
+	}
+	if r.Policy == corev1.PullNever {
+		return Result{}, neverPulled(ref, digest)
+	}
+	if badSecret != nil {
+		return Result{}, badSecret
+	}
+	if r.Pulling != nil {
+		r.Pulling()
+	}
+	begin := s.o.Clock.Now()
+	digest, err = s.pullMakingRoom(ctx, ref, offered)
+	if err != nil {
+		return Result{}, err
+	}
+	now := s.o.Clock.Now()
+	s.ledger.touch(digest, now)
+	return Result{Digest: digest, Ref: ref.at(digest), Pulled: true, Took: now.Sub(begin)}, nil
+}
+
+// present returns the digest of an image on the host, empty when there is none. One
+// that is being removed is waited for, and is none.
+func (s *Store) present(ctx context.Context, ref reference) (string, error) {
+	for {
+		digest, err := s.o.Source.Digest(ctx, ref.String())
+		if errors.Is(err, vm.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		s.mu.Lock()
+		removed := s.removing[digest]
+		s.mu.Unlock()
+		if removed == nil {
+			return digest, nil
+		}
+		select {
+		case <-removed:
+		case <-ctx.Done():
+			return "", fmt.Errorf("waiting for the removal of %s: %w", ref, context.Cause(ctx))
+		}
+	}
+}
+
+// pullMakingRoom pulls, and once more after it has removed all images that nobody
+// needs when there was no space.
+func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []credential) (string, error) {
+	digest, err := s.pullAny(ctx, ref, offered)
+	if !errors.Is(err, vm.ErrNoSpace) {
+		return digest, err
+	}
+	s.o.Log.Warn("no space for an image, removing others", "image", ref.String())
+	removed, collectErr := s.collect(ctx, everything)
+	if collectErr != nil {
+		s.o.Log.Warn("making room for an image", "image", ref.String(), "err", collectErr)
+	}
+	if removed == 0 {
+		return "", err
+	}
+	return s.pullAny(ctx, ref, offered)
+}
+
+// pullAny tries the credentials in order, then none. Only a registry that refuses
+// one is asked with the next: what else goes wrong would go wrong again.
+func (s *Store) pullAny(ctx context.Context, ref reference, offered []credential) (string, error) {
+	var first error
+	for _, c := range append(offered[:len(offered):len(offered)], credential{}) {
+		digest, err := s.pull(ctx, ref, c, foreground)
+		if err == nil {
+			return digest, nil
+		}
+		if !errors.Is(err, vm.ErrAuth) && !errors.Is(err, vm.ErrImageNotFound) {
+			return "", err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", refused(first, offered)
 }

@@ -1,0 +1,238 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// urgency says who waits for a pull.
+type urgency bool
+
+const (
+	// foreground: a Pod does.
+	foreground urgency = false
+	// background: nobody yet.
+	background urgency = true
+)
+
+// flightKey: pulls of one reference with different credentials are not one pull, as
+// each proves something else.
+type flightKey struct{ ref, credential string }
+
+// flight is one pull and those who wait for it.
+type flight struct {
+	key     flightKey
+	ref     reference
+	waiters int
+	urgency urgency
+	cancel  context.CancelCauseFunc
+	// percent it has come to, and began with; -1: it has told nothing yet.
+	percent, first atomic.Int32
+	done           chan struct{}
+	digest         string
+	err            error
+}
+
+// lane lets one pull of a registry run at a time, as the tool does anyway: so a
+// pull that waits for another is not taken for one that stalls.
+type lane struct {
+	turn  chan struct{}
+	users int
+}
+
+// pull joins the pull that is under way, or starts one. It ends with its last
+// waiter. A pull in the background ends with errYielded when a Pod needs its place.
+func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency) (string, error) {
+	f := s.join(ctx, ref, c, u)
+	select {
+	case <-f.done:
+		return f.digest, f.err
+	case <-ctx.Done():
+		s.leave(f)
+		return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
+	}
+}
+
+func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency) *flight {
+	key := flightKey{ref: ref.String(), credential: s.ledger.hash(c)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u == foreground {
+		s.yield(ref.host(), key)
+	}
+	if f := s.flights[key]; f != nil {
+		f.waiters++
+		f.urgency = f.urgency && u
+		return f
+	}
+	// Detached: a pull outlives the first who asked, if others wait.
+	pulling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	f := &flight{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel, done: make(chan struct{})}
+	f.first.Store(-1)
+	s.flights[key] = f
+	go func() {
+		f.digest, f.err = s.fly(pulling, f, c)
+		s.land(f)
+	}()
+	return f
+}
+
+// yield ends the pulls from a registry that nobody waits for, but for that of key.
+func (s *Store) yield(host string, key flightKey) {
+	for k, f := range s.flights {
+		if k != key && f.urgency == background && f.ref.host() == host {
+			f.cancel(errYielded)
+			delete(s.flights, k)
+		}
+	}
+}
+
+func (s *Store) land(f *flight) {
+	s.mu.Lock()
+	f.cancel(nil)
+	// Another may have its place, if it was being ended.
+	if s.flights[f.key] == f {
+		delete(s.flights, f.key)
+	}
+	close(f.done)
+	s.mu.Unlock()
+	s.stir()
+}
+
+// stir makes Run look at the volume and the images again.
+func (s *Store) stir() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) leave(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.waiters--
+	if f.waiters > 0 {
+		return
+	}
+	f.cancel(nil)
+	// The next who asks starts anew rather than join a pull that is being ended.
+	if s.flights[f.key] == f {
+		delete(s.flights, f.key)
+	}
+}
+
+// fly waits for its turn and pulls. A pull with a credential is noted before it
+// begins: what it leaves here is not for everybody, however it ends.
+func (s *Store) fly(ctx context.Context, f *flight, c credential) (string, error) {
+	leave, err := s.enter(ctx, f.ref.host())
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	name := f.ref.String()
+	if err := s.ledger.intend(name, s.digestNow(ctx, name), c); err != nil {
+		return "", err
+	}
+	digest, err := s.transfer(ctx, f, c)
+	if err != nil {
+		s.ledger.failed(name, s.digestNow(context.WithoutCancel(ctx), name), c)
+		return "", err
+	}
+	s.ledger.proved(name, digest, c)
+	return digest, nil
+}
+
+// digestNow is empty when there is none, or none that can be told.
+func (s *Store) digestNow(ctx context.Context, name string) string {
+	digest, err := s.o.Source.Digest(ctx, name)
+	if err != nil {
+		return ""
+	}
+	return digest
+}
+
+// enter waits for the turn of a pull from host, and returns what ends it.
+func (s *Store) enter(ctx context.Context, host string) (leave func(), err error) {
+	s.mu.Lock()
+	l := s.lanes[host]
+	if l == nil {
+		l = &lane{turn: make(chan struct{}, 1)}
+		s.lanes[host] = l
+	}
+	l.users++
+	s.mu.Unlock()
+	gone := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(s.lanes, host)
+		}
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return func() { <-l.turn; gone() }, nil
+	case <-ctx.Done():
+		gone()
+		return nil, fmt.Errorf("waiting for another pull from %s: %w", host, context.Cause(ctx))
+	}
+}
+
+// transfer pulls, and gives up when nothing comes any more.
+func (s *Store) transfer(ctx context.Context, f *flight, c credential) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	before := s.space(ctx)
+	beat := make(chan struct{}, 1)
+	o := vm.PullOptions{Credential: c.login(), Progress: func(percent int) {
+		f.percent.Store(int32(percent))
+		f.first.CompareAndSwap(-1, int32(percent))
+		select {
+		case beat <- struct{}{}:
+		default:
+		}
+	}}
+	go s.watchStall(ctx, cancel, f, beat)
+	digest, err := s.o.Source.Pull(ctx, f.ref.String(), o)
+	var stalled *StalledError
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return digest, nil
+	case errors.As(cause, &stalled), errors.Is(cause, errYielded):
+		return "", cause
+	case errors.Is(err, vm.ErrNoSpace):
+		return "", s.noSpace(ctx, f, before, err)
+	}
+	return "", err
+}
+
+// watchStall cancels when for the whole timeout nothing came.
+func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *flight, beat <-chan struct{}) {
+	t := s.o.Clock.NewTimer(s.o.StallTimeout)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat:
+			t.Reset(s.o.StallTimeout)
+		case <-t.C():
+			cancel(&StalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
+			return
+		}
+	}
+}
+
+// noSpace says what was there, and from what came what the image needs.
+func (s *Store) noSpace(ctx context.Context, f *flight, before space, err error) error {
+	e := &NoSpaceError{Ref: f.ref.String(), Free: before.free, Total: before.total, Err: err}
+	first, came := int64(f.first.Load()), int64(f.percent.Load())
+	after := s.space(ctx)
+	if took := before.free - after.free; first >= 0 && came > first && took > 0 && after.total > 0 {
+		e.Needed = took / (came - first) * (100 - first)
+	}
+	return e
+}
