@@ -7,6 +7,8 @@ import (
 	"net"
 	"path/filepath"
 	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/hostos"
 )
 
 const (
@@ -109,7 +111,7 @@ func (r reply) refusal() error {
 func connect(ctx context.Context, dir string, patience time.Duration) (net.Conn, error) {
 	begin := time.Now()
 	for delay := dialPause; ; delay = min(2*delay, maxDialPause) {
-		conn, err := dialSocket(ctx, filepath.Join(dir, socketFile))
+		conn, err := hostos.DialUnix(ctx, filepath.Join(dir, socketFile))
 		if err == nil {
 			return conn, nil
 		}

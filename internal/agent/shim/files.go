@@ -6,7 +6,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
+
+const (
+	// recordPatience is how long a record that cannot be written, as the disk is full,
+	// is tried again.
+	recordPatience = time.Minute
+	recordPause    = time.Second
+)
+
+// record writes what must not be lost, and tries again for a while. tried is called
+// after the first time.
+func record(path string, value any, tried func()) error {
+	begin := time.Now()
+	err := WriteJSON(path, value)
+	tried()
+	for err != nil && time.Since(begin) < recordPatience {
+		time.Sleep(recordPause)
+		err = WriteJSON(path, value)
+	}
+	return err
+}
 
 // WriteJSON replaces a file by one rename, and returns once both the file and its
 // new name are on the disk. Only the owner may read it.

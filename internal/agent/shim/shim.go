@@ -1,39 +1,46 @@
 // Package shim is the small process that outlives the agent: one for each machine,
-// in a session of its own. It runs one command with its output in a file, and
-// writes down how it ended. It knows nothing of Pods or of tart, and uses the
-// standard library only.
+// in a session of its own. It runs the command that is the machine, with its output
+// in a file, and writes down how that ended; and it holds the commands that run in
+// the guest, which a guest agent kills when nobody holds them, with their logs and
+// their exit codes. It knows nothing of Pods or of tart: which commands to run, when
+// and how often is left to package pod.
 //
 // A shim holds a lock on a file for as long as it lives. Who wants to know when it
 // ends waits for that lock: no polling, no process ids that may have been given to
 // somebody else, and it works for a shim that an earlier agent started.
+//
+// Commands are asked for on a socket next to the lock, in a protocol with a version,
+// as agents are replaced while shims live. All that is learnt of them is on the disk
+// too, where it can be read without a shim.
 package shim
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vm/guest"
 )
 
-const (
-	// lockFD is where the parent passes the lock: the first of ExtraFiles.
-	lockFD = 3
-	// tailBytes of the output go into the exit record.
-	tailBytes = 2048
-	// codeNotExecuted, as a shell has it for a command it cannot run.
-	codeNotExecuted = 127
-)
+// lockFD is where the parent passes the lock: the first of ExtraFiles.
+const lockFD = 3
 
 // Main is the life of a shim for the attempt in dir, started by Start. SIGTERM
-// ends the command at once; SIGHUP and SIGINT are ignored.
-func Main(dir string) error {
+// ends the machine's command at once; SIGHUP and SIGINT are ignored. It returns
+// when that command has ended and all that is known is written down.
+func Main(dir string) error { return live(dir, dialGuest) }
+
+// dialGuest connects lazily, as the socket is there later than we are.
+func dialGuest(socket string) vm.Guest { return guest.Dial(socket, guest.Options{}) }
+
+// live is Main with any way to a guest.
+func live(dir string, dial func(socket string) vm.Guest) error {
 	lock := os.NewFile(lockFD, lockFile)
 	if _, err := lock.Stat(); err != nil {
 		return fmt.Errorf("the shim is started by the agent only: %w", err)
@@ -48,66 +55,34 @@ func Main(dir string) error {
 	if err := readJSON(filepath.Join(dir, specFile), &spec); err != nil {
 		return err
 	}
-	if err := WriteJSON(filepath.Join(dir, startedFile), Started{ShimPID: os.Getpid(), Time: time.Now()}); err != nil {
-		return err
+	var inside vm.Guest
+	if spec.GuestSocket != "" {
+		inside = dial(spec.GuestSocket)
+		defer func() { _ = inside.Close() }()
 	}
-	exit := run(dir, spec.Run, terminate)
-	err := WriteJSON(filepath.Join(dir, exitFile), exit)
+	err := hold(dir, spec, inside, terminate)
 	return errors.Join(err, lock.Close())
 }
 
-func run(dir string, command Command, terminate <-chan os.Signal) Exit {
-	exit := Exit{Started: time.Now()}
-	output, err := os.OpenFile(filepath.Join(dir, outputFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+// hold runs the machine, and commands in its guest meanwhile.
+func hold(dir string, spec Spec, inside vm.Guest, terminate <-chan os.Signal) error {
+	held := newCommands(dir, inside, spec.Logs)
+	started := Started{ShimPID: os.Getpid(), Time: time.Now()}
+	// A machine without commands is better than none.
+	socket, err := listen(filepath.Join(dir, socketFile))
 	if err != nil {
-		return exit.failed(err)
+		started.SocketError = err.Error()
+	} else {
+		defer socket.Close()
+		go held.serve(socket)
 	}
-	defer func() { _ = output.Close() }()
-	cmd := exec.CommandContext(context.Background(), command.Path, command.Args...)
-	cmd.Env = command.Env
-	cmd.Stdout, cmd.Stderr = output, output
-	if err := cmd.Start(); err != nil {
-		return exit.failed(err)
+	if err := WriteJSON(filepath.Join(dir, startedFile), started); err != nil {
+		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		select {
-		case <-terminate:
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-		case err := <-ended:
-			return exit.ended(cmd.ProcessState, err, tail(output))
-		}
-	}
-}
-
-func (e Exit) failed(err error) Exit {
-	e.Code, e.Ended, e.Tail = codeNotExecuted, time.Now(), err.Error()
-	return e
-}
-
-func (e Exit) ended(state *os.ProcessState, err error, tail string) Exit {
-	if state == nil {
-		return e.failed(err)
-	}
-	e.Code, e.Ended, e.Tail = state.ExitCode(), time.Now(), tail
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		e.Signal = int(status.Signal())
-	}
-	return e
-}
-
-func tail(f *os.File) string {
-	st, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	from := max(0, st.Size()-tailBytes)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, st.Size()-from))
-	if err != nil {
-		return ""
-	}
-	return string(data)
+	exit := runMachine(dir, spec, terminate)
+	held.close()
+	// Last: who finds it finds the ends of all commands too.
+	return record(filepath.Join(dir, exitFile), exit, func() {})
 }
 
 func readJSON(path string, into any) error {

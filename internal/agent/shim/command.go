@@ -1,0 +1,136 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+const (
+	// The guest agent is asked again after a two-hundredth of the time it was waited
+	// for: that adds half a percent to any boot, and costs little in a long one.
+	pollPart = 200
+	minPoll  = 10 * time.Millisecond
+	maxPoll  = 500 * time.Millisecond
+)
+
+// run is the life of one command.
+func (c *commands) run(cmd *command) {
+	code, err := c.execute(cmd)
+	var unrecorded *recordError
+	if errors.As(err, &unrecorded) {
+		cmd.refused = &refusal{Code: RefusedRecord, Message: oneLine(err)}
+		close(cmd.ended)
+		return
+	}
+	end := &CommandEnd{ID: cmd.ID, Begun: cmd.since, Ended: time.Now(), Code: code}
+	end.Outcome, end.Message = outcome(err)
+	if end.Outcome == Unreachable {
+		end.Begun = time.Time{}
+		// Before the end is there: who reads in between finds a command that never was.
+		_ = forget(c.dir, cmd.ID)
+	}
+	cmd.end = end
+	_ = record(endedFile(c.dir, cmd.ID), end, func() { close(cmd.ended) })
+}
+
+// outcome reads what became of a command without an exit code.
+func outcome(err error) (Outcome, string) {
+	switch {
+	case err == nil:
+		return Exited, ""
+	case errors.Is(err, vm.ErrNotExecuted):
+		return NotExecuted, oneLine(err)
+	case errors.Is(err, vm.ErrGuestUnreachable):
+		return Unreachable, oneLine(err)
+	}
+	return Lost, oneLine(err)
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// execute waits for the guest agent and has it run the command.
+func (c *commands) execute(cmd *command) (int, error) {
+	streams, flush := c.streams(cmd)
+	defer flush()
+	patience, cancel := context.WithTimeout(c.waiting, cmd.Timeout)
+	defer cancel()
+	for {
+		if err := c.awaitGuest(patience, cmd.Timeout); err != nil {
+			return 0, err
+		}
+		if err := c.begin(cmd); err != nil {
+			return 0, err
+		}
+		code, err := c.guest.Exec(c.running, cmd.Command, streams)
+		if !errors.Is(err, vm.ErrGuestUnreachable) || patience.Err() != nil {
+			return code, err
+		}
+		// It surely never began: the guest agent went away in between.
+		_ = pause(patience, minPoll)
+	}
+}
+
+// streams are where the output goes. The pieces that are left when the command has
+// ended are flushed.
+func (c *commands) streams(cmd *command) (vm.Streams, func()) {
+	if cmd.Log == "" {
+		return vm.Streams{}, func() {}
+	}
+	log := newLog(filepath.Join(c.dir, cmd.Log), c.logs)
+	stdout, stderr := log.stream("stdout"), log.stream("stderr")
+	return vm.Streams{Stdout: stdout, Stderr: stderr}, func() {
+		stdout.end()
+		stderr.end()
+		_ = log.Close()
+	}
+}
+
+// awaitGuest returns once the guest agent answers. It is asked once at least.
+func (c *commands) awaitGuest(patience context.Context, timeout time.Duration) error {
+	begin := time.Now()
+	for {
+		err := c.guest.Up(c.waiting)
+		if err == nil {
+			return nil
+		}
+		delay := min(max(time.Since(begin)/pollPart, minPoll), maxPoll)
+		if pause(patience, delay) == nil {
+			continue
+		}
+		if c.waiting.Err() != nil {
+			return fmt.Errorf("waiting for the guest agent: %w: %w", context.Cause(c.waiting), vm.ErrGuestUnreachable)
+		}
+		return fmt.Errorf("waiting for the guest agent, %s: %w", timeout, err)
+	}
+}
+
+// recordError: the start could not be written down, so that nothing was started.
+type recordError struct{ err error }
+
+func (e *recordError) Error() string { return e.err.Error() }
+
+func (e *recordError) Unwrap() error { return e.err }
+
+// begin writes down that the command may have an effect from now on.
+func (c *commands) begin(cmd *command) error {
+	now := time.Now()
+	err := WriteJSON(begunFile(c.dir, cmd.ID), Begun{ID: cmd.ID, Time: now})
+	select {
+	case <-cmd.begun:
+		// An earlier try has begun, as far as anybody knows: its record does as well.
+		return nil
+	default:
+	}
+	if err != nil {
+		return &recordError{fmt.Errorf("writing down that command %s begins: %w", cmd.ID, err)}
+	}
+	cmd.since = now
+	close(cmd.begun)
+	return nil
+}
