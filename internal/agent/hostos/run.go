@@ -1,8 +1,9 @@
 // Package hostos reads what the agent must know of the Mac below it: its size,
 // its system, its boot session, its disk, and whether it is short of memory or
 // processes. It runs macOS commands wherever one exists, so that what it says can
-// be checked by hand; only the pressure signals differ between darwin and other
-// systems, where there are none.
+// be checked by hand. It also has what the agent asks of a kernel that each kernel
+// answers in its own way: word of a process that ended, and sockets whose paths are
+// long. The files for darwin and Linux differ here and nowhere else in the agent.
 package hostos
 
 import (

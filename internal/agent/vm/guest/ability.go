@@ -1,0 +1,76 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// abilities are what the generations of the guest's agent differ in.
+type abilities struct {
+	// env: environment and working directory of a command are taken. Agents before
+	// May 2026 ignore both without a word.
+	env bool
+	// started: the agent tells when a command runs, says 125 without that for one it
+	// cannot start, and 128 + N for one that the signal N ended. Others give -1 there.
+	started bool
+}
+
+const (
+	probeName = "MACFLEET_PROBE"
+	// probeDir is a directory that no agent has for its own.
+	probeDir = "/usr"
+	// probeTries: old agents may fail a short command that ran well.
+	probeTries = 3
+)
+
+// abilities asks the guest once a connection.
+func (c *Client) abilities(ctx context.Context) (abilities, error) {
+	if err := c.connected(ctx); err != nil {
+		return abilities{}, err
+	}
+	c.mu.Lock()
+	known, ability, dials := c.learnt == c.dials, c.ability, c.dials
+	c.mu.Unlock()
+	if known {
+		return ability, nil
+	}
+	var err error
+	for range probeTries {
+		if ability, err = c.probe(ctx); err == nil || errors.Is(err, vm.ErrGuestUnreachable) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		// What was asked does no harm: whatever the caller wanted never began.
+		return abilities{}, fmt.Errorf("asking the guest agent what it can do: %w: %w", vm.ErrGuestUnreachable, unlost{err})
+	}
+	c.mu.Lock()
+	c.learnt, c.ability = dials, ability
+	c.mu.Unlock()
+	return ability, nil
+}
+
+// probe runs a command that shows whether its environment and directory were taken.
+func (c *Client) probe(ctx context.Context) (abilities, error) {
+	var out bytes.Buffer
+	end, err := c.call(ctx, &command{
+		name: "/bin/sh", args: []string{"-c", `printf '%s ' "$` + probeName + `"; pwd`},
+		env: map[string]string{probeName: "yes"}, dir: probeDir,
+	}, vm.Streams{Stdout: &out})
+	if err != nil {
+		return abilities{}, err
+	}
+	if end.code != 0 || out.Len() == 0 {
+		return abilities{}, fmt.Errorf("its shell exited with %d: %w", end.code, vm.ErrNotExecuted)
+	}
+	return abilities{env: bytes.HasPrefix(out.Bytes(), []byte("yes "+probeDir)), started: end.started}, nil
+}
+
+// unlost keeps the text of an error whose kind would mislead.
+type unlost struct{ err error }
+
+func (u unlost) Error() string { return u.err.Error() }

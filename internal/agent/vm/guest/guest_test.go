@@ -1,0 +1,347 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+var generations = []generation{oldest, middle, newest}
+
+// each runs a test against every generation of the agent.
+func each(t *testing.T, test func(t *testing.T, a *agent, c *Client)) {
+	for _, g := range generations {
+		t.Run(g.String(), func(t *testing.T) {
+			a := &agent{generation: g, address: "192.168.64.7"}
+			c := Dial(serve(t, a), Options{})
+			t.Cleanup(func() { _ = c.Close() })
+			test(t, a, c)
+		})
+	}
+}
+
+func sh(script string, args ...string) vm.GuestCommand {
+	return vm.GuestCommand{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+}
+
+type result struct {
+	Code        int
+	Out, ErrOut string
+}
+
+func run(t *testing.T, c *Client, g vm.GuestCommand, stdin io.Reader) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var out, errOut bytes.Buffer
+	code, err := c.Exec(ctx, g, vm.Streams{Stdin: stdin, Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		t.Fatalf("%q: %v", g.Argv, err)
+	}
+	return result{code, out.String(), errOut.String()}
+}
+
+func TestExec(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		long := strings.Repeat("0123456789abcdef", 1<<16)
+		for _, x := range []struct {
+			name  string
+			g     vm.GuestCommand
+			stdin io.Reader
+			want  result
+		}{
+			{"code", sh("exit 3"), nil, result{Code: 3}},
+			{"highest code", sh("exit 255"), nil, result{Code: 255}},
+			{"125 of its own", sh("exit 125"), nil, result{Code: 125}},
+			{"both outputs", sh("echo out; echo err >&2"), nil, result{0, "out\n", "err\n"}},
+			{"killed", sh("kill -KILL $$"), nil, result{Code: 137}},
+			{"interrupted", sh("kill -INT $$"), nil, result{Code: 130}},
+			{"terminated", sh("kill -TERM $$"), nil, result{Code: 143}},
+			{"arguments", sh(`printf '%s|' "$@"`, "a b", "", `$x'"\`), nil, result{0, `a b||$x'"\|`, ""}},
+			{"found by PATH", vm.GuestCommand{Argv: []string{"echo", "-n", "x"}}, nil, result{0, "x", ""}},
+			{"directory", vm.GuestCommand{Argv: []string{"pwd"}, Dir: "/usr"}, nil, result{0, "/usr\n", ""}},
+			{"no input", sh("cat"), nil, result{}},
+			{"input", sh("cat; exit 4"), strings.NewReader("in\nput"), result{4, "in\nput", ""}},
+			{"much through both ways", sh("cat"), strings.NewReader(long), result{0, long, ""}},
+		} {
+			t.Run(x.name, func(t *testing.T) {
+				if d := cmp.Diff(x.want, run(t, c, x.g, x.stdin)); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+			})
+		}
+	})
+}
+
+func TestEnvironmentIsNoArgument(t *testing.T) {
+	values := map[string]string{
+		"PLAIN": "s3cret", "EMPTY": "", "SPACES": "  a  b ", "LINES": "one\ntwo\n\n", "QUOTES": `'"$(x)\n\`, "name": "n", "dir": "d", "ACCENT": "é=ü",
+	}
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		g := sh(`for n; do eval "v=\$$n"; printf '%s=%s;' "$n" "$v"; done; cat`)
+		want := ""
+		for n, v := range values {
+			g.Env = append(g.Env, n+"="+v)
+			g.Argv = append(g.Argv, n)
+			want += n + "=" + v + ";"
+		}
+		if d := cmp.Diff(result{Out: want + "and input"}, run(t, c, g, strings.NewReader("and input"))); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if strings.Contains(fmt.Sprint(a.argvs), "s3cret") {
+			t.Errorf("a value is an argument: %q", a.argvs)
+		}
+	})
+}
+
+func TestNotExecuted(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		for _, g := range []vm.GuestCommand{
+			{Argv: []string{"/no/such/command"}},
+			{Argv: []string{"no-such-command", "x"}},
+			{Argv: []string{"true"}, Dir: "/no/such/directory"},
+			{},
+			{Argv: []string{"echo", "\xff"}},
+			{Argv: []string{"echo"}, Env: []string{"NOVALUE"}},
+		} {
+			if code, err := c.Exec(t.Context(), g, vm.Streams{}); !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, vm.ErrLost) {
+				t.Errorf("%+v: code %d, err %v", g, code, err)
+			}
+		}
+	})
+}
+
+func TestTerminal(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		in, feed := io.Pipe()
+		resize := make(chan vm.TerminalSize)
+		out := &lines{seen: make(chan string, 16)}
+		go func() {
+			out.await(t, "24 80")
+			resize <- vm.TerminalSize{Rows: 40, Cols: 100}
+			_, _ = feed.Write([]byte("go\n"))
+		}()
+		g := sh(`test -t 0 && stty size; read x; n=0; while [ "$(stty size)" = "24 80" ] && [ $n -lt 1000 ]; do n=$((n+1)); done; stty size; exit 7`)
+		g.TTY, g.Size = true, vm.TerminalSize{Rows: 24, Cols: 80}
+		code, err := c.Exec(t.Context(), g, vm.Streams{Stdin: in, Stdout: out, Resize: resize})
+		if err != nil || code != 7 {
+			t.Errorf("code %d, err %v", code, err)
+		}
+		out.await(t, "40 100")
+	})
+}
+
+// lines says which lines came.
+type lines struct {
+	seen chan string
+	rest string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.rest += string(p)
+	for {
+		line, rest, ok := strings.Cut(l.rest, "\n")
+		if !ok {
+			return len(p), nil
+		}
+		l.rest = rest
+		l.seen <- strings.TrimSpace(line)
+	}
+}
+
+func (l *lines) await(t *testing.T, want string) {
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case line := <-l.seen:
+			if line == want {
+				return
+			}
+		case <-late:
+			t.Errorf("%q never came", want)
+			return
+		}
+	}
+}
+
+func TestCancelKills(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &lines{seen: make(chan string, 16)}
+		var pid int
+		go func() {
+			defer cancel()
+			select {
+			case line := <-out.seen:
+				pid, _ = strconv.Atoi(line)
+			case <-time.After(20 * time.Second):
+			}
+		}()
+		_, err := c.Exec(ctx, sh("echo $$; exec sleep 600"), vm.Streams{Stdout: out})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, vm.ErrLost) {
+			t.Errorf("err %v", err)
+		}
+		if pid == 0 {
+			t.Fatal("it never began")
+		}
+		gone(t, pid)
+	})
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if syscall.Kill(pid, 0) != nil || (err == nil && bytes.Contains(stat, []byte(") Z "))) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("process %d lives on", pid)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "control.sock")
+	c := Dial(socket, Options{})
+	defer c.Close()
+	for range 2 {
+		if err := c.Up(t.Context()); !errors.Is(err, vm.ErrGuestUnreachable) {
+			t.Errorf("up: %v", err)
+		}
+	}
+	if _, err := c.Exec(t.Context(), sh("true"), vm.Streams{}); !errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("exec: %v", err)
+	}
+	if _, err := c.Address(t.Context()); !errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("address: %v", err)
+	}
+	// It comes up late, and goes, and comes again in another version.
+	first := &agent{generation: newest, address: "192.168.64.7"}
+	first.listen(t, socket)
+	awaitUp(t, c)
+	if addr, err := c.Address(t.Context()); err != nil || addr.String() != "192.168.64.7" {
+		t.Errorf("address %v, err %v", addr, err)
+	}
+	first.server.Stop()
+	(&agent{generation: oldest}).listen(t, socket)
+	awaitUp(t, c)
+	if r := run(t, c, sh("kill -9 $$"), nil); r.Code != 137 {
+		t.Errorf("%+v of an agent that became older", r)
+	}
+}
+
+func awaitUp(t *testing.T, c *Client) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := c.Up(t.Context())
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("never up: %v", err)
+		}
+	}
+}
+
+func TestSilentGuest(t *testing.T) {
+	// The host takes the connection, the guest never answers.
+	l := listen(t)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	c := Dial(l.Addr().String(), Options{AnswerTimeout: 50 * time.Millisecond})
+	defer c.Close()
+	if err := c.Up(t.Context()); !errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("up: %v", err)
+	}
+}
+
+func TestLost(t *testing.T) {
+	a := &agent{generation: newest, breakAfter: true}
+	c := Dial(serve(t, a), Options{})
+	defer c.Close()
+	if _, err := c.Exec(t.Context(), vm.GuestCommand{Argv: []string{"true"}}, vm.Streams{}); !errors.Is(err, vm.ErrLost) || errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("err %v", err)
+	}
+}
+
+func TestOutputThatNobodyTakes(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		full := errors.New("full")
+		if _, err := c.Exec(t.Context(), sh("echo x; sleep 600"), vm.Streams{Stdout: failing{full}}); !errors.Is(err, full) || !errors.Is(err, vm.ErrLost) {
+			t.Errorf("err %v", err)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "control.sock")
+	(&agent{generation: newest}).listen(t, socket)
+	c := Dial(socket, Options{})
+	defer c.Close()
+	if err := c.Up(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzResponse(f *testing.F) {
+	f.Add([]byte{0x0a, 0x02, 0x08, 0x03})
+	f.Add([]byte{0x12, 0x03, 0x0a, 0x01, 'x'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r execResponse
+		if err := r.parse(data); err == nil && len(r.stdout)+len(r.stderr) > len(data) {
+			t.Error("more output than bytes")
+		}
+	})
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
