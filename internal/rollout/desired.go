@@ -22,6 +22,12 @@ const (
 	// DefaultMaxVMs is what Apple's licence allows.
 	DefaultMaxVMs = 2
 
+	// DefaultGCHighPercent and DefaultGCLowPercent are a kubelet's thresholds for
+	// images, of the volume in use.
+	DefaultGCHighPercent = 85
+	// DefaultGCLowPercent: see DefaultGCHighPercent.
+	DefaultGCLowPercent = 80
+
 	// macosTaint keeps Pods away that do not ask for macOS.
 	macosTaint = "tuist.dev/macos"
 )
@@ -46,6 +52,12 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 			Network:         network(spec.Network),
 			ProofReboot:     ptr.Deref(spec.ProofReboot, true),
 		},
+		Images: document.Images{
+			PrePull:       slices.Clone(spec.Images.PrePull),
+			GCHighPercent: cmpOr(int(spec.Images.GCHighPercent), DefaultGCHighPercent),
+			GCLowPercent:  cmpOr(int(spec.Images.GCLowPercent), DefaultGCLowPercent),
+		},
+		Pods: document.Pods{HostPaths: slices.Clone(spec.Pods.HostPaths)},
 	}
 }
 

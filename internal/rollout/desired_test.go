@@ -32,6 +32,8 @@ func full() *infrav1.MacNodeProfile {
 		Session:     infrav1.SessionSettings{AutoLogin: ptr.To(false)},
 		Storage:     infrav1.StorageSettings{Quota: ptr.To(resource.MustParse("300G"))},
 		ProofReboot: ptr.To(false),
+		Images:      infrav1.ImageSettings{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 90, GCLowPercent: 70},
+		Pods:        infrav1.PodSettings{HostPaths: []string{"/Users/Shared/cache"}},
 	}}
 }
 
@@ -46,14 +48,17 @@ func TestDesired(t *testing.T) {
 				Subnet: "192.168.70.0/24", Allow: []document.Allow{{CIDR: "10.1.0.0/16", Ports: []int{443}}}, SSHFrom: []string{"203.0.113.0/24"},
 			},
 		},
+		Images: document.Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 90, GCLowPercent: 70},
+		Pods:   document.Pods{HostPaths: []string{"/Users/Shared/cache"}},
 	}
 	if diff := cmp.Diff(want, Desired(full(), agent())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	plain := document.Desired{
 		Schema: document.DesiredSchema, Agent: agent(),
-		Node: document.Node{Taints: []document.Taint{{Key: "tuist.dev/macos", Value: "true", Effect: "NoSchedule"}}, MaxVMs: 2},
-		Mac:  document.Mac{AutoLogin: true, ProofReboot: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
+		Node:   document.Node{Taints: []document.Taint{{Key: "tuist.dev/macos", Value: "true", Effect: "NoSchedule"}}, MaxVMs: 2},
+		Mac:    document.Mac{AutoLogin: true, ProofReboot: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
+		Images: document.Images{GCHighPercent: 85, GCLowPercent: 80},
 	}
 	if diff := cmp.Diff(plain, Desired(&infrav1.MacNodeProfile{}, agent())); diff != "" {
 		t.Errorf("the built-in profile (-want +got)\n%s", diff)
@@ -128,6 +133,9 @@ func TestCheck(t *testing.T) {
 		"version of tart": {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Version = "../2" }, "tart.version"},
 		"hash of tart":    {func(s *infrav1.MacNodeProfileSpec) { s.Tart.SHA256 = "abc" }, "tart.sha256"},
 		"quota":           {func(s *infrav1.MacNodeProfileSpec) { s.Storage.Quota = ptr.To(resource.MustParse("1M")) }, "guestQuota"},
+		"local image":     {func(s *infrav1.MacNodeProfileSpec) { s.Images.PrePull = []string{"base"} }, "images.prePull[0]"},
+		"thresholds":      {func(s *infrav1.MacNodeProfileSpec) { s.Images.GCHighPercent = 60 }, "images.gcLowPercent"},
+		"whole disk":      {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths = []string{"/"} }, "pods.hostPaths[0]"},
 		"three guests":    {func(s *infrav1.MacNodeProfileSpec) { s.Node.MaxVMs = 3 }, "maxVMs"},
 	} {
 		profile := full()

@@ -145,6 +145,44 @@ type StorageSettings struct {
 	Quota *resource.Quantity `json:"quota,omitempty"`
 }
 
+// ImageSettings say which images Macs have.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.gcLowPercent) ? self.gcLowPercent : 80) < (has(self.gcHighPercent) ? self.gcHighPercent : 85)",message="gcLowPercent (default: 80) must be below gcHighPercent (default: 85)"
+type ImageSettings struct {
+	// prePull are images that each Mac has before a Pod asks for them:
+	// host/namespace/name with a tag, which is looked up each hour, or a digest. They
+	// are pulled without imagePullSecrets. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$')",message="is no image of a registry: write one such as registry.example.com/macos/base:v1"
+	PrePull []string `json:"prePull,omitempty"`
+	// gcHighPercent of the volume that holds images: above it, those that no Pod uses
+	// are removed, least recently used first. Default: 85.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	GCHighPercent int32 `json:"gcHighPercent,omitempty"`
+	// gcLowPercent is where the removal ends. Default: 80.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=99
+	GCLowPercent int32 `json:"gcLowPercent,omitempty"`
+}
+
+// PodSettings say what Pods may have of a Mac.
+type PodSettings struct {
+	// hostPaths are directories of the Mac that hostPath volumes may be, or be in.
+	// Default: none, and Pods with such a volume are refused.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(/[^/:,[:cntrl:]]+)+$') && !self.matches('/[.][.]?(/|$)')",message="is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons, commas and control characters"
+	HostPaths []string `json:"hostPaths,omitempty"`
+}
+
 // RolloutPolicy says how a change reaches Macs that run already.
 type RolloutPolicy struct {
 	// maxUnavailable Macs are changed at once; one whose Node is not Ready counts for
@@ -182,6 +220,10 @@ type MacNodeProfileSpec struct {
 	Session SessionSettings `json:"session,omitempty,omitzero"`
 	// +optional
 	Storage StorageSettings `json:"storage,omitempty,omitzero"`
+	// +optional
+	Images ImageSettings `json:"images,omitempty,omitzero"`
+	// +optional
+	Pods PodSettings `json:"pods,omitempty,omitzero"`
 	// proofReboot reboots each Mac once after its installation, before it joins, to
 	// see that everything comes back by itself. Default: true.
 	// +optional

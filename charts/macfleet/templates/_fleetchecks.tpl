@@ -55,6 +55,12 @@
 {{- with dig "storage" "quota" "" $profile -}}
 {{- include "macfleet.checkQuota" (list (printf "%s.storage.quota" $path) (kindIs "float64" . | ternary (printf "%.0f" .) (toString .))) -}}
 {{- end -}}
+{{- include "macfleet.checkImages" (list (printf "%s.images" $path) ($profile.images | default dict)) -}}
+{{- range dig "pods" "hostPaths" list $profile -}}
+{{- if or (not (regexMatch "^(/[^/:,[:cntrl:]]+)+$" .)) (regexMatch "/[.][.]?(/|$)" .) -}}
+{{- fail (printf "%s.pods.hostPaths: %q is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons and commas" $path .) -}}
+{{- end -}}
+{{- end -}}
 {{- with dig "rollout" "soak" "" $profile -}}
 {{- if ne . "0s" -}}{{- include "macfleet.checkTime" (list (printf "%s.rollout.soak" $path) .) -}}{{- end -}}
 {{- end -}}
@@ -69,6 +75,22 @@
 {{- fail (printf "%s.taints: %s is there twice: a Node has one taint at most of a key and an effect" $path $identity) -}}
 {{- end -}}
 {{- $seen = append $seen $identity -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "macfleet.checkImages" -}}
+{{- $path := index . 0 -}}{{- $images := index . 1 -}}
+{{- range $images.prePull -}}
+{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$" .) -}}
+{{- fail (printf "%s.prePull: %q is no image of a registry: write one such as registry.example.com/macos/base:v1" $path .) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (len ($images.prePull | default list)) (len ($images.prePull | default list | uniq)) -}}
+{{- fail (printf "%s.prePull: an image is there twice" $path) -}}
+{{- end -}}
+{{- $high := int ($images.gcHighPercent | default 85) -}}{{- $low := int ($images.gcLowPercent | default 80) -}}
+{{- if ge $low $high -}}
+{{- fail (printf "%s: gcLowPercent %d must be below gcHighPercent %d" $path $low $high) -}}
 {{- end -}}
 {{- end -}}
 

@@ -72,6 +72,7 @@ func (o Options) withDefaults() Options {
 	if o.LowPercent == 0 {
 		o.LowPercent = DefaultLowPercent
 	}
+	o.LowPercent = min(o.LowPercent, o.HighPercent-1)
 	if o.InUse == nil {
 		o.InUse = func() []string { return nil }
 	}

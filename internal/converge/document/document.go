@@ -79,8 +79,8 @@ const (
 	GuestVolume = "/Volumes/macfleet"
 )
 
-// Desired is what a Mac should be. Agent, Node and Mac are the same for all Macs
-// of a profile and make the revision; the rest is this Mac's, or this run's, and
+// Desired is what a Mac should be. Agent, Node, Mac, Images and Pods are the same for
+// all Macs of a profile and make the revision; the rest is this Mac's, or this run's, and
 // is left out of it.
 type Desired struct {
 	Schema string `json:"schema"`
@@ -88,6 +88,8 @@ type Desired struct {
 	Agent  Agent  `json:"agent"`
 	Node   Node   `json:"node"`
 	Mac    Mac    `json:"mac"`
+	Images Images `json:"images,omitzero"`
+	Pods   Pods   `json:"pods,omitzero"`
 	// Join is present when the Mac should (re-)join. It is secret.
 	Join *Join `json:"join,omitempty"`
 	// Secrets are what only some runs need and carry.
@@ -190,7 +192,9 @@ type AgentConfig struct {
 	Host   Host   `json:"host"`
 	Node   Node   `json:"node"`
 	// Mac is what hostd keeps true between two runs of converge.
-	Mac Mac `json:"mac"`
+	Mac    Mac    `json:"mac"`
+	Images Images `json:"images,omitzero"`
+	Pods   Pods   `json:"pods,omitzero"`
 	// Agent is the build this configuration was written for.
 	Agent Agent `json:"agent"`
 }

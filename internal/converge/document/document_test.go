@@ -31,6 +31,8 @@ func desired() Desired {
 			Tart:    &Tart{Version: "2.32.1", URL: "https://example.org/tart.tar.gz", SHA256: strings.Repeat("cd", 32)},
 			Network: Network{Subnet: DefaultSubnet, DenyPrivate: true},
 		},
+		Images:  Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 85, GCLowPercent: 80},
+		Pods:    Pods{HostPaths: []string{"/Users/Shared/cache"}},
 		Secrets: &Secrets{ConsolePassword: password},
 		Join: &Join{
 			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: secret,
@@ -114,6 +116,9 @@ var fleetWide = map[string]bool{
 	"Mac.Tart.Version": true, "Mac.Tart.URL": true, "Mac.Tart.SHA256": true,
 	"Mac.AutoLogin": true, "Mac.GuestQuotaBytes": true, "Mac.ProofReboot": true,
 	"Mac.Network.Subnet": true, "Mac.Network.DenyPrivate": true, "Mac.Network.Allow": true, "Mac.Network.SSHFrom": true,
+
+	"Images.PrePull": true, "Images.GCHighPercent": true, "Images.GCLowPercent": true,
+	"Pods.HostPaths": true,
 
 	// The first converge of an epoch installs the key, and later ones leave it.
 	"Restart": false, "UpgradeKey": false,

@@ -59,7 +59,7 @@ func DecodeDesired(r io.Reader) (Desired, error) {
 // asked.
 func EncodeConfig(d Desired) ([]byte, error) {
 	d.Host.ManagedFrom = "" // else the agent would be restarted when another manager comes
-	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Agent: d.Agent})
+	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Images: d.Images, Pods: d.Pods, Agent: d.Agent})
 }
 
 // DecodeConfig reads the bytes of an agent's configuration file. Unknown fields are

@@ -17,7 +17,9 @@ func Revision(d Desired) string {
 		Agent  Agent  `json:"agent"`
 		Node   Node   `json:"node"`
 		Mac    Mac    `json:"mac"`
-	}{DesiredSchema, d.Agent, canonicalNode(d.Node), d.Mac}
+		Images Images `json:"images,omitzero"`
+		Pods   Pods   `json:"pods,omitzero"`
+	}{DesiredSchema, d.Agent, canonicalNode(d.Node), d.Mac, d.Images, d.Pods}
 	// Strings, integers and maps of strings always encode, and package json
 	// sorts the keys of maps.
 	data, _ := json.Marshal(shared)

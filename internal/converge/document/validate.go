@@ -61,8 +61,10 @@ func (d Desired) Validate() error {
 			return &FieldError{Field: check.field, Reason: check.reason}
 		}
 	}
-	if err := d.Mac.validate(); err != nil {
-		return err
+	for _, part := range []interface{ validate() error }{d.Mac, d.Images, d.Pods} {
+		if err := part.validate(); err != nil {
+			return err
+		}
 	}
 	if d.Secrets != nil && !usablePassword(d.Secrets.ConsolePassword) {
 		return &FieldError{Field: "secrets.consolePassword", Reason: "is not a password"}

@@ -1,0 +1,78 @@
+package document
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Images says which images a Mac has, the same for all Macs of a profile.
+type Images struct {
+	// PrePull are references of images that are there before a Pod asks for them.
+	PrePull []string `json:"prePull,omitempty"`
+	// GCHighPercent of their volume in use lets images be removed, until no more than
+	// GCLowPercent is. 0: the agent's defaults.
+	GCHighPercent int `json:"gcHighPercent,omitempty"`
+	GCLowPercent  int `json:"gcLowPercent,omitempty"`
+}
+
+// Pods says what Pods may have of a Mac, the same for all Macs of a profile.
+type Pods struct {
+	// HostPaths are the directories that volumes of the type hostPath may be in, or
+	// be. Empty: there are no such volumes.
+	HostPaths []string `json:"hostPaths,omitempty"`
+}
+
+const (
+	// MaxPrePull and MaxHostPaths bound the lists.
+	MaxPrePull = 32
+	// MaxHostPaths: see MaxPrePull.
+	MaxHostPaths = 16
+	// maxReference and maxPath are lengths in bytes.
+	maxReference = 512
+	maxPath      = 1024
+)
+
+// imageShape: host, namespace with name, and a tag or a digest.
+var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$`)
+
+func (i Images) validate() error {
+	if len(i.PrePull) > MaxPrePull {
+		return &FieldError{Field: "images.prePull", Reason: fmt.Sprintf("has more than %d images", MaxPrePull)}
+	}
+	for n, ref := range i.PrePull {
+		if len(ref) > maxReference || !imageShape.MatchString(ref) {
+			return &FieldError{Field: fmt.Sprintf("images.prePull[%d]", n), Reason: "is not an image such as registry.example.com/macos/base:v1"}
+		}
+	}
+	for field, percent := range map[string]int{"images.gcHighPercent": i.GCHighPercent, "images.gcLowPercent": i.GCLowPercent} {
+		if percent < 0 || percent > 100 {
+			return &FieldError{Field: field, Reason: "is not a percentage"}
+		}
+	}
+	if i.GCHighPercent != 0 && i.GCLowPercent >= i.GCHighPercent {
+		return &FieldError{Field: "images.gcLowPercent", Reason: "is not below gcHighPercent"}
+	}
+	return nil
+}
+
+func (p Pods) validate() error {
+	if len(p.HostPaths) > MaxHostPaths {
+		return &FieldError{Field: "pods.hostPaths", Reason: fmt.Sprintf("has more than %d paths", MaxHostPaths)}
+	}
+	for n, dir := range p.HostPaths {
+		if !sharable(dir) {
+			return &FieldError{Field: fmt.Sprintf("pods.hostPaths[%d]", n), Reason: "is not the absolute path of a directory below /, without . and .., colons, commas and control characters"}
+		}
+	}
+	return nil
+}
+
+// sharable refuses what is no clean path, the whole disk, and the characters that
+// separate the parts of a share on tart's command line.
+func sharable(dir string) bool {
+	return len(dir) <= maxPath && path.IsAbs(dir) && dir != "/" && path.Clean(dir) == dir &&
+		!strings.ContainsAny(dir, ":,") && !slices.ContainsFunc([]rune(dir), func(r rune) bool { return r < ' ' || r == 0x7f })
+}

@@ -1,0 +1,68 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestImagesAndPodsAreValidated(t *testing.T) {
+	many := make([]string, MaxPrePull+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("r.test/a/b:v%d", i)
+	}
+	for name, c := range map[string]struct {
+		images Images
+		pods   Pods
+		field  string // empty: nothing is wrong
+	}{
+		"nothing":            {},
+		"tag":                {images: Images{PrePull: []string{"r.test:5000/a/b_c/d:v1.2"}}},
+		"digest":             {images: Images{PrePull: []string{"r.test/a/b@sha256:" + strings.Repeat("a", 64)}}},
+		"no tag":             {images: Images{PrePull: []string{"r.test/b"}}},
+		"local name":         {images: Images{PrePull: []string{"base"}}, field: "images.prePull[0]"},
+		"flag":               {images: Images{PrePull: []string{"r.test/b", "--insecure"}}, field: "images.prePull[1]"},
+		"short digest":       {images: Images{PrePull: []string{"r.test/a/b@sha256:ab"}}, field: "images.prePull[0]"},
+		"climbing":           {images: Images{PrePull: []string{"r.test/../b"}}, field: "images.prePull[0]"},
+		"too many":           {images: Images{PrePull: many}, field: "images.prePull"},
+		"high alone":         {images: Images{GCHighPercent: 90}},
+		"both":               {images: Images{GCHighPercent: 90, GCLowPercent: 70}},
+		"wrong way round":    {images: Images{GCHighPercent: 70, GCLowPercent: 70}, field: "images.gcLowPercent"},
+		"more than whole":    {images: Images{GCHighPercent: 101, GCLowPercent: 80}, field: "images.gcHighPercent"},
+		"less than nothing":  {images: Images{GCLowPercent: -1}, field: "images.gcLowPercent"},
+		"directory":          {pods: Pods{HostPaths: []string{"/Users/Shared/my cache"}}},
+		"relative":           {pods: Pods{HostPaths: []string{"Users"}}, field: "pods.hostPaths[0]"},
+		"whole disk":         {pods: Pods{HostPaths: []string{"/Users", "/"}}, field: "pods.hostPaths[1]"},
+		"up and down":        {pods: Pods{HostPaths: []string{"/Users/../etc"}}, field: "pods.hostPaths[0]"},
+		"slash at the end":   {pods: Pods{HostPaths: []string{"/Users/"}}, field: "pods.hostPaths[0]"},
+		"part of a share":    {pods: Pods{HostPaths: []string{"/Users/a:ro"}}, field: "pods.hostPaths[0]"},
+		"option of a share":  {pods: Pods{HostPaths: []string{"/Users/a,tag=x"}}, field: "pods.hostPaths[0]"},
+		"line of its own":    {pods: Pods{HostPaths: []string{"/Users/a\nb"}}, field: "pods.hostPaths[0]"},
+		"too many hostPaths": {pods: Pods{HostPaths: make([]string, MaxHostPaths+1)}, field: "pods.hostPaths"},
+	} {
+		d := desired()
+		d.Images, d.Pods = c.images, c.pods
+		var refused *FieldError
+		switch err := d.Validate(); {
+		case c.field == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.field != "" && (!errors.As(err, &refused) || refused.Field != c.field):
+			t.Errorf("%s: %v, want %s refused", name, err, c.field)
+		}
+	}
+}
+
+// A profile that says nothing of images and Pods is the document that Macs had
+// before there were any such fields.
+func TestNoImagesAndPodsAreNotWritten(t *testing.T) {
+	d := desired()
+	d.Images, d.Pods = Images{}, Pods{}
+	data, err := EncodeConfig(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "images") || strings.Contains(string(data), "pods") {
+		t.Errorf("%s", data)
+	}
+}
