@@ -19,11 +19,13 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/macfleet/macfleet/internal/agent/guard"
+	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/identity"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
 	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/tart"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -107,34 +109,50 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	events, stop := a.recorder(connections.main)
 	defer stop()
+	slots := slot.Open(slot.Options{
+		Limit: a.config.Node.MaxVMs, File: filepath.Join(a.o.StateDir, "slots.json"), BootSession: self.Facts.BootSession, Log: a.log,
+	})
+	keychain := &health.Keychain{}
+	checks, err := a.checks(keychain)
+	if err != nil {
+		return err
+	}
+	monitor := health.New(health.Options{Checks: checks, Log: a.log})
 	pods := pod.NewSupervisor(pod.Options{
-		Client: connections.main, Events: events, Driver: a.driver,
+		Client: connections.main, Events: events, Driver: watchedEnds{a.driver, keychain},
 		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
 		Guard:       a.guard(),
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),
 		Host:        share(self),
+		Slots:       slots,
 		BootSession: self.Facts.BootSession,
 		Log:         a.log,
 	})
 	keeper := node.NewKeeper(node.Options{
 		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
-		Check: a.check, Log: a.log,
+		Health: monitor, Slots: slots, Log: a.log,
 	})
-	return together(ctx, keeper.Run, pods.Run)
+	return together(ctx, keeper.Run, pods.Run, monitor.Run)
 }
 
-// guard is hostd, or nobody where there is no guests' network to fence in.
-func (a *agent) guard() pod.Guard {
-	socket := ""
+// hostdSocket is where hostd answers; empty where there is no guests' network to
+// fence in.
+func (a *agent) hostdSocket() string {
 	switch {
 	case a.o.HostdSocket != nil:
-		socket = *a.o.HostdSocket
+		return *a.o.HostdSocket
 	case a.config.Mac.Network.Subnet != "":
-		socket = document.HostdSocket
+		return document.HostdSocket
 	}
+	return ""
+}
+
+// guard is hostd, or nobody.
+func (a *agent) guard() pod.Guard {
+	socket := a.hostdSocket()
 	if socket == "" {
 		a.log.Warn("guests start without a proof of the firewall around them")
 		return nil
@@ -191,19 +209,6 @@ func (a *agent) readSelf(ctx context.Context) (node.Self, error) {
 		return node.Self{}, err
 	}
 	return node.Self{Config: a.config, Facts: facts, Disk: disk, Tool: tool, Version: a.o.Version}, nil
-}
-
-// check reads the host's health for the Node's conditions.
-func (a *agent) check(ctx context.Context) (node.Health, []vm.Image) {
-	var h node.Health
-	_, h.Tool = a.driver.Probe(ctx)
-	h.Disk, h.DiskErr = hostos.ReadDisk(ctx, a.host, a.o.StateDir)
-	h.Pressure, h.PressureErr = hostos.ReadPressure()
-	images, err := a.driver.Images(ctx)
-	if err != nil {
-		a.log.Warn("the images on this host are not known", "err", err)
-	}
-	return h, images
 }
 
 func hostIP(s node.Self) string {

@@ -3,37 +3,41 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
-// diskPressurePercent of the volume must be free, as a kubelet's nodefs default.
-const diskPressurePercent = 10
+// LicenseSlotsHealthy says whether all places that Apple's licence allows can be used.
+const LicenseSlotsHealthy corev1.NodeConditionType = "LicenseSlotsHealthy"
 
-// Health is what the conditions are made of. An error says that a check could not
-// be made.
-type Health struct {
-	// Tool is the failure of the virtual machine tool, nil when it works.
-	Tool        error
-	Disk        hostos.Disk
-	DiskErr     error
-	Pressure    hostos.Pressure
-	PressureErr error
-}
+// Reasons of LicenseSlotsHealthy and Ready.
+const (
+	ReasonSlotsFree = "AllSlotsUsable"
+	// ReasonSlotsLeaked: the system counts guests that are gone; a reboot helps, and
+	// disturbs nobody but the Pods of this Node.
+	ReasonSlotsLeaked = "SlotsLeaked"
+	// ReasonForeignGuests: macOS guests that are not ours take places; a reboot would
+	// end them.
+	ReasonForeignGuests = "ForeignGuests"
+	reasonReady         = "AgentReady"
+	reasonNotReady      = "GuestsCannotStart"
+)
 
-// conditions are the four that core looks at. Times come from old where nothing
-// changed, and no other condition is in the list: those of others stay.
-func conditions(h Health, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
-	list := []corev1.NodeCondition{
-		ready(h),
-		pressure(corev1.NodeMemoryPressure, h.Pressure.Memory, h.PressureErr, "AgentHasSufficientMemory", "AgentHasInsufficientMemory"),
-		pressure(corev1.NodeDiskPressure, short(h.Disk), h.DiskErr, "AgentHasNoDiskPressure", "AgentHasDiskPressure"),
-		pressure(corev1.NodePIDPressure, h.Pressure.Processes, h.PressureErr, "AgentHasSufficientPID", "AgentHasInsufficientPID"),
+// conditions are those of the host's findings, of its slots, and Ready, which follows
+// from them. Times come from old where nothing changed, and no other condition is in
+// the list: those of others stay.
+func conditions(found []health.Finding, slots slot.State, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	list := []corev1.NodeCondition{ready(found)}
+	for _, f := range found {
+		list = append(list, corev1.NodeCondition{Type: f.Type, Status: f.Status, Reason: f.Reason, Message: f.Message})
 	}
+	list = append(list, licence(slots))
 	for i := range list {
 		list[i].LastHeartbeatTime = metav1.NewTime(now)
 		list[i].LastTransitionTime = transition(list[i], old, now)
@@ -41,32 +45,42 @@ func conditions(h Health, old []corev1.NodeCondition, now time.Time) []corev1.No
 	return list
 }
 
-func ready(h Health) corev1.NodeCondition {
-	if h.Tool != nil {
+// ready sums up: the Node is not Ready only where no guest can start. Fewer slots
+// show in what is allocatable.
+func ready(found []health.Finding) corev1.NodeCondition {
+	var words []string
+	for _, f := range found {
+		if f.Blocks {
+			words = append(words, fmt.Sprintf("%s: %s: %s", f.Type, f.Reason, f.Message))
+		}
+	}
+	if len(words) > 0 {
 		return corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-			Reason: "VirtualizationNotReady", Message: h.Tool.Error(),
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: strings.Join(words, "; "),
 		}
 	}
 	return corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
-		Reason: "AgentReady", Message: "the agent is ready to run VMs",
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: reasonReady, Message: "the agent is ready to run VMs",
 	}
 }
 
-func pressure(t corev1.NodeConditionType, pressed bool, err error, fine, bad string) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: fine}
-	switch {
-	case err != nil:
-		c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "CheckFailed", err.Error()
-	case pressed:
-		c.Status, c.Reason = corev1.ConditionTrue, bad
+func licence(s slot.State) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: LicenseSlotsHealthy, Status: corev1.ConditionTrue, Reason: ReasonSlotsFree}
+	foreign := ""
+	if len(s.Foreign) > 0 {
+		foreign = "VMs of others run here and take places: " + strings.Join(s.Foreign, ", ")
+		c.Reason, c.Message = ReasonForeignGuests, foreign
+	}
+	if s.Leaked == 0 {
+		return c
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, ReasonSlotsLeaked
+	c.Message = fmt.Sprintf("macOS counts %d guests that do not run, of %d that the licence allows; only a reboot helps", s.Leaked, slot.Licence)
+	if foreign != "" {
+		c.Reason = ReasonForeignGuests
+		c.Message += ", and " + foreign + ": stop them first"
 	}
 	return c
-}
-
-func short(d hostos.Disk) bool {
-	return d.TotalBytes > 0 && d.FreeBytes < d.TotalBytes/100*diskPressurePercent
 }
 
 func transition(c corev1.NodeCondition, old []corev1.NodeCondition, now time.Time) metav1.Time {

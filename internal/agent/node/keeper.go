@@ -18,21 +18,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
 const (
 	// lookInterval is how often the Node and the permit are looked at, beside what
 	// the watch tells; a quarter of it is random.
-	lookInterval = 10 * time.Second
-	// checkInterval is how often the host's health is read.
-	checkInterval  = 30 * time.Second
+	lookInterval   = 10 * time.Second
 	requestTimeout = 15 * time.Second
 	// sameComplaint is how often an unchanged reason to wait is logged.
 	sameComplaint = time.Minute
 )
 
-// Options of a Keeper. All must be set but Clock, Log and OnLeaseTrouble.
+// Options of a Keeper. All must be set but Clock, Log, Images and
+// OnLeaseTrouble.
 type Options struct {
 	Client kubernetes.Interface
 	// LeaseClient should have connections of its own and a short timeout, so that
@@ -43,10 +43,26 @@ type Options struct {
 	Self           Self
 	// PermitFile is the join permit; StateDir keeps the ids of used ones.
 	PermitFile, StateDir string
-	// Check reads the health of the host and the images it holds.
-	Check func(ctx context.Context) (Health, []vm.Image)
-	Clock clock.WithTicker
-	Log   *slog.Logger
+	// Health of the host. Until it has found something out the Node has no status.
+	Health Health
+	// Slots say how many guests the Node has place for.
+	Slots Slots
+	// Images that the host holds, as the Node shows them, the biggest first. Nil: none.
+	Images func() []corev1.ContainerImage
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+}
+
+// Health is what is found out about the host, as package health does it.
+type Health interface {
+	Findings() []health.Finding
+	Changed() <-chan struct{}
+}
+
+// Slots are the guests' places, as package slot counts them.
+type Slots interface {
+	State() slot.State
+	Changed() <-chan struct{}
 }
 
 // Keeper keeps one Node.
@@ -58,10 +74,7 @@ type Keeper struct {
 	// with, as the API server said for sure that it made no Node.
 	spent string
 
-	reporter  reporter
-	health    Health
-	images    []vm.Image
-	checkedAt time.Time
+	reporter reporter
 
 	// uid is the life of the Node that stop ends the heartbeat of.
 	uid  types.UID
@@ -104,10 +117,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return nil
 	}
 	for ctx.Err() == nil {
+		// Asked for before what they tell of is looked at: nothing is missed.
+		healthNews, slotNews := k.o.Health.Changed(), k.o.Slots.Changed()
 		if err := k.step(ctx, nodes.Lister()); err != nil && ctx.Err() == nil {
 			k.complain(err.Error())
 		}
-		k.pause(ctx)
+		k.pause(ctx, healthNews, slotNews)
 	}
 	return nil
 }
@@ -128,12 +143,15 @@ func (k *Keeper) waker() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-func (k *Keeper) pause(ctx context.Context) {
+// pause ends early when there is something new to say.
+func (k *Keeper) pause(ctx context.Context, healthNews, slotNews <-chan struct{}) {
 	t := k.o.Clock.NewTimer(lookInterval - rand.N(lookInterval/4))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-k.wake:
+	case <-healthNews:
+	case <-slotNews:
 	case <-t.C():
 	}
 }
@@ -151,7 +169,6 @@ func (k *Keeper) step(ctx context.Context, lister corelisters.NodeLister) error 
 		}
 	}
 	k.live(ctx, n)
-	k.check(ctx)
 	return k.report(ctx, n)
 }
 
@@ -186,13 +203,6 @@ func (k *Keeper) rest() {
 		k.stop()
 	}
 	k.uid, k.stop = "", nil
-}
-
-func (k *Keeper) check(ctx context.Context) {
-	if now := k.o.Clock.Now(); k.checkedAt.IsZero() || now.Sub(k.checkedAt) >= checkInterval {
-		k.health, k.images = k.o.Check(ctx)
-		k.checkedAt = now
-	}
 }
 
 // complain logs what keeps the Node away: at once when it is new, then rarely.

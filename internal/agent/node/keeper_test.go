@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,9 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -37,10 +40,15 @@ type cluster struct {
 	cancel context.CancelFunc
 	ended  chan error
 
-	mu      sync.Mutex
-	health  Health
-	creates int
-	statii  int
+	slots *slot.Gate
+	// still stops the clock.
+	still atomic.Bool
+
+	mu       sync.Mutex
+	findings []health.Finding
+	news     chan struct{}
+	creates  int
+	statii   int
 	// createErr answers creates while it is set.
 	createErr error
 	// unrecorded counts creates of which the permit was not yet on the disk.
@@ -49,7 +57,8 @@ type cluster struct {
 
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	t.Helper()
-	c := &cluster{t: t, client: fake.NewClientset(objects...), clock: clocktesting.NewFakeClock(time.Now()), dir: t.TempDir()}
+	c := &cluster{t: t, client: fake.NewClientset(objects...), clock: clocktesting.NewFakeClock(time.Now()), dir: t.TempDir(), slots: slot.New(2), news: make(chan struct{})}
+	c.findings = fine().found
 	c.client.PrependReactor("create", "nodes", c.onCreate)
 	c.client.PrependReactor("patch", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() == "status" {
@@ -70,7 +79,7 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 			case <-ticking.Done():
 				return
 			case <-ticker.C:
-				if c.clock.HasWaiters() {
+				if c.clock.HasWaiters() && !c.still.Load() {
 					c.clock.Step(time.Second)
 				}
 			}
@@ -133,17 +142,32 @@ func (c *cluster) start() {
 	k := NewKeeper(Options{
 		Client: c.client, LeaseClient: c.client, Self: self(),
 		PermitFile: c.permitFile(), StateDir: c.dir, Clock: c.clock,
-		Check: func(context.Context) (Health, []vm.Image) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			h := c.health
-			h.Disk = hostos.Disk{TotalBytes: 256e9, FreeBytes: 200e9}
-			return h, nil
-		},
+		Health: c, Slots: c.slots,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.ended = cancel, make(chan error, 1)
 	go func() { c.ended <- k.Run(ctx) }()
+}
+
+// Findings and Changed make the cluster what is found out about its host.
+func (c *cluster) Findings() []health.Finding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.findings
+}
+
+func (c *cluster) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.news
+}
+
+func (c *cluster) find(f ...health.Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.findings = f
+	close(c.news)
+	c.news = make(chan struct{})
 }
 
 func (c *cluster) stop() {
@@ -239,9 +263,9 @@ func TestNodeIsMadeOnceAndComplete(t *testing.T) {
 	if d := cmp.Diff([]corev1.Taint{{Key: "tuist.dev/macos", Value: "true", Effect: corev1.TaintEffectNoSchedule}}, n.Spec.Taints); d != "" {
 		t.Errorf("taints (-want +got):\n%s", d)
 	}
-	for _, pressed := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		if got := conditionOf(n, pressed); got != corev1.ConditionFalse {
-			t.Errorf("%s is %q", pressed, got)
+	for _, well := range []corev1.NodeConditionType{health.VirtualizationReady, LicenseSlotsHealthy} {
+		if got := conditionOf(n, well); got != corev1.ConditionTrue {
+			t.Errorf("%s is %q", well, got)
 		}
 	}
 	got := map[string]string{}
@@ -442,13 +466,37 @@ func TestForeignConditionsStay(t *testing.T) {
 	}
 }
 
-func TestReadyFollowsTheTool(t *testing.T) {
+func TestReadyFollowsTheHost(t *testing.T) {
+	c := newCluster(t)
+	c.permit("p1")
+	c.find()
+	c.start()
+	c.await("the Node", func() bool { return c.node() != nil })
+	c.looks()
+	if n := c.node(); len(n.Status.Conditions) > 0 {
+		t.Errorf("a Node tells of a host that nobody has looked at: %+v", n.Status.Conditions)
+	}
+	c.find(fine().found...)
+	c.awaitReady()
+	c.find(health.Finding{Type: health.VirtualizationReady, Status: corev1.ConditionFalse, Reason: "ToolUnusable", Blocks: true})
+	c.await("not Ready", func() bool { return conditionOf(c.node(), corev1.NodeReady) == corev1.ConditionFalse })
+}
+
+// A leak shows at once: its news wakes the keeper although no time passes.
+func TestALeakIsToldAtOnce(t *testing.T) {
 	c := newCluster(t)
 	c.permit("p1")
 	c.start()
 	c.awaitReady()
-	c.mu.Lock()
-	c.health.Tool = vm.ErrUnusable
-	c.mu.Unlock()
-	c.await("not Ready", func() bool { return conditionOf(c.node(), corev1.NodeReady) == corev1.ConditionFalse })
+	c.slots.Adopt("a")
+	c.looks()
+	c.still.Store(true)
+	c.slots.Limited([]vm.Machine{{Name: "tk-a-1", Running: true, MacOS: true}})
+	c.await("one place", func() bool {
+		left := c.node().Status.Allocatable[vmResource]
+		return left.Value() == 1 && conditionOf(c.node(), LicenseSlotsHealthy) == corev1.ConditionFalse
+	})
+	if conditionOf(c.node(), corev1.NodeReady) != corev1.ConditionTrue {
+		t.Error("a Node with one place left is not Ready")
+	}
 }

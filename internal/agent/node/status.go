@@ -4,20 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
 const (
 	// statusInterval: an unchanged status is sent this often, as a kubelet does.
 	statusInterval = 5 * time.Minute
-	// imageLimit and a kubelet's: the list is for the scheduler, not for people.
+	// imageLimit and nameLimit are a kubelet's: the list is for the scheduler, not for
+	// people.
 	imageLimit = 50
+	nameLimit  = 5
 )
 
 // reporter sends the status when it has something new to say.
@@ -29,15 +32,33 @@ type reporter struct {
 	uid    string
 }
 
+// seen is what a status is made of, beside what does not change.
+type seen struct {
+	found  []health.Finding
+	slots  slot.State
+	images []corev1.ContainerImage
+}
+
+// limited lowers what depends on the guests' places.
+func limited(list corev1.ResourceList, vms int) corev1.ResourceList {
+	places := *resource.NewQuantity(int64(vms), resource.DecimalSI)
+	for _, name := range []corev1.ResourceName{corev1.ResourcePods, vmResource} {
+		if configured := list[name]; places.Cmp(configured) < 0 {
+			list[name] = places
+		}
+	}
+	return list
+}
+
 // next returns the patch to send, nil when there is nothing new.
-func (r *reporter) next(n *corev1.Node, h Health, images []vm.Image, now time.Time) ([]byte, corev1.NodeStatus, error) {
+func (r *reporter) next(n *corev1.Node, seen seen, now time.Time) ([]byte, corev1.NodeStatus, error) {
 	s := corev1.NodeStatus{
 		Capacity:    r.self.Capacity(),
-		Allocatable: r.self.Allocatable(),
-		Conditions:  conditions(h, n.Status.Conditions, now),
+		Allocatable: limited(r.self.Allocatable(), seen.slots.Allocatable),
+		Conditions:  conditions(seen.found, seen.slots, n.Status.Conditions, now),
 		Addresses:   r.self.Addresses(),
 		NodeInfo:    r.self.info(),
-		Images:      imageList(images),
+		Images:      imageList(seen.images),
 	}
 	if r.uid == string(n.UID) && now.Sub(r.sentAt) < statusInterval && r.same(s) && shown(n, s) {
 		return nil, s, nil
@@ -101,23 +122,32 @@ func statusPatch(s corev1.NodeStatus) ([]byte, error) {
 	return patch, nil
 }
 
-// imageList groups by image: a digest and the tags that the tool lists with it
-// cannot be told apart by their names, so that each is an entry of its own.
-func imageList(images []vm.Image) []corev1.ContainerImage {
+// imageList keeps to a kubelet's limits.
+func imageList(images []corev1.ContainerImage) []corev1.ContainerImage {
 	list := []corev1.ContainerImage{}
-	for _, i := range images {
-		if len(list) == imageLimit {
-			break
-		}
-		list = append(list, corev1.ContainerImage{Names: []string{strings.TrimSpace(i.Name)}, SizeBytes: i.SizeBytes})
+	for _, i := range images[:min(len(images), imageLimit)] {
+		list = append(list, corev1.ContainerImage{Names: i.Names[:min(len(i.Names), nameLimit)], SizeBytes: i.SizeBytes})
 	}
 	return list
 }
 
+// look gathers what a status is made of; false before the host was looked at.
+func (k *Keeper) look() (seen, bool) {
+	s := seen{found: k.o.Health.Findings(), slots: k.o.Slots.State()}
+	if k.o.Images != nil {
+		s.images = k.o.Images()
+	}
+	return s, len(s.found) > 0
+}
+
 // report sends what is new about the Node.
 func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
+	seen, known := k.look()
+	if !known {
+		return nil
+	}
 	now := k.o.Clock.Now()
-	patch, status, err := k.reporter.next(n, k.health, k.images, now)
+	patch, status, err := k.reporter.next(n, seen, now)
 	if err != nil || patch == nil {
 		return err
 	}

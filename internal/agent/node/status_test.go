@@ -1,89 +1,132 @@
 package node
 
 import (
-	"errors"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/macfleet/macfleet/internal/agent/hostos"
-	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
+// fine is what a status is made of on a Mac that is well.
+func fine() seen {
+	return seen{
+		found: []health.Finding{{Type: health.VirtualizationReady, Status: corev1.ConditionTrue, Reason: health.ReasonToolWorks}},
+		slots: slot.State{Allocatable: 2},
+	}
+}
+
 func TestStatusIsSentOnChangeOrEveryFiveMinutes(t *testing.T) {
 	start := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	fine := Health{Disk: hostos.Disk{TotalBytes: 100, FreeBytes: 50}}
 	for _, c := range []struct {
 		name  string
 		after time.Duration
-		edit  func(n *corev1.Node, h *Health, images *[]vm.Image)
+		edit  func(n *corev1.Node, s *seen)
 		want  bool
 	}{
-		{"nothing", time.Minute, func(*corev1.Node, *Health, *[]vm.Image) {}, false},
-		{"five minutes", statusInterval, func(*corev1.Node, *Health, *[]vm.Image) {}, true},
-		{"a condition", time.Second, func(_ *corev1.Node, h *Health, _ *[]vm.Image) { h.Tool = errors.New("gone") }, true},
-		{"a little less disk", time.Second, func(_ *corev1.Node, h *Health, _ *[]vm.Image) { h.Disk.FreeBytes-- }, false},
-		{"an image", time.Second, func(_ *corev1.Node, _ *Health, i *[]vm.Image) { *i = []vm.Image{{Name: "r/a:v1"}} }, true},
-		{"another life of the Node", time.Second, func(n *corev1.Node, _ *Health, _ *[]vm.Image) { n.UID = "u2" }, true},
-		{"Ready was made Unknown", time.Second, func(n *corev1.Node, _ *Health, _ *[]vm.Image) {
+		{"nothing", time.Minute, func(*corev1.Node, *seen) {}, false},
+		{"five minutes", statusInterval, func(*corev1.Node, *seen) {}, true},
+		{"a condition", time.Second, func(_ *corev1.Node, s *seen) { s.found[0].Status = corev1.ConditionFalse }, true},
+		{"a leak", time.Second, func(_ *corev1.Node, s *seen) { s.slots = slot.State{Leaked: 1, Allocatable: 1} }, true},
+		{"a foreign guest", time.Second, func(_ *corev1.Node, s *seen) { s.slots.Foreign = []string{"mine"} }, true},
+		{"an image", time.Second, func(_ *corev1.Node, s *seen) { s.images = []corev1.ContainerImage{{Names: []string{"r/a:v1"}}} }, true},
+		{"another life of the Node", time.Second, func(n *corev1.Node, _ *seen) { n.UID = "u2" }, true},
+		{"Ready was made Unknown", time.Second, func(n *corev1.Node, _ *seen) {
 			n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		}, true},
-		{"a condition of others", time.Second, func(n *corev1.Node, _ *Health, _ *[]vm.Image) {
+		{"a condition of others", time.Second, func(n *corev1.Node, _ *seen) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other"})
 		}, false},
 	} {
 		r := reporter{self: self()}
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID("u1")}}
-		patch, s, err := r.next(n, fine, nil, start)
+		patch, s, err := r.next(n, fine(), start)
 		if err != nil || patch == nil {
 			t.Fatalf("the first status: %v", err)
 		}
 		r.took(n, s, start)
 		n.Status.Conditions = s.Conditions
 		n = n.DeepCopy()
-		h, images := fine, []vm.Image(nil)
-		c.edit(n, &h, &images)
-		if patch, _, err = r.next(n, h, images, start.Add(c.after)); err != nil || (patch != nil) != c.want {
+		now := fine()
+		c.edit(n, &now)
+		if patch, _, err = r.next(n, now, start.Add(c.after)); err != nil || (patch != nil) != c.want {
 			t.Errorf("%s: sent %v, err %v, want %v", c.name, patch != nil, err, c.want)
 		}
 	}
 }
 
-func TestConditions(t *testing.T) {
-	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	bad := errors.New("bad")
+// The Node is Ready unless no guest can start; a leaked place lowers what it has room
+// for instead.
+func TestWhatTheNodeTells(t *testing.T) {
+	lacking := health.Finding{Type: health.GUISessionReady, Status: corev1.ConditionFalse, Reason: health.ReasonNoSession, Message: "no session"}
+	blocking := lacking
+	blocking.Blocks = true
 	for _, c := range []struct {
-		name string
-		h    Health
-		want map[corev1.NodeConditionType]corev1.ConditionStatus
+		name         string
+		found        []health.Finding
+		slots        slot.State
+		ready        corev1.ConditionStatus
+		licence      corev1.ConditionStatus
+		reason       string
+		allocatable  int64
+		readyMessage string
 	}{
-		{"fine", Health{Disk: hostos.Disk{TotalBytes: 1000, FreeBytes: 100}}, map[corev1.NodeConditionType]corev1.ConditionStatus{
-			corev1.NodeReady: "True", corev1.NodeMemoryPressure: "False", corev1.NodeDiskPressure: "False", corev1.NodePIDPressure: "False",
-		}},
-		{"pressed", Health{Disk: hostos.Disk{TotalBytes: 1000, FreeBytes: 99}, Pressure: hostos.Pressure{Memory: true, Processes: true}}, map[corev1.NodeConditionType]corev1.ConditionStatus{
-			corev1.NodeReady: "True", corev1.NodeMemoryPressure: "True", corev1.NodeDiskPressure: "True", corev1.NodePIDPressure: "True",
-		}},
-		{"unknown", Health{Tool: bad, DiskErr: bad, PressureErr: bad}, map[corev1.NodeConditionType]corev1.ConditionStatus{
-			corev1.NodeReady: "False", corev1.NodeMemoryPressure: "Unknown", corev1.NodeDiskPressure: "Unknown", corev1.NodePIDPressure: "Unknown",
-		}},
+		{"well", nil, slot.State{Allocatable: 2}, "True", "True", ReasonSlotsFree, 2, "ready"},
+		{"something lacks for a moment", []health.Finding{lacking}, slot.State{Allocatable: 2}, "True", "True", ReasonSlotsFree, 2, "ready"},
+		{"no guest can start", []health.Finding{blocking}, slot.State{Allocatable: 2}, "False", "True", ReasonSlotsFree, 2, "GUISessionReady: NoConsoleSession: no session"},
+		{"one place leaked", nil, slot.State{Allocatable: 1, Leaked: 1}, "True", "False", ReasonSlotsLeaked, 1, "ready"},
+		{"both leaked", nil, slot.State{Leaked: 2}, "True", "False", ReasonSlotsLeaked, 0, "ready"},
+		{"a foreign guest", nil, slot.State{Allocatable: 1, Foreign: []string{"mine"}}, "True", "True", ReasonForeignGuests, 1, "ready"},
+		{"a leak, and a foreign guest", nil, slot.State{Leaked: 1, Foreign: []string{"mine"}}, "True", "False", ReasonForeignGuests, 0, "ready"},
 	} {
-		got := map[corev1.NodeConditionType]corev1.ConditionStatus{}
-		old := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
-		for _, condition := range conditions(c.h, old, now) {
-			got[condition.Type] = condition.Status
-			kept := condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-			if kept == condition.LastTransitionTime.Time.Equal(now) {
-				t.Errorf("%s: %s changed at %s", c.name, condition.Type, condition.LastTransitionTime)
+		r := reporter{self: self()}
+		_, s, err := r.next(&corev1.Node{}, seen{found: c.found, slots: c.slots}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &corev1.Node{Status: s}
+		if got := conditionOf(n, corev1.NodeReady); got != c.ready || !strings.Contains(s.Conditions[0].Message, c.readyMessage) {
+			t.Errorf("%s: Ready is %s: %s", c.name, got, s.Conditions[0].Message)
+		}
+		last := s.Conditions[len(s.Conditions)-1]
+		if last.Type != LicenseSlotsHealthy || last.Status != c.licence || last.Reason != c.reason {
+			t.Errorf("%s: %+v", c.name, last)
+		}
+		for _, name := range []corev1.ResourceName{corev1.ResourcePods, vmResource} {
+			left, all := s.Allocatable[name], s.Capacity[name]
+			if left.Value() != c.allocatable || all.Value() != 2 {
+				t.Errorf("%s: %s of %s %s, want %d of 2", c.name, left.String(), all.String(), name, c.allocatable)
 			}
 		}
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, d)
+	}
+}
+
+func TestTransitionTimesStayWhereNothingChanged(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	old := []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+		{Type: health.VirtualizationReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+	}
+	for _, c := range conditions(fine().found, fine().slots, old, now) {
+		if kept := c.Type == corev1.NodeReady; kept == c.LastTransitionTime.Time.Equal(now) {
+			t.Errorf("%s changed at %s", c.Type, c.LastTransitionTime)
 		}
+	}
+}
+
+func TestImagesKeepToTheLimits(t *testing.T) {
+	var images []corev1.ContainerImage
+	for range 60 {
+		images = append(images, corev1.ContainerImage{Names: []string{"1", "2", "3", "4", "5", "6", "7"}})
+	}
+	if list := imageList(images); len(list) != 50 || len(list[0].Names) != 5 {
+		t.Errorf("%d images of %d names", len(list), len(list[0].Names))
 	}
 }
 

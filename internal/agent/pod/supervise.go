@@ -27,7 +27,7 @@ import (
 // sweepInterval is how often machines without a Pod are looked for.
 const sweepInterval = time.Minute
 
-// Options of Run. All but Guard, Clock and Log must be set.
+// Options of Run. All but Guard, Slots, Clock and Log must be set.
 type Options struct {
 	Client kubernetes.Interface
 	Events record.EventRecorder
@@ -42,6 +42,9 @@ type Options struct {
 	// of guests mean nothing outside their host.
 	HostIP string
 	Host   Host
+	// Slots that the guests share with whoever tells the cluster of them. Nil: as many
+	// as the host may have.
+	Slots *slot.Gate
 	// BootSession of the host, another one after each boot.
 	BootSession string
 	Clock       clock.WithTicker
@@ -72,12 +75,15 @@ func NewSupervisor(o Options) *Supervisor {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Slots == nil {
+		o.Slots = slot.New(o.Host.MaxVMs)
+	}
 	return &Supervisor{
 		nodeName: o.NodeName,
 		workers:  map[types.UID]*job{},
 		parts: parts{
 			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard,
-			images: image.New(o.Driver), slots: slot.New(o.Host.MaxVMs),
+			images: image.New(o.Driver), slots: o.Slots,
 			journal: journal(filepath.Join(o.Dir, "pods")),
 			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,
 		},

@@ -1,0 +1,222 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+func well(reason string) Finding { return Finding{Status: corev1.ConditionTrue, Reason: reason} }
+
+func bad(reason, message string, args ...any) Finding {
+	return Finding{Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(message, args...)}
+}
+
+// probeAnyway is how often the tool is executed although its file is the same.
+const probeAnyway = 10 * time.Minute
+
+// Tool of virtual machines.
+type Tool struct {
+	// Probe executes it; Path is its file, looked at to spare that. Empty: unknown.
+	Probe func(ctx context.Context) (vm.Info, error)
+	Path  string
+	// Version that it should have. Empty: any.
+	Version string
+	// Root says that the agent runs as root, which macOS guests cannot be run by.
+	Root bool
+	// Now is the time; nil: the clock's.
+	Now func() time.Time
+}
+
+// Check that the tool works. It is executed when its file changed, when it failed
+// before, and every ten minutes.
+func (t Tool) Check() Check {
+	if t.Now == nil {
+		t.Now = time.Now
+	}
+	p := &probed{tool: t}
+	return Check{Type: VirtualizationReady, Essential: true, Look: p.look}
+}
+
+type probed struct {
+	tool Tool
+	mu   sync.Mutex
+	file fs.FileInfo
+	at   time.Time
+	last Finding
+}
+
+func (p *probed) look(ctx context.Context) (Finding, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, file := p.tool.Now(), p.stat()
+	fresh := p.last.Status == corev1.ConditionTrue && now.Sub(p.at) < probeAnyway
+	if fresh && file != nil && p.file != nil && sameFile(file, p.file) {
+		return p.last, nil
+	}
+	p.last, p.file, p.at = p.tool.judge(p.tool.Probe(ctx)), file, now
+	return p.last, nil
+}
+
+func (p *probed) stat() fs.FileInfo {
+	if p.tool.Path == "" {
+		return nil
+	}
+	info, err := os.Stat(p.tool.Path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+func sameFile(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
+}
+
+func (t Tool) judge(info vm.Info, err error) Finding {
+	switch {
+	case err != nil:
+		return bad(ReasonToolUnusable, "%s; install it anew, or mend the profile's spec.tart", err)
+	case t.Root:
+		return bad(ReasonRunsAsRoot, "the agent runs as root, and macOS guests cannot start then: its job needs UserName, the console user")
+	case t.Version != "" && info.Version != t.Version:
+		f := bad(ReasonOtherVersion, "%s is version %s, and the profile wants %s", info.Name, info.Version, t.Version)
+		f.Status = corev1.ConditionTrue // guests do start
+		return f
+	}
+	return well(ReasonToolWorks)
+}
+
+// Hostd is the root half of the agent, which sees session and firewall.
+type Hostd struct {
+	// Ask for how things are; nil: there is no hostd, and neither is required.
+	Ask func(ctx context.Context) (document.HostdAnswer, error)
+	// NeedSession: guests are run in the console user's session.
+	NeedSession bool
+	// Refusal, if not nil, returns why the session's keychain refused the last guest
+	// that was started; empty when it did not.
+	Refusal func() string
+	// Now is the time; nil: the clock's.
+	Now func() time.Time
+}
+
+// Checks of session and firewall.
+func (h Hostd) Checks() []Check {
+	if h.Now == nil {
+		h.Now = time.Now
+	}
+	return []Check{
+		{Type: GUISessionReady, Essential: true, Patient: true, Look: h.session},
+		{Type: FirewallReady, Essential: true, Patient: true, Look: h.firewall},
+	}
+}
+
+func (h Hostd) session(ctx context.Context) (Finding, error) {
+	if h.Refusal != nil {
+		if why := h.Refusal(); why != "" {
+			return bad(ReasonKeychain, "%s: the login keychain of the console user is locked, or their session is not whole; log in at the Mac once, or reboot it", why), nil
+		}
+	}
+	if h.Ask == nil || !h.NeedSession {
+		return well(ReasonNotRequired), nil
+	}
+	a, err := h.Ask(ctx)
+	switch {
+	case err != nil:
+		return Finding{Status: corev1.ConditionUnknown, Reason: ReasonHostdAway, Message: away(err)}, nil
+	case !a.Session:
+		return bad(ReasonNoSession, "the console user has no session, and macOS guests cannot start without one; "+
+			"after a boot it comes within a minute, else tart-kubelet doctor says why"), nil
+	}
+	return well(ReasonSession), nil
+}
+
+// provedWithin is how old hostd's last proof may be: it makes one a minute.
+const provedWithin = 5 * time.Minute
+
+func (h Hostd) firewall(ctx context.Context) (Finding, error) {
+	if h.Ask == nil {
+		return well(ReasonNotRequired), nil
+	}
+	a, err := h.Ask(ctx)
+	if err != nil {
+		return bad(ReasonHostdAway, "%s", away(err)), nil
+	}
+	for _, trouble := range a.Troubles {
+		if why, is := strings.CutPrefix(trouble, "firewall: "); is {
+			return bad(ReasonNotProved, "the firewall around the guests is not proved: %s", why), nil
+		}
+	}
+	proved, err := time.Parse(time.RFC3339, a.FirewallProvedAt)
+	if err != nil || h.Now().Sub(proved) > provedWithin {
+		return bad(ReasonNotProved, "the firewall around the guests was not proved of late; tart-kubelet doctor says what is in the way"), nil
+	}
+	return well(ReasonProved), nil
+}
+
+func away(err error) string {
+	return fmt.Sprintf("hostd does not answer (is %s loaded?): %s", document.HostdLabel, err)
+}
+
+// refusalHolds is how long a refused start is held against the session: no start that
+// works may come to take it back while nobody sends guests here.
+const refusalHolds = 10 * time.Minute
+
+// Keychain remembers whether the console session let the last guest start. Its zero
+// value works.
+type Keychain struct {
+	// Now is the time; nil: the clock's.
+	Now func() time.Time
+
+	mu sync.Mutex
+	at time.Time
+}
+
+// Note takes in how a guest ended.
+func (k *Keychain) Note(o vm.Outcome) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case o.Kind == vm.NotStarted && isKeychain(o.Message):
+		k.at = k.now()
+	case o.Kind == vm.ShutDown || o.Kind == vm.Crashed || o.Kind == vm.Stopped:
+		k.at = time.Time{} // it had started
+	}
+}
+
+// isKeychain looks for what the virtualization framework says where the session or
+// its keychain is not open: errSecInteractionNotAllowed, or a host key it cannot make.
+func isKeychain(message string) bool {
+	for _, sign := range []string{"-25308", "HostKey", "host key"} {
+		if strings.Contains(message, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// Refusal is empty while the session is open, as far as guests have shown.
+func (k *Keychain) Refusal() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.at.IsZero() || k.now().Sub(k.at) > refusalHolds {
+		return ""
+	}
+	return "macOS refused to start a guest"
+}
+
+func (k *Keychain) now() time.Time {
+	if k.Now != nil {
+		return k.Now()
+	}
+	return time.Now()
+}
