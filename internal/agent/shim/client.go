@@ -77,6 +77,13 @@ func pause(ctx context.Context, d time.Duration) error {
 // ask sends one request and returns the answer. A shim that lives but does not
 // answer is given up after patience; zero: never.
 func ask(ctx context.Context, dir string, q request, patience time.Duration) (reply, error) {
+	data, err := line(q)
+	if err != nil {
+		return reply{}, err
+	}
+	if len(data) > maxRequest {
+		return reply{}, invalid("arguments and environment are %d bytes on the way to the guest; at most %d are possible", len(data), maxRequest)
+	}
 	conn, err := connect(ctx, dir, patience)
 	if err != nil {
 		return reply{}, err
@@ -84,7 +91,7 @@ func ask(ctx context.Context, dir string, q request, patience time.Duration) (re
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	var answer reply
-	err = writeLine(conn, q)
+	_, err = conn.Write(data)
 	// A shim that refused may have hung up before it read all of the request.
 	if readErr := readLine(conn, maxReply, &answer); readErr != nil {
 		if ctx.Err() != nil {

@@ -68,7 +68,9 @@ func (c *commands) answer(conn net.Conn) {
 func (c *commands) send(conn net.Conn, r reply) {
 	r.V = version
 	_ = conn.SetWriteDeadline(time.Now().Add(requestTimeout))
-	_ = writeLine(conn, r)
+	if data, err := line(r); err == nil {
+		_, _ = conn.Write(data)
+	}
 }
 
 func (c *commands) reply(ctx context.Context, q request) reply {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,16 +78,16 @@ func (r runRequest) fromWire() GuestRun {
 	}
 }
 
-// writeLine sends one message. Its errors never have a part of the message in them.
-func writeLine(w io.Writer, message any) error {
-	data, err := json.Marshal(message)
-	if err != nil {
-		return errors.New("encoding a message for a shim's socket")
+// line encodes one message. Its errors never have a part of the message in them.
+func line(message any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	// Escapes for web pages would make an environment much longer.
+	e.SetEscapeHTML(false)
+	if err := e.Encode(message); err != nil {
+		return nil, errors.New("encoding a message for a shim's socket")
 	}
-	if _, err := w.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("writing to a shim's socket: %w", err)
-	}
-	return nil
+	return b.Bytes(), nil
 }
 
 // errTooLong: a line is longer than we read.

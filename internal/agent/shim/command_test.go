@@ -1,0 +1,332 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+func TestEndsOfCommands(t *testing.T) {
+	for _, c := range []struct {
+		argv    string
+		outcome Outcome
+		code    int
+		message string
+	}{
+		{"succeed", Exited, 0, ""},
+		{"fail", Exited, 3, ""},
+		{"nothing", NotExecuted, 0, `starting "nothing": ` + vm.ErrNotExecuted.Error()},
+		{"break", Lost, 0, vm.ErrLost.Error() + "; EOF"},
+	} {
+		a := serveAttempt(t, newFakeGuest())
+		before := time.Now()
+		mustRun(t, a.dir, guestRun("main", c.argv))
+		end := mustEnd(t, a.dir, "main")
+		if end == nil || end.ID != "main" || end.Outcome != c.outcome || end.Code != c.code || end.Message != c.message {
+			t.Errorf("%s: %+v", c.argv, end)
+			continue
+		}
+		if end.Begun.Before(before) || end.Ended.Before(end.Begun) {
+			t.Errorf("%s: from %s to %s", c.argv, end.Begun, end.Ended)
+		}
+		begun, recorded, err := ReadCommand(a.dir, "main")
+		if diff := cmp.Diff(end, recorded); !begun || err != nil || diff != "" {
+			t.Errorf("%s: begun %v, err %v, record %s", c.argv, begun, err, diff)
+		}
+	}
+}
+
+func TestOutputIsLogged(t *testing.T) {
+	a := serveAttempt(t, newFakeGuest())
+	r := guestRun("main", "print")
+	r.Log = "main.log"
+	mustRun(t, a.dir, r)
+	mustEnd(t, a.dir, "main")
+	want := regexp.MustCompile(`^\S+Z stdout F out\n\S+Z stderr F err\n\S+Z stdout P half\n$`)
+	if got := read(t, filepath.Join(a.dir, "main.log")); !want.MatchString(got) {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestAnIDRunsOnce(t *testing.T) {
+	g := newFakeGuest()
+	a := serveAttempt(t, g)
+	r := guestRun("main", "hang")
+	mustRun(t, a.dir, r)
+	receive(t, "the command runs", g.running)
+	mustRun(t, a.dir, r)
+	if begun, end, err := ReadCommand(a.dir, "main"); !begun || end != nil || err != nil {
+		t.Errorf("begun %v, end %+v, err %v", begun, end, err)
+	}
+	g.release <- 7
+	if end := mustEnd(t, a.dir, "main"); end.Code != 7 {
+		t.Errorf("end %+v", end)
+	}
+	mustRun(t, a.dir, r)
+	if n := len(g.commands()); n != 1 {
+		t.Errorf("it ran %d times", n)
+	}
+}
+
+func TestGuestAgentIsWaitedFor(t *testing.T) {
+	g := newFakeGuest()
+	g.setDown(true)
+	a := serveAttempt(t, g)
+	began := make(chan error, 2)
+	// Two callers: an agent, and the one that follows it.
+	for range 2 {
+		go func() { began <- Run(bounded(t), a.dir, guestRun("main", "succeed")) }()
+	}
+	awaitCommand(t, a, "main")
+	if begun, end, err := ReadCommand(a.dir, "main"); begun || end != nil || err != nil {
+		t.Errorf("begun %v, end %+v, err %v", begun, end, err)
+	}
+	g.setDown(false)
+	for range 2 {
+		if err := receive(t, "the command begins", began); err != nil {
+			t.Error(err)
+		}
+	}
+	if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited || len(g.commands()) != 1 {
+		t.Errorf("end %+v, ran %d times", end, len(g.commands()))
+	}
+}
+
+// awaitCommand waits until the shim has taken a command.
+func awaitCommand(t *testing.T, a attempt, id string) {
+	t.Helper()
+	late := time.After(deadline)
+	for a.commands.find(id) == nil {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-late:
+			t.Fatalf("command %s was never taken", id)
+		}
+	}
+}
+
+func TestUnreachableMayBeGivenAgain(t *testing.T) {
+	g := newFakeGuest()
+	g.setDown(true)
+	a := serveAttempt(t, g)
+	r := guestRun("setup", "succeed")
+	r.Timeout = 30 * time.Millisecond
+	mustRun(t, a.dir, r)
+	begun, end, err := ReadCommand(a.dir, "setup")
+	if begun || end == nil || end.Outcome != Unreachable || !end.Begun.IsZero() || err != nil {
+		t.Fatalf("begun %v, end %+v, err %v", begun, end, err)
+	}
+	if want := "waiting for the guest agent, 30ms: asking a fake: no guest agent answers"; end.Message != want {
+		t.Errorf("message %q", end.Message)
+	}
+	g.setDown(false)
+	mustRun(t, a.dir, r)
+	if end := mustEnd(t, a.dir, "setup"); end.Outcome != Exited || len(g.commands()) != 1 {
+		t.Errorf("end %+v, ran %d times", end, len(g.commands()))
+	}
+}
+
+func TestNoTimeoutAsksOnce(t *testing.T) {
+	g := newFakeGuest()
+	a := serveAttempt(t, g)
+	r := GuestRun{ID: "main", Command: vm.GuestCommand{Argv: []string{"succeed"}}}
+	mustRun(t, a.dir, r)
+	if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited {
+		t.Errorf("end %+v", end)
+	}
+}
+
+func TestAgentThatGoesAwayIsWaitedForAgain(t *testing.T) {
+	g := newFakeGuest()
+	g.goesAway = 2
+	a := serveAttempt(t, g)
+	mustRun(t, a.dir, guestRun("main", "fail"))
+	if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited || end.Code != 3 {
+		t.Errorf("end %+v", end)
+	}
+	g.goesAway = 1
+	short := guestRun("init-0", "fail")
+	short.Timeout = 0
+	mustRun(t, a.dir, short)
+	end := mustEnd(t, a.dir, "init-0")
+	if begun, _, err := ReadCommand(a.dir, "init-0"); begun || err != nil || end.Outcome != Unreachable {
+		t.Errorf("begun %v, err %v, end %+v", begun, err, end)
+	}
+}
+
+func TestMachineEnds(t *testing.T) {
+	t.Run("a command that runs is lost", func(t *testing.T) {
+		g := newFakeGuest()
+		a := serveAttempt(t, g)
+		mustRun(t, a.dir, guestRun("main", "hang"))
+		receive(t, "the command runs", g.running)
+		a.commands.close()
+		if end := mustEnd(t, a.dir, "main"); end.Outcome != Lost || !strings.Contains(end.Message, "the VM ended") {
+			t.Errorf("end %+v", end)
+		}
+	})
+	t.Run("an exit that still comes counts", func(t *testing.T) {
+		g := newFakeGuest()
+		a := serveAttempt(t, g)
+		mustRun(t, a.dir, guestRun("main", "hang"))
+		receive(t, "the command runs", g.running)
+		go func() { g.release <- 143 }()
+		a.commands.close()
+		if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited || end.Code != 143 {
+			t.Errorf("end %+v", end)
+		}
+	})
+	t.Run("nothing is waited for any longer", func(t *testing.T) {
+		g := newFakeGuest()
+		g.setDown(true)
+		a := serveAttempt(t, g)
+		began := make(chan error, 1)
+		go func() { began <- Run(bounded(t), a.dir, guestRun("main", "succeed")) }()
+		awaitCommand(t, a, "main")
+		a.commands.close()
+		if err := receive(t, "the answer", began); err != nil {
+			t.Error(err)
+		}
+		if end := mustEnd(t, a.dir, "main"); end.Outcome != Unreachable || !strings.Contains(end.Message, "the VM ended") {
+			t.Errorf("end %+v", end)
+		}
+	})
+	t.Run("nothing begins any more", func(t *testing.T) {
+		a := serveAttempt(t, newFakeGuest())
+		a.commands.close()
+		if err := Run(bounded(t), a.dir, guestRun("main", "succeed")); !errors.Is(err, ErrNoShim) {
+			t.Errorf("err %v", err)
+		}
+	})
+}
+
+func TestNoShim(t *testing.T) {
+	g := newFakeGuest()
+	a := serveAttempt(t, g)
+	mustRun(t, a.dir, guestRun("setup", "fail"))
+	mustEnd(t, a.dir, "setup")
+	// As a shim that was killed leaves it.
+	if err := WriteJSON(begunFile(a.dir, "init-0"), Begun{ID: "init-0"}); err != nil {
+		t.Fatal(err)
+	}
+	a.gone()
+	if end := mustEnd(t, a.dir, "setup"); end == nil || end.Code != 3 {
+		t.Errorf("end %+v", end)
+	}
+	for _, id := range []string{"init-0", "main"} {
+		if end := mustEnd(t, a.dir, id); end != nil {
+			t.Errorf("%s: end %+v", id, end)
+		}
+	}
+	if begun, end, err := ReadCommand(a.dir, "init-0"); !begun || end != nil || err != nil {
+		t.Errorf("begun %v, end %+v, err %v", begun, end, err)
+	}
+	if err := Run(bounded(t), a.dir, guestRun("main", "succeed")); !errors.Is(err, ErrNoShim) {
+		t.Errorf("err %v", err)
+	}
+	// It is known, and must not seem refused.
+	mustRun(t, a.dir, guestRun("init-0", "succeed"))
+}
+
+func TestEnvironmentIsNeverOnADisk(t *testing.T) {
+	g := newFakeGuest()
+	a := serveAttempt(t, g)
+	r := guestRun("main", "print")
+	r.Command.Env, r.Log = []string{"TOKEN=hunter2"}, "main.log"
+	mustRun(t, a.dir, r)
+	mustEnd(t, a.dir, "main")
+	if got := g.commands()[0].Env; !cmp.Equal(got, r.Command.Env) {
+		t.Errorf("the guest got %q", got)
+	}
+	files, err := filepath.Glob(filepath.Join(a.dir, "*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files %q, err %v", files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(data), "hunter2") {
+			t.Errorf("%s has it", file)
+		}
+	}
+}
+
+func TestNothingRunsWithoutARecord(t *testing.T) {
+	g := newFakeGuest()
+	a := serveAttempt(t, g)
+	// Where the record is written before it gets its name.
+	blocked := begunFile(a.dir, "main") + ".new"
+	if err := os.Mkdir(blocked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var refused *RefusedError
+	if err := Run(bounded(t), a.dir, guestRun("main", "succeed")); !errors.As(err, &refused) || refused.Code != RefusedRecord {
+		t.Errorf("err %v", err)
+	}
+	if n := len(g.commands()); n != 0 {
+		t.Errorf("it ran %d times", n)
+	}
+	if err := os.RemoveAll(blocked); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, a.dir, guestRun("main", "succeed"))
+	if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited {
+		t.Errorf("end %+v", end)
+	}
+}
+
+func TestACallerMayGo(t *testing.T) {
+	g := newFakeGuest()
+	g.setDown(true)
+	a := serveAttempt(t, g)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	began := make(chan error, 1)
+	go func() { began <- Run(ctx, a.dir, guestRun("main", "succeed")) }()
+	awaitCommand(t, a, "main")
+	why := errors.New("the agent stops")
+	cancel(why)
+	if err := receive(t, "the caller goes", began); !errors.Is(err, why) {
+		t.Errorf("err %v", err)
+	}
+	g.setDown(false)
+	if end := mustEnd(t, a.dir, "main"); end.Outcome != Exited {
+		t.Errorf("end %+v", end)
+	}
+}
+
+func TestBadRequestsAreRefused(t *testing.T) {
+	a := serveAttempt(t, newFakeGuest())
+	with := func(change func(*GuestRun)) GuestRun {
+		r := guestRun("main", "succeed")
+		change(&r)
+		return r
+	}
+	for name, r := range map[string]GuestRun{
+		"no ID":               with(func(r *GuestRun) { r.ID = "" }),
+		"an ID as a path":     with(func(r *GuestRun) { r.ID = "../main" }),
+		"no argv":             with(func(r *GuestRun) { r.Command.Argv = nil }),
+		"a log elsewhere":     with(func(r *GuestRun) { r.Log = "../main.log" }),
+		"a log over a file":   with(func(r *GuestRun) { r.Log = exitFile }),
+		"the machine's log":   with(func(r *GuestRun) { r.Log = outputFile }),
+		"bytes as argument":   with(func(r *GuestRun) { r.Command.Argv = []string{"a", "\xff"} }),
+		"bytes in a variable": with(func(r *GuestRun) { r.Command.Env = []string{"TOKEN=hunter2\xff"} }),
+	} {
+		var refused *RefusedError
+		err := Run(bounded(t), a.dir, r)
+		if !errors.As(err, &refused) || refused.Code != RefusedInvalid || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var refused *RefusedError
+	if _, err := AwaitCommand(bounded(t), a.dir, "main"); !errors.As(err, &refused) || refused.Code != RefusedUnknown {
+		t.Errorf("a command nobody ran: %v", err)
+	}
+}
