@@ -7,12 +7,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // TestMain lets the test binary be the shim that the tests start.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "shim" {
-		if err := Main(os.Args[2]); err != nil {
+		if err := live(os.Args[2], func(string) vm.Guest { return hostGuest{} }); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
