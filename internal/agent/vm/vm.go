@@ -26,9 +26,10 @@ type Driver interface {
 	// RemoveImage gives up one name of an image, and its bytes with the last name.
 	// It is no error when the image is not there.
 	RemoveImage(ctx context.Context, name string) error
-	// Create clones the image under a new name and gives the clone its shape. It
-	// fails with ErrExists rather than replace a machine, and leaves none behind
-	// when it fails otherwise.
+	// Create clones the image under a new name and gives the clone its shape and an
+	// identity of its own. It fails with ErrExists rather than replace a machine, with
+	// ErrNotFound when the image is not on this host, and leaves nothing behind when
+	// it fails otherwise. What a reference by tag means is settled once.
 	Create(ctx context.Context, name, ref string, shape Shape) error
 	// RunCommand is what to execute to run the machine: the process lives as long
 	// as the machine does.
@@ -44,7 +45,8 @@ type Driver interface {
 	Wait(ctx context.Context, name string) error
 	// Stop ends a running machine within grace and returns once it runs no more: the
 	// guest is asked to shut itself down, then the machine is stopped, in the end it
-	// is killed. Stopping one that does not run, or is not there, is no error.
+	// is killed. Stopping one that does not run, or is not there, is no error. A second
+	// Stop with a shorter grace may run at the same time, and counts.
 	Stop(ctx context.Context, name string, grace time.Duration) error
 	// Delete removes a stopped machine; ErrRunning when it runs, no error when it
 	// is not there.
@@ -58,6 +60,9 @@ type Info struct {
 	// Name and Version make the container runtime version of the Node, e.g.
 	// tart://2.32.1.
 	Name, Version string
+	// Unknown: nobody has tried this version with the driver. It is driven all the
+	// same; whoever probes says so once.
+	Unknown bool
 }
 
 // Image held on the host.
@@ -117,6 +122,9 @@ type Shape struct {
 	CPUs int
 	// MemoryBytes is rounded down to whole mebibytes.
 	MemoryBytes int64
+	// DiskBytes is rounded up to whole gigabytes. A disk never shrinks: less than the
+	// image has changes nothing.
+	DiskBytes int64
 }
 
 // Command to execute, without a shell. Env is the whole environment.

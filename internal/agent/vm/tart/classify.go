@@ -2,40 +2,100 @@ package tart
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// Classify reads how `tart run` ended. The exit code alone says too little: tart
-// exits 0 on a guest's crash and on a lost network too.
+// sentence is something tart says when a run ends.
+type sentence struct {
+	// all of these are in the line, in any case.
+	words []string
+	kind  vm.OutcomeKind
+}
+
+// cleanEnds are the last words of a run that exits with 0. Tart does so also when the
+// guest crashed and when its network was lost. The first that fits counts.
+func cleanEnds() []sentence {
+	return []sentence{
+		{[]string{"guest has stopped", "due to error"}, vm.Crashed},
+		{[]string{"attachment", "disconnected"}, vm.Crashed},
+		{[]string{"guest has stopped"}, vm.ShutDown},
+		{[]string{"stopping vm"}, vm.Stopped},
+		{[]string{"snapshot created"}, vm.Stopped},
+	}
+}
+
+// failures are last words of a run that exits with another code. Without them
+// nothing ever ran.
+func failures() []sentence {
+	return []sentence{
+		{[]string{"exceeds the system limit"}, vm.Limited},
+		{[]string{"maximum supported number of active virtual machines"}, vm.Limited},
+		{[]string{"softnet process terminated"}, vm.Crashed},
+		{[]string{"guest has stopped"}, vm.Crashed},
+		{[]string{"attachment", "disconnected"}, vm.Crashed},
+	}
+}
+
+// hints say what to look at, by what tart says.
+func hints(output string) string {
+	switch {
+	case strings.Contains(output, "Code=-9"), strings.Contains(output, "-25308"):
+		return " (macOS guests need a login session with an unlocked login keychain on the host)"
+	case strings.Contains(output, "failed to lock auxiliary storage"):
+		return " (another process uses the machine's files)"
+	}
+	return ""
+}
+
+// Classify reads how `tart run` ended. The exit code alone says too little: without a
+// word that the guest shut down in order, an end with 0 is a crash.
 func (d *Driver) Classify(end vm.RunEnd) vm.Outcome {
 	last := lastLine(end.Tail)
 	switch {
 	case end.Signal != 0:
 		return vm.Outcome{Kind: vm.Killed, Message: fmt.Sprintf("tart was ended by signal %d", end.Signal)}
+	case end.Code < 0:
+		return vm.Outcome{Kind: vm.Killed, Message: "tart was ended by a signal"}
 	case end.Code == 0:
-		return cleanExit(end.Tail, last)
-	case isLimit(end.Tail):
-		return vm.Outcome{Kind: vm.Limited, Message: last}
+		return cleanEnd(end.Tail, last)
 	}
-	return vm.Outcome{Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d: %s", end.Code, last)}
+	if kind, line, ok := latest(end.Tail, failures()); ok {
+		return vm.Outcome{Kind: kind, Message: line}
+	}
+	if last == "" {
+		last = "nothing"
+	}
+	return vm.Outcome{Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d and says: %s%s", end.Code, last, hints(end.Tail))}
 }
 
-func cleanExit(tail, last string) vm.Outcome {
-	low := strings.ToLower(tail)
+func cleanEnd(tail, last string) vm.Outcome {
+	kind, line, ok := latest(tail, cleanEnds())
 	switch {
-	case strings.Contains(low, "due to error"), strings.Contains(low, "attachment was disconnected"), strings.HasPrefix(strings.ToLower(last), "error"):
+	case !ok && last == "":
+		return vm.Outcome{Kind: vm.Crashed, Message: "tart ended without a word about the guest"}
+	case !ok:
 		return vm.Outcome{Kind: vm.Crashed, Message: last}
-	case strings.Contains(low, "stopping vm"):
-		return vm.Outcome{Kind: vm.Stopped, Message: "the VM was stopped from the host"}
+	case kind == vm.Stopped:
+		return vm.Outcome{Kind: kind, Message: "the VM was stopped from the host"}
 	}
-	return vm.Outcome{Kind: vm.ShutDown, Message: last}
+	return vm.Outcome{Kind: kind, Message: line}
 }
 
-func isLimit(tail string) bool {
-	return strings.Contains(tail, "exceeds the system limit") ||
-		strings.Contains(tail, "maximum supported number of active virtual machines")
+// latest finds the last line that is one of the sentences.
+func latest(tail string, known []sentence) (vm.OutcomeKind, string, bool) {
+	lines := strings.Split(tail, "\n")
+	for _, line := range slices.Backward(lines) {
+		low := strings.ToLower(line)
+		for _, s := range known {
+			if !slices.ContainsFunc(s.words, func(w string) bool { return !strings.Contains(low, w) }) {
+				return s.kind, oneLine(line), true
+			}
+		}
+	}
+	return "", "", false
 }
 
 // lastLine is the last line with something on it, bounded.

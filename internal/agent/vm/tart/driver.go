@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,8 +27,6 @@ const (
 	// cloneTimeout covers a byte copy of a big image across volumes.
 	cloneTimeout  = 30 * time.Minute
 	deleteTimeout = 2 * time.Minute
-	// stopSlack is what `tart stop` may need beyond its own timeout.
-	stopSlack = 5 * time.Second
 )
 
 // Options of a Driver. Path and Home must be set.
@@ -45,9 +45,9 @@ type Driver struct {
 	home    string
 	environ []string
 
-	// creating makes Create's look and clone one step, as tart itself replaces
-	// without asking.
-	creating sync.Mutex
+	mu sync.Mutex
+	// watches of the processes that hold machines, by number.
+	watches map[int]<-chan struct{}
 }
 
 var _ vm.Driver = (*Driver)(nil)
@@ -100,81 +100,36 @@ func (d *Driver) Probe(ctx context.Context) (vm.Info, error) {
 	if err != nil {
 		return vm.Info{}, fmt.Errorf("asking tart for its version: %w", err)
 	}
-	return vm.Info{Name: "tart", Version: strings.TrimSpace(out)}, nil
+	version := oneLine(out)
+	return vm.Info{Name: "tart", Version: version, Unknown: !known(version)}, nil
 }
 
-// Pull runs `tart pull`, which does nothing when the digest is already here.
-func (d *Driver) Pull(ctx context.Context, ref string, _ vm.PullOptions) (string, error) {
-	if _, err := d.imageLink(ref); err != nil {
-		return "", err
-	}
-	if _, err := d.tart(ctx, "pull", ref); err != nil {
-		return "", fmt.Errorf("pulling %s: %w", ref, err)
-	}
-	return d.Digest(ctx, ref)
+// The minor versions of tart 2 that were tried with this driver.
+const (
+	oldestKnown = 30
+	newestKnown = 35
+)
+
+func known(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	text, _, _ := strings.Cut(rest, ".")
+	minor, err := strconv.Atoi(text)
+	return err == nil && major == "2" && minor >= oldestKnown && minor <= newestKnown
 }
 
-// Create clones and then sets the shape; a clone whose shape cannot be set is
-// deleted again.
-func (d *Driver) Create(ctx context.Context, name, ref string, shape vm.Shape) error {
-	ctx, cancel := context.WithTimeout(ctx, cloneTimeout)
-	defer cancel()
-	if err := d.clone(ctx, name, ref); err != nil {
-		return err
-	}
-	if err := d.reshape(ctx, name, shape); err != nil {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
-		defer cancel()
-		return errors.Join(err, d.Delete(cleanup, name))
+// namePattern is what a machine may be called: never a way out of its directory, never
+// an option of tart.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func (d *Driver) checkName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is no name of a machine: %w", name, vm.ErrNotFound)
 	}
 	return nil
 }
 
-func (d *Driver) clone(ctx context.Context, name, ref string) error {
-	d.creating.Lock()
-	defer d.creating.Unlock()
-	if _, err := os.Lstat(d.machineDir(name)); err == nil {
-		return fmt.Errorf("cloning %s: %w", name, vm.ErrExists)
-	}
-	if _, err := d.tart(ctx, "clone", ref, name); err != nil {
-		return fmt.Errorf("cloning %s to %s: %w", ref, name, err)
-	}
-	return nil
-}
-
-func (d *Driver) reshape(ctx context.Context, name string, shape vm.Shape) error {
-	least, err := d.minimum(name)
-	if err != nil {
-		return err
-	}
-	args := setArgs(name, shape, least)
-	if len(args) == 0 {
-		return nil
-	}
-	if _, err := d.tart(ctx, args...); err != nil {
-		return fmt.Errorf("setting CPU and memory of %s: %w", name, err)
-	}
-	return nil
-}
-
-// setArgs is the `tart set` command line for a shape, nil when there is nothing
-// to set.
-func setArgs(name string, shape, least vm.Shape) []string {
-	const mebibyte = 1 << 20
-	var flags []string
-	if shape.CPUs > 0 {
-		flags = append(flags, "--cpu", fmt.Sprint(max(shape.CPUs, least.CPUs)))
-	}
-	if shape.MemoryBytes > 0 {
-		flags = append(flags, "--memory", fmt.Sprint(max(shape.MemoryBytes, least.MemoryBytes)/mebibyte))
-	}
-	if flags == nil {
-		return nil
-	}
-	return append([]string{"set", name}, flags...)
-}
-
-// RunCommand runs without a window; the process lives as long as the machine.
+// RunCommand runs without a window; the process lives as long as the machine. tart
+// splits a share at colons and commas: a path must have neither.
 func (d *Driver) RunCommand(name string, o vm.RunOptions) vm.Command {
 	args := []string{"run", name, "--no-graphics"}
 	for _, s := range o.Shares {
@@ -205,39 +160,11 @@ func (d *Driver) RemoveImage(ctx context.Context, name string) error {
 	return nil
 }
 
-// Wait looks at the lock.
-func (d *Driver) Wait(ctx context.Context, name string) error {
-	for {
-		pid, err := d.holder(name)
-		if err != nil || pid == 0 {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		pause(ctx, 50*time.Millisecond)
-	}
-}
-
-// Stop asks tart to stop the machine, and kills the process that holds it when
-// tart could not.
-func (d *Driver) Stop(ctx context.Context, name string, grace time.Duration) error {
-	pid, err := d.holder(name)
-	if err != nil || pid == 0 {
-		return err
-	}
-	seconds := max(1, int((grace+time.Second-1)/time.Second))
-	stopping, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+stopSlack)
-	defer cancel()
-	_, stopErr := d.tart(stopping, "stop", name, "-t", fmt.Sprint(seconds))
-	if stopErr != nil {
-		stopErr = fmt.Errorf("stopping %s: %w", name, stopErr)
-	}
-	return d.killHolder(ctx, name, stopErr)
-}
-
 // Delete removes a machine that does not run.
 func (d *Driver) Delete(ctx context.Context, name string) error {
+	if err := d.checkName(name); err != nil {
+		return err
+	}
 	m, err := d.Machine(ctx, name)
 	if errors.Is(err, vm.ErrNotFound) {
 		return d.removeRemains(name)

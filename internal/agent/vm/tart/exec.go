@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,32 +20,64 @@ const (
 	// exitState is tart's code for: does not exist, is not running, is already
 	// running.
 	exitState = 2
-	// outputLimit bounds what is kept of a command's output, in bytes.
-	outputLimit = 1 << 20
+	// outputLimit bounds what is kept of a command's output, in bytes, at each end.
+	outputLimit = 4 << 20
 	// messageLimit bounds what of it goes into an error, in bytes.
 	messageLimit = 512
 	// interruptGrace is how long a cancelled command may clean up after SIGINT.
 	interruptGrace = 3 * time.Second
 )
 
+// command is one call of tart.
+type command struct {
+	args []string
+	// env is added to what all have.
+	env []string
+	// inherit is a file that lives as long as the command does.
+	inherit *os.File
+	// watch sees standard output as it comes. May be nil.
+	watch io.Writer
+	// secrets are kept out of errors.
+	secrets []string
+}
+
 // tart runs one command and returns its standard output.
 func (d *Driver) tart(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, d.path, args...)
-	cmd.Env = d.environ
+	return d.run(ctx, command{args: args})
+}
+
+func (d *Driver) run(ctx context.Context, c command) (string, error) {
+	cmd := exec.CommandContext(ctx, d.path, c.args...)
+	cmd.Env = slices.Concat(d.environ, c.env)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = interruptGrace
 	// A group of its own: a signal to the agent's group must not tear a clone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.inherit != nil {
+		cmd.ExtraFiles = []*os.File{c.inherit}
+	}
 	var stdout, stderr bounded
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if c.watch != nil {
+		cmd.Stdout = io.MultiWriter(&stdout, c.watch)
+	}
 	err := cmd.Run()
 	switch {
 	case err == nil:
+		if stdout.cut {
+			return "", fmt.Errorf("tart %s printed more than %d bytes", c.args[0], outputLimit)
+		}
 		return stdout.String(), nil
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
-	return "", failure(err, stderr.String()+stdout.String())
+	output := stdout.String() + "\n" + stderr.String()
+	for _, s := range c.secrets {
+		if s != "" {
+			output = strings.ReplaceAll(output, s, "…")
+		}
+	}
+	return "", failure(err, output)
 }
 
 // failure turns the end of a command into an error of package vm, where tart's
@@ -56,20 +91,18 @@ func failure(err error, output string) error {
 	if kind := kindOf(exit.ExitCode(), output); kind != nil {
 		return fmt.Errorf("%w: tart says %q", kind, message)
 	}
+	if exit.ExitCode() < 0 {
+		return fmt.Errorf("tart was ended by a signal (%w) and says %q", exit, message)
+	}
 	return fmt.Errorf("tart exited with %d and says %q", exit.ExitCode(), message)
 }
 
 func kindOf(code int, output string) error {
 	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(output, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(output, w) })
 	}
 	switch {
-	case has("No space left on device", "NSPOSIXErrorDomain Code=28", "ENOSPC"):
+	case has("No space left on device", "NSPOSIXErrorDomain Code=28", "NSCocoaErrorDomain Code=640", "ENOSPC"):
 		return vm.ErrNoSpace
 	case has("code: 401", "code: 403", "AuthFailed"):
 		return vm.ErrAuth
@@ -92,12 +125,17 @@ func oneLine(output string) string {
 	return strings.ToValidUTF8(line, "?")
 }
 
-// bounded keeps the first bytes of an output and takes the rest silently.
-type bounded struct{ bytes.Buffer }
+// bounded keeps the last bytes of an output: an error stands at its end.
+type bounded struct {
+	bytes.Buffer
+	cut bool
+}
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := outputLimit - b.Len(); room > 0 {
-		_, _ = b.Buffer.Write(p[:min(room, len(p))])
+	_, _ = b.Buffer.Write(p)
+	if b.Len() > 2*outputLimit {
+		b.cut = true
+		b.Next(b.Len() - outputLimit)
 	}
 	return len(p), nil
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -54,28 +56,59 @@ func (d *Driver) Digest(_ context.Context, ref string) (string, error) {
 	if _, err := os.Stat(filepath.Join(real, "config.json")); err != nil {
 		return "", fmt.Errorf("image %s is not complete: %w", ref, vm.ErrNotFound)
 	}
-	return filepath.Base(real), nil
+	digest := filepath.Base(real)
+	if !strings.HasPrefix(digest, "sha256:") {
+		return "", fmt.Errorf("image %s leads to %s: %w", ref, digest, vm.ErrNotFound)
+	}
+	return digest, nil
 }
 
-// Images lists what `tart list` shows of its OCI cache.
+// held names an image on this host by its digest.
+func (d *Driver) held(ctx context.Context, ref string) (string, error) {
+	digest, err := d.Digest(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	m := referencePattern.FindStringSubmatch(ref)
+	return m[1] + "/" + m[2] + "@" + digest, nil
+}
+
+// Images lists what `tart list` shows of its OCI cache, but for names that lead
+// nowhere.
 func (d *Driver) Images(ctx context.Context) ([]vm.Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	out, err := d.tart(ctx, "list", "--source", "oci", "--format", "json")
+	out, err := d.tart(listing, "list", "--source", "oci", "--format", "json")
 	if err != nil {
 		return nil, fmt.Errorf("listing images: %w", err)
 	}
-	return parseImages([]byte(out))
+	listed, err := parseImages([]byte(out))
+	if err != nil {
+		return nil, err
+	}
+	var images []vm.Image
+	for _, i := range listed {
+		i.Digest, err = d.Digest(ctx, i.Name)
+		switch {
+		case errors.Is(err, vm.ErrNotFound), errors.Is(err, vm.ErrInvalidReference):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		images = append(images, i)
+	}
+	return images, nil
 }
 
-// parseImages reads both dialects: sizes as numbers or as text, in decimal
-// gigabytes, under the names Size or SizeOnDisk; unknown keys are ignored.
+// parseImages reads both dialects: sizes as numbers or as text, under the names Size
+// or SizeOnDisk; unknown keys are ignored.
 func parseImages(data []byte) ([]vm.Image, error) {
 	var rows []struct {
 		Source     string
 		Name       string
-		Size       gigabytes
-		SizeOnDisk gigabytes
+		Size       size
+		SizeOnDisk size
+		Accessed   moment
 	}
 	if err := json.Unmarshal(data, &rows); err != nil {
 		return nil, fmt.Errorf("parsing the list of images: %w", err)
@@ -85,23 +118,49 @@ func parseImages(data []byte) ([]vm.Image, error) {
 		if r.Name == "" || strings.EqualFold(r.Source, "local") {
 			continue
 		}
-		images = append(images, vm.Image{Name: r.Name, SizeBytes: int64(max(r.Size, r.SizeOnDisk))})
+		images = append(images, vm.Image{Name: r.Name, SizeBytes: int64(max(r.Size, r.SizeOnDisk)), Accessed: time.Time(r.Accessed)})
 	}
 	return images, nil
 }
 
-// gigabytes is a size in bytes, written in decimal gigabytes.
-type gigabytes int64
+// size in bytes: a number, or a text with or without a unit. Without one it is
+// decimal gigabytes. What is no size is 0: an image is one all the same.
+type size int64
 
-func (g *gigabytes) UnmarshalJSON(data []byte) error {
-	text := strings.Trim(string(data), `"`)
-	if text == "null" || text == "" {
+var sizePattern = regexp.MustCompile(`^([0-9]+(?:[.,][0-9]+)?)\s*([KMGT]?)(i?)B?$`)
+
+func (s *size) UnmarshalJSON(data []byte) error {
+	*s = 0
+	m := sizePattern.FindStringSubmatch(strings.Trim(string(data), "\" "))
+	if m == nil {
 		return nil
 	}
-	f, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(text, "GB")), 64)
+	f, err := strconv.ParseFloat(strings.Replace(m[1], ",", ".", 1), 64)
 	if err != nil {
-		return fmt.Errorf("size %s is not a number: %w", data, err)
+		return nil
 	}
-	*g = gigabytes(f * 1e9)
+	thousand := 1000.0
+	if m[3] != "" {
+		thousand = 1024
+	}
+	bytes := f * math.Pow(thousand, float64(strings.Index("?KMGT", m[2])))
+	if m[2] == "" {
+		bytes = f * 1e9
+	}
+	if bytes < math.MaxInt64 {
+		*s = size(bytes)
+	}
+	return nil
+}
+
+// moment is a time in ISO 8601; anything else is the zero time.
+type moment time.Time
+
+func (m *moment) UnmarshalJSON(data []byte) error {
+	t, err := time.Parse(time.RFC3339, strings.Trim(string(data), `"`))
+	if err != nil {
+		t = time.Time{}
+	}
+	*m = moment(t)
 	return nil
 }

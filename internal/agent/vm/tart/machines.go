@@ -2,22 +2,17 @@ package tart
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
-
-// killWait bounds the wait for a killed process to give up the machine.
-const killWait = 10 * time.Second
 
 // Machines scans TART_HOME. It spawns nothing: `tart list` may hang on a sick
 // volume, while the lock that marks a running machine can be read for free.
@@ -31,25 +26,38 @@ func (d *Driver) Machines(context.Context) ([]vm.Machine, error) {
 	}
 	var machines []vm.Machine
 	for _, e := range entries {
-		pid, err := d.holder(e.Name())
+		m, err := d.machine(e.Name())
 		if err != nil {
 			return nil, err
 		}
-		machines = append(machines, vm.Machine{Name: e.Name(), Running: pid != 0})
+		machines = append(machines, m)
 	}
 	return machines, nil
 }
 
 // Machine looks at one machine.
 func (d *Driver) Machine(_ context.Context, name string) (vm.Machine, error) {
+	if err := d.checkName(name); err != nil {
+		return vm.Machine{}, err
+	}
 	if _, err := os.Stat(d.configFile(name)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return vm.Machine{}, fmt.Errorf("machine %s: %w", name, vm.ErrNotFound)
 		}
 		return vm.Machine{}, fmt.Errorf("looking at machine %s: %w", name, err)
 	}
+	return d.machine(name)
+}
+
+// machine takes one whose configuration cannot be read for a Mac: too many are
+// counted rather than too few.
+func (d *Driver) machine(name string) (vm.Machine, error) {
 	pid, err := d.holder(name)
-	return vm.Machine{Name: name, Running: pid != 0}, err
+	if err != nil {
+		return vm.Machine{}, err
+	}
+	config, err := d.config(name)
+	return vm.Machine{Name: name, Running: pid != 0, MacOS: err != nil || config.macOS()}, nil
 }
 
 func (d *Driver) configFile(name string) string {
@@ -75,51 +83,8 @@ func (d *Driver) holder(name string) (int, error) {
 	if lock.Type == unix.F_UNLCK {
 		return 0, nil
 	}
+	if lock.Pid <= 0 {
+		return 0, fmt.Errorf("looking who runs %s: a process that the kernel does not name: %w", name, vm.ErrRunning)
+	}
 	return int(lock.Pid), nil
-}
-
-// killHolder kills whoever still runs the machine, and waits for it to go.
-func (d *Driver) killHolder(ctx context.Context, name string, cause error) error {
-	deadline := time.Now().Add(killWait)
-	for {
-		pid, err := d.holder(name)
-		if err != nil || pid == 0 {
-			return err
-		}
-		if ctx.Err() != nil {
-			return errors.Join(cause, context.Cause(ctx))
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(cause, fmt.Errorf("process %d still runs %s after SIGKILL: %w", pid, name, vm.ErrRunning))
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return errors.Join(cause, fmt.Errorf("killing process %d that runs %s: %w", pid, name, err))
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
-// minimum reads the least shape that the image allows.
-func (d *Driver) minimum(name string) (vm.Shape, error) {
-	data, err := os.ReadFile(d.configFile(name))
-	if err != nil {
-		return vm.Shape{}, fmt.Errorf("reading the configuration of %s: %w", name, err)
-	}
-	var config struct {
-		CPUCountMin   int   `json:"cpuCountMin"`
-		MemorySizeMin int64 `json:"memorySizeMin"`
-	}
-	if err := json.Unmarshal(data, &config); err != nil {
-		return vm.Shape{}, fmt.Errorf("parsing the configuration of %s: %w", name, err)
-	}
-	return vm.Shape{CPUs: config.CPUCountMin, MemoryBytes: config.MemorySizeMin}, nil
 }

@@ -192,6 +192,11 @@ func TestParseImages(t *testing.T) {
 		{"text", `[{"Source":"OCI","Name":"r/a:v1","Size":"24.125"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 24125e6}}},
 		{"the older name", `[{"Source":"OCI","Name":"r/a:v1","SizeOnDisk":24}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 24e9}}},
 		{"new keys", `[{"Source":"OCI","Name":"r/a:v1","Size":1,"Shiny":{"x":[1]}}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 1e9}}},
+		{"a unit", `[{"Source":"OCI","Name":"r/a:v1","Size":"1.5 GB"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 15e8}}},
+		{"another unit", `[{"Source":"OCI","Name":"r/a:v1","Size":"512MiB"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 512 << 20}}},
+		{"no size", `[{"Source":"OCI","Name":"r/a:v1","Size":"?"}]`, []vm.Image{{Name: "r/a:v1"}}},
+		{"used", `[{"Source":"OCI","Name":"r/a:v1","Size":1,"Accessed":"2026-08-04T10:00:00Z"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 1e9, Accessed: time.Date(2026, 8, 4, 10, 0, 0, 0, time.UTC)}}},
+		{"used, who knows when", `[{"Source":"OCI","Name":"r/a:v1","Size":1,"Accessed":"yesterday"}]`, []vm.Image{{Name: "r/a:v1", SizeBytes: 1e9}}},
 		{"machines", `[{"Source":"local","Name":"tk-a-0","Size":1}]`, nil},
 		{"nothing", `[]`, nil},
 	} {
@@ -222,32 +227,72 @@ func TestClassify(t *testing.T) {
 	}{
 		{vm.RunEnd{Tail: "guest has stopped the virtual machine\n"}, vm.ShutDown},
 		{vm.RunEnd{Tail: "guest has stopped the virtual machine due to error: panic\n"}, vm.Crashed},
+		{vm.RunEnd{Tail: "virtual machine's network attachment <VZ> has been disconnected with error: gone\n"}, vm.Crashed},
 		{vm.RunEnd{Tail: "Stopping VM...\n"}, vm.Stopped},
+		{vm.RunEnd{Tail: "Stopping VM...\nguest has stopped the virtual machine\n"}, vm.ShutDown},
+		{vm.RunEnd{Tail: "pausing VM to take a snapshot...\ncreating a snapshot...\nsnapshot created successfully! shutting down the VM...\n"}, vm.Stopped},
+		{vm.RunEnd{Tail: "resuming VM...\n"}, vm.Crashed},
+		{vm.RunEnd{}, vm.Crashed},
 		{vm.RunEnd{Code: 1, Tail: "The number of VMs exceeds the system limit (other running VMs: a, b)\n"}, vm.Limited},
 		{vm.RunEnd{Code: 1, Tail: `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`}, vm.Limited},
-		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9\n"}, vm.NotStarted},
+		{vm.RunEnd{Code: 1, Tail: "Softnet process terminated prematurely\n"}, vm.Crashed},
+		{vm.RunEnd{Code: 1, Tail: `VZErrorDomain Code=2 "failed to lock auxiliary storage"`}, vm.NotStarted},
+		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9 (HostKey)\n"}, vm.NotStarted},
+		{vm.RunEnd{Code: 1}, vm.NotStarted},
+		{vm.RunEnd{Code: 2, Tail: `VM "x" is already running!`}, vm.NotStarted},
+		{vm.RunEnd{Code: 64, Tail: "Error: Unknown option"}, vm.NotStarted},
 		{vm.RunEnd{Code: 127, Tail: "no such file"}, vm.NotStarted},
-		{vm.RunEnd{Code: -1, Signal: 9}, vm.Killed},
+		{vm.RunEnd{Code: -1, Signal: 15, Tail: "guest has stopped the virtual machine"}, vm.Killed},
+		{vm.RunEnd{Code: -1}, vm.Killed},
 	} {
-		if got := (&Driver{}).Classify(c.end); got.Kind != c.want {
+		if got := (&Driver{}).Classify(c.end); got.Kind != c.want || got.Message == "" || strings.Contains(got.Message, "\n") {
 			t.Errorf("%+v: %+v, want %s", c.end, got, c.want)
 		}
 	}
 }
 
-func TestSetArgs(t *testing.T) {
-	least := vm.Shape{CPUs: 2, MemoryBytes: 2 << 30}
-	for _, c := range []struct {
-		shape vm.Shape
-		want  []string
-	}{
-		{vm.Shape{}, nil},
-		{vm.Shape{CPUs: 4, MemoryBytes: 8 << 30}, []string{"set", "x", "--cpu", "4", "--memory", "8192"}},
-		{vm.Shape{CPUs: 1, MemoryBytes: 1}, []string{"set", "x", "--cpu", "2", "--memory", "2048"}},
-		{vm.Shape{CPUs: 3}, []string{"set", "x", "--cpu", "3"}},
+func TestPercents(t *testing.T) {
+	var got []int
+	p := &percents{tell: func(n int) { got = append(got, n) }}
+	for _, piece := range []string{"pulling manifest...\npulling di", "sk (2.5 GB compressed)...\n0%\n1", "3%\r\n99.5 %\n250%\n100%\n7%"} {
+		if _, err := p.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]int{0, 13, 99, 100}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestKnown(t *testing.T) {
+	for version, want := range map[string]bool{
+		"2.30.0": true, "2.32.1": true, "2.35.0-4-gabc": true, "2.36.0": false, "2.9.0": false, "3.32.0": false, "SNAPSHOT": false, "": false,
 	} {
-		if d := cmp.Diff(c.want, setArgs("x", c.shape, least)); d != "" {
-			t.Errorf("%+v (-want +got):\n%s", c.shape, d)
+		if known(version) != want {
+			t.Errorf("%q: known %v", version, !want)
+		}
+	}
+}
+
+func TestSetArgs(t *testing.T) {
+	yes := true
+	mac := config{OS: "darwin", CPUCountMin: 2, MemorySizeMin: 2 << 30, diskBytes: 50e9}
+	for _, c := range []struct {
+		name   string
+		shape  vm.Shape
+		config config
+		want   []string
+	}{
+		{"image's own", vm.Shape{}, mac, []string{"--random-mac", "--random-serial"}},
+		{"Linux has no serial", vm.Shape{}, config{OS: "linux"}, []string{"--random-mac"}},
+		{"wanted", vm.Shape{CPUs: 4, MemoryBytes: 8 << 30}, mac, []string{"--random-mac", "--random-serial", "--cpu", "4", "--memory", "8192"}},
+		{"minimum", vm.Shape{CPUs: 1, MemoryBytes: 1}, mac, []string{"--random-mac", "--random-serial", "--cpu", "2", "--memory", "2048"}},
+		{"bigger disk", vm.Shape{DiskBytes: 60e9 + 1}, mac, []string{"--random-mac", "--random-serial", "--disk-size", "61"}},
+		{"no smaller disk", vm.Shape{DiskBytes: 50e9}, mac, []string{"--random-mac", "--random-serial"}},
+		{"display", vm.Shape{}, config{OS: "linux", DisplayRefit: &yes}, []string{"--random-mac", "--display-refit"}},
+	} {
+		if d := cmp.Diff(append([]string{"set", "x"}, c.want...), setArgs("x", c.shape, c.config)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, d)
 		}
 	}
 }

@@ -154,13 +154,14 @@ func life(t *testing.T, s Subject) {
 	create(t, s, "tk-a-0")
 	ended := runs(t, s, "tk-a-0")
 	machines, err := s.Driver.Machines(t.Context())
-	if err != nil || !slices.Equal(machines, []vm.Machine{{Name: "tk-a-0", Running: true}}) {
+	if err != nil || !slices.Equal(machines, []vm.Machine{{Name: "tk-a-0", Running: true, MacOS: true}}) {
 		t.Errorf("machines %+v, err %v", machines, err)
 	}
 	if err := s.Driver.Stop(t.Context(), "tk-a-0", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, ended, vm.Stopped)
+	// Which of them depends on how far the guest came.
+	expect(t, s, ended, vm.Stopped, vm.ShutDown)
 	if err := s.Driver.Delete(t.Context(), "tk-a-0"); err != nil {
 		t.Fatal(err)
 	}
@@ -222,15 +223,15 @@ func cancel(t *testing.T, s Subject) {
 	}
 }
 
-func expect(t *testing.T, s Subject, ended <-chan vm.RunEnd, want vm.OutcomeKind) {
+func expect(t *testing.T, s Subject, ended <-chan vm.RunEnd, want ...vm.OutcomeKind) {
 	t.Helper()
 	select {
 	case e := <-ended:
-		if got := s.Driver.Classify(e); got.Kind != want {
-			t.Errorf("%+v is %+v, want %s", e, got, want)
+		if got := s.Driver.Classify(e); !slices.Contains(want, got.Kind) {
+			t.Errorf("%+v is %+v, want %v", e, got, want)
 		}
 	case <-time.After(deadline):
-		t.Fatalf("never ended, want %s", want)
+		t.Fatalf("never ended, want %v", want)
 	}
 }
 

@@ -1,0 +1,160 @@
+package tart
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// createLock is our own, below TART_HOME. It makes Create's look and clone one step,
+// as tart itself replaces without asking.
+const createLock = ".macfleet-create.lock"
+
+// Create clones and then sets the shape; a clone whose shape cannot be set is
+// deleted again.
+func (d *Driver) Create(ctx context.Context, name, ref string, shape vm.Shape) error {
+	if err := d.checkName(name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cloneTimeout)
+	defer cancel()
+	// By its digest: the tag may move before tart reads it. Not held here, tart would
+	// pull it by itself, without credentials and without anybody seeing.
+	image, err := d.held(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if err := d.clone(ctx, name, image); err != nil {
+		return err
+	}
+	if err := d.reshape(ctx, name, shape); err != nil {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		defer cancel()
+		return errors.Join(err, d.Delete(cleanup, name))
+	}
+	return nil
+}
+
+func (d *Driver) clone(ctx context.Context, name, image string) error {
+	lock, err := d.lockCreate(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if _, err := os.Lstat(d.machineDir(name)); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return fmt.Errorf("looking for machine %s: %w", name, err)
+		}
+		return fmt.Errorf("cloning %s: %w", name, vm.ErrExists)
+	}
+	// The child inherits the lock: should this process be killed, the next one waits
+	// until the clone is whole, and then sees it.
+	if _, err := d.run(ctx, command{args: []string{"clone", image, name}, inherit: lock}); err != nil {
+		return fmt.Errorf("cloning %s to %s: %w", image, name, err)
+	}
+	return nil
+}
+
+// lockCreate waits for the lock; closing the file gives it up.
+func (d *Driver) lockCreate(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(d.home, createLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the creation of machines: %w", err)
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+			_ = f.Close()
+			return nil, fmt.Errorf("locking the creation of machines: %w", err)
+		case ctx.Err() != nil:
+			_ = f.Close()
+			return nil, fmt.Errorf("waiting for the creation of another machine: %w", context.Cause(ctx))
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// reshape gives a clone its shape and its identity, and makes sure that it boots.
+func (d *Driver) reshape(ctx context.Context, name string, shape vm.Shape) error {
+	config, err := d.config(name)
+	if err != nil {
+		return err
+	}
+	// The saved state of a suspended image is that of another machine.
+	if err := os.Remove(filepath.Join(d.machineDir(name), "state.vzvmsave")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the saved state of %s: %w", name, err)
+	}
+	if disk, err := os.Stat(filepath.Join(d.machineDir(name), "disk.img")); err == nil {
+		config.diskBytes = disk.Size()
+	}
+	if _, err := d.tart(ctx, setArgs(name, shape, config)...); err != nil {
+		return fmt.Errorf("setting the shape of %s: %w", name, err)
+	}
+	return nil
+}
+
+// setArgs is the `tart set` command line for a shape and an identity of its own.
+func setArgs(name string, shape vm.Shape, c config) []string {
+	const (
+		mebibyte = 1 << 20
+		gigabyte = 1_000_000_000
+	)
+	args := []string{"set", name, "--random-mac"}
+	if c.macOS() {
+		// Only a Mac has one.
+		args = append(args, "--random-serial")
+	}
+	if shape.CPUs > 0 {
+		args = append(args, "--cpu", fmt.Sprint(max(shape.CPUs, c.CPUCountMin)))
+	}
+	if shape.MemoryBytes > 0 {
+		args = append(args, "--memory", fmt.Sprint(max(shape.MemoryBytes, c.MemorySizeMin)/mebibyte))
+	}
+	if shape.DiskBytes > c.diskBytes && c.diskBytes > 0 {
+		args = append(args, "--disk-size", fmt.Sprint((shape.DiskBytes+gigabyte-1)/gigabyte))
+	}
+	// Without a flag for it tart forgets the image's wish.
+	if c.DisplayRefit != nil && *c.DisplayRefit {
+		args = append(args, "--display-refit")
+	}
+	return args
+}
+
+// config is what we read of a machine's configuration.
+type config struct {
+	OS            string `json:"os"`
+	CPUCountMin   int    `json:"cpuCountMin"`
+	MemorySizeMin int64  `json:"memorySizeMin"`
+	DisplayRefit  *bool  `json:"displayRefit"`
+
+	// diskBytes is the size of its disk, 0 when it is not known.
+	diskBytes int64
+}
+
+// macOS takes a machine that does not say for a Mac: those are counted.
+func (c config) macOS() bool { return c.OS != "linux" }
+
+func (d *Driver) config(name string) (config, error) {
+	data, err := os.ReadFile(d.configFile(name))
+	if err != nil {
+		return config{}, fmt.Errorf("reading the configuration of %s: %w", name, err)
+	}
+	var c config
+	if err := json.Unmarshal(data, &c); err != nil {
+		return config{}, fmt.Errorf("parsing the configuration of %s: %w", name, err)
+	}
+	return c, nil
+}
