@@ -27,7 +27,7 @@ func Enter(c wire.Config) error {
 	if err := unix.Mount(c.Root, c.Root, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding the tree: %w", err)
 	}
-	for _, step := range []func(wire.Config) error{mountHidden, mountShell, mountDevices, mountProc} {
+	for _, step := range []func(wire.Config) error{mountHidden, mountUserland, mountShell, mountDevices, mountProc} {
 		if err := step(c); err != nil {
 			return err
 		}

@@ -64,13 +64,16 @@ func (c *cli) copyVM(ctx context.Context, source, to vmDir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := source.copyTo(to); err != nil {
+	if err := source.copyTo(to, c.plan.CopyBytes); err != nil {
 		return err
 	}
 	// Only a MAC that a local VM has already is replaced, and never that of a
 	// suspended source: the first clone of an image keeps the image's own.
 	taken, err := c.home.anyLocal(func(vm vmDir) bool { return vm.mac() == cfg.MACAddress })
 	if err != nil || !taken || source.state() == "suspended" {
+		return err
+	}
+	if kept, err := c.plan.fires(DuplicateMAC, name); err != nil || kept {
 		return err
 	}
 	return to.renewMAC()

@@ -46,10 +46,13 @@ func report(w io.Writer, err error) int {
 		state   stateError
 		failure runtimeError
 		usage   usageError
+		guest   exitCode
 	)
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &guest):
+		return int(guest)
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintf(w, "Error: %s\nUsage: tart %s\n", usage.message, usage.usageLine())
 		return exitUsage

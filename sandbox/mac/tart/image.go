@@ -16,7 +16,10 @@ type Image struct {
 	OS          string `json:"os,omitempty"`          // "darwin" (default) or "linux"
 	CPUMin      int    `json:"cpuMin,omitempty"`      // cores, default 2
 	MemoryMinMB int    `json:"memoryMinMB,omitempty"` // mebibytes, default 2048
-	DiskGB      int    `json:"diskGB,omitempty"`      // decimal gigabytes the sparse disk appears to have, default 1
+	// Bytes are what a pull transfers, see [Plan].PullBytesPerSecond; default a tenth of
+	// the disk.
+	Bytes  int64 `json:"bytes,omitempty"`
+	DiskGB int   `json:"diskGB,omitempty"` // decimal gigabytes the sparse disk appears to have, default 1
 	// Status is an HTTP status with which the registry refuses: 401 without
 	// credentials, anything else always. 0 serves the image.
 	Status int `json:"status,omitempty"`
@@ -73,17 +76,26 @@ func (c *cli) manifest(r reference) (Image, error) {
 	if err := c.plan.strikes(PullNotFound, r.String(), refusal(404)); err != nil {
 		return Image{}, err
 	}
+	if err := c.plan.strikes(PullServerError, r.String(), refusal(500)); err != nil {
+		return Image{}, err
+	}
 	image, err := c.lookUp(r)
 	if err != nil {
 		return image, err
 	}
-	if image.Status != 0 && (image.Status != 401 || !c.hasCredentials(r.host)) {
+	if c.plan.asksFor(r) && image.Status == 0 {
+		image.Status = 401
+	}
+	if image.Status != 0 && (image.Status != 401 || !c.hasCredentials(r)) {
 		return image, refusal(image.Status)
 	}
 	return image.withDefaults(), nil
 }
 
 func (c *cli) lookUp(r reference) (Image, error) {
+	if image, there := c.planned(r); there {
+		return image, nil
+	}
 	catalogue := c.env.Getenv("TART_FAKE_REGISTRY")
 	if catalogue == "" {
 		return builtIn(r), nil
@@ -156,14 +168,55 @@ func (i Image) withDefaults() Image {
 	if i.DiskGB == 0 {
 		i.DiskGB = 1
 	}
+	if i.Bytes == 0 {
+		i.Bytes = int64(i.DiskGB) * 100_000_000
+	}
 	return i
 }
 
-// hasCredentials follows tart's environment provider; the fake has no keychain.
-func (c *cli) hasCredentials(host string) bool {
+// planned is an image that the plan describes, found by its tag or its digest.
+func (c *cli) planned(r reference) (Image, bool) {
+	for name, image := range c.plan.Images {
+		tag, ok := parseReference(name)
+		if !ok || tag.host != r.host || tag.namespace != r.namespace {
+			continue
+		}
+		data, err := json.Marshal(image)
+		if err != nil {
+			continue
+		}
+		image.digest = digestOf(append([]byte(r.host+"/"+r.namespace+"\n"), data...))
+		if tag.tag == r.tag && r.digest == "" || image.digest == r.digest {
+			return image, true
+		}
+	}
+	return Image{}, false
+}
+
+// asksFor reports whether the plan wants credentials for an image.
+func (p *armedPlan) asksFor(r reference) bool { return p.credentials(r) != "" }
+
+// credentials are what the plan wants for an image; the longest part that fits counts.
+func (p *armedPlan) credentials(r reference) string {
+	best, found := "", ""
+	for part, wanted := range p.Credentials {
+		if matches(r.String(), part) && len(part) >= len(best) {
+			best, found = part, wanted
+		}
+	}
+	return found
+}
+
+// hasCredentials follows tart's environment provider, then what login has stored.
+func (c *cli) hasCredentials(r reference) bool {
+	given := c.logins()[r.host]
+	user, password := c.env.Getenv("TART_REGISTRY_USERNAME"), c.env.Getenv("TART_REGISTRY_PASSWORD")
 	only := c.env.Getenv("TART_REGISTRY_HOSTNAME")
-	return c.env.Getenv("TART_REGISTRY_USERNAME") != "" && c.env.Getenv("TART_REGISTRY_PASSWORD") != "" &&
-		(only == "" || only == host)
+	if user != "" && password != "" && (only == "" || only == r.host) {
+		given = user + ":" + password
+	}
+	wanted := c.plan.credentials(r)
+	return given != "" && (wanted == "" || wanted == given)
 }
 
 func refusal(status int) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +48,10 @@ func readLeases(path string) ([]lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the DHCP leases: %w", err)
 	}
+	return parseLeases(data), nil
+}
+
+func parseLeases(data []byte) []lease {
 	var leases []lease
 	for _, block := range strings.Split(string(data), "}") {
 		var l lease
@@ -68,82 +71,7 @@ func readLeases(path string) ([]lease, error) {
 			leases = append(leases, l)
 		}
 	}
-	return leases, nil
-}
-
-// dhcp is the server of a Mac's shared network.
-type dhcp struct {
-	File    string        `json:"file"`
-	Lock    string        `json:"lock"` // stands for there being one server
-	Network string        `json:"network"`
-	Time    time.Duration `json:"time"`
-}
-
-// grant renews the lease of a client or gives it the lowest free address. An address
-// is free again only when its lease has expired. ok is false when the pool is empty.
-func (d dhcp) grant(hardware string, now time.Time) (ok bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(d.Lock), 0o755); err != nil {
-		return false, fmt.Errorf("preparing the DHCP lock: %w", err)
-	}
-	if err := touchFile(d.Lock); err != nil {
-		return false, fmt.Errorf("preparing the DHCP lock: %w", err)
-	}
-	lock, err := flock(d.Lock)
-	if err != nil {
-		return false, err
-	}
-	defer lock.close()
-	leases, err := readLeases(d.File)
-	if err != nil {
-		return false, err
-	}
-	leases, ok = d.add(leases, hardware, now)
-	if !ok {
-		return false, nil
-	}
-	return true, d.write(leases)
-}
-
-func (d dhcp) add(leases []lease, hardware string, now time.Time) ([]lease, bool) {
-	used := map[string]bool{}
-	var kept []lease
-	mine := lease{hardware: hardware, expires: now.Add(d.Time)}
-	for _, l := range leases {
-		switch {
-		case l.hardware == hardware:
-			mine.ip = l.ip
-		case l.expires.After(now):
-			used[l.ip] = true
-			kept = append(kept, l)
-		}
-	}
-	if mine.ip == "" || used[mine.ip] {
-		mine.ip = d.free(used)
-	}
-	return append(kept, mine), mine.ip != ""
-}
-
-// free leaves out .1, the Mac itself, and .255, the broadcast address.
-func (d dhcp) free(used map[string]bool) string {
-	for host := 2; host < 255; host++ {
-		if ip := fmt.Sprintf("%s.%d", d.Network, host); !used[ip] {
-			return ip
-		}
-	}
-	return ""
-}
-
-// write replaces the file in one step, since readers take no lock.
-func (d dhcp) write(leases []lease) error {
-	var b strings.Builder
-	for _, l := range leases {
-		b.WriteString(l.String())
-	}
-	next := d.File + ".next"
-	if err := os.WriteFile(next, []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("writing the DHCP leases: %w", err)
-	}
-	return os.Rename(next, d.File)
+	return leases
 }
 
 // resolve finds the newest lease of a MAC that has not expired, whether or not its VM
@@ -182,15 +110,13 @@ func (c *cli) ip(ctx context.Context, args []string) error {
 	}
 	deadline := time.Now().Add(time.Duration(*wait) * time.Second)
 	for {
-		if *resolver == "dhcp" {
-			leases, err := readLeases(c.leaseFile)
-			if err != nil {
-				return err
-			}
-			if ip := resolve(leases, cfg.MACAddress, time.Now()); ip != "" {
-				c.printf("%s\n", ip)
-				return nil
-			}
+		ip, err := c.address(ctx, vm, cfg, *resolver)
+		if err != nil {
+			return err
+		}
+		if ip != "" {
+			c.printf("%s\n", ip)
+			return nil
 		}
 		// tart waits a second after every miss, the last one included.
 		if err := pause(ctx, time.Second); err != nil {
@@ -200,6 +126,21 @@ func (c *cli) ip(ctx context.Context, args []string) error {
 			return noAddress(*resolver)
 		}
 	}
+}
+
+// address asks one resolver once. There is no ARP table to look into.
+func (c *cli) address(ctx context.Context, vm vmDir, cfg vmConfig, resolver string) (string, error) {
+	switch resolver {
+	case "agent":
+		return askAgent(ctx, vm), nil
+	case "arp":
+		return "", nil
+	}
+	leases, err := readLeases(c.leaseFile)
+	if err != nil {
+		return "", err
+	}
+	return resolve(leases, cfg.MACAddress, c.now()), nil
 }
 
 func noAddress(resolver string) error {

@@ -47,19 +47,22 @@ func TestGrant(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := dhcp{File: filepath.Join(t.TempDir(), "leases"), Lock: filepath.Join(t.TempDir(), "lock"), Network: "10.0.0", Time: time.Hour}
+			d, err := dhcp{File: filepath.Join(t.TempDir(), "leases"), Lock: filepath.Join(t.TempDir(), "lock"), Network: "10.0.0", Time: time.Hour}.open()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := d.write(tt.leases); err != nil {
 				t.Fatal(err)
 			}
-			ok, err := d.grant("1,a", now)
-			if err != nil || ok != (tt.want != "") {
-				t.Fatalf("granted %v, %v", ok, err)
+			ip, err := d.grant("1,a", now, false)
+			if err != nil || ip != tt.want {
+				t.Fatalf("granted %q, %v", ip, err)
 			}
 			got, err := readLeases(d.File)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !ok {
+			if ip == "" {
 				if len(got) != len(tt.leases) {
 					t.Errorf("%d leases, want %d", len(got), len(tt.leases))
 				}

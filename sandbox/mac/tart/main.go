@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Env is what a process hands to [Main]. Its zero value stands for the streams and
@@ -53,7 +54,7 @@ func (e Env) get(name, otherwise string) string {
 func Main(args []string, env Env) int {
 	env = env.withDefaults()
 	if len(args) > 1 && args[1] == guestCommand {
-		return guestMain(env.Stdin)
+		return guestMain(env.Stdin, env.Stderr)
 	}
 	c, err := newCLI(args, env)
 	if err != nil {
@@ -127,27 +128,37 @@ func (c *cli) dispatch(ctx context.Context, args []string) error {
 
 func (c *cli) commands() map[string]func(context.Context, []string) error {
 	return map[string]func(context.Context, []string) error{
-		"pull":   c.pull,
-		"clone":  c.clone,
-		"set":    c.set,
-		"run":    c.run,
-		"ip":     c.ip,
-		"stop":   c.stop,
-		"delete": c.delete,
-		"list":   c.list,
-		"get":    c.get,
-		"fqn":    c.fqn,
-		"rename": c.rename,
+		"pull":    c.pull,
+		"clone":   c.clone,
+		"set":     c.set,
+		"run":     c.run,
+		"ip":      c.ip,
+		"stop":    c.stop,
+		"delete":  c.delete,
+		"list":    c.list,
+		"get":     c.get,
+		"fqn":     c.fqn,
+		"rename":  c.rename,
+		"exec":    c.exec,
+		"suspend": c.suspend,
+		"prune":   c.prune,
+		"login":   c.login,
+		"logout":  c.logout,
+		"push":    c.push,
+		"import":  c.importVM,
+		"export":  c.exportVM,
 	}
 }
 
 func unknownCommand(name string) error {
-	switch name {
-	case "exec", "suspend", "push", "login", "logout", "import", "export", "create", "prune":
+	if name == "create" {
 		return usageError{message: fmt.Sprintf("the simulated tart does not model %q", name)}
 	}
 	return usageError{message: fmt.Sprintf("Unexpected argument '%s'", name)}
 }
+
+// now is the time by the Mac's clock.
+func (c *cli) now() time.Time { return time.Now().Add(time.Duration(c.plan.ClockOffset)) }
 
 // printf writes to stdout; a reader that has gone away is its own trouble.
 func (c *cli) printf(format string, args ...any) {
@@ -157,5 +168,6 @@ func (c *cli) printf(format string, args ...any) {
 const overview = `USAGE: tart <subcommand>
 
 SUBCOMMANDS:
-  clone, delete, fqn, get, ip, list, pull, rename, run, set, stop
+  clone, delete, exec, export, fqn, get, import, ip, list, login, logout,
+  prune, pull, push, rename, run, set, stop, suspend
 `

@@ -9,7 +9,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/tart/guest"
 )
 
 // Plan is the file named by TART_FAKE_FAULTS: which tart this is, how long things
@@ -20,8 +23,28 @@ type Plan struct {
 	// number: before 31 list has SizeOnDisk and no Accessed (the limit is ours, between
 	// releases known to differ), from 35 text shows human units. Default 2.32.1.
 	Version string `json:"version,omitempty"`
+	// AgentDelay passes between that lease and the guest agent. Default none.
+	AgentDelay Duration `json:"agentDelay,omitempty"`
+	// Agent is the generation of the guest agent: "old", "env" or "signals", the default.
+	Agent guest.Generation `json:"agent,omitempty"`
 	// BootDelay passes between the start of a guest and its lease. Default 20 ms.
 	BootDelay Duration `json:"bootDelay,omitempty"`
+	// PullBytesPerSecond is how fast an image comes in, by the size the registry says it
+	// has. Default: at once.
+	PullBytesPerSecond int64 `json:"pullBytesPerSecond,omitempty"`
+	// CopyBytes makes clone copy whole disks, as across volumes, instead of what is
+	// allocated of them.
+	CopyBytes bool `json:"copyBytes,omitempty"`
+	// ClockOffset is how far the Mac's clock is off, as DHCP and the access times see it.
+	ClockOffset Offset `json:"clockOffset,omitempty"`
+	// ResetLeaks frees leaked licence slots, as a reboot of the Mac does.
+	ResetLeaks bool `json:"resetLeaks,omitempty"`
+	// Credentials are what private images ask for, by a part of their reference, as
+	// "user:password". Default: any will do.
+	Credentials map[string]string `json:"credentials,omitempty"`
+	// Images are tags that the registry has beside or instead of its own, by their
+	// whole reference; changing one moves the tag to a new digest.
+	Images map[string]Image `json:"images,omitempty"`
 	// PullDelay is the time a whole image takes, CloneDelay that of a copy under the
 	// lock of TART_HOME. Default none.
 	PullDelay  Duration `json:"pullDelay,omitempty"`
@@ -40,6 +63,9 @@ type Fault struct {
 	Kind FaultKind `json:"kind"`
 	// Name restricts the fault to VM names or image references containing it.
 	Name string `json:"name,omitempty"`
+	// Step narrows it further: for RunKilled one of the steps of run ("begun", "home-lock",
+	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command's name.
+	Step string `json:"step,omitempty"`
 	// After lets so many occasions pass first; Times then ends the fault after so many
 	// failures, 0 meaning never. Rewriting the plan with other content counts anew.
 	After int `json:"after,omitempty"`
@@ -51,21 +77,31 @@ type FaultKind string
 
 // The faults. Those of pull strike the implicit pull of a clone as well.
 const (
-	PullUnauthorized FaultKind = "pull-unauthorized" // the registry answers 401
-	PullNotFound     FaultKind = "pull-not-found"    // the registry answers 404
-	PullNoSpace      FaultKind = "pull-no-space"     // the volume is full, exit 1
-	PullInterrupted  FaultKind = "pull-interrupted"  // fails half way; the next pull resumes
-	PullStalls       FaultKind = "pull-stalls"       // hangs half way until it is stopped
-	CloneNoSpace     FaultKind = "clone-no-space"    // ENOSPC, exit 1, nothing left behind
-	RunExitsEarly    FaultKind = "run-exits-early"   // exit 1 after the VM lock was taken
-	RunNoSession     FaultKind = "run-no-session"    // locked keychain: VZErrorDomain Code=-9, exit 1
-	RunLimit         FaultKind = "run-limit"         // the licence limit, whatever runs
-	RunIgnoresStop   FaultKind = "run-ignores-stop"  // SIGINT has no effect, SIGKILL has
-	BootNoLease      FaultKind = "boot-no-lease"     // the guest never gets an address
-	BootCrash        FaultKind = "boot-crash"        // the guest crashes instead of coming up
-	SlotLeak         FaultKind = "slot-leak"         // a guest's own shutdown leaves its licence slot taken
-	ListTruncated    FaultKind = "list-truncated"    // list prints half of its output and exits 0
-	ListHangs        FaultKind = "list-hangs"        // list prints nothing until it is stopped
+	PullUnauthorized     FaultKind = "pull-unauthorized"      // the registry answers 401
+	PullNotFound         FaultKind = "pull-not-found"         // the registry answers 404
+	PullServerError      FaultKind = "pull-server-error"      // the registry answers 500
+	PullNoSpace          FaultKind = "pull-no-space"          // the volume is full, exit 1
+	PullInterrupted      FaultKind = "pull-interrupted"       // fails half way; the next pull resumes
+	PullStalls           FaultKind = "pull-stalls"            // hangs half way until it is stopped
+	CloneNoSpace         FaultKind = "clone-no-space"         // ENOSPC, exit 1, nothing left behind
+	DuplicateMAC         FaultKind = "duplicate-mac"          // a clone keeps a MAC that is taken
+	RunExitsEarly        FaultKind = "run-exits-early"        // exit 1 after the VM lock was taken
+	RunNoSession         FaultKind = "run-no-session"         // locked keychain: VZErrorDomain Code=-9, exit 1
+	RunLimit             FaultKind = "run-limit"              // the licence limit, whatever runs
+	RunIgnoresStop       FaultKind = "run-ignores-stop"       // SIGINT has no effect, SIGKILL has
+	RunKilled            FaultKind = "run-killed"             // run is killed at a Step
+	SoftnetDies          FaultKind = "softnet-dies"           // a softnet guest loses it once it runs, exit 1
+	NetworkLost          FaultKind = "network-lost"           // the network attachment breaks once the guest runs, exit 0
+	BootNoLease          FaultKind = "boot-no-lease"          // the guest never gets an address
+	BootCrash            FaultKind = "boot-crash"             // the guest crashes instead of coming up
+	StaleLease           FaultKind = "stale-lease"            // a wrong lease of the same MAC looks newer
+	DHCPEmpty            FaultKind = "dhcp-empty"             // others hold all addresses
+	AgentNever           FaultKind = "agent-never"            // the guest agent never comes up
+	AgentDrops           FaultKind = "agent-drops"            // Times commands of a boot (0: all) lose their connection once begun
+	GuestIgnoresShutdown FaultKind = "guest-ignores-shutdown" // shutdown in the guest has no effect
+	SlotLeak             FaultKind = "slot-leak"              // a guest's own shutdown leaves its licence slot taken
+	ListTruncated        FaultKind = "list-truncated"         // list prints half of its output and exits 0
+	ListHangs            FaultKind = "list-hangs"             // list prints nothing until it is stopped
 )
 
 // Duration is a time.Duration, in JSON a string such as "1.5s".
@@ -85,6 +121,19 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	*d = Duration(v)
 	return nil
+}
+
+// Offset is a Duration that may be negative.
+type Offset time.Duration
+
+// MarshalText writes the form that time.ParseDuration reads.
+func (o Offset) MarshalText() ([]byte, error) { return []byte(time.Duration(o).String()), nil }
+
+// UnmarshalText reads a duration with its unit.
+func (o *Offset) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*o = Offset(v)
+	return err
 }
 
 // armedPlan is a plan with a file that counts the occasions of its faults.
@@ -128,10 +177,18 @@ func (p *armedPlan) minor() int {
 	return n
 }
 
+// matches reports whether text has part in it, as every text has nothing.
+func matches(text, part string) bool { return strings.Contains(text, part) }
+
 // fires reports whether a fault of this kind strikes name now, and counts it.
 func (p *armedPlan) fires(kind FaultKind, name string) (bool, error) {
+	return p.firesAt(kind, name, "")
+}
+
+// firesAt is fires for a fault that has a step.
+func (p *armedPlan) firesAt(kind FaultKind, name, step string) (bool, error) {
 	for i, f := range p.Faults {
-		if f.Kind != kind || !strings.Contains(name, f.Name) {
+		if f.Kind != kind || !matches(name, f.Name) || (step != "" && f.Step != step) {
 			continue
 		}
 		if f.After == 0 && f.Times == 0 {
@@ -146,6 +203,18 @@ func (p *armedPlan) fires(kind FaultKind, name string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// killed ends run where the plan says so, like kill -9.
+func (p *armedPlan) killed(name, step string) error {
+	hit, err := p.firesAt(RunKilled, name, step)
+	if err != nil || !hit {
+		return err
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("dying: %w", err)
+	}
+	select {} // the signal is on its way
 }
 
 // strikes is fires for faults that are nothing but an error.

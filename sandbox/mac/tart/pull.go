@@ -85,7 +85,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 	c.printf("pulling disk...\n")
 	for step := start; step < pullSteps; step++ {
 		c.printf("%d%%\n", step*100/pullSteps)
-		if err := c.transfer(ctx, ref, step); err != nil {
+		if err := c.transfer(ctx, ref, image, step); err != nil {
 			return err
 		}
 		if err := os.WriteFile(progress, []byte(strconv.Itoa(step+1)), 0o644); err != nil {
@@ -104,7 +104,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 }
 
 // transfer is one step of a download; the faults strike half way.
-func (c *cli) transfer(ctx context.Context, ref reference, step int) error {
+func (c *cli) transfer(ctx context.Context, ref reference, image Image, step int) error {
 	if step == pullSteps/2 {
 		err := c.plan.strikes(PullInterrupted, ref.String(), errors.New("NSURLErrorDomain Code=-1005 \"The network connection was lost.\""))
 		if err != nil {
@@ -119,5 +119,9 @@ func (c *cli) transfer(ctx context.Context, ref reference, step int) error {
 			return ctx.Err()
 		}
 	}
-	return pause(ctx, time.Duration(c.plan.PullDelay)/pullSteps)
+	whole := time.Duration(c.plan.PullDelay)
+	if c.plan.PullBytesPerSecond > 0 {
+		whole += time.Duration(float64(image.Bytes) / float64(c.plan.PullBytesPerSecond) * float64(time.Second))
+	}
+	return pause(ctx, whole/pullSteps)
 }

@@ -8,17 +8,20 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/tart/guest"
 )
 
 // runOptions are the flags of run that have an effect here.
 type runOptions struct {
 	name            string
 	vnc, fullVNC    bool
-	shares          []share
+	shares          []guest.Share
 	graphics, quiet bool
+	suspendable     bool
+	softnet         bool
 	// ownNetwork: the guest is not on the Mac's shared network.
 	ownNetwork bool
 }
@@ -29,6 +32,7 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 	a.BoolVar(&o.quiet, "no-graphics", false, "")
 	a.BoolVar(&o.graphics, "graphics", false, "")
 	a.BoolVar(&o.vnc, "vnc", false, "")
+	a.BoolVar(&o.suspendable, "suspendable", false, "")
 	a.BoolVar(&o.fullVNC, "vnc-experimental", false, "")
 	dirs := a.StringArray("dir", nil, "")
 	bridged := a.StringArray("net-bridged", nil, "")
@@ -37,7 +41,7 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 	a.ignore(
 		[]string{
 			"serial", "no-audio", "no-clipboard", "no-trackpad", "no-keyboard", "no-pointer",
-			"recovery", "nested", "suspendable", "capture-system-keys",
+			"recovery", "nested", "capture-system-keys",
 		},
 		[]string{
 			"serial-path", "disk", "root-disk-opts", "rosetta", "provisioning-opts", "net-softnet-allow",
@@ -57,6 +61,7 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 	case len(*bridged) > 0 && *softnet, *softnet && *hostOnly, len(*bridged) > 0 && *hostOnly:
 		return o, a.wrong("--net-bridged, --net-softnet and --net-host are mutually exclusive")
 	}
+	o.softnet = *softnet
 	o.ownNetwork = len(*bridged) > 0 || *softnet || *hostOnly
 	if o.shares, err = parseShares(*dirs); err != nil {
 		return o, a.wrong("%v", err)
@@ -68,13 +73,16 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 func (c *cli) run(_ context.Context, args []string) error {
 	// From the first moment: a stop that arrives while the VM starts must still stop it.
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGUSR2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
 	o, err := c.parseRun(args)
 	if err != nil {
 		return err
 	}
 	vm, err := c.home.local(o.name)
 	if err != nil {
+		return err
+	}
+	if err := c.plan.killed(o.name, "begun"); err != nil {
 		return err
 	}
 	for _, s := range o.shares {
@@ -87,11 +95,17 @@ func (c *cli) run(_ context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
+	if err := c.plan.killed(o.name, "vm-lock"); err != nil {
+		return err
+	}
 	machine, err := c.power(vm, cfg, o)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = machine.line.Close() }()
+	defer machine.gone()
+	if err := c.plan.killed(o.name, "powered"); err != nil {
+		return err
+	}
 	c.announceVNC(o)
 	return c.attend(machine, signals)
 }
@@ -105,6 +119,9 @@ func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 		return cfg, nil, err
 	}
 	defer storage.close()
+	if err := c.plan.killed(vm.name(), "home-lock"); err != nil {
+		return cfg, nil, err
+	}
 	mac := vm.mac()
 	collides, err := c.home.anyLocal(func(other vmDir) bool {
 		return other != vm && other.mac() == mac && other.holder() != 0
@@ -131,11 +148,20 @@ func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 
 // machine is a VM under power.
 type machine struct {
-	name  string
-	os    string
-	guest *guestProcess
-	slot  *slot     // nil for a Linux guest
-	line  io.Closer // to the shared network
+	name    string
+	os      string
+	options runOptions
+	dir     *os.Root // of the VM, also when a clone takes its name away
+	guest   *guestProcess
+	slot    *slot     // nil for a Linux guest
+	line    io.Closer // to the shared network
+}
+
+// gone tidies up after a machine that has ended in order.
+func (m *machine) gone() {
+	_ = m.line.Close()
+	_ = m.dir.Remove("control.sock")
+	_ = m.dir.Close()
 }
 
 // power starts the guest. The VM shows as running already, also when this fails.
@@ -146,9 +172,12 @@ func (c *cli) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
 	if err := c.restore(vm); err != nil {
 		return nil, err
 	}
-	m := &machine{name: vm.name(), os: cfg.OS}
+	dir, err := os.OpenRoot(string(vm))
+	if err != nil {
+		return nil, fmt.Errorf("opening the VM: %w", err)
+	}
+	m := &machine{name: vm.name(), os: cfg.OS, options: o, dir: dir}
 	if cfg.OS == osDarwin {
-		var err error
 		if m.slot, err = c.takeSlot(); err != nil {
 			return nil, err
 		}
@@ -206,25 +235,38 @@ func (c *cli) restore(vm vmDir) error {
 }
 
 func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error) {
-	noLease, err := c.plan.fires(BootNoLease, vm.name())
+	root, err := filepath.Abs(vm.guest())
 	if err != nil {
-		return guestSpec{}, err
+		return guestSpec{}, fmt.Errorf("finding the guest's directory: %w", err)
 	}
-	crash, err := c.plan.fires(BootCrash, vm.name())
-	if err != nil {
-		return guestSpec{}, err
-	}
-	hardware := etherHardware(cfg.MACAddress)
-	if cfg.OS == osLinux {
-		hardware = duidHardware(cfg.MACAddress)
-	}
-	return guestSpec{
-		Name: vm.name(), Root: vm.guest(), Hardware: hardware, Shares: o.shares,
-		BootDelay: time.Duration(c.plan.BootDelay), NoLease: noLease, Crash: crash,
+	s := guestSpec{
+		Name: vm.name(), Root: root, Userland: userland(), Hardware: etherHardware(cfg.MACAddress), Shares: o.shares,
+		BootDelay: time.Duration(c.plan.BootDelay),
 		DHCP: dhcp{
-			File: c.leaseFile, Lock: filepath.Join(c.stateDir, "dhcp.lock"),
+			File: c.leaseFile, Lock: filepath.Join(c.stateDir, "dhcp.lock"), Offset: time.Duration(c.plan.ClockOffset),
 		},
-	}, nil
+		Agent: agentSpec{Delay: time.Duration(c.plan.AgentDelay), Generation: c.plan.Agent},
+	}
+	if cfg.OS == osLinux {
+		s.Hardware = duidHardware(cfg.MACAddress)
+	}
+	for kind, set := range map[FaultKind]*bool{
+		BootNoLease: &s.NoLease, BootCrash: &s.Crash, StaleLease: &s.StaleToo, DHCPEmpty: &s.DHCP.Empty,
+		GuestIgnoresShutdown: &s.Deaf, AgentNever: &s.Agent.Never,
+	} {
+		if *set, err = c.plan.fires(kind, vm.name()); err != nil {
+			return s, err
+		}
+	}
+	for _, f := range c.plan.Faults {
+		if f.Kind == AgentDrops && matches(vm.name(), f.Name) {
+			s.Agent.DropName = f.Step
+			if s.Agent.Drops = f.Times; f.Times == 0 {
+				s.Agent.Drops = -1
+			}
+		}
+	}
+	return s, nil
 }
 
 func (c *cli) announceVNC(o runOptions) {
@@ -234,78 +276,4 @@ func (c *cli) announceVNC(o runOptions) {
 	if o.vnc {
 		c.printf("VNC server is running at vnc://127.0.0.1\n")
 	}
-}
-
-// attend waits for the guest to end, or for a signal to end it.
-func (c *cli) attend(m *machine, signals <-chan os.Signal) error {
-	deaf, err := c.plan.fires(RunIgnoresStop, m.name)
-	if err != nil {
-		return err
-	}
-	for {
-		select {
-		case how := <-m.guest.ended:
-			return c.guestEnded(m, how)
-		case s := <-signals:
-			switch {
-			case s == syscall.SIGUSR2 && m.os == osLinux:
-				m.guest.askToStop()
-			case s == syscall.SIGINT && !deaf:
-				c.printf("Stopping VM...\n")
-				m.guest.cutPower()
-				<-m.guest.ended //nolint:errcheck // however it ended, it was told to
-				return nil
-			}
-		}
-	}
-}
-
-// guestEnded reports an end the guest brought about; even a crash is a success to run.
-func (c *cli) guestEnded(m *machine, how error) error {
-	if how != nil {
-		c.printf("guest has stopped the virtual machine due to error: %v\n", how)
-		return nil
-	}
-	c.printf("guest has stopped the virtual machine\n")
-	leaks, err := c.plan.fires(SlotLeak, m.name)
-	if err != nil || !leaks || m.slot == nil {
-		return err
-	}
-	return m.slot.leak()
-}
-
-// share is one --dir: a host directory shown in the guest.
-type share struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
-}
-
-// parseShares reads [name:]path[:ro][,tag=T]. Access and tag make no difference here.
-func parseShares(dirs []string) ([]share, error) {
-	var shares []share
-	for _, d := range dirs {
-		var s share
-		rest, _, _ := strings.Cut(d, ",tag=")
-		if i := strings.LastIndex(rest, ":tag="); i >= 0 {
-			rest = rest[:i]
-		}
-		rest = strings.TrimSuffix(rest, ":ro")
-		if name, path, named := strings.Cut(rest, ":"); named {
-			s = share{Name: name, Path: path}
-		} else {
-			s = share{Path: rest}
-		}
-		if s.Name == "" && len(dirs) > 1 {
-			return nil, errors.New("each --dir needs a name when there is more than one")
-		}
-		if s.Path == "" || strings.Contains(s.Name, "/") {
-			return nil, fmt.Errorf("invalid --dir syntax: %s", d)
-		}
-		abs, err := filepath.Abs(s.Path)
-		if err != nil {
-			return nil, fmt.Errorf("invalid --dir path: %w", err)
-		}
-		shares = append(shares, share{Name: s.Name, Path: abs})
-	}
-	return shares, nil
 }

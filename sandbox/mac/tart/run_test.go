@@ -230,16 +230,3 @@ func TestRunUsesUpASavedState(t *testing.T) {
 		t.Errorf("said %q", run.out.String())
 	}
 }
-
-func TestSharedDirectoriesAppearInTheGuest(t *testing.T) {
-	t.Parallel()
-	m := cloned(t, nil, "vm")
-	src, out := t.TempDir(), t.TempDir()
-	m.boot("vm", "--dir", "src:"+src+":ro,tag=x", "--dir=out:"+out)
-	for name, want := range map[string]string{"src": src, "out": out} {
-		got, err := os.Readlink(filepath.Join(m.vm("vm").guest(), sharedFiles, name))
-		if err != nil || got != want {
-			t.Errorf("share %s shows %q, want %q (%v)", name, got, want, err)
-		}
-	}
-}

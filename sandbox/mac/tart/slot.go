@@ -24,6 +24,9 @@ func (c *cli) takeSlot() (*slot, error) {
 	}
 	for i := range macSlots {
 		s := &slot{path: filepath.Join(c.stateDir, fmt.Sprintf("slot-%d", i))}
+		if c.plan.ResetLeaks {
+			_ = os.Remove(s.leaked()) // one that is not there needs no reset
+		}
 		if exists(s.leaked()) {
 			continue
 		}

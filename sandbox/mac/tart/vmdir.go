@@ -76,10 +76,15 @@ func (vm vmDir) touch() {
 	}
 }
 
-// copyTo copies what makes up a VM, a saved state included, but not its guest.
-func (vm vmDir) copyTo(to vmDir) error {
+// copyTo copies what makes up a VM, a saved state included, but not its guest. It
+// copies whole files, holes and all, if told to.
+func (vm vmDir) copyTo(to vmDir, whole bool) error {
+	clone := copySparse
+	if whole {
+		clone = copyWhole
+	}
 	for _, f := range append(vm.files(), vm.saved()) {
-		err := copySparse(f, filepath.Join(string(to), filepath.Base(f)))
+		err := clone(f, filepath.Join(string(to), filepath.Base(f)))
 		if err != nil && (f != vm.saved() || !errors.Is(err, os.ErrNotExist)) {
 			return fmt.Errorf("copying %s: %w", filepath.Base(f), err)
 		}
@@ -108,6 +113,21 @@ func copySparse(from, to string) (err error) {
 		return err
 	}
 	return copyExtents(dst, src)
+}
+
+// copyWhole allocates what it copies.
+func copyWhole(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // not by the kernel, which may share blocks
+	return errors.Join(err, dst.Close())
 }
 
 func copyExtents(dst, src *os.File) error {

@@ -16,6 +16,8 @@ const (
 	SocketPath = HiddenDir + "/sock"
 	BinaryPath = HiddenDir + "/macsim"
 	TwinDir    = HiddenDir + "/twins"
+	// UserlandDir holds the programs of the machine below, for the guests of the Mac.
+	UserlandDir = HiddenDir + "/userland"
 )
 
 // StateFile is where pid 1 keeps its state document in the state folder.

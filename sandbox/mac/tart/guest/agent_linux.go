@@ -1,0 +1,223 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/macfleet/macfleet/sandbox/mac/tart/guestwire"
+)
+
+// agent is tart's guest agent.
+type agent struct {
+	AgentOptions
+	schema *guestwire.Schema
+	table  *table
+	serial atomic.Int64
+
+	mu   sync.Mutex
+	runs map[string]*process // by exec id
+}
+
+// Serve answers the calls of the guest agent until the listener is closed.
+func (i *Inside) Serve(l net.Listener, o AgentOptions) error {
+	schema, err := guestwire.NewSchema()
+	if err != nil {
+		return err
+	}
+	a := &agent{AgentOptions: o, schema: schema, table: i.table, runs: map[string]*process{}}
+	server := grpc.NewServer()
+	server.RegisterService(a.description(), nil) // the calls know the agent themselves
+	return server.Serve(l)
+}
+
+// description leaves out what the generation does not have.
+func (a *agent) description() *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{
+		ServiceName: guestwire.Service,
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Exec", ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, s grpc.ServerStream) error { return a.exec(s) },
+		}},
+		Methods: []grpc.MethodDesc{a.method("ResolveIP", "ResolveIPRequest", a.resolveIP)},
+	}
+	if a.hasSignals() {
+		d.Methods = append(d.Methods, a.method("Signal", "SignalRequest", a.signal))
+	}
+	return d
+}
+
+func (a *agent) hasEnv() bool     { return a.Generation != Old }
+func (a *agent) hasSignals() bool { return a.Generation != Old && a.Generation != WithEnv }
+
+func (a *agent) method(name, takes string, answer func(*guestwire.Message) (*guestwire.Message, error)) grpc.MethodDesc {
+	return grpc.MethodDesc{
+		MethodName: name,
+		Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			request := a.schema.New(takes)
+			if err := decode(request.Message); err != nil {
+				return nil, err
+			}
+			response, err := answer(request)
+			if err != nil {
+				return nil, err
+			}
+			return response.Message, nil
+		},
+	}
+}
+
+func (a *agent) resolveIP(*guestwire.Message) (*guestwire.Message, error) {
+	ip := ""
+	if a.Address != nil {
+		ip = a.Address()
+	}
+	if ip == "" {
+		return nil, status.Error(codes.Internal, "no IP address found")
+	}
+	return a.schema.New("ResolveIPResponse").Set("ip", ip), nil
+}
+
+func (a *agent) signal(r *guestwire.Message) (*guestwire.Message, error) {
+	a.mu.Lock()
+	p := a.runs[r.Text("exec_id")]
+	a.mu.Unlock()
+	if p == nil {
+		return nil, status.Errorf(codes.NotFound, "no command %q", r.Text("exec_id"))
+	}
+	signals := map[int]syscall.Signal{1: syscall.SIGTERM, 2: syscall.SIGKILL}
+	s, known := signals[r.Number("signal")]
+	if !known {
+		return nil, status.Errorf(codes.InvalidArgument, "no signal %d", r.Number("signal"))
+	}
+	if err := syscall.Kill(p.pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return nil, status.Errorf(codes.Internal, "signalling: %v", err)
+	}
+	return a.schema.New("Empty"), nil
+}
+
+// exec runs one command for as long as its stream lives.
+func (a *agent) exec(stream grpc.ServerStream) error {
+	request := a.schema.New("ExecRequest")
+	if err := stream.RecvMsg(request.Message); err != nil {
+		return err
+	}
+	if !request.Has("command") {
+		return status.Error(codes.InvalidArgument, "the first message has to be a command")
+	}
+	answers := &answers{stream: stream, schema: a.schema}
+	c := a.read(request.Sub("command"))
+	r, err := c.start(a.table)
+	if err != nil {
+		return a.notStarted(answers, err)
+	}
+	defer r.close()
+	defer a.remember(r.process, answers)()
+	if a.Drops != nil && a.Drops(c.name) {
+		_ = syscall.Kill(r.process.pid, syscall.SIGKILL)
+		return errDrop
+	}
+	if c.detach {
+		return answers.send("exit", a.schema.New("Exit").Set("code", int32(0)))
+	}
+	go a.feed(stream, r)
+	return a.follow(stream, r, answers)
+}
+
+// errDrop stands for a connection that broke.
+var errDrop = status.Error(codes.Unavailable, "connection reset by peer")
+
+// follow sends what the command prints, and how it ends; it kills a command whose
+// stream has ended.
+func (a *agent) follow(stream grpc.ServerStream, r *running, to *answers) error {
+	printed := make(chan struct{})
+	go func() {
+		r.copyOutput(to)
+		close(printed)
+	}()
+	select {
+	case <-r.process.done:
+	case <-stream.Context().Done():
+		_ = syscall.Kill(r.process.pid, syscall.SIGKILL)
+		return stream.Context().Err()
+	}
+	r.awaitOutput(printed)
+	return to.send("exit", a.schema.New("Exit").Set("code", a.code(r.process.status)))
+}
+
+func (a *agent) code(s syscall.WaitStatus) int32 {
+	switch {
+	case !s.Signaled():
+		return int32(s.ExitStatus()) //nolint:gosec // 0 to 255
+	case a.hasSignals():
+		return 128 + int32(s.Signal()) //nolint:gosec // below 65
+	}
+	return -1
+}
+
+// startFailed is the exit code of a command that the newest generation could not start.
+const startFailed = 125
+
+func (a *agent) notStarted(to *answers, err error) error {
+	if !a.hasSignals() {
+		return status.Errorf(codes.Unknown, "failed to start the command: %v", err)
+	}
+	if err := to.send("standard_error", a.schema.New("IOChunk").Set("data", []byte(err.Error()+"\n"))); err != nil {
+		return err
+	}
+	return to.send("exit", a.schema.New("Exit").Set("code", int32(startFailed)))
+}
+
+// remember gives a started command its id; the function it returns forgets it.
+func (a *agent) remember(p *process, to *answers) func() {
+	if !a.hasSignals() {
+		return func() {}
+	}
+	id := "exec-" + strconv.FormatInt(a.serial.Add(1), 10)
+	a.mu.Lock()
+	a.runs[id] = p
+	a.mu.Unlock()
+	_ = to.send("started", a.schema.New("Started").Set("exec_id", id)) // the stream tells of its end elsewhere
+	return func() {
+		a.mu.Lock()
+		delete(a.runs, id)
+		a.mu.Unlock()
+	}
+}
+
+// answers sends on one stream, which takes one message at a time.
+type answers struct {
+	mu     sync.Mutex
+	stream grpc.ServerStream
+	schema *guestwire.Schema
+}
+
+func (a *answers) send(kind string, m *guestwire.Message) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.stream.SendMsg(a.schema.New("ExecResponse").Set(kind, m).Message); err != nil {
+		return fmt.Errorf("answering: %w", err)
+	}
+	return nil
+}
+
+// to is a writer of output frames.
+func (a *answers) to(kind string) writer {
+	return func(p []byte) (int, error) {
+		data := append([]byte(nil), p...)
+		return len(p), a.send(kind, a.schema.New("IOChunk").Set("data", data))
+	}
+}
+
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package guest
+
+import "syscall"
+
+// Attributes put a guest into a process group of its own.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,60 @@
+// Package guest is the inside of a simulated virtual machine: a system of its own in
+// a scratch directory, in namespaces that nothing gets out of, whose processes are
+// real and started by a guest agent as tart's goldens have it. When the machine runs,
+// what it shares and how it ends is decided by its host, the tart command.
+package guest
+
+import (
+	"errors"
+	"time"
+)
+
+// Generation is how much of today's guest agent an image has.
+type Generation string
+
+// The generations. The zero value is the newest.
+const (
+	// Old knows five fields of a command, reports -1 for a signal and a failed call for
+	// a command it could not start.
+	Old Generation = "old"
+	// WithEnv adds detach, env and workdir.
+	WithEnv Generation = "env"
+	// WithSignals adds user, Started and Signal, reports 128 + N for a signal and 125
+	// for a command it could not start.
+	WithSignals Generation = "signals"
+)
+
+// Share is a directory of the host that the guest sees below /Volumes/My Shared Files.
+type Share struct {
+	Name     string `json:"name"` // empty: the folder of shares itself
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// System is what a guest is made of.
+type System struct {
+	// Userland is the directory whose bin, lib, sbin and usr the guest sees, read-only.
+	Userland string `json:"userland"`
+	// Disk is the writable part; Root an empty directory to put the guest's root on.
+	Disk   string  `json:"disk"`
+	Root   string  `json:"root"`
+	Shares []Share `json:"shares,omitempty"`
+}
+
+// AgentOptions say what the guest agent is like.
+type AgentOptions struct {
+	Generation Generation
+	// Address is what ResolveIP answers; empty: it has none.
+	Address func() string
+	// Drops: the connection breaks as soon as a command has begun on it.
+	Drops func(command string) bool
+}
+
+// home is where commands run that name no other place.
+const home = "/Users/admin"
+
+// shutdownGrace is how long processes have between SIGTERM and the end of a shutdown.
+const shutdownGrace = 2 * time.Second
+
+// errUnsupported is returned where guests have no inside.
+var errUnsupported = errors.New("guests run commands on Linux only")

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package guest
+
+import "net"
+
+// Inside is empty here: guests boot, but have no agent.
+type Inside struct{}
+
+// Enter always fails.
+func Enter(System) (*Inside, error) { return nil, errUnsupported }
+
+// Serve never serves.
+func (*Inside) Serve(net.Listener, AgentOptions) error { return errUnsupported }
+
+// ShutDown has nothing to end.
+func (*Inside) ShutDown() {}
+
+// Supported says that there is nothing to enter.
+func Supported() bool { return false }

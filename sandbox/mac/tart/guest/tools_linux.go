@@ -1,0 +1,57 @@
+package guest
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// tools is where the commands are kept that a guest has in place of its host's.
+const tools = ".tools"
+
+// sudo never asks for a password: the account of the goldens may do everything, and is
+// root here already.
+const sudo = `#!/bin/sh
+while :; do
+	case "$1" in
+	-n | -E | -H | -S | -i | -s) shift ;;
+	-u | -g) shift 2 ;;
+	--) shift; break ;;
+	-*) echo "sudo: not modelled: $1" >&2; exit 64 ;;
+	*) break ;;
+	esac
+done
+exec "$@"
+`
+
+// shutdown asks pid 1, and answers before the system goes down.
+const shutdown = `#!/bin/sh
+case "${0##*/}" in
+halt) set -- -h now ;;
+esac
+if [ "$1" != -h ] || [ "$2" != now ]; then
+	echo "shutdown: not modelled: $*" >&2
+	exit 64
+fi
+echo "Shutdown NOW!"
+kill -TERM 1
+`
+
+// writeTools makes a tree to lay over the host's. A kill of its own is no program
+// everywhere, so the shell's is used.
+func writeTools(dir string) error {
+	files := map[string]string{"usr/bin/sudo": sudo}
+	for _, name := range []string{"shutdown", "halt"} {
+		files["usr/sbin/"+name] = shutdown
+		files["sbin/"+name] = shutdown
+	}
+	for name, script := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
