@@ -158,7 +158,7 @@ func TestAgentThatGoesAwayIsWaitedForAgain(t *testing.T) {
 	short.Timeout = 0
 	mustRun(t, a.dir, short)
 	end := mustEnd(t, a.dir, "init-0")
-	if begun, _, err := ReadCommand(a.dir, "init-0"); begun || err != nil || end.Outcome != Unreachable {
+	if _, begun, err := ReadBegun(a.dir, "init-0"); begun || err != nil || end.Outcome != Unreachable {
 		t.Errorf("begun %v, err %v, end %+v", begun, err, end)
 	}
 }
@@ -185,20 +185,29 @@ func TestMachineEnds(t *testing.T) {
 			t.Errorf("end %+v", end)
 		}
 	})
-	t.Run("nothing is waited for any longer", func(t *testing.T) {
+	t.Run("what did not begin is not waited for", func(t *testing.T) {
 		g := newFakeGuest()
-		g.setDown(true)
 		a := serveAttempt(t, g)
+		a.commands.exitPatience = deadline
+		mustRun(t, a.dir, guestRun("main", "hang"))
+		receive(t, "the command runs", g.running)
+		g.setDown(true)
 		began := make(chan error, 1)
-		go func() { began <- Run(bounded(t), a.dir, guestRun("main", "succeed")) }()
-		awaitCommand(t, a, "main")
-		a.commands.close()
+		go func() { began <- Run(bounded(t), a.dir, guestRun("late", "succeed")) }()
+		awaitCommand(t, a, "late")
+		closed := make(chan struct{})
+		go func() { defer close(closed); a.commands.close() }()
 		if err := receive(t, "the answer", began); err != nil {
 			t.Error(err)
 		}
-		if end := mustEnd(t, a.dir, "main"); end.Outcome != Unreachable || !strings.Contains(end.Message, "the VM ended") {
+		if end := mustEnd(t, a.dir, "late"); end.Outcome != Unreachable || !strings.Contains(end.Message, "the VM ended") {
 			t.Errorf("end %+v", end)
 		}
+		if _, end, err := ReadCommand(a.dir, "main"); end != nil || err != nil {
+			t.Errorf("end %+v, err %v", end, err)
+		}
+		g.release <- 0
+		receive(t, "the end of all", closed)
 	})
 	t.Run("nothing begins any more", func(t *testing.T) {
 		a := serveAttempt(t, newFakeGuest())
@@ -207,6 +216,31 @@ func TestMachineEnds(t *testing.T) {
 			t.Errorf("err %v", err)
 		}
 	})
+}
+
+func TestTheExitRecordIsTheLast(t *testing.T) {
+	g, dir := newFakeGuest(), t.TempDir()
+	holdLock(t, dir)
+	gate := filepath.Join(dir, "gate")
+	spec := Spec{Run: Command{Path: "/bin/sh", Args: []string{"-c", "while [ ! -e " + gate + " ]; do sleep 0.01; done"}}}
+	held := make(chan error, 1)
+	go func() { held <- hold(dir, spec, g, nil) }()
+	mustRun(t, dir, guestRun("main", "stubborn"))
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "the command is given up", g.running)
+	if _, found, err := ReadExit(dir); found || err != nil {
+		t.Errorf("found %v, err %v", found, err)
+	}
+	g.release <- 9
+	if err := receive(t, "the shim ends", held); err != nil {
+		t.Error(err)
+	}
+	_, exited, err := ReadExit(dir)
+	if _, end, endErr := ReadCommand(dir, "main"); !exited || end == nil || end.Code != 9 || err != nil || endErr != nil {
+		t.Errorf("exited %v, end %+v, err %v, %v", exited, end, err, endErr)
+	}
 }
 
 func TestNoShim(t *testing.T) {

@@ -18,9 +18,10 @@ var errMachineEnded = errors.New("the VM ended")
 
 // commands are those of one guest.
 type commands struct {
-	dir   string
-	guest vm.Guest
-	logs  Logs
+	dir          string
+	guest        vm.Guest
+	logs         Logs
+	exitPatience time.Duration
 
 	// running is the context of commands, waiting that of those whose guest agent has
 	// not answered yet.
@@ -45,7 +46,7 @@ type command struct {
 }
 
 func newCommands(dir string, guest vm.Guest, logs Logs) *commands {
-	c := &commands{dir: dir, guest: guest, logs: logs, byID: map[string]*command{}}
+	c := &commands{dir: dir, guest: guest, logs: logs, exitPatience: exitPatience, byID: map[string]*command{}}
 	c.running, c.giveUp = context.WithCancelCause(context.Background())
 	c.waiting, c.giveUpWaiting = context.WithCancelCause(c.running)
 	return c
@@ -95,7 +96,7 @@ func (c *commands) close() {
 	c.closed = true
 	c.mu.Unlock()
 	c.giveUpWaiting(errMachineEnded)
-	late := time.AfterFunc(exitPatience, func() { c.giveUp(errMachineEnded) })
+	late := time.AfterFunc(c.exitPatience, func() { c.giveUp(errMachineEnded) })
 	defer late.Stop()
 	c.live.Wait()
 	c.giveUp(errMachineEnded)

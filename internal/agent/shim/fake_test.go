@@ -82,6 +82,10 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 	case "print":
 		_, _ = io.WriteString(s.Stdout, "out\nhalf")
 		_, _ = io.WriteString(s.Stderr, "err\n")
+	case "stubborn":
+		<-ctx.Done()
+		g.running <- struct{}{}
+		return <-g.release, nil
 	case "hang":
 		g.running <- struct{}{}
 		select {
@@ -108,13 +112,7 @@ type attempt struct {
 func serveAttempt(t *testing.T, g vm.Guest) attempt {
 	t.Helper()
 	dir := t.TempDir()
-	lock, err := os.Create(filepath.Join(dir, lockFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	lock := holdLock(t, dir)
 	socket, err := listen(filepath.Join(dir, socketFile))
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +126,19 @@ func serveAttempt(t *testing.T, g vm.Guest) attempt {
 	})
 	t.Cleanup(gone)
 	return attempt{dir: dir, commands: c, gone: gone}
+}
+
+func holdLock(t *testing.T, dir string) *os.File {
+	t.Helper()
+	lock, err := os.Create(filepath.Join(dir, lockFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return lock
 }
 
 func guestRun(id string, argv ...string) GuestRun {
