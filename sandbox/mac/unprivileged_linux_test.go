@@ -34,7 +34,7 @@ func TestUnprivileged(t *testing.T) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run", "^Test(FirstContact|Sudo|NothingOutside|Launchd|ReinstallLeaves)", "-test.v")
+	cmd := exec.Command(self, "-test.run", "^Test(FirstContact|Sudo|NothingOutside|Launchd|ACommandInAGuest|ReinstallLeaves)", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), binaryEnv+"="+macsim, "TMPDIR="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
