@@ -84,6 +84,17 @@ const (
 	// ReasonFileVault: the disk is locked at each boot until a person comes.
 	ReasonFileVault = "FileVault"
 
+	// SlotsHealthyCondition: every place for a macOS guest that Apple's licence allows
+	// can be used. It is there once one could not.
+	SlotsHealthyCondition = "LicenseSlotsHealthy"
+	ReasonSlotsUsable     = "AllSlotsUsable"
+	// ReasonSlotsLeaked: macOS counts guests that are gone; the Mac is rebooted once
+	// that disturbs nobody.
+	ReasonSlotsLeaked       = "SlotsLeaked"
+	ReasonRebootingForSlots = "RebootingForSlots"
+	// ReasonSlotsStillLeaked: a reboot did not help, or not for long.
+	ReasonSlotsStillLeaked = "SlotsStillLeaked"
+
 	ReasonDraining       = "Draining"
 	ReasonLeaving        = "Leaving"
 	ReasonReleasing      = "Releasing"

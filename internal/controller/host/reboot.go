@@ -41,16 +41,14 @@ func (p *pass) reboot(ctx context.Context, after ctrl.Result) (ctrl.Result, erro
 // askReboot asks the vendor, once it is asked what it thinks, nobody is disturbed
 // who must not be, and a fresh reading of server and host agrees.
 func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
-	if !p.host.Spec.Reboot.Force {
-		busy, err := p.busy(ctx)
-		if err != nil || busy != "" {
-			return p.rebootWaits(busy), err
-		}
+	if result, goOn, err := p.mayDisturb(ctx); err != nil || !goOn {
+		return result, err
 	}
 	if held, err := p.rebootHeld(ctx); err != nil || held != "" {
 		return p.rebootWaits(held), err
 	}
-	if !p.diagnosed(ctx) {
+	// There is nothing to find out about a server whose Node asks for the reboot.
+	if !host.ForLeak(p.host) && !p.diagnosed(ctx) {
 		return ctrl.Result{RequeueAfter: diagnosePoll}, nil
 	}
 	_, _, err := p.read(ctx)
@@ -66,6 +64,11 @@ func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
 	if held, err := p.rebootHeld(ctx); err != nil || held != "" {
 		return p.rebootWaits(held), err
 	}
+	if host.ForLeak(p.host) { // guests come and go while the vendor is asked
+		if result, goOn, err := p.mayDisturb(ctx); err != nil || !goOn {
+			return result, err
+		}
+	}
 	// Last of all: whose the host is can change at any moment.
 	if still, err := p.stillAsked(ctx); err != nil || !still {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
@@ -75,6 +78,47 @@ func (p *pass) askReboot(ctx context.Context) (ctrl.Result, error) {
 		return p.rebootRefused(ctx, err)
 	}
 	return ctrl.Result{}, p.rebootTaken(ctx, err)
+}
+
+// mayDisturb says whether the power may be cut, as far as those on the host go; what
+// is to be done instead was done.
+func (p *pass) mayDisturb(ctx context.Context) (ctrl.Result, bool, error) {
+	if host.ForLeak(p.host) {
+		return p.leakStands(ctx)
+	}
+	if p.host.Spec.Reboot.Force {
+		return ctrl.Result{}, true, nil
+	}
+	busy, err := p.busy(ctx)
+	if err != nil || busy != "" {
+		return p.rebootWaits(busy), false, err
+	}
+	return ctrl.Result{}, true, nil
+}
+
+// leakStands looks, uncached, whether the leak that the reboot is for is still there
+// and the Node is empty.
+func (p *pass) leakStands(ctx context.Context) (ctrl.Result, bool, error) {
+	leak := host.Leak{}
+	node, err := p.nodeOf(ctx, p.host)
+	if err != nil {
+		return ctrl.Result{}, false, err
+	}
+	if node != nil {
+		pods := &corev1.PodList{}
+		if err := p.NodeReader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
+			return ctrl.Result{}, false, fmt.Errorf("listing the Pods of a Node: %w", err)
+		}
+		leak = host.LeakOf(node, pods.Items)
+	}
+	switch step, why := host.RebootForLeak(p.host, leak); step {
+	case host.RebootDrop:
+		return ctrl.Result{}, false, p.dropReboot(ctx, why)
+	case host.RebootAsk:
+		return ctrl.Result{}, true, nil
+	default:
+		return p.rebootWaits(why), false, nil
+	}
 }
 
 func (p *pass) rebootWaits(why string) ctrl.Result {

@@ -218,7 +218,7 @@ func (r *Reconciler) walk(ctx context.Context, v *visit) (ctrl.Result, error) {
 		return r.release(ctx, v)
 	}
 	var result ctrl.Result
-	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claim, r.bootstrap, r.join} {
+	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claim, r.bootstrap, r.join, r.mendSlots} {
 		next, err := phase(ctx, v)
 		if err != nil {
 			return ctrl.Result{}, err

@@ -153,7 +153,8 @@ func (r *Reconciler) heldBack(ctx context.Context, h *host.Host) (host.Hold, err
 }
 
 // confirmTrouble reads Machine and Cluster uncached: the Machine lives, still means
-// this host, never ran on it, and nobody has paused or is moving it.
+// this host, is as far with it as it was when it was judged, and nobody has paused or
+// is moving it.
 func (r *Reconciler) confirmTrouble(ctx context.Context, v *visit) error {
 	fresh := &infrav1.ScalewayAppleSiliconMachine{}
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(v.machine), fresh); err != nil {
@@ -163,7 +164,7 @@ func (r *Reconciler) confirmTrouble(ctx context.Context, v *visit) error {
 	switch {
 	case fresh.UID != v.machine.UID, ref == nil, ref.ClaimToken != v.token():
 		return errStale
-	case !fresh.DeletionTimestamp.IsZero(), fresh.Spec.ProviderID != "", moving(fresh), annotations.HasPaused(fresh):
+	case !fresh.DeletionTimestamp.IsZero(), fresh.Spec.ProviderID != v.machine.Spec.ProviderID, moving(fresh), annotations.HasPaused(fresh):
 		return errStale
 	}
 	isPaused, err := r.held(ctx, v)

@@ -85,7 +85,7 @@ func nodeChanges() predicate.Predicate {
 			if !was || !is {
 				return false
 			}
-			return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID
+			return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID || slotNews(before, now)
 		},
 	}
 }

@@ -55,6 +55,7 @@ func derive(v *visit) {
 		{infrav1.BootstrappedCondition, v.bootstrapped},
 		{infrav1.NodeReadyCondition, v.joined},
 		{infrav1.ReleasedCondition, v.released},
+		{infrav1.SlotsHealthyCondition, v.slots},
 	} {
 		if c.reason != "" {
 			set(v.machine, c.kind, c.finding)
@@ -247,6 +248,10 @@ func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transitio
 		}},
 		{infrav1.UpToDateCondition, map[string]string{
 			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning,
+		}},
+		{infrav1.SlotsHealthyCondition, map[string]string{
+			infrav1.ReasonSlotsLeaked: warning, infrav1.ReasonRebootingForSlots: normal, infrav1.ReasonSlotsStillLeaked: warning,
+			infrav1.ReasonSlotsUsable: normal,
 		}},
 		{infrav1.ReleasedCondition, map[string]string{infrav1.ReasonReleaseBlocked: warning, infrav1.ReasonDraining: normal, reasonNoPolicy: warning}},
 	} {

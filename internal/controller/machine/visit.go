@@ -67,7 +67,7 @@ type visit struct {
 	// is written.
 	consumed []*jobs
 
-	claimed, bootstrapped, joined, upToDate, released finding
+	claimed, bootstrapped, joined, upToDate, released, slots finding
 }
 
 // finding is what a phase has to say in its condition. The zero value says
