@@ -1,0 +1,95 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Allowed reports whether a hostPath is a directory of the list, or below one, by
+// its text alone.
+func Allowed(p string, list []string) bool {
+	_, ok := prefixOf(p, list)
+	return ok
+}
+
+// prefixOf returns the directory of the list that p is in.
+func prefixOf(p string, list []string) (string, bool) {
+	if !filepath.IsAbs(p) || hasDots(p) {
+		return "", false
+	}
+	for _, prefix := range list {
+		if filepath.IsAbs(prefix) && within(filepath.Clean(p), filepath.Clean(prefix)) {
+			return filepath.Clean(prefix), true
+		}
+	}
+	return "", false
+}
+
+func hasDots(p string) bool {
+	for part := range strings.SplitSeq(p, "/") {
+		if part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// hostPath returns the real directory behind a hostPath. It makes one where the
+// type says so, and refuses links that lead out of what the list allows.
+func hostPath(v *corev1.HostPathVolumeSource, list []string) (string, error) {
+	prefix, ok := prefixOf(v.Path, list)
+	if !ok {
+		return "", fmt.Errorf("hostPath %s is not below a directory that this node allows", v.Path)
+	}
+	if v.Type != nil && *v.Type == corev1.HostPathDirectoryOrCreate {
+		if err := makeBelow(prefix, filepath.Clean(v.Path)); err != nil {
+			return "", err
+		}
+	}
+	real, err := filepath.EvalSymlinks(v.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("hostPath %s does not exist on this node", v.Path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("hostPath %s cannot be looked up: %w", v.Path, err)
+	}
+	allowed, err := filepath.EvalSymlinks(prefix)
+	if err != nil {
+		return "", fmt.Errorf("the allowed directory %s cannot be looked up: %w", prefix, err)
+	}
+	if !within(real, allowed) {
+		return "", fmt.Errorf("hostPath %s is a link that leads out of %s", v.Path, prefix)
+	}
+	info, err := os.Stat(real)
+	if err != nil || !info.IsDir() {
+		return "", fmt.Errorf("hostPath %s is no directory, and only directories can be shared with a VM", v.Path)
+	}
+	return real, nil
+}
+
+// makeBelow makes a directory without following links out of prefix.
+func makeBelow(prefix, dir string) error {
+	root, err := os.OpenRoot(prefix)
+	if err != nil {
+		return fmt.Errorf("the allowed directory %s cannot be opened: %w", prefix, err)
+	}
+	defer root.Close()
+	rel, err := filepath.Rel(prefix, dir)
+	if err != nil {
+		return err
+	}
+	if err := root.MkdirAll(rel, 0o755); err != nil {
+		return fmt.Errorf("hostPath %s cannot be made: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+	"github.com/macfleet/macfleet/internal/agent/pod/objects"
+)
+
+// Source gives what volumes are made of.
+type Source interface {
+	env.Source
+	// Token of the Pod's service account, and when to ask for the next.
+	Token(ctx context.Context, p *corev1.Pod, r objects.TokenRequest) (token string, refreshAt time.Time, err error)
+}
+
+// fileMode is the API's default of defaultMode.
+const fileMode fs.FileMode = 0o644
+
+// gathering collects the contents of one volume.
+type gathering struct {
+	pod   *corev1.Pod
+	src   Source
+	facts env.Facts
+	files payload
+	// refreshAt is when the first of its tokens is due; zero: there is none.
+	refreshAt time.Time
+}
+
+// gather reads what a volume is made of.
+func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, src Source, f env.Facts) (payload, time.Time, error) {
+	g := &gathering{pod: p, src: src, facts: f, files: payload{}}
+	var err error
+	switch {
+	case v.ConfigMap != nil:
+		err = g.configMap(ctx, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, mode(v.ConfigMap.DefaultMode))
+	case v.Secret != nil:
+		err = g.secret(ctx, v.Secret.SecretName, v.Secret.Items, v.Secret.Optional, mode(v.Secret.DefaultMode))
+	case v.DownwardAPI != nil:
+		err = g.downward(v.DownwardAPI.Items, mode(v.DownwardAPI.DefaultMode))
+	case v.Projected != nil:
+		for i, s := range v.Projected.Sources {
+			if err = g.projection(ctx, s, mode(v.Projected.DefaultMode)); err != nil {
+				err = fmt.Errorf("sources[%d]: %w", i, err)
+				break
+			}
+		}
+	}
+	if err == nil {
+		err = g.files.check()
+	}
+	return g.files, g.refreshAt, err
+}
+
+func (g *gathering) projection(ctx context.Context, s corev1.VolumeProjection, m fs.FileMode) error {
+	switch {
+	case s.ConfigMap != nil:
+		return g.configMap(ctx, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional, m)
+	case s.Secret != nil:
+		return g.secret(ctx, s.Secret.Name, s.Secret.Items, s.Secret.Optional, m)
+	case s.DownwardAPI != nil:
+		return g.downward(s.DownwardAPI.Items, m)
+	case s.ServiceAccountToken != nil:
+		return g.token(ctx, s.ServiceAccountToken, m)
+	}
+	return errors.New("a source of this kind is not supported")
+}
+
+func (g *gathering) configMap(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool, m fs.FileMode) error {
+	o, err := g.src.ConfigMap(ctx, g.pod.Namespace, name)
+	if err != nil {
+		return env.Unreadable("ConfigMap", g.pod.Namespace, name, isTrue(optional), err)
+	}
+	data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
+	for k, v := range o.Data {
+		data[k] = []byte(v)
+	}
+	for k, v := range o.BinaryData {
+		data[k] = v
+	}
+	return g.keys(fmt.Sprintf("ConfigMap %s/%s", g.pod.Namespace, name), data, items, isTrue(optional), m)
+}
+
+func (g *gathering) secret(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool, m fs.FileMode) error {
+	o, err := g.src.Secret(ctx, g.pod.Namespace, name)
+	if err != nil {
+		return env.Unreadable("Secret", g.pod.Namespace, name, isTrue(optional), err)
+	}
+	return g.keys(fmt.Sprintf("Secret %s/%s", g.pod.Namespace, name), o.Data, items, isTrue(optional), m)
+}
+
+// keys takes all keys of an object, or those that items name.
+func (g *gathering) keys(object string, data map[string][]byte, items []corev1.KeyToPath, optional bool, m fs.FileMode) error {
+	if len(items) == 0 {
+		for k, v := range data {
+			g.files[k] = file{data: v, mode: m}
+		}
+		return nil
+	}
+	for _, item := range items {
+		value, ok := data[item.Key]
+		if !ok && !optional {
+			return fmt.Errorf("%s has no key %q", object, item.Key)
+		}
+		if ok {
+			g.files[item.Path] = file{data: value, mode: modeOr(item.Mode, m)}
+		}
+	}
+	return nil
+}
+
+func (g *gathering) downward(items []corev1.DownwardAPIVolumeFile, m fs.FileMode) error {
+	for _, item := range items {
+		var value string
+		var err error
+		switch {
+		case item.FieldRef != nil:
+			value, err = env.Field(g.pod, item.FieldRef.FieldPath, g.facts)
+		case item.ResourceFieldRef != nil:
+			value, err = env.Resource(g.pod, "", item.ResourceFieldRef, g.facts)
+		default:
+			err = errors.New("it has neither fieldRef nor resourceFieldRef")
+		}
+		if err != nil {
+			return fmt.Errorf("path %q: %w", item.Path, err)
+		}
+		g.files[item.Path] = file{data: []byte(value), mode: modeOr(item.Mode, m)}
+	}
+	return nil
+}
+
+func (g *gathering) token(ctx context.Context, t *corev1.ServiceAccountTokenProjection, m fs.FileMode) error {
+	r := objects.TokenRequest{Audience: t.Audience}
+	if t.ExpirationSeconds != nil {
+		r.Seconds = *t.ExpirationSeconds
+	}
+	value, refreshAt, err := g.src.Token(ctx, g.pod, r)
+	if err != nil {
+		return err
+	}
+	g.files[t.Path] = file{data: []byte(value), mode: m}
+	g.refreshAt = sooner(g.refreshAt, refreshAt)
+	return nil
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+func mode(m *int32) fs.FileMode { return modeOr(m, fileMode) }
+
+// modeOr keeps the permission bits; the others mean nothing on a share.
+func modeOr(m *int32, otherwise fs.FileMode) fs.FileMode {
+	if m == nil {
+		return otherwise
+	}
+	return fs.FileMode(*m) & fs.ModePerm //nolint:gosec // only nine bits are kept
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+// mounted are the volumes that some container mounts: only those are made.
+func mounted(p *corev1.Pod) []corev1.Volume {
+	var list []corev1.Volume
+	for _, v := range p.Spec.Volumes {
+		if slices.ContainsFunc(mounts(p), func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func mounts(p *corev1.Pod) []corev1.VolumeMount {
+	var list []corev1.VolumeMount
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		list = append(list, c.VolumeMounts...)
+	}
+	return list
+}

@@ -1,0 +1,62 @@
+package volume
+
+import (
+	"strings"
+)
+
+// prologue has the functions of a setup script. Commands are tried as the guest
+// agent's user first, then by sudo, which asks nothing. Guests see their shares a
+// moment after they are up, so that it waits for each source.
+const prologue = `set -u
+fail() { printf '%s\n' "$1" >&2; exit 1; }
+try() {
+	"$@" 2>/dev/null && return 0
+	[ "$(id -u)" = 0 ] && { "$@"; return; }
+	sudo -n "$@"
+}
+link() {
+	src=$1 dst=$2 n=0
+	until [ -e "$src" ]; do
+		n=$((n+1))
+		[ "$n" -gt 30 ] && fail "the guest does not see $src, which $dst should lead to"
+		sleep 1
+	done
+	if [ -L "$dst" ]; then
+		old=$(readlink "$dst")
+		[ "$old" = "$src" ] && return 0
+		case $old in
+		"` + GuestShares + `/macfleet"*) why=$(try rm -f "$dst" 2>&1) || fail "mount path $dst: $why" ;;
+		*) fail "mount path $dst is a link to $old, which is not replaced" ;;
+		esac
+	elif [ -d "$dst" ]; then
+		try rmdir "$dst" >/dev/null 2>&1 || fail "mount path $dst is a directory that is not empty, which is not replaced"
+	elif [ -e "$dst" ]; then
+		fail "mount path $dst is a file, which is not replaced"
+	fi
+	dir=${dst%/*}
+	if [ -n "$dir" ] && [ ! -d "$dir" ]; then
+		why=$(try mkdir -p "$dir" 2>&1) || fail "mount path $dst: $why"
+	fi
+	why=$(try ln -s "$src" "$dst" 2>&1) || fail "mount path $dst: $why"
+}
+`
+
+// SetupScript is what /bin/sh runs in the guest to make the links; it is empty when
+// there are none. It may be run again. It replaces links of ours and empty
+// directories only, and says on one line of stderr which path it could not make.
+// It holds paths and nothing else of a Pod.
+func SetupScript(links []Link) string {
+	if len(links) == 0 {
+		return ""
+	}
+	var script strings.Builder
+	script.WriteString(prologue)
+	for _, l := range links {
+		script.WriteString("link " + quoted(l.Source) + " " + quoted(l.MountPath) + "\n")
+	}
+	return script.String()
+}
+
+// quoted is one word of a shell. All paths are absolute, so that none is taken for
+// an option.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,315 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// Options of a Store.
+type Options struct {
+	// Dir has a directory for each Pod. It is the store's alone.
+	Dir string
+	// Secrets is where volumes lie that must not reach a disk. Nil: Pods that need it
+	// are told that there is none.
+	Secrets RAMDisk
+	// Source of objects and tokens.
+	Source Source
+	// Facts for the downward API. Nil: there are none.
+	Facts func() env.Facts
+	// HostPaths lists the directories below which Pods may have hostPath volumes. None
+	// is allowed when it is empty.
+	HostPaths []string
+	// Clock is the real one when it is nil.
+	Clock clock.PassiveClock
+}
+
+// Store makes the volumes of Pods. Its methods may be called at the same time.
+type Store struct {
+	o Options
+	// writing is held while files of Pods are made and Pods are taken away, so that
+	// nothing is written for a Pod that is gone.
+	writing sync.Mutex
+}
+
+// New returns a store. It touches nothing yet.
+func New(o Options) *Store {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Facts == nil {
+		o.Facts = func() env.Facts { return env.Facts{} }
+	}
+	if o.Secrets == nil {
+		o.Secrets = noRAMDisk{}
+	}
+	return &Store{o: o}
+}
+
+// Mode says what a guest needs besides the volumes that its containers mount.
+type Mode struct {
+	// Report: the guest may leave an exit code (see ExitReport).
+	Report bool
+	// Env: WriteEnv will follow.
+	Env bool
+}
+
+// Setup is what a guest needs to have its volumes.
+type Setup struct {
+	Shares []vm.Share
+	Links  []Link
+	// RefreshAt is when Refresh is due; zero: when an object changes.
+	RefreshAt time.Time
+}
+
+// SetUp makes the volumes of a Pod, or brings those that are there up to date: what
+// containers wrote stays. It is called before a machine starts. Errors are
+// *MountError.
+func (s *Store) SetUp(ctx context.Context, p *corev1.Pod, m Mode) (Setup, error) {
+	made, due, err := s.gatherAll(ctx, p)
+	if err != nil {
+		return Setup{}, err
+	}
+	d, err := s.dirs(ctx, p.UID, m.Env || slices.ContainsFunc(mounted(p), onRAMDisk))
+	if err != nil {
+		return Setup{}, err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := d.make(); err != nil {
+		return Setup{}, wrong("making the Pod's directories: %w", err)
+	}
+	plan := planner{store: s, pod: p, dirs: d, shares: map[string]vm.Share{}}
+	for _, v := range mounted(p) {
+		if err := plan.make(v, made[v.Name]); err != nil {
+			return Setup{}, of(v.Name, err)
+		}
+	}
+	if err := plan.linkAll(); err != nil {
+		return Setup{}, err
+	}
+	if m.Report {
+		plan.share(vm.Share{Name: shareWritable, Path: d.report()})
+	}
+	if m.Env {
+		plan.share(vm.Share{Name: shareSecret, Path: d.secret(), ReadOnly: true})
+	}
+	return Setup{Shares: plan.sorted(), Links: plan.links, RefreshAt: due}, nil
+}
+
+// Refresh brings what is made from objects up to date, for a Pod that was set up,
+// and says when it is due again; zero: when an object changes.
+func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
+	made, due, err := s.gatherAll(ctx, p)
+	if err != nil || len(made) == 0 {
+		return time.Time{}, err
+	}
+	d, err := s.dirs(ctx, p.UID, slices.ContainsFunc(mounted(p), onRAMDisk))
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if _, err := os.Lstat(d.disk); err != nil {
+		return time.Time{}, wrong("the Pod's volumes are not set up: %w", err)
+	}
+	for _, v := range mounted(p) {
+		if fromObjects(v) {
+			if err := s.fill(homeOf(d, p, v), made[v.Name]); err != nil {
+				return time.Time{}, of(v.Name, err)
+			}
+		}
+	}
+	return due, nil
+}
+
+// gatherAll reads the contents of all volumes that are made from objects, by name,
+// before anything is written.
+func (s *Store) gatherAll(ctx context.Context, p *corev1.Pod) (map[string]payload, time.Time, error) {
+	made := map[string]payload{}
+	var due time.Time
+	for _, v := range mounted(p) {
+		if !fromObjects(v) {
+			continue
+		}
+		files, at, err := gather(ctx, p, v, s.o.Source, s.o.Facts())
+		if err != nil {
+			return nil, time.Time{}, of(v.Name, err)
+		}
+		made[v.Name] = files
+		due = sooner(due, at)
+	}
+	return made, due, nil
+}
+
+// fill writes the contents of a volume that is made from objects.
+func (s *Store) fill(h home, files payload) error {
+	if err := os.MkdirAll(h.path(), 0o755); err != nil {
+		return fmt.Errorf("making its directory: %w", err)
+	}
+	dir, err := os.OpenRoot(h.path())
+	if err != nil {
+		return fmt.Errorf("opening its directory: %w", err)
+	}
+	defer dir.Close()
+	return files.swap(dir, s.o.Clock.Now())
+}
+
+// envFile is where in the secret share the environment is, for a machine without a
+// command.
+const envFile = "env"
+
+// WriteEnv leaves the environment where the guest of a Pod without a command finds
+// it: in the file env of its secret share, as a POSIX shell reads it. The Pod was
+// set up with Mode.Env.
+func (s *Store) WriteEnv(ctx context.Context, p *corev1.Pod, list []string) error {
+	d, err := s.dirs(ctx, p.UID, true)
+	if err != nil {
+		return err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	dir, err := os.OpenRoot(d.secret())
+	if err != nil {
+		return wrong("opening the directory for the environment: %w", err)
+	}
+	defer dir.Close()
+	next := "." + envFile
+	if err := dir.WriteFile(next, env.Script(list), 0o600); err != nil {
+		return wrong("writing the environment: %w", err)
+	}
+	if err := dir.Rename(next, envFile); err != nil {
+		return wrong("writing the environment: %w", err)
+	}
+	return nil
+}
+
+// uidPattern is what may name a directory.
+var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+
+func (s *Store) dirs(ctx context.Context, uid types.UID, ram bool) (dirs, error) {
+	if !uidPattern.MatchString(string(uid)) {
+		return dirs{}, wrong("the Pod's UID %q cannot name a directory", uid)
+	}
+	d := dirs{disk: filepath.Join(s.o.Dir, string(uid))}
+	if !ram {
+		return d, nil
+	}
+	root, err := s.o.Secrets.Dir(ctx)
+	if err != nil {
+		return dirs{}, wrong("secrets and volumes in memory need a RAM disk on the host: %w", err)
+	}
+	d.ram = filepath.Join(root, string(uid))
+	return d, nil
+}
+
+// make makes the directories that shares begin with.
+func (d dirs) make() error {
+	list := []string{d.report(), d.readable()}
+	if d.ram != "" {
+		list = append(list, d.secret(), d.memory())
+	}
+	for _, dir := range list {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gonePrefix marks directories of Pods that are being removed.
+const gonePrefix = ".gone-"
+
+// TearDown removes everything of a Pod, also of one that nobody knows any more. It
+// may be repeated.
+func (s *Store) TearDown(uid types.UID) error {
+	if !uidPattern.MatchString(string(uid)) {
+		return fmt.Errorf("the UID %q names no volumes", uid)
+	}
+	var errs []error
+	for _, root := range s.roots() {
+		errs = append(errs, s.remove(root, string(uid)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("removing the volumes of Pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// remove takes the directory away from the Pod at once, and then takes its time.
+func (s *Store) remove(root, uid string) error {
+	gone := filepath.Join(root, gonePrefix+uid)
+	if err := wipe(gone); err != nil {
+		return err
+	}
+	s.writing.Lock()
+	err := os.Rename(filepath.Join(root, uid), gone)
+	s.writing.Unlock()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return wipe(gone)
+}
+
+// wipe removes a tree that a guest wrote: its directories may forbid it.
+func wipe(dir string) error {
+	if err := os.RemoveAll(dir); err == nil {
+		return nil
+	}
+	if root, err := os.OpenRoot(dir); err == nil {
+		defer root.Close()
+		_ = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, _ error) error {
+			if e != nil && e.IsDir() {
+				_ = root.Chmod(name, 0o700)
+			}
+			return nil
+		})
+	}
+	return os.RemoveAll(dir)
+}
+
+// roots are where Pods have directories. The RAM disk is not made for this.
+func (s *Store) roots() []string {
+	roots := []string{s.o.Dir}
+	if there, ok := s.o.Secrets.Made(); ok {
+		roots = append(roots, there)
+	}
+	return roots
+}
+
+// UIDs of all Pods of which there is something.
+func (s *Store) UIDs() ([]types.UID, error) {
+	var list []types.UID
+	for _, root := range s.roots() {
+		entries, err := os.ReadDir(root)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("listing the volumes of Pods: %w", err)
+		}
+		for _, e := range entries {
+			uid := strings.TrimPrefix(e.Name(), gonePrefix)
+			if e.IsDir() && uidPattern.MatchString(uid) {
+				list = append(list, types.UID(uid))
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
