@@ -24,7 +24,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/identity"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
-	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/tart"
@@ -103,10 +102,6 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	executable, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding our own file, which shims run: %w", err)
-	}
 	events, stop := a.recorder(connections.main)
 	defer stop()
 	slots := slot.Open(slot.Options{
@@ -118,24 +113,17 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	monitor := health.New(health.Options{Checks: checks, Log: a.log})
-	pods := pod.NewSupervisor(pod.Options{
-		Client: connections.main, Events: events, Driver: watchedEnds{a.driver, keychain},
-		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
-		Guard:       a.guard(),
-		Dir:         a.o.StateDir,
-		NodeName:    a.config.Host.Name,
-		HostIP:      hostIP(self),
-		Host:        share(self),
-		Slots:       slots,
-		BootSession: self.Facts.BootSession,
-		Log:         a.log,
-	})
+	pods, err := a.pods(connections.main, events, self, watchedEnds{a.driver, keychain}, slots)
+	if err != nil {
+		return err
+	}
+	defer pods.objects.Close()
 	keeper := node.NewKeeper(node.Options{
 		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
-		Health: monitor, Slots: slots, Log: a.log,
+		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
 	})
-	return together(ctx, keeper.Run, pods.Run, monitor.Run)
+	return together(ctx, keeper.Run, pods.supervisor.Run, pods.images.Run, monitor.Run)
 }
 
 // hostdSocket is where hostd answers; empty where there is no guests' network to

@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +32,10 @@ type fakeHost struct {
 	pullGate chan struct{}
 	pulls    int
 	most     int // machines that ran at once
+	guests   fakeGuests
+	graces   []time.Duration
+	// stopGate, when set, holds graceful stops until it is closed.
+	stopGate chan struct{}
 }
 
 type fakeRun struct {
@@ -42,7 +45,10 @@ type fakeRun struct {
 }
 
 func newFakeHost(now func() time.Time) *fakeHost {
-	return &fakeHost{now: now, machines: map[string]bool{}, runs: map[string]*fakeRun{}, images: map[string]string{}}
+	return &fakeHost{
+		now: now, machines: map[string]bool{}, runs: map[string]*fakeRun{}, images: map[string]string{},
+		guests: fakeGuests{commands: map[string]*fakeCommand{}, codes: map[string]int{}, hold: map[string]bool{}},
+	}
 }
 
 func (h *fakeHost) note(format string, args ...any) {
@@ -130,11 +136,22 @@ func (h *fakeHost) Wait(ctx context.Context, name string) error {
 		if m, err := h.Machine(ctx, name); err != nil || !m.Running || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		runtime.Gosched()
+		time.Sleep(time.Millisecond)
 	}
 }
 
-func (h *fakeHost) Stop(_ context.Context, name string, _ time.Duration) error {
+func (h *fakeHost) Stop(ctx context.Context, name string, grace time.Duration) error {
+	h.mu.Lock()
+	h.graces = append(h.graces, grace)
+	gate := h.stopGate
+	h.mu.Unlock()
+	if gate != nil && grace > 5*time.Second {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	h.end(name, vm.RunEnd{Tail: "Stopping VM...\n"}, "stop")
 	return nil
 }
@@ -172,7 +189,8 @@ func (h *fakeHost) Classify(e vm.RunEnd) vm.Outcome {
 }
 
 // Start implements Runs.
-func (h *fakeHost) Start(dir string, c vm.Command) error {
+func (h *fakeHost) Start(dir string, spec shim.Spec) error {
+	c := spec.Run
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.runs[dir] != nil && h.alive(dir) {
@@ -255,6 +273,7 @@ func (h *fakeHost) Kill(dir string) error {
 	defer h.mu.Unlock()
 	if r := h.runs[dir]; r != nil && h.alive(dir) {
 		h.machines[r.name] = false
+		h.cutOff(dir, true)
 		r.finish(vm.RunEnd{Code: -1, Signal: 15}, h.now())
 	}
 	return nil
@@ -271,6 +290,7 @@ func (h *fakeHost) end(name string, e vm.RunEnd, word string) {
 	h.note("%s %s", word, name)
 	for dir, r := range h.runs {
 		if r.name == name && h.alive(dir) {
+			h.cutOff(dir, true)
 			r.finish(e, h.now())
 		}
 	}
@@ -292,6 +312,7 @@ func (h *fakeHost) orphan() {
 	defer h.mu.Unlock()
 	for dir, r := range h.runs {
 		if h.alive(dir) {
+			h.cutOff(dir, false)
 			close(r.gone)
 		}
 	}

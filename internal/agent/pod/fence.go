@@ -86,12 +86,11 @@ func (w *worker) stopUnfenced(ctx context.Context, why error) (end, error) {
 	}
 	w.log.Error("VM stopped, as the firewall around it is not proved", "machine", w.rec.machine(), "err", why)
 	w.event(corev1.EventTypeWarning, reasonNotProved, fmt.Sprintf("Stopping VM %s: %v", w.rec.machine(), why))
-	dir := w.journal.attemptDir(w.uid, w.rec.Attempt)
-	if err := w.stop(ctx, w.rec.machine(), dir); err != nil {
+	if err := w.stop(ctx, w.rec.machine(), w.dir(), atOnce); err != nil {
 		return end{}, err
 	}
 	return end{
-		Code: codeKilled, Reason: reasonNotProved, Message: why.Error(), Limited: w.rec.Step != stepRunning,
+		Code: codeKilled, Reason: reasonNotProved, Message: why.Error(), Unstarted: w.rec.Step != stepRunning,
 		Machine: w.rec.machine(), Started: w.rec.Started, Finished: w.clock.Now(),
 	}, nil
 }
@@ -118,12 +117,4 @@ func eventOf(err error) string {
 		return startReason(err)
 	}
 	return "Failed"
-}
-
-// limitReason is the waiting reason after a machine that counts as never started.
-func limitReason(e end) string {
-	if e.Reason == reasonNotProved {
-		return reasonNotProved
-	}
-	return "LicenseLimitReached"
 }

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +28,8 @@ const (
 	flushTimeout = 30 * time.Second
 )
 
-// clear stops and deletes whatever there is of the Pod's machines and gives the
-// slot back, then shows the end. It fails only when ctx ends.
+// clear stops and deletes whatever there is of the Pod's machines and volumes and
+// gives the slot back, then shows the end. It fails only when ctx ends.
 func (w *worker) clear(ctx context.Context, ended *view) error {
 	if w.rec.UID == "" {
 		if err := w.loadForClear(ctx); err != nil {
@@ -41,14 +42,36 @@ func (w *worker) clear(ctx context.Context, ended *view) error {
 	if err := w.removeAll(ctx); err != nil {
 		return err
 	}
+	if ended == nil && !hasEnded(w.current()) {
+		ended = w.killed()
+	}
+	w.inputs.Drop(w.uid)
+	if err := w.wipe(ctx); err != nil {
+		return err
+	}
 	w.slots.Release(string(w.uid))
-	switch {
-	case ended != nil:
-		w.publish(*ended)
-	case !hasEnded(w.current()):
-		w.showKilled()
+	if ended != nil {
+		w.show(ended)
 	}
 	return nil
+}
+
+// wipe removes what the Pod was given.
+func (w *worker) wipe(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := w.inputs.TearDown(w.uid)
+		if err == nil {
+			return nil
+		}
+		if try >= deleteTries {
+			w.log.Error("volumes of a Pod were left behind, the sweep will try again", "err", err)
+			return nil
+		}
+		w.log.Warn("removing the Pod's volumes failed, trying again", "err", err)
+		if !wait(ctx, w.clock, time.Second) {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (w *worker) mayRun() bool {
@@ -75,26 +98,38 @@ func (w *worker) removeAll(ctx context.Context) error {
 	return w.dropOthers(ctx, moveEnded)
 }
 
-// showKilled is the end of a Pod that is deleted before its time: a terminal phase
-// is what tells its owner that nothing of it runs any more.
-func (w *worker) showKilled() {
-	e := w.killed()
-	w.rec.Step, w.rec.Last = stepEnded, &e
+// killed is the end of a Pod whose life ended before its machine did: a terminal
+// phase is what tells its owner that nothing of it runs any more.
+func (w *worker) killed() *view {
+	e := w.killedEnd()
+	w.rec = w.rec.ended(e)
+	if w.rec.End == nil {
+		// An init container was killed, or nothing has run at all.
+		main := lost(w.rec, "the Pod ended before this container ran", e.Finished)
+		w.rec.End = &main
+	}
 	if err := w.journal.save(w.rec); err != nil {
 		w.log.Warn("the journal cannot be written", "err", err)
 	}
-	w.publish(view{Ended: &e, Restarts: w.rec.Restarts, Machine: e.Machine, ImageID: w.rec.ImageID, Ran: true})
+	v := viewOf(w.current(), w.rec, true, corev1.ContainerStateWaiting{Reason: reasonInitializing})
+	v.Final = &e
+	var over *overError
+	if errors.As(context.Cause(w.life), &over) {
+		v.Over = &over.refusal
+	}
+	return &v
 }
 
-// killed is the end of a machine that was stopped with its Pod. A guest that shut
+// killedEnd is the end of a machine that was stopped with its Pod. A guest that shut
 // itself down first has succeeded all the same.
-func (w *worker) killed() end {
+func (w *worker) killedEnd() end {
 	if w.mayRun() {
-		e, _ := w.readEnd("the VM was stopped with its Pod")
-		return e
+		return w.readEnd("the VM was stopped with its Pod")
 	}
-	if w.rec.Step == stepEnded && w.rec.Last != nil && !w.rec.Last.Limited {
-		return *w.rec.Last
+	if w.rec.Step == stepEnded {
+		if e := w.rec.outcome(); !e.Unstarted {
+			return e
+		}
 	}
 	return lost(w.rec, "the Pod was deleted before its VM ran", w.clock.Now())
 }
@@ -134,20 +169,31 @@ func (w *worker) deletePod(ctx context.Context) error {
 	})
 }
 
-// grace is what is left of the Pod's termination grace period.
+// grace is how long the guest may take to shut down, as the Pod says now.
 func (w *worker) grace() time.Duration {
 	p := w.current()
-	if p.DeletionTimestamp == nil || w.isGone() {
+	var over *overError
+	switch {
+	case w.isGone():
 		return orphanGrace
+	case p.DeletionTimestamp != nil:
+		// The API server sets deletionTimestamp to the end of the grace period.
+		return max(orphanGrace, p.DeletionTimestamp.Sub(w.clock.Now()))
+	case errors.As(context.Cause(w.life), &over) && over.grace >= 0:
+		return over.grace
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		return time.Duration(min(max(1, *p.Spec.TerminationGracePeriodSeconds), maxSeconds)) * time.Second
 	}
-	// The API server sets deletionTimestamp to the end of the grace period.
-	return max(orphanGrace, p.DeletionTimestamp.Sub(w.clock.Now()))
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
+
+// atOnce is the grace of a machine that must not run on.
+func atOnce() time.Duration { return orphanGrace }
 
 // remove stops one machine of the Pod and deletes it. It returns once the machine
 // runs no more; the error is that of ctx.
 func (w *worker) remove(ctx context.Context, name string, attempt int) error {
-	if err := w.stop(ctx, name, w.journal.attemptDir(w.uid, attempt)); err != nil {
+	if err := w.stop(ctx, name, w.journal.attemptDir(w.uid, attempt), w.grace); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {
@@ -169,10 +215,10 @@ func (w *worker) remove(ctx context.Context, name string, attempt int) error {
 }
 
 // stop ends a machine and its shim.
-func (w *worker) stop(ctx context.Context, name, dir string) error {
+func (w *worker) stop(ctx context.Context, name, dir string, grace func() time.Duration) error {
 	begin := w.clock.Now()
 	for {
-		done, err := w.stopOnce(ctx, name, dir, w.clock.Since(begin) > startingPatience)
+		done, err := w.stopOnce(ctx, name, dir, grace, w.clock.Since(begin) > startingPatience)
 		if done {
 			return nil
 		}
@@ -204,13 +250,13 @@ func (w *worker) awaitShim(ctx context.Context, dir string) error {
 }
 
 // stopOnce reports whether neither machine nor shim is left.
-func (w *worker) stopOnce(ctx context.Context, name, dir string, kill bool) (bool, error) {
+func (w *worker) stopOnce(ctx context.Context, name, dir string, grace func() time.Duration, kill bool) (bool, error) {
 	m, err := w.driver.Machine(ctx, name)
 	if err != nil && !errors.Is(err, vm.ErrNotFound) {
 		return false, err
 	}
 	if m.Running {
-		return false, w.driver.Stop(ctx, name, w.grace())
+		return false, w.stopMachine(ctx, name, grace)
 	}
 	alive, err := w.runs.Alive(dir)
 	if err != nil || !alive {
@@ -221,3 +267,37 @@ func (w *worker) stopOnce(ctx context.Context, name, dir string, kill bool) (boo
 	}
 	return false, nil
 }
+
+// stopMachine stops a machine within its grace. One that is made shorter meanwhile
+// counts at once.
+func (w *worker) stopMachine(ctx context.Context, name string, grace func() time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	defer cancel()
+	ended := make(chan error, 1)
+	var due time.Time
+	for {
+		_, changed := w.observe()
+		left := grace()
+		if at := w.clock.Now().Add(left); due.IsZero() || due.Sub(at) > graceStep {
+			due = at
+			stopping.Go(func() {
+				err := w.driver.Stop(ctx, name, left)
+				select {
+				case ended <- err:
+				default:
+				}
+			})
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+		}
+	}
+}
+
+// graceStep is by how much a grace must be shorter to count: clocks differ, and a
+// grace that never changes is counted in whole seconds.
+const graceStep = 500 * time.Millisecond

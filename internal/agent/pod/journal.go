@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,30 +55,111 @@ type entry struct {
 	UID       types.UID `json:"uid"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	// Attempt numbers machines. Restarts counts only those that ran, as
-	// containerStatuses shows.
-	Attempt  int   `json:"attempt"`
-	Restarts int32 `json:"restarts"`
+	// Attempt numbers machines.
+	Attempt int `json:"attempt"`
 	// Crashes counts ends in a row, for the back-off.
-	Crashes     int       `json:"crashes,omitempty"`
-	Step        step      `json:"step"`
-	Image       string    `json:"image,omitempty"`
-	ImageID     string    `json:"imageID,omitempty"`
-	BootSession string    `json:"bootSession,omitempty"`
-	Started     time.Time `json:"started,omitzero"`
-	Last        *end      `json:"last,omitempty"`
+	Crashes     int    `json:"crashes,omitempty"`
+	Step        step   `json:"step"`
+	Image       string `json:"image,omitempty"`
+	ImageID     string `json:"imageID,omitempty"`
+	BootSession string `json:"bootSession,omitempty"`
+	// Started is when the machine was seen running.
+	Started time.Time `json:"started,omitzero"`
+	// The main container.
+	lived
+	// Inits are the init containers, in their order.
+	Inits []lived `json:"inits,omitempty"`
+	// Outcome is how the attempt ended.
+	Outcome *end `json:"outcome,omitempty"`
+}
+
+// lived is what a container has gone through.
+type lived struct {
+	// Restarts counts the attempts before this one in which it ran, as the status does.
+	Restarts int32 `json:"restarts"`
+	// Begun and End are those of this attempt.
+	Begun time.Time `json:"begun,omitzero"`
+	End   *end      `json:"end,omitempty"`
+	// Last is its end before this attempt.
+	Last *end `json:"last,omitempty"`
+}
+
+// again is the container in the next attempt.
+func (l lived) again() lived {
+	switch {
+	case l.End != nil:
+		return lived{Restarts: l.Restarts + 1, Last: l.End}
+	case !l.Begun.IsZero():
+		return lived{Restarts: l.Restarts + 1, Last: l.Last}
+	}
+	return lived{Restarts: l.Restarts, Last: l.Last}
 }
 
 func (r entry) machine() string { return machineName(r.UID, r.Attempt) }
 
-// end is how one machine of a Pod ended, in the words of a container status.
+// outcome of an attempt that ended.
+func (r entry) outcome() end {
+	switch {
+	case r.Outcome != nil:
+		return *r.Outcome
+	case r.Last != nil:
+		// Written by an agent that knew of one container only.
+		return *r.Last
+	}
+	return end{Code: codeLost, Reason: reasonUnknown, Message: "the journal does not say how the VM ended"}
+}
+
+// ended is the record once e is known.
+func (r entry) ended(e end) entry {
+	r.Step, r.Outcome = stepEnded, &e
+	r.Inits = slices.Clone(r.Inits)
+	if e.Unstarted {
+		return r
+	}
+	if i := r.initIndex(e.Init); i >= 0 {
+		r.Inits[i].End = &e
+		return r
+	}
+	r.End = &e
+	return r
+}
+
+// next is the record of the attempt after this one.
+func (r entry) next() entry {
+	r.Attempt++
+	r.Step, r.Started, r.Outcome = "", time.Time{}, nil
+	r.lived = r.again()
+	inits := make([]lived, len(r.Inits))
+	for i, l := range r.Inits {
+		inits[i] = l.again()
+	}
+	r.Inits = inits
+	return r
+}
+
+// initIndex is -1 for the main container, whose ends name no init container.
+func (r entry) initIndex(id string) int {
+	for i := range r.Inits {
+		if initID(i) == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// end is how one attempt, or one container in it, ended, in the words of a
+// container status.
 type end struct {
 	Code    int32  `json:"code"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Limited: the machine never ran, as the licence limit was reached, or was stopped
-	// before it could have done anything, as nothing fenced it in.
-	Limited  bool      `json:"limited,omitempty"`
+	// Unstarted: nothing of the Pod has run, so that this is no restart: the licence
+	// limit was reached, nothing fenced the machine in, or its volumes could not be
+	// mounted. Reason is then what the Pod waits for.
+	Unstarted bool `json:"limited,omitempty"`
+	// Init is the command of the init container that ended; empty: the main one.
+	Init string `json:"init,omitempty"`
+	// Machine is the machine's name, with that of the init container.
 	Machine  string    `json:"machine,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished"`

@@ -52,7 +52,7 @@ func (w *worker) armAgain(ctx context.Context, gone <-chan struct{}) error {
 		case p.ends(err, w.clock.Now()):
 			return err
 		case !asked:
-			w.log.Warn("the firewall around a VM that runs is not proved, asking again", "machine", w.rec.machine(), "err", err)
+			w.log.Warn("the firewall around a VM that runs is not proved, asking again", "err", err)
 		}
 		if over, err := w.pause(ctx, gone, guardPause); over || err != nil {
 			return err

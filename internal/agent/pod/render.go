@@ -1,32 +1,12 @@
 package pod
 
 import (
-	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// view is what a worker has to say about its Pod: exactly one of Waiting, Running
-// and Ended, and what went before.
-type view struct {
-	Waiting *corev1.ContainerStateWaiting
-	// Running is when the machine was started.
-	Running *time.Time
-	Ended   *end
-	// Last is the end before this attempt.
-	Last     *end
-	Restarts int32
-	Machine  string
-	ImageID  string
-	// Refused is set when the Pod never was accepted.
-	Refused *refusal
-	// Ran: some attempt of the Pod has run.
-	Ran bool
-}
-
-type refusal struct{ Reason, Message string }
 
 // frame is what does not change while a Pod lives.
 type frame struct {
@@ -46,64 +26,76 @@ func render(p *corev1.Pod, f frame, v view, old []corev1.PodCondition, now time.
 		s.HostIP = f.HostIP
 		s.HostIPs = []corev1.HostIP{{IP: f.HostIP}}
 	}
-	if v.Refused != nil {
+	switch {
+	case v.Refused != nil:
 		s.Reason, s.Message = v.Refused.Reason, v.Refused.Message
-	} else if len(p.Spec.Containers) > 0 {
-		s.ContainerStatuses = []corev1.ContainerStatus{containerStatus(p.Spec.Containers[0], v)}
+	default:
+		s.ContainerStatuses, s.InitContainerStatuses = containerStatuses(p, v)
+	}
+	if v.Over != nil {
+		s.Reason, s.Message = v.Over.Reason, v.Over.Message
 	}
 	s.Conditions = conditions(p, v, old, now)
 	return s
 }
 
-// phase never goes back: a Pod that ran once is Running until its end.
+// phase never goes back: a Pod whose main container ran once is Running until its
+// end.
 func phase(v view) corev1.PodPhase {
 	switch {
-	case v.Refused != nil:
+	case v.Refused != nil, v.Over != nil:
 		return corev1.PodFailed
-	case v.Ended != nil && v.Ended.Code == 0:
+	case v.Final != nil && v.Final.Code == 0 && v.Final.Init == "":
 		return corev1.PodSucceeded
-	case v.Ended != nil:
+	case v.Final != nil:
 		return corev1.PodFailed
-	case v.Running != nil || v.Ran:
+	case v.Began:
 		return corev1.PodRunning
 	}
 	return corev1.PodPending
 }
 
-func containerStatus(c corev1.Container, v view) corev1.ContainerStatus {
+func containerStatuses(p *corev1.Pod, v view) (containers, inits []corev1.ContainerStatus) {
+	for i, s := range v.Inits {
+		status := containerStatus(p.Spec.InitContainers[i], s, v.ImageID)
+		// An init container is ready once it has done its work.
+		status.Ready = s.Ended != nil && s.Ended.Code == 0
+		inits = append(inits, status)
+	}
+	if len(p.Spec.Containers) > 0 {
+		containers = append(containers, containerStatus(p.Spec.Containers[0], v.Main, v.ImageID))
+	}
+	return containers, inits
+}
+
+func containerStatus(c corev1.Container, v state, imageID string) corev1.ContainerStatus {
 	running := v.Running != nil
 	s := corev1.ContainerStatus{
 		Name:         c.Name,
 		Image:        c.Image,
-		ImageID:      v.ImageID,
+		ImageID:      imageID,
 		RestartCount: v.Restarts,
 		Ready:        running,
 		Started:      &running,
-		ContainerID:  containerID(v.Machine),
+		ContainerID:  v.ID,
 	}
 	switch {
 	case running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(*v.Running)}
 	case v.Ended != nil:
 		s.State.Terminated = v.Ended.terminated()
+		s.ContainerID = s.State.Terminated.ContainerID
 	default:
 		s.State.Waiting = v.Waiting
 		s.ContainerID = ""
 		if v.Last != nil {
-			s.ContainerID = containerID(v.Last.Machine)
+			s.ContainerID = v.Last.terminated().ContainerID
 		}
 	}
 	if v.Last != nil {
 		s.LastTerminationState.Terminated = v.Last.terminated()
 	}
 	return s
-}
-
-func containerID(machine string) string {
-	if machine == "" {
-		return ""
-	}
-	return "tart://" + machine
 }
 
 func (e end) terminated() *corev1.ContainerStateTerminated {
@@ -113,29 +105,25 @@ func (e end) terminated() *corev1.ContainerStateTerminated {
 		Message:     e.Message,
 		StartedAt:   metav1.NewTime(e.Started),
 		FinishedAt:  metav1.NewTime(e.Finished),
-		ContainerID: containerID(e.Machine),
+		ContainerID: containerID(e.Machine, ""),
 	}
+}
+
+// because is the state of a condition that is not plainly true.
+type because struct {
+	Status          corev1.ConditionStatus
+	Reason, Message string
 }
 
 // conditions are the four that this agent owns. Those of others, readiness gates
 // among them, are not in the list and stay as they are.
 func conditions(p *corev1.Pod, v view, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
-	ready, reason, message := corev1.ConditionFalse, "ContainersNotReady", "containers with unready status"
-	switch {
-	case v.Refused != nil:
-		reason, message = v.Refused.Reason, ""
-	case v.Running != nil:
-		ready, reason, message = corev1.ConditionTrue, "", ""
-	case v.Ended != nil && v.Ended.Code == 0:
-		reason, message = "PodCompleted", ""
-	case v.Ended != nil:
-		reason, message = "PodFailed", ""
-	}
+	containers := containersReady(p, v)
 	list := []corev1.PodCondition{
-		{Type: corev1.PodReadyToStartContainers, Status: readyToStart(v)},
-		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
-		{Type: corev1.ContainersReady, Status: ready, Reason: reason, Message: message},
-		{Type: corev1.PodReady, Status: ready, Reason: reason, Message: message},
+		condition(corev1.PodReadyToStartContainers, because{Status: truth(v.Up)}),
+		condition(corev1.PodInitialized, initialized(p, v)),
+		condition(corev1.ContainersReady, containers),
+		condition(corev1.PodReady, ready(p, containers)),
 	}
 	for i := range list {
 		list[i].ObservedGeneration = p.Generation
@@ -144,19 +132,76 @@ func conditions(p *corev1.Pod, v view, old []corev1.PodCondition, now time.Time)
 	return list
 }
 
-// readyToStart: a VM has no sandbox apart from itself, so that it is ready to
-// start exactly when it has been started.
-func readyToStart(v view) corev1.ConditionStatus {
-	if v.Running != nil {
+func condition(kind corev1.PodConditionType, b because) corev1.PodCondition {
+	return corev1.PodCondition{Type: kind, Status: b.Status, Reason: b.Reason, Message: b.Message}
+}
+
+func truth(b bool) corev1.ConditionStatus {
+	if b {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
+func initialized(p *corev1.Pod, v view) because {
+	var missing []string
+	for i, s := range v.Inits {
+		if s.Ended == nil || s.Ended.Code != 0 {
+			missing = append(missing, p.Spec.InitContainers[i].Name)
+		}
+	}
+	// The main container proves the others, should their record be lost.
+	if len(missing) == 0 || v.Main.Running != nil || v.Main.Ended != nil && v.Main.Ended.Code == 0 {
+		return because{Status: corev1.ConditionTrue}
+	}
+	return because{corev1.ConditionFalse, "ContainersNotInitialized", "containers with incomplete status: [" + strings.Join(missing, " ") + "]"}
+}
+
+func containersReady(p *corev1.Pod, v view) because {
+	switch {
+	case v.Refused != nil:
+		return because{corev1.ConditionFalse, v.Refused.Reason, ""}
+	case v.Over != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.Init != ""):
+		return because{corev1.ConditionFalse, "PodFailed", ""}
+	case v.Final != nil:
+		return because{corev1.ConditionFalse, "PodCompleted", ""}
+	case v.Main.Running != nil:
+		return because{Status: corev1.ConditionTrue}
+	}
+	return because{corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: [" + p.Spec.Containers[0].Name + "]"}
+}
+
+// ready is ContainersReady, unless a gate of somebody else's is closed.
+func ready(p *corev1.Pod, containers because) because {
+	if containers.Status != corev1.ConditionTrue {
+		return containers
+	}
+	var closed []string
+	for _, gate := range p.Spec.ReadinessGates {
+		if conditionOf(p.Status.Conditions, gate.ConditionType) != corev1.ConditionTrue {
+			closed = append(closed, string(gate.ConditionType))
+		}
+	}
+	if len(closed) == 0 {
+		return containers
+	}
+	return because{corev1.ConditionFalse, "ReadinessGatesNotReady", "readiness gates that are not True: [" + strings.Join(closed, " ") + "]"}
+}
+
+func conditionOf(list []corev1.PodCondition, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range list {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
 func since(c corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
-	i := slices.IndexFunc(old, func(o corev1.PodCondition) bool { return o.Type == c.Type && o.Status == c.Status })
-	if i >= 0 {
-		return old[i].LastTransitionTime
+	for _, o := range old {
+		if o.Type == c.Type && o.Status == c.Status {
+			return o.LastTransitionTime
+		}
 	}
 	return metav1.NewTime(now)
 }

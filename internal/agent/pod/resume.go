@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"time"
-
 	"github.com/macfleet/macfleet/internal/agent/shim"
 )
 
@@ -60,18 +58,4 @@ func resume(f found) (m move, why string) {
 		return moveBegin, ""
 	}
 	return moveLost, "the VM ended while nobody watched"
-}
-
-// Exit codes and reasons of a container status, as a kubelet has them.
-const (
-	codeLost        = 137 // 128 + SIGKILL: unknown ends count as kills
-	codeKilled      = 137
-	codeCrashed     = 1
-	reasonUnknown   = "ContainerStatusUnknown"
-	reasonCompleted = "Completed"
-	reasonError     = "Error"
-)
-
-func lost(r entry, why string, now time.Time) end {
-	return end{Code: codeLost, Reason: reasonUnknown, Message: why, Machine: r.machine(), Started: r.Started, Finished: now}
 }

@@ -25,7 +25,8 @@ const (
 )
 
 // statusWriter writes the status of one Pod. What is set later replaces what is
-// still to be written, and only the newest is ever sent: it cannot go backwards.
+// still to be written, only the newest is ever sent, and it never falls behind what
+// the Pod came with: it cannot go backwards.
 type statusWriter struct {
 	client kubernetes.Interface
 	clock  clock.Clock
@@ -63,6 +64,7 @@ func (w *statusWriter) conditions() []corev1.PodCondition {
 func (w *statusWriter) Set(s corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	s = notBelow(w.want, s)
 	if w.set > 0 && equality.Semantic.DeepEqual(s, w.want) {
 		return
 	}
@@ -170,6 +172,9 @@ func statusPatch(uid types.UID, s corev1.PodStatus) ([]byte, error) {
 		"startTime":          s.StartTime,
 		"conditions":         conditionPatches(s.Conditions),
 		"containerStatuses":  s.ContainerStatuses,
+	}
+	if len(s.InitContainerStatuses) > 0 {
+		own["initContainerStatuses"] = s.InitContainerStatuses
 	}
 	if s.HostIP != "" {
 		own["hostIP"], own["hostIPs"] = s.HostIP, s.HostIPs

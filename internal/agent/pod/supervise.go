@@ -19,13 +19,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/image"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // sweepInterval is how often machines without a Pod are looked for.
-const sweepInterval = time.Minute
+const sweepInterval = 30 * time.Second
 
 // Options of Run. All but Guard, Slots, Clock and Log must be set.
 type Options struct {
@@ -33,6 +32,8 @@ type Options struct {
 	Events record.EventRecorder
 	Driver vm.Driver
 	Runs   Runs
+	Images Images
+	Inputs Inputs
 	// Guard is asked before and after a machine starts; nil: nobody is.
 	Guard Guard
 	// Dir keeps the journal.
@@ -83,7 +84,7 @@ func NewSupervisor(o Options) *Supervisor {
 		workers:  map[types.UID]*job{},
 		parts: parts{
 			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard,
-			images: image.New(o.Driver), slots: o.Slots,
+			images: o.Images, inputs: o.Inputs, slots: o.Slots,
 			journal: journal(filepath.Join(o.Dir, "pods")),
 			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,
 		},
@@ -164,6 +165,23 @@ func (s *Supervisor) seen(ctx context.Context, o any) {
 		defer close(j.done)
 		j.worker.Run(ctx)
 	})
+}
+
+// Images are those that the Pods of this host name and may still start.
+func (s *Supervisor) Images() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for _, j := range s.workers {
+		p := j.worker.current()
+		if hasEnded(p) {
+			continue
+		}
+		for _, c := range p.Spec.Containers {
+			list = append(list, c.Image)
+		}
+	}
+	return list
 }
 
 // gone forgets a Pod once its worker has come to the end.

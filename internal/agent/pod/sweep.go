@@ -53,7 +53,8 @@ func (s *Supervisor) sweepUntil(ctx context.Context) {
 	}
 }
 
-// sweep stops and deletes machines of ours, and journals, whose Pod is not there.
+// sweep stops and deletes machines of ours, volumes and journals whose Pod is not
+// there.
 // It is only right once all Pods of the Node are known.
 func (s *Supervisor) sweep(ctx context.Context) error {
 	machines, err := s.driver.Machines(ctx)
@@ -72,7 +73,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, s.removeOrphan(ctx, m.Name, uid, attempt))
 	}
-	return errors.Join(append(errs, s.sweepJournals())...)
+	return errors.Join(append(errs, s.sweepVolumes(), s.sweepJournals())...)
 }
 
 // has reports whether a worker looks after a Pod. A Pod that ended and whose object
@@ -96,6 +97,22 @@ func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UI
 	}
 	s.slots.Release(string(uid))
 	return nil
+}
+
+// sweepVolumes removes those that no worker needs. Who needs them is asked after
+// they were listed: what is made meanwhile has a worker.
+func (s *Supervisor) sweepVolumes() error {
+	uids, err := s.inputs.UIDs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, uid := range uids {
+		if !s.has(uid) {
+			errs = append(errs, s.inputs.TearDown(uid))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // sweepJournals removes those that no worker and no machine needs.

@@ -3,7 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,24 +14,61 @@ import (
 
 // watch follows a machine whose shim was just started to its end.
 func (w *worker) watch(ctx context.Context) (end, error) {
-	gone := w.runs.Gone(w.journal.attemptDir(w.uid, w.rec.Attempt))
+	gone := w.runs.Gone(w.dir())
 	running, err := w.awaitLock(ctx, gone)
 	if err != nil {
 		return end{}, err
 	}
-	if running {
-		if err := w.armAgain(ctx, gone); err != nil {
-			return w.stopUnfenced(ctx, err)
-		}
-		w.markRunning("Started", "Started VM "+w.rec.machine())
-		if err := w.armWhileStarting(ctx, gone); err != nil {
-			return w.stopUnfenced(ctx, err)
-		}
-		if err := w.awaitEnd(ctx, gone); err != nil {
-			return end{}, err
-		}
+	if !running {
+		return w.readEnd("the VM ended and its exit was not recorded"), nil
 	}
-	return w.readEnd("the VM ended and its exit was not recorded")
+	if err := w.armAgain(ctx, gone); err != nil {
+		return w.stopUnfenced(ctx, err)
+	}
+	w.markRunning()
+	return w.follow(ctx, gone, w.armWhileStarting)
+}
+
+// proofs asks the guard about a machine that runs. They go on beside what is done in
+// the guest, and touch nothing of the worker's.
+type proofs func(ctx context.Context, gone <-chan struct{}) error
+
+// waitRetry is the pause after a machine could not be waited for.
+const waitRetry = time.Second
+
+// follow takes a machine that runs to the end of the attempt, with the proofs that
+// are owed meanwhile.
+func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs) (end, error) {
+	attempt, cancel := context.WithCancelCause(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel(nil)
+	beside.Go(func() { w.tend(attempt, w.given) })
+	beside.Go(func() {
+		if err := prove(attempt, gone); err != nil {
+			cancel(err)
+		}
+	})
+	e, err := w.within(attempt, gone)
+	if err != nil && ctx.Err() == nil {
+		return w.stopUnfenced(ctx, err)
+	}
+	return e, err
+}
+
+// within is what a machine is there for.
+func (w *worker) within(ctx context.Context, gone <-chan struct{}) (end, error) {
+	e, err := w.inside(ctx)
+	if err != nil {
+		return end{}, err
+	}
+	if e != nil {
+		return *e, nil
+	}
+	if err := w.awaitEnd(ctx, gone); err != nil {
+		return end{}, err
+	}
+	return w.readEnd("the VM ended and its exit was not recorded"), nil
 }
 
 // awaitLock waits until the machine runs; false when its command ended before.
@@ -47,7 +84,7 @@ func (w *worker) awaitLock(ctx context.Context, gone <-chan struct{}) (bool, err
 		}
 		if w.clock.Now().After(deadline) {
 			w.log.Warn("the VM took no lock in time, ending it", "timeout", lockTimeout)
-			if err := w.runs.Kill(w.journal.attemptDir(w.uid, w.rec.Attempt)); err != nil {
+			if err := w.runs.Kill(w.dir()); err != nil {
 				w.log.Warn("ending the VM's process failed", "err", err)
 			}
 			deadline = w.clock.Now().Add(lockTimeout)
@@ -65,25 +102,19 @@ func (w *worker) awaitLock(ctx context.Context, gone <-chan struct{}) (bool, err
 	}
 }
 
-func (w *worker) markRunning(reason, message string) {
+// markRunning: the machine runs. Where there is nothing to do in the guest, so does
+// the container.
+func (w *worker) markRunning() {
 	w.rec.Step, w.rec.Started = stepRunning, w.clock.Now()
-	w.save()
+	p := w.current()
+	if !commandMode(p) && len(p.Spec.InitContainers) == 0 && w.given.Setup == "" {
+		w.rec.Begun, w.began = w.rec.Started, true
+	}
 	w.ran = true
+	w.save()
 	w.log.Info("VM runs", "machine", w.rec.machine())
-	w.showRunning()
-	w.event(corev1.EventTypeNormal, reason, message)
-}
-
-func (w *worker) showRunning() {
-	started := w.rec.Started
-	w.publish(view{
-		Running:  &started,
-		Last:     w.rec.Last,
-		Restarts: w.rec.Restarts,
-		Machine:  w.rec.machine(),
-		ImageID:  w.rec.ImageID,
-		Ran:      true,
-	})
+	w.showNow()
+	w.event(corev1.EventTypeNormal, "Started", "Started VM "+w.rec.machine())
 }
 
 // awaitEnd waits for the shim to go, and then for the machine, should the shim
@@ -95,54 +126,38 @@ func (w *worker) awaitEnd(ctx context.Context, gone <-chan struct{}) error {
 		return context.Cause(ctx)
 	}
 	for {
-		m, err := w.driver.Machine(ctx, w.rec.machine())
-		if errors.Is(err, vm.ErrNotFound) || (err == nil && !m.Running) {
+		err := w.driver.Wait(ctx, w.rec.machine())
+		if err == nil || errors.Is(err, vm.ErrNotFound) {
 			return nil
 		}
-		if !wait(ctx, w.clock, orphanPoll) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		w.log.Warn("waiting for a VM to end failed, trying again", "machine", w.rec.machine(), "err", err)
+		if !wait(ctx, w.clock, waitRetry) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// readEnd takes the end from the exit record, or says that nobody knows.
-func (w *worker) readEnd(otherwise string) (end, error) {
-	exit, err := w.runs.Exit(w.journal.attemptDir(w.uid, w.rec.Attempt))
+// readEnd takes the end from what is written down, or says that nobody knows.
+func (w *worker) readEnd(otherwise string) end {
+	p, dir := w.current(), w.dir()
+	m := remains{Why: otherwise}
+	begun, ended, err := w.runs.Command(dir, setupID)
+	s, err := standingOf(commandIDs(p, begun || ended != nil || err != nil), func(id string) (bool, *shim.CommandEnd, error) { return w.runs.Command(dir, id) })
 	if err != nil {
+		w.log.Warn("the record of a command cannot be read", "err", err)
+	}
+	m.Standing = s
+	if m.Exit, err = w.runs.Exit(dir); err != nil {
 		w.log.Warn("the exit record cannot be read", "err", err)
 	}
-	if exit == nil {
-		return lost(w.rec, otherwise, w.clock.Now()), nil
+	if m.Exit != nil {
+		m.Outcome = w.driver.Classify(vm.RunEnd{Code: m.Exit.Code, Signal: m.Exit.Signal, Tail: m.Exit.Tail})
 	}
-	return endOf(w.rec, *exit, w.driver.Classify(vm.RunEnd{Code: exit.Code, Signal: exit.Signal, Tail: exit.Tail})), nil
-}
-
-// endOf puts an outcome in the words of a container status. Only a guest that shut
-// itself down has succeeded.
-func endOf(r entry, exit shim.Exit, o vm.Outcome) end {
-	e := end{
-		Code: codeCrashed, Reason: reasonError, Message: o.Message,
-		Machine: r.machine(), Started: startedAt(r, exit), Finished: exit.Ended,
+	if code, found := w.inputs.ExitReport(w.uid); found && !commandMode(p) {
+		m.Report = &code
 	}
-	switch o.Kind {
-	case vm.ShutDown:
-		e.Code, e.Reason = 0, reasonCompleted
-	case vm.Stopped:
-		e.Code = codeKilled
-	case vm.Killed:
-		e.Code = int32(128 + exit.Signal)
-	case vm.Limited:
-		e.Limited = true
-	case vm.NotStarted:
-		e.Code = int32(max(1, exit.Code))
-		e.Message = fmt.Sprintf("the VM did not start: %s", o.Message)
-	}
-	return e
-}
-
-func startedAt(r entry, exit shim.Exit) time.Time {
-	if !r.Started.IsZero() {
-		return r.Started
-	}
-	return exit.Started
+	return endOf(p, w.rec, m, w.clock.Now())
 }

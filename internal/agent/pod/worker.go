@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/macfleet/macfleet/internal/agent/image"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -27,7 +25,8 @@ type parts struct {
 	driver      vm.Driver
 	runs        Runs
 	guard       Guard
-	images      *image.Store
+	images      Images
+	inputs      Inputs
 	slots       *slot.Gate
 	journal     journal
 	clock       clock.WithTicker
@@ -37,8 +36,11 @@ type parts struct {
 	bootSession string
 }
 
-// errDeleted ends the life of a Pod's machine.
-var errDeleted = errors.New("the Pod is being deleted")
+// What ends the life of a Pod's machine, next to overError.
+var (
+	errDeleted = errors.New("the Pod is being deleted")
+	errEnded   = errors.New("the Pod was ended by somebody else")
+)
 
 // worker lives as long as its Pod object does.
 type worker struct {
@@ -46,22 +48,35 @@ type worker struct {
 	uid    types.UID
 	status *statusWriter
 	frame  frame
-	// endLife cancels life, which all steps before the deletion run under.
+	// endLife cancels life, which all steps before the deletion run under. deleted is
+	// closed when the object is being deleted, or is gone.
 	life    context.Context
 	endLife context.CancelCauseFunc
+	deleted chan struct{}
+	// beside is what goes on next to the worker's own steps, under life.
+	beside sync.WaitGroup
 
 	mu  sync.Mutex
 	pod *corev1.Pod
+	// changed is closed and replaced when pod or gone changes.
+	changed chan struct{}
 	// gone: the Pod object is not there any more.
 	gone bool
 
+	// shown is what was published last.
+	showing sync.Mutex
+	shown   *view
+
 	// Only the worker's own goroutine touches what follows.
 	rec entry
-	ran bool
+	// ran: a container of the Pod has run; began: the main one has.
+	ran, began bool
+	// given is what this attempt is given; nil: not made ready by this process.
+	given *Prepared
 }
 
 func newWorker(ctx context.Context, p parts, pod *corev1.Pod) *worker {
-	w := &worker{parts: p, uid: pod.UID, pod: pod}
+	w := &worker{parts: p, uid: pod.UID, pod: pod, changed: make(chan struct{}), deleted: make(chan struct{})}
 	w.log = p.log.With("pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID)
 	w.status = newStatusWriter(p.client, p.clock, w.log, pod)
 	w.life, w.endLife = context.WithCancelCause(ctx)
@@ -69,16 +84,17 @@ func newWorker(ctx context.Context, p parts, pod *corev1.Pod) *worker {
 	if pod.Status.StartTime != nil {
 		w.frame.StartTime = *pod.Status.StartTime
 	}
-	w.ran = hasRun(pod)
+	w.began = hasRun(pod.Status.ContainerStatuses)
+	w.ran = w.began || hasRun(pod.Status.InitContainerStatuses)
 	if pod.DeletionTimestamp != nil {
-		w.endLife(errDeleted)
+		w.end(errDeleted)
 	}
 	return w
 }
 
-// hasRun reports whether the API shows that a container of the Pod ran.
-func hasRun(p *corev1.Pod) bool {
-	for _, s := range p.Status.ContainerStatuses {
+// hasRun reports whether the API shows that one of the containers ran.
+func hasRun(list []corev1.ContainerStatus) bool {
+	for _, s := range list {
 		if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
 			return true
 		}
@@ -94,25 +110,56 @@ func hasEnded(p *corev1.Pod) bool {
 func (w *worker) Update(p *corev1.Pod) {
 	w.mu.Lock()
 	w.pod = p
+	w.tell()
 	w.mu.Unlock()
-	if p.DeletionTimestamp != nil {
-		w.endLife(errDeleted)
+	switch {
+	case p.DeletionTimestamp != nil:
+		w.end(errDeleted)
+	case hasEnded(p):
+		// Where the end is our own, life is over already.
+		w.endLife(errEnded)
 	}
+	// A readiness gate or the generation may have changed.
+	w.show(nil)
 }
 
 // Gone tells the worker that its Pod object is not there any more.
 func (w *worker) Gone() {
 	w.mu.Lock()
 	w.gone = true
+	w.tell()
 	w.mu.Unlock()
 	w.status.Gone()
-	w.endLife(errDeleted)
+	w.end(errDeleted)
+}
+
+// end is for a deletion, which comes once, and may come again with a shorter grace.
+func (w *worker) end(cause error) {
+	w.endLife(cause)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.deleted:
+	default:
+		close(w.deleted)
+	}
+}
+
+func (w *worker) tell() {
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 func (w *worker) current() *corev1.Pod {
+	p, _ := w.observe()
+	return p
+}
+
+// observe returns the Pod, and what is closed once there is a newer one.
+func (w *worker) observe() (*corev1.Pod, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.pod
+	return w.pod, w.changed
 }
 
 func (w *worker) isGone() bool {
@@ -124,141 +171,25 @@ func (w *worker) isGone() bool {
 // Run takes the Pod to its end, unless ctx ends before: then machines are left as
 // they are, for the next agent.
 func (w *worker) Run(ctx context.Context) {
+	defer w.beside.Wait()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
-	go w.status.Run(writing)
+	w.beside.Go(func() { w.status.Run(writing) })
 
 	ended := w.live(w.life)
 	if ctx.Err() != nil {
 		return
 	}
+	// Whatever still runs beside ends with life.
+	w.endLife(nil)
 	if err := w.clear(ctx, ended); err != nil {
 		return
 	}
 	select {
-	case <-w.life.Done():
+	case <-w.deleted:
+		w.finish(ctx)
 	case <-ctx.Done():
 	}
-	if ctx.Err() == nil {
-		w.finish(ctx)
-	}
-}
-
-// live is a Pod from admission to the end of its last machine, which it returns;
-// nil when the Pod is deleted before, or needs nothing.
-func (w *worker) live(ctx context.Context) *view {
-	p := w.current()
-	if ctx.Err() != nil || hasEnded(p) {
-		return nil
-	}
-	if fields := Unsupported(p); len(fields) > 0 {
-		return w.refuse(p, fields)
-	}
-	m, why, err := w.find(ctx, p)
-	if err != nil {
-		return nil
-	}
-	if m == moveBegin {
-		w.noteToken(p)
-	}
-	return w.cycle(ctx, m, why)
-}
-
-// refuse fails the Pod for good; there is nothing to stop.
-func (w *worker) refuse(p *corev1.Pod, fields []string) *view {
-	message := "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")
-	w.log.Info("Pod refused", "fields", fields)
-	w.events.Event(p, corev1.EventTypeWarning, reasonUnsupported, message)
-	return &view{Refused: &refusal{Reason: reasonUnsupported, Message: message}}
-}
-
-func (w *worker) noteToken(p *corev1.Pod) {
-	for _, v := range p.Spec.Volumes {
-		if isTokenVolume(v) {
-			w.events.Event(p, corev1.EventTypeNormal, "TokenNotMounted", "The service account's token is not mounted in the VM")
-			return
-		}
-	}
-}
-
-// cycle runs machine after machine until the restart policy says stop.
-func (w *worker) cycle(ctx context.Context, m move, why string) *view {
-	for {
-		var e end
-		var err error
-		switch m {
-		case moveBegin:
-			e, err = w.attempt(ctx)
-		case moveAdopt:
-			e, err = w.adopt(ctx)
-		case moveRead:
-			e, err = w.readEnd(why)
-		case moveLost:
-			e = lost(w.rec, why, w.clock.Now())
-		case moveEnded:
-			e = *w.rec.Last
-		}
-		if err != nil {
-			return nil // deleted, or the agent stops
-		}
-		w.remember(e, m)
-		if !e.Limited && !restarts(w.current().Spec.RestartPolicy, e) {
-			return &view{Ended: &e, Restarts: w.rec.Restarts, Machine: e.Machine, ImageID: w.rec.ImageID, Ran: true}
-		}
-		if !w.prepareRestart(ctx, e) {
-			return nil
-		}
-		m = moveBegin
-	}
-}
-
-func restarts(policy corev1.RestartPolicy, e end) bool {
-	switch policy {
-	case corev1.RestartPolicyNever:
-		return false
-	case corev1.RestartPolicyOnFailure:
-		return e.Code != 0
-	}
-	return true
-}
-
-// remember writes an end down before anything is done about it.
-func (w *worker) remember(e end, m move) {
-	if m == moveEnded {
-		return
-	}
-	w.log.Info("VM ended", "machine", e.Machine, "code", e.Code, "reason", e.Reason, "message", e.Message)
-	w.rec.Crashes++
-	if !e.Started.IsZero() && e.Finished.Sub(e.Started) >= backOffReset {
-		w.rec.Crashes = 1
-	}
-	w.rec.Step, w.rec.Last = stepEnded, &e
-	w.ran = w.ran || !e.Limited
-	w.save()
-}
-
-// prepareRestart deletes the machine that ended and waits as long as the back-off
-// asks; false when the Pod is deleted meanwhile.
-func (w *worker) prepareRestart(ctx context.Context, e end) bool {
-	delay, reason := restartDelay(w.rec.Crashes), "CrashLoopBackOff"
-	if e.Limited {
-		delay, reason = pullDelay(w.rec.Crashes), limitReason(e)
-	}
-	if delay > 0 {
-		w.waiting(reason, "back-off "+delay.String()+" restarting the VM")
-		w.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+firstOf(e.Message, e.Reason))
-	}
-	if err := w.remove(ctx, w.rec.machine(), w.rec.Attempt); err != nil {
-		return false
-	}
-	if left := delay - w.clock.Since(e.Finished); left > 0 && !wait(ctx, w.clock, left) {
-		return false
-	}
-	w.rec.Attempt++
-	if !e.Limited {
-		w.rec.Restarts++
-	}
-	return ctx.Err() == nil
 }
 
 // save writes the journal. When the disk fails it is tried until it works or the
@@ -276,18 +207,36 @@ func (w *worker) save() {
 	}
 }
 
-func (w *worker) publish(v view) {
-	w.status.Set(render(w.current(), w.frame, v, w.status.conditions(), w.clock.Now()))
+// show publishes a view; nil: the last one again, for a Pod that changed.
+func (w *worker) show(v *view) {
+	w.showing.Lock()
+	defer w.showing.Unlock()
+	if v == nil {
+		v = w.shown
+	}
+	if w.shown = v; v != nil {
+		w.status.Set(render(w.current(), w.frame, *v, w.status.conditions(), w.clock.Now()))
+	}
 }
 
+// showNow publishes what the record says of an attempt that goes on.
+func (w *worker) showNow() {
+	v := viewOf(w.current(), w.rec, w.began, corev1.ContainerStateWaiting{Reason: w.patient()})
+	w.show(&v)
+}
+
+// waiting publishes why the container whose turn it is does not run.
 func (w *worker) waiting(reason, message string) {
-	w.publish(view{
-		Waiting:  &corev1.ContainerStateWaiting{Reason: reason, Message: message},
-		Last:     w.rec.Last,
-		Restarts: w.rec.Restarts,
-		ImageID:  w.rec.ImageID,
-		Ran:      w.ran,
-	})
+	v := viewOf(w.current(), w.rec, w.began, corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	w.show(&v)
+}
+
+// patient is the reason of a container that waits for nothing special.
+func (w *worker) patient() string {
+	if len(w.current().Spec.InitContainers) > 0 {
+		return reasonInitializing
+	}
+	return "ContainerCreating"
 }
 
 func (w *worker) event(kind, reason, message string) {

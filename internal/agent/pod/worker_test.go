@@ -188,16 +188,25 @@ func TestSecondRestartBacksOff(t *testing.T) {
 	}
 }
 
+// A refused start is no restart, and the Pod waits for the reboot that helps.
 func TestLicenceLimitIsNoRestart(t *testing.T) {
 	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
-	w.frozen.Store(true)
 	w.startAgent()
 	w.awaitWaiting("LicenseLimitReached")
-	w.frozen.Store(false)
+	w.await("the next try has its image", func() bool { return w.events.count("a", "Pulled") == 2 })
+	if p := w.pod("a"); p.Status.Phase != corev1.PodPending || waitingReason(p) != "LicenseLimitReached" {
+		t.Errorf("phase %s, waiting for %s", p.Status.Phase, waitingReason(p))
+	}
+	w.stopAgent()
+	w.boot = "boot-2"
+	w.startAgent()
 	p := w.awaitRunning("a")
 	if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
 		t.Errorf("restartCount %d, want 0", n)
+	}
+	if n := w.host.count("run"); n != 2 {
+		t.Errorf("%d starts", n)
 	}
 }
 

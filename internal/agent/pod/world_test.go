@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/macfleet/macfleet/internal/agent/image"
 )
 
 const awaitDeadline = 20 * time.Second
@@ -28,6 +31,7 @@ type world struct {
 	t      *testing.T
 	client *fake.Clientset
 	host   *fakeHost
+	inputs *fakeInputs
 	events *eventLog
 	clock  *clocktesting.FakeClock
 	dir    string
@@ -49,7 +53,7 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 	}
 	clock := clocktesting.NewFakeClock(time.Now())
 	w := &world{
-		t: t, client: fake.NewClientset(objects...), host: newFakeHost(clock.Now), events: &eventLog{},
+		t: t, client: fake.NewClientset(objects...), host: newFakeHost(clock.Now), inputs: newFakeInputs(), events: &eventLog{},
 		clock: clock, dir: t.TempDir(), boot: "boot-1", phases: &phaseLog{},
 	}
 	w.client.PrependReactor("patch", "pods", w.phases.react)
@@ -84,7 +88,9 @@ func (w *world) tick(ctx context.Context) {
 func (w *world) startAgent() *Supervisor {
 	w.t.Helper()
 	s := NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Dir: w.dir,
+		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Inputs: w.inputs,
+		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
+		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
 		BootSession: w.boot, Clock: w.clock,
 	})
@@ -253,6 +259,16 @@ func (e *eventLog) reasons(pod string) []string {
 		}
 	}
 	return reasons
+}
+
+func (e *eventLog) count(pod, reason string) int {
+	n := 0
+	for _, r := range e.reasons(pod) {
+		if r == reason {
+			n++
+		}
+	}
+	return n
 }
 
 // phaseLog sees every status that is written, and finds those that go backwards.

@@ -1,0 +1,262 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// fakeCommand is a command in a guest. Its records outlive its shim.
+type fakeCommand struct {
+	run   shim.GuestRun
+	begun time.Time
+	end   *shim.CommandEnd
+	done  chan struct{} // closed with the end
+	cut   chan struct{} // closed when the shim goes without one
+}
+
+// fakeGuests are the commands of all attempts. Those but main succeed at once,
+// unless codes say otherwise; main goes on until it is told to exit.
+type fakeGuests struct {
+	commands map[string]*fakeCommand // by directory and ID
+	codes    map[string]int
+	// hold, when set, lets the named command go on until it is told to exit.
+	hold    map[string]bool
+	noAgent bool
+}
+
+func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.alive(dir) {
+		return shim.ErrNoShim
+	}
+	key := dir + "/" + r.ID
+	if c := h.guests.commands[key]; c != nil && (c.end == nil || c.end.Outcome != shim.Unreachable) {
+		return nil
+	}
+	c := &fakeCommand{run: r, done: make(chan struct{}), cut: make(chan struct{})}
+	h.guests.commands[key] = c
+	if h.guests.noAgent {
+		c.ends(shim.CommandEnd{ID: r.ID, Ended: h.now(), Outcome: shim.Unreachable})
+		return nil
+	}
+	c.begun = h.now()
+	h.note("exec %s %s", h.runs[dir].name, r.ID)
+	if r.ID != mainID && !h.guests.hold[r.ID] {
+		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
+	}
+	return nil
+}
+
+func (c *fakeCommand) ends(e shim.CommandEnd) {
+	if c.end == nil {
+		c.end = &e
+		close(c.done)
+	}
+}
+
+func (h *fakeHost) Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error) {
+	h.mu.Lock()
+	c := h.guests.commands[dir+"/"+id]
+	h.mu.Unlock()
+	if c == nil {
+		return nil, &shim.RefusedError{Code: shim.RefusedUnknown}
+	}
+	select {
+	case <-c.done:
+		return c.end, nil
+	case <-c.cut:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (h *fakeHost) Command(dir, id string) (bool, *shim.CommandEnd, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.guests.commands[dir+"/"+id]
+	if c == nil {
+		return false, nil, nil
+	}
+	return !c.begun.IsZero(), c.end, nil
+}
+
+func (h *fakeHost) Begun(dir, id string) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.guests.commands[dir+"/"+id]; c != nil {
+		return c.begun
+	}
+	return time.Time{}
+}
+
+// exit ends a command of any machine that runs.
+func (h *fakeHost) exit(id string, e shim.CommandEnd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.guests.commands {
+		if c.run.ID == id && c.end == nil {
+			e.ID, e.Begun, e.Ended = id, c.begun, h.now()
+			c.ends(e)
+		}
+	}
+}
+
+// cutOff is what becomes of commands whose shim goes: an end, if it has time for one.
+func (h *fakeHost) cutOff(dir string, written bool) {
+	for key, c := range h.guests.commands {
+		if key[:len(key)-len(c.run.ID)-1] != dir || c.end != nil {
+			continue
+		}
+		if written {
+			c.ends(shim.CommandEnd{ID: c.run.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Lost, Message: "the connection broke"})
+		} else {
+			close(c.cut)
+		}
+	}
+}
+
+func (h *fakeHost) given(id string) *shim.GuestRun {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.guests.commands {
+		if c.run.ID == id {
+			return &c.run
+		}
+	}
+	return nil
+}
+
+// fakeInputs gives what a test says.
+type fakeInputs struct {
+	mu      sync.Mutex
+	errs    []error
+	setup   string
+	shares  []vm.Share
+	held    map[types.UID]bool
+	kept    map[types.UID]bool
+	changed chan struct{}
+	refresh int
+	due     time.Time
+	full    string
+	report  *int32
+	tears   []error
+}
+
+func newFakeInputs() *fakeInputs {
+	return &fakeInputs{held: map[types.UID]bool{}, kept: map[types.UID]bool{}, changed: make(chan struct{})}
+}
+
+func (f *fakeInputs) Hold(p *corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held[p.UID] = true
+}
+
+func (f *fakeInputs) Drop(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.held, uid)
+}
+
+func (f *fakeInputs) Changed(types.UID) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+func (f *fakeInputs) change() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeInputs) PullSecrets(context.Context, *corev1.Pod) ([]corev1.Secret, error) {
+	return nil, nil
+}
+
+func (f *fakeInputs) Prepare(_ context.Context, p *corev1.Pod) (Prepared, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := pop(&f.errs); err != nil {
+		return Prepared{}, err
+	}
+	f.kept[p.UID] = true
+	g := Prepared{Shares: f.shares, Setup: f.setup, Commands: map[string]vm.GuestCommand{}, RefreshAt: f.due}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		g.Commands[c.Name] = vm.GuestCommand{Argv: slices.Concat(c.Command, c.Args)}
+	}
+	return g, nil
+}
+
+func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh++
+	return time.Time{}, nil
+}
+
+func (f *fakeInputs) ExitReport(types.UID) (int32, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.report == nil {
+		return 0, false
+	}
+	return *f.report, true
+}
+
+func (f *fakeInputs) ClearReport(types.UID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report = nil
+	return nil
+}
+
+func (f *fakeInputs) Overfull(*corev1.Pod) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.full
+}
+
+func (f *fakeInputs) TearDown(uid types.UID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := pop(&f.tears); err != nil {
+		return err
+	}
+	delete(f.kept, uid)
+	return nil
+}
+
+func (f *fakeInputs) UIDs() ([]types.UID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var uids []types.UID
+	for uid := range f.kept {
+		uids = append(uids, uid)
+	}
+	return uids, nil
+}
+
+func (f *fakeInputs) refreshed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refresh
+}
+
+func (f *fakeInputs) left() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprintf("held %d, kept %d", len(f.held), len(f.kept))
+}

@@ -1,0 +1,111 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+	"github.com/macfleet/macfleet/internal/agent/pod/objects"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// Given implements Inputs from the cluster's objects and the volumes made of them.
+type Given struct {
+	Objects *objects.Store
+	Volumes *volume.Store
+	// Facts of the host for the downward API. Nil: there are none.
+	Facts func() env.Facts
+}
+
+var _ Inputs = Given{}
+
+// Hold watches the objects that the Pod refers to.
+func (g Given) Hold(p *corev1.Pod) { g.Objects.Hold(p.UID, objects.Refs(p)) }
+
+// Drop ends what Hold began.
+func (g Given) Drop(uid types.UID) { g.Objects.Drop(uid) }
+
+// Changed is that of the objects.
+func (g Given) Changed(uid types.UID) <-chan struct{} { return g.Objects.Changed(uid) }
+
+// PullSecrets leaves out those that are not there, as a kubelet does.
+func (g Given) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1.Secret, error) {
+	var list []corev1.Secret
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := g.Objects.Secret(ctx, p.Namespace, ref.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading pull secret %s/%s: %w", p.Namespace, ref.Name, err)
+		}
+		list = append(list, *s)
+	}
+	return list, nil
+}
+
+// Prepare resolves the environment of each container before it makes volumes, so
+// that nothing is written for a Pod that cannot run.
+func (g Given) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error) {
+	given := Prepared{Commands: map[string]vm.GuestCommand{}}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
+		if err != nil {
+			return Prepared{}, err
+		}
+		given.Commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+	}
+	main := given.Commands[p.Spec.Containers[0].Name]
+	mode := volume.Mode{Report: !commandMode(p), Env: !commandMode(p) && len(main.Env) > 0}
+	setup, err := g.Volumes.SetUp(ctx, p, mode)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if mode.Env {
+		if err := g.Volumes.WriteEnv(ctx, p, main.Env); err != nil {
+			return Prepared{}, err
+		}
+	}
+	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
+	return given, nil
+}
+
+func (g Given) facts() env.Facts {
+	if g.Facts == nil {
+		return env.Facts{}
+	}
+	return g.Facts()
+}
+
+// Refresh is that of the volumes.
+func (g Given) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
+	return g.Volumes.Refresh(ctx, p)
+}
+
+// ExitReport is that of the volumes.
+func (g Given) ExitReport(uid types.UID) (int32, bool) { return g.Volumes.ExitReport(uid) }
+
+// ClearReport is that of the volumes.
+func (g Given) ClearReport(uid types.UID) error { return g.Volumes.ClearReport(uid) }
+
+// Overfull finds a volume beyond its sizeLimit.
+func (g Given) Overfull(p *corev1.Pod) string {
+	name, used, limit, over := g.Volumes.Usage(p)
+	if !over {
+		return ""
+	}
+	return fmt.Sprintf("emptyDir volume %q holds %d bytes, its sizeLimit is %d", name, used, limit)
+}
+
+// TearDown is that of the volumes.
+func (g Given) TearDown(uid types.UID) error { return g.Volumes.TearDown(uid) }
+
+// UIDs are those of the volumes.
+func (g Given) UIDs() ([]types.UID, error) { return g.Volumes.UIDs() }

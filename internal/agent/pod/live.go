@@ -1,0 +1,145 @@
+package pod
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// live is a Pod from admission to the end of its last machine, which it returns;
+// nil when its life ends before, or it needs nothing.
+func (w *worker) live(ctx context.Context) *view {
+	p := w.current()
+	if ctx.Err() != nil || hasEnded(p) {
+		return nil
+	}
+	if fields := Unsupported(p); len(fields) > 0 {
+		return w.refuse(p, fields)
+	}
+	w.inputs.Hold(p)
+	w.beside.Go(func() { w.keepDeadline(ctx) })
+	m, why, err := w.find(ctx, p)
+	if err != nil {
+		return nil
+	}
+	return w.cycle(ctx, m, why)
+}
+
+// refuse fails the Pod for good; there is nothing to stop.
+func (w *worker) refuse(p *corev1.Pod, fields []string) *view {
+	message := "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")
+	w.log.Info("Pod refused", "fields", fields)
+	w.events.Event(p, corev1.EventTypeWarning, reasonUnsupported, message)
+	return &view{Refused: &refusal{Reason: reasonUnsupported, Message: message}}
+}
+
+// cycle runs machine after machine until the restart policy says stop.
+func (w *worker) cycle(ctx context.Context, m move, why string) *view {
+	for {
+		e, err := w.take(ctx, m, why)
+		if err != nil {
+			return nil // deleted, over, or the agent stops
+		}
+		if m != moveEnded {
+			w.remember(e)
+		}
+		if e.Reason == reasonLimited && m != moveEnded && m != moveRead {
+			w.noteLimit(ctx)
+		}
+		if !e.Unstarted && !restarts(w.current().Spec.RestartPolicy, e) {
+			v := viewOf(w.current(), w.rec, w.began, corev1.ContainerStateWaiting{Reason: w.patient()})
+			v.Final = &e
+			return &v
+		}
+		if !w.prepareRestart(ctx, e) {
+			return nil
+		}
+		m = moveBegin
+	}
+}
+
+// take makes one move, which ends an attempt.
+func (w *worker) take(ctx context.Context, m move, why string) (end, error) {
+	switch m {
+	case moveAdopt:
+		return w.adopt(ctx)
+	case moveRead:
+		return w.readEnd(why), nil
+	case moveLost:
+		return w.readEnd(why), nil
+	case moveEnded:
+		return w.rec.outcome(), nil
+	}
+	return w.attempt(ctx)
+}
+
+func restarts(policy corev1.RestartPolicy, e end) bool {
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return e.Code != 0
+	}
+	// Always means the main container: an init container that succeeded is no end.
+	return true
+}
+
+// remember writes an end down before anything is done about it.
+func (w *worker) remember(e end) {
+	w.log.Info("attempt ended", "machine", e.Machine, "code", e.Code, "reason", e.Reason, "message", e.Message)
+	w.rec.Crashes++
+	if !e.Started.IsZero() && e.Finished.Sub(e.Started) >= backOffReset {
+		w.rec.Crashes = 1
+	}
+	w.rec = w.rec.ended(e)
+	w.ran = w.ran || !e.Unstarted
+	w.began = w.began || !e.Unstarted && e.Init == ""
+	w.save()
+	if !e.Unstarted {
+		w.showNow()
+	}
+}
+
+// noteLimit has the start that the licence refused judged, while what runs is known.
+func (w *worker) noteLimit(ctx context.Context) {
+	machines, err := w.driver.Machines(ctx)
+	if err != nil {
+		w.log.Warn("what runs besides is not known, so that lost VM slots are not seen", "err", err)
+		return
+	}
+	w.slots.Limited(machines)
+}
+
+// prepareRestart deletes the machine that ended and waits as long as the back-off
+// asks; false when the Pod's life ends meanwhile.
+func (w *worker) prepareRestart(ctx context.Context, e end) bool {
+	delay, reason := restartDelay(w.rec.Crashes), "CrashLoopBackOff"
+	if e.Unstarted {
+		delay, reason = pullDelay(w.rec.Crashes), e.Reason
+	}
+	if delay > 0 {
+		w.showBackOff(e, corev1.ContainerStateWaiting{
+			Reason: reason, Message: firstOf(e.Message, e.Reason) + ": back-off " + delay.String() + " restarting the VM",
+		})
+		w.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+firstOf(e.Message, e.Reason))
+	}
+	if err := w.remove(ctx, w.rec.machine(), w.rec.Attempt); err != nil {
+		return false
+	}
+	if e.Reason == reasonLimited {
+		// Who was refused asks again, after those who wait already.
+		w.slots.Release(string(w.uid))
+	}
+	if left := delay - w.clock.Since(e.Finished); left > 0 && !wait(ctx, w.clock, left) {
+		return false
+	}
+	w.rec = w.rec.next()
+	return ctx.Err() == nil
+}
+
+func (w *worker) showBackOff(e end, waiting corev1.ContainerStateWaiting) {
+	v := viewOf(w.current(), w.rec, w.began, waiting)
+	v.backingOff(e, waiting)
+	w.show(&v)
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/node"
+	"github.com/macfleet/macfleet/internal/agent/pod"
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+	"github.com/macfleet/macfleet/internal/agent/pod/objects"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/slot"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// podParts are what makes Pods, and what they are made of.
+type podParts struct {
+	supervisor *pod.Supervisor
+	images     *image.Store
+	objects    *objects.Store
+}
+
+// pods puts them together.
+func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver vm.Driver, slots *slot.Gate) (podParts, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return podParts{}, fmt.Errorf("finding our own file, which shims run: %w", err)
+	}
+	home, err := tartHome(a.o, a.config)
+	if err != nil {
+		return podParts{}, err
+	}
+	p := podParts{objects: objects.New(client, nil, a.log)}
+	facts := func() env.Facts { return env.Facts{HostIP: hostIP(self), Allocatable: self.Allocatable()} }
+	p.images = image.New(image.Options{
+		Source: driver, Dir: a.o.StateDir, PrePull: a.config.Images.PrePull,
+		HighPercent: a.config.Images.GCHighPercent, LowPercent: a.config.Images.GCLowPercent,
+		Disk: func(ctx context.Context) (free, total int64, err error) {
+			d, err := a.disk(ctx, home)
+			return d.FreeBytes, d.TotalBytes, err
+		},
+		InUse: func() []string { return p.supervisor.Images() },
+		GarbageFailed: func(message string) {
+			events.Event(nodeReference(a.config.Host.Name), corev1.EventTypeWarning, "ImageGCFailed", message)
+		},
+		Log: a.log,
+	})
+	volumes := volume.New(volume.Options{
+		Dir: filepath.Join(a.o.StateDir, "volumes"), Secrets: a.ramDisk(), Source: p.objects,
+		Facts: facts, HostPaths: a.config.Pods.HostPaths,
+	})
+	p.supervisor = pod.NewSupervisor(pod.Options{
+		Client: client, Events: events, Driver: driver,
+		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
+		Images:      p.images,
+		Inputs:      pod.Given{Objects: p.objects, Volumes: volumes, Facts: facts},
+		Guard:       a.guard(),
+		Dir:         a.o.StateDir,
+		NodeName:    a.config.Host.Name,
+		HostIP:      hostIP(self),
+		Host:        share(self),
+		Slots:       slots,
+		BootSession: self.Facts.BootSession,
+		Log:         a.log,
+	})
+	return p, nil
+}
+
+// ramDisk keeps what is secret off the disk. Away from macOS, where the agent runs
+// for tests only, a directory stands in for it unless the host has the tool.
+func (a *agent) ramDisk() volume.RAMDisk {
+	mount := filepath.Join(a.o.StateDir, "secrets")
+	if _, err := os.Stat("/usr/bin/hdiutil"); err != nil && runtime.GOOS != "darwin" {
+		return volume.Directory(mount)
+	}
+	return &volume.HDIUtil{Mount: mount, Runner: a.host}
+}
+
+// nodeReference names the Node in events as a kubelet does: by its name also where
+// others have the UID.
+func nodeReference(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
+}
