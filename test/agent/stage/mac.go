@@ -49,9 +49,12 @@ type Mac struct {
 	boots int
 }
 
+// macPrefix begins the names of the Macs' folders, below os.TempDir.
+const macPrefix = "mac-"
+
 // NewMac prepares a Mac; StartAgent makes it join. Its name is the Node's.
 func (p *Plane) NewMac(ctx context.Context, name string) (*Mac, error) {
-	dir, err := os.MkdirTemp("", "mac") // short: sockets live in it
+	dir, err := os.MkdirTemp("", macPrefix) // short: sockets live in it
 	if err != nil {
 		return nil, fmt.Errorf("making a Mac's folder: %w", err)
 	}

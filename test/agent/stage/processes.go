@@ -31,10 +31,21 @@ type Process struct {
 	// Machine of a shim, run or guest, as far as its arguments tell.
 	Machine string
 	Args    []string
+	// exe is the file it runs.
+	exe    string
+	parent int
 }
 
+// Of reports whether the process is one of this Mac.
+func (p Process) Of(m *Mac) bool { return strings.Contains(p.exe, m.Dir) }
+
 // Processes are those that run one of the Mac's own binaries.
-func (m *Mac) Processes() []Process {
+func (m *Mac) Processes() []Process { return scan(m.Dir) }
+
+// AllProcesses are those of all Macs: one look for many.
+func AllProcesses() []Process { return scan(filepath.Join(os.TempDir(), macPrefix)) }
+
+func scan(below string) []Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -46,14 +57,28 @@ func (m *Mac) Processes() []Process {
 			continue
 		}
 		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
-		if err != nil || !strings.Contains(exe, m.Dir) {
+		if err != nil || !strings.Contains(exe, below) {
 			continue
 		}
 		if p, alive := processOf(pid); alive {
+			p.exe = exe
 			list = append(list, p)
 		}
 	}
-	return list
+	return withoutForks(list)
+}
+
+// withoutForks leaves out what is about to become another program: until then it
+// looks like its parent.
+func withoutForks(list []Process) []Process {
+	byPID := map[int]Process{}
+	for _, p := range list {
+		byPID[p.PID] = p
+	}
+	return slices.DeleteFunc(list, func(p Process) bool {
+		parent, known := byPID[p.parent]
+		return known && slices.Equal(parent.Args, p.Args)
+	})
 }
 
 // processOf reads what a process was started as; false when it is gone, or ended
@@ -64,7 +89,7 @@ func processOf(pid int) (Process, bool) {
 		return Process{}, false
 	}
 	args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
-	p := Process{PID: pid, Args: args, Role: RoleOther}
+	p := Process{PID: pid, Args: args, Role: RoleOther, parent: parentOf(pid)}
 	program := filepath.Base(args[0])
 	switch {
 	case program == "tart-kubelet" && slices.Contains(args, "shim"):
@@ -77,6 +102,15 @@ func processOf(pid int) (Process, bool) {
 		p.Role, p.Machine = RoleGuest, machineIn(args[2:])
 	}
 	return p, true
+}
+
+func parentOf(pid int) int {
+	fields, err := statOf(pid)
+	if err != nil {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
 }
 
 const machinePrefix = "tk-"
@@ -118,17 +152,11 @@ type Usage struct {
 
 // UsageOf reads /proc.
 func UsageOf(pid int) (Usage, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := statOf(pid)
 	if err != nil {
-		return Usage{}, fmt.Errorf("reading what a process uses: %w", err)
+		return Usage{}, err
 	}
-	// The name, in parentheses, may hold anything.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
 	const utime, stime, rss = 11, 12, 21
-	if len(fields) <= rss {
-		return Usage{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
 	var n [3]int64
 	for i, at := range []int{utime, stime, rss} {
 		if n[i], err = strconv.ParseInt(fields[at], 10, 64); err != nil {
@@ -136,4 +164,19 @@ func UsageOf(pid int) (Usage, error) {
 		}
 	}
 	return Usage{RSS: n[2] * int64(os.Getpagesize()), Ticks: n[0] + n[1]}, nil
+}
+
+// statOf are the fields of /proc/PID/stat after the name.
+func statOf(pid int) ([]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, fmt.Errorf("reading what a process uses: %w", err)
+	}
+	// The name, in parentheses, may hold anything.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 22 {
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	return fields, nil
 }
