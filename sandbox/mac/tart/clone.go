@@ -34,7 +34,7 @@ func (c *cli) clone(ctx context.Context, args []string) error {
 	if err := c.copyVM(ctx, source, copied, words[1]); err != nil {
 		return err
 	}
-	return c.home.place(copied, filepath.Join(c.home.vms(), words[1]))
+	return c.placeVM(copied, words[1])
 }
 
 // source finds what to clone, pulling an image that is not cached.
@@ -101,6 +101,15 @@ func (h home) anyLocal(is func(vmDir) bool) (bool, error) {
 	return false, nil
 }
 
+// placeVM gives a VM its name, whoever has it.
+func (c *cli) placeVM(from vmDir, name string) error {
+	to := filepath.Join(c.home.vms(), name)
+	if vmDir(to).holder() != 0 {
+		c.journal.note(EventReplaced, name)
+	}
+	return c.home.place(from, to)
+}
+
 func (c *cli) rename(_ context.Context, args []string) error {
 	a := newArguments("rename <name> <new-name>")
 	words, err := a.parse(args, 2, 2)
@@ -122,5 +131,5 @@ func (c *cli) rename(_ context.Context, args []string) error {
 		return err
 	}
 	defer lock.close()
-	return c.home.place(from, filepath.Join(c.home.vms(), words[1]))
+	return c.placeVM(from, words[1])
 }

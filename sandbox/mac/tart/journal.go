@@ -8,16 +8,29 @@ import (
 	"time"
 )
 
-// Record is one line of the journal. Every invocation writes a start, and an end
-// with the same PID unless it was killed. Guests are not invocations.
+// The events of the journal.
+const (
+	EventStart = "start" // an invocation begins
+	EventEnd   = "end"   // and ends, unless it was killed
+	// EventDownload is an image that comes over the network, whatever asked for it.
+	EventDownload = "download"
+	// EventReplaced is a VM that clone, rename or import took the name of while it ran.
+	EventReplaced = "replaced-running"
+	// EventSecondRun is a run that found its VM running.
+	EventSecondRun = "second-run"
+)
+
+// Record is one line of the journal. Guests are not invocations.
 type Record struct {
-	Event string    `json:"event"` // "start" or "end"
+	Event string    `json:"event"`
 	PID   int       `json:"pid"`
 	Time  time.Time `json:"time"`
 	// Argv, Env (names only, sorted) and Dir are in the start.
 	Argv []string `json:"argv,omitempty"`
 	Env  []string `json:"env,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
+	// Name of the VM, or the image by its digest, in what is neither.
+	Name string `json:"name,omitempty"`
 	// Exit is in the end.
 	Exit *int `json:"exit,omitempty"`
 }
@@ -33,6 +46,11 @@ func (j journal) begin(argv []string) (end func(code int)) {
 	return func(code int) {
 		j.write(Record{Event: "end", PID: os.Getpid(), Time: time.Now(), Exit: &code})
 	}
+}
+
+// note records what happened within an invocation.
+func (j journal) note(event, name string) {
+	j.write(Record{Event: event, PID: os.Getpid(), Time: time.Now(), Name: name})
 }
 
 // write appends the line in one call, which O_APPEND keeps whole.

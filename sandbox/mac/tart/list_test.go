@@ -126,8 +126,10 @@ func TestJournal(t *testing.T) {
 	var got []line
 	for _, r := range records {
 		switch {
-		case r.Event == "end":
+		case r.Event == EventEnd:
 			got = append(got, line{Event: "end", Exit: *r.Exit})
+		case r.Event == EventDownload:
+			got = append(got, line{Event: r.Event})
 		default:
 			got = append(got, line{Event: "start", Command: strings.Join(r.Argv[1:], " ")})
 			if !slices.Contains(r.Env, "TART_HOME") || r.PID == 0 || r.Dir == "" || r.Time.IsZero() {
@@ -137,6 +139,7 @@ func TestJournal(t *testing.T) {
 	}
 	want := []line{
 		{Event: "start", Command: "clone " + testImage + " vm"},
+		{Event: "download"},
 		{Event: "end"},
 		{Event: "start", Command: "run vm --no-graphics"},
 		{Event: "start", Command: "stop nobody"},

@@ -82,6 +82,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 	progress := filepath.Join(string(dir), "progress")
 	data, _ := os.ReadFile(progress)
 	start, _ := strconv.Atoi(string(data))
+	c.journal.note(EventDownload, ref.byDigest(image.digest).String())
 	c.printf("pulling disk...\n")
 	for step := start; step < pullSteps; step++ {
 		c.printf("%d%%\n", step*100/pullSteps)

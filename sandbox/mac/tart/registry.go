@@ -181,5 +181,5 @@ func (c *cli) importVM(_ context.Context, args []string) error {
 	if err := source.copyTo(copied, false); err != nil {
 		return err
 	}
-	return c.home.place(copied, filepath.Join(c.home.vms(), words[1]))
+	return c.placeVM(copied, words[1])
 }

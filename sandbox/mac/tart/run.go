@@ -141,6 +141,7 @@ func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 	}
 	lock, err := lockConfig(vm)
 	if err == nil && lock == nil {
+		c.journal.note(EventSecondRun, vm.name())
 		err = stateError(fmt.Sprintf("VM %q is already running!", vm.name()))
 	}
 	return cfg, lock, err
