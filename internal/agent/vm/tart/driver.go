@@ -22,8 +22,7 @@ import (
 
 // Deadlines of tart commands that touch neither the network nor whole disks.
 const (
-	probeTimeout = 15 * time.Second
-	listTimeout  = 15 * time.Second
+	queryTimeout = 15 * time.Second
 	// cloneTimeout covers a byte copy of a big image across volumes.
 	cloneTimeout  = 30 * time.Minute
 	deleteTimeout = 2 * time.Minute
@@ -37,6 +36,8 @@ type Options struct {
 	Home string
 	// Environ of every tart process; nil means that of this process.
 	Environ []string
+	// QueryTimeout bounds what only asks: tart may hang on a sick volume. Default 15 s.
+	QueryTimeout time.Duration
 }
 
 // Driver implements vm.Driver.
@@ -44,6 +45,7 @@ type Driver struct {
 	path    string
 	home    string
 	environ []string
+	query   time.Duration
 
 	mu sync.Mutex
 	// watches of the processes that hold machines, by number.
@@ -60,7 +62,10 @@ func New(o Options) *Driver {
 	}
 	// Without TART_NO_AUTO_PRUNE tart evicts cached images behind our back.
 	environ = append(append([]string(nil), environ...), "TART_HOME="+o.Home, "TART_NO_AUTO_PRUNE=1")
-	return &Driver{path: o.Path, home: o.Home, environ: environ}
+	if o.QueryTimeout <= 0 {
+		o.QueryTimeout = queryTimeout
+	}
+	return &Driver{path: o.Path, home: o.Home, environ: environ, query: o.QueryTimeout}
 }
 
 // Find returns the tart executable: the wanted path, or the first of the usual
@@ -94,7 +99,7 @@ func executable(path string) error {
 
 // Probe asks tart for its version.
 func (d *Driver) Probe(ctx context.Context) (vm.Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.query)
 	defer cancel()
 	out, err := d.tart(ctx, "--version")
 	if err != nil {

@@ -76,7 +76,7 @@ func (d *Driver) held(ctx context.Context, ref string) (string, error) {
 // Images lists what `tart list` shows of its OCI cache, but for names that lead
 // nowhere.
 func (d *Driver) Images(ctx context.Context) ([]vm.Image, error) {
-	listing, cancel := context.WithTimeout(ctx, listTimeout)
+	listing, cancel := context.WithTimeout(ctx, d.query)
 	defer cancel()
 	out, err := d.tart(listing, "list", "--source", "oci", "--format", "json")
 	if err != nil {

@@ -1,0 +1,204 @@
+package tart
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vm/vmtest"
+)
+
+// With -real-tart the suite runs on a Mac against the real tool: see
+// docs/operate/tart-contract.md.
+var (
+	realTart    = flag.String("real-tart", "", "tart executable to test instead of the simulated one")
+	realHome    = flag.String("tart-home", "", "TART_HOME for it, with room for the image; it must hold no machines (default: a new directory)")
+	realImage   = flag.String("image", "ghcr.io/cirruslabs/macos-sequoia-base:latest", "macOS image with tart-guest-agent")
+	realMissing = flag.String("missing", "ghcr.io/cirruslabs/no-such-image:none", "image that no registry has; empty: not tried")
+	realPrivate = flag.String("private", "", "image that refuses anonymous access; empty: not tried")
+	record      = flag.Bool("record", false, "write what tart says to testdata, by version")
+)
+
+// simulated builds the simulated tart, which shares no code with the driver, once.
+var simulated = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tart")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "tart")
+	cmd := exec.Command("go", "build", "-o", path, "github.com/macfleet/macfleet/sandbox/mac/tart/cmd/tart")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	return path, cmd.Run()
+})
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if path, err := simulated(); *realTart == "" && err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func TestConform(t *testing.T) {
+	if *realTart != "" {
+		vmtest.Conform(t, realSubject(t))
+		return
+	}
+	for _, version := range []string{"2.30.0", "2.32.1", "2.35.0"} {
+		t.Run(version, func(t *testing.T) {
+			vmtest.Conform(t, func(t *testing.T) vmtest.Subject { return newFake(t, map[string]any{"version": version}).subject() })
+		})
+	}
+	for _, agent := range []string{"old", "env", "signals"} {
+		t.Run("agent "+agent, func(t *testing.T) {
+			vmtest.ConformGuest(t, newFake(t, map[string]any{"agent": agent}).subject())
+		})
+	}
+}
+
+// realSubject shares one home among all tests: an image is tens of gigabytes.
+func realSubject(t *testing.T) func(*testing.T) vmtest.Subject {
+	t.Helper()
+	home := *realHome
+	if home == "" {
+		home = shortDir(t)
+	}
+	d := New(Options{Path: *realTart, Home: home})
+	if machines, err := d.Machines(t.Context()); err != nil || len(machines) > 0 {
+		t.Fatalf("%s holds machines (%v, %v): name another -tart-home", home, machines, err)
+	}
+	return func(*testing.T) vmtest.Subject {
+		_, err := d.Digest(context.Background(), *realImage)
+		return vmtest.Subject{
+			Driver: d, Image: *realImage, Missing: *realMissing, Private: *realPrivate,
+			Held: err == nil, Patience: 5 * time.Minute,
+		}
+	}
+}
+
+// shortDir is a directory whose sockets fit into 104 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "tk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// fake is a simulated tart in a home of its own.
+type fake struct {
+	*Driver
+	dir string
+}
+
+func newFake(t *testing.T, plan map[string]any) *fake {
+	t.Helper()
+	if *realTart != "" {
+		t.Skip("the real tart has no plan of faults")
+	}
+	path, err := simulated()
+	if err != nil {
+		t.Fatalf("building the simulated tart: %v", err)
+	}
+	dir := shortDir(t)
+	for _, d := range []string{"home", "state"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &fake{dir: dir, Driver: New(Options{
+		Path: path, Home: filepath.Join(dir, "home"), QueryTimeout: 2 * time.Second,
+		Environ: []string{
+			"HOME=" + dir, "PATH=/usr/bin:/bin",
+			"TART_FAKE_FAULTS=" + filepath.Join(dir, "plan.json"),
+			"TART_FAKE_STATE=" + filepath.Join(dir, "state"),
+			"TART_FAKE_LEASES=" + filepath.Join(dir, "leases"),
+			"TART_FAKE_JOURNAL=" + filepath.Join(dir, "journal"),
+		},
+	})}
+	f.plan(t, plan)
+	return f
+}
+
+func (f *fake) plan(t *testing.T, plan map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, "plan.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func faults(kinds ...string) map[string]any {
+	var list []map[string]any
+	for _, k := range kinds {
+		list = append(list, map[string]any{"kind": k})
+	}
+	return map[string]any{"faults": list}
+}
+
+func (f *fake) subject() vmtest.Subject {
+	return vmtest.Subject{
+		Driver: f.Driver, Image: "registry.test/macos/base:v1",
+		Missing: "registry.test/missing/base:v1", Private: "registry.test/private/base:v1",
+		Crash: f.crash,
+	}
+}
+
+// crash kills the process that plays the guest.
+func (f *fake) crash(t *testing.T, name string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(f.home, "vms", name, "guest", "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// calls are the invocations of a subcommand: their arguments and the names of their
+// environment.
+func (f *fake) calls(t *testing.T, subcommand string) (argvs [][]string, envs [][]string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(f.dir, "journal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var r struct {
+			Event     string
+			Argv, Env []string
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Event == "start" && slices.Contains(r.Argv, subcommand) {
+			argvs, envs = append(argvs, r.Argv), append(envs, r.Env)
+		}
+	}
+	return argvs, envs
+}
+
+var _ vm.Driver = (*fake)(nil)

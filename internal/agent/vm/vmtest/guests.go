@@ -1,0 +1,160 @@
+package vmtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// ConformGuest runs what is asked of the agent in a guest, in one guest.
+func ConformGuest(t *testing.T, s Subject) {
+	t.Helper()
+	Create(t, s, "tk-g-0")
+	Run(t, s, "tk-g-0")
+	g := Up(t, s, "tk-g-0")
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Subject, vm.Guest)
+	}{
+		{"Codes", codes},
+		{"Signals", signals},
+		{"Streams", streams},
+		{"EnvironmentAndDirectory", environmentAndDirectory},
+		{"NotExecuted", notExecuted},
+		{"Terminal", terminal},
+		{"CancelKills", cancelKills},
+		{"Address", address},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, s, g) })
+	}
+}
+
+type result struct {
+	Code        int
+	Out, ErrOut string
+}
+
+func shell(script string, args ...string) vm.GuestCommand {
+	return vm.GuestCommand{Argv: append([]string{"/bin/sh", "-c", script, "sh"}, args...)}
+}
+
+func do(t *testing.T, s Subject, g vm.Guest, c vm.GuestCommand, stdin io.Reader) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), s.patience())
+	defer cancel()
+	var out, errOut bytes.Buffer
+	code, err := g.Exec(ctx, c, vm.Streams{Stdin: stdin, Stdout: &out, Stderr: &errOut})
+	if err != nil {
+		t.Fatalf("%q: %v", c.Argv, err)
+	}
+	return result{code, out.String(), errOut.String()}
+}
+
+func codes(t *testing.T, s Subject, g vm.Guest) {
+	for code := range 256 {
+		if d := cmp.Diff(result{Code: code}, do(t, s, g, shell(fmt.Sprintf("exit %d", code)), nil)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+func signals(t *testing.T, s Subject, g vm.Guest) {
+	for name, number := range map[string]int{"HUP": 1, "INT": 2, "KILL": 9, "TERM": 15} {
+		if got := do(t, s, g, shell("kill -"+name+" $$"), nil); got != (result{Code: 128 + number}) {
+			t.Errorf("ended by %s: %+v", name, got)
+		}
+	}
+}
+
+func streams(t *testing.T, s Subject, g vm.Guest) {
+	long := strings.Repeat("0123456789abcdef", 1<<16)
+	for _, c := range []struct {
+		name  string
+		cmd   vm.GuestCommand
+		stdin io.Reader
+		want  result
+	}{
+		{"both outputs", shell("echo out; echo err >&2"), nil, result{0, "out\n", "err\n"}},
+		{"no input", shell("cat; echo end"), nil, result{0, "end\n", ""}},
+		{"input", shell("cat; exit 4"), strings.NewReader("in\nput"), result{4, "in\nput", ""}},
+		{"much", shell("cat"), strings.NewReader(long), result{0, long, ""}},
+		{"arguments", shell(`printf '%s|' "$@"`, "a b", "", `$x'"\`), nil, result{0, `a b||$x'"\|`, ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, do(t, s, g, c.cmd, c.stdin)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func environmentAndDirectory(t *testing.T, s Subject, g vm.Guest) {
+	c := shell(`printf '%s|%s|%s|' "$PLAIN" "$LINES_IN_IT" "$EMPTY"; pwd; cat`)
+	c.Env = []string{"PLAIN=a b", "LINES_IN_IT=one\ntwo\n", "EMPTY=", `QUOTES='"$(x)\n`}
+	c.Dir = "/usr"
+	if d := cmp.Diff(result{Out: "a b|one\ntwo\n||/usr\nand input"}, do(t, s, g, c, strings.NewReader("and input"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func notExecuted(t *testing.T, _ Subject, g vm.Guest) {
+	for _, c := range []vm.GuestCommand{
+		{Argv: []string{"/no/such/command"}},
+		{Argv: []string{"no-such-command"}},
+		{Argv: []string{"/bin/ls"}, Dir: "/no/such/directory"},
+	} {
+		if code, err := g.Exec(t.Context(), c, vm.Streams{}); !errors.Is(err, vm.ErrNotExecuted) {
+			t.Errorf("%+v: code %d, err %v", c, code, err)
+		}
+	}
+}
+
+func terminal(t *testing.T, s Subject, g vm.Guest) {
+	c := shell("test -t 0 && test -t 1 && stty size")
+	c.TTY, c.Size = true, vm.TerminalSize{Rows: 31, Cols: 117}
+	if got := do(t, s, g, c, nil); got.Code != 0 || strings.TrimSpace(got.Out) != "31 117" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// cancelKills: a command that is given up is killed in the guest.
+func cancelKills(t *testing.T, s Subject, g vm.Guest) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &tail{}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := g.Exec(ctx, shell("echo $$; exec sleep 600"), vm.Streams{Stdout: out})
+		ended <- err
+	}()
+	await(t, s, "the command begins", func() bool { return strings.HasSuffix(out.String(), "\n") })
+	stop()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, vm.ErrLost) || !errors.Is(err, context.Canceled) {
+			t.Errorf("err %v", err)
+		}
+	case <-time.After(s.patience()):
+		t.Fatal("exec does not return")
+	}
+	pid := strings.TrimSpace(out.String())
+	await(t, s, "the command is killed", func() bool {
+		return do(t, s, g, shell(`kill -0 "$1" 2>/dev/null`, pid), nil).Code != 0
+	})
+}
+
+func address(t *testing.T, s Subject, g vm.Guest) {
+	await(t, s, "the guest has an address", func() bool {
+		a, err := g.Address(t.Context())
+		return err == nil && a.IsValid() && !a.IsLoopback() && !a.IsUnspecified()
+	})
+}
