@@ -68,6 +68,7 @@ var rules = []rule{
 	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},
 	{below: "internal/converge", only: []string{"internal/converge"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "converge is the Mac's side"},
 	{below: "internal/agent", only: []string{"internal/agent", "internal/converge/document"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent is the Mac's side"},
+	{below: "internal/agent/shim", neverOutside: []string{"k8s.io"}, why: "a shim knows nothing of Pods, and there is one for each machine"},
 	{below: "internal/remote", only: []string{"internal/remote", "internal/converge/document"}, why: "remote reaches a Mac and decides nothing"},
 	{below: "cmd/tart-kubelet", never: []string{"internal/controller", "internal/cloud", "internal/remote", "sandbox"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent's binary holds no vendor SDK and no controller-runtime"},
 	{below: "sandbox", only: []string{"sandbox"}, why: "the sandbox speaks HTTP and SSH as a stranger would"},

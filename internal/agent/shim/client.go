@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// answerPatience is how long a shim that lives may take to open its socket.
-	answerPatience = 5 * time.Second
+	// answerPatience is how long a shim that lives may take to open its socket, on a
+	// host that is busy with the boot of another guest.
+	answerPatience = 30 * time.Second
 	dialPause      = 5 * time.Millisecond
 	maxDialPause   = 200 * time.Millisecond
 )
@@ -125,19 +126,14 @@ func connect(ctx context.Context, dir string, patience time.Duration) (net.Conn,
 		if alive, aliveErr := Alive(dir); aliveErr != nil || !alive {
 			return nil, errors.Join(ErrNoShim, aliveErr)
 		}
+		if started, found, readErr := ReadStarted(dir); readErr == nil && found && started.SocketError != "" {
+			return nil, fmt.Errorf("%w: it could not open its socket: %s", ErrNoShim, started.SocketError)
+		}
 		if patience > 0 && time.Since(begin) > patience {
-			return nil, silent(dir, err)
+			return nil, fmt.Errorf("%w: it runs, but its socket does not answer: %w", ErrNoShim, err)
 		}
 		if err := pause(ctx, delay); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// silent explains a shim that lives and does not answer.
-func silent(dir string, err error) error {
-	if started, found, readErr := ReadStarted(dir); readErr == nil && found && started.SocketError != "" {
-		return fmt.Errorf("%w: it could not open its socket: %s", ErrNoShim, started.SocketError)
-	}
-	return fmt.Errorf("%w: it runs, but its socket does not answer: %w", ErrNoShim, err)
 }

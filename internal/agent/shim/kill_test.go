@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -137,5 +138,27 @@ func TestLongDirectory(t *testing.T) {
 	mustRun(t, dir, shell("main", "exit 5"))
 	if end := mustEnd(t, dir, "main"); end == nil || end.Code != 5 {
 		t.Errorf("end %+v", end)
+	}
+}
+
+func TestShimWithoutASocketHoldsItsMachine(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "attempt-0")
+	// In the place of the socket, as a full disk would be.
+	if err := os.MkdirAll(filepath.Join(dir, socketFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := starter(t).Start(dir, Spec{Run: Command{Path: "/bin/sh", Args: []string{"-c", "exec sleep 60"}}, GuestSocket: "somewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(bounded(t), dir, shell("main", "true"))
+	if !errors.Is(err, ErrNoShim) || !strings.Contains(err.Error(), "could not open its socket") {
+		t.Errorf("err %v", err)
+	}
+	if err := Kill(dir); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, dir)
+	if _, found, err := ReadExit(dir); !found || err != nil {
+		t.Errorf("found %v, err %v", found, err)
 	}
 }

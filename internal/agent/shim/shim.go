@@ -80,10 +80,13 @@ func hold(dir string, spec Spec, inside vm.Guest, terminate <-chan os.Signal) er
 		started.SocketError = err.Error()
 	} else {
 		defer socket.Close()
-		go held.serve(socket)
 	}
 	if err := WriteJSON(filepath.Join(dir, startedFile), started); err != nil {
 		return err
+	}
+	if socket != nil {
+		// Not before: who was answered finds the record, and can have us killed.
+		go held.serve(socket)
 	}
 	exit := runMachine(dir, spec, terminate)
 	held.close()
