@@ -33,9 +33,7 @@ func (c *cli) attend(m *machine, signals <-chan os.Signal) error {
 			case s == syscall.SIGUSR2 && m.os == osLinux:
 				m.guest.askToStop()
 			case s == syscall.SIGUSR1:
-				if over, err := c.save(m); over {
-					return err
-				}
+				return c.save(m)
 			case s == syscall.SIGINT && !deaf:
 				c.printf("Stopping VM...\n")
 				m.cut()
@@ -124,17 +122,17 @@ var errNotSuspendable = errors.New(`VZErrorDomain Code=10 "The virtual machine's
 
 // save pauses the guest, writes its state beside its disk and ends run. A machine that
 // was not started with --suspendable, or a Linux guest, cannot be saved.
-func (c *cli) save(m *machine) (over bool, err error) {
+func (c *cli) save(m *machine) error {
 	c.printf("pausing VM to take a snapshot...\n")
 	if !m.options.suspendable || m.os == osLinux {
 		m.cut()
-		return true, errNotSuspendable
+		return errNotSuspendable
 	}
 	c.printf("creating a snapshot...\n")
 	if err := m.dir.WriteFile("state.vzvmsave", []byte("saved\n"), 0o600); err != nil {
-		return true, fmt.Errorf("saving the state: %w", err)
+		return fmt.Errorf("saving the state: %w", err)
 	}
 	c.printf("snapshot created successfully! shutting down the VM...\n")
 	m.cut()
-	return true, nil
+	return nil
 }

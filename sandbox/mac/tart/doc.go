@@ -1,7 +1,7 @@
 // Package tart is a stand-in for the tart command of a simulated Mac. It keeps
-// the part of tart's contract that a node agent leans on: pull, clone, set, run,
-// ip, stop, delete, list, get, fqn and rename, with real files below TART_HOME,
-// real locks, real signals, tart's exit codes, and guests that are processes.
+// tart's contract as far as a node agent or its operator can see it, with real files
+// below TART_HOME, real locks, real signals, tart's exit codes, and guests that are
+// processes in which commands really run.
 //
 // # What is real
 //
@@ -14,15 +14,17 @@
 //     ignores. A guest that crashes makes `run` exit 0 all the same.
 //   - clone replaces an existing VM without a word, running or not.
 //   - Two macOS guests run at a time, over all homes that share a state directory.
-//   - A guest boots, takes a DHCP lease, and stays up until it shuts itself down
-//     (see Guests), crashes, or loses its host process.
+//   - A guest boots, takes a DHCP lease, brings its agent up and stays until it shuts
+//     itself down (see Guests), crashes, or loses its host process.
+//   - control.sock accepts for as long as the guest has power, and what it accepts is
+//     closed at once while no guest agent listens.
 //
 // # What is not modelled
 //
-// exec, suspend, push, login, logout, import, export, create and prune exit 64 and
-// say so; there is no control.sock and no guest agent. The arp and agent resolvers
-// never find an address. Space is unlimited, so that nothing is pruned by itself.
-// Devices and networks named to run are accepted and left alone, except --dir.
+// create exits 64 and says so. The arp resolver never finds an address. Space is
+// unlimited, so that nothing is pruned by itself. Devices and networks named to run are
+// accepted and left alone, except --dir. export makes a directory where tart makes an
+// archive. A guest that asks for a reboot is refused.
 //
 // # Images
 //
@@ -34,13 +36,22 @@
 // holding <host>/<namespace>/<name>/<tag>.json with the fields of [Image]; what is
 // not there is not found, and changing a file moves its tag to a new digest.
 //
+// A [Plan] can add images and say which credentials which image wants; what push
+// uploads is found again where there is a catalogue.
+//
 // # Guests
 //
-// A guest is a process of this binary whose working directory, vms/<name>/guest, is
-// its scratch root. There it keeps pid (its process id) and state ("booting", then
-// "running"), and shows shared directories below "Volumes/My Shared Files". A file
-// named shutdown appearing there, or SIGTERM to the process, is the guest shutting
-// down by itself; SIGKILL to the process is the guest crashing.
+// A guest is a process of this binary, and pid 1 of its own user, mount and pid
+// namespaces, see package guest. vms/<name>/guest is its scratch directory: pid holds
+// its process id as the Mac sees it, state is "booting" and then "running", and disk is
+// what the guest may write (Users, private, opt, Volumes: a Mac's system volume is
+// sealed). Directories shared by --dir are mounts below /Volumes/My Shared Files; one
+// with a tag of its own is not mounted. Programs are those of the machine the Mac is
+// simulated on. Commands are root, and sudo and shutdown do what a golden's do.
+//
+// `shutdown -h now` in the guest, a file named shutdown in the scratch directory and
+// SIGTERM to the process are the guest shutting down in order; SIGKILL to the process
+// is the guest crashing. On anything but Linux guests have no inside and no agent.
 //
 // # Environment
 //

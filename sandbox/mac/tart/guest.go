@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +57,7 @@ func startGuest(program string, spec guestSpec) (*guestProcess, error) {
 	g.cmd.Args = []string{program, guestCommand, spec.Name}
 	g.cmd.Dir = spec.Root
 	g.cmd.Stderr = &g.stderr
+	g.cmd.Env = runtimeEnv()
 	// Like the process of the virtualization framework, a guest is not reached by
 	// signals to the process group of run.
 	g.cmd.SysProcAttr = guest.Attributes()
@@ -78,6 +80,11 @@ func startGuest(program string, spec guestSpec) (*guestProcess, error) {
 		return nil, fmt.Errorf("starting the guest: %w", werr)
 	}
 	return g, nil
+}
+
+// runtimeEnv is what the Go runtime reads. Anything else would show in the guest.
+func runtimeEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return !strings.HasPrefix(kv, "GO") })
 }
 
 // unstartable names what a kernel refuses.

@@ -19,9 +19,10 @@ import (
 // take, and what goes wrong. It is read at the start of each command; a guest keeps
 // what its run has read. The zero value is tart 2.32.1 in a hurry, without faults.
 type Plan struct {
-	// Version as --version prints it; the dialect of list follows from its minor
-	// number: before 31 list has SizeOnDisk and no Accessed (the limit is ours, between
-	// releases known to differ), from 35 text shows human units. Default 2.32.1.
+	// Version as --version prints it; the dialect follows from its minor number. Before
+	// 31 list has SizeOnDisk and no Accessed, and the licence limit is told in the
+	// framework's words (the number is our guess, between releases known to differ);
+	// from 35 text shows human units. Default 2.32.1.
 	Version string `json:"version,omitempty"`
 	// AgentDelay passes between that lease and the guest agent. Default none.
 	AgentDelay Duration `json:"agentDelay,omitempty"`

@@ -169,6 +169,10 @@ func TestThirdMacOSGuestIsRefused(t *testing.T) {
 	if refused.code != 1 || refused.err != want {
 		t.Errorf("third guest: %+v, want %q", refused, want)
 	}
+	m.arm(Plan{Version: "2.30.0"})
+	if old := m.do("run", "c"); old.code != 1 || !strings.Contains(old.err, "maximum supported number of active virtual machines") {
+		t.Errorf("in the words of an older version: %+v", old)
+	}
 	b.signal(syscall.SIGKILL)
 	b.wait()
 	m.boot("c")

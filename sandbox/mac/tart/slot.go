@@ -1,6 +1,7 @@
 package tart
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +60,8 @@ func touchFile(path string) error {
 	return f.Close()
 }
 
-// overLimit is the error of a start that the kernel refused.
+// overLimit is the error of a start that the kernel refused; older versions hand on
+// what the framework says.
 func (c *cli) overLimit(self vmDir) error {
 	vms, err := c.home.locals()
 	if err != nil {
@@ -71,6 +73,9 @@ func (c *cli) overLimit(self vmDir) error {
 		if vm != self && vm.holder() != 0 {
 			others = append(others, vm.name())
 		}
+	}
+	if c.plan.minor() < 31 {
+		return errors.New(`Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`)
 	}
 	message := "The number of VMs exceeds the system limit"
 	if len(others) > 0 {

@@ -18,7 +18,7 @@ func (c *cli) suspend(ctx context.Context, args []string) error {
 	}
 	pid := vm.holder()
 	if pid == 0 { // tart says it twice, one within the other
-		return stateError(fmt.Sprintf("VM %q is not running", notRunning(words[0])))
+		return stateError(fmt.Sprintf(`VM "%v" is not running`, notRunning(words[0])))
 	}
 	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 		return runtimeError(fmt.Sprintf("failed to send SIGUSR1 signal to the VM %q: %v", words[0], err))

@@ -4,10 +4,7 @@
 // what it shares and how it ends is decided by its host, the tart command.
 package guest
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // Generation is how much of today's guest agent an image has.
 type Generation string
@@ -55,6 +52,3 @@ const home = "/Users/admin"
 
 // shutdownGrace is how long processes have between SIGTERM and the end of a shutdown.
 const shutdownGrace = 2 * time.Second
-
-// errUnsupported is returned where guests have no inside.
-var errUnsupported = errors.New("guests run commands on Linux only")

@@ -2,7 +2,13 @@
 
 package guest
 
-import "net"
+import (
+	"errors"
+	"net"
+)
+
+// errUnsupported is returned where guests have no inside.
+var errUnsupported = errors.New("guests run commands on Linux only")
 
 // Inside is empty here: guests boot, but have no agent.
 type Inside struct{}

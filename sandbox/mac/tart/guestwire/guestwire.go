@@ -67,7 +67,7 @@ func (m *Message) Sub(name string) *Message {
 	return &Message{dynamicpb.NewMessage(m.field(name).Message())}
 }
 
-// Text, Bytes, Number and Yes are fields of their kinds.
+// Text is a field of type string.
 func (m *Message) Text(name string) string { return m.Get(m.field(name)).String() }
 
 // Bytes is a field of bytes.
