@@ -2,7 +2,9 @@ package shim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -42,10 +44,14 @@ func newLog(path string, limits Logs) *logFile {
 // stream returns the writer of one stream, "stdout" or "stderr".
 func (l *logFile) stream(name string) *lineWriter { return &lineWriter{log: l, name: name} }
 
-// Close writes nothing more; streams are flushed before.
+// Close says what is missing, if it can, and writes nothing more; streams are
+// flushed before.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.dropped > 0 {
+		_ = l.put()
+	}
 	if l.file == nil {
 		return nil
 	}
@@ -135,13 +141,21 @@ func (l *logFile) put() error {
 	}
 	if l.dropped > 0 {
 		notice := appendHead(nil, l.stamp(), "stderr", 'F')
-		notice = fmt.Appendf(notice, "macfleet: %d lines of output are missing here, they could not be written: %v\n", l.dropped, l.cause)
+		notice = fmt.Appendf(notice, "macfleet: %d lines of output are missing here, they could not be written: %v\n", l.dropped, withoutPath(l.cause))
 		if err := l.write(notice); err != nil {
 			return err
 		}
 		l.dropped, l.cause = 0, nil
 	}
 	return l.write(l.batch)
+}
+
+// withoutPath keeps the host's paths out of what users read.
+func withoutPath(err error) error {
+	if at := new(fs.PathError); errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // write leaves nothing behind when it fails, so that the log stays whole lines.

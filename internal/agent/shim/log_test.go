@@ -154,10 +154,26 @@ func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
 	}
 	_, _ = w.Write([]byte("three\nfour\n"))
 	_, _ = w.Write([]byte("five\n"))
-	notice := regexp.MustCompile(`^\S+ stderr F macfleet: 6 lines of output are missing here, they could not be written: .*no such file or directory$`)
+	notice := regexp.MustCompile(`^\S+ stderr F macfleet: 6 lines of output are missing here, they could not be written: no such file or directory$`)
 	lines := strings.Split(strings.TrimSpace(read(t, l.path)), "\n")
 	if len(lines) != 4 || !notice.MatchString(lines[0]) || lines[3] != stamp+"stdout F five" {
 		t.Errorf("log %q", lines)
+	}
+}
+
+func TestLinesMissingAtTheEndAreCounted(t *testing.T) {
+	l := testLog(t, Logs{})
+	l.path = filepath.Join(filepath.Dir(l.path), "later", "main.log")
+	_, _ = l.stream("stdout").Write([]byte("one\ntwo\n"))
+	if err := os.Mkdir(filepath.Dir(l.path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := stamp + "stderr F macfleet: 2 lines of output are missing here, they could not be written: no such file or directory\n"
+	if diff := cmp.Diff(want, read(t, l.path)); diff != "" {
+		t.Error(diff)
 	}
 }
 
