@@ -27,13 +27,14 @@ exec 3>&2 2>/dev/null
 # parent is. exec keeps its process number, and the foreground its signals.
 /bin/sh -c '
 	if command -v ps >/dev/null; then
-		ours() { [ "$(ps -o ppid= -p "$$")" -eq "$0" ]; }
+		parent() { ps -o ppid= -p "$$"; }
 	else
-		ours() { kill -0 "$0"; }
+		parent() { kill -0 "$0" && echo "$0" || echo 0; }
 	fi
 	(
-		while ours; do sleep 1; done
-		kill -9 "$$"
+		while found=$(parent) && [ "$found" -eq "$0" ]; do sleep 1; done
+		# Nothing is found when the command has ended.
+		if [ -n "$found" ]; then kill -9 "$$"; fi
 	) </dev/null >/dev/null 2>&1 3>&- &
 	exec "$@" 2>&3 3>&-
 ' "$$" "$@"

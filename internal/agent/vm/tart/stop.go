@@ -20,6 +20,8 @@ const (
 	unplugMost = 5 * time.Second
 	// unplugLeast is what tart gets even without a grace.
 	unplugLeast = 500 * time.Millisecond
+	// firstSignal is the first exit code that tells of a signal.
+	firstSignal = 129
 	// recheck is how long to wait before looking again at a lock whose holder is gone.
 	recheck = 10 * time.Millisecond
 )
@@ -133,7 +135,8 @@ func (d *Driver) within(ctx context.Context, name string, most time.Duration, wa
 }
 
 // shutDownGuest asks the guest, and waits for the end of ctx when it agreed. A
-// connection that broke is what a guest going down looks like.
+// connection that broke, or a command that was killed, is what a guest going down
+// looks like.
 func (d *Driver) shutDownGuest(ctx context.Context, name string) error {
 	client := guest.Dial(d.GuestSocket(name), guest.Options{})
 	defer func() { _ = client.Close() }()
@@ -141,7 +144,7 @@ func (d *Driver) shutDownGuest(ctx context.Context, name string) error {
 	switch {
 	case err != nil && !errors.Is(err, vm.ErrLost):
 		return err
-	case code != 0:
+	case code != 0 && code < firstSignal:
 		return fmt.Errorf("the guest's shutdown exited with %d", code)
 	}
 	<-ctx.Done()
