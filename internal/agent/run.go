@@ -208,16 +208,7 @@ func hostIP(s node.Self) string {
 	return ""
 }
 
-func share(s node.Self) pod.Host {
-	list := s.Allocatable()
-	return pod.Host{
-		CPUs:        int(list.Cpu().MilliValue() / 1000),
-		MemoryBytes: list.Memory().Value(),
-		MaxVMs:      s.Config.Node.MaxVMs,
-	}
-}
-
-// connections are the clients, and what closes the heartbeat's connections.
+// connections are the clients, and what closes the connections of both.
 type connections struct {
 	main, lease kubernetes.Interface
 	reset       func()
@@ -236,15 +227,15 @@ func (a *agent) connect(ctx context.Context) (connections, error) {
 	if err != nil {
 		return connections{}, err
 	}
-	main, _, err := id.Config(ctx)
+	main, resetMain, err := id.Config(ctx)
 	if err != nil {
 		return connections{}, err
 	}
-	lease, reset, err := id.Config(ctx)
+	lease, resetLease, err := id.Config(ctx)
 	if err != nil {
 		return connections{}, err
 	}
-	return clients(main, lease, reset)
+	return clients(main, lease, both(resetLease, resetMain))
 }
 
 // connectAs uses a kubeconfig for both clients.
@@ -258,7 +249,14 @@ func connectAs(path string) (connections, error) {
 	if err != nil {
 		return connections{}, usage("%s has no usable certificates: %w", path, err)
 	}
-	return clients(main, lease, identity.Rotating(lease, tlsConfig))
+	return clients(main, lease, both(identity.Rotating(lease, tlsConfig), identity.Rotating(main, tlsConfig)))
+}
+
+func both(first, second func()) func() {
+	return func() {
+		first()
+		second()
+	}
 }
 
 func clients(main, lease *rest.Config, reset func()) (connections, error) {

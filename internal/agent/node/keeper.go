@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,8 @@ type Options struct {
 	// LeaseClient should have connections of its own and a short timeout, so that
 	// nothing else can hold up the heartbeat.
 	LeaseClient kubernetes.Interface
-	// OnLeaseTrouble is called after repeated failures of the heartbeat.
+	// OnLeaseTrouble is called after repeated failures of the heartbeat. It should close
+	// all connections: what they say may never arrive.
 	OnLeaseTrouble func()
 	Self           Self
 	// PermitFile is the join permit; StateDir keeps the ids of used ones.
@@ -75,6 +77,8 @@ type Keeper struct {
 	spent string
 
 	reporter reporter
+	// back: the heartbeat works again after it did not.
+	back atomic.Bool
 
 	// uid is the life of the Node that stop ends the heartbeat of.
 	uid  types.UID
@@ -130,16 +134,17 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) name() string { return k.o.Self.Config.Host.Name }
 
 func (k *Keeper) waker() cache.ResourceEventHandlerFuncs {
-	wake := func() {
-		select {
-		case k.wake <- struct{}{}:
-		default:
-		}
-	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { wake() },
-		UpdateFunc: func(any, any) { wake() },
-		DeleteFunc: func(any) { wake() },
+		AddFunc:    func(any) { k.wakeUp() },
+		UpdateFunc: func(any, any) { k.wakeUp() },
+		DeleteFunc: func(any) { k.wakeUp() },
+	}
+}
+
+func (k *Keeper) wakeUp() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
 	}
 }
 

@@ -40,7 +40,8 @@ type cluster struct {
 	cancel context.CancelFunc
 	ended  chan error
 
-	slots *slot.Gate
+	slots  *slot.Gate
+	keeper *Keeper
 	// still stops the clock.
 	still atomic.Bool
 
@@ -139,14 +140,15 @@ func self() Self {
 
 func (c *cluster) start() {
 	c.t.Helper()
-	k := NewKeeper(Options{
+	c.keeper = NewKeeper(Options{
 		Client: c.client, LeaseClient: c.client, Self: self(),
 		PermitFile: c.permitFile(), StateDir: c.dir, Clock: c.clock,
 		Health: c, Slots: c.slots,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.ended = cancel, make(chan error, 1)
-	go func() { c.ended <- k.Run(ctx) }()
+	keeper := c.keeper
+	go func() { c.ended <- keeper.Run(ctx) }()
 }
 
 // Findings and Changed make the cluster what is found out about its host.

@@ -146,6 +146,11 @@ func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
 	if !known {
 		return nil
 	}
+	client := k.o.Client
+	back := k.back.Swap(false)
+	if back {
+		client, k.reporter.uid = k.o.LeaseClient, ""
+	}
 	now := k.o.Clock.Now()
 	patch, status, err := k.reporter.next(n, seen, now)
 	if err != nil || patch == nil {
@@ -153,7 +158,10 @@ func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, err := k.o.Client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
+	if _, err := client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
+		if back {
+			k.back.Store(true)
+		}
 		return fmt.Errorf("writing the status of the Node: %w", err)
 	}
 	if !sameButTimes(k.reporter.sent.Conditions, status.Conditions) {

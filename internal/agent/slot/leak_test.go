@@ -120,7 +120,7 @@ func TestAnEmptyLeakingHostIsSealed(t *testing.T) {
 func TestForeignGuestsLowerWhatIsAllocatable(t *testing.T) {
 	g := opened(t, "", "boot-1")
 	changed := g.Changed()
-	g.Adopt(ForeignPrefix + "mine")
+	g.Foreign([]string{"mine"})
 	if d := cmp.Diff(State{Allocatable: 1, Foreign: []string{"mine"}}, g.State()); d != "" || !told(changed) {
 		t.Errorf("told %v, state (-want +got):\n%s", told(changed), d)
 	}
@@ -129,9 +129,12 @@ func TestForeignGuestsLowerWhatIsAllocatable(t *testing.T) {
 	if told(changed) {
 		t.Error("a guest of ours is no news")
 	}
-	g.Release(ForeignPrefix + "mine")
+	g.Foreign(nil)
 	if got := g.State().Allocatable; got != 2 || !told(changed) {
 		t.Errorf("%d allocatable after the foreign guest ended", got)
+	}
+	if g.Free() != 1 {
+		t.Errorf("%d free, want 1 beside ours", g.Free())
 	}
 }
 

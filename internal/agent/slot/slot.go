@@ -120,6 +120,22 @@ func (g *Gate) Release(name string) {
 	g.settle()
 }
 
+// Foreign says which macOS guests of others run: each takes a slot at once, and those
+// that are not among them any more give theirs back.
+func (g *Gate) Foreign(names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for holder := range g.holders {
+		if name, foreign := strings.CutPrefix(holder, ForeignPrefix); foreign && !slices.Contains(names, name) {
+			delete(g.holders, holder)
+		}
+	}
+	for _, name := range names {
+		g.holders[ForeignPrefix+name] = true
+	}
+	g.settle()
+}
+
 // Limited judges a start that the licence refused, from the machines that there are
 // now that it has failed, and returns how many places are lost. Who was refused
 // should give its slot back and ask for another.
