@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -68,7 +69,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),
-		Host:        share(self),
+		Host:        a.share(client, self),
 		Slots:       slots,
 		BootSession: self.Facts.BootSession,
 		Log:         a.log,
@@ -90,4 +91,20 @@ func (a *agent) ramDisk() volume.RAMDisk {
 // others have the UID.
 func nodeReference(name string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}
+}
+
+// share is what Pods can have of this host.
+func (a *agent) share(client kubernetes.Interface, s node.Self) pod.Host {
+	list := s.Allocatable()
+	return pod.Host{
+		CPUs:         int(list.Cpu().MilliValue() / 1000),
+		MilliCPUs:    list.Cpu().MilliValue(),
+		MemoryBytes:  list.Memory().Value(),
+		StorageBytes: list.StorageEphemeral().Value(),
+		MaxVMs:       s.Config.Node.MaxVMs,
+		HostPaths:    a.config.Pods.HostPaths,
+		Node: func(ctx context.Context) (*corev1.Node, error) {
+			return client.CoreV1().Nodes().Get(ctx, a.config.Host.Name, metav1.GetOptions{})
+		},
+	}
 }

@@ -96,7 +96,7 @@ func (w *worker) create(ctx context.Context, ref string) error {
 // clone replaces what is left of an earlier try under the name: it is ours and was
 // never run.
 func (w *worker) clone(ctx context.Context, name, ref string) error {
-	shape := ShapeOf(w.current().Spec.Containers[0], w.host)
+	shape := ShapeOfPod(w.current(), w.host)
 	err := w.driver.Create(ctx, name, ref, shape)
 	if !errors.Is(err, vm.ErrExists) {
 		return err

@@ -36,11 +36,11 @@ const (
 // and returns the end of the attempt: nil where that is for the machine to say.
 func (w *worker) inside(ctx context.Context) (*end, error) {
 	p := w.current()
+	if needsNothing(p) {
+		return nil, w.mountTokenBeside(ctx)
+	}
 	if !commandMode(p) && !w.rec.Begun.IsZero() {
 		return nil, nil // all of it is done
-	}
-	if !commandMode(p) && len(p.Spec.InitContainers) == 0 && mountsTokenOnly(p) {
-		return nil, w.mountTokenBeside(ctx)
 	}
 	setup, err := w.needsSetup(ctx)
 	if err != nil {
@@ -331,10 +331,12 @@ func (w *worker) mountMessage() string {
 	return fields[3][:min(len(fields[3]), maxMountMessage)]
 }
 
-// mountsTokenOnly: nothing but what admission adds to every Pod wants to be mounted.
-func mountsTokenOnly(p *corev1.Pod) bool {
+// needsNothing: the machine is the container, and nothing but what admission adds to
+// every Pod wants to be mounted in it.
+func needsNothing(p *corev1.Pod) bool {
 	mounts := p.Spec.Containers[0].VolumeMounts
-	return len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !volume.Injected(m) })
+	return !commandMode(p) && len(p.Spec.InitContainers) == 0 &&
+		len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !volume.Injected(m) })
 }
 
 // mountTokenBeside makes the token visible in a guest that may have no agent. A

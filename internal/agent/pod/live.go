@@ -15,7 +15,7 @@ func (w *worker) live(ctx context.Context) *view {
 		return nil
 	}
 	if fields := Unsupported(p); len(fields) > 0 {
-		return w.refuse(p, fields)
+		return w.refuse(refusal{reasonUnsupported, "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")})
 	}
 	w.inputs.Hold(p)
 	w.beside.Go(func() { w.keepDeadline(ctx) })
@@ -23,15 +23,19 @@ func (w *worker) live(ctx context.Context) *view {
 	if err != nil {
 		return nil
 	}
+	if m == moveBegin && w.rec.Step == "" && !w.ran {
+		if no := w.host.Refuse(ctx, p); no != nil {
+			return w.refuse(*no)
+		}
+	}
 	return w.cycle(ctx, m, why)
 }
 
 // refuse fails the Pod for good; there is nothing to stop.
-func (w *worker) refuse(p *corev1.Pod, fields []string) *view {
-	message := "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")
-	w.log.Info("Pod refused", "fields", fields)
-	w.events.Event(p, corev1.EventTypeWarning, reasonUnsupported, message)
-	return &view{Refused: &refusal{Reason: reasonUnsupported, Message: message}}
+func (w *worker) refuse(r refusal) *view {
+	w.log.Info("Pod refused", "reason", r.Reason, "message", r.Message)
+	w.event(corev1.EventTypeWarning, r.Reason, r.Message)
+	return &view{Refused: &r}
 }
 
 // cycle runs machine after machine until the restart policy says stop.

@@ -106,8 +106,9 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
 	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	// Handlers first: they start what is waited for.
 	defer s.running.Wait()
+	defer factory.Shutdown()
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil
 	}

@@ -43,7 +43,8 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
-	beside.Go(func() { w.tend(attempt, w.given) })
+	given := w.given
+	beside.Go(func() { w.tend(attempt, given) })
 	beside.Go(func() {
 		if err := prove(attempt, gone); err != nil {
 			cancel(err)
@@ -106,8 +107,7 @@ func (w *worker) awaitLock(ctx context.Context, gone <-chan struct{}) (bool, err
 // the container.
 func (w *worker) markRunning() {
 	w.rec.Step, w.rec.Started = stepRunning, w.clock.Now()
-	p := w.current()
-	if !commandMode(p) && len(p.Spec.InitContainers) == 0 && w.given.Setup == "" {
+	if p := w.current(); needsNothing(p) || !commandMode(p) && len(p.Spec.InitContainers) == 0 && w.given != nil && w.given.Setup == "" {
 		w.rec.Begun, w.began = w.rec.Started, true
 	}
 	w.ran = true
