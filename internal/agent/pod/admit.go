@@ -15,87 +15,49 @@ const VMResource corev1.ResourceName = "macfleet.dev/macos-vm"
 // reasonUnsupported is the Pod's reason when it asks for what a VM cannot honour.
 const reasonUnsupported = "UnsupportedField"
 
-// tokenMountPath is where admission mounts the token of the service account.
-const tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+// guestOS is what runs in a VM, in the words of spec.os.name.
+const guestOS corev1.OSName = "darwin"
 
 // Unsupported names the fields of a Pod that this agent cannot honour, by their
-// path. It refuses what it does not know: fields that a later API version adds are
-// named too, and none is ignored silently. Accepted without effect are only
-// defaults and what admission adds to every Pod: the DNS policy, service links,
-// and the volume with the service account's token, which is not mounted.
+// path. It looks at nothing but the Pod, so that its answer never changes. It
+// refuses what it does not know: fields that a later API version adds are named
+// too, and none is ignored silently. Accepted without effect are only defaults and
+// what admission adds to many Pods: the DNS policies but None, service links, the
+// path and policy of termination messages, resize policies, and of the security
+// contexts what restricted namespaces ask for and no VM can break.
 func Unsupported(p *corev1.Pod) []string {
-	found := unsupportedIn("spec", p.Spec, acceptedOfPod)
-	found = append(found, unsupportedPodSecurity(p.Spec.SecurityContext)...)
-	if p.Spec.DNSPolicy == corev1.DNSNone {
-		found = append(found, "spec.dnsPolicy")
+	spec := p.Spec
+	found := unsupportedIn("spec", spec,
+		// Looked at below.
+		"containers", "initContainers", "volumes", "securityContext", "dnsPolicy", "os", "hostUsers",
+		// Honoured by the agent.
+		"restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets",
+		"serviceAccountName", "serviceAccount", "automountServiceAccountToken", "readinessGates",
+		// Honoured by others, and looked at again before the Pod begins.
+		"nodeName", "nodeSelector", "affinity", "schedulerName", "tolerations", "priorityClassName", "priority",
+		"preemptionPolicy", "topologySpreadConstraints", "schedulingGates", "schedulingGroup",
+		// Without effect, and on every Pod by default.
+		"enableServiceLinks",
+	)
+	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
+	if spec.DNSPolicy == corev1.DNSNone {
+		found = append(found, "spec.dnsPolicy (None)")
 	}
-	for i, v := range p.Spec.Volumes {
-		if !isTokenVolume(v) {
-			found = append(found, fmt.Sprintf("spec.volumes[%d] (%s)", i, v.Name))
-		}
+	if spec.OS != nil && spec.OS.Name != guestOS {
+		found = append(found, fmt.Sprintf("spec.os.name (%s, guests are %s)", spec.OS.Name, guestOS))
 	}
-	if n := len(p.Spec.Containers); n != 1 {
+	if spec.HostUsers != nil && !*spec.HostUsers {
+		found = append(found, "spec.hostUsers (false)")
+	}
+	found = append(found, unsupportedVolumes(spec.Volumes)...)
+	if n := len(spec.Containers); n != 1 {
 		return append(found, fmt.Sprintf("spec.containers (%d containers, a VM is one)", n))
 	}
-	return append(found, unsupportedContainer(p.Spec)...)
-}
-
-// acceptedOfPod says which fields of a PodSpec are honoured, or looked at
-// separately, or mean nothing to a VM.
-func acceptedOfPod(field string) bool {
-	return slices.Contains([]string{
-		"containers", "volumes", "securityContext", "dnsPolicy",
-		// Honoured by the agent.
-		"restartPolicy", "terminationGracePeriodSeconds",
-		// Honoured by others before the Pod came here.
-		"nodeName", "nodeSelector", "affinity", "schedulerName", "tolerations", "priorityClassName", "priority",
-		"preemptionPolicy", "topologySpreadConstraints", "schedulingGates",
-		// Without effect, and on every Pod by default.
-		"enableServiceLinks", "serviceAccountName", "serviceAccount", "automountServiceAccountToken",
-	}, field)
-}
-
-func unsupportedContainer(spec corev1.PodSpec) []string {
-	const path = "spec.containers[0]"
-	c := spec.Containers[0]
-	found := unsupportedIn(path, c, acceptedOfContainer)
-	for i, port := range c.Ports {
-		if port.HostPort != 0 || port.HostIP != "" {
-			found = append(found, fmt.Sprintf("%s.ports[%d].hostPort", path, i))
-		}
+	found = append(found, unsupportedMain(spec.Containers[0])...)
+	for i, c := range spec.InitContainers {
+		found = append(found, unsupportedInit(fmt.Sprintf("spec.initContainers[%d]", i), c, spec.Containers[0])...)
 	}
-	for i, m := range c.VolumeMounts {
-		if m.MountPath != tokenMountPath || !mountsToken(spec, m.Name) {
-			found = append(found, fmt.Sprintf("%s.volumeMounts[%d] (%s)", path, i, m.MountPath))
-		}
-	}
-	found = append(found, unsupportedResources(path+".resources", c.Resources)...)
-	return append(found, unsupportedSecurity(path+".securityContext", c.SecurityContext)...)
-}
-
-func acceptedOfContainer(field string) bool {
-	return slices.Contains([]string{
-		"name", "image", "imagePullPolicy", "resources", "ports", "volumeMounts", "securityContext",
-		// Defaults without effect: there is no message file, and nothing is resized.
-		"terminationMessagePath", "terminationMessagePolicy", "resizePolicy",
-	}, field)
-}
-
-func unsupportedResources(path string, r corev1.ResourceRequirements) []string {
-	known := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, VMResource}
-	var found []string
-	for list, resources := range map[string]corev1.ResourceList{"limits": r.Limits, "requests": r.Requests} {
-		for name := range resources {
-			if !slices.Contains(known, name) {
-				found = append(found, fmt.Sprintf("%s.%s[%s]", path, list, name))
-			}
-		}
-	}
-	if len(r.Claims) > 0 {
-		found = append(found, path+".claims")
-	}
-	slices.Sort(found)
-	return found
+	return append(found, unsupportedMounts(spec)...)
 }
 
 // unsupportedPodSecurity accepts what restricted namespaces ask of every Pod, and
@@ -104,9 +66,7 @@ func unsupportedPodSecurity(s *corev1.PodSecurityContext) []string {
 	if s == nil {
 		return nil
 	}
-	found := unsupportedIn("spec.securityContext", *s, func(field string) bool {
-		return field == "seccompProfile" || field == "runAsNonRoot"
-	})
+	found := unsupportedIn("spec.securityContext", *s, "seccompProfile", "runAsNonRoot")
 	return append(found, unsupportedSeccomp("spec.securityContext", s.SeccompProfile)...)
 }
 
@@ -114,17 +74,12 @@ func unsupportedSecurity(path string, s *corev1.SecurityContext) []string {
 	if s == nil {
 		return nil
 	}
-	found := unsupportedIn(path, *s, func(field string) bool {
-		return slices.Contains([]string{"seccompProfile", "runAsNonRoot", "allowPrivilegeEscalation", "capabilities", "privileged"}, field)
-	})
-	if s.Privileged != nil && *s.Privileged {
-		found = append(found, path+".privileged")
+	found := unsupportedIn(path, *s, "seccompProfile", "runAsNonRoot", "capabilities", "procMount")
+	if s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount {
+		found = append(found, fmt.Sprintf("%s.procMount (%s)", path, *s.ProcMount))
 	}
-	if s.AllowPrivilegeEscalation != nil && *s.AllowPrivilegeEscalation {
-		found = append(found, path+".allowPrivilegeEscalation")
-	}
-	if s.Capabilities != nil && len(s.Capabilities.Add) > 0 {
-		found = append(found, path+".capabilities.add")
+	if s.Capabilities != nil {
+		found = append(found, unsupportedIn(path+".capabilities", *s.Capabilities, "drop")...)
 	}
 	return append(found, unsupportedSeccomp(path, s.SeccompProfile)...)
 }
@@ -133,25 +88,25 @@ func unsupportedSeccomp(path string, p *corev1.SeccompProfile) []string {
 	if p == nil || p.Type == corev1.SeccompProfileTypeRuntimeDefault {
 		return nil
 	}
-	return []string{path + ".seccompProfile"}
-}
-
-func isTokenVolume(v corev1.Volume) bool {
-	return strings.HasPrefix(v.Name, "kube-api-access-") && v.Projected != nil
-}
-
-func mountsToken(spec corev1.PodSpec, volume string) bool {
-	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && isTokenVolume(v) })
+	return []string{fmt.Sprintf("%s.seccompProfile (%s)", path, p.Type)}
 }
 
 // unsupportedIn names the fields of a struct that are set and not accepted, by
 // their names in JSON. A pointer to false and an empty list count as not set.
-func unsupportedIn(path string, value any, accepted func(field string) bool) []string {
-	v := reflect.ValueOf(value)
+// Fields of embedded structs count as the struct's own.
+func unsupportedIn(path string, value any, accepted ...string) []string {
+	return unsupportedOf(path, reflect.ValueOf(value), accepted)
+}
+
+func unsupportedOf(path string, v reflect.Value, accepted []string) []string {
 	var found []string
 	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if isSet(v.Field(i)) && !accepted(name) {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && name == "" && value.Kind() == reflect.Struct:
+			found = append(found, unsupportedOf(path, value, accepted)...)
+		case isSet(value) && !slices.Contains(accepted, name):
 			found = append(found, path+"."+name)
 		}
 	}

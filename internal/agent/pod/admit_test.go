@@ -6,12 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 func TestUnsupported(t *testing.T) {
 	yes, no, user := true, false, int64(501)
+	defaultProc := corev1.DefaultProcMount
 	runtimeDefault := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	for _, c := range []struct {
 		name string
@@ -26,29 +25,102 @@ func TestUnsupported(t *testing.T) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}}
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault}
 			p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x7k2p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
-			c.VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x7k2p", ReadOnly: true, MountPath: tokenMountPath}}
-			c.SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x7k2p", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+			c.SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, ProcMount: &defaultProc}
 			c.Ports = []corev1.ContainerPort{{ContainerPort: 22}}
 			c.Resources.Limits = corev1.ResourceList{VMResource: resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("4")}
 			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU}}
 		}, nil},
-		{"command and args", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Command, c.Args = []string{"sh"}, []string{"-c"}
-		}, []string{"spec.containers[0].command", "spec.containers[0].args"}},
-		{"environment", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Env = []corev1.EnvVar{{Name: "A"}}
-			c.EnvFrom = []corev1.EnvFromSource{{}}
-		}, []string{"spec.containers[0].envFrom", "spec.containers[0].env"}},
+		{"all that is honoured", func(p *corev1.Pod, c *corev1.Container) {
+			deadline := int64(60)
+			p.Spec.ActiveDeadlineSeconds = &deadline
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}}
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
+			p.Spec.OS = &corev1.PodOS{Name: "darwin"}
+			p.Spec.HostUsers = &yes
+			c.Command, c.Args, c.WorkingDir, c.TTY = []string{"sh"}, []string{"-c"}, "/tmp", true
+			c.Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}
+			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "P", SecretRef: &corev1.SecretEnvSource{}}}
+			p.Spec.Volumes = []corev1.Volume{
+				volumeOf("e", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(1, "")}}),
+				volumeOf("c", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Optional: &yes}}),
+				volumeOf("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Items: []corev1.KeyToPath{{Key: "k", Path: "p"}}}}),
+				volumeOf("d", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}),
+				volumeOf("h", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}),
+			}
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "e", MountPath: "/e", SubPath: "a/b"}, {Name: "c", MountPath: "/c", ReadOnly: true}}
+			p.Spec.InitContainers = []corev1.Container{{
+				Name: "i", Image: c.Image, Args: []string{"x"}, WorkingDir: "/", VolumeMounts: []corev1.VolumeMount{{Name: "e", MountPath: "/e/", SubPath: "a/b"}},
+			}}
+		}, nil},
+		{"a command's fields without one", func(_ *corev1.Pod, c *corev1.Container) {
+			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true
+		}, []string{"spec.containers[0].workingDir", "spec.containers[0].stdin", "spec.containers[0].stdinOnce", "spec.containers[0].tty"}},
+		{"environment from a file", func(_ *corev1.Pod, c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "A"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
+		}, []string{"spec.containers[0].env[1].valueFrom.fileKeyRef"}},
 		{"probes and hooks", func(_ *corev1.Pod, c *corev1.Container) {
-			c.LivenessProbe, c.ReadinessProbe, c.Lifecycle = &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
-		}, []string{"spec.containers[0].livenessProbe", "spec.containers[0].readinessProbe", "spec.containers[0].lifecycle"}},
-		{"volumes", func(p *corev1.Pod, c *corev1.Container) {
-			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-			c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
-		}, []string{"spec.volumes[0] (data)", "spec.containers[0].volumeMounts[0] (/data)"}},
-		{"init containers", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "i"}}
-		}, []string{"spec.initContainers"}},
+			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = &corev1.Probe{}, &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
+		}, []string{
+			"spec.containers[0].livenessProbe", "spec.containers[0].readinessProbe", "spec.containers[0].startupProbe", "spec.containers[0].lifecycle",
+		}},
+		{"init containers that are none here", func(p *corev1.Pod, c *corev1.Container) {
+			always := corev1.ContainerRestartPolicyAlways
+			p.Spec.InitContainers = []corev1.Container{
+				{Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: &always},
+				{Name: "machine", Image: c.Image},
+				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, LivenessProbe: &corev1.Probe{}},
+			}
+		}, []string{
+			"spec.initContainers[0].restartPolicy",
+			"spec.initContainers[1].command (an init container needs one, it runs in the VM of the main container)",
+			"spec.initContainers[2].livenessProbe",
+			"spec.initContainers[2].image (it must be that of the main container, they share a VM)",
+			"spec.initContainers[2].imagePullPolicy (it must be that of the main container, they share an image)",
+		}},
+		{"volumes of other types", func(p *corev1.Pod, _ *corev1.Container) {
+			socket, trust := corev1.HostPathSocket, &corev1.ClusterTrustBundleProjection{}
+			p.Spec.Volumes = []corev1.Volume{
+				volumeOf("nfs", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}),
+				volumeOf("claim", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
+				volumeOf("pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePages}}),
+				volumeOf("socket", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x", Type: &socket}}),
+				volumeOf("trust", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{}, {ClusterTrustBundle: trust}}}}),
+			}
+		}, []string{
+			"spec.volumes[0].nfs (volume nfs)", "spec.volumes[1].persistentVolumeClaim (volume claim)", "spec.volumes[2].emptyDir.medium (HugePages)",
+			"spec.volumes[3].hostPath.type (Socket, only directories can be shared with a VM)", "spec.volumes[4].projected.sources[1].clusterTrustBundle",
+		}},
+		{"mounts", func(_ *corev1.Pod, c *corev1.Container) {
+			both := corev1.MountPropagationBidirectional
+			c.VolumeMounts = []corev1.VolumeMount{
+				{Name: "v", MountPath: "/a", SubPathExpr: "$(A)", MountPropagation: &both},
+				{Name: "v", MountPath: "/a/b"},
+				{Name: "v", MountPath: "/c", SubPath: "../x"},
+				{Name: "v", MountPath: "/"},
+			}
+			c.VolumeDevices = []corev1.VolumeDevice{{}}
+		}, []string{
+			"spec.containers[0].volumeDevices",
+			"spec.containers[0].volumeMounts[0].subPathExpr", "spec.containers[0].volumeMounts[0].mountPropagation (Bidirectional)",
+			"spec.containers[0].volumeMounts[1].mountPath (/a/b is at, in or around /a of spec.containers[0].volumeMounts[0])",
+			`spec.containers[0].volumeMounts[2].subPath ("../x" leads out of the volume)`,
+			`spec.containers[0].volumeMounts[3].mountPath (mount path "/" is the root of the guest)`,
+		}},
+		{"names and addresses of its own", func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "h", "s", &yes
+			p.Spec.HostAliases = []corev1.HostAlias{{}}
+		}, []string{"spec.hostname", "spec.subdomain", "spec.hostAliases", "spec.setHostnameAsFQDN"}},
+		{"what nobody has here", func(p *corev1.Pod, _ *corev1.Container) {
+			class := "gvisor"
+			p.Spec.RuntimeClassName, p.Spec.HostUsers, p.Spec.OS = &class, &no, &corev1.PodOS{Name: corev1.Linux}
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}}
+			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1")}
+			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
+		}, []string{
+			"spec.ephemeralContainers", "spec.runtimeClassName", "spec.overhead", "spec.resourceClaims",
+			"spec.os.name (linux, guests are darwin)", "spec.hostUsers (false)",
+		}},
 		{"two containers", func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"})
 		}, []string{"spec.containers (2 containers, a VM is one)"}},
@@ -68,13 +140,16 @@ func TestUnsupported(t *testing.T) {
 		{"a resource nobody has here", func(_ *corev1.Pod, c *corev1.Container) {
 			c.Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 		}, []string{"spec.containers[0].resources.limits[nvidia.com/gpu]"}},
-		{"a deadline", func(p *corev1.Pod, _ *corev1.Container) { p.Spec.ActiveDeadlineSeconds = &user }, []string{"spec.activeDeadlineSeconds"}},
-		{"pull secrets", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}}
-		}, []string{"spec.imagePullSecrets"}},
+		{"resources that make no sense", func(_ *corev1.Pod, c *corev1.Container) {
+			c.Resources.Limits = corev1.ResourceList{VMResource: resource.MustParse("2"), "cpu": resource.MustParse("-1")}
+			c.Resources.Claims = []corev1.ResourceClaim{{}}
+		}, []string{
+			"spec.containers[0].resources.claims", "spec.containers[0].resources.limits[cpu] (-1 is negative)",
+			"spec.containers[0].resources.limits[macfleet.dev/macos-vm] (2, a Pod is one VM)",
+		}},
 		{"another DNS", func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{}
-		}, []string{"spec.dnsConfig", "spec.dnsPolicy"}},
+		}, []string{"spec.dnsConfig", "spec.dnsPolicy (None)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := onMac("a", corev1.RestartPolicyAlways)
@@ -86,32 +161,6 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-func TestShapeOf(t *testing.T) {
-	host := Host{CPUs: 7, MemoryBytes: 14 << 30, MaxVMs: 2}
-	list := func(cpu, memory string) corev1.ResourceList {
-		l := corev1.ResourceList{}
-		if cpu != "" {
-			l[corev1.ResourceCPU] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			l[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return l
-	}
-	for _, c := range []struct {
-		name             string
-		limits, requests corev1.ResourceList
-		want             vm.Shape
-	}{
-		{"a share", nil, nil, vm.Shape{CPUs: 3, MemoryBytes: 7 << 30}},
-		{"limits first", list("4", "8Gi"), list("2", "4Gi"), vm.Shape{CPUs: 4, MemoryBytes: 8 << 30}},
-		{"then requests", list("4", ""), list("2", "4Gi"), vm.Shape{CPUs: 4, MemoryBytes: 4 << 30}},
-		{"whole CPUs", list("1500m", "4Gi"), nil, vm.Shape{CPUs: 2, MemoryBytes: 4 << 30}},
-		{"no more than there is", list("64", "1Ti"), nil, vm.Shape{CPUs: 7, MemoryBytes: 14 << 30}},
-	} {
-		container := corev1.Container{Resources: corev1.ResourceRequirements{Limits: c.limits, Requests: c.requests}}
-		if d := cmp.Diff(c.want, ShapeOf(container, host)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, d)
-		}
-	}
+func volumeOf(name string, s corev1.VolumeSource) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: s}
 }

@@ -1,6 +1,9 @@
 package pod
 
 import (
+	"context"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -8,36 +11,88 @@ import (
 )
 
 // Host is what Pods can share on this host: allocatable, and how many guests run
-// at once.
+// at once; and what it asks of Pods.
 type Host struct {
 	CPUs        int
 	MemoryBytes int64
 	MaxVMs      int
+	// MilliCPUs is what of a CPU is left beyond whole ones, too; 0: nothing is.
+	MilliCPUs int64
+	// StorageBytes is what the disks of guests may grow to; 0: as they like.
+	StorageBytes int64
+	// HostPaths lists the directories below which volumes of the type hostPath may be.
+	HostPaths []string
+	// Node reads the Node object, with the labels that others gave it. Nil: selectors of
+	// Pods are not looked at again.
+	Node func(ctx context.Context) (*corev1.Node, error)
 }
 
-// ShapeOf gives a container its machine: limits, else requests, else an even share
-// of the host; never above what the host can give. CPUs are whole, rounded up.
-func ShapeOf(c corev1.Container, h Host) vm.Shape {
+// mebibyte is the unit of guests' memory.
+const mebibyte = 1 << 20
+
+// ShapeOfPod gives a Pod its machine: limits, else requests, else an even share of
+// the host; never above what the host can give. CPUs are whole, rounded up; memory
+// is whole mebibytes, rounded down. The disk only grows. It is enough for each of
+// the containers, which run one after the other.
+func ShapeOfPod(p *corev1.Pod, h Host) vm.Shape {
+	containers := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 	share := max(1, h.MaxVMs)
-	cpus := int64(max(1, h.CPUs/share))
-	memory := h.MemoryBytes / int64(share)
-	if q, ok := wanted(c, corev1.ResourceCPU); ok {
-		cpus = q.Value()
-	}
-	if q, ok := wanted(c, corev1.ResourceMemory); ok {
-		memory = q.Value()
+	most := func(name corev1.ResourceName) resource.Quantity { return mostOf(containers, name, wanted) }
+	cpus := within(most(corev1.ResourceCPU), int64(max(1, h.CPUs)), int64(h.CPUs/share))
+	memory := within(most(corev1.ResourceMemory), max(mebibyte, h.MemoryBytes), h.MemoryBytes/int64(share))
+	storage := int64(maxDiskBytes)
+	if h.StorageBytes > 0 {
+		storage = min(storage, h.StorageBytes)
 	}
 	return vm.Shape{
-		CPUs:        int(min(max(1, cpus), int64(max(1, h.CPUs)))),
-		MemoryBytes: min(memory, h.MemoryBytes),
+		CPUs:        int(max(1, cpus)),
+		MemoryBytes: max(mebibyte, memory/mebibyte*mebibyte),
+		DiskBytes:   within(most(corev1.ResourceEphemeralStorage), storage, 0),
 	}
 }
 
-func wanted(c corev1.Container, name corev1.ResourceName) (resource.Quantity, bool) {
+// maxDiskBytes keeps absurd sizes within numbers: 8 TiB is more than any Mac has.
+const maxDiskBytes = 8 << 40
+
+// within is a quantity in whole units, rounded up, at most limit; otherwise when it
+// is not set. It is compared before it is read, as huge ones fit no integer.
+func within(q resource.Quantity, limit, otherwise int64) int64 {
+	switch {
+	case q.Sign() <= 0:
+		return min(otherwise, limit)
+	case q.CmpInt64(limit) >= 0:
+		return limit
+	}
+	return q.Value()
+}
+
+func wanted(c corev1.Container, name corev1.ResourceName) resource.Quantity {
 	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
-		if q, ok := list[name]; ok && !q.IsZero() {
-			return q, true
+		if q, ok := list[name]; ok && q.Sign() > 0 {
+			return q
 		}
 	}
-	return resource.Quantity{}, false
+	return resource.Quantity{}
+}
+
+// requested is what the API holds a container to; requests default to limits there.
+func requested(c corev1.Container, name corev1.ResourceName) resource.Quantity {
+	if q, ok := c.Resources.Requests[name]; ok {
+		return q
+	}
+	return c.Resources.Limits[name]
+}
+
+func most(p *corev1.Pod, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
+	return mostOf(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), name, of)
+}
+
+func mostOf(containers []corev1.Container, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
+	var greatest resource.Quantity
+	for _, c := range containers {
+		if q := of(c, name); q.Cmp(greatest) > 0 {
+			greatest = q
+		}
+	}
+	return greatest
 }
