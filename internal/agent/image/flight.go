@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -186,16 +187,14 @@ func (s *Store) transfer(ctx context.Context, f *flight, c credential) (string, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	before := s.space(ctx)
-	beat := make(chan struct{}, 1)
+	var heard atomic.Int64 // when something came, Unix nanoseconds
+	heard.Store(s.o.Clock.Now().UnixNano())
 	o := vm.PullOptions{Credential: c.login(), Progress: func(percent int) {
 		f.percent.Store(int32(percent))
 		f.first.CompareAndSwap(-1, int32(percent))
-		select {
-		case beat <- struct{}{}:
-		default:
-		}
+		heard.Store(s.o.Clock.Now().UnixNano())
 	}}
-	go s.watchStall(ctx, cancel, f, beat)
+	go s.watchStall(ctx, cancel, f, &heard)
 	digest, err := s.o.Source.Pull(ctx, f.ref.String(), o)
 	var stalled *StalledError
 	switch cause := context.Cause(ctx); {
@@ -210,19 +209,21 @@ func (s *Store) transfer(ctx context.Context, f *flight, c credential) (string, 
 }
 
 // watchStall cancels when for the whole timeout nothing came.
-func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *flight, beat <-chan struct{}) {
+func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *flight, heard *atomic.Int64) {
 	t := s.o.Clock.NewTimer(s.o.StallTimeout)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-beat:
-			t.Reset(s.o.StallTimeout)
 		case <-t.C():
+		}
+		left := s.o.StallTimeout - s.o.Clock.Since(time.Unix(0, heard.Load()))
+		if left <= 0 {
 			cancel(&StalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
 			return
 		}
+		t.Reset(left)
 	}
 }
 

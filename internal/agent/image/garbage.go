@@ -32,11 +32,12 @@ type held struct {
 // space of the volume; total 0 when it is not known.
 type space struct{ free, total int64 }
 
+// usedPercent is rounded up.
 func (s space) usedPercent() int {
 	if s.total <= 0 {
 		return 0
 	}
-	return int((s.total - s.free) * 100 / s.total)
+	return 100 - int(float64(s.free)*100/float64(s.total))
 }
 
 // GarbageError says that the volume stays fuller than it should.

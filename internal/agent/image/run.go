@@ -151,18 +151,26 @@ func (s *Store) prePull(ctx context.Context) {
 	list := s.wantedImages()
 	for len(list) > 0 {
 		next := slices.MinFunc(list, func(a, b *wanted) int { return a.due.Compare(b.due) })
-		timer := s.o.Clock.NewTimer(max(0, next.due.Sub(s.o.Clock.Now())))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		}
-		delay := next.after(s.prePullOne(ctx, next.ref))
-		if ctx.Err() != nil {
+		if !s.waitUntil(ctx, next.due) {
 			return
 		}
-		next.due = s.o.Clock.Now().Add(delay)
+		next.due = s.o.Clock.Now().Add(next.after(s.prePullOne(ctx, next.ref)))
+	}
+}
+
+// waitUntil reports whether ctx lasted so long.
+func (s *Store) waitUntil(ctx context.Context, due time.Time) bool {
+	left := due.Sub(s.o.Clock.Now())
+	if left <= 0 || ctx.Err() != nil {
+		return ctx.Err() == nil
+	}
+	timer := s.o.Clock.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
 	}
 }
 

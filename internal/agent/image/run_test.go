@@ -1,0 +1,189 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// run lets a store run until the test ends, and tells when it began to wait.
+func run(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestImagesForTheNode(t *testing.T) {
+	h := newHost()
+	s := New(options(t, h))
+	h.here("r.test/macos/small:v1", 1, 20*gb)
+	h.here("r.test/macos/big:v1", 2, 60*gb)
+	h.here("r.test/macos/big:latest", 2, 60*gb)
+	h.here("mirror.test/big:v1", 2, 60*gb)
+	s.refresh(t.Context())
+	want := []corev1.ContainerImage{
+		{Names: []string{"mirror.test/big@" + sha(2), "r.test/macos/big@" + sha(2), "mirror.test/big:v1", "r.test/macos/big:latest", "r.test/macos/big:v1"}, SizeBytes: 60 * gb},
+		{Names: []string{"r.test/macos/small@" + sha(1), "r.test/macos/small:v1"}, SizeBytes: 20 * gb},
+	}
+	if diff := cmp.Diff(want, s.Images()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for n := range 60 {
+		h.here(name(n), 10+n, gb)
+		h.here(fmt.Sprintf("r.test/macos/big:w%d", n), 2, 60*gb)
+	}
+	s.refresh(t.Context())
+	if images := s.Images(); len(images) != 50 || len(images[0].Names) != 5 {
+		t.Errorf("%d images, the first with %d names", len(images), len(images[0].Names))
+	}
+}
+
+func TestRunShowsWhatAPodPulled(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	o := options(t, h)
+	s := New(o)
+	run(t, s)
+	if got := receive(t, "the image", ask(t.Context(), s, Request{Ref: base})); got.err != nil {
+		t.Fatal(got.err)
+	}
+	await(t, "the Node shows it", func() bool { return len(s.Images()) == 1 })
+	// A use is written soon, too: it is what decides who goes first.
+	file := filepath.Join(o.Dir, "images.json")
+	await(t, "the use is on the disk", func() bool {
+		clockOf(o).Step(time.Minute)
+		data, _ := os.ReadFile(file)
+		return strings.Contains(string(data), `"used"`)
+	})
+}
+
+func TestPrePull(t *testing.T) {
+	h := newHost()
+	second, pinned := "r.test/macos/second:v1", "r.test/macos/pinned@"+sha(3)
+	h.publish(base, 1, gb, "")
+	h.publish(second, 2, gb, "")
+	h.publish(pinned, 3, gb, "")
+	o := options(t, h)
+	o.PrePull = []string{base, "no reference", second, pinned, "r.test/macos/missing:v1"}
+	s := New(o)
+	run(t, s)
+	await(t, "all were tried", func() bool { return len(h.pulled()) == 4 })
+	if h.digests() != "1 2 3" {
+		t.Errorf("held %s", h.digests())
+	}
+	// Tags are looked up again each hour, digests are not; what failed comes sooner.
+	h.publish(base, 4, gb, "")
+	await(t, "the tag has moved", func() bool {
+		clockOf(o).Step(time.Minute)
+		d, _ := h.Digest(t.Context(), base)
+		return d == sha(4)
+	})
+	count := map[string]int{}
+	for _, p := range h.pulled() {
+		count[strings.TrimPrefix(p, "nobody ")]++
+	}
+	if count[pinned] != 1 || count["r.test/macos/missing:v1"] < 3 || count[base] != 2 {
+		t.Errorf("pulls: %v", count)
+	}
+}
+
+func TestPrePullGivesWayToAPod(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.publish("r.test/macos/urgent:v1", 2, gb, "")
+	h.gate = make(chan struct{})
+	o := options(t, h)
+	o.PrePull = []string{base}
+	s := New(o)
+	run(t, s)
+	receive(t, "the pull beforehand", h.started)
+	pod := ask(t.Context(), s, Request{Ref: "r.test/macos/urgent:v1"})
+	if ref := receive(t, "the Pod's pull", h.started); ref != "r.test/macos/urgent:v1" {
+		t.Fatalf("pulls %s first", ref)
+	}
+	close(h.gate)
+	if got := receive(t, "the Pod's image", pod); got.err != nil {
+		t.Fatal(got.err)
+	}
+	await(t, "the other comes after", func() bool {
+		clockOf(o).Step(10 * time.Second)
+		return h.digests() == "1 2"
+	})
+	if h.crowded {
+		t.Error("two pulls of one registry at once")
+	}
+}
+
+// A Pod that wants what is being pulled beforehand gets that very pull, and keeps
+// it from giving way.
+func TestAPodTakesOverAPrePull(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.publish("r.test/macos/other:v1", 2, gb, "")
+	h.gate = make(chan struct{})
+	o := options(t, h)
+	o.PrePull = []string{base}
+	s := New(o)
+	run(t, s)
+	receive(t, "the pull beforehand", h.started)
+	pod := ask(t.Context(), s, Request{Ref: base})
+	await(t, "both wait", func() bool { return waiters(s) == 2 })
+	other := ask(t.Context(), s, Request{Ref: "r.test/macos/other:v1"})
+	await(t, "three wait", func() bool { return waiters(s) == 3 })
+	close(h.gate)
+	for _, done := range []<-chan outcome{pod, other} {
+		if got := receive(t, "an image", done); got.err != nil {
+			t.Error(got.err)
+		}
+	}
+	if diff := cmp.Diff([]string{"nobody " + base, "nobody r.test/macos/other:v1"}, h.pulled()); diff != "" {
+		t.Errorf("pulls (-want +got)\n%s", diff)
+	}
+}
+
+func TestPrePullDoesNotFillAFullVolume(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.foreign = 440 * gb
+	s := New(options(t, h))
+	ref, err := parseReference(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.prePullOne(t.Context(), ref); err == nil || len(h.pulled()) != 0 {
+		t.Errorf("%v, pulls %v", err, h.pulled())
+	}
+}
+
+func TestDelaysOfPrePulls(t *testing.T) {
+	w := &wanted{}
+	fails := errors.New("down")
+	var got []time.Duration
+	for _, err := range []error{fails, fails, errYielded, fails, nil, fails} {
+		got = append(got, w.after(err))
+	}
+	want := []time.Duration{time.Minute, 2 * time.Minute, 30 * time.Second, 4 * time.Minute, time.Hour, time.Minute}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for range 100 {
+		if d := w.after(fails); d < time.Minute || d > time.Hour {
+			t.Fatalf("waits %s", d)
+		}
+	}
+}
