@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -185,6 +186,8 @@ type vsock struct {
 	net.Listener
 	listens chan struct{} // closed when the agent is up
 	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func listenControl(dir string) (*vsock, error) {
@@ -197,7 +200,7 @@ func listenControl(dir string) (*vsock, error) {
 		return nil, fmt.Errorf("opening the control socket: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
-	return &vsock{Listener: l, listens: make(chan struct{}), conns: make(chan net.Conn)}, nil
+	return &vsock{Listener: l, listens: make(chan struct{}), conns: make(chan net.Conn), closed: make(chan struct{})}, nil
 }
 
 func (v *vsock) accept() {
@@ -208,7 +211,11 @@ func (v *vsock) accept() {
 		}
 		select {
 		case <-v.listens:
-			v.conns <- conn
+			select {
+			case v.conns <- conn:
+			case <-v.closed:
+				_ = conn.Close()
+			}
 		default:
 			_ = conn.Close()
 		}
@@ -223,9 +230,16 @@ func (v *vsock) up() net.Listener {
 
 // Accept returns the next connection that found an agent.
 func (v *vsock) Accept() (net.Conn, error) {
-	conn, open := <-v.conns
-	if !open {
+	select {
+	case conn := <-v.conns:
+		return conn, nil
+	case <-v.closed:
 		return nil, net.ErrClosed
 	}
-	return conn, nil
+}
+
+// Close is the agent listening no more.
+func (v *vsock) Close() error {
+	v.once.Do(func() { close(v.closed) })
+	return v.Listener.Close()
 }

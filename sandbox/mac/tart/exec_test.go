@@ -94,6 +94,24 @@ func TestAGuestShutsItselfDown(t *testing.T) {
 	}
 }
 
+func TestAShutdownIsAnsweredFirst(t *testing.T) {
+	t.Parallel()
+	m := cloned(t, nil, "vm")
+	for range 10 {
+		run := m.boot("vm")
+		m.awaitAgent("vm")
+		waiting := m.start("exec", "vm", "/bin/sh", "-c", "trap 'exit 42' TERM; touch /tmp/waiting; sleep 5 & wait")
+		await(t, "the other command runs", func() bool { return exists(filepath.Join(m.vm("vm").guest(), "disk/private/tmp/waiting")) })
+		if got := m.do("exec", "vm", "shutdown", "-h", "now"); got.code != 0 {
+			t.Errorf("shutdown: %+v", got)
+		}
+		if code := waiting.wait(); code != 42 {
+			t.Errorf("the other command: %d, %s", code, waiting.out.String())
+		}
+		run.wait()
+	}
+}
+
 func TestAPowerCutEndsEveryProcessOfTheGuest(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"run", "guest", "stop"} {

@@ -129,14 +129,14 @@ func (g *guestProcess) broken(how error) error {
 
 // prepareRoot keeps what an earlier run of the guest wrote, but for its traces of life.
 func (s guestSpec) prepareRoot() error {
-	for _, name := range []string{"shutdown", "pid", "disk/private/tmp", "disk/" + sharedFiles} {
+	for _, name := range []string{"shutdown", "pid", "disk/private/tmp", "disk/private/var/run", "disk/" + sharedFiles} {
 		if err := os.RemoveAll(filepath.Join(s.Root, name)); err != nil {
 			return fmt.Errorf("preparing the guest: %w", err)
 		}
 	}
 	for _, name := range []string{
 		"root", "disk/Users/admin", "disk/Volumes", "disk/opt/homebrew/bin",
-		"disk/private/etc", "disk/private/tmp", "disk/private/var/log", "disk/private/var/root", "disk/private/var/tmp",
+		"disk/private/etc", "disk/private/tmp", "disk/private/var/log", "disk/private/var/root", "disk/private/var/run", "disk/private/var/tmp",
 	} {
 		if err := os.MkdirAll(filepath.Join(s.Root, name), 0o755); err != nil {
 			return fmt.Errorf("preparing the guest: %w", err)

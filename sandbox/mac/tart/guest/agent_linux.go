@@ -37,6 +37,7 @@ func (i *Inside) Serve(l net.Listener, o AgentOptions) error {
 	a := &agent{AgentOptions: o, schema: schema, table: i.table, runs: map[string]*process{}}
 	server := grpc.NewServer()
 	server.RegisterService(a.description(), nil) // the calls know the agent themselves
+	i.server.Store(server)
 	return server.Serve(l)
 }
 

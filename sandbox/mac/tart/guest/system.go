@@ -52,3 +52,6 @@ const home = "/Users/admin"
 
 // shutdownGrace is how long processes have between SIGTERM and the end of a shutdown.
 const shutdownGrace = 2 * time.Second
+
+// answerGrace is how long a shutdown waits for those who are to be answered.
+const answerGrace = 300 * time.Millisecond

@@ -5,9 +5,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 )
 
 // Supported says whether this system has what guests are made of.
@@ -24,7 +29,10 @@ func Attributes() *syscall.SysProcAttr {
 }
 
 // Inside is a guest seen from its pid 1.
-type Inside struct{ table *table }
+type Inside struct {
+	table  *table
+	server atomic.Pointer[grpc.Server] // the agent, once it is up
+}
 
 // Enter makes the calling process, alone in its namespaces, pid 1 of the system.
 func Enter(s System) (*Inside, error) {
@@ -47,8 +55,30 @@ func Enter(s System) (*Inside, error) {
 	return &Inside{table: newTable()}, nil
 }
 
-// ShutDown asks all processes to end and waits a moment for them.
-func (i *Inside) ShutDown() { i.table.drain(shutdownGrace) }
+// ShutDown asks all processes to end and waits a moment for them. Who asked for it, and
+// all who wait for a command's end, are answered first.
+func (i *Inside) ShutDown() {
+	if data, err := os.ReadFile(askedFile); err == nil {
+		_ = os.Remove(askedFile) // the next shutdown may come from elsewhere
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+			i.table.awaitEnd(pid, answerGrace)
+		}
+	}
+	i.table.drain(shutdownGrace)
+	server := i.server.Load()
+	if server == nil {
+		return
+	}
+	told := make(chan struct{})
+	go func() {
+		server.GracefulStop()
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(answerGrace):
+	}
+}
 
 // writable are the places of the disk that the guest may change, as on a Mac whose
 // system volume is sealed.

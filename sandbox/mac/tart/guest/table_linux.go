@@ -96,3 +96,17 @@ func (t *table) drain(grace time.Duration) {
 		}
 	}
 }
+
+// awaitEnd waits until a process has ended and is reaped, but not longer than grace.
+func (t *table) awaitEnd(pid int, grace time.Duration) {
+	look := time.NewTicker(drainPoll)
+	defer look.Stop()
+	late := time.After(grace)
+	for syscall.Kill(pid, 0) == nil {
+		select {
+		case <-look.C:
+		case <-late:
+			return
+		}
+	}
+}

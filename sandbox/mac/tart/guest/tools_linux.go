@@ -8,6 +8,9 @@ import (
 // tools is where the commands are kept that a guest has in place of its host's.
 const tools = ".tools"
 
+// askedFile names the process that asked for the shutdown.
+const askedFile = "/private/var/run/shutdown.pid"
+
 // sudo never asks for a password: the account of the goldens may do everything, and is
 // root here already.
 const sudo = `#!/bin/sh
@@ -23,7 +26,8 @@ done
 exec "$@"
 `
 
-// shutdown asks pid 1, and answers before the system goes down.
+// shutdown asks pid 1, and answers before the system goes down: that waits for the
+// process named in askedFile.
 const shutdown = `#!/bin/sh
 case "${0##*/}" in
 halt) set -- -h now ;;
@@ -33,6 +37,7 @@ if [ "$1" != -h ] || [ "$2" != now ]; then
 	exit 64
 fi
 echo "Shutdown NOW!"
+echo $$ >` + askedFile + `
 kill -TERM 1
 `
 
