@@ -109,7 +109,7 @@ func (m *Message) Map(name string) map[string]string {
 }
 
 // Set gives a field a value of its Go type: string, []byte, bool, int32, uint32,
-// []string or *Message. It returns m.
+// []string, map[string]string, *Message, or protoreflect.EnumNumber. It returns m.
 func (m *Message) Set(name string, value any) *Message {
 	f := m.field(name)
 	switch v := value.(type) {
@@ -117,6 +117,11 @@ func (m *Message) Set(name string, value any) *Message {
 		list := m.Mutable(f).List()
 		for _, s := range v {
 			list.Append(protoreflect.ValueOfString(s))
+		}
+	case map[string]string:
+		entries := m.Mutable(f).Map()
+		for k, v := range v {
+			entries.Set(protoreflect.ValueOfString(k).MapKey(), protoreflect.ValueOfString(v))
 		}
 	case *Message:
 		m.Message.Set(f, protoreflect.ValueOfMessage(v.Message))
