@@ -123,7 +123,9 @@ func (a *agent) run(ctx context.Context) error {
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
 	})
-	return together(ctx, keeper.Run, pods.supervisor.Run, pods.images.Run, monitor.Run)
+	return together(ctx, keeper.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, func(ctx context.Context) error {
+		return relieve(ctx, monitor, pods.images.FreeNow, a.log)
+	})
 }
 
 // hostdSocket is where hostd answers; empty where there is no guests' network to

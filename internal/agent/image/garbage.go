@@ -15,10 +15,12 @@ import (
 type extent string
 
 const (
-	// toLow: until no more than LowPercent is in use.
-	toLow extent = "to the lower threshold"
+	// toLow: until no more than LowPercent is in use, when more than HighPercent is.
+	toLow extent = "the volume is fuller than it should be"
+	// relief: until no more than LowPercent is, and everything when that did not help.
+	relief extent = "the host is short of disk"
 	// everything that nobody needs.
-	everything extent = "everything unused"
+	everything extent = "an image needs the room"
 )
 
 // held is one image of the host with all its names.
@@ -60,9 +62,11 @@ func (e *GarbageError) Error() string {
 // Unwrap returns Err.
 func (e *GarbageError) Unwrap() error { return e.Err }
 
-// FreeNow removes all images that nobody needs, for a host that is short of disk.
+// FreeNow makes room on a host that is short of disk: it removes images that nobody
+// needs until LowPercent is reached, and all of them where that has been reached and
+// the host is short still.
 func (s *Store) FreeNow(ctx context.Context) error {
-	_, err := s.collect(ctx, everything)
+	_, err := s.collect(ctx, relief)
 	return err
 }
 
@@ -88,6 +92,7 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 	if x == toLow && before.usedPercent() <= s.o.HighPercent {
 		return 0, nil
 	}
+	all := x == everything || before.usedPercent() <= s.o.LowPercent
 	images, err := s.list(ctx)
 	if err != nil {
 		return 0, err
@@ -95,7 +100,7 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 	var failed error
 	var sizes int64
 	for _, h := range s.idle(images) {
-		if x == toLow && s.enough(ctx, before, sizes) {
+		if !all && s.enough(ctx, before, sizes) {
 			break
 		}
 		gone, err := s.remove(ctx, h, began)

@@ -47,7 +47,8 @@ type Options struct {
 	// HighPercent of the volume in use lets images be removed, until no more than
 	// LowPercent is. Defaults: 85 and 80, as a kubelet's.
 	HighPercent, LowPercent int
-	// GarbageFailed is told, each time, that room could not be made. Nil: the log is.
+	// GarbageFailed is told that room could not be made, every five minutes while that
+	// is so. Nil: only the log is.
 	GarbageFailed func(message string)
 	Clock         clock.WithTicker
 	Log           *slog.Logger
@@ -93,6 +94,8 @@ type Store struct {
 
 	// collecting lets one removal of images run at a time.
 	collecting sync.Mutex
+	// complained is Run's own: when it last told that room cannot be made.
+	complained time.Time
 
 	mu      sync.Mutex
 	flights map[flightKey]*flight

@@ -19,6 +19,8 @@ const (
 	// listInterval is how often the tool is asked for its images, beside what we
 	// change ourselves.
 	listInterval = 5 * time.Minute
+	// complainInterval is how often it is told that room cannot be made.
+	complainInterval = 5 * time.Minute
 	// nodeImageLimit and nodeNameLimit are a kubelet's: the list is for the scheduler.
 	nodeImageLimit = 50
 	nodeNameLimit  = 5
@@ -63,6 +65,11 @@ func (s *Store) tidy(ctx context.Context) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
+	now := s.o.Clock.Now()
+	if !s.complained.IsZero() && now.Sub(s.complained) < complainInterval {
+		return
+	}
+	s.complained = now
 	s.o.Log.Warn("removing images", "err", err)
 	if s.o.GarbageFailed != nil {
 		s.o.GarbageFailed(err.Error())
