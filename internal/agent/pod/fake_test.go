@@ -112,7 +112,7 @@ func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
 	defer h.mu.Unlock()
 	var list []vm.Machine
 	for name, running := range h.machines {
-		list = append(list, vm.Machine{Name: name, Running: running})
+		list = append(list, vm.Machine{Name: name, Running: running, MacOS: true})
 	}
 	return list, nil
 }
@@ -124,7 +124,7 @@ func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 	if !there {
 		return vm.Machine{}, vm.ErrNotFound
 	}
-	return vm.Machine{Name: name, Running: running}, nil
+	return vm.Machine{Name: name, Running: running, MacOS: true}, nil
 }
 
 func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }

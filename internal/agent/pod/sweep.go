@@ -10,9 +10,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// foreignSlot is the holder's name for a machine that is not ours.
-func foreignSlot(name string) string { return "machine/" + name }
-
 // adoptSlots counts what runs already, before the first worker asks for a slot.
 func (s *Supervisor) adoptSlots(ctx context.Context) error {
 	machines, err := s.driver.Machines(ctx)
@@ -20,21 +17,24 @@ func (s *Supervisor) adoptSlots(ctx context.Context) error {
 		return fmt.Errorf("looking what runs on this host: %w", err)
 	}
 	for _, m := range machines {
-		s.countMachine(m)
+		if uid, _, ours := parseMachineName(m.Name); ours && m.Running {
+			s.slots.Adopt(string(uid))
+		}
 	}
+	s.slots.Foreign(foreign(machines))
 	return nil
 }
 
-func (s *Supervisor) countMachine(m vm.Machine) {
-	uid, _, ours := parseMachineName(m.Name)
-	switch {
-	case ours && m.Running:
-		s.slots.Adopt(string(uid))
-	case !ours && m.Running:
-		s.slots.Adopt(foreignSlot(m.Name))
-	case !ours:
-		s.slots.Release(foreignSlot(m.Name))
+// foreign are the macOS guests of others that run: each takes a place of the licence.
+// Guests with another system take none.
+func foreign(machines []vm.Machine) []string {
+	var names []string
+	for _, m := range machines {
+		if _, _, ours := parseMachineName(m.Name); !ours && m.Running && m.MacOS {
+			names = append(names, m.Name)
+		}
 	}
+	return names
 }
 
 // sweepUntil looks for what belongs to no Pod, now and every sweepInterval.
@@ -61,14 +61,11 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.slots.Foreign(foreign(machines))
 	var errs []error
 	for _, m := range machines {
 		uid, attempt, ours := parseMachineName(m.Name)
-		if !ours {
-			s.countMachine(m)
-			continue
-		}
-		if s.has(uid) {
+		if !ours || s.has(uid) {
 			continue
 		}
 		errs = append(errs, s.removeOrphan(ctx, m.Name, uid, attempt))
