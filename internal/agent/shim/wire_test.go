@@ -126,7 +126,7 @@ func TestTooLargeEnvironment(t *testing.T) {
 	r := guestRun("main", "succeed")
 	r.Command.Env = []string{"BIG=" + strings.Repeat("x", maxRequest)}
 	var refused *RefusedError
-	if err := Run(bounded(t), a.dir, r); !errors.As(err, &refused) || refused.Code != RefusedInvalid {
+	if err := Run(bounded(t), a.dir, r); !errors.As(err, &refused) || refused.Code != RefusedInvalid || !strings.Contains(refused.Message, "at most 4194304") {
 		t.Errorf("err %v", err)
 	}
 }
