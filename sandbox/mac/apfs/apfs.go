@@ -1,5 +1,5 @@
 // Package apfs models the disk of a Mac: one APFS container with the system's
-// volumes and those somebody added, the diskutil command over them, and df. A
+// volumes and those somebody added, RAM disks, the diskutil command over them, and df. A
 // volume that was added is a folder below /Volumes, kept aside while it is not
 // mounted. That quotas are reported and not enforced is a limit of the model.
 // Where the list is stored between boots is left to the caller.
@@ -55,6 +55,10 @@ type Options struct {
 	// AddFails makes adding fail, Busy every other change; StayUnmounted keeps
 	// added volumes away at boot. Nil means no.
 	AddFails, Busy, StayUnmounted func() bool
+	// MountRAM puts a RAM disk of some bytes over a directory, UnmountRAM takes it
+	// away. Nil: the directory stands in for it.
+	MountRAM   func(dir string, bytes int64) error
+	UnmountRAM func(dir string) error
 	// Root is put before every path; empty on the Mac itself.
 	Root string
 }
@@ -65,6 +69,8 @@ type Disk struct {
 	mu sync.Mutex
 	// added are the volumes beside the system's.
 	added []Volume
+	// ram are the RAM disks of this boot.
+	ram []ramDisk
 }
 
 // Boot returns the disk as a boot finds it: what can be mounted is.

@@ -45,6 +45,8 @@ func (d *Disk) Diskutil(uid int, args []string) wire.Answer {
 		return d.list()
 	case verb == "apfs list" && slices.Equal(rest, []string{"-plist"}):
 		return d.apfsList()
+	case verb == "mount" && len(rest) == 4 && rest[0] == "nobrowse" && rest[1] == "-mountPoint":
+		return d.mountRAM(uid, rest[2], rest[3])
 	}
 	if uid != wire.RootUID && slices.Contains([]string{"apfs addVolume", "apfs deleteVolume", "enableOwnership"}, verb) {
 		return refused("Error: -69569: This operation requires root privileges")

@@ -15,11 +15,11 @@ func Modelled() []string {
 		},
 		"/usr/bin": {
 			"basename", "cmp", "codesign", "csrutil", "cut", "defaults", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
-			"gzip", "head", "id", "killall", "mktemp", "pgrep", "pkill", "pmset", "readlink", "seq", "shasum", "sort", "stat", "sudo",
+			"gzip", "hdiutil", "head", "id", "killall", "mktemp", "pgrep", "pkill", "pmset", "readlink", "seq", "shasum", "sort", "stat", "sudo",
 			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami", "xz", "xattr",
 		},
 		"/usr/sbin":         {"chown", "diskutil", "ioreg", "newsyslog", "scutil", "softwareupdate", "spctl", "sshd", "sysctl", "visudo"},
-		"/sbin":             {"ifconfig", "pfctl", "reboot", "shutdown"},
+		"/sbin":             {"ifconfig", "newfs_hfs", "pfctl", "reboot", "shutdown"},
 		"/opt/homebrew/bin": {"tart"},
 	})
 }
@@ -31,7 +31,7 @@ func Unmodelled() []string {
 		"/bin": {"csh", "ed", "expr", "ksh", "link", "pax", "stty", "tcsh", "unlink", "wait4path"},
 		"/usr/bin": {
 			"at", "awk", "base64", "bzip2", "caffeinate", "comm", "crontab", "curl", "dig",
-			"ditto", "dscacheutil", "dscl", "du", "expect", "file", "find", "fold", "hdiutil", "install", "ipconfig",
+			"ditto", "dscacheutil", "dscl", "du", "expect", "file", "find", "fold", "install", "ipconfig",
 			"join", "jot", "kmutil", "last", "leaks", "less", "lockf", "log", "logger", "login",
 			"lsof", "lsvfs", "man", "mdfind", "mdutil", "more", "nc", "nettop", "networkQuality", "nice", "nl", "nohup",
 			"nslookup", "od", "open", "openssl", "osascript", "passwd", "paste", "patch", "perl",

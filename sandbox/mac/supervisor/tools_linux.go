@@ -29,6 +29,8 @@ func (p *pid1) startTools() error {
 		AddFails:      quirk(func(q wire.Quirks) bool { return q.AddVolumeFails }),
 		Busy:          quirk(func(q wire.Quirks) bool { return q.VolumesBusy }),
 		StayUnmounted: quirk(func(q wire.Quirks) bool { return q.VolumesStayUnmounted }),
+		MountRAM:      mountRAM,
+		UnmountRAM:    func(dir string) error { return unix.Unmount(dir, unix.MNT_DETACH) },
 	})
 	if err != nil {
 		return fmt.Errorf("mounting volumes: %w", err)
@@ -44,6 +46,11 @@ func (p *pid1) startTools() error {
 	return nil
 }
 
+// mountRAM has the kernel keep a RAM disk, so that it goes with the boot.
+func mountRAM(dir string, bytes int64) error {
+	return unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=0755,size=%d", bytes))
+}
+
 // tool does the work of a command for a shim.
 func (s *shim) tool(c wire.ToolCall) wire.Answer {
 	p, uid := s.p, s.who.UID
@@ -54,6 +61,10 @@ func (s *shim) tool(c wire.ToolCall) wire.Answer {
 		return p.disk.Diskutil(uid, c.Args)
 	case "df":
 		return p.disk.DF(c.Dir, c.Args)
+	case "hdiutil":
+		return p.disk.HDIUtil(uid, c.Args)
+	case "newfs_hfs":
+		return p.disk.NewfsHFS(uid, c.Args)
 	case "newsyslog":
 		return newsyslog.Run(newsyslog.Options{UID: uid, Dir: c.Dir, Own: p.ownNamed, Signal: notify}, c.Args)
 	case "pmset":
