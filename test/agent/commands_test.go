@@ -107,7 +107,7 @@ func restartPolicies(s *scene) {
 	}{
 		{"never-0", "exit 0", corev1.RestartPolicyNever, corev1.PodSucceeded, 0},
 		{"never-3", "exit 3", corev1.RestartPolicyNever, corev1.PodFailed, 3},
-		{"never-kill", "kill -9 $$", corev1.RestartPolicyNever, corev1.PodFailed, 137},
+		{"never-kill", "kill -9 $$$$", corev1.RestartPolicyNever, corev1.PodFailed, 137},
 		{"failure-0", "exit 0", corev1.RestartPolicyOnFailure, corev1.PodSucceeded, 0},
 		{"failure-3", "exit 3", corev1.RestartPolicyOnFailure, "", 3},
 		{"always-0", "exit 0", corev1.RestartPolicyAlways, "", 0},
@@ -214,7 +214,7 @@ func givesEnv(s *scene) {
 [ "$PASSWORD" = ` + marker + ` ] || exit 12
 [ "$password" = ` + marker + ` ] || exit 13
 [ "$CFG_color$CFG_level" = greenone ] || exit 14
-[ "$EXPANDED" = 'green-$(NO_SUCH)-$(CFG_color)' ] || exit 15
+[ "$EXPANDED" = 'green-$(NO_SUCH)-$$(CFG_color)' ] || exit 15
 [ "$POD" = "$0" ] || exit 16
 [ "$CPUS" = 2 ] || exit 17`}
 		c.Args = []string{"$(POD)"}
@@ -255,25 +255,25 @@ func givesVolumes(s *scene) {
 	s.join()
 	secret, config := s.objects()
 	p := s.create("volumes", stage.Restarts(corev1.RestartPolicyNever),
-		stage.Mounts("empty", "/data/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
-		stage.Mounts("config", "/data/config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		stage.Mounts("empty", "/opt/data/empty", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		stage.Mounts("config", "/opt/data/config", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: config},
 		}}),
 		stage.Mounts("secret", "/Users/admin/secret files", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}),
-		stage.Mounts("info", "/data/info", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+		stage.Mounts("info", "/opt/data/info", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 			Items: []corev1.DownwardAPIVolumeFile{{Path: "name", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		}}),
-		stage.Before("writes", "echo from-init > /data/empty/note"),
+		stage.Before("writes", "echo from-init > /opt/data/empty/note"),
 		func(p *corev1.Pod) { p.Spec.InitContainers[0].VolumeMounts = p.Spec.Containers[0].VolumeMounts[:1] },
 		stage.Runs(once+`
-[ "$(cat /data/empty/note)" = from-init ] || exit 11
-[ "$(cat /data/config/color)" = green ] || exit 12
+[ "$(cat /opt/data/empty/note)" = from-init ] || exit 11
+[ "$(cat /opt/data/config/color)" = green ] || exit 12
 [ "$(cat '/Users/admin/secret files/password')" = `+marker+` ] || exit 13
-[ "$(cat /data/info/name)" = `+s.name("volumes")+` ] || exit 14
-echo x > /data/config/new 2>/dev/null && exit 15
-echo x > /data/empty/new || exit 16
-touch /data/empty/waiting
-until [ "$(cat /data/config/color)" = blue ]; do sleep 0.1; done`))
+[ "$(cat /opt/data/info/name)" = `+s.name("volumes")+` ] || exit 14
+echo x > /opt/data/config/new 2>/dev/null && exit 15
+echo x > /opt/data/empty/new || exit 16
+touch /opt/data/empty/waiting
+until [ "$(cat /opt/data/config/color)" = blue ]; do sleep 0.1; done`))
 	s.awaitRunning(p)
 	maps := s.plane.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	changed, err := maps.Get(s.Context(), config, metav1.GetOptions{})
@@ -292,10 +292,10 @@ until [ "$(cat /data/config/color)" = blue ]; do sleep 0.1; done`))
 func givesToken(s *scene) {
 	s.join()
 	p := s.awaitRunning(s.create("token", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = nil },
-		stage.Runs("cp /var/run/secrets/kubernetes.io/serviceaccount/token /tmp/token.new && mv /tmp/token.new /tmp/token; sleep 600")))
+		stage.Runs("cp /var/run/secrets/kubernetes.io/serviceaccount/token /Users/admin/token.new && mv /Users/admin/token.new /Users/admin/token; sleep 600")))
 	var token string
 	s.await("the guest has read its token", func() bool {
-		token = s.guestFile(p, "tmp/token")
+		token = s.guestFile(p, "Users/admin/token")
 		return token != ""
 	})
 	review, err := s.plane.Client.AuthenticationV1().TokenReviews().Create(s.Context(), &authenticationv1.TokenReview{
@@ -317,12 +317,11 @@ func (s *scene) guestFile(p *corev1.Pod, path string) string {
 	if err != nil || len(found) == 0 {
 		return ""
 	}
-	for _, below := range []string{"", "root", "fs"} {
-		if text, err := os.ReadFile(filepath.Join(found[0], below, path)); err == nil {
-			return string(text)
-		}
+	text, err := os.ReadFile(filepath.Join(found[0], "disk", path))
+	if err != nil {
+		return ""
 	}
-	return ""
+	return string(text)
 }
 
 // missesObjects: a Pod waits, with the name of what is missing, until it is there.
@@ -347,7 +346,7 @@ func missesObjects(s *scene) {
 // minutes, which is not tried here.
 func guestWithoutAgent(s *scene) {
 	s.join()
-	s.plan(tart.Fault{Kind: "agent-never-up"})
+	s.plan(tart.Fault{Kind: tart.AgentNever})
 	s.awaitRunning(s.create("vm"))
 	p := s.create("command", stage.Runs("exit 0"))
 	s.awaitPod("waits for the guest", p, func(p *corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 })

@@ -25,7 +25,7 @@ func (s *scene) plan(faults ...tart.Fault) {
 // deaf makes machines that start from now on end by SIGKILL only.
 func (s *scene) deaf() {
 	s.Helper()
-	s.plan(tart.Fault{Kind: tart.RunIgnoresStop}, tart.Fault{Kind: "guest-ignores-shutdown"})
+	s.plan(tart.Fault{Kind: tart.RunIgnoresStop}, tart.Fault{Kind: tart.GuestIgnoresShutdown})
 }
 
 // tart is a person at this Mac who calls it.

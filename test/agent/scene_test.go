@@ -62,7 +62,7 @@ func (s *scene) await(what string, done func() bool) {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	if err := stage.Await(ctx, what, done); err != nil {
-		s.Errorf("%v; Pods:\n%s", err, s.pods())
+		s.Errorf("%v; Pods:\n%son the Mac:\n%s", err, s.pods(), strings.Join(s.mac.Remains(), "\n"))
 		s.FailNow()
 	}
 }

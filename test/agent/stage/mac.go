@@ -74,6 +74,7 @@ func (p *Plane) NewMac(ctx context.Context, name string) (*Mac, error) {
 		},
 		Node: document.Node{MaxVMs: 2},
 		Mac:  document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+		Pods: document.Pods{HostPaths: []string{filepath.Join(dir, "hostpath")}},
 	}}
 	return m, errors.Join(m.furnish(), m.deliver())
 }

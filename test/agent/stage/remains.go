@@ -19,7 +19,7 @@ func (m *Mac) Remains() []string {
 	}
 	for _, dir := range []string{"pods", "volumes", "secrets", "ramdisk"} {
 		for _, e := range entries(m.Path("state", dir)) {
-			left = append(left, filepath.Join("state", dir, e))
+			left = append(left, fmt.Sprintf("%s %v", filepath.Join("state", dir, e), below(m.Path("state", dir, e))))
 		}
 	}
 	for _, p := range m.Processes() {
@@ -29,6 +29,19 @@ func (m *Mac) Remains() []string {
 		}
 	}
 	return left
+}
+
+// below names the files in a folder.
+func below(dir string) []string {
+	var files []string
+	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			files = append(files, rel)
+		}
+		return nil // what vanishes meanwhile is not there
+	})
+	return files
 }
 
 func entries(dir string) []string {
