@@ -200,21 +200,21 @@ func (s *Store) get(ctx context.Context, r Ref) (metav1.Object, error) {
 	late := s.clock.NewTimer(firstList)
 	defer late.Stop()
 	for {
-		o, listed, err, news := it.look()
+		now := it.look()
 		switch {
-		case listed && o != nil:
-			return o, nil
-		case listed:
+		case now.listed && now.object != nil:
+			return now.object, nil
+		case now.listed:
 			return nil, apierrors.NewNotFound(r.resource(), r.Name)
-		case apierrors.IsForbidden(err):
+		case apierrors.IsForbidden(now.err):
 			it.tell()
-			return nil, err
+			return nil, now.err
 		}
 		select {
-		case <-news:
+		case <-now.news:
 		case <-late.C():
 			it.tell()
-			return nil, notYet(r, err)
+			return nil, notYet(r, now.err)
 		case <-ctx.Done():
 			it.tell()
 			return nil, context.Cause(ctx)

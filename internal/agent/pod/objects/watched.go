@@ -45,11 +45,19 @@ func newWatched(r Ref, notify func()) *watched {
 	return &watched{ref: r, notify: notify, news: make(chan struct{})}
 }
 
-// look is what is known now, and what is closed when more is.
-func (w *watched) look() (o metav1.Object, listed bool, err error, news <-chan struct{}) { //nolint:revive // the channel goes with all of them
+// known is what is known at a moment.
+type known struct {
+	object metav1.Object
+	listed bool
+	err    error
+	// news is closed when more is known.
+	news <-chan struct{}
+}
+
+func (w *watched) look() known {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.object, w.listed, w.err, w.news
+	return known{w.object, w.listed, w.err, w.news}
 }
 
 func (w *watched) tell() {
@@ -61,13 +69,13 @@ func (w *watched) tell() {
 // set takes what the API server says, and tells Pods of what they don't know.
 func (w *watched) set(o metav1.Object) {
 	w.mu.Lock()
-	known := w.listed && sameVersion(w.object, o)
+	same := w.listed && sameVersion(w.object, o)
 	first := !w.listed && !w.told
 	w.object, w.listed, w.err = o, true, nil
 	close(w.news)
 	w.news = make(chan struct{})
 	w.mu.Unlock()
-	if !known && !first {
+	if !same && !first {
 		w.notify()
 	}
 }

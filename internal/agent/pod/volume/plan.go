@@ -128,7 +128,7 @@ func Overlap(a, b string) bool {
 // subPath makes sure that a part of a volume is there, and inside it.
 func subPath(h home, sub string) error {
 	if !filepath.IsLocal(sub) {
-		return errors.New("it must be relative and without ..")
+		return errors.New("it must be relative and lead nowhere up")
 	}
 	if h.readOnly {
 		return existsIn(h.path(), sub)

@@ -272,7 +272,7 @@ func TestSetUpSaysWhatIsWrong(t *testing.T) {
 		{"a hostPath that leads out", hostDir("v", out), mount("v", "/v"), "volume v: hostPath " + out + " is a link that leads out of " + b.allowed},
 		{"a hostPath that is a file", hostDir("v", file), mount("v", "/v"), "volume v: hostPath " + file + " is no directory, and only directories can be shared with a VM"},
 		{"a hostPath that is not there", hostDir("v", b.allowed+"/none"), mount("v", "/v"), "volume v: hostPath " + b.allowed + "/none does not exist on this node"},
-		{"a subPath out of the volume", emptyDir("v"), sub(mount("v", "/v"), "../../x"), `volume v: subPath "../../x": it must be relative and without ..`},
+		{"a subPath out of the volume", emptyDir("v"), sub(mount("v", "/v"), "../../x"), `volume v: subPath "../../x": it must be relative and lead nowhere up`},
 		{"a subPath that is not there", configMap("v", "m"), sub(mount("v", "/v"), "none"), `volume v: subPath "none": the volume has no such file or directory`},
 		{"no such volume", emptyDir("v"), mount("w", "/v"), `the Pod has no volume "w", which is mounted at /v`},
 		{"the root of the guest", emptyDir("v"), mount("v", "/x/.."), `mount path "/x/.." is the root of the guest`},
@@ -456,7 +456,7 @@ func TestExitReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(b.disk, "u-1/share/report/exit-code")
-	for text, want := range map[string]int32{"0": 0, "7\n": 7, " 255 \n": 255, "256": -1, "-1": -1, "": -1, "seven": -1, strings.Repeat("0", 20) + "1": -1} {
+	for text, want := range map[string]int32{"0": 0, "7\n": 7, "255": 255, "256": -1, "-1": -1, "": -1, "seven": -1, strings.Repeat("0", 20) + "1": -1} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
