@@ -131,7 +131,7 @@ func (w *worker) killedEnd() end {
 			return e
 		}
 	}
-	return lost(w.rec, "the Pod was deleted before its VM ran", w.clock.Now())
+	return lost(w.rec, "the Pod ended before its VM ran", w.clock.Now())
 }
 
 // finish deletes the Pod object, once nothing is left of its machine.

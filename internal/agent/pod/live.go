@@ -14,21 +14,27 @@ func (w *worker) live(ctx context.Context) *view {
 	if ctx.Err() != nil || hasEnded(p) {
 		return nil
 	}
-	if fields := Unsupported(p); len(fields) > 0 {
-		return w.refuse(refusal{reasonUnsupported, "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")})
-	}
-	w.inputs.Hold(p)
-	w.beside.Go(func() { w.keepDeadline(ctx) })
 	m, why, err := w.find(ctx, p)
 	if err != nil {
 		return nil
 	}
+	// What was taken once stays taken, whatever a later agent or profile allows.
 	if m == moveBegin && w.rec.Step == "" && !w.ran {
-		if no := w.host.Refuse(ctx, p); no != nil {
+		if no := w.admit(ctx, p); no != nil {
 			return w.refuse(*no)
 		}
 	}
+	w.inputs.Hold(p)
+	w.beside.Go(func() { w.keepDeadline(ctx) })
 	return w.cycle(ctx, m, why)
+}
+
+// admit says why this node does not take a Pod that has not begun; nil: it does.
+func (w *worker) admit(ctx context.Context, p *corev1.Pod) *refusal {
+	if fields := Unsupported(p); len(fields) > 0 {
+		return &refusal{reasonUnsupported, "This node runs a Pod as one macOS VM and cannot honour: " + strings.Join(fields, ", ")}
+	}
+	return w.host.Refuse(ctx, p)
 }
 
 // refuse fails the Pod for good; there is nothing to stop.

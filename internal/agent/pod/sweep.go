@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
+
+// sweepGrace is for guests whose Pod is gone: long enough to shut down.
+const sweepGrace = 10 * time.Second
 
 // adoptSlots counts what runs already, before the first worker asks for a slot.
 func (s *Supervisor) adoptSlots(ctx context.Context) error {
@@ -54,8 +58,7 @@ func (s *Supervisor) sweepUntil(ctx context.Context) {
 }
 
 // sweep stops and deletes machines of ours, volumes and journals whose Pod is not
-// there.
-// It is only right once all Pods of the Node are known.
+// there. It is only right once all Pods of the Node are known.
 func (s *Supervisor) sweep(ctx context.Context) error {
 	machines, err := s.driver.Machines(ctx)
 	if err != nil {
@@ -83,7 +86,7 @@ func (s *Supervisor) has(uid types.UID) bool {
 
 func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UID, attempt int) error {
 	s.log.Info("a VM without a Pod is removed", "machine", name)
-	if err := s.driver.Stop(ctx, name, orphanGrace); err != nil {
+	if err := s.driver.Stop(ctx, name, sweepGrace); err != nil {
 		return err
 	}
 	if err := s.runs.Kill(s.journal.attemptDir(uid, attempt)); err != nil {
