@@ -50,27 +50,38 @@ func (h *history) create(ctx context.Context) {
 	name := fmt.Sprintf("%s-%d", h.mac.Name, h.pods)
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyAlways}
 	changes := []func(*corev1.Pod){stage.Restarts(policies[h.dice.IntN(len(policies))]), stage.Grace(int64(1 + h.dice.IntN(4)))}
-	script, kind := "", "a machine"
+	kind := "a machine"
 	if h.chance(60) {
-		script = fmt.Sprintf("mkdir /var/ran-once || echo second-main\nsleep 0.%d; exit %d", h.dice.IntN(10), h.dice.IntN(2)*3)
+		script := fmt.Sprintf("sleep 0.%d; exit %d", h.dice.IntN(10), h.dice.IntN(2)*3)
 		if h.chance(30) {
-			script = "mkdir /var/ran-once || echo second-main\nsleep 600"
+			script = "sleep 600"
 		}
-		changes, kind = append(changes, stage.Runs(script)), "a command"
+		changes, kind = append(changes, stage.Runs(onlyOnce+script), h.marking()), "a command"
 		if h.chance(30) {
 			changes, kind = append(changes, stage.Before("init", fmt.Sprintf("exit %d", h.dice.IntN(4)/3))), "an init container and a command"
 		}
 	}
 	if h.chance(30) {
-		changes, kind = append(changes, stage.Mounts("data", "/data", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), kind+" with a volume"
+		changes, kind = append(changes, stage.Mounts("data", "/opt/data", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), kind+" with a volume"
+	}
+	if h.chance(20) {
+		changes, kind = append(changes, stage.Mounts("secret", "/opt/secret", corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: secretName},
+		})), kind+" with a Secret"
 	}
 	p := h.mac.Pod(name, changes...)
 	h.say("creates %s: %s, %s", name, kind, p.Spec.RestartPolicy)
-	made, err := h.plane.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+	_, err := h.plane.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 	h.try(err)
-	if err == nil {
-		_ = made
-	}
+}
+
+// onlyOnce begins each main command: a clone is fresh, so that the folder is there
+// only for the second one in a machine, which says so where it outlives the machine.
+const onlyOnce = "mkdir /var/ran-once || hostname >> /opt/marks/second-main\n"
+
+// marking mounts the folder for these marks.
+func (h *history) marking() func(*corev1.Pod) {
+	return stage.Mounts("marks", "/opt/marks", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: h.mac.Path("hostpath")}})
 }
 
 // deleteOne deletes a Pod: with its grace, with a short one, or by force.
@@ -198,10 +209,13 @@ func (h *history) fault() {
 		{Kind: tart.RunLimit, Times: 1},
 		{Kind: tart.RunNoSession, Times: 1},
 		{Kind: tart.RunIgnoresStop},
-		{Kind: "guest-ignores-shutdown"},
+		{Kind: tart.GuestIgnoresShutdown},
 		{Kind: tart.BootCrash, Times: 1},
 		{Kind: tart.BootNoLease},
-		{Kind: "agent-never-up"},
+		{Kind: tart.AgentNever},
+		{Kind: tart.AgentDrops, Times: 1},
+		{Kind: tart.NetworkLost, Times: 1},
+		{Kind: tart.RunKilled, Step: []string{"begun", "home-lock", "vm-lock", "powered", "running"}[h.dice.IntN(5)], Times: 1},
 		{Kind: tart.ListTruncated, Times: 1},
 	}
 	f := faults[h.dice.IntN(len(faults))]

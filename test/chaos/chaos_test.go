@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/macfleet/macfleet/test/agent/stage"
 )
 
@@ -24,6 +27,9 @@ var (
 
 // roundsEach is the length of a history: a Mac joins for so many rounds.
 const roundsEach = 10
+
+// secretName is a Secret that Pods mount.
+const secretName = "shared"
 
 // number is a setting from the environment.
 func number(name string, otherwise int) int {
@@ -48,6 +54,12 @@ func newWorld(t *testing.T, o stage.Options) *world {
 	}
 	o.Dir = dir
 	plane, err := stage.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = plane.Client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secretName}, StringData: map[string]string{"password": "marker"},
+	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
