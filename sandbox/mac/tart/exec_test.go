@@ -40,6 +40,7 @@ func TestCommandsRunInTheGuest(t *testing.T) {
 		{name: "macOS links", script: "readlink /tmp /var /etc", out: "private/tmp\nprivate/var\nprivate/etc\n"},
 		{name: "nothing of the host", script: "ls -d " + m.dir, code: 2, err: "No such file"},
 		{name: "nothing of the host's environment", script: "tr '\\0' '\\n' </proc/1/environ | grep -c TART", out: "0\n", code: 1},
+		{name: "one root", script: "cut -d' ' -f5 /proc/self/mountinfo | grep -cx /", out: "1\n"},
 		{name: "sudo", script: "sudo -n echo yes", out: "yes\n"},
 		{name: "no such program", script: "exec /nowhere/at-all", code: 127, err: "not found"},
 		{name: "orphans are reaped", script: "(sleep 0.01 &); sleep 0.1; ps -eo stat= | grep -c Z", out: "0\n", code: 1},

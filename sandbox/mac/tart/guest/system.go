@@ -54,4 +54,4 @@ const home = "/Users/admin"
 const shutdownGrace = 2 * time.Second
 
 // answerGrace is how long a shutdown waits for those who are to be answered.
-const answerGrace = 300 * time.Millisecond
+const answerGrace = time.Second
