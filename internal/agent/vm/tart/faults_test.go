@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,8 +123,30 @@ func TestCloneFaults(t *testing.T) {
 			t.Errorf("clones %q", argvs)
 		}
 	})
+	t.Run("many at the same time", func(t *testing.T) {
+		f := newFake(t, map[string]any{"cloneDelay": "50ms"})
+		s := f.subject()
+		if _, err := f.Pull(t.Context(), s.Image, vm.PullOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		// Another process of ours has a driver of its own.
+		for _, d := range []*Driver{f.Driver, New(Options{Path: f.path, Home: f.home, Environ: f.environ})} {
+			for range 2 {
+				all.Go(func() {
+					if err := d.Create(t.Context(), "tk-a-0", s.Image, vm.Shape{}); err != nil && !errors.Is(err, vm.ErrExists) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if argvs, _ := f.calls(t, "clone"); len(argvs) != 1 {
+			t.Errorf("clones %q", argvs)
+		}
+	})
 	t.Run("identities differ", func(t *testing.T) {
-		f := newFake(t, nil)
+		f := newFake(t, faults("duplicate-mac"))
 		seen := map[string]bool{}
 		for _, name := range []string{"tk-a-0", "tk-b-0"} {
 			vmtest.Create(t, f.subject(), name)
@@ -189,26 +212,30 @@ func TestListFaults(t *testing.T) {
 		}
 	})
 	t.Run("a name that leads nowhere", func(t *testing.T) {
-		f := newFake(t, nil)
-		s := f.subject()
-		if _, err := f.Pull(t.Context(), s.Image, vm.PullOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		link, err := f.imageLink(s.Image)
-		if err != nil {
-			t.Fatal(err)
-		}
-		real, err := filepath.EvalSymlinks(link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.RemoveAll(real); err != nil {
-			t.Fatal(err)
-		}
-		if images, err := f.Images(t.Context()); err != nil || len(images) != 0 {
+		d := scripted(t, `echo '[{"Source":"OCI","Name":"registry.test/macos/base:v1","Size":24}]'`)
+		if images, err := d.Images(t.Context()); err != nil || len(images) != 0 {
 			t.Errorf("%+v, %v", images, err)
 		}
 	})
+}
+
+// scripted is a tart that does something no version of it is known to do.
+func scripted(t *testing.T, script string) *Driver {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "tart")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{Path: path, Home: dir})
+}
+
+func TestErrorsKeepSecrets(t *testing.T) {
+	d := scripted(t, `echo "$TART_REGISTRY_USERNAME:$TART_REGISTRY_PASSWORD was refused, code: 401" >&2; exit 1`)
+	_, err := d.Pull(t.Context(), "registry.test/macos/base:v1", vm.PullOptions{Credential: &vm.Credential{Username: "robot", Password: "s3cret"}})
+	if !errors.Is(err, vm.ErrAuth) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "robot") {
+		t.Error(err)
+	}
 }
 
 func TestStopFaults(t *testing.T) {
