@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +17,9 @@ import (
 // reasonNodeAffinity is a kubelet's, for Pods that came here although their
 // selector or required affinity does not match the Node.
 const reasonNodeAffinity = "NodeAffinity"
+
+// nodePatience bounds how long a Pod waits for a look at the Node.
+const nodePatience = 2 * time.Second
 
 // Refuse says why this host does not take a Pod that has not begun yet; nil when it
 // does. Its answers change with the Node and its configuration, so that they are
@@ -36,6 +40,8 @@ func (h Host) refuseAffinity(ctx context.Context, p *corev1.Pod) *refusal {
 	if h.Node == nil || (len(p.Spec.NodeSelector) == 0 && p.Spec.Affinity == nil) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
 	node, err := h.Node(ctx)
 	if err != nil || node == nil {
 		return nil

@@ -146,7 +146,9 @@ func TestOneObjectIsWatchedByItsNameAndOnceForAllPods(t *testing.T) {
 	if store.Changed("b") != nil {
 		t.Error("a Pod that is gone is still told of changes")
 	}
-	store.running.Wait()
+	ended := make(chan struct{})
+	go func() { store.running.Wait(); close(ended) }()
+	await(t, "the watch to end with its last Pod", ended)
 	if len(begun) != 0 {
 		t.Errorf("%d more watches than one began", len(begun))
 	}

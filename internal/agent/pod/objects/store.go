@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -135,6 +136,8 @@ func (s *Store) start(r Ref) *item {
 	logger := logr.FromSlogHandler(s.log.With("object", r.String()).Handler())
 	reflector := cache.NewReflectorWithOptions(source{s.client, s.clock, it.watched}, r.Kind.example(), it.watched,
 		cache.ReflectorOptions{Name: r.String(), Logger: &logger})
+	// What a reflector says of failures comes through its context.
+	ctx = klog.NewContext(ctx, logger)
 	s.running.Go(func() { reflector.RunWithContext(ctx) })
 	return it
 }
