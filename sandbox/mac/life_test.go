@@ -21,8 +21,9 @@ func TestRebootChangesTheSessionAndKillsProcesses(t *testing.T) {
 	}
 	session := b.ok("sysctl -n kern.bootsessionuuid")
 	got := b.root("echo x >/var/run/gone; echo x >/var/db/stays; chown m1:staff /var/db/stays; scutil --set LocalHostName mac-1; sleep 1000 >/dev/null 2>&1 & shutdown -r now")
-	// On a busy machine the power may go before the answer arrives: -1.
-	if got.rc != 0 && got.rc != -1 {
+	// On a busy machine the shell may be asked to end before it has (143), or the power
+	// go before the answer arrives (-1).
+	if got.rc != 0 && got.rc != 143 && got.rc != -1 {
 		t.Fatalf("shutdown: %+v", got)
 	}
 	await(t, "the boot session to change", func() bool {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // pullSteps is how many times a download reports, and can be resumed.
@@ -85,7 +87,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 	c.journal.note(EventDownload, ref.byDigest(image.digest).String())
 	c.printf("pulling disk...\n")
 	for step := start; step < pullSteps; step++ {
-		c.printf("%d%%\n", step*100/pullSteps)
+		c.progress(step * 100 / pullSteps)
 		if err := c.transfer(ctx, ref, image, step); err != nil {
 			return err
 		}
@@ -93,7 +95,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 			return fmt.Errorf("recording progress: %w", err)
 		}
 	}
-	c.printf("100%%\n")
+	c.progress(100)
 	defer release()
 	if err := os.Remove(progress); err != nil {
 		return fmt.Errorf("finishing a pull: %w", err)
@@ -102,6 +104,17 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 		return err
 	}
 	return c.home.place(dir, string(to))
+}
+
+// progress is a line for each step, but one that is written over on a terminal, unless
+// CI is set.
+func (c *cli) progress(percent int) {
+	f, file := c.env.Stdout.(*os.File)
+	if file && c.env.Getenv("CI") == "" && term.IsTerminal(int(f.Fd())) {
+		c.printf("\r%d%%", percent)
+		return
+	}
+	c.printf("%d%%\n", percent)
 }
 
 // transfer is one step of a download; the faults strike half way.

@@ -2,12 +2,16 @@ package tart
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 )
 
 func TestPullCachesByDigestAndLinksTheTag(t *testing.T) {
@@ -39,6 +43,23 @@ func TestPullCachesByDigestAndLinksTheTag(t *testing.T) {
 	m.must("delete", testImage)
 	if names := m.must("list", "-q"); names != "registry.test/macos/base@"+digest+"\n" {
 		t.Errorf("after the tag was deleted: %q", names)
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	m := newMac(t, nil)
+	for want, env := range map[string]string{"\r50%\r": "CI=", "\r\n50%\r\n": "CI=true"} {
+		cmd := m.command(t.Context(), "pull", "registry.test/"+strings.ToLower(strings.ReplaceAll(env, "=", ""))+"/base:v1")
+		cmd.Env = append(slices.Clone(m.env), env)
+		terminal, err := pty.Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := io.ReadAll(terminal) // ends with an error of its own
+		if err := cmd.Wait(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, %q", env, err, out)
+		}
 	}
 }
 
