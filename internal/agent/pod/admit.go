@@ -22,7 +22,8 @@ const guestOS corev1.OSName = "darwin"
 // path. It looks at nothing but the Pod, so that its answer never changes. It
 // refuses what it does not know: fields that a later API version adds are named
 // too, and none is ignored silently. Accepted without effect are only defaults and
-// what admission adds to many Pods: the DNS policies but None, service links, the
+// what admission and controllers add to many Pods: the DNS policies but None,
+// service links, host names of Indexed Jobs and StatefulSets, the
 // path and policy of termination messages, resize policies, and of the security
 // contexts what restricted namespaces ask for and no VM can break.
 func Unsupported(p *corev1.Pod) []string {
@@ -36,8 +37,9 @@ func Unsupported(p *corev1.Pod) []string {
 		// Honoured by others, and looked at again before the Pod begins.
 		"nodeName", "nodeSelector", "affinity", "schedulerName", "tolerations", "priorityClassName", "priority",
 		"preemptionPolicy", "topologySpreadConstraints", "schedulingGates", "schedulingGroup",
-		// Without effect, and on every Pod by default.
-		"enableServiceLinks",
+		// Without effect, and on every Pod by default, or on each of an Indexed Job or a
+		// StatefulSet: the guest keeps its own name.
+		"enableServiceLinks", "hostname", "subdomain",
 	)
 	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
 	if spec.DNSPolicy == corev1.DNSNone {

@@ -110,7 +110,7 @@ func TestUnsupported(t *testing.T) {
 		{"names and addresses of its own", func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "h", "s", &yes
 			p.Spec.HostAliases = []corev1.HostAlias{{}}
-		}, []string{"spec.hostname", "spec.subdomain", "spec.hostAliases", "spec.setHostnameAsFQDN"}},
+		}, []string{"spec.hostAliases", "spec.setHostnameAsFQDN"}},
 		{"what nobody has here", func(p *corev1.Pod, _ *corev1.Container) {
 			class := "gvisor"
 			p.Spec.RuntimeClassName, p.Spec.HostUsers, p.Spec.OS = &class, &no, &corev1.PodOS{Name: corev1.Linux}
