@@ -3,7 +3,6 @@ package guest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -23,35 +22,35 @@ const (
 	probeName = "MACFLEET_PROBE"
 	// probeDir is a directory that no agent has for its own.
 	probeDir = "/usr"
-	// probeTries: old agents may fail a short command that ran well.
+	// probeTries: old agents may fail a short command that ran well, and a connection may
+	// break.
 	probeTries = 3
 )
 
 // abilities asks the guest once a connection.
 func (c *Client) abilities(ctx context.Context) (abilities, error) {
-	if err := c.connected(ctx); err != nil {
-		return abilities{}, err
-	}
-	c.mu.Lock()
-	known, ability, dials := c.learnt == c.dials, c.ability, c.dials
-	c.mu.Unlock()
-	if known {
-		return ability, nil
-	}
-	var err error
+	var last error
 	for range probeTries {
-		if ability, err = c.probe(ctx); err == nil || errors.Is(err, vm.ErrGuestUnreachable) || ctx.Err() != nil {
-			break
+		if err := c.connected(ctx); err != nil {
+			return abilities{}, err
 		}
+		c.mu.Lock()
+		known, ability, dials := c.learnt == c.dials, c.ability, c.dials
+		c.mu.Unlock()
+		if known {
+			return ability, nil
+		}
+		ability, err := c.probe(ctx)
+		if err == nil {
+			c.mu.Lock()
+			c.learnt, c.ability = dials, ability
+			c.mu.Unlock()
+			return ability, nil
+		}
+		last = err
 	}
-	if err != nil {
-		// What was asked does no harm: whatever the caller wanted never began.
-		return abilities{}, fmt.Errorf("asking the guest agent what it can do: %w: %w", vm.ErrGuestUnreachable, unlost{err})
-	}
-	c.mu.Lock()
-	c.learnt, c.ability = dials, ability
-	c.mu.Unlock()
-	return ability, nil
+	// What was asked does no harm: whatever the caller wanted never began.
+	return abilities{}, fmt.Errorf("asking the guest agent what it can do: %w: %w", vm.ErrGuestUnreachable, unlost{last})
 }
 
 // probe runs a command that shows whether its environment and directory were taken.

@@ -329,7 +329,29 @@ func TestGuestFaults(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("the connection breaks", func(t *testing.T) {
+	t.Run("the connection breaks once a command began", func(t *testing.T) {
+		s := newFake(t, map[string]any{"faults": []map[string]any{{"kind": "agent-drops", "step": "sleep"}}}).subject()
+		vmtest.Create(t, s, "tk-a-0")
+		vmtest.Run(t, s, "tk-a-0")
+		g := vmtest.Up(t, s, "tk-a-0")
+		_, err := g.Exec(t.Context(), vm.GuestCommand{Argv: []string{"sleep", "600"}}, vm.Streams{})
+		if !errors.Is(err, vm.ErrLost) || errors.Is(err, vm.ErrGuestUnreachable) || errors.Is(err, vm.ErrNotExecuted) {
+			t.Errorf("%v", err)
+		}
+		if code, err := g.Exec(t.Context(), vm.GuestCommand{Argv: []string{"/bin/sh", "-c", "exit 9"}}, vm.Streams{}); err != nil || code != 9 {
+			t.Errorf("the next command: code %d, err %v", code, err)
+		}
+	})
+	t.Run("the connection breaks at the first question", func(t *testing.T) {
+		s := newFake(t, map[string]any{"faults": []map[string]any{{"kind": "agent-drops", "times": 2}}}).subject()
+		vmtest.Create(t, s, "tk-a-0")
+		vmtest.Run(t, s, "tk-a-0")
+		g := vmtest.Up(t, s, "tk-a-0")
+		if code, err := g.Exec(t.Context(), vm.GuestCommand{Argv: []string{"/bin/sh", "-c", "exit 9"}}, vm.Streams{}); err != nil || code != 9 {
+			t.Errorf("code %d, err %v", code, err)
+		}
+	})
+	t.Run("the machine goes", func(t *testing.T) {
 		s := newFake(t, nil).subject()
 		vmtest.Create(t, s, "tk-a-0")
 		ended := vmtest.Run(t, s, "tk-a-0")
