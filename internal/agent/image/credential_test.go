@@ -181,6 +181,14 @@ func TestAPrivateImageIsForThoseWhoProveIt(t *testing.T) {
 			if got := len(h.pulled()) - 1; (err != nil) != c.err || got != c.pulls {
 				t.Errorf("%v after %d pulls, want %d: %v", err, got, c.pulls, h.pulled())
 			}
+			if err != nil {
+				return
+			}
+			// What was proved once is known.
+			c.pod.Policy = corev1.PullNever
+			if _, err := New(o).Ensure(t.Context(), c.pod); err != nil {
+				t.Errorf("again: %v", err)
+			}
 		})
 	}
 }

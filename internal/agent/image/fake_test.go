@@ -173,7 +173,7 @@ func (h *fakeHost) Images(context.Context) ([]vm.Image, error) {
 	for name, digest := range h.held {
 		images = append(images, vm.Image{Name: name, Digest: digest, SizeBytes: h.sizes[digest], Accessed: h.accessed[digest]})
 	}
-	slices.SortFunc(images, func(a, b vm.Image) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(images, func(a, b vm.Image) int { return strings.Compare(b.Name, a.Name) })
 	return images, nil
 }
 

@@ -77,6 +77,13 @@ func TestGarbage(t *testing.T) {
 			left: "1 2 3 4 5", failed: true,
 		},
 		"the disk is full of other things": {foreign: 480 * gb, change: func(_ *fakeHost, o *Options) { o.InUse = func() []string { return []string{name(5)} } }, left: "5", failed: true},
+		"the volume shows it late": {
+			foreign: 185 * gb,
+			change: func(_ *fakeHost, o *Options) {
+				o.Disk = func(context.Context) (int64, int64, error) { return 65 * gb, 500 * gb, nil }
+			},
+			left: "3 4 5", // one for each look
+		},
 		"the disk does not tell": {
 			foreign: 230 * gb,
 			change: func(_ *fakeHost, o *Options) {
@@ -137,12 +144,55 @@ func TestAnImageGoesWithAllItsNames(t *testing.T) {
 	if err := s.FreeNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"r.test/macos/base:latest", name(1), "r.test/macos/base@" + sha(1)}
+	want := []string{name(1), "r.test/macos/base:latest", "r.test/macos/base@" + sha(1)}
 	if diff := cmp.Diff(want, h.removed); diff != "" {
 		t.Errorf("removed (-want +got)\n%s", diff)
 	}
 	if images := s.Images(); len(images) != 0 {
 		t.Errorf("the Node still shows %v", images)
+	}
+}
+
+// What is pulled anew is not removed meanwhile, nor what a Pod got meanwhile.
+func TestAnImageInHandIsNoGarbage(t *testing.T) {
+	h := newHost()
+	h.publish(name(1), 1, gb, "")
+	h.here(name(1), 1, gb)
+	h.gate = make(chan struct{})
+	s := New(options(t, h))
+	pod := ask(t.Context(), s, Request{Ref: name(1), Policy: corev1.PullAlways})
+	receive(t, "the pull", h.started)
+	if err := s.FreeNow(t.Context()); err != nil || h.digests() != "1" {
+		t.Errorf("left %q, %v", h.digests(), err)
+	}
+	close(h.gate)
+	if got := receive(t, "the image", pod); got.err != nil {
+		t.Fatal(got.err)
+	}
+	list, err := s.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := s.o.Clock.Now().Add(-time.Minute)
+	if gone, err := s.remove(t.Context(), list[0], since); gone || err != nil || h.digests() != "1" {
+		t.Errorf("removed %t, %v", gone, err)
+	}
+}
+
+// Who an image was for is forgotten with it.
+func TestARemovedImageLeavesNoRecord(t *testing.T) {
+	h := newHost()
+	h.publish(name(1), 1, gb, "p")
+	s := New(options(t, h))
+	if _, err := s.Ensure(t.Context(), Request{Ref: name(1), PullSecrets: []corev1.Secret{secret("a", "r.test", "u", "p")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.FreeNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.here(name(1), 1, gb) // by hand
+	if _, err := s.Ensure(t.Context(), Request{Ref: name(1), Policy: corev1.PullNever}); err != nil {
+		t.Error(err)
 	}
 }
 

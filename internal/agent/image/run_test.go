@@ -72,6 +72,24 @@ func TestRunShowsWhatAPodPulled(t *testing.T) {
 	})
 }
 
+func TestUsesAreWrittenAtTheEnd(t *testing.T) {
+	h := newHost()
+	h.here(base, 1, gb)
+	o := options(t, h)
+	s := New(o)
+	if _, err := s.Ensure(t.Context(), Request{Ref: base}); err != nil {
+		t.Fatal(err)
+	}
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	if got := New(o).ledger.used(sha(1)); !got.Equal(o.Clock.Now()) {
+		t.Errorf("kept %v", got)
+	}
+}
+
 func TestPrePull(t *testing.T) {
 	h := newHost()
 	second, pinned := "r.test/macos/second:v1", "r.test/macos/pinned@"+sha(3)
