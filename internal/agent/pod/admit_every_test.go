@@ -2,6 +2,7 @@ package pod
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 var knownFields = map[string]string{
 	"PodSpec": "volumes initContainers containers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector " +
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
-		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers",
+		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain",
 	"Container": "name image imagePullPolicy command args workingDir tty ports env envFrom resources resizePolicy volumeMounts " +
 		"terminationMessagePath terminationMessagePolicy securityContext",
 	"PodSecurityContext":   "seccompProfile runAsNonRoot",
@@ -165,22 +166,78 @@ func FuzzAdmission(f *testing.F) {
 		if json.Unmarshal(data, &p.Spec) != nil {
 			return
 		}
-		found := Unsupported(p)
-		host := Host{CPUs: 7, MemoryBytes: 14 << 30, MaxVMs: 2, StorageBytes: 1 << 40, Node: aNode(nil)}
-		host.Refuse(t.Context(), p)
-		shape := ShapeOfPod(p, host)
-		if shape.CPUs < 1 || shape.CPUs > 7 || shape.MemoryBytes < mebibyte || shape.MemoryBytes > 14<<30 || shape.DiskBytes < 0 || shape.DiskBytes > 1<<40 {
-			t.Errorf("shape %+v", shape)
-		}
-		known := strings.Fields(knownFields["PodSpec"])
-		v := reflect.ValueOf(p.Spec)
+		holdAdmission(t, p)
+	})
+}
+
+// TestAdmissionOfRandomPods is the same for Pods that have much at once.
+func TestAdmissionOfRandomPods(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same Pods each time
+	for range 2000 {
+		p := &corev1.Pod{}
+		scramble(reflect.ValueOf(&p.Spec).Elem(), rng, 0)
+		holdAdmission(t, p)
+	}
+}
+
+// scramble fills about half of the fields, lists with up to two elements.
+func scramble(v reflect.Value, rng *rand.Rand, depth int) {
+	if q, ok := v.Addr().Interface().(*resource.Quantity); ok {
+		*q = resource.MustParse([]string{"0", "1", "-1", "1e18", "1e30", "1n", "500m", "3Gi", "-7Ei"}[rng.IntN(9)])
+		return
+	}
+	const deepest = 12
+	if depth > deepest || (depth > 0 && rng.IntN(2) == 0) {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
 		for i := range v.NumField() {
-			field, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-			named := slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "spec."+field) })
-			darwin := field == "os" && p.Spec.OS != nil && p.Spec.OS.Name == guestOS
-			if isSet(v.Field(i)) && !named && !slices.Contains(known, field) && !darwin {
-				t.Errorf("%s is ignored silently", field)
+			if v.Field(i).CanSet() {
+				scramble(v.Field(i), rng, depth+1)
 			}
 		}
-	})
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		scramble(v.Elem(), rng, depth)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), rng.IntN(3), 3))
+		for i := range v.Len() {
+			scramble(v.Index(i), rng, depth)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		scramble(key, rng, 0)
+		scramble(value, rng, depth)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString([]string{"", "x", "cpu", "memory", "../../etc", "/", "/a", "/a/b", "a\x00\n", "Always", "Memory", "metadata.name"}[rng.IntN(12)])
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32, reflect.Int64:
+		v.SetInt([]int64{-1, 1, 1<<31 - 1}[rng.IntN(3)])
+	}
+}
+
+// holdAdmission holds what admission says of a Pod to what it may say.
+func holdAdmission(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	found := Unsupported(p)
+	host := Host{CPUs: 7, MemoryBytes: 14 << 30, MaxVMs: 2, StorageBytes: 1 << 40, Node: aNode(nil)}
+	host.Refuse(t.Context(), p)
+	shape := ShapeOfPod(p, host)
+	if shape.CPUs < 1 || shape.CPUs > 7 || shape.MemoryBytes < mebibyte || shape.MemoryBytes > 14<<30 || shape.DiskBytes < 0 || shape.DiskBytes > 1<<40 {
+		t.Errorf("shape %+v", shape)
+	}
+	known := strings.Fields(knownFields["PodSpec"])
+	v := reflect.ValueOf(p.Spec)
+	for i := range v.NumField() {
+		field, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		named := slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "spec."+field) })
+		darwin := field == "os" && p.Spec.OS != nil && p.Spec.OS.Name == guestOS
+		if isSet(v.Field(i)) && !named && !slices.Contains(known, field) && !darwin {
+			t.Errorf("%s is ignored silently", field)
+		}
+	}
 }
