@@ -171,7 +171,7 @@ func makeIn(dir, rel string) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("looking at a directory of the volume: %w", err)
-		case info.Mode()&fs.ModeSymlink != 0, !info.IsDir() && i < len(parts)-1, !info.IsDir() && !info.Mode().IsRegular():
+		case !info.IsDir() && (i < len(parts)-1 || !info.Mode().IsRegular()):
 			return fmt.Errorf("%s is no directory any more", part)
 		}
 	}

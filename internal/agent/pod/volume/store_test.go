@@ -558,7 +558,7 @@ func TestAllowed(t *testing.T) {
 	list := []string{"/Volumes/cache", "/opt/shared/", "relative"}
 	for path, want := range map[string]bool{
 		"/Volumes/cache": true, "/Volumes/cache/": true, "/Volumes/cache/a/b": true, "/opt/shared/x": true,
-		"/Volumes/cached": false, "/Volumes": false, "/Volumes/cache/../x": false, "/Volumes/cache/..": false, "relative/x": false, "": false, "/": false,
+		"/Volumes/cached": false, "/Volumes": false, "/Volumes/cache/../x": false, "/Volumes/cache/a/../b": false, "/Volumes/cache/..": false, "relative/x": false, "": false, "/": false,
 	} {
 		if got := Allowed(path, list); got != want {
 			t.Errorf("%q: %v", path, got)
