@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -168,5 +169,16 @@ func TestRecordsCountWhatRan(t *testing.T) {
 	}
 	if r.Attempt != 2 || r.Outcome != nil {
 		t.Errorf("record %+v", r)
+	}
+}
+
+func TestTheWriterHoldsTheFloor(t *testing.T) {
+	p := onMac("a", corev1.RestartPolicyAlways)
+	p.Status.Phase = corev1.PodRunning
+	world := newWorld(t, p)
+	w := newStatusWriter(world.client, world.clock, slog.New(slog.DiscardHandler), p)
+	w.Set(corev1.PodStatus{Phase: corev1.PodPending})
+	if w.want.Phase != corev1.PodRunning {
+		t.Errorf("phase %s is to be written over Running", w.want.Phase)
 	}
 }

@@ -97,7 +97,7 @@ func (w *worker) command(ctx context.Context, p *corev1.Pod, id string) (*end, e
 		}
 	}
 	if ended == nil || !begun {
-		if ended, err = w.await(ctx, p, id); err != nil {
+		if ended, err = w.await(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +179,7 @@ func (w *worker) guestRun(p *corev1.Pod, id string) shim.GuestRun {
 }
 
 // await shows that the command runs and waits for its end; nil: it is lost.
-func (w *worker) await(ctx context.Context, p *corev1.Pod, id string) (*shim.CommandEnd, error) {
+func (w *worker) await(ctx context.Context, id string) (*shim.CommandEnd, error) {
 	if begun, _, _ := w.runs.Command(w.dir(), id); begun && id != setupID {
 		at := w.runs.Begun(w.dir(), id)
 		if at.IsZero() {
