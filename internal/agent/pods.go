@@ -51,6 +51,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 			return d.FreeBytes, d.TotalBytes, err
 		},
 		InUse: func() []string { return p.supervisor.Images() },
+		Known: func() bool { return p.supervisor.Known() },
 		GarbageFailed: func(message string) {
 			events.Event(nodeReference(a.config.Host.Name), corev1.EventTypeWarning, "ImageGCFailed", message)
 		},

@@ -22,10 +22,9 @@ const (
 	// DefaultMaxVMs is what Apple's licence allows.
 	DefaultMaxVMs = 2
 
-	// DefaultGCHighPercent and DefaultGCLowPercent are a kubelet's thresholds for
-	// images, of the volume in use.
+	// DefaultGCHighPercent of the volume in use lets images be removed, as a kubelet's.
 	DefaultGCHighPercent = 85
-	// DefaultGCLowPercent: see DefaultGCHighPercent.
+	// DefaultGCLowPercent is where that ends.
 	DefaultGCLowPercent = 80
 
 	// macosTaint keeps Pods away that do not ask for macOS.

@@ -87,6 +87,9 @@ func (s *Store) space(ctx context.Context) space {
 func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
+	if !s.o.Known() {
+		return 0, nil
+	}
 	began := s.o.Clock.Now()
 	before := s.space(ctx)
 	if x == toLow && before.usedPercent() <= s.o.HighPercent {

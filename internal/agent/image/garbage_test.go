@@ -77,6 +77,7 @@ func TestGarbage(t *testing.T) {
 			left: "1 2 3 4 5", failed: true,
 		},
 		"the disk is full of other things": {foreign: 480 * gb, change: func(_ *fakeHost, o *Options) { o.InUse = func() []string { return []string{name(5)} } }, left: "5", failed: true},
+		"not all Pods are known":           {foreign: 230 * gb, change: func(_ *fakeHost, o *Options) { o.Known = func() bool { return false } }, left: "1 2 3 4 5"},
 		"the volume shows it late": {
 			foreign: 185 * gb,
 			change: func(_ *fakeHost, o *Options) {

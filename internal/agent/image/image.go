@@ -44,6 +44,9 @@ type Options struct {
 	Disk func(ctx context.Context) (free, total int64, err error)
 	// InUse are the images that the Pods of this host name. Nil: none.
 	InUse func() []string
+	// Known reports whether InUse knows all Pods: before, nothing is removed. Nil: it
+	// always does.
+	Known func() bool
 	// HighPercent of the volume in use lets images be removed, until no more than
 	// LowPercent is. Defaults: 85 and 80, as a kubelet's.
 	HighPercent, LowPercent int
@@ -57,10 +60,8 @@ type Options struct {
 // Defaults of Options.
 const (
 	defaultStallTimeout = 5 * time.Minute
-	// DefaultHighPercent and DefaultLowPercent are a kubelet's.
-	DefaultHighPercent = 85
-	// DefaultLowPercent: see DefaultHighPercent.
-	DefaultLowPercent = 80
+	defaultHighPercent  = 85
+	defaultLowPercent   = 80
 )
 
 func (o Options) withDefaults() Options {
@@ -68,14 +69,17 @@ func (o Options) withDefaults() Options {
 		o.StallTimeout = defaultStallTimeout
 	}
 	if o.HighPercent == 0 {
-		o.HighPercent = DefaultHighPercent
+		o.HighPercent = defaultHighPercent
 	}
 	if o.LowPercent == 0 {
-		o.LowPercent = DefaultLowPercent
+		o.LowPercent = defaultLowPercent
 	}
 	o.LowPercent = min(o.LowPercent, o.HighPercent-1)
 	if o.InUse == nil {
 		o.InUse = func() []string { return nil }
+	}
+	if o.Known == nil {
+		o.Known = func() bool { return true }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

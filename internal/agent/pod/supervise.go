@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,9 @@ type Options struct {
 type Supervisor struct {
 	parts
 	nodeName string
+
+	// known: every Pod there was at the start has its worker.
+	known atomic.Bool
 
 	mu      sync.Mutex
 	workers map[types.UID]*job
@@ -112,6 +116,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil
 	}
+	s.known.Store(true)
 	s.log.Info("Pods are known", "workers", s.count())
 	s.sweepUntil(ctx)
 	return nil
@@ -167,6 +172,9 @@ func (s *Supervisor) seen(ctx context.Context, o any) {
 		j.worker.Run(ctx)
 	})
 }
+
+// Known reports whether all Pods of the host are: before, Images may lack some.
+func (s *Supervisor) Known() bool { return s.known.Load() }
 
 // Images are those that the Pods of this host name and may still start.
 func (s *Supervisor) Images() []string {

@@ -26,9 +26,9 @@ type Pods struct {
 }
 
 const (
-	// MaxPrePull and MaxHostPaths bound the lists.
+	// MaxPrePull bounds Images.PrePull.
 	MaxPrePull = 32
-	// MaxHostPaths: see MaxPrePull.
+	// MaxHostPaths bounds Pods.HostPaths.
 	MaxHostPaths = 16
 	// maxReference and maxPath are lengths in bytes.
 	maxReference = 512
