@@ -34,9 +34,15 @@ test-go: ## the Go tests, race detector on
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
 	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
 	go run ./test/bench
+	go run ./test/bench/agent
 
 N ?= 5000
 FROM ?= 1
+
+.PHONY: chaos
+chaos: N = 1000
+chaos: ## N rounds of chance against node agents, of seeds from FROM on; a seed alone: SEED=7
+	go test -race -timeout 12h ./test/chaos -run TestChaos -v -rounds $(N) -from $(FROM) -outage 120s $(if $(SEED),-seed $(SEED))
 
 .PHONY: schedule
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds

@@ -21,6 +21,7 @@ func (h *history) act(ctx context.Context) {
 	}{
 		{30, h.create},
 		{12, h.deleteOne},
+		{12, h.awaitLife},
 		{14, h.killAgent},
 		{8, func(context.Context) { h.kill(stage.RoleShim) }},
 		{8, func(context.Context) { h.kill(stage.RoleRun) }},

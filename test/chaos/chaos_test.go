@@ -93,13 +93,13 @@ func TestChaos(t *testing.T) {
 	w := newWorld(t, stage.Options{Race: true})
 	began := time.Now()
 	if *seedFlag != 0 {
-		h := w.play(t, *seedFlag, roundsEach)
+		h := w.play(t, "", *seedFlag, roundsEach)
 		h.report(t, true)
 		return
 	}
 	var rounds, acts atomic.Int64
 	each(*fromFlag, (*roundsFlag+roundsEach-1)/roundsEach, *macsFlag, func(seed uint64) bool {
-		h := w.play(t, seed, roundsEach)
+		h := w.play(t, "", seed, roundsEach)
 		rounds.Add(int64(h.round))
 		acts.Add(int64(h.acts))
 		h.report(t, false)

@@ -23,6 +23,7 @@ const restTime = 60 * time.Second
 type history struct {
 	*world
 	seed  uint64
+	agent string
 	dice  *rand.Rand
 	mac   *stage.Mac
 	began time.Time
@@ -33,6 +34,8 @@ type history struct {
 	small bool
 	// lines are what was done.
 	lines []string
+	// said is the agent's log before its goroutines.
+	said string
 	// descriptors of the agent at rest, after the first round.
 	descriptors int
 
@@ -40,10 +43,11 @@ type history struct {
 	broken []string
 }
 
-// play lives one history, and cleans up after it.
-func (w *world) play(t *testing.T, seed uint64, rounds int) *history {
+// play lives one history, and cleans up after it. agent is the name of one with a
+// bug, empty for the real one.
+func (w *world) play(t *testing.T, agent string, seed uint64, rounds int) *history {
 	t.Helper()
-	h := &history{world: w, seed: seed, dice: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
+	h := &history{world: w, seed: seed, agent: agent, dice: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
 	ctx := t.Context()
 	if err := h.join(ctx); err != nil {
 		t.Fatal(err)
@@ -66,8 +70,14 @@ func (w *world) play(t *testing.T, seed uint64, rounds int) *history {
 }
 
 func (h *history) join(ctx context.Context) (err error) {
-	if h.mac, err = h.plane.NewMac(ctx, fmt.Sprintf("mac-%d", h.seed)); err != nil {
+	if h.mac, err = h.plane.NewMac(ctx, fmt.Sprintf("mac%s-%d", h.agent, h.seed)); err != nil {
 		return err
+	}
+	h.mac.ExtraEnv = []string{"GORACE=atexit_sleep_ms=0"} // or each end takes a second
+	if h.agent != "" {
+		if err := h.mac.UseAgent(h.agent); err != nil {
+			return err
+		}
 	}
 	h.small = h.mac.LimitDisk(64<<20) == nil
 	h.guard.add(h.mac, h.breaks)
@@ -113,11 +123,35 @@ func (h *history) breaches() []string {
 
 // live does a few things, with little time between them.
 func (h *history) live(ctx context.Context) {
+	if h.chance(70) {
+		h.create(ctx)
+		h.awaitLife(ctx)
+	}
 	for range 2 + h.dice.IntN(4) {
 		h.act(ctx)
 		time.Sleep(time.Duration(h.dice.IntN(250)) * time.Millisecond) // chance decides when it strikes
 	}
 	h.acts++
+}
+
+// lifeTime is how long a Pod may take to begin before something is done to it; it may
+// never begin.
+const lifeTime = 2 * time.Second
+
+// awaitLife waits until some container has begun.
+func (h *history) awaitLife(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lifeTime)
+	defer cancel()
+	_ = stage.Await(ctx, "life", func() bool {
+		for _, p := range h.mine(ctx) {
+			for _, c := range p.Status.ContainerStatuses {
+				if c.State.Running != nil {
+					return true
+				}
+			}
+		}
+		return ctx.Err() != nil
+	})
 }
 
 // rest mends everything, lets some Pods go, and waits until nothing is left of those.
@@ -180,7 +214,9 @@ func (h *history) unrest(ctx context.Context) []string {
 func (h *history) mine(ctx context.Context) []corev1.Pod {
 	list, err := h.plane.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + h.mac.Name})
 	if err != nil {
-		h.breaks("the test cannot list Pods: " + err.Error())
+		if ctx.Err() == nil {
+			h.breaks("the test cannot list Pods: " + err.Error())
+		}
 		return nil
 	}
 	return list.Items
@@ -212,6 +248,6 @@ func (h *history) report(t *testing.T, all bool) {
 		t.Errorf("seed %d broke promises in round %d:\n%s\nhistory:\n%s\nthe agent said:\n%s\nagain: go test ./test/chaos -run TestChaos -seed %d",
 			h.seed, h.round, strings.Join(h.breaches(), "\n"), strings.Join(h.lines, "\n"), h.mac.Log.Tail(30000), h.seed)
 	} else if all {
-		t.Logf("seed %d:\n%s", h.seed, strings.Join(h.lines, "\n"))
+		t.Logf("seed %d:\n%s\nthe agent said:\n%s", h.seed, strings.Join(h.lines, "\n"), h.said)
 	}
 }

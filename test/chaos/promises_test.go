@@ -156,6 +156,7 @@ func (h *history) end(ctx context.Context) {
 
 // checkGoroutines makes the agent tell its goroutines, which ends it.
 func (h *history) checkGoroutines() {
+	h.said = h.mac.Log.String()
 	h.mac.Log.Reset()
 	h.try(h.mac.EndAgent(syscall.SIGQUIT))
 	dump := h.mac.Log.String()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	certificates "k8s.io/api/certificates/v1"
@@ -111,7 +112,7 @@ func (p *Plane) startCluster(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("reading the address of the API server: %w", err), c.Stop(ctx))
 	}
 	config := c.Config()
-	config.QPS, config.Burst = 500, 500 // who watches a test looks often
+	config.QPS = -1 // who watches a test looks often
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return errors.Join(fmt.Errorf("making a client: %w", err), c.Stop(ctx))
@@ -126,18 +127,22 @@ func (p *Plane) buildAll(ctx context.Context) error {
 	if err := os.MkdirAll(p.bin(""), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the binaries: %w", err)
 	}
-	if err := p.build(ctx, "tart-kubelet", "./cmd/tart-kubelet", p.options.Race); err != nil {
+	var flags []string
+	if p.options.Race {
+		flags = append(flags, "-race")
+	}
+	if err := p.build(ctx, "tart-kubelet", "./cmd/tart-kubelet", flags...); err != nil {
 		return err
 	}
-	return p.build(ctx, "tart", "./sandbox/mac/tart/cmd/tart", false)
+	return p.build(ctx, "tart", "./sandbox/mac/tart/cmd/tart")
 }
 
-func (p *Plane) build(ctx context.Context, name, pkg string, race bool) error {
-	args, cgo := []string{"build", "-o", p.bin(name)}, "CGO_ENABLED=0"
-	if race {
-		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
+func (p *Plane) build(ctx context.Context, name, pkg string, flags ...string) error {
+	cgo := "CGO_ENABLED=0"
+	if slices.Contains(flags, "-race") {
+		cgo = "CGO_ENABLED=1"
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", p.bin(name)}, flags...), pkg)...)
 	cmd.Dir = p.source()
 	cmd.Env = append(os.Environ(), cgo)
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -1,0 +1,77 @@
+// Command agent measures the node agent next to a real API server: what it adds to
+// the start and the end of a Pod, what it costs at rest, and how soon a new one
+// knows the machines of the one before. tart is simulated and takes no time of its
+// own; what macOS and a guest take is left out.
+//
+// It prints a table and writes the same as JSON. Nothing here is a test: times
+// depend on the machine, and none of them fails the run.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/macfleet/macfleet/test/agent/stage"
+)
+
+// settings are the flags.
+type settings struct {
+	pods   int
+	idle   time.Duration
+	output string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) (err error) {
+	var s settings
+	f := flag.NewFlagSet("agent", flag.ContinueOnError)
+	f.IntVar(&s.pods, "pods", 100, "Pods to start and delete, one after the other")
+	f.DurationVar(&s.idle, "idle", time.Minute, "how long to watch an agent at rest; the goals are for 10m")
+	f.StringVar(&s.output, "json", filepath.Join("bench", "agent.json"), "file for the figures")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	plane, err := stage.Start(ctx, stage.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plane.Stop(context.WithoutCancel(ctx))) }()
+	figures, err := measure(ctx, plane, s)
+	if err != nil {
+		return err
+	}
+	figures.print(os.Stdout)
+	return figures.write(s.output)
+}
+
+func (f *figures) write(path string) error {
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the figures: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of the figures: %w", err)
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/macfleet/macfleet/test/agent/stage"
+)
+
+// bug is one that was there once, or could be, and what it breaks.
+type bug struct {
+	name, breaks string
+	edits        []stage.Edit
+}
+
+func bugs() []bug {
+	const pods, shims = "internal/agent/pod/", "internal/agent/shim/"
+	return []bug{
+		{"rerun", "a main command was run again", []stage.Edit{
+			// The next agent does not ask what its shim has run already.
+			{File: pods + "inside.go", Old: "\tif !begun {\n\t\tif w.begunBefore(p, id) {", New: "\tbegun = false\n\tif !begun {\n\t\tif false {"},
+			{File: shims + "commands.go", Old: "case known != nil && !known.neverRan():", New: "case false:"},
+		}},
+		{"early", "was deleted while", []stage.Edit{
+			// The Pod's object goes before its machine.
+			{
+				File: pods + "finish.go", Old: "\tif err := w.removeAll(ctx); err != nil {\n\t\treturn err\n\t}\n\tif ended == nil",
+				New: "\tif false {\n\t\treturn w.removeAll(ctx)\n\t}\n\tif ended == nil",
+			},
+		}},
+		{"backwards", "phase went from Running to Pending", []stage.Edit{
+			// A Pod that waits to be restarted is shown as one that never ran.
+			{File: pods + "render.go", Old: "\tcase v.Began:", New: "\tcase v.Began && v.Main.Waiting == nil:"},
+			{File: pods + "floor.go", Old: "\tif rank(next.Phase) < rank(shown.Phase) {", New: "\tif false {"},
+		}},
+		{"slots", "slots were not given back", []stage.Edit{
+			{File: pods + "finish.go", Old: "\tw.slots.Release(string(w.uid))\n\tif ended != nil {", New: "\tif ended != nil {"},
+		}},
+	}
+}
+
+// mostTries is how many histories may pass before a bug strikes.
+const mostTries = 16
+
+// roundsToCatch make short histories: the end of each is where some bugs show.
+const roundsToCatch = 4
+
+// TestCatches puts known bugs back, one at a time: a harness that cannot fail proves
+// nothing.
+func TestCatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a real control plane")
+	}
+	w := newWorld(t, stage.Options{})
+	for _, b := range bugs() {
+		t.Run(b.name, func(t *testing.T) {
+			if err := w.plane.BuildWith(t.Context(), b.name, b.edits...); err != nil {
+				t.Fatal(err)
+			}
+			var caught atomic.Bool
+			each(1, mostTries, *macsFlag, func(seed uint64) bool {
+				h := w.play(t, b.name, seed, roundsToCatch)
+				for _, found := range h.breaches() {
+					t.Logf("seed %d, round %d: %s", seed, h.round, found)
+					if strings.Contains(found, b.breaks) {
+						caught.Store(true)
+					}
+				}
+				return !caught.Load()
+			})
+			if caught.Load() {
+				return
+			}
+			t.Errorf("%d histories did not show that %s", mostTries, b.breaks)
+		})
+	}
+}
