@@ -214,9 +214,6 @@ func TestRefusalThatStaysIsTold(t *testing.T) {
 	}
 	// Once it is allowed, who was told of the refusal is told of the change.
 	asked.Store(-1 << 40)
-	client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &corev1.SecretList{Items: []corev1.Secret{*secret("s", "one", "1")}}, nil
-	})
 	await(t, "the end of the refusal to be told", changed)
 }
 
