@@ -51,6 +51,9 @@ type Prepared struct {
 	Commands map[string]vm.GuestCommand
 	// RefreshAt is when Refresh is due; zero: when something changes.
 	RefreshAt time.Time
+
+	// changed is closed when something has changed since all this was made.
+	changed <-chan struct{}
 }
 
 // prepare makes ready what the Pod is given, as often as it takes.
@@ -59,6 +62,7 @@ func (w *worker) prepare(ctx context.Context) error {
 		changed := w.inputs.Changed(w.uid)
 		given, err := w.inputs.Prepare(ctx, w.current())
 		if err == nil {
+			given.changed = changed
 			w.given = &given
 			return nil
 		}
@@ -95,18 +99,14 @@ func (w *worker) pauseUntil(ctx context.Context, changed <-chan struct{}, d time
 // usageInterval is how often the sizes of volumes are looked at.
 const usageInterval = 10 * time.Second
 
-// refreshRetry is the pause after volumes that could not be renewed.
-const refreshRetry = 10 * time.Second
-
 // tend keeps the Pod's volumes up to date and within their limits, until ctx ends.
 func (w *worker) tend(ctx context.Context, given *Prepared) {
-	// An agent before this one may have owed it: then it is due at once.
-	due := w.clock.Now()
+	// An agent before this one may have owed a refresh: then it is due at once.
+	due, changed, failures := w.clock.Now(), w.inputs.Changed(w.uid), 0
 	if given != nil {
-		due = given.RefreshAt
+		due, changed = given.RefreshAt, given.changed
 	}
 	for {
-		changed := w.inputs.Changed(w.uid)
 		delay := usageInterval
 		if left := due.Sub(w.clock.Now()); !due.IsZero() && left < delay {
 			delay = max(0, left)
@@ -119,21 +119,27 @@ func (w *worker) tend(ctx context.Context, given *Prepared) {
 			w.evict(full)
 			return
 		}
-		if news || !due.IsZero() && !w.clock.Now().Before(due) {
-			due = w.refresh(ctx)
+		if !news && (due.IsZero() || w.clock.Now().Before(due)) {
+			continue
 		}
+		changed = w.inputs.Changed(w.uid)
+		due, err = w.inputs.Refresh(ctx, w.current())
+		if err == nil || ctx.Err() != nil {
+			failures = 0
+			continue
+		}
+		failures++
+		due = w.clock.Now().Add(pullDelay(failures))
+		w.notRefreshed(failures, err)
 	}
 }
 
-// refresh returns when it is due again.
-func (w *worker) refresh(ctx context.Context) time.Time {
-	due, err := w.inputs.Refresh(ctx, w.current())
-	if err == nil || ctx.Err() != nil {
-		return due
-	}
+// notRefreshed tells of the first failure in a row.
+func (w *worker) notRefreshed(failures int, err error) {
 	w.log.Warn("volumes were not renewed, the guest goes on with what it has", "err", err)
-	w.event(corev1.EventTypeWarning, "FailedMount", fmt.Sprintf("Volumes were not renewed: %v", err))
-	return w.clock.Now().Add(refreshRetry)
+	if failures == 1 {
+		w.event(corev1.EventTypeWarning, eventReason(err), fmt.Sprintf("Volumes were not renewed, the guest goes on with what it has: %v", err))
+	}
 }
 
 func (w *worker) evict(why string) {

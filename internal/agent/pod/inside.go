@@ -248,7 +248,7 @@ func (w *worker) judge(ctx context.Context, p *corev1.Pod, id string, ended *shi
 		e.Message = w.agentMissing(p, id)
 		w.event(corev1.EventTypeWarning, reasonNoAgent, e.Message)
 	case id == setupID:
-		e.Message = firstOf(w.mountMessage(), e.Message)
+		e.Message = firstOf(mountMessage(w.dir()), e.Message)
 		w.event(corev1.EventTypeWarning, "FailedMount", e.Message)
 	}
 	return &e, nil
@@ -317,8 +317,8 @@ func (w *worker) refusedIn(p *corev1.Pod, id string, why *shim.RefusedError) *en
 }
 
 // mountMessage is what the setup said last, which names the path that is in the way.
-func (w *worker) mountMessage() string {
-	data, err := os.ReadFile(filepath.Join(w.dir(), setupID+".log"))
+func mountMessage(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, setupID+".log"))
 	if err != nil {
 		return ""
 	}
@@ -360,8 +360,13 @@ func (w *worker) mountTokenBeside(ctx context.Context) error {
 		if err := w.runs.Run(ctx, dir, run); err != nil {
 			return
 		}
-		if ended, err := w.runs.Await(ctx, dir, setupID); err == nil && ended != nil && ended.Outcome == shim.Unreachable {
+		ended, err := w.runs.Await(ctx, dir, setupID)
+		switch {
+		case err != nil || ended == nil || succeeded(ended):
+		case ended.Outcome == shim.Unreachable:
 			w.event(corev1.EventTypeNormal, "TokenNotMounted", "The service account's token is not mounted, as no guest agent answers in the VM")
+		case ended.Outcome != shim.Lost:
+			w.event(corev1.EventTypeWarning, "TokenNotMounted", "The service account's token is not mounted: "+firstOf(mountMessage(dir), ended.Message))
 		}
 	})
 	return nil
