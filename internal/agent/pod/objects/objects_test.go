@@ -213,7 +213,7 @@ func TestRefusalThatStaysIsTold(t *testing.T) {
 		t.Errorf("asked %d times within %s", n, graphLag)
 	}
 	// Once it is allowed, who was told of the refusal is told of the change.
-	asked.Store(-1 << 40)
+	asked.Store(1 << 40)
 	await(t, "the end of the refusal to be told", changed)
 }
 
