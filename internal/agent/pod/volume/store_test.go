@@ -467,8 +467,11 @@ func TestExitReport(t *testing.T) {
 	// What a guest may put there to hold the agent up or to have it read the host.
 	number := filepath.Join(t.TempDir(), "number")
 	for name, put := range map[string]func() error{
-		"a pipe":      func() error { return syscall.Mkfifo(path, 0o600) },
-		"a link":      func() error { return errors.Join(os.WriteFile(number, []byte("3"), 0o600), os.Symlink(number, path)) },
+		"a pipe": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link": func() error { return errors.Join(os.WriteFile(number, []byte("3"), 0o600), os.Symlink(number, path)) },
+		"a link to its own": func() error {
+			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), "other"), []byte("3"), 0o600), os.Symlink("other", path))
+		},
 		"a directory": func() error { return os.Mkdir(path, 0o700) },
 	} {
 		if err := errors.Join(b.ClearReport("u-1"), put()); err != nil {
