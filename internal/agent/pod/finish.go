@@ -108,8 +108,12 @@ func (w *worker) killed() *view {
 		main := lost(w.rec, "the Pod ended before this container ran", e.Finished)
 		w.rec.End = &main
 	}
-	if err := w.journal.save(w.rec); err != nil {
-		w.log.Warn("the journal cannot be written", "err", err)
+	// Of a Pod that is deleted the records of the shim say the same: its journal goes
+	// in a moment, and the disk may be slow.
+	if p := w.current(); p.DeletionTimestamp == nil && !w.isGone() {
+		if err := w.journal.save(w.rec); err != nil {
+			w.log.Warn("the journal cannot be written", "err", err)
+		}
 	}
 	v := viewOf(w.current(), w.rec, true, corev1.ContainerStateWaiting{Reason: reasonInitializing})
 	v.Final = &e
