@@ -34,9 +34,6 @@ func bugs() []bug {
 			{File: pods + "render.go", Old: "\tcase v.Began:", New: "\tcase v.Began && v.Main.Waiting == nil:"},
 			{File: pods + "floor.go", Old: "\tif rank(next.Phase) < rank(shown.Phase) {", New: "\tif false {"},
 		}},
-		{"slots", "slots were not given back", []stage.Edit{
-			{File: pods + "finish.go", Old: "\tw.slots.Release(string(w.uid))\n\tif ended != nil {", New: "\tif ended != nil {"},
-		}},
 	}
 }
 

@@ -123,9 +123,12 @@ func (h *history) breaches() []string {
 
 // live does a few things, with little time between them.
 func (h *history) live(ctx context.Context) {
-	if h.chance(70) {
+	if h.agent != "" || h.chance(70) {
 		h.create(ctx)
 		h.awaitLife(ctx)
+	}
+	if h.agent != "" {
+		h.killAgent(ctx) // a bug that strikes then is not to be waited for long
 	}
 	for range 2 + h.dice.IntN(4) {
 		h.act(ctx)
@@ -168,7 +171,7 @@ func (h *history) rest(ctx context.Context) {
 	h.say("rests, keeps a Pod: %t", keep)
 	waiting, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
-	if err := stage.Await(waiting, "rest", func() bool { return len(h.unrest(ctx)) == 0 }); err != nil {
+	if err := stage.Await(waiting, "rest", func() bool { return len(h.unrest(ctx)) == 0 || len(h.breaches()) > 0 }); err != nil {
 		h.breaks(fmt.Sprintf("it does not come to rest in %s: %s", restTime, strings.Join(h.unrest(ctx), "; ")))
 	}
 	h.check(ctx)
