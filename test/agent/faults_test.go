@@ -89,7 +89,7 @@ func refuses(s *scene) {
 		}},
 		{"nfs", "UnsupportedField", "nfs", stage.Mounts("data", "/data", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}})},
 		{"hostpath", "UnsupportedField", "hostPath", stage.Mounts("etc", "/data", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc"}})},
-		{"host aliases", "UnsupportedField", "spec.hostAliases", func(p *corev1.Pod) { p.Spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1"}} }},
+		{"aliases", "UnsupportedField", "spec.hostAliases", func(p *corev1.Pod) { p.Spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1"}} }},
 		{"user", "UnsupportedField", "runAsUser", func(p *corev1.Pod) {
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(1000))}
 		}},
