@@ -98,6 +98,9 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if self.Tool.Unknown {
+		a.log.Warn("nobody has tried this version of tart with this agent", "version", self.Tool.Version)
+	}
 	connections, err := a.connect(ctx)
 	if err != nil {
 		return err
