@@ -20,7 +20,7 @@ func neverPulled(ref reference, digest string) error {
 	if digest == "" {
 		return fmt.Errorf("image %s is not on this host and %w", ref, ErrNeverPull)
 	}
-	return fmt.Errorf("image %s was pulled with credentials, none of the Pod's imagePullSecrets is known to give access to it, and %w", ref, ErrNeverPull)
+	return fmt.Errorf("image %s is of a repository that was pulled from with credentials, none of the Pod's imagePullSecrets is known to give access to it, and %w", ref, ErrNeverPull)
 }
 
 // refused adds to a registry's refusal whose credentials it was given.

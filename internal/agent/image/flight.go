@@ -134,26 +134,51 @@ func (s *Store) fly(ctx context.Context, f *flight, c credential) (string, error
 		return "", err
 	}
 	defer leave()
-	name := f.ref.String()
-	if err := s.ledger.intend(name, s.digestNow(ctx, name), c); err != nil {
+	if err := s.intend(ctx, f.ref.repository, c); err != nil {
 		return "", err
 	}
 	digest, err := s.transfer(ctx, f, c)
 	if err != nil {
-		s.ledger.failed(name, s.digestNow(context.WithoutCancel(ctx), name), c)
 		return "", err
 	}
-	s.ledger.proved(name, digest, c)
+	s.ledger.proved(digest, c)
 	return digest, nil
 }
 
-// digestNow is empty when there is none, or none that can be told.
-func (s *Store) digestNow(ctx context.Context, name string) string {
-	digest, err := s.o.Source.Digest(ctx, name)
-	if err != nil {
-		return ""
+// intend notes a pull with a credential. Without knowing what was here before, none
+// begins: nobody could tell later what it brought.
+func (s *Store) intend(ctx context.Context, repository string, c credential) error {
+	if c.none() || s.ledger.private(repository) {
+		return nil
 	}
-	return digest
+	images, err := s.o.Source.Images(ctx)
+	if err != nil {
+		return fmt.Errorf("what is here of %s is not known before a pull with credentials: %w", repository, err)
+	}
+	var here []string
+	for _, i := range images {
+		ref, err := parseReference(i.Name)
+		if err != nil || directory(ref.repository) != directory(repository) {
+			continue
+		}
+		digest, err := s.digestOf(ctx, i)
+		if err != nil {
+			return err
+		}
+		if digest != "" {
+			here = append(here, digest)
+		}
+	}
+	return s.ledger.intend(repository, here)
+}
+
+// digestNow is empty when there is none.
+func (s *Store) digestNow(ctx context.Context, name string) (string, error) {
+	digest, err := s.o.Source.Digest(ctx, name)
+	if errors.Is(err, vm.ErrNotFound) {
+		return "", nil
+	}
+	return digest, err
 }
 
 // enter waits for the turn of a pull from host, and returns what ends it.

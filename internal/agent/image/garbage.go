@@ -143,7 +143,10 @@ func (s *Store) list(ctx context.Context) ([]held, error) {
 	byDigest := map[string]*held{}
 	var digests []string
 	for _, i := range images {
-		digest := s.digestOf(ctx, i)
+		digest, err := s.digestOf(ctx, i)
+		if err != nil {
+			return nil, err
+		}
 		if digest == "" {
 			continue // gone meanwhile
 		}
@@ -171,12 +174,12 @@ func (s *Store) list(ctx context.Context) ([]held, error) {
 	return list, nil
 }
 
-func (s *Store) digestOf(ctx context.Context, i vm.Image) string {
+func (s *Store) digestOf(ctx context.Context, i vm.Image) (string, error) {
 	if i.Digest != "" {
-		return i.Digest
+		return i.Digest, nil
 	}
 	if _, digest, found := strings.Cut(i.Name, "@"); found {
-		return digest
+		return digest, nil
 	}
 	return s.digestNow(ctx, i.Name)
 }

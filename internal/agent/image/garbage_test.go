@@ -180,20 +180,25 @@ func TestAnImageInHandIsNoGarbage(t *testing.T) {
 	}
 }
 
-// Who an image was for is forgotten with it.
+// Who an image was for is forgotten with it, but not what its repository is.
 func TestARemovedImageLeavesNoRecord(t *testing.T) {
 	h := newHost()
 	h.publish(name(1), 1, gb, "p")
 	s := New(options(t, h))
-	if _, err := s.Ensure(t.Context(), Request{Ref: name(1), PullSecrets: []corev1.Secret{secret("a", "r.test", "u", "p")}}); err != nil {
+	r := Request{Ref: name(1), PullSecrets: []corev1.Secret{secret("a", "r.test", "u", "p")}}
+	if _, err := s.Ensure(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.FreeNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.here(name(1), 1, gb) // by hand
-	if _, err := s.Ensure(t.Context(), Request{Ref: name(1), Policy: corev1.PullNever}); err != nil {
-		t.Error(err)
+	if record, kept := s.ledger.kept.Images[sha(1)]; kept {
+		t.Errorf("kept %+v", record)
+	}
+	h.here(name(1), 1, gb)
+	r.Policy = corev1.PullNever
+	if _, err := s.Ensure(t.Context(), r); !errors.Is(err, ErrNeverPull) {
+		t.Errorf("the credentials of the image before: %v", err)
 	}
 }
 

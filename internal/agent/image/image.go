@@ -158,9 +158,8 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s.settle(ctx)
 	offered, badSecret := offer(r.PullSecrets, ref)
-	if digest != "" && r.Policy != corev1.PullAlways && s.ledger.allows(digest, offered) {
+	if digest != "" && r.Policy != corev1.PullAlways && s.ledger.allows(ref.repository, digest, offered) {
 		s.ledger.touch(digest, s.o.Clock.Now())
 		return Result{Digest: digest, Ref: ref.at(digest)}, nil
 	}
@@ -187,11 +186,8 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
 // that is being removed is waited for, and is none.
 func (s *Store) present(ctx context.Context, ref reference) (string, error) {
 	for {
-		digest, err := s.o.Source.Digest(ctx, ref.String())
-		if errors.Is(err, vm.ErrNotFound) {
-			return "", nil
-		}
-		if err != nil {
+		digest, err := s.digestNow(ctx, ref.String())
+		if err != nil || digest == "" {
 			return "", err
 		}
 		s.mu.Lock()

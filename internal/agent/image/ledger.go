@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -29,9 +31,11 @@ const (
 )
 
 // ledger remembers of each image who proved to be allowed to have it, and when it
-// was used. An image pulled with credentials is given only to Pods that have one of
-// them, or the Secret it was in; one that was here before, or pulled without, is
-// everybody's. Credentials are kept as hashes with a salt of this host's own.
+// was used. From the first pull with credentials on, a repository is private: what
+// comes of it, whoever brings it and however the pull ends, is given only to Pods
+// that have credentials that worked, or the Secret they were in. What was here before,
+// or was pulled without any, is everybody's. Credentials are kept as hashes with a
+// salt of this host's own.
 type ledger struct {
 	path string
 	log  *slog.Logger
@@ -39,8 +43,6 @@ type ledger struct {
 	mu    sync.Mutex
 	kept  kept
 	dirty bool
-	// leftover are pulls that an earlier life of the agent did not see the end of.
-	leftover map[string]string
 }
 
 // kept is the file.
@@ -51,18 +53,17 @@ type kept struct {
 	// one that was pulled with credentials.
 	Distrust bool                   `json:"distrust,omitempty"`
 	Images   map[string]imageRecord `json:"images"`
-	// Intents are the pulls with credentials under way: by reference, the digest
-	// that was here before.
-	Intents map[string]string `json:"intents,omitempty"`
+	// Private repositories, sorted. None is ever taken out: the tool goes on with a pull
+	// when the agent is gone, and links a tag after its image.
+	Private []string `json:"privateRepositories,omitempty"`
 }
 
 // imageRecord is of one digest.
 type imageRecord struct {
-	// Public: it was pulled without credentials of a Pod.
+	// Public: it was pulled without credentials of a Pod, or before any.
 	Public bool `json:"public,omitempty"`
-	// Private: it was pulled with some; Proofs are those that worked.
-	Private bool    `json:"private,omitempty"`
-	Proofs  []proof `json:"proofs,omitempty"`
+	// Proofs are the credentials that it was pulled with.
+	Proofs []proof `json:"proofs,omitempty"`
 	// Seen is when it was first found here, Used when a Pod last got it.
 	Seen time.Time `json:"seen,omitzero"`
 	Used time.Time `json:"used,omitzero"`
@@ -90,10 +91,6 @@ func openLedger(path string, log *slog.Logger) *ledger {
 	l.kept.Schema = ledgerSchema
 	if l.kept.Images == nil {
 		l.kept.Images = map[string]imageRecord{}
-	}
-	l.leftover, l.kept.Intents = l.kept.Intents, map[string]string{}
-	for ref, digest := range l.leftover {
-		l.kept.Intents[ref] = digest
 	}
 	if len(l.kept.Salt) != saltBytes {
 		l.kept.Salt = make([]byte, saltBytes)
@@ -129,13 +126,14 @@ func (l *ledger) hash(c credential) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// allows reports whether a Pod that offers these credentials may have the image.
-func (l *ledger) allows(digest string, offered []credential) bool {
+// allows reports whether a Pod that offers these credentials may have the image of
+// a repository.
+func (l *ledger) allows(repository, digest string, offered []credential) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.kept.Images[digest]
-	if r.Public || !r.Private {
-		return r.Public || !l.kept.Distrust
+	if r.Public || len(r.Proofs) == 0 && !l.kept.Distrust && !l.isPrivate(repository) {
+		return true
 	}
 	return slices.ContainsFunc(r.Proofs, func(p proof) bool {
 		return slices.ContainsFunc(offered, func(c credential) bool {
@@ -144,81 +142,66 @@ func (l *ledger) allows(digest string, offered []credential) bool {
 	})
 }
 
-// unsettled returns the pulls with credentials whose end nobody saw.
-func (l *ledger) unsettled() map[string]string {
+// private reports whether a repository was pulled from with credentials.
+func (l *ledger) private(repository string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.leftover
+	return l.isPrivate(repository)
 }
 
-// settle ends them, with what is here now.
-func (l *ledger) settle(now map[string]string) {
+func (l *ledger) isPrivate(repository string) bool {
+	_, found := slices.BinarySearch(l.kept.Private, directory(repository))
+	return found
+}
+
+// directory is the same for all spellings of a repository that lead to one place on
+// a volume that does not tell case.
+func directory(repository string) string { return path.Clean(strings.ToLower(repository)) }
+
+// intend notes that a repository is about to be pulled from with credentials, with
+// the digests of it that are here. It must be on the disk before.
+func (l *ledger) intend(repository string, here []string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for ref, before := range l.leftover {
-		l.suspect(before, now[ref])
-		delete(l.kept.Intents, ref)
+	if !l.kept.Distrust {
+		l.publish(here)
 	}
-	l.leftover = nil
-	l.saveOrLater()
-}
-
-// suspect keeps an image that a pull of unknown end may have brought from Pods
-// without a proof.
-func (l *ledger) suspect(before, digest string) {
-	if digest == "" || digest == before {
-		return
-	}
-	if r := l.kept.Images[digest]; !r.Public {
-		r.Private = true
-		l.kept.Images[digest] = r
-	}
-}
-
-// intend notes that a pull with a credential begins. It must be on the disk before.
-func (l *ledger) intend(ref, before string, c credential) error {
-	if c.none() {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept.Intents[ref] = before
+	before := l.kept.Private
+	l.kept.Private = slices.Sorted(slices.Values(append(slices.Clone(before), directory(repository))))
 	err := l.save(true)
+	if err != nil {
+		l.kept.Private = before // and the next pull tries again
+	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("noting the pull of %s: %w: %w", ref, vm.ErrNoSpace, err)
+		return fmt.Errorf("noting the pull from %s: %w: %w", repository, vm.ErrNoSpace, err)
 	}
 	if err != nil {
-		return fmt.Errorf("noting the pull of %s: %w", ref, err)
+		return fmt.Errorf("noting the pull from %s: %w", repository, err)
 	}
 	return nil
 }
 
-// failed notes that a pull brought nothing, as far as anybody knows.
-func (l *ledger) failed(ref, digest string, c credential) {
-	if c.none() {
-		return
+// publish makes images everybody's that nobody had to prove anything for.
+func (l *ledger) publish(digests []string) {
+	for _, d := range digests {
+		if r := l.kept.Images[d]; len(r.Proofs) == 0 {
+			r.Public = true
+			l.kept.Images[d] = r
+		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspect(l.kept.Intents[ref], digest)
-	delete(l.kept.Intents, ref)
-	l.saveOrLater()
 }
 
-// proved notes that a credential, or none, gives access to an image. When that
-// cannot be written, the intent stays on the disk, and says enough.
-func (l *ledger) proved(ref, digest string, c credential) {
+// proved notes that a credential, or none, gives access to an image.
+func (l *ledger) proved(digest string, c credential) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.kept.Images[digest]
 	if c.none() {
 		r.Public, r.Proofs = true, nil
 	} else {
-		r.Private = true
 		p := proof{Secret: c.secret, Hash: l.hash(c)}
 		r.Proofs = append(slices.DeleteFunc(r.Proofs, func(o proof) bool { return o == p }), p)
 		r.Proofs = r.Proofs[max(0, len(r.Proofs)-proofLimit):]
-		delete(l.kept.Intents, ref)
 	}
 	l.kept.Images[digest] = r
 	l.saveOrLater()

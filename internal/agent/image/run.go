@@ -32,7 +32,6 @@ func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer s.ledger.flush()
-	s.settle(ctx)
 	s.refresh(ctx)
 	running.Go(func() { s.prePull(ctx) })
 	ticker := s.o.Clock.NewTicker(tidyInterval)
@@ -74,19 +73,6 @@ func (s *Store) tidy(ctx context.Context) {
 	if s.o.GarbageFailed != nil {
 		s.o.GarbageFailed(err.Error())
 	}
-}
-
-// settle looks at what pulls with credentials left here whose end nobody saw.
-func (s *Store) settle(ctx context.Context) {
-	leftover := s.ledger.unsettled()
-	if len(leftover) == 0 {
-		return
-	}
-	now := map[string]string{}
-	for ref := range leftover {
-		now[ref] = s.digestNow(ctx, ref)
-	}
-	s.ledger.settle(now)
 }
 
 // refresh reads the list that Images tells.
@@ -209,11 +195,14 @@ func (w *wanted) after(err error) time.Duration {
 }
 
 func (s *Store) prePullOne(ctx context.Context, ref reference) error {
-	before := s.digestNow(ctx, ref.String())
+	before, err := s.digestNow(ctx, ref.String())
 	if before != "" && ref.pinned() {
 		return nil
 	}
-	digest, err := s.pullBeforehand(ctx, ref, before)
+	var digest string
+	if err == nil {
+		digest, err = s.pullBeforehand(ctx, ref, before)
+	}
 	switch {
 	case err == nil && digest != before:
 		s.o.Log.Info("image pulled beforehand", "image", ref.String(), "digest", digest)

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// run lets a store run until the test ends, and tells when it began to wait.
+// run lets a store run until the test ends, and what it pulls come to its end.
 func run(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -25,6 +25,11 @@ func run(t *testing.T, s *Store) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		await(t, "the last pull writes no more", func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.lanes) == 0
+		})
 	})
 }
 
@@ -185,6 +190,11 @@ func TestPrePullDoesNotFillAFullVolume(t *testing.T) {
 	}
 	if err := s.prePullOne(t.Context(), ref); err == nil || len(h.pulled()) != 0 {
 		t.Errorf("%v, pulls %v", err, h.pulled())
+	}
+	// A tag that is here is looked up all the same: most often nothing comes of it.
+	h.here(base, 1, gb)
+	if err := s.prePullOne(t.Context(), ref); err != nil || len(h.pulled()) != 1 {
+		t.Errorf("one that is here: %v, pulls %v", err, h.pulled())
 	}
 }
 
