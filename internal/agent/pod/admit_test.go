@@ -85,12 +85,19 @@ func TestUnsupported(t *testing.T) {
 				volumeOf("claim", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
 				volumeOf("pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePages}}),
 				volumeOf("socket", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x", Type: &socket}}),
+				volumeOf("option", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x:ro"}}),
 				volumeOf("trust", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{}, {ClusterTrustBundle: trust}}}}),
 			}
 		}, []string{
 			"spec.volumes[0].nfs (volume nfs)", "spec.volumes[1].persistentVolumeClaim (volume claim)", "spec.volumes[2].emptyDir.medium (HugePages)",
-			"spec.volumes[3].hostPath.type (Socket, only directories can be shared with a VM)", "spec.volumes[4].projected.sources[1].clusterTrustBundle",
+			"spec.volumes[3].hostPath.type (Socket, only directories can be shared with a VM)",
+			`spec.volumes[4].hostPath.path ("/x:ro": an absolute path without colons, commas and control characters can be shared with a VM)`,
+			"spec.volumes[5].projected.sources[1].clusterTrustBundle",
 		}},
+		{"more memory than there is", func(p *corev1.Pod, _ *corev1.Container) {
+			inMemory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}
+			p.Spec.Volumes = []corev1.Volume{volumeOf("a", inMemory), volumeOf("b", inMemory)}
+		}, []string{"spec.volumes (emptyDirs of medium Memory hold 96 MiB together at most, and 64 MiB each where sizeLimit is not set)"}},
 		{"mounts", func(_ *corev1.Pod, c *corev1.Container) {
 			both := corev1.MountPropagationBidirectional
 			c.VolumeMounts = []corev1.VolumeMount{

@@ -4,6 +4,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // unsupportedVolumes names volumes of types that a VM cannot have, and what cannot
@@ -16,6 +19,10 @@ func unsupportedVolumes(volumes []corev1.Volume) []string {
 			found = append(found, fmt.Sprintf("%s (volume %s)", field, v.Name))
 		}
 		found = append(found, unsupportedSource(path, v.VolumeSource)...)
+	}
+	if volume.Memory(volumes) > volume.MaxMemory {
+		found = append(found, fmt.Sprintf("spec.volumes (emptyDirs of medium Memory hold %d MiB together at most, and %d MiB each where sizeLimit is not set)",
+			volume.MaxMemory>>20, volume.DefaultMemory>>20))
 	}
 	return found
 }
@@ -48,6 +55,9 @@ func unsupportedEmptyDir(path string, e corev1.EmptyDirVolumeSource) []string {
 
 func unsupportedHostPath(path string, h corev1.HostPathVolumeSource) []string {
 	found := unsupportedIn(path, h, "path", "type")
+	if h.Path != "" && !vm.Shareable(h.Path) {
+		found = append(found, fmt.Sprintf("%s.path (%q: an absolute path without colons, commas and control characters can be shared with a VM)", path, h.Path))
+	}
 	if h.Type == nil {
 		return found
 	}

@@ -108,11 +108,20 @@ func (w *worker) clone(ctx context.Context, name, ref string) error {
 }
 
 func (w *worker) start(ctx context.Context) error {
-	return w.retrying(ctx, startReason, func() error {
+	return w.retrying(ctx, whyNotStarted, func() error {
 		if err := errors.Join(w.journal.clearAttempt(w.uid, w.rec.Attempt), w.inputs.ClearReport(w.uid)); err != nil {
 			return err
 		}
 		if err := w.arm(ctx); err != nil {
+			return err
+		}
+		// Anew, as the Pod may have waited for hours: what it is given is as of now, and
+		// directories of the host are where they were allowed to be.
+		if err := w.prepareOnce(ctx); err != nil {
+			return &notPreparedError{err}
+		}
+		spec, err := w.spec()
+		if err != nil {
 			return err
 		}
 		// Not before: what waits for the guard cannot have run, whatever comes.
@@ -121,16 +130,19 @@ func (w *worker) start(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return w.runs.Start(w.dir(), w.spec())
+		return w.runs.Start(w.dir(), spec)
 	})
 }
 
 // dir is that of the attempt.
 func (w *worker) dir() string { return w.journal.attemptDir(w.uid, w.rec.Attempt) }
 
-func (w *worker) spec() shim.Spec {
+func (w *worker) spec() (shim.Spec, error) {
 	name := w.rec.machine()
-	c := w.driver.RunCommand(name, vm.RunOptions{Shares: w.given.Shares})
+	c, err := w.driver.RunCommand(name, vm.RunOptions{Shares: w.given.Shares})
+	if err != nil {
+		return shim.Spec{}, err
+	}
 	s := shim.Spec{
 		Run:         shim.Command{Path: c.Path, Args: c.Args, Env: c.Env},
 		GuestSocket: w.driver.GuestSocket(name),
@@ -138,7 +150,7 @@ func (w *worker) spec() shim.Spec {
 	if !commandMode(w.current()) {
 		s.Log = mainLog
 	}
-	return s
+	return s, nil
 }
 
 // retrying tries with the back-off of pulls, showing the reason of each failure.
@@ -153,7 +165,7 @@ func (w *worker) retrying(ctx context.Context, reasonOf func(error) string, try 
 		}
 		reason := reasonOf(err)
 		w.log.Warn("VM not started", "reason", reason, "err", err)
-		w.event(corev1.EventTypeWarning, eventOf(err), "Error: "+err.Error())
+		w.event(corev1.EventTypeWarning, eventOfStart(err), "Error: "+err.Error())
 		w.waiting(reason, err.Error())
 		if !wait(ctx, w.clock, pullDelay(failures)) {
 			return context.Cause(ctx)

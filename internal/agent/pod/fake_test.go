@@ -36,6 +36,12 @@ type fakeHost struct {
 	graces   []time.Duration
 	// stopGate, when set, holds graceful stops until it is closed.
 	stopGate chan struct{}
+	// shares of each start.
+	shares [][]vm.Share
+	// starting is called once, right before a machine starts.
+	starting func()
+	// refused are used up one by one, by RunCommand.
+	refused []error
 }
 
 type fakeRun struct {
@@ -105,7 +111,19 @@ func (h *fakeHost) Create(_ context.Context, name, _ string, _ vm.Shape) error {
 	return nil
 }
 
-func (h *fakeHost) RunCommand(name string, _ vm.RunOptions) vm.Command { return vm.Command{Path: name} }
+func (h *fakeHost) RunCommand(name string, o vm.RunOptions) (vm.Command, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := pop(&h.refused); err != nil {
+		return vm.Command{}, err
+	}
+	h.shares = append(h.shares, o.Shares)
+	if h.starting != nil {
+		h.starting()
+		h.starting = nil
+	}
+	return vm.Command{Path: name}, nil
+}
 
 func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
 	h.mu.Lock()

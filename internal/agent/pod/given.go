@@ -32,8 +32,8 @@ type Inputs interface {
 	// the next attempt's.
 	ExitReport(uid types.UID) (int32, bool)
 	ClearReport(uid types.UID) error
-	// Overfull names a volume that has outgrown its limit, in one line for people;
-	// empty: none has.
+	// Overfull names what has outgrown its limit of what the guest wrote on the host, in
+	// one line for people; empty: nothing has.
 	Overfull(p *corev1.Pod) string
 	// TearDown removes everything of a Pod.
 	TearDown(uid types.UID) error
@@ -60,10 +60,8 @@ type Prepared struct {
 func (w *worker) prepare(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		changed := w.inputs.Changed(w.uid)
-		given, err := w.inputs.Prepare(ctx, w.current())
+		err := w.prepareOnce(ctx)
 		if err == nil {
-			given.changed = changed
-			w.given = &given
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -76,6 +74,43 @@ func (w *worker) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// prepareOnce is one try.
+func (w *worker) prepareOnce(ctx context.Context) error {
+	changed := w.inputs.Changed(w.uid)
+	given, err := w.inputs.Prepare(ctx, w.current())
+	if err != nil {
+		return err
+	}
+	given.changed = changed
+	w.given = &given
+	return nil
+}
+
+// notPreparedError says that what was ready before is not when the machine is to
+// start.
+type notPreparedError struct{ err error }
+
+func (e *notPreparedError) Error() string { return e.err.Error() }
+func (e *notPreparedError) Unwrap() error { return e.err }
+
+// whyNotStarted is the waiting reason of a machine that was not started, eventOfStart
+// that of the event that goes with it.
+func whyNotStarted(err error) string {
+	var missing *notPreparedError
+	if errors.As(err, &missing) {
+		return reasonConfig
+	}
+	return startReason(err)
+}
+
+func eventOfStart(err error) string {
+	var missing *notPreparedError
+	if errors.As(err, &missing) {
+		return eventReason(err)
+	}
+	return eventOf(err)
 }
 
 func eventReason(err error) string {
@@ -96,8 +131,13 @@ func (w *worker) pauseUntil(ctx context.Context, changed <-chan struct{}, d time
 	return err
 }
 
-// usageInterval is how often the sizes of volumes are looked at.
-const usageInterval = 10 * time.Second
+const (
+	// usageInterval is how often the sizes of volumes are looked at.
+	usageInterval = 10 * time.Second
+	// usageShare: looking takes one part in so many of the time, however many files
+	// there are.
+	usageShare = 20
+)
 
 // tend keeps the Pod's volumes up to date and within their limits, until ctx ends.
 func (w *worker) tend(ctx context.Context, given *Prepared) {
@@ -106,8 +146,9 @@ func (w *worker) tend(ctx context.Context, given *Prepared) {
 	if given != nil {
 		due, changed = given.RefreshAt, given.changed
 	}
+	interval := usageInterval
 	for {
-		delay := usageInterval
+		delay := interval
 		if left := due.Sub(w.clock.Now()); !due.IsZero() && left < delay {
 			delay = max(0, left)
 		}
@@ -115,10 +156,12 @@ func (w *worker) tend(ctx context.Context, given *Prepared) {
 		if err != nil {
 			return
 		}
+		began := w.clock.Now()
 		if full := w.inputs.Overfull(w.current()); full != "" {
 			w.evict(full)
 			return
 		}
+		interval = max(usageInterval, usageShare*w.clock.Since(began))
 		if !news && (due.IsZero() || w.clock.Now().Before(due)) {
 			continue
 		}

@@ -95,13 +95,12 @@ func (g Given) ExitReport(uid types.UID) (int32, bool) { return g.Volumes.ExitRe
 // ClearReport is that of the volumes.
 func (g Given) ClearReport(uid types.UID) error { return g.Volumes.ClearReport(uid) }
 
-// Overfull finds a volume beyond its sizeLimit.
+// Overfull finds what is beyond its limit.
 func (g Given) Overfull(p *corev1.Pod) string {
-	name, used, limit, over := g.Volumes.Usage(p)
-	if !over {
-		return ""
+	if excess := g.Volumes.Usage(p); excess != nil {
+		return excess.String()
 	}
-	return fmt.Sprintf("emptyDir volume %q holds %d bytes, its sizeLimit is %d", name, used, limit)
+	return ""
 }
 
 // TearDown is that of the volumes.

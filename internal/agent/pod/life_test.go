@@ -365,11 +365,8 @@ func (h *fakeHost) stops() int {
 // What changes between the making of volumes and the machine's start is not missed.
 func TestAChangeWhileTheVMStartsIsNotMissed(t *testing.T) {
 	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
-	w.host.pullGate = make(chan struct{})
+	w.host.starting = w.inputs.change
 	w.startAgent()
-	w.await("a pull", func() bool { return w.events.reasons("a") != nil })
-	w.inputs.change()
-	close(w.host.pullGate)
 	w.awaitRunning("a")
 	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 1 })
 }

@@ -1,6 +1,9 @@
 package vm
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors of a Driver, to be matched with errors.Is. Any other error is a
 // failure of the tool that may pass.
@@ -22,3 +25,10 @@ var (
 	// ErrInvalidReference: the image name is not one.
 	ErrInvalidReference = errors.New("invalid image reference")
 )
+
+// ShareError says that a directory cannot be shared under its path (see Shareable).
+type ShareError struct{ Share Share }
+
+func (e *ShareError) Error() string {
+	return fmt.Sprintf("directory %q cannot be shared with a VM: its path is not absolute, or has a colon, a comma or a control character", e.Share.Path)
+}

@@ -6,7 +6,10 @@ package vm
 
 import (
 	"context"
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Driver drives one virtual machine tool. Its methods may be called at the same
@@ -32,8 +35,8 @@ type Driver interface {
 	// it fails otherwise. What a reference by tag means is settled once.
 	Create(ctx context.Context, name, ref string, shape Shape) error
 	// RunCommand is what to execute to run the machine: the process lives as long
-	// as the machine does.
-	RunCommand(name string, o RunOptions) Command
+	// as the machine does. It fails with *ShareError for a share that it cannot name.
+	RunCommand(name string, o RunOptions) (Command, error)
 	// GuestSocket is where the agent inside the guest of a running machine answers.
 	GuestSocket(name string) string
 	// Machines lists all machines of this host, other people's too.
@@ -114,6 +117,13 @@ type RunOptions struct {
 type Share struct {
 	Name, Path string
 	ReadOnly   bool
+}
+
+// Shareable reports whether a path can be given to a tool as that of a share:
+// absolute, and without what separates the parts of a share from each other. A path
+// that ends like an option would be another directory.
+func Shareable(path string) bool {
+	return filepath.IsAbs(path) && !strings.ContainsAny(path, ":,") && !strings.ContainsFunc(path, unicode.IsControl)
 }
 
 // Shape is what a machine gets. Zero fields keep the image's own; what is below

@@ -35,16 +35,23 @@ const (
 	maxPath      = 1024
 )
 
-// check refuses paths that would leave the volume or hide what it is made of.
+// check refuses paths that would leave the volume or hide what it is made of, and
+// those that are one to the file systems of macOS, which ignore case.
 func (p payload) check() error {
+	spelled := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		if err := checkPath(name); err != nil {
 			return err
 		}
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-			if _, both := p[dir]; both {
+		for dir := name; dir != "."; dir = path.Dir(dir) {
+			if _, both := p[dir]; both && dir != name {
 				return wrong("path %q is a file and a directory", dir)
 			}
+			folded := strings.ToLower(dir)
+			if other, there := spelled[folded]; there && other != dir {
+				return wrong("paths %q and %q differ in case only, and are one file on a Mac: rename one, or choose by items", other, dir)
+			}
+			spelled[folded] = dir
 		}
 	}
 	return nil

@@ -10,10 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 func TestExitReport(t *testing.T) {
@@ -61,30 +58,25 @@ func TestExitReport(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+// TestClearReportOfAGuestThatForbidsIt: as root everything is allowed, so that it
+// proves something for other users only.
+func TestClearReportOfAGuestThatForbidsIt(t *testing.T) {
 	b := newBench(t)
-	limit := resource.MustParse("64Ki")
-	v := emptyDir("a")
-	v.EmptyDir.SizeLimit = &limit
-	memory := volumeOf("m", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}})
-	p := aPod([]corev1.Volume{v, memory, emptyDir("unlimited")}, mount("a", "/a"), mount("m", "/m"), mount("unlimited", "/u"))
-	if _, err := b.SetUp(t.Context(), p, Mode{}); err != nil {
+	setup, err := b.SetUp(t.Context(), aPod(nil), Mode{Report: true})
+	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(path string, n int) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(strings.Repeat("x", n)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	share := setup.Shares[0].Path
+	dir := filepath.Join(share, reportFile)
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "x"), 0o700), os.Chmod(dir, 0), os.Chmod(share, 0)); err != nil {
+		t.Fatal(err)
 	}
-	write(filepath.Join(b.disk, "u-1/share/report/volumes/a/f"), 32<<10)
-	write(filepath.Join(b.disk, "u-1/share/report/volumes/unlimited/f"), 1<<20)
-	if name, used, _, over := b.Usage(p); over {
-		t.Errorf("%s with %d bytes is over", name, used)
+	t.Cleanup(func() { _ = errors.Join(os.Chmod(share, 0o700), os.Chmod(dir, 0o700)) })
+	if err := b.ClearReport("u-1"); err != nil {
+		t.Error(err)
 	}
-	write(filepath.Join(b.ram, "u-1/memory/volumes/m/f"), 100<<10)
-	if name, used, at, over := b.Usage(p); !over || name != "m" || used < 100<<10 || at != 64<<10 {
-		t.Errorf("%q, %d of %d, %v", name, used, at, over)
+	if _, err := os.Lstat(dir); err == nil {
+		t.Error("the report is still there")
 	}
 }
 
@@ -126,48 +118,5 @@ func TestTearDown(t *testing.T) {
 		if err := b.TearDown(uid); err == nil {
 			t.Errorf("UID %q is removed", uid)
 		}
-	}
-}
-
-func TestAllowed(t *testing.T) {
-	list := []string{"/Volumes/cache", "/opt/shared/", "relative"}
-	for path, want := range map[string]bool{
-		"/Volumes/cache": true, "/Volumes/cache/": true, "/Volumes/cache/a/b": true, "/opt/shared/x": true,
-		"/Volumes/cached": false, "/Volumes": false, "/Volumes/cache/../x": false, "/Volumes/cache/a/../b": false, "/Volumes/cache/..": false, "relative/x": false, "": false, "/": false,
-	} {
-		if got := Allowed(path, list); got != want {
-			t.Errorf("%q: %v", path, got)
-		}
-	}
-	if Allowed("/anything", nil) {
-		t.Error("an empty list allows something")
-	}
-	if !Allowed("/anything", []string{"/"}) {
-		t.Error("the root allows nothing")
-	}
-}
-
-func TestDirectoryOrCreate(t *testing.T) {
-	b := newBench(t)
-	kind := corev1.HostPathDirectoryOrCreate
-	v := hostDir("v", filepath.Join(b.allowed, "new/deep"))
-	v.HostPath.Type = &kind
-	got, err := b.SetUp(t.Context(), aPod([]corev1.Volume{v}, mount("v", "/v")), Mode{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]vm.Share{{Name: "macfleet-hostpath-0", Path: v.HostPath.Path}}, got.Shares); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(b.allowed, "out")); err != nil {
-		t.Fatal(err)
-	}
-	v.HostPath.Path = filepath.Join(b.allowed, "out/new")
-	if _, err := b.SetUp(t.Context(), aPod([]corev1.Volume{v}, mount("v", "/v")), Mode{}); err == nil {
-		t.Error("a directory was made outside")
-	}
-	if entries, _ := os.ReadDir(outside); len(entries) > 0 {
-		t.Errorf("the outside has %v", entries)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // Allowed reports whether a hostPath is a directory of the list, or below one, by
@@ -46,10 +48,14 @@ func within(p, dir string) bool {
 
 // hostPath returns the real directory behind a hostPath. It makes one where the
 // type says so, and refuses links that lead out of what the list allows.
-func hostPath(v *corev1.HostPathVolumeSource, list []string) (string, error) {
+func hostPath(v *corev1.HostPathVolumeSource, list, own []string) (string, error) {
 	prefix, ok := prefixOf(v.Path, list)
 	if !ok {
 		return "", fmt.Errorf("hostPath %s is not below a directory that this node allows", v.Path)
+	}
+	// Before anything is made there.
+	if err := keepOff(v.Path, own); err != nil {
+		return "", err
 	}
 	if v.Type != nil && *v.Type == corev1.HostPathDirectoryOrCreate {
 		if err := makeBelow(prefix, filepath.Clean(v.Path)); err != nil {
@@ -70,11 +76,44 @@ func hostPath(v *corev1.HostPathVolumeSource, list []string) (string, error) {
 	if !within(real, allowed) {
 		return "", fmt.Errorf("hostPath %s is a link that leads out of %s", v.Path, prefix)
 	}
+	if !vm.Shareable(real) {
+		return "", fmt.Errorf("hostPath %s leads to %q, and a path with a colon, a comma or a control character cannot be shared with a VM", v.Path, real)
+	}
+	if err := keepOff(real, own); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(real)
 	if err != nil || !info.IsDir() {
 		return "", fmt.Errorf("hostPath %s is no directory, and only directories can be shared with a VM", v.Path)
 	}
 	return real, nil
+}
+
+// keepOff refuses what is one of our own directories, holds it, or is in it. Files are
+// compared, not names: one directory has several of these.
+func keepOff(dir string, own []string) error {
+	for _, mine := range own {
+		if meets(dir, mine) || meets(mine, dir) {
+			return fmt.Errorf("hostPath %s is, holds or is in %s, which the node keeps for itself", dir, mine)
+		}
+	}
+	return nil
+}
+
+// meets reports whether dir is inner, or one of the directories that it is in.
+func meets(dir, inner string) bool {
+	there, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	for ; ; inner = filepath.Dir(inner) {
+		if info, err := os.Stat(inner); err == nil && os.SameFile(there, info) {
+			return true
+		}
+		if inner == filepath.Dir(inner) {
+			return false
+		}
+	}
 }
 
 // makeBelow makes a directory without following links out of prefix.

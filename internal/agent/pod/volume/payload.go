@@ -182,8 +182,12 @@ func mounted(p *corev1.Pod) []corev1.Volume {
 
 func mounts(p *corev1.Pod) []corev1.VolumeMount {
 	var list []corev1.VolumeMount
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+	for _, c := range containers(p) {
 		list = append(list, c.VolumeMounts...)
 	}
 	return list
+}
+
+func containers(p *corev1.Pod) []corev1.Container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 }

@@ -43,7 +43,7 @@ func (l *planner) make(v corev1.Volume, files payload) error {
 			return err
 		}
 	case v.HostPath != nil:
-		real, err := hostPath(v.HostPath, l.store.o.HostPaths)
+		real, err := hostPath(v.HostPath, l.store.o.HostPaths, l.store.o.Own)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -55,15 +54,18 @@ func (s *Store) ExitReport(uid types.UID) (code int32, found bool) {
 
 // ClearReport removes the exit code of an attempt before the next begins.
 func (s *Store) ClearReport(uid types.UID) error {
-	root, err := os.OpenRoot(s.reportDir(uid))
+	dir := s.reportDir(uid)
+	// The guest may have taken away its modes.
+	err := os.Chmod(dir, 0o700) //nolint:gosec // a directory
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
+	root, openErr := os.OpenRoot(dir)
+	if err := errors.Join(err, openErr); err != nil {
 		return fmt.Errorf("opening the directory of the exit code: %w", err)
 	}
 	defer root.Close()
-	if err := root.RemoveAll(reportFile); err != nil {
+	if err := wipeIn(root, reportFile); err != nil {
 		return fmt.Errorf("removing an earlier exit code: %w", err)
 	}
 	return nil
@@ -71,48 +73,4 @@ func (s *Store) ClearReport(uid types.UID) error {
 
 func (s *Store) reportDir(uid types.UID) string {
 	return dirs{disk: filepath.Join(s.o.Dir, string(uid))}.report()
-}
-
-// Usage finds an emptyDir of the Pod that has outgrown its limit, and says how much
-// it holds on disk, in bytes. over is false when there is none.
-func (s *Store) Usage(p *corev1.Pod) (volume string, used, limit int64, over bool) {
-	d := dirs{disk: filepath.Join(s.o.Dir, string(p.UID))}
-	if ram, ok := s.o.Secrets.Made(); ok {
-		d.ram = filepath.Join(ram, string(p.UID))
-	}
-	for _, v := range mounted(p) {
-		if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() <= 0 {
-			continue
-		}
-		used, limit = size(homeOf(d, p, v).path()), v.EmptyDir.SizeLimit.Value()
-		if used > limit {
-			return v.Name, used, limit, true
-		}
-	}
-	return "", 0, 0, false
-}
-
-// blockBytes is the unit of st_blocks, whatever the file system's own is.
-const blockBytes = 512
-
-// size adds up what a tree holds on disk. What cannot be read counts nothing.
-func size(dir string) int64 {
-	var sum int64
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // a guest changes the tree meanwhile
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			sum += onDisk(info)
-		}
-		return nil
-	})
-	return sum
-}
-
-func onDisk(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * blockBytes
-	}
-	return info.Size()
 }

@@ -35,6 +35,9 @@ type Options struct {
 	// HostPaths lists the directories below which Pods may have hostPath volumes. None
 	// is allowed when it is empty.
 	HostPaths []string
+	// Own are directories of ours, which no hostPath may be, hold or be in, whatever
+	// HostPaths says.
+	Own []string
 	// Clock is the real one when it is nil.
 	Clock clock.PassiveClock
 }
@@ -106,7 +109,11 @@ func (s *Store) SetUp(ctx context.Context, p *corev1.Pod, m Mode) (Setup, error)
 	if m.Report {
 		plan.share(vm.Share{Name: shareWritable, Path: d.report()})
 	}
-	if m.Env {
+	if !m.Env {
+		if err := s.dropEnv(p.UID); err != nil {
+			return Setup{}, err
+		}
+	} else {
 		plan.share(vm.Share{Name: shareSecret, Path: d.secret(), ReadOnly: true})
 	}
 	return Setup{Shares: plan.sorted(), Links: plan.links, RefreshAt: due}, nil
@@ -170,35 +177,6 @@ func (s *Store) fill(h home, files payload) error {
 	return files.swap(dir, s.o.Clock.Now())
 }
 
-// envFile is where in the secret share the environment is, for a machine without a
-// command.
-const envFile = "env"
-
-// WriteEnv leaves the environment where the guest of a Pod without a command finds
-// it: in the file env of its secret share, as a POSIX shell reads it. The Pod was
-// set up with Mode.Env.
-func (s *Store) WriteEnv(ctx context.Context, p *corev1.Pod, list []string) error {
-	d, err := s.dirs(ctx, p.UID, true)
-	if err != nil {
-		return err
-	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	dir, err := os.OpenRoot(d.secret())
-	if err != nil {
-		return wrong("opening the directory for the environment: %w", err)
-	}
-	defer dir.Close()
-	next := "." + envFile
-	if err := dir.WriteFile(next, env.Script(list), 0o600); err != nil {
-		return wrong("writing the environment: %w", err)
-	}
-	if err := dir.Rename(next, envFile); err != nil {
-		return wrong("writing the environment: %w", err)
-	}
-	return nil
-}
-
 // uidPattern is what may name a directory.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
@@ -218,81 +196,19 @@ func (s *Store) dirs(ctx context.Context, uid types.UID, ram bool) (dirs, error)
 	return d, nil
 }
 
-// make makes the directories that shares begin with.
+// make makes the directories that shares begin with. A guest may have taken away the
+// modes of those that it writes to.
 func (d dirs) make() error {
 	list := []string{d.report(), d.readable()}
 	if d.ram != "" {
 		list = append(list, d.secret(), d.memory())
 	}
 	for _, dir := range list {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil { //nolint:gosec // a directory
 			return err
 		}
 	}
 	return nil
-}
-
-// gonePrefix marks directories of Pods that are being removed.
-const gonePrefix = ".gone-"
-
-// TearDown removes everything of a Pod, also of one that nobody knows any more. It
-// may be repeated.
-func (s *Store) TearDown(uid types.UID) error {
-	if !uidPattern.MatchString(string(uid)) {
-		return fmt.Errorf("the UID %q names no volumes", uid)
-	}
-	var errs []error
-	for _, root := range s.roots() {
-		errs = append(errs, s.remove(root, string(uid)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("removing the volumes of Pod %s: %w", uid, err)
-	}
-	return nil
-}
-
-// remove takes the directory away from the Pod at once, and then takes its time.
-func (s *Store) remove(root, uid string) error {
-	gone := filepath.Join(root, gonePrefix+uid)
-	if err := wipe(gone); err != nil {
-		return err
-	}
-	s.writing.Lock()
-	err := os.Rename(filepath.Join(root, uid), gone)
-	s.writing.Unlock()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return wipe(gone)
-}
-
-// wipe removes a tree that a guest wrote: its directories may forbid it.
-func wipe(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
-	}
-	if root, err := os.OpenRoot(dir); err == nil {
-		defer root.Close()
-		_ = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, _ error) error {
-			if e != nil && e.IsDir() {
-				_ = root.Chmod(name, 0o700)
-			}
-			return nil
-		})
-	}
-	return os.RemoveAll(dir)
-}
-
-// roots are where Pods have directories. The RAM disk is not made for this.
-func (s *Store) roots() []string {
-	roots := []string{s.o.Dir}
-	if there, ok := s.o.Secrets.Made(); ok {
-		roots = append(roots, there)
-	}
-	return roots
 }
 
 // UIDs of all Pods of which there is something.

@@ -134,17 +134,20 @@ func (d *Driver) checkName(name string) error {
 }
 
 // RunCommand runs without a window; the process lives as long as the machine. tart
-// splits a share at colons and commas: a path must have neither.
-func (d *Driver) RunCommand(name string, o vm.RunOptions) vm.Command {
+// splits a share at colons and commas, so that a path with one is refused.
+func (d *Driver) RunCommand(name string, o vm.RunOptions) (vm.Command, error) {
 	args := []string{"run", name, "--no-graphics"}
 	for _, s := range o.Shares {
+		if !vm.Shareable(s.Path) {
+			return vm.Command{}, &vm.ShareError{Share: s}
+		}
 		dir := s.Name + ":" + s.Path
 		if s.ReadOnly {
 			dir += ":ro"
 		}
 		args = append(args, "--dir", dir)
 	}
-	return vm.Command{Path: d.path, Args: args, Env: d.environ}
+	return vm.Command{Path: d.path, Args: args, Env: d.environ}, nil
 }
 
 // GuestSocket is tart's control socket.

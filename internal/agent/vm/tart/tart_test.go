@@ -144,3 +144,20 @@ func TestReferences(t *testing.T) {
 		}
 	}
 }
+
+// A path that ends like an option of a share would be another directory.
+func TestRunCommandNamesNoOtherDirectory(t *testing.T) {
+	d := &Driver{path: "tart"}
+	for path, fine := range map[string]bool{
+		"/Users/Shared/a b": true, "/a:ro": false, "/a:tag=x": false, "/a,b": false, "/a\nb": false, "a": false, "": false,
+	} {
+		c, err := d.RunCommand("m", vm.RunOptions{Shares: []vm.Share{{Name: "fine", Path: "/fine"}, {Name: "s", Path: path, ReadOnly: true}}})
+		var refused *vm.ShareError
+		switch {
+		case fine && (err != nil || c.Args[len(c.Args)-1] != "s:"+path+":ro"):
+			t.Errorf("%q: %v, %v", path, c.Args, err)
+		case !fine && (!errors.As(err, &refused) || refused.Share.Path != path || len(c.Args) > 0):
+			t.Errorf("%q: %v, %v", path, c.Args, err)
+		}
+	}
+}

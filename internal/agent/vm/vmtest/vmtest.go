@@ -126,7 +126,10 @@ func Run(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 // Execute runs a machine's run command and tells how that ended.
 func Execute(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 	t.Helper()
-	c := s.Driver.RunCommand(name, vm.RunOptions{})
+	c, err := s.Driver.RunCommand(name, vm.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// It ends by the driver, as it does in an agent.
 	cmd := exec.CommandContext(context.Background(), c.Path, c.Args...)
 	cmd.Env = c.Env
