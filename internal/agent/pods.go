@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/image"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
@@ -46,6 +47,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 	p.images = image.New(image.Options{
 		Source: driver, Dir: a.o.StateDir, PrePull: a.config.Images.PrePull,
 		HighPercent: a.config.Images.GCHighPercent, LowPercent: a.config.Images.GCLowPercent,
+		ReliefPercent: health.ImageReliefPercent,
 		Disk: func(ctx context.Context) (free, total int64, err error) {
 			d, err := a.disk(ctx, home)
 			return d.FreeBytes, d.TotalBytes, err

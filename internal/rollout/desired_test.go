@@ -32,7 +32,7 @@ func full() *infrav1.MacNodeProfile {
 		Session:     infrav1.SessionSettings{AutoLogin: ptr.To(false)},
 		Storage:     infrav1.StorageSettings{Quota: ptr.To(resource.MustParse("300G"))},
 		ProofReboot: ptr.To(false),
-		Images:      infrav1.ImageSettings{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 90, GCLowPercent: 70},
+		Images:      infrav1.ImageSettings{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 84, GCLowPercent: 70},
 		Pods:        infrav1.PodSettings{HostPaths: []string{"/Users/Shared/cache"}},
 	}}
 }
@@ -48,7 +48,7 @@ func TestDesired(t *testing.T) {
 				Subnet: "192.168.70.0/24", Allow: []document.Allow{{CIDR: "10.1.0.0/16", Ports: []int{443}}}, SSHFrom: []string{"203.0.113.0/24"},
 			},
 		},
-		Images: document.Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 90, GCLowPercent: 70},
+		Images: document.Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 84, GCLowPercent: 70},
 		Pods:   document.Pods{HostPaths: []string{"/Users/Shared/cache"}},
 	}
 	if diff := cmp.Diff(want, Desired(full(), agent())); diff != "" {

@@ -159,10 +159,11 @@ type ImageSettings struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$')",message="is no image of a registry: write one such as registry.example.com/macos/base:v1"
 	PrePull []string `json:"prePull,omitempty"`
 	// gcHighPercent of the volume that holds images: above it, those that no Pod uses
-	// are removed, least recently used first. Default: 85.
+	// are removed, least recently used first. 85 at most: a fuller volume is
+	// DiskPressure, which removes them, too. Default: 85.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:validation:Maximum=85
 	GCHighPercent int32 `json:"gcHighPercent,omitempty"`
 	// gcLowPercent is where the removal ends. Default: 80.
 	// +optional

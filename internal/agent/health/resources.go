@@ -23,6 +23,8 @@ const (
 	// relief in percent of the volume must be free beyond the threshold before the
 	// pressure is over, so that it does not come and go with each file.
 	relief = 2
+	// ImageReliefPercent of the images' volume in use at most ends its pressure.
+	ImageReliefPercent = 100 - ImagePercent - relief
 )
 
 // Volume that must keep something free.

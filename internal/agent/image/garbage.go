@@ -17,7 +17,7 @@ type extent string
 const (
 	// toLow: until no more than LowPercent is in use, when more than HighPercent is.
 	toLow extent = "the volume is fuller than it should be"
-	// relief: until no more than LowPercent is, and everything when that did not help.
+	// relief: until the host should be short no more, and everything when it is still.
 	relief extent = "the host is short of disk"
 	// everything that nobody needs.
 	everything extent = "an image needs the room"
@@ -63,8 +63,8 @@ func (e *GarbageError) Error() string {
 func (e *GarbageError) Unwrap() error { return e.Err }
 
 // FreeNow makes room on a host that is short of disk: it removes images that nobody
-// needs until LowPercent is reached, and all of them where that has been reached and
-// the host is short still.
+// needs until LowPercent and ReliefPercent are reached, and all of them where they have
+// been and the host is short still: another volume may be what it is short of.
 func (s *Store) FreeNow(ctx context.Context) error {
 	_, err := s.collect(ctx, relief)
 	return err
@@ -95,7 +95,11 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 	if x == toLow && before.usedPercent() <= s.o.HighPercent {
 		return 0, nil
 	}
-	all := x == everything || before.usedPercent() <= s.o.LowPercent
+	target := s.o.LowPercent
+	if x == relief {
+		target = min(target, s.o.ReliefPercent)
+	}
+	all := x == everything || before.usedPercent() <= target
 	images, err := s.list(ctx)
 	if err != nil {
 		return 0, err
@@ -103,7 +107,7 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 	var failed error
 	var sizes int64
 	for _, h := range s.idle(images) {
-		if !all && s.enough(ctx, before, sizes) {
+		if !all && s.enough(ctx, before, sizes, target) {
 			break
 		}
 		gone, err := s.remove(ctx, h, began)
@@ -128,10 +132,10 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 
 // enough counts what was removed at its size even where the volume does not show it
 // yet: better another look in a minute than an image too many.
-func (s *Store) enough(ctx context.Context, before space, sizes int64) bool {
+func (s *Store) enough(ctx context.Context, before space, sizes int64, target int) bool {
 	now := s.space(ctx)
 	now.free = max(now.free, before.free+sizes)
-	return now.usedPercent() <= s.o.LowPercent
+	return now.usedPercent() <= target
 }
 
 // list asks the driver, and joins the names of each image.

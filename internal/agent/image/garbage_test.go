@@ -136,6 +136,21 @@ func TestRelief(t *testing.T) {
 	}
 }
 
+// What ends the shortage is enough, also where the profile lets images stay beyond it.
+func TestReliefEndsWhereTheShortageDoes(t *testing.T) {
+	for low, left := range map[int]string{90: "2 3 4", 84: "2 3 4", 60: "4"} {
+		h := newHost()
+		o := options(t, h)
+		o.HighPercent, o.LowPercent = 95, low
+		s := New(o)
+		fill(t, h, s, o, 1, 2, 3, 4)
+		h.foreign = 220 * gb // with 200 GB of images: 84 %
+		if err := s.FreeNow(t.Context()); err != nil || h.digests() != left {
+			t.Errorf("to %d %%: left %q, want %q; %v", low, h.digests(), left, err)
+		}
+	}
+}
+
 // All names of an image go, tags before the digest that would stay with them.
 func TestAnImageGoesWithAllItsNames(t *testing.T) {
 	h := newHost()

@@ -50,6 +50,9 @@ type Options struct {
 	// HighPercent of the volume in use lets images be removed, until no more than
 	// LowPercent is. Defaults: 85 and 80, as a kubelet's.
 	HighPercent, LowPercent int
+	// ReliefPercent in use at most ends the shortage that FreeNow is called for. Default:
+	// 83, as the Node has DiskPressure until 17 % are free.
+	ReliefPercent int
 	// GarbageFailed is told that room could not be made, every five minutes while that
 	// is so. Nil: only the log is.
 	GarbageFailed func(message string)
@@ -62,6 +65,8 @@ const (
 	defaultStallTimeout = 5 * time.Minute
 	defaultHighPercent  = 85
 	defaultLowPercent   = 80
+	// defaultReliefPercent leaves what package health wants free before a pressure is over.
+	defaultReliefPercent = 83
 )
 
 func (o Options) withDefaults() Options {
@@ -73,6 +78,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.LowPercent == 0 {
 		o.LowPercent = defaultLowPercent
+	}
+	if o.ReliefPercent == 0 {
+		o.ReliefPercent = defaultReliefPercent
 	}
 	o.LowPercent = min(o.LowPercent, o.HighPercent-1)
 	if o.InUse == nil {

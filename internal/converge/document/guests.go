@@ -30,6 +30,9 @@ const (
 	MaxPrePull = 32
 	// MaxHostPaths bounds Pods.HostPaths.
 	MaxHostPaths = 16
+	// MaxGCPercent bounds both thresholds of Images: in a volume that is fuller, less
+	// is free than a Node must have, and images are removed whatever a threshold says.
+	MaxGCPercent = 85
 	// maxReference and maxPath are lengths in bytes.
 	maxReference = 512
 	maxPath      = 1024
@@ -48,8 +51,8 @@ func (i Images) validate() error {
 		}
 	}
 	for field, percent := range map[string]int{"images.gcHighPercent": i.GCHighPercent, "images.gcLowPercent": i.GCLowPercent} {
-		if percent < 0 || percent > 100 {
-			return &FieldError{Field: field, Reason: "is not a percentage"}
+		if percent < 0 || percent > MaxGCPercent {
+			return &FieldError{Field: field, Reason: fmt.Sprintf("is not between 0 and %d: a fuller volume is DiskPressure", MaxGCPercent)}
 		}
 	}
 	if i.GCHighPercent != 0 && i.GCLowPercent >= i.GCHighPercent {
