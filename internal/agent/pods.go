@@ -22,7 +22,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/slot"
-	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // podParts are what makes Pods, and what they are made of.
@@ -33,7 +32,7 @@ type podParts struct {
 }
 
 // pods puts them together.
-func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver vm.Driver, slots *slot.Gate) (podParts, error) {
+func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate) (podParts, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return podParts{}, fmt.Errorf("finding our own file, which shims run: %w", err)
@@ -69,6 +68,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Images:      p.images,
 		Inputs:      pod.Given{Objects: p.objects, Volumes: volumes, Facts: facts},
 		Guard:       a.guard(),
+		Settled:     driver.keychain.Opened,
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),

@@ -116,6 +116,7 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	monitor := health.New(health.Options{Checks: checks, Log: a.log})
+	keychain.Changed = monitor.LookAgain
 	pods, err := a.pods(connections.main, events, self, watchedEnds{a.driver, keychain}, slots)
 	if err != nil {
 		return err
@@ -193,7 +194,12 @@ func (a *agent) readSelf(ctx context.Context) (node.Self, error) {
 	if err != nil {
 		return node.Self{}, err
 	}
-	disk, err := hostos.ReadDisk(ctx, a.host, a.o.StateDir)
+	// Guests' disks are clones beside the images: theirs is the volume that Pods share.
+	home, err := tartHome(a.o, a.config)
+	if err != nil {
+		return node.Self{}, err
+	}
+	disk, err := a.disk(ctx, home)
 	if err != nil {
 		return node.Self{}, err
 	}

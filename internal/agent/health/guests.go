@@ -102,8 +102,8 @@ type Hostd struct {
 	Ask func(ctx context.Context) (document.HostdAnswer, error)
 	// NeedSession: guests are run in the console user's session.
 	NeedSession bool
-	// Refusal, if not nil, returns why the session's keychain refused the last guest
-	// that was started; empty when it did not.
+	// Refusal, if not nil, returns why the session's keychain refuses guests; empty
+	// while it does not.
 	Refusal func() string
 	// Now is the time; nil: the clock's.
 	Now func() time.Time
@@ -165,58 +165,4 @@ func (h Hostd) firewall(ctx context.Context) (Finding, error) {
 
 func away(err error) string {
 	return fmt.Sprintf("hostd does not answer (is %s loaded?): %s", document.HostdLabel, err)
-}
-
-// refusalHolds is how long a refused start is held against the session: no start that
-// works may come to take it back while nobody sends guests here.
-const refusalHolds = 10 * time.Minute
-
-// Keychain remembers whether the console session let the last guest start. Its zero
-// value works.
-type Keychain struct {
-	// Now is the time; nil: the clock's.
-	Now func() time.Time
-
-	mu sync.Mutex
-	at time.Time
-}
-
-// Note takes in how a guest ended.
-func (k *Keychain) Note(o vm.Outcome) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case o.Kind == vm.NotStarted && isKeychain(o.Message):
-		k.at = k.now()
-	case o.Kind == vm.ShutDown || o.Kind == vm.Crashed || o.Kind == vm.Stopped:
-		k.at = time.Time{} // it had started
-	}
-}
-
-// isKeychain looks for what the virtualization framework says where the session or
-// its keychain is not open: errSecInteractionNotAllowed, or a host key it cannot make.
-func isKeychain(message string) bool {
-	for _, sign := range []string{"-25308", "HostKey", "host key"} {
-		if strings.Contains(message, sign) {
-			return true
-		}
-	}
-	return false
-}
-
-// Refusal is empty while the session is open, as far as guests have shown.
-func (k *Keychain) Refusal() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.at.IsZero() || k.now().Sub(k.at) > refusalHolds {
-		return ""
-	}
-	return "macOS refused to start a guest"
-}
-
-func (k *Keychain) now() time.Time {
-	if k.Now != nil {
-		return k.Now()
-	}
-	return time.Now()
 }

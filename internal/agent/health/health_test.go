@@ -247,31 +247,6 @@ func TestSessionAndFirewall(t *testing.T) {
 	}
 }
 
-func TestKeychain(t *testing.T) {
-	now := noon()
-	k := &Keychain{Now: func() time.Time { return now }}
-	locked := vm.Outcome{Kind: vm.NotStarted, Message: "VZErrorDomain Code=-9: Failed to create new HostKey. (OSStatus -25308)"}
-	for i, step := range []struct {
-		o       vm.Outcome
-		refused bool
-	}{
-		{vm.Outcome{Kind: vm.NotStarted, Message: "no such disk"}, false},
-		{locked, true},
-		{vm.Outcome{Kind: vm.Killed}, true},
-		{vm.Outcome{Kind: vm.ShutDown}, false},
-		{locked, true},
-	} {
-		k.Note(step.o)
-		if got := k.Refusal() != ""; got != step.refused {
-			t.Errorf("step %d: refused %v, want %v", i, got, step.refused)
-		}
-	}
-	now = now.Add(refusalHolds + time.Second)
-	if k.Refusal() != "" {
-		t.Error("one refusal is held against the session for ever")
-	}
-}
-
 func TestDiskPressureDoesNotFlap(t *testing.T) {
 	free := map[string]int64{"/state": 500, "/vms": 500}
 	c := Disks([]Volume{{"state", "/state", NodePercent}, {"images", "/vms", ImagePercent}}, func(_ context.Context, path string) (hostos.Disk, error) {

@@ -27,7 +27,7 @@ import (
 // sweepInterval is how often machines without a Pod are looked for.
 const sweepInterval = 30 * time.Second
 
-// Options of Run. All but Guard, Slots, Clock and Log must be set.
+// Options of Run. All but Guard, Settled, Slots, Clock and Log must be set.
 type Options struct {
 	Client kubernetes.Interface
 	Events record.EventRecorder
@@ -37,6 +37,9 @@ type Options struct {
 	Inputs Inputs
 	// Guard is asked before and after a machine starts; nil: nobody is.
 	Guard Guard
+	// Settled is called when a machine has run for so long that its start was not
+	// refused; nil: nobody is told.
+	Settled func()
 	// Dir keeps the journal.
 	Dir      string
 	NodeName string
@@ -87,7 +90,7 @@ func NewSupervisor(o Options) *Supervisor {
 		nodeName: o.NodeName,
 		workers:  map[types.UID]*job{},
 		parts: parts{
-			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard,
+			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard, settled: o.Settled,
 			images: o.Images, inputs: o.Inputs, slots: o.Slots,
 			journal: journal(filepath.Join(o.Dir, "pods")),
 			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,

@@ -45,6 +45,7 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs)
 	defer cancel(nil)
 	given := w.given
 	beside.Go(func() { w.tend(attempt, given) })
+	beside.Go(func() { w.settle(attempt, gone) })
 	beside.Go(func() {
 		if err := prove(attempt, gone); err != nil {
 			cancel(err)
@@ -55,6 +56,20 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs)
 		return w.stopUnfenced(ctx, err)
 	}
 	return e, err
+}
+
+// settledAfter is how long a machine runs before its start counts as one that macOS
+// allowed: a start that is refused holds the lock for a second or two.
+const settledAfter = 10 * time.Second
+
+// settle tells of a machine that has outlived what refuses a start.
+func (w *worker) settle(ctx context.Context, gone <-chan struct{}) {
+	if w.settled == nil {
+		return
+	}
+	if over, err := w.pause(ctx, gone, settledAfter); !over && err == nil {
+		w.settled()
+	}
 }
 
 // within is what a machine is there for.

@@ -25,6 +25,7 @@ type parts struct {
 	driver      vm.Driver
 	runs        Runs
 	guard       Guard
+	settled     func()
 	images      Images
 	inputs      Inputs
 	slots       *slot.Gate

@@ -38,6 +38,8 @@ type world struct {
 	boot   string
 	// fence, when set before the agent starts, is its Guard.
 	fence Guard
+	// settled is its Settled, when set before it starts.
+	settled func()
 
 	stop   func()
 	phases *phaseLog
@@ -88,7 +90,7 @@ func (w *world) tick(ctx context.Context) {
 func (w *world) startAgent() *Supervisor {
 	w.t.Helper()
 	s := NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Inputs: w.inputs,
+		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Settled: w.settled, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
