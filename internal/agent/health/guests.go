@@ -63,7 +63,11 @@ func (p *probed) look(ctx context.Context) (Finding, error) {
 	if fresh && file != nil && p.file != nil && sameFile(file, p.file) {
 		return p.last, nil
 	}
-	p.last, p.file, p.at = p.tool.judge(p.tool.Probe(ctx)), file, now
+	info, err := p.tool.Probe(ctx)
+	if ctx.Err() != nil {
+		return Finding{}, fmt.Errorf("the tool of virtual machines did not answer in time: %w", context.Cause(ctx)) // it may be slow, and work
+	}
+	p.last, p.file, p.at = p.tool.judge(info, err), file, now
 	return p.last, nil
 }
 

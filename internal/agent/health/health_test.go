@@ -191,6 +191,37 @@ func TestTheToolIsExecutedWhenItChanged(t *testing.T) {
 	}
 }
 
+// A Mac that is busy may take more than a check's deadline to execute anything.
+func TestAToolThatIsSlowIsNotBroken(t *testing.T) {
+	now, slow := noon(), false
+	c := Tool{Path: t.TempDir(), Now: func() time.Time { return now }, Probe: func(ctx context.Context) (vm.Info, error) {
+		if slow {
+			<-ctx.Done()
+			return vm.Info{}, fmt.Errorf("%w: killed", vm.ErrUnusable)
+		}
+		return vm.Info{Name: "tart", Version: "2.32.1"}, nil
+	}}.Check()
+	m := monitor(t, clocktesting.NewFakeClock(noon()), c)
+	m.look(t.Context())
+	slow, now = true, now.Add(probeAnyway)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		f, err := c.Look(ctx)
+		cancel()
+		if err == nil {
+			t.Errorf("a slow tool: %+v", f)
+		}
+		m.look(t.Context())
+		if f := m.Findings()[0]; f.Status != corev1.ConditionUnknown || f.Blocks {
+			t.Errorf("a slow tool: %+v", f)
+		}
+	}
+	slow = false
+	if f, err := c.Look(t.Context()); err != nil || f.Reason != ReasonToolWorks {
+		t.Errorf("a tool that is fast again: %+v, %v", f, err)
+	}
+}
+
 func TestWhatIsWrongWithTheTool(t *testing.T) {
 	info := vm.Info{Name: "tart", Version: "2.32.1"}
 	for name, c := range map[string]struct {
