@@ -114,8 +114,8 @@ func readRecord(path string, into any) (bool, error) {
 	return err == nil, err
 }
 
-// Kill has the shim of the attempt in dir end its command at once. It is no error
-// when no shim runs.
+// Kill has the shim of the attempt in dir end its command: by SIGTERM, and by SIGKILL
+// a few seconds later where that was not heeded. It is no error when no shim runs.
 func Kill(dir string) error {
 	alive, err := Alive(dir)
 	if err != nil || !alive {

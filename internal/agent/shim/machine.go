@@ -13,6 +13,8 @@ import (
 const (
 	// tailBytes of the output go into the exit record.
 	tailBytes = 2048
+	// killPatience is how long a command may take to heed SIGTERM before it is killed.
+	killPatience = 3 * time.Second
 	// codeNotExecuted, as a shell has it for a command it cannot run.
 	codeNotExecuted = 127
 )
@@ -40,7 +42,7 @@ func runMachine(dir string, spec Spec, terminate <-chan os.Signal) Exit {
 		f.lines = log.stream("stdout")
 	}
 	stop := f.start()
-	waitErr := await(cmd, terminate)
+	waitErr := await(cmd, terminate, killPatience)
 	ended := time.Now()
 	stop()
 	return exit.ended(cmd.ProcessState, ended, waitErr, f.tail())
@@ -58,14 +60,21 @@ func (f *follower) start() (stop func()) {
 	}
 }
 
-// await waits for the command; a signal to us is one to end it.
-func await(cmd *exec.Cmd, terminate <-chan os.Signal) error {
+// await waits for the command; a signal to us is one to end it. One that does not heed
+// that is killed after patience.
+func await(cmd *exec.Cmd, terminate <-chan os.Signal, patience time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	var late <-chan time.Time
 	for {
 		select {
 		case <-terminate:
 			_ = cmd.Process.Signal(syscall.SIGTERM)
+			if late == nil {
+				late = time.After(patience)
+			}
+		case <-late:
+			_ = cmd.Process.Kill()
 		case err := <-ended:
 			return err
 		}

@@ -37,7 +37,7 @@ const lockFD = 3
 const gcPercent = 25
 
 // Main is the life of a shim for the attempt in dir, started by Start. SIGTERM
-// ends the machine's command at once; SIGHUP and SIGINT are ignored. It returns
+// ends the machine's command, by SIGKILL where it does not heed ours; SIGHUP and SIGINT are ignored. It returns
 // when that command has ended and all that is known is written down.
 func Main(dir string) error { return live(dir, dialGuest) }
 
