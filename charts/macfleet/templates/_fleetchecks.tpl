@@ -60,6 +60,9 @@
 {{- if or (not (regexMatch "^(/[^/:,[:cntrl:]]+)+$" .)) (regexMatch "/[.][.]?(/|$)" .) -}}
 {{- fail (printf "%s.pods.hostPaths: %q is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons and commas" $path .) -}}
 {{- end -}}
+{{- if regexMatch "(?i)^/(volumes|(private|var|etc|usr|system|library|volumes/macfleet)(/.*)?)$" . -}}
+{{- fail (printf "%s.pods.hostPaths: %q is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /usr, /System, /Library and /Volumes/macfleet are: choose another, such as /Users/Shared/cache" $path .) -}}
+{{- end -}}
 {{- end -}}
 {{- with dig "rollout" "soak" "" $profile -}}
 {{- if ne . "0s" -}}{{- include "macfleet.checkTime" (list (printf "%s.rollout.soak" $path) .) -}}{{- end -}}

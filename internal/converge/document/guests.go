@@ -41,6 +41,11 @@ const (
 // imageShape: host, namespace with name, and a tag or a digest.
 var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$`)
 
+// reserved directories are macOS' or ours, and those that hold them. /var and /etc are
+// links to /private, and below /System all of the disk is there once more. Letters
+// are of either case: the disk does not tell them apart.
+var reserved = regexp.MustCompile(`(?i)^/(volumes|(private|var|etc|usr|system|library|volumes/macfleet)(/.*)?)$`)
+
 func (i Images) validate() error {
 	if len(i.PrePull) > MaxPrePull {
 		return &FieldError{Field: "images.prePull", Reason: fmt.Sprintf("has more than %d images", MaxPrePull)}
@@ -68,6 +73,9 @@ func (p Pods) validate() error {
 	for n, dir := range p.HostPaths {
 		if !sharable(dir) {
 			return &FieldError{Field: fmt.Sprintf("pods.hostPaths[%d]", n), Reason: "is not the absolute path of a directory below /, without . and .., colons, commas and control characters"}
+		}
+		if reserved.MatchString(dir) {
+			return &FieldError{Field: fmt.Sprintf("pods.hostPaths[%d]", n), Reason: "is a directory of macOS or of the node's own files"}
 		}
 	}
 	return nil
