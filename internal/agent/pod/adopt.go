@@ -19,7 +19,7 @@ func (w *worker) adopt(ctx context.Context) (end, error) {
 	}
 	w.showNow()
 	w.event(corev1.EventTypeNormal, "Adopted", "The agent was restarted and goes on with VM "+w.rec.machine())
-	return w.follow(ctx, w.runs.Gone(w.dir()), w.owedProofs())
+	return w.follow(ctx, w.shimGone(w.dir()), w.owedProofs())
 }
 
 // owedProofs makes the proofs of a start anew, where an earlier agent may have owed

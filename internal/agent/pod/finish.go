@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +13,6 @@ import (
 )
 
 const (
-	// orphanGrace is for machines whose Pod sets no grace any more.
-	orphanGrace = time.Second
 	// deleteTries: a stopped clone that cannot be deleted does not hold up its Pod
 	// for ever; the sweep goes on trying.
 	deleteTries = 5
@@ -173,27 +170,6 @@ func (w *worker) deletePod(ctx context.Context) error {
 	})
 }
 
-// grace is how long the guest may take to shut down, as the Pod says now.
-func (w *worker) grace() time.Duration {
-	p := w.current()
-	var over *overError
-	switch {
-	case w.isGone():
-		return orphanGrace
-	case p.DeletionTimestamp != nil:
-		// The API server sets deletionTimestamp to the end of the grace period.
-		return max(orphanGrace, p.DeletionTimestamp.Sub(w.clock.Now()))
-	case errors.As(context.Cause(w.life), &over) && over.grace >= 0:
-		return over.grace
-	case p.Spec.TerminationGracePeriodSeconds != nil:
-		return time.Duration(min(max(1, *p.Spec.TerminationGracePeriodSeconds), maxSeconds)) * time.Second
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-// atOnce is the grace of a machine that must not run on.
-func atOnce() time.Duration { return orphanGrace }
-
 // remove stops one machine of the Pod and deletes it. It returns once the machine
 // runs no more; the error is that of ctx.
 func (w *worker) remove(ctx context.Context, name string, attempt int) error {
@@ -241,16 +217,22 @@ func (w *worker) stop(ctx context.Context, name, dir string, grace func() time.D
 
 // awaitShim waits for the shim to write down the end, but looks again in time.
 func (w *worker) awaitShim(ctx context.Context, dir string) error {
-	t := w.clock.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case <-w.runs.Gone(dir):
-		return nil
-	case <-t.C():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	_, err := w.pause(ctx, w.shimGone(dir), time.Second)
+	return err
+}
+
+// shimGone is closed once no shim runs for the attempt in dir. To wait for a shim
+// takes a thread for as long as it lives, so that there is one wait for each.
+func (w *worker) shimGone(dir string) <-chan struct{} {
+	if w.shim.dir == dir && w.shim.gone != nil {
+		select {
+		case <-w.shim.gone:
+		default:
+			return w.shim.gone
+		}
 	}
+	w.shim.dir, w.shim.gone = dir, w.runs.Gone(dir)
+	return w.shim.gone
 }
 
 // stopOnce reports whether neither machine nor shim is left.
@@ -271,37 +253,3 @@ func (w *worker) stopOnce(ctx context.Context, name, dir string, grace func() ti
 	}
 	return false, nil
 }
-
-// stopMachine stops a machine within its grace. One that is made shorter meanwhile
-// counts at once.
-func (w *worker) stopMachine(ctx context.Context, name string, grace func() time.Duration) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var stopping sync.WaitGroup
-	defer stopping.Wait()
-	defer cancel()
-	ended := make(chan error, 1)
-	var due time.Time
-	for {
-		_, changed := w.observe()
-		left := grace()
-		if at := w.clock.Now().Add(left); due.IsZero() || due.Sub(at) > graceStep {
-			due = at
-			stopping.Go(func() {
-				err := w.driver.Stop(ctx, name, left)
-				select {
-				case ended <- err:
-				default:
-				}
-			})
-		}
-		select {
-		case err := <-ended:
-			return err
-		case <-changed:
-		}
-	}
-}
-
-// graceStep is by how much a grace must be shorter to count: clocks differ, and a
-// grace that never changes is counted in whole seconds.
-const graceStep = 500 * time.Millisecond

@@ -259,7 +259,7 @@ func (w *worker) judge(ctx context.Context, p *corev1.Pod, id string, ended *shi
 func (w *worker) machineEnds(ctx context.Context) (bool, error) {
 	alive, err := w.runs.Alive(w.dir())
 	if err == nil && alive {
-		if over, err := w.pause(ctx, w.runs.Gone(w.dir()), endingPatience); over || err != nil {
+		if over, err := w.pause(ctx, w.shimGone(w.dir()), endingPatience); over || err != nil {
 			return over, err
 		}
 		return false, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -103,8 +102,8 @@ func TestAGraceMayBeShortened(t *testing.T) {
 	w.delete("a")
 	w.await("the guest is asked to shut down", func() bool { return w.host.stops() == 1 })
 	w.edit("a", func(p *corev1.Pod) {
-		soon := metav1.NewTime(w.clock.Now().Add(2 * time.Second))
-		p.DeletionTimestamp = &soon
+		grace := int64(2)
+		p.DeletionGracePeriodSeconds = &grace
 	})
 	w.frozen.Store(false)
 	w.awaitGone("a")

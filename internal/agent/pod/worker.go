@@ -63,6 +63,8 @@ type worker struct {
 	changed chan struct{}
 	// gone: the Pod object is not there any more.
 	gone bool
+	// dying is since when the Pod is being deleted, by this host's clock; zero: it is not.
+	dying time.Time
 
 	// shown is what was published last.
 	showing sync.Mutex
@@ -74,6 +76,11 @@ type worker struct {
 	ran, began bool
 	// given is what this attempt is given; nil: not made ready by this process.
 	given *Prepared
+	// shim is the one that is waited for.
+	shim struct {
+		dir  string
+		gone <-chan struct{}
+	}
 }
 
 func newWorker(ctx context.Context, p parts, pod *corev1.Pod) *worker {
@@ -88,6 +95,7 @@ func newWorker(ctx context.Context, p parts, pod *corev1.Pod) *worker {
 	w.began = hasRun(pod.Status.ContainerStatuses)
 	w.ran = w.began || hasRun(pod.Status.InitContainerStatuses)
 	if pod.DeletionTimestamp != nil {
+		w.dying = dyingSince(pod, p.clock.Now())
 		w.end(errDeleted)
 	}
 	return w
@@ -111,6 +119,9 @@ func hasEnded(p *corev1.Pod) bool {
 func (w *worker) Update(p *corev1.Pod) {
 	w.mu.Lock()
 	w.pod = p
+	if p.DeletionTimestamp != nil && w.dying.IsZero() {
+		w.dying = w.clock.Now()
+	}
 	w.tell()
 	w.mu.Unlock()
 	switch {

@@ -87,15 +87,19 @@ func (w *world) tick(ctx context.Context) {
 	}
 }
 
-func (w *world) startAgent() *Supervisor {
-	w.t.Helper()
-	s := NewSupervisor(Options{
+func (w *world) supervisor() *Supervisor {
+	return NewSupervisor(Options{
 		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Settled: w.settled, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
 		BootSession: w.boot, Clock: w.clock,
 	})
+}
+
+func (w *world) startAgent() *Supervisor {
+	w.t.Helper()
+	s := w.supervisor()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -184,11 +188,17 @@ func (w *world) awaitGone(name string) {
 func (w *world) delete(name string) {
 	w.t.Helper()
 	p := w.pod(name)
-	end := metav1.NewTime(w.clock.Now().Add(30 * time.Second))
-	p.DeletionTimestamp = &end
+	deleteAt(p, w.clock.Now())
 	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// deleteAt is what the API server does at a time of its own.
+func deleteAt(p *corev1.Pod, now time.Time) {
+	grace := int64(30)
+	end := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &end, &grace
 }
 
 // forceDelete removes the object under the agent's feet.
