@@ -223,6 +223,22 @@ func (j journal) clearAttempt(uid types.UID, attempt int) error {
 	return nil
 }
 
+// dropAttempts removes what is left of the attempts before one.
+func (j journal) dropAttempts(uid types.UID, before int) error {
+	entries, err := os.ReadDir(j.dir(uid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking for old attempts: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		number, ours := strings.CutPrefix(e.Name(), "attempt-")
+		if n, err := strconv.Atoi(number); ours && err == nil && n < before {
+			errs = append(errs, j.clearAttempt(uid, n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // uids lists the Pods that have a journal.
 func (j journal) uids() ([]types.UID, error) {
 	entries, err := os.ReadDir(string(j))

@@ -145,6 +145,10 @@ func (w *worker) prepareRestart(ctx context.Context, e end) bool {
 		return false
 	}
 	w.rec = w.rec.next()
+	// The logs of the one before may still be asked for.
+	if err := w.journal.dropAttempts(w.uid, w.rec.Attempt-1); err != nil {
+		w.log.Warn("old attempts were left behind", "err", err)
+	}
 	return ctx.Err() == nil
 }
 
