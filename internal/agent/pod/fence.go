@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // Guard proves the firewall around the guests.
@@ -78,21 +80,36 @@ func (w *worker) pause(ctx context.Context, gone <-chan struct{}, d time.Duratio
 }
 
 // stopUnfenced stops a machine for which the guard said no. One that was not shown
-// to run yet counts as never started.
+// to run yet counts as never started; what ended by itself meanwhile has its own end.
 func (w *worker) stopUnfenced(ctx context.Context, why error) (end, error) {
 	var no *notProvedError
 	if ctx.Err() != nil || !errors.As(why, &no) {
 		return end{}, why
 	}
-	w.log.Error("VM stopped, as the firewall around it is not proved", "machine", w.rec.machine(), "err", why)
-	w.event(corev1.EventTypeWarning, reasonNotProved, fmt.Sprintf("Stopping VM %s: %v", w.rec.machine(), why))
+	own, over := w.readEnd(whyUnrecorded), w.machineOver(ctx)
+	if !over {
+		w.log.Error("VM stopped, as the firewall around it is not proved", "machine", w.rec.machine(), "err", why)
+		w.event(corev1.EventTypeWarning, reasonNotProved, fmt.Sprintf("Stopping VM %s: %v", w.rec.machine(), why))
+	}
 	if err := w.stop(ctx, w.rec.machine(), w.dir(), atOnce); err != nil {
 		return end{}, err
+	}
+	switch {
+	case over:
+		return w.readEnd(whyUnrecorded), nil
+	case own.Reason != reasonUnknown:
+		return own, nil
 	}
 	return end{
 		Code: codeKilled, Reason: reasonNotProved, Message: why.Error(), Unstarted: w.rec.Step != stepRunning,
 		Machine: w.rec.machine(), Started: w.rec.Started, Finished: w.clock.Now(),
 	}, nil
+}
+
+// machineOver reports whether the machine of this attempt, which ran, runs no more.
+func (w *worker) machineOver(ctx context.Context) bool {
+	m, err := w.driver.Machine(ctx, w.rec.machine())
+	return errors.Is(err, vm.ErrNotFound) || err == nil && !m.Running
 }
 
 // startReason is the waiting reason of a machine that was not started: the guard's

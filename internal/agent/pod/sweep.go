@@ -66,14 +66,18 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 	}
 	s.slots.Foreign(foreign(machines))
 	var errs []error
+	left := map[types.UID]bool{}
 	for _, m := range machines {
 		uid, attempt, ours := parseMachineName(m.Name)
 		if !ours || s.has(uid) {
 			continue
 		}
-		errs = append(errs, s.removeOrphan(ctx, m.Name, uid, attempt))
+		if err := s.removeOrphan(ctx, m.Name, uid, attempt); err != nil {
+			left[uid] = true
+			errs = append(errs, err)
+		}
 	}
-	return errors.Join(append(errs, s.sweepVolumes(), s.sweepJournals())...)
+	return errors.Join(append(errs, s.sweepVolumes(), s.sweepJournals(left))...)
 }
 
 // has reports whether a worker looks after a Pod. A Pod that ended and whose object
@@ -115,14 +119,15 @@ func (s *Supervisor) sweepVolumes() error {
 	return errors.Join(errs...)
 }
 
-// sweepJournals removes those that no worker and no machine needs.
-func (s *Supervisor) sweepJournals() error {
+// sweepJournals removes those that no worker needs, nor a machine that is left: its
+// journal is the way to its shim.
+func (s *Supervisor) sweepJournals(left map[types.UID]bool) error {
 	uids, err := s.journal.uids()
 	if err != nil {
 		return err
 	}
 	for _, uid := range uids {
-		if s.has(uid) {
+		if left[uid] || s.has(uid) {
 			continue
 		}
 		if err := s.journal.remove(uid); err != nil {

@@ -14,13 +14,13 @@ import (
 
 // watch follows a machine whose shim was just started to its end.
 func (w *worker) watch(ctx context.Context) (end, error) {
-	gone := w.runs.Gone(w.dir())
+	gone := w.shimGone(w.dir())
 	running, err := w.awaitLock(ctx, gone)
 	if err != nil {
 		return end{}, err
 	}
 	if !running {
-		return w.readEnd("the VM ended and its exit was not recorded"), nil
+		return w.readEnd(whyUnrecorded), nil
 	}
 	if err := w.armAgain(ctx, gone); err != nil {
 		return w.stopUnfenced(ctx, err)
@@ -35,6 +35,9 @@ type proofs func(ctx context.Context, gone <-chan struct{}) error
 
 // waitRetry is the pause after a machine could not be waited for.
 const waitRetry = time.Second
+
+// whyUnrecorded is what is told of an end that nobody wrote down.
+const whyUnrecorded = "the VM ended and its exit was not recorded"
 
 // follow takes a machine that runs to the end of the attempt, with the proofs that
 // are owed meanwhile.
@@ -84,7 +87,7 @@ func (w *worker) within(ctx context.Context, gone <-chan struct{}) (end, error) 
 	if err := w.awaitEnd(ctx, gone); err != nil {
 		return end{}, err
 	}
-	return w.readEnd("the VM ended and its exit was not recorded"), nil
+	return w.readEnd(whyUnrecorded), nil
 }
 
 // awaitLock waits until the machine runs; false when its command ended before.
@@ -133,12 +136,17 @@ func (w *worker) markRunning() {
 }
 
 // awaitEnd waits for the shim to go, and then for the machine, should the shim
-// have been killed over its head.
+// have been killed over its head. A machine that ended has ended, also where ctx
+// did at the same time.
 func (w *worker) awaitEnd(ctx context.Context, gone <-chan struct{}) error {
 	select {
 	case <-gone:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		select {
+		case <-gone:
+		default:
+			return context.Cause(ctx)
+		}
 	}
 	for {
 		err := w.driver.Wait(ctx, w.rec.machine())
