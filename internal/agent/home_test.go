@@ -30,3 +30,20 @@ func TestTartHome(t *testing.T) {
 		})
 	}
 }
+
+func TestVolumesDir(t *testing.T) {
+	quota := document.AgentConfig{Mac: document.Mac{GuestQuotaBytes: 100e9}}
+	for name, c := range map[string]struct {
+		flags  Options
+		config document.AgentConfig
+		want   string
+	}{
+		"beside the guests":     {Options{StateDir: "/s"}, quota, "/Volumes/macfleet/volumes"},
+		"no volume":             {Options{StateDir: "/s"}, document.AgentConfig{}, "/s/volumes"},
+		"guests somewhere else": {Options{StateDir: "/s", TartHome: "/x"}, quota, "/s/volumes"},
+	} {
+		if got := volumesDir(c.flags, c.config); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

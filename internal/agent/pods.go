@@ -22,6 +22,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/slot"
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 // podParts are what makes Pods, and what they are made of.
@@ -59,8 +60,9 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Log: a.log,
 	})
 	volumes := volume.New(volume.Options{
-		Dir: filepath.Join(a.o.StateDir, "volumes"), Secrets: a.ramDisk(), Source: p.objects,
+		Dir: volumesDir(a.o, a.config), Secrets: a.ramDisk(), Source: p.objects,
 		Facts: facts, HostPaths: a.config.Pods.HostPaths,
+		Own: []string{a.o.StateDir, home, volumesDir(a.o, a.config), document.ConfigDir, document.StateDir, document.InstallDir},
 	})
 	p.supervisor = pod.NewSupervisor(pod.Options{
 		Client: client, Events: events, Driver: driver,
@@ -78,6 +80,15 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Log:         a.log,
 	})
 	return p, nil
+}
+
+// volumesDir is where volumes of Pods lie: on the volume for guests, where there is
+// one, as they fill up the disk as guests do.
+func volumesDir(o Options, c document.AgentConfig) string {
+	if o.TartHome == "" && c.Mac.GuestQuotaBytes > 0 {
+		return document.PodVolumesDir
+	}
+	return filepath.Join(o.StateDir, "volumes")
 }
 
 // ramDisk keeps what is secret off the disk. Away from macOS, where the agent runs

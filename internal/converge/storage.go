@@ -32,7 +32,7 @@ type volumeNote struct {
 func (t *target) storage() step {
 	return step{
 		name:  "storage",
-		about: "Makes an APFS volume with a quota, once, at `" + document.GuestVolume + "`, when the profile asks for one. The volume is root's, the folder `tart` on it the console user's, and Spotlight leaves it alone. Its UUID is in `" + volumeFile + "`. It is never resized.",
+		about: "Makes an APFS volume with a quota, once, at `" + document.GuestVolume + "`, when the profile asks for one. The volume is root's, the folders `tart` and `volumes` on it the console user's, and Spotlight leaves it alone. Its UUID is in `" + volumeFile + "`. It is never resized.",
 		undo:  "Stop all guests and run `sudo diskutil apfs deleteVolume <UUID>`. What is on the volume is lost.",
 		check: func(ctx context.Context) ([]string, error) {
 			if err := t.homeStays(ctx); err != nil {
@@ -133,11 +133,12 @@ func (t *target) volumeDiffers(ctx context.Context, v macos.Volume) ([]string, e
 var noIndexFile = file{noIndex, nil, macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
 
 // volumeDirs are the folders on the volume, the upper one first: once it is root's,
-// nobody can put anything else in the place of the lower one.
+// nobody can put anything else in the place of the lower ones.
 func (t *target) volumeDirs() []dir {
 	return []dir{
 		{path: document.GuestVolume, attr: macos.Attr{Mode: 0o755, Owner: root, Group: wheel}},
 		{path: guestDir, attr: macos.Attr{Mode: 0o700, Owner: t.desired.Host.User, Group: staff}},
+		{path: document.PodVolumesDir, attr: macos.Attr{Mode: 0o700, Owner: t.desired.Host.User, Group: staff}},
 	}
 }
 

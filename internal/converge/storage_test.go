@@ -32,7 +32,7 @@ func TestVolumeIsMadeOnce(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	for name, want := range map[string]string{
-		document.GuestVolume: "root:wheel 0755", guestDir: "m1:staff 0700", noIndex: "root:wheel 0644", volumeFile: "root:wheel 0600",
+		document.GuestVolume: "root:wheel 0755", guestDir: "m1:staff 0700", document.PodVolumesDir: "m1:staff 0700", noIndex: "root:wheel 0644", volumeFile: "root:wheel 0600",
 	} {
 		info, err := f.mac.Interfaces().Files.Stat(t.Context(), name)
 		if err != nil || info.Attr.String() != want {

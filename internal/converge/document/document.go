@@ -77,6 +77,9 @@ const (
 	HostdSocket = RunDir + "/hostd.sock"
 	// GuestVolume is the mount point of the volume for guests, where there is one.
 	GuestVolume = "/Volumes/macfleet"
+	// PodVolumesDir holds what Pods keep on the Mac, where there is such a volume, so
+	// that they fill it and not the Mac's own. It belongs to the console user.
+	PodVolumesDir = GuestVolume + "/volumes"
 )
 
 // Desired is what a Mac should be. Agent, Node, Mac, Images and Pods are the same for
