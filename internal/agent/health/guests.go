@@ -44,7 +44,7 @@ func (t Tool) Check() Check {
 		t.Now = time.Now
 	}
 	p := &probed{tool: t}
-	return Check{Type: VirtualizationReady, Essential: true, Look: p.look}
+	return Check{Type: VirtualizationReady, Essential: true, Asks: "the tool of virtual machines", Look: p.look}
 }
 
 type probed struct {
@@ -119,8 +119,8 @@ func (h Hostd) Checks() []Check {
 		h.Now = time.Now
 	}
 	return []Check{
-		{Type: GUISessionReady, Essential: true, Patient: true, Look: h.session},
-		{Type: FirewallReady, Essential: true, Patient: true, Look: h.firewall},
+		{Type: GUISessionReady, Essential: true, Patient: true, Asks: "hostd", Look: h.session},
+		{Type: FirewallReady, Essential: true, Patient: true, Asks: "hostd", Look: h.firewall},
 	}
 }
 

@@ -72,8 +72,10 @@ type Check struct {
 	Type corev1.NodeConditionType
 	Look func(ctx context.Context) (Finding, error)
 	// Essential: no guest can start while the status is False; Patient: only after that
-	// lasted for two minutes.
+	// lasted for two minutes. An essential check that hangs for so long is False, too.
 	Essential, Patient bool
+	// Asks names whom Look asks, for people. Empty: nobody.
+	Asks string
 }
 
 // Options of New.
@@ -95,7 +97,7 @@ type Monitor struct {
 	mu       sync.Mutex
 	findings []Finding
 	changed  chan struct{}
-	// busy are checks that have not come back; downSince is when a status became False.
+	// busy are checks that have not come back; downSince is when one was last well.
 	busy      map[corev1.NodeConditionType]bool
 	downSince map[corev1.NodeConditionType]time.Time
 }
@@ -188,11 +190,7 @@ func (m *Monitor) one(ctx context.Context, c Check) Finding {
 	go func() {
 		defer cancel()
 		defer m.end(c)
-		f, err := c.Look(ctx)
-		if err != nil {
-			f = Finding{Status: corev1.ConditionUnknown, Reason: ReasonCheckFailed, Message: err.Error()}
-		}
-		answer <- f
+		answer <- m.ask(ctx, c)
 	}()
 	select {
 	case f := <-answer:
@@ -207,10 +205,26 @@ func (m *Monitor) one(ctx context.Context, c Check) Finding {
 	}
 }
 
-func (m *Monitor) hangs(Check) Finding {
+// ask takes an error at the end of ctx for that of the deadline.
+func (m *Monitor) ask(ctx context.Context, c Check) Finding {
+	f, err := c.Look(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return m.hangs(c)
+	case err != nil:
+		return Finding{Status: corev1.ConditionUnknown, Reason: ReasonCheckFailed, Message: err.Error()}
+	}
+	return f
+}
+
+func (m *Monitor) hangs(c Check) Finding {
+	who := c.Asks
+	if who == "" {
+		who = "the check"
+	}
 	return Finding{
 		Status: corev1.ConditionUnknown, Reason: ReasonCheckHangs,
-		Message: fmt.Sprintf("the check did not come back within %s", m.o.Deadline),
+		Message: fmt.Sprintf("%s does not answer within %s", who, m.o.Deadline),
 	}
 }
 
@@ -235,10 +249,11 @@ func (m *Monitor) judge(c Check, f Finding) Finding {
 	f.Type = c.Type
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if f.Status != corev1.ConditionFalse {
-		if f.Status == corev1.ConditionTrue {
-			delete(m.downSince, c.Type)
-		}
+	hangs := c.Essential && f.Reason == ReasonCheckHangs
+	if f.Status == corev1.ConditionTrue {
+		delete(m.downSince, c.Type)
+	}
+	if f.Status != corev1.ConditionFalse && !hangs {
 		return f
 	}
 	now := m.o.Clock.Now()
@@ -246,7 +261,11 @@ func (m *Monitor) judge(c Check, f Finding) Finding {
 	if !known {
 		m.downSince[c.Type], since = now, now
 	}
-	f.Blocks = c.Essential && (!c.Patient || now.Sub(since) >= patience)
+	long := now.Sub(since) >= patience
+	if hangs && long {
+		f.Status, f.Message = corev1.ConditionFalse, fmt.Sprintf("%s, for more than %s now: guests cannot start; look what keeps it busy, or reboot the Mac", f.Message, patience)
+	}
+	f.Blocks = f.Status == corev1.ConditionFalse && c.Essential && (!c.Patient || long)
 	return f
 }
 

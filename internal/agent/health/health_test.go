@@ -69,6 +69,7 @@ func TestWhatBlocks(t *testing.T) {
 		Check{Type: "AtOnce", Essential: true, Look: look},
 		Check{Type: "Later", Essential: true, Patient: true, Look: look},
 		Check{Type: "Never", Look: look})
+	m.o.Deadline = time.Minute
 	blocks := func() string {
 		m.look(t.Context())
 		var words []string
