@@ -44,6 +44,8 @@ func hostd(t *testing.T, answer string) (Gate, <-chan string) {
 const (
 	fresh = `"firewallProvedAt":"2026-05-01T10:00:29Z"`
 	stale = `"firewallProvedAt":"2026-05-01T09:58:29Z"`
+	// future: no clock of this Mac can have said that about this question.
+	future = `"firewallProvedAt":"2026-05-01T10:02:30Z"`
 )
 
 func TestArm(t *testing.T) {
@@ -57,6 +59,7 @@ func TestArm(t *testing.T) {
 		"not proved":    {`{"error":"pf is\nbusy",` + fresh + "}\n", true, false, "pf is busy"},
 		"never":         {"{}\n", true, false, "never"},
 		"stale":         {"{" + stale + "}\n", true, false, "2m1s"},
+		"of the future": {"{" + future + "}\n", true, false, "-2m0s"},
 		"silent":        {"", false, true, "hung up"},
 		"half":          {`{"health":{}`, false, false, "not one of hostd's"},
 		"another story": {"<html>", false, false, "not one of hostd's"},

@@ -95,7 +95,8 @@ func (g *Gate) Acquire(ctx context.Context, name string) error {
 func (g *Gate) ask(name string) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.holders[name] || (len(g.queue) == 0 && len(g.holders) < g.limit()) {
+	// A free slot is nobody else's: settle lets in who waits with every change.
+	if g.holders[name] || len(g.holders) < g.limit() {
 		g.holders[name] = true
 		return nil
 	}
