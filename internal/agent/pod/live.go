@@ -26,6 +26,7 @@ func (w *worker) live(ctx context.Context) *view {
 	}
 	w.inputs.Hold(p)
 	w.beside.Go(func() { w.keepDeadline(ctx) })
+	w.beside.Go(func() { w.refuseEphemeral(ctx) })
 	return w.cycle(ctx, m, why)
 }
 

@@ -262,3 +262,25 @@ func TestAnAPIServerThatIsSilentIsSaidSo(t *testing.T) {
 	}
 	t.Fatalf("a reader still waits after %s", patience)
 }
+
+// A watch that is begun anew lists what is known already.
+func TestWhatIsKnownIsNoNews(t *testing.T) {
+	told := 0
+	w := newWatched(aSecret("s"), func() { told++ })
+	for _, step := range []struct {
+		name string
+		does func() error
+		want int
+	}{
+		{"the first list", func() error { return w.Replace([]any{secret("s", "one", "1")}, "1") }, 0},
+		{"the same list", func() error { return w.Replace([]any{secret("s", "one", "1")}, "2") }, 0},
+		{"a change", func() error { return w.Update(secret("s", "two", "2")) }, 1},
+		{"the same change", func() error { return w.Update(secret("s", "two", "2")) }, 1},
+		{"the end", func() error { return w.Delete(nil) }, 2},
+		{"a list of nothing", func() error { return w.Replace(nil, "3") }, 2},
+	} {
+		if err := step.does(); err != nil || told != step.want {
+			t.Errorf("%s: told %d times, want %d, %v", step.name, told, step.want, err)
+		}
+	}
+}

@@ -93,6 +93,10 @@ func TestTokenIsBoundAndKept(t *testing.T) {
 	if len(s.tokens.cached) != 0 {
 		t.Error("tokens outlive their Pod")
 	}
+	// One that was asked for before, and is answered after.
+	if _, _, err := s.Token(t.Context(), tokenPod(), TokenRequest{Seconds: 1000}); err != nil || len(s.tokens.cached) != 0 {
+		t.Errorf("a token is kept for a Pod that is gone: %v", err)
+	}
 }
 
 func TestTokenOfLongLifeIsRefreshedDaily(t *testing.T) {

@@ -149,6 +149,15 @@ func TestPayloadPaths(t *testing.T) {
 	if err := contents(map[string]string{"a": "", "a/b": ""}).check(); err == nil {
 		t.Error("a path may be a file and a directory")
 	}
+	for a, b := range map[string]string{"key": "KEY", "a/b": "A/c", "d/key": "d/Key"} {
+		err := contents(map[string]string{a: "1", b: "2"}).check()
+		if err == nil || !strings.Contains(err.Error(), "differ in case only") {
+			t.Errorf("%q and %q, which are one on a Mac: %v", a, b, err)
+		}
+	}
+	if err := contents(map[string]string{"a/b": "", "a/c": "", "ab": ""}).check(); err != nil {
+		t.Errorf("paths that have a directory in common: %v", err)
+	}
 }
 
 // TestSwapStaysInside puts links to the outside where the volume writes.

@@ -19,6 +19,8 @@ type macTools struct {
 	mounted string
 	broken  string
 	printed string
+	// image is what hdiutil says is mounted; empty: a RAM disk.
+	image string
 }
 
 func (m *macTools) Run(_ context.Context, name string, args ...string) (string, error) {
@@ -38,9 +40,12 @@ func (m *macTools) Run(_ context.Context, name string, args ...string) (string, 
 }
 
 func (m *macTools) info() string {
-	image := ""
+	image, kind := "", m.image
+	if kind == "" {
+		kind = "ram://524288"
+	}
 	if m.mounted != "" {
-		image = `<dict><key>image-path</key><string>ram://524288</string><key>system-entities</key><array><dict>` +
+		image = `<dict><key>image-path</key><string>` + kind + `</string><key>system-entities</key><array><dict>` +
 			`<key>dev-entry</key><string>/dev/disk5</string><key>mount-point</key><string>` + m.mounted + `</string></dict></array></dict>`
 	}
 	return fmt.Sprintf(`<?xml version="1.0" encoding="UTF-8"?><plist version="1.0"><dict><key>images</key><array>%s</array></dict></plist>`, image)
@@ -117,5 +122,17 @@ func TestRAMDiskFailures(t *testing.T) {
 		if detached := slices.Contains(mac.ran, "hdiutil detach /dev/disk5 -force"); detached != c.detached {
 			t.Errorf("%+v: ran %q", c, mac.ran)
 		}
+	}
+}
+
+// An image on a disk that is mounted at our place is no RAM disk, whatever it is.
+func TestSecretsNeedMemory(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "secrets")
+	mac := &macTools{printed: "/dev/disk5\n", mounted: at, image: "/Users/m1/disk.dmg"}
+	if _, err := (&HDIUtil{Mount: at, Runner: mac}).Dir(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(mac.ran, "hdiutil attach -nomount ram://524288") {
+		t.Errorf("an image of a file is taken for a RAM disk: ran %q", mac.ran)
 	}
 }

@@ -31,16 +31,20 @@ func (s *Store) ExitReport(uid types.UID) (code int32, found bool) {
 		return 0, false
 	}
 	defer root.Close()
-	info, err := root.Lstat(reportFile)
-	if err != nil || !info.Mode().IsRegular() {
-		return 0, false
-	}
-	// A guest may swap it for a pipe meanwhile, which must not hold us up.
+	// A pipe must not hold us up.
 	f, err := root.OpenFile(reportFile, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
+	// What is open counts, as the guest may put something else there meanwhile.
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	if at, err := root.Lstat(reportFile); err != nil || !os.SameFile(at, info) {
+		return 0, false // a link leads to it
+	}
 	data, err := io.ReadAll(io.LimitReader(f, mostReport+1))
 	if err != nil || len(data) > mostReport {
 		return 0, false

@@ -244,6 +244,7 @@ func TestSetUpSaysWhatIsWrong(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/etc", out)); err != nil {
 		t.Fatal(err)
 	}
+	b.shelf.secrets["twins"] = map[string][]byte{"key": nil, "KEY": nil}
 	items := func(v corev1.Volume, key, path string) corev1.Volume {
 		v.ConfigMap.Items = []corev1.KeyToPath{{Key: key, Path: path}}
 		return v
@@ -261,6 +262,7 @@ func TestSetUpSaysWhatIsWrong(t *testing.T) {
 		{"a missing Secret", secret("v", "gone"), mount("v", "/v"), "volume v: Secret build/gone does not exist"},
 		{"a missing ConfigMap", configMap("v", "gone"), mount("v", "/v"), "volume v: ConfigMap build/gone does not exist"},
 		{"a missing key", items(configMap("v", "m"), "none", "x"), mount("v", "/v"), `volume v: ConfigMap build/m has no key "none"`},
+		{"keys of one file", secret("v", "twins"), mount("v", "/v"), `volume v: paths "KEY" and "key" differ in case only, and are one file on a Mac: rename one, or choose by items`},
 		{"a path out of the volume", items(configMap("v", "m"), "conf", "../../x"), mount("v", "/v"), `volume v: path "../../x" must be relative and without . or ..`},
 		{"an absolute path", items(configMap("v", "m"), "conf", "/etc/x"), mount("v", "/v"), `volume v: path "/etc/x" must be relative and without . or ..`},
 		{"a hostPath elsewhere", hostDir("v", "/etc"), mount("v", "/v"), "volume v: hostPath /etc is not below a directory that this node allows"},
