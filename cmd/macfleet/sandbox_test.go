@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +63,17 @@ func TestKubectlsDirIsOurs(t *testing.T) {
 	}
 	if _, err := (&sandboxFlags{}).takeDir([]string{"get", "--dir"}); err == nil {
 		t.Error("--dir without a directory is taken")
+	}
+}
+
+func TestStatusSaysWhetherTheManagerRuns(t *testing.T) {
+	manager := httptest.NewServer(http.NotFoundHandler())
+	if got := managerNow(t.Context(), manager.URL); got != "runs" {
+		t.Errorf("a manager that answers: %s", got)
+	}
+	manager.Close()
+	if got := managerNow(t.Context(), manager.URL); !strings.Contains(got, "does not run") || !strings.Contains(got, "manager-1.log") {
+		t.Errorf("a manager that is away: %s", got)
 	}
 }
 

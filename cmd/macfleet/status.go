@@ -2,11 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -31,14 +34,35 @@ func newStatus(flags *sandboxFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Where to look comes first: the API server may be what is away.
+			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nmetrics     %s\nssh port    %d\nmanager     %s\n\n",
+				running.Kubeconfig, running.VendorURL, running.MetricsURL, running.SSHPort, managerNow(cmd.Context(), running.MetricsURL))
 			now, err := look(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nmetrics     %s\nssh port    %d\n\n", running.Kubeconfig, running.VendorURL, running.MetricsURL, running.SSHPort)
 			return now.print(cmd.OutOrStdout())
 		},
 	}
+}
+
+// managerPatience is how long a manager may take to say that it runs.
+const managerPatience = 2 * time.Second
+
+// managerNow says whether the manager runs: whether its metrics can be had.
+func managerNow(ctx context.Context, metrics string) string {
+	ctx, cancel := context.WithTimeout(ctx, managerPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, nil)
+	if err != nil {
+		return "unknown: " + oneLine(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "does not run, and is started again until it does: logs/manager-1.log and logs/sandbox.log say why"
+	}
+	defer response.Body.Close()
+	return "runs"
 }
 
 // print prints four tables.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,10 +34,6 @@ const (
 	managerToken = 30 * 24 * time.Hour
 )
 
-// restartDelay passes before a manager that ended by itself is started again, as a
-// kubelet would.
-const restartDelay = time.Second
-
 // manager is one manager process and how it is started.
 type manager struct {
 	name   string
@@ -50,8 +45,13 @@ type manager struct {
 	// metrics is the URL of its metrics.
 	metrics string
 
+	restarts restarts
+
 	mu      sync.Mutex
 	process *subprocess.Process
+	// unkeep ends that it is kept, and kept is closed after; nil: it never was.
+	unkeep context.CancelFunc
+	kept   chan struct{}
 }
 
 // managerKubeconfig writes a kubeconfig for the manager: its own ServiceAccount, so
@@ -137,32 +137,6 @@ func (m *manager) start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("waiting for the %s to be ready (see %s): %w", m.name, m.log, err), m.stop(ctx))
 	}
 	return nil
-}
-
-// keep starts the manager again each time it ends by itself, until ctx ends. A kill
-// by KillManager is not by itself.
-func (m *manager) keep(ctx context.Context, log *slog.Logger) {
-	for {
-		process := m.current()
-		select {
-		case <-ctx.Done():
-			return
-		case <-process.Ended():
-		}
-		if process.Expected() {
-			return
-		}
-		log.Error("a manager ended by itself and is started again", "manager", m.name, "error", process.Exit())
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(restartDelay):
-		}
-		if err := m.start(ctx); err != nil {
-			log.Error("a manager could not be started again", "manager", m.name, "error", err)
-			return
-		}
-	}
 }
 
 func (m *manager) current() *subprocess.Process {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,10 +32,6 @@ type World struct {
 	macs           *macs
 	key            fleetKey
 	managers       []*manager
-	// keepers start managers again; stopKeeping ends them.
-	keepers     sync.WaitGroup
-	keeping     context.Context
-	stopKeeping context.CancelFunc
 }
 
 // Start starts a sandbox and returns when its managers are ready. When it fails,
@@ -46,7 +41,6 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{options: options}
-	w.keeping, w.stopKeeping = context.WithCancel(context.Background())
 	if err := w.start(ctx); err != nil {
 		return nil, errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
 	}
@@ -126,10 +120,8 @@ func (w *World) Upgrade(ctx context.Context, agent Agent) error {
 	if err := w.macs.addTwin(hash, agent.Twin); err != nil {
 		return err
 	}
-	w.stopKeeping()
-	w.keepers.Wait()
-	w.keeping, w.stopKeeping = context.WithCancel(context.Background())
 	for _, m := range w.managers {
+		m.letGo()
 		if err := m.stop(ctx); err != nil {
 			return err
 		}
@@ -137,7 +129,7 @@ func (w *World) Upgrade(ctx context.Context, agent Agent) error {
 		if err := m.start(ctx); err != nil {
 			return err
 		}
-		w.keep(m)
+		m.keep(w.options.Logger)
 	}
 	return nil
 }
@@ -209,22 +201,17 @@ func (w *World) startManagers(ctx context.Context, flags []string) error {
 		if err := m.start(ctx); err != nil {
 			return err
 		}
-		w.keep(m)
+		m.keep(w.options.Logger)
 	}
 	return nil
-}
-
-func (w *World) keep(m *manager) {
-	w.keepers.Go(func() { m.keep(w.keeping, w.options.Logger) })
 }
 
 // Stop ends everything the sandbox started, in the order that leaves least behind,
 // and returns when it is gone. Files stay. Stopping twice is no error.
 func (w *World) Stop(ctx context.Context) error {
 	var errs []error
-	w.stopKeeping()
-	w.keepers.Wait()
 	for _, m := range w.managers {
+		m.letGo()
 		errs = append(errs, m.stop(ctx))
 	}
 	if w.vendorListener != nil {
@@ -271,14 +258,17 @@ func (w *World) Managers() int { return len(w.managers) }
 
 // KillManager kills the n-th manager (from 0) as a crash would.
 // It stays dead until StartManager.
-func (w *World) KillManager(n int) error { return w.managers[n].current().Kill() }
+func (w *World) KillManager(n int) error {
+	w.managers[n].letGo()
+	return w.managers[n].current().Kill()
+}
 
 // StartManager starts the n-th manager again and waits until it is ready.
 func (w *World) StartManager(ctx context.Context, n int) error {
 	if err := w.managers[n].start(ctx); err != nil {
 		return err
 	}
-	w.keep(w.managers[n])
+	w.managers[n].keep(w.options.Logger)
 	return nil
 }
 
