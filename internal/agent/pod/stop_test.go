@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -145,12 +147,15 @@ func TestOnlyTheOwnPodIsDeleted(t *testing.T) {
 
 // What ended by itself while the guard said no has its own end.
 func TestAnEndBesideAFailedProofIsKept(t *testing.T) {
+	shutDown := func(w *world) { w.host.end("tk-uid-a-0", vm.RunEnd{}, "end") }
 	for name, c := range map[string]struct {
-		pod *corev1.Pod
-		end func(w *world)
+		pod  *corev1.Pod
+		end  func(w *world)
+		late bool // its exit is written down
 	}{
-		"the guest shut down": {onMac("a", corev1.RestartPolicyNever), func(w *world) { w.host.end("tk-uid-a-0", vm.RunEnd{}, "end") }},
-		"the command ended":   {aJob(corev1.RestartPolicyNever), func(w *world) { w.host.exit("main", exited(0)) }},
+		"the guest shut down":    {onMac("a", corev1.RestartPolicyNever), shutDown, false},
+		"the guest did just now": {onMac("a", corev1.RestartPolicyNever), shutDown, true},
+		"the command ended":      {aJob(corev1.RestartPolicyNever), func(w *world) { w.host.exit("main", exited(0)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.pod)
@@ -159,12 +164,29 @@ func TestAnEndBesideAFailedProofIsKept(t *testing.T) {
 			w.stopAgent()
 			c.end(w)
 			wk := w.workerOf(c.pod)
+			if c.late {
+				wk.runs = &lateRuns{Runs: w.host}
+			}
 			e, err := wk.stopUnfenced(t.Context(), &notProvedError{errOpen})
 			if err != nil || e.Code != 0 || e.Reason != reasonCompleted {
 				t.Errorf("end %+v, err %v", e, err)
 			}
 		})
 	}
+}
+
+// lateRuns have an exit only when it is asked for again.
+type lateRuns struct {
+	Runs
+	asked bool
+}
+
+func (r *lateRuns) Exit(dir string) (*shim.Exit, error) {
+	if !r.asked {
+		r.asked = true
+		return nil, nil
+	}
+	return r.Runs.Exit(dir)
 }
 
 func TestAnEndCountsAlsoWhereItIsWaitedForNoMore(t *testing.T) {
@@ -223,7 +245,29 @@ func TestOldAttemptsAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{j.attemptDir("uid-a", restarts-1)}; !slices.Equal(dirs, want) {
-		t.Errorf("attempts on the disk %v, want %v", dirs, want)
+	if oldest := j.attemptDir("uid-a", restarts-1); len(dirs) == 0 || dirs[0] != oldest {
+		t.Errorf("attempts on the disk %v, the oldest should be %s", dirs, oldest)
+	}
+}
+
+// A machine that cannot be looked at takes a place, and is told of once.
+func TestAMachineThatCannotBeLookedAtCountsAndIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	var said strings.Builder
+	s := w.supervisor()
+	s.log = slog.New(slog.NewTextHandler(&said, nil))
+	list := []vm.Machine{{Name: "of-root", Running: true, MacOS: true, Unseen: errors.New("permission denied")}}
+	for range 3 {
+		s.tellUnseen(list)
+	}
+	if n := strings.Count(said.String(), "machine=of-root"); n != 1 {
+		t.Errorf("told %d times: %s", n, said.String())
+	}
+	if got := foreign(list); !slices.Equal(got, []string{"of-root"}) {
+		t.Errorf("foreign guests %v", got)
+	}
+	s.tellUnseen(nil)
+	if s.tellUnseen(list); strings.Count(said.String(), "machine=of-root") != 2 {
+		t.Error("it is not told again after it could be looked at")
 	}
 }

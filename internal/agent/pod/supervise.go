@@ -63,6 +63,9 @@ type Supervisor struct {
 
 	// known: every Pod there was at the start has its worker.
 	known atomic.Bool
+	// unseen are the machines of which it was told that they cannot be looked at. Only
+	// who sweeps touches them.
+	unseen map[string]bool
 
 	mu      sync.Mutex
 	workers map[types.UID]*job

@@ -25,8 +25,24 @@ func (s *Supervisor) adoptSlots(ctx context.Context) error {
 			s.slots.Adopt(string(uid))
 		}
 	}
+	s.tellUnseen(machines)
 	s.slots.Foreign(foreign(machines))
 	return nil
+}
+
+// tellUnseen says once of a machine that it cannot be looked at.
+func (s *Supervisor) tellUnseen(machines []vm.Machine) {
+	unseen := map[string]bool{}
+	for _, m := range machines {
+		if m.Unseen == nil {
+			continue
+		}
+		unseen[m.Name] = true
+		if !s.unseen[m.Name] {
+			s.log.Warn("a VM cannot be looked at, so that it counts as a macOS guest that runs", "machine", m.Name, "err", m.Unseen)
+		}
+	}
+	s.unseen = unseen
 }
 
 // foreign are the macOS guests of others that run: each takes a place of the licence.
@@ -64,6 +80,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.tellUnseen(machines)
 	s.slots.Foreign(foreign(machines))
 	var errs []error
 	left := map[types.UID]bool{}

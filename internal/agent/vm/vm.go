@@ -39,7 +39,8 @@ type Driver interface {
 	RunCommand(name string, o RunOptions) (Command, error)
 	// GuestSocket is where the agent inside the guest of a running machine answers.
 	GuestSocket(name string) string
-	// Machines lists all machines of this host, other people's too.
+	// Machines lists all machines of this host, other people's too. One that cannot be
+	// looked at does not hide the others: see Machine.Unseen.
 	Machines(ctx context.Context) ([]Machine, error)
 	// Machine looks at one; ErrNotFound when there is none of that name.
 	Machine(ctx context.Context, name string) (Machine, error)
@@ -105,6 +106,9 @@ type Machine struct {
 	Running bool
 	// MacOS: its guest is macOS, so that it takes one of the places the licence allows.
 	MacOS bool
+	// Unseen is why a machine in a list could not be looked at. It is taken for a macOS
+	// guest that runs, so that too many are counted rather than too few.
+	Unseen error
 }
 
 // RunOptions of one run of a machine.
@@ -159,6 +163,8 @@ type Outcome struct {
 	Kind OutcomeKind
 	// Message for people, one line.
 	Message string
+	// NoSession: the host has no login session that macOS guests can start in.
+	NoSession bool
 }
 
 // OutcomeKind classifies how a machine ended.

@@ -28,7 +28,8 @@ func (d *Driver) Machines(context.Context) ([]vm.Machine, error) {
 	for _, e := range entries {
 		m, err := d.machine(e.Name())
 		if err != nil {
-			return nil, err
+			// A file of root's, say, of a machine that is none of our business.
+			m = vm.Machine{Name: e.Name(), Running: true, MacOS: true, Unseen: err}
 		}
 		machines = append(machines, m)
 	}
@@ -66,9 +67,10 @@ func (d *Driver) configFile(name string) string {
 
 // holder returns the process that runs the machine, 0 when none does. `tart run`
 // holds a POSIX write lock on config.json for its whole life. This process must
-// never hold such a lock itself, as closing the file here would drop it.
+// never hold such a lock itself, as closing the file here would drop it. To ask for
+// the lock takes no right to write.
 func (d *Driver) holder(name string) (int, error) {
-	f, err := os.OpenFile(d.configFile(name), os.O_RDWR, 0)
+	f, err := os.OpenFile(d.configFile(name), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return 0, nil
 	}
