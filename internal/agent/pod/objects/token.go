@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -25,6 +26,10 @@ const (
 	// tokenRetry is when a refresh that failed is tried again, while the token at
 	// hand is still good.
 	tokenRetry = time.Minute
+	// refusedTries and refusedPause: the API server may refuse a token for a Pod that was
+	// scheduled a moment ago, until its authorizer knows the Pod's node.
+	refusedTries = 5
+	refusedPause = 500 * time.Millisecond
 	// defaultTokenSeconds is the API's default of expirationSeconds.
 	defaultTokenSeconds = 3600
 )
@@ -89,7 +94,7 @@ func (s *Store) Token(ctx context.Context, p *corev1.Pod, r TokenRequest) (value
 	if now.Before(old.refreshAt) {
 		return old.value, old.refreshAt, nil
 	}
-	fresh, err := s.request(ctx, p, r)
+	fresh, err := s.insist(ctx, p, r)
 	switch {
 	case err == nil:
 	case now.Before(old.expires):
@@ -109,6 +114,23 @@ func (s *Store) keep(k tokenKey, t token) {
 	defer s.mu.Unlock()
 	if s.pods[k.pod] != nil {
 		s.tokens.put(k, t)
+	}
+}
+
+// insist asks again soon where the API server may not know the Pod's node yet.
+func (s *Store) insist(ctx context.Context, p *corev1.Pod, r TokenRequest) (token, error) {
+	for try := 1; ; try++ {
+		t, err := s.request(ctx, p, r)
+		if !apierrors.IsForbidden(err) || try >= refusedTries {
+			return t, err
+		}
+		again := s.clock.NewTimer(refusedPause)
+		select {
+		case <-again.C():
+		case <-ctx.Done():
+			again.Stop()
+			return t, err
+		}
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -23,6 +25,8 @@ type issuer struct {
 	account string
 	shorten int64
 	down    error
+	// refuse, when set, is asked before each token.
+	refuse func() error
 }
 
 func (i *issuer) serve(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -32,6 +36,11 @@ func (i *issuer) serve(a clienttesting.Action) (bool, runtime.Object, error) {
 	}
 	if i.down != nil {
 		return true, nil, i.down
+	}
+	if i.refuse != nil {
+		if err := i.refuse(); err != nil {
+			return true, nil, err
+		}
 	}
 	r := create.GetObject().(*authenticationv1.TokenRequest).DeepCopy()
 	i.account = create.GetNamespace() + "/" + create.Name
@@ -131,6 +140,48 @@ func TestTokenOutlivesAnAPIServerThatIsAway(t *testing.T) {
 		t.Errorf("an expired token is given as %q, %v", value, err)
 	}
 }
+
+// The authorizer of the API server may learn of a Pod's node after the node does.
+func TestTokenOfAPodThatWasJustScheduled(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused, asked int
+		err            error
+	}{
+		"known in a moment": {refused: 3, asked: 4},
+		"never known":       {refused: 99, asked: refusedTries, err: errForbidden},
+	} {
+		s, i, clock := tokenStore(t)
+		asked := 0
+		i.refuse = func() error {
+			if asked++; asked <= c.refused {
+				return errForbidden
+			}
+			return nil
+		}
+		begin, done := clock.Now(), make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, _, err := s.Token(t.Context(), tokenPod(), TokenRequest{}); !errors.Is(err, c.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}()
+		for waits := true; waits; {
+			select {
+			case <-done:
+				waits = false
+			case <-time.After(time.Millisecond):
+				if clock.HasWaiters() {
+					clock.Step(refusedPause)
+				}
+			}
+		}
+		if took := clock.Since(begin); asked != c.asked || took > 3*time.Second {
+			t.Errorf("%s: asked %d times within %s", name, asked, took)
+		}
+	}
+}
+
+var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "robot", errors.New("a pod of another node"))
 
 func TestRefs(t *testing.T) {
 	ref := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
