@@ -33,22 +33,23 @@ type flight struct {
 	cancel  context.CancelCauseFunc
 	// percent it has come to, and began with; -1: it has told nothing yet.
 	percent, first atomic.Int32
-	done           chan struct{}
-	digest         string
-	err            error
-}
-
-// lane lets one pull of a registry run at a time, as the tool does anyway: so a
-// pull that waits for another is not taken for one that stalls.
-type lane struct {
-	turn  chan struct{}
-	users int
+	// queued is closed when it must wait for the pull of the image behind, begun when
+	// its turn has come.
+	queued, begun chan struct{}
+	behind        string
+	done          chan struct{}
+	digest        string
+	err           error
 }
 
 // pull joins the pull that is under way, or starts one. It ends with its last
 // waiter. A pull in the background ends with errYielded when a Pod needs its place.
-func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency) (string, error) {
+// waits, if not nil, is that of a Request.
+func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency, waits func(string)) (string, error) {
 	f := s.join(ctx, ref, c, u)
+	if waits != nil {
+		f.tell(ctx, waits)
+	}
 	select {
 	case <-f.done:
 		return f.digest, f.err
@@ -72,7 +73,8 @@ func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency
 	}
 	// Detached: a pull outlives the first who asked, if others wait.
 	pulling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	f := &flight{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel, done: make(chan struct{})}
+	f := &flight{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel}
+	f.queued, f.begun, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	f.first.Store(-1)
 	s.flights[key] = f
 	go func() {
@@ -129,7 +131,7 @@ func (s *Store) leave(f *flight) {
 // fly waits for its turn and pulls. A pull with a credential is noted before it
 // begins: what it leaves here is not for everybody, however it ends.
 func (s *Store) fly(ctx context.Context, f *flight, c credential) (string, error) {
-	leave, err := s.enter(ctx, f.ref.host())
+	leave, err := s.enter(ctx, f)
 	if err != nil {
 		return "", err
 	}
@@ -179,32 +181,6 @@ func (s *Store) digestNow(ctx context.Context, name string) (string, error) {
 		return "", nil
 	}
 	return digest, err
-}
-
-// enter waits for the turn of a pull from host, and returns what ends it.
-func (s *Store) enter(ctx context.Context, host string) (leave func(), err error) {
-	s.mu.Lock()
-	l := s.lanes[host]
-	if l == nil {
-		l = &lane{turn: make(chan struct{}, 1)}
-		s.lanes[host] = l
-	}
-	l.users++
-	s.mu.Unlock()
-	gone := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(s.lanes, host)
-		}
-	}
-	select {
-	case l.turn <- struct{}{}:
-		return func() { <-l.turn; gone() }, nil
-	case <-ctx.Done():
-		gone()
-		return nil, fmt.Errorf("waiting for another pull from %s: %w", host, context.Cause(ctx))
-	}
 }
 
 // transfer pulls, and gives up when nothing comes any more.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -128,6 +129,46 @@ func TestARegistryServesOnePullAtATime(t *testing.T) {
 	defer s.mu.Unlock()
 	if len(s.lanes) != 0 || len(s.flights) != 0 {
 		t.Errorf("left behind: lanes %v, flights %v", s.lanes, s.flights)
+	}
+}
+
+// A Pod that waits behind the pull of another image is told of it, and when that is
+// over; the one whose turn it is hears nothing.
+func TestWhoWaitsForAnotherPullIsTold(t *testing.T) {
+	const other = "r.test/macos/other:v1"
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.publish(other, 2, gb, "")
+	h.gate = make(chan struct{})
+	s := New(options(t, h))
+	told := make(chan string, 10)
+	heard := func(who string) func(string) {
+		return func(behind string) { told <- who + " waits for " + behind }
+	}
+	first := ask(t.Context(), s, Request{Ref: base, Waits: heard("first")})
+	receive(t, "the first pull", h.started)
+	all := []<-chan outcome{first}
+	for _, who := range []string{"second", "third"} {
+		all = append(all, ask(t.Context(), s, Request{Ref: other, Waits: heard(who)}))
+		if got, want := receive(t, "a word", told), who+" waits for "+base; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	all = append(all, ask(t.Context(), s, Request{Ref: base, Waits: heard("late")}))
+	await(t, "four wait", func() bool { return waiters(s) == 4 })
+	close(h.gate)
+	for _, done := range all {
+		if got := receive(t, "an image", done); got.err != nil {
+			t.Error(got.err)
+		}
+	}
+	close(told)
+	over := map[string]int{}
+	for word := range told {
+		over[word]++
+	}
+	if d := cmp.Diff(map[string]int{"second waits for ": 1, "third waits for ": 1}, over); d != "" {
+		t.Errorf("told after (-want +got):\n%s", d)
 	}
 }
 

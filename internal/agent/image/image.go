@@ -140,6 +140,10 @@ type Request struct {
 	PullSecrets []corev1.Secret
 	// Pulling is called before a registry is asked, once. Nil: it is not.
 	Pulling func()
+	// Waits is called with the image whose pull from the same registry this one has to
+	// wait for, and with "" when its turn has come. Nil: it is not. It is called by
+	// Ensure itself.
+	Waits func(behind string)
 }
 
 // Result says what a Pod gets.
@@ -181,7 +185,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
 		r.Pulling()
 	}
 	begin := s.o.Clock.Now()
-	digest, err = s.pullMakingRoom(ctx, ref, offered)
+	digest, err = s.pullMakingRoom(ctx, ref, offered, r.Waits)
 	if err != nil {
 		return Result{}, err
 	}
@@ -214,8 +218,8 @@ func (s *Store) present(ctx context.Context, ref reference) (string, error) {
 
 // pullMakingRoom pulls, and once more after it has removed all images that nobody
 // needs when there was no space.
-func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []credential) (string, error) {
-	digest, err := s.pullAny(ctx, ref, offered)
+func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []credential, waits func(string)) (string, error) {
+	digest, err := s.pullAny(ctx, ref, offered, waits)
 	if !errors.Is(err, vm.ErrNoSpace) {
 		return digest, err
 	}
@@ -227,15 +231,15 @@ func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []cre
 	if removed == 0 {
 		return "", err
 	}
-	return s.pullAny(ctx, ref, offered)
+	return s.pullAny(ctx, ref, offered, waits)
 }
 
 // pullAny tries the credentials in order, then none. Only a registry that refuses
 // one is asked with the next: what else goes wrong would go wrong again.
-func (s *Store) pullAny(ctx context.Context, ref reference, offered []credential) (string, error) {
+func (s *Store) pullAny(ctx context.Context, ref reference, offered []credential, waits func(string)) (string, error) {
 	var first error
 	for _, c := range append(offered[:len(offered):len(offered)], credential{}) {
-		digest, err := s.pull(ctx, ref, c, foreground)
+		digest, err := s.pull(ctx, ref, c, foreground, waits)
 		if err == nil {
 			return digest, nil
 		}

@@ -59,14 +59,27 @@ func (w *worker) backOffPull(ctx context.Context, c corev1.Container, failures i
 	return nil
 }
 
+// waitsForPull says that another image comes first from the registry; "": no more.
+func (w *worker) waitsForPull(wanted, behind string) {
+	if behind == "" {
+		w.showNow()
+		return
+	}
+	message := fmt.Sprintf("image %q waits for the pull of %q from the same registry", wanted, behind)
+	w.waiting(w.patient(), message)
+	w.event(corev1.EventTypeNormal, "Pulling", "The pull of "+message)
+}
+
 func (w *worker) pullOnce(ctx context.Context, c corev1.Container) (string, error) {
 	secrets, err := w.inputs.PullSecrets(ctx, w.current())
 	if err != nil {
 		return "", err
 	}
+	w.tellMissing(secrets)
 	got, err := w.images.Ensure(ctx, image.Request{
 		Ref: c.Image, Policy: c.ImagePullPolicy, PullSecrets: secrets,
 		Pulling: func() { w.event(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image)) },
+		Waits:   func(behind string) { w.waitsForPull(c.Image, behind) },
 	})
 	if err != nil {
 		return "", err
