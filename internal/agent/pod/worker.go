@@ -74,8 +74,12 @@ type worker struct {
 	rec entry
 	// ran: a container of the Pod has run; began: the main one has.
 	ran, began bool
+	// traced: rec was made up, as the journal was gone.
+	traced bool
 	// given is what this attempt is given; nil: not made ready by this process.
 	given *Prepared
+	// toldMissing are the missing pull secrets that an event named, after the attempt.
+	toldMissing string
 	// shim is the one that is waited for.
 	shim struct {
 		dir  string
@@ -233,7 +237,11 @@ func (w *worker) show(v *view) {
 
 // showNow publishes what the record says of an attempt that goes on.
 func (w *worker) showNow() {
-	v := viewOf(w.current(), w.rec, w.began, corev1.ContainerStateWaiting{Reason: w.patient()})
+	waiting := corev1.ContainerStateWaiting{Reason: w.patient()}
+	if w.rec.Step == stepRunning {
+		waiting.Message = "the guest boots; its agent has not answered yet"
+	}
+	v := viewOf(w.current(), w.rec, w.began, waiting)
 	w.show(&v)
 }
 
