@@ -37,6 +37,18 @@ func TestExitReport(t *testing.T) {
 	number := filepath.Join(t.TempDir(), "number")
 	for name, put := range map[string]func() error{
 		"a pipe": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a pipe with a number": func() error {
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				return err
+			}
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString("3")
+			t.Cleanup(func() { _ = f.Close() })
+			return err
+		},
 		"a link": func() error { return errors.Join(os.WriteFile(number, []byte("3"), 0o600), os.Symlink(number, path)) },
 		"a link to its own": func() error {
 			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), "other"), []byte("3"), 0o600), os.Symlink("other", path))
