@@ -57,6 +57,9 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		GarbageFailed: func(message string) {
 			events.Event(nodeReference(a.config.Host.Name), corev1.EventTypeWarning, "ImageGCFailed", message)
 		},
+		PrePullFailed: func(message string) {
+			events.Event(nodeReference(a.config.Host.Name), corev1.EventTypeWarning, "FailedPrePull", message)
+		},
 		Log: a.log,
 	})
 	volumes := volume.New(volume.Options{

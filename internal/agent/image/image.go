@@ -56,6 +56,9 @@ type Options struct {
 	// GarbageFailed is told that room could not be made, every five minutes while that
 	// is so. Nil: only the log is.
 	GarbageFailed func(message string)
+	// PrePullFailed is told of an image that could not be pulled beforehand, every half
+	// an hour at most for each. Nil: only the log is.
+	PrePullFailed func(message string)
 	Clock         clock.WithTicker
 	Log           *slog.Logger
 }

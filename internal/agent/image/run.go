@@ -129,6 +129,8 @@ const (
 	prePullYielded = 30 * time.Second
 	prePullFirst   = time.Minute
 	prePullMost    = time.Hour
+	// prePullTold is how often it is told at most that an image is not pulled.
+	prePullTold = 30 * time.Minute
 )
 
 // wanted is an image to have beforehand.
@@ -136,6 +138,8 @@ type wanted struct {
 	ref      reference
 	due      time.Time
 	failures int
+	// told is when its failure was told last.
+	told time.Time
 }
 
 // prePull brings the images wanted beforehand one after the other, and gives way to
@@ -147,8 +151,22 @@ func (s *Store) prePull(ctx context.Context) {
 		if !s.waitUntil(ctx, next.due) {
 			return
 		}
-		next.due = s.o.Clock.Now().Add(next.after(s.prePullOne(ctx, next.ref)))
+		err := s.prePullOne(ctx, next.ref)
+		if ctx.Err() == nil {
+			s.tellPrePull(next, err)
+		}
+		next.due = s.o.Clock.Now().Add(next.after(err))
 	}
+}
+
+// tellPrePull tells of a failure that waiting for a Pod does not explain.
+func (s *Store) tellPrePull(w *wanted, err error) {
+	now := s.o.Clock.Now()
+	if err == nil || errors.Is(err, errYielded) || s.o.PrePullFailed == nil || !w.told.IsZero() && now.Sub(w.told) < prePullTold {
+		return
+	}
+	w.told = now
+	s.o.PrePullFailed(fmt.Sprintf("image %s is not pulled beforehand: %v", w.ref, err))
 }
 
 // waitUntil reports whether ctx lasted so long.

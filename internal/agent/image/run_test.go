@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // run lets a store run until the test ends, and what it pulls come to its end.
@@ -122,6 +124,36 @@ func TestPrePull(t *testing.T) {
 	}
 	if count[pinned] != 1 || count["r.test/macos/missing:v1"] < 3 || count[base] != 2 {
 		t.Errorf("pulls: %v", count)
+	}
+}
+
+// What cannot be pulled beforehand is told of now and then, and what can is not.
+func TestAPrePullThatFailsIsTold(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	o := options(t, h)
+	o.PrePull = []string{base, "r.test/macos/missing:v1"}
+	type tale struct {
+		at      time.Time
+		message string
+	}
+	tales := make(chan tale, 100)
+	o.PrePullFailed = func(m string) { tales <- tale{clockOf(o).Now(), m} }
+	run(t, New(o))
+	await(t, "it was told three times", func() bool {
+		clockOf(o).Step(10 * time.Second)
+		return len(tales) >= 3
+	})
+	var last time.Time
+	for range 3 {
+		got := <-tales
+		if since := got.at.Sub(last); since < prePullTold {
+			t.Errorf("told again after %s", since)
+		}
+		last = got.at
+		if !strings.HasPrefix(got.message, "image r.test/macos/missing:v1 is not pulled beforehand: ") || !strings.Contains(got.message, vm.ErrImageNotFound.Error()) {
+			t.Errorf("message %q", got.message)
+		}
 	}
 }
 
