@@ -147,7 +147,7 @@ type StorageSettings struct {
 
 // ImageSettings say which images Macs have.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.gcLowPercent) ? self.gcLowPercent : 80) < (has(self.gcHighPercent) ? self.gcHighPercent : 85)",message="gcLowPercent (default: 80) must be below gcHighPercent (default: 85)"
+// +kubebuilder:validation:XValidation:rule="(has(self.gcLowPercent) ? self.gcLowPercent : 80) < (has(self.gcHighPercent) ? self.gcHighPercent : 85)",messageExpression="'gcLowPercent %d must be below gcHighPercent %d'.format([has(self.gcLowPercent) ? self.gcLowPercent : 80, has(self.gcHighPercent) ? self.gcHighPercent : 85])"
 type ImageSettings struct {
 	// prePull are images that each Mac has before a Pod asks for them:
 	// host/namespace/name with a tag, which is looked up each hour, or a digest. They
