@@ -167,7 +167,26 @@ func initContainers(s *scene) {
 	if c := now.Status.ContainerStatuses; len(c) != 1 || c[0].State.Running != nil {
 		s.Errorf("the main container %+v", c)
 	}
+	s.initializesAnew()
 	s.clear()
+}
+
+// initializesAnew: the API server takes every status of a restart, although it lets no
+// end of an init container be taken back that this policy does not restart.
+func (s *scene) initializesAnew() {
+	s.Helper()
+	p := s.create("anew", stage.Restarts(corev1.RestartPolicyOnFailure), stage.Before("only", "sleep 1"), stage.Runs("exit 3"))
+	s.restartsWith(p, 3)
+	now := s.awaitPod("has initialized anew", p, func(p *corev1.Pod) bool {
+		c := p.Status.InitContainerStatuses
+		return len(c) == 1 && strings.HasSuffix(c[0].ContainerID, "-1/only") && p.Status.ContainerStatuses[0].RestartCount == 1
+	})
+	if c := now.Status.InitContainerStatuses[0]; c.State.Terminated == nil || c.RestartCount != 1 {
+		s.Errorf("init container %+v", c)
+	}
+	if n := s.mac.Log.Count("the status of a Pod was not written", now.Name); n > 0 {
+		s.Errorf("%d statuses were not written", n)
+	}
 }
 
 // objects makes a Secret and a ConfigMap of this story, with a marker that must not

@@ -3,11 +3,13 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -39,6 +41,9 @@ func (w *worker) attempt(ctx context.Context) (end, error) {
 	if err != nil {
 		return end{}, err
 	}
+	if refused {
+		w.waiting(reasonLimited, w.limited())
+	}
 	if err := w.slots.Acquire(ctx, string(w.uid)); err != nil {
 		return end{}, err
 	}
@@ -53,6 +58,16 @@ func (w *worker) attempt(ctx context.Context) (end, error) {
 		return end{}, err
 	}
 	return w.watch(ctx)
+}
+
+// limited says what a Pod whose start the licence refused waits for.
+func (w *worker) limited() string {
+	lost := w.slots.Leaked()
+	if lost == 0 {
+		return fmt.Sprintf("macOS runs %d macOS guests at once at most and refused another one: the Pod waits until one of them ends", slot.Licence)
+	}
+	return fmt.Sprintf("macOS runs %d macOS guests at once at most and has lost %d of these places, which it counts for guests that are gone: "+
+		"the Mac is rebooted as soon as no Pod runs on it, which gives them back", slot.Licence, lost)
 }
 
 // slotless: the attempt before was refused by the licence.

@@ -166,7 +166,7 @@ func TestAGuestWithoutAgent(t *testing.T) {
 	w.host.guests.noAgent = true
 	w.startAgent()
 	e := w.awaitPhase(corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
-	if e == nil || e.Reason != "GuestAgentMissing" || e.ExitCode != 1 {
+	if e == nil || e.Reason != "GuestAgentMissing" || e.ExitCode != 128 {
 		t.Errorf("terminated: %+v", e)
 	}
 	if w.events.count("a", "GuestAgentMissing") != 1 {

@@ -17,7 +17,8 @@ import (
 func TestEndOf(t *testing.T) {
 	begin := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	now := begin.Add(time.Hour)
-	exit := &shim.Exit{Started: begin, Ended: now}
+	exit := &shim.Exit{Code: 1, Started: begin, Ended: now}
+	short := &shim.Exit{Code: 1, Started: begin, Ended: begin.Add(time.Second)}
 	report := int32(9)
 	command := func(id string, o shim.Outcome, code int) standing {
 		return standing{ID: id, Begun: o != shim.Unreachable, End: &shim.CommandEnd{ID: id, Outcome: o, Code: code, Begun: begin, Ended: now}}
@@ -38,7 +39,14 @@ func TestEndOf(t *testing.T) {
 		{"a report does not mend a crash", remains{Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}, Report: &report}, want{1, "Error", "", false}},
 		{"a VM is stopped", remains{Exit: exit, Outcome: vm.Outcome{Kind: vm.Stopped}}, want{137, "Error", "", false}},
 		{"a VM is killed", remains{Exit: &shim.Exit{Signal: 9, Ended: now}, Outcome: vm.Outcome{Kind: vm.Killed}}, want{137, "Error", "", false}},
-		{"a VM does not start", remains{Exit: &shim.Exit{Code: 2, Ended: now}, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{2, "Error", "", false}},
+		{"a VM does not start", remains{Exit: short, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{128, "RunContainerError", "", true}},
+		{"a VM has no session", remains{Exit: short, Outcome: vm.Outcome{Kind: vm.NotStarted, NoSession: true}}, want{128, "NoConsoleSession", "", true}},
+		{"tart fails after an hour", remains{Exit: exit, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{1, "Error", "", false}},
+		{"tart fails, and the clock was set back", remains{Exit: &shim.Exit{Code: 1, Started: now, Ended: begin}, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{1, "Error", "", false}},
+		{"no session, before init", remains{Standing: standing{ID: "init-0"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.NotStarted, NoSession: true}}, want{128, "NoConsoleSession", "", true}},
+		{"a crash before init", remains{Standing: standing{ID: "init-0"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{128, "RunContainerError", "", true}},
+		{"a crash after init", remains{Standing: standing{ID: "main"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{1, "Error", "", false}},
+		{"nobody knows, before init", remains{Standing: standing{ID: "init-0"}, Why: "?"}, want{137, "ContainerStatusUnknown", "init-0", false}},
 		{"the licence", remains{Exit: exit, Outcome: vm.Outcome{Kind: vm.Limited}}, want{1, "LicenseLimitReached", "", true}},
 		{"nobody knows", remains{Why: "?"}, want{137, "ContainerStatusUnknown", "", false}},
 		{"main ended", remains{Standing: command("main", shim.Exited, 0)}, want{0, "Completed", "", false}},
@@ -49,11 +57,11 @@ func TestEndOf(t *testing.T) {
 		{"main was cut off by a shutdown", remains{Standing: command("main", shim.Lost, 0), Exit: exit, Outcome: vm.Outcome{Kind: vm.ShutDown}}, want{137, "Error", "", false}},
 		{"main was cut off, nobody knows", remains{Standing: command("main", shim.Lost, 0)}, want{137, "ContainerStatusUnknown", "", false}},
 		{"the VM ended before main", remains{Standing: standing{ID: "main"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.ShutDown}}, want{137, "Error", "", false}},
-		{"the licence, before main", remains{Standing: standing{ID: "main"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Limited}}, want{1, "LicenseLimitReached", "", true}},
+		{"the licence, before main", remains{Standing: standing{ID: "init-0"}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Limited}}, want{128, "LicenseLimitReached", "", true}},
 		{"an init container failed", remains{Standing: command("init-0", shim.Exited, 3)}, want{3, "Error", "init-0", false}},
 		{"a crash while it ran", remains{Standing: standing{ID: "init-0", Begun: true}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{1, "Error", "init-0", false}},
 		{"the mounts failed", remains{Standing: command("setup", shim.Exited, 1)}, want{1, "CreateContainerConfigError", "init-0", true}},
-		{"a crash while they are made", remains{Standing: standing{ID: "setup", Begun: true}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{1, "Error", "init-0", false}},
+		{"a crash while they are made", remains{Standing: standing{ID: "setup", Begun: true}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{128, "RunContainerError", "", true}},
 	} {
 		p := aJob(corev1.RestartPolicyNever, "one")
 		e := endOf(p, entry{UID: "u", Inits: make([]lived, 1)}, c.in, now)

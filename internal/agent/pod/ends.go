@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ const (
 	reasonConfig    = "CreateContainerConfigError"
 	reasonNoAgent   = "GuestAgentMissing"
 	reasonLimited   = "LicenseLimitReached"
+	reasonSession   = "NoConsoleSession"
+	reasonBackOff   = "CrashLoopBackOff"
 )
 
 // remains is what is left of an attempt whose machine runs no more.
@@ -48,12 +51,47 @@ func endOf(p *corev1.Pod, r entry, m remains, now time.Time) end {
 		return endOfCommand(p, r, *e)
 	}
 	e := endOfMachine(r, m, now)
+	if m.Exit != nil && neverRan(p, r, m) {
+		return e.unstarted(m.Outcome)
+	}
 	if s.ID != "" && !succeeded(s.End) {
 		e = e.of(p, r, s.ID)
 		if m.Exit != nil && m.Outcome.Kind == vm.ShutDown {
 			e.Code, e.Reason = codeKilled, reasonError
 			e.Message = "the guest shut itself down before the command ended"
 		}
+	}
+	return e
+}
+
+// neverRan reports whether a machine that ended did so before anything of the Pod ran
+// in it. Where the container is the machine, that is said by one that did not start,
+// and soon enough that no guest can have booted.
+func neverRan(p *corev1.Pod, r entry, m remains) bool {
+	s := m.Standing
+	switch {
+	case s.ID == "":
+		took := m.Exit.Ended.Sub(m.Exit.Started)
+		return m.Outcome.Kind == vm.NotStarted && took >= 0 && took < settledAfter
+	case r.hasBegun():
+		return false
+	case s.ID == setupID:
+		return !succeeded(s.End)
+	}
+	return s.ID == commandIDs(p, false)[0] && !s.Begun
+}
+
+// unstarted is the end of a machine in which nothing ran.
+func (e end) unstarted(o vm.Outcome) end {
+	e.Unstarted, e.Code = true, codeNotExecuted
+	switch {
+	case o.Kind == vm.Limited:
+		return e
+	case o.Kind != vm.NotStarted:
+		e.Message = "the VM ended before anything of the Pod ran in it: " + firstOf(o.Message, string(o.Kind))
+	}
+	if e.Reason = reasonRunError; o.NoSession {
+		e.Reason = reasonSession
 	}
 	return e
 }
@@ -85,8 +123,9 @@ func endOfCommand(p *corev1.Pod, r entry, c shim.CommandEnd) end {
 		}
 	case shim.NotExecuted:
 		e.Code, e.Reason = codeNotExecuted, reasonStart
+		e.Message = notExecuted(p, c)
 	case shim.Unreachable:
-		e.Code, e.Reason = codeCrashed, reasonNoAgent
+		e.Code, e.Reason = codeNotExecuted, reasonNoAgent
 	default:
 		e.Code, e.Reason = codeLost, reasonUnknown
 	}
@@ -96,6 +135,21 @@ func endOfCommand(p *corev1.Pod, r entry, c shim.CommandEnd) end {
 		e.Message = firstOf(c.Message, fmt.Sprintf("the volumes could not be mounted in the guest: exit code %d", c.Code))
 	}
 	return e.of(p, r, c.ID)
+}
+
+// notExecuted names what could not be run, as the Pod has it: what it is expanded to
+// may hold a secret.
+func notExecuted(p *corev1.Pod, end shim.CommandEnd) string {
+	c, _ := containerOf(p, end.ID)
+	argv := slices.Concat(c.Command, c.Args)
+	if end.ID == setupID || len(argv) == 0 {
+		return end.Message
+	}
+	where := ""
+	if c.WorkingDir != "" {
+		where = fmt.Sprintf(" in the directory %q", c.WorkingDir)
+	}
+	return fmt.Sprintf("the guest could not run %q%s: %s", argv[0], where, firstOf(end.Message, "it says no more"))
 }
 
 // endOfMachine: only a guest that shut itself down has succeeded, and it may say

@@ -3,6 +3,9 @@ package pod
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +41,8 @@ type fakeHost struct {
 	stopGate chan struct{}
 	// lockless machines never get to their lock, and their commands run on.
 	lockless bool
+	// shimless: shims go before they write anything.
+	shimless bool
 	// shares of each start.
 	shares [][]vm.Share
 	// starting is called once, right before a machine starts.
@@ -206,7 +211,7 @@ func (h *fakeHost) Classify(e vm.RunEnd) vm.Outcome {
 	case strings.Contains(e.Tail, "limit"):
 		return vm.Outcome{Kind: vm.Limited, Message: e.Tail}
 	case e.Code != 0:
-		return vm.Outcome{Kind: vm.NotStarted, Message: e.Tail}
+		return vm.Outcome{Kind: vm.NotStarted, Message: e.Tail, NoSession: strings.Contains(e.Tail, "-25308")}
 	}
 	return vm.Outcome{Kind: vm.ShutDown}
 }
@@ -216,8 +221,12 @@ func (h *fakeHost) Start(dir string, spec shim.Spec) error {
 	c := spec.Run
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.runs[dir] != nil && h.alive(dir) {
-		return fmt.Errorf("%s is in use", dir)
+	h.run(dir) // which forgets what is removed
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("a shim takes no directory that was used: %w", err)
+	}
+	if h.shimless {
+		return nil
 	}
 	r := &fakeRun{name: c.Path, gone: make(chan struct{})}
 	h.runs[dir] = r
@@ -244,8 +253,23 @@ func (r *fakeRun) finish(e vm.RunEnd, now time.Time) {
 	close(r.gone)
 }
 
+// run is what runs or ran in a directory. Its records go with it.
+func (h *fakeHost) run(dir string) *fakeRun {
+	if _, err := os.Stat(dir); err != nil {
+		delete(h.runs, dir)
+		maps.DeleteFunc(h.guests.commands, func(key string, _ *fakeCommand) bool { return filepath.Dir(key) == dir })
+	}
+	return h.runs[dir]
+}
+
+// command is one of those that a shim began.
+func (h *fakeHost) command(dir, id string) *fakeCommand {
+	h.run(dir)
+	return h.guests.commands[filepath.Join(dir, id)]
+}
+
 func (h *fakeHost) alive(dir string) bool {
-	r := h.runs[dir]
+	r := h.run(dir)
 	if r == nil {
 		return false
 	}
@@ -272,20 +296,20 @@ func (h *fakeHost) Gone(dir string) <-chan struct{} {
 		if r != nil {
 			<-r.gone
 		}
-	}(h.runs[dir])
+	}(h.run(dir))
 	return gone
 }
 
 func (h *fakeHost) Started(dir string) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.runs[dir] != nil, nil
+	return h.run(dir) != nil, nil
 }
 
 func (h *fakeHost) Exit(dir string) (*shim.Exit, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.runs[dir]; r != nil {
+	if r := h.run(dir); r != nil {
 		return r.exit, nil
 	}
 	return nil, nil
@@ -294,7 +318,7 @@ func (h *fakeHost) Exit(dir string) (*shim.Exit, error) {
 func (h *fakeHost) Kill(dir string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.runs[dir]; r != nil && h.alive(dir) {
+	if r := h.run(dir); r != nil && h.alive(dir) {
 		h.note("kill %s", r.name)
 		h.machines[r.name] = false
 		h.cutOff(dir, true)

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type fakeGuests struct {
 	// hold, when set, lets the named command go on until it is told to exit.
 	hold    map[string]bool
 	noAgent bool
+	// boots: the agents do not answer yet.
+	boots bool
 }
 
 func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
@@ -39,18 +42,20 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	if !h.alive(dir) {
 		return shim.ErrNoShim
 	}
-	key := dir + "/" + r.ID
-	if c := h.guests.commands[key]; c != nil && (c.end == nil || c.end.Outcome != shim.Unreachable) {
+	if c := h.command(dir, r.ID); c != nil && (c.end == nil || c.end.Outcome != shim.Unreachable) {
 		return nil
 	}
 	c := &fakeCommand{run: r, done: make(chan struct{}), cut: make(chan struct{})}
-	h.guests.commands[key] = c
+	h.guests.commands[filepath.Join(dir, r.ID)] = c
 	if h.guests.noAgent {
 		c.ends(shim.CommandEnd{ID: r.ID, Ended: h.now(), Outcome: shim.Unreachable})
 		return nil
 	}
+	if h.guests.boots {
+		return nil
+	}
 	c.begun = h.now()
-	h.note("exec %s %s", h.runs[dir].name, r.ID)
+	h.note("exec %s %s", h.run(dir).name, r.ID)
 	if r.ID != mainID && !h.guests.hold[r.ID] {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
 	}
@@ -66,7 +71,7 @@ func (c *fakeCommand) ends(e shim.CommandEnd) {
 
 func (h *fakeHost) Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error) {
 	h.mu.Lock()
-	c := h.guests.commands[dir+"/"+id]
+	c := h.command(dir, id)
 	h.mu.Unlock()
 	if c == nil {
 		return nil, &shim.RefusedError{Code: shim.RefusedUnknown}
@@ -84,7 +89,7 @@ func (h *fakeHost) Await(ctx context.Context, dir, id string) (*shim.CommandEnd,
 func (h *fakeHost) Command(dir, id string) (bool, *shim.CommandEnd, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.guests.commands[dir+"/"+id]
+	c := h.command(dir, id)
 	if c == nil {
 		return false, nil, nil
 	}
@@ -94,7 +99,7 @@ func (h *fakeHost) Command(dir, id string) (bool, *shim.CommandEnd, error) {
 func (h *fakeHost) Begun(dir, id string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.guests.commands[dir+"/"+id]; c != nil {
+	if c := h.command(dir, id); c != nil {
 		return c.begun
 	}
 	return time.Time{}
@@ -115,7 +120,7 @@ func (h *fakeHost) exit(id string, e shim.CommandEnd) {
 // cutOff is what becomes of commands whose shim goes: an end, if it has time for one.
 func (h *fakeHost) cutOff(dir string, written bool) {
 	for key, c := range h.guests.commands {
-		if key[:len(key)-len(c.run.ID)-1] != dir || c.end != nil {
+		if filepath.Dir(key) != dir || c.end != nil {
 			continue
 		}
 		if written {
@@ -151,6 +156,8 @@ type fakeInputs struct {
 	full    string
 	report  *int32
 	tears   []error
+	// pullSecrets are those of the Pod that there are.
+	pullSecrets []corev1.Secret
 }
 
 func newFakeInputs() *fakeInputs {
@@ -183,7 +190,7 @@ func (f *fakeInputs) change() {
 }
 
 func (f *fakeInputs) PullSecrets(context.Context, *corev1.Pod) ([]corev1.Secret, error) {
-	return nil, nil
+	return f.pullSecrets, nil
 }
 
 func (f *fakeInputs) Prepare(_ context.Context, p *corev1.Pod) (Prepared, error) {

@@ -3,6 +3,8 @@ package pod
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,8 +18,8 @@ func (w *worker) find(ctx context.Context, p *corev1.Pod) (move, string, error) 
 		if f.Record, err = w.journal.load(w.uid); err != nil {
 			return err
 		}
-		if f.Record == nil {
-			f.Record, err = w.recordFromMachines(ctx, p)
+		if f.Traced = f.Record == nil; f.Traced {
+			f.Record, err = w.recordFromTraces(ctx, p)
 		}
 		if err != nil || f.Record == nil {
 			return err
@@ -28,7 +30,7 @@ func (w *worker) find(ctx context.Context, p *corev1.Pod) (move, string, error) 
 		return "", "", err
 	}
 	m, why := resume(f)
-	w.rec = w.recordFor(p, f.Record)
+	w.rec, w.traced = w.recordFor(p, f.Record), f.Traced
 	w.began = w.began || !w.rec.Begun.IsZero() || w.rec.End != nil || w.rec.Last != nil
 	w.ran = w.ran || w.began || w.rec.Step == stepRunning
 	if f.Record != nil || why != "" {
@@ -54,21 +56,59 @@ func (w *worker) lookAtAttempt(ctx context.Context, r entry, f *found) error {
 	return err
 }
 
-// recordFromMachines makes up for a lost journal: a machine of this Pod that runs
-// is the attempt to go on with.
-func (w *worker) recordFromMachines(ctx context.Context, p *corev1.Pod) (*entry, error) {
-	machines, err := w.driver.Machines(ctx)
+// recordFromTraces makes up for a lost journal: the last attempt is the highest of
+// which a directory or a running machine is left, or that the API shows. Nil: nothing
+// tells of one that ran.
+func (w *worker) recordFromTraces(ctx context.Context, p *corev1.Pod) (*entry, error) {
+	last, at, err := w.lastTrace(ctx)
 	if err != nil {
 		return nil, err
 	}
+	r, shown := w.recordFor(p, nil), attemptShown(p)
+	if shown >= 0 && last > shown {
+		// What is shown is of an attempt before.
+		r = r.next()
+	} else if e := r.endShown(); e != nil {
+		r.Step, r.Outcome = stepEnded, e
+		return &r, nil
+	}
+	if last < 0 {
+		return nil, nil
+	}
+	r.Attempt, r.Step = last, at
+	return &r, nil
+}
+
+// lastTrace is the last attempt that got as far as a shim, and how far; -1 when there
+// is none.
+func (w *worker) lastTrace(ctx context.Context) (int, step, error) {
+	last, err := w.journal.lastAttempt(w.uid)
+	if err != nil {
+		return 0, "", err
+	}
+	machines, err := w.driver.Machines(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	at := stepStarting
 	for _, m := range machines {
-		if uid, attempt, ours := parseMachineName(m.Name); ours && uid == w.uid && m.Running {
-			r := w.recordFor(p, nil)
-			r.Attempt, r.Step = attempt, stepRunning
-			return &r, nil
+		if uid, attempt, ours := parseMachineName(m.Name); ours && uid == w.uid && m.Running && attempt >= last {
+			last, at = attempt, stepRunning
 		}
 	}
-	return nil, nil
+	return last, at, nil
+}
+
+// attemptShown is the highest attempt that the status knows of; -1: none.
+func attemptShown(p *corev1.Pod) int {
+	highest := -1
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(s.ContainerID, containerIDPrefix), "/")
+		if uid, attempt, ours := parseMachineName(name); ours && uid == p.UID {
+			highest = max(highest, attempt)
+		}
+	}
+	return highest
 }
 
 // recordFor is the Pod's record, or what the API shows of one that is lost.
@@ -81,26 +121,61 @@ func (w *worker) recordFor(p *corev1.Pod, r *entry) entry {
 	fresh := entry{UID: w.uid, Namespace: p.Namespace, Name: p.Name, BootSession: w.bootSession}
 	if len(p.Status.ContainerStatuses) > 0 {
 		s := p.Status.ContainerStatuses[0]
-		fresh.lived, fresh.ImageID = livedIn(s), s.ImageID
+		fresh.lived, fresh.Image, fresh.ImageID = livedIn(s, ""), s.Image, s.ImageID
 		fresh.Started = fresh.Begun
-		// Machines that the journal no longer knows have lower numbers.
-		fresh.Attempt = int(s.RestartCount)
+		fresh.Attempt = max(int(s.RestartCount), attemptShown(p))
 	}
 	fresh.Inits = make([]lived, len(p.Spec.InitContainers))
 	for i, s := range p.Status.InitContainerStatuses {
 		if i < len(fresh.Inits) {
-			fresh.Inits[i] = livedIn(s)
+			fresh.Inits[i] = livedIn(s, initID(i))
 		}
 	}
 	return fresh
 }
 
-func livedIn(s corev1.ContainerStatus) lived {
+// livedIn is what a status tells of a container.
+func livedIn(s corev1.ContainerStatus, init string) lived {
 	l := lived{Restarts: s.RestartCount}
-	if s.State.Running != nil {
+	if t := s.LastTerminationState.Terminated; t != nil {
+		l.Last = endIn(*t, init)
+	}
+	switch {
+	case s.State.Running != nil:
 		l.Begun = s.State.Running.StartedAt.Time
+	case s.State.Terminated != nil:
+		l.Begun, l.End = s.State.Terminated.StartedAt.Time, endIn(*s.State.Terminated, init)
+	case s.State.Waiting != nil && s.State.Waiting.Reason == reasonBackOff && l.Last != nil:
+		// It ended in the last attempt, and the next one has not begun.
+		l.Begun, l.End, l.Last = l.Last.Started, l.Last, nil
 	}
 	return l
+}
+
+func endIn(t corev1.ContainerStateTerminated, init string) *end {
+	return &end{
+		Code: t.ExitCode, Reason: t.Reason, Message: t.Message, Init: init,
+		Machine: strings.TrimPrefix(t.ContainerID, containerIDPrefix), Started: t.StartedAt.Time, Finished: t.FinishedAt.Time,
+	}
+}
+
+// endShown is how the attempt that a status shows has ended: by the end of the main
+// container or by that of an init container that failed. Where no container runs
+// since, it is the last end there was. Nil: it has not ended.
+func (r entry) endShown() *end {
+	var last *end
+	for _, l := range append(slices.Clone(r.Inits), r.lived) {
+		if l.End != nil && (l.End.Init == "" || l.End.Code != 0) {
+			return l.End
+		}
+		if l.Last != nil {
+			last = l.Last
+		}
+	}
+	if r.hasBegun() {
+		return nil
+	}
+	return last
 }
 
 // dropOthers removes machines of this Pod that nobody goes on with, so that there

@@ -167,7 +167,7 @@ func (w *worker) withoutShim(ctx context.Context, p *corev1.Pod, id string) (*en
 func (w *worker) guestRun(p *corev1.Pod, id string) shim.GuestRun {
 	r := shim.GuestRun{ID: id, Log: id + ".log", Timeout: guestPatience}
 	if !w.rec.Started.IsZero() {
-		r.Timeout = max(guestPatienceLeft, guestPatience-w.clock.Since(w.rec.Started))
+		r.Timeout = min(guestPatience, max(guestPatienceLeft, guestPatience-w.clock.Since(w.rec.Started)))
 	}
 	if id == setupID {
 		r.Command = vm.GuestCommand{Argv: []string{"/bin/sh", "-c", w.given.Setup}}
@@ -283,7 +283,7 @@ func lostMessage(e *shim.CommandEnd) string {
 }
 
 func needOf(p *corev1.Pod, id string) string {
-	if id == setupID {
+	if id == setupID && slices.ContainsFunc(mountsOf(p), func(m corev1.VolumeMount) bool { return !volume.Injected(m) }) {
 		return "its volumes"
 	}
 	c, _ := containerOf(p, id)
@@ -334,9 +334,17 @@ func mountMessage(dir string) string {
 // needsNothing: the machine is the container, and nothing but what admission adds to
 // every Pod wants to be mounted in it.
 func needsNothing(p *corev1.Pod) bool {
-	mounts := p.Spec.Containers[0].VolumeMounts
+	mounts := mountsOf(p)
 	return !commandMode(p) && len(p.Spec.InitContainers) == 0 &&
 		len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !volume.Injected(m) })
+}
+
+func mountsOf(p *corev1.Pod) []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		mounts = append(mounts, c.VolumeMounts...)
+	}
+	return mounts
 }
 
 // mountTokenBeside makes the token visible in a guest that may have no agent. A

@@ -109,11 +109,18 @@ func (r entry) outcome() end {
 	return end{Code: codeLost, Reason: reasonUnknown, Message: "the journal does not say how the VM ended"}
 }
 
+// hasBegun reports whether a container has begun in this attempt.
+func (r entry) hasBegun() bool {
+	return !r.Begun.IsZero() || slices.ContainsFunc(r.Inits, func(l lived) bool { return !l.Begun.IsZero() })
+}
+
 // ended is the record once e is known.
 func (r entry) ended(e end) entry {
 	r.Step, r.Outcome = stepEnded, &e
 	r.Inits = slices.Clone(r.Inits)
 	if e.Unstarted {
+		// A machine may hold its lock before it turns out that it cannot start.
+		r.Begun = time.Time{}
 		return r
 	}
 	if i := r.initIndex(e.Init); i >= 0 {
@@ -153,10 +160,12 @@ type end struct {
 	Code    int32  `json:"code"`
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// Unstarted: nothing of the Pod has run, so that this is no restart: the licence
-	// limit was reached, nothing fenced the machine in, or its volumes could not be
-	// mounted. Reason is then what the Pod waits for.
+	// Unstarted: nothing of the Pod has run, so that this is no restart: the machine
+	// did not start or ended before any container began, nothing fenced it in, or its
+	// volumes could not be mounted. Reason is then what the Pod waits for.
 	Unstarted bool `json:"limited,omitempty"`
+	// Replaced: it was stopped for another image, and the restart policy has no say.
+	Replaced bool `json:"replaced,omitempty"`
 	// Init is the command of the init container that ended; empty: the main one.
 	Init string `json:"init,omitempty"`
 	// Machine is the machine's name, with that of the init container.
@@ -173,8 +182,10 @@ func (j journal) dir(uid types.UID) string { return filepath.Join(string(j), str
 
 func (j journal) recordFile(uid types.UID) string { return filepath.Join(j.dir(uid), "record.json") }
 
+const attemptPrefix = "attempt-"
+
 func (j journal) attemptDir(uid types.UID, attempt int) string {
-	return filepath.Join(j.dir(uid), fmt.Sprintf("attempt-%d", attempt))
+	return filepath.Join(j.dir(uid), attemptPrefix+strconv.Itoa(attempt))
 }
 
 func (j journal) save(r entry) error {
@@ -237,6 +248,23 @@ func (j journal) dropAttempts(uid types.UID, before int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// lastAttempt is the highest that has a directory; -1: none has.
+func (j journal) lastAttempt(uid types.UID) (int, error) {
+	entries, err := os.ReadDir(j.dir(uid))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("listing attempts: %w", err)
+	}
+	last := -1
+	for _, e := range entries {
+		if number, ok := strings.CutPrefix(e.Name(), attemptPrefix); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last, nil
 }
 
 // uids lists the Pods that have a journal.

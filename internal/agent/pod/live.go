@@ -58,7 +58,7 @@ func (w *worker) cycle(ctx context.Context, m move, why string) *view {
 		if e.Reason == reasonLimited && m != moveEnded && m != moveRead {
 			w.noteLimit(ctx)
 		}
-		if !e.Unstarted && !restarts(w.current().Spec.RestartPolicy, e) {
+		if !e.Unstarted && !e.Replaced && !restarts(w.current().Spec.RestartPolicy, e) {
 			v := viewOf(w.current(), w.rec, w.began, corev1.ContainerStateWaiting{Reason: w.patient()})
 			v.Final = &e
 			return &v
@@ -74,15 +74,30 @@ func (w *worker) cycle(ctx context.Context, m move, why string) *view {
 func (w *worker) take(ctx context.Context, m move, why string) (end, error) {
 	switch m {
 	case moveAdopt:
-		return w.adopt(ctx)
-	case moveRead:
-		return w.readEnd(why), nil
-	case moveLost:
-		return w.readEnd(why), nil
+		return w.neverBegan(w.adopt(ctx))
+	case moveRead, moveLost:
+		e := w.readEnd(why)
+		// Without a journal, nobody knows whether this is the attempt that ran.
+		e.Unstarted = e.Unstarted && (!w.traced || !w.ran)
+		return e, nil
 	case moveEnded:
 		return w.rec.outcome(), nil
 	}
-	return w.attempt(ctx)
+	return w.neverBegan(w.attempt(ctx))
+}
+
+// neverBegan is e, but for the end of a shim that went before it wrote that it would
+// begin: then nothing has run.
+func (w *worker) neverBegan(e end, err error) (end, error) {
+	if err != nil || e.Reason != reasonUnknown || w.rec.Step != stepStarting {
+		return e, err
+	}
+	if started, err := w.runs.Started(w.dir()); err != nil || started {
+		return e, nil
+	}
+	e.Unstarted, e.Reason = true, reasonRunError
+	e.Message = "the process that is to run the VM ended before it began; see whether the Mac's disk is full"
+	return e, nil
 }
 
 func restarts(policy corev1.RestartPolicy, e end) bool {
@@ -103,12 +118,19 @@ func (w *worker) remember(e end) {
 	if !e.Started.IsZero() && e.Finished.Sub(e.Started) >= backOffReset {
 		w.rec.Crashes = 1
 	}
+	if e.Replaced {
+		w.rec.Crashes = 0
+	}
 	w.rec = w.rec.ended(e)
 	w.ran = w.ran || !e.Unstarted
 	w.began = w.began || !e.Unstarted && e.Init == ""
 	w.save()
-	if !e.Unstarted {
+	// An end that the policy does not restart could not be taken back once it is shown.
+	if !e.Unstarted && !e.Replaced {
 		w.showNow()
+	}
+	if e.Reason == reasonStart || e.Unstarted && (e.Reason == reasonRunError || e.Reason == reasonSession) {
+		w.event(corev1.EventTypeWarning, "Failed", "Error: "+e.Message)
 	}
 }
 
@@ -125,9 +147,12 @@ func (w *worker) noteLimit(ctx context.Context) {
 // prepareRestart deletes the machine that ended and waits as long as the back-off
 // asks; false when the Pod's life ends meanwhile.
 func (w *worker) prepareRestart(ctx context.Context, e end) bool {
-	delay, reason := restartDelay(w.rec.Crashes), "CrashLoopBackOff"
-	if e.Unstarted {
+	delay, reason := restartDelay(w.rec.Crashes), reasonBackOff
+	if e.Unstarted && !e.Replaced {
 		delay, reason = pullDelay(w.rec.Crashes), e.Reason
+	}
+	if e.Reason == reasonLimited {
+		e.Message = w.limited()
 	}
 	if delay > 0 {
 		w.showBackOff(e, corev1.ContainerStateWaiting{
@@ -142,7 +167,8 @@ func (w *worker) prepareRestart(ctx context.Context, e end) bool {
 		// Who was refused asks again, after those who wait already.
 		w.slots.Release(string(w.uid))
 	}
-	if left := delay - w.clock.Since(e.Finished); left > 0 && !wait(ctx, w.clock, left) {
+	// The clock may have been set back since.
+	if left := min(delay, delay-w.clock.Since(e.Finished)); left > 0 && !wait(ctx, w.clock, left) {
 		return false
 	}
 	w.rec = w.rec.next()

@@ -20,9 +20,9 @@ const backOffShown = time.Second
 
 // pull brings the image here, as often as it takes, and returns its name by digest.
 func (w *worker) pull(ctx context.Context) (string, error) {
-	c := w.current().Spec.Containers[0]
-	w.rec.Image = c.Image
 	for failures := 1; ; failures++ {
+		c := w.current().Spec.Containers[0]
+		w.rec.Image = c.Image
 		ref, err := w.pullOnce(ctx, c)
 		if err == nil {
 			if failures > 1 {

@@ -57,45 +57,45 @@ func phase(v view) corev1.PodPhase {
 
 func containerStatuses(p *corev1.Pod, v view) (containers, inits []corev1.ContainerStatus) {
 	for i, s := range v.Inits {
-		status := containerStatus(p.Spec.InitContainers[i], s, v.ImageID)
+		status := containerStatus(p.Spec.InitContainers[i], s, v)
 		// An init container is ready once it has done its work.
 		status.Ready = s.Ended != nil && s.Ended.Code == 0
 		inits = append(inits, status)
 	}
 	if len(p.Spec.Containers) > 0 {
-		containers = append(containers, containerStatus(p.Spec.Containers[0], v.Main, v.ImageID))
+		containers = append(containers, containerStatus(p.Spec.Containers[0], v.Main, v))
 	}
 	return containers, inits
 }
 
-func containerStatus(c corev1.Container, v state, imageID string) corev1.ContainerStatus {
-	running := v.Running != nil
-	s := corev1.ContainerStatus{
+func containerStatus(c corev1.Container, s state, v view) corev1.ContainerStatus {
+	running := s.Running != nil
+	status := corev1.ContainerStatus{
 		Name:         c.Name,
-		Image:        c.Image,
-		ImageID:      imageID,
-		RestartCount: v.Restarts,
+		Image:        firstOf(v.Image, c.Image),
+		ImageID:      v.ImageID,
+		RestartCount: s.Restarts,
 		Ready:        running,
 		Started:      &running,
-		ContainerID:  v.ID,
+		ContainerID:  s.ID,
 	}
 	switch {
 	case running:
-		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(*v.Running)}
-	case v.Ended != nil:
-		s.State.Terminated = v.Ended.terminated()
-		s.ContainerID = s.State.Terminated.ContainerID
+		status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(*s.Running)}
+	case s.Ended != nil:
+		status.State.Terminated = s.Ended.terminated()
+		status.ContainerID = status.State.Terminated.ContainerID
 	default:
-		s.State.Waiting = v.Waiting
-		s.ContainerID = ""
-		if v.Last != nil {
-			s.ContainerID = v.Last.terminated().ContainerID
+		status.State.Waiting = s.Waiting
+		status.ContainerID = ""
+		if s.Last != nil {
+			status.ContainerID = s.Last.terminated().ContainerID
 		}
 	}
-	if v.Last != nil {
-		s.LastTerminationState.Terminated = v.Last.terminated()
+	if s.Last != nil {
+		status.LastTerminationState.Terminated = s.Last.terminated()
 	}
-	return s
+	return status
 }
 
 func (e end) terminated() *corev1.ContainerStateTerminated {

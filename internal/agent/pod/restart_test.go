@@ -22,7 +22,7 @@ func TestResume(t *testing.T) {
 		want move
 	}{
 		{"new Pod", found{}, moveBegin},
-		{"no journal, and it ran", found{Ran: true}, moveLost},
+		{"no journal, and it ran", found{Ran: true, Traced: true}, moveLost},
 		{"clone half made", found{Record: at(stepCreating, "now")}, moveBegin},
 		{"clone half made before a reboot", found{Record: at(stepCreating, "before")}, moveBegin},
 		{"shim never began", found{Record: at(stepStarting, "now")}, moveBegin},
@@ -35,6 +35,9 @@ func TestResume(t *testing.T) {
 		{"gone", found{Record: at(stepRunning, "now"), ShimStarted: true}, moveLost},
 		{"rebooted", found{Record: at(stepRunning, "before"), ShimStarted: true}, moveLost},
 		{"rebooted while starting", found{Record: at(stepStarting, "before")}, moveLost},
+		{"no journal, it ran, and a shim never began", found{Ran: true, Traced: true, Record: at(stepStarting, "now")}, moveLost},
+		{"no journal, it ran, and runs", found{Ran: true, Traced: true, Record: at(stepRunning, "now"), Running: true}, moveAdopt},
+		{"no journal, and nothing ran", found{Traced: true}, moveBegin},
 		{"ended and written down", found{Record: at(stepEnded, "before")}, moveEnded},
 	} {
 		c.in.BootSession = "now"

@@ -17,6 +17,8 @@ type found struct {
 	BootSession string
 	// Ran: the API shows that a container of this Pod has run.
 	Ran bool
+	// Traced: the journal is gone, and Record, if any, is made up from what is left.
+	Traced bool
 }
 
 // move is what to do next with a Pod.
@@ -35,12 +37,19 @@ const (
 	moveEnded move = "ended"
 )
 
-// resume classifies what was found. Rows are tried in order.
+// resume classifies what was found. Where the journal is gone, nothing is made anew
+// that may be what ran.
 func resume(f found) (m move, why string) {
+	if m, why = resumeFrom(f); m == moveBegin && f.Traced && f.Ran {
+		return moveLost, "the container ran, and its journal is gone"
+	}
+	return m, why
+}
+
+// resumeFrom tries rows in order.
+func resumeFrom(f found) (m move, why string) {
 	r := f.Record
 	switch {
-	case r == nil && f.Ran:
-		return moveLost, "the container ran, and its journal is gone"
 	case r == nil:
 		return moveBegin, ""
 	case r.Step == stepEnded:

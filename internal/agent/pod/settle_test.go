@@ -33,7 +33,7 @@ func TestAMachineThatHeldItsLockForAMomentHasNotSettled(t *testing.T) {
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.end("tk-uid-a-0", vm.RunEnd{Code: 1, Tail: "OSStatus -25308"}, "end")
-	w.awaitPhase(corev1.PodFailed)
+	w.awaitWaiting(reasonSession)
 	if n := told.Load(); n != 0 {
 		t.Errorf("told %d times of a machine that ran for no time", n)
 	}

@@ -18,7 +18,9 @@ type view struct {
 	// Up: the machine runs.
 	Up bool
 	// Began: the main container began in some attempt.
-	Began   bool
+	Began bool
+	// Image is the one that runs, or ran last; empty: not known.
+	Image   string
 	ImageID string
 	Main    state
 	Inits   []state
@@ -42,29 +44,35 @@ const reasonInitializing = "PodInitializing"
 // viewOf is what the record says. The container whose turn it is waits for the
 // given reason, those after it for their turn.
 func viewOf(p *corev1.Pod, r entry, began bool, waiting corev1.ContainerStateWaiting) view {
-	v := view{Up: r.Step == stepRunning, Began: began, ImageID: r.ImageID}
+	v := view{Up: r.Step == stepRunning, Began: began, Image: r.Image, ImageID: r.ImageID}
 	turn := &waiting
+	policy := p.Spec.RestartPolicy
 	for i, c := range p.Spec.InitContainers {
 		var l lived
 		if i < len(r.Inits) {
 			l = r.Inits[i]
 		}
 		var s state
-		s, turn = stateOf(l, turn)
+		s, turn = stateOf(l, policy, turn)
 		s.ID = containerID(r.machine(), c.Name)
 		v.Inits = append(v.Inits, s)
 	}
-	v.Main, _ = stateOf(r.lived, turn)
+	v.Main, _ = stateOf(r.lived, corev1.RestartPolicyAlways, turn)
 	v.Main.ID = containerID(r.machine(), "")
 	return v
 }
 
-// stateOf returns how a container is, and what the next one waits for.
-func stateOf(l lived, turn *corev1.ContainerStateWaiting) (state, *corev1.ContainerStateWaiting) {
+// stateOf returns how a container is, and what the next one waits for. The API takes
+// no end of an init container back that its policy does not restart: it is shown
+// until the container has ended again.
+func stateOf(l lived, policy corev1.RestartPolicy, turn *corev1.ContainerStateWaiting) (state, *corev1.ContainerStateWaiting) {
 	s := state{Last: l.Last, Restarts: l.Restarts}
 	switch {
 	case l.End != nil:
 		s.Ended = l.End
+		return s, turn
+	case l.Last != nil && !restarts(policy, *l.Last):
+		s.Ended = l.Last
 		return s, turn
 	case !l.Begun.IsZero():
 		s.Running = &l.Begun
@@ -91,13 +99,15 @@ func (v *view) all() []*state {
 	return append(list, &v.Main)
 }
 
+const containerIDPrefix = "tart://"
+
 // containerID of the main container is that of its machine.
 func containerID(machine, container string) string {
 	if machine == "" {
 		return ""
 	}
 	if container != "" {
-		return "tart://" + machine + "/" + container
+		return containerIDPrefix + machine + "/" + container
 	}
-	return "tart://" + machine
+	return containerIDPrefix + machine
 }

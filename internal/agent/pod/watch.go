@@ -46,7 +46,7 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel(nil)
-	given := w.given
+	given, image := w.given, w.rec.Image
 	beside.Go(func() { w.tend(attempt, given) })
 	beside.Go(func() { w.settle(attempt, gone) })
 	beside.Go(func() {
@@ -54,11 +54,20 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs)
 			cancel(err)
 		}
 	})
+	beside.Go(func() {
+		if err := w.awaitChange(attempt, image); err != nil {
+			cancel(err)
+		}
+	})
 	e, err := w.within(attempt, gone)
-	if err != nil && ctx.Err() == nil {
-		return w.stopUnfenced(ctx, err)
+	var changed *changedError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return e, err
+	case errors.As(err, &changed):
+		return w.stopChanged(ctx, changed)
 	}
-	return e, err
+	return w.stopUnfenced(ctx, err)
 }
 
 // settledAfter is how long a machine runs before its start counts as one that macOS

@@ -177,7 +177,7 @@ func TestEnds(t *testing.T) {
 
 func TestSecondRestartBacksOff(t *testing.T) {
 	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
-	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "failed to start"}, {Code: 1, Tail: "failed to start"}}
+	w.host.runEnds = []vm.RunEnd{{Tail: "due to error"}, {Tail: "due to error"}}
 	w.frozen.Store(true)
 	w.startAgent()
 	w.awaitWaiting("CrashLoopBackOff")
@@ -193,7 +193,11 @@ func TestLicenceLimitIsNoRestart(t *testing.T) {
 	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
 	w.startAgent()
-	w.awaitWaiting("LicenseLimitReached")
+	w.awaitPod("a", "says what heals it", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == reasonLimited &&
+			strings.Contains(s[0].State.Waiting.Message, "has lost 2 of these places") && !strings.Contains(s[0].State.Waiting.Message, "back-off")
+	})
 	w.await("the next try has its image", func() bool { return w.events.count("a", "Pulled") == 2 })
 	if p := w.pod("a"); p.Status.Phase != corev1.PodPending || waitingReason(p) != "LicenseLimitReached" {
 		t.Errorf("phase %s, waiting for %s", p.Status.Phase, waitingReason(p))

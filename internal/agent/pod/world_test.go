@@ -43,6 +43,8 @@ type world struct {
 
 	stop   func()
 	phases *phaseLog
+	// refused counts statuses that the API server does not take.
+	refused atomic.Int32
 	// frozen: time passes only when a test says so.
 	frozen atomic.Bool
 }
@@ -59,6 +61,7 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 		clock: clock, dir: t.TempDir(), boot: "boot-1", phases: &phaseLog{},
 	}
 	w.client.PrependReactor("patch", "pods", w.phases.react)
+	w.client.PrependReactor("patch", "pods", w.keepsEnds)
 	ctx, cancel := context.WithCancel(context.Background())
 	var ticking sync.WaitGroup
 	ticking.Go(func() { w.tick(ctx) })
@@ -67,6 +70,9 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 		cancel()
 		ticking.Wait()
 		w.phases.check(t)
+		if n := w.refused.Load(); n > 0 {
+			t.Errorf("the API server refused %d statuses", n)
+		}
 	})
 	return w
 }
@@ -281,6 +287,52 @@ func (e *eventLog) count(pod, reason string) int {
 		}
 	}
 	return n
+}
+
+// keepsEnds refuses what the API server refuses: a container that has ended stays so,
+// unless the Pod's policy restarts it.
+func (w *world) keepsEnds(a k8stesting.Action) (bool, runtime.Object, error) {
+	patch, ok := a.(k8stesting.PatchAction)
+	if !ok || a.GetSubresource() != "status" {
+		return false, nil, nil
+	}
+	var next corev1.Pod
+	if err := json.Unmarshal(patch.GetPatch(), &next); err != nil {
+		return true, nil, err
+	}
+	// Not by the client, which is locked here.
+	o, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), a.GetNamespace(), patch.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	old, ok := o.(*corev1.Pod)
+	if !ok || old.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return false, nil, nil
+	}
+	name := takenBack(old.Spec.RestartPolicy, old.Status.ContainerStatuses, next.Status.ContainerStatuses)
+	if name == "" {
+		name = takenBack(old.Spec.RestartPolicy, old.Status.InitContainerStatuses, next.Status.InitContainerStatuses)
+	}
+	if name == "" {
+		return false, nil, nil
+	}
+	w.refused.Add(1)
+	return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), old.Name, fmt.Errorf("%s may not be transitioned to non-terminated state", name))
+}
+
+// takenBack names a container that has ended for good and is not shown so any more.
+func takenBack(policy corev1.RestartPolicy, old, next []corev1.ContainerStatus) string {
+	for _, o := range old {
+		if t := o.State.Terminated; t == nil || t.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
+			continue
+		}
+		for _, n := range next {
+			if n.Name == o.Name && n.State.Terminated == nil {
+				return n.Name
+			}
+		}
+	}
+	return ""
 }
 
 // phaseLog sees every status that is written, and finds those that go backwards.

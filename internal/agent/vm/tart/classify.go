@@ -42,12 +42,17 @@ func failures() []sentence {
 // hints say what to look at, by what tart says.
 func hints(output string) string {
 	switch {
-	case strings.Contains(output, "Code=-9"), strings.Contains(output, "-25308"):
+	case sessionless(output):
 		return " (macOS guests need a login session with an unlocked login keychain on the host)"
 	case strings.Contains(output, "failed to lock auxiliary storage"):
 		return " (another process uses the machine's files)"
 	}
 	return ""
+}
+
+// sessionless reports what tart says where no login session lets it make host keys.
+func sessionless(output string) bool {
+	return strings.Contains(output, "Code=-9") || strings.Contains(output, "-25308")
 }
 
 // Classify reads how `tart run` ended. The exit code alone says too little: without a
@@ -68,7 +73,7 @@ func (d *Driver) Classify(end vm.RunEnd) vm.Outcome {
 	if last == "" {
 		last = "nothing"
 	}
-	return vm.Outcome{Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d and says: %s%s", end.Code, last, hints(end.Tail))}
+	return vm.Outcome{Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d and says: %s%s", end.Code, last, hints(end.Tail)), NoSession: sessionless(end.Tail)}
 }
 
 func cleanEnd(tail, last string) vm.Outcome {
