@@ -142,7 +142,10 @@ func (p *Plane) build(ctx context.Context, name, pkg string, flags ...string) er
 	if slices.Contains(flags, "-race") {
 		cgo = "CGO_ENABLED=1"
 	}
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", p.bin(name)}, flags...), pkg)...)
+	// As releases are: with grpc's tracing, the linker has to keep every method there is,
+	// and what an agent costs is that of another program.
+	asReleased := []string{"build", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", p.bin(name)}
+	cmd := exec.CommandContext(ctx, "go", append(append(asReleased, flags...), pkg)...)
 	cmd.Dir = p.source()
 	cmd.Env = append(os.Environ(), cgo)
 	if text, err := cmd.CombinedOutput(); err != nil {
