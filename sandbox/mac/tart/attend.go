@@ -11,7 +11,7 @@ import (
 
 // attend waits for the guest to end, or for a signal to end it.
 func (c *cli) attend(m *machine, signals <-chan os.Signal) error {
-	deaf, err := c.plan.fires(RunIgnoresStop, m.name)
+	deaf, err := c.plan.fires(RunIgnoresStop, m.names)
 	if err != nil {
 		return err
 	}
@@ -57,14 +57,14 @@ func (c *cli) whenItRuns(m *machine) (<-chan FaultKind, error) {
 		switch f.Kind { //nolint:exhaustive // all others strike elsewhere
 		case RunKilled:
 			if f.Step == "running" {
-				hit = matches(m.name, f.Name)
+				hit = matches(m.names, f.Name)
 			}
 		case SoftnetDies:
 			if m.options.softnet {
-				hit, err = c.plan.fires(f.Kind, m.name)
+				hit, err = c.plan.fires(f.Kind, m.names)
 			}
 		case NetworkLost:
-			hit, err = c.plan.fires(f.Kind, m.name)
+			hit, err = c.plan.fires(f.Kind, m.names)
 		}
 		if err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (c *cli) strike(m *machine, kind FaultKind) (over bool, err error) {
 		m.cut()
 		return true, nil
 	}
-	return false, c.plan.killed(m.name, "running")
+	return false, c.plan.killed(m.names, "running")
 }
 
 // guestEnded reports an end the guest brought about; even a crash is a success to run.
@@ -109,7 +109,7 @@ func (c *cli) guestEnded(m *machine, how error) error {
 		return nil
 	}
 	c.printf("guest has stopped the virtual machine\n")
-	leaks, err := c.plan.fires(SlotLeak, m.name)
+	leaks, err := c.plan.fires(SlotLeak, m.names)
 	if err != nil || !leaks || m.slot == nil {
 		return err
 	}

@@ -31,7 +31,11 @@ func (c *cli) clone(ctx context.Context, args []string) error {
 		return err
 	}
 	defer lock.close()
-	if err := c.copyVM(ctx, source, copied, words[1]); err != nil {
+	origin := words[0] + "\n" + source.origin()
+	if err := c.copyVM(ctx, source, copied, words[1]+"\n"+origin); err != nil {
+		return err
+	}
+	if err := copied.comesFrom(origin); err != nil {
 		return err
 	}
 	return c.placeVM(copied, words[1])
@@ -53,8 +57,8 @@ func (c *cli) source(ctx context.Context, name string) (vmDir, error) {
 	return dir, nil
 }
 
-func (c *cli) copyVM(ctx context.Context, source, to vmDir, name string) error {
-	if err := c.plan.strikes(CloneNoSpace, name, errNoSpace); err != nil {
+func (c *cli) copyVM(ctx context.Context, source, to vmDir, names string) error {
+	if err := c.plan.strikes(CloneNoSpace, names, errNoSpace); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Duration(c.plan.CloneDelay)); err != nil {
@@ -73,7 +77,7 @@ func (c *cli) copyVM(ctx context.Context, source, to vmDir, name string) error {
 	if err != nil || !taken || source.state() == "suspended" {
 		return err
 	}
-	if kept, err := c.plan.fires(DuplicateMAC, name); err != nil || kept {
+	if kept, err := c.plan.fires(DuplicateMAC, names); err != nil || kept {
 		return err
 	}
 	return to.renewMAC()

@@ -62,7 +62,8 @@ type Plan struct {
 // Fault is one thing that goes wrong.
 type Fault struct {
 	Kind FaultKind `json:"kind"`
-	// Name restricts the fault to VM names or image references containing it.
+	// Name restricts the fault to images whose reference as it was given contains it, to
+	// VMs whose name does, and to what was cloned from either.
 	Name string `json:"name,omitempty"`
 	// Step narrows it further: for RunKilled one of the steps of run ("begun", "home-lock",
 	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command's name.

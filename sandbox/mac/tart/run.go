@@ -82,7 +82,7 @@ func (c *cli) run(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.plan.killed(o.name, "begun"); err != nil {
+	if err := c.plan.killed(vm.names(), "begun"); err != nil {
 		return err
 	}
 	for _, s := range o.shares {
@@ -95,7 +95,7 @@ func (c *cli) run(_ context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	if err := c.plan.killed(o.name, "vm-lock"); err != nil {
+	if err := c.plan.killed(vm.names(), "vm-lock"); err != nil {
 		return err
 	}
 	machine, err := c.power(vm, cfg, o)
@@ -103,7 +103,7 @@ func (c *cli) run(_ context.Context, args []string) error {
 		return err
 	}
 	defer machine.gone()
-	if err := c.plan.killed(o.name, "powered"); err != nil {
+	if err := c.plan.killed(vm.names(), "powered"); err != nil {
 		return err
 	}
 	c.announceVNC(o)
@@ -119,7 +119,7 @@ func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 		return cfg, nil, err
 	}
 	defer storage.close()
-	if err := c.plan.killed(vm.name(), "home-lock"); err != nil {
+	if err := c.plan.killed(vm.names(), "home-lock"); err != nil {
 		return cfg, nil, err
 	}
 	mac := vm.mac()
@@ -150,6 +150,7 @@ func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 // machine is a VM under power.
 type machine struct {
 	name    string
+	names   string // those of faults
 	os      string
 	options runOptions
 	dir     *os.Root // of the VM, also when a clone takes its name away
@@ -177,7 +178,7 @@ func (c *cli) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the VM: %w", err)
 	}
-	m := &machine{name: vm.name(), os: cfg.OS, options: o, dir: dir}
+	m := &machine{name: vm.name(), names: vm.names(), os: cfg.OS, options: o, dir: dir}
 	if cfg.OS == osDarwin {
 		if m.slot, err = c.takeSlot(); err != nil {
 			return nil, err
@@ -209,13 +210,13 @@ func (c *cli) startFaults(vm vmDir) error {
 	if err := needSession(); err != nil {
 		return err
 	}
-	if err := c.plan.strikes(RunExitsEarly, vm.name(), errors.New(`VZErrorDomain Code=1 "The virtual machine failed to start."`)); err != nil {
+	if err := c.plan.strikes(RunExitsEarly, vm.names(), errors.New(`VZErrorDomain Code=1 "The virtual machine failed to start."`)); err != nil {
 		return err
 	}
-	if err := c.plan.strikes(RunNoSession, vm.name(), errors.New(`VZErrorDomain Code=-9 "The operation couldn't be completed." (HostKey, OSStatus -25308)`)); err != nil {
+	if err := c.plan.strikes(RunNoSession, vm.names(), errors.New(`VZErrorDomain Code=-9 "The operation couldn't be completed." (HostKey, OSStatus -25308)`)); err != nil {
 		return err
 	}
-	hit, err := c.plan.fires(RunLimit, vm.name())
+	hit, err := c.plan.fires(RunLimit, vm.names())
 	if err != nil || !hit {
 		return err
 	}
@@ -255,12 +256,12 @@ func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error)
 		BootNoLease: &s.NoLease, BootCrash: &s.Crash, StaleLease: &s.StaleToo, DHCPEmpty: &s.DHCP.Empty,
 		GuestIgnoresShutdown: &s.Deaf, AgentNever: &s.Agent.Never,
 	} {
-		if *set, err = c.plan.fires(kind, vm.name()); err != nil {
+		if *set, err = c.plan.fires(kind, vm.names()); err != nil {
 			return s, err
 		}
 	}
 	for _, f := range c.plan.Faults {
-		if f.Kind == AgentDrops && matches(vm.name(), f.Name) {
+		if f.Kind == AgentDrops && matches(vm.names(), f.Name) {
 			s.Agent.DropName = f.Step
 			if s.Agent.Drops = f.Times; f.Times == 0 {
 				s.Agent.Drops = -1
