@@ -60,19 +60,26 @@ func (m *macs) of(install scaleway.Install) (*mac.Mac, error) {
 		Twins:   m.twins,
 		// A sandbox may have hundreds of Macs, and others on the machine need some.
 		FewWatches: true,
-		Facts: mac.Facts{
-			Model:       "Mac14,12",
-			Serial:      "SIM" + install.ServerID[:8],
-			CPUs:        install.Type.Cores,
-			MemoryBytes: uint64(install.Type.MemoryBytes),
-			DiskBytes:   uint64(install.Type.DiskBytes),
-		},
+		Facts:      factsOf(install),
 	})
 	if err != nil {
 		return nil, err
 	}
 	m.byID[install.ServerID] = machine
 	return machine, nil
+}
+
+// factsOf is what a Mac says of itself. Its memory is more than the vendor says: what
+// both call 16 GB are 16 GB to the vendor, and 16 GiB to the Mac.
+func factsOf(install scaleway.Install) mac.Facts {
+	const gigabyte, gibibyte = 1_000_000_000, 1 << 30
+	return mac.Facts{
+		Model:       "Mac14,12",
+		Serial:      "SIM" + install.ServerID[:8],
+		CPUs:        install.Type.Cores,
+		MemoryBytes: uint64(install.Type.MemoryBytes) / gigabyte * gibibyte,
+		DiskBytes:   uint64(install.Type.DiskBytes),
+	}
 }
 
 // addTwin makes another build of the agent run, on Macs there are and will be.
