@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -10,7 +11,8 @@ import (
 
 // What tart prints of a closed session is understood as one.
 func TestRefusedStartsComeToTheHostsCondition(t *testing.T) {
-	keychain := &health.Keychain{}
+	now := time.Now()
+	keychain := &health.Keychain{Now: func() time.Time { now = now.Add(time.Minute); return now }}
 	driver := watchedEnds{tart.New(tart.Options{}), keychain}
 	no := vm.RunEnd{Code: 1, Tail: "Error: VZErrorDomain Code=-9 \"Failed to create new HostKey.\" (OSStatus -25308)\n"}
 	driver.Classify(no)

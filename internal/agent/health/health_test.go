@@ -194,9 +194,10 @@ func TestTheToolIsExecutedWhenItChanged(t *testing.T) {
 
 // A Mac that is busy may take more than a check's deadline to execute anything.
 func TestAToolThatIsSlowIsNotBroken(t *testing.T) {
-	now, slow := noon(), false
+	now := noon()
+	var slow atomic.Bool
 	c := Tool{Path: t.TempDir(), Now: func() time.Time { return now }, Probe: func(ctx context.Context) (vm.Info, error) {
-		if slow {
+		if slow.Load() {
 			<-ctx.Done()
 			return vm.Info{}, fmt.Errorf("%w: killed", vm.ErrUnusable)
 		}
@@ -204,7 +205,8 @@ func TestAToolThatIsSlowIsNotBroken(t *testing.T) {
 	}}.Check()
 	m := monitor(t, clocktesting.NewFakeClock(noon()), c)
 	m.look(t.Context())
-	slow, now = true, now.Add(probeAnyway)
+	now = now.Add(probeAnyway)
+	slow.Store(true)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		f, err := c.Look(ctx)
@@ -217,7 +219,7 @@ func TestAToolThatIsSlowIsNotBroken(t *testing.T) {
 			t.Errorf("a slow tool: %+v", f)
 		}
 	}
-	slow = false
+	slow.Store(false)
 	if f, err := c.Look(t.Context()); err != nil || f.Reason != ReasonToolWorks {
 		t.Errorf("a tool that is fast again: %+v, %v", f, err)
 	}

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +11,9 @@ const (
 	// refusals in a row are a closed session. One alone may be of a moment, and says
 	// less than the guests that run meanwhile; its Pod is started again anyway.
 	refusals = 2
+	// oneMoment: an end may be read twice, and two Pods may start at once; a Pod that is
+	// started again waits longer.
+	oneMoment = 5 * time.Second
 	// refusalHolds is how long they are held against the session: no start that works
 	// may come to take them back while nobody sends guests here.
 	refusalHolds = 10 * time.Minute
@@ -36,11 +38,20 @@ type Keychain struct {
 // Note takes in how a guest ended.
 func (k *Keychain) Note(o vm.Outcome) {
 	switch {
-	case o.Kind == vm.NotStarted && isKeychain(o.Message):
-		k.set(func() { k.refused, k.at = k.refused+1, k.now() })
+	case o.Kind == vm.NotStarted && o.NoSession:
+		k.set(k.refuse)
 	case o.Kind == vm.ShutDown || o.Kind == vm.Crashed || o.Kind == vm.Stopped:
 		k.Opened() // it had started
 	}
+}
+
+// refuse counts a refusal, but for those of one moment.
+func (k *Keychain) refuse() {
+	now := k.now()
+	if k.refused == 0 || now.Sub(k.at) >= oneMoment {
+		k.refused++
+	}
+	k.at = now
 }
 
 // Opened takes in that a guest has started.
@@ -55,17 +66,6 @@ func (k *Keychain) set(change func()) {
 	if changed && k.Changed != nil {
 		k.Changed()
 	}
-}
-
-// isKeychain looks for what the virtualization framework says where the session or
-// its keychain is not open: errSecInteractionNotAllowed, or a host key it cannot make.
-func isKeychain(message string) bool {
-	for _, sign := range []string{"-25308", "HostKey", "host key"} {
-		if strings.Contains(message, sign) {
-			return true
-		}
-	}
-	return false
 }
 
 // Refusal is empty while the session is open, as far as guests have shown.
