@@ -89,9 +89,6 @@ func (w *worker) slotless() bool {
 func (w *worker) create(ctx context.Context, ref string) error {
 	name := w.rec.machine()
 	return w.retrying(ctx, func(error) string { return "CreateContainerError" }, func() error {
-		if err := w.journal.clearAttempt(w.uid, w.rec.Attempt); err != nil {
-			return err
-		}
 		err := w.clone(ctx, name, ref)
 		if errors.Is(err, vm.ErrNotFound) {
 			// The image was removed since it was pulled.

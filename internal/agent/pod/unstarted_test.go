@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,4 +144,18 @@ func TestACommandThatCannotBeRunIsNamed(t *testing.T) {
 	if !slices.Contains(w.events.all(), "a Failed Error: "+want) {
 		t.Errorf("events %v", w.events.all())
 	}
+}
+
+// A start that was cut short before its shim began is made again in its directory.
+func TestAnAttemptIsMadeAgainInItsDirectory(t *testing.T) {
+	w := newWorld(t, aJob(corev1.RestartPolicyNever))
+	j := journal(filepath.Join(w.dir, "pods"))
+	if err := j.save(entry{UID: "uid-a", Step: stepStarting, BootSession: w.boot}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(j.attemptDir("uid-a", 0), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.startAgent()
+	w.awaitRunning("a")
 }
