@@ -56,6 +56,7 @@ func TestARefusedStartCostsNoGuestThatRuns(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon())
 	k := &Keychain{Now: clock.Now}
 	m := monitor(t, clock, Hostd{Refusal: k.Refusal, Now: clock.Now}.Checks()...)
+	m.o.Deadline = time.Minute
 	blocks := func() bool {
 		m.look(t.Context())
 		clock.Step(patience)
