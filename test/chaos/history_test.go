@@ -175,6 +175,7 @@ func (h *history) rest(ctx context.Context) {
 		h.breaks(fmt.Sprintf("it does not come to rest in %s: %s", restTime, strings.Join(h.unrest(ctx), "; ")))
 	}
 	h.check(ctx)
+	h.healLicence(ctx)
 }
 
 // mend ends all faults and makes sure that an agent runs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -117,19 +118,45 @@ func (h *history) agentAlive() bool {
 	return false
 }
 
+// healLicence does what the provider does for an empty Mac whose licence counts guests
+// that are gone: it reboots it. A fault that refuses a start looks like that.
+func (h *history) healLicence(ctx context.Context) {
+	node, err := h.plane.Client.CoreV1().Nodes().Get(ctx, h.mac.Name, metav1.GetOptions{})
+	if err != nil {
+		h.try(err)
+		return
+	}
+	leaked := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == "LicenseSlotsHealthy" && c.Reason == "SlotsLeaked"
+	})
+	if leaked && len(h.mine(ctx)) == 0 {
+		h.losePower()
+	}
+}
+
+// empty has no Pod left.
+func (h *history) empty(ctx context.Context) {
+	pods := h.mine(ctx)
+	for i := range pods {
+		h.remove(ctx, &pods[i], nil)
+	}
+	waiting, cancel := context.WithTimeout(ctx, restTime)
+	defer cancel()
+	if err := stage.Await(waiting, "emptiness", func() bool { return len(h.mine(ctx)) == 0 }); err != nil {
+		h.breaks("its Pods do not go in " + restTime.String())
+	}
+}
+
 // end proves that all slots are free, and looks at what an agent without Pods still
 // does.
 func (h *history) end(ctx context.Context) {
 	h.round++
+	h.empty(ctx)
+	h.healLicence(ctx)
 	waiting, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
 	for i := range mostGuests {
 		p := h.mac.Pod(fmt.Sprintf("%s-last-%d", h.mac.Name, i), stage.Grace(1))
-		if pods := h.mine(ctx); i == 0 {
-			for j := range pods {
-				h.remove(ctx, &pods[j], nil)
-			}
-		}
 		h.say("creates %s", p.Name)
 		_, err := h.plane.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 		h.try(err)
