@@ -253,7 +253,7 @@ func (m *Mac) Close() error {
 	err := m.EndAgent(syscall.SIGKILL)
 	m.killAll()
 	m.Link.close()
-	return errors.Join(err, m.unmount(), os.RemoveAll(m.Dir))
+	return errors.Join(err, unmount(m.Path("state")), os.RemoveAll(m.Dir))
 }
 
 // killAll goes on until nothing is left: what is killed may just have started more.

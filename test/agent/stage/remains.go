@@ -59,8 +59,7 @@ func entries(dir string) []string {
 // LimitDisk puts the agent's state on a file system of its own of so many bytes, so
 // that it can be full. It needs root; the error says so. Before the first start.
 func (m *Mac) LimitDisk(bytes int64) error {
-	err := syscall.Mount("macfleet-stage", m.Path("state"), "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", bytes))
-	if err != nil {
+	if err := mountSmall(m.Path("state"), bytes); err != nil {
 		return fmt.Errorf("mounting a small file system, which needs root: %w", err)
 	}
 	return nil
@@ -90,15 +89,6 @@ const filler = "filler"
 func (m *Mac) FreeDisk() error {
 	err := os.Remove(m.Path("state", filler))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// unmount is no error where nothing is mounted.
-func (m *Mac) unmount() error {
-	err := syscall.Unmount(m.Path("state"), syscall.MNT_DETACH)
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOENT) {
 		return nil
 	}
 	return err
