@@ -47,6 +47,8 @@ type Mac struct {
 	mu    sync.Mutex
 	agent *exec.Cmd
 	boots int
+	// small: its state is on a small file system of its own.
+	small bool
 }
 
 // macPrefix begins the names of the Macs' folders, below os.TempDir.
@@ -253,7 +255,7 @@ func (m *Mac) Close() error {
 	err := m.EndAgent(syscall.SIGKILL)
 	m.killAll()
 	m.Link.close()
-	return errors.Join(err, unmount(m.Path("state")), os.RemoveAll(m.Dir))
+	return errors.Join(err, m.unmount(), os.RemoveAll(m.Dir))
 }
 
 // killAll goes on until nothing is left: what is killed may just have started more.
