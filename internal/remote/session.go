@@ -51,19 +51,30 @@ func newSession(client *ssh.Client, pin Pin, unwatch func() bool) *Session {
 func (s *Session) HostKey() Pin { return s.pin }
 
 // open starts a channel for one command. Where none comes in time, the connection
-// is of no use and ends.
+// is of no use and ends. It does not wait for the library to notice: one that is
+// asked for a channel in the moment its connection ends may never answer.
 func (s *Session) open(ctx context.Context) (*ssh.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = s.client.Close() })
-	channel, err := s.client.NewSession()
-	if stopped := stop(); err == nil && stopped {
-		return channel, nil
+	type answer struct {
+		channel *ssh.Session
+		err     error
 	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
+	answers := make(chan answer, 1)
+	go func() {
+		channel, err := s.client.NewSession()
+		answers <- answer{channel, err}
+	}()
+	select {
+	case a := <-answers:
+		if a.err != nil {
+			return nil, &Unreachable{Phase: PhaseSession, Err: a.err}
+		}
+		return a.channel, nil
+	case <-ctx.Done():
+		_ = s.client.Close()
+		return nil, &Unreachable{Phase: PhaseSession, Err: ctx.Err()}
 	}
-	return nil, &Unreachable{Phase: PhaseSession, Err: err}
 }
 
 // Close ends the connection. What still runs on the Mac may go on.

@@ -180,7 +180,7 @@ func (b *bench) try(script string, stdin string) (outcome, error) {
 		return outcome{}, err
 	}
 	defer c.Close()
-	s, err := c.NewSession()
+	s, err := openSession(c)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -196,6 +196,26 @@ func (b *bench) try(script string, stdin string) (outcome, error) {
 		o.rc = -1
 	}
 	return o, nil
+}
+
+// openSession does not wait for ever: the library may never answer who asks for a
+// channel in the moment the connection ends.
+func openSession(c *ssh.Client) (*ssh.Session, error) {
+	type answer struct {
+		session *ssh.Session
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		s, err := c.NewSession()
+		answers <- answer{s, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.session, a.err
+	case <-time.After(patience / 2):
+		return nil, errors.New("no session was opened in time")
+	}
 }
 
 // ok runs a script that must succeed and returns its output.
