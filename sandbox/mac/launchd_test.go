@@ -68,6 +68,10 @@ func TestLaunchdLife(t *testing.T) {
 	if first["state"] != "running" || first["pid"] == "" || first["last exit code"] != "(never exited)" {
 		t.Errorf("after bootstrap: %v", first)
 	}
+	said := func(runs int) bool {
+		return b.ok("cat /private/var/log/job.log; stat -f %Su /private/var/log/job.log") == strings.Repeat("m1\n/Users/m1 dev.test.job\n", runs)+"m1"
+	}
+	await(t, "the first run to write its log", func() bool { return said(1) })
 	if got := launchctl("kickstart -kp system/dev.test.job"); got.rc != 0 || !strings.HasPrefix(got.out, "service spawned with pid: ") {
 		t.Errorf("kickstart: %+v", got)
 	}
@@ -75,10 +79,7 @@ func TestLaunchdLife(t *testing.T) {
 	if second["state"] != "running" || second["pid"] == first["pid"] || second["runs"] != "2" || second["last terminating signal"] != "Terminated: 15" {
 		t.Errorf("after kickstart: %v", second)
 	}
-	want := strings.Repeat("m1\n/Users/m1 dev.test.job\n", 2) + "m1"
-	await(t, "the log of both runs", func() bool {
-		return b.ok("cat /private/var/log/job.log; stat -f %Su /private/var/log/job.log") == want
-	})
+	await(t, "the log of both runs", func() bool { return said(2) })
 	if got := b.sh("sudo -n /bin/sh -c 'kill -9 "+second["pid"]+"'", ""); got.rc != 0 {
 		t.Fatalf("killing the job: %+v", got)
 	}
