@@ -12,9 +12,9 @@ chart=charts/macfleet
 controller-gen object paths=./api/...
 controller-gen crd paths=./api/... output:crd:artifacts:config=$chart/crds
 
-# Markers beside the controllers say what each needs. The markers' namespace
+# Markers beside the code say what each part of the manager needs. The markers' namespace
 # "fleet" stands for the release's own.
-controller-gen rbac:roleName=macfleet-manager paths=./internal/controller/... output:rbac:stdout |
+controller-gen rbac:roleName=macfleet-manager paths=./internal/controller/... paths=./cmd/manager/... output:rbac:stdout |
 	hack/chart-rbac.awk >$chart/templates/manager-rbac.yaml
 
 rendered=sandbox/world/rendered

@@ -96,7 +96,7 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 		return err
 	}
 	defer func() { err = errors.Join(err, stop(ctx, w, dir)) }()
-	if err := (state{PID: os.Getpid(), Kubeconfig: w.Kubeconfig(), VendorURL: w.VendorURL(), MetricsURL: w.MetricsURL(), SSHPort: w.SSHPort(), Binaries: wanted.Binaries}).write(dir); err != nil {
+	if err := (state{PID: os.Getpid(), Kubeconfig: w.Kubeconfig(), VendorURL: w.VendorURL(), MetricsURL: w.MetricsURL(), ReadyURL: w.ReadyURL(), SSHPort: w.SSHPort(), Binaries: wanted.Binaries}).write(dir); err != nil {
 		return err
 	}
 	if err := events.Encode(event{Ready: true}); err != nil {

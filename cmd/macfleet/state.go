@@ -17,6 +17,7 @@ type state struct {
 	Kubeconfig string         `json:"kubeconfig"`
 	VendorURL  string         `json:"vendorURL"`
 	MetricsURL string         `json:"metricsURL"`
+	ReadyURL   string         `json:"readyURL"`
 	SSHPort    int            `json:"sshPort"`
 	Binaries   world.Binaries `json:"binaries"`
 }

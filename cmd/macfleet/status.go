@@ -36,7 +36,7 @@ func newStatus(flags *sandboxFlags) *cobra.Command {
 			}
 			// Where to look comes first: the API server may be what is away.
 			fmt.Fprintf(cmd.OutOrStdout(), "kubeconfig  %s\nvendor      %s\nmetrics     %s\nssh port    %d\nmanager     %s\n\n",
-				running.Kubeconfig, running.VendorURL, running.MetricsURL, running.SSHPort, managerNow(cmd.Context(), running.MetricsURL))
+				running.Kubeconfig, running.VendorURL, running.MetricsURL, running.SSHPort, managerNow(cmd.Context(), running.ReadyURL))
 			now, err := look(cmd.Context(), c)
 			if err != nil {
 				return err
@@ -49,11 +49,11 @@ func newStatus(flags *sandboxFlags) *cobra.Command {
 // managerPatience is how long a manager may take to say that it runs.
 const managerPatience = 2 * time.Second
 
-// managerNow says whether the manager runs: whether its metrics can be had.
-func managerNow(ctx context.Context, metrics string) string {
+// managerNow says whether the manager runs: whether it answers at ready.
+func managerNow(ctx context.Context, ready string) string {
 	ctx, cancel := context.WithTimeout(ctx, managerPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
 	if err != nil {
 		return "unknown: " + oneLine(err)
 	}

@@ -47,6 +47,8 @@ type settings struct {
 	namespace           string
 	watchFilter         string
 	metricsAddress      string
+	metricsCertDir      string
+	insecureMetrics     bool
 	probeAddress        string
 	machineConcurrency  int
 	hostConcurrency     int
@@ -81,7 +83,9 @@ func (s *settings) flags() *flag.FlagSet {
 	f.BoolVar(&s.leaderElect, "leader-elect", true, "let one of several managers work at a time")
 	f.StringVar(&s.namespace, "namespace", "", "namespace to watch; empty: all")
 	f.StringVar(&s.watchFilter, "watch-filter", "", "value of the label cluster.x-k8s.io/watch-filter that objects must have; empty: all objects")
-	f.StringVar(&s.metricsAddress, "metrics-bind-address", ":8080", "where metrics are served; 0: nowhere")
+	f.StringVar(&s.metricsAddress, "metrics-bind-address", defaultMetricsAddress, "where metrics are served, over TLS and to whoever may get /metrics; 0: nowhere")
+	f.StringVar(&s.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics, read again when they change; default: a certificate that the manager makes and signs itself")
+	f.BoolVar(&s.insecureMetrics, "insecure-metrics", false, "serve metrics over plain HTTP to whoever asks: for an address that nobody else reaches")
 	f.StringVar(&s.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	f.IntVar(&s.machineConcurrency, "machine-concurrency", 32, "Machines looked at at once")
 	f.IntVar(&s.hostConcurrency, "host-concurrency", hostcontroller.DefaultConcurrency, "hosts looked at at once")
@@ -188,6 +192,9 @@ func (s *settings) check() error {
 	}
 	if s.logFormat != formatJSON && s.logFormat != formatText {
 		return fmt.Errorf("--log-format must be %s or %s", formatJSON, formatText)
+	}
+	if err := s.checkMetrics(); err != nil {
+		return err
 	}
 	if err := s.checkZones(); err != nil {
 		return err

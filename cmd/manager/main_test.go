@@ -61,6 +61,8 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"plain API server":    {args: []string{"--api-server-url=http://x"}, says: "https://"},
 		"Service":             {args: []string{"--api-server-url=https://kubernetes.default.svc"}, says: "a Mac cannot reach"},
 		"log format":          {args: []string{"--log-format=xml"}, says: "json or text"},
+		"no certificate":      {args: []string{"--metrics-cert-dir=/nonexistent"}, says: "--metrics-cert-dir: tls.crt and tls.key must be in /nonexistent"},
+		"TLS and none":        {args: []string{"--metrics-cert-dir=/nonexistent", "--insecure-metrics"}, says: "give one of the two"},
 		"no access key":       {env: map[string]string{"SCW_ACCESS_KEY": ""}, says: "SCW_ACCESS_KEY is not set"},
 		"no secret key":       {env: map[string]string{"SCW_SECRET_KEY": ""}, says: "SCW_SECRET_KEY is not set"},
 		"no project":          {env: map[string]string{"SCW_DEFAULT_PROJECT_ID": ""}, says: "SCW_DEFAULT_PROJECT_ID is not set"},

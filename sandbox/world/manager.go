@@ -102,7 +102,7 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 		args:    append(args, w.options.ManagerArgs...),
 		binary:  w.options.Binaries.Manager,
 		health:  "http://" + health + "/readyz",
-		metrics: "http://" + metrics + "/metrics",
+		metrics: "https://" + metrics + "/metrics",
 		env: []string{
 			"SCW_API_URL=" + w.vendorListener.URL(),
 			"SCW_ACCESS_KEY=" + scaleway.DefaultAccessKey,

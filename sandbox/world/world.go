@@ -250,8 +250,12 @@ func (w *World) SSHPort() int { return w.network.sshPort }
 // Mac is the simulated Mac behind a server.
 func (w *World) Mac(serverID string) (*mac.Mac, bool) { return w.macs.get(serverID) }
 
-// MetricsURL is where the first manager serves its metrics.
+// MetricsURL is where the first manager serves its metrics: over TLS, with a
+// certificate of its own, to whose token may get /metrics.
 func (w *World) MetricsURL() string { return w.managers[0].metrics }
+
+// ReadyURL is where the first manager says that it is ready.
+func (w *World) ReadyURL() string { return w.managers[0].health }
 
 // Managers is how many manager processes there are.
 func (w *World) Managers() int { return len(w.managers) }

@@ -11,7 +11,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		values []string
 		says   string
 	}{
-		"fleet without a zone":         {[]string{"fleets.builders.replicas=1"}, "missing property 'zone'"},
+		"fleet without a zone":         {[]string{"fleets.builders.replicas=1"}, "fleets.builders.zone is missing"},
 		"no zone":                      {[]string{"fleets.builders.zone=Paris"}, `fleets.builders.zone "Paris" is no zone`},
 		"name of a fleet":              {[]string{"fleets.My_Macs.zone=fr-par-1"}, `fleets: "My_Macs" is no name for a fleet`},
 		"name of a fleet, too long":    {[]string{"fleets.a23456789-123456789-123456789-1.zone=fr-par-1"}, "up to 30 lower-case letters"},

@@ -17,6 +17,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -46,6 +47,10 @@ type fleet struct {
 	world  *world.World
 	client client.Client
 	dir    string
+	// audit is the API server's audit log.
+	audit string
+	// coreRole is what the chart lets Cluster API core do with our kinds.
+	coreRole *rbacv1.ClusterRole
 }
 
 // start starts a sandbox for the test, and stops it at its end.
@@ -60,12 +65,16 @@ func start(t *testing.T, options world.Options) *fleet {
 	if options.TimeScale == 0 {
 		options.TimeScale = fast
 	}
+	options.AuditLog = filepath.Join(dir, "logs", "audit.log")
 	options.Logger = slog.New(slog.NewTextHandler(logFile(t, dir), nil))
 	w, err := world.Start(t.Context(), options)
 	if err != nil {
 		t.Fatalf("starting the sandbox: %v", err)
 	}
-	f := &fleet{T: t, world: w, dir: dir, client: newClient(t, w)}
+	f := &fleet{T: t, world: w, dir: dir, audit: options.AuditLog, client: newClient(t, w), coreRole: &rbacv1.ClusterRole{}}
+	if err := f.client.Get(t.Context(), client.ObjectKey{Name: "macfleet-capi-aggregate"}, f.coreRole); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { f.stop() })
 	return f
 }
@@ -90,6 +99,7 @@ func (f *fleet) stop() {
 	if err := f.world.Stop(ctx); err != nil {
 		f.Errorf("stopping the sandbox: %v", err)
 	}
+	f.checkRights()
 	if f.Failed() {
 		f.Logf("logs are kept in %s", filepath.Join(f.dir, "logs"))
 		return
@@ -117,7 +127,7 @@ func newClient(t *testing.T, w *world.World) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
+		corev1.AddToScheme, rbacv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
 		clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {

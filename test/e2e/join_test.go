@@ -35,6 +35,7 @@ func TestPodsAndNodes(t *testing.T) {
 	t.Run("a claim costs few calls", func(t *testing.T) { f.on(t).aClaimCostsFewCalls() })
 	t.Run("nothing happens at rest", func(t *testing.T) { f.on(t).nothingHappensAtRest() })
 	t.Run("the manager is held to its rights", func(t *testing.T) { f.on(t).managerIsHeldToItsRights() })
+	t.Run("metrics need a token that may", func(t *testing.T) { f.on(t).metricsNeedATokenThatMay() })
 	t.Run("agents have no ClusterRole", func(t *testing.T) { f.on(t).agentsHaveNoClusterRole() })
 	t.Run("a Pod with two containers is refused by field name", func(t *testing.T) { f.on(t).refusesTwoContainers() })
 	t.Run("a foreign common name stays Pending", func(t *testing.T) { f.on(t).foreignNameStaysPending() })

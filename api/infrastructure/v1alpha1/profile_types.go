@@ -286,7 +286,10 @@ type MacNodeProfile struct {
 
 	// +optional
 	Spec MacNodeProfileSpec `json:"spec,omitempty,omitzero"`
+	// status begins with an observedGeneration that no spec has, so that whoever waits
+	// for the profile waits for its first status.
 	// +optional
+	// +kubebuilder:default={observedGeneration:-1}
 	Status MacNodeProfileStatus `json:"status,omitempty,omitzero"`
 }
 

@@ -1,5 +1,7 @@
 {{/* What a schema can't say, or not in words that help: one sentence each. */}}
 {{- define "macfleet.checkValues" -}}
+{{- include "macfleet.checkOldValues" . -}}
+{{- include "macfleet.checkNames" . -}}
 {{- include "macfleet.checkPool" . -}}
 {{- if and (eq .Values.capi.remoteKubeconfig "externalSecret") (not .Values.capi.externalSecret.storeRef.name) -}}
 {{- fail "capi.remoteKubeconfig is externalSecret: say in capi.externalSecret.storeRef.name which store holds the kubeconfig" -}}
@@ -34,6 +36,9 @@
 {{- $manager := .Values.manager -}}
 {{- if le (float64 $manager.vendorQPS) 0.0 -}}
 {{- fail (printf "manager.vendorQPS %v: the manager has to call the vendor; give a number above 0" $manager.vendorQPS) -}}
+{{- end -}}
+{{- if and $manager.metricsCertSecret $manager.insecureMetrics -}}
+{{- fail "manager.insecureMetrics serves metrics without TLS: leave it out, or manager.metricsCertSecret" -}}
 {{- end -}}
 {{- range $name := list "inventoryInterval" "reinstallTimeout" "reclaimInterval" -}}
 {{- include "macfleet.checkTime" (list (printf "manager.%s" $name) (get $manager $name)) -}}

@@ -4,8 +4,18 @@
 {{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$" $name) -}}
 {{- fail (printf "fleets: %q is no name for a fleet: up to 30 lower-case letters, digits and dashes, a letter or digit at both ends" $name) -}}
 {{- end -}}
-{{- if hasPrefix $root.Values.pool.prefix (printf "%s%s-" (include "macfleet.claimNamePrefix" $root) $name) -}}
+{{- $own := include "macfleet.fleetName" (list $root $name $fleet) -}}
+{{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,59}[a-z0-9])?$" $own) -}}
+{{- fail (printf "%s.name %q is no name for a fleet's objects: up to 61 lower-case letters, digits and dashes, a letter or digit at both ends" $path $own) -}}
+{{- end -}}
+{{- if and $root.Values.orphanReclaim.activeReclaim (not (hasPrefix (include "macfleet.claimNamePrefix" $root) (printf "%s-" $own))) -}}
+{{- fail (printf "%s: its Machines are named %s-…, which does not begin with the prefix of claimed names %q, so that its stranded Macs would stay so: name the fleet so, set orphanReclaim.claimNamePrefix, or leave orphanReclaim.activeReclaim off" $path $own (include "macfleet.claimNamePrefix" $root)) -}}
+{{- end -}}
+{{- if hasPrefix $root.Values.pool.prefix (printf "%s-" $own) -}}
 {{- fail (printf "%s: its Machines' names start with pool.prefix %q, so that their Macs would look free: name the fleet otherwise" $path $root.Values.pool.prefix) -}}
+{{- end -}}
+{{- if not $fleet.zone -}}
+{{- fail (printf "%s.zone is missing: name the zone of its Macs, such as fr-par-1" $path) -}}
 {{- end -}}
 {{- if not (regexMatch "^[a-z]{2}-[a-z]{3}-[0-9]+$" $fleet.zone) -}}
 {{- fail (printf "%s.zone %q is no zone of the vendor's: write one such as fr-par-1" $path $fleet.zone) -}}

@@ -1,6 +1,8 @@
 {{/* The release's full name starts every object's name, and so every claimed server's. */}}
 {{- define "macfleet.fullname" -}}
-{{- if contains "macfleet" .Release.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains "macfleet" .Release.Name -}}
 {{- .Release.Name | trunc 30 | trimSuffix "-" -}}
 {{- else -}}
 {{- printf "%s-macfleet" .Release.Name | trunc 30 | trimSuffix "-" -}}
@@ -9,11 +11,23 @@
 
 {{/* What every Machine of this release, and so every server it claims, is named with. */}}
 {{- define "macfleet.claimNamePrefix" -}}
-{{ include "macfleet.fullname" . }}-
+{{- .Values.orphanReclaim.claimNamePrefix | default (printf "%s-" (include "macfleet.fullname" .)) -}}
+{{- end -}}
+
+{{/* The name of a fleet's objects, of its label tuist.dev/fleet and of its Secrets. */}}
+{{- define "macfleet.fleetName" -}}
+{{- $root := index . 0 -}}{{- $key := index . 1 -}}{{- $fleet := index . 2 -}}
+{{- $fleet.name | default (printf "%s-%s" (include "macfleet.fullname" $root) $key) -}}
 {{- end -}}
 
 {{- define "macfleet.cluster" -}}
 {{- .Values.cluster.name | default (include "macfleet.fullname" .) -}}
+{{- end -}}
+
+{{/* What selects the manager's Pods. A Deployment's selector never changes. */}}
+{{- define "macfleet.managerSelector" -}}
+app.kubernetes.io/name: macfleet
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "macfleet.labels" -}}
