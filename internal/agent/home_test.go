@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -44,6 +45,17 @@ func TestVolumesDir(t *testing.T) {
 	} {
 		if got := volumesDir(c.flags, c.config); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// No guest may share what decides what the agent runs, wherever tart is.
+func TestOwnDirs(t *testing.T) {
+	a := &agent{o: Options{StateDir: document.AgentStateDir}, config: document.AgentConfig{Host: document.Host{User: "m1"}}}
+	own := a.ownDirs("/Volumes/macfleet/tart")
+	for _, dir := range []string{document.AgentStateDir, "/Users/m1", "/Volumes/macfleet/tart", "/usr/local", "/opt/homebrew", "/Applications"} {
+		if !slices.Contains(own, dir) {
+			t.Errorf("%s is not among %q", dir, own)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 	volumes := volume.New(volume.Options{
 		Dir: volumesDir(a.o, a.config), Secrets: a.ramDisk(), Source: p.objects,
 		Facts: facts, HostPaths: a.config.Pods.HostPaths,
-		Own: []string{a.o.StateDir, home, volumesDir(a.o, a.config), document.ConfigDir, document.StateDir, document.InstallDir},
+		Own: a.ownDirs(home),
 	})
 	p.supervisor = pod.NewSupervisor(pod.Options{
 		Client: client, Events: events, Driver: driver,
@@ -83,6 +83,19 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Log:         a.log,
 	})
 	return p, nil
+}
+
+// ownDirs are what no guest may share, whatever a profile allows: our own files, the
+// console user's home and the places that tart runs from.
+func (a *agent) ownDirs(tartHome string) []string {
+	own := []string{
+		a.o.StateDir, tartHome, volumesDir(a.o, a.config), document.ConfigDir, document.StateDir, document.InstallDir,
+		"/usr/local", "/opt/homebrew", "/Applications",
+	}
+	if user := a.config.Host.User; user != "" {
+		own = append(own, filepath.Join("/Users", user))
+	}
+	return own
 }
 
 // volumesDir is where volumes of Pods lie: on the volume for guests, where there is

@@ -70,8 +70,11 @@
 {{- if or (not (regexMatch "^(/[^/:,[:cntrl:]]+)+$" .)) (regexMatch "/[.][.]?(/|$)" .) -}}
 {{- fail (printf "%s.pods.hostPaths: %q is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons and commas" $path .) -}}
 {{- end -}}
-{{- if regexMatch "(?i)^/(volumes|(private|var|etc|usr|system|library|volumes/macfleet)(/.*)?)$" . -}}
-{{- fail (printf "%s.pods.hostPaths: %q is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /usr, /System, /Library and /Volumes/macfleet are: choose another, such as /Users/Shared/cache" $path .) -}}
+{{- if regexMatch "(?i)^/(volumes|opt|(private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/macfleet)(/.*)?)$" . -}}
+{{- fail (printf "%s.pods.hostPaths: %q is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /tmp, /usr, /System, /Library, /Applications, /opt/homebrew and /Volumes/macfleet are: choose another, such as /Users/Shared/cache" $path .) -}}
+{{- end -}}
+{{- if and (regexMatch "(?i)^/users(/.*)?$" .) (not (regexMatch "(?i)^/users/shared(/.*)?$" .)) -}}
+{{- fail (printf "%s.pods.hostPaths: %q is in the home of a user, or holds homes: choose /Users/Shared or a directory below it" $path .) -}}
 {{- end -}}
 {{- end -}}
 {{- with dig "rollout" "soak" "" $profile -}}

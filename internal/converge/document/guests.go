@@ -41,10 +41,17 @@ const (
 // imageShape: host, namespace with name, and a tag or a digest.
 var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$`)
 
-// reserved directories are macOS' or ours, and those that hold them. /var and /etc are
-// links to /private, and below /System all of the disk is there once more. Letters
-// are of either case: the disk does not tell them apart.
-var reserved = regexp.MustCompile(`(?i)^/(volumes|(private|var|etc|usr|system|library|volumes/macfleet)(/.*)?)$`)
+// reserved directories are macOS' or ours, the places that tart may run from, and those
+// that hold them. /var, /etc and /tmp are links to /private, and below /System all of the
+// disk is there once more. Letters are of either case: the disk does not tell them apart.
+var reserved = regexp.MustCompile(`(?i)^/(volumes|opt|(private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/macfleet)(/.*)?)$`)
+
+// homes are the directories of users and what holds them; shared is what is in none. Who
+// writes to the console user's home can have the agent run what it likes.
+var (
+	homes  = regexp.MustCompile(`(?i)^/users(/.*)?$`)
+	shared = regexp.MustCompile(`(?i)^/users/shared(/.*)?$`)
+)
 
 func (i Images) validate() error {
 	if len(i.PrePull) > MaxPrePull {
@@ -76,6 +83,9 @@ func (p Pods) validate() error {
 		}
 		if reserved.MatchString(dir) {
 			return &FieldError{Field: fmt.Sprintf("pods.hostPaths[%d]", n), Reason: "is a directory of macOS or of the node's own files"}
+		}
+		if homes.MatchString(dir) && !shared.MatchString(dir) {
+			return &FieldError{Field: fmt.Sprintf("pods.hostPaths[%d]", n), Reason: "is in the home of a user, or holds homes: only /Users/Shared and what is below it can be allowed there"}
 		}
 	}
 	return nil

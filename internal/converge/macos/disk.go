@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 // Disk is the file system of this Mac.
@@ -151,7 +153,7 @@ func (Disk) Rename(from, to string) error {
 }
 
 // Remove implements Files.
-func (Disk) Remove(path string) error { return os.RemoveAll(path) }
+func (Disk) Remove(path string) error { return filetree.Remove(path) }
 
 // Lock implements Files.
 func (Disk) Lock(path string) (io.Closer, error) {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,6 +88,76 @@ func hostPath(v *corev1.HostPathVolumeSource, list, own []string) (string, error
 		return "", fmt.Errorf("hostPath %s is no directory, and only directories can be shared with a VM", v.Path)
 	}
 	return real, nil
+}
+
+// hostPathsFile, in the directory of a Pod that only the agent reads, names the
+// directories of the host that are shared with its guest.
+const hostPathsFile = "hostpaths.json"
+
+// sharedPath is a directory of the host that a guest has.
+type sharedPath struct {
+	Path     string `json:"path"`
+	Writable bool   `json:"writable"`
+}
+
+// claimHostPaths records what of the host a Pod's guest is about to have. It refuses a
+// directory inside one that another guest may write to, and the other way round: a
+// guest could put a link in its place after it was looked up and before tart opens it,
+// and tart would share whatever that leads to.
+func (s *Store) claimHostPaths(d dirs, wanted []sharedPath) error {
+	taken, err := s.otherHostPaths(filepath.Base(d.disk))
+	if err != nil {
+		return err
+	}
+	for _, mine := range wanted {
+		for _, other := range taken {
+			if swappable(mine, other) || swappable(other, mine) {
+				return wrong("hostPath %s and %s, which another Pod on this node has, lie one inside the other and the outer one may be written to: this Pod waits until that one is gone", mine.Path, other.Path)
+			}
+		}
+	}
+	file := filepath.Join(d.disk, hostPathsFile)
+	if len(wanted) == 0 {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return wrong("forgetting the Pod's hostPaths: %w", err)
+		}
+		return nil
+	}
+	data, err := json.Marshal(wanted)
+	if err != nil {
+		return wrong("recording the Pod's hostPaths: %w", err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return wrong("recording the Pod's hostPaths: %w", err)
+	}
+	return nil
+}
+
+// swappable: who has outer can put something else in the place of inner. Files are
+// compared, as the disk may not tell letters of either case apart.
+func swappable(inner, outer sharedPath) bool {
+	return outer.Writable && meets(outer.Path, inner.Path) && !meets(inner.Path, outer.Path)
+}
+
+// otherHostPaths are the directories of the host that guests of other Pods have. A
+// record that was cut off by a crash belongs to a Pod whose guest did not start.
+func (s *Store) otherHostPaths(own string) ([]sharedPath, error) {
+	files, err := filepath.Glob(filepath.Join(s.o.Dir, "*", hostPathsFile))
+	if err != nil {
+		return nil, wrong("looking for the hostPaths of other Pods: %w", err)
+	}
+	var all []sharedPath
+	for _, file := range files {
+		if filepath.Base(filepath.Dir(file)) == own {
+			continue
+		}
+		data, err := os.ReadFile(file) //nolint:gosec // in the store's own directory
+		var list []sharedPath
+		if err == nil && json.Unmarshal(data, &list) == nil {
+			all = append(all, list...)
+		}
+	}
+	return all, nil
 }
 
 // keepOff refuses what is one of our own directories, holds it, or is in it. Files are

@@ -132,3 +132,61 @@ func TestDirectoryIsNotMadeOutside(t *testing.T) {
 		t.Errorf("the outside has %v", entries)
 	}
 }
+
+// TestNoGuestCanSwapAnothersHostPath: what lies inside a directory that one guest may
+// write to could become a link before tart opens it for another.
+func TestNoGuestCanSwapAnothersHostPath(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second string
+		readOnly      bool // of the first
+		want          bool
+	}{
+		"the same":                          {first: "cache", second: "cache", want: true},
+		"beside it":                         {first: "cache", second: "cache2", want: true},
+		"inside one that is written to":     {first: "cache", second: "cache/deep/in"},
+		"around one":                        {first: "cache/deep/in", second: "cache"},
+		"inside one that is only read":      {first: "cache", second: "cache/deep/in", readOnly: true, want: true},
+		"around one that is only read":      {first: "cache/deep/in", second: "cache", readOnly: true},
+		"inside one under another name":     {first: "cache", second: "alias/deep/in"},
+		"the same under another name":       {first: "cache", second: "alias", want: true},
+		"inside one that a link is beside":  {first: "cache/deep", second: "alias/deep/in"},
+		"a name that begins like the other": {first: "cache/deep", second: "cache/deeper", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			for _, dir := range []string{"cache/deep/in", "cache/deeper", "cache2"} {
+				if err := os.MkdirAll(filepath.Join(b.allowed, dir), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink("cache", filepath.Join(b.allowed, "alias")); err != nil {
+				t.Fatal(err)
+			}
+			one := mount("h", "/h")
+			one.ReadOnly = c.readOnly
+			first := aPod([]corev1.Volume{hostDir("h", filepath.Join(b.allowed, c.first))}, one)
+			second := aPod([]corev1.Volume{hostDir("h", filepath.Join(b.allowed, c.second))}, mount("h", "/h"))
+			second.UID = "u-2"
+			if _, err := b.SetUp(t.Context(), first, Mode{}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := b.SetUp(t.Context(), second, Mode{})
+			if (err == nil) != c.want {
+				t.Errorf("err = %v, want none: %v", err, c.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), "waits until that one is gone") {
+				t.Errorf("it does not say what to wait for: %v", err)
+			}
+			// The first one's next attempt is not held up by its own record.
+			if _, err := b.SetUp(t.Context(), first, Mode{}); err != nil {
+				t.Error(err)
+			}
+			if err := b.TearDown("u-1"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.SetUp(t.Context(), second, Mode{}); err != nil {
+				t.Errorf("it still waits: %v", err)
+			}
+		})
+	}
+}

@@ -26,6 +26,8 @@ type planner struct {
 	shares map[string]vm.Share
 	links  []Link
 	homes  map[string]home
+	// hostPaths are the directories of the host that the guest will have.
+	hostPaths []sharedPath
 }
 
 func (l *planner) share(s vm.Share) { l.shares[s.Name] = s }
@@ -48,6 +50,7 @@ func (l *planner) make(v corev1.Volume, files payload) error {
 			return err
 		}
 		h.dir = real
+		l.hostPaths = append(l.hostPaths, sharedPath{Path: real, Writable: !h.readOnly})
 	case fromObjects(v):
 		if err := l.store.fill(h, files); err != nil {
 			return err

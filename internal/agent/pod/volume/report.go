@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 const (
@@ -69,7 +71,7 @@ func (s *Store) ClearReport(uid types.UID) error {
 		return fmt.Errorf("opening the directory of the exit code: %w", err)
 	}
 	defer root.Close()
-	if err := wipeIn(root, reportFile); err != nil {
+	if err := filetree.RemoveIn(root, reportFile); err != nil {
 		return fmt.Errorf("removing an earlier exit code: %w", err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/pod/env"
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 // Options of a Store.
@@ -38,6 +39,9 @@ type Options struct {
 	// Own are directories of ours, which no hostPath may be, hold or be in, whatever
 	// HostPaths says.
 	Own []string
+	// Limits of what the guest of a Pod may keep in a share, beside bytes. Zero: maxEntries
+	// and maxDepth.
+	Limits filetree.Limits
 	// Clock is the real one when it is nil.
 	Clock clock.PassiveClock
 }
@@ -57,6 +61,9 @@ func New(o Options) *Store {
 	}
 	if o.Facts == nil {
 		o.Facts = func() env.Facts { return env.Facts{} }
+	}
+	if o.Limits == (filetree.Limits{}) {
+		o.Limits = filetree.Limits{Entries: maxEntries, Depth: maxDepth}
 	}
 	if o.Secrets == nil {
 		o.Secrets = noRAMDisk{}
@@ -102,6 +109,9 @@ func (s *Store) SetUp(ctx context.Context, p *corev1.Pod, m Mode) (Setup, error)
 		if err := plan.make(v, made[v.Name]); err != nil {
 			return Setup{}, of(v.Name, err)
 		}
+	}
+	if err := s.claimHostPaths(d, plan.hostPaths); err != nil {
+		return Setup{}, err
 	}
 	if err := plan.linkAll(); err != nil {
 		return Setup{}, err

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 // gonePrefix marks directories of Pods that are being removed.
@@ -32,7 +34,7 @@ func (s *Store) TearDown(uid types.UID) error {
 // remove takes the directory away from the Pod at once, and then takes its time.
 func (s *Store) remove(root, uid string) error {
 	gone := filepath.Join(root, gonePrefix+uid)
-	if err := wipe(gone); err != nil {
+	if err := filetree.Remove(gone); err != nil {
 		return err
 	}
 	s.writing.Lock()
@@ -44,34 +46,7 @@ func (s *Store) remove(root, uid string) error {
 	if err != nil {
 		return err
 	}
-	return wipe(gone)
-}
-
-// wipe removes a tree that a guest wrote.
-func wipe(dir string) error {
-	root, err := os.OpenRoot(filepath.Dir(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return wipeIn(root, filepath.Base(dir))
-}
-
-// wipeIn removes a part of a tree that a guest wrote: its directories may forbid it.
-func wipeIn(root *os.Root, name string) error {
-	if err := root.RemoveAll(name); err == nil {
-		return nil
-	}
-	_ = fs.WalkDir(root.FS(), name, func(name string, e fs.DirEntry, _ error) error {
-		if e != nil && e.IsDir() {
-			_ = root.Chmod(name, 0o700)
-		}
-		return nil
-	})
-	return root.RemoveAll(name)
+	return filetree.Remove(gone)
 }
 
 // roots are where Pods have directories. The RAM disk is not made for this.

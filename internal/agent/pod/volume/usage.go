@@ -1,14 +1,16 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 const (
@@ -23,17 +25,26 @@ const (
 	// writes to beside its volumes, in bytes: reports, and what macOS leaves anywhere.
 	besideDisk   = 64 << 20
 	besideMemory = 1 << 20
+	// maxEntries files and directories may lie in the shares of one kind that a Pod
+	// writes to, and maxDepth inside one another: empty ones count nothing in bytes and
+	// cost the agent time all the same. A checkout of a large repository has 400,000.
+	maxEntries = 1_000_000
+	maxDepth   = 100
 )
 
 // Excess is something that has outgrown its limit.
 type Excess struct {
 	// What holds too much, in words for people.
 	What string
-	// Used and Limit are bytes on the host's disk.
+	// Used and Limit are bytes on the host's disk. Both are 0 where it is not bytes that
+	// are too many.
 	Used, Limit int64
 }
 
 func (e Excess) String() string {
+	if e.Limit == 0 {
+		return e.What
+	}
 	return fmt.Sprintf("%s: %d bytes, the limit is %d", e.What, e.Used, e.Limit)
 }
 
@@ -42,10 +53,14 @@ func (e Excess) String() string {
 // counts against the limit of ephemeral-storage as with a kubelet. Nil: nothing has.
 func (s *Store) Usage(p *corev1.Pod) *Excess {
 	d := dirs{disk: filepath.Join(s.o.Dir, string(p.UID))}
-	disk, memory := weigh(d.report()), &weight{}
-	if ram, ok := s.o.Secrets.Made(); ok {
+	disk, err := s.weigh(d.report(), p)
+	memory := &weight{}
+	if ram, ok := s.o.Secrets.Made(); ok && err == nil {
 		d.ram = filepath.Join(ram, string(p.UID))
-		memory = weigh(d.memory())
+		memory, err = s.weigh(d.memory(), p)
+	}
+	if limit, ok := errors.AsType[*filetree.LimitError](err); ok {
+		return &Excess{What: "the VM keeps " + limit.Error() + " on the host"}
 	}
 	for _, v := range mounted(p) {
 		w := disk
@@ -108,7 +123,8 @@ func storageLimit(p *corev1.Pod) int64 {
 // weight is what a share holds on disk, in bytes.
 type weight struct {
 	all int64
-	// below volumesDir, by what may be the name of a volume.
+	// volumes of the Pod, by name. Those of other names are not counted apart: a guest
+	// could make any number.
 	volumes map[string]int64
 	taken   int64
 }
@@ -122,38 +138,34 @@ func (w *weight) take(volume string) int64 {
 // rest is what no volume was.
 func (w *weight) rest() int64 { return w.all - w.taken }
 
-// blockBytes is the unit of st_blocks, whatever the file system's own is.
-const blockBytes = 512
-
-// weigh adds up a share. It follows no link, as guests make them.
-func weigh(dir string) *weight {
-	w := &weight{volumes: map[string]int64{}}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return w
+func (w *weight) add(name string, info fs.FileInfo) {
+	if !info.Mode().IsRegular() {
+		return
 	}
-	defer root.Close()
-	_ = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil {
-			// A guest changes the tree meanwhile. What it closed counts the next time.
-			if e != nil && e.IsDir() {
-				_ = root.Chmod(name, 0o700)
-			}
-			return nil
-		}
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() {
-			return nil //nolint:nilerr // as above
-		}
-		w.all += onDisk(info)
-		if rest, in := strings.CutPrefix(name, volumesDir+"/"); in {
-			volume, _, _ := strings.Cut(rest, "/")
+	w.all += onDisk(info)
+	if rest, in := strings.CutPrefix(name, volumesDir+"/"); in {
+		volume, _, _ := strings.Cut(rest, "/")
+		if _, known := w.volumes[volume]; known {
 			w.volumes[volume] += onDisk(info)
 		}
-		return nil
-	})
-	return w
+	}
 }
+
+// weigh adds up a share of a Pod. The error is a *filetree.LimitError.
+func (s *Store) weigh(dir string, p *corev1.Pod) (*weight, error) {
+	w := &weight{volumes: map[string]int64{}}
+	for _, v := range mounted(p) {
+		w.volumes[v.Name] = 0
+	}
+	err := filetree.Walk(dir, s.o.Limits, w.add)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w, nil
+	}
+	return w, err
+}
+
+// blockBytes is the unit of st_blocks, whatever the file system's own is.
+const blockBytes = 512
 
 func onDisk(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

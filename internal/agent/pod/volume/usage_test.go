@@ -3,11 +3,15 @@ package volume
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 func limited(v corev1.Volume, limit string) corev1.Volume {
@@ -74,6 +78,45 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestTooManyFilesAreTooMuch: empty files have no bytes, and a directory inside another
+// none either.
+func TestTooManyFilesAreTooMuch(t *testing.T) {
+	for name, c := range map[string]struct {
+		files, levels int
+		want          string
+	}{
+		"as many as may be": {files: 13},
+		"one file more":     {files: 14, want: "the VM keeps more than 15 entries on the host"},
+		"as deep as may be": {levels: 4},
+		"one level more":    {levels: 5, want: "the VM keeps more than 6 directories inside one another on the host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.o.Limits = filetree.Limits{Entries: 15, Depth: 6} // report/volumes/a are within
+			p := aPod([]corev1.Volume{emptyDir("a")}, mount("a", "/a"))
+			if _, err := b.SetUp(t.Context(), p, Mode{}); err != nil {
+				t.Fatal(err)
+			}
+			dir := b.disk + "/u-1/share/report/volumes/a"
+			for n := range c.files {
+				if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.MkdirAll(dir+strings.Repeat("/d", c.levels), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if excess := b.Usage(p); excess != nil {
+				got = excess.String()
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // TestWhatAGuestClosedIsCounted: as root nothing is closed, so that it proves
 // something for other users only.
 func TestWhatAGuestClosedIsCounted(t *testing.T) {
@@ -93,9 +136,8 @@ func TestWhatAGuestClosedIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // a directory
-	_ = b.Usage(p)
 	if b.Usage(p) == nil {
-		t.Error("what is in a closed directory is not counted at the second look")
+		t.Error("what is in a closed directory is not counted")
 	}
 }
 
