@@ -13,7 +13,8 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// Wish is what a Machine asks of its Mac. Type and OS may be empty: any.
+// Wish is what a Machine asks of its Mac. Type and OS may be empty: any. OS is as
+// OSFamily writes it.
 type Wish struct {
 	Namespace, Name string
 	Zone, Type, OS  string

@@ -16,6 +16,19 @@ func ProviderID(zone, serverID string) string {
 	return infrav1.ProviderIDPrefix + zone + "/" + serverID
 }
 
+// OSFamily is the family as the vendor's facts are written here: of Tahoe,
+// macos-tahoe and, as the first system's objects may have it, macos-tahoe-26.3 it is
+// tahoe.
+func OSFamily(name string) string {
+	family := strings.ReplaceAll(strings.ToLower(name), " ", "")
+	for i := 0; i+1 < len(family); i++ {
+		if family[i] == '-' && family[i+1] >= '0' && family[i+1] <= '9' {
+			family = family[:i] // the version of an image
+		}
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(family, "macos"), "-")
+}
+
 // PoolName is the one name a server has in the pool after a release. It is made
 // of the server's id, so that repeating the rename changes nothing.
 func PoolName(prefix, serverID string) string { return prefix + serverID }

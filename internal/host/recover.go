@@ -53,7 +53,9 @@ type RecoveryInput struct {
 	MaxAttempts int
 	// PoolPrefix of the pool to go back to; empty: there is none.
 	PoolPrefix string
-	Now        time.Time
+	// TakeOver: the Mac is taken over from another system, and its guests may live.
+	TakeOver bool
+	Now      time.Time
 }
 
 // NextRecovery decides about a host whose bootstrap has just failed, from its
@@ -69,6 +71,8 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 		return RecoverStay, "the host is another management cluster's"
 	case h.Spec.Maintenance != nil:
 		return RecoverStay, "the host is in maintenance"
+	case in.TakeOver:
+		return RecoverStay, "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
 		return nextReplacement(h, in, "the disk was not wiped")
 	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts:

@@ -59,6 +59,8 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return Wait
 	case h.Spec.ClaimRef != nil:
 		return repairClaimed(m, h)
+	case TakesOver(m):
+		return repairTakeOver(m, h)
 	case h.Status.Server.Name == "":
 		return Wait
 	case h.Status.Server.Name == m.Name && h.Spec.Record.DetachedAt == nil:

@@ -46,6 +46,9 @@ const (
 	ReasonQuotaExceeded         = "QuotaExceeded"
 	ReasonOrderRejected         = "OrderRejected"
 	ReasonServerGone            = "ServerGone"
+	// ReasonLegacyMachine: the first system of this kind made the Machine, and its Mac
+	// is taken over as it stands.
+	ReasonLegacyMachine = "LegacyMachine"
 
 	ReasonWaitingForHost      = "WaitingForHost"
 	ReasonMissingSudoPassword = "MissingSudoPassword"

@@ -62,11 +62,11 @@ type MachineClass struct {
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type,omitempty"`
 
-	// os is the macOS family, e.g. tahoe; point releases are refused, because the
-	// vendor withdraws those. Default: any.
+	// os is the macOS family, e.g. tahoe, in any case, and also as macos-tahoe; point
+	// releases are refused, because the vendor withdraws those. Default: any.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[a-z]+$`
+	// +kubebuilder:validation:Pattern=`^([Mm]ac[Oo][Ss][- ])?[A-Za-z]+$`
 	OS string `json:"os,omitempty"`
 
 	// adoptPoolPrefix is the name prefix of adoptable servers, and of released
@@ -126,6 +126,11 @@ type HostReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	ClaimToken string `json:"claimToken,omitempty"`
+
+	// takeOver: the first system of this kind had this Mac, and it is taken over as it
+	// stands. No other host is ever taken for this Machine.
+	// +optional
+	TakeOver bool `json:"takeOver,omitempty"`
 }
 
 // ScalewayAppleSiliconMachineSpec is the wish for one Mac as a node.

@@ -156,6 +156,7 @@ func (i *Inventory) zones(ctx context.Context) ([]string, map[string][]*host.Hos
 	}
 	for _, machine := range machines.Items {
 		zones[machine.Spec.Zone] = true
+		zones[host.ProviderZone(machine.Spec.ProviderID)] = true
 	}
 	hosts := map[string][]*host.Host{}
 	for n := range known.Items {

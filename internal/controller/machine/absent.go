@@ -120,12 +120,18 @@ func neverHeld(m *infrav1.ScalewayAppleSiliconMachine, s staged) bool {
 
 // vanished reports that the vendor no longer has the server of the missing Host.
 func (r *Reconciler) vanished(v *visit) bool {
+	return r.vanishedFrom(v, hostZone(v.machine.Spec.HostRef.Name), v.token())
+}
+
+// vanishedFrom reports that the lists of the zone lack the server that the Machine
+// means; the token tells one server that it means from the next.
+func (r *Reconciler) vanishedFrom(v *visit, zone, token string) bool {
 	if r.Zone == nil {
 		return false
 	}
 	v.poll = absencePoll
-	report, _ := r.Zone(hostZone(v.machine.Spec.HostRef.Name))
-	v.proof = r.absences.note(client.ObjectKeyFromObject(v.machine), v.token(), r.Clock.Now(), report)
+	report, _ := r.Zone(zone)
+	v.proof = r.absences.note(client.ObjectKeyFromObject(v.machine), token, r.Clock.Now(), report)
 	return v.proof == proofGone
 }
 

@@ -287,6 +287,9 @@ func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desire
 			return err
 		}
 	}
+	if v.takingOver() {
+		r.tellLegacy(v, "the Mac of host "+v.host.Name+" is taken over: it runs this system's agent now")
+	}
 	v.applied = ptr.To(v.proved(document.Revision(want), want.Agent.SHA256, want.Restart))
 	now := metav1.NewTime(r.Clock.Now())
 	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &now}

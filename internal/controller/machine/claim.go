@@ -40,17 +40,26 @@ const (
 // that waits for one.
 func (r *Reconciler) claim(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.machine.Spec.HostRef == nil {
-		if waiting := r.unwanted(v); waiting.reason != "" {
-			v.claimed = waiting
-			return ctrl.Result{}, nil
-		}
-		intended, err := r.intend(ctx, v)
+		intended, err := r.newIntent(ctx, v)
 		if err != nil || !intended {
 			return ctrl.Result{RequeueAfter: v.poll}, err
 		}
 	}
 	err := r.hold(ctx, v)
 	return ctrl.Result{RequeueAfter: v.poll}, err
+}
+
+// newIntent writes which host the Machine is to have: its own, where the first
+// system gave it one, else one that is chosen.
+func (r *Reconciler) newIntent(ctx context.Context, v *visit) (bool, error) {
+	if legacy, is := host.LegacyServer(v.machine); is {
+		return r.intendLegacy(ctx, v, legacy)
+	}
+	if waiting := r.unwanted(v); waiting.reason != "" {
+		v.claimed = waiting
+		return false, nil
+	}
+	return r.intend(ctx, v)
 }
 
 // intend chooses a host and writes the intent, under the Machine's
@@ -274,6 +283,9 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
 	}
 	v.host, v.claimed = h, yes(reasonClaimed)
+	if host.TakesOver(v.machine) && v.machine.DeletionTimestamp.IsZero() {
+		r.tellLegacy(v, "host "+h.Name+" is claimed as it stands: nothing is wiped or rebooted, and its guests run on")
+	}
 	return nil
 }
 
@@ -322,7 +334,7 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
 	r.metrics.claim(claimLost)
 	v.claimed = no(infrav1.ReasonClaimLost, "host %s belongs to somebody else: %s", h.Name, whose(h, v.token()))
-	if v.machine.Spec.ProviderID != "" {
+	if v.machine.Spec.ProviderID != "" || host.TakesOver(v.machine) {
 		return nil
 	}
 	if host.HoldsClaim(h, v.token()) {

@@ -166,6 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.WatchFilter != "" && !labels.HasWatchLabel(m, r.WatchFilter) {
 		return ctrl.Result{}, nil
 	}
+	if err := r.cleanConditions(ctx, m); err != nil {
+		return quietly(ctrl.Result{}, err)
+	}
 	v, err := r.look(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -21,6 +21,7 @@ func desired(v *visit, profile *infrav1.MacNodeProfile, agent Agent) document.De
 		Zone:       v.host.Spec.Zone,
 		ServerType: v.host.Status.Server.Type,
 		Fleet:      v.fleet(),
+		TakeOver:   host.TakesOver(v.machine),
 	}
 	want.Restart = v.wishedRestart()
 	return want

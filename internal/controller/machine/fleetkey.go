@@ -22,6 +22,8 @@ import (
 const (
 	keyPrivate = "ssh-privatekey"
 	keyPublic  = "ssh-publickey"
+	// keyLegacy is where the first system keeps the private half.
+	keyLegacy = "id_ed25519"
 )
 
 // KeyRegistrar registers public keys with the vendor's project; a Cloud is one.
@@ -125,10 +127,13 @@ func (r *Reconciler) readFleetKey(ctx context.Context, name client.ObjectKey) (f
 
 func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
 	private := secret.Data[keyPrivate]
+	if len(private) == 0 {
+		private = secret.Data[keyLegacy]
+	}
 	signer, err := ssh.ParsePrivateKey(private)
 	if err != nil {
 		// The parser's words could quote the key.
-		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key", keyPrivate, secret.Name)
+		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key (%s, as the first system has it, would do, too)", keyPrivate, secret.Name, keyLegacy)
 	}
 	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 	return fleetKey{signer: signer, public: public, seed: passwordSeed(private)}, nil

@@ -127,7 +127,7 @@ func (r *Reconciler) newOrder(v *visit) *host.Host {
 		ObjectMeta: metav1.ObjectMeta{Name: host.OrderName(m.Name), Finalizers: []string{infrav1.HostFinalizer}},
 		Spec: infrav1.ScalewayAppleSiliconHostSpec{
 			Zone:  v.zone(),
-			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: m.Spec.OS, Zone: v.zone()},
+			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: v.zone()},
 		},
 	}
 	h.Spec.ClaimRef = &infrav1.ClaimReference{Cluster: clusterName(m), Namespace: m.Namespace, Name: m.Name, Token: v.token()}

@@ -31,7 +31,9 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 		return ctrl.Result{}, err
 	}
 	if v.machine.Spec.HostRef == nil {
-		return ctrl.Result{}, r.letGo(ctx, v, "it had no host")
+		if result, done, err := r.releaseLegacy(ctx, v); done || err != nil {
+			return result, err
+		}
 	}
 	if v.staged, err = r.readStaged(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
 		return ctrl.Result{}, err
@@ -184,7 +186,7 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit, policy infrav1
 func (r *Reconciler) newRelease(v *visit, policy infrav1.ReleasePolicy) *infrav1.Release {
 	return &infrav1.Release{
 		Token: v.token(), Policy: policy, Origin: infrav1.OriginMachine, PoolPrefix: r.poolPrefix(v.machine),
-		OSFamily: v.machine.Spec.OS, RequestedAt: metav1.NewMicroTime(r.Clock.Now()),
+		OSFamily: host.OSFamily(v.machine.Spec.OS), RequestedAt: metav1.NewMicroTime(r.Clock.Now()),
 	}
 }
 

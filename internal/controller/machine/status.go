@@ -100,7 +100,7 @@ func set(m *infrav1.ScalewayAppleSiliconMachine, kind string, f finding) {
 func deriveHost(v *visit) {
 	status := &v.machine.Status
 	if v.host == nil {
-		if v.machine.Spec.HostRef == nil {
+		if _, legacy := host.LegacyServer(v.machine); v.machine.Spec.HostRef == nil && !legacy {
 			status.HostName, status.ServerID, status.FailureDomain, status.Addresses = "", "", "", nil
 		}
 		return

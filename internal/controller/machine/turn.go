@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -57,7 +58,7 @@ func (r *Reconciler) update(ctx context.Context, v *visit, want document.Desired
 	if v.forgetApplied(want) {
 		return soon(), nil
 	}
-	return ctrl.Result{}, r.begin(ctx, v, want, updateID(v, want), false)
+	return ctrl.Result{}, r.begin(ctx, v, want, updateID(v, want), v.takingOver())
 }
 
 // forgetApplied says, before a Mac is pushed to another revision, that it is at none:
@@ -127,6 +128,8 @@ func freshness(m *infrav1.ScalewayAppleSiliconMachine, revision string) finding 
 		return retold(m, infrav1.ReasonHeld, "revision "+short(revision)+" is put off")
 	case (tried || mending) && status.Update.Failures > 0:
 		return retold(m, infrav1.ReasonUpdateFailed, "revision "+short(revision)+" failed")
+	case host.TakesOver(m) && status.Applied.Agent == "":
+		return no(infrav1.ReasonLegacyMachine, "the Mac runs the first system's agent; it is taken over in its turn")
 	case status.Applied.Revision != revision:
 		return no(infrav1.ReasonDrifted, "the profile wants revision %.12s, and the Mac has %s; it waits for its turn", revision, short(status.Applied.Revision))
 	}

@@ -68,13 +68,17 @@ func (r *Reconciler) ofHost(ctx context.Context, before, now *host.Host) (meant,
 		if ref := m.Spec.HostRef; ref != nil {
 			return ref.Name == now.Name || host.HoldsClaim(now, ref.ClaimToken)
 		}
+		if legacy, is := host.LegacyServer(m); is {
+			return legacy.ServerID == now.Spec.ServerID
+		}
 		return now.Name == host.OrderName(m.Name) // an older order, which this Machine's may wait for
 	})
 	if !free {
 		return meant, nil
 	}
 	waiting = r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
-		return m.Spec.HostRef == nil && m.DeletionTimestamp.IsZero() && !ordered(m) && r.mayFit(m, now)
+		_, legacy := host.LegacyServer(m)
+		return m.Spec.HostRef == nil && m.DeletionTimestamp.IsZero() && !legacy && !ordered(m) && r.mayFit(m, now)
 	})
 	slices.SortFunc(waiting, func(a, b reconcile.Request) int {
 		return cmp.Compare(host.Lot(b.Namespace, b.Name, now), host.Lot(a.Namespace, a.Name, now))

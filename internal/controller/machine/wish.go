@@ -59,7 +59,7 @@ func (r *Reconciler) poolPrefix(m *infrav1.ScalewayAppleSiliconMachine) string {
 func (r *Reconciler) wish(v *visit) (host.Wish, error) {
 	spec := v.machine.Spec
 	wish := host.Wish{
-		Namespace: v.machine.Namespace, Name: v.machine.Name, Zone: v.zone(), Type: spec.Type, OS: spec.OS,
+		Namespace: v.machine.Namespace, Name: v.machine.Name, Zone: v.zone(), Type: spec.Type, OS: host.OSFamily(spec.OS),
 		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(),
 	}
 	if spec.HostSelector == nil {
@@ -98,6 +98,22 @@ func nameInPool(m *infrav1.ScalewayAppleSiliconMachine, prefix string) finding {
 
 // unwanted says why no host can be looked for, or nothing.
 func (r *Reconciler) unwanted(v *visit) finding {
+	if waiting := unready(v); waiting.reason != "" {
+		return waiting
+	}
+	switch {
+	case v.zone() == "":
+		return no(infrav1.ReasonNoHostInFailureDomain, "no zone is named: neither spec.zone, nor the Machine's failureDomain, nor a zone of the Cluster")
+	case r.poolPrefix(v.machine) == "" && !ordered(v.machine):
+		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
+	case r.namedLikeAPool(v.machine) != "":
+		return nameInPool(v.machine, r.namedLikeAPool(v.machine))
+	}
+	return finding{}
+}
+
+// unready says why no Mac can be brought up for the Machine, or nothing.
+func unready(v *visit) finding {
 	switch {
 	case v.owner == nil:
 		return no(infrav1.ReasonWaitingForCluster, "no Machine owns this object yet")
@@ -105,12 +121,6 @@ func (r *Reconciler) unwanted(v *visit) finding {
 		return no(infrav1.ReasonWaitingForCluster, "the Cluster %q does not exist", clusterName(v.machine))
 	case !infrastructureProvisioned(v.cluster):
 		return no(infrav1.ReasonWaitingForCluster, "the infrastructure of Cluster %s is not provisioned yet", v.cluster.Name)
-	case v.zone() == "":
-		return no(infrav1.ReasonNoHostInFailureDomain, "no zone is named: neither spec.zone, nor the Machine's failureDomain, nor a zone of the Cluster")
-	case r.poolPrefix(v.machine) == "" && !ordered(v.machine):
-		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
-	case r.namedLikeAPool(v.machine) != "":
-		return nameInPool(v.machine, r.namedLikeAPool(v.machine))
 	case v.fleet() == "":
 		return no(infrav1.ReasonFleetKeyUnavailable, "no fleet is named: neither spec.fleetName, nor a MachineDeployment, nor a Cluster")
 	}

@@ -127,6 +127,9 @@ type Host struct {
 	// sees it, so that no firewall shuts the manager out. Empty: it is not known. It
 	// belongs to one run, and the Mac does not keep it.
 	ManagedFrom string `json:"managedFrom,omitempty"`
+	// TakeOver: the first system of this kind has this Mac, and what it installed is
+	// replaced while its guests run on.
+	TakeOver bool `json:"takeOver,omitempty"`
 }
 
 // Agent is the build to run.

@@ -107,6 +107,7 @@ var fleetWide = map[string]bool{
 
 	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
 	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false,
+	"Host.TakeOver":    false, // the first system had this Mac, and not its neighbour
 	"Host.ManagedFrom": false, // the same Mac may be managed from elsewhere tomorrow
 
 	"Agent.SHA256": true, "Agent.Version": true,

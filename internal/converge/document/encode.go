@@ -58,6 +58,7 @@ func DecodeDesired(r io.Reader) (Desired, error) {
 // for. The agent answers with the SHA-256 of these bytes when its health is
 // asked.
 func EncodeConfig(d Desired) ([]byte, error) {
+	d.Host.TakeOver = false // it is converge's alone
 	d.Host.ManagedFrom = "" // else the agent would be restarted when another manager comes
 	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Images: d.Images, Pods: d.Pods, Agent: d.Agent})
 }
