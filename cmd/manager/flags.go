@@ -28,7 +28,9 @@ const defaultAgentDir = "/agent"
 // The recovery ladder of requirement 003: a reboot first, another host at last.
 const (
 	defaultRebootAfter = 3
-	defaultMaxAttempts = 8
+	// defaultRecoverAfter outlasts a Mac that boots and a network that is away for a moment.
+	defaultRecoverAfter = 5 * time.Minute
+	defaultMaxAttempts  = 8
 )
 
 // defaultDriftCheck costs each Mac one SSH execution every six hours.
@@ -60,7 +62,9 @@ type settings struct {
 	reclaimInterval     time.Duration
 	reclaimAfter        time.Duration
 	claimNamePrefix     string
+	reportNamePrefix    string
 	rebootAfter         int
+	recoverAfter        time.Duration
 	maxAttempts         int
 	reinstallTimeout    time.Duration
 	inventoryInterval   time.Duration
@@ -97,6 +101,8 @@ func (s *settings) flags() *flag.FlagSet {
 	f.DurationVar(&s.reclaimInterval, "orphan-reclaim-interval", hostcontroller.DefaultReclaimInterval, "time between two sweeps for hosts that nobody owns")
 	f.DurationVar(&s.reclaimAfter, "orphan-reclaim-after", host.DefaultReclaimAfter, "how long a host must have been seen stray before it is taken back")
 	f.StringVar(&s.claimNamePrefix, "orphan-reclaim-claim-name-prefix", "", "how the names of servers begin that a sweep may wipe and give back to the pool; empty: it only reports")
+	f.StringVar(&s.reportNamePrefix, "claim-name-prefix", "", "how the names of servers begin that this cluster claims, to count strays of such names as stranded; default: --orphan-reclaim-claim-name-prefix")
+	f.DurationVar(&s.recoverAfter, "bootstrap-recover-after", defaultRecoverAfter, "least time from the first failed bootstrap attempt of a claim until its Mac is rebooted or given back, however many attempts failed; 0: none")
 	f.IntVar(&s.rebootAfter, "bootstrap-reboot-after", defaultRebootAfter, "failed bootstrap attempts after which a Mac is rebooted, once a claim; 0: never")
 	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host; 0: never")
 	f.DurationVar(&s.reinstallTimeout, "reinstall-timeout", hostcontroller.DefaultReinstallTimeout, "how long a wipe may take before it is asked for again")
@@ -181,8 +187,8 @@ func (s *settings) check() error {
 			return fmt.Errorf("--%s must be greater than 0", flagName)
 		}
 	}
-	if s.rebootAfter < 0 || s.maxAttempts < 0 {
-		return errors.New("--bootstrap-reboot-after and --bootstrap-max-attempts must be 0 or greater")
+	if s.rebootAfter < 0 || s.maxAttempts < 0 || s.recoverAfter < 0 {
+		return errors.New("--bootstrap-reboot-after, --bootstrap-max-attempts and --bootstrap-recover-after must be 0 or greater")
 	}
 	if s.driftCheckInterval != 0 && s.driftCheckInterval < shortestDriftCheck {
 		return fmt.Errorf("--drift-check-interval must be 0, for never, or at least %s", shortestDriftCheck)
@@ -211,10 +217,10 @@ func (s *settings) check() error {
 // checkPrefixes keeps the names of the pool and of claimed servers apart: a pool
 // host that counts as claimed would be wiped, a claimed one would be taken.
 func (s *settings) checkPrefixes() error {
-	claimPrefix := regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*-$`)
-	if s.claimNamePrefix != "" && (len(s.claimNamePrefix) < shortestClaimPrefix || !claimPrefix.MatchString(s.claimNamePrefix)) {
-		return fmt.Errorf("--orphan-reclaim-claim-name-prefix: %q must be at least %d lower-case letters, digits and '-', and end in '-'",
-			s.claimNamePrefix, shortestClaimPrefix)
+	for name, prefix := range map[string]string{"orphan-reclaim-claim-name-prefix": s.claimNamePrefix, "claim-name-prefix": s.reportNamePrefix} {
+		if err := checkClaimPrefix(name, prefix); err != nil {
+			return err
+		}
 	}
 	if s.defaultPoolPrefix == "" {
 		return nil
@@ -230,6 +236,15 @@ func (s *settings) checkPrefixes() error {
 	}
 	if strings.HasPrefix(s.claimNamePrefix, s.defaultPoolPrefix) {
 		return fmt.Errorf("--orphan-reclaim-claim-name-prefix: names that begin with %q would count as the pool's %q", s.claimNamePrefix, s.defaultPoolPrefix)
+	}
+	return nil
+}
+
+// checkClaimPrefix refuses a prefix that nearly any name has.
+func checkClaimPrefix(flagName, prefix string) error {
+	form := regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*-$`)
+	if prefix != "" && (len(prefix) < shortestClaimPrefix || !form.MatchString(prefix)) {
+		return fmt.Errorf("--%s: %q must be at least %d lower-case letters, digits and '-', and end in '-'", flagName, prefix, shortestClaimPrefix)
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"negative attempts":   {args: []string{"--bootstrap-max-attempts=-1"}, says: "--bootstrap-max-attempts"},
 		"short claim prefix":  {args: []string{"--orphan-reclaim-claim-name-prefix=t-"}, says: "at least 3"},
 		"claim prefix":        {args: []string{"--orphan-reclaim-claim-name-prefix=Tuist-"}, says: `"Tuist-" must be`},
+		"open name prefix":    {args: []string{"--claim-name-prefix=tuist"}, says: "--claim-name-prefix: \"tuist\" must be"},
+		"negative time":       {args: []string{"--bootstrap-recover-after=-1s"}, says: "--bootstrap-recover-after"},
 		"open claim prefix":   {args: []string{"--orphan-reclaim-claim-name-prefix=tuist"}, says: "end in '-'"},
 		"claims in the pool":  {args: []string{"--default-adopt-pool-prefix=tuist-", "--orphan-reclaim-claim-name-prefix=tuist-tuist-"}, says: "would count as the pool's"},
 		"pool among claims":   {args: []string{"--default-adopt-pool-prefix=tuist-pool-", "--orphan-reclaim-claim-name-prefix=tuist-"}, says: "would count as claimed"},

@@ -176,7 +176,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
 		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
-		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReinstallTimeout: s.reinstallTimeout,
+		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
 		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
-		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, DriftCheckInterval: s.driftCheckInterval,
+		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
 	})
 	profiles := profile.New(profile.Options{

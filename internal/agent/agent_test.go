@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/macfleet/macfleet/internal/agent/guard"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -186,5 +187,33 @@ func TestWhoProvesTheFirewall(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// The first system's plist carries --provider-id, and people may: it is over the
+// configuration's, and is what TestNodeIsMadeOnceAndComplete makes the Node of.
+func TestRequirement004_ProviderIDFlagWins(t *testing.T) {
+	const id = "scw-applesilicon://fr-par-1/11111111-1111-4111-8111-111111111111"
+	path := writeConfig(t, t.TempDir(), func(*document.AgentConfig) {})
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"the flag":     {[]string{"--provider-id=" + id}, id},
+		"without it":   {nil, "scw-applesilicon://fr-par-1/0001"},
+		"an empty one": {[]string{"--provider-id="}, "scw-applesilicon://fr-par-1/0001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o Options
+			flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+			runFlags(flags, &o, new(string))
+			if err := flags.Parse(append(c.args, "--config="+path)); err != nil {
+				t.Fatal(err)
+			}
+			config, _, err := loadConfig(o)
+			if err != nil || config.Host.ProviderID != c.want {
+				t.Errorf("providerID = %q, %v; want %q", config.Host.ProviderID, err, c.want)
+			}
+		})
 	}
 }

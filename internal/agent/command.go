@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/macfleet/macfleet/internal/agent/shim"
@@ -44,7 +45,11 @@ func runCommand(version string) *cobra.Command {
 			return Run(ctx, o, log)
 		},
 	}
-	f := c.Flags()
+	runFlags(c.Flags(), &o, &hostd)
+	return c
+}
+
+func runFlags(f *pflag.FlagSet, o *Options, hostd *string) {
 	f.StringVar(&o.ConfigFile, "config", document.ConfigFile, "configuration that converge wrote")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "speak to the API server as this file says, without a bootstrap")
 	f.StringVar(&o.NodeName, "node-name", "", "name of the Node, instead of the configuration's")
@@ -57,9 +62,8 @@ func runCommand(version string) *cobra.Command {
 	f.StringVar(&o.Tart, "tart", "", "the tart executable (default: the one in /usr/local/bin, /opt/homebrew/bin or PATH)")
 	f.StringVar(&o.TartHome, "tart-home", "", "where tart keeps images and VMs (default: ~/.tart)")
 	f.StringVar(&o.HealthSocket, "health-socket", document.HealthSocket, "local socket that tells which build runs (default: in the state directory)")
-	f.StringVar(&hostd, "hostd-socket", document.HostdSocket,
+	f.StringVar(hostd, "hostd-socket", document.HostdSocket,
 		"local socket of hostd, which proves the firewall around a guest; empty: no proof (default: none either without a guests' subnet)")
-	return c
 }
 
 // shimCommand is for the agent itself.

@@ -44,7 +44,7 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 		{"another cluster's name", pooled(named("acme-m-1")), nobody, host.ForeignStray},
 		{"in the pool", pooled(), nobody, ""},
 		{"in the pool by our own name of it", pooled(named("acme-pool-" + serverID)), nobody, ""},
-		{"being claimed by the provider before", pooled(named("tuist-claim-pending-5")), nobody, host.ForeignStray},
+		{"being adopted by the first system", pooled(named("tuist-claim-pending-5")), nobody, ""},
 		{"of a Machine, by name alone", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, nil)}), ""},
 		{"of a Machine, by server id", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", func(m *infrav1.ScalewayAppleSiliconMachine) {
 			m.Status.ServerID = serverID
@@ -118,9 +118,10 @@ func TestRequirement001_EachRuleRefusesByItself(t *testing.T) {
 		{"another name", onHost(named("acme-m-1")), host.RefusedForeign},
 		{"a name in the pool under a claim", onHost(named(prefix + "1")), host.RefusedForeign},
 		{"a claimed name that a pool's prefix matches", func(in *host.ReclaimInput) { in.Naming.Pools = []string{"tuist-tuist-m-"} }, host.RefusedForeign},
-		{"being claimed by the provider before", func(in *host.ReclaimInput) {
+		{"being adopted by the first system", func(in *host.ReclaimInput) {
+			in.Host.Spec.ClaimRef = nil
 			in.Naming.Claimed, in.Host.Status.Server.Name = "tuist-", "tuist-claim-pending-1"
-		}, host.RefusedForeign},
+		}, host.RefusedNotStray},
 		{"no pool", func(in *host.ReclaimInput) { in.PoolPrefix = "" }, host.RefusedNoPool},
 		{"being removed", onHost(func(h *host.Host) { h.DeletionTimestamp = &later }), host.RefusedUncertain},
 		{"missing", onHost(func(h *host.Host) { h.Status.MissingSince = at(0) }), host.RefusedUncertain},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 )
@@ -55,7 +57,32 @@ type RecoveryInput struct {
 	PoolPrefix string
 	// TakeOver: the Mac is taken over from another system, and its guests may live.
 	TakeOver bool
-	Now      time.Time
+	// LeastTime since the first failure of the claim until a tier acts that a number of
+	// failures brings: a few refused dials in a minute say little about a Mac. 0: none.
+	LeastTime time.Duration
+	Now       time.Time
+}
+
+// failedLongEnough reports that the claim's failures go on for the least time.
+func (in RecoveryInput) failedLongEnough(record infrav1.BootstrapRecord) bool {
+	if in.LeastTime == 0 {
+		return true
+	}
+	return record.FirstFailedAt != nil && in.Now.Sub(record.FirstFailedAt.Time) >= in.LeastTime
+}
+
+// CountFailure adds a failed attempt to the record of a claim.
+func CountFailure(h *Host, now time.Time) {
+	record := &h.Spec.Record.Bootstrap
+	record.Attempts++
+	if record.FirstFailedAt == nil {
+		record.FirstFailedAt = &metav1.Time{Time: now}
+	}
+}
+
+// forgetFailures is for a claim that begins anew on a wiped disk.
+func forgetFailures(h *Host) {
+	h.Spec.Record.Bootstrap.Attempts, h.Spec.Record.Bootstrap.FirstFailedAt = 0, nil
 }
 
 // NextRecovery decides about a host whose bootstrap has just failed, from its
@@ -75,7 +102,7 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 		return RecoverStay, "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
 		return nextReplacement(h, in, "the disk was not wiped")
-	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts:
+	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts && in.failedLongEnough(record):
 		return nextReplacement(h, in, fmt.Sprintf("%d attempts failed", record.Attempts))
 	case rebootDue(h, in):
 		return RecoverReboot, fmt.Sprintf("%d attempts failed", record.Attempts)
@@ -104,7 +131,7 @@ func rebootDue(h *Host, in RecoveryInput) bool {
 	if in.RebootAfter == 0 || record.RebootIssued || h.Spec.Reboot != nil {
 		return false
 	}
-	return in.Class == ClassReboot || int(record.Attempts) >= in.RebootAfter
+	return in.Class == ClassReboot || int(record.Attempts) >= in.RebootAfter && in.failedLongEnough(record)
 }
 
 // rebootSettles is how long a reboot that the vendor took may stay invisible: one
@@ -143,7 +170,7 @@ func GiveUp(h *Host, release infrav1.Release, reason string, now time.Time) {
 	if r := h.Spec.Reboot; r != nil && r.ID == BootstrapRebootID(release.Token) {
 		h.Spec.Reboot = nil
 	}
-	h.Spec.Record.Bootstrap.Attempts = 0
+	forgetFailures(h)
 	Disturb(h, now)
 	fail(h, reason, now)
 }

@@ -107,6 +107,40 @@ func TestRequirement003_NextRecoveryByClass(t *testing.T) {
 	})
 }
 
+// Three refused dials in half a minute must not cut a Mac's power.
+func TestRecoveryTakesTimeAsWellAsFailures(t *testing.T) {
+	since := func(d time.Duration) func(*host.Host) {
+		return func(h *host.Host) { h.Spec.Record.Bootstrap.FirstFailedAt = &metav1.Time{Time: noon().Add(-d)} }
+	}
+	patient := func(class host.FailureClass) host.RecoveryInput {
+		return onLadder(func(in *host.RecoveryInput) { in.Class, in.LeastTime = class, 5*time.Minute })
+	}
+	checkRecoveries(t, map[string]recoveryRow{
+		"three failures in half a minute": {failing(3, since(30*time.Second)), patient(host.ClassRetry), host.RecoverRetry, ""},
+		"three failures in five minutes":  {failing(3, since(5*time.Minute)), patient(host.ClassRetry), host.RecoverReboot, ""},
+		"eight failures in a minute":      {failing(8, rebooted, since(time.Minute)), patient(host.ClassRetry), host.RecoverRetry, ""},
+		"eight failures in an hour":       {failing(8, rebooted, since(time.Hour)), patient(host.ClassRetry), host.RecoverReturn, ""},
+		"nobody knows since when":         {failing(8), patient(host.ClassRetry), host.RecoverRetry, ""},
+		"a dirty disk is one at once":     {failing(1, since(0)), patient(host.ClassReinstall), host.RecoverReturn, ""},
+		"a locked account is one at once": {failing(1, since(0)), patient(host.ClassReboot), host.RecoverReboot, ""},
+		"a person is needed all the same": {failing(8, since(time.Hour)), patient(host.ClassHuman), host.RecoverRetry, ""},
+		"no least time":                   {failing(3), onLadder(), host.RecoverReboot, ""},
+	})
+}
+
+func TestTheFirstFailureOfAClaimIsRemembered(t *testing.T) {
+	h := failing(0)
+	host.CountFailure(h, noon())
+	host.CountFailure(h, noon().Add(time.Hour))
+	if record := h.Spec.Record.Bootstrap; record.Attempts != 2 || !record.FirstFailedAt.Time.Equal(noon()) {
+		t.Errorf("record = %+v, want two attempts since %s", record, noon())
+	}
+	host.GiveUp(h, infrav1.Release{Token: "t-1", Policy: infrav1.Reinstall}, "x", noon())
+	if record := h.Spec.Record.Bootstrap; record.Attempts != 0 || record.FirstFailedAt != nil {
+		t.Errorf("record = %+v: the claim begins anew on a wiped disk", record)
+	}
+}
+
 func TestRebooting(t *testing.T) {
 	asked := func(force bool) func(*host.Host) {
 		return func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "x", Force: force} }

@@ -6,8 +6,8 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// pendingPrefix starts the name of a server that the provider before this one
-// was in the midst of claiming. Such a server is somebody's, and left alone.
+// pendingPrefix starts the name of a server that the first system was in the midst of
+// adopting. Such a server is on its way to a Machine, and no stray.
 const pendingPrefix = "tuist-claim-pending-"
 
 // Owners is what the live Machines of all namespaces tell of servers. A Machine
@@ -88,6 +88,8 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 		return "", "of a live Machine"
 	case h.Spec.ClaimRef != nil:
 		return StrandedStray, "claimed, and no Machine is left that it is of"
+	case strings.HasPrefix(name, pendingPrefix):
+		return "", "being adopted by another system"
 	case InPool(name, h.Spec.ServerID, naming.Pools...):
 		return "", "in the pool"
 	case h.Spec.Record.DetachedAt != nil:
@@ -100,5 +102,5 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 
 // claimedName reports that a server's name is one that this cluster gave.
 func claimedName(name, prefix string) bool {
-	return prefix != "" && strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, pendingPrefix)
+	return prefix != "" && strings.HasPrefix(name, prefix)
 }

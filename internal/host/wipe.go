@@ -281,7 +281,7 @@ func Finish(h *Host, now time.Time) {
 	h.Spec.Release = nil
 	forgetOS(h)
 	record := &h.Spec.Record
-	record.Bootstrap.Attempts = 0
+	forgetFailures(h)
 	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
 }
 

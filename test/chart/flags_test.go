@@ -19,6 +19,9 @@ func TestRequirement001_ChartReportsOnlyByDefault(t *testing.T) {
 			t.Errorf("--%s = %q, want %q", name, got, want)
 		}
 	}
+	if got, _ := flagValue(flags, "claim-name-prefix"); got != "macfleet-" {
+		t.Errorf("--claim-name-prefix = %q: stranded hosts would be reported as foreign", got)
+	}
 	if got, found := flagValue(flags, claimNamePrefix); found {
 		t.Errorf("--%s=%s: the sweep must only report until somebody says otherwise", claimNamePrefix, got)
 	}
@@ -63,6 +66,9 @@ func TestRequirement003_ChartSetsTheRecoveryThresholds(t *testing.T) {
 		if !slices.Contains(flags, want) {
 			t.Errorf("%s is not among %q", want, flags)
 		}
+	}
+	if got, _ := flagValue(flags, "bootstrap-recover-after"); got != "5m" {
+		t.Errorf("--bootstrap-recover-after = %q", got)
 	}
 	off := managerFlags(t, set("manager.bootstrapRebootAfter=0", "manager.bootstrapMaxAttempts=0")...)
 	for _, want := range []string{"--bootstrap-reboot-after=0", "--bootstrap-max-attempts=0"} {

@@ -146,6 +146,9 @@ type BootstrapRecord struct {
 	// rebootIssued: the vendor took the one reboot of this claim's recovery.
 	// +optional
 	RebootIssued bool `json:"rebootIssued,omitempty"`
+	// firstFailedAt is when the first of these attempts failed.
+	// +optional
+	FirstFailedAt *metav1.Time `json:"firstFailedAt,omitempty"`
 }
 
 // OrderRequest is a server that is being ordered. It is looked up by its name

@@ -40,7 +40,7 @@
 {{- if and $manager.metricsCertSecret $manager.insecureMetrics -}}
 {{- fail "manager.insecureMetrics serves metrics without TLS: leave it out, or manager.metricsCertSecret" -}}
 {{- end -}}
-{{- range $name := list "inventoryInterval" "reinstallTimeout" "reclaimInterval" -}}
+{{- range $name := list "inventoryInterval" "bootstrapRecoverAfter" "reinstallTimeout" "reclaimInterval" -}}
 {{- include "macfleet.checkTime" (list (printf "manager.%s" $name) (get $manager $name)) -}}
 {{- end -}}
 {{- if ne (toString $manager.driftCheckInterval) "0" -}}{{- include "macfleet.checkTime" (list "manager.driftCheckInterval" (toString $manager.driftCheckInterval)) -}}{{- end -}}

@@ -20,6 +20,7 @@ type census struct {
 	sweep   *Sweep
 	hosts   *prometheus.Desc
 	orphans *prometheus.Desc
+	blocked *prometheus.Desc
 	billed  *prometheus.Desc
 }
 
@@ -29,7 +30,10 @@ func newCensus(reader client.Reader, leading func() bool, sweep *Sweep) *census 
 		hosts: prometheus.NewDesc("macfleet_hosts", "Hosts by zone, type and phase.", []string{"zone", "type", "phase"}, nil),
 		orphans: prometheus.NewDesc("scaleway_orphan_servers",
 			"Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; "+
-				"kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.", []string{"zone", "kind"}, nil),
+				"kind stranded: once ours, foreign: named by others.", []string{"zone", "kind"}, nil),
+		blocked: prometheus.NewDesc("macfleet_blocked_hosts",
+			"Hosts on their way back to the pool that go no further without a person; "+
+				"reason notwiped: in the pool by name but not clean, held: released but renamed by others.", []string{"zone", "reason"}, nil),
 		billed: prometheus.NewDesc("macfleet_host_billed_until_seconds",
 			"Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.", []string{"zone", "type"}, nil),
 	}
@@ -39,6 +43,7 @@ func newCensus(reader client.Reader, leading func() bool, sweep *Sweep) *census 
 func (c *census) Describe(out chan<- *prometheus.Desc) {
 	out <- c.hosts
 	out <- c.orphans
+	out <- c.blocked
 	out <- c.billed
 }
 
@@ -68,6 +73,9 @@ func (c *census) Collect(out chan<- prometheus.Metric) {
 	for labels, n := range counted.orphans {
 		out <- prometheus.MustNewConstMetric(c.orphans, prometheus.GaugeValue, n, labels[0], labels[1])
 	}
+	for labels, n := range counted.blocked {
+		out <- prometheus.MustNewConstMetric(c.blocked, prometheus.GaugeValue, n, labels[0], labels[1])
+	}
 	for labels, until := range counted.billed {
 		out <- prometheus.MustNewConstMetric(c.billed, prometheus.GaugeValue, until, labels[0], labels[1])
 	}
@@ -77,11 +85,12 @@ func (c *census) Collect(out chan<- prometheus.Metric) {
 type counts struct {
 	hosts   map[[3]string]float64 // zone, type, phase
 	orphans map[[2]string]float64 // zone, kind
+	blocked map[[2]string]float64 // zone, reason
 	billed  map[[2]string]float64 // zone, type
 }
 
 func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, naming host.Naming) counts {
-	c := counts{map[[3]string]float64{}, map[[2]string]float64{}, map[[2]string]float64{}}
+	c := counts{map[[3]string]float64{}, map[[2]string]float64{}, map[[2]string]float64{}, map[[2]string]float64{}}
 	for i := range hosts {
 		h := &hosts[i]
 		zone, kind := h.Spec.Zone, h.Status.Server.Type
@@ -90,8 +99,8 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		// A zone that has hosts shows zeros: an alert needs a series to watch.
 		c.orphans[[2]string{zone, "stranded"}] += one(stray == host.StrandedStray)
 		c.orphans[[2]string{zone, "foreign"}] += one(stray == host.ForeignStray)
-		c.orphans[[2]string{zone, "notwiped"}] += one(stray == "" && h.Status.Phase == infrav1.HostDirty)
-		c.orphans[[2]string{zone, "held"}] += one(h.Spec.Release != nil && host.ChangedByOther(h))
+		c.blocked[[2]string{zone, "notwiped"}] += one(stray == "" && h.Status.Phase == infrav1.HostDirty)
+		c.blocked[[2]string{zone, "held"}] += one(h.Spec.Release != nil && host.ChangedByOther(h))
 		if until := h.Status.Server.DeletableAt; until != nil {
 			c.billed[[2]string{zone, kind}] = max(c.billed[[2]string{zone, kind}], float64(until.Unix()))
 		}

@@ -45,6 +45,9 @@ type Options struct {
 	// ClaimNamePrefix starts the names of servers that the sweep may take back into
 	// the pool. Empty: it only reports.
 	ClaimNamePrefix string
+	// ReportNamePrefix starts the names of servers that this cluster claims. It tells
+	// stranded hosts from foreign ones where the sweep only reports.
+	ReportNamePrefix string
 	// ReinstallTimeout is how long a wipe may take before it is asked for again.
 	ReinstallTimeout time.Duration
 	// WatchFilter restricts the work to hosts whose label

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -121,7 +122,7 @@ func keyOf(h *host.Host) sightingKey { return sightingKey{h.UID, h.Name, h.Statu
 
 // naming is what names mean, given the pools of these Machines and our own.
 func (s *Sweep) naming(machines []infrav1.ScalewayAppleSiliconMachine) host.Naming {
-	naming := host.Naming{Claimed: s.ClaimNamePrefix, Pools: []string{s.DefaultPoolPrefix}}
+	naming := host.Naming{Claimed: cmp.Or(s.ClaimNamePrefix, s.ReportNamePrefix), Pools: []string{s.DefaultPoolPrefix}}
 	for i := range machines {
 		naming.Pools = append(naming.Pools, machines[i].Spec.AdoptPoolPrefix)
 	}

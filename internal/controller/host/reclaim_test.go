@@ -186,7 +186,7 @@ func TestRequirement001_AReclaimedHostIsNotAdoptableBeforeItsWipe(t *testing.T) 
 
 func TestRequirement001_ReportOnlyChangesNothingButCounts(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"stranded", "apple-silicon-romantic-1")
-	w.r.ClaimNamePrefix = ""
+	w.r.ClaimNamePrefix, w.r.ReportNamePrefix = "", claimedPrefix
 	before := w.written()
 	w.cloud.Forget()
 	for range 3 {
@@ -196,12 +196,10 @@ func TestRequirement001_ReportOnlyChangesNothingButCounts(t *testing.T) {
 		t.Errorf("%d writes, calls %v", w.written()-before, w.mutations())
 	}
 	want := `
-# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others.
 # TYPE scaleway_orphan_servers gauge
-scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 2
-scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
-scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
-scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
+scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 1
+scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 1
 `
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCensus(w.client, func() bool { return true }, s))
@@ -382,11 +380,9 @@ func TestTheGaugeCountsNoHostOfAnotherNamespacesMachine(t *testing.T) {
 	registry.MustRegister(newCensus(one, func() bool { return true }, s))
 	gauge := func(stranded int) string {
 		return fmt.Sprintf(`
-# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others, held: released but named by others, notwiped: in the pool but not clean.
+# HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others.
 # TYPE scaleway_orphan_servers gauge
 scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 0
-scaleway_orphan_servers{kind="held",zone="fr-par-1"} 0
-scaleway_orphan_servers{kind="notwiped",zone="fr-par-1"} 0
 scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} %d
 `, stranded)
 	}

@@ -324,7 +324,7 @@ func (r *Reconciler) count(ctx context.Context, v *visit, failure *Failure) erro
 	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
 		h.Spec.Record.Bootstrap.ClaimToken = v.token()
 		if counts {
-			h.Spec.Record.Bootstrap.Attempts++
+			host.CountFailure(h, r.Clock.Now())
 		}
 		return counts
 	})

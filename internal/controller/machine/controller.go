@@ -62,6 +62,9 @@ type Options struct {
 	// MaxAttempts is the number of failed bootstrap attempts after which a Machine
 	// gives its host back and takes another. 0: never.
 	MaxAttempts int
+	// RecoverAfter is the least time from the first of these failures until either
+	// happens. 0: none.
+	RecoverAfter time.Duration
 	// DriftCheckInterval is how often a Mac is looked at for what changed behind our
 	// back. 0: never.
 	DriftCheckInterval time.Duration

@@ -25,7 +25,7 @@ func (r *Reconciler) climb(ctx context.Context, v *visit, failure *Failure) erro
 	}
 	in := host.RecoveryInput{
 		Class: host.FailureClass(failure.Class), RebootAfter: r.RebootAfter, MaxAttempts: r.MaxAttempts,
-		PoolPrefix: r.poolPrefix(v.machine), TakeOver: host.TakesOver(v.machine), Now: r.Clock.Now(),
+		PoolPrefix: r.poolPrefix(v.machine), TakeOver: host.TakesOver(v.machine), LeastTime: r.RecoverAfter, Now: r.Clock.Now(),
 	}
 	next, why := host.NextRecovery(v.host, in)
 	switch next {
