@@ -37,7 +37,11 @@ func (t *target) agent() step {
 			if !sound {
 				all = append(all, "build "+build+" is not installed")
 			}
-			for _, l := range t.agentLinks() {
+			links, err := t.agentLinks(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, l := range links {
 				target, err := t.linkTarget(ctx, l.path)
 				if err != nil {
 					return nil, err
@@ -71,11 +75,16 @@ func (t *target) refuseBadUnproved() error {
 
 type link struct{ path, target string }
 
-func (t *target) agentLinks() []link {
-	return []link{
-		{currentLink, t.desired.Agent.SHA256},
-		{document.AgentLink, document.CurrentAgent},
+// agentLinks are the links to the wanted build. Where the Mac is taken over, the
+// first system's program stays until its agent is retired.
+func (t *target) agentLinks(ctx context.Context) ([]link, error) {
+	links := []link{{currentLink, t.desired.Agent.SHA256}}
+	if t.takesOver() {
+		if former, err := t.formerProgram(ctx); former || err != nil {
+			return links, err
+		}
 	}
+	return append(links, link{document.AgentLink, document.CurrentAgent}), nil
 }
 
 // linkTarget is where a link points, empty for anything else and for nothing.
@@ -100,7 +109,11 @@ func (t *target) installAgent(ctx context.Context) error {
 	if err := t.oweAll(ctx); err != nil {
 		return err
 	}
-	for _, l := range t.agentLinks() {
+	links, err := t.agentLinks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
 		if target, err := t.linkTarget(ctx, l.path); err == nil && target == l.target {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -25,8 +26,8 @@ func (t *target) journal() step {
 		undo: "uninstall keeps both, for the disk belongs to its epoch until it is wiped. On a Mac that is yours alone, remove them as root: " +
 			"a Mac without them is taken for a freshly installed one, as long as no build of ours is left on it.",
 		note: t.trusts,
-		check: func(context.Context) ([]string, error) {
-			marked, err := t.marked()
+		check: func(ctx context.Context) ([]string, error) {
+			marked, err := t.marked(ctx)
 			if err != nil || marked {
 				return nil, err
 			}
@@ -49,10 +50,10 @@ func (t *target) journal() step {
 	}
 }
 
-func (t *target) marked() (bool, error) {
+func (t *target) marked(ctx context.Context) (bool, error) {
 	data, err := read(t.Mac.Files, document.JournalFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, t.unmarkedIsClean()
+		return false, t.unmarkedIsClean(ctx)
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading the journal: %w", err)
@@ -86,8 +87,10 @@ func (o Options) journaled() document.Journal {
 	return j
 }
 
-// unmarkedIsClean fails when there are builds of ours on a disk without journal.
-func (t *target) unmarkedIsClean() error {
+// unmarkedIsClean fails when there are builds of ours, or anything of the first
+// system, on a disk without journal. A Mac that is taken over from it is no clean one,
+// and need not be.
+func (t *target) unmarkedIsClean(ctx context.Context) error {
 	names, err := t.Mac.Files.List(document.InstallDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing %s: %w", document.InstallDir, err)
@@ -97,5 +100,12 @@ func (t *target) unmarkedIsClean() error {
 			return fail(document.Reinstall, "not wiped: build %s survives without a journal", name)
 		}
 	}
-	return nil
+	if t.takesOver() {
+		return nil
+	}
+	traces, err := t.formerTraces(ctx)
+	if err != nil || len(traces) == 0 {
+		return err
+	}
+	return fail(document.Reinstall, "not wiped: the first system's %s survives", strings.Join(traces, ", "))
 }

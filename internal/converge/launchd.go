@@ -85,10 +85,24 @@ func (t *target) launchd() step {
 				}
 				all = append(all, s.differs(j)...)
 			}
+			if t.takesOver() {
+				_, loaded, err := t.printJob(ctx, formerJob(formerAgentLabel))
+				if err != nil {
+					return nil, err
+				}
+				if loaded {
+					all = append(all, formerAgentLabel+" is loaded")
+				}
+			}
 			noted, err := t.notProved()
 			return append(all, noted...), err
 		},
-		act:      t.restartJobs,
+		act: func(ctx context.Context) error {
+			if t.takesOver() {
+				return t.replaceFormer(ctx)
+			}
+			return t.restartJobs(ctx)
+		},
 		takeBack: t.removeJobs,
 	}
 	looked := s

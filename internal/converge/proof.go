@@ -39,8 +39,8 @@ const (
 )
 
 func (t *target) proofState(ctx context.Context) (proofState, error) {
-	if !t.desired.Mac.ProofReboot {
-		return proofUnwanted, nil
+	if !t.desired.Mac.ProofReboot || t.desired.Host.TakeOver {
+		return proofUnwanted, nil // guests may run on a Mac that is taken over
 	}
 	note, err := t.proofNote()
 	if err != nil {

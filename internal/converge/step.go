@@ -48,10 +48,10 @@ type target struct {
 // before it says which epoch and which user the disk belongs to.
 func (t *target) steps() []step {
 	all := []step{t.fitness(), t.journal(), t.dirs()}
-	if t.TakeOver {
+	if t.takesOver() {
 		all = append(all, t.takeOver())
 	}
-	return append(
+	all = append(
 		all,
 		t.sshd(),
 		t.names(),
@@ -67,9 +67,11 @@ func (t *target) steps() []step {
 		t.credentials(),
 		t.logs(),
 		t.launchd(),
-		t.sudo(),
-		t.proof(),
 	)
+	if t.takesOver() {
+		all = append(all, t.formerAgent())
+	}
+	return append(all, t.sudo(), t.proof())
 }
 
 // failure is an error that knows what should happen next.

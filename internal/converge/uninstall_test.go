@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 func (f *fixture) uninstall(force bool) document.Report {
@@ -166,40 +165,4 @@ func TestUninstallOfALostConfiguration(t *testing.T) {
 	o.Invoker = "m1"
 	Uninstall(context.Background(), o, true)
 	f.gone(sudoersFile("m1"))
-}
-
-func TestTakeOverRetiresKnownNamesOnly(t *testing.T) {
-	f := newFixture(t)
-	plistAttr := macos.Attr{Mode: 0o644, Owner: root, Group: wheel}
-	for _, label := range append(formerLabels(), "com.example.backup") {
-		f.mac.Put(daemonsDir+"/"+label+".plist", []byte("<plist/>"), plistAttr)
-		f.mac.Load(label)
-	}
-	for _, name := range formerFiles() {
-		f.mac.Put(name, []byte("old"), plistAttr)
-	}
-	f.mac.Put("/usr/local/bin/other", []byte("not ours"), plistAttr)
-	if r := f.converge(); outcomes(r)["take-over"] != "" {
-		t.Error("took over without being asked")
-	}
-	o := f.options()
-	o.TakeOver = true
-	r := f.run(o)
-	i := slices.IndexFunc(r.Steps, func(s document.StepReport) bool { return s.Name == "take-over" })
-	if s := r.Steps[i]; s.Outcome != document.Changed || s.Detail != "launch daemons of others, left alone: com.example.backup" {
-		t.Errorf("%s: %q", s.Outcome, s.Detail)
-	}
-	for _, label := range formerLabels() {
-		if f.mac.Loaded(label) {
-			t.Errorf("%s is loaded", label)
-		}
-		f.gone(daemonsDir + "/" + label + ".plist")
-	}
-	f.gone(formerFiles()...)
-	if !f.mac.Loaded("com.example.backup") || f.content("/usr/local/bin/other") != "not ours" {
-		t.Error("something of another name was touched")
-	}
-	if s := f.run(o).Steps[i]; s.Outcome != document.Unchanged || s.Detail == "" {
-		t.Errorf("again: %s %q", s.Outcome, s.Detail)
-	}
 }

@@ -1,0 +1,121 @@
+package converge
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+)
+
+const formerPlist = "/Library/LaunchDaemons/dev.tuist.tart-kubelet.plist"
+
+// formerMac is a Mac that the first system runs, with a guest.
+func formerMac(t *testing.T) *fixture {
+	f := newFixture(t)
+	if r := f.run(Options{Mac: f.mac.Interfaces(), Self: f.self, Step: "session"}); r.Exit != document.ExitChanged {
+		t.Fatalf("no session: %+v", r.Steps)
+	}
+	attr := macos.Attr{Mode: 0o644, Owner: root, Group: wheel}
+	for _, label := range append(formerLabels(), formerAgentLabel, "com.example.backup") {
+		f.mac.Put(daemonsDir+"/"+label+".plist", []byte("<plist><dict><key>Label</key><string>"+label+"</string><key>ProgramArguments</key><array><string>"+document.AgentLink+"</string></array></dict></plist>"), attr)
+		f.mac.Load(label)
+	}
+	for _, name := range append(formerFiles(), "/etc/tart-kubelet", "/usr/local/bin/other") {
+		f.mac.Put(name, []byte("old"), attr)
+	}
+	f.mac.Put(document.AgentLink, []byte("the first system's agent"), program)
+	f.mac.Console.Guests = 1
+	f.desired.Mac.ProofReboot = true
+	return f
+}
+
+func TestTakeOverRetiresKnownNamesOnly(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	r := f.converge()
+	i := slices.IndexFunc(r.Steps, func(s document.StepReport) bool { return s.Name == "take-over" })
+	if s := r.Steps[i]; s.Outcome != document.Changed || s.Detail != "launch daemons of others, left alone: com.example.backup" {
+		t.Errorf("%s: %q", s.Outcome, s.Detail)
+	}
+	for _, label := range append(formerLabels(), formerAgentLabel) {
+		if f.mac.Loaded(label) {
+			t.Errorf("%s is loaded", label)
+		}
+		f.gone(daemonsDir + "/" + label + ".plist")
+	}
+	f.gone(append(formerFiles(), formerAgentDir)...)
+	if !f.mac.Loaded("com.example.backup") || f.content("/usr/local/bin/other") != "old" {
+		t.Error("something of another name was touched")
+	}
+	if r.Rebooting || f.mac.Console.Guests != 1 {
+		t.Errorf("rebooting %t, %d guests: want them to live", r.Rebooting, f.mac.Console.Guests)
+	}
+	if f.mac.Resolve(document.AgentLink) == document.AgentLink || f.content(document.AgentLink) == "the first system's agent" {
+		t.Error("its program is still in the place of ours")
+	}
+	f.content(document.JoinPermitFile)
+	if s := f.converge().Steps[i]; s.Outcome != document.Unchanged || s.Detail == "" {
+		t.Errorf("again: %s %q", s.Outcome, s.Detail)
+	}
+}
+
+// Its agent is stopped when everything that ours needs is there, and before ours
+// starts: both at once would start the same Pods.
+func TestTheFirstSystemsAgentStopsLast(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	f.converge()
+	at := func(change string) int { return slices.Index(f.mac.Changes, change) }
+	stopped, started := at("bootout "+formerAgentLabel), at("bootstrap "+document.AgentLabel)
+	for _, before := range []string{"write " + document.ConfigFile, "write " + document.JoinPermitFile, "write " + document.BootstrapKubeconfig} {
+		if n := at(before); n < 0 || n > stopped {
+			t.Errorf("%s at %d, its agent stopped at %d", before, n, stopped)
+		}
+	}
+	if stopped < 0 || started < stopped || at("remove "+formerPlist) < started {
+		t.Errorf("stopped at %d, ours started at %d, its job removed at %d:\n%s", stopped, started, at("remove "+formerPlist), strings.Join(f.mac.Changes, "\n"))
+	}
+}
+
+// Ours does not come up: then the first system's goes on, with all that it needs.
+func TestTheFirstSystemsAgentComesBack(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	f.dying("", time.Second)
+	f.refused("launchd", document.Retry, "the first system's agent runs again")
+	if !f.mac.Loaded(formerAgentLabel) || f.mac.Loaded(document.AgentLabel) {
+		t.Errorf("its agent loaded: %t, ours: %t", f.mac.Loaded(formerAgentLabel), f.mac.Loaded(document.AgentLabel))
+	}
+	if f.content(document.AgentLink) != "the first system's agent" || f.content(formerAgentDir) != "old" {
+		t.Error("what it needs is gone")
+	}
+	f.mac.Program = f.goodJob
+	f.converge()
+	if f.mac.Loaded(formerAgentLabel) || !f.mac.Loaded(document.AgentLabel) {
+		t.Error("the next run did not take over")
+	}
+}
+
+// On a Mac of the pool any of it proves that the disk was not wiped.
+func TestTracesOfTheFirstSystemAreNotWiped(t *testing.T) {
+	for name, put := range map[string]func(*memory.Mac){
+		"its agent's job": func(m *memory.Mac) { m.Put(formerPlist, []byte("x"), rootFile) },
+		"any of its jobs": func(m *memory.Mac) {
+			m.Put("/Library/LaunchDaemons/dev.tuist.runner-egress.a.plist", []byte("x"), rootFile)
+		},
+		"its kubeconfig":    func(m *memory.Mac) { m.Put(formerAgentDir, []byte("x"), rootFile) },
+		"its agent's file":  func(m *memory.Mac) { m.Put(document.AgentLink, []byte("x"), program) },
+		"all of it, loaded": func(m *memory.Mac) { m.Put(formerPlist, []byte("x"), rootFile); m.Load(formerAgentLabel) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			put(f.mac)
+			f.refused("journal", document.Reinstall, "not wiped: the first system's /")
+			f.nothingDone()
+		})
+	}
+}
