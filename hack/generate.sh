@@ -12,6 +12,14 @@ chart=charts/macfleet
 controller-gen object paths=./api/...
 controller-gen crd paths=./api/... output:crd:artifacts:config=$chart/crds
 
+# A manager compares the cluster's CRDs with its own by these.
+version=$(awk '$1 == "appVersion:" { print $2 }' $chart/Chart.yaml)
+for crd in $chart/crds/*.yaml; do
+	awk -v version="$version" -v digest="$(sha256sum <"$crd" | cut -c1-16)" '{ print }
+		/^  annotations:$/ { print "    macfleet.dev/crd-digest: \"" digest "\""; print "    macfleet.dev/crd-version: " version }' "$crd" >"$crd.new"
+	mv "$crd.new" "$crd"
+done
+
 # Markers beside the code say what each part of the manager needs. The markers' namespace
 # "fleet" stands for the release's own.
 controller-gen rbac:roleName=macfleet-manager paths=./internal/controller/... paths=./cmd/manager/... output:rbac:stdout |

@@ -15,6 +15,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/macfleet/macfleet/internal/startup"
 )
 
 // version is set when a release is linked.
@@ -23,7 +25,8 @@ var version = "v0.1.0-dev"
 // Exit codes.
 const (
 	exitFailure = 1
-	// exitUsage: a flag or a credential is wrong; starting again will not help.
+	// exitUsage: a flag or a credential is wrong, or the cluster is none to start in;
+	// starting again will not help.
 	exitUsage = 2
 )
 
@@ -33,6 +36,9 @@ func main() {
 
 // run is main with everything that a test replaces.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == crdsCommand {
+		return runCRDs(ctx, args[1:], stdout, stderr)
+	}
 	settings, err := parse(args, getenv)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -49,7 +55,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 0
 	}
 	_, _ = fmt.Fprintln(stderr, "manager:", err)
+	return exitCode(err)
+}
+
+// exitCode tells what starting again may mend from what a person has to.
+func exitCode(err error) int {
 	if _, wrong := errors.AsType[*usageError](err); wrong {
+		return exitUsage
+	}
+	if _, refused := errors.AsType[*startup.Refusal](err); refused {
 		return exitUsage
 	}
 	return exitFailure

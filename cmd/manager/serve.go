@@ -58,6 +58,9 @@ func serve(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
+	if err := checkCluster(ctx, kubernetes); err != nil {
+		return err
+	}
 	mgr, err := newManager(s, kubernetes)
 	if err != nil {
 		return err

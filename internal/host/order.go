@@ -111,7 +111,7 @@ func Deliver(h, order *Host, now time.Time) (changed bool, err error) {
 		return false, &TakenError{h.Name, order.Spec.Order.Name}
 	}
 	Claim(h, *order.Spec.ClaimRef, now)
-	h.Spec.Record.Ordered = true
+	h.Spec.Record.Ordered, h.Spec.Record.OrderedFor = true, order.Spec.Order.Profile
 	h.Spec.Release = order.Spec.Release.DeepCopy()
 	return true, nil
 }

@@ -38,6 +38,8 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"label that no node may have":  {[]string{zone, `fleets.builders.profile.labels.node-role\.kubernetes\.io/mac=a`}, "lets no node give itself"},
 		"order of no type":             {[]string{zone, "fleets.builders.acquisition=Order"}, "fleets.builders orders servers: say in fleets.builders.type which"},
 		"order of what exists":         {[]string{zone, "fleets.builders.acquisition=Order", "fleets.builders.type=M2-L", "fleets.builders.hostSelector.matchLabels.a=b"}, "leave it out"},
+		"limit of no orders":           {[]string{zone, "fleets.builders.maxOrdered=3"}, "fleets.builders.maxOrdered: the fleet adopts its Macs from the pool and orders none"},
+		"limit below nothing":          {[]string{zone, "fleets.builders.acquisition=Order", "fleets.builders.type=M2-L", "fleets.builders.maxOrdered=-1"}, "/fleets/builders/maxOrdered"},
 		"three guests":                 {[]string{zone, "fleets.builders.profile.maxVMs=3"}, "/fleets/builders/profile/maxVMs"},
 		"guests' subnet":               {[]string{zone, "fleets.builders.profile.network.subnet=8.8.8.0/24"}, `fleets.builders.profile.network.subnet "8.8.8.0/24": give a private`},
 		"no network":                   {[]string{zone, "fleets.builders.profile.network.guestEgress.allow[0].cidr=10.0.0.1"}, `"10.0.0.1" is no network`},

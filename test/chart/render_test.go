@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/macfleet/macfleet/test/helm"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,29 +26,8 @@ var (
 	chartDir = filepath.Join(root, "charts", "macfleet")
 )
 
-// helm is the binary that hack/generate.sh leaves in bin, or one built for this
-// run where nobody has generated anything yet.
-var helm = sync.OnceValues(func() (string, error) {
-	made, err := filepath.Abs(filepath.Join(root, "bin", "helm"))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(made); err == nil {
-		return made, nil
-	}
-	dir, err := os.MkdirTemp("", "chart-test-")
-	if err != nil {
-		return "", err
-	}
-	built := filepath.Join(dir, "helm")
-	cmd := exec.Command("go", "build", "-o", built, "helm.sh/helm/v4/cmd/helm")
-	cmd.Dir = filepath.Join(root, "hack", "tools")
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building helm: %w\n%s", err, out)
-	}
-	return built, nil
-})
+// helmBinary is found, or built, once.
+var helmBinary = sync.OnceValues(func() (string, error) { return helm.Binary(root) })
 
 // render runs `helm template` for the release macfleet in macfleet-system.
 func render(ctx context.Context, args ...string) (out, refusal string, err error) {
@@ -56,7 +35,7 @@ func render(ctx context.Context, args ...string) (out, refusal string, err error
 }
 
 func renderAs(ctx context.Context, release string, args ...string) (out, refusal string, err error) {
-	binary, err := helm()
+	binary, err := helmBinary()
 	if err != nil {
 		return "", "", err
 	}

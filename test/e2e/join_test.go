@@ -41,6 +41,7 @@ func TestPodsAndNodes(t *testing.T) {
 	t.Run("a foreign common name stays Pending", func(t *testing.T) { f.on(t).foreignNameStaysPending() })
 	t.Run("guests survive a restart of the agent", func(t *testing.T) { f.on(t).guestsSurviveAgentRestart() })
 	t.Run("a deleted Node of a live Machine heals", func(t *testing.T) { f.on(t).deletedNodeHeals() })
+	t.Run("no manager starts where it must not", func(t *testing.T) { f.on(t).noManagerStartsWhereItMustNot() })
 }
 
 // on is the same sandbox for a subtest.

@@ -45,6 +45,7 @@ const (
 	ReasonOutOfStock            = "OutOfStock"
 	ReasonQuotaExceeded         = "QuotaExceeded"
 	ReasonOrderRejected         = "OrderRejected"
+	ReasonOrderLimitReached     = "OrderLimitReached"
 	ReasonServerGone            = "ServerGone"
 	// ReasonLegacyMachine: the first system of this kind made the Machine, and its Mac
 	// is taken over as it stands.

@@ -168,6 +168,11 @@ type OrderRequest struct {
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	Zone string `json:"zone,omitempty"`
+	// profile is the MacNodeProfile, <namespace>/<name>, whose maxOrdered counts this
+	// order and its server.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	Profile string `json:"profile,omitempty"`
 	// attemptedAt is recorded before the vendor is asked. The answer may be lost:
 	// nothing is asked again before later lists show that no server came of it.
 	// +optional
@@ -283,6 +288,11 @@ type HostRecord struct {
 	// Machine says otherwise.
 	// +optional
 	Ordered bool `json:"ordered,omitempty"`
+	// orderedFor is the MacNodeProfile, <namespace>/<name>, whose maxOrdered counts
+	// this server, whoever has it since.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	OrderedFor string `json:"orderedFor,omitempty"`
 }
 
 // ScalewayAppleSiliconHostSpec is who owns a Mac and what must not be forgotten

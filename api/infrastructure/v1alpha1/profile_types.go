@@ -233,6 +233,12 @@ type MacNodeProfileSpec struct {
 	ProofReboot *bool `json:"proofReboot,omitempty"`
 	// +optional
 	Rollout RolloutPolicy `json:"rollout,omitempty,omitzero"`
+	// maxOrdered is how many servers may exist that Machines of this profile ordered
+	// (spec.acquisition), orders on their way included; with so many, nothing more is
+	// ordered. Servers bill for a day at least. Default: no limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxOrdered *int32 `json:"maxOrdered,omitempty"`
 	// agentVersion is the version of the agent that is waited for: Ready is not
 	// True before the manager gives Macs this one. The build itself always is the
 	// manager's. Default: any.

@@ -2,6 +2,7 @@
 {{- define "macfleet.checkValues" -}}
 {{- include "macfleet.checkOldValues" . -}}
 {{- include "macfleet.checkNames" . -}}
+{{- include "macfleet.checkFirstSystem" . -}}
 {{- include "macfleet.checkPool" . -}}
 {{- if and (eq .Values.capi.remoteKubeconfig "externalSecret") (not .Values.capi.externalSecret.storeRef.name) -}}
 {{- fail "capi.remoteKubeconfig is externalSecret: say in capi.externalSecret.storeRef.name which store holds the kubeconfig" -}}

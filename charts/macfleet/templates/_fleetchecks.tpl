@@ -30,6 +30,9 @@
 {{- if not $fleet.type -}}{{- fail (printf "%s orders servers: say in %s.type which, such as M2-L" $path $path) -}}{{- end -}}
 {{- if $fleet.hostSelector -}}{{- fail (printf "%s orders servers: a hostSelector chooses among hosts that exist; leave it out" $path) -}}{{- end -}}
 {{- end -}}
+{{- if and (hasKey $fleet "maxOrdered") (ne ($fleet.acquisition | default "Adopt") "Order") -}}
+{{- fail (printf "%s.maxOrdered: the fleet adopts its Macs from the pool and orders none; set %s.acquisition to Order, or leave it out" $path $path) -}}
+{{- end -}}
 {{- include "macfleet.checkSelector" (list (printf "%s.hostSelector" $path) ($fleet.hostSelector | default dict)) -}}
 {{- include "macfleet.checkProfile" (list (printf "%s.profile" $path) ($fleet.profile | default dict)) -}}
 {{- include "macfleet.checkHealth" (list (printf "%s.healthCheck" $path) ($fleet.healthCheck | default dict)) -}}

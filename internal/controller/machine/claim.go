@@ -325,6 +325,9 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 		restore(&h.Spec.Record, s, v.token())
 		h.Spec.Record.Bootstrap.RebootIssued = v.machine.Status.Bootstrap.RebootIssued
 		h.Spec.Record.Ordered = h.Spec.Record.Ordered || ordered(v.machine)
+		if ordered(v.machine) && h.Spec.Record.OrderedFor == "" {
+			h.Spec.Record.OrderedFor = orderedFor(v.machine)
+		}
 	}
 	return r.Client.Update(ctx, h)
 }

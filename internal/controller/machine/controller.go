@@ -97,6 +97,8 @@ type Reconciler struct {
 	leaves *jobs
 	// storm is held while a recovery counts what others destroy and adds itself.
 	storm sync.Mutex
+	// ordering is held while a Machine counts what its profile ordered and adds its order.
+	ordering sync.Mutex
 }
 
 // New returns a reconciler with the defaults filled in.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,6 +114,21 @@ func (r *Reconciler) placeOrder(ctx context.Context, v *visit) error {
 	if moved, err := r.followOrder(ctx, v, r.Reader); err != nil || moved {
 		return err
 	}
+	r.ordering.Lock()
+	defer r.ordering.Unlock()
+	exceeded, err := r.orderLimit(ctx, v.machine)
+	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
+		v.claimed = no(infrav1.ReasonUnknownProfile, "%s", missing)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if exceeded != "" {
+		v.poll = waitPoll // what was ordered goes without waking us
+		v.claimed = no(infrav1.ReasonOrderLimitReached, "%s", exceeded)
+		return nil
+	}
 	if err := r.createOrder(ctx, r.newOrder(v)); err != nil {
 		return err
 	}
@@ -121,13 +137,36 @@ func (r *Reconciler) placeOrder(ctx context.Context, v *visit) error {
 	return nil
 }
 
+// orderLimit says why the Machine's profile lets nothing more be ordered; empty: it
+// does. Uncached: another Machine's order of a moment ago counts.
+func (r *Reconciler) orderLimit(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (string, error) {
+	profile, err := r.profile(ctx, m)
+	if err != nil || profile.Spec.MaxOrdered == nil {
+		return "", err
+	}
+	list := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Reader.List(ctx, list); err != nil {
+		return "", fmt.Errorf("counting ordered hosts: %w", err)
+	}
+	name := orderedFor(m)
+	return host.CountOrders(name, list.Items).Exceeded(name, profile.Spec.MaxOrdered), nil
+}
+
+// orderedFor names the profile that counts the Machine's order; empty: none does.
+func orderedFor(m *infrav1.ScalewayAppleSiliconMachine) string {
+	if m.Spec.ProfileRef == nil {
+		return ""
+	}
+	return m.Namespace + "/" + m.Spec.ProfileRef.Name
+}
+
 func (r *Reconciler) newOrder(v *visit) *host.Host {
 	m := v.machine
 	h := &host.Host{
 		ObjectMeta: metav1.ObjectMeta{Name: host.OrderName(m.Name), Finalizers: []string{infrav1.HostFinalizer}},
 		Spec: infrav1.ScalewayAppleSiliconHostSpec{
 			Zone:  v.zone(),
-			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: v.zone()},
+			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: v.zone(), Profile: orderedFor(m)},
 		},
 	}
 	h.Spec.ClaimRef = &infrav1.ClaimReference{Cluster: clusterName(m), Namespace: m.Namespace, Name: m.Name, Token: v.token()}

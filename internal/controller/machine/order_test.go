@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -110,6 +112,108 @@ func TestAnOrderBecomesAHost(t *testing.T) {
 	w.settle("mac-1")
 	if h := w.host(hostName); !host.HoldsClaim(h, token) || !h.Spec.Record.Ordered {
 		t.Errorf("spec = %+v; want a rebuilt Host claimed again, and remembered as ordered", h.Spec)
+	}
+}
+
+// limited is Machines that order, of a profile that allows so many orders.
+func limited(limit int32, names ...string) []client.Object {
+	p := profile("burst")
+	p.Spec.MaxOrdered = &limit
+	objects := []client.Object{p}
+	for _, name := range names {
+		of := pair(name)
+		m := of[1].(*infrav1.ScalewayAppleSiliconMachine)
+		m.Spec.Acquisition, m.Spec.Type, m.Spec.ProfileRef = infrav1.Order, "M2-L", &infrav1.ProfileReference{Name: p.Name}
+		objects = append(objects, of...)
+	}
+	return objects
+}
+
+func TestAnOrderAboveTheLimitWaits(t *testing.T) {
+	w := newWorld(t, limited(1, "mac-1", "mac-2")...)
+	w.settle("mac-1")
+	if got := w.host(orderName).Spec.Order.Profile; got != namespace+"/burst" {
+		t.Fatalf("the order counts for %q", got)
+	}
+	refused := func(says string) {
+		t.Helper()
+		result := w.settle("mac-2")
+		if got := w.message("mac-2", infrav1.HostClaimedCondition); w.reason("mac-2", infrav1.HostClaimedCondition) != infrav1.ReasonOrderLimitReached || !strings.Contains(got, says) {
+			t.Errorf("HostClaimed = %s %q, want it to say %q", w.reason("mac-2", infrav1.HostClaimedCondition), got, says)
+		}
+		if !w.gone(client.ObjectKey{Name: host.OrderName("mac-2")}, &host.Host{}) {
+			t.Error("it ordered all the same")
+		}
+		if result.RequeueAfter != waitPoll {
+			t.Errorf("it looks again after %s; nothing wakes it", result.RequeueAfter)
+		}
+	}
+	refused("allows 1 ordered servers (spec.maxOrdered), and there are 0, with 1 more on order")
+	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "Warning "+infrav1.ReasonOrderLimitReached) {
+		t.Errorf("events = %s", heard)
+	}
+
+	w.deliver()
+	order := w.host(orderName)
+	order.Finalizers = nil
+	w.update(order)
+	w.delete(order)
+	if got := w.host(hostName).Spec.Record.OrderedFor; got != namespace+"/burst" {
+		t.Errorf("the server counts for %q", got)
+	}
+	refused("and there are 1, with 0 more on order")
+
+	p := &infrav1.MacNodeProfile{}
+	w.get(types.NamespacedName{Namespace: namespace, Name: "burst"}, p)
+	p.Spec.MaxOrdered = nil
+	w.update(p)
+	w.settle("mac-2")
+	if w.host(host.OrderName("mac-2")).Spec.Order == nil {
+		t.Error("it does not order although there is no limit any more")
+	}
+}
+
+// Many Machines that order at once count each other.
+func TestOrdersAtOnceKeepTheLimit(t *testing.T) {
+	var names []string
+	for n := range 8 {
+		names = append(names, fmt.Sprintf("mac-%d", n))
+	}
+	w := newWorld(t, limited(3, names...)...)
+	round := func() {
+		var all sync.WaitGroup
+		for _, name := range names {
+			all.Go(func() { // a conflict with another's write is met again in the next round
+				_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+			})
+		}
+		all.Wait()
+	}
+	w.fail = func(verb string, object client.Object) error { // until all are about to order
+		if _, is := object.(*host.Host); is && verb == "create" {
+			return apierrors.NewServiceUnavailable("not yet")
+		}
+		return nil
+	}
+	for range 6 {
+		round()
+	}
+	w.fail = noFault
+	// Whoever is about to write its order gives the others a moment to come as far.
+	w.intrude = func(verb string, object client.Object) {
+		if _, is := object.(*host.Host); is && verb == "create" {
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+	for range 4 {
+		round()
+	}
+	list := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := w.client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 3 {
+		t.Errorf("%d orders, want 3", len(list.Items))
 	}
 }
 
