@@ -41,10 +41,15 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{convergeCommand(), upgradeCommand(), leaveCommand(), uninstallCommand()}
 }
 
+// signedHelp is what --signed means, the same for all verbs that know it.
+const signedHelp = "do what the signed instruction on standard input says; the only form that sudo allows without a password"
+
+var errAlone = errors.New("--signed goes with no other flag: the instruction says all")
+
 func convergeCommand() *cobra.Command {
 	var (
-		o       Options
-		explain bool
+		o               Options
+		explain, signed bool
 	)
 	cmd := &cobra.Command{
 		Use:   "converge < desired.json",
@@ -60,6 +65,12 @@ func convergeCommand() *cobra.Command {
 			if err := local(&o); err != nil {
 				return usage(err)
 			}
+			if signed && cmd.Flags().NFlag() > 1 {
+				return usage(errAlone)
+			}
+			if signed {
+				return instructed(cmd, o, document.VerbConverge)
+			}
 			d, err := document.DecodeDesired(cmd.InOrStdin())
 			if err != nil {
 				return usage(err)
@@ -74,13 +85,14 @@ func convergeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "say what would change, and change nothing")
 	cmd.Flags().StringVar(&o.Step, "step", "", "run this step only")
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "also retire what an older system left on this Mac")
+	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
 	cmd.Flags().BoolVar(&explain, "explain", false, "say what each step changes and how to undo it, and do nothing")
 	return quietly(cmd)
 }
 
 func upgradeCommand() *cobra.Command {
 	return quietly(&cobra.Command{
-		Use:   "upgrade < upgrade.json",
+		Use:   "upgrade < instruction.json",
 		Short: "take a staged build that the fleet's key has signed into its slot, as the next one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,17 +100,13 @@ func upgradeCommand() *cobra.Command {
 			if err := local(&o); err != nil {
 				return usage(err)
 			}
-			u, err := document.DecodeUpgrade(cmd.InOrStdin())
-			if err != nil {
-				return usage(err)
-			}
-			return tell(cmd.OutOrStdout(), Upgrade(cmd.Context(), o, u))
+			return instructed(cmd, o, document.VerbUpgrade)
 		},
 	})
 }
 
 func uninstallCommand() *cobra.Command {
-	var force bool
+	var force, signed bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "take back what converge did to this Mac",
@@ -108,15 +116,23 @@ func uninstallCommand() *cobra.Command {
 			if err := local(&o); err != nil {
 				return usage(err)
 			}
+			if signed && force {
+				return usage(errAlone)
+			}
+			if signed {
+				return instructed(cmd, o, document.VerbUninstall)
+			}
 			return tell(cmd.OutOrStdout(), Uninstall(cmd.Context(), o, force))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also while guests run")
+	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
 	return quietly(cmd)
 }
 
 func leaveCommand() *cobra.Command {
-	return quietly(&cobra.Command{
+	var signed bool
+	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "stop the agent and remove its credentials from this Mac",
 		Args:  cobra.NoArgs,
@@ -125,9 +141,27 @@ func leaveCommand() *cobra.Command {
 			if err := local(&o); err != nil {
 				return usage(err)
 			}
+			if signed {
+				return instructed(cmd, o, document.VerbLeave)
+			}
 			return tell(cmd.OutOrStdout(), Leave(cmd.Context(), o))
 		},
-	})
+	}
+	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
+	return quietly(cmd)
+}
+
+// instructed reads an instruction for the verb, and does what it says.
+func instructed(cmd *cobra.Command, o Options, verb string) error {
+	i, err := document.DecodeSigned(cmd.InOrStdin())
+	if err != nil {
+		return usage(err)
+	}
+	if i.Verb != verb {
+		return usage(fmt.Errorf("the instruction is for the verb %.64q, not for %s", i.Verb, verb))
+	}
+	r := Instructed(cmd.Context(), o, i)
+	return reboot(cmd.Context(), o, r, tell(cmd.OutOrStdout(), r))
 }
 
 // quietly keeps cobra from printing its usage over the report's channel.

@@ -54,18 +54,19 @@ type Options struct {
 	Invoker string
 }
 
-// Run converges the Mac. The report holds every failure; an error is returned
-// only when the options name a step that does not exist.
+// Run converges the Mac to a document that nobody has signed: for a person who is
+// root by a password, and for Macs that are nobody's yet. The report holds every
+// failure; an error is returned only when the options name a step that does not
+// exist.
 func Run(ctx context.Context, o Options, d document.Desired) (document.Report, error) {
 	r := o.newReport(ctx, document.VerbConverge)
-	r.Epoch, r.Revision = d.Host.Epoch, document.Revision(d)
 	t := &target{Options: o, desired: d, report: &r}
 	steps, err := chosen(t.steps(), o.Step)
 	if err != nil {
 		return document.Report{}, err
 	}
 	if o.Plan {
-		r.Steps = t.run(ctx, steps)
+		t.converge(ctx, steps)
 		return o.seal(r), nil
 	}
 	unlock, err := o.lock(ctx)
@@ -74,8 +75,14 @@ func Run(ctx context.Context, o Options, d document.Desired) (document.Report, e
 		return o.seal(r), nil
 	}
 	defer func() { _ = unlock.Close() }()
-	r.Steps = t.run(ctx, steps)
+	t.converge(ctx, steps)
 	return o.keep(ctx, o.seal(r)), nil
+}
+
+// converge runs steps towards what is desired.
+func (t *target) converge(ctx context.Context, steps []step) {
+	t.report.Epoch, t.report.Revision = t.desired.Host.Epoch, document.Revision(t.desired)
+	t.report.Steps = append(t.report.Steps, t.run(ctx, steps)...)
 }
 
 func chosen(all []step, name string) ([]step, error) {

@@ -46,7 +46,7 @@ func (t *target) dirs() step {
 			"/usr/local/libexec, which no user may write to.",
 		undo: "Remove " + document.InstallDir + ", " + document.ConfigDir + ", " + document.StateDir + ", " + document.AgentStateDir +
 			" and " + document.LogDir + ". The shared folders stay as they are. uninstall keeps " + document.StateDir +
-			", with the last report, the journal and the upgrade key.",
+			", with the last report, the journal, the upgrade key and the counter of instructions.",
 		takeBack: t.removeDirs,
 		check: func(ctx context.Context) ([]string, error) {
 			var all []string
@@ -114,7 +114,7 @@ func (t *target) removeDirs(context.Context) error {
 	if errors.Is(listed, fs.ErrNotExist) {
 		return err
 	}
-	stays := []string{lockFile, document.ReportFile, document.JournalFile, document.UpgradeKeyFile}
+	stays := []string{lockFile, document.ReportFile, document.JournalFile, document.UpgradeKeyFile, document.CounterFile}
 	for _, name := range names {
 		if p := path.Join(document.StateDir, name); !slices.Contains(stays, p) {
 			listed = errors.Join(listed, t.remove(p))

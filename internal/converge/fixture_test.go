@@ -25,6 +25,8 @@ type fixture struct {
 	self    string
 	// release is what the URL of tart names; nil: nothing.
 	release []byte
+	// managers is how many have signed something so far.
+	managers int
 }
 
 func newFixture(t *testing.T) *fixture {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 // journal marks the disk with the install epoch. A mark of another epoch or of
@@ -15,15 +16,16 @@ import (
 // mean that the disk was not wiped between two owners; only a reinstall makes
 // such a Mac clean.
 //
-// The mark outlives uninstall, and so does the key: a run that began before may
+// The mark outlives uninstall, and so do the key and the counter: a run that began before may
 // still wait for its document, as root, and whoever writes that document must not
 // find a disk that takes a new key.
 func (t *target) journal() step {
 	return step{
 		name: "journal",
 		about: "Marks the disk with the install epoch in " + document.JournalFile + ", and, in the first run of an epoch only, " +
-			"installs the public key that new builds of the agent must be signed with: " + document.UpgradeKeyFile + ".",
-		undo: "uninstall keeps both, for the disk belongs to its epoch until it is wiped. On a Mac that is yours alone, remove them as root: " +
+			"installs the public key that new builds of the agent, and all that the manager tells the Mac, must be signed with: " +
+			document.UpgradeKeyFile + ". Beside it, " + document.CounterFile + " remembers the last instruction that the Mac took, so that none is taken twice.",
+		undo: "uninstall keeps them, for the disk belongs to its epoch until it is wiped. On a Mac that is yours alone, remove them as root: " +
 			"a Mac without them is taken for a freshly installed one, as long as no build of ours is left on it.",
 		note: t.trusts,
 		check: func(ctx context.Context) ([]string, error) {
@@ -35,8 +37,8 @@ func (t *target) journal() step {
 		},
 		act: func(ctx context.Context) error {
 			data, err := document.EncodeJournal(document.Journal{
-				Epoch: t.desired.Host.Epoch, Name: t.desired.Host.Name, User: t.desired.Host.User,
-				Created: t.Mac.Clock.Now().UTC(),
+				Epoch: t.desired.Host.Epoch, Name: t.desired.Host.Name, ProviderID: t.desired.Host.ProviderID,
+				User: t.desired.Host.User, Created: t.Mac.Clock.Now().UTC(),
 			})
 			if err != nil {
 				return err
@@ -51,21 +53,16 @@ func (t *target) journal() step {
 }
 
 func (t *target) marked(ctx context.Context) (bool, error) {
-	data, err := read(t.Mac.Files, document.JournalFile)
+	j, err := readJournal(t.Mac.Files)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, t.unmarkedIsClean(ctx)
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading the journal: %w", err)
-	}
-	j, err := document.DecodeJournal(data)
-	if err != nil {
-		return false, fail(document.Reinstall, "not wiped: a journal survives that says nothing: %w", err)
+		return false, err
 	}
 	want := t.desired.Host
-	if j.Epoch != want.Epoch || j.Name != want.Name {
-		return false, fail(document.Reinstall, "not wiped: the disk belongs to epoch %d of %.64q, not to epoch %d of %q",
-			j.Epoch, j.Name, want.Epoch, want.Name)
+	if err := disowned(j, want); err != nil {
+		return false, err
 	}
 	if j.User != "" && j.User != want.User {
 		return false, fail(document.Human, "this Mac was set up for the user %.64q, and the document names %q: put the user back, or reinstall the Mac",
@@ -74,13 +71,34 @@ func (t *target) marked(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// journaled is the journal of the Mac, and the zero value where none can be read.
-func (o Options) journaled() document.Journal {
-	data, err := read(o.Mac.Files, document.JournalFile)
+// readJournal reads the mark of the disk. fs.ErrNotExist: there is none.
+func readJournal(files macos.Files) (document.Journal, error) {
+	data, err := read(files, document.JournalFile)
 	if err != nil {
-		return document.Journal{}
+		return document.Journal{}, fmt.Errorf("reading the journal: %w", err)
 	}
 	j, err := document.DecodeJournal(data)
+	if err != nil {
+		return document.Journal{}, fail(document.Reinstall, "not wiped: a journal survives that says nothing: %w", err)
+	}
+	return j, nil
+}
+
+// disowned says why a marked disk is not this host's, in this epoch.
+func disowned(j document.Journal, host document.Host) error {
+	switch {
+	case j.Epoch != host.Epoch, j.Name != host.Name:
+		return fail(document.Reinstall, "not wiped: the disk belongs to epoch %d of %.64q, not to epoch %d of %.64q",
+			j.Epoch, j.Name, host.Epoch, host.Name)
+	case j.ProviderID != "" && j.ProviderID != host.ProviderID:
+		return fail(document.Reinstall, "not wiped: the disk belongs to %.128q, not to %.128q", j.ProviderID, host.ProviderID)
+	}
+	return nil
+}
+
+// journaled is the journal of the Mac, and the zero value where none can be read.
+func (o Options) journaled() document.Journal {
+	j, err := readJournal(o.Mac.Files)
 	if err != nil {
 		return document.Journal{}
 	}

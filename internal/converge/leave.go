@@ -20,15 +20,19 @@ func Leave(ctx context.Context, o Options) document.Report {
 		return o.seal(r)
 	}
 	defer func() { _ = unlock.Close() }()
-	r.Epoch = o.journaled().Epoch
 	t := &target{Options: o, report: &r}
-	for _, s := range t.leaveSteps() {
-		started := o.Mac.Clock.Now()
-		step := t.runStep(ctx, s)
-		step.Millis = o.Mac.Clock.Now().Sub(started).Milliseconds()
-		r.Steps = append(r.Steps, step)
-	}
+	t.leave(ctx)
 	return o.keep(ctx, o.seal(r))
+}
+
+func (t *target) leave(ctx context.Context) {
+	t.report.Epoch = t.journaled().Epoch
+	for _, s := range t.leaveSteps() {
+		started := t.Mac.Clock.Now()
+		step := t.runStep(ctx, s)
+		step.Millis = t.Mac.Clock.Now().Sub(started).Milliseconds()
+		t.report.Steps = append(t.report.Steps, step)
+	}
 }
 
 func (t *target) leaveSteps() []step {

@@ -15,17 +15,18 @@ const sudoersDir = "/etc/sudoers.d"
 
 var sudoersAttr = macos.Attr{Mode: 0o440, Owner: root, Group: wheel}
 
-// sudoVerbs are the command lines that stay open to the console user. sudo
-// compares arguments exactly.
+// sudoVerbs are the command lines that stay open to the console user: what changes
+// nothing, and what does only what the fleet's key has signed. sudo compares
+// arguments exactly, so that a verb without --signed asks for a password.
 var sudoVerbs = []string{
-	document.CurrentAgent + " converge",
+	document.CurrentAgent + " converge --signed",
 	document.CurrentAgent + " converge --plan",
 	document.CurrentAgent + " upgrade",
-	document.CurrentAgent + " leave",
+	document.CurrentAgent + " leave --signed",
 	document.CurrentAgent + " doctor",
 	document.CurrentAgent + " doctor --json",
-	document.CurrentAgent + " uninstall",
-	document.NextAgent + " converge",
+	document.CurrentAgent + " uninstall --signed",
+	document.NextAgent + " converge --signed",
 }
 
 // anything stands for all that the shrunk rule no longer allows.
@@ -42,7 +43,8 @@ func (t *target) sudo() step {
 	return step{
 		name: "sudo",
 		about: "Shrinks " + sudoersFile("<user>") + " from everything to the agent's own verbs: " +
-			"converge, upgrade, leave, doctor and uninstall of the installed build.",
+			"doctor and `converge --plan`, which change nothing, and converge, upgrade, leave and uninstall as the fleet's key has signed them. " +
+			"Without `--signed` they take the password.",
 		undo: "As an administrator with the password: `sudo visudo -f " + sudoersFile("<user>") + "`, or remove the file.",
 		note: func() string { return note },
 		check: func(ctx context.Context) ([]string, error) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Uninstall takes back what the steps did, the last one first, and goes on after
-// a failure. The journal and the upgrade key stay: the disk belongs to its epoch
-// until it is wiped. A Mac that changes hands is wiped instead: guests leave traces
+// a failure. The journal, the upgrade key and the counter stay: the disk belongs to
+// its epoch until it is wiped. A Mac that changes hands is wiped instead: guests leave traces
 // that no list of ours knows. With force it does so although guests run.
 func Uninstall(ctx context.Context, o Options, force bool) document.Report {
 	r := o.newReport(ctx, document.VerbUninstall)
@@ -23,25 +23,30 @@ func Uninstall(ctx context.Context, o Options, force bool) document.Report {
 		return o.seal(r)
 	}
 	defer func() { _ = unlock.Close() }()
-	t := &target{Options: o, desired: o.installed(), report: &r}
-	r.Epoch = t.desired.Host.Epoch
+	t := &target{Options: o, report: &r}
+	t.uninstall(ctx, force)
+	return o.keep(ctx, o.seal(r))
+}
+
+func (t *target) uninstall(ctx context.Context, force bool) {
+	t.desired = t.installed()
+	t.report.Epoch = t.desired.Host.Epoch
 	if !force {
 		if err := t.waitForGuests(ctx); err != nil {
-			r.Steps = []document.StepReport{failedStep("guests", err)}
-			return o.seal(r)
+			t.report.Steps = append(t.report.Steps, failedStep("guests", err))
+			return
 		}
 	}
 	for _, s := range t.backwards() {
-		started := o.Mac.Clock.Now()
+		started := t.Mac.Clock.Now()
 		step := document.StepReport{Name: s.name, Outcome: document.Changed}
 		if err := s.takeBack(ctx); err != nil {
 			step = failedStep(s.name, err)
 		}
-		step.Millis = o.Mac.Clock.Now().Sub(started).Milliseconds()
-		r.Steps = append(r.Steps, step)
+		step.Millis = t.Mac.Clock.Now().Sub(started).Milliseconds()
+		t.report.Steps = append(t.report.Steps, step)
 	}
-	r.Steps = append(r.Steps, t.leftovers(ctx))
-	return o.keep(ctx, o.seal(r))
+	t.report.Steps = append(t.report.Steps, t.leftovers(ctx))
 }
 
 // installed is what is known of the Mac without a document: its configuration. A
@@ -102,7 +107,7 @@ func (t *target) leftovers(ctx context.Context) document.StepReport {
 	}
 	return document.StepReport{
 		Name: "leftovers", Outcome: document.Unchanged,
-		Detail: "kept: the names and the power settings of the Mac; in " + document.StateDir + " the last report, and the journal and " +
-			"the upgrade key, for the disk belongs to its epoch until it is wiped",
+		Detail: "kept: the names and the power settings of the Mac; in " + document.StateDir + " the last report, and the journal, " +
+			"the upgrade key and the counter of instructions, for the disk belongs to its epoch until it is wiped",
 	}
 }

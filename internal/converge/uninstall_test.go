@@ -49,8 +49,10 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 	f := newFixture(t)
 	fleet := f.keyed('a')
 	f.converge()
+	first := f.signed(f.signer(fleet).Converge(f.desired))
+	f.instructed(f.options(), first)
 	f.uninstall(false)
-	for _, name := range []string{document.JournalFile, document.UpgradeKeyFile} {
+	for _, name := range []string{document.JournalFile, document.UpgradeKeyFile, document.CounterFile} {
 		if info, err := f.mac.Interfaces().Files.Stat(t.Context(), name); err != nil || info.Attr != rootFile {
 			t.Errorf("%s is %s (%v)", name, info.Attr, err)
 		}
@@ -67,6 +69,9 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 	if r := f.upgrade(fleet); r.Exit != document.ExitChanged {
 		t.Errorf("the fleet's own build: %v", outcomes(r))
 	}
+	if r := f.instructed(f.options(), first); r.Counter == 0 {
+		t.Errorf("what was taken before it was uninstalled is taken again: %v", outcomes(r))
+	}
 }
 
 // The installed build's verbs are root's without a password, and wait for what they
@@ -77,9 +82,10 @@ func TestVerbsThatWaitedDuringUninstallDoNothing(t *testing.T) {
 		"converge": func(f *fixture, o Options) document.Report { return f.run(o) },
 		"upgrade": func(f *fixture, o Options) document.Report {
 			f.stage("evil build")
-			build := f.desired.Agent.SHA256
-			key := f.keyed('z')
-			return Upgrade(f.t.Context(), o, document.Upgrade{SHA256: build, Signature: document.SignBuild(key, build)})
+			return f.instructed(o, f.signed(f.signer(f.keyed('z')).Upgrade(f.desired.Agent.SHA256)))
+		},
+		"signed converge": func(f *fixture, o Options) document.Report {
+			return f.instructed(o, f.signed(f.signer(f.keyed('z')).Converge(f.desired)))
 		},
 		"leave":     func(f *fixture, o Options) document.Report { return Leave(f.t.Context(), o) },
 		"uninstall": func(f *fixture, o Options) document.Report { return Uninstall(f.t.Context(), o, false) },

@@ -19,12 +19,9 @@ func (f *fixture) keyed(seed byte) ed25519.PrivateKey {
 }
 
 func (f *fixture) upgrade(key ed25519.PrivateKey) document.Report {
-	f.mac.Changes = nil
-	build := f.desired.Agent.SHA256
-	u := document.Upgrade{SHA256: build, Signature: document.SignBuild(key, build)}
 	o := f.options()
 	o.Self = document.CurrentAgent
-	return Upgrade(context.Background(), o, u)
+	return f.instructed(o, f.signed(f.signer(key).Upgrade(f.desired.Agent.SHA256)))
 }
 
 func TestUpgradeTakesASignedBuild(t *testing.T) {

@@ -26,58 +26,52 @@ const (
 // Converge makes the Mac what the document asks for, by the build of that
 // SHA-256: the installed one when the Mac is known to have it, else the staged
 // one. Where sudo runs the installed build only, that one first takes the staged
-// build by the signature, which nothing else needs. A run that fails is *Failed
-// with its report; one without a report is *NoReport.
+// build. A run that fails is *Failed with its report; one without a report is
+// *NoReport.
 func (s *Session) Converge(
-	ctx context.Context, sha256 string, d document.Desired, signature []byte,
+	ctx context.Context, sha256 string, d document.Desired, signer *document.Signer,
 ) (document.Report, error) {
 	if !document.IsSHA256(sha256) {
 		return document.Report{}, fmt.Errorf("converging: %q is not a build", sha256)
 	}
 	switch {
 	case s.installed == sha256:
-		return s.ConvergeInstalled(ctx, d)
+		return s.ConvergeInstalled(ctx, d, signer)
 	case s.root == rootByAgent:
-		return s.convergeSigned(ctx, sha256, d, signature)
+		return s.convergeNext(ctx, sha256, d, signer)
 	}
 	// Relative to the home folder, where every execution starts.
-	report, err := s.converge(ctx, document.StagingDir+"/"+sha256, d)
+	report, err := s.converge(ctx, document.StagingDir+"/"+sha256, d, signer)
 	var silent *NoReport
-	if len(signature) > 0 && errors.As(err, &silent) && silent.Reason == SudoRefused {
-		return s.convergeSigned(ctx, sha256, d, signature)
+	if errors.As(err, &silent) && silent.Reason == SudoRefused {
+		return s.convergeNext(ctx, sha256, d, signer)
 	}
 	return report, err
 }
 
-// convergeSigned has the installed build take the staged one, and runs that.
-func (s *Session) convergeSigned(
-	ctx context.Context, sha256 string, d document.Desired, signature []byte,
+// convergeNext has the installed build take the staged one, and runs that.
+func (s *Session) convergeNext(
+	ctx context.Context, sha256 string, d document.Desired, signer *document.Signer,
 ) (document.Report, error) {
-	if report, err := s.Upgrade(ctx, sha256, signature); err != nil {
+	if report, err := s.Upgrade(ctx, sha256, signer); err != nil {
 		return report, err
 	}
-	return s.converge(ctx, document.NextAgent, d)
+	return s.converge(ctx, document.NextAgent, d, signer)
 }
 
-// Upgrade has the installed build verify the staged one and put it into its slot.
-// It stays the current one until the new one converges.
-func (s *Session) Upgrade(ctx context.Context, sha256 string, signature []byte) (document.Report, error) {
-	if len(signature) == 0 {
-		return document.Report{}, ErrUnsigned
-	}
-	data, err := document.EncodeUpgrade(document.Upgrade{SHA256: sha256, Signature: signature})
-	if err != nil {
-		return document.Report{}, fmt.Errorf("upgrading: %w", err)
-	}
-	return s.agent(ctx, call{
-		program: document.CurrentAgent, verb: document.VerbUpgrade, stdin: data, timeout: upgradeTimeout,
-	})
+// Upgrade has the installed build put the staged one into its slot. It stays the
+// current one until the new one converges.
+func (s *Session) Upgrade(ctx context.Context, sha256 string, signer *document.Signer) (document.Report, error) {
+	return s.instruct(ctx, call{program: document.CurrentAgent, verb: document.VerbUpgrade, timeout: upgradeTimeout},
+		signer, func() ([]byte, error) { return signer.Upgrade(sha256) })
 }
 
 // ConvergeInstalled does the same by the installed build, without having looked
 // which one it is: one execution for a Mac that is converged already.
-func (s *Session) ConvergeInstalled(ctx context.Context, d document.Desired) (document.Report, error) {
-	return s.converge(ctx, document.CurrentAgent, d)
+func (s *Session) ConvergeInstalled(
+	ctx context.Context, d document.Desired, signer *document.Signer,
+) (document.Report, error) {
+	return s.converge(ctx, document.CurrentAgent, d, signer)
 }
 
 // ConvergeStep runs one step of converge by the staged build of that SHA-256, on a
@@ -111,14 +105,11 @@ func (s *Session) Plan(ctx context.Context, d document.Desired) (document.Report
 	})
 }
 
-func (s *Session) converge(ctx context.Context, program string, d document.Desired) (document.Report, error) {
-	data, err := document.EncodeDesired(d)
-	if err != nil {
-		return document.Report{}, fmt.Errorf("converging: %w", err)
-	}
-	r, err := s.agent(ctx, call{
-		program: program, verb: document.VerbConverge, stdin: data, timeout: convergeTimeout,
-	})
+func (s *Session) converge(
+	ctx context.Context, program string, d document.Desired, signer *document.Signer,
+) (document.Report, error) {
+	r, err := s.instruct(ctx, call{program: program, verb: document.VerbConverge, flags: flagSigned, timeout: convergeTimeout},
+		signer, func() ([]byte, error) { return signer.Converge(d) })
 	if err == nil {
 		// What ran may have narrowed what sudo allows.
 		s.installed, s.root = d.Agent.SHA256, rootUnknown
@@ -127,8 +118,35 @@ func (s *Session) converge(ctx context.Context, program string, d document.Desir
 }
 
 // Leave stops the agent and takes its credentials away.
-func (s *Session) Leave(ctx context.Context) (document.Report, error) {
-	return s.agent(ctx, call{program: document.CurrentAgent, verb: document.VerbLeave, timeout: leaveTimeout})
+func (s *Session) Leave(ctx context.Context, signer *document.Signer) (document.Report, error) {
+	return s.instruct(ctx, call{program: document.CurrentAgent, verb: document.VerbLeave, flags: flagSigned, timeout: leaveTimeout},
+		signer, signer.Leave)
+}
+
+// Uninstall takes back what converge did to the Mac.
+func (s *Session) Uninstall(ctx context.Context, signer *document.Signer) (document.Report, error) {
+	return s.instruct(ctx, call{program: document.CurrentAgent, verb: document.VerbUninstall, flags: flagSigned, timeout: convergeTimeout},
+		signer, signer.Uninstall)
+}
+
+// flagSigned has a verb read a signed instruction.
+const flagSigned = " --signed"
+
+// instruct runs a verb on a signed instruction. Where the Mac took one with a higher
+// counter before, since a clock went back, it is signed above that one, once.
+func (s *Session) instruct(
+	ctx context.Context, c call, signer *document.Signer, sign func() ([]byte, error),
+) (report document.Report, err error) {
+	for range 2 {
+		if c.stdin, err = sign(); err != nil {
+			return document.Report{}, fmt.Errorf("signing the %s: %w", c.verb, err)
+		}
+		report, err = s.agent(ctx, c)
+		if _, failed := errors.AsType[*Failed](err); !failed || report.Counter == 0 || !signer.Follow(report.Counter) {
+			break
+		}
+	}
+	return report, err
 }
 
 // call is a run of a verb of the agent as root.

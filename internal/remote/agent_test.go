@@ -1,9 +1,10 @@
 package remote
 
 import (
-	"encoding/json"
+	"crypto/ed25519"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,20 @@ func testDesired() document.Desired {
 			Permit: document.JoinPermit{ID: "p", NotAfter: time.Unix(1, 0).UTC()},
 		},
 	}
+}
+
+var testKey = ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!"))
+
+func testSigner() *document.Signer { return document.NewSigner(testKey, testDesired().Host, time.Now) }
+
+// instruction is what a verb read, as the fleet has signed it.
+func instruction(t *testing.T, stdin io.Reader) document.Received {
+	t.Helper()
+	got, err := document.DecodeSigned(stdin)
+	if err != nil || !got.SignedBy(testKey.Public().(ed25519.PublicKey)) {
+		t.Fatalf("not signed: %v", err)
+	}
+	return got
 }
 
 func report(t *testing.T, verb string, exit int, steps ...document.StepReport) string {
@@ -83,7 +98,7 @@ func TestConvergeOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, key)
 			s.handle = answering(c.stdout, c.stderr, c.exit)
-			r, err := s.dial(key).ConvergeInstalled(t.Context(), testDesired())
+			r, err := s.dial(key).ConvergeInstalled(t.Context(), testDesired(), testSigner())
 			if !c.check(r, err) {
 				t.Errorf("got %T %v", err, err)
 			}
@@ -109,18 +124,12 @@ func isBadAnswer(_ document.Report, err error) bool {
 func TestConvergeRunsTheRightBuild(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
-	var got document.Desired
+	var got document.Received
 	s.handle = func(command string, c ssh.Channel) int {
 		if strings.Contains(command, "/bin/sh") {
 			return answering("probe 1\ncurrent "+document.InstallDir+"/"+strings.Repeat("cd", 32)+"\nend 1\n", "", 0)(command, c)
 		}
-		data, err := io.ReadAll(c)
-		if err == nil {
-			err = json.Unmarshal(data, &got)
-		}
-		if err != nil {
-			t.Error(err)
-		}
+		got = instruction(t, c)
 		_, _ = io.WriteString(c, report(t, "converge", 10))
 		return 10
 	}
@@ -130,14 +139,14 @@ func TestConvergeRunsTheRightBuild(t *testing.T) {
 	}
 	d := testDesired()
 	for range 2 {
-		if _, err := session.Converge(t.Context(), d.Agent.SHA256, d, nil); err != nil {
+		if _, err := session.Converge(t.Context(), d.Agent.SHA256, d, testSigner()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	commands := s.seen()[1:]
 	want := []string{
-		"sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge",
-		"sudo -n /usr/local/libexec/macfleet/current/tart-kubelet converge",
+		"sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge --signed",
+		"sudo -n /usr/local/libexec/macfleet/current/tart-kubelet converge --signed",
 	}
 	for i, command := range commands {
 		if command != want[i] {
@@ -147,10 +156,10 @@ func TestConvergeRunsTheRightBuild(t *testing.T) {
 			t.Error("the token is in a command")
 		}
 	}
-	if got.Join == nil || got.Join.Token != d.Join.Token || got.Schema != document.DesiredSchema {
-		t.Errorf("the Mac read %+v", got)
+	if j := got.Desired.Join; j == nil || j.Token != d.Join.Token || got.Desired.Schema != document.DesiredSchema {
+		t.Errorf("the Mac read %+v", got.Desired)
 	}
-	if _, err := session.Converge(t.Context(), "x; reboot", d, nil); err == nil {
+	if _, err := session.Converge(t.Context(), "x; reboot", d, testSigner()); err == nil {
 		t.Error("a build that is no SHA-256 is run")
 	}
 }
@@ -160,18 +169,15 @@ func TestConvergeRunsTheRightBuild(t *testing.T) {
 func TestConvergeWhereSudoKnowsTheAgentOnly(t *testing.T) {
 	key := newSigner(t)
 	d := testDesired()
-	staged := "sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge"
-	upgraded := []string{"sudo -n " + document.CurrentAgent + " upgrade", "sudo -n " + document.NextAgent + " converge"}
+	staged := "sudo -n .macfleet/staging/" + d.Agent.SHA256 + " converge --signed"
+	upgraded := []string{"sudo -n " + document.CurrentAgent + " upgrade", "sudo -n " + document.NextAgent + " converge --signed"}
 	for name, c := range map[string]struct {
-		sudo      string
-		signature []byte
-		want      []string
+		sudo string
+		want []string
 	}{
-		"told by the probe":    {"agent", []byte("signed"), upgraded},
-		"found out by sudo":    {"no", []byte("signed"), append([]string{staged}, upgraded...)},
-		"broad":                {"yes", []byte("signed"), []string{staged}},
-		"no signature":         {"agent", nil, nil},
-		"no signature, no say": {"no", nil, []string{staged}},
+		"told by the probe": {"agent", upgraded},
+		"found out by sudo": {"no", append([]string{staged}, upgraded...)},
+		"broad":             {"yes", []string{staged}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, key)
@@ -181,11 +187,7 @@ func TestConvergeWhereSudoKnowsTheAgentOnly(t *testing.T) {
 			if f, err := session.Probe(t.Context()); err != nil || f.Sudo != (c.sudo == "yes") || f.SudoAgent != (c.sudo == "agent") {
 				t.Fatalf("%+v, %v", f, err)
 			}
-			_, err := session.Converge(t.Context(), d.Agent.SHA256, d, c.signature)
-			if failed := c.signature == nil; failed != (err != nil) {
-				t.Errorf("got %v", err)
-			}
-			if c.sudo == "agent" && c.signature == nil && !errors.Is(err, ErrUnsigned) {
+			if _, err := session.Converge(t.Context(), d.Agent.SHA256, d, testSigner()); err != nil {
 				t.Errorf("got %v", err)
 			}
 			if diff := cmp.Diff(c.want, s.seen()[1:], cmpopts.EquateEmpty()); diff != "" {
@@ -194,9 +196,9 @@ func TestConvergeWhereSudoKnowsTheAgentOnly(t *testing.T) {
 			if len(c.want) < 2 {
 				return
 			}
-			up, err := document.DecodeUpgrade(strings.NewReader(stdin[len(stdin)-2]))
-			if err != nil || up.SHA256 != d.Agent.SHA256 || string(up.Signature) != "signed" {
-				t.Errorf("upgrade read %+v, %v", up, err)
+			up, then := instruction(t, strings.NewReader(stdin[len(stdin)-2])), instruction(t, strings.NewReader(stdin[len(stdin)-1]))
+			if up.Verb != document.VerbUpgrade || up.Build != d.Agent.SHA256 || then.Counter <= up.Counter {
+				t.Errorf("read %s of %s, then %s", up, up.Build, then)
 			}
 		})
 	}
@@ -211,7 +213,8 @@ func sudoing(t *testing.T, sudo string, stdin *[]string) func(string, ssh.Channe
 			t.Error(err)
 		}
 		*stdin = append(*stdin, string(data))
-		verb := command[strings.LastIndexByte(command, ' ')+1:]
+		verb := strings.TrimSuffix(command, flagSigned)
+		verb = verb[strings.LastIndexByte(verb, ' ')+1:]
 		switch {
 		case strings.Contains(command, "/bin/sh"):
 			_, _ = io.WriteString(c, "probe 1\nsudo "+sudo+"\nend 1\n")
@@ -261,11 +264,69 @@ func TestLeave(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
 	s.handle = answering(report(t, "leave", 10), "", 10)
-	if _, err := s.dial(key).Leave(t.Context()); err != nil {
+	if _, err := s.dial(key).Leave(t.Context(), testSigner()); err != nil {
 		t.Error(err)
 	}
-	if got := s.seen(); len(got) != 1 || got[0] != "sudo -n "+document.CurrentAgent+" leave" {
+	if got := s.seen(); len(got) != 1 || got[0] != "sudo -n "+document.CurrentAgent+" leave --signed" {
 		t.Errorf("ran %v", got)
+	}
+}
+
+func TestUninstall(t *testing.T) {
+	key := newSigner(t)
+	s := newServer(t, key)
+	s.handle = answering(report(t, "uninstall", 10), "", 10)
+	if _, err := s.dial(key).Uninstall(t.Context(), testSigner()); err != nil {
+		t.Error(err)
+	}
+	if got := s.seen(); len(got) != 1 || got[0] != "sudo -n "+document.CurrentAgent+" uninstall --signed" {
+		t.Errorf("ran %v", got)
+	}
+}
+
+// A manager whose clock is behind the one that was here before is told so by the Mac,
+// and signs above it, once. Who answers for a Mac cannot have it sign a number after
+// which there is none, nor go on for ever.
+func TestACounterThatIsBehindIsFollowedOnce(t *testing.T) {
+	ahead := time.Now().Add(24 * time.Hour).UnixMicro()
+	for name, c := range map[string]struct {
+		says  int64
+		tries int
+		fails bool
+	}{
+		"an hour ahead":     {says: ahead, tries: 2},
+		"always ahead":      {says: ahead, tries: 2, fails: true},
+		"the last there is": {says: math.MaxInt64 - 1, tries: 1, fails: true},
+		"below what came":   {says: 7, tries: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := newSigner(t)
+			s := newServer(t, key)
+			var counters []int64
+			s.handle = func(_ string, ch ssh.Channel) int {
+				counters = append(counters, instruction(t, ch).Counter)
+				if len(counters) > 1 && !c.fails {
+					_, _ = io.WriteString(ch, report(t, "leave", 10))
+					return 10
+				}
+				line, err := document.EncodeReport(document.Report{
+					Verb: "leave", Exit: document.ExitRetry, Counter: c.says,
+					Steps: []document.StepReport{{Name: "signature", Outcome: document.Failed, Class: document.Retry}},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				_, _ = ch.Write(line)
+				return document.ExitRetry
+			}
+			_, err := s.dial(key).Leave(t.Context(), testSigner())
+			if (err != nil) != c.fails || len(counters) != c.tries {
+				t.Fatalf("%d tries, %v", len(counters), err)
+			}
+			if c.tries > 1 && counters[1] != c.says+1 {
+				t.Errorf("signed %d above %d", counters[1], c.says)
+			}
+		})
 	}
 }
 

@@ -59,10 +59,6 @@ func (e *HostKeyMismatch) Error() string {
 // a key at first use.
 var ErrNotPinned = errors.New("no host key is pinned, and none may be accepted now")
 
-// ErrUnsigned is returned for a build without a signature, where the Mac takes new
-// builds by the fleet's signature only.
-var ErrUnsigned = errors.New("the Mac takes a new build only with the fleet's signature, and this one has none")
-
 // Lost says that the connection went while something ran. What ran may have
 // ended, may go on, or may have been killed; all of it can be repeated.
 type Lost struct {

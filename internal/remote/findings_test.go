@@ -309,7 +309,7 @@ func TestF15_RoundTripsOfAFreshMac(t *testing.T) {
 	_, perr := session.Probe(t.Context())
 	gerr := session.Grant(t.Context(), secret("x"))
 	_, rerr := session.Receive(t.Context(), build)
-	_, cerr := session.Converge(t.Context(), build.SHA256, d, nil)
+	_, cerr := session.Converge(t.Context(), build.SHA256, d, testSigner())
 	if err := errors.Join(perr, gerr, rerr, cerr); err != nil {
 		t.Fatal(err)
 	}

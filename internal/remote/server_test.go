@@ -375,7 +375,7 @@ func TestCommandsEndWithTheContext(t *testing.T) {
 	session := s.dial(key)
 	for name, run := range map[string]func(context.Context) error{
 		"probe":   func(ctx context.Context) error { _, err := session.Probe(ctx); return err },
-		"leave":   func(ctx context.Context) error { _, err := session.Leave(ctx); return err },
+		"leave":   func(ctx context.Context) error { _, err := session.Leave(ctx, testSigner()); return err },
 		"receive": func(ctx context.Context) error { _, err := session.Receive(ctx, testBuild(t, 10)); return err },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -32,12 +32,12 @@ func hostKey() infrav1.HostKey {
 // instant is one connection.
 type instant macs
 
-func (instant) HostKey() infrav1.HostKey                     { return hostKey() }
-func (instant) Probe(context.Context) (machine.Facts, error) { return machine.Facts{}, nil }
-func (instant) Grant(context.Context, cloud.Password) error  { return nil }
-func (instant) Receive(context.Context, machine.Agent) error { return nil }
-func (instant) Leave(context.Context) error                  { return nil }
-func (instant) Close() error                                 { return nil }
+func (instant) HostKey() infrav1.HostKey                      { return hostKey() }
+func (instant) Probe(context.Context) (machine.Facts, error)  { return machine.Facts{}, nil }
+func (instant) Grant(context.Context, cloud.Password) error   { return nil }
+func (instant) Receive(context.Context, machine.Agent) error  { return nil }
+func (instant) Leave(context.Context, *document.Signer) error { return nil }
+func (instant) Close() error                                  { return nil }
 
 // Plan finds nothing to do.
 func (instant) Plan(context.Context, document.Desired) (document.Report, error) {
@@ -45,7 +45,7 @@ func (instant) Plan(context.Context, document.Desired) (document.Report, error) 
 }
 
 // Converge makes the Node, as the agent does.
-func (m instant) Converge(ctx context.Context, desired document.Desired, _ []byte) (document.Report, error) {
+func (m instant) Converge(ctx context.Context, desired document.Desired, _ *document.Signer) (document.Report, error) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: desired.Host.Name},
 		Spec:       corev1.NodeSpec{ProviderID: desired.Host.ProviderID},

@@ -44,13 +44,17 @@ func TestNarrowRuleAllowsTheVerbsAndNothingElse(t *testing.T) {
 		t.Fatalf("visudo: %v: %s", err, out)
 	}
 	for command, allowed := range map[string]bool{
-		document.CurrentAgent + " converge":               true,
+		document.CurrentAgent + " converge --signed":      true,
 		document.CurrentAgent + " converge --plan":        true,
 		document.CurrentAgent + " upgrade":                true,
-		document.CurrentAgent + " leave":                  true,
-		document.CurrentAgent + " uninstall":              true,
-		document.NextAgent + " converge":                  true,
+		document.CurrentAgent + " leave --signed":         true,
+		document.CurrentAgent + " uninstall --signed":     true,
+		document.NextAgent + " converge --signed":         true,
 		document.CurrentAgent:                             false,
+		document.CurrentAgent + " converge":               false,
+		document.CurrentAgent + " leave":                  false,
+		document.CurrentAgent + " uninstall":              false,
+		document.NextAgent + " converge":                  false,
 		document.CurrentAgent + " run":                    false,
 		document.CurrentAgent + " converge --step sudo":   false,
 		document.CurrentAgent + " converge --plan --step": false,

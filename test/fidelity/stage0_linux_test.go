@@ -1,9 +1,11 @@
 package fidelity
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
@@ -93,6 +95,11 @@ func desired(build *remote.Build) document.Desired {
 	}
 }
 
+func signer(build *remote.Build) *document.Signer {
+	key := ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!"))
+	return document.NewSigner(key, desired(build).Host, time.Now)
+}
+
 // The four executions of a fresh Mac, through real sshd, login shell and sudo.
 func TestStage0RunsUnchanged(t *testing.T) {
 	build, err := remote.NewBuild([]byte(agent))
@@ -105,17 +112,17 @@ func TestStage0RunsUnchanged(t *testing.T) {
 			t.Fatalf("%+v, %v", f, err)
 		}
 		var silent *remote.NoReport
-		if _, err := session.Converge(t.Context(), build.SHA256, desired(build), nil); !errors.As(err, &silent) || silent.Reason != remote.SudoRefused {
+		if _, err := session.Converge(t.Context(), build.SHA256, desired(build), signer(build)); !errors.As(err, &silent) || silent.Reason != remote.SudoRefused {
 			t.Errorf("before the grant: %v", err)
 		}
 		w.must(session.Grant(t.Context(), secret(right)))
-		if _, err := session.Converge(t.Context(), build.SHA256, desired(build), nil); !errors.As(err, &silent) || silent.Reason != remote.NotInstalled {
+		if _, err := session.Converge(t.Context(), build.SHA256, desired(build), signer(build)); !errors.As(err, &silent) || silent.Reason != remote.NotInstalled {
 			t.Errorf("before the upload: %v", err)
 		}
 		if sent, err := session.Receive(t.Context(), build); err != nil || sent != build.PackedSize() {
 			t.Fatalf("sent %d: %v", sent, err)
 		}
-		if r, err := session.Converge(t.Context(), build.SHA256, desired(build), nil); err != nil || r.Exit != document.ExitChanged {
+		if r, err := session.Converge(t.Context(), build.SHA256, desired(build), signer(build)); err != nil || r.Exit != document.ExitChanged {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if f, err := session.Probe(t.Context()); err != nil || !f.Sudo || f.SudoAgent || len(f.Staged) != 1 {
@@ -151,7 +158,7 @@ func TestStage0WhereSudoKnowsTheAgentOnly(t *testing.T) {
 		if _, err := session.Receive(t.Context(), build); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := session.Converge(t.Context(), build.SHA256, desired(build), []byte("signed")); err != nil || r.Verb != document.VerbConverge {
+		if r, err := session.Converge(t.Context(), build.SHA256, desired(build), signer(build)); err != nil || r.Verb != document.VerbConverge {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if _, _, ok := w.as("/bin/sh", "sudo -n "+document.CurrentAgent+" run", ""); ok {

@@ -188,7 +188,7 @@ func (c *session) Receive(ctx context.Context, build machine.Agent) error {
 }
 
 // Converge implements machine.Mac: it is here that a disk is found to be shared.
-func (c *session) Converge(ctx context.Context, desired document.Desired, _ []byte) (document.Report, error) {
+func (c *session) Converge(ctx context.Context, desired document.Desired, _ *document.Signer) (document.Report, error) {
 	err := c.on(ctx, "converge", func(d *disk) error {
 		if err := desired.Validate(); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (c *session) Plan(ctx context.Context, _ document.Desired) (document.Report
 }
 
 // Leave implements machine.Mac.
-func (c *session) Leave(ctx context.Context) error {
+func (c *session) Leave(ctx context.Context, _ *document.Signer) error {
 	return c.on(ctx, "leave", func(d *disk) error {
 		d.agent = nil
 		return nil

@@ -31,7 +31,7 @@ const (
 	patience = time.Minute
 )
 
-// fleetKey signs builds for the Macs of these tests.
+// fleetKey signs what the Macs of these tests are told.
 var fleetKey = ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!"))
 
 // programs are built once for all tests.
@@ -195,7 +195,7 @@ func (b *bench) converge(s *remote.Session, d document.Desired) map[string]docum
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
-	r, err := s.Converge(ctx, d.Agent.SHA256, d, document.SignBuild(fleetKey, d.Agent.SHA256))
+	r, err := s.Converge(ctx, d.Agent.SHA256, d, signer(d))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -221,6 +221,11 @@ func prepared(t *testing.T) (*bench, *remote.Session, document.Desired) {
 	}
 	b.converge(s, d)
 	return b, s, d
+}
+
+// signer signs for the Mac that the document is for, as the manager does.
+func signer(d document.Desired) *document.Signer {
+	return document.NewSigner(fleetKey, d.Host, time.Now)
 }
 
 type secret string

@@ -103,7 +103,7 @@ func (m *manager) attempt(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	r, err := s.Converge(ctx, m.build.SHA256, m.want, document.SignBuild(fleetKey, m.build.SHA256))
+	r, err := s.Converge(ctx, m.build.SHA256, m.want, signer(m.want))
 	var failed *remote.Failed
 	switch {
 	case errors.As(err, &failed) && failed.Class != document.Retry && failed.Class != document.Wait:

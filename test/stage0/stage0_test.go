@@ -100,7 +100,7 @@ func (b *bench) showsNoSecret(secrets ...string) {
 func TestConvergedMacTakesOneExecutionAndChangesNothing(t *testing.T) {
 	b, _, d := prepared(t)
 	s := b.session()
-	r, err := s.ConvergeInstalled(t.Context(), d)
+	r, err := s.ConvergeInstalled(t.Context(), d, signer(d))
 	if err != nil || r.Exit != document.ExitUnchanged {
 		t.Errorf("exit %d, %v: %+v", r.Exit, err, r.Steps)
 	}
@@ -173,7 +173,7 @@ func TestRebootKeepsTheMacConverged(t *testing.T) {
 
 func TestLeaveTakesAllBack(t *testing.T) {
 	b, s, d := prepared(t)
-	r, err := s.Leave(t.Context())
+	r, err := s.Leave(t.Context(), signer(d))
 	if err != nil || !r.Changed() {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -193,7 +193,7 @@ func TestLeaveTakesAllBack(t *testing.T) {
 func TestMacThatWasNotWipedIsRefused(t *testing.T) {
 	b, s, d := prepared(t)
 	d.Host.Epoch, d.Host.Name, d.Join.Token = 2, "ci-next1", "fedcba.0123456789abcdef"
-	_, err := s.Converge(t.Context(), d.Agent.SHA256, d, nil)
+	_, err := s.Converge(t.Context(), d.Agent.SHA256, d, signer(d))
 	var failed *remote.Failed
 	if !errors.As(err, &failed) || failed.Class != document.Reinstall {
 		t.Fatalf("got %v", err)

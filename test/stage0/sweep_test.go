@@ -93,7 +93,7 @@ func loseEnd(t *testing.T, m *manager) {
 // killConverge is kill -9 of converge or upgrade, whichever runs; one that has just
 // ended was not disturbed.
 func killConverge(t *testing.T, m *manager) {
-	_, _ = m.b.AsRoot(t.Context(), `pkill -9 -f "(converge|upgrade)$"`)
+	_, _ = m.b.AsRoot(t.Context(), `pkill -9 -f "(converge --signed|upgrade)$"`)
 }
 
 func killAgent(t *testing.T, m *manager) {

@@ -246,7 +246,7 @@ func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired,
 	target := r.target(v, key)
 	target.FirstUse = book.pin
 	p := push{
-		r: r, machine: name, agent: r.Agent, desired: want, join: join, signature: signing.sign(r.Agent.SHA256), password: v.staged.password, missing: missingPassword(v.host),
+		r: r, machine: name, agent: r.Agent, desired: want, join: join, signer: signing.signer(want.Host, r.Clock.Now), password: v.staged.password, missing: missingPassword(v.host),
 		target: target, ledger: book,
 	}
 	r.pushes.begin(name, id, p.run)

@@ -12,19 +12,20 @@ import (
 // one's. It holds no join material.
 func desired(v *visit, profile *infrav1.MacNodeProfile, agent Agent) document.Desired {
 	want := rollout.Desired(profile, document.Agent{SHA256: agent.SHA256, Version: agent.Version})
-	want.Host = document.Host{
-		Name:       v.machine.Name,
-		ProviderID: hostProviderID(v.host),
-		Epoch:      v.host.Spec.Record.InstallEpoch,
-		User:       v.staged.user,
-		Address:    v.staged.address,
-		Zone:       v.host.Spec.Zone,
-		ServerType: v.host.Status.Server.Type,
-		Fleet:      v.fleet(),
-		TakeOver:   host.TakesOver(v.machine),
-	}
+	want.Host = identity(v)
+	want.Host.User = v.staged.user
+	want.Host.Address = v.staged.address
+	want.Host.Zone = v.host.Spec.Zone
+	want.Host.ServerType = v.host.Status.Server.Type
+	want.Host.Fleet = v.fleet()
+	want.Host.TakeOver = host.TakesOver(v.machine)
 	want.Restart = v.wishedRestart()
 	return want
+}
+
+// identity says which Mac is meant, and which installation of it.
+func identity(v *visit) document.Host {
+	return document.Host{Name: v.machine.Name, ProviderID: hostProviderID(v.host), Epoch: v.host.Spec.Record.InstallEpoch}
 }
 
 // hostProviderID is the providerID of a claimed host.

@@ -46,8 +46,8 @@ type fakeMac struct {
 	passwords []string
 	received  int
 	desired   []document.Desired
-	// signatures of the builds, one each converge.
-	signatures [][]byte
+	// signers of the converges and leaves, in their order.
+	signers []*document.Signer
 	// reports are what the next converges say; without one they say nothing.
 	reports []document.Report
 	// facts beside sudo, as the probe tells them.
@@ -141,9 +141,9 @@ func (f *fakeMac) Receive(context.Context, Agent) error {
 	return nil
 }
 
-func (f *fakeMac) Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error) {
+func (f *fakeMac) Converge(ctx context.Context, desired document.Desired, signer *document.Signer) (document.Report, error) {
 	f.mu.Lock()
-	f.signatures = append(f.signatures, signature)
+	f.signers = append(f.signers, signer)
 	f.desired = append(f.desired, desired)
 	err, hold := f.convErr, f.hold
 	f.mu.Unlock()
@@ -176,8 +176,9 @@ func (f *fakeMac) Plan(context.Context, document.Desired) (document.Report, erro
 	return f.planned, f.planErr
 }
 
-func (f *fakeMac) Leave(ctx context.Context) error {
+func (f *fakeMac) Leave(ctx context.Context, signer *document.Signer) error {
 	f.mu.Lock()
+	f.signers = append(f.signers, signer)
 	f.left++
 	err, hold := f.leaveErr, f.hold
 	f.mu.Unlock()

@@ -69,7 +69,7 @@ const (
 // converge runs the agent, and once more after the reboot that the first run asks
 // for.
 func (p push) converge(ctx context.Context, mac Mac, facts Facts, desired document.Desired, say func(string)) error {
-	report, err := mac.Converge(ctx, desired, p.signature)
+	report, err := mac.Converge(ctx, desired, p.signer)
 	p.r.metrics.report(report)
 	if err != nil {
 		return rolledBack(report, err)
@@ -88,7 +88,7 @@ func (p push) converge(ctx context.Context, mac Mac, facts Facts, desired docume
 	}
 	defer again.Close() //nolint:errcheck // the work is done or has failed already
 	say(stepConverge)
-	report, err = again.Converge(ctx, desired, p.signature)
+	report, err = again.Converge(ctx, desired, p.signer)
 	p.r.metrics.report(report)
 	if err == nil && report.Rebooting {
 		err = &Failure{Step: stepReboot, Class: document.Reboot, Err: errors.New("the Mac wants to reboot once more after its reboot")}

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 // leaveTimeout bounds the Mac's farewell; the wipe does not depend on it.
@@ -52,11 +53,15 @@ func (r *Reconciler) beginLeave(ctx context.Context, v *visit) error {
 	if err != nil {
 		return err
 	}
-	target := r.target(v, secret)
+	signing, err := r.readSigningKey(ctx, v.signingSecret())
+	if err != nil {
+		return err
+	}
+	target, signer := r.target(v, secret), signing.signer(identity(v), r.Clock.Now)
 	log := ctrl.LoggerFrom(ctx).WithValues("host", v.host.Name)
 	r.leaves.begin(client.ObjectKeyFromObject(v.machine), v.token(), func(ctx context.Context, say func(string)) error {
 		say(infrav1.ReasonLeaving)
-		err := r.farewell(ctx, target)
+		err := r.farewell(ctx, target, signer)
 		if err != nil {
 			log.Info("The Mac did not leave cleanly; the wipe goes on without", "error", err.Error())
 		}
@@ -65,7 +70,7 @@ func (r *Reconciler) beginLeave(ctx context.Context, v *visit) error {
 	return nil
 }
 
-func (r *Reconciler) farewell(ctx context.Context, target Target) error {
+func (r *Reconciler) farewell(ctx context.Context, target Target, signer *document.Signer) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	mac, err := r.Macs.Dial(ctx, target)
@@ -73,5 +78,5 @@ func (r *Reconciler) farewell(ctx context.Context, target Target) error {
 		return err
 	}
 	defer mac.Close() //nolint:errcheck // nothing follows
-	return mac.Leave(ctx)
+	return mac.Leave(ctx, signer)
 }

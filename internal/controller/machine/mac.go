@@ -42,12 +42,13 @@ type Mac interface {
 	Grant(ctx context.Context, password cloud.Password) error
 	Receive(ctx context.Context, agent Agent) error
 	// Converge runs the build that the document names, installed or received. The
-	// signature of that build lets it in where root is the agent's alone. A report
-	// comes with a failure, too, where the Mac gave one.
-	Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error)
+	// Mac takes both only as signed. A report comes with a failure, too, where the
+	// Mac gave one.
+	Converge(ctx context.Context, desired document.Desired, signer *document.Signer) (document.Report, error)
 	// Plan says what Converge would change, and changes nothing.
 	Plan(ctx context.Context, desired document.Desired) (document.Report, error)
-	Leave(ctx context.Context) error
+	// Leave has the Mac stop its agent and forget its credentials, as signed.
+	Leave(ctx context.Context, signer *document.Signer) error
 	Close() error
 }
 

@@ -51,8 +51,8 @@ type push struct {
 	missing string
 	agent   Agent
 	desired document.Desired
-	// signature of the agent's build, for a Mac where root is the agent's alone.
-	signature []byte
+	// signer of what the Mac is told.
+	signer *document.Signer
 	// join says that the Mac needs a token and a permit.
 	join bool
 }

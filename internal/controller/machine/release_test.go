@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -64,6 +65,8 @@ func TestRelease(t *testing.T) {
 	if target := w.mac.dials[len(w.mac.dials)-1]; target.Pin == nil {
 		t.Error("the Mac was dialled without a pin")
 	}
+	data, err := w.mac.signers[len(w.mac.signers)-1].Leave()
+	w.signedForTheMac(document.VerbLeave, data, err)
 	if w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
 		t.Error("the Node is core's to delete")
 	}

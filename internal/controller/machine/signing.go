@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,8 +30,8 @@ const (
 	pemPublic  = "PUBLIC KEY"
 )
 
-// signingKey signs the builds that Macs of a fleet take once root there is the
-// agent's alone. It never prints itself.
+// signingKey signs what Macs of a fleet are told, and the builds that they take. It
+// never prints itself.
 type signingKey struct{ private ed25519.PrivateKey }
 
 // String shows nothing of the key.
@@ -42,14 +43,21 @@ func (k signingKey) GoString() string { return k.String() }
 // public is the half that Macs are given.
 func (k signingKey) public() []byte { return k.private.Public().(ed25519.PublicKey) }
 
-// sign signs a build by its SHA-256.
-func (k signingKey) sign(sha256 string) []byte { return document.SignBuild(k.private, sha256) }
+// signer signs what one Mac is told in one install epoch.
+func (k signingKey) signer(mac document.Host, now func() time.Time) *document.Signer {
+	return document.NewSigner(k.private, mac, now)
+}
+
+// signingSecret names the Secret with the signing key of the Machine's fleet.
+func (v *visit) signingSecret() client.ObjectKey {
+	return client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-agent-signing"}
+}
 
 // ensureSigningKey returns the signing key of the Machine's fleet, which is made
 // when missing. Macs keep the first public half they are given in an install
-// epoch: a key that is lost ends their upgrades until they are wiped.
+// epoch: where the key is lost, they do nothing they are told until they are wiped.
 func (r *Reconciler) ensureSigningKey(ctx context.Context, v *visit) (signingKey, error) {
-	name := client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-agent-signing"}
+	name := v.signingSecret()
 	key, err := r.readSigningKey(ctx, name)
 	if !apierrors.IsNotFound(err) {
 		return key, err
@@ -69,13 +77,13 @@ func (r *Reconciler) ensureSigningKey(ctx context.Context, v *visit) (signingKey
 }
 
 // warnOfNewSigningKey tells when a fleet that has Macs got another signing key:
-// they refuse the next build, and nothing else would say so before it comes.
+// they refuse what is signed by it, and the next push may be months away.
 func (r *Reconciler) warnOfNewSigningKey(ctx context.Context, v *visit, secret string) {
 	bereft := r.macsOfFleet(ctx, v)
 	if bereft == 0 {
 		return
 	}
-	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and refuse the next build of the agent; restore the Secret before the next upgrade, or delete their Machines to have them wiped", secret, bereft, v.fleet())
+	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and refuse each push; restore the Secret, or delete their Machines to have them wiped", secret, bereft, v.fleet())
 	r.event(v.machine, transition{corev1.EventTypeWarning, "SigningKeyReplaced", note})
 	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another signing key", "fleet", v.fleet(), "macs", bereft)
 }

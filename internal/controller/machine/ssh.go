@@ -54,8 +54,8 @@ func (m sshMac) Receive(ctx context.Context, agent Agent) error {
 	return classify(stepReceive, err)
 }
 
-func (m sshMac) Converge(ctx context.Context, desired document.Desired, signature []byte) (document.Report, error) {
-	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired, signature)
+func (m sshMac) Converge(ctx context.Context, desired document.Desired, signer *document.Signer) (document.Report, error) {
+	report, err := m.session.Converge(ctx, desired.Agent.SHA256, desired, signer)
 	return report, classify(stepConverge, err)
 }
 
@@ -64,8 +64,8 @@ func (m sshMac) Plan(ctx context.Context, desired document.Desired) (document.Re
 	return report, classify(stepConverge, err)
 }
 
-func (m sshMac) Leave(ctx context.Context) error {
-	_, err := m.session.Leave(ctx)
+func (m sshMac) Leave(ctx context.Context, signer *document.Signer) error {
+	_, err := m.session.Leave(ctx, signer)
 	return err
 }
 

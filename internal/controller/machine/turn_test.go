@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
@@ -79,9 +82,11 @@ func TestDriftWaitsForItsTurn(t *testing.T) {
 		t.Fatalf("%d pushes, applied %+v, update %+v", len(w.mac.desired), m.Status.Applied, m.Status.Update)
 	}
 	last := w.mac.desired[1]
-	if last.Join != nil || last.Node.Labels["team"] != "ios" || !document.BuildSigned(last.UpgradeKey, w.r.Agent.SHA256, w.mac.signatures[1]) {
-		t.Errorf("desired = %v with a signature of %d bytes; want the label, no token, and a signed build", last, len(w.mac.signatures[1]))
+	if last.Join != nil || last.Node.Labels["team"] != "ios" {
+		t.Errorf("desired = %v; want the label, and no token", last)
 	}
+	data, err := w.mac.signers[1].Converge(last)
+	w.signedForTheMac(document.VerbConverge, data, err)
 	before := w.countWrites()
 	w.settle("mac-1")
 	if w.countWrites() != before || len(w.mac.desired) != 2 {
@@ -373,6 +378,26 @@ func TestAMacThatStaysAwayAfterItsRebootAsksForAnother(t *testing.T) {
 	}
 }
 
+// signedForTheMac expects an instruction that the Mac of the world takes: for it, in
+// this epoch, and by the key that the first document brought.
+func (w *world) signedForTheMac(verb string, data []byte, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	got, err := document.DecodeSigned(bytes.NewReader(data))
+	if err != nil || !got.SignedBy(w.mac.desired[0].UpgradeKey) {
+		w.t.Fatalf("signed by the fleet's key: %t (%v)", got.SignedBy(w.mac.desired[0].UpgradeKey), err)
+	}
+	h := w.host(hostName)
+	if got.Verb != verb || got.Name != "mac-1" || got.ProviderID != host.ProviderID(zone, serverID) || got.Epoch != h.Spec.Record.InstallEpoch {
+		w.t.Errorf("%s for %s, epoch %d; the host is at epoch %d", got, got.ProviderID, got.Epoch, h.Spec.Record.InstallEpoch)
+	}
+	if got.Counter < w.clock.Now().UnixMicro() {
+		w.t.Errorf("counter %d is below the time", got.Counter)
+	}
+}
+
 func TestSigningKeys(t *testing.T) {
 	secret, err := newSigningSecret(client.ObjectKey{Namespace: namespace, Name: "builders-agent-signing"}, "macs")
 	if err != nil {
@@ -382,9 +407,18 @@ func TestSigningKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := strings.Repeat("a", 64)
-	if !document.BuildSigned(key.public(), sum, key.sign(sum)) {
-		t.Error("the key does not verify what it signed")
+	signer := key.signer(document.Host{Name: "mac-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1}, time.Now)
+	data, err := signer.Leave()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := document.DecodeSigned(bytes.NewReader(data)); err != nil || !got.SignedBy(key.public()) {
+		t.Errorf("the key does not verify what it signed: %v", err)
+	}
+	for _, shown := range []string{fmt.Sprintf("%v %+v %#v", key, key, key), fmt.Sprintf("%v %+v %#v", signer, signer, signer)} {
+		if strings.Contains(shown, fmt.Sprint([]byte(key.private))) || strings.Contains(shown, fmt.Sprintf("%#v", []byte(key.private))) {
+			t.Errorf("the key is shown: %s", shown)
+		}
 	}
 	for name, data := range map[string]string{"nothing": "", "no key": "hello", "another's": "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"} {
 		broken := secret.DeepCopy()

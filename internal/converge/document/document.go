@@ -64,9 +64,11 @@ const (
 	// NextAgent is a build that upgrade has verified and put into its slot, and
 	// that converge has yet to make the current one.
 	NextAgent = InstallDir + "/next/tart-kubelet"
-	// UpgradeKeyFile holds the public key that new builds must be signed with, as
-	// PEM; root owns it.
+	// UpgradeKeyFile holds the public key that instructions and new builds must be
+	// signed with, as PEM; root owns it.
 	UpgradeKeyFile = StateDir + "/upgrade-key.pem"
+	// CounterFile holds the counter of the last instruction that the Mac took.
+	CounterFile = StateDir + "/counter.json"
 	// HostdLabel and HostdPlist are the root half of the agent.
 	HostdLabel = "dev.macfleet.hostd"
 	HostdPlist = "/Library/LaunchDaemons/" + HostdLabel + ".plist"
@@ -97,9 +99,9 @@ type Desired struct {
 	Join *Join `json:"join,omitempty"`
 	// Secrets are what only some runs need and carry.
 	Secrets *Secrets `json:"secrets,omitempty"`
-	// UpgradeKey is the public half (ed25519, 32 bytes) of the key that signs new
-	// builds for the fleet. The first converge of an epoch installs it; later ones
-	// leave what is installed.
+	// UpgradeKey is the public half (ed25519, 32 bytes) of the key that signs
+	// instructions and new builds for the fleet. The first converge of an epoch
+	// installs it; later ones leave what is installed.
 	UpgradeKey []byte `json:"upgradeKey,omitempty"`
 	// Restart names one restart of the agent that is wished for; the Mac makes it
 	// unless it has made the one of this name already. Empty: none is.
@@ -185,6 +187,8 @@ type Journal struct {
 	Epoch  int64  `json:"epoch"`
 	// Name of the Machine that holds the Mac in this epoch.
 	Name string `json:"name"`
+	// ProviderID of the Mac.
+	ProviderID string `json:"providerID,omitempty"`
 	// User is the console user that the Mac was set up for. Another one takes a
 	// reinstall: what the first owns is in places that root trusts.
 	User    string    `json:"user,omitempty"`
@@ -283,7 +287,10 @@ type Report struct {
 	Rebooting bool `json:"rebooting,omitempty"`
 	// RolledBack is the build that failed and was replaced by the one before it.
 	RolledBack string `json:"rolledBack,omitempty"`
-	Exit       int    `json:"exit"`
+	// Counter of the last instruction that the Mac took; set where it refused one
+	// with a counter that is not above it.
+	Counter int64 `json:"counter,omitempty"`
+	Exit    int   `json:"exit"`
 }
 
 // StepReport is the story of one step.

@@ -35,17 +35,12 @@ func EncodeDesired(d Desired) ([]byte, error) {
 // refused: a Mac that would ignore a wish must say so. Errors are ErrTooLarge,
 // *SchemaError, *FieldError or a syntax error that quotes no input.
 func DecodeDesired(r io.Reader) (Desired, error) {
-	data, err := readBounded(r)
+	data, err := readBounded(r, MaxSize)
 	if err != nil {
 		return Desired{}, fmt.Errorf("reading the desired document: %w", err)
 	}
-	// The schema is looked at first, so that a newer document is called newer
-	// and not malformed.
-	if err := checkSchema(data, DesiredSchema); err != nil {
-		return Desired{}, fmt.Errorf("decoding the desired document: %w", err)
-	}
 	var d Desired
-	if err := decodeStrict(data, &d); err != nil {
+	if err := decodeAs(data, DesiredSchema, &d); err != nil {
 		return Desired{}, fmt.Errorf("decoding the desired document: %w", err)
 	}
 	if err := d.Validate(); err != nil {
@@ -69,11 +64,8 @@ func DecodeConfig(data []byte) (AgentConfig, error) {
 	if len(data) > MaxSize {
 		return AgentConfig{}, ErrTooLarge
 	}
-	if err := checkSchema(data, ConfigSchema); err != nil {
-		return AgentConfig{}, fmt.Errorf("decoding the agent's configuration: %w", err)
-	}
 	var c AgentConfig
-	if err := decodeStrict(data, &c); err != nil {
+	if err := decodeAs(data, ConfigSchema, &c); err != nil {
 		return AgentConfig{}, fmt.Errorf("decoding the agent's configuration: %w", err)
 	}
 	return c, nil
@@ -108,12 +100,12 @@ func encode(v any) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func readBounded(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+func readBounded(r io.Reader, limit int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > MaxSize {
+	if len(data) > limit {
 		return nil, ErrTooLarge
 	}
 	return data, nil

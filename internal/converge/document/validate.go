@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"net/netip"
@@ -8,14 +9,16 @@ import (
 	"strings"
 )
 
-// FieldError names a field of a desired document that cannot be applied.
+// FieldError names a field of a document that cannot be applied.
 type FieldError struct {
-	Field  string
-	Reason string
+	// Document is which one; empty: the desired one.
+	Document string
+	Field    string
+	Reason   string
 }
 
 func (e *FieldError) Error() string {
-	return fmt.Sprintf("desired document: %s %s", e.Field, e.Reason)
+	return fmt.Sprintf("%s: %s %s", cmp.Or(e.Document, "desired document"), e.Field, e.Reason)
 }
 
 const (

@@ -37,6 +37,7 @@ type patient struct {
 	*mac.Mac
 	way   *slow
 	key   ssh.Signer
+	fleet ed25519.PrivateKey
 	pin   remote.Pin
 	build *remote.Build
 }
@@ -85,6 +86,9 @@ func admit(ctx context.Context, dir string, delay time.Duration) (*patient, erro
 	if p.key, err = ssh.NewSignerFromKey(private); err != nil {
 		return nil, err
 	}
+	if _, p.fleet, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		return nil, err
+	}
 	address := netip.MustParseAddr("127.77.0.7")
 	free, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
 	if err != nil {
@@ -126,7 +130,13 @@ func (p *patient) desired() document.Desired {
 		Node:    document.Node{MaxVMs: 2},
 		Mac:     document.Mac{AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
 		Secrets: &document.Secrets{ConsolePassword: password},
+
+		UpgradeKey: p.fleet.Public().(ed25519.PublicKey),
 	}
+}
+
+func (p *patient) signer() *document.Signer {
+	return document.NewSigner(p.fleet, p.desired().Host, time.Now)
 }
 
 // executions counts what sshd has run so far.
@@ -158,7 +168,7 @@ func (p *patient) fresh(ctx context.Context, s settings, row func(what, figure, 
 	if _, err := session.Receive(ctx, p.build); err != nil {
 		return err
 	}
-	report, err := session.Converge(ctx, p.build.SHA256, p.desired(), nil)
+	report, err := session.Converge(ctx, p.build.SHA256, p.desired(), p.signer())
 	if err != nil {
 		return err
 	}
@@ -199,7 +209,7 @@ func (p *patient) again(ctx context.Context, s settings, row func(what, figure, 
 	defer session.Close() //nolint:errcheck // it is done with
 	d := p.desired()
 	d.Secrets = nil
-	report, err := session.ConvergeInstalled(ctx, d)
+	report, err := session.ConvergeInstalled(ctx, d, p.signer())
 	if err != nil {
 		return err
 	}
