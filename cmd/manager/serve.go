@@ -10,6 +10,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,6 +26,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/controlplane"
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
+	"github.com/macfleet/macfleet/internal/controller/node"
 	"github.com/macfleet/macfleet/internal/controller/nodecsr"
 	"github.com/macfleet/macfleet/internal/controller/profile"
 	"github.com/macfleet/macfleet/internal/controller/remediation"
@@ -212,7 +214,8 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		Namespace: own, WatchFilter: s.watchFilter,
 	}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests} {
+	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

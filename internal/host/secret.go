@@ -12,8 +12,8 @@ const (
 	KeyHostKey          = "host-key"
 	KeyPasswordAttempts = "password-attempts"
 
-	// KeyTokenID names the bootstrap token made for the Machine; it is written
-	// before the token exists, and whoever asks for a first certificate must bear it.
+	// KeyTokenID mirrors record.bootstrap.tokenID, to end the token of a Host that was
+	// lost. It entitles to nothing: people may write this Secret.
 	KeyTokenID = "token-id"
 )
 

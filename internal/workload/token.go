@@ -71,6 +71,9 @@ func CreateToken(ctx context.Context, writer client.Writer, token Token, descrip
 	return nil
 }
 
+// IsTokenID reports whether a token may be called so at all.
+func IsTokenID(id string) bool { return bootstraputil.IsValidBootstrapTokenID(id) }
+
 // DeleteToken makes the token invalid; one that is gone already is fine.
 func DeleteToken(ctx context.Context, writer client.Writer, id string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenSecretName(id)}}

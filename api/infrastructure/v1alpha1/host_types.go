@@ -149,6 +149,12 @@ type BootstrapRecord struct {
 	// firstFailedAt is when the first of these attempts failed.
 	// +optional
 	FirstFailedAt *metav1.Time `json:"firstFailedAt,omitempty"`
+	// tokenID names the bootstrap token that was made for this Mac to join with, while
+	// it may. It is written before the token exists; only who logs in with this token
+	// gets a first certificate, and only for the Node of the claim's name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TokenID string `json:"tokenID,omitempty"`
 }
 
 // OrderRequest is a server that is being ordered. It is looked up by its name

@@ -225,7 +225,7 @@ func (r *Reconciler) yield(ctx context.Context, v *visit, h *host.Host) error {
 func (r *Reconciler) dropHost(ctx context.Context, v *visit) error {
 	key := client.ObjectKeyFromObject(v.machine)
 	r.pushes.cancel(key)
-	if err := r.unstage(ctx, key); err != nil {
+	if err := r.unstage(ctx, key, v.machine.Spec.HostRef); err != nil {
 		return err
 	}
 	if err := r.dropIntent(ctx, v); err != nil {
@@ -279,12 +279,14 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 		result = claimAgain
 	}
 	r.metrics.claim(result)
-	if again {
-		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
-	}
 	v.host, v.claimed = h, yes(reasonClaimed)
 	if host.TakesOver(v.machine) && v.machine.DeletionTimestamp.IsZero() {
 		r.tellLegacy(v, "host "+h.Name+" is claimed as it stands: nothing is wiped or rebooted, and its guests run on")
+	}
+	if again {
+		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
+		// The lost Host took along what its token was bound to: the Mac needs another.
+		return r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), nil)
 	}
 	return nil
 }
@@ -361,7 +363,7 @@ func whose(h *host.Host, token string) string {
 // about to: what it joins with ends and the Node goes first, for the next Mac
 // needs its name.
 func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
-	if err := r.dropToken(ctx, client.ObjectKeyFromObject(v.machine)); err != nil {
+	if err := r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.machine.Spec.HostRef); err != nil {
 		return err
 	}
 	if err := r.deleteOwnNode(ctx, v); err != nil {

@@ -25,8 +25,8 @@ func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	v.joined = judgeNode(v)
-	if v.joined.reason == infrav1.NodeReadyCondition && v.staged.tokenID != "" {
-		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine))
+	if v.joined.reason == infrav1.NodeReadyCondition && (v.staged.tokenID != "" || v.host.Spec.Record.Bootstrap.TokenID != "") {
+		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.machine.Spec.HostRef)
 	}
 	return r.heal(v), nil
 }

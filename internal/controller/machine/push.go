@@ -3,17 +3,13 @@ package machine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -149,95 +145,4 @@ func (p push) admit(ctx context.Context, mac Mac, facts Facts, at func(string, f
 		p.revoke(ctx, token)
 	}
 	return err
-}
-
-// mint puts a one-hour token and a join permit into the document. The token's
-// id is recorded before the token exists, so that none is ever forgotten.
-func (p push) mint(ctx context.Context, desired *document.Desired) (workload.Token, error) {
-	if !p.join {
-		return workload.Token{}, nil
-	}
-	endpoint, err := p.r.Discovery.Endpoint(ctx)
-	if unknown, ok := errors.AsType[*workload.UnknownEndpointError](err); ok {
-		return workload.Token{}, &Failure{Step: stepJoin, Class: document.Wait, Reason: infrav1.ReasonEndpointUnknown, Err: unknown}
-	}
-	if err != nil {
-		return workload.Token{}, err
-	}
-	if err := p.r.dropToken(ctx, p.machine); err != nil {
-		return workload.Token{}, err
-	}
-	now := p.r.Clock.Now()
-	token, err := workload.NewToken(now)
-	if err != nil {
-		return workload.Token{}, err
-	}
-	if err := p.r.patchStaged(ctx, p.machine, map[string]*string{host.KeyTokenID: ptr.To(token.ID)}); err != nil {
-		return workload.Token{}, err
-	}
-	if err := workload.CreateToken(ctx, p.r.Client, token, "macfleet "+p.machine.String()); err != nil {
-		return workload.Token{}, err
-	}
-	desired.Join = &document.Join{
-		Server: endpoint.Server, CA: endpoint.CA, Token: token.Reveal(),
-		Permit: document.JoinPermit{ID: uuid.NewString(), NotAfter: token.Expires.UTC().Truncate(time.Second)},
-	}
-	return token, nil
-}
-
-// delivered notes until when the Mac can use its token. Where another manager
-// has replaced the token meanwhile, nobody knows which one the Mac holds.
-func (p push) delivered(ctx context.Context, token workload.Token) error {
-	if token.ID == "" {
-		return nil
-	}
-	s, err := p.r.readStaged(ctx, p.machine)
-	if err != nil {
-		return err
-	}
-	if s.tokenID != token.ID {
-		return &Failure{Step: stepJoin, Class: document.Retry, Err: errors.New("the bootstrap token was replaced meanwhile")}
-	}
-	return p.r.patchStaged(ctx, p.machine, map[string]*string{keyTokenExpiry: ptr.To(token.Expires.UTC().Format(time.RFC3339))})
-}
-
-// revoke ends a token that was not delivered, even when the job was cancelled.
-// What fails here is made up for by the next push or the token's end.
-func (p push) revoke(ctx context.Context, token workload.Token) {
-	if token.ID == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
-	defer cancel()
-	_ = p.r.dropToken(ctx, p.machine)
-}
-
-// dropToken ends the token that <machine>-bootstrap remembers, if any.
-func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey) error {
-	s, err := r.readStaged(ctx, machine)
-	if err != nil || s.tokenID == "" {
-		return err
-	}
-	if err := workload.DeleteToken(ctx, r.Client, s.tokenID); err != nil {
-		return err
-	}
-	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyTokenID: nil, keyTokenExpiry: nil})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("forgetting a bootstrap token: %w", err)
-	}
-	return nil
-}
-
-// unstage takes back what is staged for a claim that ends while its Machine lives:
-// the token, and the mirror of a host's record, which the next host must not get.
-func (r *Reconciler) unstage(ctx context.Context, machine client.ObjectKey) error {
-	if err := r.dropToken(ctx, machine); err != nil {
-		return err
-	}
-	s, err := r.readStaged(ctx, machine)
-	if err != nil || (s.hostKey == "" && s.attempts == "" && s.failures == "") {
-		return err
-	}
-	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyHostKey: nil, host.KeyPasswordAttempts: nil, keyFailures: nil})
-	return client.IgnoreNotFound(err)
 }

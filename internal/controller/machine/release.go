@@ -208,7 +208,7 @@ func (r *Reconciler) confirmDeletion(ctx context.Context, v *visit) error {
 // in the log, for the object goes.
 func (r *Reconciler) letGo(ctx context.Context, v *visit, how string) error {
 	key := client.ObjectKeyFromObject(v.machine)
-	if err := r.dropToken(ctx, key); err != nil {
+	if err := r.dropToken(ctx, key, v.machine.Spec.HostRef); err != nil {
 		return err
 	}
 	err := r.patch(ctx, v, "end", func(m *infrav1.ScalewayAppleSiliconMachine) {

@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,19 +17,31 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
+// reasonRefused is the reason of the Event on a Machine whose Mac, or whoever has
+// its credentials, asked for a certificate in vain.
+const reasonRefused = "CertificateRefused"
+
 // Reconciler approves requests.
 type Reconciler struct {
 	Client client.Client
-	// Reader reads Secrets uncached.
-	Reader client.Reader
+	// Reader reads uncached: a certificate is never approved from what a cache has kept.
+	Reader   client.Reader
+	Recorder events.EventRecorder
 }
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client-kubelet,verbs=approve
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("macfleet-nodecsr")
+	}
 	pending := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		csr, is := object.(*certificatesv1.CertificateSigningRequest)
 		return is && undecided(csr) && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName
@@ -62,58 +75,81 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		log.V(1).Info("Request left alone", "why", err.Error())
 		return ctrl.Result{}, nil
 	}
-	machines, err := r.machines(ctx, ask.Node)
+	return ctrl.Result{}, r.answer(ctrl.LoggerInto(ctx, log.WithValues("node", ask.Node)), csr, ask)
+}
+
+// answer looks up what the request is about, and approves it or says why not.
+func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask Ask) error {
+	log := ctrl.LoggerFrom(ctx)
+	node, err := r.node(ctx, ask.Node)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	if !Approves(ask, machines) {
-		log.Info("Request left pending: no live Machine of that name and token", "node", ask.Node)
-		return ctrl.Result{}, nil
+	hosts := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Reader.List(ctx, hosts); err != nil {
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	h := Find(ask, node, hosts.Items)
+	switch {
+	case h == nil && ask.TokenID != "":
+		log.Info("Certificate request left pending: no host's record bears the token; it was replaced, has ended, or is none of macfleet's", "token", ask.TokenID)
+		return nil
+	case h == nil:
+		log.V(1).Info("Request left alone", "why", "the Node is no Mac of ours")
+		return nil
+	}
+	m, err := r.machine(ctx, h)
+	if err != nil {
+		return err
+	}
+	if why := Refusal(ask, h, m, node); why != "" {
+		log.Info("Certificate request left pending: "+why, "host", h.Name)
+		if m != nil {
+			r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, "ApproveCertificate", "the certificate of Node %s is not approved: %s", ask.Node, why)
+		}
+		return nil
 	}
 	if err := r.approve(ctx, csr); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	log.Info("Certificate request approved", "node", ask.Node, "renewal", ask.TokenID == "")
-	return ctrl.Result{}, nil
+	log.Info("Certificate request approved", "host", h.Name, "renewal", ask.TokenID == "")
+	return nil
 }
 
-// machines are the live Machines of a name, in every namespace we see.
-func (r *Reconciler) machines(ctx context.Context, name string) ([]Machine, error) {
-	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := r.Client.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	var out []Machine
-	for i := range list.Items {
-		m := &list.Items[i]
-		if m.Name != name || !m.DeletionTimestamp.IsZero() {
-			continue
-		}
-		token, err := r.tokenID(ctx, m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Machine{Name: m.Name, TokenID: token, Provisioned: m.Spec.ProviderID != ""})
-	}
-	return out, nil
-}
-
-func (r *Reconciler) tokenID(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (string, error) {
-	secret := &corev1.Secret{}
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}, secret)
+// node is the Node of a name, or nil.
+func (r *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, node)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", host.BootstrapSecretName(m.Name), err)
+		return nil, fmt.Errorf("reading Node %s: %w", name, err)
 	}
-	return string(secret.Data[host.KeyTokenID]), nil
+	return node, nil
+}
+
+// machine is the one that the host's claim names, or nil.
+func (r *Reconciler) machine(ctx context.Context, h *host.Host) (*infrav1.ScalewayAppleSiliconMachine, error) {
+	claim := h.Spec.ClaimRef
+	if claim == nil {
+		return nil, nil
+	}
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, m)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Machine %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return m, nil
 }
 
 func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
-		Reason: "MacOfThisFleet", Message: "a live Machine of this name was given this token, or the node renews its certificate",
+		Reason: "MacOfThisFleet", Message: "the token was made for the Mac of this Machine, or the Mac's Node renews its certificate",
 	})
 	err := r.Client.SubResource("approval").Update(ctx, csr)
 	if apierrors.IsConflict(err) {

@@ -1,6 +1,10 @@
 // Package nodecsr approves the client certificates that Macs ask for to be
 // Nodes, and no others. A request that it does not recognise is left Pending: it
 // may be somebody else's to decide. It never denies.
+//
+// Who may be which Node is read from Hosts, which the manager alone writes: the
+// token that a claim's Mac joins with, and the claim itself. Secrets, which people
+// of a fleet write, entitle to nothing.
 package nodecsr
 
 import (
@@ -12,23 +16,21 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
 const (
 	nodeUserPrefix = "system:node:"
 	nodeGroup      = "system:nodes"
-)
 
-// Machine is what is known of a live Machine that a Node may belong to.
-type Machine struct {
-	Name string
-	// TokenID of the bootstrap token that was made for it, if any.
-	TokenID string
-	// Provisioned: its Mac was converged, so that a Node of its name can be its own.
-	Provisioned bool
-}
+	// maxSeconds is the longest life of a certificate, 24 hours: nothing takes back
+	// a certificate that was stolen, only its end does.
+	maxSeconds = 24 * 60 * 60
+)
 
 // Ask is what a request asks for and who asks.
 type Ask struct {
@@ -36,10 +38,12 @@ type Ask struct {
 	Node string
 	// TokenID the requester logged in with; empty for a renewal.
 	TokenID string
+	// Seconds is spec.expirationSeconds; nil: as long as the signer likes.
+	Seconds *int32
 }
 
-// Read checks everything that the request itself shows: the signer, the subject,
-// the usages, the requester. The error says what is not as a Mac asks it.
+// Read checks what the request itself shows: the signer, the subject, the usages,
+// the requester. The error says what is not as a Mac asks it.
 func Read(csr *certificatesv1.CertificateSigningRequest) (Ask, error) {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return Ask{}, fmt.Errorf("the signer %s is not ours to decide", csr.Spec.SignerName)
@@ -51,28 +55,102 @@ func Read(csr *certificatesv1.CertificateSigningRequest) (Ask, error) {
 	if !clientUsages(csr.Spec.Usages) {
 		return Ask{}, errors.New("the usages are not those of a node's client certificate")
 	}
+	ask := Ask{Node: node, Seconds: csr.Spec.ExpirationSeconds}
 	if id, bootstrap := strings.CutPrefix(csr.Spec.Username, workload.BootstrapUserPrefix); bootstrap {
 		if id == "" || !slices.Contains(csr.Spec.Groups, workload.JoinGroup) {
 			return Ask{}, fmt.Errorf("the requester holds no token of group %s", workload.JoinGroup)
 		}
-		return Ask{Node: node, TokenID: id}, nil
+		ask.TokenID = id
+		return ask, nil
 	}
 	if csr.Spec.Username != nodeUserPrefix+node || !slices.Contains(csr.Spec.Groups, nodeGroup) {
 		return Ask{}, errors.New("the requester is neither a bootstrap token of ours nor the node itself")
 	}
-	return Ask{Node: node}, nil
+	return ask, nil
 }
 
-// Approves decides about an ask, given the live Machines. A first certificate
-// needs the very token that was made for that Machine. A renewal shows only the
-// node's name: it needs the one Machine of that name, in whatever namespace, and
-// that one must have a Mac. Of two it could be either's.
-func Approves(ask Ask, machines []Machine) bool {
-	named := slices.DeleteFunc(slices.Clone(machines), func(m Machine) bool { return m.Name != ask.Node })
-	if ask.TokenID == "" {
-		return len(named) == 1 && named[0].Provisioned
+// Find returns the Host that a request is about: for a first certificate the one
+// whose record bears the token, for a renewal the one that the Node is. A renewal
+// of a Node that is no claimed Mac, but bears the name of one claim, is about that
+// claim, and will be refused. Nil: it is about none.
+func Find(ask Ask, node *corev1.Node, hosts []host.Host) *host.Host {
+	var named []*host.Host
+	for i := range hosts {
+		h := &hosts[i]
+		switch claim := h.Spec.ClaimRef; {
+		case ask.TokenID != "":
+			if h.Spec.Record.Bootstrap.TokenID == ask.TokenID {
+				return h
+			}
+		case claim != nil && claim.Name == ask.Node:
+			if node != nil && host.NodeOfHost(node, h) {
+				return h
+			}
+			named = append(named, h)
+		}
 	}
-	return slices.ContainsFunc(named, func(m Machine) bool { return m.TokenID == ask.TokenID })
+	if len(named) == 1 {
+		return named[0]
+	}
+	return nil
+}
+
+// Refusal says why a request about a Host is not approved; empty: it is. The
+// Machine is that of the Host's claim, nil when there is none; the Node is the one
+// that the certificate would be for, nil when there is none. Both were read uncached.
+func Refusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) string {
+	if why := claimRefusal(ask, h, m); why != "" {
+		return why
+	}
+	switch {
+	case ask.Seconds == nil:
+		return fmt.Sprintf("spec.expirationSeconds is not set: a Mac's certificate lives %d seconds at most, and without the field the signer gives a year", maxSeconds)
+	case *ask.Seconds > maxSeconds:
+		return fmt.Sprintf("spec.expirationSeconds is %d: a Mac's certificate lives %d seconds at most", *ask.Seconds, maxSeconds)
+	case node == nil && ask.TokenID == "":
+		return fmt.Sprintf("Node %s does not exist: a Mac whose Node was deleted joins again with a new token", ask.Node)
+	case node == nil:
+		return ""
+	case host.ControlPlaneNode(node):
+		return fmt.Sprintf("Node %s is of the control plane: name the Machine otherwise", node.Name)
+	case node.Spec.ProviderID == "":
+		return fmt.Sprintf("Node %s exists, has no providerID, and so may be another machine's: rename the Machine, or delete the Node if it is this Mac's", node.Name)
+	case !host.NodeOfHost(node, h):
+		return fmt.Sprintf("Node %s exists and is %s, and this Mac is %s", node.Name, node.Spec.ProviderID, host.ProviderID(h.Spec.Zone, h.Spec.ServerID))
+	}
+	return ""
+}
+
+// claimRefusal is Refusal as far as the claim goes. A Mac that was handed over to
+// another management cluster is renewed here as long as its Node is here: its
+// Machine is there.
+func claimRefusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) string {
+	claim, moved := h.Spec.ClaimRef, h.Spec.Record.HandedOverAt != nil
+	switch {
+	case claim == nil:
+		return fmt.Sprintf("host %s has no Machine any more", h.Name)
+	case claim.Name != ask.Node:
+		return fmt.Sprintf("the token was made for Machine %s/%s, and a certificate for Node %s is asked for", claim.Namespace, claim.Name, ask.Node)
+	case h.Spec.Release != nil:
+		return fmt.Sprintf("host %s is released", h.Name)
+	case moved && ask.TokenID != "":
+		return fmt.Sprintf("host %s was handed over to another management cluster, and joins nothing here", h.Name)
+	case moved:
+		return ""
+	case m == nil:
+		return fmt.Sprintf("Machine %s/%s does not exist", claim.Namespace, claim.Name)
+	case !m.DeletionTimestamp.IsZero():
+		return fmt.Sprintf("Machine %s/%s is being deleted", m.Namespace, m.Name)
+	case !holds(h, m):
+		return fmt.Sprintf("Machine %s/%s does not hold the claim of host %s", m.Namespace, m.Name, h.Name)
+	}
+	return ""
+}
+
+// holds reports that the Machine is the one that the host's claim names.
+func holds(h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) bool {
+	claim, ref := h.Spec.ClaimRef, m.Spec.HostRef
+	return ref != nil && ref.Name == h.Name && claim.Namespace == m.Namespace && claim.Name == m.Name && host.HoldsClaim(h, ref.ClaimToken)
 }
 
 // subjectNode returns the node in the subject of a request that names nothing else.
