@@ -58,6 +58,7 @@ type settings struct {
 	kubeQPS             float64
 	kubeBurst           int
 	defaultPoolPrefix   string
+	poolPrefixes        string
 	reclaimZones        string
 	reclaimInterval     time.Duration
 	reclaimAfter        time.Duration
@@ -78,6 +79,7 @@ type settings struct {
 	showVersion         bool
 	vendor              scaleway.Options
 	parsedReclaimZones  []string
+	namespacePools      map[string][]string
 }
 
 func (s *settings) flags() *flag.FlagSet {
@@ -97,6 +99,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.Float64Var(&s.kubeQPS, "kube-api-qps", 100, "requests a second to the Kubernetes API")
 	f.IntVar(&s.kubeBurst, "kube-api-burst", 200, "burst of requests to the Kubernetes API")
 	f.StringVar(&s.defaultPoolPrefix, "default-adopt-pool-prefix", "", "name prefix of the pool of Machines that name none")
+	f.StringVar(&s.poolPrefixes, "pool-prefixes", "", "pools that the Machines of a namespace may name beside the default, namespace=prefix for each, separated by commas; with neither, Machines may name any")
 	f.StringVar(&s.reclaimZones, "orphan-reclaim-zones", "", "zones to keep an eye on beside those of Clusters, separated by commas")
 	f.DurationVar(&s.reclaimInterval, "orphan-reclaim-interval", hostcontroller.DefaultReclaimInterval, "time between two sweeps for hosts that nobody owns")
 	f.DurationVar(&s.reclaimAfter, "orphan-reclaim-after", host.DefaultReclaimAfter, "how long a host must have been seen stray before it is taken back")
@@ -207,6 +210,9 @@ func (s *settings) check() error {
 		return err
 	}
 	if err := s.checkPrefixes(); err != nil {
+		return err
+	}
+	if err := s.checkPools(); err != nil {
 		return err
 	}
 	if err := checkAPIServerURL(s.apiServerURL); err != nil {

@@ -25,6 +25,10 @@ type Wish struct {
 	Now time.Time
 }
 
+// SkipOwnName is the Skip of hosts that would look free under the Machine's name:
+// a name that ends in the server's id is a pool name.
+const SkipOwnName Skip = "with an id that the Machine's name ends in"
+
 // SkipLabels is the Skip of hosts that the Machine's hostSelector does not want.
 const SkipLabels Skip = "not matched by the host selector"
 
@@ -111,16 +115,25 @@ func unfit(w Wish, h *Host) Skip {
 	if w.Selector != nil && !w.Selector.Matches(labels.Set(h.Labels)) {
 		return SkipLabels // before what passes by itself: waiting would be in vain
 	}
+	if InPool(w.Name, h.Spec.ServerID) {
+		return SkipOwnName
+	}
 	if reason := Unavailable(h, w.PoolPrefix); reason != "" {
 		return reason
 	}
-	if !strings.HasPrefix(h.Status.Server.Name, w.PoolPrefix) || w.PoolPrefix == "" {
+	if !ofPool(h, w.PoolPrefix) {
 		return SkipNotInPool // another pool's
 	}
 	if w.OS != "" && h.Status.Server.OSFamily != w.OS {
 		return SkipOS
 	}
 	return ""
+}
+
+// ofPool reports that the host is in this very pool. InPool also believes the name
+// of an earlier release, which may be another pool's.
+func ofPool(h *Host, prefix string) bool {
+	return prefix != "" && strings.HasPrefix(h.Status.Server.Name, prefix)
 }
 
 // candidate is a host with its worth for one wish.

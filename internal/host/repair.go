@@ -67,7 +67,7 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return ClaimAgain
 	case m.Spec.ProviderID != "":
 		return Wait // never swapped after it was provisioned
-	case !h.DeletionTimestamp.IsZero() || Unavailable(h, poolPrefix) != "":
+	case !h.DeletionTimestamp.IsZero() || Unavailable(h, poolPrefix) != "" || !ofPool(h, poolPrefix) || InPool(m.Name, h.Spec.ServerID):
 		return ChooseAgain
 	}
 	return Acquire

@@ -51,6 +51,10 @@ const (
 	// is taken over as it stands.
 	ReasonLegacyMachine = "LegacyMachine"
 
+	// ReasonPoolPrefixNotAllowed: spec.adoptPoolPrefix is of a pool that is not for
+	// the Machine's namespace.
+	ReasonPoolPrefixNotAllowed = "PoolPrefixNotAllowed"
+
 	ReasonWaitingForHost      = "WaitingForHost"
 	ReasonMissingSudoPassword = "MissingSudoPassword"
 	ReasonCredentialsSealed   = "CredentialsSealed"

@@ -4,6 +4,7 @@
 {{- include "macfleet.checkNames" . -}}
 {{- include "macfleet.checkFirstSystem" . -}}
 {{- include "macfleet.checkPool" . -}}
+{{- include "macfleet.checkPoolPrefixes" . -}}
 {{- if and (eq .Values.capi.remoteKubeconfig "externalSecret") (not .Values.capi.externalSecret.storeRef.name) -}}
 {{- fail "capi.remoteKubeconfig is externalSecret: say in capi.externalSecret.storeRef.name which store holds the kubeconfig" -}}
 {{- end -}}

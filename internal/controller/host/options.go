@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // Defaults of Options.
@@ -35,6 +36,9 @@ type Options struct {
 	Concurrency int
 	// DefaultPoolPrefix of Machines that name none; empty: there is none.
 	DefaultPoolPrefix string
+	// NamespacePools are the prefixes that the Machines of a namespace may name
+	// beside the default.
+	NamespacePools map[string][]string
 	// OrphanReclaimZones are listed beside the zones of Clusters and Machines.
 	OrphanReclaimZones []string
 	// ReclaimInterval between two sweeps for hosts that nobody owns.
@@ -85,6 +89,11 @@ func (o Options) withDefaults() (Options, error) {
 		o.Clock = clock.RealClock{}
 	}
 	return o, nil
+}
+
+// pools are those known here, and whose they are.
+func (o Options) pools() host.Pools {
+	return host.Pools{Default: o.DefaultPoolPrefix, Of: o.NamespacePools}
 }
 
 // poll is how soon the vendor is asked again about something it refused: often

@@ -36,9 +36,8 @@ func (p *pass) findOwner(ctx context.Context) error {
 
 // pools are the prefixes of the owner's pool, or of all pools known here.
 func (p *pass) pools(ctx context.Context) ([]string, error) {
-	pools := []string{p.DefaultPoolPrefix}
 	if p.owner != nil {
-		return append(pools, p.owner.Spec.AdoptPoolPrefix), nil
+		return []string{p.DefaultPoolPrefix, p.Options.pools().Prefix(p.owner)}, nil
 	}
 	reader := client.Reader(p.Client)
 	if phase := p.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
@@ -49,9 +48,9 @@ func (p *pass) pools(ctx context.Context) ([]string, error) {
 	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
+	pools := p.Options.pools().Known(machines.Items)
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		pools = append(pools, m.Spec.AdoptPoolPrefix)
 		if m.Spec.HostRef != nil && m.Spec.HostRef.Name == p.host.Name {
 			p.seen.Wanted = true
 			named = named || m.Name == p.host.Status.Server.Name

@@ -122,11 +122,7 @@ func keyOf(h *host.Host) sightingKey { return sightingKey{h.UID, h.Name, h.Statu
 
 // naming is what names mean, given the pools of these Machines and our own.
 func (s *Sweep) naming(machines []infrav1.ScalewayAppleSiliconMachine) host.Naming {
-	naming := host.Naming{Claimed: cmp.Or(s.ClaimNamePrefix, s.ReportNamePrefix), Pools: []string{s.DefaultPoolPrefix}}
-	for i := range machines {
-		naming.Pools = append(naming.Pools, machines[i].Spec.AdoptPoolPrefix)
-	}
-	return naming
+	return host.Naming{Claimed: cmp.Or(s.ClaimNamePrefix, s.ReportNamePrefix), Pools: s.pools().Known(machines)}
 }
 
 // seesAllMachines: a manager of one namespace that may not list the Machines of

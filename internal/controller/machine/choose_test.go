@@ -78,6 +78,7 @@ func TestANameOfThePoolIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ machine, own string }{
 		"default prefix":                    {machine: poolName + "x7k2p"},
 		"own prefix":                        {machine: "builders-1", own: "builders-"},
+		"another namespace's prefix":        {machine: "others-x7k2p"},
 		"default prefix beside its own one": {machine: poolName + "x7k2p", own: "builders-"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +89,7 @@ func TestANameOfThePoolIsRefused(t *testing.T) {
 				free.Status.Server.Name = c.own + serverID
 			}
 			w := newWorld(t, append(objects, free)...)
+			w.r.NamespacePools = map[string][]string{namespace: {"builders-"}, "others": {"others-"}}
 			w.settle(c.machine)
 			if m := w.machine(c.machine); m.Spec.HostRef != nil || w.reason(c.machine, infrav1.HostClaimedCondition) != reasonNameInPool {
 				t.Errorf("hostRef = %+v, HostClaimed = %s; want none, %s", m.Spec.HostRef, w.reason(c.machine, infrav1.HostClaimedCondition), reasonNameInPool)

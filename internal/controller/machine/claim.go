@@ -156,6 +156,10 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 	case host.Releasing:
 		return r.yield(ctx, v, h)
 	case host.Acquire:
+		if refusal := r.pools().Refusal(v.machine); refusal != "" {
+			v.claimed = no(infrav1.ReasonPoolPrefixNotAllowed, "%s", refusal)
+			return r.dropIntent(ctx, v)
+		}
 		if prefix := r.namedLikeAPool(v.machine); prefix != "" { // the default has changed since
 			v.claimed = nameInPool(v.machine, prefix)
 			return r.dropIntent(ctx, v)

@@ -50,6 +50,9 @@ type Options struct {
 	Zone func(zone string) (host.ZoneReport, bool)
 	// DefaultPoolPrefix is used by Machines that name none. Empty: they must.
 	DefaultPoolPrefix string
+	// NamespacePools are the prefixes that the Machines of a namespace may name
+	// beside the default.
+	NamespacePools map[string][]string
 	// SSHPort of the Macs. Default: 22.
 	SSHPort int
 	// Concurrency of reconciles. Default: 32.

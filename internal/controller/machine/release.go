@@ -179,6 +179,9 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit, policy infrav1
 		return err
 	}
 	v.host = h
+	if refusal := r.pools().Refusal(v.machine); refusal != "" && policy == infrav1.Recycle {
+		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonPoolPrefixNotAllowed, refusal + "; host " + h.Name + " goes to the pool " + h.Spec.Release.PoolPrefix})
+	}
 	r.event(v.machine, transition{corev1.EventTypeNormal, infrav1.ReleasedCondition, "host " + h.Name + " is released to be wiped: " + string(policy)})
 	return nil
 }

@@ -49,10 +49,12 @@ func clusterName(m *infrav1.ScalewayAppleSiliconMachine) string {
 
 // poolPrefix is the prefix of the pool the Mac comes from and goes back to.
 func (r *Reconciler) poolPrefix(m *infrav1.ScalewayAppleSiliconMachine) string {
-	if m.Spec.AdoptPoolPrefix != "" {
-		return m.Spec.AdoptPoolPrefix
-	}
-	return r.DefaultPoolPrefix
+	return r.pools().Prefix(m)
+}
+
+// pools are those known here, and whose they are.
+func (r *Reconciler) pools() host.Pools {
+	return host.Pools{Default: r.DefaultPoolPrefix, Of: r.NamespacePools}
 }
 
 // wish is what the Machine asks of a host; an error is a bad host selector's.
@@ -61,6 +63,9 @@ func (r *Reconciler) wish(v *visit) (host.Wish, error) {
 	wish := host.Wish{
 		Namespace: v.machine.Namespace, Name: v.machine.Name, Zone: v.zone(), Type: spec.Type, OS: host.OSFamily(spec.OS),
 		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(),
+	}
+	if r.pools().Refusal(v.machine) != "" {
+		wish.PoolPrefix = "" // no host fits it, not even one of the default pool
 	}
 	if spec.HostSelector == nil {
 		return wish, nil
@@ -82,9 +87,9 @@ const reasonNameInPool = "NameInPool"
 // namedLikeAPool returns the pool prefix that the Machine's name starts with, or
 // nothing. The server of a claim bears the Machine's name: were that a pool name,
 // a Host that is lost and found again would be taken for free and wiped of its
-// owner. The default pool is always one of those that are looked for.
+// owner, or claimed from another namespace. All pools known here are looked for.
 func (r *Reconciler) namedLikeAPool(m *infrav1.ScalewayAppleSiliconMachine) string {
-	for _, prefix := range []string{r.poolPrefix(m), r.DefaultPoolPrefix} {
+	for _, prefix := range append(r.pools().Known(nil), r.poolPrefix(m)) {
 		if host.InPool(m.Name, "", prefix) {
 			return prefix
 		}
@@ -104,6 +109,8 @@ func (r *Reconciler) unwanted(v *visit) finding {
 	switch {
 	case v.zone() == "":
 		return no(infrav1.ReasonNoHostInFailureDomain, "no zone is named: neither spec.zone, nor the Machine's failureDomain, nor a zone of the Cluster")
+	case r.pools().Refusal(v.machine) != "":
+		return no(infrav1.ReasonPoolPrefixNotAllowed, "%s", r.pools().Refusal(v.machine))
 	case r.poolPrefix(v.machine) == "" && !ordered(v.machine):
 		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
 	case r.namedLikeAPool(v.machine) != "":

@@ -1,0 +1,51 @@
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The policies are there unless somebody switches them off; the one that holds the
+// manager to its tokens stays.
+func TestThePoliciesAreOnByDefault(t *testing.T) {
+	count := func(args ...string) int {
+		found := 0
+		for _, object := range objects(t, args...) {
+			if object.GetKind() == "ValidatingAdmissionPolicy" && !strings.HasSuffix(object.GetName(), "-bootstrap-tokens") {
+				found++
+			}
+		}
+		return found
+	}
+	if got := count(); got < 4 {
+		t.Errorf("%d policies by default, want those for Machines, hosts and pools", got)
+	}
+	policies := objects(t, set("trust.admissionPolicies=false")...)
+	if named(policies, "ValidatingAdmissionPolicy", "macfleet-machine-claims") != nil || named(policies, "ValidatingAdmissionPolicyBinding", "macfleet-machine-claims") != nil {
+		t.Error("the policies are there although they are switched off")
+	}
+	if named(policies, "ValidatingAdmissionPolicy", "macfleet-bootstrap-tokens") == nil {
+		t.Error("the policy for bootstrap tokens went with the others")
+	}
+}
+
+func TestEveryPolicyIsBound(t *testing.T) {
+	found := objects(t)
+	for _, object := range found {
+		if object.GetKind() == "ValidatingAdmissionPolicy" && named(found, "ValidatingAdmissionPolicyBinding", object.GetName()) == nil {
+			t.Errorf("nothing binds the policy %s", object.GetName())
+		}
+	}
+}
+
+// Manager and policies are told of the same pools.
+func TestPoolsOfNamespacesReachTheManager(t *testing.T) {
+	args := set("trust.poolPrefixes.team-b={ci-pool-,gpu-pool-}", "trust.poolPrefixes.team-a={gpu-pool-}")
+	if flags := managerFlags(t, args...); !slices.Contains(flags, "--pool-prefixes=team-a=gpu-pool-,team-b=ci-pool-,team-b=gpu-pool-") {
+		t.Errorf("flags = %q", flags)
+	}
+	if _, found := flagValue(managerFlags(t), "pool-prefixes"); found {
+		t.Error("--pool-prefixes without a pool")
+	}
+}
