@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,12 +57,18 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fail(err)
 		}
 	}
 	if api, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return fail(err)
+	}
+	if err := storeBeforePolicies(context.Background()); err != nil {
+		return fail(err)
+	}
+	if err := installRights(context.Background(), config); err != nil {
 		return fail(err)
 	}
 	code := m.Run()

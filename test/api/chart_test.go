@@ -36,6 +36,9 @@ func TestTheChartsObjectsAreAccepted(t *testing.T) {
 			continue
 		}
 		object.SetNamespace("default")
+		if pool := []string{"spec", "template", "spec", "adoptPoolPrefix"}; object.GetKind() == "ScalewayAppleSiliconMachineTemplate" {
+			must(t, unstructured.SetNestedField(object.Object, poolPrefix, pool...)) // the golden file's release has another
+		}
 		if err := strict.Create(t.Context(), object); err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 		}
