@@ -13,6 +13,9 @@ const startingFor = time.Minute
 
 // adopt goes on with a machine that an earlier agent started.
 func (w *worker) adopt(ctx context.Context) (end, error) {
+	if w.rec.Former != "" {
+		return w.adoptFormer(ctx)
+	}
 	w.slots.Adopt(string(w.uid))
 	if w.rec.Step != stepRunning {
 		return w.watch(ctx)

@@ -73,7 +73,7 @@ func (w *worker) recordFromTraces(ctx context.Context, p *corev1.Pod) (*entry, e
 		return &r, nil
 	}
 	if last < 0 {
-		return nil, nil
+		return w.recordFromFormer(ctx, p)
 	}
 	r.Attempt, r.Step = last, at
 	return &r, nil

@@ -81,6 +81,7 @@ func (w *worker) loadForClear(ctx context.Context) error {
 		r, err := w.journal.load(w.uid)
 		if err == nil {
 			w.rec = w.recordFor(w.current(), r)
+			err = w.loadFormer(ctx)
 		}
 		return err
 	})
@@ -159,6 +160,9 @@ func (w *worker) deletePod(ctx context.Context) error {
 		if w.isGone() {
 			return nil
 		}
+		if err := w.dropFormerFinalizer(ctx); err != nil {
+			return err
+		}
 		err := w.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &now,
 			Preconditions:      &metav1.Preconditions{UID: &p.UID},
@@ -180,6 +184,7 @@ func (w *worker) remove(ctx context.Context, name string, attempt int) error {
 		err := w.driver.Delete(ctx, name)
 		switch {
 		case err == nil:
+			w.former.drop(name)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

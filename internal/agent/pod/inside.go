@@ -36,6 +36,9 @@ const (
 // and returns the end of the attempt: nil where that is for the machine to say.
 func (w *worker) inside(ctx context.Context) (*end, error) {
 	p := w.current()
+	if w.rec.Former != "" {
+		return nil, nil // its guest runs what its image says
+	}
 	if needsNothing(p) {
 		return nil, w.mountTokenBeside(ctx)
 	}

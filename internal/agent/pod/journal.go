@@ -57,6 +57,8 @@ type entry struct {
 	Name      string    `json:"name"`
 	// Attempt numbers machines.
 	Attempt int `json:"attempt"`
+	// Former is the attempt's machine where the first system's agent started it.
+	Former string `json:"former,omitempty"`
 	// Crashes counts ends in a row, for the back-off.
 	Crashes     int    `json:"crashes,omitempty"`
 	Step        step   `json:"step"`
@@ -95,7 +97,12 @@ func (l lived) again() lived {
 	return lived{Restarts: l.Restarts, Last: l.Last}
 }
 
-func (r entry) machine() string { return machineName(r.UID, r.Attempt) }
+func (r entry) machine() string {
+	if r.Former != "" {
+		return r.Former
+	}
+	return machineName(r.UID, r.Attempt)
+}
 
 // outcome of an attempt that ended.
 func (r entry) outcome() end {
@@ -134,6 +141,7 @@ func (r entry) ended(e end) entry {
 // next is the record of the attempt after this one.
 func (r entry) next() entry {
 	r.Attempt++
+	r.Former = ""
 	r.Step, r.Started, r.Outcome = "", time.Time{}, nil
 	r.lived = r.again()
 	inits := make([]lived, len(r.Inits))

@@ -94,7 +94,7 @@ func NewSupervisor(o Options) *Supervisor {
 		workers:  map[types.UID]*job{},
 		parts: parts{
 			client: o.Client, events: o.Events, driver: o.Driver, runs: o.Runs, guard: o.Guard, settled: o.Settled,
-			images: o.Images, inputs: o.Inputs, slots: o.Slots,
+			images: o.Images, inputs: o.Inputs, slots: o.Slots, former: &formerMachines{},
 			journal: journal(filepath.Join(o.Dir, "pods")),
 			clock:   o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,
 		},

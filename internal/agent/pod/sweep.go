@@ -26,7 +26,7 @@ func (s *Supervisor) adoptSlots(ctx context.Context) error {
 		}
 	}
 	s.tellUnseen(machines)
-	s.slots.Foreign(foreign(machines))
+	s.slots.Foreign(s.foreign(machines))
 	return nil
 }
 
@@ -47,10 +47,10 @@ func (s *Supervisor) tellUnseen(machines []vm.Machine) {
 
 // foreign are the macOS guests of others that run: each takes a place of the licence.
 // Guests with another system take none.
-func foreign(machines []vm.Machine) []string {
+func (s *Supervisor) foreign(machines []vm.Machine) []string {
 	var names []string
 	for _, m := range machines {
-		if _, _, ours := parseMachineName(m.Name); !ours && m.Running && m.MacOS {
+		if _, _, ours := parseMachineName(m.Name); !ours && m.Running && m.MacOS && !s.former.has(m.Name) {
 			names = append(names, m.Name)
 		}
 	}
@@ -81,7 +81,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 		return err
 	}
 	s.tellUnseen(machines)
-	s.slots.Foreign(foreign(machines))
+	s.slots.Foreign(s.foreign(machines))
 	var errs []error
 	left := map[types.UID]bool{}
 	for _, m := range machines {

@@ -176,6 +176,9 @@ func (w *worker) awaitEnd(ctx context.Context, gone <-chan struct{}) error {
 func (w *worker) readEnd(otherwise string) end {
 	p, dir := w.current(), w.dir()
 	m := remains{Why: otherwise}
+	if w.rec.Former != "" {
+		m.Why = whyFormerEnded
+	}
 	begun, ended, err := w.runs.Command(dir, setupID)
 	s, err := standingOf(commandIDs(p, begun || ended != nil || err != nil), func(id string) (bool, *shim.CommandEnd, error) { return w.runs.Command(dir, id) })
 	if err != nil {

@@ -29,6 +29,7 @@ type parts struct {
 	images      Images
 	inputs      Inputs
 	slots       *slot.Gate
+	former      *formerMachines
 	journal     journal
 	clock       clock.WithTicker
 	log         *slog.Logger

@@ -306,7 +306,7 @@ func (w *world) keepsEnds(a k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
 	}
 	old, ok := o.(*corev1.Pod)
-	if !ok || old.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+	if !ok || next.Status.Phase == "" || old.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return false, nil, nil
 	}
 	name := takenBack(old.Spec.RestartPolicy, old.Status.ContainerStatuses, next.Status.ContainerStatuses)
@@ -349,6 +349,9 @@ func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
 	var p corev1.Pod
 	if err := json.Unmarshal(patch.GetPatch(), &p); err != nil {
 		return true, nil, err
+	}
+	if p.Status.Phase == "" {
+		return false, nil, nil // it tells of the metadata only
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

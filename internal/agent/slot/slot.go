@@ -113,6 +113,15 @@ func (g *Gate) Adopt(name string) {
 	g.settle()
 }
 
+// TakeForeign gives the slot of a guest of others to a name: it is this one's now.
+func (g *Gate) TakeForeign(guest, name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.holders, ForeignPrefix+guest)
+	g.holders[name] = true
+	g.settle()
+}
+
 // Release gives a slot back; it is no error to release what is not held.
 func (g *Gate) Release(name string) {
 	g.mu.Lock()

@@ -1,0 +1,128 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// ofFormer is a Pod that the first system's agent runs, as it leaves it: the VM is
+// named after the Pod, and a finalizer holds the object.
+func ofFormer(policy corev1.RestartPolicy) *corev1.Pod {
+	p := onMac("a", policy)
+	p.Finalizers = []string{"tart-kubelet.tuist.dev/vm-cleanup"}
+	p.Spec.Containers[0].Command = []string{"its image decides"}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "vm", Ready: true, Image: "registry.test/other-words", ContainerID: "tart://ns-a",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}},
+	}}
+	return p
+}
+
+// formerWorld has a Mac on which that VM runs, and one that nobody knows.
+func formerWorld(t *testing.T, policy corev1.RestartPolicy) *world {
+	w := newWorld(t, ofFormer(policy))
+	w.host.machines["ns-a"], w.host.machines["somebodys"] = true, true
+	return w
+}
+
+func TestAGuestOfTheFirstSystemLivesOn(t *testing.T) {
+	w := formerWorld(t, corev1.RestartPolicyNever)
+	s := w.startAgent()
+	w.await("the VM is adopted", func() bool { return w.events.count("a", "Adopted") == 1 })
+	if free := s.slots.Free(); free != 0 {
+		t.Errorf("%d slots are free; want one taken by the Pod and one by the stranger", free)
+	}
+	// Another agent of ours finds it again.
+	w.stopAgent()
+	s = w.startAgent()
+	w.await("the VM is adopted again", func() bool { return w.events.count("a", "Adopted") == 2 })
+	if err := s.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.pod("a"); p.Status.Phase != corev1.PodRunning || p.Status.ContainerStatuses[0].ContainerID != "tart://ns-a" || p.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("status %+v", p.Status)
+	}
+	if got := w.host.names(); !slices.Equal(got, []string{"ns-a", "somebodys"}) || w.host.count("exec ") != 0 || w.host.count("stop ") != 0 {
+		t.Fatalf("machines %v, history %v", got, w.host.history())
+	}
+	w.host.end("ns-a", vm.RunEnd{}, "end")
+	p := w.awaitPod("a", "ends", hasEnded)
+	if e := p.Status.ContainerStatuses[0].State.Terminated; e == nil || e.Reason != reasonUnknown || !strings.Contains(e.Message, "agent before this one") {
+		t.Errorf("end %+v", e)
+	}
+	w.await("its slot is free", func() bool { return s.slots.Free() == 1 })
+}
+
+func TestADeletedPodOfTheFirstSystemGoesWithItsGuest(t *testing.T) {
+	for name, before := range map[string]func(w *world){
+		"while it runs": func(w *world) {
+			w.startAgent()
+			w.await("adopted", func() bool { return w.events.count("a", "Adopted") == 1 })
+			w.delete("a")
+		},
+		"before our agent comes": func(w *world) { w.delete("a"); w.startAgent() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := formerWorld(t, corev1.RestartPolicyAlways)
+			before(w)
+			w.awaitGone("a")
+			if got := w.host.names(); !slices.Equal(got, []string{"somebodys"}) {
+				t.Errorf("machines %v", got)
+			}
+			if w.host.count("create ") != 0 {
+				t.Errorf("history %v", w.host.history())
+			}
+		})
+	}
+}
+
+func TestAnEndedGuestOfTheFirstSystemIsNotAdopted(t *testing.T) {
+	for policy, phase := range map[corev1.RestartPolicy]corev1.PodPhase{corev1.RestartPolicyNever: corev1.PodFailed, corev1.RestartPolicyAlways: corev1.PodRunning} {
+		w := newWorld(t, ofFormer(policy))
+		w.host.machines["ns-a"] = false
+		w.startAgent()
+		w.awaitPod("a", "goes on", func(p *corev1.Pod) bool {
+			return p.Status.Phase == phase && (hasEnded(p) || p.Status.ContainerStatuses[0].RestartCount == 1)
+		})
+		if w.events.count("a", "Adopted") != 0 {
+			t.Error("a VM that does not run was adopted")
+		}
+		w.stopAgent()
+	}
+}
+
+func TestFormerMachine(t *testing.T) {
+	long := strings.Repeat("n", 40)
+	for name, c := range map[string]struct {
+		namespace, pod, id string
+		want               string
+	}{
+		"its own":             {"ns", "a", "tart://ns-a", "ns-a"},
+		"another's":           {"ns", "a", "tart://builder", ""},
+		"ours":                {"ns", "a", "tart://tk-uid-a-0", ""},
+		"another runtime":     {"ns", "a", "containerd://ns-a", ""},
+		"none":                {"ns", "a", "", ""},
+		"long, cut":           {"ns", long + long, "tart://" + ("ns-" + long + long)[:54] + "-0123abcd", ("ns-" + long + long)[:54] + "-0123abcd"},
+		"long, of another":    {"xx", long + long, "tart://" + ("ns-" + long + long)[:54] + "-0123abcd", ""},
+		"cut without a need":  {"ns", "abc", "tart://ns-a", ""},
+		"a path in the name":  {"ns", "a", "tart://../ns-a", ""},
+		"the Pod's container": {"ns", "a", "tart://ns-a/vm", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := ofFormer(corev1.RestartPolicyNever)
+			p.Namespace, p.Name = c.namespace, c.pod
+			p.Status.ContainerStatuses[0].ContainerID = c.id
+			if got := formerMachine(p); got != c.want {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
