@@ -42,15 +42,10 @@ func Ending(h *Host) bool {
 	return h.Spec.Release != nil && h.Spec.Release.Policy != infrav1.Reinstall
 }
 
-// HoldsClaim reports that the host is claimed with this token.
-func HoldsClaim(h *Host, token string) bool {
-	return token != "" && h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
-}
-
 // Licensed reports that the host may be wiped: a release is recorded, and it
 // ends the claim that the host has.
 func Licensed(h *Host) bool {
-	return h.Spec.Release != nil && HoldsClaim(h, h.Spec.Release.Token)
+	return h.Spec.Release != nil && h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == h.Spec.Release.Token && h.Spec.Release.Token != ""
 }
 
 // ShowStep is what a claim's name needs next.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -44,6 +45,11 @@ func claimed(h *host.Host) {
 	h.Status.Server.Name = "m-1"
 }
 
+// by is the object that made the claim.
+func by(uid types.UID) func(*host.Host) {
+	return func(h *host.Host) { h.Spec.ClaimRef.UID = uid }
+}
+
 func released(h *host.Host) {
 	claimed(h)
 	h.Spec.Release = &infrav1.Release{Token: "t-1", Policy: infrav1.Recycle, PoolPrefix: prefix, RequestedAt: *at(5)}
@@ -66,4 +72,9 @@ func condition(kind string, value metav1.ConditionStatus, reason string) func(*h
 	return func(h *host.Host) {
 		h.Status.Conditions = append(h.Status.Conditions, metav1.Condition{Type: kind, Status: value, Reason: reason})
 	}
+}
+
+// bears reports that the host is claimed with the token, for whomever.
+func bears(h *host.Host, token string) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
 }

@@ -100,7 +100,7 @@ func NextOrder(h *Host, look OrderLook) OrderStep {
 // A release of the order goes along. It reports whether anything changed, and
 // fails for a host that is not free to take.
 func Deliver(h, order *Host, now time.Time) (changed bool, err error) {
-	if HoldsClaim(h, order.Spec.ClaimRef.Token) {
+	if Carries(h, *order.Spec.ClaimRef) {
 		if order.Spec.Release != nil && h.Spec.Release == nil {
 			h.Spec.Release = order.Spec.Release.DeepCopy()
 			return true, nil

@@ -83,7 +83,7 @@ func TestDeliverClaimsOnceAndCarriesTheRelease(t *testing.T) {
 	if changed, err := host.Deliver(h, o, noon()); !changed || err != nil {
 		t.Fatalf("%v, %v", changed, err)
 	}
-	if !host.HoldsClaim(h, "t-1") || !h.Spec.Record.Ordered || h.Spec.Record.InstallEpoch != 1 || host.Clean(h) {
+	if !bears(h, "t-1") || !h.Spec.Record.Ordered || h.Spec.Record.InstallEpoch != 1 || host.Clean(h) {
 		t.Errorf("got %+v", h.Spec)
 	}
 	if changed, err := host.Deliver(h, o, noon()); changed || err != nil {

@@ -29,6 +29,12 @@ func stray(h *host.Host) {
 	h.Status.Server.Name = claimedPrefix + "m-1"
 }
 
+func means(token string) func(*infrav1.ScalewayAppleSiliconMachine) {
+	return func(m *infrav1.ScalewayAppleSiliconMachine) {
+		m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, serverID), ClaimToken: token}
+	}
+}
+
 func TestRequirement001_WhatIsAStray(t *testing.T) {
 	nobody := host.OwnersOf()
 	ours := claimedPrefix + "m-1"
@@ -52,9 +58,9 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 		{"of a Machine, by providerID", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", func(m *infrav1.ScalewayAppleSiliconMachine) {
 			m.Spec.ProviderID = host.ProviderID(zone, serverID)
 		})}), ""},
-		{"of a Machine, by its choice", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", func(m *infrav1.ScalewayAppleSiliconMachine) {
-			m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, serverID), ClaimToken: "t"}
-		})}), ""},
+		{"of a Machine, by its claim", pooled(stray, named("spare-1")), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, means("t-1"))}), ""},
+		{"meant by a Machine, and claimed for another", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", means("t-1"))}), host.StrandedStray},
+		{"meant by a Machine, and nobody's", pooled(named("spare-1")), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", means("t-9"))}), ""},
 		{"of another Machine", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", nil)}), host.StrandedStray},
 		{"being released", pooled(released), nobody, ""},
 		{"being adopted", pooled(named("x"), func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix} }), nobody, ""},

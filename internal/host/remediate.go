@@ -48,6 +48,8 @@ type Remediation struct {
 	Hindrance string
 	// Gone: the vendor no longer has the server.
 	Gone bool
+	// Lost: the host is another's, or was freed. Nothing here is the Machine's to mend.
+	Lost bool
 	// Hold of the storm guard, from an uncached list of hosts.
 	Hold Hold
 	Now  time.Time
@@ -75,7 +77,7 @@ func NextRemediation(r Remediation) RemediationStep {
 		return r.giveUp()
 	case r.Hindrance != "":
 		return RemediationStep{Step: r.Step, Reason: infrav1.ReasonDiagnosing, Message: r.Hindrance}
-	case r.Gone:
+	case r.Gone, r.Lost:
 		return r.giveUp()
 	}
 	return r.climb()
@@ -158,6 +160,8 @@ func (r Remediation) giveUp() RemediationStep {
 	switch {
 	case r.Gone:
 		message = "the vendor no longer has the server; the Machine's owner may replace it"
+	case r.Lost:
+		message = "the Machine's host is another's, or was freed; the Machine's owner may replace it"
 	case r.Node == NodeReady:
 		message = "a person asked for another Machine; its owner may replace it"
 	}

@@ -28,14 +28,21 @@ const (
 	Releasing Verdict = "Releasing"
 	// Acquire: chosen but not claimed, and still free; claim it with the token.
 	Acquire Verdict = "Acquire"
-	// ClaimAgain: not claimed, but the server bears the Machine's name: the Host
-	// was rebuilt. Claim it with the Machine's token, rename nothing, and take
-	// pin, epoch and attempts from the Machine's Secret.
+	// ClaimAgain: not claimed, but the server bears the Machine's name: the Host may
+	// have been rebuilt. Where MayClaimAgain agrees, claim it with the Machine's
+	// token, rename nothing, and take pin, epoch and attempts from its Secret.
 	ClaimAgain Verdict = "ClaimAgain"
+	// Recreated: the claim is of an earlier object of the Machine's namespace, name and
+	// token. It is gone, or the API server would not show this one: record the UID.
+	Recreated Verdict = "Recreated"
+	// Copied: the claim bears the hostRef's token and is another Machine's: somebody
+	// copied the hostRef. Claim nothing, release nothing, and say so.
+	Copied Verdict = "Copied"
 	// ChooseAgain: chosen but not claimed, and no longer free; drop the intent.
 	ChooseAgain Verdict = "ChooseAgain"
-	// Lost: the host is another's, by token or by its server's name; drop the
-	// intent if the Machine is not provisioned, and show ClaimLost.
+	// Lost: the host is another's, by its claim or by its server's name, or it is
+	// nobody's after the Machine was provisioned; drop the intent if the Machine is
+	// not provisioned, and show ClaimLost.
 	Lost Verdict = "Lost"
 	// PlaceOrder: the intent is an order that is not placed, or whose Host was lost.
 	PlaceOrder Verdict = "PlaceOrder"
@@ -66,7 +73,7 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 	case h.Status.Server.Name == m.Name && h.Spec.Record.DetachedAt == nil:
 		return ClaimAgain
 	case m.Spec.ProviderID != "":
-		return Wait // never swapped after it was provisioned
+		return Lost // never swapped after it was provisioned
 	case !h.DeletionTimestamp.IsZero() || Unavailable(h, poolPrefix) != "" || !ofPool(h, poolPrefix) || InPool(m.Name, h.Spec.ServerID):
 		return ChooseAgain
 	}
@@ -74,25 +81,44 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 }
 
 func repairOrder(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
-	switch {
-	case !HoldsClaim(h, m.Spec.HostRef.ClaimToken):
-		return Lost
-	case h.Spec.Release != nil:
+	if verdict := repairOwner(m, h); verdict != Held {
+		return verdict
+	}
+	if h.Spec.Release != nil {
 		return Releasing
 	}
 	return Ordering
 }
 
 func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
+	if verdict := repairOwner(m, h); verdict != Held {
+		return verdict
+	}
 	switch {
-	case !HoldsClaim(h, m.Spec.HostRef.ClaimToken):
-		return Lost
 	case h.Spec.Release != nil:
 		return Releasing
 	case ChangedByOther(h):
 		return Lost
 	}
 	return Held
+}
+
+// repairOwner compares whose the claim is, by its whole identity. A release that
+// ends the claim is not taken back: the disk may be half wiped.
+func repairOwner(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
+	switch {
+	case h.Spec.ClaimRef == nil:
+		return Lost
+	case MeansClaim(h, m) && !HoldsClaim(h, m) && Ending(h):
+		return Releasing
+	case MeansClaim(h, m) && !HoldsClaim(h, m):
+		return Recreated
+	case MeansClaim(h, m):
+		return Held
+	case h.Spec.ClaimRef.Token == m.Spec.HostRef.ClaimToken:
+		return Copied
+	}
+	return Lost
 }
 
 // ChangedByOther reports that somebody else renamed the server after it showed its

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -33,6 +34,22 @@ func TestRepair(t *testing.T) {
 		}
 		return h
 	}
+	of := func(m *infrav1.ScalewayAppleSiliconMachine, uid types.UID) *infrav1.ScalewayAppleSiliconMachine {
+		m.UID = uid
+		return m
+	}
+	elsewhere := func(m *infrav1.ScalewayAppleSiliconMachine) *infrav1.ScalewayAppleSiliconMachine {
+		m.Namespace = "other"
+		return m
+	}
+	another := func(name, namespace, providerID string) *infrav1.ScalewayAppleSiliconMachine {
+		m := machine("t-1", providerID)
+		m.Name, m.Namespace = name, namespace
+		return m
+	}
+	policy := func(p infrav1.ReleasePolicy) func(*host.Host) {
+		return func(h *host.Host) { h.Spec.Release.Policy = p }
+	}
 	detached := func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) }
 	foreign := condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther)
 	for name, row := range map[string]struct {
@@ -54,11 +71,27 @@ func TestRepair(t *testing.T) {
 		"Hosts were deleted, provisioned":       {machine("t-1", "scw"), pooled(named("m-1"), status("rebooting")), host.ClaimAgain},
 		"Hosts were deleted, not listed yet":    {machine("t-1", ""), pooled(named("")), host.Wait},
 		"Hosts were deleted, not rebuilt yet":   {machine("t-1", ""), nil, host.Wait},
-		"provisioned, its claim is gone":        {machine("t-1", "scw"), pooled(), host.Wait},
+		"provisioned, and freed":                {machine("t-1", "scw"), pooled(), host.Lost},
+		"provisioned, and being wiped":          {machine("t-1", "scw"), pooled(status("reinstalling")), host.Lost},
+		"provisioned, and somebody's":           {machine("t-1", "scw"), pooled(named("other")), host.Lost},
+		"provisioned, not listed yet":           {machine("t-1", "scw"), pooled(named("")), host.Wait},
 		"rebuilt host under somebody's name":    {machine("t-1", ""), pooled(named("other")), host.ChooseAgain},
 		"intent on a host that is being wiped":  {machine("t-1", ""), pooled(status("reinstalling")), host.ChooseAgain},
 		"detached, its server bears our name":   {machine("t-1", ""), pooled(named("m-1"), detached), host.ChooseAgain},
-		"detached, provisioned":                 {machine("t-1", "scw"), pooled(named("m-1"), detached), host.Wait},
+		"detached, provisioned":                 {machine("t-1", "scw"), pooled(named("m-1"), detached), host.Lost},
+		"copied hostRef":                        {another("m-2", "fleet", ""), pooled(claimed), host.Copied},
+		"copied hostRef, provisioned":           {another("m-2", "fleet", "scw"), pooled(claimed), host.Copied},
+		"copied hostRef, the host is released":  {another("m-2", "fleet", ""), pooled(released), host.Copied},
+		"copied into another namespace":         {another("m-1", "other", ""), pooled(claimed), host.Copied},
+		"created again":                         {of(machine("t-1", "scw"), "u-2"), pooled(claimed, by("u-1")), host.Recreated},
+		"created again, not provisioned":        {of(machine("t-1", ""), "u-2"), pooled(claimed, by("u-1")), host.Recreated},
+		"created again, named by another":       {of(machine("t-1", ""), "u-2"), pooled(claimed, foreign, by("u-1")), host.Recreated},
+		"created again, reinstalled for it":     {of(machine("t-1", ""), "u-2"), pooled(released, by("u-1"), policy(infrav1.Reinstall)), host.Recreated},
+		"created again while it is wiped":       {of(machine("t-1", ""), "u-2"), pooled(wiping, by("u-1")), host.Releasing},
+		"created again, with an older token":    {of(machine("t-0", ""), "u-2"), pooled(claimed, by("u-1")), host.Lost},
+		"claimed before UIDs were known":        {of(machine("t-1", ""), "u-2"), pooled(claimed), host.Held},
+		"order of a Machine created again":      {of(ordering("t-1"), "u-2"), order(claimed, by("u-1")), host.Recreated},
+		"order of a namesake, hostRef copied":   {elsewhere(ordering("t-1")), order(claimed), host.Copied},
 		"order not placed":                      {ordering("t-1"), nil, host.PlaceOrder},
 		"order placed":                          {ordering("t-1"), order(claimed), host.Ordering},
 		"order of another Machine":              {ordering("t-2"), order(claimed), host.Lost},

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"strings"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -13,13 +14,15 @@ const pendingPrefix = "tuist-claim-pending-"
 // Owners is what the live Machines of all namespaces tell of servers. A Machine
 // that is being deleted lives until it is gone.
 type Owners struct {
-	names, servers, hosts map[string]bool
+	names, servers map[string]bool
+	// claims by the name of the host that hostRef names.
+	claims map[string][]infrav1.ClaimReference
 }
 
 // OwnersOf gathers what Machines tell. A Machine made before hosts were objects
 // tells its name only.
 func OwnersOf(lists ...[]infrav1.ScalewayAppleSiliconMachine) Owners {
-	owners := Owners{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	owners := Owners{map[string]bool{}, map[string]bool{}, map[string][]infrav1.ClaimReference{}}
 	for _, machines := range lists {
 		for i := range machines {
 			owners.add(&machines[i])
@@ -37,14 +40,26 @@ func (o Owners) add(m *infrav1.ScalewayAppleSiliconMachine) {
 		o.servers[m.Spec.ProviderID[at+1:]] = true
 	}
 	if m.Spec.HostRef != nil {
-		o.hosts[m.Spec.HostRef.Name] = true
+		o.claims[m.Spec.HostRef.Name] = append(o.claims[m.Spec.HostRef.Name], ClaimOf(m))
 	}
 }
 
 // Have reports that a live Machine accounts for the host: by the server's name,
-// by its id, or by its own choice of this host.
+// by its id, or by its own choice of this host. A hostRef to a host that is claimed
+// for somebody else accounts for nothing.
 func (o Owners) Have(h *Host) bool {
-	return o.names[h.Status.Server.Name] || o.servers[h.Spec.ServerID] || o.hosts[h.Name]
+	return o.names[h.Status.Server.Name] || o.servers[h.Spec.ServerID] || o.choose(h)
+}
+
+// Mean reports that a live Machine means the host by its id or its hostRef; a name
+// alone means nothing.
+func (o Owners) Mean(h *Host) bool { return o.servers[h.Spec.ServerID] || o.choose(h) }
+
+func (o Owners) choose(h *Host) bool {
+	if h.Spec.ClaimRef == nil {
+		return len(o.claims[h.Name]) > 0
+	}
+	return slices.ContainsFunc(o.claims[h.Name], func(claim infrav1.ClaimReference) bool { return Carries(h, claim) })
 }
 
 // StrayKind says what kind of stray a host is; empty: it is none.

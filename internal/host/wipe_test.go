@@ -162,7 +162,7 @@ func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
 	host.Finish(h, at(20).Time)
 	record := h.Spec.Record
 	switch {
-	case !host.HoldsClaim(h, "t-1") || h.Spec.Release != nil:
+	case !bears(h, "t-1") || h.Spec.Release != nil:
 		t.Errorf("spec %+v", h.Spec)
 	case host.Clean(h) || !record.Wipe.RequiredSince.After(record.Wipe.ObservedAt.Time):
 		t.Errorf("the owner uses the disk again: %+v", record.Wipe)

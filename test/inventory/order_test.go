@@ -38,7 +38,7 @@ func (w *world) order(kind, os string) {
 func (w *world) follow() *host.Host {
 	w.t.Helper()
 	for _, h := range w.hosts() {
-		if h.Spec.ServerID == "" || !host.HoldsClaim(&h, "t-9") {
+		if h.Spec.ServerID == "" || !bears(&h, "t-9") {
 			continue
 		}
 		m := &infrav1.ScalewayAppleSiliconMachine{}

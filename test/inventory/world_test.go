@@ -167,3 +167,8 @@ func (w *world) claim(id, machine string) {
 	host.Claim(h, infrav1.ClaimReference{Cluster: "c", Namespace: "fleet", Name: machine, Token: "t-" + machine}, w.clock.Now())
 	w.must(w.client.Update(w.ctx, h))
 }
+
+// bears reports that the host is claimed with the token, for whomever.
+func bears(h *host.Host, token string) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
+}

@@ -138,7 +138,7 @@ func (c *cluster) hostOf(serverID string) *host.Host {
 // orderOf is the order with the token, or nil.
 func (c *cluster) orderOf(token string) *host.Host {
 	for _, h := range c.hosts() {
-		if h.Spec.Order != nil && host.HoldsClaim(h, token) {
+		if h.Spec.Order != nil && bears(h, token) {
 			return h
 		}
 	}
@@ -300,4 +300,9 @@ func (c *cluster) edit(object client.Object, what string, change func()) {
 // strip removes a finalizer by force.
 func strip(object client.Object, finalizer string) {
 	object.SetFinalizers(slices.DeleteFunc(object.GetFinalizers(), func(f string) bool { return f == finalizer }))
+}
+
+// bears reports that the host is claimed with the token, for whomever.
+func bears(h *host.Host, token string) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
 }

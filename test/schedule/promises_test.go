@@ -66,7 +66,7 @@ func refuseHost(was, now *host.Host) string {
 		return ""
 	case was.Spec.ServerID != spec.ServerID || was.Spec.Zone != spec.Zone:
 		return "serverID and zone never change"
-	case was.Spec.ClaimRef != nil && spec.ClaimRef != nil && *was.Spec.ClaimRef != *spec.ClaimRef:
+	case was.Spec.ClaimRef != nil && spec.ClaimRef != nil && (!host.SameClaim(*was.Spec.ClaimRef, *spec.ClaimRef) || was.Spec.ClaimRef.Cluster != spec.ClaimRef.Cluster):
 		return "a claim is never changed into another"
 	}
 	required, before := spec.Record.Wipe.RequiredSince, was.Spec.Record.Wipe.RequiredSince

@@ -23,7 +23,7 @@ func (p *pass) fresh(ctx context.Context) (*host.Host, error) {
 	}
 	released := p.host.Spec.Release != nil
 	switch {
-	case now.UID != p.host.UID, !host.HoldsClaim(now, p.host.Spec.ClaimRef.Token):
+	case now.UID != p.host.UID, !host.Carries(now, *p.host.Spec.ClaimRef):
 		return nil, nil
 	case released != (now.Spec.Release != nil), released && !host.Licensed(now):
 		return nil, nil

@@ -90,7 +90,7 @@ func (p *pass) cameBack(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("reading the Machine of a host that was handed over: %w", err)
 	}
 	_, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	if moving || !m.DeletionTimestamp.IsZero() || m.Spec.HostRef == nil || !host.HoldsClaim(p.host, m.Spec.HostRef.ClaimToken) {
+	if moving || !m.DeletionTimestamp.IsZero() || !host.MeansClaim(p.host, m) {
 		return false, nil
 	}
 	return p.clusterStill(ctx)

@@ -54,7 +54,7 @@ func (p *pass) findOrderer(ctx context.Context) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Machine of an order: %w", err)
 	}
-	if err == nil && m.Spec.HostRef != nil && m.Spec.HostRef.ClaimToken == claim.Token {
+	if err == nil && host.MeansClaim(p.host, m) {
 		p.owner = m
 	}
 	return nil
@@ -73,7 +73,7 @@ func (p *pass) deliveredHost(ctx context.Context) (*host.Host, error) {
 	}
 	for i := range hosts.Items {
 		h := &hosts.Items[i]
-		if h.Spec.ServerID != "" && host.HoldsClaim(h, p.host.Spec.ClaimRef.Token) {
+		if h.Spec.ServerID != "" && host.Carries(h, *p.host.Spec.ClaimRef) {
 			return h, nil
 		}
 	}

@@ -61,7 +61,7 @@ func (w *world) delivered() (out []host.Host) {
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
 	w.must(w.client.List(w.ctx, hosts))
 	for _, h := range hosts.Items {
-		if h.Spec.ServerID != "" && host.HoldsClaim(&h, "t-9") {
+		if h.Spec.ServerID != "" && bears(&h, "t-9") {
 			out = append(out, h)
 		}
 	}

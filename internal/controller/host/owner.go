@@ -13,7 +13,8 @@ import (
 )
 
 // findOwner looks for the Machine that holds the claim. Only an uncached read
-// says that there is none.
+// says that there is none. One that was created again under the same name is its
+// owner already: its controller records the UID.
 func (p *pass) findOwner(ctx context.Context) error {
 	claim := p.host.Spec.ClaimRef
 	if claim == nil {
@@ -25,7 +26,7 @@ func (p *pass) findOwner(ctx context.Context) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the Machine of the claim: %w", err)
 		}
-		if err == nil && m.Spec.HostRef != nil && m.Spec.HostRef.ClaimToken == claim.Token {
+		if err == nil && host.MeansClaim(p.host, m) {
 			p.owner = m
 			return nil
 		}

@@ -264,7 +264,7 @@ func TestAReinstallKeepsTheClaim(t *testing.T) {
 	w.untilPhase(infrav1.HostInUse)
 	h := w.host()
 	switch {
-	case !host.HoldsClaim(h, "t-1") || h.Spec.Release != nil || len(h.Finalizers) != 0:
+	case !bears(h, "t-1") || h.Spec.Release != nil || len(h.Finalizers) != 0:
 		t.Errorf("spec %+v", h.Spec)
 	case h.Spec.Record.InstallEpoch != 2 || host.Clean(h) || h.Spec.Record.Wipe.RequestedAt != nil:
 		t.Errorf("record %+v", h.Spec.Record)
@@ -305,7 +305,7 @@ func TestACrashOfTerminateOrReinstallConverges(t *testing.T) {
 						w.untilPhase(infrav1.HostWiping)
 						w.cloud.Finish(serverID)
 						w.untilPhase(infrav1.HostInUse)
-						if h := w.host(); !host.HoldsClaim(h, "t-1") || w.serverName() != "m-1" || host.Clean(h) {
+						if h := w.host(); !bears(h, "t-1") || w.serverName() != "m-1" || host.Clean(h) {
 							t.Errorf("spec %+v", h.Spec)
 						}
 					})

@@ -275,3 +275,8 @@ func (w *world) reconcileOf(name string) {
 	_, err := w.r.Reconcile(w.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 	w.must(err)
 }
+
+// bears reports that the host is claimed with the token, for whomever.
+func bears(h *host.Host, token string) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
+}

@@ -141,6 +141,14 @@ const serverIDLength = 36
 // hostZone is the zone in a Host's name; see host.ObjectName.
 func hostZone(name string) string { return name[:max(0, len(name)-serverIDLength-1)] }
 
+// hostNamed is what the name of a Host tells of it.
+func hostNamed(name string) *host.Host {
+	zone := hostZone(name)
+	h := &host.Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{Zone: zone, ServerID: strings.TrimPrefix(name, zone+"-")}}
+	h.Name = name
+	return h
+}
+
 // providerIDOf is the providerID of the server in a Host's name.
 func providerIDOf(name string) string {
 	zone := hostZone(name)

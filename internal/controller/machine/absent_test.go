@@ -59,7 +59,7 @@ func TestAnIntentOnAMissingHost(t *testing.T) {
 			w := intended(t, c.change)
 			w.settle("mac-1")
 			ref := w.machine("mac-1").Spec.HostRef
-			if chosen := ref != nil && ref.Name == hostName && host.HoldsClaim(w.host(hostName), ref.ClaimToken); chosen != c.free {
+			if chosen := ref != nil && ref.Name == hostName && bears(w.host(hostName), ref.ClaimToken); chosen != c.free {
 				t.Errorf("hostRef = %+v; chose again: %t, want %t", ref, chosen, c.free)
 			}
 		})

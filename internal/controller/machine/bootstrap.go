@@ -220,7 +220,7 @@ func (v *visit) shows(want document.Desired) bool {
 // pushID names a push by its inputs: a result belongs to the same inputs only.
 func pushID(v *visit, want document.Desired) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s|%d|%s|%s|%t|%s", v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present(), want.Restart)
+	fmt.Fprintf(sum, "%s|%s|%d|%s|%s|%t|%s", v.machine.UID, v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present(), want.Restart)
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
@@ -242,7 +242,7 @@ func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired,
 	}
 	want.UpgradeKey = signing.public()
 	epoch := v.host.Spec.Record.InstallEpoch
-	book := ledger{r: r, machine: name, host: v.host.Name, token: v.token(), epoch: epoch, seed: key.seed}
+	book := ledger{r: r, machine: name, host: v.host.Name, claim: host.ClaimOf(v.machine), epoch: epoch, seed: key.seed}
 	target := r.target(v, key)
 	target.FirstUse = book.pin
 	p := push{
@@ -321,7 +321,7 @@ func (r *Reconciler) fail(ctx context.Context, v *visit, current snapshot) (ctrl
 // count adds a failure to the host's record, and to its mirror.
 func (r *Reconciler) count(ctx context.Context, v *visit, failure *Failure) error {
 	counts := host.FailureClass(failure.Class).Counts()
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		h.Spec.Record.Bootstrap.ClaimToken = v.token()
 		if counts {
 			host.CountFailure(h, r.Clock.Now())

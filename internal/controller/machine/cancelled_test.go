@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -22,7 +23,7 @@ func (cancelledReader) Get(context.Context, client.ObjectKey, client.Object, ...
 func TestACancelledRecordIsNone(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	r := w.reconciler(cancelledReader{w.client})
-	h, err := r.amendHost(t.Context(), hostName, "token", func(*host.Host) bool { return true })
+	h, err := r.amendHost(t.Context(), hostName, infrav1.ClaimReference{Token: "token"}, func(*host.Host) bool { return true })
 	if !errors.Is(err, context.Canceled) || h != nil {
 		t.Errorf("amendHost = %v, %v, want it cancelled", h, err)
 	}

@@ -166,23 +166,37 @@ func (r *Reconciler) hold(ctx context.Context, v *visit) error {
 		}
 		return r.acquire(ctx, v, h, verdict)
 	case host.ClaimAgain:
-		return r.acquire(ctx, v, h, verdict)
+		return r.claimAgain(ctx, v, h)
+	case host.Recreated:
+		return r.takeBack(ctx, v, h)
+	case host.Copied:
+		r.refuse(v, copied(v.machine, h))
+		return nil
 	case host.ChooseAgain:
 		return r.chooseAgain(ctx, v, "is no longer free")
 	case host.Lost:
 		return r.lose(ctx, v, h)
 	}
-	if h == nil && v.machine.Spec.ProviderID == "" {
-		lost, err := r.lost(ctx, v)
-		if err != nil {
-			return err
-		}
-		if lost {
-			return r.chooseAgain(ctx, v, "does not exist")
-		}
-	}
 	v.claimed = unknown(infrav1.ReasonClaiming, "host %s is not known well enough yet", v.machine.Spec.HostRef.Name)
+	if h == nil {
+		return r.awaitHost(ctx, v)
+	}
 	return nil
+}
+
+// awaitHost waits for a Host that does not exist, until its server is proved gone.
+func (r *Reconciler) awaitHost(ctx context.Context, v *visit) error {
+	if v.machine.Spec.ProviderID != "" {
+		if r.vanished(v) {
+			v.claimed = no(infrav1.ReasonServerGone, "the vendor no longer has the server of host %s", v.machine.Spec.HostRef.Name)
+		}
+		return nil
+	}
+	lost, err := r.lost(ctx, v)
+	if err != nil || !lost {
+		return err
+	}
+	return r.chooseAgain(ctx, v, "does not exist")
 }
 
 // keep holds a host that is ours. One whose server is gone is dropped as long as
@@ -191,6 +205,11 @@ func (r *Reconciler) keep(ctx context.Context, v *visit, h *host.Host) error {
 	v.host, v.claimed = h, yes(reasonClaimed)
 	if r.serverGone(h) {
 		return r.mourn(ctx, v)
+	}
+	if h.Spec.ClaimRef.UID == "" && v.machine.UID != "" { // claimed before the field was known
+		if err := r.recordUID(ctx, v, h); err != nil {
+			return err
+		}
 	}
 	return r.stayHere(ctx, v)
 }
@@ -259,6 +278,7 @@ func (r *Reconciler) inspect(ctx context.Context, v *visit, reader client.Reader
 		return nil, "", fmt.Errorf("reading host %s: %w", name, err)
 	}
 	r.absences.forget(client.ObjectKeyFromObject(v.machine))
+	v.namesake = host.Namesake(h, v.machine)
 	return h, host.Repair(v.machine, h, r.poolPrefix(v.machine)), nil
 }
 
@@ -275,6 +295,9 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 		if apierrors.IsConflict(err) {
 			r.metrics.claim(claimConflict)
 			v.claimed = no(infrav1.ReasonClaimConflict, "host %s changed while it was being claimed", h.Name)
+			if again {
+				v.claimed = unknown(infrav1.ReasonClaiming, "host %s changed while it was being claimed again", h.Name)
+			}
 		}
 		return fmt.Errorf("claiming host %s: %w", h.Name, err)
 	}
@@ -319,10 +342,7 @@ var errStale = errors.New("the Machine has changed since it was read")
 // resourceVersion that was read; a patch without it would overwrite the claim of
 // another Machine.
 func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, again bool) error {
-	ref := infrav1.ClaimReference{
-		Cluster: clusterName(v.machine), Namespace: v.machine.Namespace, Name: v.machine.Name, Token: v.token(),
-	}
-	host.Claim(h, ref, r.Clock.Now())
+	host.Claim(h, *v.claimRef(), r.Clock.Now())
 	if again {
 		s, err := r.readStaged(ctx, client.ObjectKeyFromObject(v.machine))
 		if err != nil {
@@ -336,30 +356,6 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 		}
 	}
 	return r.Client.Update(ctx, h)
-}
-
-// lose gives up a host that is another's. A Machine that was provisioned keeps
-// showing its loss: its Mac cannot be swapped any more.
-func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
-	r.metrics.claim(claimLost)
-	v.claimed = no(infrav1.ReasonClaimLost, "host %s belongs to somebody else: %s", h.Name, whose(h, v.token()))
-	if v.machine.Spec.ProviderID != "" || host.TakesOver(v.machine) {
-		return nil
-	}
-	if host.HoldsClaim(h, v.token()) {
-		if err := r.endClaim(ctx, h.Name, v.token()); err != nil {
-			return err
-		}
-	}
-	return r.dropIntent(ctx, v)
-}
-
-// whose says how it shows that a host is another's.
-func whose(h *host.Host, token string) string {
-	if ref := h.Spec.ClaimRef; !host.HoldsClaim(h, token) && ref != nil {
-		return fmt.Sprintf("it is claimed for Machine %s/%s, and its server's name is %q", ref.Namespace, ref.Name, h.Status.Server.Name)
-	}
-	return fmt.Sprintf("its server's name is now %q", h.Status.Server.Name)
 }
 
 // dropIntent forgets the chosen host; the write wakes the Machine to choose

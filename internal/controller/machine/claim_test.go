@@ -19,7 +19,7 @@ func TestClaimTakesAnAvailableHost(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.settle("mac-1")
 	m, h := w.machine("mac-1"), w.host(hostName)
-	if m.Spec.HostRef == nil || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+	if m.Spec.HostRef == nil || !host.HoldsClaim(h, m) {
 		t.Fatalf("hostRef = %+v, claimRef = %+v: want one token on both", m.Spec.HostRef, h.Spec.ClaimRef)
 	}
 	claim := h.Spec.ClaimRef
@@ -91,7 +91,7 @@ func TestAClaimFromAStaleReadLoses(t *testing.T) {
 	reconcile(first, "mac-1")
 
 	winner := w.machine("mac-2")
-	if h := w.host(hostName); winner.Spec.HostRef == nil || !host.HoldsClaim(h, winner.Spec.HostRef.ClaimToken) {
+	if h := w.host(hostName); winner.Spec.HostRef == nil || !host.HoldsClaim(h, winner) {
 		t.Fatalf("claimRef = %+v, want mac-2's: the stale write went through", h.Spec.ClaimRef)
 	}
 	if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != infrav1.ReasonClaimConflict {
@@ -123,7 +123,7 @@ func TestATwinsClaimIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle("mac-1")
-	if m, h := w.machine("mac-1"), w.host(hostName); m.Spec.HostRef == nil || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+	if m, h := w.machine("mac-1"), w.host(hostName); m.Spec.HostRef == nil || !host.HoldsClaim(h, m) {
 		t.Errorf("hostRef = %+v, claimRef = %+v: want one token on both", m.Spec.HostRef, h.Spec.ClaimRef)
 	}
 }
@@ -201,7 +201,7 @@ func TestAnIntentIsNotWrittenOverAnother(t *testing.T) {
 			continue
 		}
 		claims++
-		if m.Spec.HostRef == nil || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+		if m.Spec.HostRef == nil || !host.HoldsClaim(h, m) {
 			t.Errorf("hostRef = %+v, claimRef = %+v: want one token on both", m.Spec.HostRef, h.Spec.ClaimRef)
 		}
 	}
@@ -229,7 +229,7 @@ func TestALostAnswerKeepsTheIntent(t *testing.T) {
 		t.Fatal("the failed write is not reported")
 	}
 	before := w.machine("mac-1").Spec.HostRef
-	if before == nil || !host.HoldsClaim(w.host(hostName), before.ClaimToken) {
+	if before == nil || !bears(w.host(hostName), before.ClaimToken) {
 		t.Fatalf("hostRef = %+v, want the claim written whose answer was lost", before)
 	}
 	w.settle("mac-1")

@@ -120,7 +120,7 @@ func TestACrashAtAnyWriteConverges(t *testing.T) {
 		})
 		m := w.machine("mac-1")
 		claimed := w.host(m.Spec.HostRef.Name)
-		if !host.HoldsClaim(claimed, m.Spec.HostRef.ClaimToken) || m.Spec.ProviderID != hostProviderID(claimed) {
+		if !host.HoldsClaim(claimed, m) || m.Spec.ProviderID != hostProviderID(claimed) {
 			t.Fatalf("hostRef = %+v, claimRef = %+v, providerID = %s", m.Spec.HostRef, claimed.Spec.ClaimRef, m.Spec.ProviderID)
 		}
 		f.disarm()
@@ -203,7 +203,7 @@ func TestACrashAtAnyWriteOfAReturn(t *testing.T) {
 			w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
 			w.report.At = w.clock.Now()
 			ref := w.machine("mac-1").Spec.HostRef
-			return ref != nil && ref.Name != hostName && host.HoldsClaim(w.host(ref.Name), ref.ClaimToken)
+			return ref != nil && ref.Name != hostName && bears(w.host(ref.Name), ref.ClaimToken)
 		})
 		f.disarm()
 		if h := w.host(hostName); !host.Licensed(h) || h.Spec.Failures.Count != 1 || h.Spec.Release.Policy != infrav1.Recycle {

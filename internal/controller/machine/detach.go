@@ -35,6 +35,15 @@ func detaching(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // detachByHand forgets the Mac: neither the vendor nor the Mac is touched, since
 // another owner may live on it.
 func (r *Reconciler) detachByHand(ctx context.Context, v *visit) error {
+	_, verdict, err := r.inspect(ctx, v, r.Reader) // whose Node it is
+	if err != nil {
+		return err
+	}
+	if verdict == host.Recreated {
+		if orphaned, err := r.orphaned(ctx, v); err != nil || orphaned {
+			return r.letGoUnclaimed(ctx, v, err, host.Orphaned(v.machine.Spec.HostRef.Name))
+		}
+	}
 	if err := r.forget(ctx, v, v.machine.Spec.HostRef.Name); err != nil {
 		return err
 	}
@@ -46,17 +55,17 @@ func (r *Reconciler) forget(ctx context.Context, v *visit, name string) error {
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}
-	return r.endClaim(ctx, name, v.token())
+	return r.endClaim(ctx, name, host.ClaimOf(v.machine))
 }
 
 // endClaim takes our claim off a host, if it is there, and records that nothing
 // was wiped. A released claim is the host controller's to end.
-func (r *Reconciler) endClaim(ctx context.Context, name, token string) error {
+func (r *Reconciler) endClaim(ctx context.Context, name string, claim infrav1.ClaimReference) error {
 	h := &host.Host{}
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if !host.HoldsClaim(h, token) || host.Ending(h) {
+	if !host.Carries(h, claim) || host.Ending(h) {
 		return nil
 	}
 	host.Detach(h, r.Clock.Now())

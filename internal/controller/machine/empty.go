@@ -99,6 +99,9 @@ func (r *Reconciler) deleteOwnNode(ctx context.Context, v *visit) error {
 // ownNode returns the Node of the Machine's name, read uncached, if it is this
 // Machine's Mac; nil otherwise.
 func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error) {
+	if v.namesake {
+		return nil, nil
+	}
 	node := &corev1.Node{}
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: v.machine.Name}, node)
 	if client.IgnoreNotFound(err) != nil {
@@ -109,6 +112,14 @@ func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error
 	}
 	if node.Spec.ProviderID != v.machine.Spec.ProviderID && node.Spec.ProviderID != hostRefProviderID(v) {
 		return nil, nil
+	}
+	if v.host != nil || v.machine.Spec.HostRef == nil {
+		return node, nil
+	}
+	// We hold nothing: a Machine of the same name may be at work on this very Mac.
+	rivals, err := r.rivals(ctx, v.machine, hostNamed(v.machine.Spec.HostRef.Name))
+	if err != nil || len(rivals) > 0 {
+		return nil, err
 	}
 	return node, nil
 }

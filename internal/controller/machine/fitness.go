@@ -44,7 +44,7 @@ func (l ledger) serial(ctx context.Context, seen string) (string, error) {
 	if seen == "" || len(seen) > maxSerial {
 		return "", nil
 	}
-	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+	h, err := l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
 		known := h.Spec.Record.Serial
 		if known != nil && known.Epoch == l.epoch {
 			return false

@@ -27,7 +27,7 @@ func (r *Reconciler) handOver(ctx context.Context, v *visit) error {
 		return nil
 	}
 	written := false
-	h, err := r.amendHost(ctx, v.machine.Spec.HostRef.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.machine.Spec.HostRef.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		written = h.Spec.Record.HandedOverAt == nil && h.Spec.Release == nil
 		if written {
 			host.HandOver(h, r.Clock.Now())
@@ -51,7 +51,7 @@ func (r *Reconciler) stayHere(ctx context.Context, v *visit) error {
 	if v.host.Spec.Record.HandedOverAt == nil {
 		return nil
 	}
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		was := h.Spec.Record.HandedOverAt != nil
 		h.Spec.Record.HandedOverAt = nil
 		return was

@@ -156,7 +156,7 @@ func TestNoRecoveryFromAnOldCopy(t *testing.T) {
 				w.r.Reader = reader
 				reader.intrude = func() { change(w) }
 				_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-				if h := w.host(hostName); h.Spec.Release != nil || h.Spec.Reboot != nil || !host.HoldsClaim(h, h.Spec.ClaimRef.Token) {
+				if h := w.host(hostName); h.Spec.Release != nil || h.Spec.Reboot != nil || !bears(h, h.Spec.ClaimRef.Token) {
 					t.Errorf("spec = %+v, want the host left alone", h.Spec)
 				}
 			})

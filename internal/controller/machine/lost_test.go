@@ -28,7 +28,7 @@ func TestARebuiltHostIsClaimedAgain(t *testing.T) {
 	w.create(rebuilt)
 	w.settle("mac-1")
 	after := w.host(hostName)
-	if !host.HoldsClaim(after, token) {
+	if !bears(after, token) {
 		t.Fatalf("claimRef = %+v, want the Machine's token", after.Spec.ClaimRef)
 	}
 	record, was := after.Spec.Record, before.Spec.Record

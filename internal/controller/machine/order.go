@@ -59,6 +59,11 @@ func (r *Reconciler) holdOrder(ctx context.Context, v *visit) error {
 		return r.placeOrder(ctx, v)
 	case host.Releasing:
 		return r.yield(ctx, v, h)
+	case host.Recreated:
+		return r.takeBack(ctx, v, h)
+	case host.Copied:
+		r.refuse(v, copied(v.machine, h))
+		return nil
 	case host.Lost:
 		return r.chooseAgain(ctx, v, "is another Machine's order")
 	}
@@ -77,7 +82,7 @@ func (r *Reconciler) followOrder(ctx context.Context, v *visit, reader client.Re
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: h.Name}, fresh); err != nil {
 		return false, fmt.Errorf("confirming host %s of an order: %w", h.Name, err)
 	}
-	if !host.HoldsClaim(fresh, v.token()) {
+	if !host.MeansClaim(fresh, v.machine) {
 		return false, errStale
 	}
 	err = r.patch(ctx, v, "intent on the server that was ordered", func(m *infrav1.ScalewayAppleSiliconMachine) {
@@ -91,14 +96,14 @@ func (r *Reconciler) followOrder(ctx context.Context, v *visit, reader client.Re
 	return true, nil
 }
 
-// orderedServer finds the Host of a server that carries our token.
+// orderedServer finds the Host of a server that carries our claim.
 func (r *Reconciler) orderedServer(ctx context.Context, v *visit, reader client.Reader) (*host.Host, error) {
 	list := &infrav1.ScalewayAppleSiliconHostList{}
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing hosts: %w", err)
 	}
 	for i := range list.Items {
-		if h := &list.Items[i]; h.Spec.ServerID != "" && host.HoldsClaim(h, v.token()) {
+		if h := &list.Items[i]; h.Spec.ServerID != "" && host.MeansClaim(h, v.machine) {
 			return h, nil
 		}
 	}
@@ -169,7 +174,7 @@ func (r *Reconciler) newOrder(v *visit) *host.Host {
 			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: v.zone(), Profile: orderedFor(m)},
 		},
 	}
-	h.Spec.ClaimRef = &infrav1.ClaimReference{Cluster: clusterName(m), Namespace: m.Namespace, Name: m.Name, Token: v.token()}
+	h.Spec.ClaimRef = v.claimRef()
 	return h
 }
 

@@ -49,7 +49,7 @@ func TestAnOrderIsPlaced(t *testing.T) {
 	if h.Spec.Order == nil || *h.Spec.Order != want || h.Spec.ServerID != "" || h.Spec.Zone != zone || len(h.Finalizers) != 1 {
 		t.Errorf("spec = %+v, finalizers = %q; want %+v", h.Spec, h.Finalizers, want)
 	}
-	if m.Spec.HostRef == nil || m.Spec.HostRef.Name != orderName || !host.HoldsClaim(h, m.Spec.HostRef.ClaimToken) {
+	if m.Spec.HostRef == nil || m.Spec.HostRef.Name != orderName || !host.HoldsClaim(h, m) {
 		t.Errorf("hostRef = %+v, claimRef = %+v", m.Spec.HostRef, h.Spec.ClaimRef)
 	}
 	if len(w.keys.calls) != 1 {
@@ -110,7 +110,7 @@ func TestAnOrderBecomesAHost(t *testing.T) {
 	rebuilt.Status.Server.Name = "mac-1"
 	w.create(rebuilt)
 	w.settle("mac-1")
-	if h := w.host(hostName); !host.HoldsClaim(h, token) || !h.Spec.Record.Ordered {
+	if h := w.host(hostName); !bears(h, token) || !h.Spec.Record.Ordered {
 		t.Errorf("spec = %+v; want a rebuilt Host claimed again, and remembered as ordered", h.Spec)
 	}
 }
@@ -333,7 +333,7 @@ func TestALostOrderIsPlacedAgain(t *testing.T) {
 	w.update(h)
 	w.delete(h)
 	w.settle("mac-1")
-	if h := w.host(orderName); !host.HoldsClaim(h, token) {
+	if h := w.host(orderName); !bears(h, token) {
 		t.Errorf("claimRef = %+v, want the same token", h.Spec.ClaimRef)
 	}
 }
@@ -354,7 +354,7 @@ func TestACrashAtAnyWriteOfAnOrder(t *testing.T) {
 		w.endure(f, func() bool { return w.reason("mac-1", infrav1.HostClaimedCondition) == reasonClaimed })
 		f.disarm()
 		m := w.machine("mac-1")
-		if m.Spec.HostRef.Name != hostName || !host.HoldsClaim(w.host(hostName), m.Spec.HostRef.ClaimToken) {
+		if m.Spec.HostRef.Name != hostName || !host.HoldsClaim(w.host(hostName), m) {
 			t.Errorf("hostRef = %+v", m.Spec.HostRef)
 		}
 		return f.fired

@@ -28,13 +28,13 @@ const maxPasswordAttempts = 16
 // errClaimGone says that the host does not carry our claim (any more).
 var errClaimGone = errors.New("the host does not carry this Machine's claim")
 
-// amendHost changes a host that carries our claim, under its resourceVersion
+// amendHost changes a host that carries the claim, under its resourceVersion
 // and on an uncached read. A change that returns false writes nothing.
-func (r *Reconciler) amendHost(ctx context.Context, name, token string, change func(*host.Host) bool) (*host.Host, error) {
+func (r *Reconciler) amendHost(ctx context.Context, name string, claim infrav1.ClaimReference, change func(*host.Host) bool) (*host.Host, error) {
 	h := &host.Host{}
 	var last error
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		last = r.amendOnce(ctx, h, client.ObjectKey{Name: name}, token, change)
+		last = r.amendOnce(ctx, h, client.ObjectKey{Name: name}, claim, change)
 		return last
 	})
 	if err == nil {
@@ -46,11 +46,11 @@ func (r *Reconciler) amendHost(ctx context.Context, name, token string, change f
 	return h, nil
 }
 
-func (r *Reconciler) amendOnce(ctx context.Context, h *host.Host, key client.ObjectKey, token string, change func(*host.Host) bool) error {
+func (r *Reconciler) amendOnce(ctx context.Context, h *host.Host, key client.ObjectKey, claim infrav1.ClaimReference, change func(*host.Host) bool) error {
 	if err := r.Reader.Get(ctx, key, h); err != nil {
 		return err
 	}
-	if !host.HoldsClaim(h, token) {
+	if !host.Holds(h, claim) {
 		return errClaimGone
 	}
 	if !change(h) {
@@ -65,7 +65,7 @@ type ledger struct {
 	r       *Reconciler
 	machine client.ObjectKey
 	host    string
-	token   string
+	claim   infrav1.ClaimReference
 	epoch   int64
 	seed    []byte
 }
@@ -73,7 +73,7 @@ type ledger struct {
 // pin records the host key that was seen first in this epoch.
 func (l ledger) pin(ctx context.Context, key infrav1.HostKey) error {
 	key.Epoch = l.epoch
-	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+	h, err := l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
 		known := h.Spec.Record.HostKey
 		if known != nil && known.Epoch == l.epoch {
 			return false
@@ -111,7 +111,7 @@ func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error
 		return false, err
 	}
 	fresh := false
-	_, err = l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+	_, err = l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
 		fresh = !tried(h.Spec.Record.PasswordAttempts, l.epoch, digest)
 		if fresh {
 			h.Spec.Record.PasswordAttempts = lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt))

@@ -75,7 +75,7 @@ func heldRecovery(failed finding, next host.Recovery, hold host.Hold, why string
 // askForReboot records the one reboot of the claim; the host controller makes it.
 func (r *Reconciler) askForReboot(ctx context.Context, v *visit, in host.RecoveryInput, why string) error {
 	asked := false
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		next, _ := host.NextRecovery(h, in)
 		if asked = next == host.RecoverReboot && h.Spec.Release == nil && !host.ChangedByOther(h); asked {
 			host.AskForReboot(h, v.token(), "bootstrap: "+why, in.Now)
@@ -101,7 +101,7 @@ func (r *Reconciler) giveUp(ctx context.Context, v *visit, in host.RecoveryInput
 		return err
 	}
 	given := false
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		again, _ := host.NextRecovery(h, in)
 		if given = again == next && h.Spec.Release == nil && !host.ChangedByOther(h); given {
 			host.GiveUp(h, r.recoveryRelease(v, next), failureReason(failure), in.Now)

@@ -49,7 +49,7 @@ func (r *Reconciler) release(ctx context.Context, v *visit) (ctrl.Result, error)
 	case claimBlocked:
 		return ctrl.Result{RequeueAfter: v.poll}, nil
 	case claimNone:
-		return ctrl.Result{}, r.letGo(ctx, v, "its host does not carry its claim")
+		return ctrl.Result{}, r.letGoUnclaimed(ctx, v, nil, v.released.message)
 	}
 	return r.part(ctx, v)
 }
@@ -154,7 +154,7 @@ func (r *Reconciler) forsake(ctx context.Context, v *visit) error {
 	if err := r.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}
-	if err := r.endClaim(ctx, v.host.Name, v.token()); err != nil {
+	if err := r.endClaim(ctx, v.host.Name, host.ClaimOf(v.machine)); err != nil {
 		return err
 	}
 	r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "host " + v.host.Name + " bears another name and is left as it is"})
@@ -167,7 +167,7 @@ func (r *Reconciler) recordRelease(ctx context.Context, v *visit, policy infrav1
 	if err := r.confirmDeletion(ctx, v); err != nil {
 		return err
 	}
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		if host.Ending(h) {
 			return false
 		}
@@ -205,6 +205,18 @@ func (r *Reconciler) confirmDeletion(ctx context.Context, v *visit) error {
 		return fmt.Errorf("confirming the deletion: %w", errStale)
 	}
 	return nil
+}
+
+// letGoUnclaimed lets a Machine go that holds no host, and says why nothing is
+// released where there is more to say.
+func (r *Reconciler) letGoUnclaimed(ctx context.Context, v *visit, err error, why string) error {
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, why})
+	}
+	return r.letGo(ctx, v, "its host does not carry its claim")
 }
 
 // letGo ends the bootstrap token and drops the finalizer; what happened is said

@@ -147,12 +147,12 @@ func TestAGoneServerKeepsItsClaim(t *testing.T) {
 		return nil
 	}
 	_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}})
-	if h := w.host(hostName); w.machineGone("mac-1") || !host.HoldsClaim(h, token) || h.Spec.Release != nil {
+	if h := w.host(hostName); w.machineGone("mac-1") || !bears(h, token) || h.Spec.Release != nil {
 		t.Errorf("gone = %t, spec = %+v; want the claim to outlive the Machine", w.machineGone("mac-1"), h.Spec)
 	}
 	w.fail = noFault
 	w.settle("mac-1")
-	if h := w.host(hostName); !w.machineGone("mac-1") || !host.HoldsClaim(h, token) || h.Spec.Release != nil {
+	if h := w.host(hostName); !w.machineGone("mac-1") || !bears(h, token) || h.Spec.Release != nil {
 		t.Errorf("gone = %t, spec = %+v; want the Machine gone and the claim there", w.machineGone("mac-1"), h.Spec)
 	}
 }
@@ -226,19 +226,27 @@ func (r *alteringReader) Get(ctx context.Context, key client.ObjectKey, o client
 // What is recorded on a host goes onto a host with our claim only.
 func TestOnlyTheOwnerRecordsOnAHost(t *testing.T) {
 	w := runningWorld(t)
-	for _, token := range []string{"theirs", ""} {
-		_, err := w.r.amendHost(t.Context(), hostName, token, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+	claim := host.ClaimOf(w.machine("mac-1"))
+	for name, change := range map[string]func(*infrav1.ClaimReference){
+		"token":     func(c *infrav1.ClaimReference) { c.Token = "theirs" },
+		"no token":  func(c *infrav1.ClaimReference) { c.Token = "" },
+		"name":      func(c *infrav1.ClaimReference) { c.Name = "mac-2" },
+		"namespace": func(c *infrav1.ClaimReference) { c.Namespace = "other" },
+		"object":    func(c *infrav1.ClaimReference) { c.UID = "another" },
+	} {
+		theirs := claim
+		change(&theirs)
+		_, err := w.r.amendHost(t.Context(), hostName, theirs, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
 		if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
-			t.Errorf("with token %q: %v, epoch = %d", token, err, w.host(hostName).Spec.Record.InstallEpoch)
+			t.Errorf("with another %s: %v, epoch = %d", name, err, w.host(hostName).Spec.Record.InstallEpoch)
 		}
 	}
-	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	w.once(func(_ string, o client.Object) bool { _, is := o.(*host.Host); return is }, func() {
 		h := w.host(hostName)
 		h.Spec.ClaimRef.Token = "theirs"
 		w.update(h)
 	})
-	_, err := w.r.amendHost(t.Context(), hostName, token, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+	_, err := w.r.amendHost(t.Context(), hostName, claim, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
 	if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
 		t.Errorf("after a lost race: %v, epoch = %d", err, w.host(hostName).Spec.Record.InstallEpoch)
 	}
@@ -248,13 +256,15 @@ func TestOnlyTheOwnerRecordsOnAHost(t *testing.T) {
 // would stand for nothing, and the disk would never be wiped.
 func TestAReleasedClaimIsNotCleared(t *testing.T) {
 	w := runningWorld(t)
-	token := w.machine("mac-1").Spec.HostRef.ClaimToken
+	ours := host.ClaimOf(w.machine("mac-1"))
+	theirs := ours
+	theirs.Token = "theirs"
 	h := w.host(hostName)
-	h.Spec.Release = &infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}
+	h.Spec.Release = &infrav1.Release{Token: ours.Token, Policy: infrav1.Recycle, PoolPrefix: poolName}
 	w.update(h)
-	for _, with := range []string{token, "theirs"} {
+	for _, with := range []infrav1.ClaimReference{ours, theirs} {
 		if err := w.r.endClaim(t.Context(), hostName, with); err != nil || !host.Licensed(w.host(hostName)) {
-			t.Errorf("token %q: %v, spec = %+v", with, err, w.host(hostName).Spec)
+			t.Errorf("claim %+v: %v, spec = %+v", with, err, w.host(hostName).Spec)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (r *Reconciler) rebootForSlots(ctx context.Context, v *visit, leak host.Lea
 		return err
 	}
 	now, asked := r.Clock.Now(), false
-	h, err := r.amendHost(ctx, v.host.Name, v.token(), func(h *host.Host) bool {
+	h, err := r.amendHost(ctx, v.host.Name, host.ClaimOf(v.machine), func(h *host.Host) bool {
 		next, _ := host.NextLeak(h, leak, now)
 		if asked = next == host.LeakReboot && !host.ChangedByOther(h); asked {
 			host.AskForLeakReboot(h, leak, now)

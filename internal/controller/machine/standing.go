@@ -42,14 +42,16 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 		v.host = h
 		return claimOurs, nil
 	case host.ClaimAgain:
-		return claimOurs, r.acquire(ctx, v, h, verdict)
+		return r.standingOfUnclaimed(ctx, v, h)
+	case host.Recreated:
+		return r.standingOfRecreated(ctx, v, h)
+	case host.Copied:
+		v.released = copied(v.machine, h)
+		return claimNone, nil
 	case host.Lost:
-		if host.HoldsClaim(h, v.token()) {
+		if host.HoldsClaim(h, v.machine) {
 			v.host = h
 			return claimOurs, nil
-		}
-		if h.Spec.ClaimRef.Name == v.machine.Name {
-			return claimNone, nil // a Node of our name may be that of a namesake
 		}
 		return claimNone, r.deleteOwnNode(ctx, v)
 	case host.Acquire, host.ChooseAgain:
@@ -61,10 +63,40 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 	if h == nil {
 		return r.standingOfNothing(ctx, v)
 	}
-	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
-		return claimNone, r.deleteOwnNode(ctx, v) // it is known, nobody's, and does not bear our name
-	}
 	return r.blocked(v), nil
+}
+
+// standingOfUnclaimed is standing for a host whose server bears the Machine's name.
+// Where nothing proves that the Machine had it, nothing is released.
+func (r *Reconciler) standingOfUnclaimed(ctx context.Context, v *visit, h *host.Host) (claimState, error) {
+	refusal, err := r.mayClaimAgain(ctx, v, h)
+	switch {
+	case err != nil:
+		return claimBlocked, err
+	case refusal.Withheld():
+		v.released = no(infrav1.ReasonReleaseBlocked, "%s", refusal.Message)
+		return claimBlocked, nil
+	case refusal.Reason != "":
+		v.released = no(refusal.Reason, "%s", refusal.Message)
+		return claimNone, nil
+	}
+	return claimOurs, r.acquire(ctx, v, h, host.ClaimAgain)
+}
+
+// standingOfRecreated is standing for a host whose claim an earlier object of this
+// name made. An object that the API server deletes because a restore left it
+// without its owner releases nothing.
+func (r *Reconciler) standingOfRecreated(ctx context.Context, v *visit, h *host.Host) (claimState, error) {
+	orphaned, err := r.orphaned(ctx, v)
+	if err != nil {
+		return claimBlocked, err
+	}
+	if orphaned {
+		v.released = no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name))
+		return claimNone, nil
+	}
+	v.host = h
+	return claimOurs, r.recordUID(ctx, v, h)
 }
 
 // standingOfNothing is standing for a Host that does not exist.

@@ -24,6 +24,7 @@ const (
 	phaseBootstrap = "Bootstrapping"
 	phaseJoining   = "Joining"
 	phaseRunning   = "Running"
+	phaseLost      = "Lost"
 	phaseReleasing = "Releasing"
 )
 
@@ -62,7 +63,9 @@ func derive(v *visit) {
 		}
 	}
 	deriveUpdate(v)
-	if v.machine.Spec.ProviderID != "" {
+	// A copied providerID provisions nothing: core would take the other's Node for this
+	// Machine's, and delete it with this Machine.
+	if v.machine.Spec.ProviderID != "" && v.host != nil {
 		status.Initialization.Provisioned = ptr.To(true)
 	}
 	deriveHost(v)
@@ -187,6 +190,8 @@ func phase(m *infrav1.ScalewayAppleSiliconMachine) string {
 		return phaseReleasing
 	case conditions.IsTrue(m, infrav1.ReadyCondition):
 		return phaseRunning
+	case lostHost(m):
+		return phaseLost
 	case m.Spec.ProviderID != "":
 		return phaseJoining
 	case conditions.GetReason(m, infrav1.BootstrappedCondition) == infrav1.ReasonRunning:
@@ -195,6 +200,15 @@ func phase(m *infrav1.ScalewayAppleSiliconMachine) string {
 		return phaseClaimed
 	}
 	return phasePending
+}
+
+// lostHost reports that the Machine was provisioned and has no Mac any more.
+func lostHost(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	switch conditions.GetReason(m, infrav1.HostClaimedCondition) {
+	case infrav1.ReasonClaimLost, infrav1.ReasonClaimConflict, infrav1.ReasonServerGone:
+		return m.Spec.ProviderID != ""
+	}
+	return false
 }
 
 // transition is one event.

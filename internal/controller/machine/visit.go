@@ -44,6 +44,10 @@ type visit struct {
 	// failure of the last push, while it stands.
 	failure *Failure
 
+	// namesake: a Machine of the same name, in another namespace, has or means the
+	// host. A Node of that name is not ours.
+	namesake bool
+
 	// untouchable: the host is ours, but its Mac is not to be touched: it is released,
 	// or its server is gone.
 	untouchable bool
@@ -94,6 +98,13 @@ func (v *visit) token() string {
 		return ""
 	}
 	return v.machine.Spec.HostRef.ClaimToken
+}
+
+// claimRef is the claim that the intent means, as the host bears it.
+func (v *visit) claimRef() *infrav1.ClaimReference {
+	ref := host.ClaimOf(v.machine)
+	ref.Cluster = clusterName(v.machine)
+	return &ref
 }
 
 // leaving reports whether the Machine or its Cluster is on its way out.

@@ -66,7 +66,7 @@ func (r *Reconciler) ofHost(ctx context.Context, before, now *host.Host) (meant,
 	free := available(now) && !(available(before) && alike(before, now))
 	meant = r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
 		if ref := m.Spec.HostRef; ref != nil {
-			return ref.Name == now.Name || host.HoldsClaim(now, ref.ClaimToken)
+			return ref.Name == now.Name || host.MeansClaim(now, m)
 		}
 		if legacy, is := host.LegacyServer(m); is {
 			return legacy.ServerID == now.Spec.ServerID

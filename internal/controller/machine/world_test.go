@@ -457,3 +457,8 @@ func poolHost(id string) *infrav1.ScalewayAppleSiliconHost {
 		},
 	}
 }
+
+// bears reports that the host is claimed with the token, for whomever.
+func bears(h *host.Host, token string) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == token
+}

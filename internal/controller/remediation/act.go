@@ -100,7 +100,7 @@ func (r *Reconciler) giveUp(ctx context.Context, v *visit, why string) error {
 }
 
 func (v *visit) disturbable() bool {
-	return host.HoldsClaim(v.host, v.token()) && v.host.Spec.Release == nil && !v.gone()
+	return v.machine != nil && host.HoldsClaim(v.host, v.machine) && v.host.Spec.Release == nil && !v.gone()
 }
 
 // withdraw takes back what was asked for and not done: the Node is well, or this

@@ -337,7 +337,7 @@ func TestLeftAlone(t *testing.T) {
 		"no owner":                {change: func(o *objects) { o.remediation.OwnerReferences = nil }, silent: true},
 		"named otherwise":         {change: func(o *objects) { o.remediation.OwnerReferences[0].Name = "other" }, silent: true},
 		"maintenance":             {change: func(o *objects) { o.host.Spec.Maintenance = &infrav1.Maintenance{Reason: "new SSD"} }, reason: infrav1.ReasonDiagnosing},
-		"claim lost":              {change: func(o *objects) { o.host.Spec.ClaimRef.Token = "another" }, reason: infrav1.ReasonDiagnosing},
+		"restored from a backup":  {change: func(o *objects) { o.host.Spec.ClaimRef.UID, o.machine.UID = "another", "this" }, reason: infrav1.ReasonDiagnosing},
 		"released":                {change: func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, reason: infrav1.ReasonDiagnosing},
 		"handed over":             {change: func(o *objects) { o.host.Spec.Record.HandedOverAt = ptr.To(metav1.NewMicroTime(now)) }, reason: infrav1.ReasonDiagnosing},
 		"host lost":               {change: func(o *objects) { o.host = nil }, reason: infrav1.ReasonDiagnosing},

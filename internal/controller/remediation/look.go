@@ -113,7 +113,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		RestartTimeout: seconds(v.remediation.Spec.AgentRestartTimeoutSeconds, host.DefaultAgentRestartTimeout),
 		RebootTimeout:  seconds(v.remediation.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout),
 		Node:           v.nodeState(), Wanted: annotations.HasRemediateMachine(v.owner),
-		Hindrance: v.hindrance(), Gone: v.gone(), Hold: v.hold, Now: now,
+		Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Hold: v.hold, Now: now,
 	}
 	if at := v.remediation.Status.StepStartedAt; at != nil {
 		in.Since = at.Time
@@ -167,6 +167,22 @@ func (v *visit) gone() bool {
 	return false
 }
 
+// lost: the host is claimed for another Machine, or for none: nothing here brings it
+// back. Whether one that was rebuilt is this Machine's is for its own controller to
+// find.
+func (v *visit) lost() bool {
+	if v.host == nil || v.machine.Spec.HostRef == nil {
+		return false
+	}
+	switch host.Repair(v.machine, v.host, "") {
+	case host.Lost:
+		return !host.MeansClaim(v.host, v.machine) // renamed by somebody, it is claimed still
+	case host.Copied:
+		return true
+	}
+	return false
+}
+
 // hindrance says why nothing may be done to the Mac now, or nothing.
 func (v *visit) hindrance() string {
 	switch {
@@ -174,12 +190,12 @@ func (v *visit) hindrance() string {
 		return "the Machine has no ScalewayAppleSiliconMachine"
 	case v.machine.Spec.ProviderID == "":
 		return "the Mac is not provisioned yet; its bootstrap recovers by itself"
-	case v.gone():
+	case v.gone(), v.lost():
 		return ""
 	case v.host == nil:
 		return "the host is not known at present"
-	case !host.HoldsClaim(v.host, v.token()), v.host.Spec.Release != nil:
-		return "host " + v.host.Name + " is not this Machine's any more"
+	case !host.HoldsClaim(v.host, v.machine), v.host.Spec.Release != nil:
+		return "host " + v.host.Name + " is not this Machine's at present"
 	case v.host.Spec.Record.HandedOverAt != nil:
 		return "host " + v.host.Name + " was handed over to another management cluster"
 	case v.host.Spec.Maintenance != nil:
