@@ -135,21 +135,23 @@ func TestRepairOfATakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Host)
 		want   Verdict
+		// provisioned is what is wanted with a providerID: MayClaimAgain says the rest.
+		provisioned Verdict
 	}{
-		"its own":       {func(*Host) {}, ClaimAgain},
-		"renamed since": {func(h *Host) { h.Status.Server.Name = "other" }, Wait},
-		"in the pool":   {func(h *Host) { h.Status.Server.Name = "tuist-pool-1" }, Wait},
-		"not read":      {func(h *Host) { h.Status.Server.Name = "" }, Wait},
-		"maintenance":   {func(h *Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }, Wait},
-		"detached":      {func(h *Host) { h.Spec.Record.DetachedAt = &now }, Wait},
+		"its own":       {func(*Host) {}, ClaimAgain, ClaimAgain},
+		"renamed since": {func(h *Host) { h.Status.Server.Name = "other" }, Wait, Lost},
+		"in the pool":   {func(h *Host) { h.Status.Server.Name = "tuist-pool-1" }, Wait, Lost},
+		"not read":      {func(h *Host) { h.Status.Server.Name = "" }, Wait, Wait},
+		"maintenance":   {func(h *Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }, Wait, ClaimAgain},
+		"detached":      {func(h *Host) { h.Spec.Record.DetachedAt = &now }, Wait, Lost},
 	} {
-		for _, providerID := range []string{"", "scw-applesilicon://" + legacyZone + "/" + legacyID} {
+		for providerID, want := range map[string]Verdict{"": c.want, "scw-applesilicon://" + legacyZone + "/" + legacyID: c.provisioned} {
 			t.Run(name+" "+providerID, func(t *testing.T) {
 				m, h := legacyMachine(), legacyHost()
 				m.Spec.ProviderID = providerID
 				m.Spec.HostRef = &infrav1.HostReference{Name: h.Name, ClaimToken: "t", TakeOver: true}
 				c.change(h)
-				if got := Repair(m, h, "tuist-pool-"); got != c.want {
+				if got := Repair(m, h, "tuist-pool-"); got != want {
 					t.Errorf("got %s", got)
 				}
 			})

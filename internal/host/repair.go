@@ -66,7 +66,7 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return Wait
 	case h.Spec.ClaimRef != nil:
 		return repairClaimed(m, h)
-	case TakesOver(m):
+	case TakesOver(m) && m.Spec.ProviderID == "":
 		return repairTakeOver(m, h)
 	case h.Status.Server.Name == "":
 		return Wait

@@ -90,7 +90,7 @@ func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 	w.stage("mac-1", "secret-1")
 	w.settle("mac-1")
 	m, h := w.machine("mac-1"), w.host(hostName)
-	if ref := m.Spec.HostRef; ref == nil || ref.Name != hostName || !ref.TakeOver || !host.HoldsClaim(h, ref.ClaimToken) {
+	if ref := m.Spec.HostRef; ref == nil || ref.Name != hostName || !ref.TakeOver || !host.HoldsClaim(h, m) {
 		t.Fatalf("hostRef %+v, claim %+v", m.Spec.HostRef, h.Spec.ClaimRef)
 	}
 	if c := w.condition(infrav1.UpToDateCondition); c.Reason != infrav1.ReasonLegacyMachine {
@@ -146,7 +146,7 @@ func TestALegacyClaimSurvivesACrash(t *testing.T) {
 	w.fail = noFault
 	w.restart()
 	w.settle("mac-1")
-	if m := w.machine("mac-1"); !host.HoldsClaim(w.host(hostName), m.Spec.HostRef.ClaimToken) {
+	if m := w.machine("mac-1"); !host.HoldsClaim(w.host(hostName), m) {
 		t.Errorf("hostRef %+v is not held", m.Spec.HostRef)
 	}
 }

@@ -63,6 +63,9 @@ func (r *Reconciler) standing(ctx context.Context, v *visit) (claimState, error)
 	if h == nil {
 		return r.standingOfNothing(ctx, v)
 	}
+	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
+		return claimNone, r.deleteOwnNode(ctx, v) // it is known, and nobody's
+	}
 	return r.blocked(v), nil
 }
 
