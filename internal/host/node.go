@@ -66,7 +66,7 @@ func (o Owners) HaveNode(n *corev1.Node) bool {
 		return false
 	}
 	zone, id, _ := strings.Cut(server, "/")
-	return o.servers[id] || o.hosts[ObjectName(zone, id)]
+	return o.servers[id] || len(o.claims[ObjectName(zone, id)]) > 0
 }
 
 // KeepNode says why a Node stays whatever becomes of its Cluster; empty: it is a

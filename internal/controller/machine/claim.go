@@ -248,7 +248,7 @@ func (r *Reconciler) yield(ctx context.Context, v *visit, h *host.Host) error {
 func (r *Reconciler) dropHost(ctx context.Context, v *visit) error {
 	key := client.ObjectKeyFromObject(v.machine)
 	r.pushes.cancel(key)
-	if err := r.unstage(ctx, key, v.machine.Spec.HostRef); err != nil {
+	if err := r.unstage(ctx, key, v.meant()); err != nil {
 		return err
 	}
 	if err := r.dropIntent(ctx, v); err != nil {
@@ -313,7 +313,7 @@ func (r *Reconciler) acquire(ctx context.Context, v *visit, h *host.Host, verdic
 	if again {
 		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
 		// The lost Host took along what its token was bound to: the Mac needs another.
-		return r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), nil)
+		return r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), claimOn{})
 	}
 	return nil
 }
@@ -363,7 +363,7 @@ func (r *Reconciler) writeClaim(ctx context.Context, v *visit, h *host.Host, aga
 // about to: what it joins with ends and the Node goes first, for the next Mac
 // needs its name.
 func (r *Reconciler) dropIntent(ctx context.Context, v *visit) error {
-	if err := r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.machine.Spec.HostRef); err != nil {
+	if err := r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.meant()); err != nil {
 		return err
 	}
 	if err := r.deleteOwnNode(ctx, v); err != nil {

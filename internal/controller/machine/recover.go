@@ -123,7 +123,7 @@ func (r *Reconciler) afterGiveUp(ctx context.Context, v *visit, next host.Recove
 	v.untouchable = true
 	if next == host.RecoverReinstall {
 		v.bootstrapped = no(infrav1.ReasonReinstalling, "host %s is wiped for this Machine: %s", name, why)
-		return r.unstage(ctx, client.ObjectKeyFromObject(v.machine), v.machine.Spec.HostRef)
+		return r.unstage(ctx, client.ObjectKeyFromObject(v.machine), v.meant())
 	}
 	v.claimed = no(infrav1.ReasonReturnedToPool, "host %s goes back to the pool to be wiped; another is claimed", name)
 	v.bootstrapped = no(infrav1.ReasonReturnedToPool, "host %s goes back to the pool: %s", name, why)

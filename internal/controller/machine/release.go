@@ -223,7 +223,7 @@ func (r *Reconciler) letGoUnclaimed(ctx context.Context, v *visit, err error, wh
 // in the log, for the object goes.
 func (r *Reconciler) letGo(ctx context.Context, v *visit, how string) error {
 	key := client.ObjectKeyFromObject(v.machine)
-	if err := r.dropToken(ctx, key, v.machine.Spec.HostRef); err != nil {
+	if err := r.dropToken(ctx, key, v.meant()); err != nil {
 		return err
 	}
 	err := r.patch(ctx, v, "end", func(m *infrav1.ScalewayAppleSiliconMachine) {

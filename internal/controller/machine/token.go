@@ -31,7 +31,7 @@ func (p push) mint(ctx context.Context, desired *document.Desired) (workload.Tok
 	if err != nil {
 		return workload.Token{}, err
 	}
-	if err := p.r.dropToken(ctx, p.machine, p.ledger.ref()); err != nil {
+	if err := p.r.dropToken(ctx, p.machine, p.ledger.on()); err != nil {
 		return workload.Token{}, err
 	}
 	now := p.r.Clock.Now()
@@ -65,7 +65,7 @@ func (p push) delivered(ctx context.Context, token workload.Token) error {
 	if err != nil {
 		return err
 	}
-	bound, err := p.r.boundToken(ctx, p.ledger.ref())
+	bound, err := p.r.boundToken(ctx, p.ledger.on())
 	if err != nil {
 		return err
 	}
@@ -83,17 +83,29 @@ func (p push) revoke(ctx context.Context, token workload.Token) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout)
 	defer cancel()
-	_ = p.r.dropToken(ctx, p.machine, p.ledger.ref())
+	_ = p.r.dropToken(ctx, p.machine, p.ledger.on())
 }
 
-// ref is the claim that the ledger is of.
-func (l ledger) ref() *infrav1.HostReference {
-	return &infrav1.HostReference{Name: l.host, ClaimToken: l.token}
+// claimOn is a claim and the Host that it is on; the zero value is none.
+type claimOn struct {
+	host  string
+	claim infrav1.ClaimReference
+}
+
+// on is the claim that the ledger is of.
+func (l ledger) on() claimOn { return claimOn{l.host, l.claim} }
+
+// meant is the claim that the Machine's hostRef means, if it has one.
+func (v *visit) meant() claimOn {
+	if v.machine.Spec.HostRef == nil {
+		return claimOn{}
+	}
+	return claimOn{v.machine.Spec.HostRef.Name, host.ClaimOf(v.machine)}
 }
 
 // bind records on the host which token may be used to join as this claim's Node.
 func (l ledger) bind(ctx context.Context, id string) error {
-	h, err := l.r.amendHost(ctx, l.host, l.token, func(h *host.Host) bool {
+	h, err := l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
 		if h.Spec.Release != nil {
 			return false
 		}
@@ -108,26 +120,26 @@ func (l ledger) bind(ctx context.Context, id string) error {
 
 // boundToken is the token that the host of a claim may join with, read uncached;
 // empty without one, and where the host does not carry the claim.
-func (r *Reconciler) boundToken(ctx context.Context, ref *infrav1.HostReference) (string, error) {
-	if ref == nil {
+func (r *Reconciler) boundToken(ctx context.Context, on claimOn) (string, error) {
+	if on.host == "" {
 		return "", nil
 	}
 	h := &host.Host{}
-	if err := r.Reader.Get(ctx, client.ObjectKey{Name: ref.Name}, h); err != nil {
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: on.host}, h); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return "", nil
 		}
-		return "", fmt.Errorf("reading host %s: %w", ref.Name, err)
+		return "", fmt.Errorf("reading host %s: %w", on.host, err)
 	}
-	if !host.HoldsClaim(h, ref.ClaimToken) {
+	if !host.Holds(h, on.claim) {
 		return "", nil
 	}
 	return h.Spec.Record.Bootstrap.TokenID, nil
 }
 
 // dropToken ends the tokens that the claim's host and <machine>-bootstrap remember.
-func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey, ref *infrav1.HostReference) error {
-	bound, err := r.boundToken(ctx, ref)
+func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey, on claimOn) error {
+	bound, err := r.boundToken(ctx, on)
 	if err != nil {
 		return err
 	}
@@ -139,7 +151,7 @@ func (r *Reconciler) dropToken(ctx context.Context, machine client.ObjectKey, re
 		return err
 	}
 	if bound != "" {
-		_, err := r.amendHost(ctx, ref.Name, ref.ClaimToken, func(h *host.Host) bool {
+		_, err := r.amendHost(ctx, on.host, on.claim, func(h *host.Host) bool {
 			is := h.Spec.Record.Bootstrap.TokenID == bound
 			if is {
 				h.Spec.Record.Bootstrap.TokenID = ""
@@ -191,8 +203,8 @@ func (r *Reconciler) endTokens(ctx context.Context, bound, remembered string) er
 
 // unstage takes back what is staged for a claim that ends while its Machine lives:
 // the token, and the mirror of a host's record, which the next host must not get.
-func (r *Reconciler) unstage(ctx context.Context, machine client.ObjectKey, ref *infrav1.HostReference) error {
-	if err := r.dropToken(ctx, machine, ref); err != nil {
+func (r *Reconciler) unstage(ctx context.Context, machine client.ObjectKey, on claimOn) error {
+	if err := r.dropToken(ctx, machine, on); err != nil {
 		return err
 	}
 	s, err := r.readStaged(ctx, machine)

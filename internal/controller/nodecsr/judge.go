@@ -147,10 +147,11 @@ func claimRefusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine)
 	return ""
 }
 
-// holds reports that the Machine is the one that the host's claim names.
+// holds reports that the Machine is the one that the host's claim names. One that was
+// created again from a backup is: its Mac must not lose its Node meanwhile.
 func holds(h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) bool {
-	claim, ref := h.Spec.ClaimRef, m.Spec.HostRef
-	return ref != nil && ref.Name == h.Name && claim.Namespace == m.Namespace && claim.Name == m.Name && host.HoldsClaim(h, ref.ClaimToken)
+	ref := m.Spec.HostRef
+	return ref != nil && ref.Name == h.Name && host.MeansClaim(h, m)
 }
 
 // subjectNode returns the node in the subject of a request that names nothing else.
