@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -177,6 +178,7 @@ func bootstrapToken(id, group string) *corev1.Secret {
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{
 			"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
+			"expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 		},
 	}
 }
