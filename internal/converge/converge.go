@@ -41,7 +41,7 @@ type Options struct {
 	Self string
 	// Home is the SSH user's home, where upgrade finds builds.
 	Home string
-	// Fetch downloads what the document names by URL; nil: by HTTP.
+	// Fetch downloads what the document names by URL; nil: by HTTPS.
 	Fetch Fetch
 	// Plan looks and changes nothing.
 	Plan bool

@@ -33,13 +33,17 @@ const (
 // Fetch opens what a URL names. What it returns ends with the context.
 type Fetch func(ctx context.Context, url string) (io.ReadCloser, error)
 
-// fetchHTTP is the Fetch of a real Mac.
-func fetchHTTP(ctx context.Context, url string) (io.ReadCloser, error) {
+// fetchHTTPS is the Fetch of a real Mac. It goes by no proxy that the environment of
+// the caller names, and no server leads it to where nothing proves who answers.
+func fetchHTTPS(ctx context.Context, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	if err := httpsOnly(request, nil); err != nil {
+		return nil, err
+	}
+	response, err := httpsClient().Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +54,25 @@ func fetchHTTP(ctx context.Context, url string) (io.ReadCloser, error) {
 	return response.Body, nil
 }
 
+func httpsClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy, transport.DisableKeepAlives = nil, true
+	return &http.Client{Transport: transport, CheckRedirect: httpsOnly}
+}
+
+// maxRedirects is how often a server may name another place; two are usual.
+const maxRedirects = 5
+
+func httpsOnly(next *http.Request, before []*http.Request) error {
+	if len(before) > maxRedirects {
+		return fail(document.Human, "the server names one place after another: look at the URL in the profile")
+	}
+	if next.URL.Scheme != "https" {
+		return fail(document.Human, "%s://%s is no https: name a URL in the profile that leads to https only", next.URL.Scheme, next.URL.Host)
+	}
+	return nil
+}
+
 // download puts what the URL names into a file, which appears only when it is
 // whole and has the SHA-256.
 func (t *target) download(ctx context.Context, url, sum, name string) error {
@@ -57,7 +80,7 @@ func (t *target) download(ctx context.Context, url, sum, name string) error {
 	defer cancel()
 	fetch := t.Fetch
 	if fetch == nil {
-		fetch = fetchHTTP
+		fetch = fetchHTTPS
 	}
 	body, err := fetch(ctx, url)
 	if err != nil {

@@ -38,13 +38,13 @@ func tartBundle(version string) string { return path.Join(tartDir, "tart-"+versi
 func (t *target) tart() step {
 	return step{
 		name:  "tart",
-		about: "Installs the release of tart that the profile names: downloads it, compares its SHA-256, unpacks it into `" + tartDir + "`, verifies its code signature and points `" + tartCommand + "` at it. The version before is kept. Without one in the profile, tart must be there already.",
+		about: "Installs the release of tart that the profile names: downloads it, compares its SHA-256, unpacks it into `" + tartDir + "`, verifies its code signature, and that the team signed it that the profile may name, and points `" + tartCommand + "` at it. The version before is kept. Without one in the profile, tart must be there already.",
 		undo:  "Remove `" + tartDir + "` and `" + tartCommand + "`, or name the version before in the profile.",
 		check: func(ctx context.Context) ([]string, error) {
 			if t.desired.Mac.Tart == nil {
 				return nil, t.tartThere(ctx)
 			}
-			return t.tartDiffers(ctx, t.desired.Mac.Tart.Version)
+			return t.tartDiffers(ctx, *t.desired.Mac.Tart)
 		},
 		act: func(ctx context.Context) error { return t.installTart(ctx, *t.desired.Mac.Tart) },
 	}
@@ -64,8 +64,9 @@ func (t *target) tartThere(ctx context.Context) error {
 	return fail(document.Human, "tart is missing: it is neither in /usr/local/bin nor in /opt/homebrew/bin. Name a release in the profile, or install it")
 }
 
-func (t *target) tartDiffers(ctx context.Context, version string) ([]string, error) {
-	sound, err := t.tartSound(ctx, version)
+func (t *target) tartDiffers(ctx context.Context, wanted document.Tart) ([]string, error) {
+	version := wanted.Version
+	sound, err := t.tartSound(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +85,13 @@ func (t *target) tartDiffers(ctx context.Context, version string) ([]string, err
 	return append(all, wrapper...), err
 }
 
-// tartSound reports whether the version is there, whole and signed.
-func (t *target) tartSound(ctx context.Context, version string) (bool, error) {
-	there, err := t.exists(ctx, tartBundle(version))
+// tartSound reports whether the version is there, whole and signed as wanted.
+func (t *target) tartSound(ctx context.Context, wanted document.Tart) (bool, error) {
+	there, err := t.exists(ctx, tartBundle(wanted.Version))
 	if err != nil || !there {
 		return false, err
 	}
-	err = t.Mac.Signatures.VerifyBundle(ctx, tartBundle(version))
+	err = t.Mac.Signatures.VerifyBundle(ctx, tartBundle(wanted.Version), wanted.TeamID)
 	var refused *macos.SignatureError
 	if errors.As(err, &refused) {
 		return false, nil
@@ -106,7 +107,7 @@ func (t *target) installTart(ctx context.Context, wanted document.Tart) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking at %s: %w", tartCurrent, err)
 	}
-	sound, err := t.tartSound(ctx, wanted.Version)
+	sound, err := t.tartSound(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (t *target) installTart(ctx context.Context, wanted document.Tart) error {
 // fetchTart puts the version into its place. It is there whole or not at all.
 func (t *target) fetchTart(ctx context.Context, wanted document.Tart) error {
 	staged := tartBundle(wanted.Version) + ".tmp"
-	for _, leftover := range []string{staged, tartArchive, tartBundle(wanted.Version)} {
+	for _, leftover := range []string{staged, tartArchive} {
 		if err := t.Mac.Files.Remove(leftover); err != nil {
 			return fmt.Errorf("removing %s: %w", leftover, err)
 		}
@@ -141,13 +142,21 @@ func (t *target) fetchTart(ctx context.Context, wanted document.Tart) error {
 	if err := t.unpack(ctx, tartArchive, "tart.app", staged); err != nil {
 		return fmt.Errorf("unpacking tart %s: %w", wanted.Version, err)
 	}
-	err := t.Mac.Signatures.VerifyBundle(ctx, staged)
+	err := t.Mac.Signatures.VerifyBundle(ctx, staged, wanted.TeamID)
 	var refused *macos.SignatureError
+	if errors.As(err, &refused) && refused.Team != "" {
+		return fail(document.Human, "tart %s is not signed by team %s, and was not installed: mend the source or the teamID in the profile: %w",
+			wanted.Version, refused.Team, err)
+	}
 	if errors.As(err, &refused) {
 		return fail(document.Human, "tart %s is not signed as it should be, and was not installed: %w. Look at the URL in the profile", wanted.Version, err)
 	}
 	if err != nil {
 		return fmt.Errorf("verifying tart %s: %w", wanted.Version, err)
+	}
+	// Only now: guests may be started by the one that is there, whatever is wrong with it.
+	if err := t.Mac.Files.Remove(tartBundle(wanted.Version)); err != nil {
+		return fmt.Errorf("removing %s: %w", tartBundle(wanted.Version), err)
 	}
 	if err := t.Mac.Files.Rename(staged, tartBundle(wanted.Version)); err != nil {
 		return fmt.Errorf("putting tart %s into its place: %w", wanted.Version, err)

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -21,14 +23,16 @@ type entry struct {
 	mode int64
 }
 
-func tartRelease(version string) []entry {
+func tartRelease(version string) []entry { return tartReleaseOf(version, "AAAAAAAAAA") }
+
+func tartReleaseOf(version, team string) []entry {
 	return []entry{
 		{"./", tar.TypeDir, "", 0o755},
 		{"LICENSE", tar.TypeReg, "text", 0o644},
 		{"./tart.app/", tar.TypeDir, "", 0o777},
 		{"tart.app/Contents/Info.plist", tar.TypeReg, "plist", 0o666},
 		{"tart.app/Contents/MacOS/tart", tar.TypeReg, "tart " + version, 0o755},
-		{"tart.app/Contents/_CodeSignature/CodeResources", tar.TypeReg, string(memory.Build("resources")), 0o644},
+		{"tart.app/Contents/_CodeSignature/CodeResources", tar.TypeReg, string(memory.Build("resources of team " + team)), 0o644},
 	}
 }
 
@@ -118,6 +122,45 @@ func TestTartBeforeIsKept(t *testing.T) {
 	f.converge()
 	if got := f.content(tartCurrent + "/Contents/MacOS/tart"); got != "tart 2.28.5" {
 		t.Errorf("tart holds %q", got)
+	}
+}
+
+// The profile may say whose signature it must be. What is there stays until what
+// replaces it is in order.
+func TestTartOfAnotherTeamIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.wantTart("2.28.6", nil)
+	f.desired.Mac.Tart.TeamID = "BBBBBBBBBB"
+	f.refused("tart", document.Human, "tart 2.28.6 is not signed by team BBBBBBBBBB, and was not installed")
+	f.gone(tartBundle("2.28.6")+"/Contents/MacOS/tart", tartCurrent)
+	f.desired.Mac.Tart.TeamID = "AAAAAAAAAA"
+	f.converge()
+	// The same version, and another team from now on.
+	f.desired.Mac.Tart.TeamID = "BBBBBBBBBB"
+	f.refused("tart", document.Human, "is not signed by team BBBBBBBBBB")
+	if got := f.content(tartCurrent + "/Contents/MacOS/tart"); got != "tart 2.28.6" {
+		t.Errorf("tart holds %q", got)
+	}
+	f.wantTart("2.28.6", packed(t, tartReleaseOf("2.28.6", "BBBBBBBBBB")))
+	f.desired.Mac.Tart.TeamID = "BBBBBBBBBB"
+	f.converge()
+}
+
+// A URL of a profile is https; so is what its server leads to.
+func TestDownloadsAreHTTPSOnly(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "evil") }))
+	defer plain.Close()
+	leading := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer leading.Close()
+	trusting := httpsClient()
+	trusting.Transport = leading.Client().Transport
+	_, err := trusting.Get(leading.URL)
+	var refused *failure
+	if !errors.As(err, &refused) || refused.class != document.Human {
+		t.Errorf("led to %s: %v", plain.URL, err)
+	}
+	if _, err := fetchHTTPS(t.Context(), plain.URL); err == nil || !strings.Contains(err.Error(), "is no https") {
+		t.Errorf("%s: %v", plain.URL, err)
 	}
 }
 

@@ -89,7 +89,7 @@ func tart(release *infrav1.TartRelease) *document.Tart {
 	if release == nil {
 		return nil
 	}
-	return &document.Tart{Version: release.Version, URL: release.Source, SHA256: release.SHA256}
+	return &document.Tart{Version: release.Version, URL: release.Source, SHA256: release.SHA256, TeamID: release.TeamID}
 }
 
 func quota(storage infrav1.StorageSettings) int64 {

@@ -84,6 +84,8 @@ func TestNonsenseInAProfileIsRefused(t *testing.T) {
 		"SSH from a name":         {func(s *infrav1.MacNodeProfileSpec) { s.Network.SSHIngress.Allow[0] = "office" }, "is no network"},
 		"a path for a version":    {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Version = "../1" }, "tart.version"},
 		"tart from a file":        {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Source = "file:///tart" }, "tart.source"},
+		"tart from anybody":       {func(s *infrav1.MacNodeProfileSpec) { s.Tart.Source = "http://example.com/tart.tar.gz" }, "tart.source"},
+		"tart of no team":         {func(s *infrav1.MacNodeProfileSpec) { s.Tart.TeamID = "us" }, "tart.teamID"},
 		"half a hash":             {func(s *infrav1.MacNodeProfileSpec) { s.Tart.SHA256 = "abc" }, "tart.sha256"},
 		"a quota for nobody":      {func(s *infrav1.MacNodeProfileSpec) { s.Storage.Quota = ptr.To(resource.MustParse("39G")) }, "40G or more"},
 		"an image twice":          {func(s *infrav1.MacNodeProfileSpec) { s.Images.PrePull = append(s.Images.PrePull, s.Images.PrePull...) }, "Duplicate value"},

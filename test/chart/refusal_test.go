@@ -78,6 +78,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"no time at all":               {[]string{"manager.reclaimInterval=0s"}, "a time above 0"},
 		"refresh once a day":           {[]string{"capi.externalSecret.refreshInterval=1d"}, "capi.externalSecret.refreshInterval"},
 		"no call to the vendor":        {[]string{"manager.vendorQPS=0"}, "manager.vendorQPS 0: the manager has to call the vendor"},
+		"tart from anybody":            {[]string{zone, "fleets.builders.profile.tart.version=2.30.0", "fleets.builders.profile.tart.sha256=" + strings.Repeat("0", 64), "fleets.builders.profile.tart.source=http://a/t.tgz"}, "fleets/builders/profile/tart/source"},
 		"API server without TLS":       {[]string{"manager.apiServerURL=http://api.example:6443"}, "https://host[:port]"},
 		"API server without a scheme":  {[]string{"manager.apiServerURL=api.example:6443"}, "https://host[:port]"},
 		"API server inside":            {[]string{"manager.apiServerURL=https://kubernetes.default.svc"}, "names a Service, which a Mac cannot reach"},

@@ -63,15 +63,20 @@ type TartRelease struct {
 	// +kubebuilder:validation:MaxLength=31
 	// +kubebuilder:validation:Pattern=`^[0-9][0-9A-Za-z.-]*$`
 	Version string `json:"version,omitempty"`
-	// source is the URL of a .tar.gz that holds tart.app.
+	// source is the URL of a .tar.gz that holds tart.app. The server proves itself: https.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^https?://[^\s]+$`
+	// +kubebuilder:validation:Pattern=`^https://[^\s]+$`
 	Source string `json:"source,omitempty"`
 	// sha256 of that file, in lower-case hex.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	SHA256 string `json:"sha256,omitempty"`
+	// teamID is the team of Apple's developer program that must have signed tart.app.
+	// Default: any valid signature will do.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9A-Z]{10}$`
+	TeamID string `json:"teamID,omitempty"`
 }
 
 // EgressRule is something that guests may reach.

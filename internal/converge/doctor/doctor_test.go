@@ -36,10 +36,13 @@ func answers() script {
 		"/usr/sbin/visudo -c":                   "",
 		"/usr/sbin/lsof -nP -iTCP -sTCP:LISTEN": "",
 		"/sbin/pfctl -s Anchors -v":             "  com.apple\n",
-		"/opt/homebrew/bin/tart --version":      "2.32.1\n",
-		"/usr/bin/xattr /opt/homebrew/bin/tart": "",
-		"/usr/bin/xattr /usr/local/bin/tart":    "",
-		"/usr/local/bin/tart --version":         "2.32.1\n",
+
+		"/opt/homebrew/bin/tart --version":                           "2.32.1\n",
+		"/usr/bin/sudo -n -H -u m1 /opt/homebrew/bin/tart --version": "2.32.1\n",
+		"/usr/bin/sudo -n -H -u m1 /usr/local/bin/tart --version":    "2.32.1\n",
+		"/usr/bin/xattr /opt/homebrew/bin/tart":                      "",
+		"/usr/bin/xattr /usr/local/bin/tart":                         "",
+		"/usr/local/bin/tart --version":                              "2.32.1\n",
 	}
 }
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -136,6 +137,19 @@ func leases(text string, now time.Time) int {
 	return n
 }
 
+// tartVersion asks tart itself. Root never runs it: where a package manager puts it,
+// the console user may write.
+func (x *exam) tartVersion(ctx context.Context, path string) (string, error) {
+	if !x.Root {
+		return x.output(ctx, path, "--version")
+	}
+	user := x.user(ctx)
+	if user == "" || user == "root" {
+		return "", errors.New("nobody is known to run it as: give the console user by --user")
+	}
+	return x.output(ctx, "/usr/bin/sudo", "-n", "-H", "-u", user, path, "--version")
+}
+
 func tart(ctx context.Context, x *exam) Finding {
 	places := []string{"/usr/local/bin/tart", "/opt/homebrew/bin/tart"}
 	i := slices.IndexFunc(places, func(p string) bool { return !x.missing(ctx, p) })
@@ -145,7 +159,7 @@ func tart(ctx context.Context, x *exam) Finding {
 			Remedy: "name a release in the profile's spec.tart, or install it",
 		}
 	}
-	version, err := x.output(ctx, places[i], "--version")
+	version, err := x.tartVersion(ctx, places[i])
 	if err != nil {
 		return Finding{Verdict: Problem, Evidence: places[i] + " does not run: " + err.Error(), Consequence: "no guest can run", Remedy: "install it anew"}
 	}

@@ -62,22 +62,26 @@ func TestDecodeDesiredRefuses(t *testing.T) {
 	}
 	good := strings.TrimSpace(string(data))
 	cases := map[string]string{
-		"empty":         "",
-		"cut":           good[:len(good)/2],
-		"trailing":      good + "{}",
-		"unknown field": strings.Replace(good, `"maxVMs"`, `"extra":1,"maxVMs"`, 1),
-		"wrong type":    strings.Replace(good, `"token":"`+secret+`"`, `"token":["`+secret+`"]`, 1),
-		"bad hash":      strings.Replace(good, strings.Repeat("ab", 32), "../../x", 1),
-		"bad user":      strings.Replace(good, `"user":"m1"`, `"user":"m1; rm"`, 1),
-		"root":          strings.Replace(good, `"user":"m1"`, `"user":"root"`, 1),
-		"root, shouted": strings.Replace(good, `"user":"m1"`, `"user":"ROOT"`, 1),
-		"a daemon":      strings.Replace(good, `"user":"m1"`, `"user":"daemon"`, 1),
-		"nobody":        strings.Replace(good, `"user":"m1"`, `"user":"Nobody"`, 1),
-		"the system's":  strings.Replace(good, `"user":"m1"`, `"user":"_spotlight"`, 1),
-		"three guests":  strings.Replace(good, `"maxVMs":2`, `"maxVMs":3`, 1),
-		"long restart":  strings.Replace(good, `"join":{`, `"restart":"`+strings.Repeat("r", 254)+`","join":{`, 1),
-		"no epoch":      strings.Replace(good, `"epoch":3`, `"epoch":0`, 1),
-		"huge":          good + strings.Repeat(" ", MaxSize),
+		"empty":          "",
+		"cut":            good[:len(good)/2],
+		"trailing":       good + "{}",
+		"unknown field":  strings.Replace(good, `"maxVMs"`, `"extra":1,"maxVMs"`, 1),
+		"wrong type":     strings.Replace(good, `"token":"`+secret+`"`, `"token":["`+secret+`"]`, 1),
+		"bad hash":       strings.Replace(good, strings.Repeat("ab", 32), "../../x", 1),
+		"bad user":       strings.Replace(good, `"user":"m1"`, `"user":"m1; rm"`, 1),
+		"root":           strings.Replace(good, `"user":"m1"`, `"user":"root"`, 1),
+		"root, shouted":  strings.Replace(good, `"user":"m1"`, `"user":"ROOT"`, 1),
+		"a daemon":       strings.Replace(good, `"user":"m1"`, `"user":"daemon"`, 1),
+		"nobody":         strings.Replace(good, `"user":"m1"`, `"user":"Nobody"`, 1),
+		"the system's":   strings.Replace(good, `"user":"m1"`, `"user":"_spotlight"`, 1),
+		"three guests":   strings.Replace(good, `"maxVMs":2`, `"maxVMs":3`, 1),
+		"long restart":   strings.Replace(good, `"join":{`, `"restart":"`+strings.Repeat("r", 254)+`","join":{`, 1),
+		"plain tart":     strings.Replace(good, "https://example.org/tart", "http://example.org/tart", 1),
+		"tart of a file": strings.Replace(good, "https://example.org/tart", "file:///tart", 1),
+		"tart of nobody": strings.Replace(good, "https://example.org/tart", "https:///tart", 1),
+		"bad team":       strings.Replace(good, `"url":"https`, `"teamID":"x\" or true","url":"https`, 1),
+		"no epoch":       strings.Replace(good, `"epoch":3`, `"epoch":0`, 1),
+		"huge":           good + strings.Repeat(" ", MaxSize),
 	}
 	for name, text := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +118,7 @@ var fleetWide = map[string]bool{
 
 	"Node.Labels": true, "Node.Taints": true, "Node.MaxVMs": true,
 
-	"Mac.Tart.Version": true, "Mac.Tart.URL": true, "Mac.Tart.SHA256": true,
+	"Mac.Tart.Version": true, "Mac.Tart.URL": true, "Mac.Tart.SHA256": true, "Mac.Tart.TeamID": true,
 	"Mac.AutoLogin": true, "Mac.GuestQuotaBytes": true, "Mac.ProofReboot": true,
 	"Mac.Network.Subnet": true, "Mac.Network.DenyPrivate": true, "Mac.Network.Allow": true, "Mac.Network.SSHFrom": true,
 

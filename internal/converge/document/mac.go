@@ -20,9 +20,11 @@ type Mac struct {
 // Tart is the release of tart to install.
 type Tart struct {
 	Version string `json:"version"`
-	// URL of a .tar.gz that holds tart.app, and its SHA-256 in lower-case hex.
+	// URL, https, of a .tar.gz that holds tart.app, and its SHA-256 in lower-case hex.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256"`
+	// TeamID of Apple's developer program that must have signed it. Empty: any.
+	TeamID string `json:"teamID,omitempty"`
 }
 
 // Network is what guests may reach, and who may reach the Mac.

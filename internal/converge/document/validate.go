@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 )
@@ -37,6 +38,8 @@ var (
 	nameShape = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 	userShape = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,30}$`)
 	hashShape = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	// teamShape becomes part of a code requirement.
+	teamShape = regexp.MustCompile(`^[0-9A-Z]{10}$`)
 	// versionShape becomes part of a path.
 	versionShape = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]{0,30}$`)
 )
@@ -106,10 +109,12 @@ func (m Mac) validate() error {
 		switch {
 		case !versionShape.MatchString(t.Version):
 			return &FieldError{Field: "mac.tart.version", Reason: "is not a version"}
-		case !strings.HasPrefix(t.URL, "https://") && !strings.HasPrefix(t.URL, "http://"):
-			return &FieldError{Field: "mac.tart.url", Reason: "is not a URL"}
+		case !isHTTPS(t.URL):
+			return &FieldError{Field: "mac.tart.url", Reason: "is not an https URL"}
 		case !IsSHA256(t.SHA256):
 			return &FieldError{Field: "mac.tart.sha256", Reason: "is not a SHA-256 in lower-case hex"}
+		case t.TeamID != "" && !teamShape.MatchString(t.TeamID):
+			return &FieldError{Field: "mac.tart.teamID", Reason: "is not a team ID: ten upper-case letters and digits"}
 		}
 	}
 	if q := m.GuestQuotaBytes; q != 0 && q < MinGuestQuota {
@@ -139,6 +144,11 @@ func (n Network) validate() error {
 		}
 	}
 	return nil
+}
+
+func isHTTPS(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
 }
 
 // isCIDR takes networks only: 10.0.0.1/8 is a mistake, not 10.0.0.0/8.

@@ -41,7 +41,7 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 	var stdout, stderr bounded
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = environment(os.Geteuid())
 	err := cmd.Run()
 	if err == nil {
 		return stdout.String(), nil
@@ -58,6 +58,19 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", filepath.Base(path), err)
+}
+
+// environment is what every command here is started with. sudo on macOS keeps HOME,
+// PATH and more of the caller's, and the caller may be the console user: no command of
+// root's finds its programs, libraries or settings by them.
+func environment(uid int) []string {
+	if uid != 0 {
+		return append(os.Environ(), "LC_ALL=C")
+	}
+	return []string{
+		"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/var/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh",
+		"TMPDIR=/var/tmp", "LC_ALL=C",
+	}
 }
 
 // firstLine is the first line of s that holds something, cut to a sane length.

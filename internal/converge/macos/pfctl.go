@@ -144,7 +144,7 @@ func pfctl(ctx context.Context, input string, args ...string) (stdout, stderr st
 	cmd := exec.CommandContext(ctx, pfctlCommand, args...)
 	cmd.Stdin = strings.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &out, &noise
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Env = environment(os.Geteuid())
 	err = cmd.Run()
 	stdout, stderr = out.String(), noise.String()
 	var exit *exec.ExitError

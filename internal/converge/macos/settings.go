@@ -100,8 +100,9 @@ type System interface {
 type Signatures interface {
 	// Verify is an error when the file's signature is missing or does not match.
 	Verify(ctx context.Context, file string) error
-	// VerifyBundle does so for an application and all in it.
-	VerifyBundle(ctx context.Context, dir string) error
+	// VerifyBundle does so for an application and all in it. With a team, it is also an
+	// error when that team of Apple's developer program has not signed it.
+	VerifyBundle(ctx context.Context, dir, team string) error
 	// Sign gives the file an ad-hoc signature. It replaces the file by a new one.
 	Sign(ctx context.Context, file, identifier string) error
 }

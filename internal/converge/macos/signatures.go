@@ -13,9 +13,12 @@ var _ Signatures = Codesign{}
 
 const codesignCommand = "/usr/bin/codesign"
 
-// SignatureError says that a signature is missing, or is not that of the bytes.
+// SignatureError says that a signature is missing, is not that of the bytes, or is
+// not the Team's.
 type SignatureError struct {
 	File string
+	// Team is the one that has not signed it; empty: the signature is not valid at all.
+	Team string
 	Text string
 }
 
@@ -30,8 +33,22 @@ func (Codesign) Verify(ctx context.Context, file string) error {
 }
 
 // VerifyBundle implements Signatures, with the errors of Verify.
-func (Codesign) VerifyBundle(ctx context.Context, dir string) error {
-	return codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", dir)
+func (Codesign) VerifyBundle(ctx context.Context, dir, team string) error {
+	if err := codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", dir); err != nil || team == "" {
+		return err
+	}
+	err := codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", "-R", signedByTeam(team), dir)
+	var refused *SignatureError
+	if errors.As(err, &refused) {
+		return &SignatureError{File: dir, Team: team, Text: refused.Text}
+	}
+	return err
+}
+
+// signedByTeam is a code requirement. A signature can name any team it likes; that it
+// was made with a certificate which Apple gave to that one is what counts.
+func signedByTeam(team string) string {
+	return `=anchor apple generic and certificate leaf[subject.OU] = "` + team + `"`
 }
 
 // Sign implements Signatures.

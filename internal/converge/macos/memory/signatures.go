@@ -66,13 +66,21 @@ func (s signatures) Verify(_ context.Context, name string) error {
 	return nil
 }
 
-// VerifyBundle takes any folder with a whole signature file in it.
-func (s signatures) VerifyBundle(ctx context.Context, dir string) error {
-	err := s.Verify(ctx, dir+"/Contents/_CodeSignature/CodeResources")
+// VerifyBundle takes any folder with a whole signature file in it. A team's names it:
+// "team <ID>".
+func (s signatures) VerifyBundle(ctx context.Context, dir, team string) error {
+	resources := dir + "/Contents/_CodeSignature/CodeResources"
+	err := s.Verify(ctx, resources)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &macos.SignatureError{File: dir, Text: "code object is not signed at all"}
 	}
-	return err
+	if err != nil || team == "" {
+		return err
+	}
+	if data, _ := s.m.Get(resources); !bytes.Contains(data, []byte("team "+team)) {
+		return &macos.SignatureError{File: dir, Team: team, Text: "test-requirement: code failed to satisfy specified code requirement(s)"}
+	}
+	return nil
 }
 
 func (s signatures) Sign(_ context.Context, name, _ string) error {
