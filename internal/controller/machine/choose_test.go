@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -208,5 +209,23 @@ func TestOnlyUsefulMachinesAreWoken(t *testing.T) {
 				t.Errorf("wakes %v, want the Machine: %t", got, c.woken)
 			}
 		})
+	}
+}
+
+// Each attempt that finds no host counts, and one that finds one does not.
+func TestAttemptsThatFindNoHostAreCounted(t *testing.T) {
+	w := newWorld(t, pair("mac-1")...)
+	w.settle("mac-1")
+	none := testutil.ToFloat64(w.r.metrics.claims.WithLabelValues(claimNoHost))
+	if none < 1 {
+		t.Errorf("no_host = %v in an empty pool", none)
+	}
+	w.create(poolHost(serverID))
+	w.settle("mac-1")
+	if after := testutil.ToFloat64(w.r.metrics.claims.WithLabelValues(claimNoHost)); after != none {
+		t.Errorf("no_host = %v, was %v: a host was there", after, none)
+	}
+	if claimed := testutil.ToFloat64(w.r.metrics.claims.WithLabelValues(claimTaken)); claimed != 1 {
+		t.Errorf("claimed = %v", claimed)
 	}
 }

@@ -123,6 +123,7 @@ func (r *Reconciler) choose(ctx context.Context, v *visit) (string, error) {
 	if chosen != nil {
 		return chosen.Name, nil
 	}
+	r.metrics.claim(claimNoHost)
 	v.poll = waitPoll
 	reason := infrav1.ReasonNoAvailableHost
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {

@@ -16,7 +16,9 @@ import (
 func TestATokenIsBoundToItsHostBeforeItExists(t *testing.T) {
 	w := claimed(t)
 	var bound, made string
-	w.once(func(verb string, o client.Object) bool { return verb == "create" && o.GetNamespace() == metav1.NamespaceSystem }, func() {
+	w.once(func(verb string, o client.Object) bool {
+		return verb == "create" && o.GetNamespace() == metav1.NamespaceSystem
+	}, func() {
 		bound = w.host(hostName).Spec.Record.Bootstrap.TokenID
 	})
 	w.settle("mac-1")
@@ -36,7 +38,9 @@ func TestATokenIsBoundToItsHostBeforeItExists(t *testing.T) {
 // A host that is released meanwhile is bound to no token, and none is made.
 func TestAReleasedHostIsBoundToNoToken(t *testing.T) {
 	w := claimed(t)
-	w.once(func(verb string, o client.Object) bool { return verb == "update" && o.GetName() == hostName && o.(*host.Host).Spec.Record.Bootstrap.TokenID != "" }, func() {
+	w.once(func(verb string, o client.Object) bool {
+		return verb == "update" && o.GetName() == hostName && o.(*host.Host).Spec.Record.Bootstrap.TokenID != ""
+	}, func() {
 		h := w.host(hostName)
 		h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Recycle, PoolPrefix: poolName, RequestedAt: metav1.NowMicro()}
 		w.update(h)
