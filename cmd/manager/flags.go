@@ -59,6 +59,7 @@ type settings struct {
 	kubeBurst           int
 	defaultPoolPrefix   string
 	poolPrefixes        string
+	trustUnseen         bool
 	reclaimZones        string
 	reclaimInterval     time.Duration
 	reclaimAfter        time.Duration
@@ -100,6 +101,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.kubeBurst, "kube-api-burst", 200, "burst of requests to the Kubernetes API")
 	f.StringVar(&s.defaultPoolPrefix, "default-adopt-pool-prefix", "", "name prefix of the pool of Machines that name none")
 	f.StringVar(&s.poolPrefixes, "pool-prefixes", "", "pools that the Machines of a namespace may name beside the default, namespace=prefix for each, separated by commas; with neither, Machines may name any")
+	f.BoolVar(&s.trustUnseen, "trust-unseen", true, "take servers of the pool as clean that this manager never saw wiped; false: wipe each once before it is used")
 	f.StringVar(&s.reclaimZones, "orphan-reclaim-zones", "", "zones to keep an eye on beside those of Clusters, separated by commas")
 	f.DurationVar(&s.reclaimInterval, "orphan-reclaim-interval", hostcontroller.DefaultReclaimInterval, "time between two sweeps for hosts that nobody owns")
 	f.DurationVar(&s.reclaimAfter, "orphan-reclaim-after", host.DefaultReclaimAfter, "how long a host must have been seen stray before it is taken back")

@@ -180,7 +180,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
 		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
-		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
+		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
 		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
 	if err != nil {
@@ -192,7 +192,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
-		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, SSHPort: s.sshPort,
+		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,

@@ -28,6 +28,8 @@ const (
 	SkipBusy      Skip = "busy at the vendor"
 	SkipDirty     Skip = "not wiped since the last claim"
 	SkipNamed     Skip = "named after a Machine"
+	// SkipNeverWiped: where hosts with an unknown past are not trusted.
+	SkipNeverWiped Skip = "never seen wiped"
 
 	SkipOrder       Skip = "still being ordered"
 	SkipRetiring    Skip = "retiring"
@@ -44,8 +46,13 @@ func Unavailable(h *Host, prefixes ...string) Skip {
 	if skip := unavailable(h, time.Time{}, prefixes...); skip != "" {
 		return skip
 	}
-	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil && c.Reason == ReasonWanted {
-		return SkipNamed
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil {
+		switch c.Reason {
+		case ReasonWanted:
+			return SkipNamed
+		case ReasonNeverSeenWiped:
+			return SkipNeverWiped
+		}
 	}
 	return ""
 }

@@ -19,6 +19,8 @@ type Wish struct {
 	Namespace, Name string
 	Zone, Type, OS  string
 	PoolPrefix      string
+	// RefuseUnseen: no host that was never seen wiped.
+	RefuseUnseen bool
 	// Selector over the hosts' labels. Nil: any.
 	Selector labels.Selector
 	// Now tells which failures of a host are recent, and how long it has been idle.
@@ -123,6 +125,9 @@ func unfit(w Wish, h *Host) Skip {
 	}
 	if !ofPool(h, w.PoolPrefix) {
 		return SkipNotInPool // another pool's
+	}
+	if w.RefuseUnseen && NeverSeenWiped(h) {
+		return SkipNeverWiped
 	}
 	if w.OS != "" && h.Status.Server.OSFamily != w.OS {
 		return SkipOS

@@ -66,11 +66,20 @@ func available(h *Host, seen Seen) metav1.Condition {
 	if skip == "" && seen.Wanted {
 		skip = SkipNamed
 	}
+	if skip == "" && seen.RefuseUnseen && NeverSeenWiped(h) {
+		skip = SkipNeverWiped
+	}
 	if skip == "" {
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonAvailable
 		return c
 	}
 	c.Reason, c.Message = skipReasons()[skip], "the host is "+string(skip)+detail(h, skip)
+	if skip == SkipNeverWiped {
+		c.Message += ": it is wiped once before it is used (pool.trustUnseen is false)"
+		if seen.UnseenWaits != "" {
+			c.Message += "; that waits: " + seen.UnseenWaits
+		}
+	}
 	return c
 }
 
@@ -128,7 +137,7 @@ func skipReasons() map[Skip]string {
 		SkipUndeliv: infrav1.ReasonNotDelivered, SkipBusy: infrav1.ReasonServerBusy, SkipDirty: infrav1.ReasonNotWiped,
 		SkipNamed: ReasonWanted, SkipOrder: infrav1.ReasonOrdering, SkipRetiring: infrav1.ReasonRetiring,
 		SkipHandedOver: infrav1.ReasonHandedOver, SkipQuarantined: infrav1.ReasonQuarantined,
-		SkipMaintenance: infrav1.ReasonMaintenance, SkipAdopting: ReasonAdopting,
+		SkipMaintenance: infrav1.ReasonMaintenance, SkipAdopting: ReasonAdopting, SkipNeverWiped: ReasonNeverSeenWiped,
 	}
 }
 

@@ -25,6 +25,10 @@ type Seen struct {
 	// Wanted: nobody has claimed the host, but a live Machine's hostRef names it,
 	// and the server is not in the pool or bears exactly this Machine's name.
 	Wanted bool
+	// RefuseUnseen: hosts that were never seen wiped are wiped before they are used.
+	RefuseUnseen bool
+	// UnseenWaits is what keeps that wipe from being begun; empty: nothing.
+	UnseenWaits string
 	// Refusal is what the vendor last refused in this look, and why; empty: nothing.
 	Refusal string
 	// WipeRejected: what it refused was the reinstall, and not for a while only.
@@ -134,8 +138,8 @@ func idlePhases() []PhaseRule {
 			func(h *Host, s Seen) bool { return !InPool(h.Status.Server.Name, h.Spec.ServerID, s.PoolPrefixes...) },
 		},
 		{
-			infrav1.HostDirty, "was owned, and no wipe was observed since", "in the pool by its name alone; nobody can claim it", "a reinstall is seen from beginning to end, or it is adopted",
-			func(h *Host, _ Seen) bool { return !Clean(h) },
+			infrav1.HostDirty, "was owned, or is of an unknown past that is not trusted, and no wipe was observed since", "in the pool by its name alone; nobody can claim it", "a reinstall is seen from beginning to end, or it is adopted",
+			func(h *Host, s Seen) bool { return !Clean(h) || s.RefuseUnseen && NeverSeenWiped(h) },
 		},
 		{
 			infrav1.HostAvailable, "is clean, ready, and named as the pool's", "free", "a Machine claims it",

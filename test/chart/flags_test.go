@@ -102,3 +102,12 @@ func TestTheManagerKnowsEveryFlag(t *testing.T) {
 		}
 	}
 }
+
+func TestHostsOfAnUnknownPastAreTrustedByDefault(t *testing.T) {
+	if got, found := flagValue(managerFlags(t), "trust-unseen"); found {
+		t.Errorf("--trust-unseen=%s by default", got)
+	}
+	if got, _ := flagValue(managerFlags(t, set("pool.trustUnseen=false")...), "trust-unseen"); got != "false" {
+		t.Errorf("--trust-unseen=%q with pool.trustUnseen=false", got)
+	}
+}

@@ -47,10 +47,10 @@ type ClaimReference struct {
 }
 
 // ReleaseOrigin says who recorded a release.
-// +kubebuilder:validation:Enum=Machine;Recovery;Reclaim;Adoption
+// +kubebuilder:validation:Enum=Machine;Recovery;Reclaim;Adoption;Unseen
 type ReleaseOrigin string
 
-// The origins of a release. What Recovery and Reclaim begin is bounded by the
+// The origins of a release. What Recovery, Reclaim and Unseen begin is bounded by the
 // storm guard.
 const (
 	// OriginMachine: the Machine was deleted.
@@ -61,6 +61,9 @@ const (
 	OriginReclaim ReleaseOrigin = "Reclaim"
 	// OriginAdoption: a person took a foreign host into the pool.
 	OriginAdoption ReleaseOrigin = "Adoption"
+	// OriginUnseen: a host of the pool that was never seen wiped is wiped before it is
+	// used, since the manager does not trust such hosts.
+	OriginUnseen ReleaseOrigin = "Unseen"
 )
 
 // Release is the only licence to wipe a host.

@@ -12,6 +12,7 @@
     (printf "--bootstrap-recover-after=%v" .Values.manager.bootstrapRecoverAfter)
     (printf "--reinstall-timeout=%s" .Values.manager.reinstallTimeout)
     (printf "--orphan-reclaim-interval=%s" .Values.manager.reclaimInterval) -}}
+{{- if not .Values.pool.trustUnseen -}}{{- $flags = append $flags "--trust-unseen=false" -}}{{- end -}}
 {{- with include "macfleet.poolPrefixes" . -}}{{- $flags = append $flags (printf "--pool-prefixes=%s" .) -}}{{- end -}}
 {{- $zones := include "macfleet.zones" . | fromJsonArray -}}
 {{- if $zones -}}{{- $flags = append $flags (printf "--orphan-reclaim-zones=%s" (join "," $zones)) -}}{{- end -}}

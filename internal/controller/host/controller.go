@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,8 @@ type Reconciler struct {
 	kinds     kinds
 	orders    orders
 	diagnoses diagnoses
+	// unseen is held while a host that was never seen wiped is judged.
+	unseen sync.Mutex
 }
 
 // pass is one look at one host, and what it found on the way.
@@ -73,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	p := &pass{Reconciler: r, host: h, stored: *h.Status.DeepCopy()}
-	p.seen.Now = r.Clock.Now()
+	p.seen.Now, p.seen.RefuseUnseen = r.Clock.Now(), r.RefuseUnseen
 	p.observe()
 	result, err := p.act(ctx)
 	if err == nil && !p.ended && p.host.Spec.Reboot != nil {

@@ -25,8 +25,11 @@ func (p *pass) idle(ctx context.Context) (ctrl.Result, error) {
 	if err := p.rest(ctx); err != nil || p.ended {
 		return ctrl.Result{}, err
 	}
+	if err := p.wipeUnseen(ctx); err != nil || p.host.Spec.Release != nil {
+		return ctrl.Result{RequeueAfter: conflictDelay}, err
+	}
 	wait := p.untilQuarantineEnds()
-	if !host.Clean(p.host) || p.host.Spec.Adopt != nil {
+	if p.seen.UnseenWaits != "" || !host.Clean(p.host) || p.host.Spec.Adopt != nil {
 		wait = earlier(wait, p.InventoryInterval)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil

@@ -39,6 +39,9 @@ type Options struct {
 	// NamespacePools are the prefixes that the Machines of a namespace may name
 	// beside the default.
 	NamespacePools map[string][]string
+	// RefuseUnseen has hosts of the pool that were never seen wiped wiped once before
+	// they can be claimed.
+	RefuseUnseen bool
 	// OrphanReclaimZones are listed beside the zones of Clusters and Machines.
 	OrphanReclaimZones []string
 	// ReclaimInterval between two sweeps for hosts that nobody owns.

@@ -53,6 +53,8 @@ type Options struct {
 	// NamespacePools are the prefixes that the Machines of a namespace may name
 	// beside the default.
 	NamespacePools map[string][]string
+	// RefuseUnseen: no Machine takes a host that was never seen wiped.
+	RefuseUnseen bool
 	// SSHPort of the Macs. Default: 22.
 	SSHPort int
 	// Concurrency of reconciles. Default: 32.

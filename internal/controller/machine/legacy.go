@@ -48,7 +48,7 @@ func (r *Reconciler) nextLegacy(ctx context.Context, v *visit, legacy host.Legac
 	if err := r.Reader.List(ctx, machines); err != nil {
 		return "", nil, "", fmt.Errorf("listing Machines: %w", err)
 	}
-	step, h, why := host.NextLegacy(v.machine, legacy, hosts.Items, machines.Items, r.poolPrefix(v.machine), r.DefaultPoolPrefix)
+	step, h, why := host.NextLegacy(v.machine, legacy, hosts.Items, machines.Items, r.pools().Known(machines.Items)...)
 	return step, h, why, nil
 }
 

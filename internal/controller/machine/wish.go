@@ -62,7 +62,7 @@ func (r *Reconciler) wish(v *visit) (host.Wish, error) {
 	spec := v.machine.Spec
 	wish := host.Wish{
 		Namespace: v.machine.Namespace, Name: v.machine.Name, Zone: v.zone(), Type: spec.Type, OS: host.OSFamily(spec.OS),
-		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(),
+		PoolPrefix: r.poolPrefix(v.machine), Now: r.Clock.Now(), RefuseUnseen: r.RefuseUnseen,
 	}
 	if r.pools().Refusal(v.machine) != "" {
 		wish.PoolPrefix = "" // no host fits it, not even one of the default pool
