@@ -11,8 +11,8 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
-func orphansOf(w *world, kind string) float64 {
-	return w.census().orphans[[2]string{zone, kind}]
+func blockedHosts(w *world, reason string) float64 {
+	return w.census().blocked[[2]string{zone, reason}]
 }
 
 // dirty is a world whose host was owned, and let go without a wipe.
@@ -30,7 +30,7 @@ func dirty(t *testing.T) *world {
 func TestAReinstallByHandMakesAHostClean(t *testing.T) {
 	w := dirty(t)
 	epoch := w.host().Spec.Record.InstallEpoch
-	if orphansOf(w, "notwiped") != 1 {
+	if blockedHosts(w, "notwiped") != 1 {
 		t.Error("not counted")
 	}
 	w.clock.Step(time.Hour)
@@ -111,10 +111,10 @@ func TestAReleaseHeldByAForeignNameIsCounted(t *testing.T) {
 	w := inUse(t)
 	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
 	w.release()
-	w.until("held", func() bool { return orphansOf(w, "held") == 1 })
+	w.until("held", func() bool { return blockedHosts(w, "held") == 1 })
 	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "m-1" })
 	w.untilPhase(infrav1.HostWiping)
-	if orphansOf(w, "held") != 0 {
+	if blockedHosts(w, "held") != 0 {
 		t.Error("still counted")
 	}
 }

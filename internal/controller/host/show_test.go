@@ -302,7 +302,7 @@ func TestAClaimWhoseMachineIsGoneIsLeftAlone(t *testing.T) {
 			t.Errorf("call %v for a stranded host", call)
 		}
 	}
-	if n := orphansOf(w, "stranded"); n != 1 {
+	if n := w.census().orphans[[2]string{zone, "stranded"}]; n != 1 {
 		t.Errorf("%v stranded", n)
 	}
 }
