@@ -31,12 +31,14 @@ const (
 	guestsULA = "fc00::/7"
 )
 
-// firewall puts the rules around the guests, and clears what older systems left.
+// firewall puts the rules around the Mac and its guests, and clears what older
+// systems left.
 func (t *target) firewall() step {
 	return step{
 		name: "firewall",
-		about: "Loads the rules around the guests into the packet filter's anchor " + firewall.Anchor +
-			" and keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
+		about: "Loads the rules around the Mac and its guests into the packet filter's anchor " + firewall.Anchor +
+			": what comes in is dropped but for SSH, the kubelet's port 10250, pings, what an address takes, and the profile's `network.hostIngress`." +
+			" It keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
 			" but for lines of older systems.",
 		undo: "sudo pfctl -a " + firewall.Anchor + " -F rules, then sudo pfctl -X with the token in " + tokenFile + "." +
 			" A reboot does both.",
@@ -48,7 +50,7 @@ func (t *target) firewall() step {
 			if err != nil {
 				return nil, err
 			}
-			a, err := newArming(ctx, t.Mac, t.desired.Mac.Network)
+			a, err := newArming(ctx, t.Mac, fenceOf(t.desired))
 			if err != nil {
 				return nil, err
 			}
@@ -59,7 +61,7 @@ func (t *target) firewall() step {
 			if err := t.clearLegacyFirewall(ctx); err != nil {
 				return err
 			}
-			return ArmFirewall(ctx, t.Mac, t.desired.Mac.Network)
+			return ArmFirewall(ctx, t.Mac, fenceOf(t.desired))
 		},
 		takeBack: t.disarm,
 	}
@@ -86,16 +88,25 @@ func (t *target) managerStays() error {
 	return fail(document.Human, "network.sshIngress.allow does not contain %s, from where the manager reaches this Mac: add it to the profile", manager)
 }
 
-// ArmFirewall proves that the rules around the guests are in force, mends what is
+// Fence is what the rules are made of.
+type Fence struct {
+	Network document.Network
+	// SSHPort is Host.SSHPort of the document.
+	SSHPort int
+}
+
+func fenceOf(d document.Desired) Fence { return Fence{d.Mac.Network, d.Host.SSHPort} }
+
+// ArmFirewall proves that the rules around the Mac and its guests are in force, mends what is
 // not, and proves it again. It may be called at any time, also while converge
 // runs. An error means that guests are not known to be fenced in.
-func ArmFirewall(ctx context.Context, mac macos.Mac, n document.Network) error {
+func ArmFirewall(ctx context.Context, mac macos.Mac, f Fence) error {
 	unlock, err := lockFirewall(ctx, mac)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock.Close() }()
-	a, err := newArming(ctx, mac, n)
+	a, err := newArming(ctx, mac, f)
 	if err != nil {
 		return err
 	}
@@ -156,13 +167,13 @@ type heldToken struct {
 	BootSession string `json:"bootSession"`
 }
 
-func newArming(ctx context.Context, mac macos.Mac, n document.Network) (*arming, error) {
-	a := &arming{mac: mac, subnet: n.Subnet}
+func newArming(ctx context.Context, mac macos.Mac, f Fence) (*arming, error) {
+	a := &arming{mac: mac, subnet: f.Network.Subnet}
 	var err error
-	if a.wanted, err = firewall.Wanted(n); err != nil {
+	if a.wanted, err = firewall.Wanted(f.Network, f.SSHPort); err != nil {
 		return nil, fail(document.Bug, "rendering the firewall: %w", err)
 	}
-	if a.text, err = firewall.Rules(n); err != nil {
+	if a.text, err = firewall.Rules(f.Network, f.SSHPort); err != nil {
 		return nil, fail(document.Bug, "rendering the firewall: %w", err)
 	}
 	if a.boot, err = mac.Host.BootSession(ctx); err != nil {

@@ -27,7 +27,7 @@ func (f *fixture) pfDid() []string {
 // fenced fails unless the rules are in force.
 func (f *fixture) fenced() {
 	f.t.Helper()
-	a, err := newArming(context.Background(), f.mac.Interfaces(), f.desired.Mac.Network)
+	a, err := newArming(context.Background(), f.mac.Interfaces(), fenceOf(f.desired))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (f *fixture) fenced() {
 
 func (f *fixture) arm() error {
 	f.mac.Changes = nil
-	return ArmFirewall(context.Background(), f.mac.Interfaces(), f.desired.Mac.Network)
+	return ArmFirewall(context.Background(), f.mac.Interfaces(), fenceOf(f.desired))
 }
 
 const (

@@ -32,7 +32,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, mac: memory.New()}
 	f.desired = document.Desired{
-		Schema: document.DesiredSchema,
+		SSHKeys: []string{fleetsKey},
+		Schema:  document.DesiredSchema,
 		Host: document.Host{
 			Name: "ci-abc12", ProviderID: "scw-applesilicon://fr-par-1/4a6d", Epoch: 3, User: "m1",
 			Address: "192.0.2.4", Zone: "fr-par-1", ServerType: "M2-M", Fleet: "ci",
@@ -159,3 +160,6 @@ func (f *fixture) content(name string) string {
 }
 
 var errCut = errors.New("the connection was cut")
+
+// fleetsKey is the public half of the fleet's SSH key.
+const fleetsKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

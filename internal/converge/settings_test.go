@@ -3,6 +3,7 @@ package converge
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,7 +126,7 @@ func TestSSHIsShutToAllButKeys(t *testing.T) {
 	for key, want := range map[string]string{
 		"passwordauthentication": "no", "kbdinteractiveauthentication": "no", "permitrootlogin": "no",
 		"allowusers": "m1", "maxauthtries": "4", "usepam": "yes",
-		"authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys",
+		"authorizedkeysfile": document.AuthorizedKeysFile, "authorizedkeyscommand": "none", "trustedusercakeys": "none",
 	} {
 		if got[key] != want {
 			t.Errorf("%s is %q, want %q", key, got[key], want)
@@ -145,6 +146,7 @@ func TestSSHIsTakenBack(t *testing.T) {
 		detail  string
 	}{
 		"refused":    {func(f *fixture) { f.mac.SSHD.Broken = true }, document.Bug, "nothing was changed"},
+		"deaf":       {func(f *fixture) { f.mac.SSHD.Deaf = true }, document.Retry, "taken back"},
 		"silent":     {func(f *fixture) { f.mac.SSHD.Silent = true }, document.Retry, "taken back"},
 		"overridden": {func(f *fixture) { f.mac.Put("/etc/ssh/sshd_config.d/000-a.conf", []byte("UsePAM no\n"), program) }, document.Human, "UsePAM"},
 	} {
@@ -152,12 +154,16 @@ func TestSSHIsTakenBack(t *testing.T) {
 			f := newFixture(t)
 			c.arrange(f)
 			f.refused("sshd", c.class, c.detail)
-			f.gone(sshdDropIn, sshdStage)
+			f.gone(sshdDropIn, sshdStage, document.AuthorizedKeysFile)
 
 			f.mac.Put(sshdDropIn, []byte(before), f.fileAttr())
+			f.mac.Put(document.AuthorizedKeysFile, []byte("a key\n"), f.fileAttr())
 			f.refused("sshd", c.class, c.detail)
 			if got := f.content(sshdDropIn); got != before {
 				t.Errorf("%s holds %q", sshdDropIn, got)
+			}
+			if got := f.content(document.AuthorizedKeysFile); got != "a key\n" {
+				t.Errorf("%s holds %q", document.AuthorizedKeysFile, got)
 			}
 		})
 	}
@@ -173,4 +179,43 @@ func TestTakingSSHBackFailsLoudly(t *testing.T) {
 		return nil
 	}
 	f.refused("sshd", document.Retry, "taking /etc/ssh/sshd_config.d/000-macfleet.conf back failed too")
+}
+
+// The vendor puts the keys of its whole project into the user's files, and people
+// add theirs by hand: neither logs in once the Mac is the fleet's.
+func TestOnlyTheKeysOfTheFleetAndTheProfileLogIn(t *testing.T) {
+	const own = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	f := newFixture(t)
+	f.desired.Mac.AuthorizedKeys = []string{own + " ada@example.com", fleetsKey + " the fleet's, again"}
+	f.converge()
+	lines := strings.Split(strings.TrimSpace(f.content(document.AuthorizedKeysFile)), "\n")
+	if diff := cmp.Diff([]string{fleetsKey, own}, lines[1:]); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	info, err := f.mac.Interfaces().Files.Stat(t.Context(), document.AuthorizedKeysFile)
+	if err != nil || info.String() != "root:wheel 0644" {
+		t.Errorf("%s is %s, %v: sshd reads it as the user, and nobody else may write it", document.AuthorizedKeysFile, info.Attr, err)
+	}
+
+	// A key that somebody added is seen by a check, and goes.
+	f.mac.Put(document.AuthorizedKeysFile, []byte(f.content(document.AuthorizedKeysFile)+"ssh-ed25519 AAAA thief\n"), f.fileAttr())
+	check := f.options()
+	check.Plan = true
+	if got := outcomes(f.run(check))["sshd"]; got != document.Planned {
+		t.Errorf("a key that was added by hand: step sshd is %s", got)
+	}
+	f.converge()
+	if strings.Contains(f.content(document.AuthorizedKeysFile), "thief") {
+		t.Error("the key that was added stays")
+	}
+
+	// While the fleet's key is replaced both log in, then the new one alone.
+	f.desired.SSHKeys = []string{own, fleetsKey}
+	f.desired.Mac.AuthorizedKeys = nil
+	f.converge()
+	f.desired.SSHKeys = []string{own}
+	f.converge()
+	if got := f.content(document.AuthorizedKeysFile); strings.Contains(got, fleetsKey) || !strings.Contains(got, own) {
+		t.Errorf("after the fleet's key was replaced: %q", got)
+	}
 }

@@ -18,10 +18,11 @@ import (
 
 func testDesired() document.Desired {
 	return document.Desired{
-		Host:  document.Host{Name: "ci-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1, User: "m1"},
-		Agent: document.Agent{SHA256: strings.Repeat("ab", 32)},
-		Node:  document.Node{MaxVMs: 2},
-		Mac:   document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+		SSHKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"},
+		Host:    document.Host{Name: "ci-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1, User: "m1"},
+		Agent:   document.Agent{SHA256: strings.Repeat("ab", 32)},
+		Node:    document.Node{MaxVMs: 2},
+		Mac:     document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
 		Join: &document.Join{
 			Server: "https://192.0.2.1", CA: []byte("pem"), Token: "abcdef.0123456789abcdef",
 			Permit: document.JoinPermit{ID: "p", NotAfter: time.Unix(1, 0).UTC()},

@@ -57,6 +57,8 @@ type Target struct {
 	Port int
 	User string
 	Key  ssh.Signer
+	// OtherKeys are offered after Key, in order: those that the Mac may still know.
+	OtherKeys []ssh.Signer
 	// Pin is the host key that must be shown.
 	Pin Pin
 	// FirstUse is asked about the host key where there is no Pin, before anything
@@ -134,7 +136,7 @@ func login(ctx context.Context, conn net.Conn, t Target) (*ssh.Client, Pin, erro
 	keys := &hostKeys{ctx: ctx, target: t, conn: conn}
 	c, channels, requests, err := ssh.NewClientConn(conn, conn.RemoteAddr().String(), &ssh.ClientConfig{
 		User:              t.User,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(t.Key)},
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(append([]ssh.Signer{t.Key}, t.OtherKeys...)...)},
 		HostKeyAlgorithms: []string{t.algorithm()},
 		HostKeyCallback:   keys.check,
 	})

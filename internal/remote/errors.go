@@ -38,7 +38,7 @@ func (e *Unreachable) Unwrap() error { return e.Err }
 type AuthRefused struct{ User string }
 
 func (e *AuthRefused) Error() string {
-	return fmt.Sprintf("the Mac refuses our key for user %q: put the fleet's public key into ~/.ssh/scw_authorized_keys there, or have it reinstalled", e.User)
+	return fmt.Sprintf("the Mac refuses our key for user %q: put the fleet's public key into ~/.ssh/scw_authorized_keys there, if it was never converged; else, or instead, have it reinstalled", e.User)
 }
 
 // HostKeyMismatch says that another host key was shown than the pinned one.

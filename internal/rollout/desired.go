@@ -47,6 +47,8 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 		Mac: document.Mac{
 			Tart:            tart(spec.Tart),
 			AutoLogin:       ptr.Deref(spec.Session.AutoLogin, true),
+			ScreenSharing:   spec.Session.ScreenSharing,
+			AuthorizedKeys:  slices.Clone(spec.SSHAccess.AuthorizedKeys),
 			GuestQuotaBytes: quota(spec.Storage),
 			Network:         network(spec.Network),
 			ProofReboot:     ptr.Deref(spec.ProofReboot, true),
@@ -107,20 +109,33 @@ func network(settings infrav1.NetworkSettings) document.Network {
 	}
 	for _, rule := range settings.GuestEgress.Allow {
 		allow := document.Allow{CIDR: rule.CIDR}
-		for _, port := range rule.Ports {
-			allow.Ports = append(allow.Ports, int(port))
-		}
+		allow.Ports = ports(rule.Ports)
 		n.Allow = append(n.Allow, allow)
+	}
+	for _, rule := range settings.HostIngress.Allow {
+		n.HostAllow = append(n.HostAllow, document.Allow{CIDR: rule.CIDR, Ports: ports(rule.Ports)})
 	}
 	return n
 }
+
+func ports(wanted []int32) []int {
+	var out []int
+	for _, port := range wanted {
+		out = append(out, int(port))
+	}
+	return out
+}
+
+// anyKey is a public key that nobody has: of the zero point.
+const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // Check says what of a profile cannot be, beyond what the API server refuses: the
 // first field that no Mac could apply, or nil.
 func Check(profile *infrav1.MacNodeProfile) error {
 	d := Desired(profile, document.Agent{SHA256: strings.Repeat("0", 64)})
-	// A Host that is valid, so that only the shared part can be refused.
+	// A Host that is valid, and a key, so that only the shared part can be refused.
 	d.Host = document.Host{Name: "any", ProviderID: "any", Epoch: 1, User: "any"}
+	d.SSHKeys = []string{anyKey}
 	err := d.Validate()
 	if refused, ok := errors.AsType[*document.FieldError](err); ok {
 		return fmt.Errorf("%s %s", refused.Field, refused.Reason)

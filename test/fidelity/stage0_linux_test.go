@@ -91,7 +91,8 @@ func desired(build *remote.Build) document.Desired {
 	return document.Desired{
 		Host:  document.Host{Name: "ci-1", ProviderID: "scw-applesilicon://fr-par-1/1", Epoch: 1, User: "m1"},
 		Agent: document.Agent{SHA256: build.SHA256}, Node: document.Node{MaxVMs: 2},
-		Mac: document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+		Mac:     document.Mac{Network: document.Network{Subnet: document.DefaultSubnet}},
+		SSHKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"},
 	}
 }
 

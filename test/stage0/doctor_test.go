@@ -139,7 +139,7 @@ func TestDoctorOfAConvergedMac(t *testing.T) {
 	if _, err := s.Receive(t.Context(), programs.builds[0]); err != nil {
 		t.Fatal(err)
 	}
-	d := desired(t, programs.builds[0])
+	d := b.desired(programs.builds[0])
 	d.Mac.AutoLogin, d.Secrets = true, &document.Secrets{ConsolePassword: password}
 	b.converge(s, d)
 	c := b.console()

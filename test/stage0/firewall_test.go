@@ -33,7 +33,7 @@ func TestRequirement002_AStuckMacConverges(t *testing.T) {
 			if _, err := s.Receive(t.Context(), build); err != nil {
 				t.Fatal(err)
 			}
-			d := desired(t, build)
+			d := b.desired(build)
 			if got := b.converge(s, d)["firewall"]; got != document.Changed {
 				t.Errorf("firewall: %q", got)
 			}

@@ -215,7 +215,7 @@ func prepared(t *testing.T) (*bench, *remote.Session, document.Desired) {
 	if err := s.Grant(t.Context(), secret(password)); err != nil {
 		t.Fatal(err)
 	}
-	d := desired(t, programs.builds[0])
+	d := b.desired(programs.builds[0])
 	if _, err := s.Receive(t.Context(), programs.builds[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -251,6 +251,13 @@ func authority(t *testing.T) []byte {
 }
 
 // desired joins a cluster that nobody answers for: the agent stays and tries.
+func (b *bench) desired(build *remote.Build) document.Desired {
+	b.t.Helper()
+	d := desired(b.t, build)
+	d.SSHKeys = []string{b.authorizedKey()}
+	return d
+}
+
 func desired(t *testing.T, build *remote.Build) document.Desired {
 	t.Helper()
 	return document.Desired{

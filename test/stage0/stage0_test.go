@@ -29,7 +29,7 @@ func TestRequirement002_PreparedByHandIsNoFleets(t *testing.T) {
 	if _, err := s.Receive(t.Context(), build); err != nil {
 		t.Fatal(err)
 	}
-	alone := desired(t, build)
+	alone := b.desired(build)
 	alone.Join, alone.UpgradeKey, alone.Mac.AutoLogin = nil, nil, true
 	r, err := s.ConvergeStep(t.Context(), build.SHA256, "session", alone)
 	var failed *remote.Failed
@@ -49,7 +49,7 @@ func TestRequirement002_PreparedByHandIsNoFleets(t *testing.T) {
 		t.Errorf("looked at again: %+v, %v", r, err)
 	}
 	b.showsNoSecret(password)
-	b.converge(s, desired(t, build))
+	b.converge(s, b.desired(build))
 }
 
 func TestFreshMacTakesFourExecutionsAndOneVerification(t *testing.T) {
@@ -66,7 +66,7 @@ func TestFreshMacTakesFourExecutionsAndOneVerification(t *testing.T) {
 	if sent, err := s.Receive(t.Context(), build); err != nil || sent != build.PackedSize() || sent > maxWire {
 		t.Fatalf("sent %d of %d, at most %d are due: %v", sent, build.PackedSize(), maxWire, err)
 	}
-	d := desired(t, build)
+	d := b.desired(build)
 	outcomes := b.converge(s, d)
 	for _, step := range []string{"dirs", "journal", "names", "agent", "config", "credentials", "launchd", "sudo"} {
 		if outcomes[step] != document.Changed {

@@ -199,6 +199,9 @@ type outcome struct {
 // The last of these is disturbed at the point, if there is one.
 func (s sweep) run(t *testing.T, roll bool, p *point) outcome {
 	b := newBenchNow(t)
+	for i := range s.want {
+		s.want[i].SSHKeys = []string{b.authorizedKey()}
+	}
 	m := &manager{b: b, line: newLine(t, b.Address().String())}
 	m.build, m.want = programs.builds[0], s.want[0]
 	if roll {

@@ -180,6 +180,9 @@ type AppliedStatus struct {
 	// agent is the SHA-256 of the agent's build.
 	// +optional
 	Agent string `json:"agent,omitempty"`
+	// sshKey is the fingerprint of the fleet's SSH key that the Mac was last given.
+	// +optional
+	SSHKey string `json:"sshKey,omitempty"`
 	// restart is the last request of the annotation restart-agent that was met.
 	// +optional
 	Restart string `json:"restart,omitempty"`

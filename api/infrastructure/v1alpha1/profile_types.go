@@ -120,6 +120,34 @@ type SSHIngress struct {
 	Allow []string `json:"allow,omitempty"`
 }
 
+// HostIngressRule is who may open connections to ports of the Mac itself.
+type HostIngressRule struct {
+	// cidr is the IPv4 or IPv6 network that they come from; 0.0.0.0/0 and ::/0 are
+	// everybody.
+	// +required
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="is no network: write one such as 203.0.113.0/24, without host bits"
+	CIDR string `json:"cidr,omitempty"`
+	// ports of the Mac, TCP and UDP.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
+	Ports []int32 `json:"ports,omitempty"`
+}
+
+// HostIngress says who reaches the Mac itself, beside SSH and the kubelet's port.
+type HostIngress struct {
+	// allow are those that may. All else that comes in is dropped. It opens nothing
+	// to guests, and not the SSH port where sshIngress shuts it. Default: nobody.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Allow []HostIngressRule `json:"allow,omitempty"`
+}
+
 // NetworkSettings are what guests may reach, and who may reach the Mac.
 type NetworkSettings struct {
 	// subnet of the guests, a private IPv4 network of /16 to /29; the Mac has its
@@ -132,6 +160,22 @@ type NetworkSettings struct {
 	GuestEgress GuestEgress `json:"guestEgress,omitempty,omitzero"`
 	// +optional
 	SSHIngress SSHIngress `json:"sshIngress,omitempty,omitzero"`
+	// +optional
+	HostIngress HostIngress `json:"hostIngress,omitempty,omitzero"`
+}
+
+// SSHAccess says who logs in to the Macs over SSH.
+type SSHAccess struct {
+	// authorizedKeys are the public keys that may, beside the fleet's own: each a
+	// line such as "ssh-ed25519 AAAA… name", without options. Keys of the vendor's
+	// project that are not here, and those in ~/.ssh, do not log in to a Mac that was
+	// bootstrapped. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=2048
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh[.]com|sk-ecdsa-sha2-nistp256@openssh[.]com) [A-Za-z0-9+/]{32,}={0,3}( [^[:cntrl:]]*)?$')",message="is no SSH public key: write its line, such as ssh-ed25519 AAAA… name, without options before it"
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
 }
 
 // SessionSettings are about the console session that macOS guests need.
@@ -139,6 +183,11 @@ type SessionSettings struct {
 	// autoLogin keeps a console session alive. Default: true.
 	// +optional
 	AutoLogin *bool `json:"autoLogin,omitempty"`
+	// screenSharing keeps macOS' Screen Sharing on. Off turns Remote Management off,
+	// too. The firewall leaves its port, 5900, to SSH tunnels, unless
+	// network.hostIngress names it. Default: false.
+	// +optional
+	ScreenSharing bool `json:"screenSharing,omitempty"`
 }
 
 // StorageSettings are about the volume that guests and images live on.
@@ -224,6 +273,8 @@ type MacNodeProfileSpec struct {
 	Node NodeSettings `json:"node,omitempty,omitzero"`
 	// +optional
 	Network NetworkSettings `json:"network,omitempty,omitzero"`
+	// +optional
+	SSHAccess SSHAccess `json:"sshAccess,omitempty,omitzero"`
 	// +optional
 	Session SessionSettings `json:"session,omitempty,omitzero"`
 	// +optional

@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
@@ -66,7 +67,7 @@ func (r *Reconciler) bootstrap(ctx context.Context, v *visit) (ctrl.Result, erro
 		v.invalid(profile.Name, err)
 		return ctrl.Result{}, nil
 	}
-	want := desired(v, profile, r.Agent)
+	want := r.desired(v, profile)
 	v.revision = document.Revision(want)
 	return r.converge(ctx, v, want)
 }
@@ -126,7 +127,7 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 		r.updateFailed(ctx, v, want, current.result)
 		return ctrl.Result{}, nil
 	case updating && current.id == updateID(v, want) && (!v.shows(want) || v.drifted()):
-		return ctrl.Result{}, r.succeed(ctx, v, want)
+		return ctrl.Result{}, r.succeed(ctx, v, want, current.found)
 	case need.update:
 		return r.update(ctx, v, want)
 	case !need.push:
@@ -137,7 +138,7 @@ func (r *Reconciler) converge(ctx context.Context, v *visit, want document.Desir
 		v.bootstrapped = progress(current.step)
 		return ctrl.Result{}, nil
 	case running && current.id == id && current.result == nil && !v.shows(want):
-		return ctrl.Result{}, r.succeed(ctx, v, want)
+		return ctrl.Result{}, r.succeed(ctx, v, want, current.found)
 	case running && current.id == id && current.result != nil && !current.answered:
 		return r.fail(ctx, v, current)
 	}
@@ -240,16 +241,22 @@ func (r *Reconciler) begin(ctx context.Context, v *visit, want document.Desired,
 		v.bootstrapped = no(infrav1.ReasonFleetKeyUnavailable, "%s", err)
 		return err
 	}
-	want.UpgradeKey = signing.public()
+	want.UpgradeKey, want.SSHKeys = signing.public(), key.publics()
 	epoch := v.host.Spec.Record.InstallEpoch
-	book := ledger{r: r, machine: name, host: v.host.Name, claim: host.ClaimOf(v.machine), epoch: epoch, seed: key.seed}
+	book := ledger{r: r, machine: name, host: v.host.Name, claim: host.ClaimOf(v.machine), epoch: epoch, seeds: key.seeds()}
 	target := r.target(v, key)
 	target.FirstUse = book.pin
 	p := push{
 		r: r, machine: name, agent: r.Agent, desired: want, join: join, signer: signing.signer(want.Host, r.Clock.Now), password: v.staged.password, missing: missingPassword(v.host),
 		target: target, ledger: book,
 	}
-	r.pushes.begin(name, id, p.run)
+	r.pushes.begin(name, id, func(ctx context.Context, say func(string)) error {
+		err := p.run(ctx, say)
+		if err == nil {
+			r.pushes.setFound(name, []string{fleetkey.Fingerprint(key.public)})
+		}
+		return err
+	})
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.host.Name, "job", id, "join", join)
 	return nil
 }
@@ -266,7 +273,7 @@ func missingPassword(h *host.Host) string {
 
 // target is the claimed Mac, with the pin of its present epoch.
 func (r *Reconciler) target(v *visit, key fleetKey) Target {
-	t := Target{Address: v.staged.address, Port: r.SSHPort, User: v.staged.user, Key: key.signer}
+	t := Target{Address: v.staged.address, Port: r.SSHPort, User: v.staged.user, Key: key.signer, OtherKeys: key.others()}
 	if ip := v.host.Status.Server.IP; ip != "" && ip != t.Address {
 		t.Addresses = []string{ip} // the vendor moved it since its credentials were staged
 	}
@@ -279,7 +286,8 @@ func (r *Reconciler) target(v *visit, key fleetKey) Target {
 // succeed records what the Mac runs. providerID comes first, under lock: once it
 // is there the host is this Machine's for good, and the status that follows can
 // be derived again.
-func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desired) error {
+// The job brought back which of the fleet's keys the Mac was given.
+func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desired, given []string) error {
 	if v.machine.Spec.ProviderID == "" {
 		id := hostProviderID(v.host)
 		err := r.patch(ctx, v, "providerID", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = id })
@@ -291,6 +299,9 @@ func (r *Reconciler) succeed(ctx context.Context, v *visit, want document.Desire
 		r.tellLegacy(v, "the Mac of host "+v.host.Name+" is taken over: it runs this system's agent now")
 	}
 	v.applied = ptr.To(v.proved(document.Revision(want), want.Agent.SHA256, want.Restart))
+	if len(given) > 0 {
+		v.applied.SSHKey = given[0]
+	}
 	now := metav1.NewTime(r.Clock.Now())
 	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &now}
 	v.drift = &infrav1.DriftStatus{CheckedAt: &now}

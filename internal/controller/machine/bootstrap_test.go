@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -39,7 +40,7 @@ func TestBootstrap(t *testing.T) {
 	if desired.Join == nil || desired.Join.Server != "https://api.example:6443" || string(desired.Join.CA) != "ca" {
 		t.Fatalf("join = %+v, want cluster-info's server", desired.Join)
 	}
-	want := infrav1.AppliedStatus{Revision: document.Revision(desired), Agent: w.r.Agent.SHA256}
+	want := infrav1.AppliedStatus{Revision: document.Revision(desired), Agent: w.r.Agent.SHA256, SSHKey: fleetkey.Fingerprint(desired.SSHKeys[0])}
 	if m.Status.Applied != want || m.Status.FailureDomain != zone || len(m.Status.Addresses) != 2 {
 		t.Errorf("status = %+v, want applied %+v, zone and addresses", m.Status, want)
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	Reader client.Reader
 	// Keys registers SSH keys with the vendor.
 	Keys KeyRegistrar
+	// ClusterID identifies the management cluster in the names of these keys.
+	ClusterID string
 	// Macs dials Macs.
 	Macs Dialer
 	// Agent is the build that Macs are given.

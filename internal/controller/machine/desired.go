@@ -7,10 +7,14 @@ import (
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
+// sshPort is where sshd listens, unless --ssh-port says otherwise.
+const sshPort = 22
+
 // desired is the one document that a Mac is converged to, for its first bootstrap
 // and for each later run: what its profile asks of all its Macs, and what is this
 // one's. It holds no join material.
-func desired(v *visit, profile *infrav1.MacNodeProfile, agent Agent) document.Desired {
+func (r *Reconciler) desired(v *visit, profile *infrav1.MacNodeProfile) document.Desired {
+	agent := r.Agent
 	want := rollout.Desired(profile, document.Agent{SHA256: agent.SHA256, Version: agent.Version})
 	want.Host = identity(v)
 	want.Host.User = v.staged.user
@@ -19,6 +23,9 @@ func desired(v *visit, profile *infrav1.MacNodeProfile, agent Agent) document.De
 	want.Host.ServerType = v.host.Status.Server.Type
 	want.Host.Fleet = v.fleet()
 	want.Host.TakeOver = host.TakesOver(v.machine)
+	if r.SSHPort != sshPort {
+		want.Host.SSHPort = r.SSHPort
+	}
 	want.Restart = v.wishedRestart()
 	return want
 }

@@ -84,6 +84,10 @@ func (r *Reconciler) beginCheck(ctx context.Context, v *visit, want document.Des
 	if err != nil {
 		return err
 	}
+	if err := r.register(ctx, v, secret); err != nil {
+		return err
+	}
+	want.SSHKeys = secret.publics()
 	key, target := client.ObjectKeyFromObject(v.machine), r.target(v, secret)
 	if target.Pin == nil {
 		return nil // who answers cannot be told; the next push pins it

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 )
 
 const (
@@ -24,6 +25,9 @@ const (
 	keyPublic  = "ssh-publickey"
 	// keyLegacy is where the first system keeps the private half.
 	keyLegacy = "id_ed25519"
+	// keyPrevious is the private half that Macs may still know while the fleet's key
+	// is replaced.
+	keyPrevious = "ssh-privatekey-previous"
 )
 
 // KeyRegistrar registers public keys with the vendor's project; a Cloud is one.
@@ -31,7 +35,8 @@ type KeyRegistrar interface {
 	EnsureSSHKey(ctx context.Context, name, publicKey string) error
 }
 
-// registered remembers, for this process, which keys the vendor knows.
+// registered remembers, for this process, which keys the vendor knows, by the names
+// they have there.
 type registered struct {
 	mu     sync.Mutex
 	keys   map[string]bool
@@ -45,19 +50,19 @@ func (k *registered) hasFleet(secret client.ObjectKey) bool {
 	return k.fleets[secret]
 }
 
-func (k *registered) has(public string) bool {
+func (k *registered) has(name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.keys[public]
+	return k.keys[name]
 }
 
-func (k *registered) add(secret client.ObjectKey, public string) {
+func (k *registered) add(secret client.ObjectKey, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys == nil {
 		k.keys, k.fleets = map[string]bool{}, map[client.ObjectKey]bool{}
 	}
-	k.keys[public], k.fleets[secret] = true, true
+	k.keys[name], k.fleets[secret] = true, true
 }
 
 // fleetKey is the SSH key of a fleet. It never prints itself.
@@ -67,6 +72,32 @@ type fleetKey struct {
 	public string
 	// seed keys the digests of passwords; it is derived from the private half.
 	seed []byte
+	// previous is the key before, while Macs may know it alone; nil: there is none.
+	previous *fleetKey
+}
+
+// publics are the public halves that may log in, the one in use first.
+func (k fleetKey) publics() []string {
+	if k.previous == nil {
+		return []string{k.public}
+	}
+	return []string{k.public, k.previous.public}
+}
+
+// others are those to offer after the one in use.
+func (k fleetKey) others() []ssh.Signer {
+	if k.previous == nil {
+		return nil
+	}
+	return []ssh.Signer{k.previous.signer}
+}
+
+// seeds are all that digests of passwords may have been made with.
+func (k fleetKey) seeds() [][]byte {
+	if k.previous == nil {
+		return [][]byte{k.seed}
+	}
+	return [][]byte{k.seed, k.previous.seed}
 }
 
 // String shows the public half only.
@@ -92,14 +123,21 @@ func (r *Reconciler) ensureFleetKey(ctx context.Context, v *visit) (fleetKey, er
 	if err != nil {
 		return fleetKey{}, err
 	}
-	if r.registered.has(key.public) {
-		return key, nil
+	return key, r.register(ctx, v, key)
+}
+
+// register has the vendor put the key on the Macs that it installs from now on.
+func (r *Reconciler) register(ctx context.Context, v *visit, key fleetKey) error {
+	owner := fleetkey.Owner{Cluster: r.ClusterID, Namespace: v.machine.Namespace, Fleet: v.fleet()}
+	name := fleetkey.Name(owner, key.public)
+	if r.registered.has(name) {
+		return nil
 	}
-	if err := r.Keys.EnsureSSHKey(ctx, "macfleet-"+v.fleet(), key.public); err != nil {
-		return fleetKey{}, fmt.Errorf("registering the SSH key of fleet %s with the vendor: %w", v.fleet(), err)
+	if err := r.Keys.EnsureSSHKey(ctx, name, key.public); err != nil {
+		return fmt.Errorf("registering the SSH key of fleet %s with the vendor: %w", v.fleet(), err)
 	}
-	r.registered.add(name, key.public)
-	return key, nil
+	r.registered.add(v.fleetSecret(), name)
+	return nil
 }
 
 func (r *Reconciler) makeFleetKey(ctx context.Context, v *visit, name client.ObjectKey) (fleetKey, error) {
@@ -126,14 +164,30 @@ func (r *Reconciler) readFleetKey(ctx context.Context, name client.ObjectKey) (f
 }
 
 func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
-	private := secret.Data[keyPrivate]
-	if len(private) == 0 {
-		private = secret.Data[keyLegacy]
+	current := keyPrivate
+	if len(secret.Data[current]) == 0 && len(secret.Data[keyLegacy]) > 0 {
+		current = keyLegacy
 	}
+	key, err := parseKey(secret, current)
+	if err != nil || len(secret.Data[keyPrevious]) == 0 {
+		return key, err
+	}
+	previous, err := parseKey(secret, keyPrevious)
+	if err != nil {
+		return fleetKey{}, err
+	}
+	if previous.public != key.public {
+		key.previous = &previous
+	}
+	return key, nil
+}
+
+func parseKey(secret *corev1.Secret, name string) (fleetKey, error) {
+	private := secret.Data[name]
 	signer, err := ssh.ParsePrivateKey(private)
 	if err != nil {
 		// The parser's words could quote the key.
-		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key (%s, as the first system has it, would do, too)", keyPrivate, secret.Name, keyLegacy)
+		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key (of the key in use, %s is read, too, as the first system has it)", name, secret.Name, keyLegacy)
 	}
 	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 	return fleetKey{signer: signer, public: public, seed: passwordSeed(private)}, nil

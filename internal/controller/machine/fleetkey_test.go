@@ -4,13 +4,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -89,5 +93,60 @@ func TestANewSigningKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
 	w.settle("mac-1")
 	if told() {
 		t.Error("told twice")
+	}
+}
+
+// Rotation: the Secret holds both keys while Macs may know the old one alone. Both
+// are offered and both are left on the Macs, the new one is registered, and once the
+// old one is taken out it is on no Mac any more.
+func TestBothKeysOpenTheMacsWhileOneIsReplaced(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.running("mac-1")
+	first := w.secret("builders-ssh")
+	w.r.DriftCheckInterval = time.Hour
+	next, err := newFleetKeySecret(client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite := func(data map[string][]byte) {
+		t.Helper()
+		secret := &corev1.Secret{}
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}, secret); err != nil {
+			t.Fatal(err)
+		}
+		secret.Data = data
+		w.update(secret)
+	}
+	halves := func(d document.Desired) string { return strings.Join(d.SSHKeys, "\n") }
+	old, new := strings.TrimSpace(first[keyPublic]), strings.TrimSpace(string(next.Data[keyPublic]))
+
+	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate], keyPrevious: []byte(first[keyPrivate])})
+	w.askRestart("mac-1", "first")
+	w.settle("mac-1")
+	target, desired := w.mac.dials[len(w.mac.dials)-1], w.mac.desired[len(w.mac.desired)-1]
+	if got := halves(desired); got != new+"\n"+old {
+		t.Errorf("keys on the Mac = %q, want the new and the old", got)
+	}
+	if len(target.OtherKeys) != 1 || !strings.Contains(old, strings.Fields(string(ssh.MarshalAuthorizedKey(target.OtherKeys[0].PublicKey())))[1]) {
+		t.Errorf("the old key is not offered: %v", target.OtherKeys)
+	}
+	if got := w.machine("mac-1").Status.Applied.SSHKey; got != fleetkey.Fingerprint(new) {
+		t.Errorf("applied key = %s, want the new one", got)
+	}
+	if last := w.keys.calls[len(w.keys.calls)-1]; !strings.HasSuffix(last, new) {
+		t.Errorf("registered last: %s", last)
+	}
+
+	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate]})
+	w.askRestart("mac-1", "second")
+	w.settle("mac-1")
+	target, desired = w.mac.dials[len(w.mac.dials)-1], w.mac.desired[len(w.mac.desired)-1]
+	if len(target.OtherKeys) != 0 || halves(desired) != new {
+		t.Errorf("%d other keys are offered, and the Mac has %q", len(target.OtherKeys), halves(desired))
+	}
+
+	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate], keyPrevious: []byte("nonsense")})
+	if _, err := w.r.readFleetKey(t.Context(), client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}); err == nil || !strings.Contains(err.Error(), keyPrevious) {
+		t.Errorf("a previous key that is none: %v", err)
 	}
 }

@@ -26,6 +26,8 @@ type Target struct {
 	Port      int
 	User      string
 	Key       ssh.Signer
+	// OtherKeys are offered after Key: those that the Mac may still know.
+	OtherKeys []ssh.Signer
 	// Pin is the host key of this install epoch. Nil before its first contact.
 	Pin *infrav1.HostKey
 	// FirstUse records the key that is seen at the epoch's first contact, before

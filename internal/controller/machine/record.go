@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,8 @@ type ledger struct {
 	host    string
 	claim   infrav1.ClaimReference
 	epoch   int64
-	seed    []byte
+	// seeds key the digests of passwords: new ones are made with the first.
+	seeds [][]byte
 }
 
 // pin records the host key that was seen first in this epoch.
@@ -94,15 +96,18 @@ func (l ledger) pin(ctx context.Context, key infrav1.HostKey) error {
 // false when that attempt was made already. The mirror comes first: an attempt
 // that is on the host counts as made, also if nothing was sent.
 func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error) {
-	digest := passwordDigest(l.seed, password)
+	var digests []string
+	for _, seed := range l.seeds {
+		digests = append(digests, passwordDigest(seed, password))
+	}
 	h := &host.Host{}
 	if err := l.r.Reader.Get(ctx, client.ObjectKey{Name: l.host}, h); err != nil {
 		return false, fmt.Errorf("reading host %s: %w", l.host, err)
 	}
-	if tried(h.Spec.Record.PasswordAttempts, l.epoch, digest) {
+	if tried(h.Spec.Record.PasswordAttempts, l.epoch, digests) {
 		return false, nil
 	}
-	attempt := infrav1.PasswordAttempt{Epoch: l.epoch, Digest: digest, At: metav1.NewMicroTime(l.r.Clock.Now())}
+	attempt := infrav1.PasswordAttempt{Epoch: l.epoch, Digest: digests[0], At: metav1.NewMicroTime(l.r.Clock.Now())}
 	mirror, err := json.Marshal(lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt)))
 	if err != nil {
 		return false, fmt.Errorf("encoding password attempts: %w", err)
@@ -112,7 +117,7 @@ func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error
 	}
 	fresh := false
 	_, err = l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
-		fresh = !tried(h.Spec.Record.PasswordAttempts, l.epoch, digest)
+		fresh = !tried(h.Spec.Record.PasswordAttempts, l.epoch, digests)
 		if fresh {
 			h.Spec.Record.PasswordAttempts = lastAttempts(append(h.Spec.Record.PasswordAttempts, attempt))
 		}
@@ -121,9 +126,9 @@ func (l ledger) spend(ctx context.Context, password cloud.Password) (bool, error
 	return err == nil && fresh, err
 }
 
-func tried(attempts []infrav1.PasswordAttempt, epoch int64, digest string) bool {
+func tried(attempts []infrav1.PasswordAttempt, epoch int64, digests []string) bool {
 	for _, attempt := range attempts {
-		if attempt.Epoch == epoch && attempt.Digest == digest {
+		if attempt.Epoch == epoch && slices.Contains(digests, attempt.Digest) {
 			return true
 		}
 	}

@@ -19,5 +19,5 @@ func (v *visit) proved(revision, agent, restart string) infrav1.AppliedStatus {
 	if restart == "" {
 		restart = v.machine.Status.Applied.Restart
 	}
-	return infrav1.AppliedStatus{Revision: revision, Agent: agent, Restart: restart}
+	return infrav1.AppliedStatus{Revision: revision, Agent: agent, Restart: restart, SSHKey: v.machine.Status.Applied.SSHKey}
 }

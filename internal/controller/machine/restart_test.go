@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 )
 
 // askRestart annotates the Machine as the remediation controller does.
@@ -44,6 +45,7 @@ func TestAgentIsRestartedOnceForEachWish(t *testing.T) {
 			t.Errorf("restart %q with join %v; want %q, and a Node that is Ready needs no token", got.Restart, got.Join, id)
 		}
 		want := infrav1.AppliedStatus{Revision: revision, Agent: w.r.Agent.SHA256, Restart: id}
+		want.SSHKey = fleetkey.Fingerprint(w.secret("builders-ssh")[keyPublic])
 		if got := w.machine("mac-1").Status.Applied; got != want {
 			t.Errorf("applied = %+v, want %+v", got, want)
 		}

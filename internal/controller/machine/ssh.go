@@ -15,7 +15,7 @@ type SSH struct{}
 
 // Dial implements Dialer.
 func (SSH) Dial(ctx context.Context, target Target) (Mac, error) {
-	t := remote.Target{Address: target.Address, Addresses: target.Addresses, Port: target.Port, User: target.User, Key: target.Key}
+	t := remote.Target{Address: target.Address, Addresses: target.Addresses, Port: target.Port, User: target.User, Key: target.Key, OtherKeys: target.OtherKeys}
 	if target.Pin != nil {
 		t.Pin = remote.Pin{Algorithm: target.Pin.Algorithm, SHA256: target.Pin.SHA256}
 	} else if target.FirstUse != nil {

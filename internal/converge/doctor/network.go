@@ -24,21 +24,21 @@ func guestFirewall(ctx context.Context, x *exam) Finding {
 	if x.config == nil {
 		return none("the agent is not installed, or its configuration cannot be read")
 	}
-	wrong, err := x.firewallDiffers(ctx, x.config.Mac.Network)
+	wrong, err := x.firewallDiffers(ctx, x.config.Mac.Network, x.config.Host.SSHPort)
 	if err != nil {
 		return unseen(err)
 	}
 	if len(wrong) > 0 {
 		return Finding{
 			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
-			Consequence: "guests may reach this Mac, each other, private networks and the vendor's metadata",
+			Consequence: "guests may reach this Mac, each other, private networks and the vendor's metadata, and the internet this Mac",
 			Remedy:      "hostd mends it within a minute; if it does not, run converge and read what it says",
 		}
 	}
 	return well("loaded, called by the main ruleset, and enabled")
 }
 
-func (x *exam) firewallDiffers(ctx context.Context, n document.Network) ([]string, error) {
+func (x *exam) firewallDiffers(ctx context.Context, n document.Network, sshPort int) ([]string, error) {
 	state, err := x.Mac.Firewall.State(ctx)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (x *exam) firewallDiffers(ctx context.Context, n document.Network) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := firewall.Wanted(n)
+	wanted, err := firewall.Wanted(n, sshPort)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,9 @@ const (
 	// HostdSocket takes one JSON HostdRequest per connection and answers with one
 	// HostdAnswer.
 	HostdSocket = RunDir + "/hostd.sock"
+	// AuthorizedKeysFile holds the SSH keys that may log in; root owns it. It is beside
+	// the settings that name it, so that what takes one away takes the other.
+	AuthorizedKeysFile = "/etc/ssh/macfleet_authorized_keys"
 	// GuestVolume is the mount point of the volume for guests, where there is one.
 	GuestVolume = "/Volumes/macfleet"
 	// PodVolumesDir holds what Pods keep on the Mac, where there is such a volume, so
@@ -103,6 +106,10 @@ type Desired struct {
 	// instructions and new builds for the fleet. The first converge of an epoch
 	// installs it; later ones leave what is installed.
 	UpgradeKey []byte `json:"upgradeKey,omitempty"`
+	// SSHKeys are the public halves of the fleet's SSH keys, a line of authorized_keys
+	// each: the one in use, and while it is replaced the one before. With
+	// Mac.AuthorizedKeys they are all that may log in.
+	SSHKeys []string `json:"sshKeys"`
 	// Restart names one restart of the agent that is wished for; the Mac makes it
 	// unless it has made the one of this name already. Empty: none is.
 	Restart string `json:"restart,omitempty"`
@@ -132,6 +139,9 @@ type Host struct {
 	// TakeOver: the first system of this kind has this Mac, and what it installed is
 	// replaced while its guests run on.
 	TakeOver bool `json:"takeOver,omitempty"`
+	// SSHPort is the manager's port of the Mac's SSH server, where that is not 22: the
+	// firewall leaves both open.
+	SSHPort int `json:"sshPort,omitempty"`
 }
 
 // Agent is the build to run.

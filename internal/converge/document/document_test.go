@@ -18,6 +18,9 @@ const (
 	password = "hunter2 hunter2"
 )
 
+// aKey is a public key that nobody has.
+const aKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 func desired() Desired {
 	return Desired{
 		Schema: DesiredSchema,
@@ -33,6 +36,7 @@ func desired() Desired {
 		},
 		Images:  Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 85, GCLowPercent: 80},
 		Pods:    Pods{HostPaths: []string{"/Users/Shared/cache"}},
+		SSHKeys: []string{aKey},
 		Secrets: &Secrets{ConsolePassword: password},
 		Join: &Join{
 			Server: "https://192.0.2.1:6443", CA: []byte("pem"), Token: secret,
@@ -112,6 +116,7 @@ var fleetWide = map[string]bool{
 	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
 	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false,
 	"Host.TakeOver":    false, // the first system had this Mac, and not its neighbour
+	"Host.SSHPort":     false, // the manager's, where it dials another than 22
 	"Host.ManagedFrom": false, // the same Mac may be managed from elsewhere tomorrow
 
 	"Agent.SHA256": true, "Agent.Version": true,
@@ -120,6 +125,7 @@ var fleetWide = map[string]bool{
 
 	"Mac.Tart.Version": true, "Mac.Tart.URL": true, "Mac.Tart.SHA256": true, "Mac.Tart.TeamID": true,
 	"Mac.AutoLogin": true, "Mac.GuestQuotaBytes": true, "Mac.ProofReboot": true,
+	"Mac.ScreenSharing": true, "Mac.AuthorizedKeys": true, "Mac.Network.HostAllow": true,
 	"Mac.Network.Subnet": true, "Mac.Network.DenyPrivate": true, "Mac.Network.Allow": true, "Mac.Network.SSHFrom": true,
 
 	"Images.PrePull": true, "Images.GCHighPercent": true, "Images.GCLowPercent": true,
@@ -127,6 +133,8 @@ var fleetWide = map[string]bool{
 
 	// The first converge of an epoch installs the key, and later ones leave it.
 	"Restart": false, "UpgradeKey": false,
+	// Fleets that share a profile have keys of their own; checks compare them.
+	"SSHKeys": false,
 
 	"Secrets.ConsolePassword": false,
 

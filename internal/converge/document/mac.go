@@ -8,6 +8,11 @@ type Mac struct {
 	// AutoLogin keeps a console session of the user alive: macOS guests cannot
 	// start without one.
 	AutoLogin bool `json:"autoLogin"`
+	// ScreenSharing keeps macOS' Screen Sharing on. Off means Remote Management, too.
+	ScreenSharing bool `json:"screenSharing,omitempty"`
+	// AuthorizedKeys are the profile's own SSH keys, beside the fleet's: a line of
+	// authorized_keys each.
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
 	// GuestQuotaBytes is the ceiling of the volume that guests and images live on.
 	// 0: there is none, and they live in the user's home.
 	GuestQuotaBytes int64   `json:"guestQuotaBytes,omitempty"`
@@ -38,9 +43,12 @@ type Network struct {
 	Allow []Allow `json:"allow,omitempty"`
 	// SSHFrom are the CIDRs that may reach the Mac's SSH. Empty: everybody.
 	SSHFrom []string `json:"sshFrom,omitempty"`
+	// HostAllow is who may open connections to which ports of the Mac, beside SSH and
+	// the kubelet's. All else that comes in is dropped.
+	HostAllow []Allow `json:"hostAllow,omitempty"`
 }
 
-// Allow is something that guests may reach.
+// Allow is something that may be reached, or who may reach it.
 type Allow struct {
 	// CIDR, IPv4 or IPv6.
 	CIDR string `json:"cidr"`

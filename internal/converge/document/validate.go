@@ -30,6 +30,7 @@ const (
 	MaxMaxVMs = 2
 	// maxName is the length of a DNS subdomain, RFC 1123.
 	maxName = 253
+	maxPort = 65535
 	// MinGuestQuota is room for one guest and its image, in bytes.
 	MinGuestQuota = 40e9
 )
@@ -60,12 +61,19 @@ func (d Desired) Validate() error {
 		{userShape.MatchString(d.Host.User), "host.user", "is not a user name"},
 		{!systemAccount(d.Host.User), "host.user", "is an account of the system: guests need the session of a person's"},
 		{IsSHA256(d.Agent.SHA256), "agent.sha256", "is not a SHA-256 in lower-case hex"},
+		{d.Host.SSHPort >= 0 && d.Host.SSHPort <= maxPort, "host.sshPort", "is not a port"},
 		{len(d.Restart) <= maxName, "restart", "is too long"},
 		{d.Node.MaxVMs >= MinMaxVMs && d.Node.MaxVMs <= MaxMaxVMs, "node.maxVMs", "is not 1 or 2"},
 	} {
 		if !check.ok {
 			return &FieldError{Field: check.field, Reason: check.reason}
 		}
+	}
+	if err := validKeys("sshKeys", d.SSHKeys, maxFleetKeys); err != nil {
+		return err
+	}
+	if len(d.SSHKeys) == 0 {
+		return &FieldError{Field: "sshKeys", Reason: "is empty: the manager could not log in any more"}
 	}
 	for _, part := range []interface{ validate() error }{d.Mac, d.Images, d.Pods} {
 		if err := part.validate(); err != nil {
@@ -120,6 +128,9 @@ func (m Mac) validate() error {
 	if q := m.GuestQuotaBytes; q != 0 && q < MinGuestQuota {
 		return &FieldError{Field: "mac.guestQuotaBytes", Reason: "is too small for one guest"}
 	}
+	if err := validKeys("mac.authorizedKeys", m.AuthorizedKeys, maxProfileKeys); err != nil {
+		return err
+	}
 	return m.Network.validate()
 }
 
@@ -129,13 +140,17 @@ func (n Network) validate() error {
 		return &FieldError{Field: "mac.network.subnet", Reason: "is not a private IPv4 network of /16 to /29"}
 	}
 	for i, a := range n.Allow {
-		if !isCIDR(a.CIDR) {
-			return &FieldError{Field: fmt.Sprintf("mac.network.allow[%d].cidr", i), Reason: "is not a CIDR"}
+		if err := a.validate(fmt.Sprintf("mac.network.allow[%d]", i)); err != nil {
+			return err
 		}
-		for _, port := range a.Ports {
-			if port < 1 || port > 65535 {
-				return &FieldError{Field: fmt.Sprintf("mac.network.allow[%d].ports", i), Reason: "is not a port"}
-			}
+	}
+	for i, a := range n.HostAllow {
+		field := fmt.Sprintf("mac.network.hostAllow[%d]", i)
+		if err := a.validate(field); err != nil {
+			return err
+		}
+		if len(a.Ports) == 0 {
+			return &FieldError{Field: field + ".ports", Reason: "is empty: name the ports"}
 		}
 	}
 	for i, from := range n.SSHFrom {
@@ -149,6 +164,18 @@ func (n Network) validate() error {
 func isHTTPS(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
+}
+
+func (a Allow) validate(field string) error {
+	if !isCIDR(a.CIDR) {
+		return &FieldError{Field: field + ".cidr", Reason: "is not a CIDR"}
+	}
+	for _, port := range a.Ports {
+		if port < 1 || port > maxPort {
+			return &FieldError{Field: field + ".ports", Reason: "is not a port"}
+		}
+	}
+	return nil
 }
 
 // isCIDR takes networks only: 10.0.0.1/8 is a mistake, not 10.0.0.0/8.

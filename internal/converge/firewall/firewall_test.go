@@ -28,6 +28,9 @@ func networks() map[string]document.Network {
 				{CIDR: "fd00:1::/64", Ports: []int{443}},
 			},
 			SSHFrom: []string{"198.51.100.0/24", "2001:db8:7::/48"},
+			HostAllow: []document.Allow{
+				{CIDR: "198.51.100.0/24", Ports: []int{9100, 22}}, {CIDR: "::/0", Ports: []int{41641}},
+			},
 		},
 	}
 }
@@ -60,6 +63,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"an IPv6 subnet": {Subnet: "fd00::/64"},
 		"allow":          {Subnet: "192.168.64.0/24", Allow: []document.Allow{{CIDR: "10.0.0.0/33"}}},
 		"a second line":  {Subnet: "192.168.64.0/24", Allow: []document.Allow{{CIDR: "10.0.0.0/8\npass all"}}},
+		"ingress":        {Subnet: "192.168.64.0/24", HostAllow: []document.Allow{{CIDR: "office", Ports: []int{22}}}},
 		"ssh":            {Subnet: "192.168.64.0/24", SSHFrom: []string{"everybody"}},
 	} {
 		if got, err := Rules(n); err == nil {
@@ -116,6 +120,9 @@ func TestSpellingDoesNotCount(t *testing.T) {
 		{"block drop in quick on bridge100 inet6 all", "block in quick on bridge100 inet6 from any to any"},
 		{"pass in quick on bridge100 inet6 proto icmp6 all icmp6-type neighbrsol keep state", "pass in quick on bridge100 inet6 proto ipv6-icmp from any to any icmp6-type 135 keep state"},
 		{"pass out quick inet from any to 10.0.0.0/8 keep state", "pass out quick inet from 0.0.0.0/0 to 10.0.0.0/8 flags S/SA keep state"},
+		{"block drop in quick inet proto tcp all flags S/SA", "block drop in quick inet proto 6 from any to any flags S/SA"},
+		{"pass in quick inet proto icmp all icmp-type echoreq no state", "pass in quick inet proto 1 all icmp-type 8 no state"},
+		{"pass in quick inet6 proto icmp6 all icmp6-type groupqry no state", "pass in quick inet6 proto ipv6-icmp all icmp6-type listqry no state"},
 		{"block drop in quick inet6 from any to fd00::/8", "block drop in quick inet6 from any to fd00:0:0::/8"},
 	} {
 		a, err := parse(c[0])
@@ -152,7 +159,10 @@ func TestJudgeFindsWhatWasChanged(t *testing.T) {
 		"one port":   {func(l []string) []string { return replaceIn(l, "port = 53", "port = 54") }, "in the place"},
 		"negated":    {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to ! 10.0.0.0/8") }, "not ours"},
 		"a table":    {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to <open>") }, "not ours"},
-		"only tcp":   {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to 10.0.0.0/8 flags S/SA") }, "not ours"},
+		"only tcp":   {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to 10.0.0.0/8 flags S/SA") }, "in the place"},
+		"all flags":  {func(l []string) []string { return replaceIn(l, "all flags S/SA", "all") }, "in the place"},
+		"no opening": {func(l []string) []string { return replaceIn(l, "flags S/SA", "flags F/F") }, "not ours"},
+		"redirects":  {func(l []string) []string { return replaceIn(l, "icmp-type echoreq", "icmp-type redir") }, "not ours"},
 		"address":    {func(l []string) []string { return replaceIn(l, "to 192.0.2.4", "to 192.0.2.5") }, "192.0.2.4 is open"},
 		"address v6": {func(l []string) []string { return replaceIn(l, "to 2001:db8::4", "to 2001:db8::5") }, "2001:db8::4 is open"},
 	} {

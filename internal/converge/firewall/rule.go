@@ -1,5 +1,5 @@
-// Package firewall decides which packet filter rules a Mac should have around its
-// guests, and whether the rules it has are those. It is pure: reading, loading
+// Package firewall decides which packet filter rules a Mac should have around itself
+// and its guests, and whether the rules it has are those. It is pure: reading, loading
 // and enabling are package converge's, pf's command is package macos's.
 //
 // A rule is made and compared in the form in which pfctl prints it, one a line,
@@ -36,6 +36,8 @@ type Rule struct {
 	FromPort, ToPort int
 	// ICMPType by pf's name, e.g. neighbrsol.
 	ICMPType string
+	// Opening is for TCP packets that open a connection: SYN without ACK.
+	Opening bool
 	// Stateless passes look at every packet. Those with a state look at the first of
 	// a connection, let the answers in, and do not fit TCP in its middle.
 	Stateless bool
@@ -58,8 +60,11 @@ func (r Rule) String() string {
 		words = append(words, "proto", r.Proto)
 	}
 	words = append(words, r.peers())
+	if r.Opening {
+		words = append(words, "flags", openingFlags)
+	}
 	if r.ICMPType != "" {
-		words = append(words, "icmp6-type", r.ICMPType)
+		words = append(words, r.icmpKeyword(), r.ICMPType)
 	}
 	switch {
 	case r.Action != "pass":
@@ -69,6 +74,16 @@ func (r Rule) String() string {
 		words = append(words, "keep state")
 	}
 	return strings.Join(words, " ")
+}
+
+// openingFlags: of SYN and ACK, SYN alone is set.
+const openingFlags = "S/SA"
+
+func (r Rule) icmpKeyword() string {
+	if r.Proto == icmp6 {
+		return "icmp6-type"
+	}
+	return "icmp-type"
 }
 
 func (r Rule) direction() string {
@@ -115,12 +130,21 @@ func family(a netip.Addr) string {
 // with the name we use.
 var (
 	protocols = map[string]string{
-		"tcp": "tcp", "6": "tcp", "udp": "udp", "17": "udp", "icmp6": icmp6, "ipv6-icmp": icmp6, "58": icmp6,
+		tcp: tcp, "6": tcp, udp: udp, "17": udp, icmp: icmp, "1": icmp, icmp6: icmp6, "ipv6-icmp": icmp6, "58": icmp6,
 	}
-	icmpTypes = map[string]string{
-		"routersol": "routersol", "133": "routersol",
-		"neighbrsol": "neighbrsol", "135": "neighbrsol",
-		"neighbradv": "neighbradv", "136": "neighbradv",
+	icmpTypes = map[string]map[string]string{
+		icmp: {
+			echoReply: echoReply, "0": echoReply, unreachable: unreachable, "3": unreachable,
+			echoRequest: echoRequest, "8": echoRequest, timeExceeded: timeExceeded, "11": timeExceeded,
+			badParameter: badParameter, "12": badParameter,
+		},
+		icmp6: {
+			unreachable: unreachable, "1": unreachable, tooBig: tooBig, "2": tooBig, timeExceeded: timeExceeded, "3": timeExceeded,
+			badParameter: badParameter, "4": badParameter, echoRequest: echoRequest, "128": echoRequest, echoReply: echoReply, "129": echoReply,
+			groupQuery: groupQuery, "listqry": groupQuery, "130": groupQuery,
+			"routersol": "routersol", "133": "routersol", routerAdvert: routerAdvert, "134": routerAdvert,
+			"neighbrsol": "neighbrsol", "135": "neighbrsol", "neighbradv": "neighbradv", "136": "neighbradv",
+		},
 	}
 )
 
@@ -199,27 +223,36 @@ func (p *parser) rule() Rule {
 		p.expect("to")
 		r.To, r.ToPort = p.peer()
 	}
-	if p.skip("icmp6-type") {
-		r.ICMPType = p.named(icmpTypes)
-	}
 	p.tail(&r)
 	return r
 }
 
-// tail reads how connections are remembered. pfctl prints the flags that it adds to
-// passes with a state.
+// tail reads which packets are meant, and how connections are remembered. pfctl
+// prints the flags that it adds to passes with a state; on a block they were asked
+// for.
 func (p *parser) tail(r *Rule) {
 	flags := ""
 	if p.skip("flags") {
 		flags = p.next()
 	}
+	for _, proto := range []string{icmp, icmp6} {
+		if p.skip((Rule{Proto: proto}).icmpKeyword()) {
+			r.ICMPType = p.named(icmpTypes[proto])
+			if r.Proto != proto {
+				p.fail("a type of " + proto)
+			}
+		}
+	}
 	if r.Action == "pass" {
 		r.Stateless = p.oneOf("keep", "no") == "no"
 		p.expect("state")
 	}
-	stateful := r.Action == "pass" && !r.Stateless
-	if flags != "" && (!stateful || flags != "S/SA") {
+	switch {
+	case flags == "":
+	case flags != openingFlags, r.Action == "pass" && r.Stateless:
 		p.fail("flags " + flags)
+	case r.Action == "block":
+		r.Opening = true
 	}
 }
 

@@ -3,6 +3,7 @@ package firewall
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -16,9 +17,16 @@ const Anchor = "com.apple/000.macfleet"
 const (
 	inet  = "inet"
 	inet6 = "inet6"
+
+	tcp   = "tcp"
+	udp   = "udp"
+	icmp  = "icmp"
 	icmp6 = "icmp6"
 
+	loopback = "lo0"
+
 	portSSH        = 22
+	portKubelet    = 10250
 	portDNS        = 53
 	portDHCPServer = 67
 	portDHCPClient = 68
@@ -58,8 +66,8 @@ func special6() []string {
 }
 
 // Rules are the rules in pf's grammar, one a line.
-func Rules(n document.Network) (string, error) {
-	rules, err := Wanted(n)
+func Rules(n document.Network, sshPorts ...int) (string, error) {
+	rules, err := Wanted(n, sshPorts...)
 	if err != nil {
 		return "", err
 	}
@@ -73,11 +81,17 @@ func Rules(n document.Network) (string, error) {
 
 // Wanted are the rules for a network, in order. All blocks look at packets that
 // come in: what leaves the Mac was translated before it is filtered, and a guest's
-// address is not to be seen in it any more.
-func Wanted(n document.Network) ([]Rule, error) {
+// address is not to be seen in it any more. sshPorts are those of the SSH server
+// beside the usual one; 0 is none.
+func Wanted(n document.Network, sshPorts ...int) ([]Rule, error) {
 	p, err := read(n)
 	if err != nil {
 		return nil, err
+	}
+	for _, port := range sshPorts {
+		if port != 0 && !slices.Contains(p.sshPorts, port) {
+			p.sshPorts = append(p.sshPorts, port)
+		}
 	}
 	rules := p.guests4()
 	for _, bridge := range bridges() {
@@ -88,7 +102,7 @@ func Wanted(n document.Network) ([]Rule, error) {
 		rules = append(rules, blockIn(Rule{Interface: bridge, Family: inet, From: anyone, To: anyone}))
 		rules = append(rules, blockIn(Rule{Interface: bridge, Family: inet6, From: anyone, To: anyone}))
 	}
-	return append(rules, p.ssh()...), nil
+	return append(rules, p.mac()...), nil
 }
 
 // Gateway is the Mac's own address in the guests' network.
@@ -100,6 +114,8 @@ type plan struct {
 	denyPrivate     bool
 	allow           []allowed
 	sshFrom         []netip.Prefix
+	sshPorts        []int
+	ingress         []allowed
 }
 
 type allowed struct {
@@ -116,13 +132,12 @@ func read(n document.Network) (plan, error) {
 	if err != nil || !subnet.Addr().Is4() {
 		return plan{}, fmt.Errorf("guests' network %.64q is not an IPv4 CIDR", n.Subnet)
 	}
-	p := plan{subnet: network(subnet), gateway: Gateway(subnet).String(), denyPrivate: n.DenyPrivate}
-	for _, a := range n.Allow {
-		prefix, err := netip.ParsePrefix(a.CIDR)
-		if err != nil {
-			return plan{}, fmt.Errorf("allowed network %.64q is not a CIDR", a.CIDR)
-		}
-		p.allow = append(p.allow, allowed{prefix.Masked(), a.Ports})
+	p := plan{subnet: network(subnet), gateway: Gateway(subnet).String(), denyPrivate: n.DenyPrivate, sshPorts: []int{portSSH}}
+	if p.allow, err = readAllowed(n.Allow); err != nil {
+		return plan{}, err
+	}
+	if p.ingress, err = readAllowed(n.HostAllow); err != nil {
+		return plan{}, err
 	}
 	for _, from := range n.SSHFrom {
 		prefix, err := netip.ParsePrefix(from)
@@ -134,19 +149,31 @@ func read(n document.Network) (plan, error) {
 	return p, nil
 }
 
+func readAllowed(all []document.Allow) ([]allowed, error) {
+	var out []allowed
+	for _, a := range all {
+		prefix, err := netip.ParsePrefix(a.CIDR)
+		if err != nil {
+			return nil, fmt.Errorf("allowed network %.64q is not a CIDR", a.CIDR)
+		}
+		out = append(out, allowed{prefix.Masked(), a.Ports})
+	}
+	return out, nil
+}
+
 // guests4 match by the guests' addresses, whatever the bridge is called.
 func (p plan) guests4() []Rule {
 	from := func(r Rule) Rule {
 		r.Family, r.From = inet, p.subnet
 		return r
 	}
-	dhcp := Rule{Family: inet, Proto: "udp", FromPort: portDHCPClient, ToPort: portDHCPServer}
+	dhcp := Rule{Family: inet, Proto: udp, FromPort: portDHCPClient, ToPort: portDHCPServer}
 	var rules []Rule
 	for _, ends := range [][2]string{{unspecified, broadcast}, {p.subnet, broadcast}, {p.subnet, p.gateway}} {
 		dhcp.From, dhcp.To = ends[0], ends[1]
 		rules = append(rules, passIn(dhcp))
 	}
-	for _, proto := range []string{"tcp", "udp"} {
+	for _, proto := range []string{tcp, udp} {
 		rules = append(rules, passIn(from(Rule{Proto: proto, To: p.gateway, ToPort: portDNS})))
 	}
 	rules = append(rules, p.allows(inet, from, allowed.exact)...)
@@ -181,7 +208,7 @@ func (p plan) guests6(bridge string) []Rule {
 		rules = append(rules, passIn(on(Rule{Proto: icmp6, From: anyone, To: anyone, ICMPType: kind})))
 	}
 	rules = append(rules, passIn(on(Rule{
-		Proto: "udp", From: linkLocal, FromPort: portDHCPv6Client, To: dhcpv6Servers, ToPort: portDHCPv6Server,
+		Proto: udp, From: linkLocal, FromPort: portDHCPv6Client, To: dhcpv6Servers, ToPort: portDHCPv6Server,
 	})))
 	rules = append(rules, p.allows(inet6, fromULA, allowed.exact)...)
 	rules = append(rules, blockIn(on(Rule{From: anyone, To: self})))
@@ -209,34 +236,13 @@ func (p plan) allows(fam string, from func(Rule) Rule, which func(allowed) bool)
 			rules = append(rules, passIn(from(to)))
 		}
 		for _, port := range a.ports {
-			for _, proto := range []string{"tcp", "udp"} {
+			for _, proto := range []string{tcp, udp} {
 				to.Proto, to.ToPort = proto, port
 				rules = append(rules, passIn(from(to)))
 			}
 		}
 	}
 	return rules
-}
-
-// ssh says who reaches the Mac's SSH from outside. The connection that brings the
-// rules is older than they are, and must fit them.
-func (p plan) ssh() []Rule {
-	if len(p.sshFrom) == 0 {
-		return nil
-	}
-	to := func(fam, from string) Rule {
-		return Rule{Family: fam, Proto: "tcp", From: from, To: anyone, ToPort: portSSH}
-	}
-	var rules []Rule
-	for _, fam := range []string{inet, inet6} {
-		local := to(fam, anyone)
-		local.Interface = "lo0"
-		rules = append(rules, passIn(local))
-	}
-	for _, from := range p.sshFrom {
-		rules = append(rules, passIn(to(family(from.Addr()), network(from))))
-	}
-	return append(rules, blockIn(to(inet, anyone)), blockIn(to(inet6, anyone)))
 }
 
 // passIn has no state: connections that are older than the rules must fit them too,

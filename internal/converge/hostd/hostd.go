@@ -220,7 +220,8 @@ func (h *hostd) wanted() document.AgentConfig {
 func (h *hostd) arm(ctx context.Context) error {
 	h.arming.Lock()
 	defer h.arming.Unlock()
-	err := converge.ArmFirewall(ctx, h.o.Mac, h.wanted().Mac.Network)
+	c := h.wanted()
+	err := converge.ArmFirewall(ctx, h.o.Mac, converge.Fence{Network: c.Mac.Network, SSHPort: c.Host.SSHPort})
 	h.note(ctx, aboutFirewall, err)
 	if err != nil {
 		return err

@@ -74,6 +74,9 @@ type SSHD interface {
 	// Answers connects to the local port and reads the server's banner. It waits for
 	// seconds at most.
 	Answers(ctx context.Context) error
+	// Accepts fails unless a new connection would let the user in with this key, a
+	// line of authorized_keys. It needs no private half, and waits for seconds at most.
+	Accepts(ctx context.Context, user, key string) error
 	// Reload restarts the listening socket, for one that no longer answers.
 	Reload(ctx context.Context) error
 }

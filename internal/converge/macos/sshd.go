@@ -3,12 +3,15 @@ package macos
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // OpenSSH is the SSH server of this Mac. launchd owns its port and starts one
@@ -63,11 +66,76 @@ func ParseSSHD(text string) map[string]string {
 
 // Answers implements SSHD. It asks where sshd itself says that it listens.
 func (s OpenSSH) Answers(ctx context.Context) error {
+	return readBanner(ctx, s.address(ctx))
+}
+
+func (s OpenSSH) address(ctx context.Context) string {
 	settings, err := s.Effective(ctx)
 	if err != nil {
 		settings = nil // the usual place, then
 	}
-	return readBanner(ctx, listenAddress(settings))
+	return listenAddress(settings)
+}
+
+// Accepts implements SSHD.
+func (s OpenSSH) Accepts(ctx context.Context, user, key string) error {
+	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
+	if err != nil {
+		return fmt.Errorf("the key to ask the SSH server about: %w", err)
+	}
+	return offer(ctx, s.address(ctx), user, public)
+}
+
+// offer asks whether a key would log in, as clients do before they sign: without
+// the private half. That the server asks for the signature is its yes.
+func offer(ctx context.Context, address, user string, key ssh.PublicKey) error {
+	ctx, cancel := context.WithTimeout(ctx, bannerTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("the SSH server does not answer: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	asked := &unsigned{key: key}
+	client, _, _, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(asked)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // it is this Mac's own server, and nothing is signed
+	})
+	switch {
+	case err == nil: // nobody asked for a signature
+		_ = client.Close()
+		return fmt.Errorf("the SSH server lets %s in without a key", user)
+	case asked.wanted:
+		return nil
+	}
+	return fmt.Errorf("the SSH server does not take the key %s for %s: %w", ssh.FingerprintSHA256(key), user, err)
+}
+
+// unsigned is a key whose private half is elsewhere.
+type unsigned struct {
+	key    ssh.PublicKey
+	wanted bool
+}
+
+var errElsewhere = errors.New("the private half is not on this Mac")
+
+// PublicKey implements ssh.Signer.
+func (u *unsigned) PublicKey() ssh.PublicKey { return u.key }
+
+// Sign implements ssh.Signer.
+func (u *unsigned) Sign(io.Reader, []byte) (*ssh.Signature, error) {
+	u.wanted = true
+	return nil, errElsewhere
+}
+
+// SignWithAlgorithm implements ssh.AlgorithmSigner, which RSA keys need.
+func (u *unsigned) SignWithAlgorithm(r io.Reader, data []byte, _ string) (*ssh.Signature, error) {
+	return u.Sign(r, data)
 }
 
 // listenAddress is where this Mac reaches its own SSH server: at the first address

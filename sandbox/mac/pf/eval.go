@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Packet is the first packet of a conversation, where it passes an interface.
+// Packet is a packet where it passes an interface: the first of a conversation,
+// unless it says otherwise.
 type Packet struct {
 	// Direction is In or Out, seen from the Mac.
 	Direction string     `json:"direction"`
@@ -19,6 +20,11 @@ type Packet struct {
 	SrcPort int    `json:"srcPort,omitempty"`
 	// Port is the destination's.
 	Port int `json:"port,omitempty"`
+	// ICMP is the type of an ICMP or ICMPv6 packet, by the name that rules use.
+	// Empty: it is not said, and fits every type.
+	ICMP string `json:"icmp,omitempty"`
+	// Middle: a TCP packet of a conversation that is under way: it has ACK set.
+	Middle bool `json:"middle,omitempty"`
 }
 
 // Verdict is what becomes of a packet.
@@ -74,12 +80,15 @@ func stateOf(p Packet) State {
 	}
 }
 
+// answer is the conversation that this packet would be an answer in.
+func (s State) answer() State { return State{Proto: s.Proto, Src: s.Dst, Dst: s.Src} }
+
 func (f *Filter) eval(p Packet) Verdict {
 	v := Verdict{Pass: true, Src: p.Src}
 	if !f.enabled() {
 		return v
 	}
-	if slices.Contains(f.sessions, stateOf(p)) {
+	if s := stateOf(p); slices.Contains(f.sessions, s) || slices.Contains(f.sessions, s.answer()) {
 		v.State = true
 		return v
 	}
@@ -173,10 +182,21 @@ func (f *Filter) fits(r *rule, anchor string, p Packet) bool {
 	case r.dir != "" && r.dir != p.Direction,
 		r.on != "" && (r.on == p.Interface) == r.notOn,
 		r.family != 0 && r.family != familyOf(p.Src),
-		r.proto != "" && r.proto != p.Proto:
+		r.proto != "" && r.proto != p.Proto,
+		!fitsFlags(r.options.flags, p), !fitsICMP(r.options.icmp, p):
 		return false
 	}
 	return f.fitsSide(r.from, anchor, p.Src, p.SrcPort) && f.fitsSide(r.to, anchor, p.Dst, p.Port)
+}
+
+// fitsFlags: S/SA is SYN without ACK, which opens a conversation.
+func fitsFlags(flags string, p Packet) bool {
+	return p.Proto != "tcp" || flags != "S/SA" || !p.Middle
+}
+
+func fitsICMP(option string, p Packet) bool {
+	_, kind, found := strings.Cut(option, " ")
+	return !found || p.ICMP == "" || p.ICMP == kind
 }
 
 func (f *Filter) fitsSide(s side, anchor string, a netip.Addr, port int) bool {

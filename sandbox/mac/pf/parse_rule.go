@@ -188,7 +188,12 @@ func (p *parser) option(r *rule, c *choices) error {
 	t := p.next()
 	switch t.text {
 	case "flags":
-		return p.named("", &r.options.flags)
+		if err := p.named("", &r.options.flags); err != nil {
+			return err
+		}
+		if f := r.options.flags; f != "S/SA" && f != "any" {
+			return &NotModelled{What: "flags " + f}
+		}
 	case "keep", "modulate", "synproxy", "no":
 		if !p.take("state") {
 			return p.wrong()

@@ -15,8 +15,8 @@
 //
 // # What is left out
 //
-// The oracle looks at the first packet of a conversation: of TCP flags and
-// fragments it knows nothing, and redirections are kept and printed but not
+// The oracle looks at the first packet of a conversation, or at one in the middle
+// of TCP; of other flags than S/SA and of fragments it knows nothing, and redirections are kept and printed but not
 // followed. Queues, dummynet and fingerprints do not exist.
 package pf
 

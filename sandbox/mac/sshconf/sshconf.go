@@ -53,8 +53,10 @@ func keywords() map[string]keyword {
 	return map[string]keyword{
 		"port": {text, ""}, "listenaddress": {text, ""}, "hostkey": {text, ""}, "hostcertificate": {text, ""},
 		"addressfamily": {text, "any"}, "acceptenv": {list, ""}, "subsystem": {text, ""}, "banner": {text, "none"},
-		"authorizedkeysfile": {text, ".ssh/authorized_keys .ssh/authorized_keys2"},
-		"allowusers":         {list, ""}, "denyusers": {list, ""}, "allowgroups": {list, ""}, "denygroups": {list, ""},
+		"authorizedkeysfile":    {text, ".ssh/authorized_keys .ssh/authorized_keys2"},
+		"authorizedkeyscommand": {text, "none"}, "authorizedkeyscommanduser": {text, "none"},
+		"trustedusercakeys": {text, "none"}, "authorizedprincipalsfile": {text, "none"}, "revokedkeys": {text, "none"},
+		"allowusers": {list, ""}, "denyusers": {list, ""}, "allowgroups": {list, ""}, "denygroups": {list, ""},
 		"passwordauthentication": {yesNo, "yes"}, "kbdinteractiveauthentication": {yesNo, "yes"},
 		"challengeresponseauthentication": {yesNo, ""}, "pubkeyauthentication": {yesNo, "yes"},
 		"permitemptypasswords": {yesNo, "no"}, "hostbasedauthentication": {yesNo, "no"},

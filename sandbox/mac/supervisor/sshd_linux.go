@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -79,12 +80,43 @@ func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
 		return false
 	}
 	for _, name := range conf.KeyFiles(user, home) {
+		if conf.Yes("strictmodes") && !p.strict(name) {
+			p.log("sshd: Authentication refused: bad ownership or modes for " + name)
+			continue
+		}
 		data, err := os.ReadFile(name)
 		if err == nil && listsKey(data, key) {
 			return true
 		}
 	}
 	return false
+}
+
+// strict is sshd's StrictModes: a file of keys, and all folders above it, are root's
+// or the user's, and nobody else may write them. sshd reads the file as the user.
+func (p *pid1) strict(name string) bool {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return false
+	}
+	for at := real; at != "/"; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return false
+		}
+		inode, err := wire.InodeOf(at)
+		if err != nil {
+			return false
+		}
+		owner := p.state.owner(wire.OwnerCall{Inode: inode, Path: at})
+		if info.Mode().Perm()&0o022 != 0 || owner.UID != wire.RootUID && owner.UID != wire.UserUID {
+			return false
+		}
+		if at == real && owner.UID == wire.RootUID && info.Mode().Perm()&0o004 == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // identity is who a login runs as: uid, home and environment.

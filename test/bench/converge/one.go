@@ -129,6 +129,7 @@ func (p *patient) desired() document.Desired {
 		Agent:   document.Agent{SHA256: p.build.SHA256, Version: "v0.0.0-bench"},
 		Node:    document.Node{MaxVMs: 2},
 		Mac:     document.Mac{AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
+		SSHKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))},
 		Secrets: &document.Secrets{ConsolePassword: password},
 
 		UpgradeKey: p.fleet.Public().(ed25519.PublicKey),

@@ -20,6 +20,8 @@ type SSHD struct {
 	Broken bool
 	// Silent keeps it from answering.
 	Silent bool
+	// Deaf keeps it from taking any key.
+	Deaf bool
 	// Reloads counts the restarts of its listening socket.
 	Reloads int
 }
@@ -29,7 +31,8 @@ func newSSHD() SSHD {
 		"port": "22", "passwordauthentication": "yes", "kbdinteractiveauthentication": "yes",
 		"permitrootlogin": "prohibit-password", "maxauthtries": "6", "logingracetime": "120",
 		"allowagentforwarding": "yes", "x11forwarding": "no", "usepam": "yes",
-		"authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys",
+		"authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys", "authorizedkeyscommand": "none",
+		"trustedusercakeys": "none", "hostbasedauthentication": "no", "pubkeyauthentication": "yes",
 	}}
 }
 
@@ -73,6 +76,24 @@ func (s sshd) Answers(context.Context) error {
 		return errors.New("the SSH server says nothing")
 	}
 	return nil
+}
+
+// Accepts looks into the files that the settings name.
+func (s sshd) Accepts(ctx context.Context, user, key string) error {
+	settings, err := s.Effective(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(settings["authorizedkeysfile"]) {
+		if !path.IsAbs(name) {
+			name = path.Join("/Users", user, name)
+		}
+		data, _ := s.m.Get(name)
+		if !s.m.SSHD.Deaf && strings.Contains(string(data), key) {
+			return nil
+		}
+	}
+	return errors.New("the SSH server does not take the key")
 }
 
 func (s sshd) Reload(context.Context) error {
