@@ -10,6 +10,7 @@ const (
 	KeyClaimToken   = "claim-token"
 
 	KeyHostKey          = "host-key"
+	KeyHardware         = "hardware"
 	KeyPasswordAttempts = "password-attempts"
 
 	// KeyTokenID mirrors record.bootstrap.tokenID, to end the token of a Host that was

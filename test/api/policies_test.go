@@ -21,7 +21,7 @@ const (
 	saysRemove  = "remove both from the manifest and the Machine gets a Mac of its own"
 	saysLeave   = "only macfleet writes them: leave them as they are"
 	saysTheVerb = "the verb claim on scalewayapplesiliconhosts.infrastructure.cluster.x-k8s.io"
-	saysPeople  = "of a Host, people edit spec.maintenance, spec.quarantine, spec.reboot, spec.adopt and labels"
+	saysPeople  = "of a Host, people edit spec.maintenance, spec.quarantine, spec.reboot, spec.adopt, spec.acceptSerial and labels"
 )
 
 func referring() *infrav1.ScalewayAppleSiliconMachine {

@@ -114,13 +114,16 @@ type PasswordAttempt struct {
 	At metav1.MicroTime `json:"at,omitempty"`
 }
 
-// HostSerial is the serial number that the Mac showed in one install epoch.
-type HostSerial struct {
-	// +required
+// HostHardware is which Mac stands behind the server. It outlives reinstalls.
+type HostHardware struct {
+	// serial number.
+	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	Number string `json:"number,omitempty"`
-	// +required
-	Epoch int64 `json:"epoch,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	// platformUUID is the board's (IOPlatformUUID).
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	PlatformUUID string `json:"platformUUID,omitempty"`
 }
 
 // WipeRecord is the history of this disk's cleanliness.
@@ -278,9 +281,10 @@ type HostRecord struct {
 	InstallEpoch int64 `json:"installEpoch,omitempty"`
 	// +optional
 	HostKey *HostKey `json:"hostKey,omitempty"`
-	// serial of the Mac, seen first in its epoch; another one there is another Mac.
+	// hardware that was seen at the first contact of all, and is the same in each
+	// install epoch. A Mac that shows another is sent no password.
 	// +optional
-	Serial *HostSerial `json:"serial,omitempty"`
+	Hardware *HostHardware `json:"hardware,omitempty"`
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -313,7 +317,7 @@ type HostRecord struct {
 }
 
 // ScalewayAppleSiliconHostSpec is who owns a Mac and what must not be forgotten
-// about it. People edit maintenance, quarantine, reboot and adopt.
+// about it. People edit maintenance, quarantine, reboot, adopt and acceptSerial.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.serverID) == has(oldSelf.serverID) && (!has(self.serverID) || self.serverID == oldSelf.serverID) && self.zone == oldSelf.zone",message="serverID and zone say which Mac this is and never change"
 // +kubebuilder:validation:XValidation:rule="has(self.serverID) != has(self.order)",message="a host is a server, or the order of one: set serverID or order"
@@ -353,6 +357,13 @@ type ScalewayAppleSiliconHostSpec struct {
 	// adopt takes a foreign host into the pool.
 	// +optional
 	Adopt *Adoption `json:"adopt,omitempty"`
+	// acceptSerial is the serial number of the Mac that the vendor put in the place of
+	// the one in record.hardware. The next contact with it records that Mac, and
+	// removes this field.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z-]+$`
+	AcceptSerial string `json:"acceptSerial,omitempty"`
 }
 
 // ServerStatus is the server as the vendor last showed it.

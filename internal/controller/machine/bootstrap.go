@@ -221,7 +221,7 @@ func (v *visit) shows(want document.Desired) bool {
 // pushID names a push by its inputs: a result belongs to the same inputs only.
 func pushID(v *visit, want document.Desired) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s|%s|%d|%s|%s|%t|%s", v.machine.UID, v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present(), want.Restart)
+	fmt.Fprintf(sum, "%s|%s|%d|%s|%s|%t|%s|%s", v.machine.UID, v.token(), want.Host.Epoch, document.Revision(want), v.staged.address, v.staged.password.Present(), want.Restart, v.host.Spec.AcceptSerial)
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 

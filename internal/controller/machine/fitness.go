@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -25,37 +27,51 @@ func (p push) fit(ctx context.Context, facts Facts) error {
 	case facts.FileVault:
 		return unfit(infrav1.ReasonFileVault, "FileVault is on: after a power cut nobody comes in before a person types a password; run sudo fdesetup disable on the Mac, or wipe it")
 	}
-	known, err := p.ledger.serial(ctx, facts.Serial)
-	if err != nil {
-		return err
+	err := p.ledger.hardware(ctx, infrav1.HostHardware{Serial: facts.Serial, PlatformUUID: facts.PlatformUUID})
+	if other, is := errors.AsType[*host.OtherHardwareError](err); is {
+		return unfit(infrav1.ReasonWrongHardware, "another Mac answers at %s than the one that host %s was: %s; ask the vendor, and where the hardware was exchanged accept it: set the host's spec.acceptSerial to the new serial number", p.target.Address, p.ledger.host, other)
 	}
-	if facts.Serial != "" && known != facts.Serial {
-		return unfit(infrav1.ReasonWrongHardware, "the Mac's serial number is %.64q, and it was %q in this install epoch: another Mac answers at %s; ask the vendor, or delete the Machine", facts.Serial, known, p.target.Address)
-	}
-	return nil
+	return err
 }
 
-// maxSerial is the API's limit.
-const maxSerial = 64
-
-// serial records the serial number that is seen first in this epoch, and returns
-// the one that is recorded.
-func (l ledger) serial(ctx context.Context, seen string) (string, error) {
-	if seen == "" || len(seen) > maxSerial {
-		return "", nil
-	}
+// hardware records which Mac answers, on the host and in its mirror, or refuses
+// another than the known one.
+func (l ledger) hardware(ctx context.Context, seen infrav1.HostHardware) error {
+	var refused error
 	h, err := l.r.amendHost(ctx, l.host, l.claim, func(h *host.Host) bool {
-		known := h.Spec.Record.Serial
-		if known != nil && known.Epoch == l.epoch {
+		var now *infrav1.HostHardware
+		if now, refused = host.Recognize(h, seen); refused != nil {
 			return false
 		}
-		h.Spec.Record.Serial = &infrav1.HostSerial{Number: seen, Epoch: l.epoch}
+		known := h.Spec.Record.Hardware
+		if now == nil || known != nil && *known == *now && h.Spec.AcceptSerial == "" {
+			return false
+		}
+		h.Spec.Record.Hardware, h.Spec.AcceptSerial = now, awaited(h.Spec.AcceptSerial, now.Serial)
 		return true
 	})
-	if err != nil {
-		return "", err
+	if err = cmp.Or(err, refused); err != nil || h.Spec.Record.Hardware == nil {
+		return err
 	}
-	return h.Spec.Record.Serial.Number, nil
+	return l.r.patchStaged(ctx, l.machine, map[string]*string{host.KeyHardware: ptr.To(formatHardware(*h.Spec.Record.Hardware))})
+}
+
+// awaited is what remains of spec.acceptSerial once a Mac has answered.
+func awaited(accept, serial string) string {
+	if accept == serial {
+		return ""
+	}
+	return accept
+}
+
+func formatHardware(h infrav1.HostHardware) string { return h.Serial + " " + h.PlatformUUID }
+
+func parseHardware(text string) *infrav1.HostHardware {
+	serial, platformUUID, ok := strings.Cut(text, " ")
+	if !ok || serial == "" && platformUUID == "" {
+		return nil
+	}
+	return &infrav1.HostHardware{Serial: serial, PlatformUUID: platformUUID}
 }
 
 const (

@@ -62,6 +62,8 @@ type Facts struct {
 	Installed string
 	// Serial number of the Mac; empty when it shows none.
 	Serial string
+	// PlatformUUID of the board; empty when it shows none.
+	PlatformUUID string
 	// BootSession is another one after each boot.
 	BootSession string
 	// FileVault is on: nobody comes in after a boot before a person types a password.

@@ -165,6 +165,9 @@ func restore(record *infrav1.HostRecord, s staged, token string) {
 	if algorithm, sum, ok := strings.Cut(s.hostKey, " "); ok {
 		record.HostKey = &infrav1.HostKey{Algorithm: algorithm, SHA256: sum, Epoch: s.epoch}
 	}
+	if record.Hardware == nil {
+		record.Hardware = parseHardware(s.hardware)
+	}
 	var attempts []infrav1.PasswordAttempt
 	if json.Unmarshal([]byte(s.attempts), &attempts) == nil {
 		record.PasswordAttempts = lastAttempts(attempts)

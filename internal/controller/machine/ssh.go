@@ -40,7 +40,7 @@ func (m sshMac) HostKey() infrav1.HostKey { return hostKey(m.session.HostKey()) 
 func (m sshMac) Probe(ctx context.Context) (Facts, error) {
 	facts, err := m.session.Probe(ctx)
 	return Facts{
-		Sudo: facts.Sudo || facts.SudoAgent, Installed: facts.CurrentAgent, Serial: facts.Serial, BootSession: facts.BootSession,
+		Sudo: facts.Sudo || facts.SudoAgent, Installed: facts.CurrentAgent, Serial: facts.Serial, PlatformUUID: facts.PlatformUUID, BootSession: facts.BootSession,
 		FileVault: facts.FileVault == remote.On, VirtualMachine: facts.VirtualMachine, Client: facts.Client,
 	}, classify(stepProbe, err)
 }

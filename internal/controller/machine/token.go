@@ -208,9 +208,9 @@ func (r *Reconciler) unstage(ctx context.Context, machine client.ObjectKey, on c
 		return err
 	}
 	s, err := r.readStaged(ctx, machine)
-	if err != nil || (s.hostKey == "" && s.attempts == "" && s.failures == "") {
+	if err != nil || (s.hostKey == "" && s.hardware == "" && s.attempts == "" && s.failures == "") {
 		return err
 	}
-	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyHostKey: nil, host.KeyPasswordAttempts: nil, keyFailures: nil})
+	err = r.patchStaged(ctx, machine, map[string]*string{host.KeyHostKey: nil, host.KeyHardware: nil, host.KeyPasswordAttempts: nil, keyFailures: nil})
 	return client.IgnoreNotFound(err)
 }

@@ -328,23 +328,6 @@ func TestAMacThatIsNotFit(t *testing.T) {
 	}
 }
 
-func TestAnotherSerialInTheEpochIsRefused(t *testing.T) {
-	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
-	w.mac.facts.Serial = "C02FIRST"
-	w.running("mac-1")
-	if got := w.host(hostName).Spec.Record.Serial; got == nil || *got != (infrav1.HostSerial{Number: "C02FIRST", Epoch: 1}) {
-		t.Fatalf("recorded serial = %+v", got)
-	}
-	pushes := len(w.mac.desired)
-	w.mac.set(func(f *fakeMac) { f.facts.Serial = "C02OTHER" })
-	w.askRestart("mac-1", "now")
-	w.settle("mac-1")
-	c := w.condition(infrav1.BootstrappedCondition)
-	if c.Reason != infrav1.ReasonWrongHardware || !strings.Contains(c.Message, "C02OTHER") || len(w.mac.desired) != pushes {
-		t.Errorf("Bootstrapped = %+v after %d pushes more", c, len(w.mac.desired)-pushes)
-	}
-}
-
 func TestTheProofRebootIsWaitedFor(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.mac.facts.BootSession = "first"

@@ -175,8 +175,9 @@ type staged struct {
 	tokenID    string
 	// tokenExpires is set once a bootstrap token was delivered to the Mac.
 	tokenExpires time.Time
-	// hostKey and attempts mirror the host's record, to rebuild a lost Host.
+	// hostKey, hardware and attempts mirror the host's record, to rebuild a lost Host.
 	hostKey  string
+	hardware string
 	attempts string
 	failures string
 }
@@ -198,7 +199,7 @@ func parseStaged(secret *corev1.Secret) staged {
 	text := func(key string) string { return string(secret.Data[key]) }
 	s := staged{
 		found: true, user: text(host.KeySSHUsername), address: text(host.KeyAddress), claimToken: text(host.KeyClaimToken),
-		tokenID: text(host.KeyTokenID), hostKey: text(host.KeyHostKey), attempts: text(host.KeyPasswordAttempts), failures: text(keyFailures),
+		tokenID: text(host.KeyTokenID), hostKey: text(host.KeyHostKey), hardware: text(host.KeyHardware), attempts: text(host.KeyPasswordAttempts), failures: text(keyFailures),
 	}
 	s.password, _ = cloud.NewPassword(text(host.KeySudoPassword))
 	// An unreadable number or time means "not staged" and "not delivered".
