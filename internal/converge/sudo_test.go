@@ -35,6 +35,8 @@ func TestSudoShrinksToTheVerbs(t *testing.T) {
 	}
 	for _, other := range []string{
 		anything, "/bin/sh", document.CurrentAgent + " hostd", document.CurrentAgent + " uninstall --force",
+		document.CurrentAgent + " converge", document.CurrentAgent + " leave", document.CurrentAgent + " uninstall",
+		document.NextAgent + " converge",
 		document.CurrentAgent + " converge --step sudo", document.NextAgent + " uninstall",
 	} {
 		if f.allowed(other) {

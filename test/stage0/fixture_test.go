@@ -37,8 +37,9 @@ var fleetKey = ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!")
 // programs are built once for all tests.
 var programs struct {
 	macsim, twin string
-	// builds are two releases of the agent for macOS.
+	// builds are two releases of the agent for macOS, and files are where they are.
 	builds [2]*remote.Build
+	files  [2]string
 }
 
 var lastAddress atomic.Uint32
@@ -71,6 +72,7 @@ func buildPrograms(dir string) error {
 		}
 		out := filepath.Join(dir, fmt.Sprintf("darwin-%d", i))
 		if err = goBuild(out, "darwin", "arm64", "./cmd/tart-kubelet", fmt.Sprintf("-X main.version=v0.0.%d", i)); err == nil {
+			programs.files[i] = out
 			programs.builds[i], err = remote.ReadBuild(out)
 		}
 	}

@@ -117,6 +117,13 @@ func TestSign(t *testing.T) {
 			}
 		})
 	}
+	team, err := SignByTeam(good, "dev.example.app", "AAAAAAAAAA")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := check(team); err != nil || s.Identifier != "dev.example.app" || s.Team != "AAAAAAAAAA" || s.AdHoc() {
+		t.Errorf("signed by a team: %+v, %v", s, err)
+	}
 	if _, err := Sign([]byte("#!/bin/sh\n"), "x"); !errors.Is(err, ErrNotMachO) {
 		t.Errorf("signing a script: %v", err)
 	}

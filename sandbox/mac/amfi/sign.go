@@ -15,6 +15,41 @@ var ErrNoRoom = errors.New("no room in the header for a signature")
 // Sign returns a copy of a program with an ad-hoc signature under identifier
 // in place of whatever it had.
 func Sign(program []byte, identifier string) ([]byte, error) {
+	return sign(program, names{identifier: identifier})
+}
+
+// SignByTeam returns a copy with a signature as by a certificate of the team's.
+func SignByTeam(program []byte, identifier, team string) ([]byte, error) {
+	return sign(program, names{identifier, team})
+}
+
+// names are what a CodeDirectory calls a program, and whose it is.
+type names struct{ identifier, team string }
+
+// text is how they stand behind the header.
+func (n names) text() string {
+	if n.team == "" {
+		return n.identifier + "\x00"
+	}
+	return n.identifier + "\x00" + n.team + "\x00"
+}
+
+// at is the offset of the team in the CodeDirectory, 0 without one.
+func (n names) at() uint32 {
+	if n.team == "" {
+		return 0
+	}
+	return uint32(directoryHeaderSize + len(n.identifier) + 1)
+}
+
+func (n names) flags() uint32 {
+	if n.team == "" {
+		return flagAdHoc
+	}
+	return 0
+}
+
+func sign(program []byte, n names) ([]byte, error) {
 	i, err := readImage(bytes.NewReader(program), int64(len(program)))
 	if err != nil {
 		return nil, err
@@ -31,11 +66,11 @@ func Sign(program []byte, identifier string) ([]byte, error) {
 	limit = roundUp(limit, 16)
 	out := make([]byte, limit)
 	copy(out, program)
-	if err := i.point(out, limit, signatureSize(limit, identifier)); err != nil {
+	if err := i.point(out, limit, signatureSize(limit, n)); err != nil {
 		return nil, err
 	}
-	i.stretch(out, linkedit, limit+signatureSize(limit, identifier))
-	return append(out, superBlob(out, identifier, text)...), nil
+	i.stretch(out, linkedit, limit+signatureSize(limit, n))
+	return append(out, superBlob(out, n, text)...), nil
 }
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
@@ -84,9 +119,9 @@ func (i image) stretch(out []byte, linkedit *macho.Segment, end int64) {
 	}
 }
 
-func directorySize(limit int64, identifier string) int64 {
+func directorySize(limit int64, n names) int64 {
 	pages := roundUp(limit, 1<<pageSizeLog2) >> pageSizeLog2
-	return directoryHeaderSize + int64(len(identifier)) + 1 + (slotRequirements+pages)*sha256.Size
+	return directoryHeaderSize + int64(len(n.text())) + (slotRequirements+pages)*sha256.Size
 }
 
 // requirements is an empty set of requirements, which codesign always adds.
@@ -100,15 +135,15 @@ func requirements() []byte {
 
 const superBlobHeader = 12 + 2*8
 
-func signatureSize(limit int64, identifier string) int64 {
-	return roundUp(superBlobHeader+directorySize(limit, identifier)+int64(len(requirements())), 16)
+func signatureSize(limit int64, n names) int64 {
+	return roundUp(superBlobHeader+directorySize(limit, n)+int64(len(requirements())), 16)
 }
 
 // superBlob hashes the finished code and wraps the result.
-func superBlob(code []byte, identifier string, text *macho.Segment) []byte {
+func superBlob(code []byte, n names, text *macho.Segment) []byte {
 	limit := int64(len(code))
-	size := directorySize(limit, identifier)
-	total := signatureSize(limit, identifier)
+	size := directorySize(limit, n)
+	total := signatureSize(limit, n)
 	words := []uint32{
 		magicSuperBlob, uint32(superBlobHeader + size + int64(len(requirements()))), 2,
 		slotCodeDirectory, superBlobHeader, slotRequirements, uint32(superBlobHeader + size),
@@ -117,29 +152,31 @@ func superBlob(code []byte, identifier string, text *macho.Segment) []byte {
 	for _, w := range words {
 		blob = binary.BigEndian.AppendUint32(blob, w)
 	}
-	blob = append(blob, codeDirectory(code, identifier, text)...)
+	blob = append(blob, codeDirectory(code, n, text)...)
 	blob = append(blob, requirements()...)
 	return append(blob, make([]byte, total-int64(len(blob)))...)
 }
 
-func codeDirectory(code []byte, identifier string, text *macho.Segment) []byte {
+func codeDirectory(code []byte, n names, text *macho.Segment) []byte {
 	limit := int64(len(code))
 	pages := roundUp(limit, 1<<pageSizeLog2) >> pageSizeLog2
-	size := directorySize(limit, identifier)
+	size := directorySize(limit, n)
 	hashes := size - pages*sha256.Size
 	d := make([]byte, 0, size)
 	for _, w := range []uint32{
-		magicCodeDirectory, uint32(size), directoryVersion, flagAdHoc, uint32(hashes), directoryHeaderSize,
+		magicCodeDirectory, uint32(size), directoryVersion, n.flags(), uint32(hashes), directoryHeaderSize,
 		slotRequirements, uint32(pages), uint32(limit),
 	} {
 		d = binary.BigEndian.AppendUint32(d, w)
 	}
 	d = append(d, sha256.Size, hashSHA256, 0, pageSizeLog2)
-	d = append(d, make([]byte, 4+4+4+4+8)...) // spare, scatter, team, spare, 64-bit limit
+	d = append(d, make([]byte, 4+4)...) // spare, scatter
+	d = binary.BigEndian.AppendUint32(d, n.at())
+	d = append(d, make([]byte, 4+8)...) // spare, 64-bit limit
 	for _, w := range []uint64{text.Offset, text.Filesz, executableSegment} {
 		d = binary.BigEndian.AppendUint64(d, w)
 	}
-	d = append(d, identifier+"\x00"...)
+	d = append(d, n.text()...)
 	sum := sha256.Sum256(requirements())
 	d = append(d, sum[:]...) // slot -2: the requirements
 	d = append(d, make([]byte, sha256.Size)...)

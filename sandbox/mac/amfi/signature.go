@@ -40,8 +40,10 @@ const (
 	flagLinkerSigned = 0x20000
 
 	directoryVersion    = 0x20400
-	directoryHeaderSize = 88 // of version 0x20400
-	executableSegment   = 1  // execSegFlags: a main binary
+	teamVersion         = 0x20200 // the first whose header has a team
+	teamOffset          = 48      // where the header says where it is
+	directoryHeaderSize = 88      // of version 0x20400
+	executableSegment   = 1       // execSegFlags: a main binary
 	linkeditCommandSize = 16
 	machHeaderSize      = 32
 )
@@ -49,8 +51,11 @@ const (
 // Signature is what the CodeDirectory of a program says.
 type Signature struct {
 	Identifier string
-	Version    uint32
-	Flags      uint32
+	// Team is the developer program's that the CodeDirectory names; empty: none. There
+	// are no certificates here: a signature that is not ad hoc counts as its team's.
+	Team    string
+	Version uint32
+	Flags   uint32
 	// Size is that of the CodeDirectory in bytes, Slots the number of pages
 	// hashed and Special that of other hashes.
 	Size, Slots, Special int
@@ -192,6 +197,16 @@ func (d directory) signature() (Signature, error) {
 	s := Signature{
 		Identifier: string(name), Version: d.version, Flags: d.flags,
 		Size: len(d.raw), Slots: int(d.slots), Special: int(d.special),
+	}
+	if d.version >= teamVersion && len(d.raw) >= teamOffset+4 {
+		at := int64(binary.BigEndian.Uint32(d.raw[teamOffset:]))
+		if at >= int64(len(d.raw)) {
+			return Signature{}, ErrBroken
+		}
+		if at > 0 {
+			team, _, _ := bytes.Cut(d.raw[at:], []byte{0})
+			s.Team = string(team)
+		}
 	}
 	sum := sha256.Sum256(d.raw)
 	copy(s.CDHash[:], sum[:])

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"howett.net/plist"
@@ -22,7 +23,9 @@ type codesignRequest struct {
 	verify, display, sign, force, strict, deep bool
 	verbose                                    int
 	identity, identifier                       string
-	paths                                      []string
+	// requirement is what a verified signature must satisfy, too; empty: nothing.
+	requirement string
+	paths       []string
 }
 
 // codesign checks, shows and makes signatures; of identities it knows "-".
@@ -44,7 +47,11 @@ func codesign(c *call) int {
 	}
 	rc := 0
 	for _, path := range r.paths {
-		if err := use(r, path); err != nil {
+		switch err := use(r, path); {
+		case errors.Is(err, errRequirement):
+			fmt.Fprintln(c.err, err)
+			rc = rcRequirement
+		case err != nil:
 			c.complainOfSignature(path, err)
 			rc = 1
 		}
@@ -84,6 +91,8 @@ func (c *call) parseCodesign() (codesignRequest, bool) {
 			r.sign, r.identity = true, value()
 		case "--identifier", "-i":
 			r.identifier = value()
+		case "--test-requirement", "-R":
+			r.requirement = value()
 		default:
 			if strings.HasPrefix(a, "-") {
 				c.unmodelled("option " + a)
@@ -126,8 +135,29 @@ func (c *call) verifySignature(r codesignRequest, path string) error {
 	if err == nil && r.strict && s.Trailing {
 		return errStrict
 	}
-	return err
+	if err != nil || r.requirement == "" {
+		return err
+	}
+	team := ofTeam.FindStringSubmatch(r.requirement)
+	if team == nil {
+		c.unmodelled("requirement " + r.requirement)
+		return errRequirement
+	}
+	if s.AdHoc() || s.Team != team[1] {
+		return errRequirement
+	}
+	return nil
 }
+
+// rcRequirement is codesign's exit code where a signature is valid, and not what the
+// requirement asks for.
+const rcRequirement = 3
+
+var errRequirement = errors.New("test-requirement: code failed to satisfy specified code requirement(s)")
+
+// ofTeam is the one requirement that is understood: a certificate that Apple gave to
+// a team. Text, and no file with a compiled one, begins with "=".
+var ofTeam = regexp.MustCompile(`^=anchor apple generic and certificate leaf\[subject\.OU\] = "([0-9A-Z]{10})"$`)
 
 // signatureOf reads the signature of a program, or of the main program of a
 // bundle.
@@ -186,7 +216,10 @@ func (c *call) displaySignature(r codesignRequest, path string) error {
 	if r.verbose == 0 {
 		return nil
 	}
-	names := []string{"adhoc"}
+	names, team := []string{"adhoc"}, "not set"
+	if s.Team != "" {
+		names, team = []string{"none"}, s.Team
+	}
 	if s.LinkerSigned() {
 		names = append(names, "linker-signed")
 	}
@@ -197,7 +230,10 @@ func (c *call) displaySignature(r codesignRequest, path string) error {
 		hash := hex.EncodeToString(s.CDHash[:])
 		fmt.Fprintf(c.err, "Hash type=sha256 size=32\nCandidateCDHash sha256=%s\nCDHash=%s\n", hash, hash)
 	}
-	fmt.Fprintf(c.err, "Signature=adhoc\nInfo.plist=not bound\nTeamIdentifier=not set\n")
+	if s.AdHoc() {
+		fmt.Fprintln(c.err, "Signature=adhoc")
+	}
+	fmt.Fprintf(c.err, "Info.plist=not bound\nTeamIdentifier=%s\n", team)
 	return nil
 }
 
