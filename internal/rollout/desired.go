@@ -7,7 +7,6 @@ package rollout
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -40,7 +39,7 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 		Schema: document.DesiredSchema,
 		Agent:  agent,
 		Node: document.Node{
-			Labels: maps.Clone(spec.Node.Labels),
+			Labels: plain(spec.Node.Labels),
 			Taints: taints(spec.Node.Taints),
 			MaxVMs: cmpOr(int(spec.Node.MaxVMs), DefaultMaxVMs),
 		},
@@ -147,4 +146,16 @@ func Check(profile *infrav1.MacNodeProfile) error {
 		return err
 	}
 	return checkTaints(d.Node.Taints)
+}
+
+// plain are the labels as texts; none stay none, for the revision's sake.
+func plain(labels map[string]infrav1.LabelValue) map[string]string {
+	if labels == nil {
+		return nil
+	}
+	out := make(map[string]string, len(labels))
+	for key, value := range labels {
+		out[key] = string(value)
+	}
+	return out
 }

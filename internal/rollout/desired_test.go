@@ -21,7 +21,7 @@ func full() *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{Spec: infrav1.MacNodeProfileSpec{
 		Tart: &infrav1.TartRelease{Version: "2.30.0", Source: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("b", 64)},
 		Node: infrav1.NodeSettings{
-			Labels: map[string]string{"team": "ios"}, MaxVMs: 1,
+			Labels: map[string]infrav1.LabelValue{"team": "ios"}, MaxVMs: 1,
 			Taints: &[]infrav1.Taint{{Key: "mac", Effect: corev1.TaintEffectNoExecute}},
 		},
 		Network: infrav1.NetworkSettings{
@@ -102,8 +102,8 @@ func TestCheck(t *testing.T) {
 		says   string
 	}{
 		"as it should be": {func(*infrav1.MacNodeProfileSpec) {}, ""},
-		"label":           {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"a b": ""} }, "spec.node.labels"},
-		"label's value":   {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"a": "b c"} }, "spec.node.labels"},
+		"label":           {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]infrav1.LabelValue{"a b": ""} }, "spec.node.labels"},
+		"label's value":   {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]infrav1.LabelValue{"a": "b c"} }, "spec.node.labels"},
 		"taint": {func(s *infrav1.MacNodeProfileSpec) {
 			s.Node.Taints = &[]infrav1.Taint{{Key: "-", Effect: "NoSchedule"}}
 		}, "spec.node.taints"},
@@ -120,15 +120,21 @@ func TestCheck(t *testing.T) {
 		"taint of a role": {func(s *infrav1.MacNodeProfileSpec) {
 			s.Node.Taints = &[]infrav1.Taint{{Key: "node-role.kubernetes.io/mac", Effect: "NoSchedule"}}
 		}, "Kubernetes' own"},
-		"label of a fact":    {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"kubernetes.io/os": "linux"} }, "kubernetes.io/os says what each Mac is"},
-		"label of the fleet": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"tuist.dev/fleet": "b"} }, "tuist.dev/fleet says what each Mac is"},
+		"label of a fact": {func(s *infrav1.MacNodeProfileSpec) {
+			s.Node.Labels = map[string]infrav1.LabelValue{"kubernetes.io/os": "linux"}
+		}, "kubernetes.io/os says what each Mac is"},
+		"label of the fleet": {func(s *infrav1.MacNodeProfileSpec) {
+			s.Node.Labels = map[string]infrav1.LabelValue{"tuist.dev/fleet": "b"}
+		}, "tuist.dev/fleet says what each Mac is"},
 		"label of a role": {func(s *infrav1.MacNodeProfileSpec) {
-			s.Node.Labels = map[string]string{"node-role.kubernetes.io/mac": ""}
+			s.Node.Labels = map[string]infrav1.LabelValue{"node-role.kubernetes.io/mac": ""}
 		}, "may not set"},
-		"label of Kubernetes": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"a.k8s.io/b": ""} }, "may not set"},
-		"label of a node":     {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]string{"node.kubernetes.io/b": ""} }, ""},
+		"label of Kubernetes": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels = map[string]infrav1.LabelValue{"a.k8s.io/b": ""} }, "may not set"},
+		"label of a node": {func(s *infrav1.MacNodeProfileSpec) {
+			s.Node.Labels = map[string]infrav1.LabelValue{"node.kubernetes.io/b": ""}
+		}, ""},
 		"label of a region": {func(s *infrav1.MacNodeProfileSpec) {
-			s.Node.Labels = map[string]string{"topology.kubernetes.io/region": "fr-par"}
+			s.Node.Labels = map[string]infrav1.LabelValue{"topology.kubernetes.io/region": "fr-par"}
 		}, ""},
 		"subnet":          {func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "8.8.8.0/24" }, "subnet"},
 		"host bits":       {func(s *infrav1.MacNodeProfileSpec) { s.Network.GuestEgress.Allow[0].CIDR = "10.0.0.1/8" }, "cidr"},

@@ -164,7 +164,7 @@ func TestEditsAreRefused(t *testing.T) {
 			o.(*infrav1.ScalewayAppleSiliconMachineTemplate).Spec.Template.Spec.Type = "M4-M"
 		}, "immutable"},
 		"a label no node may set": {newProfile(), func(o client.Object) {
-			o.(*infrav1.MacNodeProfile).Spec.Node.Labels = map[string]string{"node-role.kubernetes.io/mac": ""}
+			o.(*infrav1.MacNodeProfile).Spec.Node.Labels = map[string]infrav1.LabelValue{"node-role.kubernetes.io/mac": ""}
 		}, "may not set"},
 		"three guests at once": {newProfile(), func(o client.Object) {
 			o.(*infrav1.MacNodeProfile).Spec.Node.MaxVMs = 3

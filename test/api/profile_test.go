@@ -21,7 +21,7 @@ func wholeProfile() *infrav1.MacNodeProfile {
 	p := newProfile()
 	p.Spec = infrav1.MacNodeProfileSpec{
 		Tart: &infrav1.TartRelease{Version: "2.30.0", Source: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("a", 64)},
-		Node: infrav1.NodeSettings{Labels: map[string]string{"example.com/team": "ios"}, MaxVMs: 1},
+		Node: infrav1.NodeSettings{Labels: map[string]infrav1.LabelValue{"example.com/team": "ios"}, MaxVMs: 1},
 		Network: infrav1.NetworkSettings{
 			Subnet: "172.16.8.0/22",
 			GuestEgress: infrav1.GuestEgress{
@@ -56,7 +56,7 @@ func TestNonsenseInAProfileIsRefused(t *testing.T) {
 		says   string
 	}{
 		"nothing wrong":         {func(*infrav1.MacNodeProfileSpec) {}, ""},
-		"a long label":          {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a"] = strings.Repeat("b", 64) }, "at most 63"},
+		"a long label":          {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a"] = infrav1.LabelValue(strings.Repeat("b", 64)) }, "labels.a"},
 		"a node's role":         {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["node-role.kubernetes.io/mac"] = "" }, "may not set labels below"},
 		"a label of Kubernetes": {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["a.k8s.io/b"] = "" }, "may not set labels below"},
 		"a label of nodes":      {func(s *infrav1.MacNodeProfileSpec) { s.Node.Labels["node.kubernetes.io/b"] = "" }, ""},

@@ -60,6 +60,8 @@ const (
 type ExternalControlPlaneSpec struct {
 	// version of Kubernetes; default: what the API server says.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][0-9A-Za-z.+-]*$`
 	Version string `json:"version,omitempty"`
 
 	// controlPlaneEndpoint is filled from kube-public/cluster-info, or
@@ -70,6 +72,8 @@ type ExternalControlPlaneSpec struct {
 	// clusterID is the UID of the namespace kube-system, recorded at first use:
 	// after a move to another cluster nothing is minted for the wrong one.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z-]+$`
 	ClusterID string `json:"clusterID,omitempty"`
 
 	// kubeconfig says where the Secret <cluster>-kubeconfig comes from. Default: Minted.

@@ -10,6 +10,7 @@ type ScalewayAppleSiliconClusterSpec struct {
 	// zones are the vendor zones of this Cluster; each becomes a failure domain.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=32
 	// +kubebuilder:validation:items:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	// +listType=set
 	// +required
@@ -38,6 +39,7 @@ type ScalewayAppleSiliconClusterStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 
 	// conditions: Ready, CredentialsValid, InventorySynced, DestructionHeld, Paused.

@@ -26,18 +26,23 @@ const OrderedCondition = "Ordered"
 type ClaimReference struct {
 	// cluster is the name of the owner's Cluster.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Cluster string `json:"cluster,omitempty"`
 	// namespace of the owning ScalewayAppleSiliconMachine.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// name of the owning ScalewayAppleSiliconMachine; the server bears it too.
+	// name of the owning ScalewayAppleSiliconMachine; the server bears it too. In the
+	// claim of an adoption it is the server's own, as people chose it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
 	Name string `json:"name,omitempty"`
 	// token equals the owner's spec.hostRef.claimToken.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
 	Token string `json:"token,omitempty"`
 	// uid of the owner's object. It alone may change while the claim stands: the
 	// owner was created again, from a backup or by a move. Empty: the claim was
@@ -71,6 +76,7 @@ type Release struct {
 	// token of the claim that is let go; a wipe checks it against the claim.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
 	Token string `json:"token,omitempty"`
 	// +required
 	// +kubebuilder:validation:Enum=Recycle;Terminate;Reinstall
@@ -81,9 +87,11 @@ type Release struct {
 	// poolPrefix starts the server's name once it is back in the pool. Only a
 	// Recycle needs it.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	PoolPrefix string `json:"poolPrefix,omitempty"`
 	// osFamily is the macOS family to install; empty: the type's default.
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	OSFamily string `json:"osFamily,omitempty"`
 	// +required
 	RequestedAt metav1.MicroTime `json:"requestedAt,omitempty"`
@@ -93,9 +101,11 @@ type Release struct {
 type HostKey struct {
 	// algorithm as SSH names it, e.g. ssh-ed25519.
 	// +required
+	// +kubebuilder:validation:MaxLength=64
 	Algorithm string `json:"algorithm,omitempty"`
 	// sha256 is the fingerprint as OpenSSH prints it, SHA256:<base64>.
 	// +required
+	// +kubebuilder:validation:MaxLength=128
 	SHA256 string `json:"sha256,omitempty"`
 	// epoch the key was seen in; a pin of another epoch does not count.
 	// +required
@@ -109,6 +119,7 @@ type PasswordAttempt struct {
 	Epoch int64 `json:"epoch,omitempty"`
 	// digest is a keyed hash of the password.
 	// +required
+	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
 	// +required
 	At metav1.MicroTime `json:"at,omitempty"`
@@ -154,6 +165,7 @@ type WipeRecord struct {
 // BootstrapRecord counts failed bootstraps of one claim.
 type BootstrapRecord struct {
 	// +optional
+	// +kubebuilder:validation:MaxLength=128
 	ClaimToken string `json:"claimToken,omitempty"`
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
@@ -177,16 +189,20 @@ type OrderRequest struct {
 	// name of the server to come: the owning Machine's.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// type is the vendor's server type.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type,omitempty"`
 	// os is the macOS family to install; empty: the type's default.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	OS string `json:"os,omitempty"`
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
+	// +kubebuilder:validation:MaxLength=32
 	Zone string `json:"zone,omitempty"`
 	// profile is the MacNodeProfile, <namespace>/<name>, whose maxOrdered counts this
 	// order and its server.
@@ -332,6 +348,7 @@ type ScalewayAppleSiliconHostSpec struct {
 	ServerID string `json:"serverID,omitempty"`
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
+	// +kubebuilder:validation:MaxLength=32
 	Zone string `json:"zone,omitempty"`
 	// +optional
 	ClaimRef *ClaimReference `json:"claimRef,omitempty"`

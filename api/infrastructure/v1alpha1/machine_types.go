@@ -55,11 +55,13 @@ type MachineClass struct {
 	// Cluster's first zone. A host of another zone is never used.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
+	// +kubebuilder:validation:MaxLength=32
 	Zone string `json:"zone,omitempty"`
 
 	// type is the vendor's server type, e.g. M2-L; exact. Default: any.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9._-]*$`
 	Type string `json:"type,omitempty"`
 
 	// os is the macOS family, e.g. tahoe, in any case, and also as macos-tahoe; point
@@ -85,7 +87,7 @@ type MachineClass struct {
 	// hostSelector restricts the hosts by their labels; facts are labels, too.
 	// It does not concern ordered servers.
 	// +optional
-	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+	HostSelector *HostSelector `json:"hostSelector,omitempty"`
 
 	// releasePolicy says what becomes of the host. Default: Recycle for an
 	// adopted one, Terminate for an ordered one.
@@ -97,6 +99,7 @@ type MachineClass struct {
 	// label tuist.dev/fleet. Default: the name of the MachineDeployment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`
 	FleetName string `json:"fleetName,omitempty"`
 
 	// profileRef names the MacNodeProfile in the same namespace. Default: the
@@ -110,6 +113,7 @@ type ProfileReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 }
 
@@ -119,12 +123,16 @@ type HostReference struct {
 	// name of the ScalewayAppleSiliconHost.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
 	// claimToken is random and fresh for each intent; the claim on the host
 	// carries the same one.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	ClaimToken string `json:"claimToken,omitempty"`
 
 	// takeOver: the first system of this kind had this Mac, and it is taken over as it
@@ -228,6 +236,7 @@ type ScalewayAppleSiliconMachineStatus struct {
 	// addresses of the Mac.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
 	Addresses []clusterv1.MachineAddress `json:"addresses,omitempty"`
 
 	// failureDomain is the zone the host is in.

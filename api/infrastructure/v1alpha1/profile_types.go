@@ -35,8 +35,9 @@ type NodeSettings struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k == 'topology.kubernetes.io/region')",message="a node may not set labels below kubernetes.io/ and k8s.io/ on itself, such as node-role.kubernetes.io/ and node-restriction.kubernetes.io/, but for node.kubernetes.io/: use a prefix of your own"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['kubernetes.io/os', 'kubernetes.io/arch', 'kubernetes.io/hostname', 'topology.kubernetes.io/zone', 'node.kubernetes.io/instance-type', 'tuist.dev/fleet']))",message="kubernetes.io/os, kubernetes.io/arch, kubernetes.io/hostname, topology.kubernetes.io/zone, node.kubernetes.io/instance-type and tuist.dev/fleet say what each Mac is: leave them out, no profile changes them"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && self[k].size() <= 63)",message="a label has a key of at most 317 characters and a value of at most 63"
-	Labels map[string]string `json:"labels,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317)",message="a label has a key of at most 317 characters"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('[ \\n]'))",message="the key of a label has no blanks and no line breaks: write one such as example.com/team"
+	Labels map[string]LabelValue `json:"labels,omitempty"`
 
 	// taints set when the Node registers, and kept on it. Default, when absent:
 	// tuist.dev/macos=true:NoSchedule. One with the effect NoExecute evicts at
@@ -195,6 +196,7 @@ type StorageSettings struct {
 	// quota is the ceiling of a volume made for them, 40G at least. Default: there
 	// is no such volume, and they live in the user's home.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="string(self).size() <= 32",message="is longer than 32 characters: write a size such as 300G"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('40G')) || quantity(string(self)).compareTo(quantity('40G')) == 0",message="is too small for one guest and its image: give 40G or more"
 	Quota *resource.Quantity `json:"quota,omitempty"`
 }

@@ -36,10 +36,10 @@ func TestNoHost(t *testing.T) {
 		"other type": {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 of another type (known: M2-L)", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.Spec.Type = "M4-S" }},
 		"other OS":   {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 with another OS (known: tahoe)", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.Spec.OS = "sequoia" }},
 		"other labels": {host: poolHost(serverID), reason: infrav1.ReasonNoAvailableHost, says: "1 not matched by the host selector", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
-			infra.Spec.HostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{infrav1.LabelChip: "apple-m4"}}
+			infra.Spec.HostSelector = &infrav1.HostSelector{MatchLabels: map[string]infrav1.LabelValue{infrav1.LabelChip: "apple-m4"}}
 		}},
 		"bad selector": {host: poolHost(serverID), reason: reasonHostSelector, says: "spec.hostSelector", change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) {
-			infra.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+			infra.Spec.HostSelector = &infrav1.HostSelector{MatchExpressions: []infrav1.HostSelectorRequirement{{Key: "a", Operator: "Near"}}}
 		}},
 		"no prefix": {host: poolHost(serverID), prefix: "none", reason: infrav1.ReasonNoAdoptPoolPrefix},
 		"no owner":  {host: poolHost(serverID), reason: infrav1.ReasonWaitingForCluster, change: func(_ *clusterv1.Machine, infra *infrav1.ScalewayAppleSiliconMachine) { infra.OwnerReferences = nil }},
@@ -189,7 +189,7 @@ func TestOnlyUsefulMachinesAreWoken(t *testing.T) {
 		"wants another pool": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.AdoptPoolPrefix = "spare-" }},
 		"orders its own":     {machine: func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.Acquisition = infrav1.Order }},
 		"wants another label": {machine: func(m *infrav1.ScalewayAppleSiliconMachine) {
-			m.Spec.HostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "c"}}
+			m.Spec.HostSelector = &infrav1.HostSelector{MatchLabels: map[string]infrav1.LabelValue{"a": "c"}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func profiled(t *testing.T) (w *world, wanted string) {
 		t.Fatalf("UpToDate = %s after the bootstrap", got)
 	}
 	w.get(client.ObjectKeyFromObject(profile), profile)
-	profile.Spec.Node.Labels = map[string]string{"team": "ios"}
+	profile.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}
 	w.update(profile)
 	w.settle("mac-1")
 	return w, rollout.Revision(profile, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version})

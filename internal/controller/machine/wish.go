@@ -70,7 +70,7 @@ func (r *Reconciler) wish(v *visit) (host.Wish, error) {
 	if spec.HostSelector == nil {
 		return wish, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(spec.HostSelector)
+	selector, err := metav1.LabelSelectorAsSelector(spec.HostSelector.LabelSelector())
 	wish.Selector = selector
 	return wish, err
 }

@@ -140,7 +140,7 @@ func TestAFailedCanaryHalts(t *testing.T) {
 		t.Errorf("event = %q", event)
 	}
 	p := w.profile()
-	p.Spec.Node.Labels = map[string]string{"team": "ios"}
+	p.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}
 	w.update(p)
 	w.visit("builders")
 	if got := w.turns(); len(got) != 1 {
