@@ -13,8 +13,9 @@ import (
 // unlimited are fields below spec that have no limit in the schema, with what limits
 // them all the same.
 var unlimited = map[string]string{
-	"MacNodeProfile/spec/rollout/soak":  "a rule",
-	"MacNodeProfile/spec/storage/quota": "a rule",
+	"MacNodeProfile/spec/rollout/soak":           "a rule",
+	"ScalewayAppleSiliconHost/spec/claimRef/uid": "a rule",
+	"MacNodeProfile/spec/storage/quota":          "a rule",
 	// Cluster API's own type; what is in there becomes metadata, which is limited.
 	"ScalewayAppleSiliconMachineTemplate/spec/template/metadata/annotations":       "metadata",
 	"ScalewayAppleSiliconMachineTemplate/spec/template/metadata/annotations/*":     "metadata",
@@ -29,6 +30,7 @@ var unlimited = map[string]string{
 // bounded are patterns that say by themselves how long a text may be.
 var bounded = []string{
 	`^[0-9a-f]{64}$`,
+	`^[0-9A-Z]{10}$`,
 	`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`,
 }
 

@@ -48,6 +48,7 @@ type ClaimReference struct {
 	// owner was created again, from a backup or by a move. Empty: the claim was
 	// made before this field was known.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 64",message="is longer than 64 characters"
 	UID types.UID `json:"uid,omitempty"`
 }
 
@@ -339,7 +340,7 @@ type HostRecord struct {
 // +kubebuilder:validation:XValidation:rule="has(self.serverID) != has(self.order)",message="a host is a server, or the order of one: set serverID or order"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || (has(self.claimRef) && self.claimRef.token == self.release.token)",message="release must carry the token of the claim it ends"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || self.release.policy != 'Recycle' || (has(self.release.poolPrefix) && self.release.poolPrefix.size() > 0)",message="a release to the pool names its poolPrefix"
-// +kubebuilder:validation:XValidation:rule="!has(self.claimRef) || !has(oldSelf.claimRef) || (self.claimRef.namespace == oldSelf.claimRef.namespace && self.claimRef.name == oldSelf.claimRef.name && self.claimRef.token == oldSelf.claimRef.token && has(self.claimRef.cluster) == has(oldSelf.claimRef.cluster) && (!has(self.claimRef.cluster) || self.claimRef.cluster == oldSelf.claimRef.cluster))",message="a claim is never changed into another: it ends first, then the host can be claimed again; only its uid may follow an owner that was created again"
+// +kubebuilder:validation:XValidation:rule="!has(self.claimRef) || !has(oldSelf.claimRef) || (self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__ && self.claimRef.name == oldSelf.claimRef.name && self.claimRef.token == oldSelf.claimRef.token && has(self.claimRef.cluster) == has(oldSelf.claimRef.cluster) && (!has(self.claimRef.cluster) || self.claimRef.cluster == oldSelf.claimRef.cluster))",message="a claim is never changed into another: it ends first, then the host can be claimed again; only its uid may follow an owner that was created again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.record) || !has(oldSelf.record.wipe) || !has(oldSelf.record.wipe.requiredSince) || (has(self.record) && has(self.record.wipe) && has(self.record.wipe.requiredSince) && self.record.wipe.requiredSince >= oldSelf.record.wipe.requiredSince)",message="record.wipe.requiredSince remembers that the disk was owned; it neither goes nor moves back"
 type ScalewayAppleSiliconHostSpec struct {
 	// serverID of the vendor; unset while the server is being ordered.

@@ -79,7 +79,7 @@ func TestKeep(t *testing.T) {
 // Mac's is left alone, and so is its providerID.
 func TestRequirement004_LabelsAndTaintsOfNodesAreKept(t *testing.T) {
 	p := builders()
-	p.Spec.Node.Labels = map[string]string{"team": "ios"}
+	p.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}
 	w := newWorld(t, append(three(revision()), p)...)
 	other := w.node("c")
 	other.Spec.ProviderID = "scw-applesilicon://fr-par-1/another"
