@@ -153,7 +153,7 @@ func TestApplyingWhatWasReadPasses(t *testing.T) {
 // fieldsOfHosts says who writes each field of a Host's spec: true is people.
 var fieldsOfHosts = map[string]bool{
 	"serverID": false, "zone": false, "claimRef": false, "release": false, "order": false, "record": false, "failures": false,
-	"maintenance": true, "quarantine": true, "reboot": true, "adopt": true,
+	"maintenance": true, "quarantine": true, "reboot": true, "adopt": true, "acceptSerial": true,
 }
 
 // TestEveryFieldOfAHostIsSomebodys: a new field is decided on, here and in the policy.
@@ -182,7 +182,8 @@ func TestWhoMayWriteAHost(t *testing.T) {
 		"maintenance": func(h *infrav1.ScalewayAppleSiliconHost) {
 			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "fans"}
 		},
-		"quarantine": func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Quarantine = &infrav1.Quarantine{Reason: "fans"} },
+		"quarantine":   func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Quarantine = &infrav1.Quarantine{Reason: "fans"} },
+		"acceptSerial": func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.AcceptSerial = "C07XX0XXJYVX" },
 		"reboot": func(h *infrav1.ScalewayAppleSiliconHost) {
 			h.Spec.Reboot = &infrav1.RebootRequest{ID: "1", Reason: "r"}
 		},
