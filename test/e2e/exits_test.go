@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
@@ -68,6 +72,27 @@ func (f *fleet) detach() {
 	f.awaitAnother(id, machine)
 	f.checkUntouched(before, mark)
 	f.awaitPhase(id, infrav1.HostForeign)
+	f.checkLeft(id)
+}
+
+// checkLeft expects that the Mac took the manager's word to leave: it keeps the report
+// of what it did, and none of what it refused.
+func (f *fleet) checkLeft(id string) {
+	machine, found := f.world.Mac(id)
+	if !found {
+		f.Fatalf("no Mac behind server %s", id)
+	}
+	data, err := os.ReadFile(filepath.Join(machine.Root(), "private", document.ReportFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	report, err := document.DecodeReport(data)
+	if step, failed := report.FailedStep(); err != nil || failed || report.Verb != document.VerbLeave || report.Exit != document.ExitChanged {
+		f.Errorf("the Mac's last run is %s, exit %d, step %s: %s (%v)", report.Verb, report.Exit, step.Name, step.Detail, err)
+	}
+	if _, err := os.Stat(filepath.Join(machine.Root(), document.AgentPlist)); !errors.Is(err, fs.ErrNotExist) {
+		f.Errorf("the agent's job is still there (%v)", err)
+	}
 }
 
 // strandAndReclaim bypasses the finalizer while no manager looks. The Mac is
