@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,6 +120,32 @@ func TestAnOrderThatIsHeldUpAfterItsRecordIsNotSent(t *testing.T) {
 		w.must(err)
 		if got := w.calls("CreateServer"); got != c.want || !held {
 			t.Errorf("held up for %s: sent %d times, want %d", c.pause, got, c.want)
+		}
+	}
+}
+
+// A Machine that lost its hostRef orders again under the same name. The answer may be
+// lost; the server that nobody has is the order's, and gets its Host.
+func TestAnOrderAmongNamesakesTakesTheOneThatNobodyHas(t *testing.T) {
+	for _, free := range []string{strayID(71), strayID(72)} {
+		w := ordering(t)
+		for _, id := range []string{strayID(71), strayID(72)} {
+			w.cloud.Set(cloud.Server{ID: id, Zone: zone, Name: "m-9", Type: "M2-L", Status: cloud.StatusReady, Delivered: true}, "x")
+			if id != free {
+				w.must(w.client.Create(w.ctx, &host.Host{
+					ObjectMeta: metav1.ObjectMeta{Name: host.ObjectName(zone, id)},
+					Spec: infrav1.ScalewayAppleSiliconHostSpec{
+						ServerID: id, Zone: zone, ClaimRef: &infrav1.ClaimReference{Namespace: "fleet", Name: "m-9", Token: "t-8"},
+					},
+				}))
+			}
+		}
+		order, at := w.openOrder(), metav1.NewMicroTime(w.clock.Now().Add(-time.Minute))
+		order.Spec.Order.AttemptedAt = &at
+		w.must(w.client.Update(w.ctx, order))
+		w.lookFor(time.Minute)
+		if made := w.delivered(); len(made) != 1 || made[0].Spec.ServerID != free || w.calls("CreateServer") != 0 {
+			t.Errorf("%s is free: hosts %v, calls %v", free, made, w.cloud.Calls())
 		}
 	}
 }

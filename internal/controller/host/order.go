@@ -150,13 +150,34 @@ func (p *pass) lookForOrder(ctx context.Context) (host.OrderLook, cloud.Server, 
 	report, _ := p.Inventory.Zone(zone)
 	look.Believed = !report.Suspicious && (len(servers) > 0 || p.Cloud.CheckAccess(ctx, zone) == nil)
 	look.Empty = len(servers) == 0
-	found := slices.IndexFunc(servers, func(s cloud.Server) bool { return s.Name == name })
-	look.Found = found >= 0
+	servers = slices.DeleteFunc(servers, func(s cloud.Server) bool { return s.Name != name })
+	look.Found = len(servers) > 0
 	look.LackingSince = p.orders.lacking(p.host.UID, look)
 	if !look.Found {
 		return look, cloud.Server{}, nil
 	}
-	return look, servers[found], nil
+	server, err := p.unclaimed(ctx, servers)
+	return look, server, err
+}
+
+// unclaimed is the first of the servers of an order's name that no claim is on, or
+// just the first. There are several when a Machine lost its hostRef and ordered
+// again: what the order became is the one that is nobody's.
+func (p *pass) unclaimed(ctx context.Context, servers []cloud.Server) (cloud.Server, error) {
+	if len(servers) == 1 {
+		return servers[0], nil
+	}
+	for _, server := range servers {
+		h := &host.Host{}
+		err := p.Reader.Get(ctx, client.ObjectKey{Name: host.ObjectName(p.host.Spec.Zone, server.ID)}, h)
+		if client.IgnoreNotFound(err) != nil {
+			return cloud.Server{}, fmt.Errorf("reading the host of a server that was ordered: %w", err)
+		}
+		if err != nil || h.Spec.ClaimRef == nil {
+			return server, nil
+		}
+	}
+	return servers[0], nil
 }
 
 // create records the attempt and then asks for the server.
