@@ -73,6 +73,8 @@ type ClaimAgainInput struct {
 	Host *Host
 	// Rivals are other live Machines of the same name that mean this host.
 	Rivals []Claimant
+	// PoolPrefix is the pool's that the Machine's own name starts with; empty: none.
+	PoolPrefix string
 	// Orphaned: the owner that the Machine's ownerReferences name does not exist, so
 	// that the API server is about to delete the Machine. That is how objects look
 	// that were restored from a backup without their owners.
@@ -85,7 +87,7 @@ type ClaimAgainInput struct {
 // the Machine goes.
 func MayClaimAgain(in ClaimAgainInput) Refusal {
 	for _, rule := range []func(ClaimAgainInput) Refusal{
-		refuseUnproved, refuseRival, refuseLetGo, refuseOrphaned, refuseWithheld,
+		refuseUnproved, refusePooled, refuseRival, refuseLetGo, refuseOrphaned, refuseWithheld,
 	} {
 		if refusal := rule(in); refusal.Reason != "" {
 			return refusal
@@ -104,28 +106,52 @@ func refuseUnproved(in ClaimAgainInput) Refusal {
 		in.Host.Name, BootstrapSecretName(in.Machine.Name))}
 }
 
-// refuseRival: of two Machines that mean the host the better proved one has it,
-// then the older one.
+// refusePooled: a server of a pool's name is the pool's, and whoever is named like
+// it was never given a Mac. What was provisioned was, before the pool was named so.
+func refusePooled(in ClaimAgainInput) Refusal {
+	if in.PoolPrefix == "" || EvidenceOf(in.Claimant, in.Host) == EvidenceProviderID {
+		return Refusal{}
+	}
+	return Refusal{infrav1.ReasonClaimConflict, fmt.Sprintf("the server of host %s is named as the pool %q names what is free, and so is this Machine: nothing is claimed, and deleting this object releases nothing; "+
+		"give the Machine another name", in.Host.Name, in.PoolPrefix)}
+}
+
+// refuseRival: where two Machines of one name mean the host, a manifest may be a copy
+// or made up. Its status is not, for applying a manifest writes none: who has that,
+// and more evidence than the other, has the host. Otherwise neither claims it before
+// a person has deleted one: a wrong guess ends in a wipe.
 func refuseRival(in ClaimAgainInput) Refusal {
 	for _, rival := range in.Rivals {
-		if rival.Machine.UID != in.Machine.UID && outranks(rival, in.Claimant, in.Host) {
-			return Refusal{infrav1.ReasonClaimConflict, fmt.Sprintf("host %s is meant by Machine %s/%s too, which has the better right to it; nothing is claimed, and deleting this object releases nothing",
+		if rival.Machine.UID != in.Machine.UID && !outranks(in.Claimant, rival, in.Host) {
+			return Refusal{infrav1.ReasonClaimConflict, fmt.Sprintf("host %s is meant by Machine %s/%s too, and nothing shows for certain whose it is: nothing is claimed, and deleting this object releases nothing; delete the one of the two that never had it",
 				in.Host.Name, rival.Machine.Namespace, rival.Machine.Name)}
 		}
 	}
 	return Refusal{}
 }
 
+// outranks reports that the first has more evidence, its status among it, or that
+// the second has none.
 func outranks(a, b Claimant, h *Host) bool {
-	left, right := EvidenceOf(a, h), EvidenceOf(b, h)
-	if left != right {
-		return left > right
+	if EvidenceOf(b, h) == EvidenceNone {
+		return true
 	}
-	if left == EvidenceNone {
-		return false
+	return a.Machine.Status.ServerID == h.Spec.ServerID && kinds(a, h) > kinds(b, h)
+}
+
+// kinds counts what shows that the claimant had the host, each for itself.
+func kinds(c Claimant, h *Host) int {
+	n, ref := 0, c.Machine.Spec.HostRef
+	for _, shows := range []bool{
+		c.Machine.Spec.ProviderID == ProviderID(h.Spec.Zone, h.Spec.ServerID),
+		ref != nil && ref.Name == h.Name && staged(c.Staged, ref.ClaimToken, h),
+		c.Machine.Status.ServerID == h.Spec.ServerID,
+	} {
+		if shows {
+			n++
+		}
 	}
-	born := a.Machine.CreationTimestamp.Compare(b.Machine.CreationTimestamp.Time)
-	return born < 0 || born == 0 && a.Machine.UID < b.Machine.UID // one of two always
+	return n
 }
 
 // refuseLetGo: the host was given away on purpose.

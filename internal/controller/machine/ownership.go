@@ -36,7 +36,7 @@ func (r *Reconciler) claimAgain(ctx context.Context, v *visit, h *host.Host) err
 
 // mayClaimAgain gathers what host.MayClaimAgain decides from.
 func (r *Reconciler) mayClaimAgain(ctx context.Context, v *visit, h *host.Host) (host.Refusal, error) {
-	in := host.ClaimAgainInput{Host: h, Now: r.Clock.Now()}
+	in := host.ClaimAgainInput{Host: h, PoolPrefix: r.namedLikeAPool(v.machine), Now: r.Clock.Now()}
 	var err error
 	if in.Claimant, err = r.claimant(ctx, v.machine); err != nil {
 		return host.Refusal{}, err
