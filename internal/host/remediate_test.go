@@ -42,6 +42,7 @@ func TestNextRemediation(t *testing.T) {
 		"hindered":                           {Remediation{Step: restart, Since: ago(time.Hour), Hindrance: "maintenance"}, restart, infrav1.ReasonDiagnosing, time.Time{}},
 		"goes on with its time anew":         {Remediation{Step: restart}, restart, restart, now.Add(3 * time.Minute)},
 		"a server that is gone needs no act": {Remediation{Gone: true, Hold: held}, exhausted, exhausted, time.Time{}},
+		"a host that was lost needs no act":  {Remediation{Lost: true, Hold: held}, exhausted, exhausted, time.Time{}},
 		"hindered before gone":               {Remediation{Gone: true, Hindrance: "paused"}, "", infrav1.ReasonDiagnosing, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {

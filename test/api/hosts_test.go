@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -26,6 +27,28 @@ func orderedHost() *infrav1.ScalewayAppleSiliconHost {
 	return h
 }
 
+// TestAClaimFollowsItsOwnersUID: the one part of a claim that may change. It may go,
+// too: a manager from before the field writes Hosts without it.
+func TestAClaimFollowsItsOwnersUID(t *testing.T) {
+	for name, h := range map[string]*infrav1.ScalewayAppleSiliconHost{
+		"a claim": claimedHost(),
+		"one that is being released": func() *infrav1.ScalewayAppleSiliconHost {
+			h := claimedHost()
+			h.Spec.Release = &infrav1.Release{Token: "t-1", Policy: infrav1.Reinstall, RequestedAt: metav1.NowMicro()}
+			return h
+		}(),
+		"an order": orderedHost(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, api.Create(t.Context(), h))
+			for _, uid := range []types.UID{"u-1", "u-2", ""} {
+				h.Spec.ClaimRef.UID = uid
+				must(t, api.Update(t.Context(), h))
+			}
+		})
+	}
+}
+
 // TestHandEditedHostsAreRefused: a slip of the hand neither swaps a claim nor
 // makes a disk look clean.
 func TestHandEditedHostsAreRefused(t *testing.T) {
@@ -34,8 +57,13 @@ func TestHandEditedHostsAreRefused(t *testing.T) {
 		edit func(*infrav1.ScalewayAppleSiliconHost)
 		says string
 	}{
-		"a claim's token": {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Token = "t-2" }, "never changed into another"},
-		"a claim's owner": {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Name = "m-2" }, "never changed into another"},
+		"a claim's token":     {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Token = "t-2" }, "never changed into another"},
+		"a claim's owner":     {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Name = "m-2" }, "never changed into another"},
+		"a claim's namespace": {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Namespace = "other" }, "never changed into another"},
+		"a claim's cluster":   {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Cluster = "" }, "never changed into another"},
+		"a claim's token and uid": {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Spec.ClaimRef.Token, h.Spec.ClaimRef.UID = "t-2", "another"
+		}, "never changed into another"},
 		"requiredSince moves back": {claimedHost(), func(h *infrav1.ScalewayAppleSiliconHost) {
 			before := metav1.NewMicroTime(h.Spec.Record.Wipe.RequiredSince.Add(-time.Microsecond))
 			h.Spec.Record.Wipe.RequiredSince = &before

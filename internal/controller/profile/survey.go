@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
 )
@@ -76,6 +77,13 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 		if m.Spec.ProviderID == "" {
 			continue
 		}
+		lost, err := r.anothers(ctx, m, reader)
+		if err != nil {
+			return survey{}, err
+		}
+		if lost {
+			continue
+		}
 		found, err := r.look(ctx, m, reader)
 		if err != nil {
 			return survey{}, err
@@ -83,6 +91,23 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 		s.macs = append(s.macs, found)
 	}
 	return s, nil
+}
+
+// anothers reports that the host which the Machine means is claimed for another, or
+// for none: its Node, if it bears the Machine's name, is not this Machine's. A Host
+// that is being rebuilt says nothing.
+func (r *Reconciler) anothers(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, reader client.Reader) (bool, error) {
+	if m.Spec.HostRef == nil {
+		return false, nil
+	}
+	h := &host.Host{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: m.Spec.HostRef.Name}, h); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading host %s: %w", m.Spec.HostRef.Name, err)
+	}
+	return !host.MeansClaim(h, m), nil
 }
 
 // profileName is empty for a Machine that follows the built-in profile.

@@ -403,6 +403,33 @@ func TestGoneServerIsGivenUpAtOnce(t *testing.T) {
 	}
 }
 
+// A Machine that lost its host needs another Mac: what runs on the host is not its own
+// to restart or reboot. One whose host was found again may have it back.
+func TestALostHostIsGivenUpAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *infrav1.ScalewayAppleSiliconHost)
+		lost   bool
+	}{
+		"claimed for another":      {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Token = "another" }, true},
+		"of a copy's source":       {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef.Name = "another" }, true},
+		"freed":                    {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef, h.Status.Server.Name = nil, "pool-1" }, true},
+		"found again, not claimed": {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef, h.Status.Server.Name = nil, key.Name }, false},
+		"found again, not read":    {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.ClaimRef = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(o *objects) { c.change(o.host) })
+			w.report.Suspicious = true
+			w.settle()
+			if gaveUp := w.remediation().Status.Step == infrav1.ReasonExhausted; gaveUp != c.lost {
+				t.Errorf("given up: %t, %+v", gaveUp, w.remediation().Status)
+			}
+			if h := w.host(); h.Spec.Reboot != nil || h.Spec.Record.DisturbedAt != nil || w.machineAnnotated() {
+				t.Errorf("touched: %+v", h.Spec)
+			}
+		})
+	}
+}
+
 // CAPH#2237: a reboot cannot bring a deleted Node back.
 func TestDeletedNodeIsNotRebooted(t *testing.T) {
 	w := newWorld(t, func(o *objects) { o.node = nil })
@@ -485,4 +512,14 @@ func TestAnotherMacsNodeIsNoRecovery(t *testing.T) {
 	})
 	w.settle()
 	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
+}
+
+// machineAnnotated reports that a restart of the agent was asked for.
+func (w *world) machineAnnotated() bool {
+	w.Helper()
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	if err := w.client.Get(w.Context(), key, m); err != nil {
+		w.Fatal(err)
+	}
+	return m.Annotations[infrav1.RestartAgentAnnotation] != ""
 }
