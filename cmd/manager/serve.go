@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -30,6 +31,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/nodecsr"
 	"github.com/macfleet/macfleet/internal/controller/profile"
 	"github.com/macfleet/macfleet/internal/controller/remediation"
+	"github.com/macfleet/macfleet/internal/controller/sshkey"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/workload"
 )
@@ -67,7 +69,10 @@ func serve(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	if err := addControllers(mgr, s, kubernetes.namespace, vendor, agent); err != nil {
+	if kubernetes.clusterID, err = clusterID(ctx, mgr.GetAPIReader()); err != nil {
+		return err
+	}
+	if err := addControllers(mgr, s, kubernetes, vendor, agent); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -103,6 +108,17 @@ func prove(ctx context.Context, vendor cloud.Cloud, zones []string) error {
 type connection struct {
 	config    *rest.Config
 	namespace string
+	// clusterID tells this cluster from others that use the same vendor project.
+	clusterID string
+}
+
+// clusterID is the UID of kube-system, which lives as long as the cluster.
+func clusterID(ctx context.Context, reader client.Reader) (string, error) {
+	system := &corev1.Namespace{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading which cluster this is: %w", err)
+	}
+	return string(system.UID), nil
 }
 
 func connect(s settings) (connection, error) {
@@ -125,7 +141,7 @@ func connect(s settings) (connection, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return connection{}, wrong("reading the TLS files of the Kubernetes client: %w", err)
 	}
-	return connection{config, namespace}, nil
+	return connection{config: config, namespace: namespace}, nil
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -175,7 +191,7 @@ func newManager(s settings, to connection) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud, agent machine.Agent) error {
+func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cloud, agent machine.Agent) error {
 	restConfig := mgr.GetConfig()
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
@@ -191,7 +207,7 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 		return fmt.Errorf("setting up discovery: %w", err)
 	}
 	machines := machine.New(machine.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: machine.SSH{}, Agent: agent,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, ClusterID: to.clusterID, Macs: machine.SSH{}, Agent: agent,
 		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
@@ -211,11 +227,14 @@ func addControllers(mgr ctrl.Manager, s settings, own string, vendor cloud.Cloud
 	planes := &controlplane.Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: discoverer, Discovery: toServer,
 		Server:    controlplane.Server{URL: restConfig.Host, CA: restConfig.CAData},
-		Namespace: own, WatchFilter: s.watchFilter,
+		Namespace: to.namespace, WatchFilter: s.watchFilter,
 	}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes} {
+	keys := sshkey.New(sshkey.Options{
+		Reader: mgr.GetAPIReader(), Keys: vendor, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
+	})
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

@@ -70,6 +70,16 @@ type ServerOrder struct {
 	OSID string
 }
 
+// SSHKey is a public key that the vendor puts on the Macs that it installs.
+type SSHKey struct {
+	ID   string
+	Name string
+	// PublicKey is type and base64, without a comment.
+	PublicKey string
+	// Disabled: it is not put on Macs.
+	Disabled bool
+}
+
 // Diagnostic is what the vendor found out about the way to a server.
 type Diagnostic struct {
 	// Done: the vendor has come to an end.
@@ -113,7 +123,13 @@ type Cloud interface {
 	StartDiagnostic(ctx context.Context, zone, id string) (diagnosticID string, err error)
 	// GetDiagnostic reads how a diagnostic went.
 	GetDiagnostic(ctx context.Context, zone, diagnosticID string) (Diagnostic, error)
-	// EnsureSSHKey registers the public key with the project unless it is there
-	// already, whatever its name.
+	// EnsureSSHKey registers the public key with the project under this name, unless
+	// it is there already. The same key under another name is somebody else's, who may
+	// take it away any day.
 	EnsureSSHKey(ctx context.Context, name, publicKey string) error
+	// ListSSHKeys returns every key of the project, all pages.
+	ListSSHKeys(ctx context.Context) ([]SSHKey, error)
+	// DeleteSSHKey takes one away. Macs that have it keep it until they are installed
+	// anew. IsNotFound: it is gone already.
+	DeleteSSHKey(ctx context.Context, id string) error
 }

@@ -111,3 +111,17 @@ func (o *observed) EnsureSSHKey(ctx context.Context, name, publicKey string) err
 	o.tell("EnsureSSHKey", start, err)
 	return err
 }
+
+func (o *observed) ListSSHKeys(ctx context.Context) ([]SSHKey, error) {
+	start := time.Now()
+	keys, err := o.inner.ListSSHKeys(ctx)
+	o.tell("ListSSHKeys", start, err)
+	return keys, err
+}
+
+func (o *observed) DeleteSSHKey(ctx context.Context, id string) error {
+	start := time.Now()
+	err := o.inner.DeleteSSHKey(ctx, id)
+	o.tell("DeleteSSHKey", start, err)
+	return err
+}

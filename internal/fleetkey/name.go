@@ -74,6 +74,10 @@ func Fingerprint(public string) string {
 	return ssh.FingerprintSHA256(key)
 }
 
+func publicOf(signer ssh.Signer) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+}
+
 func digestOf(public string) string {
 	half := Half(public)
 	if half == "" {

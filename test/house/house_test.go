@@ -63,6 +63,7 @@ type rule struct {
 var rules = []rule{
 	{below: "api", only: []string{"api"}, why: "the API imports nothing of ours"},
 	{below: "internal/cloud", only: []string{"api", "internal/cloud"}, why: "cloud is a seam: it knows the API at most"},
+	{below: "internal/fleetkey", only: []string{"internal/fleetkey"}, neverOutside: []string{"sigs.k8s.io/controller-runtime"}, why: "fleetkey decides: no client, no I/O"},
 	{below: "internal/host", only: []string{"api", "internal/cloud", "internal/host"}, why: "host decides: no client, no I/O"},
 	{below: "internal/rollout", only: []string{"api", "internal/converge/document", "internal/rollout"}, why: "rollout decides: no client, no I/O"},
 	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},

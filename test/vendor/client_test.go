@@ -222,7 +222,7 @@ func TestTheVendorsRefusals(t *testing.T) {
 func TestSSHKeysAreNeverDuplicated(t *testing.T) {
 	ctx := context.Background()
 	v := start(t, sandbox.Options{})
-	const half = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtl"
+	const half = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtl"
 	for _, key := range []string{half + " one@here", half + " two@there", half, half + "\n"} {
 		if err := v.client.EnsureSSHKey(ctx, "fleet", key); err != nil {
 			t.Fatal(err)
@@ -236,5 +236,50 @@ func TestSSHKeysAreNeverDuplicated(t *testing.T) {
 	}
 	if created != 1 {
 		t.Errorf("%d keys were created", created)
+	}
+}
+
+// A retired key is taken away by its id, and the same key under another name stays.
+func TestSSHKeysAreTakenAwayOneByOne(t *testing.T) {
+	ctx := context.Background()
+	v := start(t, sandbox.Options{PageSize: 2})
+	const half = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtl"
+	for _, name := range []string{"ada@example.com", "fleet", "another fleet"} {
+		if err := v.client.EnsureSSHKey(ctx, name, half+" comment"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := v.client.ListSSHKeys(ctx)
+	if err != nil || len(keys) != 3 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	for _, key := range keys {
+		if key.Name != "fleet" {
+			continue
+		}
+		if err := v.client.DeleteSSHKey(ctx, key.ID); err != nil {
+			t.Error(err)
+		}
+		if err := v.client.DeleteSSHKey(ctx, key.ID); !cloud.IsNotFound(err) {
+			t.Errorf("once more: %v", err)
+		}
+	}
+	var left []string
+	if keys, err = v.client.ListSSHKeys(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		left = append(left, key.Name)
+		if key.PublicKey != half {
+			t.Errorf("key %q", key.PublicKey)
+		}
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, []string{"ada@example.com", "another fleet"}) {
+		t.Errorf("left: %q", left)
+	}
+	v.SetRights(sandbox.DefaultSecretKey, sandbox.ReadOnly)
+	if err := v.client.DeleteSSHKey(ctx, keys[0].ID); !cloud.IsForbidden(err) {
+		t.Errorf("without the right: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ type Cloud struct {
 	servers   map[string]cloud.Server
 	passwords map[string]string
 	calls     []Call
-	keys      map[string]bool
+	keys      []cloud.SSHKey
 	stale     map[string]cloud.Server
 	created   int
 }
@@ -336,10 +336,32 @@ func (c *Cloud) FindOS(ctx context.Context, _, family, serverType string) (cloud
 // EnsureSSHKey remembers the key.
 func (c *Cloud) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
 	return c.do(ctx, "EnsureSSHKey", "", name, func() error {
-		if c.keys == nil {
-			c.keys = map[string]bool{}
+		same := func(k cloud.SSHKey) bool { return k.Name == name && k.PublicKey == publicKey }
+		if !slices.ContainsFunc(c.keys, same) {
+			c.keys = append(c.keys, cloud.SSHKey{ID: fmt.Sprintf("key-%d", len(c.keys)), Name: name, PublicKey: publicKey})
 		}
-		c.keys[publicKey] = true
+		return nil
+	})
+}
+
+// ListSSHKeys returns the keys that were registered and not taken away.
+func (c *Cloud) ListSSHKeys(ctx context.Context) ([]cloud.SSHKey, error) {
+	var keys []cloud.SSHKey
+	err := c.do(ctx, "ListSSHKeys", "", "", func() error {
+		keys = slices.Clone(c.keys)
+		return nil
+	})
+	return keys, err
+}
+
+// DeleteSSHKey forgets a key.
+func (c *Cloud) DeleteSSHKey(ctx context.Context, id string) error {
+	return c.do(ctx, "DeleteSSHKey", id, "", func() error {
+		before := len(c.keys)
+		c.keys = slices.DeleteFunc(c.keys, func(k cloud.SSHKey) bool { return k.ID == id })
+		if len(c.keys) == before {
+			return Err(cloud.KindNotFound)
+		}
 		return nil
 	})
 }
@@ -348,5 +370,5 @@ func (c *Cloud) EnsureSSHKey(ctx context.Context, name, publicKey string) error 
 func (c *Cloud) HasSSHKey(publicKey string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keys[publicKey]
+	return slices.ContainsFunc(c.keys, func(k cloud.SSHKey) bool { return k.PublicKey == publicKey })
 }

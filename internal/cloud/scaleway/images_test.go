@@ -68,16 +68,18 @@ func TestAMissingImageNamesWhatThereIs(t *testing.T) {
 
 func TestEnsureSSHKeyNeverDuplicates(t *testing.T) {
 	const keys, public = "/iam/v1alpha1/ssh-keys", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 me@here"
-	page := func(key string, disabled string) answer {
-		return jsonAnswer(200, `{"ssh_keys":[{"id":"1","name":"other","public_key":"`+key+`","disabled":`+disabled+`}],"total_count":1}`)
+	page := func(name, key, disabled string) answer {
+		return jsonAnswer(200, `{"ssh_keys":[{"id":"1","name":"`+name+`","public_key":"`+key+`","disabled":`+disabled+`}],"total_count":1}`)
 	}
 	for name, row := range map[string]struct {
 		listed answer
 		calls  int
 	}{
-		"there under another name": {page("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "false"), 1},
-		"another key":              {page("ssh-ed25519 AAAAother", "false"), 2},
-		"there but disabled":       {page("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "true"), 2},
+		"there": {page("fleet", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "false"), 1},
+		// Whoever registered it may take it away any day.
+		"there under another name": {page("a person's", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "false"), 2},
+		"another key":              {page("fleet", "ssh-ed25519 AAAAother", "false"), 2},
+		"there but disabled":       {page("fleet", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "true"), 2},
 		"none":                     {jsonAnswer(200, `{"ssh_keys":[],"total_count":0}`), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,5 +97,31 @@ func TestEnsureSSHKeyNeverDuplicates(t *testing.T) {
 	client, _ := start(t, nil)
 	if err := client.EnsureSSHKey(context.Background(), "fleet", "nonsense"); cloud.KindOf(err) != cloud.KindInvalid {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestSSHKeysAreListedAndTakenAway(t *testing.T) {
+	const keys, id = "/iam/v1alpha1/ssh-keys", "6170692e-7363-4616-8966-616c65776179"
+	client, v := start(t, map[string][]answer{
+		"GET " + keys: {jsonAnswer(200, `{"ssh_keys":[{"id":"`+id+`","name":"fleet","public_key":"ssh-ed25519 AAAA me@here","disabled":true},
+			{"id":"2","name":"of another project","public_key":"ssh-ed25519 BBBB","project_id":"5ca1e000-0000-4000-8000-0000000000cc"}],"total_count":2}`)},
+		"DELETE " + keys + "/" + id: {{status: 204}, jsonAnswer(404, `{"message":"resource is not found","resource":"ssh_key","resource_id":"`+id+`","type":"not_found"}`)},
+	})
+	got, err := client.ListSSHKeys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]cloud.SSHKey{{ID: id, Name: "fleet", PublicKey: "ssh-ed25519 AAAA", Disabled: true}}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if err := client.DeleteSSHKey(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if err := client.DeleteSSHKey(t.Context(), id); !cloud.IsNotFound(err) {
+		t.Errorf("a key that is gone: %v", err)
+	}
+	before := len(v.requests())
+	if err := client.DeleteSSHKey(t.Context(), "../servers/x"); cloud.KindOf(err) != cloud.KindInvalid || len(v.requests()) != before {
+		t.Errorf("no id: %v", err)
 	}
 }

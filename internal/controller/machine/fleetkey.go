@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
-	"strings"
 	"sync"
 
 	"golang.org/x/crypto/ssh"
@@ -21,13 +20,9 @@ import (
 )
 
 const (
-	keyPrivate = "ssh-privatekey"
-	keyPublic  = "ssh-publickey"
-	// keyLegacy is where the first system keeps the private half.
-	keyLegacy = "id_ed25519"
-	// keyPrevious is the private half that Macs may still know while the fleet's key
-	// is replaced.
-	keyPrevious = "ssh-privatekey-previous"
+	keyPrivate  = fleetkey.KeyPrivate
+	keyPublic   = fleetkey.KeyPublic
+	keyPrevious = fleetkey.KeyPrevious
 )
 
 // KeyRegistrar registers public keys with the vendor's project; a Cloud is one.
@@ -108,7 +103,7 @@ func (k fleetKey) GoString() string { return k.public }
 
 // fleetSecret names the Secret with the SSH key of the Machine's fleet.
 func (v *visit) fleetSecret() client.ObjectKey {
-	return client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + "-ssh"}
+	return client.ObjectKey{Namespace: v.machine.Namespace, Name: v.fleet() + fleetkey.SecretSuffix}
 }
 
 // ensureFleetKey returns the key of the Machine's fleet, which is made when
@@ -164,33 +159,20 @@ func (r *Reconciler) readFleetKey(ctx context.Context, name client.ObjectKey) (f
 }
 
 func parseFleetKey(secret *corev1.Secret) (fleetKey, error) {
-	current := keyPrivate
-	if len(secret.Data[current]) == 0 && len(secret.Data[keyLegacy]) > 0 {
-		current = keyLegacy
-	}
-	key, err := parseKey(secret, current)
-	if err != nil || len(secret.Data[keyPrevious]) == 0 {
-		return key, err
-	}
-	previous, err := parseKey(secret, keyPrevious)
+	keys, err := fleetkey.Read(secret)
 	if err != nil {
 		return fleetKey{}, err
 	}
-	if previous.public != key.public {
+	key := keyOf(keys[0])
+	if len(keys) > 1 {
+		previous := keyOf(keys[1])
 		key.previous = &previous
 	}
 	return key, nil
 }
 
-func parseKey(secret *corev1.Secret, name string) (fleetKey, error) {
-	private := secret.Data[name]
-	signer, err := ssh.ParsePrivateKey(private)
-	if err != nil {
-		// The parser's words could quote the key.
-		return fleetKey{}, fmt.Errorf("the key %s of Secret %s is no usable SSH private key (of the key in use, %s is read, too, as the first system has it)", name, secret.Name, keyLegacy)
-	}
-	public := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
-	return fleetKey{signer: signer, public: public, seed: passwordSeed(private)}, nil
+func keyOf(key fleetkey.Signer) fleetKey {
+	return fleetKey{signer: key.Signer, public: key.Public(), seed: passwordSeed(key.Private)}
 }
 
 // warnOfNewKey tells when a fleet that has Macs got another key: nobody reaches
@@ -232,4 +214,15 @@ func newFleetKeySecret(name client.ObjectKey, cluster string) (*corev1.Secret, e
 		keyPrivate: pem.EncodeToMemory(block),
 		keyPublic:  ssh.MarshalAuthorizedKey(line),
 	}), nil
+}
+
+// ForgetKey has a key registered again before it is next relied on: the vendor does
+// not have it any more under this name.
+func (r *Reconciler) ForgetKey(name string) { r.registered.forget(name) }
+
+func (k *registered) forget(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.keys, name)
+	clear(k.fleets) // each fleet looks once more
 }
