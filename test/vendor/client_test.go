@@ -222,7 +222,7 @@ func TestTheVendorsRefusals(t *testing.T) {
 func TestSSHKeysAreNeverDuplicated(t *testing.T) {
 	ctx := context.Background()
 	v := start(t, sandbox.Options{})
-	const half = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtl"
+	const half = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtleWtleWtleWtleWtleWtleWtleWtleWtleWtleWtl"
 	for _, key := range []string{half + " one@here", half + " two@there", half, half + "\n"} {
 		if err := v.client.EnsureSSHKey(ctx, "fleet", key); err != nil {
 			t.Fatal(err)
