@@ -102,10 +102,10 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	if err != nil {
 		return err
 	}
-	if why := Refusal(ask, h, m, node); why != "" {
-		log.Info("Certificate request left pending: "+why, "host", h.Name)
+	if refused := Refusal(ask, h, m, node); refused.Why != "" {
+		log.Info("Certificate request left pending: "+refused.Why, "host", h.Name)
 		if m != nil {
-			r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, "ApproveCertificate", "the certificate of Node %s is not approved: %s", ask.Node, why)
+			r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, refused.Check, "the certificate of Node %s is not approved: %s", ask.Node, refused.Why)
 		}
 		return nil
 	}

@@ -95,30 +95,34 @@ func Find(ask Ask, node *corev1.Node, hosts []host.Host) *host.Host {
 	return nil
 }
 
-// Refusal says why a request about a Host is not approved; empty: it is. The
-// Machine is that of the Host's claim, nil when there is none; the Node is the one
-// that the certificate would be for, nil when there is none. Both were read uncached.
-func Refusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) string {
+// Refused is why a request about a Host is not approved. The zero value: it is.
+type Refused struct {
+	// Check that it did not pass: one Event is kept of each.
+	Check string
+	Why   string
+}
+
+// The checks of Refusal.
+const (
+	checkClaim    = "CheckClaim"
+	checkLifetime = "CheckLifetime"
+	checkNode     = "CheckNode"
+)
+
+// Refusal looks for what is in the way of a request about a Host. The Machine is
+// that of the Host's claim, nil when there is none; the Node is the one that the
+// certificate would be for, nil when there is none. Both were read uncached.
+func Refusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) Refused {
 	if why := claimRefusal(ask, h, m); why != "" {
-		return why
+		return Refused{checkClaim, why}
 	}
-	switch {
-	case ask.Seconds == nil:
-		return fmt.Sprintf("spec.expirationSeconds is not set: a Mac's certificate lives %d seconds at most, and without the field the signer gives a year", maxSeconds)
-	case *ask.Seconds > maxSeconds:
-		return fmt.Sprintf("spec.expirationSeconds is %d: a Mac's certificate lives %d seconds at most", *ask.Seconds, maxSeconds)
-	case node == nil && ask.TokenID == "":
-		return fmt.Sprintf("Node %s does not exist: a Mac whose Node was deleted joins again with a new token", ask.Node)
-	case node == nil:
-		return ""
-	case host.ControlPlaneNode(node):
-		return fmt.Sprintf("Node %s is of the control plane: name the Machine otherwise", node.Name)
-	case node.Spec.ProviderID == "":
-		return fmt.Sprintf("Node %s exists, has no providerID, and so may be another machine's: rename the Machine, or delete the Node if it is this Mac's", node.Name)
-	case !host.NodeOfHost(node, h):
-		return fmt.Sprintf("Node %s exists and is %s, and this Mac is %s", node.Name, node.Spec.ProviderID, host.ProviderID(h.Spec.Zone, h.Spec.ServerID))
+	if why := lifetimeRefusal(ask); why != "" {
+		return Refused{checkLifetime, why}
 	}
-	return ""
+	if why := nodeRefusal(ask, h, node); why != "" {
+		return Refused{checkNode, why}
+	}
+	return Refused{}
 }
 
 // claimRefusal is Refusal as far as the claim goes. A Mac that was handed over to
@@ -143,6 +147,34 @@ func claimRefusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine)
 		return fmt.Sprintf("Machine %s/%s is being deleted", m.Namespace, m.Name)
 	case !holds(h, m):
 		return fmt.Sprintf("Machine %s/%s does not hold the claim of host %s", m.Namespace, m.Name, h.Name)
+	}
+	return ""
+}
+
+// lifetimeRefusal is Refusal as far as the certificate's end goes.
+func lifetimeRefusal(ask Ask) string {
+	switch {
+	case ask.Seconds == nil:
+		return fmt.Sprintf("spec.expirationSeconds is not set: a Mac's certificate lives %d seconds at most, and without the field the signer gives a year", maxSeconds)
+	case *ask.Seconds > maxSeconds:
+		return fmt.Sprintf("spec.expirationSeconds is %d: a Mac's certificate lives %d seconds at most", *ask.Seconds, maxSeconds)
+	}
+	return ""
+}
+
+// nodeRefusal is Refusal as far as the Node of the name goes.
+func nodeRefusal(ask Ask, h *host.Host, node *corev1.Node) string {
+	switch {
+	case node == nil && ask.TokenID == "":
+		return fmt.Sprintf("Node %s does not exist: a Mac whose Node was deleted joins again with a new token", ask.Node)
+	case node == nil:
+		return ""
+	case host.ControlPlaneNode(node):
+		return fmt.Sprintf("Node %s is of the control plane: name the Machine otherwise", node.Name)
+	case node.Spec.ProviderID == "":
+		return fmt.Sprintf("Node %s exists, has no providerID, and so may be another machine's: rename the Machine, or delete the Node if it is this Mac's", node.Name)
+	case !host.NodeOfHost(node, h):
+		return fmt.Sprintf("Node %s exists and is %s, and this Mac is %s", node.Name, node.Spec.ProviderID, host.ProviderID(h.Spec.Zone, h.Spec.ServerID))
 	}
 	return ""
 }

@@ -231,7 +231,7 @@ func TestDecision(t *testing.T) {
 			if h.Name != c.about {
 				t.Errorf("it is about %s, want %s", h.Name, c.about)
 			}
-			why := Refusal(ask, h, c.machine, c.node)
+			why := Refusal(ask, h, c.machine, c.node).Why
 			if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 				t.Errorf("refusal %q, want %q", why, c.says)
 			}
