@@ -48,8 +48,23 @@ func (Disk) Stat(ctx context.Context, path string) (Info, error) {
 	return info, nil
 }
 
-// Open implements Files.
-func (Disk) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+// Open implements Files. A staged build is the user's, who may put a pipe or a device
+// in its place: opening the one, or reading the other, would never end, and the lock
+// would be held meanwhile.
+func (Disk) Open(path string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
 
 // List implements Files.
 func (Disk) List(path string) ([]string, error) {
