@@ -182,7 +182,7 @@ func (r *Reconciler) mayGo(ctx context.Context, v verdict) (ctrl.Result, error) 
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	n := v.node
-	if err := r.Client.Delete(ctx, n, client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}); err != nil {
+	if err := r.Client.Delete(ctx, n, condemned(n)); err != nil {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: time.Second}, nil // it has changed: look again
 		}
@@ -192,6 +192,16 @@ func (r *Reconciler) mayGo(ctx context.Context, v verdict) (ctrl.Result, error) 
 	log.Info("Deleted the Node of a Mac that no Machine has", "providerID", n.Spec.ProviderID)
 	r.Recorder.Eventf(n, nil, corev1.EventTypeWarning, reasonDeleted, "DeleteNode", "no Machine has this Mac: its Node is deleted")
 	return ctrl.Result{}, nil
+}
+
+// condemned is what must still hold of a Node that is deleted. Which Mac it is never
+// changes once it has a providerID. What else is in it the Mac may write at any time:
+// a thief of its key could otherwise keep it by doing nothing else.
+func condemned(n *corev1.Node) client.Preconditions {
+	if n.Spec.ProviderID != "" {
+		return client.Preconditions{UID: &n.UID}
+	}
+	return client.Preconditions{UID: &n.UID, ResourceVersion: &n.ResourceVersion}
 }
 
 // patience is how long a Node is still left. One that Cluster API never knew was

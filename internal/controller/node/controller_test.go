@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -219,4 +220,31 @@ func TestNothingIsDeletedFromACache(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who has the key of a node can write to its Node as often as they like, and so also
+// between our look and its deletion: that must not keep it.
+func TestANodeThatChangesAllTheTimeIsDeleted(t *testing.T) {
+	w := newWorld(t, append(cluster(false), node())...)
+	beats := 0
+	w.r.Client = interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			n := &corev1.Node{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), n); err != nil {
+				return err
+			}
+			beats++
+			n.Annotations = map[string]string{"beat": strconv.Itoa(beats)}
+			if err := c.Update(ctx, n); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	for range 3 {
+		if _, gone := w.look(); gone {
+			return
+		}
+	}
+	t.Errorf("it is still there after %d attempts to delete it", beats)
 }
