@@ -15,22 +15,27 @@ type Orders struct{ Servers, InFlight int }
 // server has its Host is counted once.
 func CountOrders(profile string, hosts []infrav1.ScalewayAppleSiliconHost) Orders {
 	var n Orders
-	delivered := map[string]bool{}
+	delivered := map[[3]string]bool{} // a token alone proves nothing: it can be copied
 	for i := range hosts {
 		if h := &hosts[i]; h.Spec.ServerID != "" && h.Spec.Record.OrderedFor == profile {
 			n.Servers++
 			if h.Spec.ClaimRef != nil {
-				delivered[h.Spec.ClaimRef.Token] = true
+				delivered[claimKey(h.Spec.ClaimRef)] = true
 			}
 		}
 	}
 	for i := range hosts {
 		h := &hosts[i]
-		if h.Spec.Order != nil && h.Spec.Order.Profile == profile && (h.Spec.ClaimRef == nil || !delivered[h.Spec.ClaimRef.Token]) {
+		if h.Spec.Order != nil && h.Spec.Order.Profile == profile && (h.Spec.ClaimRef == nil || !delivered[claimKey(h.Spec.ClaimRef)]) {
 			n.InFlight++
 		}
 	}
 	return n
+}
+
+// claimKey tells one claim from the next, as SameClaim does.
+func claimKey(ref *infrav1.ClaimReference) [3]string {
+	return [3]string{ref.Namespace, ref.Name, ref.Token}
 }
 
 // Exceeded says why nothing more may be ordered; empty: one more may. A limit of nil

@@ -66,3 +66,17 @@ func TestOrderLimit(t *testing.T) {
 		t.Errorf("says %q", got)
 	}
 }
+
+// Whoever copies a token orders no more for it.
+func TestAnOrderWithACopiedTokenCounts(t *testing.T) {
+	claim := func(name string) *infrav1.ClaimReference {
+		return &infrav1.ClaimReference{Namespace: "fleet", Name: name, Token: "same"}
+	}
+	hosts := []infrav1.ScalewayAppleSiliconHost{{Spec: infrav1.ScalewayAppleSiliconHostSpec{ServerID: "id", ClaimRef: claim("a"), Record: infrav1.HostRecord{OrderedFor: "fleet/p"}}}}
+	for _, name := range []string{"a", "b", "c"} { // the first is that server's
+		hosts = append(hosts, infrav1.ScalewayAppleSiliconHost{Spec: infrav1.ScalewayAppleSiliconHostSpec{Order: &infrav1.OrderRequest{Name: name, Profile: "fleet/p"}, ClaimRef: claim(name)}})
+	}
+	if got, want := CountOrders("fleet/p", hosts), (Orders{1, 2}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

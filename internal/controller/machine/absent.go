@@ -154,3 +154,9 @@ func providerIDOf(name string) string {
 	zone := hostZone(name)
 	return host.ProviderID(zone, strings.TrimPrefix(name, zone+"-"))
 }
+
+// hostOfProviderID is the name of the Host of the server in a providerID.
+func hostOfProviderID(providerID string) string {
+	zone, id, _ := strings.Cut(strings.TrimPrefix(providerID, infrav1.ProviderIDPrefix), "/")
+	return host.ObjectName(zone, id)
+}

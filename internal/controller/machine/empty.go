@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -113,15 +114,30 @@ func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error
 	if node.Spec.ProviderID != v.machine.Spec.ProviderID && node.Spec.ProviderID != hostRefProviderID(v) {
 		return nil, nil
 	}
-	if v.host != nil || v.machine.Spec.HostRef == nil {
-		return node, nil
-	}
-	// We hold nothing: a Machine of the same name may be at work on this very Mac.
-	rivals, err := r.rivals(ctx, v.machine, hostNamed(v.machine.Spec.HostRef.Name))
-	if err != nil || len(rivals) > 0 {
+	others, err := r.othersNode(ctx, v, node)
+	if err != nil || others {
 		return nil, err
 	}
 	return node, nil
+}
+
+// othersNode reports, uncached, that the Node of this name is on a Mac that another
+// Machine of the name has, or may have: providerID and hostRef can be copied.
+func (r *Reconciler) othersNode(ctx context.Context, v *visit, node *corev1.Node) (bool, error) {
+	name := hostOfProviderID(node.Spec.ProviderID)
+	h := &host.Host{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, h)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("reading host %s of Node %s: %w", name, node.Name, err)
+	case err != nil:
+		h = hostNamed(name)
+	case h.Spec.ClaimRef != nil:
+		return host.Namesake(h, v.machine), nil
+	}
+	// Nobody holds it: a Machine of the same name may be at work on this very Mac.
+	rivals, err := r.rivals(ctx, v.machine, h)
+	return len(rivals) > 0, err
 }
 
 // hostRefProviderID is the providerID of the claimed host, or of the one that was
