@@ -214,6 +214,10 @@ func (p *pass) ask(ctx context.Context, image string) (ctrl.Result, error) {
 		return p.deliver(ctx, id)
 	}
 	if reason := host.OrderRefusal(err); reason != "" {
+		// Nothing came of it: a server of this name that shows later is somebody else's.
+		if err := p.update(ctx, func(h *host.Host) { h.Spec.Order.AttemptedAt = nil }); err != nil {
+			return ctrl.Result{}, err
+		}
 		return p.refuseOrder(ctx, reason, orderMessage(order, err)), nil
 	}
 	p.ordered(metav1.ConditionFalse, infrav1.ReasonOrdering, host.Refused(refusal(err)))

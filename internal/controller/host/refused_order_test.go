@@ -1,0 +1,28 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// Nothing came of an order that the vendor refused: who gives a server its name later
+// is somebody else, and so is whose the server is.
+func TestARefusedOrderTakesNoServerThatIsNamedLikeItLater(t *testing.T) {
+	for _, kind := range []cloud.Kind{cloud.KindOutOfStock, cloud.KindQuota, cloud.KindInvalid} {
+		w := ordering(t)
+		w.refuseCreate(kind)
+		w.lookFor(time.Minute)
+		w.cloud.Set(cloud.Server{ID: strayID(78), Zone: zone, Name: "m-9", Type: "M2-L", Status: cloud.StatusReady, Delivered: true}, "x")
+		w.lookFor(host.OrderBackOff + 2*time.Minute)
+		if made := w.delivered(); len(made) != 0 {
+			t.Errorf("%v: another's server is taken: %+v", kind, made[0].Spec)
+		}
+		if reason, message := w.orderReason(); reason != infrav1.ReasonOrderRejected {
+			t.Errorf("%v: %s: %s", kind, reason, message)
+		}
+	}
+}
