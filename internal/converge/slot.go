@@ -178,8 +178,12 @@ func (t *target) copyFile(ctx context.Context, from, to string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return t.Mac.Files.Replace(ctx, to, macos.Content{Data: f, Attr: program})
+	// What was looked at may have been replaced since: nothing endless fills root's disk.
+	return t.Mac.Files.Replace(ctx, to, macos.Content{Data: io.LimitReader(f, maxBuild), Attr: program})
 }
+
+// maxBuild is more than any build has, in bytes: the agent is held to 45 MB.
+const maxBuild = 256 << 20
 
 // staged is where a build is uploaded to.
 func (t *target) staged(build string) string { return path.Join(t.Home, document.StagingDir, build) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
@@ -89,8 +90,9 @@ func sshdSettings(ctx context.Context, x *exam) Finding {
 			wrong = append(wrong, fmt.Sprintf("%s is %q", s.key, got))
 		}
 	}
-	if !strings.Contains(settings["authorizedkeysfile"], "scw_authorized_keys") {
-		wrong = append(wrong, "the vendor's key file is not read")
+	// The vendor's file before the first converge, and ours since.
+	if keys := settings["authorizedkeysfile"]; keys != document.AuthorizedKeysFile && !strings.Contains(keys, "scw_authorized_keys") {
+		wrong = append(wrong, "neither the fleet's key file is read nor the vendor's")
 	}
 	if len(wrong) > 0 {
 		return Finding{

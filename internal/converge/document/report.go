@@ -101,6 +101,7 @@ func DecodeReport(data []byte) (Report, error) {
 func (r Report) cleaned() Report {
 	r.Verb, r.Build = clean(r.Verb, maxName), clean(r.Build, maxName)
 	r.BootSession, r.Revision = clean(r.BootSession, maxName), clean(r.Revision, maxName)
+	r.RolledBack = clean(r.RolledBack, maxName)
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		s.Name, s.Detail = clean(s.Name, maxName), clean(s.Detail, maxDetail)
