@@ -284,3 +284,17 @@ func TestTheOSFamilyInAnyCase(t *testing.T) {
 		}
 	}
 }
+
+// The first system's Cluster has an infrastructure of a kind of its own, and no zones
+// that anybody here could read: its Machines name their zone.
+func TestALegacyMachineInTheFirstSystemsCluster(t *testing.T) {
+	w := legacyWorld(t, usedHost(serverID, "mac-1"))
+	c := cluster()
+	w.get(client.ObjectKeyFromObject(c), c)
+	c.Spec.InfrastructureRef.Kind, c.Spec.ControlPlaneRef = "TuistCluster", clusterv1.ContractVersionedObjectReference{}
+	w.update(c)
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef == nil || m.Spec.HostRef.Name != hostName {
+		t.Errorf("hostRef %+v: %+v", m.Spec.HostRef, m.Status.Conditions)
+	}
+}
