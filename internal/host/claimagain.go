@@ -75,11 +75,11 @@ type ClaimAgainInput struct {
 	Rivals []Claimant
 	// PoolPrefix is the pool's that the Machine's own name starts with; empty: none.
 	PoolPrefix string
-	// Orphaned: the owner that the Machine's ownerReferences name does not exist, so
-	// that the API server is about to delete the Machine. That is how objects look
-	// that were restored from a backup without their owners.
-	Orphaned bool
-	Now      time.Time
+	// MissingOwner is an owner, or an owner's owner, that ownerReferences name and
+	// that does not exist, so that the API server is about to have the Machine deleted.
+	// That is how objects look that were restored from a backup. Empty: none.
+	MissingOwner string
+	Now          time.Time
 }
 
 // MayClaimAgain says why a Machine must not claim the host again whose server bears
@@ -167,16 +167,16 @@ func refuseLetGo(in ClaimAgainInput) Refusal {
 
 // refuseOrphaned: a claim that the API server is about to end would wipe the Mac.
 func refuseOrphaned(in ClaimAgainInput) Refusal {
-	if !in.Orphaned {
+	if in.MissingOwner == "" {
 		return Refusal{}
 	}
-	return Refusal{infrav1.ReasonClaimConflict, Orphaned(in.Host.Name)}
+	return Refusal{infrav1.ReasonClaimConflict, Orphaned(in.Host.Name, in.MissingOwner)}
 }
 
 // Orphaned is what is said of a Machine whose owner does not exist, about its host.
-func Orphaned(hostName string) string {
-	return "metadata.ownerReferences names an owner that does not exist, as after a restore: the API server deletes this object soon; host " +
-		hostName + " stays as it is, and is taken back once the owner is here too"
+func Orphaned(hostName, owner string) string {
+	return fmt.Sprintf("metadata.ownerReferences lead to %s, which does not exist, as after a restore: the API server is about to have this object deleted; "+
+		"host %s stays as it is, and is taken back once no reference is wrong", owner, hostName)
 }
 
 // refuseWithheld: a person keeps the host out of every automatic act.

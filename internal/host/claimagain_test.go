@@ -85,7 +85,7 @@ func TestMayClaimAgain(t *testing.T) {
 		"in maintenance, nothing proved":  {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner()}, Host: rebuilt(maintained)}, reason: infrav1.ReasonClaimConflict},
 		"detached":                        {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) })}, reason: infrav1.ReasonDetached},
 		"handed over":                     {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(func(h *host.Host) { h.Spec.Record.HandedOverAt = at(1) })}, reason: infrav1.ReasonHandedOver},
-		"its owner does not exist":        {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Orphaned: true}, reason: infrav1.ReasonClaimConflict, says: "ownerReferences"},
+		"its owner does not exist":        {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, MissingOwner: "Machine m-1"}, reason: infrav1.ReasonClaimConflict, says: "lead to Machine m-1,"},
 		"named like the pool":             {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner()}), PoolPrefix: "m-"}, reason: infrav1.ReasonClaimConflict, says: "another name"},
 		"the pool was named like it":      {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, PoolPrefix: "m-"}},
 		"a rival with a providerID":       {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner()}), Rivals: []host.Claimant{rival(provisioned)}}, reason: infrav1.ReasonClaimConflict, says: "other/m-1"},

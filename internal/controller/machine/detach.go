@@ -40,8 +40,8 @@ func (r *Reconciler) detachByHand(ctx context.Context, v *visit) error {
 		return err
 	}
 	if verdict == host.Recreated {
-		if orphaned, err := r.orphaned(ctx, v); err != nil || orphaned {
-			return r.letGoUnclaimed(ctx, v, err, host.Orphaned(v.machine.Spec.HostRef.Name))
+		if missing, err := r.missingOwner(ctx, v.machine); err != nil || missing != "" {
+			return r.letGoUnclaimed(ctx, v, err, host.Orphaned(v.machine.Spec.HostRef.Name, missing))
 		}
 	}
 	if err := r.forget(ctx, v, v.machine.Spec.HostRef.Name); err != nil {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,7 +40,7 @@ func (r *Reconciler) mayClaimAgain(ctx context.Context, v *visit, h *host.Host) 
 	if in.Claimant, err = r.claimant(ctx, v.machine); err != nil {
 		return host.Refusal{}, err
 	}
-	if in.Orphaned, err = r.orphaned(ctx, v); err != nil {
+	if in.MissingOwner, err = r.missingOwner(ctx, v.machine); err != nil {
 		return host.Refusal{}, err
 	}
 	if in.Rivals, err = r.rivals(ctx, v.machine, h); err != nil {
@@ -82,37 +81,17 @@ func (r *Reconciler) rivals(ctx context.Context, m *infrav1.ScalewayAppleSilicon
 	return rivals, nil
 }
 
-// orphaned reports, from an uncached read, that the Machine's ownerReferences name a
-// Machine of core's that does not exist, or existed under another UID: the API
-// server deletes what has no other owner.
-func (r *Reconciler) orphaned(ctx context.Context, v *visit) (bool, error) {
-	for _, ref := range v.machine.OwnerReferences {
-		if ref.Kind != "Machine" {
-			continue
-		}
-		owner := &clusterv1.Machine{}
-		err := r.Reader.Get(ctx, client.ObjectKey{Namespace: v.machine.Namespace, Name: ref.Name}, owner)
-		if client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("reading the owning Machine: %w", err)
-		}
-		if err != nil || owner.UID != ref.UID {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // takeBack records that the claim is this object's: the one that made it, of the
 // same namespace, name and token, is gone. A backup was restored, or the Cluster
 // was moved away and back.
 func (r *Reconciler) takeBack(ctx context.Context, v *visit, h *host.Host) error {
-	orphaned, err := r.orphaned(ctx, v)
+	missing, err := r.missingOwner(ctx, v.machine)
 	if err != nil {
 		return err
 	}
-	if orphaned {
+	if missing != "" {
 		v.poll = waitPoll
-		r.refuse(v, no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name)))
+		r.refuse(v, no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name, missing)))
 		return nil
 	}
 	if err := r.recordUID(ctx, v, h); err != nil {

@@ -112,11 +112,14 @@ func TestARestoredMachineWithoutItsOwnerReleasesNothing(t *testing.T) {
 		owner     types.UID
 		paused    bool
 		hostsGone bool
+		set       types.UID
 	}{
-		"no owner":                       {},
-		"its owner has another UID":      {owner: "core-again"},
-		"no owner, and Hosts were lost":  {hostsGone: true},
-		"no owner, the object is paused": {paused: true},
+		"its owner's owner has another UID": {owner: "core-mac-1", set: "set-now"},
+		"its owner's owner is missing":      {owner: "core-mac-1", set: "none"},
+		"no owner":                          {},
+		"its owner has another UID":         {owner: "core-again"},
+		"no owner, and Hosts were lost":     {hostsGone: true},
+		"no owner, the object is paused":    {paused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := runningWorld(t)
@@ -128,11 +131,17 @@ func TestARestoredMachineWithoutItsOwnerReleasesNothing(t *testing.T) {
 				found.Status.Server.Name, found.Status.Phase = "mac-1", infrav1.HostForeign
 				w.create(found)
 			}
+			if row.set != "" && row.set != "none" {
+				w.create(&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders-x", UID: row.set}})
+			}
 			w.restore(backup, row.owner, func(m *infrav1.ScalewayAppleSiliconMachine) {
 				if row.paused {
 					m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 				}
 			})
+			if row.set != "" {
+				w.ownedBySet("builders-x", "set-before")
+			}
 			w.settle("mac-1")
 			if got := w.message("mac-1", infrav1.HostClaimedCondition); !row.paused && !strings.Contains(got, "ownerReferences") {
 				t.Errorf("HostClaimed = %s: %s", w.reason("mac-1", infrav1.HostClaimedCondition), got)
@@ -147,6 +156,9 @@ func TestARestoredMachineWithoutItsOwnerReleasesNothing(t *testing.T) {
 				t.Error("its Node is gone")
 			}
 			owner := row.owner
+			if row.set != "" {
+				w.ownedBySet("", "")
+			}
 			if owner == "" {
 				owner = "core-later"
 				w.restore(backup, owner, ownedBy(owner))
@@ -159,6 +171,18 @@ func TestARestoredMachineWithoutItsOwnerReleasesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ownedBySet gives mac-1 of core's the MachineSet as its owner, or none.
+func (w *world) ownedBySet(name string, uid types.UID) {
+	w.t.Helper()
+	core := &clusterv1.Machine{}
+	w.get(client.ObjectKey{Namespace: namespace, Name: "mac-1"}, core)
+	core.OwnerReferences = nil
+	if name != "" {
+		core.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: name, UID: uid}}
+	}
+	w.update(core)
 }
 
 // The first object was deleted properly: its Mac is being wiped, or was. The restored

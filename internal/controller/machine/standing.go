@@ -90,12 +90,12 @@ func (r *Reconciler) standingOfUnclaimed(ctx context.Context, v *visit, h *host.
 // name made. An object that the API server deletes because a restore left it
 // without its owner releases nothing.
 func (r *Reconciler) standingOfRecreated(ctx context.Context, v *visit, h *host.Host) (claimState, error) {
-	orphaned, err := r.orphaned(ctx, v)
+	missing, err := r.missingOwner(ctx, v.machine)
 	if err != nil {
 		return claimBlocked, err
 	}
-	if orphaned {
-		v.released = no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name))
+	if missing != "" {
+		v.released = no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name, missing))
 		return claimNone, nil
 	}
 	v.host = h
