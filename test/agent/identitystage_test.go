@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,6 +220,10 @@ func (s *identityStage) bindToken(mac fleetMac) workload.Token {
 	s.must(err)
 	s.patchHost(mac, func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Record.Bootstrap.TokenID = token.ID })
 	s.must(workload.CreateToken(s.Context(), s.admin, token, "test"))
+	bearer := s.bearer(token)
+	s.await("the API server knows the token", func() bool {
+		return bearer.List(s.Context(), &certificatesv1.CertificateSigningRequestList{}) == nil
+	})
 	return token
 }
 
