@@ -54,6 +54,7 @@ func acts() []act {
 		{24, (*sim).actResume},
 		{14, (*sim).actEvents},
 		{6, (*sim).actInventory},
+		{4, (*sim).actNode},
 		{3, (*sim).actSweep},
 		{9, (*sim).actRound},
 		{12, func(s *sim, _ *cluster) { s.wait(s.between(100*time.Millisecond, time.Second)) }},
@@ -74,6 +75,9 @@ func (s *sim) next() {
 	if !s.seams.fair {
 		all = append(all, act{1, (*sim).actDeaf})
 	}
+	if s.weather.person {
+		all = append(all, act{6, (*sim).actPerson})
+	}
 	total := 0
 	for _, a := range all {
 		total += a.weight
@@ -92,6 +96,8 @@ func (s *sim) next() {
 func (s *sim) actHost(c *cluster) { s.actOn(c, "host", kindHost) }
 
 func (s *sim) actMachine(c *cluster) { s.actOn(c, "machine", kindMachine) }
+
+func (s *sim) actNode(c *cluster) { s.actOn(c, "node", "Node") }
 
 func (s *sim) actOn(c *cluster, controller, kind string) {
 	m, led := pick(s, c.active())

@@ -45,6 +45,14 @@ type cluster struct {
 	forced map[string]time.Time
 	// nodeless are the Machines whose Node a person deleted.
 	nodeless map[string]bool
+	// departed are the infra machines that went, as they last were.
+	departed map[client.ObjectKey]departure
+	// backups are what a person has kept of objects, oldest first.
+	backups []backup
+	// forged are Machines for which a person made up, or copied, all that shows a claim.
+	forged map[client.ObjectKey]bool
+	// kept is the Cluster that a person deleted.
+	kept *clusterv1.Cluster
 	// disturbed is when a server was wiped or rebooted on the product's own account.
 	disturbed map[string]time.Time
 }
@@ -56,7 +64,7 @@ type lostHost struct {
 }
 
 func (s *sim) newCluster(name string) *cluster {
-	c := &cluster{sim: s, name: name, forced: map[string]time.Time{}, nodeless: map[string]bool{}, disturbed: map[string]time.Time{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
+	c := &cluster{sim: s, name: name, forced: map[string]time.Time{}, departed: map[client.ObjectKey]departure{}, forged: map[client.ObjectKey]bool{}, nodeless: map[string]bool{}, disturbed: map[string]time.Time{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
 	if s.reclaims || s.chance(50) {
 		c.reclaims = name + "-"
 	}
@@ -145,14 +153,20 @@ func (c *cluster) orderOf(token string) *host.Host {
 	return nil
 }
 
-// holder is the infra machine whose hostRef bears the token, or nil.
-func (c *cluster) holder(token string) *infrav1.ScalewayAppleSiliconMachine {
-	for _, m := range c.infra() {
-		if m.Spec.HostRef != nil && m.Spec.HostRef.ClaimToken == token {
-			return m
-		}
+// claimant is the infra machine that a claim names and whose hostRef bears its
+// token, or nil.
+func (c *cluster) claimant(claim *infrav1.ClaimReference) *infrav1.ScalewayAppleSiliconMachine {
+	m, is := c.store.get(kindMachine, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}).(*infrav1.ScalewayAppleSiliconMachine)
+	if !is || m.Spec.HostRef == nil || m.Spec.HostRef.ClaimToken != claim.Token {
+		return nil
 	}
-	return nil
+	return m
+}
+
+// departure is an infra machine as it last was, and when it went.
+type departure struct {
+	machine *infrav1.ScalewayAppleSiliconMachine
+	at      time.Time
 }
 
 // newMachine is a person, or a MachineSet, that wants one more Mac.
@@ -204,6 +218,7 @@ func (c *cluster) core() {
 			c.endMachine(m)
 			continue
 		}
+		c.adopts(m)
 		c.refer(m)
 	}
 	for _, node := range of[*corev1.Node](c.store, "Node") {
@@ -214,7 +229,7 @@ func (c *cluster) core() {
 // refer notes a Machine's Node.
 func (c *cluster) refer(m *clusterv1.Machine) {
 	infra, is := c.store.get(kindMachine, client.ObjectKeyFromObject(m)).(*infrav1.ScalewayAppleSiliconMachine)
-	if !is || infra.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() {
+	if !is || infra.Spec.ProviderID == "" || m.Status.NodeRef.IsDefined() || !ptr.Deref(infra.Status.Initialization.Provisioned, false) {
 		return
 	}
 	for _, node := range of[*corev1.Node](c.store, "Node") {
@@ -232,7 +247,8 @@ func (c *cluster) endMachine(m *clusterv1.Machine) {
 		return
 	}
 	if m.Status.NodeRef.IsDefined() {
-		if node := c.store.get("Node", client.ObjectKey{Name: m.Status.NodeRef.Name}); node != nil {
+		if node, is := c.store.get("Node", client.ObjectKey{Name: m.Status.NodeRef.Name}).(*corev1.Node); is {
+			c.judgeNode(node)
 			c.sim.must(c.store.delete(node, nil))
 		}
 	}

@@ -41,6 +41,7 @@ func (s *sim) settle() {
 	s.calm()
 	s.note("from here on nothing fails")
 	for _, c := range s.members {
+		c.remakeCluster()
 		if c.paused() {
 			c.pause(c.object(), false)
 		}
@@ -141,6 +142,9 @@ func (s *sim) round() {
 			for _, key := range c.keys(kindMachine) {
 				s.whole(m.pass("machine", key))
 			}
+			for _, key := range c.keys("Node") {
+				s.whole(m.pass("node", key))
+			}
 		}
 	}
 	s.finishAll()
@@ -211,7 +215,7 @@ func (c *cluster) checkWaiting() {
 		}
 	}
 	for _, m := range c.infra() {
-		if m.Spec.HostRef == nil && m.Spec.Acquisition != infrav1.Order && free != "" {
+		if m.Spec.HostRef == nil && m.Spec.Acquisition != infrav1.Order && free != "" && c.ofThePool(m) {
 			c.sim.violate("Machine %s waits though host %s is free: %s", m.Name, free, encode(m.Status))
 		}
 	}
@@ -228,7 +232,7 @@ func (c *cluster) checkHosts() {
 		if h.Spec.ClaimRef == nil || h.Spec.Release != nil {
 			continue
 		}
-		m := c.holder(h.Spec.ClaimRef.Token)
+		m := c.claimant(h.Spec.ClaimRef)
 		if m == nil && h.Status.Phase != infrav1.HostStranded && h.Status.Phase != infrav1.HostHandedOver {
 			c.sim.violate("host %s has no owner and is %s", h.Name, h.Status.Phase)
 		}
@@ -251,12 +255,39 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 		return
 	}
 	server, exists := c.sim.vendor.Server(h.Spec.ServerID)
-	if !exists || server.Name != m.Name || server.Status != simulated.StatusReady {
+	t := c.title(h.Spec.ServerID)
+	if !exists || server.Name != m.Name || server.Status != simulated.StatusReady || t == nil || t.over || t.forged || t.owner() == nil || t.owner().UID != m.UID {
+		return
+	}
+	if h.Spec.ClaimRef == nil && (c.doubted(m) || !c.proved(m)) || c.twice(t) {
 		return
 	}
 	if m.Status.Phase != "Running" && !spent(m) && !c.nodeless[m.Name] {
 		c.sim.violate("Machine %s does not come to run: %s; host %s", m.Name, encode(m.Status), encode(h))
 	}
+}
+
+// twice: the Machine had a Mac before this one, and a person took the reference to it
+// away. That one is stranded, and bears the name, and so does its Node.
+func (c *cluster) twice(t *title) bool {
+	return slices.ContainsFunc(c.sim.titles, func(other *title) bool {
+		return other.cluster == c && other.machine == t.machine && other.mac != t.mac
+	})
+}
+
+// proved: the Machine has something left of the claim that its Host has lost.
+func (c *cluster) proved(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	secret, _ := c.store.get("Secret", client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}).(*corev1.Secret)
+	staged := secret != nil && string(secret.Data[host.KeyClaimToken]) == m.Spec.HostRef.ClaimToken
+	return staged || m.Spec.ProviderID != "" || m.Status.ServerID != ""
+}
+
+// doubted: its Host was lost, and another Machine of its name, in another namespace,
+// has as much to show for itself. Nobody touches the Mac before a person decides.
+func (c *cluster) doubted(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	return slices.ContainsFunc(c.infra(), func(other *infrav1.ScalewayAppleSiliconMachine) bool {
+		return other.Name == m.Name && other.Namespace != m.Namespace && (other.Spec.HostRef != nil || other.Spec.ProviderID != "")
+	})
 }
 
 // spent: its host came to nothing, and the storm guard holds back the next wipe.
@@ -268,6 +299,9 @@ func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // away nobody may judge its Mac.
 func (c *cluster) checkNodes() {
 	for _, node := range of[*corev1.Node](c.store, "Node") {
+		if c.sim.weather.person && c.copied(node) {
+			continue
+		}
 		c.checkNode(node)
 		held := false
 		for _, m := range c.infra() {
@@ -277,6 +311,15 @@ func (c *cluster) checkNodes() {
 			c.sim.violate("Node %s has no Machine: its Mac has left", node.Name)
 		}
 	}
+}
+
+// copied: a person's Machine still means the Mac of the Node, so that nothing tells
+// for certain that it left.
+func (c *cluster) copied(node *corev1.Node) bool {
+	id := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
+	return slices.ContainsFunc(c.infra(), func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		return m.Spec.ProviderID == node.Spec.ProviderID || m.Name == node.Name || strings.HasSuffix(hostName(m), id)
+	})
 }
 
 // checkNode: a Mac that was let go has no Node. Where a person deleted the Host,

@@ -13,6 +13,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 	hostctl "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
+	nodectl "github.com/macfleet/macfleet/internal/controller/node"
 )
 
 // poolPrefix is that of both clusters: they share the vendor's project and its pool.
@@ -48,6 +49,7 @@ type manager struct {
 	hosts    *hostctl.Reconciler
 	machines *machine.Reconciler
 	sweep    *hostctl.Sweep
+	nodes    *nodectl.Reconciler
 	busy     map[string]bool
 	// missed is the server that its last list lacked, though it is there.
 	missed string
@@ -81,6 +83,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 		sweeps.Inventory = m.hosts.Inventory
 	}
 	m.sweep = hostctl.NewSweep(sweeps)
+	m.nodes = &nodectl.Reconciler{Client: m.cached, Reader: m.fresh, Recorder: recorder{m}, Clock: now}
 	m.machines = machine.New(machine.Options{
 		Client: m.cached, Reader: m.fresh, Keys: vendor, Macs: dialer{m}, Agent: s.agent,
 		RebootAfter: 2, MaxAttempts: mostAttempts,
@@ -97,7 +100,7 @@ func (m *manager) pass(controller string, key types.NamespacedName) *task {
 		return nil
 	}
 	m.busy[id] = true
-	return m.sim.newTask(m, m.name+": "+controller+" "+shortKey(key), func() {
+	t := m.sim.newTask(m, m.name+": "+controller+" "+shortKey(key), func() {
 		defer delete(m.busy, id)
 		var err error
 		switch controller {
@@ -109,6 +112,8 @@ func (m *manager) pass(controller string, key types.NamespacedName) *task {
 		case "machine":
 			m.unpause(key)
 			_, err = m.machines.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+		case "node":
+			_, err = m.nodes.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 		case "inventory":
 			m.hosts.Inventory.Sweep(context.Background())
 		case "sweep":
@@ -119,6 +124,10 @@ func (m *manager) pass(controller string, key types.NamespacedName) *task {
 		}
 		m.drain()
 	})
+	if controller == "machine" {
+		t.machine = key
+	}
+	return t
 }
 
 // unpause brings a Machine's newest version into the cache where the Paused

@@ -59,6 +59,11 @@ func (c *cluster) moveMachine(m *clusterv1.Machine, to *cluster) {
 	s.must(to.store.create(m))
 	moved.OwnerReferences[0].UID = m.UID
 	s.must(to.store.create(moved))
+	for _, t := range s.titles {
+		if t.cluster == c && t.machine == client.ObjectKeyFromObject(m) {
+			t.cluster = to
+		}
+	}
 	c.edit(infra, "moves", func() {
 		metav1.SetMetaDataAnnotation(&infra.ObjectMeta, clusterctlv1.DeleteForMoveAnnotation, "")
 	})

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +44,16 @@ func (c *cluster) admit(before, after client.Object) error {
 	case *infrav1.ScalewayAppleSiliconMachine:
 		was, _ := before.(*infrav1.ScalewayAppleSiliconMachine)
 		refusal = refuseMachine(was, after)
+		if s.current == nil && was != nil && was.Spec.HostRef != nil && !reflect.DeepEqual(was.Spec.HostRef, after.Spec.HostRef) {
+			c.forced[after.Name] = s.clock.Now() // a person took its Mac away from it
+		}
+		if refusal == "" && after.DeletionTimestamp != nil && len(after.Finalizers) == 0 {
+			c.departed[client.ObjectKeyFromObject(after)] = departure{after, s.clock.Now()}
+		}
+	case *corev1.Node:
+		if s.current != nil && before != nil && after.DeletionTimestamp != nil {
+			c.judgeNode(after)
+		}
 	}
 	if refusal == "" {
 		return nil
@@ -91,6 +103,9 @@ func refuseMachine(was, now *infrav1.ScalewayAppleSiliconMachine) string {
 // judgeHost checks a manager's write of a Host against the promises.
 func (c *cluster) judgeHost(was, now *host.Host) {
 	if was == nil {
+		if now.Spec.ClaimRef != nil && now.Spec.Release == nil {
+			c.judgeTitle(was, now)
+		}
 		return
 	}
 	if was.DeletionTimestamp == nil && now.DeletionTimestamp != nil && c.sim.serverExists(now.Spec.ServerID) {
@@ -109,7 +124,11 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 		c.judgeClaim(was, now)
 	case claimed != nil && claims == nil && was.Spec.Release == nil:
 		c.judgeDetach(was)
+		if t := c.title(macOf(was)); t != nil {
+			t.over, t.detached = true, true
+		}
 	case claimed != nil && claims == nil:
+		c.revoke(macOf(was))
 		wipe := now.Spec.Record.Wipe
 		if c.sim.serverExists(now.Spec.ServerID) && (wipe.ObservedAt == nil || !wipe.ObservedAt.After(wipe.RequiredSince.Time)) {
 			c.sim.violate("host %s was freed without an observed wipe", now.Name)
@@ -120,10 +139,10 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 // judgeDetach: a claim ends without a wipe only for a Machine that is deleted, or
 // where the server is gone or another's.
 func (c *cluster) judgeDetach(was *host.Host) {
-	m := c.holder(was.Spec.ClaimRef.Token)
+	t := c.sim.rightful(was.Spec.ServerID)
 	server, exists := c.sim.vendor.Server(was.Spec.ServerID)
-	if exists && !c.sim.named[server.ID] && m != nil && m.DeletionTimestamp == nil && server.Name == m.Name {
-		c.sim.violate("the claim of Machine %s on host %s is ended", m.Name, was.Name)
+	if exists && !c.sim.named[server.ID] && t != nil && t.cluster == c && server.Name == t.machine.Name {
+		c.sim.violate("the claim of Machine %s on host %s is ended", t.machine, was.Name)
 	}
 }
 
@@ -132,14 +151,16 @@ func (c *cluster) judgeClaim(was, now *host.Host) {
 	if now.Spec.Release != nil {
 		return // the sweep's or an adoption's: judged as a release
 	}
+	c.judgeTitle(was, now)
 	if c.orderOf(claim.Token) != nil {
 		return // it is what became of the order
 	}
-	m := c.holder(claim.Token)
-	if at, forced := c.forced[claim.Name]; m == nil && forced && c.sim.clock.Since(at) <= grace {
+	m := c.claimant(claim)
+	gone, went := c.departed[client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}]
+	if m == nil && went && c.sim.clock.Since(gone.at) <= grace {
 		return // it was read before it went; the host is stranded now
 	}
-	if m == nil || m.Name != claim.Name {
+	if m == nil {
 		c.sim.violate("host %s was claimed with a token that no Machine holds", now.Name)
 		return
 	}
@@ -159,7 +180,12 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 	if order := c.orderOf(release.Token); order != nil && order.Spec.Release != nil && order.Spec.Release.Policy == release.Policy {
 		return // it goes along to what became of the order
 	}
-	m := c.holder(release.Token)
+	t := c.title(macOf(now))
+	var m *infrav1.ScalewayAppleSiliconMachine
+	if t != nil && (t.token == release.Token || release.Origin == infrav1.OriginReclaim || release.Origin == infrav1.OriginAdoption) {
+		m = t.owner()
+		t.over = t.over || release.Policy != infrav1.Reinstall
+	}
 	switch release.Origin {
 	case infrav1.OriginReclaim, infrav1.OriginAdoption:
 		if m != nil {
@@ -168,14 +194,20 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 		c.judgeSweep(now)
 		return
 	case infrav1.OriginRecovery:
+		if m == nil && t != nil && t.token == release.Token && t.ended() {
+			return // it went a moment ago
+		}
 		if m == nil || m.Spec.ProviderID != "" || m.DeletionTimestamp != nil {
 			s.violate("host %s is released by recovery of no Machine that could be given another", now.Name)
 		}
 		return
 	}
-	if m == nil || m.DeletionTimestamp == nil {
-		s.violate("host %s is released, but no Machine that is being deleted holds it", now.Name)
+	if t == nil || t.token != release.Token || !t.ended() {
+		s.violate("host %s is released, but no Machine that is being deleted holds it%s", now.Name, s.whoHas(t))
 		return
+	}
+	if m == nil {
+		return // it was being deleted until a moment ago
 	}
 	if _, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
 		s.violate("host %s is released by a Machine that was moved", now.Name)
@@ -248,7 +280,19 @@ func (s *sim) licence(m *manager, r *http.Request) string {
 		return asks.Name
 	}
 	s.licenceFor(h, r.Method, verb, asks)
+	s.judgeAct(m.cluster, h, actOf(r.Method, verb), asks.Name)
 	return asks.Name
+}
+
+// actOf is a request about a server in one word.
+func actOf(method, verb string) string {
+	switch {
+	case verb != "":
+		return verb
+	case method == http.MethodPatch:
+		return "rename"
+	}
+	return "delete"
 }
 
 // licenceOrder: a server is ordered for an order that stands, and once.
@@ -300,8 +344,15 @@ func (s *sim) licenceName(h *host.Host, name string) {
 // touched checks that a Mac which is written to is its Machine's: by its Host, by
 // its server's name, and by what is on its disk.
 func (s *sim) touched(c *cluster, m *mac, machine string) {
+	t := c.title(m.id)
+	if t != nil && t.forged {
+		return // what the Mac has on its disk refuses it
+	}
 	if m.disk.owner != "" && m.disk.owner != c.name+"/"+machine {
 		s.violate("Machine %s/%s came upon the disk of %s: shared or not wiped", c.name, machine, m.disk.owner)
+	}
+	if t != nil && !t.over && t.owner() != nil && t.machine.Name != machine {
+		s.violate("Machine %s/%s wrote to the Mac of Machine %s", c.name, machine, t.machine)
 	}
 	h := c.hostOf(m.id)
 	if h == nil || h.Spec.ClaimRef == nil || h.Spec.ClaimRef.Name != machine {
@@ -315,14 +366,20 @@ func (s *sim) touched(c *cluster, m *mac, machine string) {
 
 // check compares the promises with the truth.
 func (s *sim) check() {
+	s.endTitles()
 	names := map[string]bool{}
 	for _, server := range s.vendor.Servers() {
 		m := s.macs[server.ID]
 		if strings.HasPrefix(server.Name, "a-") || strings.HasPrefix(server.Name, "b-") {
-			if !s.released(server.ID) && names[server.Name] {
-				s.violate("two servers are named %s", server.Name)
+			if s.stranded(server.ID) || s.madeUp(server.ID) {
+				continue
 			}
-			names[server.Name] = names[server.Name] || !s.released(server.ID)
+			if whose := server.Name + s.whose(server.ID); !s.released(server.ID) {
+				if names[whose] {
+					s.violate("two servers are named %s", server.Name)
+				}
+				names[whose] = true
+			}
 		}
 		if m == nil {
 			continue // not delivered
@@ -347,7 +404,40 @@ func (s *sim) released(id string) bool {
 	return false
 }
 
-// checkClaims: no token holds two hosts.
+// whose is the cluster whose Machine has the server: a person can name Machines of
+// two clusters alike.
+func (s *sim) whose(id string) string {
+	for _, t := range s.titles {
+		if t.mac == id && !strings.HasPrefix(t.machine.Name, t.cluster.name+"-") {
+			return " of " + t.cluster.name
+		}
+	}
+	return ""
+}
+
+// stranded: a Machine had the server, and is gone, or was brought back from a time
+// before it had it.
+func (s *sim) stranded(id string) bool {
+	server, _ := s.vendor.Server(id)
+	found := false
+	for _, t := range s.titles {
+		if t.mac != id || t.machine.Name != server.Name {
+			continue
+		}
+		if t.owner() != nil {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// madeUp: all that shows a claim on the server is a person's invention.
+func (s *sim) madeUp(id string) bool {
+	return slices.ContainsFunc(s.titles, func(t *title) bool { return t.mac == id && t.forged })
+}
+
+// checkClaims: no Machine holds two hosts with one token.
 func (c *cluster) checkClaims() {
 	holds := map[string]string{}
 	for _, object := range c.store.tables[kindHost] {
@@ -355,7 +445,8 @@ func (c *cluster) checkClaims() {
 		if h.Spec.ClaimRef == nil || h.Spec.Order != nil {
 			continue
 		}
-		token := h.Spec.ClaimRef.Token
+		claim := h.Spec.ClaimRef // a person can give one token to two Machines
+		token := claim.Token + " of " + claim.Namespace + "/" + claim.Name
 		if other := holds[token]; other != "" && h.Spec.Release == nil {
 			c.sim.violate("hosts %s and %s are held with one token", h.Name, other)
 		}

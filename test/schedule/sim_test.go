@@ -60,7 +60,9 @@ type sim struct {
 	broken    []string
 	secrets   []string
 	mutations []mutation
-	grants    int
+	// titles are who has which Mac.
+	titles []*title
+	grants int
 	// breaksFirst: the first Mac that is converged is broken until it is wiped;
 	// broke says which it was, and in which install.
 	breaksFirst bool

@@ -20,6 +20,8 @@ import (
 type task struct {
 	manager *manager
 	name    string
+	// machine is the infra machine of a pass, or of its job.
+	machine client.ObjectKey
 	work    func()
 
 	// turns are the calls that it may make before it waits; negative: all.

@@ -25,6 +25,8 @@ type weather struct {
 	skew [4]time.Duration
 	// breaks is how many in a hundred installations never come to run.
 	breaks int
+	// person: somebody copies, restores and edits objects.
+	person bool
 	// lostOrders is how many in a hundred answers to orders are lost.
 	lostOrders int
 }
@@ -55,6 +57,7 @@ func weatherOf(seed uint64) (w weather) {
 	if dice.IntN(2) == 0 {
 		w.lostOrders = 40
 	}
+	w.person = dice.IntN(3) > 0
 	return w
 }
 
