@@ -268,10 +268,11 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 }
 
 // twice: the Machine had a Mac before this one, and a person took the reference to it
-// away. That one is stranded, and bears the name, and so does its Node.
+// away, or gave it to a namesake. That one bears the name, and so does its Node.
 func (c *cluster) twice(t *title) bool {
 	return slices.ContainsFunc(c.sim.titles, func(other *title) bool {
-		return other.cluster == c && other.machine == t.machine && other.mac != t.mac
+		same := other.machine == t.machine || other.forged && other.machine.Name == t.machine.Name
+		return other.cluster == c && same && other.mac != t.mac
 	})
 }
 

@@ -144,7 +144,7 @@ func (c *cluster) judgeTitle(was, now *host.Host) {
 	case c.orderTitle(machine, claim.Token):
 	case was != nil && c.fromPool(was):
 	case t != nil && t.detached && t.machine == machine && t.token == claim.Token && was != nil && was.Spec.Record.DetachedAt == nil:
-	case c.forged[machine] && s.rightful(macOf(now)) == nil: // nobody is there who could tell better
+	case c.forged[machine] && !s.proved(macOf(now)): // nobody is there who could tell better
 		c.grant(now)
 		c.title(macOf(now)).forged = true
 		return
@@ -153,6 +153,12 @@ func (c *cluster) judgeTitle(was, now *host.Host) {
 		return
 	}
 	c.grant(now)
+}
+
+// proved: there is somebody who rightfully has the Mac, and can show something for it.
+func (s *sim) proved(mac string) bool {
+	t := s.rightful(mac)
+	return t != nil && t.cluster.proved(t.owner())
 }
 
 // orderTitle: the Machine has ordered a server with this token.
