@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
@@ -220,8 +217,6 @@ func (p *preparation) document() document.Desired {
 		Agent: document.Agent{SHA256: p.build.SHA256},
 		Node:  document.Node{MaxVMs: document.MaxMaxVMs},
 		Mac:   document.Mac{AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet}},
-		// The one step that runs changes nothing about who logs in.
-		SSHKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.target.Key.PublicKey())))},
 	}
 	if p.password != "" {
 		d.Secrets = &document.Secrets{ConsolePassword: p.password.Reveal()}

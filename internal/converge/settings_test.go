@@ -219,3 +219,10 @@ func TestOnlyTheKeysOfTheFleetAndTheProfileLogIn(t *testing.T) {
 		t.Errorf("after the fleet's key was replaced: %q", got)
 	}
 }
+
+func TestADocumentWithoutKeysShutsNobodyOut(t *testing.T) {
+	f := newFixture(t)
+	f.desired.SSHKeys = nil
+	f.refused("sshd", document.Bug, "names no SSH key of the fleet")
+	f.gone(sshdDropIn, document.AuthorizedKeysFile)
+}

@@ -69,6 +69,9 @@ func (t *target) sshd() step {
 		about: "Writes `" + sshdDropIn + "` and `" + document.AuthorizedKeysFile + "`: keys only, those of the fleet and of the profile's `sshAccess.authorizedKeys`, no root, the console user only, no forwarding of agents and displays. What is in `~/.ssh` does not log in any more. Both files are taken back unless a new connection takes the fleet's key.",
 		undo:  "Remove `" + sshdDropIn + "`, then `" + document.AuthorizedKeysFile + "`; the next connection goes by macOS's own settings, and by the keys in `~/.ssh`.",
 		check: func(ctx context.Context) ([]string, error) {
+			if len(t.desired.SSHKeys) == 0 {
+				return nil, fail(document.Bug, "the document names no SSH key of the fleet, and the manager could not log in any more: nothing was changed")
+			}
 			all, err := t.differing(ctx, t.keysFile(), t.sshdFile())
 			if err != nil || len(all) > 0 {
 				return all, err

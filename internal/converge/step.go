@@ -54,6 +54,7 @@ func (t *target) steps() []step {
 	all = append(
 		all,
 		t.sshd(),
+		t.screenSharing(),
 		t.names(),
 		t.power(),
 		t.updates(),

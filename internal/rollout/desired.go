@@ -125,16 +125,12 @@ func ports(wanted []int32) []int {
 	return out
 }
 
-// anyKey is a public key that nobody has: of the zero point.
-const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-
 // Check says what of a profile cannot be, beyond what the API server refuses: the
 // first field that no Mac could apply, or nil.
 func Check(profile *infrav1.MacNodeProfile) error {
 	d := Desired(profile, document.Agent{SHA256: strings.Repeat("0", 64)})
-	// A Host that is valid, and a key, so that only the shared part can be refused.
+	// A Host that is valid, so that only the shared part can be refused.
 	d.Host = document.Host{Name: "any", ProviderID: "any", Epoch: 1, User: "any"}
-	d.SSHKeys = []string{anyKey}
 	err := d.Validate()
 	if refused, ok := errors.AsType[*document.FieldError](err); ok {
 		return fmt.Errorf("%s %s", refused.Field, refused.Reason)

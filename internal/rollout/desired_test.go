@@ -16,6 +16,9 @@ import (
 
 func agent() document.Agent { return document.Agent{SHA256: strings.Repeat("a", 64), Version: "v1"} }
 
+// anyKey is a public key that nobody has: of the zero point.
+const anyKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 // full has each field of a profile that is about a Mac set to other than its default.
 func full() *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{Spec: infrav1.MacNodeProfileSpec{

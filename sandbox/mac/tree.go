@@ -35,6 +35,7 @@ func folders(user string) []folder {
 		{"Users/Shared", 0o777 | fs.ModeSticky},
 		{"Library/LaunchDaemons", 0o755},
 		{"Library/LaunchAgents", 0o755},
+		{"Library/Application Support/Apple/Remote Desktop", 0o755},
 		{"Library/Logs", 0o755},
 		{"Library/Preferences", 0o755},
 		{"Library/Managed Preferences", 0o755},
@@ -103,6 +104,24 @@ func plantLinks(root string) error {
 	return nil
 }
 
+// screenSharingPlist is switched off where nobody switches it on, and starts nothing
+// before somebody connects. Its socket is not modelled.
+const screenSharingPlist = `<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+	<key>Disabled</key>
+	<true/>
+	<key>Label</key>
+	<string>` + wire.ScreenSharing + `</string>
+	<key>ProgramArguments</key>
+	<array>
+		<string>/System/Library/CoreServices/RemoteManagement/screensharingd.bundle/Contents/MacOS/screensharingd</string>
+	</array>
+</dict>
+</plist>
+`
+
 type systemFile struct {
 	text string
 	mode fs.FileMode
@@ -128,6 +147,9 @@ func systemFiles(a account) map[string]systemFile {
 		"private/etc/ssh/sshd_config": {"Include /etc/ssh/sshd_config.d/*\nAuthorizedKeysFile .ssh/authorized_keys .ssh/scw_authorized_keys\n" +
 			"UsePAM yes\n", 0o644},
 		"Users/" + a.username + "/.ssh/scw_authorized_keys": {keys, 0o600},
+		// The vendor offers VNC: its image shares the screen.
+		strings.TrimPrefix(wire.ScreenSharingPlist, "/"):   {screenSharingPlist, 0o644},
+		strings.TrimPrefix(wire.RemoteManagementFile, "/"): {"enabled", 0o644},
 	}
 }
 

@@ -44,6 +44,8 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"guests' subnet":               {[]string{zone, "fleets.builders.profile.network.subnet=8.8.8.0/24"}, `fleets.builders.profile.network.subnet "8.8.8.0/24": give a private`},
 		"no network":                   {[]string{zone, "fleets.builders.profile.network.guestEgress.allow[0].cidr=10.0.0.1"}, `"10.0.0.1" is no network`},
 		"no port":                      {[]string{zone, "fleets.builders.profile.network.guestEgress.allow[0].cidr=10.0.0.0/8", "fleets.builders.profile.network.guestEgress.allow[0].ports[0]=70000"}, "/ports/0"},
+		"a port from nowhere":          {[]string{zone, "fleets.builders.profile.network.hostIngress.allow[0].cidr=office", "fleets.builders.profile.network.hostIngress.allow[0].ports[0]=9100"}, `"office" is no network`},
+		"a private key":                {[]string{zone, "fleets.builders.profile.sshAccess.authorizedKeys[0]=-----BEGIN"}, "is no SSH public key"},
 		"SSH from nowhere":             {[]string{zone, "fleets.builders.profile.network.sshIngress.allow[0]=office"}, `"office" is no network`},
 		"tart of no hash":              {[]string{zone, "fleets.builders.profile.tart.version=2.30.0", "fleets.builders.profile.tart.source=https://a/t.tgz"}, "missing property 'sha256'"},
 		"quota of nothing":             {[]string{zone, "fleets.builders.profile.storage.quota=much"}, `fleets.builders.profile.storage.quota "much"`},

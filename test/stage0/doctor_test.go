@@ -117,6 +117,8 @@ func TestDoctorOfAFreshMac(t *testing.T) {
 		"system": doctor.Well, "hardware": doctor.Well, "filevault": doctor.Well, "ssh-answers": doctor.Well,
 		// Whose they are is known by who called sudo.
 		"keys": doctor.Well, "modes": doctor.Well,
+		// The vendor offers VNC.
+		"screen-sharing": doctor.Warning,
 		"agent-job": doctor.NotApplicable, "firewall": doctor.NotApplicable, "last-report": doctor.NotApplicable,
 		// There is no lsof here: what cannot be seen is not well.
 		"listening": doctor.Unknown,
@@ -148,7 +150,7 @@ func TestDoctorOfAConvergedMac(t *testing.T) {
 		t.Errorf("problems: %s: %+v", diff, found)
 	}
 	for _, id := range []string{
-		"sudo", "sshd", "session", "auto-login", "power", "updates", "agent-job", "hostd-job", "firewall", "modes", "last-report",
+		"sudo", "sshd", "keys", "screen-sharing", "session", "auto-login", "power", "updates", "agent-job", "hostd-job", "firewall", "modes", "last-report",
 	} {
 		if f := found[id]; f.Verdict != doctor.Well {
 			t.Errorf("%s is %q: %s", id, f.Verdict, f.Evidence)

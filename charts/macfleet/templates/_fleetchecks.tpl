@@ -65,6 +65,7 @@
 {{- end -}}
 {{- end -}}
 {{- include "macfleet.checkNetwork" (list (printf "%s.network" $path) ($profile.network | default dict)) -}}
+{{- include "macfleet.checkKeys" (list (printf "%s.sshAccess" $path) ($profile.sshAccess | default dict)) -}}
 {{- with dig "storage" "quota" "" $profile -}}
 {{- include "macfleet.checkQuota" (list (printf "%s.storage.quota" $path) (kindIs "float64" . | ternary (printf "%.0f" .) (toString .))) -}}
 {{- end -}}
@@ -139,6 +140,19 @@
 {{- end -}}
 {{- range dig "sshIngress" "allow" list $network -}}
 {{- include "macfleet.checkCIDR" (list (printf "%s.sshIngress.allow" $path) .) -}}
+{{- end -}}
+{{- range dig "hostIngress" "allow" list $network -}}
+{{- include "macfleet.checkCIDR" (list (printf "%s.hostIngress.allow" $path) .cidr) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The manager's own check reads the keys; this one finds what is pasted wrong. */}}
+{{- define "macfleet.checkKeys" -}}
+{{- $path := index . 0 -}}
+{{- range (index . 1).authorizedKeys -}}
+{{- if not (regexMatch "^(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh[.]com|sk-ecdsa-sha2-nistp256@openssh[.]com) [A-Za-z0-9+/]{32,}={0,3}( .*)?$" .) -}}
+{{- fail (printf "%s.authorizedKeys: %q is no SSH public key: write its line, such as ssh-ed25519 AAAA… name, without options before it" $path (trunc 60 .)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
@@ -90,17 +92,39 @@ func sshdSettings(ctx context.Context, x *exam) Finding {
 			wrong = append(wrong, fmt.Sprintf("%s is %q", s.key, got))
 		}
 	}
-	// The vendor's file before the first converge, and ours since.
-	if keys := settings["authorizedkeysfile"]; keys != document.AuthorizedKeysFile && !strings.Contains(keys, "scw_authorized_keys") {
-		wrong = append(wrong, "neither the fleet's key file is read nor the vendor's")
-	}
+	wrong = append(wrong, wrongKeyFiles(settings, x.config != nil)...)
 	if len(wrong) > 0 {
 		return Finding{
 			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
-			Consequence: "passwords can be guessed from the internet, or the fleet's key stops working", Remedy: "run converge: its step sshd sets them",
+			Consequence: "passwords can be guessed from the internet, keys of others log in, or the fleet's key stops working", Remedy: "run converge: its step sshd sets them",
 		}
 	}
-	return well("keys only, no root, both key files")
+	if x.config != nil {
+		return well("keys only, no root, and only the keys in %s", document.AuthorizedKeysFile)
+	}
+	return well("keys only, no root")
+}
+
+// wrongKeyFiles judges where keys come from: on a Mac of a fleet from one file of
+// root's alone, before that from the vendor's, too, or nobody reaches it.
+func wrongKeyFiles(settings map[string]string, converged bool) []string {
+	files := settings["authorizedkeysfile"]
+	if !converged {
+		if files == document.AuthorizedKeysFile || strings.Contains(files, "scw_authorized_keys") {
+			return nil
+		}
+		return []string{"the vendor's key file is not read"}
+	}
+	var wrong []string
+	if files != document.AuthorizedKeysFile {
+		wrong = append(wrong, fmt.Sprintf("keys in %q log in, so all of the vendor's project may", files))
+	}
+	for _, other := range []string{"authorizedkeyscommand", "trustedusercakeys"} {
+		if value := settings[other]; value != "" && value != "none" {
+			wrong = append(wrong, fmt.Sprintf("%s is %q", other, value))
+		}
+	}
+	return wrong
 }
 
 func sshAnswers(ctx context.Context, x *exam) Finding {
@@ -114,20 +138,16 @@ func sshAnswers(ctx context.Context, x *exam) Finding {
 }
 
 func authorizedKeys(ctx context.Context, x *exam) Finding {
+	if data, err := x.read(document.AuthorizedKeysFile); err == nil {
+		return x.fleetsKeys(ctx, string(data))
+	}
 	user := x.user(ctx)
 	if user == "" {
 		return unknown("whose keys to look at is not known: nobody is logged in at the console")
 	}
-	var all []string
-	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
-		data, err := x.read(path.Join("/Users", user, ".ssh", name))
-		if absent(err) {
-			continue
-		}
-		if err != nil {
-			return unseen(err)
-		}
-		all = append(all, fingerprints(string(data))...)
+	all, err := x.keysOf(user)
+	if err != nil {
+		return unseen(err)
 	}
 	unique := slices.Compact(slices.Sorted(slices.Values(all)))
 	switch {
@@ -143,6 +163,72 @@ func authorizedKeys(ctx context.Context, x *exam) Finding {
 		}
 	}
 	return well("%d keys, check that you know each: %s", len(unique), strings.Join(unique, ", "))
+}
+
+// fleetsKeys judges the one file that counts on a Mac of a fleet.
+func (x *exam) fleetsKeys(ctx context.Context, text string) Finding {
+	all := fingerprints(text)
+	if len(all) == 0 {
+		return Finding{
+			Verdict: Problem, Evidence: document.AuthorizedKeysFile + " holds no key", Consequence: "the manager cannot reach this Mac",
+			Remedy: "at the console, remove " + document.AuthorizedKeysFile + " and the file in /etc/ssh/sshd_config.d that names it, or have the Mac reinstalled",
+		}
+	}
+	ignored := 0
+	if user := x.user(ctx); user != "" {
+		others, _ := x.keysOf(user) // they do not count
+		ignored = len(others)
+	}
+	return well("%d keys of the fleet and its profile, check that you know each: %s; %d in ~/.ssh do not count", len(all), strings.Join(all, ", "), ignored)
+}
+
+// keysOf are the fingerprints of the keys in the user's own files.
+func (x *exam) keysOf(user string) ([]string, error) {
+	var all []string
+	for _, name := range []string{"authorized_keys", "scw_authorized_keys"} {
+		data, err := x.read(path.Join("/Users", user, ".ssh", name))
+		if absent(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, fingerprints(string(data))...)
+	}
+	return all, nil
+}
+
+// screenSharing is wanted only where the profile says so.
+func screenSharing(ctx context.Context, x *exam) Finding {
+	_, err := x.Mac.Launchd.Print(ctx, converge.ScreenSharingLabel)
+	var refused *macos.LaunchdError
+	loaded := err == nil
+	if err != nil && (!errors.As(err, &refused) || !refused.Absent()) {
+		return unseen(err)
+	}
+	var on []string
+	if loaded {
+		on = append(on, "Screen Sharing")
+	}
+	if !x.missing(ctx, converge.RemoteManagementFile) {
+		on = append(on, "Remote Management")
+	}
+	wanted := x.config != nil && x.config.Mac.ScreenSharing
+	switch {
+	case wanted && !loaded:
+		return Finding{
+			Verdict: Warning, Evidence: "Screen Sharing is off, and the profile wants it", Consequence: "nobody sees the screen from afar",
+			Remedy: "run converge: its step sharing turns it on",
+		}
+	case wanted:
+		return well("Screen Sharing is on, as the profile wants it")
+	case len(on) == 0:
+		return well("off")
+	}
+	return Finding{
+		Verdict: Warning, Evidence: strings.Join(on, " and ") + " is on", Consequence: "whoever knows a user's password drives the screen, where the packet filter lets them",
+		Remedy: "run converge: its step sharing turns both off, some of it with the next boot",
+	}
 }
 
 // fingerprints are those of the keys in the text, as ssh-keygen -l shows them. What
@@ -176,7 +262,7 @@ func listening(ctx context.Context, x *exam) Finding {
 	}
 	return Finding{
 		Verdict: Warning, Evidence: "reachable from outside, unless the packet filter says no: " + strings.Join(open, ", "),
-		Consequence: "each is a way in, also for guests where the firewall is not loaded", Remedy: "check that you know each of them; Screen Sharing (5900) is best turned off",
+		Consequence: "each is a way in, also for guests where the firewall is not loaded", Remedy: "check that you know each of them, and see the checks firewall and screen-sharing",
 	}
 }
 

@@ -14,6 +14,7 @@ func checks() []check {
 		{id: "sshd", title: "The SSH server's settings", question: "R15", root: true, look: sshdSettings},
 		{id: "ssh-answers", title: "The SSH server answers", question: "R14", look: sshAnswers},
 		{id: "keys", title: "Keys that may log in", look: authorizedKeys},
+		{id: "screen-sharing", title: "Nobody shares the screen", question: "R27", look: screenSharing},
 		{id: "listening", title: "Who listens on the network", look: listening},
 		{id: "session", title: "The console session", question: "R12", look: session},
 		{id: "auto-login", title: "Automatic login", question: "R11", root: true, look: autoLogin},

@@ -52,6 +52,7 @@ func expectations(user string) []expectation {
 		{document.HostdPlist, 0o644, "root"},
 		{document.LogDir, 0o755, "root"},
 		{path.Join(document.LogDir, "tart-kubelet.err.log"), 0o640, user},
+		{document.AuthorizedKeysFile, 0o644, "root"},
 		{path.Join(home, ".ssh"), 0o700, user},
 		{path.Join(home, ".ssh/authorized_keys"), 0o644, user},
 		{path.Join(home, ".ssh/scw_authorized_keys"), 0o644, user},

@@ -26,7 +26,7 @@ func questions() []Question {
 		{"R12", "Can guests start from a daemon of the console user, with and without a session?", "Boot a tiny guest each way."},
 		{"R13", "Are the licence's slots given back when a guest shuts itself down?", "Start and stop one in a loop."},
 		{"R14", "Do `systemsetup -setremotelogin` and `launchctl` on the SSH job need Full Disk Access?", "Read, and write what is there already."},
-		{"R15", "Does the first drop-in of sshd win, and are both key files read?", "From a second connection."},
+		{"R15", "Does the first drop-in of sshd win, and are is a key outside the files that it names refused?", "From a second connection, with the fleet's key and with another of the vendor's project."},
 		{"R16", "Are the host keys of the vendor's image made anew at each installation?", "Compare fingerprints across a fleet."},
 		{"R17", "Do the login keychain and the secure token follow a changed password?", "In a lab."},
 		{"R18", "Do the settings against screen saver and lock hold for a day?", "Look at the age of the session."},
@@ -37,5 +37,8 @@ func questions() []Question {
 		{"R23", "How long do reboots take, and how long is SSH away after the vendor says ready?", "Keep the times."},
 		{"R24", "What of this installation outlives an update of macOS?", "Run this program before and after."},
 		{"R25", "Does an unpacked application carry a quarantine mark?", "See check `tart`."},
+		{"R26", "Do two guests on one bridge see each other's switched frames, although the packet filter keeps their packets apart?", "Start two guests of your own on a Mac in a lab. In the one run `sudo tcpdump -eni en0 ether host <the other's MAC address>`, from the other ping the first, then another host, then broadcast. Packets between other guests must not show, and neither must pings that the firewall drops."},
+		{"R27", "Does `launchctl bootout` end Screen Sharing while System Integrity Protection is on, does Apple's kickstart tool turn Remote Management off without a profile, and is the vendor's port for VNC closed then?", "See check `screen-sharing` after converge; then try the vendor's VNC address from outside."},
+		{"R28", "Does the packet filter's rule for `flags S/SA` on a block drop new connections only, and does what leaves as UDP get its answers?", "From another machine, connect to a port that something listens on, before and after `pfctl -a com.apple/000.macfleet -s rules` shows the rules; look up a name on the Mac meanwhile."},
 	}
 }

@@ -108,8 +108,9 @@ type Desired struct {
 	UpgradeKey []byte `json:"upgradeKey,omitempty"`
 	// SSHKeys are the public halves of the fleet's SSH keys, a line of authorized_keys
 	// each: the one in use, and while it is replaced the one before. With
-	// Mac.AuthorizedKeys they are all that may log in.
-	SSHKeys []string `json:"sshKeys"`
+	// Mac.AuthorizedKeys they are all that may log in. A document without them can only
+	// be for single steps.
+	SSHKeys []string `json:"sshKeys,omitempty"`
 	// Restart names one restart of the agent that is wished for; the Mac makes it
 	// unless it has made the one of this name already. Empty: none is.
 	Restart string `json:"restart,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -334,6 +335,35 @@ func TestTheConfigDoesNotDependOnWhoPushes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestKeysThatMayLogIn(t *testing.T) {
+	const type2 = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBEmKSENjQEezOmxkZMy7opKgwFB9nkt5YRrYMjNuG5N87uRgg6CLrbo5wAdT/y6v0mKV0U2w0WZ2YB/++Tpockg="
+	for name, c := range map[string]struct {
+		keys []string
+		says string
+	}{
+		"one":          {[]string{aKey}, ""},
+		"with comment": {[]string{aKey + " ada@example.com", type2}, ""},
+		"options":      {[]string{`command="sh" ` + aKey}, "options"},
+		"two lines":    {[]string{aKey + "\n" + type2}, "single line"},
+		"no key":       {[]string{"ssh-ed25519 AAAA"}, "no SSH public key"},
+		"an old type":  {[]string{"ssh-dss AAAAB3NzaC1kc3MAAACB"}, "no SSH public key"},
+		"a novel":      {[]string{aKey + " " + strings.Repeat("x", maxKey)}, "single line"},
+		"too many":     {slices.Repeat([]string{aKey}, maxProfileKeys+1), "more than"},
+	} {
+		d := desired()
+		d.Mac.AuthorizedKeys = c.keys
+		err := d.Validate()
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+	d := desired()
+	d.SSHKeys, d.Mac.AuthorizedKeys = []string{aKey + " fleet"}, []string{type2 + " ada", aKey}
+	if diff := cmp.Diff([]string{aKey, type2}, d.AuthorizedKeys()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -72,9 +72,6 @@ func (d Desired) Validate() error {
 	if err := validKeys("sshKeys", d.SSHKeys, maxFleetKeys); err != nil {
 		return err
 	}
-	if len(d.SSHKeys) == 0 {
-		return &FieldError{Field: "sshKeys", Reason: "is empty: the manager could not log in any more"}
-	}
 	for _, part := range []interface{ validate() error }{d.Mac, d.Images, d.Pods} {
 		if err := part.validate(); err != nil {
 			return err

@@ -53,6 +53,12 @@ func (Launchctl) Enable(ctx context.Context, label string) error {
 	return err
 }
 
+// Disable implements Launchd.
+func (Launchctl) Disable(ctx context.Context, label string) error {
+	_, err := launchctl(ctx, "disable", systemDomain+"/"+label)
+	return err
+}
+
 // Bootstrap implements Launchd.
 func (Launchctl) Bootstrap(ctx context.Context, plist string) error {
 	_, err := launchctl(ctx, "bootstrap", systemDomain, plist)

@@ -37,6 +37,7 @@ type Mac struct {
 	Firewall   Firewall
 	GuestNet   GuestNet
 	Sudo       Sudo
+	Sharing    Sharing
 }
 
 // Local is the Mac this program runs on.
@@ -60,6 +61,7 @@ func Local() Mac {
 		Sudo:       SudoCommand{},
 		Firewall:   Pfctl{},
 		GuestNet:   Vmnet{},
+		Sharing:    RemoteDesktop{},
 	}
 }
 
@@ -145,6 +147,9 @@ type Launchd interface {
 	// overrides, which outlives reboots and reinstallations of the job.
 	Disabled(ctx context.Context, label string) (bool, error)
 	Enable(ctx context.Context, label string) error
+	// Disable keeps the label from being loaded, also at later boots. A job that is
+	// loaded stays.
+	Disable(ctx context.Context, label string) error
 	Bootstrap(ctx context.Context, plist string) error
 	Bootout(ctx context.Context, label string) error
 	// Kickstart starts the job; with kill, a running process is ended first.

@@ -6,6 +6,9 @@ package catalogue
 
 import "path"
 
+// RemoteManagementDir holds the tool that turns Remote Management on and off.
+const RemoteManagementDir = "/System/Library/CoreServices/RemoteManagement/ARDAgent.app/Contents/Resources"
+
 // Modelled are the absolute paths of commands that work.
 func Modelled() []string {
 	return places(map[string][]string{
@@ -21,6 +24,7 @@ func Modelled() []string {
 		"/usr/sbin":         {"chown", "diskutil", "ioreg", "newsyslog", "scutil", "softwareupdate", "spctl", "sshd", "sysctl", "visudo"},
 		"/sbin":             {"ifconfig", "newfs_hfs", "pfctl", "reboot", "shutdown"},
 		"/opt/homebrew/bin": {"tart"},
+		RemoteManagementDir: {"kickstart"},
 	})
 }
 

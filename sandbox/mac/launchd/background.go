@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"strings"
 
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
@@ -53,6 +54,9 @@ func (l *Launchd) Appeared(path string, data []byte) {
 
 // registerLocked counts a property list unless the same bytes are on record.
 func (l *Launchd) registerLocked(path string, data []byte) {
+	if strings.HasPrefix(path, "/System/") {
+		return // macOS' own are not background items
+	}
 	sum := sha256.Sum256(data)
 	digest := hex.EncodeToString(sum[:])
 	known, ok := l.background.Known[path]

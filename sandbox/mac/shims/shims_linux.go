@@ -54,7 +54,7 @@ func tools() map[string]tool {
 		"basename": basename, "cat": cat, "chmod": chmod, "chown": chown, "cmp": cmp, "cp": cp,
 		"codesign": codesign, "csrutil": csrutil, "cut": cut, "defaults": inPID1, "date": date, "dd": dd, "df": inPID1, "diskutil": inPID1, "dirname": dirname, "echo": echo,
 		"env": env, "false": func(*call) int { return 1 }, "fdesetup": fdesetup, "grep": grep, "gunzip": gunzip,
-		"gzip": gunzip, "hdiutil": inPID1, "head": head, "hostname": hostname, "id": id, "ifconfig": ifconfig, "ioreg": ioreg, "kill": kill, "killall": killall, "launchctl": launchctl,
+		"gzip": gunzip, "hdiutil": inPID1, "head": head, "hostname": hostname, "id": id, "ifconfig": ifconfig, "ioreg": ioreg, "kickstart": kickstart, "kill": kill, "killall": killall, "launchctl": launchctl,
 		"ln": ln, "ls": ls, "mkdir": mkdir, "mktemp": mktemp, "mv": mv, "newfs_hfs": inPID1, "newsyslog": inPID1, "pfctl": pfctl, "pgrep": pgrep, "pkill": pgrep, "pmset": inPID1, "ps": ps, "pwd": pwd, "readlink": readlink,
 		"reboot": reboot, "rm": rm, "rmdir": rmdir, "scutil": scutil, "seq": seq, "shasum": shasum,
 		"shutdown": shutdown, "sleep": sleep, "softwareupdate": inPID1, "sort": sortLines, "spctl": spctl, "sshd": inPID1, "stat": stat, "sudo": sudo, "sw_vers": swVers,

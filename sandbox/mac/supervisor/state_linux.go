@@ -53,6 +53,9 @@ func openState(cfg wire.Config) (*state, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the state document: %w", err)
 	}
+	if err != nil { // a fresh disk
+		s.doc.Overrides = map[string]bool{wire.ScreenSharing: false}
+	}
 	if s.doc.Owners == nil {
 		s.doc.Owners = map[string]wire.Owner{}
 	}

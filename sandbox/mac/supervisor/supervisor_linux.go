@@ -143,7 +143,7 @@ func (p *pid1) startJobs() error {
 	if err != nil {
 		return fmt.Errorf("listing daemons: %w", err)
 	}
-	p.launchd.Boot(daemons)
+	p.launchd.Boot(append(daemons, wire.ScreenSharingPlist))
 	if !p.cfg.FewWatches {
 		if err := p.watchDaemons(); err != nil {
 			return err

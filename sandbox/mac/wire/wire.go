@@ -20,6 +20,16 @@ const (
 	UserlandDir = HiddenDir + "/userland"
 )
 
+// ScreenSharing is the label of macOS' own job that shares the screen, and
+// ScreenSharingPlist defines it.
+const (
+	ScreenSharing      = "com.apple.screensharing"
+	ScreenSharingPlist = "/System/Library/LaunchDaemons/com.apple.screensharing.plist"
+)
+
+// RemoteManagementFile is there while Remote Management is on.
+const RemoteManagementFile = "/Library/Application Support/Apple/Remote Desktop/RemoteManagement.launchd"
+
 // StateFile is where pid 1 keeps its state document in the state folder.
 const StateFile = "state.json"
 

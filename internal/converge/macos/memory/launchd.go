@@ -129,7 +129,7 @@ func (m *Mac) bootDaemons() {
 	m.jobs = map[string]*job{}
 	var plists []string
 	for name := range m.files {
-		if path.Dir(name) == daemons && strings.HasSuffix(name, ".plist") {
+		if (path.Dir(name) == daemons || path.Dir(name) == "/System"+daemons) && strings.HasSuffix(name, ".plist") {
 			plists = append(plists, name)
 		}
 	}
@@ -200,8 +200,19 @@ func (l launchd) Enable(_ context.Context, label string) error {
 	return nil
 }
 
+func (l launchd) Disable(_ context.Context, label string) error {
+	if err := l.m.change("disable " + label); err != nil {
+		return err
+	}
+	l.m.DisabledJobs[label] = true
+	return nil
+}
+
 // disabled is the code that bootstrap has for a job that is switched off.
 const disabled = 119
+
+// protected is the code that bootout has for what System Integrity Protection keeps.
+const protected = 150
 
 func (l launchd) Bootstrap(_ context.Context, name string) error {
 	if err := l.m.change("bootstrap " + strings.TrimSuffix(path.Base(name), ".plist")); err != nil {
@@ -225,6 +236,9 @@ func (l launchd) Bootout(_ context.Context, label string) error {
 	j := l.m.jobs[label]
 	if j == nil {
 		return refuse("bootout", macos.LaunchdNoProcess)
+	}
+	if l.m.Protected[label] {
+		return refuse("bootout", protected)
 	}
 	settle := l.m.SettleAfterBootout
 	if settle == 0 {

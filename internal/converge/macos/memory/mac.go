@@ -37,6 +37,8 @@ type Mac struct {
 	// from changing that.
 	DisabledJobs  map[string]bool
 	StuckDisabled bool
+	// Protected are the labels that bootout does not end.
+	Protected map[string]bool
 
 	// Power, Console, SSHD and System are how the Mac is.
 	Power    Power
@@ -115,7 +117,7 @@ func (m *Mac) Interfaces() macos.Mac {
 		Files: files{m}, Launchd: launchd{m}, Names: names{m}, Host: host{m}, Sockets: sockets{m}, Clock: clock{m},
 		Signatures: signatures{m}, Sudo: sudo{m},
 		Power: power{m}, Defaults: defaults{m}, Session: session{m}, Guests: guests{m}, Volumes: volumes{m},
-		SSHD: sshd{m}, System: system{m}, Firewall: pf{m}, GuestNet: guestNet{m},
+		SSHD: sshd{m}, Sharing: sharing{m}, System: system{m}, Firewall: pf{m}, GuestNet: guestNet{m},
 	}
 }
 
