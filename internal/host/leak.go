@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,12 @@ type Leak struct {
 	Places int64
 	// Running Pods: a container of theirs has started and not ended.
 	Running []string
+}
+
+// KeptByAgent reports that this system's agent has told of the Node: no other agent
+// tells of the licence's places.
+func KeptByAgent(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == slotsCondition })
 }
 
 // LeakOf reads a Node and the Pods on it.

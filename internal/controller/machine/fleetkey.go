@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/fleetkey"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 const (
@@ -192,7 +193,8 @@ func (r *Reconciler) macsOfFleet(ctx context.Context, v *visit) int {
 	fleet := v.fleet()
 	return len(r.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
 		same := m.Labels[infrav1.FleetLabel] == fleet || m.Spec.FleetName == fleet
-		return same && m.Namespace == v.machine.Namespace && m.Spec.ProviderID != ""
+		taken := !host.TakesOver(m) || m.Status.Applied.Agent != "" // else it knows no key of ours yet
+		return same && taken && m.Namespace == v.machine.Namespace && m.Spec.ProviderID != ""
 	}))
 }
 

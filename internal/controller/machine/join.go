@@ -25,7 +25,7 @@ func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	v.joined = judgeNode(v)
-	if v.joined.reason == infrav1.NodeReadyCondition && (v.staged.tokenID != "" || v.host.Spec.Record.Bootstrap.TokenID != "") {
+	if v.joined.reason == infrav1.NodeReadyCondition && v.keptByUs() && (v.staged.tokenID != "" || v.host.Spec.Record.Bootstrap.TokenID != "") {
 		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.meant())
 	}
 	return r.heal(v), nil

@@ -122,6 +122,12 @@ func (v *visit) takingOver() bool {
 	return host.TakesOver(v.machine) && v.machine.Status.Applied.Agent == ""
 }
 
+// keptByUs reports that this system's agent keeps the Node. One of a Mac that is
+// taken over is Ready by the first system's, and ours has yet to use its token.
+func (v *visit) keptByUs() bool {
+	return !host.TakesOver(v.machine) || host.KeptByAgent(v.node)
+}
+
 // cleanConditions removes conditions that the API no longer takes, as the first
 // system wrote them: without a reason. As long as they are there no status can be
 // written.

@@ -130,6 +130,24 @@ func (w *world) takeOverInTurn() {
 	if h := w.host(hostName); h.Spec.Release != nil || h.Spec.Reboot != nil {
 		w.t.Errorf("spec %+v; want neither wipe nor reboot", h.Spec)
 	}
+	w.joinsWithItsToken()
+}
+
+// joinsWithItsToken: the Node is Ready by the agent before ours, which must not end
+// the token before ours has used it.
+func (w *world) joinsWithItsToken() {
+	w.t.Helper()
+	if got := w.tokens(); len(got) != 1 {
+		w.t.Fatalf("tokens %v; want the one that our agent joins with", got)
+	}
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: "mac-1"}, node)
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "LicenseSlotsHealthy", Status: corev1.ConditionTrue})
+	w.updateStatus(node)
+	w.settle("mac-1")
+	if got := w.tokens(); len(got) != 0 {
+		w.t.Errorf("tokens %v after our agent keeps the Node", got)
+	}
 }
 
 // The intent was written, and the manager died before the claim.
