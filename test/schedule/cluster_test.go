@@ -45,7 +45,8 @@ type cluster struct {
 	forced map[string]time.Time
 	// nodeless are the Machines whose Node a person deleted.
 	nodeless map[string]bool
-	// departed are the infra machines that went, as they last were.
+	// departed are the infra machines that went, or that a person pointed elsewhere, as
+	// they last were.
 	departed map[client.ObjectKey]departure
 	// backups are what a person has kept of objects, oldest first.
 	backups []backup
@@ -163,7 +164,7 @@ func (c *cluster) claimant(claim *infrav1.ClaimReference) *infrav1.ScalewayApple
 	return m
 }
 
-// departure is an infra machine as it last was, and when it went.
+// departure is an infra machine as it last was, and when it ceased to be so.
 type departure struct {
 	machine *infrav1.ScalewayAppleSiliconMachine
 	at      time.Time

@@ -272,7 +272,7 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 func (c *cluster) twice(t *title) bool {
 	return slices.ContainsFunc(c.sim.titles, func(other *title) bool {
 		same := other.machine == t.machine || other.forged && other.machine.Name == t.machine.Name
-		return other.cluster == c && same && other.mac != t.mac
+		return other.cluster == c && same && other.mac != t.mac && c.sim.serverExists(other.mac)
 	})
 }
 

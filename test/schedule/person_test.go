@@ -215,7 +215,7 @@ func (s *sim) ofAnother(c *cluster, name string) bool {
 // of which this one knows nothing, are not forged for: there only half of it is.
 func (c *cluster) forge(m *infrav1.ScalewayAppleSiliconMachine, server string) {
 	s := c.sim
-	whole := !slices.ContainsFunc(s.titles, func(t *title) bool { return t.mac == server && t.cluster != c })
+	whole := !s.ofAnother(c, m.Name) && !slices.ContainsFunc(s.titles, func(t *title) bool { return t.mac == server && t.cluster != c })
 	token := m.Spec.HostRef.ClaimToken
 	switch s.dice.IntN(3) {
 	case 0:

@@ -46,6 +46,7 @@ func (c *cluster) admit(before, after client.Object) error {
 		refusal = refuseMachine(was, after)
 		if s.current == nil && was != nil && was.Spec.HostRef != nil && !reflect.DeepEqual(was.Spec.HostRef, after.Spec.HostRef) {
 			c.forced[after.Name] = s.clock.Now() // a person took its Mac away from it
+			c.departed[client.ObjectKeyFromObject(after)] = departure{was, s.clock.Now()}
 		}
 		if refusal == "" && after.DeletionTimestamp != nil && len(after.Finalizers) == 0 {
 			c.departed[client.ObjectKeyFromObject(after)] = departure{after, s.clock.Now()}

@@ -62,13 +62,11 @@ func (c *cluster) revoke(mac string) {
 	c.sim.titles = slices.DeleteFunc(c.sim.titles, func(t *title) bool { return t.cluster == c && t.mac == mac })
 }
 
-// endTitles ends those to servers that are gone, with their Hosts.
+// endTitles ends those to orders that are no more. The title to a server outlives it:
+// lists lag, and may show it yet.
 func (s *sim) endTitles() {
 	s.titles = slices.DeleteFunc(s.titles, func(t *title) bool {
-		if strings.HasPrefix(t.mac, "order-") {
-			return t.cluster.store.get(kindHost, client.ObjectKey{Name: t.mac}) == nil
-		}
-		return !s.serverExists(t.mac) && t.cluster.hostOf(t.mac) == nil
+		return strings.HasPrefix(t.mac, "order-") && t.cluster.store.get(kindHost, client.ObjectKey{Name: t.mac}) == nil
 	})
 }
 
@@ -99,7 +97,7 @@ func (t *title) ended() bool {
 		return true
 	}
 	last, is := t.cluster.departed[t.machine]
-	return is && t.means(last.machine) && t.cluster.sim.clock.Since(last.at) <= grace
+	return is && last.machine.DeletionTimestamp != nil && t.means(last.machine) && t.cluster.sim.clock.Since(last.at) <= grace
 }
 
 // rightful is the title to a Mac whose owner lives, is not being deleted, and has
