@@ -25,6 +25,9 @@ func (r *Reconciler) join(ctx context.Context, v *visit) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	v.joined = judgeNode(v)
+	if push, running := r.pushes.look(client.ObjectKeyFromObject(v.machine)); running && !push.done {
+		return ctrl.Result{}, nil // its token is its own, until it says what the Mac holds
+	}
 	if v.joined.reason == infrav1.NodeReadyCondition && v.keptByUs() && (v.staged.tokenID != "" || v.host.Spec.Record.Bootstrap.TokenID != "") {
 		return ctrl.Result{}, r.dropToken(ctx, client.ObjectKeyFromObject(v.machine), v.meant())
 	}

@@ -150,6 +150,32 @@ func (w *world) joinsWithItsToken() {
 	}
 }
 
+// Our agent joins while converge still watches whether it stays: the token that it
+// used is not ended under the push, which says at its end what the Mac holds.
+func TestATokenOutlivesItsPush(t *testing.T) {
+	w := legacyWorld(t, usedHost(serverID, "mac-1"))
+	w.settle("mac-1")
+	w.stage("mac-1", "secret-1")
+	w.settle("mac-1")
+	joined := make(chan struct{})
+	w.mac.onConverge = func() {
+		node := &corev1.Node{}
+		w.get(client.ObjectKey{Name: "mac-1"}, node)
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: "LicenseSlotsHealthy", Status: corev1.ConditionTrue})
+		w.updateStatus(node)
+		w.visit("mac-1")
+		close(joined)
+	}
+	w.turn("mac-1", rollout.Revision(&infrav1.MacNodeProfile{}, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}))
+	w.settle("mac-1")
+	<-joined
+	w.mac.onConverge = nil
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Status.Applied.Agent != w.r.Agent.SHA256 || len(w.tokens()) != 0 {
+		t.Errorf("applied %+v, tokens %v: %s", m.Status.Applied, w.tokens(), w.condition(infrav1.UpToDateCondition).Message)
+	}
+}
+
 // The intent was written, and the manager died before the claim.
 func TestALegacyClaimSurvivesACrash(t *testing.T) {
 	w := legacyWorld(t, usedHost(serverID, "mac-1"))
