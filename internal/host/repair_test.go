@@ -60,6 +60,7 @@ func TestRepair(t *testing.T) {
 		"no intent":                             {machine("", ""), nil, host.NoIntent},
 		"intent, no claim, free":                {machine("t-1", ""), pooled(), host.Acquire},
 		"intent, no claim, no longer free":      {machine("t-1", ""), pooled(status("rebooting")), host.ChooseAgain},
+		"intent of a claim that has ended":      {machine("t-1", ""), pooled(func(h *host.Host) { h.Spec.Record.Bootstrap.ClaimToken = "t-1" }), host.ChooseAgain},
 		"intent, no claim, dirty":               {machine("t-1", ""), pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(1) }), host.ChooseAgain},
 		"claimed by us":                         {machine("t-1", ""), pooled(claimed), host.Held},
 		"two Machines, one host":                {machine("t-2", ""), pooled(claimed), host.Lost},

@@ -119,7 +119,7 @@ func TestDoctorOfAFreshMac(t *testing.T) {
 		"keys": doctor.Well, "modes": doctor.Well,
 		// The vendor offers VNC.
 		"screen-sharing": doctor.Warning,
-		"agent-job": doctor.NotApplicable, "firewall": doctor.NotApplicable, "last-report": doctor.NotApplicable,
+		"agent-job":      doctor.NotApplicable, "firewall": doctor.NotApplicable, "last-report": doctor.NotApplicable,
 		// There is no lsof here: what cannot be seen is not well.
 		"listening": doctor.Unknown,
 	} {

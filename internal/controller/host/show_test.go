@@ -96,13 +96,16 @@ func TestStagingKeepsTheMachinesKeysAndDropsAnotherClaimsPassword(t *testing.T) 
 	w := inUse(t)
 	secret := w.secret()
 	secret.Data["host-key"] = []byte("ssh-ed25519 SHA256:x")
+	secret.Data["token-id"] = []byte("abcdef")
 	secret.Data["claim-token"] = []byte("t-0")
 	w.must(w.client.Update(w.ctx, secret))
 	server, _ := w.cloud.Server(serverID)
 	w.cloud.Set(server, "<sealed>")
 	w.until("staged again", func() bool { return string(w.secret().Data["claim-token"]) == "t-1" })
 	secret = w.secret()
-	if _, present := secret.Data["sudo-password"]; present || string(secret.Data["host-key"]) != "ssh-ed25519 SHA256:x" {
+	_, password := secret.Data["sudo-password"]
+	_, pin := secret.Data["host-key"]
+	if password || pin || string(secret.Data["token-id"]) != "abcdef" {
 		t.Errorf("the Secret holds the keys %v", secret.Data)
 	}
 }

@@ -84,8 +84,9 @@ func (p *pass) writeSecret(ctx context.Context, credentials cloud.Credentials) e
 	return nil
 }
 
-// fill sets our keys and keeps those of others. A password of another claim or
-// epoch goes; one of this claim stays while the vendor seals it.
+// fill sets our keys and keeps those of others. What is of another claim or epoch
+// goes: its password, and the pin of its host key, with which a lost Host would be
+// rebuilt. A password of this claim stays while the vendor seals it.
 func (p *pass) fill(secret *corev1.Secret, credentials cloud.Credentials) {
 	data := maps.Clone(secret.Data)
 	if data == nil {
@@ -93,6 +94,7 @@ func (p *pass) fill(secret *corev1.Secret, credentials cloud.Credentials) {
 	}
 	if !p.sameClaim(secret) {
 		delete(data, host.KeySudoPassword)
+		delete(data, host.KeyHostKey)
 	}
 	if credentials.Password.Present() {
 		data[host.KeySudoPassword] = []byte(credentials.Password.Reveal())
