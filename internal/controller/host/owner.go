@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clusterstate"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -121,6 +122,6 @@ func (p *pass) letGo(ctx context.Context, change func(*host.Host)) error {
 // clusterStill reports that the Cluster is here and not paused, uncached.
 func (p *pass) clusterStill(ctx context.Context) (bool, error) {
 	claim := p.host.Spec.ClaimRef
-	state, err := p.clusterState(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
+	state, err := clusterstate.Get(ctx, p.Reader, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
 	return err == nil && !state.Missing && !state.Paused, err
 }

@@ -91,16 +91,11 @@ func (s OpenSSH) Accepts(ctx context.Context, user, key string) error {
 func offer(ctx context.Context, address, user string, key ssh.PublicKey) error {
 	ctx, cancel := context.WithTimeout(ctx, bannerTimeout)
 	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialServer(ctx, address)
 	if err != nil {
-		return fmt.Errorf("the SSH server does not answer: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
+	defer func() { _ = conn.Close() }()
 	asked := &unsigned{key: key}
 	client, _, _, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(asked)},
@@ -156,21 +151,30 @@ func listenAddress(settings map[string]string) string {
 	return local.String()
 }
 
+// dialServer connects to this Mac's own SSH server, for as long as ctx lasts.
+func dialServer(ctx context.Context, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("the SSH server does not answer: %w", err)
+	}
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
 // readBanner reads the line that names the protocol. A connection that launchd
 // accepted and nobody serves says nothing.
 func readBanner(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, bannerTimeout)
 	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialServer(ctx, address)
 	if err != nil {
-		return fmt.Errorf("the SSH server does not answer: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
+	defer func() { _ = conn.Close() }()
 	lines := bufio.NewScanner(io.LimitReader(conn, maxBanner))
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "SSH-2.0-") {
