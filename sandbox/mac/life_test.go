@@ -73,7 +73,7 @@ func TestReinstallLeavesNothing(t *testing.T) {
 		t.Error("the host key survived")
 	}
 	if got := b.ok("sw_vers -productVersion; ls /Library/trace /etc/sudoers.d/* 2>/dev/null; scutil --get HostName 2>&1; launchctl print-disabled system; true"); got !=
-		"26.1\nHostName: not set\ndisabled services = {\n}" {
+		"26.1\nHostName: not set\ndisabled services = {\n\t\"com.apple.screensharing\" => enabled\n}" {
 		t.Errorf("after the reinstall:\n%s", got)
 	}
 	if b.sh("sudo -n true", "").rc == 0 {

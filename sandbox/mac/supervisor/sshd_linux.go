@@ -79,8 +79,12 @@ func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
 	if err != nil || !conf.MayLogIn(user) {
 		return false
 	}
+	uid, _, _ := p.identity(user)
 	for _, name := range conf.KeyFiles(user, home) {
-		if conf.Yes("strictmodes") && !p.strict(name) {
+		if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if conf.Yes("strictmodes") && !p.strict(name, uid) {
 			p.log("sshd: Authentication refused: bad ownership or modes for " + name)
 			continue
 		}
@@ -94,7 +98,7 @@ func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
 
 // strict is sshd's StrictModes: a file of keys, and all folders above it, are root's
 // or the user's, and nobody else may write them. sshd reads the file as the user.
-func (p *pid1) strict(name string) bool {
+func (p *pid1) strict(name string, user int) bool {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return false
@@ -109,10 +113,10 @@ func (p *pid1) strict(name string) bool {
 			return false
 		}
 		owner := p.state.owner(wire.OwnerCall{Inode: inode, Path: at})
-		if info.Mode().Perm()&0o022 != 0 || owner.UID != wire.RootUID && owner.UID != wire.UserUID {
+		if info.Mode().Perm()&0o022 != 0 || owner.UID != wire.RootUID && owner.UID != user {
 			return false
 		}
-		if at == real && owner.UID == wire.RootUID && info.Mode().Perm()&0o004 == 0 {
+		if at == real && owner.UID != user && info.Mode().Perm()&0o004 == 0 {
 			return false
 		}
 	}
