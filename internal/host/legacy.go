@@ -68,6 +68,9 @@ const (
 	// LegacyOthers: the server is not the Machine's any more: nothing is claimed,
 	// and nothing can be released.
 	LegacyOthers LegacyStep = "others"
+	// LegacyRenamed: the same, by the name that was read last. The Host may keep an
+	// old one, of a time before the first system took the server.
+	LegacyRenamed LegacyStep = "renamed"
 )
 
 // NextLegacy finds the host of such a Machine's server, and says what keeps it from
@@ -111,9 +114,9 @@ func legacyOwner(m *infrav1.ScalewayAppleSiliconMachine, h *Host, machines []inf
 	case name == "":
 		return LegacyWait, fmt.Sprintf("host %s was not read yet", h.Name)
 	case InPool(name, h.Spec.ServerID, pools...):
-		return LegacyOthers, fmt.Sprintf("the server of host %s bears the pool name %q: it was released already", h.Name, name)
+		return LegacyRenamed, fmt.Sprintf("the server of host %s bears the pool name %q: it was released already", h.Name, name)
 	case name != m.Name:
-		return LegacyOthers, fmt.Sprintf("the server of host %s is named %q, and not after this Machine; where it is this Machine's all the same, give it the name %q at the vendor", h.Name, name, m.Name)
+		return LegacyRenamed, fmt.Sprintf("the server of host %s is named %q, and not after this Machine; where it is this Machine's all the same, give it the name %q at the vendor", h.Name, name, m.Name)
 	}
 	for i := range machines {
 		other := &machines[i]

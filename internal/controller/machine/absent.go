@@ -120,12 +120,13 @@ func neverHeld(m *infrav1.ScalewayAppleSiliconMachine, s staged) bool {
 
 // vanished reports that the vendor no longer has the server of the missing Host.
 func (r *Reconciler) vanished(v *visit) bool {
-	return r.vanishedFrom(v, hostZone(v.machine.Spec.HostRef.Name), v.token())
+	return r.listsAgree(v, hostZone(v.machine.Spec.HostRef.Name), v.token())
 }
 
-// vanishedFrom reports that the lists of the zone lack the server that the Machine
-// means; the token tells one server that it means from the next.
-func (r *Reconciler) vanishedFrom(v *visit, zone, token string) bool {
+// listsAgree reports that the zone was listed well enough since the Machine first
+// missed its server, or its own name on it; the token tells what it misses from what
+// it missed before.
+func (r *Reconciler) listsAgree(v *visit, zone, token string) bool {
 	if r.Zone == nil {
 		return false
 	}

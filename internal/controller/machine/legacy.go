@@ -85,21 +85,27 @@ func (r *Reconciler) releaseLegacy(ctx context.Context, v *visit) (ctrl.Result, 
 		return ctrl.Result{}, true, r.leaveLegacy(ctx, v, "detached by hand")
 	}
 	step, h, why, err := r.nextLegacy(ctx, v, legacy)
-	switch {
-	case err != nil:
+	if err != nil {
 		return ctrl.Result{}, true, err
+	}
+	zone := cmp.Or(legacy.Zone, v.zone())
+	switch {
 	case step == host.LegacyClaim:
 		return ctrl.Result{}, false, r.writeLegacyIntent(ctx, v, h)
-	case step == host.LegacyOthers:
+	case step == host.LegacyOthers, step == host.LegacyRenamed && r.listsAgree(v, zone, "the name of "+legacy.ServerID):
 		r.event(v.machine, transition{corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, "nothing is released for this Machine of the first system: " + why})
 		return ctrl.Result{}, true, r.leaveLegacy(ctx, v, "its server is not its own any more")
-	case step == host.LegacyMissing && r.vanishedFrom(v, cmp.Or(legacy.Zone, v.zone()), legacy.ServerID):
+	case step == host.LegacyMissing && r.listsAgree(v, zone, legacy.ServerID):
 		return ctrl.Result{}, true, r.leaveLegacy(ctx, v, "its server is gone")
 	}
 	if v.poll == 0 {
 		v.poll = waitPoll
 	}
-	v.released = no(infrav1.ReasonReleaseBlocked, "the first system made this Machine, and %s: its host is released once it is found, or forgotten once its server is proved gone", why)
+	until := "its host is released once it is found, or forgotten once its server is proved gone"
+	if step == host.LegacyRenamed {
+		until = "it is forgotten once newer lists say so, too, and released where they show its own name"
+	}
+	v.released = no(infrav1.ReasonReleaseBlocked, "the first system made this Machine, and %s: %s", why, until)
 	return ctrl.Result{RequeueAfter: v.poll}, true, nil
 }
 

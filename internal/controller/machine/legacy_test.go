@@ -273,14 +273,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 	t.Run("whose server is gone", func(t *testing.T) {
 		w := legacyWorld(t)
 		deleted(w)
-		for range 3 {
-			w.clock.SetTime(w.clock.Now().Add(host.GoneAfter + time.Second))
-			w.report.At = w.clock.Now()
-			w.clock.SetTime(w.clock.Now().Add(time.Second))
-			if !w.machineGone("mac-1") {
-				w.visit("mac-1")
-			}
-		}
+		w.newerLists()
 		if !w.machineGone("mac-1") {
 			t.Error("it waits for a server that is proved gone")
 		}
@@ -289,8 +282,27 @@ func TestADeletedLegacyMachine(t *testing.T) {
 	t.Run("whose server is another's", func(t *testing.T) {
 		w := legacyWorld(t, usedHost(serverID, "somebody"))
 		deleted(w)
+		if c := w.condition(infrav1.ReleasedCondition); w.machineGone("mac-1") || !strings.Contains(c.Message, "newer lists") {
+			t.Fatalf("gone %t, Released = %s: %s; want it to wait for lists that are newer", w.machineGone("mac-1"), c.Reason, c.Message)
+		}
+		w.newerLists()
 		if h := w.host(hostName); !w.machineGone("mac-1") || h.Spec.ClaimRef != nil || h.Spec.Release != nil {
 			t.Errorf("gone %t, spec %+v", w.machineGone("mac-1"), h.Spec)
+		}
+	})
+	// The manager was here before, saw the server in the pool, and starts again.
+	t.Run("whose Host shows an old name", func(t *testing.T) {
+		w := legacyWorld(t, usedHost(serverID, poolName+"7"))
+		deleted(w)
+		if w.machineGone("mac-1") {
+			t.Fatal("it went by a name that nobody has read since the manager started")
+		}
+		h := w.host(hostName)
+		h.Status.Server.Name = "mac-1"
+		w.updateStatus(h)
+		w.settle("mac-1")
+		if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+			t.Errorf("gone %t, spec %+v; want it released", w.machineGone("mac-1"), w.host(hostName).Spec)
 		}
 	})
 	// Requirement 002's recipe, as it was with the first system.
@@ -306,6 +318,19 @@ func TestADeletedLegacyMachine(t *testing.T) {
 			t.Errorf("gone %t, spec %+v", w.machineGone("mac-1"), h.Spec)
 		}
 	})
+}
+
+// newerLists has the zone listed again and again, and the Machine look at it.
+func (w *world) newerLists() {
+	w.t.Helper()
+	for range 3 {
+		w.clock.SetTime(w.clock.Now().Add(host.GoneAfter + time.Second))
+		w.report.At = w.clock.Now()
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+		if !w.machineGone("mac-1") {
+			w.visit("mac-1")
+		}
+	}
 }
 
 // Machines of before are neither woken for, nor given, a host of the pool.
