@@ -126,7 +126,7 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 	case claimed != nil && claims == nil && was.Spec.Release == nil:
 		c.judgeDetach(was)
 		if t := c.title(macOf(was)); t != nil {
-			t.over, t.detached = true, true
+			c.letGo(t)
 		}
 	case claimed != nil && claims == nil:
 		c.revoke(macOf(was))

@@ -23,6 +23,9 @@ type title struct {
 	token   string
 	// over: the Mac was released, and is to be wiped for nobody.
 	over bool
+	// before is the title that a claim from an old reading of the pool came upon: when
+	// that claim is given up, it holds as it did.
+	before *title
 	// detached: it was let go as it was. Where the Host forgets that, it can come back.
 	detached bool
 	// forged: a person made up or copied all that shows an earlier claim, of a Mac that
@@ -51,10 +54,23 @@ func macOf(h *host.Host) string {
 // grant begins a title, in the place of one that came to nothing.
 func (c *cluster) grant(h *host.Host) {
 	claim := h.Spec.ClaimRef
+	before := c.title(macOf(h))
+	if before != nil && c.sim.rightful(before.mac) != before {
+		before = nil
+	}
 	c.revoke(macOf(h))
 	c.sim.titles = append(c.sim.titles, &title{
-		cluster: c, mac: macOf(h), machine: client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, token: claim.Token,
+		cluster: c, before: before, mac: macOf(h), machine: client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, token: claim.Token,
 	})
+}
+
+// letGo ends a title without a wipe.
+func (c *cluster) letGo(t *title) {
+	t.over, t.detached = true, true
+	if t.before != nil {
+		c.revoke(t.mac)
+		c.sim.titles = append(c.sim.titles, t.before)
+	}
 }
 
 // revoke ends a title.
