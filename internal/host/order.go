@@ -17,8 +17,8 @@ const (
 	OrderPrompt = 5 * time.Second
 	// OrderDeadline bounds the call.
 	OrderDeadline = 10 * time.Second
-	// OrderSettle after its record, a list shows the server of an order whose answer
-	// was lost: it was sent promptly, ended by its deadline, and lists lag behind
+	// OrderSettle after its record was seen, a list shows the server of an order whose
+	// answer was lost: it was sent promptly, ended by its deadline, and lists lag behind
 	// writes by less than half a minute.
 	OrderSettle = OrderPrompt + OrderDeadline + ListLag
 	// OrderBackOff is how long a refused order rests: stock and quotas change slowly.
@@ -33,14 +33,30 @@ type OrderLook struct {
 	Found bool
 	// Believed: the credentials worked, and no servers vanished in numbers.
 	Believed bool
-	// LackingSince is when the first believed list was begun that lacked the name,
-	// with none since that held it. What an attempt could not have shown in counts
-	// for nothing: NextOrder cuts it off at the attempt's settling.
+	// AttemptSeen is when this manager first saw the attempt that is on record: the time
+	// on record may be by another manager's clock, and is compared with none.
+	AttemptSeen time.Time
+	// LackingSince is when the first believed list was begun that lacked the name after
+	// the attempt had settled, with none since that held it; zero: there is none.
 	LackingSince time.Time
 	// Empty: it holds no server at all, which may also be lost rights.
 	Empty bool
 	// Ended: the server is no longer wanted.
 	Ended bool
+}
+
+// Settled reports that the list was begun when the attempt on record had to show in it.
+func (l OrderLook) Settled(h *Host) bool {
+	if h.Spec.Order.AttemptedAt == nil {
+		return true
+	}
+	return !l.AttemptSeen.IsZero() && !l.Began.Before(l.AttemptSeen.Add(OrderSettle))
+}
+
+// lacking reports that lists lack the name for so long that no server bears it. One
+// list is never enough: it may have missed a server.
+func (l OrderLook) lacking() bool {
+	return !l.LackingSince.IsZero() && l.Began.Sub(l.LackingSince) >= l.proof()
 }
 
 // proof is for how long lists must lack a name to prove that no server has it.
@@ -73,24 +89,22 @@ const (
 // server bills for a day at least. Before the first attempt a server of the name
 // is somebody else's.
 func NextOrder(h *Host, look OrderLook) OrderStep {
-	attempt := h.Spec.Order.AttemptedAt
-	unsettled := attempt != nil && look.Began.Before(attempt.Add(OrderSettle))
-	if attempt != nil && look.LackingSince.Before(attempt.Add(OrderSettle)) {
-		look.LackingSince = attempt.Add(OrderSettle)
-	}
+	asked := h.Spec.Order.AttemptedAt != nil
 	switch {
-	case look.Found && attempt == nil && look.Ended:
+	case look.Found && !asked && look.Ended:
 		return OrderDrop
-	case look.Found && attempt == nil:
+	case look.Found && !asked:
 		return OrderTaken
 	case look.Found:
 		return OrderDeliver
-	case !look.Believed, unsettled:
+	case !look.Believed, !look.Settled(h):
 		return OrderWait
-	case look.Ended && look.Began.Sub(look.LackingSince) >= look.proof():
-		return OrderDrop
+	case !asked && !look.Ended:
+		return OrderCreate
+	case !look.lacking():
+		return OrderWait
 	case look.Ended:
-		return OrderWait
+		return OrderDrop
 	}
 	return OrderCreate
 }

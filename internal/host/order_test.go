@@ -26,6 +26,7 @@ func order(attempted int) *host.Host {
 func TestNextOrder(t *testing.T) {
 	never, lately := order(-1), order(0)
 	soon, settled := noon().Add(host.OrderSettle-time.Millisecond), noon().Add(host.OrderSettle)
+	proved := settled.Add(host.GoneAfter)
 	for _, c := range []struct {
 		name  string
 		order *host.Host
@@ -37,17 +38,23 @@ func TestNextOrder(t *testing.T) {
 		{"found", lately, host.OrderLook{Began: noon(), Found: true}, host.OrderDeliver},
 		{"never asked, and there before", never, host.OrderLook{Began: noon(), Found: true}, host.OrderTaken},
 		{"ended, never asked, and there before", never, host.OrderLook{Began: noon(), Found: true, Ended: true}, host.OrderDrop},
-		{"asked, and may show yet", lately, host.OrderLook{Began: soon, Believed: true}, host.OrderWait},
-		{"asked, and nothing came of it", lately, host.OrderLook{Began: settled, Believed: true}, host.OrderCreate},
+		{"asked, and may show yet", lately, host.OrderLook{Began: soon, Believed: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"asked, and one list lacks it", lately, host.OrderLook{Began: settled, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
+		{"asked, and nothing came of it", lately, host.OrderLook{Began: proved, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
+		{"asked, and empty lists lack it", lately, host.OrderLook{Began: proved, Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
+		{"asked, empty for long", lately, host.OrderLook{Began: settled.Add(host.GoneAfterSuspicious), Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
+		{"asked by a clock that is behind", lately, host.OrderLook{Began: noon().Add(time.Hour), Believed: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
+		{"asked by a clock that is ahead", lately, host.OrderLook{Began: noon().Add(-time.Minute), Believed: true, AttemptSeen: noon().Add(-time.Hour), LackingSince: noon().Add(-time.Hour / 2)}, host.OrderCreate},
+		{"nobody says when the attempt was seen", lately, host.OrderLook{Began: proved, Believed: true, LackingSince: settled}, host.OrderWait},
 		{"ended, found", lately, host.OrderLook{Began: settled, Found: true, Ended: true}, host.OrderDeliver},
-		{"ended, may show yet", lately, host.OrderLook{Began: soon, Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, may show yet", lately, host.OrderLook{Began: soon, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, no list before", never, host.OrderLook{Began: noon(), Believed: true, Ended: true}, host.OrderWait},
 		{"ended, one list", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon()}, host.OrderWait},
 		{"ended, two lists", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
 		{"ended, two empty lists", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderWait},
 		{"ended, empty lists for long", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfterSuspicious)}, host.OrderDrop},
-		{"ended, lacking since before it settled", lately, host.OrderLook{Began: settled, Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
-		{"ended, settled, two lists", lately, host.OrderLook{Began: settled.Add(host.GoneAfter), Believed: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderDrop},
-		{"ended, empty since before it settled", lately, host.OrderLook{Began: settled, Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, settled, two lists", lately, host.OrderLook{Began: proved, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderDrop},
+		{"ended, asked by a clock that is behind", lately, host.OrderLook{Began: noon().Add(time.Hour), Believed: true, Ended: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
 		{"ended, not believed", never, host.OrderLook{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {

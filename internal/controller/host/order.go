@@ -143,6 +143,7 @@ func (p *pass) orderTaken(ctx context.Context, server cloud.Server) (ctrl.Result
 func (p *pass) lookForOrder(ctx context.Context) (host.OrderLook, cloud.Server, error) {
 	zone, name := p.host.Spec.Zone, p.host.Spec.Order.Name
 	look := host.OrderLook{Began: p.Clock.Now(), Ended: p.orderEnded()}
+	look.AttemptSeen = p.orders.noteAttempt(p.host, look.Began)
 	servers, err := p.Cloud.ListServers(ctx, zone)
 	if err != nil {
 		return look, cloud.Server{}, err
@@ -152,7 +153,7 @@ func (p *pass) lookForOrder(ctx context.Context) (host.OrderLook, cloud.Server, 
 	look.Empty = len(servers) == 0
 	servers = slices.DeleteFunc(servers, func(s cloud.Server) bool { return s.Name != name })
 	look.Found = len(servers) > 0
-	look.LackingSince = p.orders.lacking(p.host.UID, look)
+	look.LackingSince = p.orders.lacking(p.host, look)
 	if !look.Found {
 		return look, cloud.Server{}, nil
 	}
@@ -196,6 +197,7 @@ func (p *pass) create(ctx context.Context) (ctrl.Result, error) {
 	if err := p.update(ctx, func(h *host.Host) { h.Spec.Order.AttemptedAt = &at }); err != nil {
 		return ctrl.Result{}, err
 	}
+	p.orders.noteAttempt(p.host, p.Clock.Now())
 	p.ordered(metav1.ConditionFalse, infrav1.ReasonOrdering, "the server is being ordered")
 	if now, err := p.fresh(ctx); err != nil || now == nil || !now.Spec.Order.AttemptedAt.Equal(&at) || p.Clock.Since(at.Time) > host.OrderPrompt {
 		return ctrl.Result{RequeueAfter: p.poll()}, err
@@ -350,7 +352,11 @@ type orders struct {
 	of map[types.UID]orderMemory
 }
 
-type orderMemory struct{ restsUntil, lackingSince time.Time }
+type orderMemory struct {
+	restsUntil, lackingSince time.Time
+	// attempt is the last one seen on record, attemptSeen when, by this manager's clock.
+	attempt, attemptSeen time.Time
+}
 
 func (o *orders) change(uid types.UID, change func(*orderMemory)) orderMemory {
 	o.mu.Lock()
@@ -364,13 +370,32 @@ func (o *orders) change(uid types.UID, change func(*orderMemory)) orderMemory {
 	return memory
 }
 
-// lacking is since when lists that are believed have lacked the order's server.
-func (o *orders) lacking(uid types.UID, look host.OrderLook) time.Time {
-	return o.change(uid, func(m *orderMemory) {
+// noteAttempt returns when this manager first saw the attempt that is on record; zero
+// while nothing was asked for. What lists lacked before it tells nothing of it.
+func (o *orders) noteAttempt(h *host.Host, now time.Time) time.Time {
+	var attempt time.Time
+	if at := h.Spec.Order.AttemptedAt; at != nil {
+		attempt = at.Time
+	}
+	return o.change(h.UID, func(m *orderMemory) {
+		switch {
+		case attempt.Equal(m.attempt):
+		case attempt.IsZero():
+			m.attempt, m.attemptSeen, m.lackingSince = attempt, time.Time{}, time.Time{}
+		default:
+			m.attempt, m.attemptSeen, m.lackingSince = attempt, now, time.Time{}
+		}
+	}).attemptSeen
+}
+
+// lacking is since when lists that are believed, and had to show the attempt, have
+// lacked the order's server.
+func (o *orders) lacking(h *host.Host, look host.OrderLook) time.Time {
+	return o.change(h.UID, func(m *orderMemory) {
 		switch {
 		case look.Found:
 			m.lackingSince = time.Time{}
-		case look.Believed && m.lackingSince.IsZero():
+		case look.Believed && look.Settled(h) && m.lackingSince.IsZero():
 			m.lackingSince = look.Began
 		}
 	}).lackingSince
