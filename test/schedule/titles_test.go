@@ -175,6 +175,13 @@ func (s *sim) proved(mac string) bool {
 	return t != nil && t.cluster.proved(t.owner())
 }
 
+// inventedFor: the server is, of all clusters, only of a Machine for which a person made
+// up everything.
+func (c *cluster) inventedFor(server string) bool {
+	t := c.title(server)
+	return t != nil && t.forged && c.sim.rightful(server) == nil
+}
+
 // orderTitle: the Machine has ordered a server with this token.
 func (c *cluster) orderTitle(machine client.ObjectKey, token string) bool {
 	t := c.title("order-" + machine.Name)

@@ -36,7 +36,7 @@ func (w wireToVendor) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil && r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/servers") {
 			s.note("    answered %d", answer.StatusCode)
 			if answer.StatusCode < 300 {
-				s.mutations = append(s.mutations, mutation{w.m.cluster.name, r.Method + " " + lastPart(r.URL.Path), name})
+				s.mutations = append(s.mutations, mutation{w.m.cluster.name, r.Method + " " + lastPart(r.URL.Path), name, w.m.cluster.inventedFor(id)})
 			}
 		}
 		return err
@@ -48,7 +48,12 @@ func (w wireToVendor) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // mutation is one change of a server that a manager had made.
-type mutation struct{ cluster, what, name string }
+type mutation struct {
+	cluster, what, name string
+	// invented: it was for a Machine that a person made up with all that an earlier claim
+	// would have left, and nobody else had the Mac.
+	invented bool
+}
 
 // lastPart is what a path says after the zone.
 func lastPart(path string) string {
