@@ -208,7 +208,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, ClusterID: to.clusterID, Macs: machine.SSH{}, Agent: agent,
-		Discovery: toServer, Zone: inventory.Zone, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
+		Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,

@@ -65,18 +65,31 @@ const (
 	ShowLost ShowStep = "lost"
 )
 
+// ShowLook is a fresh reading of a claimed server's name.
+type ShowLook struct {
+	Name string
+	// Began is when the reading was asked for.
+	Began time.Time
+	// Settle is how long the name must have stayed.
+	Settle time.Duration
+	// Pools are the prefixes of the pools that the server may come from.
+	Pools []string
+	// Known is since when the times of the record are known here.
+	Known Known
+}
+
 // NextShow decides from a fresh reading of the server's name. Only a server that
 // bears a pool name is renamed: any other name is somebody's.
-func NextShow(h *Host, name string, prefixes []string, now time.Time, settle time.Duration) ShowStep {
+func NextShow(h *Host, look ShowLook) ShowStep {
 	shown := h.Status.ShownSince
-	switch {
-	case name == h.Spec.ClaimRef.Name && shown == nil:
+	switch ours := look.Name == h.Spec.ClaimRef.Name; {
+	case ours && shown == nil:
 		return ShowRecord
-	case name == h.Spec.ClaimRef.Name && now.Before(shown.Add(settle)):
+	case ours && look.Began.Before(from(look.Known.Shown, shown).Add(look.Settle)):
 		return ShowSettle
-	case name == h.Spec.ClaimRef.Name:
+	case ours:
 		return ShowStage
-	case shown == nil && InPool(name, h.Spec.ServerID, prefixes...):
+	case shown == nil && InPool(look.Name, h.Spec.ServerID, look.Pools...):
 		return ShowRename
 	}
 	return ShowLost

@@ -159,23 +159,26 @@ func TestAClaimOfAServerOrderedForAnotherIsNoOrder(t *testing.T) {
 func TestNextShow(t *testing.T) {
 	const settle = 5 * time.Second
 	shown := func(h *host.Host) { claimed(h); h.Status.ShownSince = at(0) }
+	never := time.Time{}
 	for name, row := range map[string]struct {
-		host *host.Host
-		name string
-		now  time.Time
-		want host.ShowStep
+		host       *host.Host
+		name       string
+		now, known time.Time
+		want       host.ShowStep
 	}{
-		"in the pool":               {pooled(claimed), prefix + "1", noon(), host.ShowRename},
-		"in the pool by our name":   {pooled(claimed), "old-" + serverID, noon(), host.ShowRename},
-		"shown first":               {pooled(claimed), "m-1", noon(), host.ShowRecord},
-		"settling":                  {pooled(shown), "m-1", noon().Add(settle - 1), host.ShowSettle},
-		"settled":                   {pooled(shown), "m-1", noon().Add(settle), host.ShowStage},
-		"another's from the start":  {pooled(claimed), "m-2", noon(), host.ShowLost},
-		"another's while settling":  {pooled(shown), "m-2", noon(), host.ShowLost},
-		"back to the pool, by hand": {pooled(shown), prefix + "1", noon().Add(time.Hour), host.ShowLost},
+		"in the pool":               {pooled(claimed), prefix + "1", noon(), never, host.ShowRename},
+		"in the pool by our name":   {pooled(claimed), "old-" + serverID, noon(), never, host.ShowRename},
+		"shown first":               {pooled(claimed), "m-1", noon(), never, host.ShowRecord},
+		"settling":                  {pooled(shown), "m-1", noon().Add(settle - 1), never, host.ShowSettle},
+		"settled":                   {pooled(shown), "m-1", noon().Add(settle), never, host.ShowStage},
+		"shown by a clock behind":   {pooled(shown), "m-1", noon().Add(time.Hour), noon().Add(time.Hour), host.ShowSettle},
+		"shown by a clock ahead":    {pooled(shown), "m-1", noon().Add(-time.Hour), noon().Add(-time.Hour - settle), host.ShowStage},
+		"another's from the start":  {pooled(claimed), "m-2", noon(), never, host.ShowLost},
+		"another's while settling":  {pooled(shown), "m-2", noon(), never, host.ShowLost},
+		"back to the pool, by hand": {pooled(shown), prefix + "1", noon().Add(time.Hour), never, host.ShowLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := host.NextShow(row.host, row.name, []string{"", prefix}, row.now, settle); got != row.want {
+			if got := host.NextShow(row.host, host.ShowLook{Name: row.name, Pools: []string{"", prefix}, Began: row.now, Settle: settle, Known: host.Known{Shown: row.known}}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})

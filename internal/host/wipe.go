@@ -60,6 +60,8 @@ type WipeLook struct {
 	Timeout time.Duration
 	// Pools are the prefixes of known pools.
 	Pools []string
+	// Known is since when the times of the record are known here.
+	Known Known
 }
 
 // NextWipe decides from a fresh reading of the server. The reinstall comes before
@@ -78,7 +80,7 @@ func NextWipe(h *Host, look WipeLook) WipeStep {
 		return nextRetirement(h, look, ours)
 	}
 	late := TimedOut(h, look.Began, look.Timeout) && (wipe.StartedAt == nil || !ended(wipe, look))
-	if ours && (late || failed(wipe, look.Server, look.Began)) {
+	if ours && (late || failed(wipe, look)) {
 		if step := onTimeout(h, look.Began); step != "" {
 			return step
 		}
@@ -114,13 +116,13 @@ func FinalName(h *Host) string {
 
 // failed: the vendor shows an error after the wipe was seen to start. That the
 // server is ready later says nothing about its disk, unless it was seen reinstalling again.
-func failed(wipe infrav1.WipeRecord, server cloud.Server, began time.Time) bool {
-	return wipe.StartedAt != nil && wipe.ObservedAt == nil && server.Status == cloud.StatusError && !began.Before(wipe.StartedAt.Time)
+func failed(wipe infrav1.WipeRecord, look WipeLook) bool {
+	return wipe.StartedAt != nil && wipe.ObservedAt == nil && look.Server.Status == cloud.StatusError && !look.Began.Before(from(look.Known.Started, wipe.StartedAt))
 }
 
 func ended(wipe infrav1.WipeRecord, look WipeLook) bool {
 	ready := look.Server.Status == cloud.StatusReady && look.Server.Delivered
-	return ready && !look.Began.Before(wipe.StartedAt.Add(look.Settle))
+	return ready && !look.Began.Before(from(look.Known.Started, wipe.StartedAt).Add(look.Settle))
 }
 
 // nextRetirement: a server that is given back is deleted as soon as its wipe
@@ -164,10 +166,10 @@ func onTimeout(h *Host, now time.Time) WipeStep {
 func beforeWipe(wipe infrav1.WipeRecord, look WipeLook, ours bool) WipeStep {
 	reinstalling := look.Server.Status == cloud.StatusReinstalling
 	switch {
-	case wipe.RequestedAt != nil && reinstalling && !look.Began.Before(wipe.RequestedAt.Time):
+	case wipe.RequestedAt != nil && reinstalling && !look.Began.Before(from(look.Known.Requested, wipe.RequestedAt)):
 		return WipeStart
 	case wipe.RequestedAt != nil && reinstalling:
-		return WipeWait // an older reinstall, or a clock that was ahead
+		return WipeWait // an older reinstall
 	case !ours:
 		return WipeHeld
 	case wipe.RequestedAt == nil:
@@ -201,20 +203,19 @@ func WipeRests(h *Host, look WipeLook, now time.Time) bool {
 // not clean: a reinstall by hand, seen from its beginning to its end, makes it
 // clean like one of ours. It only ever starts, observes, forgets or waits. The
 // reading may be a list's, which lags behind: the start is left alone for as long.
-func NextUnasked(h *Host, server cloud.Server, began time.Time, settle time.Duration) WipeStep {
+func NextUnasked(h *Host, look WipeLook) WipeStep {
 	if h.Spec.ClaimRef != nil || h.Spec.Release != nil || Clean(h) {
 		return WipeUnlicensed
 	}
-	settle = max(settle, ListLag)
+	look.Settle = max(look.Settle, ListLag)
 	wipe := h.Spec.Record.Wipe
-	after := wipe.RequiredSince == nil || began.After(wipe.RequiredSince.Time)
-	ready := server.Status == cloud.StatusReady && server.Delivered
+	after := wipe.RequiredSince == nil || look.Began.After(from(look.Known.Required, wipe.RequiredSince))
 	switch {
-	case wipe.StartedAt == nil && server.Status == cloud.StatusReinstalling && after:
+	case wipe.StartedAt == nil && look.Server.Status == cloud.StatusReinstalling && after:
 		return WipeStart
-	case failed(wipe, server, began):
+	case failed(wipe, look):
 		return WipeForget
-	case wipe.StartedAt != nil && ready && !began.Before(wipe.StartedAt.Add(settle)):
+	case wipe.StartedAt != nil && ended(wipe, look):
 		return WipeObserve
 	}
 	return WipeWait

@@ -248,7 +248,7 @@ func TestNextUnasked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := cloud.Server{ID: serverID, Name: prefix + "1", Status: row.status, Delivered: true}
-			if got := host.NextUnasked(row.host, server, row.began, settle); got != row.want {
+			if got := host.NextUnasked(row.host, host.WipeLook{Server: server, Began: row.began, Settle: settle}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})
@@ -340,5 +340,53 @@ func TestAWipeThatNeverEndsIsGivenUpThoughAnOldQuarantineIsOver(t *testing.T) {
 	}
 	if asked != 1 || !host.GivenUp(h, now) {
 		t.Errorf("asked again %d times in 15 hours, given up %t", asked, host.GivenUp(h, now))
+	}
+}
+
+// The times of a wipe may be by a clock that is ahead or behind: what counts is when
+// this manager learned of them, and that the reading is newer.
+func TestAWipeIsJudgedByOneClock(t *testing.T) {
+	const settle = 5 * time.Second
+	asked := released
+	begun := func(h *host.Host) {
+		released(h)
+		h.Spec.Record.Wipe.RequestedAt, h.Spec.Record.Wipe.StartedAt = at(1), at(2)
+	}
+	requested := func(h *host.Host) { asked(h); h.Spec.Record.Wipe.RequestedAt = at(1) }
+	dirty := func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }
+	byHand := func(h *host.Host) { dirty(h); h.Spec.Record.Wipe.StartedAt = at(2) }
+	decide := map[bool]func(*host.Host, host.WipeLook) host.WipeStep{true: host.NextWipe, false: host.NextUnasked}
+	for name, row := range map[string]struct {
+		is       func(*host.Host)
+		released bool
+		status   cloud.Status
+		after    time.Duration
+		want     host.WipeStep
+	}{
+		"asked for, and it began before":     {requested, true, "reinstalling", -1, host.WipeWait},
+		"asked for, and it begins":           {requested, true, "reinstalling", 0, host.WipeStart},
+		"begun, and ready too early":         {begun, true, "ready", settle - 1, host.WipeWait},
+		"begun, and ready late enough":       {begun, true, "ready", settle, host.WipeObserve},
+		"begun, and in error":                {begun, true, "error", 0, host.WipeRepeat},
+		"by hand, from before it was let go": {dirty, false, "reinstalling", 0, host.WipeWait},
+		"by hand":                            {dirty, false, "reinstalling", 1, host.WipeStart},
+		"by hand, ready too early":           {byHand, false, "ready", host.ListLag - 1, host.WipeWait},
+		"by hand, ready late enough":         {byHand, false, "ready", host.ListLag, host.WipeObserve},
+		"by hand, in error":                  {byHand, false, "error", 0, host.WipeForget},
+	} {
+		for clock, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+			t.Run(name+", by a clock "+clock, func(t *testing.T) {
+				known := noon().Add(off)
+				h := pooled(row.is)
+				server := cloud.Server{ID: serverID, Name: host.PoolName(prefix, serverID), Status: row.status, Delivered: true}
+				look := host.WipeLook{
+					Server: server, Began: known.Add(row.after), Settle: settle, Pools: []string{prefix},
+					Known: host.Known{Required: known, Requested: known, Started: known},
+				}
+				if got := decide[row.released](h, look); got != row.want {
+					t.Errorf("step %s, want %s", got, row.want)
+				}
+			})
+		}
 	}
 }

@@ -201,7 +201,7 @@ func (w *world) addControllers(mgr ctrl.Manager, vendor cloud.Cloud, o options) 
 	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: macs{w.client},
-		Agent: machine.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, DefaultPoolPrefix: prefix,
+		Agent: machine.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: prefix,
 		Discovery:   workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: mgr.GetConfig().Host, FallbackCA: mgr.GetConfig().CAData},
 		Recorder:    mgr.GetEventRecorder("macfleet-machine"),
 		RebootAfter: 3, MaxAttempts: 8,

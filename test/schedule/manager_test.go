@@ -87,7 +87,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 	m.machines = machine.New(machine.Options{
 		Client: m.cached, Reader: m.fresh, Keys: vendor, Macs: dialer{m}, Agent: s.agent,
 		RebootAfter: 2, MaxAttempts: mostAttempts,
-		Zone: m.hosts.Inventory.Zone, DefaultPoolPrefix: poolPrefix, Recorder: recorder{m}, Clock: now,
+		Zone: m.hosts.Inventory.Zone, Lacks: m.hosts.Inventory.Lacks, DefaultPoolPrefix: poolPrefix, Recorder: recorder{m}, Clock: now,
 		Spawn: func(job func()) { s.tasks = append(s.tasks, s.newTask(m, m.name+": job", job)) },
 	})
 	return m

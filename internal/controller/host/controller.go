@@ -53,6 +53,7 @@ type Reconciler struct {
 	kinds     kinds
 	orders    orders
 	diagnoses diagnoses
+	known     firstSeen
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
 }
@@ -77,6 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	p := &pass{Reconciler: r, host: h, stored: *h.Status.DeepCopy()}
 	p.seen.Now, p.seen.RefuseUnseen = r.Clock.Now(), r.RefuseUnseen
+	p.known.note(h, p.seen.Now)
 	p.observe()
 	result, err := p.act(ctx)
 	if err == nil && !p.ended && p.host.Spec.Reboot != nil {
@@ -140,6 +142,7 @@ func (p *pass) observe() {
 // read asks the vendor for the server as it is now.
 func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error) {
 	p.began = p.Clock.Now()
+	p.known.note(p.host, p.began) // the reading is newer than what is known before it
 	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if err == nil {
 		p.Inventory.readings.put(server, p.began)

@@ -105,6 +105,12 @@ func (i *Inventory) Zone(zone string) (host.ZoneReport, bool) {
 	return report, known
 }
 
+// Lacks reports that the last list of a zone, of this manager's own, lacked the server.
+func (i *Inventory) Lacks(zone, serverID string) bool {
+	seen, known := i.readings.look(zone, serverID)
+	return known && !seen.missingSince.IsZero()
+}
+
 // hasten begins the next lists now.
 func (i *Inventory) hasten() {
 	select {

@@ -88,7 +88,8 @@ func (p *pass) wipedByHand(ctx context.Context) error {
 	if !known || !seen.missingSince.IsZero() {
 		return nil
 	}
-	switch host.NextUnasked(p.host, seen.server, seen.at, p.Settle) {
+	look := host.WipeLook{Server: seen.server, Began: seen.at, Settle: p.Settle, Known: p.known.note(p.host, p.Clock.Now())}
+	switch host.NextUnasked(p.host, look) {
 	case host.WipeStart:
 		ctrl.LoggerFrom(ctx).Info("A host that was not wiped is being reinstalled by hand")
 		return p.update(ctx, func(h *host.Host) {

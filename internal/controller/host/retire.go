@@ -64,6 +64,7 @@ func (p *pass) retire(ctx context.Context) error {
 	}
 	p.asked.forget(p.host)
 	p.returned.forget(p.host)
+	p.known.forget(p.host)
 	p.Inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return nil
 }

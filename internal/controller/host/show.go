@@ -37,7 +37,8 @@ func (p *pass) show(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return p.vendor(ctx, err)
 	}
-	step := host.NextShow(p.host, server.Name, pools, p.Clock.Now(), p.Settle)
+	look := host.ShowLook{Name: server.Name, Began: p.began, Settle: p.Settle, Pools: pools, Known: p.known.note(p.host, p.Clock.Now())}
+	step := host.NextShow(p.host, look)
 	if step == host.ShowRename && p.owner.Spec.ProviderID != "" {
 		// The server bore its owner's name before any Mac was provisioned on it. That
 		// the status knows nothing of it does not make the server free again.
@@ -89,7 +90,8 @@ func (p *pass) nothingToShow(ctx context.Context) (wait time.Duration, done bool
 
 // settling is the rest of the time that the name must stay.
 func (p *pass) settling() time.Duration {
-	return p.host.Status.ShownSince.Add(p.Settle).Sub(p.Clock.Now())
+	now := p.Clock.Now()
+	return p.known.note(p.host, now).Shown.Add(p.Settle).Sub(now)
 }
 
 // rename asks for the owner's name, and reads it back at once.
@@ -155,6 +157,7 @@ func (p *pass) mayShow(ctx context.Context) (bool, error) {
 func (p *pass) shown() (ctrl.Result, error) {
 	since := metav1.NewMicroTime(p.Clock.Now().Truncate(time.Microsecond))
 	p.host.Status.ShownSince = &since
+	p.known.note(p.host, since.Time)
 	p.condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, "the name must stay for a moment")
 	return ctrl.Result{RequeueAfter: p.Settle}, nil
 }

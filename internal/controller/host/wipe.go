@@ -71,7 +71,7 @@ func (p *pass) stillWiping() bool {
 		toObserve := under && seen.server.Status == cloud.StatusReady
 		return seen.server.DeletionScheduled && (wipe.StartedAt != nil || timedOut) && !toObserve
 	}
-	return under && seen.at.After(wipe.StartedAt.Time) && seen.server.Status == cloud.StatusReinstalling &&
+	return under && seen.at.After(look.Known.Started) && seen.server.Status == cloud.StatusReinstalling &&
 		seen.server.Name == host.FinalName(h) && (!timedOut || host.GivenUp(h, p.Clock.Now()))
 }
 
@@ -88,6 +88,7 @@ func (p *pass) untilTimeout() time.Duration {
 func (p *pass) look(server cloud.Server) host.WipeLook {
 	return host.WipeLook{
 		Server: server, Began: p.began, Settle: p.Settle, Timeout: p.ReinstallTimeout, Pools: []string{p.DefaultPoolPrefix},
+		Known: p.known.note(p.host, p.Clock.Now()),
 	}
 }
 
@@ -302,7 +303,8 @@ func (p *pass) free(ctx context.Context) error {
 func (p *pass) untilNext(server cloud.Server) time.Duration {
 	wipe := p.host.Spec.Record.Wipe
 	if wipe.StartedAt != nil && wipe.ObservedAt == nil && server.Status == cloud.StatusReady && server.Delivered {
-		return max(wipe.StartedAt.Add(p.Settle).Sub(p.Clock.Now()), p.Settle/10)
+		now := p.Clock.Now()
+		return max(p.known.note(p.host, now).Started.Add(p.Settle).Sub(now), p.Settle/10)
 	}
 	return p.untilTimeout()
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// Zone returns how the last list of a zone went, and whether one has ended. Nil:
 	// no server is ever proved gone, and a Machine whose Host is lost waits for it.
 	Zone func(zone string) (host.ZoneReport, bool)
+	// Lacks reports that this manager's own last list of a zone lacked a server. Nil: as
+	// with Zone.
+	Lacks func(zone, serverID string) bool
 	// DefaultPoolPrefix is used by Machines that name none. Empty: they must.
 	DefaultPoolPrefix string
 	// NamespacePools are the prefixes that the Machines of a namespace may name

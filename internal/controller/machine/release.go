@@ -126,16 +126,15 @@ func (r *Reconciler) exitPolicy(v *visit, ordered bool) infrav1.ReleasePolicy {
 }
 
 // serverGone reports that there is no server to release. The phase alone may be
-// an old one: lists that are newer than the first that lacked the server must
-// stand behind it. Where they do not, the host is released as any other, and its
-// controller ends the release of a server that it finds gone.
+// an old one, and its times are by the clock of the manager that wrote them: the own
+// last list must lack the server too. Where it does not, the host is released as any
+// other, and its controller ends the release of a server that it finds gone.
 func (r *Reconciler) serverGone(h *host.Host) bool {
-	missing := h.Status.MissingSince
-	if h.Status.Phase != infrav1.HostGone || missing == nil || r.Zone == nil {
+	if h.Status.Phase != infrav1.HostGone || h.Status.MissingSince == nil || r.Zone == nil || r.Lacks == nil {
 		return false
 	}
 	report, listed := r.Zone(h.Spec.Zone)
-	return listed && report.Err == nil && !report.Suspicious && report.At.Sub(missing.Time) >= host.GoneAfter
+	return listed && report.Err == nil && !report.Suspicious && r.Lacks(h.Spec.Zone, h.Spec.ServerID)
 }
 
 // outlive lets go of a host whose server is gone. The claim stays for the host

@@ -130,7 +130,7 @@ func (w *world) vanish(missing time.Duration) {
 	h.Status.Phase = infrav1.HostGone
 	h.Status.MissingSince = ptr.To(metav1.NewMicroTime(w.clock.Now().Add(-missing)))
 	w.updateStatus(h)
-	w.report.At = w.clock.Now().Add(host.GoneAfter)
+	w.report.At, w.lacks = w.clock.Now().Add(host.GoneAfter), true
 }
 
 // The claim of a server that is gone stays on its Host: cleared by a Machine that
@@ -161,11 +161,11 @@ func TestAGoneServerKeepsItsClaim(t *testing.T) {
 // would be left unwiped.
 func TestAnOldPhaseDoesNotSpareTheRelease(t *testing.T) {
 	for name, age := range map[string]func(w *world){
-		"no newer list":   func(w *world) { w.report.At = start() },
-		"a failed list":   func(w *world) { w.report.Err = errPlain },
-		"a strange list":  func(w *world) { w.report.Suspicious = true },
-		"never missed":    func(w *world) { h := w.host(hostName); h.Status.MissingSince = nil; w.updateStatus(h) },
-		"found meanwhile": func(w *world) { h := w.host(hostName); h.Status.Phase = infrav1.HostInUse; w.updateStatus(h) },
+		"a list that has it": func(w *world) { w.lacks = false },
+		"a failed list":      func(w *world) { w.report.Err = errPlain },
+		"a strange list":     func(w *world) { w.report.Suspicious = true },
+		"never missed":       func(w *world) { h := w.host(hostName); h.Status.MissingSince = nil; w.updateStatus(h) },
+		"found meanwhile":    func(w *world) { h := w.host(hostName); h.Status.Phase = infrav1.HostInUse; w.updateStatus(h) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := runningWorld(t)

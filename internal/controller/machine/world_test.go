@@ -61,6 +61,8 @@ type world struct {
 	intrude func(verb string, object client.Object)
 	// report is how every zone was last listed.
 	report host.ZoneReport
+	// lacks: that list lacked every server that is asked about.
+	lacks bool
 	// checks is the interval of the checks for drift; none by default.
 	checks time.Duration
 }
@@ -179,6 +181,7 @@ func (w *world) reconciler(reader client.Reader) *Reconciler {
 	return New(Options{
 		Client: w.client, Reader: reader, Keys: w.keys, Macs: w.mac, Agent: Agent{Version: "v1", Build: build},
 		Zone:              func(string) (host.ZoneReport, bool) { return w.report, true },
+		Lacks:             func(string, string) bool { return w.lacks },
 		DefaultPoolPrefix: poolName, Recorder: w.events, Clock: w.clock, DriftCheckInterval: w.checks,
 		Pause: func(ctx context.Context, d time.Duration) error {
 			w.clock.SetTime(w.clock.Now().Add(d))
