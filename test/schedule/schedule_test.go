@@ -99,6 +99,15 @@ func TestSchedules(t *testing.T) {
 	t.Logf("seeds %d to %d: %d steps in %s, %.0f steps/s", *fromFlag, *fromFlag+uint64(*manyFlag)-1, steps.Load(), took.Round(time.Millisecond), float64(steps.Load())/took.Seconds())
 }
 
+// brokeOnce are seeds that have broken a promise, from beyond those of make test.
+var brokeOnce = []uint64{1668, 2454, 2568, 700002, 700842, 703212, 704749}
+
+func TestSeedsThatBrokeOnce(t *testing.T) {
+	for _, seed := range brokeOnce {
+		report(t, play(ofSeed(seed, *stepFlag)), false)
+	}
+}
+
 // each runs all seeds, as many at once as there are processors, until one says stop.
 func each(from uint64, many int, run func(seed uint64) bool) {
 	var next atomic.Uint64
