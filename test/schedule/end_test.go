@@ -82,11 +82,14 @@ func (s *sim) holdsDeadToken() bool {
 	return false
 }
 
-// Rounds end when nothing has changed for longer than anything takes: a wipe of
-// the simulated vendor takes three minutes here, a back-off five.
+// Rounds end when nothing has changed for longer than anything takes: a wipe of the
+// simulated vendor takes three minutes here, a back-off five, and ten go by before it
+// is believed that many servers vanished at once (host.GoneAfterSuspicious). Twelve
+// rounds are eleven minutes and a half.
 const (
 	mostRounds  = 150
 	quietRounds = 12
+	longPause   = 160 * time.Second // every third round
 )
 
 func (s *sim) rounds() {
@@ -96,7 +99,7 @@ func (s *sim) rounds() {
 		s.round()
 		pause := 6 * time.Second
 		if n%3 == 2 {
-			pause = 100 * time.Second
+			pause = longPause
 		}
 		s.wait(pause)
 		if still++; s.state() != before {
