@@ -51,17 +51,18 @@ func (b *bench) end() map[string]string {
 		all[line] = b.root(line + " 2>/dev/null || true")
 	}
 	for name, text := range all {
-		all[name] = b.withoutAddress(text)
+		all[name] = b.withoutIdentity(text)
 	}
 	return all
 }
 
-// withoutAddress takes the Mac's own addresses out, the IPv6 one made of the other.
-func (b *bench) withoutAddress(text string) string {
+// withoutIdentity takes out what each Mac has of its own: its addresses, the IPv6 one
+// made of the other, and the key of whoever converges it.
+func (b *bench) withoutIdentity(text string) string {
 	four := b.Address().Addr()
 	o := four.As4()
 	six := fmt.Sprintf("%x:%x", uint16(o[0])<<8|uint16(o[1]), uint16(o[2])<<8|uint16(o[3]))
-	return strings.NewReplacer(four.String()+"\n", "its address\n", six+"\n", "its address\n").Replace(text)
+	return strings.NewReplacer(four.String()+"\n", "its address\n", six+"\n", "its address\n", b.authorizedKey(), "its key").Replace(text)
 }
 
 func (b *bench) addFiles(all map[string]string, dir string) {

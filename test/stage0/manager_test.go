@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -31,6 +32,9 @@ type manager struct {
 
 	build *remote.Build
 	want  document.Desired
+
+	// reported is the last report before the moment of the disturbance.
+	reported os.FileInfo
 
 	mu sync.Mutex
 	// cancel ends the attempt that is being made, as the death of the manager does.

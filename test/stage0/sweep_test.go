@@ -82,10 +82,9 @@ func killController(_ *testing.T, m *manager) { m.die() }
 // loseEnd has the run that is under way go on to its end, and its report be lost.
 func loseEnd(t *testing.T, m *manager) {
 	m.line.mute()
-	before, _ := os.Stat(filepath.Join(m.b.Root(), document.ReportFile))
 	awaitMoment(t, "a report", func() bool {
-		after, err := os.Stat(filepath.Join(m.b.Root(), document.ReportFile))
-		return err == nil && (before == nil || !os.SameFile(before, after))
+		now := m.b.report()
+		return now != nil && (m.reported == nil || !os.SameFile(m.reported, now))
 	})
 	m.line.cut()
 }
@@ -235,7 +234,7 @@ func (p point) disturb(t *testing.T, m *manager) func() {
 	watch.Go(func() {
 		ticker := time.NewTicker(2 * time.Millisecond)
 		defer ticker.Stop()
-		for !p.when(m.b) {
+		for m.reported = m.b.report(); !p.when(m.b); m.reported = m.b.report() {
 			select {
 			case <-ctx.Done():
 				t.Error("the moment never came")
@@ -246,6 +245,15 @@ func (p point) disturb(t *testing.T, m *manager) func() {
 		p.do(t, m)
 	})
 	return func() { cancel(); watch.Wait() }
+}
+
+// report is the file of the last report; nil: there is none.
+func (b *bench) report() os.FileInfo {
+	info, err := os.Stat(filepath.Join(b.Root(), document.ReportFile))
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 func awaitMoment(t *testing.T, what string, come func() bool) {
