@@ -41,7 +41,8 @@ func (b *builder) compile(ctx context.Context, dir string) error {
 	}
 	args := append([]string{"build", "-v", "-o", dir + string(filepath.Separator)}, buildFlags()...)
 	args = append(args, "-ldflags="+linkerFlags(modules[kubeModule].Version, modules[coreModule].Version), ".", corePackage)
-	if err := runGo(ctx, b.module, "compiling the control plane", nil, b.watch(stale), args...); err != nil {
+	compile := GoCommand{Dir: b.module, Doing: "compiling the control plane", Stderr: b.watch(stale)}
+	if err := compile.Run(ctx, args...); err != nil {
 		return err
 	}
 	return copyManifests(modules[coreModule].Dir, filepath.Join(dir, "manifests"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -17,39 +18,53 @@ import (
 // interruptGrace is how long the go command may take to end its compilers and remove its work folder once interrupted.
 const interruptGrace = 10 * time.Second
 
-// goOutput runs the go command in dir and returns what it printed on standard output.
-func goOutput(ctx context.Context, dir, doing string, args ...string) (string, error) {
-	var stdout bytes.Buffer
-	if err := runGo(ctx, dir, doing, &stdout, io.Discard, args...); err != nil {
-		return "", err
-	}
-	return stdout.String(), nil
+// GoCommand is how the go command is run. Its compilers end with it, when ctx ends and when this process dies; a Ctrl-C
+// at the terminal reaches this process alone, which so always knows why the command ended.
+type GoCommand struct {
+	// Dir is where it runs, and Doing what it is run for, for errors.
+	Dir, Doing string
+	// Env is added to the environment of this process.
+	Env []string
+	// Stdout and Stderr get what it prints, while it does; nil: nobody does.
+	Stdout, Stderr io.Writer
 }
 
-// runGo runs the go command in dir; stderr also sees what it prints on standard error, while it does.
-// The compilers end with the command, when ctx ends and when this process dies.
-func runGo(ctx context.Context, dir, doing string, stdout, stderr io.Writer, args ...string) error {
+// Run runs the go command and waits for its end.
+//
+// Errors: ErrNoGo; a *CompileError with what the command printed; and that of ctx when it ended first.
+func (g GoCommand) Run(ctx context.Context, args ...string) error {
 	path, err := exec.LookPath("go")
 	if err != nil {
 		return ErrNoGo
 	}
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = dir
-	cmd.Stdout = stdout
-	cmd.Stderr = io.MultiWriter(&said, stderr)
+	cmd.Dir = g.Dir
+	cmd.Env = append(os.Environ(), g.Env...)
+	cmd.Stdout = g.Stdout
+	cmd.Stderr = &said
+	if g.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(&said, g.Stderr)
+	}
 	cmd.Cancel = func() error { return subprocess.SignalGroup(cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = interruptGrace
 	subprocess.Isolate(cmd, syscall.SIGINT)
-	runtime.LockOSThread() // see isolate
+	runtime.LockOSThread() // see Isolate
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", doing, ctx.Err())
+			return fmt.Errorf("%s: %w", g.Doing, ctx.Err())
 		}
-		return &CompileError{Doing: doing, Output: said.String(), Err: err}
+		return &CompileError{Doing: g.Doing, Output: said.String(), Err: err}
 	}
 	return nil
+}
+
+// goOutput runs the go command in dir and returns what it printed on standard output.
+func goOutput(ctx context.Context, dir, doing string, args ...string) (string, error) {
+	var stdout bytes.Buffer
+	err := GoCommand{Dir: dir, Doing: doing, Stdout: &stdout}.Run(ctx, args...)
+	return stdout.String(), err
 }
 
 // lastLine is the last line of text that says anything.

@@ -6,11 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -130,17 +127,9 @@ func (p program) build(ctx context.Context, source string) error {
 	}
 	// grpcnotrace: grpc's tracing calls methods by name, after which the linker has to
 	// keep every method of the agent, half as many bytes again.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg)
-	cmd.Dir = source
-	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...)
-	var output strings.Builder
-	cmd.Stderr = &output
-	cmd.Stdout = io.Discard
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("building %s: %w", p.pkg, ctx.Err())
-		}
-		return &cluster.CompileError{Doing: "building " + p.pkg, Output: output.String(), Err: err}
+	compile := cluster.GoCommand{Dir: source, Doing: "building " + p.pkg, Env: append([]string{"CGO_ENABLED=0"}, p.env...)}
+	if err := compile.Run(ctx, "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg); err != nil {
+		return err
 	}
 	if err := os.Rename(temp, p.out); err != nil {
 		return fmt.Errorf("finishing %s: %w", p.out, err)
