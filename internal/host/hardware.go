@@ -10,7 +10,7 @@ import (
 // maxIdentity is the API's limit for serial numbers and platform UUIDs.
 const maxIdentity = 64
 
-// OtherHardwareError: another Mac answers than the one that is known.
+// OtherHardwareError means that another Mac answers than the one that is known.
 type OtherHardwareError struct{ Known, Seen infrav1.HostHardware }
 
 func (e *OtherHardwareError) Error() string {

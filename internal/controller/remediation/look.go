@@ -137,14 +137,6 @@ func seconds(given *int32, otherwise time.Duration) time.Duration {
 // id names what this remediation asks for.
 func (v *visit) id() string { return string(v.remediation.UID) }
 
-// token of the Machine's claim, empty without one.
-func (v *visit) token() string {
-	if v.machine == nil || v.machine.Spec.HostRef == nil {
-		return ""
-	}
-	return v.machine.Spec.HostRef.ClaimToken
-}
-
 // nodeState: a Node that says it is another Mac is none of this Machine's.
 func (v *visit) nodeState() host.NodeState {
 	switch {

@@ -78,7 +78,7 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// NeedLeaderElection: one manager decides.
+// NeedLeaderElection says that one manager decides.
 func (s *Sweeper) NeedLeaderElection() bool { return true }
 
 // Start sweeps until the context ends.
