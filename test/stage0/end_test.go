@@ -44,7 +44,9 @@ func (b *bench) end() map[string]string {
 	b.addOwners(all)
 	for _, line := range []string{
 		"pfctl -s rules", "pfctl -a com.apple/000.macfleet -s rules", "pfctl -s Anchors", "pfctl -s info 2>/dev/null | grep Status | cut -d' ' -f1-2",
-		"launchctl print-disabled system", "pmset -g custom", "scutil --get HostName", "stat -f %Su /dev/console",
+		// A service is enabled without an override, too: one that a boot loaded before
+		// it was enabled by converge has none.
+		"launchctl print-disabled system | grep '=> disabled'", "pmset -g custom", "scutil --get HostName", "stat -f %Su /dev/console",
 		"launchctl print system/" + document.AgentLabel + " | grep -E 'state =|program =|path ='",
 		"launchctl print system/" + document.HostdLabel + " | grep -E 'state =|program =|path ='",
 	} {
