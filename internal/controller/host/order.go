@@ -152,33 +152,37 @@ func (p *pass) lookForOrder(ctx context.Context) (host.OrderLook, cloud.Server, 
 	look.Believed = !report.Suspicious && (len(servers) > 0 || p.Cloud.CheckAccess(ctx, zone) == nil)
 	look.Empty = len(servers) == 0
 	servers = slices.DeleteFunc(servers, func(s cloud.Server) bool { return s.Name != name })
-	look.Found = len(servers) > 0
-	look.LackingSince = p.orders.lacking(p.host, look)
-	if !look.Found {
-		return look, cloud.Server{}, nil
+	server, free, err := p.freeOf(ctx, servers)
+	if err != nil {
+		return look, cloud.Server{}, err
 	}
-	server, err := p.unclaimed(ctx, servers)
-	return look, server, err
+	// What somebody has is not what became of an order that nobody wants any more.
+	look.Found = free || (len(servers) > 0 && !(look.Ended && p.host.Spec.Order.AttemptedAt != nil))
+	look.LackingSince = p.orders.lacking(p.host, look)
+	return look, server, nil
 }
 
-// unclaimed is the first of the servers of an order's name that no claim is on, or
-// just the first. There are several when a Machine lost its hostRef and ordered
-// again: what the order became is the one that is nobody's.
-func (p *pass) unclaimed(ctx context.Context, servers []cloud.Server) (cloud.Server, error) {
-	if len(servers) == 1 {
-		return servers[0], nil
-	}
+// freeOf is the first of the servers of an order's name that is free to take, or just
+// the first. There are several when a Machine lost its hostRef and ordered again: what
+// the order became is the one that is nobody's.
+func (p *pass) freeOf(ctx context.Context, servers []cloud.Server) (server cloud.Server, free bool, err error) {
 	for _, server := range servers {
 		h := &host.Host{}
 		err := p.Reader.Get(ctx, client.ObjectKey{Name: host.ObjectName(p.host.Spec.Zone, server.ID)}, h)
 		if client.IgnoreNotFound(err) != nil {
-			return cloud.Server{}, fmt.Errorf("reading the host of a server that was ordered: %w", err)
+			return cloud.Server{}, false, fmt.Errorf("reading the host of a server that was ordered: %w", err)
 		}
-		if err != nil || h.Spec.ClaimRef == nil {
-			return server, nil
+		if err != nil {
+			return server, true, nil
+		}
+		if _, taken := host.Deliver(h, p.host, p.Clock.Now()); taken == nil {
+			return server, true, nil
 		}
 	}
-	return servers[0], nil
+	if len(servers) == 0 {
+		return cloud.Server{}, false, nil
+	}
+	return servers[0], false, nil
 }
 
 // create records the attempt and then asks for the server.

@@ -5,9 +5,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/host"
 )
+
+const strangerID = "99999999-2222-3333-4444-555555555555"
 
 // An attempt that another manager recorded is as old as it is known here, whichever
 // clock is ahead, and one list that lacks its server proves nothing.
@@ -29,5 +35,52 @@ func TestAnAttemptIsAsOldAsThisManagerKnowsIt(t *testing.T) {
 				t.Errorf("the server was ordered again after %s; calls %v", took, w.mutations())
 			}
 		})
+	}
+}
+
+// A server of the order's name that somebody has is not what became of it: an order
+// that nobody wants any more ends beside it.
+func TestAnUnwantedOrderEndsBesideANamesake(t *testing.T) {
+	w := ordering(t)
+	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+		if c.Name == "CreateServer" {
+			return &cloud.Error{Kind: cloud.KindUnavailable, Doing: "test"}, nil
+		}
+		return nil, nil
+	}
+	_, err := w.look()
+	w.must(err)
+	w.cloud.Set(cloud.Server{ID: strangerID, Zone: zone, Name: "m-9", Type: "M2-L", Status: cloud.StatusReady, Delivered: true}, "p")
+	taken := &host.Host{
+		ObjectMeta: metav1.ObjectMeta{Name: host.ObjectName(zone, strangerID)},
+		Spec: infrav1.ScalewayAppleSiliconHostSpec{
+			ServerID: strangerID, Zone: zone, ClaimRef: &infrav1.ClaimReference{Namespace: "fleet", Name: "m-9", Token: "t-earlier"},
+		},
+	}
+	w.must(w.client.Create(w.ctx, taken))
+	for range 40 {
+		w.clock.Step(5 * time.Second)
+		if _, err = w.look(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := w.openOrder(); o == nil {
+		t.Fatal("an order that is wanted has ended")
+	}
+	h := w.openOrder()
+	h.Spec.Release = &infrav1.Release{Token: "t-9", Policy: infrav1.Terminate, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+	w.must(w.client.Update(w.ctx, h))
+	for range 40 {
+		w.clock.Step(5 * time.Second)
+		if _, err = w.look(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := w.openOrder(); o != nil {
+		t.Errorf("the order is still there: %+v", o.Status.Conditions)
+	}
+	w.must(w.client.Get(w.ctx, client.ObjectKeyFromObject(taken), taken))
+	if taken.Spec.Release != nil || !bears(taken, "t-earlier") {
+		t.Errorf("the namesake was touched: %+v", taken.Spec)
 	}
 }
