@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
 )
 
 // A person is a cluster administrator with kubectl, whom no policy stops: who
@@ -191,6 +192,9 @@ func (s *sim) personInvents(c *cluster) {
 	if c.store.get(kindMachine, client.ObjectKey{Namespace: where, Name: server.Name}) != nil {
 		return
 	}
+	if s.ofAnother(c, server.Name) && !c.knowsName(server) {
+		return
+	}
 	made := &infrav1.ScalewayAppleSiliconMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: where, Name: server.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.name}},
 		Spec: infrav1.ScalewayAppleSiliconMachineSpec{
@@ -208,6 +212,16 @@ func (s *sim) personInvents(c *cluster) {
 // vendor's project, so no Machine of it is given a Mac of the pool here.
 func (s *sim) ofAnother(c *cluster, name string) bool {
 	return slices.ContainsFunc(s.members, func(other *cluster) bool { return other != c && strings.HasPrefix(name, other.name+"-") })
+}
+
+// knowsName: the cluster has seen the server's name, and no list shows an older one.
+// Before, a Mac that another cluster has just taken looks like one of the pool here:
+// a namesake of its Machine would take it too, and neither could tell the other's
+// name from its own.
+func (c *cluster) knowsName(server simulated.Server) bool {
+	h := c.hostOf(server.ID)
+	at, renamed := c.sim.renamed[server.ID]
+	return h != nil && h.Status.Server.Name == server.Name && (!renamed || c.sim.clock.Since(at) > mostLag+grace)
 }
 
 // forge makes up what an earlier claim would have left. All of it is told from the

@@ -100,7 +100,7 @@ func TestSchedules(t *testing.T) {
 }
 
 // brokeOnce are seeds that have broken a promise, from beyond those of make test.
-var brokeOnce = []uint64{1668, 2454, 2568, 700002, 700842, 703212, 704749}
+var brokeOnce = []uint64{1668, 1960, 2454, 2568, 3302, 700002, 700842, 703212, 704749, 2001409}
 
 func TestSeedsThatBrokeOnce(t *testing.T) {
 	for _, seed := range brokeOnce {

@@ -63,6 +63,8 @@ type sim struct {
 	// titles are who has which Mac.
 	titles []*title
 	grants int
+	// reads are what clients without a lock have read.
+	reads sync.Map
 	// breaksFirst: the first Mac that is converged is broken until it is wiped;
 	// broke says which it was, and in which install.
 	breaksFirst bool
