@@ -110,7 +110,7 @@ func volumesDir(o Options, c document.AgentConfig) string {
 // ramDisk keeps what is secret off the disk. Away from macOS, where the agent runs
 // for tests only, a directory stands in for it unless the host has the tool.
 func (a *agent) ramDisk() volume.RAMDisk {
-	mount := filepath.Join(a.o.StateDir, "secrets")
+	mount := filepath.Join(a.o.StateDir, document.RAMDiskName)
 	if _, err := os.Stat("/usr/bin/hdiutil"); err != nil && runtime.GOOS != "darwin" {
 		return volume.Directory(mount)
 	}

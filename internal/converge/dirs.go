@@ -108,7 +108,11 @@ func (t *target) makeDir(ctx context.Context, d dir) error {
 // removeDirs removes what is ours alone. The state folder stays, with what says
 // what became of the Mac and to whom its disk belongs, and with the lock of the run
 // that removes.
-func (t *target) removeDirs(context.Context) error {
+func (t *target) removeDirs(ctx context.Context) error {
+	// The agent leaves the RAM disk of its Pods for the next agent.
+	if err := t.Mac.Images.DetachRAM(ctx, document.AgentRAMDisk); err != nil {
+		return fmt.Errorf("detaching the RAM disk of Pods: %w", err)
+	}
 	err := t.remove(document.InstallDir, document.ConfigDir, document.AgentStateDir, document.LogDir)
 	names, listed := t.Mac.Files.List(document.StateDir)
 	if errors.Is(listed, fs.ErrNotExist) {

@@ -20,6 +20,7 @@ func TestUninstallTakesAllBack(t *testing.T) {
 	f.sudoers("m1-nopasswd", broadRule)
 	f.keyed('a')
 	f.converge()
+	f.mac.MountRAM(document.AgentRAMDisk)
 	r := f.uninstall(false)
 	if s, failed := r.FailedStep(); failed || r.Exit != document.ExitChanged || r.Epoch != 3 {
 		t.Fatalf("step %s: %s; exit %d", s.Name, s.Detail, r.Exit)

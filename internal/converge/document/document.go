@@ -44,6 +44,10 @@ const (
 	// AgentStateDir holds what the agent keeps: certificates, used permits, Pods.
 	// It belongs to the console user.
 	AgentStateDir = "/var/db/macfleet-agent"
+	// RAMDiskName is the place in it where the agent mounts what is secret for Pods.
+	RAMDiskName = "secrets"
+	// AgentRAMDisk is the whole path.
+	AgentRAMDisk = AgentStateDir + "/" + RAMDiskName
 	// AgentCertDir holds the client certificates and keys of the agent.
 	AgentCertDir = AgentStateDir + "/identity"
 	// AgentCertFile holds the certificate in use and its key.

@@ -31,6 +31,7 @@ type Mac struct {
 	Session    Session
 	Guests     Guests
 	Volumes    Volumes
+	Images     Images
 	SSHD       SSHD
 	System     System
 	Signatures Signatures
@@ -55,6 +56,7 @@ func Local() Mac {
 		Session:    Loginwindow{},
 		Guests:     TartProcesses{},
 		Volumes:    Diskutil{},
+		Images:     HDIUtil{},
 		SSHD:       OpenSSH{},
 		System:     LocalSystem{},
 		Signatures: Codesign{},

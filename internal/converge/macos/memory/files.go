@@ -10,6 +10,7 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"syscall"
 
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
@@ -163,6 +164,11 @@ func (s files) Remove(name string) error {
 	at := s.m.place(name)
 	if _, ok := s.m.files[at]; !ok {
 		return nil
+	}
+	for mount := range s.m.ram {
+		if strings.HasPrefix(mount, name+"/") {
+			return fmt.Errorf("removing %s: %w", name, syscall.EBUSY)
+		}
 	}
 	if err := s.m.change("remove " + name); err != nil {
 		return err

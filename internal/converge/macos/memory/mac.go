@@ -63,6 +63,7 @@ type Mac struct {
 	volumes    []*macos.Volume
 	lastVolume int
 	unmounted  map[string]map[string]*file // what is on a volume, by its UUID
+	ram        map[string]bool             // where RAM disks are mounted
 	boots      int
 	// cached are the signatures that the kernel keeps of files that were run.
 	cached map[*file][32]byte
@@ -117,7 +118,7 @@ func (m *Mac) Interfaces() macos.Mac {
 		Files: files{m}, Launchd: launchd{m}, Names: names{m}, Host: host{m}, Sockets: sockets{m}, Clock: clock{m},
 		Signatures: signatures{m}, Sudo: sudo{m},
 		Power: power{m}, Defaults: defaults{m}, Session: session{m}, Guests: guests{m}, Volumes: volumes{m},
-		SSHD: sshd{m}, Sharing: sharing{m}, System: system{m}, Firewall: pf{m}, GuestNet: guestNet{m},
+		SSHD: sshd{m}, Sharing: sharing{m}, Images: images{m}, System: system{m}, Firewall: pf{m}, GuestNet: guestNet{m},
 	}
 }
 
