@@ -21,8 +21,9 @@ const (
 	firewallLock = document.StateDir + "/firewall.lock"
 	// firewallLockWait covers one whole arming with all its tries.
 	firewallLockWait = 15 * time.Second
-	// tokenFile remembers our reference to pf: each one taken must be given back.
-	tokenFile = document.StateDir + "/firewall.json"
+	// recordFile remembers our reference to pf, which must be given back, and what is
+	// still to be done about old connections.
+	recordFile = document.StateDir + "/firewall.json"
 	// busyTries and busyPause: somebody else's change of the packet filter takes
 	// milliseconds.
 	busyTries = 5
@@ -40,7 +41,7 @@ func (t *target) firewall() step {
 			": what comes in is dropped but for SSH, the kubelet's port 10250, pings, what an address takes, and the profile's `network.hostIngress`." +
 			" It keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
 			" but for lines of older systems.",
-		undo: "sudo pfctl -a " + firewall.Anchor + " -F rules, then sudo pfctl -X with the token in " + tokenFile + "." +
+		undo: "sudo pfctl -a " + firewall.Anchor + " -F rules, then sudo pfctl -X with the token in " + recordFile + "." +
 			" A reboot does both.",
 		check: func(ctx context.Context) ([]string, error) {
 			if err := t.managerStays(); err != nil {
@@ -154,17 +155,21 @@ type arming struct {
 	wanted  []firewall.Rule
 	text    string
 	boot    string
-	token   heldToken
+	record  firewallRecord
 	live    []string
 	enabled bool
 	rules   []string // how the live rules differ
 	main    string   // why the main ruleset does not call ours
 }
 
-// heldToken is our reference, and the boot that it belongs to.
-type heldToken struct {
+// firewallRecord is what must not be forgotten when the process dies.
+type firewallRecord struct {
+	// Token is our reference, and BootSession the boot that it belongs to.
 	Token       string `json:"token"`
 	BootSession string `json:"bootSession"`
+	// KillOwed is the boot in which rules were tightened and the guests' connections
+	// from before that may be open still; empty: none are.
+	KillOwed string `json:"killOwed,omitempty"`
 }
 
 func newArming(ctx context.Context, mac macos.Mac, f Fence) (*arming, error) {
@@ -194,8 +199,14 @@ func (a *arming) differs(ctx context.Context) ([]string, error) {
 	if !a.enabled {
 		differs = append(differs, "the packet filter is off, or on without a reference of ours")
 	}
+	if a.killOwed() {
+		differs = append(differs, "connections that guests opened before the rules were tightened have not been ended")
+	}
 	return differs, nil
 }
+
+// killOwed: a reboot ends all connections, and with them what is owed.
+func (a *arming) killOwed() bool { return a.record.KillOwed == a.boot }
 
 func (a *arming) look(ctx context.Context) error {
 	pf := a.mac.Firewall
@@ -216,20 +227,25 @@ func (a *arming) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking whether the packet filter is enabled: %w", err)
 	}
-	if a.token, err = readToken(a.mac.Files); err != nil {
+	if a.record, err = readRecord(a.mac.Files); err != nil {
 		return err
 	}
-	held := a.token.BootSession == a.boot && slices.Contains(state.Tokens, a.token.Token)
+	held := a.record.BootSession == a.boot && slices.Contains(state.Tokens, a.record.Token)
 	a.enabled = state.Enabled && held
 	return nil
 }
 
 // mend changes what the last look found wrong. The main ruleset is left as it is.
 func (a *arming) mend(ctx context.Context) error {
-	if len(a.rules) > 0 {
-		if err := a.load(ctx); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case len(a.rules) > 0:
+		err = a.load(ctx)
+	case a.killOwed():
+		err = a.killStates(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if a.enabled {
 		return nil
@@ -238,7 +254,8 @@ func (a *arming) mend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("enabling the packet filter: %w", err)
 	}
-	if err := writeToken(ctx, a.mac.Files, heldToken{token, a.boot}); err != nil {
+	a.record.Token, a.record.BootSession = token, a.boot
+	if err := writeRecord(ctx, a.mac.Files, a.record); err != nil {
 		// Nobody would give it back.
 		return errors.Join(err, a.mac.Firewall.Release(ctx, token))
 	}
@@ -246,24 +263,31 @@ func (a *arming) mend(ctx context.Context) error {
 }
 
 func (a *arming) load(ctx context.Context) error {
-	pf := a.mac.Firewall
-	if err := pf.Check(ctx, firewall.Anchor, a.text); err != nil {
+	var unrecorded error
+	if err := a.mac.Firewall.Check(ctx, firewall.Anchor, a.text); err != nil {
 		return refused("checking the firewall's rules", err)
 	}
-	tightens := !firewall.SameBut(a.live, a.wanted)
-	if err := loadAnchor(ctx, a.mac, firewall.Anchor, a.text); err != nil {
-		return err
+	if tightens := !firewall.SameBut(a.live, a.wanted); tightens {
+		// First: once the rules match, nothing else tells that connections from before
+		// them are open. On a full disk the rules are loaded all the same.
+		a.record.KillOwed = a.boot
+		unrecorded = writeRecord(ctx, a.mac.Files, a.record)
 	}
-	if !tightens {
-		return nil
+	if err := loadAnchor(ctx, a.mac, firewall.Anchor, a.text); err != nil || !a.killOwed() {
+		return errors.Join(err, unrecorded)
 	}
-	// Connections from before the rules would go on past them.
+	return errors.Join(a.killStates(ctx), unrecorded)
+}
+
+// killStates ends the guests' connections, which would go on past the rules.
+func (a *arming) killStates(ctx context.Context) error {
 	for _, guests := range []string{a.subnet, guestsULA} {
-		if err := pf.KillStates(ctx, guests); err != nil {
+		if err := a.mac.Firewall.KillStates(ctx, guests); err != nil {
 			return fmt.Errorf("ending the guests' old connections: %w", err)
 		}
 	}
-	return nil
+	a.record.KillOwed = ""
+	return writeRecord(ctx, a.mac.Files, a.record)
 }
 
 // loadAnchor replaces the rules of an anchor, again if somebody else is at it.
@@ -293,26 +317,26 @@ func refused(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-func readToken(files macos.Files) (heldToken, error) {
-	var held heldToken
-	data, err := read(files, tokenFile)
+func readRecord(files macos.Files) (firewallRecord, error) {
+	var record firewallRecord
+	data, err := read(files, recordFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return held, nil
+		return record, nil
 	}
 	if err != nil {
-		return held, fmt.Errorf("reading our reference to the packet filter: %w", err)
+		return record, fmt.Errorf("reading our reference to the packet filter: %w", err)
 	}
 	// What cannot be read is as good as none: a new reference is taken.
-	if json.Unmarshal(data, &held) != nil {
-		return heldToken{}, nil
+	if json.Unmarshal(data, &record) != nil {
+		return firewallRecord{}, nil
 	}
-	return held, nil
+	return record, nil
 }
 
-func writeToken(ctx context.Context, files macos.Files, held heldToken) error {
-	data, err := json.Marshal(held)
+func writeRecord(ctx context.Context, files macos.Files, record firewallRecord) error {
+	data, err := json.Marshal(record)
 	if err == nil {
-		err = write(ctx, files, file{tokenFile, append(data, '\n'), macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
+		err = write(ctx, files, file{recordFile, append(data, '\n'), macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
 	}
 	if err != nil {
 		return fmt.Errorf("recording our reference to the packet filter: %w", err)
@@ -341,7 +365,7 @@ func (t *target) disarm(ctx context.Context) error {
 
 // releaseToken gives our reference back, unless a boot has taken it.
 func (t *target) releaseToken(ctx context.Context) error {
-	held, err := readToken(t.Mac.Files)
+	held, err := readRecord(t.Mac.Files)
 	if err != nil {
 		return err
 	}
@@ -358,5 +382,5 @@ func (t *target) releaseToken(ctx context.Context) error {
 			return fmt.Errorf("giving our reference to the packet filter back: %w", err)
 		}
 	}
-	return t.Mac.Files.Remove(tokenFile)
+	return t.Mac.Files.Remove(recordFile)
 }

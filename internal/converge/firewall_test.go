@@ -3,6 +3,7 @@ package converge
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,7 +231,7 @@ func TestOneReferenceABoot(t *testing.T) {
 func TestAReferenceThatCannotBeRecordedIsGivenBack(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Fail = func(call string) error {
-		if call == "write "+tokenFile {
+		if call == "write "+recordFile && slices.Contains(f.mac.Changes, "pf enable") {
 			return errCut
 		}
 		return nil
@@ -256,7 +257,7 @@ func TestDisarm(t *testing.T) {
 	if len(f.mac.PF.Anchor(firewall.Anchor)) > 0 || len(f.mac.PF.Tokens()) > 0 {
 		t.Errorf("left: %v, %v", f.mac.PF.Anchor(firewall.Anchor), f.mac.PF.Tokens())
 	}
-	if _, there := f.mac.Get(tokenFile); there {
+	if _, there := f.mac.Get(recordFile); there {
 		t.Error("the record of the reference is left")
 	}
 }
@@ -296,6 +297,89 @@ func TestAChangedPolicyTightens(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	f.fenced()
+}
+
+// TestOldConnectionsAreEndedWhateverHappens: rules that match say nothing about the
+// connections that were open before them.
+func TestOldConnectionsAreEndedWhateverHappens(t *testing.T) {
+	for name, cut := range map[string]string{
+		"ending the first fails":  "pf states " + document.DefaultSubnet,
+		"ending the second fails": "pf states " + guestsULA,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.converge()
+			f.desired.Mac.Network.DenyPrivate = true
+			f.mac.Fail = func(call string) error {
+				if call == cut {
+					return errCut
+				}
+				return nil
+			}
+			if err := f.arm(); err == nil {
+				t.Fatal("guests are said to be fenced in")
+			}
+			if err := f.arm(); err == nil {
+				t.Fatal("the rules match, and what is owed is forgotten")
+			}
+			f.mac.Fail = nil
+			if err := f.arm(); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"pf states " + document.DefaultSubnet, "pf states " + guestsULA}
+			if d := cmp.Diff(want, f.pfDid()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			f.fenced()
+			if err := f.arm(); err != nil || len(f.pfDid()) != 0 {
+				t.Errorf("it does not rest: %v, %v", err, f.pfDid())
+			}
+		})
+	}
+}
+
+// A full disk opens no door: the rules are loaded, and old connections are ended.
+func TestRulesAreLoadedOnAFullDisk(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.desired.Mac.Network.DenyPrivate = true
+	f.mac.Fail = func(call string) error {
+		if call == "write "+recordFile {
+			return errCut
+		}
+		return nil
+	}
+	if err := f.arm(); err == nil {
+		t.Error("what is owed cannot be recorded, and nobody is told")
+	}
+	if d := cmp.Diff([]string{loadOurs, "pf states " + document.DefaultSubnet, "pf states " + guestsULA}, f.pfDid()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestABootEndsWhatIsOwed: no connection outlives it.
+func TestABootEndsWhatIsOwed(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.desired.Mac.Network.DenyPrivate = true
+	f.mac.Fail = func(call string) error {
+		if strings.HasPrefix(call, "pf states") {
+			return errCut
+		}
+		return nil
+	}
+	if err := f.arm(); err == nil {
+		t.Fatal("guests are said to be fenced in")
+	}
+	f.mac.Fail = nil
+	f.mac.Reboot()
+	a, err := newArming(t.Context(), f.mac.Interfaces(), fenceOf(f.desired))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.look(t.Context()); err != nil || a.killOwed() {
+		t.Errorf("owed %t after a boot, %v", a.killOwed(), err)
+	}
 }
 
 // A profile that forgets the manager would lose one Mac after the other: each would
