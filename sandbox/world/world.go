@@ -267,8 +267,10 @@ func (w *World) KillManager(n int) error {
 	return w.managers[n].current().Kill()
 }
 
-// StartManager starts the n-th manager again and waits until it is ready.
-func (w *World) StartManager(ctx context.Context, n int) error {
+// StartManager starts the n-th manager again and waits until it is ready. Further flags
+// win over those it had, from now on.
+func (w *World) StartManager(ctx context.Context, n int, flags ...string) error {
+	w.managers[n].args = append(w.managers[n].args, flags...)
 	if err := w.managers[n].start(ctx); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/sandbox/world"
 )
 
 // example is a manifest of the book, as a reader copies it.
@@ -26,6 +29,29 @@ func (f *fleet) example(page, name string) string {
 		f.Fatalf("%s holds no example %s", page, name)
 	}
 	return string(found[1])
+}
+
+// types runs a command of the book in a shell, as a reader types it: with the words in
+// capitals replaced.
+func (f *fleet) types(page, command string, words ...string) {
+	f.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if !strings.Contains(string(text), command) {
+		f.Fatalf("%s does not say: %s", page, command)
+	}
+	bin := filepath.Join(f.dir, "bin")
+	if err := binaries.Cluster.EnvtestAssets(bin); err != nil {
+		f.Fatal(err)
+	}
+	typed := strings.NewReplacer(append(words, "NAMESPACE", world.Namespace)...).Replace(command)
+	cmd := exec.CommandContext(f.Context(), "sh", "-c", typed)
+	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "KUBECONFIG="+f.world.Kubeconfig(), "PATH="+bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.Fatalf("%s: %v\n%s", typed, err, out)
+	}
 }
 
 // apply creates the objects of a manifest.
