@@ -27,6 +27,8 @@ type fixture struct {
 	release []byte
 	// managers is how many have signed something so far.
 	managers int
+	// joinedWith is the kubeconfig that the agent read at its start.
+	joinedWith string
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -75,6 +77,8 @@ func (f *fixture) goodJob(m *memory.Mac, label string, pid int) memory.Process {
 	case document.HostdLabel:
 		p.Socket, p.Answer = document.HostdSocket, f.encoded(document.HostdAnswer{Health: health})
 	case document.AgentLabel:
+		bootstrap, _ := m.Get(document.BootstrapKubeconfig)
+		f.joinedWith = string(bootstrap)
 		p.Socket, p.Answer = document.HealthSocket, f.encoded(health)
 	}
 	return p

@@ -93,6 +93,23 @@ func (f *fixture) unload() {
 	}
 }
 
+// A restart that is owed later takes nothing from a reload that is owed already.
+func TestAReloadCoversARestart(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	target := &target{Options: f.options(), desired: f.desired}
+	for _, j := range jobs() {
+		for _, debt := range []owed{owedReload, owedRestart} {
+			if err := target.owe(t.Context(), j, debt); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := target.debt(j); err != nil || got != owedReload {
+			t.Errorf("%s is owed %q, %v", j.name, got, err)
+		}
+	}
+}
+
 func TestReloadWaitsUntilTheLabelIsGone(t *testing.T) {
 	f := newFixture(t)
 	f.converge()

@@ -1,9 +1,11 @@
 package converge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 // errDied is thrown where the program of a run ends in the middle of it.
@@ -97,6 +100,12 @@ func (f *fixture) end() map[string]string {
 			delete(all, name)
 		}
 	}
+	// What lives is not what the files say.
+	for _, j := range jobs() {
+		all[j.label+" as launchd knows it"] = f.mac.Definition(j.label)
+	}
+	all["the token that the agent read"] = f.joinedWith
+	all["old connections"] = fmt.Sprint(f.mac.PF.Open)
 	return all
 }
 
@@ -119,6 +128,31 @@ func TestCutsAnywhereEndAsIfThereWereNone(t *testing.T) {
 			f.untilConverged()
 			f.stage("second build")
 			f.desired.Node.MaxVMs = 1
+			return f
+		},
+		// Each of these alone: others that come with it hide what it forgets.
+		"plist": func(t *testing.T) *fixture {
+			f := fresh(t)
+			f.untilConverged()
+			for _, j := range jobs() {
+				text, _ := f.mac.Get(j.plist)
+				f.mac.Put(j.plist, bytes.Replace(text, []byte("Interactive"), []byte("Standard"), 1), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
+			}
+			f.mac.Reboot() // launchd reads them
+			return f
+		},
+		"firewall": func(t *testing.T) *fixture {
+			f := fresh(t)
+			f.untilConverged()
+			f.mac.PF.Open = []netip.Addr{netip.MustParseAddr("192.168.64.7"), netip.MustParseAddr("fd00::7")}
+			f.desired.Mac.Network.DenyPrivate = true
+			return f
+		},
+		"token": func(t *testing.T) *fixture {
+			f := fresh(t)
+			f.untilConverged()
+			f.desired.Join.Token = "ghijkl.0123456789abcdef"
+			f.desired.Join.Permit.ID = "p2"
 			return f
 		},
 	} {

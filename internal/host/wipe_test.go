@@ -57,6 +57,7 @@ func TestNextWipe(t *testing.T) {
 		"in error":                             {pooled(wiping), server(poolName, "error"), later, host.WipeRepeat},
 		"in error before it was seen to start": {pooled(wiping), server(poolName, "error"), at(5).Time, host.WipeWait},
 		"in error, asked again, ready":         {pooled(wiping, failedOnce), server(poolName, "ready"), later, host.WipeReinstall},
+		"in error twice, given up, ready":      {pooled(wiping, repeats(1), func(h *host.Host) { host.RecordGivenUp(h, at(10).Time) }), server(poolName, "ready"), later, host.WipeReinstall},
 		"in error twice":                       {pooled(wiping, repeats(1)), server(poolName, "error"), later, host.WipeGiveUp},
 		"observed, not named":                  {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
 		"observed and named":                   {pooled(observed), server(poolName, "ready"), later, host.WipeFree},

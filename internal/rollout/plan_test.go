@@ -94,6 +94,10 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.Lost = 1 }), old("b")},
 			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
 		},
+		"a canary that lost a guest never counts as one that is well": {
+			policy: wide, machines: []Machine{with(done("a"), func(m *Machine) { m.Lost, m.ProvedAt, m.TurnAt = 1, ago(40*time.Minute), ago(41*time.Minute) }), old("b"), old("c"), old("d")},
+			begin: []string{"b"},
+		},
 		"after the cool-down another canary": {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) }), old("b")}, begin: []string{"b"}},
 		"the only one is tried again":        {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) })}, begin: []string{"a"}},
 		"a failure of a former revision":     {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Tried = "former" })}, begin: []string{"a"}},

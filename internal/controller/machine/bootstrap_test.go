@@ -303,17 +303,7 @@ func TestACrashInThePushIsMadeUpFor(t *testing.T) {
 	w := claimed(t)
 	w.mac.set(func(m *fakeMac) { m.hold = true })
 	w.visit("mac-1")
-	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
-	for {
-		if job, _ := w.r.pushes.look(key); job.step == stepConverge {
-			break
-		}
-		select {
-		case <-w.r.pushes.wakeups:
-		case <-time.After(30 * time.Second):
-			t.Fatal("the push does not get to converge")
-		}
-	}
+	w.awaitPush(func(job snapshot) bool { return job.step == stepConverge })
 	old := w.r
 	w.restart()
 	old.pushes.group.Wait()

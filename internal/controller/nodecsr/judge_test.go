@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -25,6 +26,8 @@ import (
 type request struct {
 	subject  pkix.Name
 	dns      []string
+	uris     []*url.URL
+	emails   []string
 	ips      []net.IP
 	usages   []certificatesv1.KeyUsage
 	username string
@@ -56,7 +59,7 @@ func (r request) csr(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: r.subject, DNSNames: r.dns, IPAddresses: r.ips}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: r.subject, DNSNames: r.dns, IPAddresses: r.ips, URIs: r.uris, EmailAddresses: r.emails}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +129,8 @@ func TestRead(t *testing.T) {
 		"other organisation":              {change(first(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), false},
 		"two organisations":               {change(first(), func(r *request) { r.subject.Organization = []string{"system:nodes", "system:masters"} }), false},
 		"more subject":                    {change(first(), func(r *request) { r.subject.OrganizationalUnit = []string{"x"} }), false},
+		"URI":                             {change(first(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "mac-1"}} }), false},
+		"e-mail address":                  {change(first(), func(r *request) { r.emails = []string{"root@mac-1"} }), false},
 		"DNS name":                        {change(first(), func(r *request) { r.dns = []string{"mac-1"} }), false},
 		"IP address":                      {change(first(), func(r *request) { r.ips = []net.IP{net.IPv4(127, 0, 0, 1)} }), false},
 		"server usage":                    {change(first(), func(r *request) { r.usages[1] = certificatesv1.UsageServerAuth }), false},

@@ -141,7 +141,7 @@ func TestSpellingDoesNotCount(t *testing.T) {
 
 func TestJudgeFindsWhatWasChanged(t *testing.T) {
 	n := document.Network{Subnet: "192.168.64.0/24", DenyPrivate: true}
-	own := []netip.Addr{netip.MustParseAddr("192.0.2.4"), netip.MustParseAddr("2001:db8::4")}
+	own := []netip.Addr{netip.MustParseAddr("192.0.2.4"), netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("2001:db8::4")}
 	for name, c := range map[string]struct {
 		change func([]string) []string
 		want   string
@@ -165,13 +165,19 @@ func TestJudgeFindsWhatWasChanged(t *testing.T) {
 		"redirects":  {func(l []string) []string { return replaceIn(l, "icmp-type echoreq", "icmp-type redir") }, "not ours"},
 		"address":    {func(l []string) []string { return replaceIn(l, "to 192.0.2.4", "to 192.0.2.5") }, "192.0.2.4 is open"},
 		"address v6": {func(l []string) []string { return replaceIn(l, "to 2001:db8::4", "to 2001:db8::5") }, "2001:db8::4 is open"},
+		"own LAN":    {func(l []string) []string { return without(l, "to 10.1.2.3") }, "10.1.2.3 is open"},
 	} {
-		live := c.change(lines(t, n, "192.0.2.4", "2001:db8::4"))
+		live := c.change(lines(t, n, "192.0.2.4", "10.1.2.3", "2001:db8::4"))
 		got := strings.Join(Judge(live, wanted(t, n), own), "; ")
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// without leaves out the rules that have the text.
+func without(l []string, text string) []string {
+	return slices.DeleteFunc(l, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // replaceIn changes the first line that has the text.

@@ -21,14 +21,16 @@ const throttle = 10 * time.Second
 const daemons = "/Library/LaunchDaemons"
 
 type job struct {
-	label    string
-	program  string
-	process  Process
-	pid      int
-	runs     int
-	started  time.Time
-	lastExit string
-	gone     time.Time // when a label that was booted out is forgotten
+	label   string
+	program string
+	// definition is the text that launchd read, whatever the file says now.
+	definition string
+	process    Process
+	pid        int
+	runs       int
+	started    time.Time
+	lastExit   string
+	gone       time.Time // when a label that was booted out is forgotten
 }
 
 // advance lives through everything that happens until then.
@@ -103,11 +105,10 @@ func (m *Mac) start(j *job) {
 }
 
 // Load makes a job run without recording a change.
-func (m *Mac) Load(label string) { m.load(label, "") }
+func (m *Mac) Load(label string) { m.load(&job{label: label}) }
 
-func (m *Mac) load(label, program string) {
-	j := &job{label: label, program: program}
-	m.jobs[label] = j
+func (m *Mac) load(j *job) {
+	m.jobs[j.label] = j
 	if !m.IdleBootstrap {
 		m.start(j)
 	}
@@ -115,6 +116,14 @@ func (m *Mac) load(label, program string) {
 
 // Loaded reports whether launchd knows the label.
 func (m *Mac) Loaded(label string) bool { return m.jobs[label] != nil }
+
+// Definition is what launchd read of a job when it loaded it.
+func (m *Mac) Definition(label string) string {
+	if j := m.jobs[label]; j != nil {
+		return j.definition
+	}
+	return ""
+}
 
 // PID is the process of a job, or 0.
 func (m *Mac) PID(label string) int {
@@ -135,29 +144,30 @@ func (m *Mac) bootDaemons() {
 	}
 	slices.Sort(plists)
 	for _, name := range plists {
-		if label, program, ok := m.definition(name); ok && !m.DisabledJobs[label] {
-			m.load(label, program)
+		if j, ok := m.defined(name); ok && !m.DisabledJobs[j.label] {
+			m.load(j)
 		}
 	}
 }
 
-// definition reads a job's label and program.
-func (m *Mac) definition(name string) (label, program string, ok bool) {
+// defined is the job that a file defines.
+func (m *Mac) defined(name string) (*job, bool) {
 	data, ok := m.Get(name)
 	if !ok {
-		return "", "", false
+		return nil, false
 	}
 	var p struct {
 		Label            string
 		ProgramArguments []string
 	}
 	if _, err := plist.Unmarshal(data, &p); err != nil || p.Label == "" {
-		return "", "", false
+		return nil, false
 	}
+	j := &job{label: p.Label, definition: string(data)}
 	if len(p.ProgramArguments) > 0 {
-		program = p.ProgramArguments[0]
+		j.program = p.ProgramArguments[0]
 	}
-	return p.Label, program, true
+	return j, true
 }
 
 type launchd struct{ m *Mac }
@@ -218,14 +228,14 @@ func (l launchd) Bootstrap(_ context.Context, name string) error {
 	if err := l.m.change("bootstrap " + strings.TrimSuffix(path.Base(name), ".plist")); err != nil {
 		return err
 	}
-	label, program, ok := l.m.definition(name)
+	j, ok := l.m.defined(name)
 	switch {
-	case !ok, l.m.jobs[label] != nil:
+	case !ok, l.m.jobs[j.label] != nil:
 		return refuse("bootstrap", macos.LaunchdIO)
-	case l.m.DisabledJobs[label]:
+	case l.m.DisabledJobs[j.label]:
 		return refuse("bootstrap", disabled)
 	}
-	l.m.load(label, program)
+	l.m.load(j)
 	return nil
 }
 

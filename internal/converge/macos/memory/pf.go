@@ -30,6 +30,8 @@ type PF struct {
 	Own []netip.Addr
 	// Killed are the networks whose states were killed.
 	Killed []string
+	// Open are the guests that have connections.
+	Open []netip.Addr
 
 	enabled bool // without a token: others hold references
 	tokens  []string
@@ -60,7 +62,7 @@ func newPF() PF {
 // forget is what a boot does to a packet filter.
 func (p *PF) forget() {
 	fresh := newPF()
-	p.enabled, p.tokens, p.issued = false, nil, 0
+	p.enabled, p.tokens, p.issued, p.Open = false, nil, 0, nil
 	p.anchors, p.tables, p.Main = fresh.anchors, fresh.tables, fresh.Main
 }
 
@@ -245,7 +247,9 @@ func (f pf) KillStates(_ context.Context, cidr string) error {
 		return err
 	}
 	f.m.PF.Killed = append(f.m.PF.Killed, cidr)
-	return nil
+	network, err := netip.ParsePrefix(cidr)
+	f.m.PF.Open = slices.DeleteFunc(f.m.PF.Open, network.Contains)
+	return err
 }
 
 func (f pf) Addresses(context.Context) ([]netip.Addr, error) { return slices.Clone(f.m.PF.Own), nil }
