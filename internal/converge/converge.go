@@ -18,18 +18,9 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-)
-
-const (
-	lockFile = document.StateDir + "/lock"
-	// lockWait is how long a run waits for one before it: a run whose connection
-	// was lost ends soon, a longer one is left alone.
-	lockWait  = 10 * time.Second
-	lockProbe = 500 * time.Millisecond
 )
 
 // Options say how to run. Mac is required, the rest has working zero values.
@@ -134,16 +125,14 @@ func (o Options) take(ctx context.Context) (io.Closer, error) {
 	if err := o.Mac.Files.MakeDir(ctx, document.StateDir, rootOnly); err != nil {
 		return nil, fmt.Errorf("making %s: %w", document.StateDir, err)
 	}
-	deadline := o.Mac.Clock.Now().Add(lockWait)
-	for {
-		unlock, err := o.Mac.Files.Lock(lockFile)
-		if !errors.Is(err, macos.ErrLocked) || !o.Mac.Clock.Now().Before(deadline) {
-			return unlock, err
-		}
-		if err := o.Mac.Clock.Sleep(ctx, lockProbe); err != nil {
-			return nil, err
-		}
+	unlock, err := lock(ctx, o.Mac, lockFile, lockWait)
+	if err != nil {
+		return nil, err
 	}
+	if err := removeCut(o.Mac); err != nil {
+		return nil, errors.Join(err, unlock.Close())
+	}
+	return unlock, nil
 }
 
 func (o Options) newReport(ctx context.Context, verb string) document.Report {

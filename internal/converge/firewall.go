@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	firewallLock = document.StateDir + "/firewall.lock"
-	// firewallLockWait covers one whole arming with all its tries.
-	firewallLockWait = 15 * time.Second
 	// recordFile remembers our reference to pf, which must be given back, and what is
 	// still to be done about old connections.
 	recordFile = document.StateDir + "/firewall.json"
@@ -133,19 +130,11 @@ func ArmFirewall(ctx context.Context, mac macos.Mac, f Fence) error {
 // lockFirewall keeps converge and hostd from arming at once: two changes of one
 // anchor make the packet filter refuse one of them.
 func lockFirewall(ctx context.Context, mac macos.Mac) (io.Closer, error) {
-	deadline := mac.Clock.Now().Add(firewallLockWait)
-	for {
-		unlock, err := mac.Files.Lock(firewallLock)
-		if !errors.Is(err, macos.ErrLocked) || !mac.Clock.Now().Before(deadline) {
-			if err != nil {
-				err = fmt.Errorf("locking the firewall: %w", err)
-			}
-			return unlock, err
-		}
-		if err := mac.Clock.Sleep(ctx, busyPause); err != nil {
-			return nil, err
-		}
+	unlock, err := lock(ctx, mac, firewallLock, firewallLockWait)
+	if err != nil {
+		return nil, fmt.Errorf("locking the firewall: %w", err)
 	}
+	return unlock, nil
 }
 
 // arming is one look at the firewall, and what it takes to mend it.

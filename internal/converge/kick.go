@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -81,6 +82,15 @@ func Stranger(owner, user string) bool {
 // there is no session and that no guest runs: both would end. It is for converge
 // and for hostd, which hold the same record of it in the state folder.
 func KickLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, error) {
+	unlock, err := lockSession(ctx, mac)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = unlock.Close() }()
+	// Who held the lock may have brought it back.
+	if up, err := mac.Session.Aqua(ctx, user); up || err != nil {
+		return false, err
+	}
 	boot, err := mac.Host.BootSession(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the boot session: %w", err)
@@ -110,6 +120,19 @@ func KickLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, err
 	}
 	note.Done = true
 	return true, writeSessionNote(ctx, mac.Files, note)
+}
+
+// lockSession keeps converge and hostd from restarting loginwindow at once, and from
+// forgetting what the other has noted.
+func lockSession(ctx context.Context, mac macos.Mac) (io.Closer, error) {
+	unlock, err := lock(ctx, mac, sessionLock, sessionLockWait)
+	if errors.Is(err, macos.ErrLocked) {
+		return nil, fail(document.Retry, "another process has been restarting loginwindow for %s", sessionLockWait)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking the console's record: %w", err)
+	}
+	return unlock, nil
 }
 
 // sessionComes waits for a session that may be starting.
@@ -149,6 +172,11 @@ func (t *target) rememberRefused(ctx context.Context) error {
 	if t.tried == "" {
 		return nil
 	}
+	unlock, err := lockSession(ctx, t.Mac)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock.Close() }()
 	note, err := readSessionNote(t.Mac.Files)
 	if err != nil {
 		return err

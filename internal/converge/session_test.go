@@ -309,6 +309,34 @@ func TestKickWaitsForASessionOnItsWay(t *testing.T) {
 	}
 }
 
+// Converge and hostd may both find no session: one of them restarts loginwindow, and
+// the other waits for what comes of it.
+func TestTwoDoNotKickAtOnce(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.mac.Console.NeedsKick = true
+	f.mac.Reboot()
+	mac := f.mac.Interfaces()
+	other, err := mac.Files.Lock(sessionLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := f.mac.Console.Kicks
+	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); kicked || err == nil || f.mac.Console.Kicks != before {
+		t.Errorf("kicked %t beside another process that does (%v)", kicked, err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); !kicked || err != nil {
+		t.Fatalf("kicked %t (%v)", kicked, err)
+	}
+	f.elapse(sessionTimeout)
+	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); kicked || err != nil {
+		t.Errorf("kicked %t though a session came meanwhile (%v)", kicked, err)
+	}
+}
+
 func TestNoAutoLoginNoSession(t *testing.T) {
 	f := newFixture(t)
 	f.desired.Mac.AutoLogin = false

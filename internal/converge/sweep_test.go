@@ -96,7 +96,7 @@ func (f *fixture) end() map[string]string {
 		delete(all, name)
 	}
 	for name := range all {
-		if strings.HasPrefix(name, "/var/run") || path.Dir(name) == document.StateDir && !strings.Contains(name, "prove") {
+		if strings.HasPrefix(name, "/var/run") || path.Dir(name) == document.StateDir && !strings.Contains(name, "prove") && !macos.IsStaged(name) {
 			delete(all, name)
 		}
 	}

@@ -97,9 +97,7 @@ func (Disk) Replace(ctx context.Context, path string, c Content) error {
 	if stage == "" {
 		stage = filepath.Dir(path)
 	}
-	// The name is fixed, so that a run that was cut off leaves one file at most,
-	// and does not end in what the folder's watchers look for.
-	temp := filepath.Join(stage, "."+filepath.Base(path)+".new")
+	temp := Staged(filepath.Join(stage, filepath.Base(path)))
 	if err := os.RemoveAll(temp); err != nil {
 		return err
 	}
@@ -149,7 +147,7 @@ func syncDir(path string) error {
 
 // Link implements Files.
 func (Disk) Link(path, target string) error {
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	temp := Staged(path)
 	if err := os.RemoveAll(temp); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 	"time"
 )
@@ -91,6 +92,21 @@ type Content struct {
 	// Stage is the folder in which the file is written before it is moved to its
 	// place; it must be on the same volume. Empty means the file's own folder.
 	Stage string
+}
+
+const stagedPrefix, stagedSuffix = ".", ".new"
+
+// Staged is where a new file or link is made before it is moved to its place. The
+// name is fixed, so that a writer that was cut off leaves one at most, and does not
+// end in what a folder's watchers look for.
+func Staged(name string) string {
+	return path.Join(path.Dir(name), stagedPrefix+path.Base(name)+stagedSuffix)
+}
+
+// IsStaged reports whether Staged made that name.
+func IsStaged(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, stagedPrefix) && strings.HasSuffix(base, stagedSuffix)
 }
 
 // ErrLocked is returned by Files.Lock when somebody else holds the lock.

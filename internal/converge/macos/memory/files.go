@@ -113,9 +113,18 @@ func (s files) Replace(_ context.Context, name string, c macos.Content) error {
 	if err != nil {
 		return err
 	}
+	stage := c.Stage
+	if stage == "" {
+		stage = path.Dir(name)
+	}
+	// A writer that dies before its file is in its place leaves this behind.
+	staged := s.m.place(macos.Staged(path.Join(stage, path.Base(name))))
+	s.m.files[staged] = &file{Info: macos.Info{Attr: c.Attr}, data: data}
 	if err := s.m.change("write " + name); err != nil {
+		delete(s.m.files, staged)
 		return err
 	}
+	delete(s.m.files, staged)
 	s.m.files[s.m.place(name)] = &file{Info: macos.Info{Attr: c.Attr}, data: data}
 	return nil
 }
