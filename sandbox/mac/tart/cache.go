@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,11 @@ func (h home) name(ref reference, cached vmDir) error {
 	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
 		return fmt.Errorf("moving a tag: %w", err)
 	}
-	if err := os.Symlink(filepath.Base(string(cached)), link); err != nil {
+	target, err := filepath.Abs(string(cached))
+	if err != nil {
+		return fmt.Errorf("finding a cached image: %w", err)
+	}
+	if err := os.Symlink(target, link); err != nil {
 		return fmt.Errorf("linking a tag: %w", err)
 	}
 	return h.collectImages()
@@ -42,7 +47,7 @@ func (i cachedImage) digest() vmDir {
 	if err != nil {
 		return i.dir
 	}
-	return vmDir(filepath.Join(filepath.Dir(string(i.dir)), target))
+	return vmDir(target)
 }
 
 // cached lists all names, sorted.
@@ -63,12 +68,16 @@ func (h home) cached() ([]cachedImage, error) {
 		if err != nil {
 			return err
 		}
+		name, err := url.PathUnescape(filepath.ToSlash(filepath.Dir(rel)))
+		if err != nil {
+			return fmt.Errorf("reading a registry's name: %w", err)
+		}
 		sep := "@"
 		if link {
 			sep = ":"
 		}
 		found = append(found, cachedImage{
-			name: filepath.ToSlash(filepath.Dir(rel)) + sep + filepath.Base(rel), dir: vmDir(path), tag: link,
+			name: name + sep + filepath.Base(rel), dir: vmDir(path), tag: link,
 		})
 		return nil
 	})

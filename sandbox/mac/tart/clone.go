@@ -58,7 +58,7 @@ func (c *cli) source(ctx context.Context, name string) (vmDir, error) {
 }
 
 func (c *cli) copyVM(ctx context.Context, source, to vmDir, names string) error {
-	if err := c.plan.strikes(CloneNoSpace, names, errNoSpace); err != nil {
+	if err := c.plan.strikes(CloneNoSpace, names, errNoCopySpace); err != nil {
 		return err
 	}
 	if err := pause(ctx, time.Duration(c.plan.CloneDelay)); err != nil {

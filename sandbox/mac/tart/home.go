@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -14,6 +15,12 @@ type home string
 func (h home) vms() string       { return filepath.Join(string(h), "vms") }
 func (h home) images() string    { return filepath.Join(string(h), "cache", "OCIs") }
 func (h home) temporary() string { return filepath.Join(string(h), "tmp") }
+
+// registry is where the images of a registry are: since 2.11 the colon before a port
+// is encoded, and nothing else.
+func (h home) registry(host string) string {
+	return filepath.Join(h.images(), strings.ReplaceAll(host, ":", "%3A"))
+}
 
 func (h home) prepare() error {
 	for _, dir := range []string{h.vms(), h.images(), h.temporary()} {

@@ -65,7 +65,7 @@ func (h home) dir(r reference) vmDir {
 	if r.digest != "" {
 		leaf = r.digest
 	}
-	return vmDir(filepath.Join(h.images(), r.host, filepath.FromSlash(r.namespace), leaf))
+	return vmDir(filepath.Join(h.registry(r.host), filepath.FromSlash(r.namespace), leaf))
 }
 
 // manifest asks the registry for an image, see the package comment.

@@ -16,7 +16,11 @@ import (
 // pullSteps is how many times a download reports, and can be resumed.
 const pullSteps = 10
 
-var errNoSpace = errors.New(`NSPOSIXErrorDomain Code=28 "No space left on device"`)
+// How a full disk shows in a pull, which writes, and in a clone, which has macOS copy.
+var (
+	errNoSpace     = errors.New(`NSPOSIXErrorDomain Code=28 "No space left on device"`)
+	errNoCopySpace = errors.New("“disk.img” couldn’t be copied to “tmp” because there isn’t enough space")
+)
 
 func (c *cli) pull(ctx context.Context, args []string) error {
 	a := newArguments("pull <remote-name> [--insecure] [--concurrency <n>]")
@@ -59,7 +63,7 @@ func (c *cli) fetch(ctx context.Context, ref reference) error {
 
 // lockRegistry lets one pull run for each registry host.
 func (c *cli) lockRegistry(host string) (flocked, error) {
-	dir := filepath.Join(c.home.images(), host)
+	dir := c.home.registry(host)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return flocked{}, fmt.Errorf("preparing the image cache: %w", err)
 	}

@@ -24,11 +24,12 @@ func TestPullCachesByDigestAndLinksTheTag(t *testing.T) {
 		}
 	}
 	repository := m.path("home", "cache", "OCIs", "registry.test", "macos", "base")
-	digest, err := os.Readlink(filepath.Join(repository, "v1"))
-	if err != nil || !strings.HasPrefix(digest, "sha256:") {
-		t.Fatalf("the tag links to %q: %v", digest, err)
+	target, err := os.Readlink(filepath.Join(repository, "v1"))
+	digest := filepath.Base(target)
+	if err != nil || !filepath.IsAbs(target) || !strings.HasPrefix(digest, "sha256:") {
+		t.Fatalf("the tag links to %q: %v", target, err)
 	}
-	if !vmDir(filepath.Join(repository, digest)).complete() {
+	if !vmDir(target).complete() {
 		t.Error("the digest is not a complete VM")
 	}
 	names := m.must("list", "-q")
@@ -42,6 +43,25 @@ func TestPullCachesByDigestAndLinksTheTag(t *testing.T) {
 	m.must("pull", "registry.test/macos/base@"+digest)
 	m.must("delete", testImage)
 	if names := m.must("list", "-q"); names != "registry.test/macos/base@"+digest+"\n" {
+		t.Errorf("after the tag was deleted: %q", names)
+	}
+}
+
+// The colon of a registry's port is encoded in folders, and not in names.
+func TestRegistryWithAPort(t *testing.T) {
+	t.Parallel()
+	m := newMac(t, nil)
+	m.must("pull", "registry.test:5000/macos/base:v1")
+	if !exists(m.path("home", "cache", "OCIs", "registry.test%3A5000", "macos", "base", "v1")) {
+		t.Error("the image is not where tart keeps it")
+	}
+	names := m.must("list", "-q")
+	if !strings.Contains(names, "registry.test:5000/macos/base:v1\n") || strings.Contains(names, "%3A") {
+		t.Errorf("listed %q", names)
+	}
+	m.must("clone", "registry.test:5000/macos/base:v1", "vm")
+	m.must("delete", "registry.test:5000/macos/base:v1")
+	if names := m.must("list", "-q", "--source", "oci"); names != "" {
 		t.Errorf("after the tag was deleted: %q", names)
 	}
 }

@@ -156,7 +156,8 @@ func faults(kinds ...string) map[string]any {
 
 func (f *fake) subject() vmtest.Subject {
 	return vmtest.Subject{
-		Driver: f.Driver, Image: "registry.test/macos/base:v1",
+		// With a port: tart keeps such images in folders of another name.
+		Driver: f.Driver, Image: "registry.test:5000/macos/base:v1",
 		Missing: "registry.test/missing/base:v1", Private: "registry.test/private/base:v1",
 		Crash: f.crash,
 	}

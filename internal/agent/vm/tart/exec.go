@@ -102,7 +102,7 @@ func kindOf(code int, output string) error {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(output, w) })
 	}
 	switch {
-	case has("No space left on device", "NSPOSIXErrorDomain Code=28", "NSCocoaErrorDomain Code=640", "ENOSPC"):
+	case has("No space left on device", "NSPOSIXErrorDomain Code=28", "NSCocoaErrorDomain Code=640", "ENOSPC", "enough space", "out of space"):
 		return vm.ErrNoSpace
 	case has("code: 401", "code: 403", "AuthFailed"):
 		return vm.ErrAuth

@@ -36,7 +36,9 @@ func (d *Driver) imageLink(ref string) (string, error) {
 	case leaf == "":
 		leaf = "latest"
 	}
-	return filepath.Join(d.home, "cache", "OCIs", m[1], filepath.FromSlash(m[2]), leaf), nil
+	// Of a registry's host tart encodes the colon before the port, and nothing else.
+	host := strings.ReplaceAll(m[1], ":", "%3A")
+	return filepath.Join(d.home, "cache", "OCIs", host, filepath.FromSlash(m[2]), leaf), nil
 }
 
 // Digest follows tart's own link.

@@ -131,7 +131,7 @@ func TestReferences(t *testing.T) {
 	for ref, want := range map[string]string{
 		"ghcr.io/cirruslabs/macos:v1":     "/h/cache/OCIs/ghcr.io/cirruslabs/macos/v1",
 		"ghcr.io/cirruslabs/macos":        "/h/cache/OCIs/ghcr.io/cirruslabs/macos/latest",
-		"localhost:5000/a/b/c:t":          "/h/cache/OCIs/localhost:5000/a/b/c/t",
+		"localhost:5000/a/b/c:t":          "/h/cache/OCIs/localhost%3A5000/a/b/c/t",
 		"ghcr.io/x/y@" + digest:           "/h/cache/OCIs/ghcr.io/x/y/" + digest,
 		"base":                            "",
 		"--help/x":                        "",
