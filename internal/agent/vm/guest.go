@@ -42,7 +42,9 @@ type GuestCommand struct {
 // TerminalSize in characters.
 type TerminalSize struct{ Rows, Cols uint16 }
 
-// Streams of a command. A nil Stdin is empty, nil outputs are thrown away.
+// Streams of a command. A nil Stdin is empty, nil outputs are thrown away. Released
+// guest agents (up to v0.11.0) stall when a command writes to both outputs: with those
+// all of it comes as Stdout.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

@@ -56,7 +56,11 @@ func run(t *testing.T, c *Client, g vm.GuestCommand, stdin io.Reader) result {
 }
 
 func TestExec(t *testing.T) {
-	each(t, func(t *testing.T, _ *agent, c *Client) {
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		both := result{0, "out\nerr\n", ""} // one output for agents that stall with two
+		if a.generation == newest {
+			both = result{0, "out\n", "err\n"}
+		}
 		long := strings.Repeat("0123456789abcdef", 1<<16)
 		for _, x := range []struct {
 			name  string
@@ -67,7 +71,7 @@ func TestExec(t *testing.T) {
 			{"code", sh("exit 3"), nil, result{Code: 3}},
 			{"highest code", sh("exit 255"), nil, result{Code: 255}},
 			{"125 of its own", sh("exit 125"), nil, result{Code: 125}},
-			{"both outputs", sh("echo out; echo err >&2"), nil, result{0, "out\n", "err\n"}},
+			{"both outputs", sh("echo out; echo err >&2"), nil, both},
 			{"killed", sh("kill -KILL $$"), nil, result{Code: 137}},
 			{"interrupted", sh("kill -INT $$"), nil, result{Code: 130}},
 			{"terminated", sh("kill -TERM $$"), nil, result{Code: 143}},

@@ -21,7 +21,9 @@ command -v -- "$1" >/dev/null 2>&1 || macfleet_refuse
 # ones would not be.
 trap : INT QUIT
 # What this shell says of a child that a signal ended is not the command's output.
-exec 3>&2 2>/dev/null
+# The command writes to one stream: agents up to v0.11.0 stall for good when output
+# comes on both.
+exec 3>&1 2>/dev/null
 # The agent kills this shell alone when the command is given up, and may leave it a zombie
 # for as long as the command holds its output: the watch looks at who the command's
 # parent is. exec keeps its process number, and the foreground its signals.

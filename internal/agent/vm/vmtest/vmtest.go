@@ -26,6 +26,9 @@ type Subject struct {
 	Held bool
 	// Crash has the guest of a running machine crash. Nil: that cannot be done here.
 	Crash func(t *testing.T, name string)
+	// OneOutput says that the guest agent is one of those with which all output comes
+	// as Stdout.
+	OneOutput bool
 	// Patience is how long anything may take that is waited for. Default 30 s.
 	Patience time.Duration
 }
