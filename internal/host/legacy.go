@@ -145,16 +145,6 @@ func keptBack(h *Host) string {
 	return ""
 }
 
-// repairTakeOver is Repair for the claim of a Machine of the first system that has no
-// providerID, and whose host carries no claim: it never gets another host, so it claims its own again
-// once nothing speaks against it, and waits until then.
-func repairTakeOver(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
-	if h.Spec.Record.DetachedAt == nil && h.Spec.Record.HandedOverAt == nil && h.Status.Server.Name == m.Name && keptBack(h) == "" {
-		return ClaimAgain
-	}
-	return Wait
-}
-
 // TakesOver reports that the Machine's claim takes over a Mac as it stands.
 func TakesOver(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return m.Spec.HostRef != nil && m.Spec.HostRef.TakeOver

@@ -142,7 +142,7 @@ func TestRepairOfATakeOver(t *testing.T) {
 		"renamed since": {func(h *Host) { h.Status.Server.Name = "other" }, Wait, Lost},
 		"in the pool":   {func(h *Host) { h.Status.Server.Name = "tuist-pool-1" }, Wait, Lost},
 		"not read":      {func(h *Host) { h.Status.Server.Name = "" }, Wait, Wait},
-		"maintenance":   {func(h *Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }, Wait, ClaimAgain},
+		"maintenance":   {func(h *Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }, ClaimAgain, ClaimAgain},
 		"detached":      {func(h *Host) { h.Spec.Record.DetachedAt = &now }, Wait, Lost},
 	} {
 		for providerID, want := range map[string]Verdict{"": c.want, "scw-applesilicon://" + legacyZone + "/" + legacyID: c.provisioned} {

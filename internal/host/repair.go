@@ -66,12 +66,12 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return Wait
 	case h.Spec.ClaimRef != nil:
 		return repairClaimed(m, h)
-	case TakesOver(m) && m.Spec.ProviderID == "":
-		return repairTakeOver(m, h)
 	case h.Status.Server.Name == "":
 		return Wait
 	case h.Status.Server.Name == m.Name && h.Spec.Record.DetachedAt == nil:
 		return ClaimAgain
+	case TakesOver(m) && m.Spec.ProviderID == "":
+		return Wait // it never gets another host
 	case m.Spec.ProviderID != "":
 		return Lost // never swapped after it was provisioned
 	case !h.DeletionTimestamp.IsZero() || Unavailable(h, poolPrefix) != "" || !ofPool(h, poolPrefix) || InPool(m.Name, h.Spec.ServerID):

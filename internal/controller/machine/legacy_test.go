@@ -258,6 +258,26 @@ func TestADeletedLegacyMachine(t *testing.T) {
 			t.Error("no event ReleaseSkipped")
 		}
 	})
+	// Its intent is all there is: no providerID, and no claim when the host was kept back.
+	t.Run("waits for the end of a maintenance", func(t *testing.T) {
+		objects, h := legacyPair("mac-1"), usedHost(serverID, "mac-1")
+		m := objects[1].(*infrav1.ScalewayAppleSiliconMachine)
+		m.Spec.ProviderID = ""
+		m.Spec.HostRef = &infrav1.HostReference{Name: hostName, ClaimToken: "t-1", TakeOver: true}
+		h.Spec.Maintenance = &infrav1.Maintenance{Reason: "fan"}
+		w := newWorld(t, append(objects, h, legacyKey(t))...)
+		deleted(w)
+		if w.machineGone("mac-1") || w.reason("mac-1", infrav1.ReleasedCondition) != infrav1.ReasonReleaseBlocked {
+			t.Fatalf("gone %t, spec %+v; want it to wait: nobody would wipe its Mac", w.machineGone("mac-1"), w.host(hostName).Spec)
+		}
+		h = w.host(hostName)
+		h.Spec.Maintenance = nil
+		w.update(h)
+		w.settle("mac-1")
+		if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+			t.Errorf("gone %t, spec %+v; want it released", w.machineGone("mac-1"), w.host(hostName).Spec)
+		}
+	})
 	t.Run("waits for the inventory", func(t *testing.T) {
 		w := legacyWorld(t)
 		deleted(w)
