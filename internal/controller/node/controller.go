@@ -104,18 +104,29 @@ func ends() predicate.Predicate {
 	}
 }
 
-// claimEnds wakes the Node of a claim that ends, or that is released.
+// claimEnds wakes the Node of a claim that ends, that is released, or that goes with
+// its Host.
 func claimEnds() handler.EventHandler {
-	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		before, was := e.ObjectOld.(*host.Host)
-		now, is := e.ObjectNew.(*host.Host)
-		if !was || !is || before.Spec.ClaimRef == nil {
-			return
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	wake := func(q queue, h *host.Host) {
+		if h.Spec.ClaimRef != nil {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: h.Spec.ClaimRef.Name}})
 		}
-		if now.Spec.ClaimRef == nil || (before.Spec.Release == nil) != (now.Spec.Release == nil) {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: before.Spec.ClaimRef.Name}})
-		}
-	}}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, was := e.ObjectOld.(*host.Host)
+			now, is := e.ObjectNew.(*host.Host)
+			if was && is && (now.Spec.ClaimRef == nil || (before.Spec.Release == nil) != (now.Spec.Release == nil)) {
+				wake(q, before)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if h, is := e.Object.(*host.Host); is {
+				wake(q, h)
+			}
+		},
+	}
 }
 
 // Reconcile deletes the Node if it is a Mac's that no Machine has.
