@@ -33,6 +33,7 @@ func TestNextAdoption(t *testing.T) {
 		"handed over":                {pooled(named("x"), handedOver, adopted), alive, host.AdoptWait, infrav1.ReasonHandedOver},
 		"in maintenance":             {pooled(named("x"), maintained, trusted), alive, host.AdoptWait, infrav1.ReasonMaintenance},
 		"never seen":                 {pooled(named(""), adopted), alive, host.AdoptWait, host.ReasonUnseen},
+		"missing from the list":      {pooled(named("x"), func(h *host.Host) { h.Status.MissingSince = at(1) }, adopted), alive, host.AdoptWait, host.ReasonUnseen},
 		"about to be deleted":        {pooled(named("x"), scheduled, adopted), alive, host.AdoptWait, infrav1.ReasonDeletionScheduled},
 		"the prefix names a Machine": {pooled(named("x"), adopted), colliding, host.AdoptWait, host.ReasonBadPrefix},
 	} {

@@ -27,6 +27,10 @@ func born(minutes int) func(*infrav1.ScalewayAppleSiliconMachine) {
 	}
 }
 
+func meansHost(name string) func(*infrav1.ScalewayAppleSiliconMachine) {
+	return func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef.Name = name }
+}
+
 // mine is the Secret of the owner's claim.
 func mine() host.StagedClaim { return host.StagedClaim{Token: "t-1", Epoch: 3} }
 
@@ -49,7 +53,7 @@ func TestEvidence(t *testing.T) {
 		"the Secret of another claim":            {owner(), host.StagedClaim{Token: "t-0", Epoch: 3}, pooled(named("m-1")), host.EvidenceNone},
 		"a Secret without a token, and no token": {owner(means("")), host.StagedClaim{Epoch: 3}, pooled(named("m-1")), host.EvidenceNone},
 		"the Secret, and a hostRef to another": {
-			owner(func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef.Name = "fr-par-1-other" }), mine(), pooled(named("m-1")), host.EvidenceNone,
+			owner(meansHost("fr-par-1-other")), mine(), pooled(named("m-1")), host.EvidenceNone,
 		},
 		"its status shows the server": {owner(shows), host.StagedClaim{}, pooled(named("m-1")), host.EvidenceStatus},
 		"an order, and no server": {
@@ -86,6 +90,8 @@ func TestMayClaimAgain(t *testing.T) {
 		"detached":                        {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) })}, reason: infrav1.ReasonDetached},
 		"handed over":                     {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(func(h *host.Host) { h.Spec.Record.HandedOverAt = at(1) })}, reason: infrav1.ReasonHandedOver},
 		"its owner does not exist":        {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, MissingOwner: "Machine m-1"}, reason: infrav1.ReasonClaimConflict, says: "lead to Machine m-1,"},
+		"neither owner nor a free hand":   {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, MissingOwner: "Machine m-1", Host: rebuilt(maintained)}, reason: infrav1.ReasonClaimConflict},
+		"a Secret for another host":       {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner(provisioned, shows, meansHost("fr-par-1-other"))}), Rivals: []host.Claimant{withSecret(rival(provisioned))}}, reason: infrav1.ReasonClaimConflict},
 		"named like the pool":             {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner()}), PoolPrefix: "m-"}, reason: infrav1.ReasonClaimConflict, says: "another name"},
 		"the pool was named like it":      {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, PoolPrefix: "m-"}},
 		"a rival with a providerID":       {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner()}), Rivals: []host.Claimant{rival(provisioned)}}, reason: infrav1.ReasonClaimConflict, says: "other/m-1"},

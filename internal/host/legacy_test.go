@@ -50,6 +50,10 @@ func TestLegacyServer(t *testing.T) {
 		"status that is no server id": {func(m *infrav1.ScalewayAppleSiliconMachine) { byStatus(m); m.Status.ServerID = "../../x" }, "", false},
 		"nothing":                     {func(m *infrav1.ScalewayAppleSiliconMachine) { byStatus(m); m.Status.ServerID = "" }, "", false},
 		"ours, with a hostRef":        {func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = &infrav1.HostReference{Name: "h"} }, "", false},
+		"providerID of no server": {func(m *infrav1.ScalewayAppleSiliconMachine) {
+			byStatus(m)
+			m.Spec.ProviderID, m.Status.ServerID = "scw-applesilicon://fr-par-1/mac", ""
+		}, "", false},
 		"providerID of another kind of host": {func(m *infrav1.ScalewayAppleSiliconMachine) {
 			byStatus(m)
 			m.Spec.ProviderID, m.Status.ServerID = "rack-applesilicon://berlin/C02", ""
@@ -85,6 +89,7 @@ func TestNextLegacy(t *testing.T) {
 		"named after somebody else":     {change: func(h *Host) { h.Status.Server.Name = "other" }, step: LegacyRenamed, why: `named "other"`},
 		"detached":                      {change: func(h *Host) { h.Spec.Record.DetachedAt = &now }, step: LegacyOthers, why: "let go as it was"},
 		"handed over":                   {change: func(h *Host) { h.Spec.Record.HandedOverAt = &now }, step: LegacyOthers, why: "another management cluster"},
+		"being removed":                 {change: func(h *Host) { h.DeletionTimestamp = &metav1.Time{Time: now.Time} }, step: LegacyWait, why: "being removed"},
 		"in maintenance":                {change: func(h *Host) { h.Spec.Maintenance = &infrav1.Maintenance{Reason: "fan"} }, step: LegacyWait, why: "maintenance: fan"},
 		"quarantined":                   {change: func(h *Host) { h.Spec.Quarantine = &infrav1.Quarantine{Reason: "disk"} }, step: LegacyWait, why: "quarantined: disk"},
 		"missing from the list":         {change: func(h *Host) { h.Status.MissingSince = &now }, step: LegacyWait, why: "missing from the vendor's list"},

@@ -47,8 +47,12 @@ func TestWhatIsAMacsNode(t *testing.T) {
 			delete(n.Labels, "tuist.dev/fleet")
 			n.Status.NodeInfo.KubeletVersion = "v1.36.4-macfleet.0.1.0"
 		}), true},
-		"somebody's darwin":        {macNode(func(n *corev1.Node) { n.Spec.ProviderID = ""; delete(n.Labels, "tuist.dev/fleet") }), false},
-		"another vendor's Mac":     {macNode(func(n *corev1.Node) { n.Spec.ProviderID = "aws:///eu/i-1" }), false},
+		"somebody's darwin":    {macNode(func(n *corev1.Node) { n.Spec.ProviderID = ""; delete(n.Labels, "tuist.dev/fleet") }), false},
+		"another vendor's Mac": {macNode(func(n *corev1.Node) { n.Spec.ProviderID = "aws:///eu/i-1" }), false},
+		"no system named": {macNode(func(n *corev1.Node) {
+			n.Spec.ProviderID = ""
+			delete(n.Labels, "kubernetes.io/os")
+		}), false},
 		"linux":                    {macNode(func(n *corev1.Node) { n.Spec.ProviderID = ""; n.Labels["kubernetes.io/os"] = "linux" }), false},
 		"a Node that says nothing": {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}}, false},
 		"a control plane without an id": {macNode(func(n *corev1.Node) {
@@ -61,6 +65,13 @@ func TestWhatIsAMacsNode(t *testing.T) {
 				t.Errorf("MacNode = %t", got)
 			}
 		})
+	}
+}
+
+func TestAnOrderIsNoNodes(t *testing.T) {
+	order := nodeHost(func(h *Host) { h.Spec.ServerID = "" })
+	if n := macNode(func(n *corev1.Node) { n.Spec.ProviderID = ProviderID("fr-par-1", "") }); NodeOfHost(n, &order) {
+		t.Error("a Node without a server is the Mac of an order")
 	}
 }
 
@@ -107,6 +118,7 @@ func TestWhichNodesStay(t *testing.T) {
 		})},
 		"a linux node named as a released one":  {node: macNode(func(n *corev1.Node) { bare(n); n.Labels = map[string]string{"kubernetes.io/os": "linux"} }), hosts: []Host{released}},
 		"a control plane that says it is a Mac": {node: macNode(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }), hosts: []Host{free}},
+		"a control plane by its old label":      {node: macNode(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "" }), hosts: []Host{free}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why := KeepNode(c.node, NodeClaims(c.node, c.hosts), OwnersOf(c.machines))

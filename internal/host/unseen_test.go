@@ -33,6 +33,30 @@ func TestNeverSeenWiped(t *testing.T) {
 	}
 }
 
+func TestWhichUnknownPastIsWiped(t *testing.T) {
+	seen := Seen{RefuseUnseen: true, PoolPrefixes: []string{"tuist-pool-"}, Now: time.Now()}
+	for name, c := range map[string]struct {
+		change func(*Host, *Seen)
+		want   bool
+	}{
+		"free":                    {func(*Host, *Seen) {}, true},
+		"trusted":                 {func(_ *Host, s *Seen) { s.RefuseUnseen = false }, false},
+		"about to be a Machine's": {func(_ *Host, s *Seen) { s.Wanted = true }, false},
+		"claimed":                 {func(h *Host, _ *Seen) { h.Spec.ClaimRef = &infrav1.ClaimReference{Token: "t"} }, false},
+		"of no pool":              {func(h *Host, _ *Seen) { h.Status.Server.Name = "other" }, false},
+		"seen wiped":              {func(h *Host, _ *Seen) { h.Status.Server.Name = "tuist-pool-" + legacyID }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, s := legacyHost(), seen
+			h.Status.Server.Name = "tuist-pool-1"
+			c.change(h, &s)
+			if got := MustWipeUnseen(h, s); got != c.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
 func TestNoMachineTakesAHostThatWasNeverSeenWiped(t *testing.T) {
 	h := legacyHost()
 	h.Status.Server.Name = "tuist-pool-1"

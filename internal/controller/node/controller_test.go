@@ -117,12 +117,15 @@ func machine() *infrav1.ScalewayAppleSiliconMachine {
 // Whoever made it, a Node of a Mac that no Machine has is deleted at once.
 func TestTheNodeOfAMacWithoutAMachineIsDeleted(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
-		"of a host in the pool":            {node(), sash()},
-		"of no host":                       {node()},
-		"without a providerID":             {node(bare)},
-		"without a providerID, released":   {node(bare), sash(release)},
-		"released, known to Cluster API":   {node(known), sash(release)},
-		"released, its wipe was observed":  {node(), sash(release)},
+		"of a host in the pool":           {node(), sash()},
+		"of no host":                      {node()},
+		"without a providerID":            {node(bare)},
+		"without a providerID, released":  {node(bare), sash(release)},
+		"released, known to Cluster API":  {node(known), sash(release)},
+		"released, its wipe was observed": {node(), sash(release)},
+		"of a host that is adopted": {node(), sash(release, func(h *host.Host) {
+			h.Spec.ClaimRef.Namespace, h.Spec.ClaimRef.Cluster = host.NoNamespace, ""
+		})},
 		"of a host that a person detached": {node(), sash(func(h *host.Host) { h.Spec.Record.DetachedAt = ptr.To(metav1.NowMicro()) })},
 		"by its agent's version, no labels": {node(bare, func(n *corev1.Node) {
 			delete(n.Labels, "tuist.dev/fleet")
@@ -222,24 +225,31 @@ func TestNothingIsDeletedFromACache(t *testing.T) {
 	}
 }
 
-// Who has the key of a node can write to its Node as often as they like, and so also
-// between our look and its deletion: that must not keep it.
-func TestANodeThatChangesAllTheTimeIsDeleted(t *testing.T) {
-	w := newWorld(t, append(cluster(false), node())...)
-	beats := 0
+// changing has the Node change between each look and the deletion that follows.
+func (w *world) changing(change func(*corev1.Node)) {
 	w.r.Client = interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			n := &corev1.Node{}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), n); err != nil {
 				return err
 			}
-			beats++
-			n.Annotations = map[string]string{"beat": strconv.Itoa(beats)}
+			change(n)
 			if err := c.Update(ctx, n); err != nil {
 				return err
 			}
 			return c.Delete(ctx, o, opts...)
 		},
+	})
+}
+
+// Who has the key of a node can write to its Node as often as they like, and so also
+// between our look and its deletion: that must not keep it.
+func TestANodeThatChangesAllTheTimeIsDeleted(t *testing.T) {
+	w := newWorld(t, append(cluster(false), node())...)
+	beats := 0
+	w.changing(func(n *corev1.Node) {
+		beats++
+		n.Annotations = map[string]string{"beat": strconv.Itoa(beats)}
 	})
 	for range 3 {
 		if _, gone := w.look(); gone {
@@ -247,4 +257,30 @@ func TestANodeThatChangesAllTheTimeIsDeleted(t *testing.T) {
 		}
 	}
 	t.Errorf("it is still there after %d attempts to delete it", beats)
+}
+
+// What has no providerID may turn out to be another machine's before it is deleted.
+func TestANodeThatBecomesAnotherIsLeftAlone(t *testing.T) {
+	w := newWorld(t, append(cluster(false), node(bare))...)
+	w.changing(func(n *corev1.Node) { n.Labels = map[string]string{"kubernetes.io/os": "linux"} })
+	for range 3 {
+		if _, gone := w.look(); gone {
+			t.Fatal("a linux node was deleted")
+		}
+	}
+}
+
+func TestANewNodeOfTheNameHasItsOwnTime(t *testing.T) {
+	w := newWorld(t, append(cluster(false), node(known), sash())...)
+	w.look()
+	w.clock.SetTime(w.clock.Now().Add(restoring))
+	if err := w.api.Delete(t.Context(), node()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Create(t.Context(), node(known, func(n *corev1.Node) { n.UID = "n2" })); err != nil {
+		t.Fatal(err)
+	}
+	if _, gone := w.look(); gone {
+		t.Error("it was deleted for how long the one before it was alone")
+	}
 }

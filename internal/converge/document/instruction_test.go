@@ -113,20 +113,21 @@ func TestDecodeSignedRefuses(t *testing.T) {
 		return string(text)
 	}
 	for name, c := range map[string]struct{ text, says string }{
-		"empty":           {"", "ends early"},
-		"truncated":       {string(good[:len(good)/2]), "ends early"},
-		"not in one":      {string(plain), `schema is "macfleet.dev/desired/v1", this build reads "macfleet.dev/signed/v1"`},
-		"newer":           {strings.Replace(string(good), "signed/v1", "signed/v2", 1), "signed/v2"},
-		"trailing":        {string(good) + "{}", "malformed"},
-		"unknown field":   {strings.Replace(string(good), `"signature"`, `"extra":1,"signature"`, 1), "unknown field"},
-		"huge":            {string(good) + strings.Repeat(" ", 2*MaxSize), "larger"},
-		"no counter":      {inside(func(i *Instruction) { i.Counter = 0 }), "counter is not positive"},
-		"no document":     {inside(func(i *Instruction) { i.Desired = nil }), "desired is missing"},
-		"another's":       {inside(func(i *Instruction) { i.Name = "ci-other" }), "desired.host is another Mac"},
-		"another epoch's": {inside(func(i *Instruction) { i.Epoch++ }), "desired.host is another Mac"},
-		"another schema":  {inside(func(i *Instruction) { i.Desired.Schema = "x" }), `schema is "x"`},
-		"invalid":         {inside(func(i *Instruction) { i.Desired.Host.User = "root" }), "host.user"},
-		"no build":        {inside(func(i *Instruction) { i.Verb = VerbUpgrade }), "build is not a SHA-256"},
+		"empty":            {"", "ends early"},
+		"truncated":        {string(good[:len(good)/2]), "ends early"},
+		"not in one":       {string(plain), `schema is "macfleet.dev/desired/v1", this build reads "macfleet.dev/signed/v1"`},
+		"newer":            {strings.Replace(string(good), "signed/v1", "signed/v2", 1), "signed/v2"},
+		"trailing":         {string(good) + "{}", "malformed"},
+		"unknown field":    {strings.Replace(string(good), `"signature"`, `"extra":1,"signature"`, 1), "unknown field"},
+		"huge":             {string(good) + strings.Repeat(" ", 2*MaxSize), "larger"},
+		"no counter":       {inside(func(i *Instruction) { i.Counter = 0 }), "counter is not positive"},
+		"no document":      {inside(func(i *Instruction) { i.Desired = nil }), "desired is missing"},
+		"another's":        {inside(func(i *Instruction) { i.Name = "ci-other" }), "desired.host is another Mac"},
+		"another server's": {inside(func(i *Instruction) { i.ProviderID += "0" }), "desired.host is another Mac"},
+		"another epoch's":  {inside(func(i *Instruction) { i.Epoch++ }), "desired.host is another Mac"},
+		"another schema":   {inside(func(i *Instruction) { i.Desired.Schema = "x" }), `schema is "x"`},
+		"invalid":          {inside(func(i *Instruction) { i.Desired.Host.User = "root" }), "host.user"},
+		"no build":         {inside(func(i *Instruction) { i.Verb = VerbUpgrade }), "build is not a SHA-256"},
 	} {
 		_, err := DecodeSigned(strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.says) && !(c.says == "ends early" && strings.Contains(err.Error(), "byte")) {
