@@ -299,6 +299,17 @@ func TestADeletedLegacyMachine(t *testing.T) {
 		}
 		w.untouched()
 	})
+	// A Node that does not say which Mac it is may be anybody's: so is no providerID.
+	t.Run("leaves a Node that only bears its name", func(t *testing.T) {
+		objects := legacyPair("mac-1")
+		objects[1].(*infrav1.ScalewayAppleSiliconMachine).Spec.ProviderID = ""
+		w := newWorld(t, append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}})...)
+		deleted(w)
+		w.newerLists()
+		if !w.machineGone("mac-1") || w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+			t.Errorf("the Machine is gone: %t; want it gone, and the Node there", w.machineGone("mac-1"))
+		}
+	})
 	t.Run("whose server is another's", func(t *testing.T) {
 		w := legacyWorld(t, usedHost(serverID, "somebody"))
 		deleted(w)

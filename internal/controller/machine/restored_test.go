@@ -231,6 +231,22 @@ func TestARestoredMachineTakesNoHalfWipedMac(t *testing.T) {
 	}
 }
 
+// A Mac that is reinstalled for the Machine before it is not touched meanwhile.
+func TestARestoredMachineWaitsForItsReinstall(t *testing.T) {
+	w := runningWorld(t)
+	backup, h := w.machine("mac-1"), w.host(hostName)
+	h.Spec.Release = &infrav1.Release{Token: backup.Spec.HostRef.ClaimToken, Policy: infrav1.Reinstall}
+	w.update(h)
+	w.forceGone("mac-1")
+	w.visit("mac-1")
+	w.restore(backup, "core-mac-1", unprovisioned)
+	dials := len(w.mac.dials)
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); !host.HoldsClaim(w.host(hostName), m) || len(w.mac.dials) != dials || m.Spec.ProviderID != "" {
+		t.Errorf("claimRef = %+v, providerID %q, dialled %d times", w.host(hostName).Spec.ClaimRef, m.Spec.ProviderID, len(w.mac.dials)-dials)
+	}
+}
+
 // What the first hole made of its victim: its Mac was wiped and freed, and it stayed
 // Joining for ever. Now it says what became of its Mac, its Node goes, so that any
 // MachineHealthCheck finds it, and its own end touches nothing.

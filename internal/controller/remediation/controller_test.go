@@ -328,6 +328,7 @@ func TestLeftAlone(t *testing.T) {
 		silent bool
 	}{
 		"Cluster paused":          {change: func(o *objects) { o.cluster.Spec.Paused = ptr.To(true) }, silent: true},
+		"Cluster missing":         {change: func(o *objects) { o.owner.Spec.ClusterName = "moved" }, silent: true},
 		"Machine paused":          {change: func(o *objects) { o.owner.Annotations = paused() }, silent: true},
 		"infra machine paused":    {change: func(o *objects) { o.machine.Annotations = paused() }, silent: true},
 		"remediation paused":      {change: func(o *objects) { o.remediation.Annotations = paused() }, silent: true},
@@ -430,6 +431,16 @@ func TestALostHostIsGivenUpAtOnce(t *testing.T) {
 	}
 }
 
+// One whose server somebody renamed holds its claim: the name may come back, and with
+// it the right to mend. The host controller reboots no server of another name.
+func TestARenamedHostIsNotGivenUpAtOnce(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		o.host.Status.Conditions = []metav1.Condition{{Type: infrav1.NameInSyncCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonChangedByOther}}
+	})
+	w.settle()
+	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
+}
+
 // CAPH#2237: a reboot cannot bring a deleted Node back.
 func TestDeletedNodeIsNotRebooted(t *testing.T) {
 	w := newWorld(t, func(o *objects) { o.node = nil })
@@ -457,6 +468,17 @@ func TestForeignRebootIsKept(t *testing.T) {
 	w.settle()
 	if got := w.host().Spec.Reboot; got == nil || got.ID != id {
 		t.Errorf("the request is now %+v, want ours", got)
+	}
+}
+
+// Nor does a remediation that ends take it back.
+func TestForeignRebootOutlivesARemediation(t *testing.T) {
+	w := newWorld(t, func(o *objects) { o.host.Spec.Reboot = &infrav1.RebootRequest{ID: "a-person", Reason: "new SSD"} })
+	w.settle()
+	w.nodeReady()
+	w.settle()
+	if got := w.host().Spec.Reboot; got == nil || got.ID != "a-person" {
+		t.Errorf("the request is now %+v, want the person's", got)
 	}
 }
 

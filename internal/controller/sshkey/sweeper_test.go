@@ -190,6 +190,7 @@ func TestTheKeyOfAFleetThatIsGoneIsTakenAway(t *testing.T) {
 func TestTheKeyOfAFleetStays(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
 		"its own word":                    {machineOf("mac-1", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.FleetName = fleet })},
+		"its label's":                     {machineOf("mac-1", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Labels[infrav1.FleetLabel] = fleet })},
 		"its deployment's":                {machineOf("mac-1", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = fleet })},
 		"its Cluster's":                   {machineOf("mac-1", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Labels[clusterv1.ClusterNameLabel] = fleet })},
 		"a MachineDeployment of its name": {&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet}}},
@@ -270,6 +271,14 @@ func TestAFleetThatComesBackHasItsKeyAgain(t *testing.T) {
 			t.Error("restoring the Secret failed")
 		}
 	}
+	w.later()
+	w.expect(true)
+}
+
+// Nor is it lost to a fleet that could not be looked at after the deletion.
+func TestAKeyIsRegisteredAgainWhereNobodyCanLook(t *testing.T) {
+	w := newWorld(t)
+	w.sweeper.Forget = func(string) { w.fail = errors.New("the API server is away") }
 	w.later()
 	w.expect(true)
 }
