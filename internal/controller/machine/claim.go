@@ -279,7 +279,6 @@ func (r *Reconciler) inspect(ctx context.Context, v *visit, reader client.Reader
 		return nil, "", fmt.Errorf("reading host %s: %w", name, err)
 	}
 	r.absences.forget(client.ObjectKeyFromObject(v.machine))
-	v.namesake = host.Namesake(h, v.machine)
 	return h, host.Repair(v.machine, h, r.poolPrefix(v.machine)), nil
 }
 

@@ -35,7 +35,7 @@ func detaching(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // detachByHand forgets the Mac: neither the vendor nor the Mac is touched, since
 // another owner may live on it.
 func (r *Reconciler) detachByHand(ctx context.Context, v *visit) error {
-	_, verdict, err := r.inspect(ctx, v, r.Reader) // whose Node it is
+	_, verdict, err := r.inspect(ctx, v, r.Reader)
 	if err != nil {
 		return err
 	}

@@ -100,9 +100,6 @@ func (r *Reconciler) deleteOwnNode(ctx context.Context, v *visit) error {
 // ownNode returns the Node of the Machine's name, read uncached, if it is this
 // Machine's Mac; nil otherwise.
 func (r *Reconciler) ownNode(ctx context.Context, v *visit) (*corev1.Node, error) {
-	if v.namesake {
-		return nil, nil
-	}
 	node := &corev1.Node{}
 	err := r.Reader.Get(ctx, client.ObjectKey{Name: v.machine.Name}, node)
 	if client.IgnoreNotFound(err) != nil {

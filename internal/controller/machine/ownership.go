@@ -46,7 +46,6 @@ func (r *Reconciler) mayClaimAgain(ctx context.Context, v *visit, h *host.Host) 
 	if in.Rivals, err = r.rivals(ctx, v.machine, h); err != nil {
 		return host.Refusal{}, err
 	}
-	v.namesake = v.namesake || len(in.Rivals) > 0
 	return host.MayClaimAgain(in), nil
 }
 

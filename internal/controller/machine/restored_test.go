@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -228,6 +229,19 @@ func TestARestoredMachineTakesNoHalfWipedMac(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An old copy of the Machine takes back nothing: its object may be gone as well.
+func TestAnOldCopyTakesNothingBack(t *testing.T) {
+	w := runningWorld(t)
+	v, before := &visit{machine: w.machine("mac-1")}, w.host(hostName).Spec.ClaimRef.UID
+	v.machine.UID = "before"
+	if err := w.r.recordUID(t.Context(), v, w.host(hostName)); !errors.Is(err, errStale) {
+		t.Errorf("%v, want it stale", err)
+	}
+	if got := w.host(hostName).Spec.ClaimRef.UID; got != before {
+		t.Errorf("the claim is of %s", got)
 	}
 }
 

@@ -86,3 +86,28 @@ func TestASecretEndsNoTokenOfAnotherMac(t *testing.T) {
 		})
 	}
 }
+
+// Another manager has made a token meanwhile: ending ours leaves its binding alone.
+func TestTheEndOfATokenUnbindsNoOther(t *testing.T) {
+	w := claimed(t)
+	bind := func(id string) {
+		h := w.host(hostName)
+		h.Spec.Record.Bootstrap.TokenID = id
+		w.update(h)
+	}
+	bind("aaaaaa")
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-aaaaaa"}})
+	w.intrude = func(verb string, o client.Object) {
+		if verb == "delete" && o.GetName() == "bootstrap-token-aaaaaa" {
+			w.intrude = nil
+			bind("bbbbbb")
+		}
+	}
+	v := &visit{machine: w.machine("mac-1")}
+	if err := w.r.dropToken(t.Context(), client.ObjectKeyFromObject(v.machine), v.meant()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.host(hostName).Spec.Record.Bootstrap.TokenID; got != "bbbbbb" || len(w.tokens()) != 0 {
+		t.Errorf("bound is %q, tokens %v", got, w.tokens())
+	}
+}

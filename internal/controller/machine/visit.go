@@ -44,10 +44,6 @@ type visit struct {
 	// failure of the last push, while it stands.
 	failure *Failure
 
-	// namesake: a Machine of the same name, in another namespace, has or means the
-	// host. A Node of that name is not ours.
-	namesake bool
-
 	// untouchable: the host is ours, but its Mac is not to be touched: it is released,
 	// or its server is gone.
 	untouchable bool

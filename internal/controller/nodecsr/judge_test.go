@@ -202,6 +202,7 @@ func decisions() map[string]decision {
 		"Machine has another claim":        {first(), hosts, otherClaim, nil, name, "does not hold the claim"},
 		"Machine means another host":       {first(), hosts, otherHost, nil, name, "does not hold the claim"},
 		"a year":                           {change(first(), year), hosts, machineOf(own), nil, name, "86400 seconds at most"},
+		"a second too long":                {change(first(), func(r *request) { r.seconds = ptr.To[int32](86401) }), hosts, machineOf(own), nil, name, "86400 seconds at most"},
 		"no end":                           {change(first(), unsaid), hosts, machineOf(own), nil, name, "expirationSeconds is not set"},
 		"another machine's Node":           {first(), hosts, machineOf(own), nodeOf(mac2), name, "and this Mac is"},
 		"a Node without a providerID":      {first(), hosts, machineOf(own), unnamed, name, "has no providerID"},

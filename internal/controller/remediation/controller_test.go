@@ -327,16 +327,21 @@ func TestLeftAlone(t *testing.T) {
 		reason string
 		silent bool
 	}{
-		"Cluster paused":          {change: func(o *objects) { o.cluster.Spec.Paused = ptr.To(true) }, silent: true},
-		"Cluster missing":         {change: func(o *objects) { o.owner.Spec.ClusterName = "moved" }, silent: true},
-		"Machine paused":          {change: func(o *objects) { o.owner.Annotations = paused() }, silent: true},
-		"infra machine paused":    {change: func(o *objects) { o.machine.Annotations = paused() }, silent: true},
-		"remediation paused":      {change: func(o *objects) { o.remediation.Annotations = paused() }, silent: true},
-		"Machine being deleted":   {change: func(o *objects) { remove(&o.owner.ObjectMeta, now) }, silent: true},
-		"Mac being released":      {change: func(o *objects) { remove(&o.machine.ObjectMeta, now) }, silent: true},
-		"Cluster being deleted":   {change: func(o *objects) { remove(&o.cluster.ObjectMeta, now) }, silent: true},
-		"no owner":                {change: func(o *objects) { o.remediation.OwnerReferences = nil }, silent: true},
-		"named otherwise":         {change: func(o *objects) { o.remediation.OwnerReferences[0].Name = "other" }, silent: true},
+		"Cluster paused":        {change: func(o *objects) { o.cluster.Spec.Paused = ptr.To(true) }, silent: true},
+		"Cluster missing":       {change: func(o *objects) { o.owner.Spec.ClusterName = "moved" }, silent: true},
+		"Machine paused":        {change: func(o *objects) { o.owner.Annotations = paused() }, silent: true},
+		"infra machine paused":  {change: func(o *objects) { o.machine.Annotations = paused() }, silent: true},
+		"remediation paused":    {change: func(o *objects) { o.remediation.Annotations = paused() }, silent: true},
+		"Machine being deleted": {change: func(o *objects) { remove(&o.owner.ObjectMeta, now) }, silent: true},
+		"Mac being released":    {change: func(o *objects) { remove(&o.machine.ObjectMeta, now) }, silent: true},
+		"Cluster being deleted": {change: func(o *objects) { remove(&o.cluster.ObjectMeta, now) }, silent: true},
+		"no owner":              {change: func(o *objects) { o.remediation.OwnerReferences = nil }, silent: true},
+		"named otherwise":       {change: func(o *objects) { o.remediation.OwnerReferences[0].Name = "other" }, silent: true},
+		"another Machine's": {change: func(o *objects) {
+			other := o.owner.DeepCopy()
+			other.Name, o.remediation.OwnerReferences[0].Name = "other", "other"
+			o.others = append(o.others, other)
+		}, silent: true},
 		"maintenance":             {change: func(o *objects) { o.host.Spec.Maintenance = &infrav1.Maintenance{Reason: "new SSD"} }, reason: infrav1.ReasonDiagnosing},
 		"restored from a backup":  {change: func(o *objects) { o.host.Spec.ClaimRef.UID, o.machine.UID = "another", "this" }, reason: infrav1.ReasonDiagnosing},
 		"released":                {change: func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, reason: infrav1.ReasonDiagnosing},
