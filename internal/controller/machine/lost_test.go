@@ -16,6 +16,9 @@ func TestARebuiltHostIsClaimedAgain(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.running("mac-1")
 	before := w.host(hostName)
+	before.Spec.Record.Bootstrap.RebootIssued = true // the one that a claim has
+	w.update(before)
+	w.settle("mac-1")
 	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	w.delete(before)
 	w.settle("mac-1")
@@ -34,6 +37,9 @@ func TestARebuiltHostIsClaimedAgain(t *testing.T) {
 	record, was := after.Spec.Record, before.Spec.Record
 	if record.InstallEpoch != was.InstallEpoch || record.HostKey == nil || *record.HostKey != *was.HostKey || len(record.PasswordAttempts) != len(was.PasswordAttempts) {
 		t.Errorf("record = %+v, want epoch, pin and attempts of %+v", record, was)
+	}
+	if !record.Bootstrap.RebootIssued {
+		t.Error("the rebuilt host may be rebooted once more for the same claim")
 	}
 	if record.Wipe.RequiredSince == nil {
 		t.Error("the rebuilt host counts as clean")
