@@ -98,6 +98,10 @@ func TestInstructionsThatAreRefused(t *testing.T) {
 			f.mac.Put(document.CounterFile, []byte("rot"), rootFile)
 			return f.signed(f.signer(key).Leave())
 		}, try{"signature", document.Human, "counter.json is damaged"}},
+		"a counter that says nothing": {func(f *fixture, key ed25519.PrivateKey) document.Received {
+			f.mac.Put(document.CounterFile, []byte("{}"), rootFile)
+			return f.signed(f.signer(key).Leave())
+		}, try{"signature", document.Human, "counter.json is damaged"}},
 		"no key": {func(f *fixture, key ed25519.PrivateKey) document.Received {
 			if err := f.mac.Interfaces().Files.Remove(document.UpgradeKeyFile); err != nil {
 				f.t.Fatal(err)
