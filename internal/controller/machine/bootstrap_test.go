@@ -329,6 +329,9 @@ func TestAReplacedTokenIsNotTakenForDelivered(t *testing.T) {
 	if secret := w.secret("mac-1-bootstrap"); secret[keyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
 		t.Fatalf("the token counts as delivered until %s", secret[keyTokenExpiry])
 	}
+	if n := w.host(hostName).Spec.Record.Bootstrap.Attempts; n != 0 {
+		t.Errorf("%d failures are the Mac's", n)
+	}
 	w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	w.settle("mac-1")
 	if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[keyTokenExpiry] == "" {

@@ -70,7 +70,8 @@ func (p push) delivered(ctx context.Context, token workload.Token) error {
 		return err
 	}
 	if s.tokenID != token.ID || bound != token.ID {
-		return &Failure{Step: stepJoin, Class: document.Retry, Err: errors.New("the bootstrap token was replaced meanwhile")}
+		// Another manager was faster: that says nothing of the Mac.
+		return &Failure{Step: stepJoin, Class: document.Wait, Err: errors.New("the bootstrap token was replaced meanwhile")}
 	}
 	return p.r.patchStaged(ctx, p.machine, map[string]*string{keyTokenExpiry: ptr.To(token.Expires.UTC().Format(time.RFC3339))})
 }
