@@ -105,6 +105,18 @@ func TestANameOfThePoolIsRefused(t *testing.T) {
 	}
 }
 
+// A Mac whose Node cannot be made is not taken: a Node's name is a label, too.
+func TestANameThatNoNodeMayHaveIsRefused(t *testing.T) {
+	for length, want := range map[int]string{63: reasonClaimed, 64: reasonNameTooLong} {
+		name := strings.Repeat("m", length)
+		w := newWorld(t, append(pair(name), poolHost(serverID))...)
+		w.settle(name)
+		if got, claimed := w.reason(name, infrav1.HostClaimedCondition), w.host(hostName).Spec.ClaimRef != nil; claimed == (want == reasonNameTooLong) || !claimed && got != want {
+			t.Errorf("%d characters: HostClaimed = %s, claimed = %t; want %s", length, got, claimed, want)
+		}
+	}
+}
+
 // An intent from before the default prefix changed is not fulfilled either.
 func TestAnIntentOfAPoolNameIsDropped(t *testing.T) {
 	free := poolHost(serverID)

@@ -247,7 +247,7 @@ func transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []transitio
 		{infrav1.HostClaimedCondition, map[string]string{
 			reasonClaimed: normal, infrav1.ReasonNoAvailableHost: warning, infrav1.ReasonNoHostInFailureDomain: warning,
 			infrav1.ReasonClaimLost: warning, infrav1.ReasonUnknownProfile: warning, infrav1.ReasonNoAdoptPoolPrefix: warning,
-			reasonNameInPool: warning, infrav1.ReasonPoolPrefixNotAllowed: warning, reasonHostSelector: warning, infrav1.ReasonServerGone: warning, infrav1.ReasonOrdering: normal,
+			reasonNameInPool: warning, reasonNameTooLong: warning, infrav1.ReasonPoolPrefixNotAllowed: warning, reasonHostSelector: warning, infrav1.ReasonServerGone: warning, infrav1.ReasonOrdering: normal,
 			infrav1.ReasonOutOfStock: warning, infrav1.ReasonQuotaExceeded: warning, infrav1.ReasonOrderRejected: warning, infrav1.ReasonOrderLimitReached: warning,
 		}},
 		{infrav1.BootstrappedCondition, map[string]string{

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -84,6 +85,10 @@ const reasonHostSelector = "InvalidHostSelector"
 // reasonNameInPool is HostClaimed's reason while the Machine's name is a pool name.
 const reasonNameInPool = "NameInPool"
 
+// reasonNameTooLong is HostClaimed's reason while no Node could bear the Machine's
+// name, which is its label kubernetes.io/hostname, too.
+const reasonNameTooLong = "NameTooLong"
+
 // namedLikeAPool returns the pool prefix that the Machine's name starts with, or
 // nothing. The server of a claim bears the Machine's name: were that a pool name,
 // a Host that is lost and found again would be taken for free and wiped of its
@@ -115,6 +120,8 @@ func (r *Reconciler) unwanted(v *visit) finding {
 		return no(infrav1.ReasonNoAdoptPoolPrefix, "neither spec.adoptPoolPrefix nor --default-adopt-pool-prefix names a pool")
 	case r.namedLikeAPool(v.machine) != "":
 		return nameInPool(v.machine, r.namedLikeAPool(v.machine))
+	case len(v.machine.Name) > validation.LabelValueMaxLength:
+		return no(reasonNameTooLong, "the name has %d characters, and the Node of the same name may have %d: delete this Machine and make one of a shorter name", len(v.machine.Name), validation.LabelValueMaxLength)
 	}
 	return finding{}
 }
