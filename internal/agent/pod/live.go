@@ -3,8 +3,10 @@ package pod
 import (
 	"context"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // live is a Pod from admission to the end of its last machine, which it returns;
@@ -21,7 +23,7 @@ func (w *worker) live(ctx context.Context) *view {
 	// What was taken once stays taken, whatever a later agent or profile allows.
 	if m == moveBegin && w.rec.Step == "" && !w.ran {
 		if no := w.admit(ctx, p); no != nil {
-			return w.refuse(*no)
+			return w.refuse(ctx, *no)
 		}
 	}
 	w.inputs.Hold(p)
@@ -38,11 +40,28 @@ func (w *worker) admit(ctx context.Context, p *corev1.Pod) *refusal {
 	return w.host.Refuse(ctx, p)
 }
 
-// refuse fails the Pod for good; there is nothing to stop.
-func (w *worker) refuse(r refusal) *view {
+// refuse fails the Pod for good; there is nothing to stop. One that is made anew at
+// once, without end, waits with the same words before: no Mac is better for it.
+func (w *worker) refuse(ctx context.Context, r refusal) *view {
 	w.log.Info("Pod refused", "reason", r.Reason, "message", r.Message)
 	w.event(corev1.EventTypeWarning, r.Reason, r.Message)
+	if r.Reason == reasonUnsupported && madeAnew(w.current()) {
+		w.waiting(r.Reason, r.Message)
+		if !wait(ctx, w.clock, refusedPause) {
+			return nil
+		}
+	}
 	return &view{Refused: &r}
+}
+
+// refusedPause is how long a Pod that is made anew holds its place on a Mac after it
+// was refused, so that its controller makes two a Mac in this time and not hundreds.
+const refusedPause = 30 * time.Second
+
+// madeAnew reports that the Pod's controller counts no failures, as a Job's does.
+func madeAnew(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind != "Job"
 }
 
 // cycle runs machine after machine until the restart policy says stop.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -281,6 +282,41 @@ func TestTwoContainersAreRefused(t *testing.T) {
 	if h := w.host.history(); len(h) != 0 {
 		t.Errorf("a refused Pod touched the host: %v", h)
 	}
+	w.delete("a")
+	w.awaitGone("a")
+}
+
+// A Deployment makes another Pod for each that failed, at once: hundreds a minute.
+func TestAPodThatIsMadeAnewIsRefusedSlowly(t *testing.T) {
+	for kind, slow := range map[string]bool{"ReplicaSet": true, "Job": false} {
+		p := onMac("a", corev1.RestartPolicyAlways)
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "o", UID: "o", Controller: &yes}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
+		w := newWorld(t, p)
+		w.frozen.Store(true)
+		w.startAgent()
+		if slow {
+			if got := w.awaitWaiting(reasonUnsupported); !strings.Contains(got.Status.ContainerStatuses[0].State.Waiting.Message, "spec.containers") {
+				t.Errorf("waits with %+v", got.Status.ContainerStatuses)
+			}
+			w.frozen.Store(false)
+		}
+		w.awaitPhase(corev1.PodFailed)
+		w.delete("a")
+		w.awaitGone("a")
+	}
+}
+
+func TestADeletionEndsTheWaitOfARefusedPod(t *testing.T) {
+	p := onMac("a", corev1.RestartPolicyAlways)
+	yes := true
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "o", UID: "o", Controller: &yes}}
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
+	w := newWorld(t, p)
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitWaiting(reasonUnsupported)
 	w.delete("a")
 	w.awaitGone("a")
 }
