@@ -279,8 +279,8 @@ type ScalewayAppleSiliconMachineStatus struct {
 // ScalewayAppleSiliconMachine is one Mac as a node. The rules about providerID
 // and hostRef stand here and not at spec, which could otherwise be removed whole.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(oldSelf.spec.hostRef) || (has(self.spec) && has(self.spec.hostRef) && self.spec.hostRef == oldSelf.spec.hostRef)",message="hostRef is settled once providerID is: this Machine has its Mac"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="providerID is written once, when the Mac is provisioned; it can neither change nor go: leave it as it is, and delete the Machine to have another Mac"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(oldSelf.spec.hostRef) || (has(self.spec) && has(self.spec.hostRef) && self.spec.hostRef == oldSelf.spec.hostRef)",message="hostRef is settled once providerID is, for this Machine has its Mac: leave it as it is, and delete the Machine to have another"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=samm,categories=cluster-api

@@ -94,9 +94,9 @@ func (h Host) refuseHostPaths(p *corev1.Pod) *refusal {
 	if len(found) == 0 {
 		return nil
 	}
-	allowed := "none"
+	allowed := "none, until spec.pods.hostPaths of its MacNodeProfile names a directory"
 	if len(h.HostPaths) > 0 {
-		allowed = strings.Join(slices.Sorted(slices.Values(h.HostPaths)), ", ")
+		allowed = strings.Join(slices.Sorted(slices.Values(h.HostPaths)), ", ") + ", as spec.pods.hostPaths of its MacNodeProfile says"
 	}
 	return &refusal{reasonUnsupported, fmt.Sprintf("This node does not allow %s; it allows paths below: %s", strings.Join(found, ", "), allowed)}
 }

@@ -72,7 +72,7 @@ func TestHostRefuses(t *testing.T) {
 		{"a hostPath that is allowed", hostDir("/Volumes/cache/x"), nil},
 		{
 			"a hostPath that is not", hostDir("/etc"),
-			&refusal{"UnsupportedField", "This node does not allow spec.volumes[0].hostPath.path (/etc); it allows paths below: /Volumes/cache"},
+			&refusal{"UnsupportedField", "This node does not allow spec.volumes[0].hostPath.path (/etc); it allows paths below: /Volumes/cache, as spec.pods.hostPaths of its MacNodeProfile says"},
 		},
 	} {
 		p := onMac("a", corev1.RestartPolicyAlways)

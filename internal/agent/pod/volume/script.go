@@ -8,6 +8,12 @@ import (
 // agent's user first, then by sudo, which asks nothing. Guests see their shares a
 // moment after they are up, so that it waits for each source.
 const prologue = `set -u
+sealed() {
+	case $2 in
+	*[Rr]ead-only*) fail "mount path $1: $2; macOS seals it: mount below /Users, /private, /opt or /Volumes" ;;
+	*) fail "mount path $1: $2" ;;
+	esac
+}
 fail() { printf '%s\n' "$1" >&2; exit 1; }
 try() {
 	"$@" 2>/dev/null && return 0
@@ -35,9 +41,9 @@ link() {
 	fi
 	dir=${dst%/*}
 	if [ -n "$dir" ] && [ ! -d "$dir" ]; then
-		why=$(try mkdir -p "$dir" 2>&1) || fail "mount path $dst: $why"
+		why=$(try mkdir -p "$dir" 2>&1) || sealed "$dst" "$why"
 	fi
-	why=$(try ln -s "$src" "$dst" 2>&1) || fail "mount path $dst: $why"
+	why=$(try ln -s "$src" "$dst" 2>&1) || sealed "$dst" "$why"
 }
 `
 

@@ -90,3 +90,14 @@ func TestSetupScriptSaysWhatFailed(t *testing.T) {
 		t.Errorf("%v: %q", err, out)
 	}
 }
+
+// TestSetupScriptNamesPlacesForMounts: macOS' own words do not say where else.
+func TestSetupScriptNamesPlacesForMounts(t *testing.T) {
+	sealed := "ln() { echo 'ln: /data: Read-only file system' >&2; return 1; }\nsudo() { shift; \"$@\"; }\n"
+	at := filepath.Join(t.TempDir(), "data")
+	out, err := run(t, sealed+SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}))
+	want := "mount path " + at + ": ln: /data: Read-only file system; macOS seals it: mount below /Users, /private, /opt or /Volumes"
+	if err == nil || out != want {
+		t.Errorf("%v: got %q, want %q", err, out, want)
+	}
+}
