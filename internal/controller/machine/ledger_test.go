@@ -2,10 +2,15 @@ package machine
 
 import (
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,6 +99,50 @@ func TestAPushEndsWithTheHostThatIsGivenUp(t *testing.T) {
 		t.Fatalf("the intent stands: %+v", ref)
 	}
 	w.awaitPush(func(job snapshot) bool { return job.done })
+}
+
+// Fleet authors may write the Secret. What the API refuses in a Host's record would
+// have each write of the claim fail, and the deletion of the Machine wait for ever.
+func TestARestoredRecordIsOneThatTheAPITakes(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	attempt := func(epoch, digest, at string) string {
+		return `[{"epoch":` + epoch + `,"digest":"` + digest + `"` + at + `}]`
+	}
+	const at = `,"at":"2026-03-01T12:00:00.000000Z"`
+	for name, c := range map[string]struct {
+		secret staged
+		want   infrav1.HostRecord
+	}{
+		"an epoch below zero":         {staged{epoch: -1}, infrav1.HostRecord{}},
+		"an epoch near the end":       {staged{epoch: math.MaxInt64}, infrav1.HostRecord{}},
+		"an endless algorithm":        {staged{epoch: 2, hostKey: long + " SHA256:x"}, infrav1.HostRecord{InstallEpoch: 2}},
+		"an endless fingerprint":      {staged{epoch: 2, hostKey: "ssh-ed25519 " + long}, infrav1.HostRecord{InstallEpoch: 2}},
+		"an endless serial":           {staged{hardware: long + " board"}, infrav1.HostRecord{}},
+		"an endless board":            {staged{hardware: "serial " + long}, infrav1.HostRecord{}},
+		"an attempt without a digest": {staged{attempts: attempt("1", "", at)}, infrav1.HostRecord{}},
+		"an attempt without a time":   {staged{attempts: attempt("1", "d", "")}, infrav1.HostRecord{}},
+		"an endless digest":           {staged{attempts: attempt("1", long, at)}, infrav1.HostRecord{}},
+		"an attempt before the first": {staged{attempts: attempt("-1", "d", at)}, infrav1.HostRecord{}},
+		"failures below zero":         {staged{failures: "-8"}, infrav1.HostRecord{}},
+		"what a manager wrote": {
+			staged{epoch: 2, hostKey: "ssh-ed25519 SHA256:x", hardware: "serial board", attempts: attempt("2", "d", at), failures: "3"},
+			infrav1.HostRecord{
+				InstallEpoch: 2, HostKey: &infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: "SHA256:x", Epoch: 2},
+				Hardware:         &infrav1.HostHardware{Serial: "serial", PlatformUUID: "board"},
+				PasswordAttempts: []infrav1.PasswordAttempt{{Epoch: 2, Digest: "d", At: metav1.NewMicroTime(start())}},
+				Bootstrap:        infrav1.BootstrapRecord{Attempts: 3},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var record infrav1.HostRecord
+			c.secret.claimToken = "t"
+			restore(&record, c.secret, "t")
+			if diff := cmp.Diff(c.want, record, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // awaitPush waits until mac-1's push is as wanted.

@@ -155,24 +155,39 @@ func passwordDigest(seed []byte, password cloud.Password) string {
 
 func formatHostKey(key infrav1.HostKey) string { return key.Algorithm + " " + key.SHA256 }
 
+// What the API takes of a Host's record. Fleet authors may write the Secret that a
+// record is rebuilt from: what the API would refuse is left out, or the claim of the
+// Machine, and with it its deletion, would fail for good.
+const (
+	maxAlgorithm = 64
+	maxDigest    = 128
+	maxHardware  = 64
+	// maxEpoch is far from both what a Mac lives to see and an overflow.
+	maxEpoch = 1 << 40
+)
+
 // restore rebuilds the record of a Host that was lost, from the Machine's
 // Secret: the epoch, its pinned key, and the passwords that had their attempt.
 func restore(record *infrav1.HostRecord, s staged, token string) {
 	if s.claimToken != token {
 		return
 	}
-	record.InstallEpoch = s.epoch
-	if algorithm, sum, ok := strings.Cut(s.hostKey, " "); ok {
-		record.HostKey = &infrav1.HostKey{Algorithm: algorithm, SHA256: sum, Epoch: s.epoch}
+	if s.epoch >= 0 && s.epoch <= maxEpoch {
+		record.InstallEpoch = s.epoch
 	}
-	if record.Hardware == nil {
-		record.Hardware = parseHardware(s.hardware)
+	if algorithm, sum, ok := strings.Cut(s.hostKey, " "); ok && len(algorithm) <= maxAlgorithm && len(sum) <= maxDigest {
+		record.HostKey = &infrav1.HostKey{Algorithm: algorithm, SHA256: sum, Epoch: record.InstallEpoch}
+	}
+	if hardware := parseHardware(s.hardware); record.Hardware == nil && hardware != nil && len(hardware.Serial) <= maxHardware && len(hardware.PlatformUUID) <= maxHardware {
+		record.Hardware = hardware
 	}
 	var attempts []infrav1.PasswordAttempt
 	if json.Unmarshal([]byte(s.attempts), &attempts) == nil {
-		record.PasswordAttempts = lastAttempts(attempts)
+		record.PasswordAttempts = lastAttempts(slices.DeleteFunc(attempts, func(a infrav1.PasswordAttempt) bool {
+			return a.Digest == "" || len(a.Digest) > maxDigest || a.At.IsZero() || a.Epoch < 0 || a.Epoch > maxEpoch
+		}))
 	}
 	if failures, err := strconv.ParseInt(s.failures, 10, 32); err == nil {
-		record.Bootstrap.Attempts = int32(failures)
+		record.Bootstrap.Attempts = max(0, int32(failures))
 	}
 }
