@@ -230,13 +230,15 @@ func (s *scene) processes(role stage.Role, uid types.UID) []stage.Process {
 	return list
 }
 
-// kill kills the processes of one role of a Pod.
+// kill kills the processes of one role of a Pod. A process shows what it is once its
+// program was started, which a busy machine does a moment after the Pod runs.
 func (s *scene) kill(role stage.Role, uid types.UID) {
 	s.Helper()
-	list := s.processes(role, uid)
-	if len(list) == 0 {
-		s.Fatalf("no %s of %s to kill among %+v", role, uid, s.mac.Processes())
-	}
+	var list []stage.Process
+	s.await(fmt.Sprintf("a %s of %s to kill", role, uid), func() bool {
+		list = s.processes(role, uid)
+		return len(list) > 0
+	})
 	for _, p := range list {
 		s.must(syscall.Kill(p.PID, syscall.SIGKILL))
 	}
