@@ -98,6 +98,8 @@ func TestNonsenseInAProfileIsRefused(t *testing.T) {
 		"a Pod's whole disk":      {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/" }, "is no path of a directory"},
 		"a Pod in our files":      {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/VAR/db/macfleet-agent" }, "of the node's own files"},
 		"a Pod above our files":   {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/private" }, "of the node's own files"},
+		"a Pod by inodes":         {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/.vol/16777234/2/etc" }, "of the node's own files"},
+		"a Pod on the disk again": {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/Volumes/Macintosh HD/etc" }, "of the node's own files"},
 		"a Pod on another volume": {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/Volumes/cache" }, ""},
 		"a Pod's way up":          {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/Users/../etc" }, "is no path of a directory"},
 		"a Pod's path with a :":   {func(s *infrav1.MacNodeProfileSpec) { s.Pods.HostPaths[0] = "/Users:ro" }, "is no path of a directory"},

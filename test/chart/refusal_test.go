@@ -58,6 +58,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"threshold of nothing":         {[]string{zone, "fleets.builders.profile.images.gcHighPercent=0"}, "/images/gcHighPercent"},
 		"whole disk for Pods":          {[]string{zone, "fleets.builders.profile.pods.hostPaths[0]=/"}, `fleets.builders.profile.pods.hostPaths: "/" is no path of a directory below /`},
 		"the node's own for Pods":      {[]string{zone, "fleets.builders.profile.pods.hostPaths[0]=/Var/db"}, `"/Var/db" is a directory of macOS or of the node's own files`},
+		"another door for Pods":        {[]string{zone, "fleets.builders.profile.pods.hostPaths[0]=/.nofollow/etc"}, `"/.nofollow/etc" is a directory of macOS or of the node's own files`},
 		"a home for Pods":              {[]string{zone, "fleets.builders.profile.pods.hostPaths[0]=/Users/m1/cache"}, `"/Users/m1/cache" is in the home of a user, or holds homes: choose /Users/Shared or a directory below it`},
 		"way up for Pods":              {[]string{zone, "fleets.builders.profile.pods.hostPaths[0]=/a/../b"}, "is no path of a directory below /"},
 		"soak in words":                {[]string{zone, "fleets.builders.profile.rollout.soak=long"}, `fleets.builders.profile.rollout.soak "long"`},

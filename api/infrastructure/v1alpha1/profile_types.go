@@ -237,7 +237,7 @@ type PodSettings struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(/[^/:,[:cntrl:]]+)+$') && !self.matches('/[.][.]?(/|$)')",message="is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons, commas and control characters"
-	// +kubebuilder:validation:items:XValidation:rule="!self.matches('(?i)^/(volumes|opt|(private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/macfleet)(/.*)?)$')",message="is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /tmp, /usr, /System, /Library, /Applications, /opt/homebrew and /Volumes/macfleet are: choose another, such as /Users/Shared/cache"
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('(?i)^/(volumes|opt|([.][^/]*|private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/(macfleet|macintosh hd))(/.*)?)$')",message="is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /tmp, /usr, /System, /Library, /Applications, /opt/homebrew and /Volumes/macfleet are: choose another, such as /Users/Shared/cache"
 	// +kubebuilder:validation:items:XValidation:rule="!self.matches('(?i)^/users(/.*)?$') || self.matches('(?i)^/users/shared(/.*)?$')",message="is in the home of a user, or holds homes: choose /Users/Shared or a directory below it"
 	HostPaths []string `json:"hostPaths,omitempty"`
 }

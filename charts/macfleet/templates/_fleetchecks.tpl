@@ -74,7 +74,7 @@
 {{- if or (not (regexMatch "^(/[^/:,[:cntrl:]]+)+$" .)) (regexMatch "/[.][.]?(/|$)" .) -}}
 {{- fail (printf "%s.pods.hostPaths: %q is no path of a directory below /: write one such as /Users/Shared/cache, without . and .., colons and commas" $path .) -}}
 {{- end -}}
-{{- if regexMatch "(?i)^/(volumes|opt|(private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/macfleet)(/.*)?)$" . -}}
+{{- if regexMatch "(?i)^/(volumes|opt|([.][^/]*|private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/(macfleet|macintosh hd))(/.*)?)$" . -}}
 {{- fail (printf "%s.pods.hostPaths: %q is a directory of macOS or of the node's own files, as all of /private, /var, /etc, /tmp, /usr, /System, /Library, /Applications, /opt/homebrew and /Volumes/macfleet are: choose another, such as /Users/Shared/cache" $path .) -}}
 {{- end -}}
 {{- if and (regexMatch "(?i)^/users(/.*)?$" .) (not (regexMatch "(?i)^/users/shared(/.*)?$" .)) -}}

@@ -43,8 +43,10 @@ var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za
 
 // reserved directories are macOS' or ours, the places that tart may run from, and those
 // that hold them. /var, /etc and /tmp are links to /private, and below /System all of the
-// disk is there once more. Letters are of either case: the disk does not tell them apart.
-var reserved = regexp.MustCompile(`(?i)^/(volumes|opt|(private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/macfleet)(/.*)?)$`)
+// disk is there once more, as it is behind the link with its name in /Volumes. macOS takes
+// names such as /.vol and /.nofollow at the root for other ways to any file. Letters are
+// of either case: the disk does not tell them apart.
+var reserved = regexp.MustCompile(`(?i)^/(volumes|opt|([.][^/]*|private|var|etc|tmp|usr|bin|sbin|dev|cores|system|library|applications|opt/homebrew|volumes/(macfleet|macintosh hd))(/.*)?)$`)
 
 // homes are the directories of users and what holds them; shared is what is in none. Who
 // writes to the console user's home can have the agent run what it likes.
