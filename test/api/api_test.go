@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -49,7 +50,7 @@ func run(m *testing.M) int {
 	}
 	environment := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "macfleet", "crds")},
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "charts", "macfleet", "crds"), filepath.Join(binaries.Manifests, "crds")},
 		ErrorIfCRDPathMissing: true,
 	}
 	config, err := environment.Start()
@@ -57,7 +58,7 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fail(err)
 		}
@@ -87,7 +88,7 @@ func TestContractCRDLabels(t *testing.T) {
 	}
 	ours := 0
 	for _, crd := range crds.Items {
-		if !strings.HasSuffix(crd.Spec.Group, "cluster.x-k8s.io") {
+		if crd.Spec.Group != infrav1.GroupVersion.Group && crd.Spec.Group != controlplanev1.GroupVersion.Group {
 			continue
 		}
 		ours++

@@ -44,6 +44,8 @@ const (
 	maintainer     = "maintainer"      // writes hosts, without the verb claim
 	manager        = "system:serviceaccount:" + release + ":macfleet-manager"
 	core           = "system:serviceaccount:capi-system:capi-manager"
+	remote         = "system:serviceaccount:" + release + ":capi-remote" // core, as it reaches Nodes
+	mac            = "system:node:a-mac"
 	collector      = "system:serviceaccount:kube-system:generic-garbage-collector"
 )
 
@@ -66,9 +68,12 @@ func installRights(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("binding %s: %w", object.GetName(), err)
 		}
 	}
-	for _, name := range []string{clusterAdmin, fleetAuthor, hostOperator, namespaceAdmin, maintainer, manager, core, collector} {
+	for _, name := range []string{clusterAdmin, fleetAuthor, hostOperator, namespaceAdmin, maintainer, manager, core, remote, mac, collector} {
 		as := rest.CopyConfig(config)
 		as.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+		if name == mac {
+			as.Impersonate.Groups = append(as.Impersonate.Groups, "system:nodes")
+		}
 		c, err := client.New(as, client.Options{Scheme: api.Scheme()})
 		if err != nil {
 			return err
@@ -131,7 +136,23 @@ func bindings() []client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: "updates-secrets"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"update"}}},
 	}
+	// What core's own role has, as clusterctl installs it.
+	machines := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "writes-machines"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"machines", "machines/status", "machinesets", "machinedeployments"},
+			Verbs: []string{"create", "delete", "get", "list", "patch", "update"},
+		}},
+	}
+	// The Node authorizer and NodeRestriction are left out here: the policies are tried alone.
+	nodes := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "writes-nodes"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"create", "get", "patch", "update"}}},
+	}
+	coreToo := everywhere(core, machines.Name)
+	coreToo.SetName("test:core-machines")
 	return []client.Object{
+		machines, coreToo, nodes, everywhere(mac, nodes.Name),
 		secrets, in(metav1.NamespaceSystem, manager, secrets.Name),
 		everywhere(clusterAdmin, "cluster-admin"),
 		everywhere(hostOperator, "macfleet-host-operator"),
