@@ -93,6 +93,9 @@ func TestACopyOfARunningMachineCostsItsMacNothing(t *testing.T) {
 				if c == nil || c.Reason != infrav1.ReasonClaimConflict || !strings.Contains(c.Message, "claimed for Machine fleet/mac-1") || strings.Contains(c.Message, "\n") {
 					t.Errorf("HostClaimed = %+v, want one line that names the owner", c)
 				}
+				if m := w.copied(row.key); m.Spec.ProviderID != "" && !strings.Contains(c.Message, "pause that first") {
+					t.Errorf("HostClaimed = %q: core drains the owner's Node with the copy's Machine, and it does not say so", c.Message)
+				}
 				if m := w.copied(row.key); m.Status.Initialization.Provisioned != nil {
 					t.Error("the copy counts as provisioned: core would take the Node for its own")
 				}

@@ -139,7 +139,8 @@ func (r *Reconciler) refuse(v *visit, why finding) {
 func copied(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) finding {
 	way := "delete it, or remove spec.hostRef to have it choose a host of its own"
 	if m.Spec.ProviderID != "" {
-		way = "delete it"
+		// Core finds the owner's Node by this providerID when the copy's Machine goes.
+		way = "delete it; where a Machine owns it, pause that first, or Cluster API drains and deletes the other's Node"
 	}
 	owner := h.Spec.ClaimRef
 	return no(infrav1.ReasonClaimConflict, "host %s is claimed for Machine %s/%s, whose hostRef this object copies: it claims nothing, and its deletion releases nothing; %s", h.Name, owner.Namespace, owner.Name, way)
