@@ -102,7 +102,8 @@ func refuseUnproved(in ClaimAgainInput) Refusal {
 		return Refusal{}
 	}
 	return Refusal{infrav1.ReasonClaimConflict, fmt.Sprintf("the server of host %s bears this Machine's name, and nothing shows that this Machine ever had it: "+
-		"neither spec.providerID, nor Secret %s, nor status.serverID; nothing is claimed, and deleting this object releases nothing",
+		"neither spec.providerID, nor Secret %s, nor status.serverID; nothing is claimed, and deleting this object releases nothing: "+
+		"delete it, or, where it did have it, restore that Secret from a backup",
 		in.Host.Name, BootstrapSecretName(in.Machine.Name))}
 }
 

@@ -83,7 +83,7 @@ func TestMayClaimAgain(t *testing.T) {
 		"proved by providerID":            {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}}},
 		"proved by its Secret":            {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner()})}},
 		"proved by its status":            {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(shows)}}},
-		"named like a server":             {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner()}}, reason: infrav1.ReasonClaimConflict, says: "nothing shows that this Machine ever had it"},
+		"named like a server":             {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner()}}, reason: infrav1.ReasonClaimConflict, says: "nothing shows that this Machine ever had it: neither spec.providerID, nor Secret m-1-bootstrap, nor status.serverID; nothing is claimed, and deleting this object releases nothing: delete it, or, where it did have it, restore that Secret from a backup"},
 		"in maintenance":                  {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(maintained)}, reason: infrav1.ReasonMaintenance, says: "spec.maintenance", withheld: true},
 		"quarantined":                     {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned)}, Host: rebuilt(quarantined(0))}, reason: infrav1.ReasonQuarantined, says: "spec.quarantine", withheld: true},
 		"in maintenance, nothing proved":  {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner()}, Host: rebuilt(maintained)}, reason: infrav1.ReasonClaimConflict},

@@ -11,13 +11,20 @@ import (
 const maxIdentity = 64
 
 // OtherHardwareError means that another Mac answers than the one that is known.
-type OtherHardwareError struct{ Known, Seen infrav1.HostHardware }
+type OtherHardwareError struct {
+	Known, Seen infrav1.HostHardware
+	Accepted    string // spec.acceptSerial
+}
 
 func (e *OtherHardwareError) Error() string {
-	if e.Seen.Serial == e.Known.Serial {
-		return fmt.Sprintf("its platform UUID is %s, and was %q", shown(e.Seen.PlatformUUID), e.Known.PlatformUUID)
+	awaited := ""
+	if e.Accepted != "" {
+		awaited = fmt.Sprintf(", while spec.acceptSerial is %q", e.Accepted)
 	}
-	return fmt.Sprintf("its serial number is %s, and was %q", shown(e.Seen.Serial), e.Known.Serial)
+	if e.Seen.Serial == e.Known.Serial {
+		return fmt.Sprintf("its platform UUID is %s, and was %q%s", shown(e.Seen.PlatformUUID), e.Known.PlatformUUID, awaited)
+	}
+	return fmt.Sprintf("its serial number is %s, and was %q%s", shown(e.Seen.Serial), e.Known.Serial, awaited)
 }
 
 func shown(identity string) string {
@@ -42,7 +49,7 @@ func Recognize(h *Host, seen infrav1.HostHardware) (*infrav1.HostHardware, error
 	case known == nil, accepted:
 		return &seen, nil
 	case differs(known.Serial, seen.Serial), differs(known.PlatformUUID, seen.PlatformUUID):
-		return nil, &OtherHardwareError{Known: *known, Seen: seen}
+		return nil, &OtherHardwareError{Known: *known, Seen: seen, Accepted: h.Spec.AcceptSerial}
 	}
 	return &seen, nil
 }

@@ -28,7 +28,7 @@ func TestRecognize(t *testing.T) {
 		"the rest is learned":           {known: &infrav1.HostHardware{Serial: "C02FIRST"}, seen: first, want: &first},
 		"a novel for a serial":          {known: &first, seen: infrav1.HostHardware{Serial: strings.Repeat("C", 65)}, says: "not shown"},
 		"accepted":                      {known: &first, accept: "C02OTHER", seen: infrav1.HostHardware{Serial: "C02OTHER", PlatformUUID: "F"}, want: &infrav1.HostHardware{Serial: "C02OTHER", PlatformUUID: "F"}},
-		"yet another than the accepted": {known: &first, accept: "C02OTHER", seen: infrav1.HostHardware{Serial: "C02THIRD"}, says: "C02THIRD"},
+		"yet another than the accepted": {known: &first, accept: "C02OTHER", seen: infrav1.HostHardware{Serial: "C02THIRD"}, says: `serial number is "C02THIRD", and was "C02FIRST", while spec.acceptSerial is "C02OTHER"`},
 		"nothing, while one is awaited": {known: &first, accept: "C02OTHER", says: "not shown"},
 	} {
 		t.Run(name, func(t *testing.T) {
