@@ -29,7 +29,11 @@ func (r *Reconciler) intendLegacy(ctx context.Context, v *visit, legacy host.Leg
 	}
 	if step != host.LegacyClaim {
 		v.poll = waitPoll
-		v.claimed = no(infrav1.ReasonLegacyMachine, "the first system made this Machine, and %s; no other host is given", why)
+		way := ""
+		if step == host.LegacyOthers && h.Spec.ClaimRef == nil { // where it is claimed, core would drain the owner's Node
+			way = ": delete this Machine"
+		}
+		v.claimed = no(infrav1.ReasonLegacyMachine, "the first system made this Machine, and %s; no other host is given%s", why, way)
 		return false, nil
 	}
 	if found, err := r.haveLegacyKey(ctx, v); err != nil || !found {

@@ -68,6 +68,18 @@ func (w *world) untouched() {
 	}
 }
 
+// Its host was let go on purpose: nothing that happens by itself brings it back.
+func TestALegacyMachineWithoutAWayBackSaysWhatToDo(t *testing.T) {
+	h := usedHost(serverID, "mac-1")
+	h.Spec.Record.DetachedAt = &metav1.MicroTime{Time: metav1.Now().Time}
+	w := legacyWorld(t, h)
+	w.settle("mac-1")
+	if c := w.condition(infrav1.HostClaimedCondition); c.Reason != infrav1.ReasonLegacyMachine || !strings.Contains(c.Message, "was let go as it was; no other host is given: delete this Machine") {
+		t.Errorf("HostClaimed = %s: %s", c.Reason, c.Message)
+	}
+	w.untouched()
+}
+
 func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 	w := legacyWorld(t)
 	w.settle("mac-1")
@@ -75,8 +87,8 @@ func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 	if c.Reason != infrav1.ReasonLegacyMachine || !strings.Contains(c.Message, serverID+" is not in the inventory") {
 		t.Fatalf("HostClaimed = %s: %s", c.Reason, c.Message)
 	}
-	if m := w.machine("mac-1"); m.Spec.HostRef != nil || m.Status.ServerID != serverID {
-		t.Fatalf("hostRef %+v, serverID %q; want none, and the server not forgotten", m.Spec.HostRef, m.Status.ServerID)
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || m.Status.ServerID != serverID || m.Status.Phase != phasePending {
+		t.Fatalf("hostRef %+v, serverID %q, phase %s; want none, and the server not forgotten", m.Spec.HostRef, m.Status.ServerID, m.Status.Phase)
 	}
 	w.untouched()
 	before := w.countWrites()

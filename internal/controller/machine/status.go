@@ -192,7 +192,7 @@ func phase(m *infrav1.ScalewayAppleSiliconMachine) string {
 		return phaseRunning
 	case lostHost(m):
 		return phaseLost
-	case m.Spec.ProviderID != "":
+	case m.Spec.ProviderID != "" && m.Spec.HostRef != nil: // without, it waits to be taken over
 		return phaseJoining
 	case conditions.GetReason(m, infrav1.BootstrappedCondition) == infrav1.ReasonRunning:
 		return phaseBootstrap
