@@ -150,6 +150,15 @@ func TestNoMachineNamesAnothersMac(t *testing.T) {
 	const says = "names the Mac of Machine default/m-1, whose Node would be deleted with this one: leave spec.providerID out"
 	refused(t, clients[clusterAdmin].Create(t.Context(), copied.DeepCopy()), says)
 	refused(t, clients[clusterAdmin].Create(t.Context(), coreMachine("copy", "m-1", mac)), says)
+	// Core goes by the infrastructure's where its own is empty.
+	infra := func(name, providerID string) *infrav1.ScalewayAppleSiliconMachine {
+		m := newMachine()
+		m.Name, m.Spec.ProviderID = name, providerID
+		return m
+	}
+	refused(t, clients[clusterAdmin].Create(t.Context(), infra("copy", mac)), says)
+	must(t, clients[clusterAdmin].Create(t.Context(), infra("m-1", mac), client.DryRunAll))
+	must(t, clients[clusterAdmin].Create(t.Context(), infra("other", "scw-applesilicon://fr-par-1/"+free.Spec.ServerID), client.DryRunAll))
 	for _, m := range []*clusterv1.Machine{
 		coreMachine("copy", "m-1", ""), coreMachine("m-1", "m-1", mac),
 		coreMachine("other", "other", "scw-applesilicon://fr-par-1/"+free.Spec.ServerID), coreMachine("other", "other", "aws:///"+claimed.Spec.ServerID),

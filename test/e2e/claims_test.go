@@ -66,24 +66,23 @@ func (f *fleet) copiesCostNothing() {
 	id := f.onlyOwned()
 	source := f.infraMachines()[0]
 	before, claim := f.life(id), *f.hostOf(id).Spec.ClaimRef
-	for name, change := range map[string]func(*infrav1.ScalewayAppleSiliconMachine){
-		source.Name + "-copy": func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = "" },
-		source.Name + "-with": func(*infrav1.ScalewayAppleSiliconMachine) {},
-	} {
-		m := manifest(&source)
-		m.Name = name
-		change(m)
-		f.create(m)
-		said := f.awaitReason(m, infrav1.ReasonClaimConflict)
-		if !strings.Contains(said, "is claimed for Machine "+source.Namespace+"/"+source.Name) {
-			f.Errorf("the copy says %q", said)
-		}
-		if m.Status.Initialization.Provisioned != nil {
-			f.Error("the copy counts as provisioned")
-		}
-		f.delete(m)
-		f.awaitGone(m)
+	whole := manifest(&source)
+	whole.Name += "-whole"
+	if err := f.client.Create(f.Context(), whole); err == nil || !strings.Contains(err.Error(), "names the Mac of Machine "+source.Namespace+"/"+source.Name) {
+		f.Errorf("a copy with its providerID is not refused: %v", err)
 	}
+	m := manifest(&source)
+	m.Name, m.Spec.ProviderID = source.Name+"-copy", ""
+	f.create(m)
+	said := f.awaitReason(m, infrav1.ReasonClaimConflict)
+	if !strings.Contains(said, "is claimed for Machine "+source.Namespace+"/"+source.Name) {
+		f.Errorf("the copy says %q", said)
+	}
+	if m.Status.Initialization.Provisioned != nil {
+		f.Error("the copy counts as provisioned")
+	}
+	f.delete(m)
+	f.awaitGone(m)
 	if now := *f.hostOf(id).Spec.ClaimRef; now != claim {
 		f.Errorf("claimRef = %+v, was %+v", now, claim)
 	}
