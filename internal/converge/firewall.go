@@ -251,12 +251,14 @@ func (a *arming) mend(ctx context.Context) error {
 	return nil
 }
 
+// load puts the rules into the anchor, and ends the guests' connections where the
+// rules close what was open.
 func (a *arming) load(ctx context.Context) error {
-	var unrecorded error
 	if err := a.mac.Firewall.Check(ctx, firewall.Anchor, a.text); err != nil {
 		return refused("checking the firewall's rules", err)
 	}
-	if tightens := !firewall.SameBut(a.live, a.wanted); tightens {
+	var unrecorded error
+	if !firewall.SameBut(a.live, a.wanted) {
 		// First: once the rules match, nothing else tells that connections from before
 		// them are open. On a full disk the rules are loaded all the same.
 		a.record.KillOwed = a.boot

@@ -7,8 +7,8 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// maxIdentity is the API's limit for serial numbers and platform UUIDs.
-const maxIdentity = 64
+// MaxIdentity is the API's limit for serial numbers and platform UUIDs.
+const MaxIdentity = 64
 
 // OtherHardwareError means that another Mac answers than the one that is known.
 type OtherHardwareError struct {
@@ -59,7 +59,7 @@ func differs(known, seen string) bool { return known != "" && !strings.EqualFold
 
 // identity is empty for what the API would refuse.
 func identity(text string) string {
-	if len(text) > maxIdentity {
+	if len(text) > MaxIdentity {
 		return ""
 	}
 	return text

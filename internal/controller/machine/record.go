@@ -161,7 +161,6 @@ func formatHostKey(key infrav1.HostKey) string { return key.Algorithm + " " + ke
 const (
 	maxAlgorithm = 64
 	maxDigest    = 128
-	maxHardware  = 64
 	// maxEpoch is far from both what a Mac lives to see and an overflow.
 	maxEpoch = 1 << 40
 )
@@ -178,7 +177,7 @@ func restore(record *infrav1.HostRecord, s staged, token string) {
 	if algorithm, sum, ok := strings.Cut(s.hostKey, " "); ok && len(algorithm) <= maxAlgorithm && len(sum) <= maxDigest {
 		record.HostKey = &infrav1.HostKey{Algorithm: algorithm, SHA256: sum, Epoch: record.InstallEpoch}
 	}
-	if hardware := parseHardware(s.hardware); record.Hardware == nil && hardware != nil && len(hardware.Serial) <= maxHardware && len(hardware.PlatformUUID) <= maxHardware {
+	if hardware := parseHardware(s.hardware); record.Hardware == nil && hardware != nil && len(hardware.Serial) <= host.MaxIdentity && len(hardware.PlatformUUID) <= host.MaxIdentity {
 		record.Hardware = hardware
 	}
 	var attempts []infrav1.PasswordAttempt
