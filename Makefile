@@ -20,19 +20,31 @@ help: ## show this
 demo: bin/macfleet ## watch pool Macs become nodes, run Pods, and go back wiped
 	bin/macfleet sandbox demo
 
-.PHONY: test
-test: check-generated vet agent-size test-go ## everything CI runs: generated files, vet, unit, recorded and end-to-end tests
+# What decides and what acts, with everything outside simulated in memory: no sandbox, no
+# control plane, and no package for minutes even where the machine is busy. test/house holds the first two.
+UNIT := ./api/... ./charts/... ./cmd/... ./internal/... ./test/docs
 
-# The first of the seeds that nobody has tried: make prints it with the command.
-FRESH := $(shell date +%s)
+.PHONY: unit
+unit: ## the quick tests, while you work: seconds, once built
+	go test -short -timeout 3m $(UNIT)
+	go test -count=1 ./test/house # which reads what no kept result knows of
+
+.PHONY: check
+check: fmt check-generated lint vet unit ## before a commit: format, generated files, lint, vet, the quick tests
+
+.PHONY: test
+test: check-generated lint vet agent-size test-go ## everything CI runs: generated files, lint, vet, unit, recorded and end-to-end tests
+
+# The first of the seeds that are new with each commit: make prints it with the command.
+FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf '%d\n' 0x$$(echo $$h | cut -c1-5); else date +%s; fi)
 
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
-	go test -race -timeout 60m $$(go list ./... | grep -v /test/schedule)
-	go test -race ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
+	go test -race -timeout 60m -count=1 $$(go list ./... | grep -v /test/schedule) # a kept result knows nothing of the programs that a test builds
+	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	go test -timeout 30m ./test/schedule -schedules 500
 	go test -timeout 30m ./test/schedule -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
-	cd sandbox/controlplane && go test -vet=off ./... # vet would analyse all of Kubernetes
+	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
 
 .PHONY: bench
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
@@ -86,7 +98,14 @@ check-generated: ## fail when generated files are not up to date
 		git --no-pager diff --stat -- $(GENERATED); \
 		echo "generated files were not up to date; they are now: look at them and commit"; exit 1; fi
 
-.PHONY: lint
-lint: ## golangci-lint with .golangci.yml
+# Built anew only when its modules change.
+bin/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	cd hack/lint && GOWORK=off go build -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: fmt
+fmt: bin/golangci-lint ## format the Go code, as gofumpt does
+	bin/golangci-lint fmt ./...
+
+.PHONY: lint
+lint: bin/golangci-lint ## golangci-lint with .golangci.yml
 	bin/golangci-lint run ./...

@@ -95,7 +95,7 @@ func onlyOfSandbox(dir string) error {
 // ofSandbox tells whether a sandbox writes such a file or folder.
 func ofSandbox(name string) bool {
 	switch name {
-	case "cluster", "logs", "macs", "ended", "state.json", "state.json.new", "manager.kubeconfig":
+	case "cluster", "logs", "macs", "ended", "state.json", "state.json.new", "manager.kubeconfig", "vendor-credentials":
 		return true
 	}
 	return false

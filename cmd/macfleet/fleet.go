@@ -51,6 +51,7 @@ type snapshot struct {
 	machines []clusterv1.Machine
 	nodes    []corev1.Node
 	pods     []corev1.Pod
+	clusters []infrav1.ScalewayAppleSiliconCluster
 	mending  []infrav1.ScalewayAppleSiliconRemediation
 }
 
@@ -62,6 +63,7 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 		nodes    corev1.NodeList
 		pods     corev1.PodList
 		mending  infrav1.ScalewayAppleSiliconRemediationList
+		clusters infrav1.ScalewayAppleSiliconClusterList
 	)
 	for _, list := range []struct {
 		what    client.ObjectList
@@ -72,13 +74,14 @@ func look(ctx context.Context, c client.Client) (snapshot, error) {
 		{&machines, []client.ListOption{client.InNamespace(world.Namespace)}},
 		{&nodes, nil},
 		{&pods, nil},
+		{&clusters, []client.ListOption{client.InNamespace(world.Namespace)}},
 		{&mending, []client.ListOption{client.InNamespace(world.Namespace)}},
 	} {
 		if err := c.List(ctx, list.what, list.options...); err != nil {
 			return snapshot{}, fmt.Errorf("reading from the sandbox's API server: %w", err)
 		}
 	}
-	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items, mending: mending.Items}, nil
+	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items, mending: mending.Items, clusters: clusters.Items}, nil
 }
 
 // phases counts the hosts in a phase.

@@ -133,8 +133,8 @@ func (p *preparation) fit(f remote.Facts) error {
 		why = "it is part of a fleet already: there is nothing to prepare"
 	default:
 		p.say("it is a %s with macOS %s, serial number %s", f.Model, f.OSVersion, f.Serial)
-		if f.Journal != nil {
-			p.say("it bears the mark of a fleet: Machine %s, installation %d", f.Journal.Name, f.Journal.Epoch)
+		if f.DiskMarker != nil {
+			p.say("it bears the mark of a fleet: Machine %s, installation %d", f.DiskMarker.Name, f.DiskMarker.Epoch)
 		}
 		return nil
 	}

@@ -21,9 +21,9 @@ import (
 // stopTimeout bounds an orderly stop.
 const stopTimeout = 60 * time.Second
 
-// wish is what `up` asks of the process that holds the sandbox, on its standard
+// upRequest is what `up` asks of the process that holds the sandbox, on its standard
 // input; the input stays open until `up` lets go.
-type wish struct {
+type upRequest struct {
 	Hosts     int            `json:"hosts"`
 	TimeScale float64        `json:"timeScale"`
 	Port      int            `json:"port"`
@@ -73,7 +73,7 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 	if err != nil {
 		return err
 	}
-	var wanted wish
+	var wanted upRequest
 	if err := json.Unmarshal(line, &wanted); err != nil {
 		return err
 	}

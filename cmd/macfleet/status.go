@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -65,15 +66,45 @@ func managerNow(ctx context.Context, ready string) string {
 	return "runs"
 }
 
-// print prints four tables.
+// trouble is what the fleet's zones say that is not as it should be, a line each: most
+// of what waits below waits for that.
+func (s snapshot) trouble() []string {
+	var lines []string
+	for _, cluster := range s.clusters {
+		for _, c := range cluster.Status.Conditions {
+			healthy := metav1.ConditionTrue
+			switch c.Type {
+			case infrav1.DestructionHeldCondition, infrav1.PausedCondition:
+				healthy = metav1.ConditionFalse
+			case infrav1.ReadyCondition:
+				continue // it repeats one of the others
+			}
+			if c.Status != healthy {
+				lines = append(lines, fmt.Sprintf("%s  %s is %s since %s: %s: %s", cluster.Name, c.Type, c.Status, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Reason, c.Message))
+			}
+		}
+	}
+	return lines
+}
+
+// print prints what is wrong with the zones, and four tables.
 func (s snapshot) print(out io.Writer) error {
+	for i, line := range s.trouble() {
+		if i == 0 {
+			fmt.Fprintln(out, "THE VENDOR, AND WHAT IS HELD")
+		}
+		fmt.Fprintln(out, line)
+	}
+	if len(s.trouble()) > 0 {
+		fmt.Fprintln(out)
+	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
 
-	row("HOST", "PHASE", "SERVER", "TYPE", "OS", "IP")
+	row("HOST", "PHASE", "SERVER", "TYPE", "OS", "IP", "KEPT OUT")
 	for _, h := range sortedBy(s.hosts, func(h infrav1.ScalewayAppleSiliconHost) string { return h.Status.Server.Name }) {
 		server := h.Status.Server
-		row(h.Name, string(h.Status.Phase), server.Name, server.Type, server.OSFamily, server.IP)
+		row(h.Name, string(h.Status.Phase), server.Name, server.Type, server.OSFamily, server.IP, keptOut(h))
 	}
 	row("")
 	row("MACHINE", "PHASE", "AVAILABLE", "NODE", "WHY NOT")
@@ -87,10 +118,69 @@ func (s snapshot) print(out io.Writer) error {
 	}
 	row("")
 	row("POD", "PHASE", "READY", "NODE", "WHY NOT")
-	for _, p := range sortedBy(s.pods, func(p corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
-		row(p.Namespace+"/"+p.Name, string(p.Status.Phase), yes(podReady(p)), p.Spec.NodeName, whyNotRunning(p))
+	for _, cells := range podRows(s.pods) {
+		row(cells...)
 	}
 	return table.Flush()
+}
+
+const (
+	// manyPods of one controller that wait for the same share a line.
+	manyPods = 4
+	// longestWhy keeps a Pod on one line.
+	longestWhy = 60
+)
+
+// keptOut is why a host stays out of the pool, if it does, also while a Machine has it.
+func keptOut(h infrav1.ScalewayAppleSiliconHost) string {
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.KeptOutCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Reason
+	}
+	return ""
+}
+
+// podRows has a row for each Pod, and one for all Pods of a controller that wait for
+// the same, unbound, where they are many.
+func podRows(pods []corev1.Pod) [][]string {
+	type group struct {
+		owner types.UID
+		why   string
+	}
+	of := func(p corev1.Pod) (group, bool) {
+		owner := metav1.GetControllerOf(&p)
+		if owner == nil || p.Spec.NodeName != "" || p.Status.Phase != corev1.PodPending {
+			return group{}, false
+		}
+		return group{owner.UID, whyNotRunning(p)}, true
+	}
+	sizes := map[group]int{}
+	for _, p := range pods {
+		if g, grouped := of(p); grouped {
+			sizes[g]++
+		}
+	}
+	var rows [][]string
+	for _, p := range sortedBy(pods, func(p corev1.Pod) string { return p.Namespace + "/" + p.Name }) {
+		name := p.Namespace + "/" + p.Name
+		if g, grouped := of(p); grouped && sizes[g] >= manyPods {
+			name = fmt.Sprintf("%s and %d more", name, sizes[g]-1)
+			sizes[g] = -1 // told
+		} else if grouped && sizes[g] < 0 {
+			continue
+		}
+		rows = append(rows, []string{name, string(p.Status.Phase), yes(podReady(p)), p.Spec.NodeName, inShort(whyNotRunning(p))})
+	}
+	return rows
+}
+
+// inShort is the first sentence of a message, cut where it is too long for a line:
+// `kubectl describe` has the rest.
+func inShort(why string) string {
+	why, _, _ = strings.Cut(strings.Join(strings.Fields(why), " "), ". ")
+	if runes := []rune(why); len(runes) > longestWhy {
+		return string(runes[:longestWhy-1]) + "…"
+	}
+	return why
 }
 
 // whyNotReady is what a Mac that is not Ready says, and what its remediation says,

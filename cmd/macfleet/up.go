@@ -100,7 +100,7 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 	if err != nil {
 		return err
 	}
-	if err := launch(ctx, dir, wish{Hosts: options.hosts, TimeScale: options.timeScale, Port: options.port, Binaries: binaries}, p); err != nil {
+	if err := launch(ctx, dir, upRequest{Hosts: options.hosts, TimeScale: options.timeScale, Port: options.port, Binaries: binaries}, p); err != nil {
 		return errors.Join(err, removeStopped(dir))
 	}
 	if err := fill(ctx, flags, options, p); err != nil {
@@ -173,7 +173,7 @@ func (f *sandboxFlags) check(dir string, port int) error {
 }
 
 // launch starts the process that holds the sandbox and waits until it is ready.
-func launch(ctx context.Context, dir string, wanted wish, p *progress) error {
+func launch(ctx context.Context, dir string, wanted upRequest, p *progress) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
@@ -208,8 +208,8 @@ func launch(ctx context.Context, dir string, wanted wish, p *progress) error {
 	return cmd.Process.Release()
 }
 
-// await hands the wish over, follows the progress, and lets go when it is ready.
-func await(ctx context.Context, process *os.Process, stdin io.Writer, stdout io.Reader, wanted wish, p *progress) error {
+// await hands the request over, follows the progress, and lets go when it is ready.
+func await(ctx context.Context, process *os.Process, stdin io.Writer, stdout io.Reader, wanted upRequest, p *progress) error {
 	unwatch := context.AfterFunc(ctx, func() { _ = process.Signal(syscall.SIGTERM) })
 	defer unwatch()
 	if err := json.NewEncoder(stdin).Encode(wanted); err != nil {

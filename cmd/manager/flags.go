@@ -147,7 +147,7 @@ func parse(args []string, getenv func(string) string) (settings, error) {
 	if s.showVersion {
 		return s, nil
 	}
-	if s.defaultPoolPrefix == "" && given(f, "default-adopt-pool-prefix") {
+	if s.defaultPoolPrefix == "" && isSet(f, "default-adopt-pool-prefix") {
 		return s, wrong("--default-adopt-pool-prefix is empty: leave it out where every Machine names its own pool")
 	}
 	if err := s.readCredentials(getenv); err != nil {
@@ -175,8 +175,8 @@ func (s *settings) readCredentials(getenv func(string) string) error {
 	return nil
 }
 
-// given reports whether a flag was on the command line.
-func given(f *flag.FlagSet, name string) bool {
+// isSet reports whether a flag was on the command line.
+func isSet(f *flag.FlagSet, name string) bool {
 	found := false
 	f.Visit(func(one *flag.Flag) { found = found || one.Name == name })
 	return found

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/macfleet/macfleet/internal/controller/machine"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 const secretKey = "11111111-1111-4111-8111-111111111111"
@@ -168,7 +168,7 @@ func TestCredentialsFromADirectory(t *testing.T) {
 func agentDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, machine.AgentFile), []byte("agent"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, push.AgentFile), []byte("agent"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -33,6 +33,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/remediation"
 	"github.com/macfleet/macfleet/internal/controller/sshkey"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -51,7 +52,7 @@ func serve(ctx context.Context, s settings) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	agent, err := machine.ReadAgent(s.agentDir, version)
+	agent, err := push.ReadAgent(s.agentDir, version)
 	if err != nil {
 		return wrong("--agent-dir: %w", err)
 	}
@@ -191,11 +192,13 @@ func newManager(s settings, to connection) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cloud, agent machine.Agent) error {
+func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cloud, agent push.Agent) error {
 	restConfig := mgr.GetConfig()
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
+	rights := &cloud.Rights{}
+	keysOf := rights.Watch(vendor)
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
-		Cloud: vendor, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
+		Cloud: vendor, Rights: rights, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
 		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
@@ -207,7 +210,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 		return fmt.Errorf("setting up discovery: %w", err)
 	}
 	machines := machine.New(machine.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, ClusterID: to.clusterID, Macs: machine.SSH{}, Agent: agent,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Macs: push.SSH{}, Agent: agent,
 		Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
@@ -232,7 +235,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	keys := sshkey.New(sshkey.Options{
-		Reader: mgr.GetAPIReader(), Keys: vendor, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
+		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
 	})
 	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
-// ShimVerb is the hidden verb by which the agent starts shims.
-const ShimVerb = "shim"
+// shimVerb is the hidden verb by which the agent starts shims.
+const shimVerb = "shim"
 
 // Commands are the verbs of the node agent. version goes into the Node.
 func Commands(version string) []*cobra.Command {
@@ -42,7 +42,7 @@ func runCommand(version string) *cobra.Command {
 			if c.Flags().Changed("hostd-socket") {
 				o.HostdSocket = &hostd
 			}
-			return Run(ctx, o, log)
+			return run(ctx, o, log)
 		},
 	}
 	runFlags(c.Flags(), &o, &hostd)
@@ -69,7 +69,7 @@ func runFlags(f *pflag.FlagSet, o *Options, hostd *string) {
 // shimCommand is for the agent itself.
 func shimCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    ShimVerb + " DIR",
+		Use:    shimVerb + " DIR",
 		Short:  "Hold one VM; started by run",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),

@@ -29,7 +29,7 @@ func (UsageError) ExitCode() int { return 2 }
 
 func usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Options of Run, as the flags give them. Empty ones leave things to the
+// Options of run, as the flags give them. Empty ones leave things to the
 // configuration file.
 type Options struct {
 	// ConfigFile is a document.AgentConfig; missing is allowed only when the flags

@@ -17,8 +17,10 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/image"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/env"
 	"github.com/macfleet/macfleet/internal/agent/pod/objects"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/slot"
@@ -69,11 +71,11 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 	})
 	p.supervisor = pod.NewSupervisor(pod.Options{
 		Client: client, Events: events, Driver: driver,
-		Runs:        pod.Shims{Starter: shim.Starter{Argv: []string{executable, ShimVerb}}},
+		Shims:       vmruntime.ShimProcesses{Starter: shim.Starter{Argv: []string{executable, shimVerb}}},
 		Images:      p.images,
-		Inputs:      pod.Given{Objects: p.objects, Volumes: volumes, Facts: facts},
+		Inputs:      pod.ClusterInputs{Objects: p.objects, Store: volumes, Facts: facts},
 		Guard:       a.guard(),
-		Settled:     driver.keychain.Opened,
+		Started:     driver.keychain.Opened,
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),
@@ -124,9 +126,9 @@ func nodeReference(name string) *corev1.ObjectReference {
 }
 
 // share is what Pods can have of this host.
-func (a *agent) share(client kubernetes.Interface, s node.Self) pod.Host {
+func (a *agent) share(client kubernetes.Interface, s node.Self) admission.Host {
 	list := s.Allocatable()
-	return pod.Host{
+	return admission.Host{
 		CPUs:         int(list.Cpu().MilliValue() / 1000),
 		MilliCPUs:    list.Cpu().MilliValue(),
 		MemoryBytes:  list.Memory().Value(),

@@ -23,7 +23,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/identity"
 	"github.com/macfleet/macfleet/internal/agent/node"
-	"github.com/macfleet/macfleet/internal/agent/pod"
+	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/tart"
@@ -43,9 +43,9 @@ const (
 	component = "tart-kubelet"
 )
 
-// Run is the agent's life. It returns nil when ctx ends, and an error that has an
+// run is the agent's life. It returns nil when ctx ends, and an error that has an
 // ExitCode when flags or configuration are wrong.
-func Run(ctx context.Context, o Options, log *slog.Logger) error {
+func run(ctx context.Context, o Options, log *slog.Logger) error {
 	config, hash, err := loadConfig(o)
 	if err != nil {
 		return err
@@ -122,12 +122,12 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	defer pods.objects.Close()
-	keeper := node.NewKeeper(node.Options{
+	manager := node.NewManager(node.Options{
 		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
 	})
-	return together(ctx, keeper.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, func(ctx context.Context) error {
+	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, func(ctx context.Context) error {
 		return relieve(ctx, monitor, pods.images.FreeNow, a.log)
 	})
 }
@@ -145,7 +145,7 @@ func (a *agent) hostdSocket() string {
 }
 
 // guard is hostd, or nobody.
-func (a *agent) guard() pod.Guard {
+func (a *agent) guard() firewall.Guard {
 	socket := a.hostdSocket()
 	if socket == "" {
 		a.log.Warn("guests start without a proof of the firewall around them")

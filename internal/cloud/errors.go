@@ -68,6 +68,18 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Said is what a failed call was to do and the vendor's words, without the id of its
+// request: the same failure again is the same text.
+func Said(err error) string {
+	var e *Error
+	if !errors.As(err, &e) || e == nil {
+		return err.Error()
+	}
+	same := *e
+	same.RequestID = ""
+	return same.Error()
+}
+
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
@@ -108,12 +120,6 @@ func IsLocked(err error) bool { return KindOf(err) == KindLocked }
 
 // IsUnknownZone reports a zone that the vendor does not have.
 func IsUnknownZone(err error) bool { return KindOf(err) == KindUnknownZone }
-
-// IsOutOfStock reports that the vendor has no such server to give now.
-func IsOutOfStock(err error) bool { return KindOf(err) == KindOutOfStock }
-
-// IsQuota reports that the project may not have more of these servers.
-func IsQuota(err error) bool { return KindOf(err) == KindQuota }
 
 // IsInvalid reports a request that makes no sense.
 func IsInvalid(err error) bool { return KindOf(err) == KindInvalid }

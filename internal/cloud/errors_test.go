@@ -14,8 +14,7 @@ func TestEachPredicateMatchesItsKindOnly(t *testing.T) {
 		cloud.KindUnauthorized: cloud.IsUnauthorized, cloud.KindTransient: cloud.IsTransient,
 		cloud.KindFloor: cloud.IsFloor, cloud.KindThrottled: cloud.IsThrottled,
 		cloud.KindUnavailable: cloud.IsUnavailable, cloud.KindLocked: cloud.IsLocked,
-		cloud.KindUnknownZone: cloud.IsUnknownZone, cloud.KindOutOfStock: cloud.IsOutOfStock,
-		cloud.KindQuota: cloud.IsQuota, cloud.KindInvalid: cloud.IsInvalid,
+		cloud.KindUnknownZone: cloud.IsUnknownZone, cloud.KindInvalid: cloud.IsInvalid,
 	}
 	for made := range predicates {
 		err := fmt.Errorf("claiming: %w", &cloud.Error{Kind: made, Doing: "rename server"})

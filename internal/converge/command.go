@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,14 +63,14 @@ func convergeCommand() *cobra.Command {
 			}
 			// First of all: which file this program is must not be asked after a wait
 			// that the caller can end when he likes.
-			if err := local(&o); err != nil {
+			if err := useThisMac(&o); err != nil {
 				return usage(err)
 			}
 			if signed && cmd.Flags().NFlag() > 1 {
 				return usage(errAlone)
 			}
 			if signed {
-				return instructed(cmd, o, document.VerbConverge)
+				return runInstruction(cmd, o, document.VerbConverge)
 			}
 			d, err := document.DecodeDesired(cmd.InOrStdin())
 			if err != nil {
@@ -79,7 +80,7 @@ func convergeCommand() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			return reboot(cmd.Context(), o, r, tell(cmd.OutOrStdout(), r))
+			return reboot(cmd.Context(), o, r, writeReport(cmd.OutOrStdout(), r))
 		},
 	}
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "say what would change, and change nothing")
@@ -87,72 +88,58 @@ func convergeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.TakeOver, "take-over", false, "also retire what an older system left on this Mac")
 	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
 	cmd.Flags().BoolVar(&explain, "explain", false, "say what each step changes and how to undo it, and do nothing")
-	return quietly(cmd)
+	return silenced(cmd)
 }
 
 func upgradeCommand() *cobra.Command {
-	return quietly(&cobra.Command{
-		Use:   "upgrade < instruction.json",
-		Short: "take a staged build that the fleet's key has signed into its slot, as the next one",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var o Options
-			if err := local(&o); err != nil {
-				return usage(err)
-			}
-			return instructed(cmd, o, document.VerbUpgrade)
-		},
-	})
+	return onThisMac("upgrade < instruction.json", "take a staged build that the fleet's key has signed into its slot, as the next one",
+		func(cmd *cobra.Command, o Options) error { return runInstruction(cmd, o, document.VerbUpgrade) })
 }
 
 func uninstallCommand() *cobra.Command {
 	var force, signed bool
-	cmd := &cobra.Command{
-		Use:   "uninstall",
-		Short: "take back what converge did to this Mac",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var o Options
-			if err := local(&o); err != nil {
-				return usage(err)
-			}
-			if signed && force {
-				return usage(errAlone)
-			}
-			if signed {
-				return instructed(cmd, o, document.VerbUninstall)
-			}
-			return tell(cmd.OutOrStdout(), Uninstall(cmd.Context(), o, force))
-		},
-	}
+	cmd := onThisMac("uninstall", "take back what converge did to this Mac", func(cmd *cobra.Command, o Options) error {
+		switch {
+		case signed && force:
+			return usage(errAlone)
+		case signed:
+			return runInstruction(cmd, o, document.VerbUninstall)
+		}
+		return writeReport(cmd.OutOrStdout(), Uninstall(cmd.Context(), o, force))
+	})
 	cmd.Flags().BoolVar(&force, "force", false, "also while guests run")
 	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
-	return quietly(cmd)
+	return cmd
 }
 
 func leaveCommand() *cobra.Command {
 	var signed bool
-	cmd := &cobra.Command{
-		Use:   "leave",
-		Short: "stop the agent and remove its credentials from this Mac",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var o Options
-			if err := local(&o); err != nil {
-				return usage(err)
-			}
-			if signed {
-				return instructed(cmd, o, document.VerbLeave)
-			}
-			return tell(cmd.OutOrStdout(), Leave(cmd.Context(), o))
-		},
-	}
+	cmd := onThisMac("leave", "stop the agent and remove its credentials from this Mac", func(cmd *cobra.Command, o Options) error {
+		if signed {
+			return runInstruction(cmd, o, document.VerbLeave)
+		}
+		return writeReport(cmd.OutOrStdout(), Leave(cmd.Context(), o))
+	})
 	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
-	return quietly(cmd)
+	return cmd
 }
 
-// instructed reads an instruction for the verb, and does what it says.
-func instructed(cmd *cobra.Command, o Options, verb string) error {
+// onThisMac is a verb that root runs on the Mac itself.
+func onThisMac(use, short string, run func(*cobra.Command, Options) error) *cobra.Command {
+	return silenced(&cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var o Options
+			if err := useThisMac(&o); err != nil {
+				return usage(err)
+			}
+			return run(cmd, o)
+		},
+	})
+}
+
+// runInstruction reads an instruction for the verb, and does what it says.
+func runInstruction(cmd *cobra.Command, o Options, verb string) error {
 	i, err := document.DecodeSigned(cmd.InOrStdin())
 	if err != nil {
 		return usage(err)
@@ -160,12 +147,12 @@ func instructed(cmd *cobra.Command, o Options, verb string) error {
 	if i.Verb != verb {
 		return usage(fmt.Errorf("the instruction is for the verb %.64q, not for %s", i.Verb, verb))
 	}
-	r := Instructed(cmd.Context(), o, i)
-	return reboot(cmd.Context(), o, r, tell(cmd.OutOrStdout(), r))
+	r := RunInstruction(cmd.Context(), o, i)
+	return reboot(cmd.Context(), o, r, writeReport(cmd.OutOrStdout(), r))
 }
 
-// quietly keeps cobra from printing its usage over the report's channel.
-func quietly(cmd *cobra.Command) *cobra.Command {
+// silenced keeps cobra from printing its usage over the report's channel.
+func silenced(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceUsage = true
 	cmd.SilenceErrors = true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
@@ -174,7 +161,7 @@ func quietly(cmd *cobra.Command) *cobra.Command {
 
 func usage(err error) error { return &ExitError{Code: document.ExitUsage, Err: err} }
 
-func local(o *Options) error {
+func useThisMac(o *Options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("only root can do this")
 	}
@@ -192,7 +179,7 @@ func local(o *Options) error {
 }
 
 // programPath is the file this program was started as, links resolved: a staged
-// build or the one in a slot. The path is used and not the running image, since
+// build or an installed one. The path is used and not the running image, since
 // the path is what was verified and named by its hash.
 func programPath(argv0 string) (string, error) {
 	if !strings.ContainsRune(argv0, filepath.Separator) {
@@ -208,14 +195,14 @@ func programPath(argv0 string) (string, error) {
 	}
 	resolved, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, os.ErrNotExist) {
-		// It was replaced since; the slot or the staging folder may still have it.
+		// It was replaced since; the install dir or the staging folder may still have it.
 		return abs, nil
 	}
 	return resolved, err
 }
 
-// tell writes the report and turns its exit code into what the program returns.
-func tell(w io.Writer, r document.Report) error {
+// writeReport writes the report and turns its exit code into what the program returns.
+func writeReport(w io.Writer, r document.Report) error {
 	line, err := document.EncodeReport(r)
 	if err != nil {
 		return &ExitError{Code: document.ExitBug, Err: err}
@@ -231,4 +218,16 @@ func tell(w io.Writer, r document.Report) error {
 		exit.Err = fmt.Errorf("%s: step %s failed (%s): %s", r.Verb, s.Name, s.Class, s.Detail)
 	}
 	return exit
+}
+
+// reboot makes the reboot of a report that says so, now that the report was told:
+// the connection ends with the Mac. told is the end of the program otherwise.
+func reboot(ctx context.Context, o Options, r document.Report, told error) error {
+	if !r.Rebooting {
+		return told
+	}
+	if err := o.Mac.System.Reboot(ctx); err != nil {
+		return &ExitError{Code: document.ExitRetry, Err: fmt.Errorf("rebooting the Mac: %w", err)}
+	}
+	return told
 }

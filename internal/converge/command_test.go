@@ -40,7 +40,7 @@ func TestBadInputIsUsage(t *testing.T) {
 	}
 }
 
-func TestTell(t *testing.T) {
+func TestReportIsWrittenWithItsExitCode(t *testing.T) {
 	for _, c := range []struct {
 		report document.Report
 		code   int
@@ -53,7 +53,7 @@ func TestTell(t *testing.T) {
 		}, document.ExitReinstall},
 	} {
 		var out strings.Builder
-		err := tell(&out, c.report)
+		err := writeReport(&out, c.report)
 		var exit *ExitError
 		if errors.As(err, &exit); (err == nil) != (c.code == 0) || err != nil && exit.Code != c.code {
 			t.Errorf("exit %d: %v", c.code, err)

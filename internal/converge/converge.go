@@ -2,12 +2,14 @@
 // and says what came of it in a report. It is a list of steps, run in order
 // under a lock. A step looks (check), changes what differs (act), and looks
 // again, through another door where there is one (prove). Each can be repeated
-// at any time: a run that was cut off is mended by the next.
+// at any time: a run that was cut off is repaired by the next.
 //
-// Documents, reports and their exit codes are package document's; macOS is
-// behind the interfaces of package macos. How a document gets here, and when,
-// is the manager's. Every build of the agent gets a slot, and an inode, of its
-// own, so that no signature that macOS cached can belong to other bytes.
+// steps.go has the table of steps, and here is a file for each of the small ones. What
+// a step is, and what they share, is package step's. The larger ones are packages of
+// their own: builds and launchd (the agent's builds and its two jobs), session,
+// firewall, proofreboot, and takeover for Macs of the first system. Documents, reports
+// and their exit codes are package document's; macOS is behind the interfaces of package
+// macos. How a document gets here, and when, is the manager's.
 package converge
 
 import (
@@ -21,6 +23,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // Options say how to run. Mac is required, the rest has working zero values.
@@ -51,38 +54,46 @@ type Options struct {
 // exist.
 func Run(ctx context.Context, o Options, d document.Desired) (document.Report, error) {
 	r := o.newReport(ctx, document.VerbConverge)
-	t := &target{Options: o, desired: d, report: &r}
-	steps, err := chosen(t.steps(), o.Step)
+	e := o.env(d, &r)
+	steps, err := chosen(o.steps(e), o.Step)
 	if err != nil {
 		return document.Report{}, err
 	}
 	if o.Plan {
-		t.converge(ctx, steps)
+		converge(ctx, e, steps)
 		return o.seal(r), nil
 	}
+	return o.locked(ctx, &r, func() bool { converge(ctx, e, steps); return true }), nil
+}
+
+// locked runs a verb under the host's lock. The report is kept on the Mac when the verb
+// says so.
+func (o Options) locked(ctx context.Context, r *document.Report, verb func() (keep bool)) document.Report {
 	unlock, err := o.lock(ctx)
 	if err != nil {
-		r.Steps = []document.StepReport{failedStep("lock", err)}
-		return o.seal(r), nil
+		r.Steps = []document.StepReport{step.Failed("lock", err)}
+		return o.seal(*r)
 	}
 	defer func() { _ = unlock.Close() }()
-	t.converge(ctx, steps)
-	return o.keep(ctx, o.seal(r)), nil
+	if !verb() {
+		return o.seal(*r)
+	}
+	return o.writeReport(ctx, o.seal(*r))
 }
 
 // converge runs steps towards what is desired.
-func (t *target) converge(ctx context.Context, steps []step) {
-	t.report.Epoch, t.report.Revision = t.desired.Host.Epoch, document.Revision(t.desired)
-	t.report.Steps = append(t.report.Steps, t.run(ctx, steps)...)
+func converge(ctx context.Context, e *step.Env, steps []step.Step) {
+	e.Report.Epoch, e.Report.Revision = e.Desired.Host.Epoch, document.Revision(e.Desired)
+	e.Report.Steps = append(e.Report.Steps, e.Run(ctx, steps)...)
 }
 
-func chosen(all []step, name string) ([]step, error) {
+func chosen(all []step.Step, name string) ([]step.Step, error) {
 	if name == "" {
 		return all, nil
 	}
 	for _, s := range all {
-		if s.name == name {
-			return []step{s}, nil
+		if s.Name == name {
+			return []step.Step{s}, nil
 		}
 	}
 	return nil, fmt.Errorf("no step is called %q", name)
@@ -92,7 +103,7 @@ func chosen(all []step, name string) ([]step, error) {
 // once, and refuses a program that was uninstalled while it waited: for the lock,
 // or for its document.
 func (o Options) lock(ctx context.Context) (io.Closer, error) {
-	unlock, err := o.take(ctx)
+	unlock, err := o.takeLock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +113,15 @@ func (o Options) lock(ctx context.Context) (io.Closer, error) {
 	return unlock, nil
 }
 
-// stillInstalled fails when this program was started from a slot that is gone. What
-// it may do was given to the build in that slot.
+// stillInstalled fails when this program was started from an install dir that is
+// gone. What it may do was given to the build in that folder.
 func (o Options) stillInstalled(ctx context.Context) error {
 	if !strings.HasPrefix(o.Self, document.InstallDir+"/") {
 		return nil
 	}
 	_, err := o.Mac.Files.Stat(ctx, o.Self)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail(document.Retry, "this program, %s, was removed after it was started, so it changes nothing: "+
+		return step.Fail(document.Retry, "this program, %s, was removed after it was started, so it changes nothing: "+
 			"start the one that is installed now, or upload one", o.Self)
 	}
 	if err != nil {
@@ -119,17 +130,17 @@ func (o Options) stillInstalled(ctx context.Context) error {
 	return nil
 }
 
-// take waits for the lock. It lives in the state folder, which the first run of
+// takeLock waits for the lock. It lives in the state folder, which the first run of
 // all makes.
-func (o Options) take(ctx context.Context) (io.Closer, error) {
-	if err := o.Mac.Files.MakeDir(ctx, document.StateDir, rootOnly); err != nil {
+func (o Options) takeLock(ctx context.Context) (io.Closer, error) {
+	if err := o.Mac.Files.MakeDir(ctx, document.StateDir, step.RootAttr(0o700)); err != nil {
 		return nil, fmt.Errorf("making %s: %w", document.StateDir, err)
 	}
-	unlock, err := lock(ctx, o.Mac, lockFile, lockWait)
+	unlock, err := step.Lock(ctx, o.Mac, lockFile, lockWait)
 	if err != nil {
 		return nil, err
 	}
-	if err := removeCut(o.Mac); err != nil {
+	if err := removeStagedFiles(o.Mac); err != nil {
 		return nil, errors.Join(err, unlock.Close())
 	}
 	return unlock, nil
@@ -147,7 +158,7 @@ func (o Options) newReport(ctx context.Context, verb string) document.Report {
 	return r
 }
 
-// buildOf reads the build off the path of a program: staged builds and slots are
+// buildOf reads the build off the path of a program: staged builds and install dirs are
 // named by their SHA-256.
 func buildOf(self string) string {
 	for _, name := range []string{path.Base(self), path.Base(path.Dir(self))} {
@@ -171,14 +182,14 @@ func (o Options) seal(r document.Report) document.Report {
 	return r
 }
 
-// keep leaves the report on the Mac, for a manager that lost the connection.
-func (o Options) keep(ctx context.Context, r document.Report) document.Report {
+// writeReport leaves the report on the Mac, for a manager that lost the connection.
+func (o Options) writeReport(ctx context.Context, r document.Report) document.Report {
 	data, err := document.EncodeReport(r)
 	if err == nil {
-		err = write(ctx, o.Mac.Files, file{document.ReportFile, data, macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
+		err = step.Write(ctx, o.Mac.Files, step.File{Path: document.ReportFile, Data: data, Attr: step.RootAttr(0o600)})
 	}
 	if err != nil {
-		r.Steps = append(r.Steps, failedStep("report", err))
+		r.Steps = append(r.Steps, step.Failed("report", err))
 		return o.seal(r)
 	}
 	return r

@@ -2,7 +2,6 @@ package converge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -12,7 +11,8 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 func TestFreshMacConverges(t *testing.T) {
@@ -22,10 +22,10 @@ func TestFreshMacConverges(t *testing.T) {
 		r.Revision != document.Revision(f.desired) || r.BootSession != f.mac.Boot {
 		t.Errorf("report %+v", r)
 	}
-	if got := f.content(document.CurrentAgent); got != string(memory.Build("first build")) {
+	if got := f.content(document.CurrentAgent); got != string(macostest.Build("first build")) {
 		t.Errorf("current agent holds %q", got)
 	}
-	if got := f.content(document.AgentLink); got != string(memory.Build("first build")) {
+	if got := f.content(document.AgentLink); got != string(macostest.Build("first build")) {
 		t.Errorf("link holds %q", got)
 	}
 	kept, err := document.DecodeReport([]byte(f.content(document.ReportFile)))
@@ -63,16 +63,16 @@ func TestOwnersAndModes(t *testing.T) {
 	f.converge()
 	files := f.mac.Interfaces().Files
 	for name, want := range map[string]string{
-		document.StateDir:                    "root:wheel 0700",
-		document.JournalFile:                 "root:wheel 0600",
-		document.ConfigDir:                   "root:staff 0750",
-		document.ConfigFile:                  "root:staff 0640",
-		document.BootstrapKubeconfig:         "m1:staff 0600",
-		document.JoinPermitFile:              "root:staff 0640",
-		document.AgentStateDir:               "m1:staff 0700",
-		document.AgentPlist:                  "root:wheel 0644",
-		slotFile(f.desired.Agent.SHA256):     "root:wheel 0755",
-		slotDir(f.desired.Agent.SHA256) + "": "root:wheel 0755",
+		document.StateDir:                       "root:wheel 0700",
+		document.DiskMarkerFile:                 "root:wheel 0600",
+		document.ConfigDir:                      "root:staff 0750",
+		document.ConfigFile:                     "root:staff 0640",
+		document.BootstrapKubeconfig:            "m1:staff 0600",
+		document.JoinPermitFile:                 "root:staff 0640",
+		document.AgentStateDir:                  "m1:staff 0700",
+		document.AgentPlist:                     "root:wheel 0644",
+		programFile(f.desired.Agent.SHA256):     "root:wheel 0755",
+		installDir(f.desired.Agent.SHA256) + "": "root:wheel 0755",
 	} {
 		info, err := files.Stat(context.Background(), name)
 		if err != nil {
@@ -99,25 +99,25 @@ func TestLooseFolderIsTightened(t *testing.T) {
 func TestDiskOfAnotherOwnerIsNotWiped(t *testing.T) {
 	mark := func(epoch int64, name string) func(*fixture) {
 		return func(f *fixture) {
-			data, err := document.EncodeJournal(document.Journal{Epoch: epoch, Name: name})
+			data, err := document.EncodeDiskMarker(document.DiskMarker{Epoch: epoch, Name: name})
 			if err != nil {
 				f.t.Fatal(err)
 			}
-			f.mac.Put(document.JournalFile, data, macos.Attr{Mode: 0o600, Owner: root, Group: wheel})
+			f.mac.Put(document.DiskMarkerFile, data, step.RootAttr(0o600))
 		}
 	}
 	for name, arrange := range map[string]func(*fixture){
 		"older epoch":     mark(2, "ci-abc12"),
 		"newer epoch":     mark(4, "ci-abc12"),
 		"another Machine": mark(3, "ci-other"),
-		"damaged journal": func(f *fixture) { f.mac.Put(document.JournalFile, []byte("{"), rootOnly) },
+		"damaged journal": func(f *fixture) { f.mac.Put(document.DiskMarkerFile, []byte("{"), step.RootAttr(0o700)) },
 		"slot without journal": func(f *fixture) {
 			for _, dir := range []string{path.Dir(document.InstallDir), document.InstallDir} {
-				if err := f.mac.Interfaces().Files.MakeDir(t.Context(), dir, program); err != nil {
+				if err := f.mac.Interfaces().Files.MakeDir(t.Context(), dir, step.RootAttr(0o755)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			f.mac.Put(document.InstallDir+"/"+strings.Repeat("0", 64), nil, program)
+			f.mac.Put(document.InstallDir+"/"+strings.Repeat("0", 64), nil, step.RootAttr(0o755))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,6 +146,21 @@ func TestAnotherUserInTheSameEpochIsRefused(t *testing.T) {
 	}
 }
 
+// A mark that names no user is not taken for one of any user.
+func TestADiskMarkerWithoutAUserIsRefused(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	data, err := document.EncodeDiskMarker(document.DiskMarker{
+		Epoch: f.desired.Host.Epoch, Name: f.desired.Host.Name, ProviderID: f.desired.Host.ProviderID,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mac.Put(document.DiskMarkerFile, data, step.RootAttr(0o600))
+	f.refused("journal", document.Human, "set up for the user")
+	f.nothingDone()
+}
+
 // nothingDone fails unless the last run left no more than its lock and its report.
 func (f *fixture) nothingDone() {
 	f.t.Helper()
@@ -159,8 +174,8 @@ func (f *fixture) nothingDone() {
 func TestEpochStaysMarked(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	before := f.content(document.JournalFile)
-	if got := outcomes(f.converge())["journal"]; got != document.Unchanged || f.content(document.JournalFile) != before {
+	before := f.content(document.DiskMarkerFile)
+	if got := outcomes(f.converge())["journal"]; got != document.Unchanged || f.content(document.DiskMarkerFile) != before {
 		t.Errorf("journal %s", got)
 	}
 }
@@ -270,24 +285,9 @@ func (f *fixture) sameAs(other *fixture) {
 			f.t.Errorf("%s holds %q, want %q", name, got, want)
 		}
 	}
-	for _, j := range jobs() {
-		if _, owes := f.mac.Get(j.owed); owes {
-			f.t.Errorf("a restart is still owed to %s", j.name)
-		}
-	}
-}
-
-func TestClassOfErrors(t *testing.T) {
-	cases := map[string]struct {
-		err  error
-		want document.Class
-	}{
-		"classified": {fmt.Errorf("x: %w", fail(document.Human, "y")), document.Human},
-		"anything":   {errors.New("x"), document.Retry},
-	}
-	for name, c := range cases {
-		if got := classOf(c.err); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+	for _, j := range ourJobs() {
+		if _, owes := f.mac.Get(j.pending); owes {
+			f.t.Errorf("a restart is still owed to %s", j.label)
 		}
 	}
 }
@@ -350,9 +350,9 @@ func TestBonjourMayNumberAName(t *testing.T) {
 
 func TestBuildThatArrivedDamaged(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Put(f.self, memory.Build("first b"), program)
+	f.mac.Put(f.self, macostest.Build("first b"), step.RootAttr(0o755))
 	f.refused("agent", document.Retry, "upload it again")
-	if _, there := f.mac.Get(slotFile(f.desired.Agent.SHA256)); there {
+	if _, there := f.mac.Get(programFile(f.desired.Agent.SHA256)); there {
 		t.Error("a slot was filled with other bytes")
 	}
 }
@@ -371,15 +371,15 @@ func TestInstalledBuildInstallsNoOther(t *testing.T) {
 	}
 }
 
-func TestDamagedSlotIsFilledAgain(t *testing.T) {
+func TestDamagedInstallDirIsFilledAgain(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	slot := slotFile(f.desired.Agent.SHA256)
-	f.mac.Put(slot, []byte("first b"), program)
+	slot := programFile(f.desired.Agent.SHA256)
+	f.mac.Put(slot, []byte("first b"), step.RootAttr(0o755))
 	if got := outcomes(f.converge())["agent"]; got != document.Changed {
 		t.Errorf("agent %s", got)
 	}
-	if f.content(slot) != string(memory.Build("first build")) {
+	if f.content(slot) != string(macostest.Build("first build")) {
 		t.Errorf("slot holds %q", f.content(slot))
 	}
 }
@@ -397,8 +397,8 @@ func TestNoJoinLeavesCredentialsAlone(t *testing.T) {
 func TestLeaveTakesAllBack(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	f.mac.Put(document.AgentCertDir, nil, rootOnly)
-	f.mac.Put(document.AgentCertDir+"/client.pem", []byte("key"), rootOnly)
+	f.mac.Put(document.AgentCertDir, nil, step.RootAttr(0o700))
+	f.mac.Put(document.AgentCertDir+"/client.pem", []byte("key"), step.RootAttr(0o700))
 	r := Leave(context.Background(), f.options())
 	if r.Exit != document.ExitChanged || r.Epoch != 3 || r.Verb != document.VerbLeave {
 		t.Errorf("report %+v", r)
@@ -434,7 +434,7 @@ func TestLeaveGoesOnAfterAFailure(t *testing.T) {
 }
 
 func TestLeaveOnAForeignMac(t *testing.T) {
-	m := memory.New()
+	m := macostest.New()
 	r := Leave(context.Background(), Options{Mac: m.Interfaces()})
 	if r.Exit != document.ExitUnchanged {
 		t.Errorf("%v", outcomes(r))

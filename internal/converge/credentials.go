@@ -6,50 +6,54 @@ import (
 	"fmt"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
+	"github.com/macfleet/macfleet/internal/converge/proofreboot"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // credentials delivers what the agent needs to join, when the document holds
 // it. Without it whatever is there stays: leaving is another verb.
 // They wait until a proof reboot that is owed was made, so that no Mac becomes a
 // Node that does not come back by itself; the agent waits for them.
-func (t *target) credentials() step {
+type credentials struct{ *step.Env }
+
+func (c credentials) step() step.Step {
 	held := false
-	return step{
-		name: "credentials",
-		about: "Writes what the agent needs to join the cluster: the join permit (root's, one use, one hour) and a kubeconfig " +
+	return step.Step{
+		Name: "credentials",
+		About: "Writes what the agent needs to join the cluster: the join permit (root's, one use, one hour) and a kubeconfig " +
 			"with a one-hour bootstrap token (0600, the console user's), both in " + document.ConfigDir + ". They are held back " +
 			"while a proof reboot is owed.",
-		undo: "`sudo tart-kubelet leave` removes both and the certificates that came of them.",
-		note: func() string {
+		Undo: "`sudo tart-kubelet leave` removes both and the certificates that came of them.",
+		Note: func() string {
 			if held {
 				return "held back until the proof reboot was made"
 			}
 			return ""
 		},
-		takeBack: func(context.Context) error {
-			return t.remove(document.BootstrapKubeconfig, document.JoinPermitFile, document.AgentCertDir)
+		TakeBack: func(context.Context) error {
+			return c.Remove(document.BootstrapKubeconfig, document.JoinPermitFile, document.AgentCertDir)
 		},
-		check: func(ctx context.Context) ([]string, error) {
-			wanted, err := t.joinFiles()
+		Check: func(ctx context.Context) ([]string, error) {
+			wanted, err := c.joinFiles()
 			if err != nil || len(wanted) == 0 {
 				return nil, err
 			}
-			if held, err = t.proofOwed(ctx); err != nil || held {
+			if held, err = proofreboot.Pending(ctx, c.Env); err != nil || held {
 				return nil, err
 			}
-			return t.differing(ctx, wanted...)
+			return c.Differing(ctx, wanted...)
 		},
-		act: func(ctx context.Context) error {
-			wanted, err := t.joinFiles()
+		Act: func(ctx context.Context) error {
+			wanted, err := c.joinFiles()
 			if err != nil {
 				return err
 			}
-			if err := t.owe(ctx, agentJob(), owedRestart); err != nil {
+			if err := launchd.RequireAgentRestart(ctx, c.Mac.Files); err != nil {
 				return err
 			}
 			for _, f := range wanted {
-				if err := write(ctx, t.Mac.Files, f); err != nil {
+				if err := step.Write(ctx, c.Mac.Files, f); err != nil {
 					return err
 				}
 			}
@@ -61,8 +65,8 @@ func (t *target) credentials() step {
 // joinFiles are the permit and the bootstrap kubeconfig. The permit comes first:
 // an agent that finds a new token finds its permit too. The agent reads the
 // permit and cannot forge one, for root owns it.
-func (t *target) joinFiles() ([]file, error) {
-	join := t.desired.Join
+func (c credentials) joinFiles() ([]step.File, error) {
+	join := c.Desired.Join
 	if join == nil {
 		return nil, nil
 	}
@@ -74,41 +78,10 @@ func (t *target) joinFiles() ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []file{
-		{document.JoinPermitFile, append(permit, '\n'), macos.Attr{Mode: 0o640, Owner: root, Group: staff}},
-		{document.BootstrapKubeconfig, kubeconfig, macos.Attr{Mode: 0o600, Owner: t.desired.Host.User, Group: staff}},
+	return []step.File{
+		{Path: document.JoinPermitFile, Data: append(permit, '\n'), Attr: step.StaffAttr(step.Root, 0o640)},
+		{Path: document.BootstrapKubeconfig, Data: kubeconfig, Attr: step.StaffAttr(c.Desired.Host.User, 0o600)},
 	}, nil
-}
-
-// config writes the agent's configuration.
-func (t *target) config() step {
-	wanted := func() (file, error) {
-		data, err := document.EncodeConfig(t.desired)
-		return file{document.ConfigFile, data, macos.Attr{Mode: 0o640, Owner: root, Group: staff}}, err
-	}
-	return step{
-		name:     "config",
-		about:    "Writes " + document.ConfigFile + ", what the agent and hostd read at their start.",
-		undo:     "Remove " + document.ConfigFile + "; both jobs stop working without it.",
-		takeBack: func(context.Context) error { return t.remove(document.ConfigDir) },
-		check: func(ctx context.Context) ([]string, error) {
-			f, err := wanted()
-			if err != nil {
-				return nil, err
-			}
-			return t.differing(ctx, f)
-		},
-		act: func(ctx context.Context) error {
-			f, err := wanted()
-			if err != nil {
-				return err
-			}
-			if err := t.oweAll(ctx); err != nil {
-				return err
-			}
-			return write(ctx, t.Mac.Files, f)
-		},
-	}
 }
 
 // The few fields of a kubeconfig that joining takes, as kubectl's documentation

@@ -18,6 +18,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -65,20 +66,20 @@ const maxRedirects = 5
 
 func httpsOnly(next *http.Request, before []*http.Request) error {
 	if len(before) > maxRedirects {
-		return fail(document.Human, "the server names one place after another: look at the URL in the profile")
+		return step.Fail(document.Human, "the server names one place after another: look at the URL in the profile")
 	}
 	if next.URL.Scheme != "https" {
-		return fail(document.Human, "%s://%s is no https: name a URL in the profile that leads to https only", next.URL.Scheme, next.URL.Host)
+		return step.Fail(document.Human, "%s://%s is no https: name a URL in the profile that leads to https only", next.URL.Scheme, next.URL.Host)
 	}
 	return nil
 }
 
 // download puts what the URL names into a file, which appears only when it is
 // whole and has the SHA-256.
-func (t *target) download(ctx context.Context, url, sum, name string) error {
+func (x tart) download(ctx context.Context, url, sum, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	fetch := t.Fetch
+	fetch := x.fetch
 	if fetch == nil {
 		fetch = fetchHTTPS
 	}
@@ -87,9 +88,9 @@ func (t *target) download(ctx context.Context, url, sum, name string) error {
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	return t.Mac.Files.Replace(ctx, name, macos.Content{
+	return x.Mac.Files.Replace(ctx, name, macos.Content{
 		Data: &checked{from: body, want: sum, hash: sha256.New()},
-		Attr: macos.Attr{Mode: 0o600, Owner: root, Group: wheel},
+		Attr: step.RootAttr(0o600),
 	})
 }
 
@@ -105,7 +106,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.hash.Write(p[:n])
 	if c.size += int64(n); c.size > maxDownload {
-		return n, fail(document.Human, "it is larger than %d MB: look at the URL in the profile", maxDownload>>20)
+		return n, step.Fail(document.Human, "it is larger than %d MB: look at the URL in the profile", maxDownload>>20)
 	}
 	if !errors.Is(err, io.EOF) {
 		return n, err
@@ -117,8 +118,8 @@ func (c *checked) Read(p []byte) (int, error) {
 }
 
 // unpack writes the folder of that name in a tar.gz to a place where nothing is.
-func (t *target) unpack(ctx context.Context, archive, folder, to string) error {
-	f, err := t.Mac.Files.Open(archive)
+func (x tart) unpack(ctx context.Context, archive, folder, to string) error {
+	f, err := x.Mac.Files.Open(archive)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (t *target) unpack(ctx context.Context, archive, folder, to string) error {
 	if err != nil {
 		return badArchive(err)
 	}
-	u := &unpacking{files: t.Mac.Files, folder: folder, to: to, made: map[string]bool{}}
+	u := &unpacking{files: x.Mac.Files, folder: folder, to: to, made: map[string]bool{}}
 	entries := tar.NewReader(packed)
 	for {
 		header, err := entries.Next()
@@ -148,7 +149,7 @@ func (t *target) unpack(ctx context.Context, archive, folder, to string) error {
 }
 
 func badArchive(err error) error {
-	return fail(document.Human, "what the URL names is no archive of the right kind: %w. Look at the profile", err)
+	return step.Fail(document.Human, "what the URL names is no archive of the right kind: %w. Look at the profile", err)
 }
 
 // unpacking is an archive that is being unpacked.
@@ -186,7 +187,7 @@ func (u *unpacking) entry(ctx context.Context, h *tar.Header, data io.Reader) er
 			mode = 0o755
 		}
 		return u.files.Replace(ctx, place, macos.Content{
-			Data: io.LimitReader(data, h.Size), Attr: macos.Attr{Mode: mode, Owner: root, Group: wheel},
+			Data: io.LimitReader(data, h.Size), Attr: step.RootAttr(mode),
 		})
 	}
 	// A link could point out of the folder, and a signed bundle of ours has none.
@@ -213,5 +214,5 @@ func (u *unpacking) mkdir(ctx context.Context, name string) error {
 		}
 	}
 	u.made[name] = true
-	return u.files.MakeDir(ctx, name, program)
+	return u.files.MakeDir(ctx, name, step.RootAttr(0o755))
 }

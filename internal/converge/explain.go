@@ -10,7 +10,7 @@ import (
 // Explain says what each step changes on a Mac and how a person takes it back, in
 // the order in which they run, as Markdown.
 func Explain() string {
-	t := &target{Options: Options{TakeOver: true}, report: &document.Report{}}
+	o := Options{TakeOver: true}
 	var b strings.Builder
 	b.WriteString(`# What converge changes on a Mac, and how to undo it
 
@@ -19,8 +19,8 @@ This page is written by ` + "`tart-kubelet converge --explain`" + `; ` + "`hack/
 The steps run in this order. Each looks first, changes only what differs, and
 looks again. ` + "`tart-kubelet uninstall`" + ` takes them back, the last one first.
 `)
-	for _, s := range t.steps() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nUndo: %s\n", s.name, s.about, s.undo)
+	for _, s := range o.steps(o.env(document.Desired{}, &document.Report{})) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nUndo: %s\n", s.Name, s.About, s.Undo)
 	}
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 var update = flag.Bool("update", false, "write the page of the steps")
@@ -32,9 +33,9 @@ func TestEveryStepSaysWhatItDoesAndHowToUndoIt(t *testing.T) {
 	f := newFixture(t)
 	o := f.options()
 	o.TakeOver = true
-	for _, s := range (&target{Options: o, desired: f.desired}).steps() {
-		if s.about == "" || s.undo == "" {
-			t.Errorf("step %s keeps it to itself", s.name)
+	for _, s := range o.steps(o.env(f.desired, &document.Report{})) {
+		if s.About == "" || s.Undo == "" {
+			t.Errorf("step %s keeps it to itself", s.Name)
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/firewall"
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
+	"github.com/macfleet/macfleet/internal/converge/takeover"
 )
 
 // pfDid lists the changes of the packet filter in the last run.
@@ -28,23 +29,19 @@ func (f *fixture) pfDid() []string {
 // fenced fails unless the rules are in force.
 func (f *fixture) fenced() {
 	f.t.Helper()
-	a, err := newArming(context.Background(), f.mac.Interfaces(), fenceOf(f.desired))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if differs, err := a.differs(context.Background()); err != nil || len(differs) > 0 {
+	if differs, err := f.firewallStep().Check(context.Background()); err != nil || len(differs) > 0 {
 		f.t.Errorf("the guests are not fenced in: %v, %v", differs, err)
 	}
 }
 
 func (f *fixture) arm() error {
 	f.mac.Changes = nil
-	return ArmFirewall(context.Background(), f.mac.Interfaces(), fenceOf(f.desired))
+	return firewall.Arm(context.Background(), f.mac.Interfaces(), firewall.PolicyOf(f.desired.Host, f.desired.Mac))
 }
 
 const (
 	loadOurs = "pf load " + firewall.Anchor
-	loadOld  = "pf load " + LegacyFirewallAnchor
+	loadOld  = "pf load " + takeover.PacketFilterAnchor
 )
 
 func TestFirewallIsLoadedOnce(t *testing.T) {
@@ -74,18 +71,18 @@ func TestRequirement002_StuckTablesRecover(t *testing.T) {
 			belief(f)
 			conf := "scrub-anchor \"com.apple/*\"\nanchor \"com.apple/*\"\nload anchor \"com.apple\" from \"/etc/pf.anchors/com.apple\"\n"
 			old := "anchor \"tuist.runners\"\nload anchor \"tuist.runners\" from \"/etc/pf.anchors/tuist.runners\"\n"
-			f.mac.Put(pfConf, []byte(conf+old+"# BEGIN tuist\n"+old+"# END tuist\n# mine\n"), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
-			for _, table := range LegacyFirewallTables() {
-				f.mac.PF.PutTable(LegacyFirewallAnchor, table, true)
+			f.mac.Put(pfConf, []byte(conf+old+"# BEGIN tuist\n"+old+"# END tuist\n# mine\n"), step.RootAttr(0o644))
+			for _, table := range takeover.PacketFilterTables() {
+				f.mac.PF.PutTable(takeover.PacketFilterAnchor, table, true)
 				f.mac.PF.PutTable("", table, false)
 			}
 			f.converge()
-			for _, table := range LegacyFirewallTables() {
-				if f.mac.PF.HasTable(LegacyFirewallAnchor, table) || f.mac.PF.HasTable("", table) {
+			for _, table := range takeover.PacketFilterTables() {
+				if f.mac.PF.HasTable(takeover.PacketFilterAnchor, table) || f.mac.PF.HasTable("", table) {
 					t.Errorf("table %s is still there", table)
 				}
 			}
-			if rules := f.mac.PF.Anchor(LegacyFirewallAnchor); len(rules) > 0 {
+			if rules := f.mac.PF.Anchor(takeover.PacketFilterAnchor); len(rules) > 0 {
 				t.Errorf("old rules: %q", rules)
 			}
 			if d := cmp.Diff(conf+"# mine\n", f.content(pfConf)); d != "" {
@@ -102,12 +99,12 @@ func TestRequirement002_StuckTablesRecover(t *testing.T) {
 // The order counts: rules go before the tables that they refer to.
 func TestRequirement002_RulesGoBeforeTables(t *testing.T) {
 	f := newFixture(t)
-	f.mac.PF.PutTable(LegacyFirewallAnchor, "vm_sources", true)
+	f.mac.PF.PutTable(takeover.PacketFilterAnchor, "vm_sources", true)
 	f.mac.PF.PutTable("", "vm_sources", false)
 	f.mac.PF.PutTable("", "somebody_elses", false)
 	f.converge()
 	want := []string{
-		loadOld, "pf kill " + LegacyFirewallAnchor + "/vm_sources", "pf kill vm_sources", loadOld, loadOurs,
+		loadOld, "pf kill " + takeover.PacketFilterAnchor + "/vm_sources", "pf kill vm_sources", loadOld, loadOurs,
 	}
 	if d := cmp.Diff(want, f.pfDid()[:len(want)]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -180,7 +177,7 @@ func TestF07_RearmsAfterVMNet(t *testing.T) {
 	f.mac.PF.VMNet(false)
 	before := f.mac.PF.Main
 	err := f.arm()
-	if err == nil || classOf(err) != document.Reboot || !strings.Contains(err.Error(), "com.apple/*") {
+	if err == nil || step.ClassOf(err) != document.Reboot || !strings.Contains(err.Error(), "com.apple/*") {
 		t.Errorf("error %v", err)
 	}
 	if d := cmp.Diff(before, f.mac.PF.Main); d != "" {
@@ -192,7 +189,7 @@ func TestF07_RearmsAfterVMNet(t *testing.T) {
 // TestF07_PFConfIsNobodysButMacOS: on a Mac without older systems it is not written.
 func TestF07_PFConfIsNobodysButMacOS(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Put(pfConf, []byte("anchor \"com.apple/*\"\n# tuned by hand\n"), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
+	f.mac.Put(pfConf, []byte("anchor \"com.apple/*\"\n# tuned by hand\n"), step.RootAttr(0o644))
 	f.converge()
 	for _, c := range f.pfDid() {
 		if c == "write "+pfConf {
@@ -231,7 +228,7 @@ func TestOneReferenceABoot(t *testing.T) {
 func TestAReferenceThatCannotBeRecordedIsGivenBack(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Fail = func(call string) error {
-		if call == "write "+recordFile && slices.Contains(f.mac.Changes, "pf enable") {
+		if call == "write "+firewall.File && slices.Contains(f.mac.Changes, "pf enable") {
 			return errCut
 		}
 		return nil
@@ -248,21 +245,20 @@ func TestAReferenceThatCannotBeRecordedIsGivenBack(t *testing.T) {
 func TestDisarm(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	target := &target{Options: f.options(), desired: f.desired}
 	for range 2 { // the second finds nothing
-		if err := target.disarm(context.Background()); err != nil {
+		if err := f.firewallStep().TakeBack(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if len(f.mac.PF.Anchor(firewall.Anchor)) > 0 || len(f.mac.PF.Tokens()) > 0 {
 		t.Errorf("left: %v, %v", f.mac.PF.Anchor(firewall.Anchor), f.mac.PF.Tokens())
 	}
-	if _, there := f.mac.Get(recordFile); there {
+	if _, there := f.mac.Get(firewall.File); there {
 		t.Error("the record of the reference is left")
 	}
 }
 
-func TestALoadThatDoesNothingIsNoProof(t *testing.T) {
+func TestRulesThatWereNotLoadedAreNoticed(t *testing.T) {
 	f := newFixture(t)
 	f.mac.PF.Unset = true
 	f.refused("firewall", document.Retry, "did not take")
@@ -271,7 +267,7 @@ func TestALoadThatDoesNothingIsNoProof(t *testing.T) {
 func TestArmingWaitsForTheOther(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	other, err := f.mac.Interfaces().Files.Lock(firewallLock)
+	other, err := f.mac.Interfaces().Files.Lock(firewall.Lock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +340,7 @@ func TestRulesAreLoadedOnAFullDisk(t *testing.T) {
 	f.converge()
 	f.desired.Mac.Network.DenyPrivate = true
 	f.mac.Fail = func(call string) error {
-		if call == "write "+recordFile {
+		if call == "write "+firewall.File {
 			return errCut
 		}
 		return nil
@@ -373,17 +369,14 @@ func TestABootEndsWhatIsOwed(t *testing.T) {
 	}
 	f.mac.Fail = nil
 	f.mac.Reboot()
-	a, err := newArming(t.Context(), f.mac.Interfaces(), fenceOf(f.desired))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.look(t.Context()); err != nil || a.killOwed() {
-		t.Errorf("owed %t after a boot, %v", a.killOwed(), err)
+	differs, err := f.firewallStep().Check(t.Context())
+	if says := strings.Join(differs, "; "); err != nil || says == "" || strings.Contains(says, "connections") {
+		t.Errorf("after a boot: %s, %v", says, err)
 	}
 }
 
 // A profile that forgets the manager would lose one Mac after the other: each would
-// take the rules, and nobody could reach it to take them back.
+// accept the rules, and nobody could reach it to take them back.
 func TestTheManagerIsNotShutOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    string

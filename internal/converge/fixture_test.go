@@ -12,7 +12,8 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const home = "/Users/m1"
@@ -20,7 +21,7 @@ const home = "/Users/m1"
 // fixture is a Mac in memory with a staged build and an agent that behaves.
 type fixture struct {
 	t       *testing.T
-	mac     *memory.Mac
+	mac     *macostest.Mac
 	desired document.Desired
 	self    string
 	// release is what the URL of tart names; nil: nothing.
@@ -32,7 +33,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, mac: memory.New()}
+	f := &fixture{t: t, mac: macostest.New()}
 	f.desired = document.Desired{
 		SSHKeys: []string{fleetsKey},
 		Schema:  document.DesiredSchema,
@@ -50,14 +51,14 @@ func newFixture(t *testing.T) *fixture {
 			Permit: document.JoinPermit{ID: "p1", NotAfter: time.Unix(1_800_003_600, 0).UTC()},
 		},
 	}
-	f.mac.Put(tartBrewed, []byte("tart"), program)
+	f.mac.Put(tartBrewed, []byte("tart"), step.RootAttr(0o755))
 	f.stage("first build")
 	f.mac.Program = f.goodJob
 	return f
 }
 
 // stage uploads a build and asks for it.
-func (f *fixture) stage(text string) { f.stageBytes(memory.Build(text)) }
+func (f *fixture) stage(text string) { f.stageBytes(macostest.Build(text)) }
 
 func (f *fixture) stageBytes(data []byte) {
 	build := document.Hash(data)
@@ -67,12 +68,12 @@ func (f *fixture) stageBytes(data []byte) {
 }
 
 // goodJob answers with what it was started from and the configuration it read.
-func (f *fixture) goodJob(m *memory.Mac, label string, pid int) memory.Process {
+func (f *fixture) goodJob(m *macostest.Mac, label string, pid int) macostest.Process {
 	config, _ := m.Get(document.ConfigFile)
 	health := document.Health{
 		Build: buildOf(m.Resolve(document.CurrentAgent)), ConfigHash: document.Hash(config), PID: pid,
 	}
-	p := memory.Process{AnswersAfter: time.Second}
+	p := macostest.Process{AnswersAfter: time.Second}
 	switch label {
 	case document.HostdLabel:
 		p.Socket, p.Answer = document.HostdSocket, f.encoded(document.HostdAnswer{Health: health})

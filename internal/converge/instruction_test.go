@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // signer signs for the Mac of the fixture. Each is a manager of its own, a moment
@@ -34,7 +35,7 @@ func (f *fixture) signed(data []byte, err error) document.Received {
 
 func (f *fixture) instructed(o Options, r document.Received) document.Report {
 	f.mac.Changes = nil
-	return Instructed(f.t.Context(), o, r)
+	return RunInstruction(f.t.Context(), o, r)
 }
 
 func TestASignedDocumentIsTakenOnce(t *testing.T) {
@@ -60,7 +61,7 @@ func TestASignedDocumentIsTakenOnce(t *testing.T) {
 	if r := f.instructed(f.options(), f.signed(f.signer(key).Converge(f.desired))); r.Exit != document.ExitUnchanged {
 		t.Errorf("signed anew: %v", outcomes(r))
 	}
-	if info, err := f.mac.Interfaces().Files.Stat(t.Context(), document.CounterFile); err != nil || info.Attr != rootFile {
+	if info, err := f.mac.Interfaces().Files.Stat(t.Context(), document.CounterFile); err != nil || info.Attr != step.RootAttr(0o600) {
 		t.Errorf("the counter is %s (%v)", info.Attr, err)
 	}
 }
@@ -95,11 +96,11 @@ func TestInstructionsThatAreRefused(t *testing.T) {
 			return f.signed(f.signer(key).Converge(f.desired))
 		}, try{"journal", document.Reinstall, "belongs to epoch 3"}},
 		"a damaged counter": {func(f *fixture, key ed25519.PrivateKey) document.Received {
-			f.mac.Put(document.CounterFile, []byte("rot"), rootFile)
+			f.mac.Put(document.CounterFile, []byte("rot"), step.RootAttr(0o600))
 			return f.signed(f.signer(key).Leave())
 		}, try{"signature", document.Human, "counter.json is damaged"}},
 		"a counter that says nothing": {func(f *fixture, key ed25519.PrivateKey) document.Received {
-			f.mac.Put(document.CounterFile, []byte("{}"), rootFile)
+			f.mac.Put(document.CounterFile, []byte("{}"), step.RootAttr(0o600))
 			return f.signed(f.signer(key).Leave())
 		}, try{"signature", document.Human, "counter.json is damaged"}},
 		"no key": {func(f *fixture, key ed25519.PrivateKey) document.Received {
@@ -144,7 +145,7 @@ func TestAFreshDiskTakesTheKeyThatHasSigned(t *testing.T) {
 			if s, failed := r.FailedStep(); !failed || s.Class != document.Human {
 				t.Errorf("step %q (%s): %s", s.Name, s.Class, s.Detail)
 			}
-			f.gone(document.UpgradeKeyFile, document.JournalFile, document.CounterFile)
+			f.gone(document.UpgradeKeyFile, document.DiskMarkerFile, document.CounterFile)
 		})
 	}
 }

@@ -2,40 +2,17 @@ package converge
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"howett.net/plist"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
-
-func TestDecideMove(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		state jobState
-		want  move
-	}{
-		{"same, loaded", jobState{plistSame: true, loaded: true}, rest},
-		{"same, loaded, wished", jobState{plistSame: true, loaded: true, wished: true}, kick},
-		{"same, loaded, wrong answer", jobState{plistSame: true, loaded: true, unhealthy: errCut}, kick},
-		{"same, loaded, restart owed", jobState{plistSame: true, loaded: true, owed: owedRestart}, kick},
-		{"same, loaded, reload owed", jobState{plistSame: true, loaded: true, owed: owedReload}, reload},
-		{"same, absent", jobState{plistSame: true}, load},
-		{"same, absent, restart owed", jobState{plistSame: true, owed: owedRestart}, load},
-		{"differs, loaded", jobState{loaded: true}, reload},
-		{"differs, absent", jobState{}, reload},
-	} {
-		if got := c.state.decide(); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-	}
-}
 
 func TestRestartsAreAsGentleAsPossible(t *testing.T) {
 	for _, c := range []struct {
@@ -61,14 +38,14 @@ func TestRestartsAreAsGentleAsPossible(t *testing.T) {
 		{
 			"other definition",
 			func(f *fixture) {
-				f.mac.Put(document.AgentPlist, []byte("old"), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
+				f.mac.Put(document.AgentPlist, []byte("old"), step.RootAttr(0o644))
 			},
 			[]string{"bootout", "enable", "bootstrap"},
 		},
 		{
 			"definition others may write",
 			func(f *fixture) {
-				f.mac.Put(document.AgentPlist, []byte(f.content(document.AgentPlist)), macos.Attr{Mode: 0o666, Owner: root, Group: wheel})
+				f.mac.Put(document.AgentPlist, []byte(f.content(document.AgentPlist)), step.RootAttr(0o666))
 			},
 			[]string{"bootout", "enable", "bootstrap"},
 		},
@@ -88,25 +65,8 @@ func TestRestartsAreAsGentleAsPossible(t *testing.T) {
 // unload takes the agent out of launchd behind converge's back.
 func (f *fixture) unload() {
 	f.t.Helper()
-	if err := (&target{Options: f.options()}).unload(context.Background(), agentJob()); err != nil {
+	if err := (launchd.Control{Mac: f.mac.Interfaces()}).Unload(context.Background(), launchd.AgentJob()); err != nil {
 		f.t.Fatal(err)
-	}
-}
-
-// A restart that is owed later takes nothing from a reload that is owed already.
-func TestAReloadCoversARestart(t *testing.T) {
-	f := newFixture(t)
-	f.converge()
-	target := &target{Options: f.options(), desired: f.desired}
-	for _, j := range jobs() {
-		for _, debt := range []owed{owedReload, owedRestart} {
-			if err := target.owe(t.Context(), j, debt); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := target.debt(j); err != nil || got != owedReload {
-			t.Errorf("%s is owed %q, %v", j.name, got, err)
-		}
 	}
 }
 
@@ -114,7 +74,7 @@ func TestReloadWaitsUntilTheLabelIsGone(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	f.mac.SettleAfterBootout = 20 * time.Second
-	f.mac.Put(document.AgentPlist, []byte("old"), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
+	f.mac.Put(document.AgentPlist, []byte("old"), step.RootAttr(0o644))
 	f.converge()
 	if diff := cmp.Diff([]string{"bootout", "enable", "bootstrap"}, f.did(document.AgentLabel)); diff != "" {
 		t.Error(diff)
@@ -184,7 +144,7 @@ func TestRequirement004CrashLoop(t *testing.T) {
 			f := newFixture(t)
 			f.converge()
 			f.stage("second build")
-			f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+			f.mac.Program = func(m *macostest.Mac, label string, pid int) macostest.Process {
 				p := f.goodJob(m, label, pid)
 				p.DiesAfter = dies
 				return p
@@ -196,19 +156,19 @@ func TestRequirement004CrashLoop(t *testing.T) {
 	}
 }
 
-func TestWrongAnswersAreNoProof(t *testing.T) {
+func TestWrongAnswersAreUnhealthy(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*memory.Process)
+		change func(*macostest.Process)
 		detail string
 	}{
-		"silence":       {func(p *memory.Process) { p.Socket = "" }, "does not answer"},
-		"nonsense":      {func(p *memory.Process) { p.Answer = []byte("hello") }, "not its health"},
-		"another pid":   {func(p *memory.Process) { p.Answer = []byte(`{"pid":1}`) }, "answers for hostd, launchd runs"},
-		"answers later": {func(p *memory.Process) { p.AnswersAfter = time.Hour }, "does not answer"},
+		"silence":       {func(p *macostest.Process) { p.Socket = "" }, "does not answer"},
+		"nonsense":      {func(p *macostest.Process) { p.Answer = []byte("hello") }, "not its health"},
+		"another pid":   {func(p *macostest.Process) { p.Answer = []byte(`{"pid":1}`) }, "answers for hostd, launchd runs"},
+		"answers later": {func(p *macostest.Process) { p.AnswersAfter = time.Hour }, "does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+			f.mac.Program = func(m *macostest.Mac, label string, pid int) macostest.Process {
 				p := f.goodJob(m, label, pid)
 				c.change(&p)
 				return p
@@ -220,7 +180,7 @@ func TestWrongAnswersAreNoProof(t *testing.T) {
 
 func TestSlowAgentIsAwaited(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Program = func(m *memory.Mac, label string, pid int) memory.Process {
+	f.mac.Program = func(m *macostest.Mac, label string, pid int) macostest.Process {
 		p := f.goodJob(m, label, pid)
 		p.AnswersAfter = 30 * time.Second
 		return p
@@ -237,48 +197,5 @@ func TestPlistHoldsNothingThatVaries(t *testing.T) {
 	b.converge()
 	if diff := cmp.Diff(a.content(document.AgentPlist), b.content(document.AgentPlist)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestPlistIsWhatLaunchdReads(t *testing.T) {
-	f, err := agentJob().plistFile("m1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := f.data
-	if !strings.HasPrefix(string(data), "<?xml") {
-		t.Errorf("not XML: %.40s", data)
-	}
-	var got map[string]any
-	if _, err := plist.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{
-		"Label":               "dev.macfleet.tart-kubelet",
-		"ProgramArguments":    []any{document.CurrentAgent, "run"},
-		"UserName":            "m1",
-		"RunAtLoad":           true,
-		"KeepAlive":           true,
-		"ThrottleInterval":    uint64(10),
-		"ExitTimeOut":         uint64(30),
-		"ProcessType":         "Interactive",
-		"AbandonProcessGroup": true,
-		"StandardErrorPath":   "/var/log/macfleet/tart-kubelet.err.log",
-		"EnvironmentVariables": map[string]any{
-			"HOME": "/Users/m1", "PATH": "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-		},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestAwaitStopsWithTheContext(t *testing.T) {
-	f := newFixture(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	err := await(ctx, f.mac.Interfaces().Clock, time.Hour, "x", func() (bool, error) { return false, nil })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -2,89 +2,52 @@ package converge
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // Leave takes back what joining gave: it stops the agent and removes its
 // launchd job, the bootstrap token, the join permit and the client certificates.
-// Guests, hostd with its firewall, and the journal stay; a wipe follows. A step that fails does not keep
-// the others from being tried.
+// Guests, hostd with its firewall, and the disk marker stay; a wipe follows. A step
+// that fails does not keep the others from being tried.
 func Leave(ctx context.Context, o Options) document.Report {
 	r := o.newReport(ctx, document.VerbLeave)
-	unlock, err := o.lock(ctx)
-	if err != nil {
-		r.Steps = []document.StepReport{failedStep("lock", err)}
-		return o.seal(r)
-	}
-	defer func() { _ = unlock.Close() }()
-	t := &target{Options: o, report: &r}
-	t.leave(ctx)
-	return o.keep(ctx, o.seal(r))
+	return o.locked(ctx, &r, func() bool { o.leave(ctx, &r); return true })
 }
 
-func (t *target) leave(ctx context.Context) {
-	t.report.Epoch = t.journaled().Epoch
-	for _, s := range t.leaveSteps() {
-		started := t.Mac.Clock.Now()
-		step := t.runStep(ctx, s)
-		step.Millis = t.Mac.Clock.Now().Sub(started).Milliseconds()
-		t.report.Steps = append(t.report.Steps, step)
+func (o Options) leave(ctx context.Context, r *document.Report) {
+	r.Epoch = markedAs(o.Mac.Files).Epoch
+	e := o.env(document.Desired{}, r)
+	for _, s := range []step.Step{
+		stopAgent(launchd.Control{Mac: o.Mac}),
+		removal(e, "job", document.AgentPlist),
+		removal(e, "credentials", document.BootstrapKubeconfig, document.JoinPermitFile),
+		removal(e, "certificates", document.AgentCertDir),
+	} {
+		r.Steps = append(r.Steps, e.RunOne(ctx, s))
 	}
 }
 
-func (t *target) leaveSteps() []step {
-	return []step{
-		t.stopAgent(),
-		t.removal("job", document.AgentPlist),
-		t.removal("credentials", document.BootstrapKubeconfig, document.JoinPermitFile),
-		t.removal("certificates", document.AgentCertDir),
-	}
-}
-
-func (t *target) stopAgent() step {
-	return step{
-		name: "agent",
-		check: func(ctx context.Context) ([]string, error) {
-			_, loaded, err := t.printJob(ctx, agentJob())
+func stopAgent(control launchd.Control) step.Step {
+	return step.Step{
+		Name: "agent",
+		Check: func(ctx context.Context) ([]string, error) {
+			_, loaded, err := control.Print(ctx, document.AgentLabel)
 			if err != nil || !loaded {
 				return nil, err
 			}
 			return []string{"the agent is loaded"}, nil
 		},
-		act: func(ctx context.Context) error { return t.unload(ctx, agentJob()) },
+		Act: func(ctx context.Context) error { return control.Unload(ctx, launchd.AgentJob()) },
 	}
 }
 
-func (t *target) removal(name string, paths ...string) step {
-	return step{
-		name: name,
-		check: func(ctx context.Context) ([]string, error) {
-			var all []string
-			for _, p := range paths {
-				there, err := t.exists(ctx, p)
-				if err != nil {
-					return nil, fmt.Errorf("looking at %s: %w", p, err)
-				}
-				if there {
-					all = append(all, p+" is there")
-				}
-			}
-			return all, nil
-		},
-		act: func(context.Context) error { return t.remove(paths...) },
+func removal(e *step.Env, name string, paths ...string) step.Step {
+	return step.Step{
+		Name:  name,
+		Check: func(ctx context.Context) ([]string, error) { return e.There(ctx, paths...) },
+		Act:   func(context.Context) error { return e.Remove(paths...) },
 	}
-}
-
-// remove removes all of them, also when one cannot be.
-func (t *target) remove(paths ...string) error {
-	var errs []error
-	for _, p := range paths {
-		if err := t.Mac.Files.Remove(p); err != nil {
-			errs = append(errs, fmt.Errorf("removing %s: %w", p, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -24,85 +26,84 @@ const (
 // (any time), and flags. N: nobody is told, for the processes look themselves
 // (FollowErrorLog). The files are not compressed: until a process has looked, it
 // writes to the one that was renamed.
-func (t *target) rotation() file {
+func (x logs) rotation() step.File {
 	var text strings.Builder
 	text.WriteString("# Written by macfleet; changes are overwritten.\n")
 	for _, l := range []struct{ path, owner string }{
-		{agentErrorLog, t.desired.Host.User + ":" + staff},
-		{hostdErrorLog, root + ":" + wheel},
+		{launchd.AgentErrorLog, x.Desired.Host.User + ":" + step.Staff},
+		{launchd.HostdErrorLog, "root:wheel"},
 	} {
 		fmt.Fprintf(&text, "%s\t%s\t640\t%d\t%d\t*\tN\n", l.path, l.owner, keptLogs, logSize)
 	}
-	return file{logRotation, []byte(text.String()), macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
+	return step.File{Path: logRotation, Data: []byte(text.String()), Attr: step.RootAttr(0o644)}
 }
 
 // agentLog is the agent's error log: the user's, in a folder that is not. In a
 // folder of the user's own, links could have root rename or give away any file when
 // it rotates.
-func (t *target) agentLog() file {
-	return file{agentErrorLog, nil, macos.Attr{Mode: 0o640, Owner: t.desired.Host.User, Group: staff}}
+func (x logs) agentLog() step.File {
+	return step.File{Path: launchd.AgentErrorLog, Data: nil, Attr: step.StaffAttr(x.Desired.Host.User, 0o640)}
 }
 
 // agentLogDiffers says what is wrong with the log but for what is in it.
-func (t *target) agentLogDiffers(ctx context.Context) ([]string, error) {
-	want := t.agentLog()
-	info, err := t.Mac.Files.Stat(ctx, want.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return []string{want.path + " is missing"}, nil
-	case err != nil:
-		return nil, fmt.Errorf("looking at %s: %w", want.path, err)
-	case info.Attr != want.attr || info.Dir || info.Target != "":
-		return []string{fmt.Sprintf("%s is %s, not %s", want.path, info.Attr, want.attr)}, nil
+func (x logs) agentLogDiffers(ctx context.Context) (string, error) {
+	differs, err := x.AttrDiffers(ctx, x.agentLog())
+	if err != nil {
+		return "", fmt.Errorf("looking at %s: %w", launchd.AgentErrorLog, err)
 	}
-	return nil, nil
+	return differs, nil
 }
 
 // logsDiffer says what is wrong with the log and with how it is rotated.
-func (t *target) logsDiffer(ctx context.Context) ([]string, error) {
-	log, err := t.agentLogDiffers(ctx)
+func (x logs) logsDiffer(ctx context.Context) ([]string, error) {
+	log, err := x.agentLogDiffers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rotation, err := t.differing(ctx, t.rotation())
-	return append(log, rotation...), err
+	all, err := x.Differing(ctx, x.rotation())
+	if log != "" {
+		all = slices.Insert(all, 0, log)
+	}
+	return all, err
 }
 
 // logs bounds what the agent and hostd write.
-func (t *target) logs() step {
-	return step{
-		name: "logs",
-		about: "Makes the agent's error log, `" + agentErrorLog + "`, the console user's in a folder that only root may write to, and writes `" +
-			logRotation + "`, so that macOS rotates it and hostd's (`" + hostdErrorLog + "`) at 10 MB and keeps five of each.",
-		undo:  "Remove `" + logRotation + "`.",
-		check: t.logsDiffer,
-		act: func(ctx context.Context) error {
-			if differs, err := t.agentLogDiffers(ctx); err != nil || len(differs) > 0 {
-				if err = errors.Join(err, write(ctx, t.Mac.Files, t.agentLog())); err != nil {
+type logs struct{ *step.Env }
+
+func (x logs) step() step.Step {
+	return step.Step{
+		Name: "logs",
+		About: "Makes the agent's error log, `" + launchd.AgentErrorLog + "`, the console user's in a folder that only root may write to, and writes `" +
+			logRotation + "`, so that macOS rotates it and hostd's (`" + launchd.HostdErrorLog + "`) at 10 MB and keeps five of each.",
+		Undo:  "Remove `" + logRotation + "`.",
+		Check: x.logsDiffer,
+		Act: func(ctx context.Context) error {
+			if differs, err := x.agentLogDiffers(ctx); err != nil || differs != "" {
+				if err = errors.Join(err, step.Write(ctx, x.Mac.Files, x.agentLog())); err != nil {
 					return err
 				}
 			}
-			staged := t.rotation()
-			staged.path = logRotationStage
-			if err := write(ctx, t.Mac.Files, staged); err != nil {
+			staged := x.rotation()
+			staged.Path = logRotationStage
+			if err := step.Write(ctx, x.Mac.Files, staged); err != nil {
 				return err
 			}
-			refused := t.Mac.System.LogRotation(ctx, logRotationStage)
-			if err := t.Mac.Files.Remove(logRotationStage); err != nil {
+			refused := x.Mac.System.LogRotation(ctx, logRotationStage)
+			if err := x.Mac.Files.Remove(logRotationStage); err != nil {
 				return fmt.Errorf("removing %s: %w", logRotationStage, err)
 			}
 			if refused != nil {
-				return fail(document.Bug, "newsyslog refuses our settings, nothing was changed: %w", refused)
+				return step.Fail(document.Bug, "newsyslog refuses our settings, nothing was changed: %w", refused)
 			}
-			return write(ctx, t.Mac.Files, t.rotation())
+			return step.Write(ctx, x.Mac.Files, x.rotation())
 		},
-		prove: func(ctx context.Context) error {
-			if differs, err := t.agentLogDiffers(ctx); err != nil || len(differs) > 0 {
-				return errors.Join(err, fmt.Errorf("it did not take: %s", strings.Join(differs, "; ")))
+		Prove: func(ctx context.Context) error {
+			if differs, err := x.agentLogDiffers(ctx); err != nil || differs != "" {
+				return errors.Join(err, fmt.Errorf("it did not take: %s", differs))
 			}
-			return t.Mac.System.LogRotation(ctx, logRotation)
+			return x.Mac.System.LogRotation(ctx, logRotation)
 		},
-		takeBack: func(context.Context) error { return t.Mac.Files.Remove(logRotation) },
+		TakeBack: func(context.Context) error { return x.Mac.Files.Remove(logRotation) },
 	}
 }
 
@@ -114,7 +115,7 @@ const followEvery = time.Minute
 // rotated: launchd opens the file once, and without this a renamed one would grow
 // for as long as the process lives. It returns with the context.
 func FollowErrorLog(ctx context.Context) {
-	for _, name := range []string{agentErrorLog, hostdErrorLog} {
+	for _, name := range []string{launchd.AgentErrorLog, launchd.HostdErrorLog} {
 		if macos.StderrIs(name) {
 			macos.FollowStderr(ctx, macos.WallClock{}, name, followEvery)
 			return

@@ -7,14 +7,17 @@ import (
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // maxLabel is the length of a DNS label, RFC 1035.
 const maxLabel = 63
 
 // names gives the Mac the name of its Machine.
-func (t *target) names() step {
-	name := t.desired.Host.Name
+type names struct{ *step.Env }
+
+func (n names) step() step.Step {
+	name := n.Desired.Host.Name
 	wanted := []struct {
 		name  macos.Name
 		value string
@@ -23,14 +26,14 @@ func (t *target) names() step {
 		{macos.LocalHostName, label(name)},
 		{macos.ComputerName, name},
 	}
-	return step{
-		name:  "names",
-		about: "Gives the Mac the name of its Machine: HostName, LocalHostName and ComputerName.",
-		undo:  "`scutil --set HostName NAME`, and likewise for the other two. The names from before are not kept.",
-		check: func(ctx context.Context) ([]string, error) {
+	return step.Step{
+		Name:  "names",
+		About: "Gives the Mac the name of its Machine: HostName, LocalHostName and ComputerName.",
+		Undo:  "`scutil --set HostName NAME`, and likewise for the other two. The names from before are not kept.",
+		Check: func(ctx context.Context) ([]string, error) {
 			var all []string
 			for _, w := range wanted {
-				got, err := t.Mac.Names.Get(ctx, w.name)
+				got, err := n.Mac.Names.Get(ctx, w.name)
 				if err != nil {
 					return nil, fmt.Errorf("reading %s: %w", w.name, err)
 				}
@@ -40,9 +43,9 @@ func (t *target) names() step {
 			}
 			return all, nil
 		},
-		act: func(ctx context.Context) error {
+		Act: func(ctx context.Context) error {
 			for _, w := range wanted {
-				if err := t.Mac.Names.Set(ctx, w.name, w.value); err != nil {
+				if err := n.Mac.Names.Set(ctx, w.name, w.value); err != nil {
 					return fmt.Errorf("setting %s: %w", w.name, err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/firewall"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // guestLease is for how long guests get their addresses, in seconds. The default
@@ -16,19 +17,21 @@ const guestLease = 600
 
 // network pins the guests' subnet, which the firewall's rules name, and keeps
 // their addresses from running out.
-func (t *target) network() step {
-	return step{
-		name: "network",
-		about: "Pins the subnet that vmnet gives guests (com.apple.vmnet) and shortens their DHCP leases to ten minutes" +
+type network struct{ *step.Env }
+
+func (x network) step() step.Step {
+	return step.Step{
+		Name: "network",
+		About: "Pins the subnet that vmnet gives guests (com.apple.vmnet) and shortens their DHCP leases to ten minutes" +
 			" (com.apple.InternetSharing.default).",
-		undo: "Delete Shared_Net_Address and Shared_Net_Mask from com.apple.vmnet and bootpd from" +
+		Undo: "Delete Shared_Net_Address and Shared_Net_Mask from com.apple.vmnet and bootpd from" +
 			" com.apple.InternetSharing.default, both below /Library/Preferences/SystemConfiguration, with sudo defaults delete.",
-		check: func(ctx context.Context) ([]string, error) {
-			now, err := t.guestNet(ctx)
-			return now.differs(t.wantedNet()), err
+		Check: func(ctx context.Context) ([]string, error) {
+			now, err := x.guestNet(ctx)
+			return now.differs(x.wantedNet()), err
 		},
-		act:      t.setGuestNet,
-		takeBack: func(ctx context.Context) error { return t.Mac.GuestNet.Reset(ctx) },
+		Act:      x.setGuestNet,
+		TakeBack: func(ctx context.Context) error { return x.Mac.GuestNet.Reset(ctx) },
 	}
 }
 
@@ -38,9 +41,9 @@ type guestNet struct {
 	lease         int
 }
 
-func (t *target) wantedNet() guestNet {
+func (x network) wantedNet() guestNet {
 	// The document was validated: it is a CIDR.
-	subnet, _ := netip.ParsePrefix(t.desired.Mac.Network.Subnet)
+	subnet, _ := netip.ParsePrefix(x.Desired.Mac.Network.Subnet)
 	return guestNet{
 		address: firewall.Gateway(subnet).String(),
 		mask:    net.IP(net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())).String(),
@@ -48,13 +51,13 @@ func (t *target) wantedNet() guestNet {
 	}
 }
 
-func (t *target) guestNet(ctx context.Context) (guestNet, error) {
+func (x network) guestNet(ctx context.Context) (guestNet, error) {
 	var now guestNet
 	var err error
-	if now.address, now.mask, err = t.Mac.GuestNet.Subnet(ctx); err != nil {
+	if now.address, now.mask, err = x.Mac.GuestNet.Subnet(ctx); err != nil {
 		return now, fmt.Errorf("reading the guests' subnet: %w", err)
 	}
-	if now.lease, err = t.Mac.GuestNet.Lease(ctx); err != nil {
+	if now.lease, err = x.Mac.GuestNet.Lease(ctx); err != nil {
 		return now, fmt.Errorf("reading the guests' DHCP lease time: %w", err)
 	}
 	return now, nil
@@ -78,31 +81,31 @@ func (n guestNet) subnet() string {
 	return fmt.Sprintf("%.32q %.32q", n.address, n.mask)
 }
 
-func (t *target) setGuestNet(ctx context.Context) error {
-	now, err := t.guestNet(ctx)
+func (x network) setGuestNet(ctx context.Context) error {
+	now, err := x.guestNet(ctx)
 	if err != nil {
 		return err
 	}
-	wanted := t.wantedNet()
+	wanted := x.wantedNet()
 	if now.lease != wanted.lease {
-		if err := t.Mac.GuestNet.SetLease(ctx, wanted.lease); err != nil {
+		if err := x.Mac.GuestNet.SetLease(ctx, wanted.lease); err != nil {
 			return err
 		}
 	}
 	if now.address == wanted.address && now.mask == wanted.mask {
 		return nil
 	}
-	if err := t.mayChangeSubnet(ctx, now); err != nil {
+	if err := x.mayChangeSubnet(ctx, now); err != nil {
 		return err
 	}
-	return t.Mac.GuestNet.SetSubnet(ctx, wanted.address, wanted.mask)
+	return x.Mac.GuestNet.SetSubnet(ctx, wanted.address, wanted.mask)
 }
 
 // mayChangeSubnet: guests keep the addresses they have, so that a running one would
 // be outside the rules. To pin the subnet that vmnet uses anyway changes nothing.
-func (t *target) mayChangeSubnet(ctx context.Context, now guestNet) error {
-	if now.address == "" && t.desired.Mac.Network.Subnet == document.DefaultSubnet {
+func (x network) mayChangeSubnet(ctx context.Context, now guestNet) error {
+	if now.address == "" && x.Desired.Mac.Network.Subnet == document.DefaultSubnet {
 		return nil
 	}
-	return t.noGuests(ctx, "the guests' subnet becomes "+t.desired.Mac.Network.Subnet)
+	return x.NoGuests(ctx, "the guests' subnet becomes "+x.Desired.Mac.Network.Subnet)
 }

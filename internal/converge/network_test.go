@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
 )
 
 func TestGuestsNetwork(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	want := memory.GuestNet{Address: "192.168.64.1", Mask: "255.255.255.0", LeaseSeconds: 600}
+	want := macostest.GuestNet{Address: "192.168.64.1", Mask: "255.255.255.0", LeaseSeconds: 600}
 	if f.mac.GuestNet != want {
 		t.Errorf("network %+v", f.mac.GuestNet)
 	}
@@ -31,7 +31,7 @@ func TestAnotherSubnetWaitsForTheGuests(t *testing.T) {
 	}
 	f.mac.Console.Guests = 0
 	f.converge()
-	want := memory.GuestNet{Address: "10.77.0.1", Mask: "255.255.0.0", LeaseSeconds: 600}
+	want := macostest.GuestNet{Address: "10.77.0.1", Mask: "255.255.0.0", LeaseSeconds: 600}
 	if f.mac.GuestNet != want {
 		t.Errorf("network %+v", f.mac.GuestNet)
 	}
@@ -42,7 +42,7 @@ func TestAnotherSubnetWaitsForTheGuests(t *testing.T) {
 func TestGuestsDoNotKeepTheLeaseFromBeingSet(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	f.mac.GuestNet = memory.GuestNet{}
+	f.mac.GuestNet = macostest.GuestNet{}
 	f.mac.Console.Guests = 2
 	f.converge()
 	if f.mac.GuestNet.LeaseSeconds != 600 || f.mac.GuestNet.Address != "192.168.64.1" {

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -25,8 +27,8 @@ func wantedPower() map[string]string {
 }
 
 // awakePreferences keep the session from being locked or ended when nobody types.
-func awakePreferences() []preference {
-	return []preference{
+func awakePreferences() preferences {
+	return preferences{
 		{screensaverDomain, "idleTime", 0},
 		{screensaverDomain, "askForPassword", 0},
 		{globalDomain, "com.apple.autologout.AutoLogOutDelay", 0},
@@ -34,33 +36,35 @@ func awakePreferences() []preference {
 }
 
 // power keeps the Mac awake, and has it come back after a power cut.
-func (t *target) power() step {
-	return step{
-		name:  "power",
-		about: "Sets the Mac to never sleep, to start again after a power cut and to wake for the network (`pmset`), and turns off the screen saver's lock and the automatic log-out.",
-		undo:  "Set what you want in System Settings under Energy, or run `sudo pmset -a sleep 1 displaysleep 10 disksleep 10 autorestart 0`.",
-		check: func(ctx context.Context) ([]string, error) {
-			all, err := t.powerDiffers(ctx)
+type power struct{ *step.Env }
+
+func (p power) step() step.Step {
+	return step.Step{
+		Name:  "power",
+		About: "Sets the Mac to never sleep, to start again after a power cut and to wake for the network (`pmset`), and turns off the screen saver's lock and the automatic log-out.",
+		Undo:  "Set what you want in System Settings under Energy, or run `sudo pmset -a sleep 1 displaysleep 10 disksleep 10 autorestart 0`.",
+		Check: func(ctx context.Context) ([]string, error) {
+			all, err := PowerDiffers(ctx, p.Mac.Power)
 			if err != nil {
 				return nil, err
 			}
-			unset, err := t.unset(ctx, awakePreferences())
+			unset, err := awakePreferences().differ(ctx, p.Mac.Defaults)
 			return append(all, unset...), err
 		},
-		act: func(ctx context.Context) error {
-			if err := t.Mac.Power.Set(ctx, wantedPower()); err != nil {
+		Act: func(ctx context.Context) error {
+			if err := p.Mac.Power.Set(ctx, wantedPower()); err != nil {
 				return fmt.Errorf("setting the power management: %w", err)
 			}
-			return t.set(ctx, awakePreferences())
+			return awakePreferences().write(ctx, p.Mac.Defaults)
 		},
-		prove: t.provePower,
+		Prove: p.provePower,
 	}
 }
 
-// powerDiffers lists the settings that differ. One that this model of Mac does not
+// PowerDiffers lists the settings that differ. One that this model of Mac does not
 // have is none, except sleep.
-func (t *target) powerDiffers(ctx context.Context) ([]string, error) {
-	got, err := t.Mac.Power.Settings(ctx)
+func PowerDiffers(ctx context.Context, of macos.Power) ([]string, error) {
+	got, err := of.Settings(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the power management: %w", err)
 	}
@@ -76,13 +80,13 @@ func (t *target) powerDiffers(ctx context.Context) ([]string, error) {
 }
 
 // provePower holds the step to sleep alone: what else a Mac refuses costs comfort.
-func (t *target) provePower(ctx context.Context) error {
-	got, err := t.Mac.Power.Settings(ctx)
+func (p power) provePower(ctx context.Context) error {
+	got, err := p.Mac.Power.Settings(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the power management: %w", err)
 	}
 	if got[sleepSetting] != "0" {
-		return fail(document.Human, "the Mac still sleeps after %.16q minutes: pmset refuses, look whether a configuration profile sets it", got[sleepSetting])
+		return step.Fail(document.Human, "the Mac still sleeps after %.16q minutes: pmset refuses, look whether a configuration profile sets it", got[sleepSetting])
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package converge
 import (
 	"context"
 	"fmt"
+
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 // preference is a wanted value: a bool, an int or a string.
@@ -24,55 +26,58 @@ func (p preference) printed() string {
 	}
 }
 
-// unset lists the preferences that have another value, or none.
-func (t *target) unset(ctx context.Context, wanted []preference) ([]string, error) {
-	var all []string
-	for _, p := range wanted {
-		got, found, err := t.Mac.Defaults.Read(ctx, p.domain, p.key)
+// preferences are wanted together.
+type preferences []preference
+
+// differ lists the preferences that have another value, or none.
+func (all preferences) differ(ctx context.Context, defaults macos.Defaults) ([]string, error) {
+	var differs []string
+	for _, p := range all {
+		got, found, err := defaults.Read(ctx, p.domain, p.key)
 		switch {
 		case err != nil:
 			return nil, err
 		case !found:
-			all = append(all, fmt.Sprintf("%s of %s is not set", p.key, p.domain))
+			differs = append(differs, fmt.Sprintf("%s of %s is not set", p.key, p.domain))
 		case got != p.printed():
-			all = append(all, fmt.Sprintf("%s of %s is %.64q", p.key, p.domain, got))
+			differs = append(differs, fmt.Sprintf("%s of %s is %.64q", p.key, p.domain, got))
 		}
 	}
-	return all, nil
+	return differs, nil
 }
 
-// set writes the preferences that have another value.
-func (t *target) set(ctx context.Context, wanted []preference) error {
-	for _, p := range wanted {
-		got, found, err := t.Mac.Defaults.Read(ctx, p.domain, p.key)
+// write writes the preferences that have another value.
+func (all preferences) write(ctx context.Context, defaults macos.Defaults) error {
+	for _, p := range all {
+		got, found, err := defaults.Read(ctx, p.domain, p.key)
 		if err != nil {
 			return err
 		}
 		if found && got == p.printed() {
 			continue
 		}
-		if err := t.writePreference(ctx, p); err != nil {
+		if err := p.write(ctx, defaults); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *target) writePreference(ctx context.Context, p preference) error {
+func (p preference) write(ctx context.Context, defaults macos.Defaults) error {
 	switch v := p.value.(type) {
 	case bool:
-		return t.Mac.Defaults.WriteBool(ctx, p.domain, p.key, v)
+		return defaults.WriteBool(ctx, p.domain, p.key, v)
 	case int:
-		return t.Mac.Defaults.WriteInt(ctx, p.domain, p.key, v)
+		return defaults.WriteInt(ctx, p.domain, p.key, v)
 	default:
-		return t.Mac.Defaults.WriteString(ctx, p.domain, p.key, p.printed())
+		return defaults.WriteString(ctx, p.domain, p.key, p.printed())
 	}
 }
 
-// forget removes the preferences, so that macOS goes back to its own choice.
-func (t *target) forget(ctx context.Context, wanted []preference) error {
-	for _, p := range wanted {
-		if err := t.Mac.Defaults.Delete(ctx, p.domain, p.key); err != nil {
+// remove removes the preferences, so that macOS goes back to its own choice.
+func (all preferences) remove(ctx context.Context, defaults macos.Defaults) error {
+	for _, p := range all {
+		if err := defaults.Delete(ctx, p.domain, p.key); err != nil {
 			return err
 		}
 	}

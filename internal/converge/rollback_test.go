@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // A build that does not prove itself makes room for the one before it, twice; then
@@ -40,22 +40,21 @@ func TestBadBuildIsRolledBackAndRemembered(t *testing.T) {
 	f.mac.Program = f.goodJob
 	f.converge()
 	f.runs(bad, f.content(document.ConfigFile))
-	if all, err := (&target{Options: f.options()}).badBuilds(); err != nil || len(all) != 0 {
-		t.Errorf("still remembered as bad: %v (%v)", all, err)
+	if all := f.failures(); len(all) != 0 {
+		t.Errorf("still remembered as bad: %v ", all)
 	}
 }
 
 // runs expects both jobs to run the build with that configuration.
 func (f *fixture) runs(build, config string) {
 	f.t.Helper()
-	t := &target{Options: f.options()}
-	want := identity{build, document.Hash([]byte(config))}
-	for _, j := range jobs() {
-		if _, err := t.answering(context.Background(), j, want); err != nil {
-			f.t.Error(err)
+	for _, j := range ourJobs() {
+		want := document.Health{Build: build, ConfigHash: document.Hash([]byte(config)), PID: f.mac.PID(j.label)}
+		if got := f.health(j); got != want {
+			f.t.Errorf("%s is %+v, want %+v", j.label, got, want)
 		}
-		if debt, err := t.debt(j); err != nil || debt != owedNothing {
-			f.t.Errorf("%s is owed a %s (%v)", j.name, debt, err)
+		if _, pending := f.mac.Get(j.pending); pending {
+			f.t.Errorf("a restart of %s is pending", j.label)
 		}
 	}
 	if got := f.content(document.ConfigFile); got != config {
@@ -74,7 +73,7 @@ func TestBadHostdRollsBackBoth(t *testing.T) {
 	f.runs(good, config)
 }
 
-func TestFirstBuildHasNoWayBack(t *testing.T) {
+func TestFirstBuildHasNoRollbackTarget(t *testing.T) {
 	f := newFixture(t)
 	f.dying("", time.Second)
 	if r := f.refused("launchd", document.Retry, ""); r.RolledBack != "" {
@@ -84,13 +83,13 @@ func TestFirstBuildHasNoWayBack(t *testing.T) {
 	f.converge()
 }
 
-func TestDamagedWayBackIsSaid(t *testing.T) {
+func TestDamagedRollbackTargetIsReported(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	good := f.desired.Agent.SHA256
 	f.stage("second build")
 	f.dying(good, time.Second)
-	f.mac.Overwrite(slotFile(good), []byte("rot"))
+	f.mac.Overwrite(programFile(good), []byte("rot"))
 	f.refused("launchd", document.Retry, "is not whole")
 }
 
@@ -100,8 +99,8 @@ func TestBadConfigurationIsNoFaultOfTheBuild(t *testing.T) {
 	f.desired.Node.MaxVMs = 1
 	f.dying("", 3*time.Second)
 	f.refused("launchd", document.Retry, "does not stay")
-	if all, err := (&target{Options: f.options()}).badBuilds(); err != nil || len(all) != 0 {
-		t.Errorf("blamed: %v (%v)", all, err)
+	if all := f.failures(); len(all) != 0 {
+		t.Errorf("blamed: %v ", all)
 	}
 }
 
@@ -129,11 +128,11 @@ func TestOldBuildsAreRemoved(t *testing.T) {
 }
 
 // A proof and a configuration that do not belong together are no way back.
-func TestHalfAProofIsNoWayBack(t *testing.T) {
+func TestDamagedLastGoodRecordIsNoRollbackTarget(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	good := f.desired.Agent.SHA256
-	f.mac.Put(provedConfigFile, []byte("{}\n"), rootFile)
+	f.mac.Put(lastGoodConfigFile, []byte("{}\n"), step.RootAttr(0o600))
 	f.stage("second build")
 	f.dying(good, 3*time.Second)
 	if r := f.refused("launchd", document.Retry, "does not stay"); r.RolledBack != "" {
@@ -148,7 +147,7 @@ func TestHalfAProofIsNoWayBack(t *testing.T) {
 
 // A build that was never proved, because its run was cut off, is none to go back
 // to; the one before it stays.
-func TestWayBackSurvivesACutRoll(t *testing.T) {
+func TestRollbackTargetSurvivesACutRoll(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	good, config := f.desired.Agent.SHA256, f.content(document.ConfigFile)

@@ -2,60 +2,22 @@ package converge
 
 import (
 	"bytes"
-	"encoding/hex"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/session"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
-func (f *fixture) fileAttr() macos.Attr { return macos.Attr{Mode: 0o644, Owner: root, Group: wheel} }
-
-func TestScrambledPassword(t *testing.T) {
-	data, err := scramblePassword("password")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(data); got != "0de82150a5d3af8ea3b91f7d" {
-		t.Errorf("got %s", got)
-	}
-	for length, want := range map[int]int{1: 12, 11: 12, 12: 24, 23: 24, 24: 36} {
-		data, err := scramblePassword(strings.Repeat("x", length))
-		if err != nil || len(data) != want || JudgePassword(data) != passwordUsable {
-			t.Errorf("%d characters become %d bytes, %s (%v)", length, len(data), JudgePassword(data), err)
-		}
-	}
-	for _, not := range []string{"", "<sealed>", "a\x00b", "a\nb", "a\r"} {
-		if data, err := scramblePassword(not); err == nil || strings.Contains(err.Error(), "sealed>") {
-			t.Errorf("%q becomes %x (%v)", not, data, err)
-		}
-	}
-}
-
-func TestStoredPasswordIsJudged(t *testing.T) {
-	usable, err := scramblePassword("correct horse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	noisy := append(bytes.Clone(usable[:14]), 1, 2, 3) // macOS pads with noise
-	for name, c := range map[string]struct {
-		data []byte
-		want StoredPassword
-	}{
-		"none":        {nil, passwordMissing},
-		"usable":      {usable, passwordUsable},
-		"noise after": {noisy, passwordUsable},
-		"no end":      {usable[:13], passwordDamaged},
-		"empty one":   {[]byte(kcpasswordKey), passwordDamaged},
-		"sealed":      {[]byte(sealedPrefix + "\xa3"), passwordSealed},
-	} {
-		if got := JudgePassword(c.data); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}
+func (f *fixture) fileAttr() macos.Attr { return step.RootAttr(0o644) }
 
 // A prepared Mac logs its user in at boot, and now.
 func TestRequirement002_PreparedMacLogsIn(t *testing.T) {
@@ -65,10 +27,7 @@ func TestRequirement002_PreparedMacLogsIn(t *testing.T) {
 	if s, failed := f.run(o).FailedStep(); failed {
 		t.Fatalf("%s (%s)", s.Detail, s.Class)
 	}
-	want, err := scramblePassword("correct horse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := macostest.ScrambledPassword("correct horse")
 	if got := f.content(kcpasswordFile); got != string(want) {
 		t.Errorf("%s holds %x", kcpasswordFile, got)
 	}
@@ -86,7 +45,7 @@ func TestRequirement002_PreparedMacLogsIn(t *testing.T) {
 	if up, err := f.mac.Interfaces().Session.Aqua(t.Context(), "m1"); err != nil || !up {
 		t.Errorf("no session after a boot (%v)", err)
 	}
-	if _, marked := f.mac.Get(document.JournalFile); marked {
+	if _, marked := f.mac.Get(document.DiskMarkerFile); marked {
 		t.Error("a step alone marked the disk")
 	}
 }
@@ -112,7 +71,7 @@ func TestRequirement003_SealedPasswordIsNeverWritten(t *testing.T) {
 				if s, _ := r.FailedStep(); strings.Contains(s.Detail, document.Sealed) {
 					t.Errorf("shown: %s", s.Detail)
 				}
-				if f.mac.Console.Kicks != 0 {
+				if f.mac.Console.Restarts != 0 {
 					t.Error("loginwindow was restarted")
 				}
 			})
@@ -130,8 +89,8 @@ func TestSessionThatHoldsIsNotTouched(t *testing.T) {
 			t.Errorf("session %s", got)
 		}
 	}
-	if f.mac.Console.Kicks != 1 {
-		t.Errorf("loginwindow was restarted %d times", f.mac.Console.Kicks)
+	if f.mac.Console.Restarts != 1 {
+		t.Errorf("loginwindow was restarted %d times", f.mac.Console.Restarts)
 	}
 }
 
@@ -144,19 +103,19 @@ func TestLooseStoredPasswordIsTightened(t *testing.T) {
 	if got := outcomes(f.converge())["session"]; got != document.Changed || f.content(kcpasswordFile) != before {
 		t.Errorf("session %s", got)
 	}
-	if f.mac.Console.Kicks != 1 {
+	if f.mac.Console.Restarts != 1 {
 		t.Error("the session was ended for a file's mode")
 	}
 }
 
-func TestGuestsAreNotKickedOut(t *testing.T) {
+func TestGuestsKeepLoginwindowRunning(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	f.mac.LogOut()
 	f.mac.Console.Guests = 1 // started outside of a session, by hand
 	f.refused("session", document.Wait, "waits until no guest runs")
 	f.mac.Console.Guests = 0
-	f.later(KickCooldown)
+	f.later(restartCooldown)
 	f.converge()
 }
 
@@ -182,14 +141,14 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(line), "wrong") || strings.Contains(f.content(sessionFile), "wrong") {
+	if strings.Contains(string(line), "wrong") || strings.Contains(f.content(session.File), "wrong") {
 		t.Error("the password shows")
 	}
-	f.later(2 * KickCooldown)
+	f.later(2 * restartCooldown)
 	f.refused("session", document.Wait, "this very password")
 	f.mac.Reboot()
 	f.refused("session", document.Wait, "this very password")
-	if f.mac.Console.Refused > 2 { // once by the kick, and once by the boot if it was not sealed yet
+	if f.mac.Console.Refused > 2 { // once by the restart of loginwindow, and once by the boot if it was not sealed yet
 		t.Errorf("macOS was given a wrong password %d times", f.mac.Console.Refused)
 	}
 	f.desired.Secrets.ConsolePassword = "correct horse"
@@ -199,18 +158,21 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 // What was refused is what lay there, not what came along and was not tried yet.
 func TestRightPasswordFollowsAWrongOne(t *testing.T) {
 	f := newFixture(t)
-	data, err := scramblePassword("the vendor's former one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := macostest.ScrambledPassword("the vendor's former one")
 	f.mac.Put(kcpasswordFile, data, kcpasswordAttr)
 	f.mac.SetDefault(loginwindowDomain, autoLoginUser, "m1")
 	f.refused("session", document.Wait, "sealed")
-	f.later(KickCooldown)
+	f.later(restartCooldown)
 	f.converge()
-	target := &target{Options: f.options()}
+	var note struct {
+		Refused []struct{ Salt, Hash []byte }
+	}
+	if err := json.Unmarshal([]byte(f.content(session.File)), &note); err != nil || len(note.Refused) != 1 {
+		t.Fatalf("%+v, %v", note, err)
+	}
 	for password, want := range map[string]bool{"the vendor's former one": true, "correct horse": false} {
-		if got, err := target.refusedBefore(password); err != nil || got != want {
+		hash, err := pbkdf2.Key(sha256.New, password, note.Refused[0].Salt, 100_000, sha256.Size)
+		if got := bytes.Equal(hash, note.Refused[0].Hash); err != nil || got != want {
 			t.Errorf("%s refused: %v (%v)", password, got, err)
 		}
 	}
@@ -220,12 +182,12 @@ func TestRightPasswordFollowsAWrongOne(t *testing.T) {
 func TestFileVaultInTheMiddleOfARun(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Fail = func(call string) error {
-		f.mac.System.FileVault = f.mac.System.FileVault || call == "write "+document.JournalFile
+		f.mac.System.FileVault = f.mac.System.FileVault || call == "write "+document.DiskMarkerFile
 		return nil
 	}
 	f.refused("session", document.Human, "FileVault is on")
 	f.gone(kcpasswordFile)
-	if f.mac.Console.Kicks != 0 {
+	if f.mac.Console.Restarts != 0 {
 		t.Error("loginwindow was restarted")
 	}
 }
@@ -246,33 +208,33 @@ func TestPasswordThatIsSealedLate(t *testing.T) {
 	f.refused("proof", document.Wait, "sealed")
 }
 
-func TestKicksCoolDown(t *testing.T) {
+func TestLoginwindowIsRestartedOnceInTenMinutes(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Console.NoLogin = true
 	f.refused("session", document.Reboot, "waited 30s")
 	f.refused("session", document.Retry, "loginwindow was restarted")
-	if f.mac.Console.Kicks != 1 {
-		t.Errorf("%d kicks", f.mac.Console.Kicks)
+	if f.mac.Console.Restarts != 1 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
 	}
-	f.later(KickCooldown)
+	f.later(restartCooldown)
 	f.refused("session", document.Reboot, "waited 30s")
 	// Another boot has started loginwindow anew: it may be restarted in it.
-	f.mac.Console.NeedsKick = true
+	f.mac.Console.NeedsRestart = true
 	f.mac.Reboot()
 	f.mac.Console.NoLogin = false
 	f.converge()
-	if f.mac.Console.Kicks != 3 {
-		t.Errorf("%d kicks", f.mac.Console.Kicks)
+	if f.mac.Console.Restarts != 3 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
 	}
 }
 
 // A run that was cut off right before or after it restarted loginwindow leaves
 // that open; a session that is on its way is waited for.
-func TestKickOfUnknownOutcome(t *testing.T) {
+func TestRestartOfUnknownOutcome(t *testing.T) {
 	f := newFixture(t)
 	writes := 0
 	f.mac.Fail = func(call string) error {
-		if call == "write "+sessionFile {
+		if call == "write "+session.File {
 			if writes++; writes == 2 {
 				return errCut
 			}
@@ -284,26 +246,24 @@ func TestKickOfUnknownOutcome(t *testing.T) {
 	}
 	f.mac.Fail = nil
 	f.converge()
-	if f.mac.Console.Kicks != 1 {
-		t.Errorf("%d kicks", f.mac.Console.Kicks)
+	if f.mac.Console.Restarts != 1 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
 	}
 }
 
-// hostd asks for kicks too, and may come while nobody knows of the last one.
-func TestKickWaitsForASessionOnItsWay(t *testing.T) {
+// hostd restarts it too, and may come while nobody knows of the last one.
+func TestRestartWaitsForASessionOnItsWay(t *testing.T) {
 	for name, comes := range map[string]bool{"on its way": true, "not coming": false} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.converge()
-			f.mac.Console.NeedsKick = !comes
+			f.mac.Console.NeedsRestart = !comes
 			f.mac.Reboot()
 			mac := f.mac.Interfaces()
-			note := sessionNote{KickedAt: mac.Clock.Now(), BootSession: f.mac.Boot}
-			if err := writeSessionNote(t.Context(), mac.Files, note); err != nil {
-				t.Fatal(err)
-			}
-			if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); err != nil || kicked == comes {
-				t.Errorf("kicked %v (%v)", kicked, err)
+			note := fmt.Sprintf(`{"kickedAt":%q,"bootSession":%q}`, mac.Clock.Now().Format(time.RFC3339Nano), f.mac.Boot)
+			f.mac.Put(session.File, []byte(note), step.RootAttr(0o600))
+			if restarted, err := session.RestartLoginwindow(t.Context(), mac, "m1"); err != nil || restarted == comes {
+				t.Errorf("restarted %v (%v)", restarted, err)
 			}
 		})
 	}
@@ -311,29 +271,29 @@ func TestKickWaitsForASessionOnItsWay(t *testing.T) {
 
 // Converge and hostd may both find no session: one of them restarts loginwindow, and
 // the other waits for what comes of it.
-func TestTwoDoNotKickAtOnce(t *testing.T) {
+func TestOneProcessAtATimeRestartsLoginwindow(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
-	f.mac.Console.NeedsKick = true
+	f.mac.Console.NeedsRestart = true
 	f.mac.Reboot()
 	mac := f.mac.Interfaces()
-	other, err := mac.Files.Lock(sessionLock)
+	other, err := mac.Files.Lock(session.Lock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := f.mac.Console.Kicks
-	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); kicked || err == nil || f.mac.Console.Kicks != before {
-		t.Errorf("kicked %t beside another process that does (%v)", kicked, err)
+	before := f.mac.Console.Restarts
+	if restarted, err := session.RestartLoginwindow(t.Context(), mac, "m1"); restarted || err == nil || f.mac.Console.Restarts != before {
+		t.Errorf("restarted %t beside another process that does (%v)", restarted, err)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); !kicked || err != nil {
-		t.Fatalf("kicked %t (%v)", kicked, err)
+	if restarted, err := session.RestartLoginwindow(t.Context(), mac, "m1"); !restarted || err != nil {
+		t.Fatalf("restarted %t (%v)", restarted, err)
 	}
 	f.elapse(sessionTimeout)
-	if kicked, err := KickLoginwindow(t.Context(), mac, "m1"); kicked || err != nil {
-		t.Errorf("kicked %t though a session came meanwhile (%v)", kicked, err)
+	if restarted, err := session.RestartLoginwindow(t.Context(), mac, "m1"); restarted || err != nil {
+		t.Errorf("restarted %t though a session came meanwhile (%v)", restarted, err)
 	}
 }
 
@@ -343,7 +303,7 @@ func TestNoAutoLoginNoSession(t *testing.T) {
 	f.desired.Secrets = nil
 	f.converge()
 	f.gone(kcpasswordFile)
-	if f.mac.Console.Kicks != 0 {
+	if f.mac.Console.Restarts != 0 {
 		t.Error("loginwindow was restarted")
 	}
 }

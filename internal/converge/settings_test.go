@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 func TestMacNeverSleeps(t *testing.T) {
@@ -81,30 +83,30 @@ func TestLogsAreInRootsFolder(t *testing.T) {
 	files := f.mac.Interfaces().Files
 	right := func() {
 		t.Helper()
-		for name, want := range map[string]string{document.LogDir: "root:wheel 0755", agentErrorLog: "m1:staff 0640"} {
+		for name, want := range map[string]string{document.LogDir: "root:wheel 0755", launchd.AgentErrorLog: "m1:staff 0640"} {
 			if info, err := files.Stat(t.Context(), name); err != nil || info.Attr.String() != want {
 				t.Errorf("%s is %s, want %s (%v)", name, info.Attr, want, err)
 			}
 		}
 	}
 	right()
-	f.mac.Put(agentErrorLog, []byte("panic"), f.desiredLogAttr())
-	if got := outcomes(f.converge())["logs"]; got != document.Unchanged || f.content(agentErrorLog) != "panic" {
+	f.mac.Put(launchd.AgentErrorLog, []byte("panic"), f.desiredLogAttr())
+	if got := outcomes(f.converge())["logs"]; got != document.Unchanged || f.content(launchd.AgentErrorLog) != "panic" {
 		t.Errorf("logs %s", got)
 	}
-	f.mac.Put(agentErrorLog, nil, macos.Attr{Mode: 0o666, Owner: "m1", Group: staff})
+	f.mac.Put(launchd.AgentErrorLog, nil, macos.Attr{Mode: 0o666, Owner: "m1", Group: staff})
 	f.converge()
 	right()
 	// What was put there while the folder was somebody's is not kept.
 	if err := files.MakeDir(t.Context(), document.LogDir, macos.Attr{Mode: 0o750, Owner: "m1", Group: staff}); err != nil {
 		t.Fatal(err)
 	}
-	if err := files.Link(agentErrorLog+".0", "/etc/sudoers"); err != nil {
+	if err := files.Link(launchd.AgentErrorLog+".0", "/etc/sudoers"); err != nil {
 		t.Fatal(err)
 	}
 	f.converge()
 	right()
-	if _, err := files.Stat(t.Context(), agentErrorLog+".0"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := files.Stat(t.Context(), launchd.AgentErrorLog+".0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a link that the user could plant is kept (%v)", err)
 	}
 	if r := f.converge(); r.Exit != document.ExitUnchanged {
@@ -113,7 +115,7 @@ func TestLogsAreInRootsFolder(t *testing.T) {
 }
 
 func (f *fixture) desiredLogAttr() macos.Attr {
-	return (&target{desired: f.desired}).agentLog().attr
+	return logs{f.env()}.agentLog().Attr
 }
 
 func TestSSHIsShutToAllButKeys(t *testing.T) {
@@ -145,10 +147,12 @@ func TestSSHIsTakenBack(t *testing.T) {
 		class   document.Class
 		detail  string
 	}{
-		"refused":    {func(f *fixture) { f.mac.SSHD.Broken = true }, document.Bug, "nothing was changed"},
-		"deaf":       {func(f *fixture) { f.mac.SSHD.Deaf = true }, document.Retry, "taken back"},
-		"silent":     {func(f *fixture) { f.mac.SSHD.Silent = true }, document.Retry, "taken back"},
-		"overridden": {func(f *fixture) { f.mac.Put("/etc/ssh/sshd_config.d/000-a.conf", []byte("UsePAM no\n"), program) }, document.Human, "UsePAM"},
+		"refused": {func(f *fixture) { f.mac.SSHD.Broken = true }, document.Bug, "nothing was changed"},
+		"deaf":    {func(f *fixture) { f.mac.SSHD.Deaf = true }, document.Retry, "taken back"},
+		"silent":  {func(f *fixture) { f.mac.SSHD.Silent = true }, document.Retry, "taken back"},
+		"overridden": {func(f *fixture) {
+			f.mac.Put("/etc/ssh/sshd_config.d/000-a.conf", []byte("UsePAM no\n"), step.RootAttr(0o755))
+		}, document.Human, "UsePAM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -2,14 +2,14 @@ package converge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -25,33 +25,39 @@ const (
 	sharingTimeout = 20 * time.Second
 )
 
-// screenSharing turns macOS' Screen Sharing and Remote Management off, unless the
+// sharing turns macOS' Screen Sharing and Remote Management off, unless the
 // profile wants the former: the vendor's image has them on, for everybody who knows
 // the user's password.
-func (t *target) screenSharing() step {
+type sharing struct{ *step.Env }
+
+func (x sharing) step() step.Step {
 	said := ""
-	return step{
-		name: "sharing",
-		about: "Turns Screen Sharing (launchd's `" + ScreenSharingLabel + "`) and Remote Management off, also for later boots. With the profile's" +
+	return step.Step{
+		Name: "sharing",
+		About: "Turns Screen Sharing (launchd's `" + ScreenSharingLabel + "`) and Remote Management off, also for later boots. With the profile's" +
 			" `session.screenSharing: true` Screen Sharing is turned on instead; the firewall leaves its port 5900 to SSH tunnels, unless" +
 			" `network.hostIngress` names it.",
-		undo: "Turn Screen Sharing on in System Settings under General, Sharing, or run `sudo launchctl enable system/" + ScreenSharingLabel +
+		Undo: "Turn Screen Sharing on in System Settings under General, Sharing, or run `sudo launchctl enable system/" + ScreenSharingLabel +
 			"` and `sudo launchctl bootstrap system " + screenSharingPlist + "`.",
-		check: func(ctx context.Context) ([]string, error) {
-			s, err := t.sharingState(ctx)
-			return s.differs(t.desired.Mac.ScreenSharing), err
+		Check: func(ctx context.Context) ([]string, error) {
+			s, err := x.sharingState(ctx)
+			return s.differs(x.Desired.Mac.ScreenSharing), err
 		},
-		act: func(ctx context.Context) (err error) {
-			if t.desired.Mac.ScreenSharing {
-				return t.share(ctx)
+		Act: func(ctx context.Context) (err error) {
+			if x.Desired.Mac.ScreenSharing {
+				return x.turnSharingOn(ctx)
 			}
-			said, err = t.unshare(ctx)
+			said, err = x.turnSharingOff(ctx)
 			return err
 		},
-		takeBack: t.shareAgain,
-		note:     func() string { return said },
+		TakeBack: x.restoreSharing,
+		Note:     func() string { return said },
 	}
 }
+
+// sharingRecord is the note of it. One that cannot be read is as good as none: at worst
+// what lingers is ended once more.
+var sharingRecord = step.Note[sharingNote]{Path: sharingFile, What: "what was turned off"}
 
 // sharingNote is what cannot be seen from outside.
 type sharingNote struct {
@@ -93,53 +99,53 @@ func (s sharingState) differs(wanted bool) []string {
 	return all
 }
 
-func (t *target) sharingState(ctx context.Context) (sharingState, error) {
+func (x sharing) sharingState(ctx context.Context) (sharingState, error) {
 	var s sharingState
 	var err error
-	if s.disabled, err = t.Mac.Launchd.Disabled(ctx, ScreenSharingLabel); err != nil {
+	if s.disabled, err = x.Mac.Launchd.Disabled(ctx, ScreenSharingLabel); err != nil {
 		return s, err
 	}
-	if _, s.loaded, err = t.printJob(ctx, job{label: ScreenSharingLabel}); err != nil {
+	if _, s.loaded, err = (launchd.Control{Mac: x.Mac}).Print(ctx, ScreenSharingLabel); err != nil {
 		return s, err
 	}
-	if s.management, err = t.exists(ctx, RemoteManagementFile); err != nil {
-		return s, fmt.Errorf("looking whether Remote Management is on: %w", err)
+	if s.management, err = x.Exists(ctx, RemoteManagementFile); err != nil {
+		return s, err
 	}
-	if s.boot, err = t.Mac.Host.BootSession(ctx); err != nil {
-		return s, fmt.Errorf("reading the boot session: %w", err)
+	if s.boot, err = step.BootSession(ctx, x.Mac); err != nil {
+		return s, err
 	}
-	s.note, err = readSharingNote(t.Mac.Files)
+	s.note, err = sharingRecord.Read(x.Mac.Files)
 	return s, err
 }
 
-// unshare turns both off. What macOS does not end at once is told, and is no failure:
+// turnSharingOff turns both off. What macOS does not end at once is told, and is no failure:
 // it does not start at the next boot, and the firewall shuts its port until then.
-func (t *target) unshare(ctx context.Context) (said string, err error) {
-	s, err := t.sharingState(ctx)
+func (x sharing) turnSharingOff(ctx context.Context) (said string, err error) {
+	s, err := x.sharingState(ctx)
 	if err != nil {
 		return "", err
 	}
 	s.note.TurnedOff = s.note.TurnedOff || s.loaded
 	s.note.Lingers = ""
-	if err := t.writeSharingNote(ctx, s.note); err != nil {
+	if err := sharingRecord.Write(ctx, x.Mac.Files, s.note); err != nil {
 		return "", err
 	}
 	var refused error
 	if s.management {
-		refused = t.Mac.Sharing.StopRemoteManagement(ctx)
+		refused = x.Mac.Sharing.StopRemoteManagement(ctx)
 	}
-	if err := t.Mac.Launchd.Disable(ctx, ScreenSharingLabel); err != nil {
+	if err := x.Mac.Launchd.Disable(ctx, ScreenSharingLabel); err != nil {
 		return "", err
 	}
 	if s.loaded {
-		refused = errors.Join(refused, t.endScreenSharing(ctx))
+		refused = errors.Join(refused, x.endScreenSharing(ctx))
 	}
-	now, err := t.sharingState(ctx)
+	now, err := x.sharingState(ctx)
 	if err != nil || !now.loaded && !now.management {
 		return "", err
 	}
 	now.note.Lingers = now.boot
-	if err := t.writeSharingNote(ctx, now.note); err != nil {
+	if err := sharingRecord.Write(ctx, x.Mac.Files, now.note); err != nil {
 		return "", err
 	}
 	said = "turned off, and macOS keeps it running until the next boot; the firewall shuts its port"
@@ -149,8 +155,8 @@ func (t *target) unshare(ctx context.Context) (said string, err error) {
 	return said, nil
 }
 
-func (t *target) endScreenSharing(ctx context.Context) error {
-	err := t.Mac.Launchd.Bootout(ctx, ScreenSharingLabel)
+func (x sharing) endScreenSharing(ctx context.Context) error {
+	err := x.Mac.Launchd.Bootout(ctx, ScreenSharingLabel)
 	var refused *macos.LaunchdError
 	if errors.As(err, &refused) && (refused.Absent() || refused.Busy()) {
 		err = nil
@@ -158,60 +164,33 @@ func (t *target) endScreenSharing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return await(ctx, t.Mac.Clock, sharingTimeout, "the end of Screen Sharing", func() (bool, error) {
-		_, loaded, err := t.printJob(ctx, job{label: ScreenSharingLabel})
+	return step.Await(ctx, x.Mac.Clock, sharingTimeout, "the end of Screen Sharing", func() (bool, error) {
+		_, loaded, err := (launchd.Control{Mac: x.Mac}).Print(ctx, ScreenSharingLabel)
 		return !loaded, err
 	})
 }
 
-// share turns Screen Sharing on.
-func (t *target) share(ctx context.Context) error {
-	if err := t.Mac.Launchd.Enable(ctx, ScreenSharingLabel); err != nil {
+// turnSharingOn turns Screen Sharing on.
+func (x sharing) turnSharingOn(ctx context.Context) error {
+	if err := x.Mac.Launchd.Enable(ctx, ScreenSharingLabel); err != nil {
 		return err
 	}
-	_, loaded, err := t.printJob(ctx, job{label: ScreenSharingLabel})
+	_, loaded, err := (launchd.Control{Mac: x.Mac}).Print(ctx, ScreenSharingLabel)
 	if err == nil && !loaded {
-		err = t.Mac.Launchd.Bootstrap(ctx, screenSharingPlist)
+		err = x.Mac.Launchd.Bootstrap(ctx, screenSharingPlist)
 	}
 	if err != nil {
 		return fmt.Errorf("turning Screen Sharing on: %w", err)
 	}
-	return t.Mac.Files.Remove(sharingFile)
+	return x.Mac.Files.Remove(sharingFile)
 }
 
-// shareAgain turns Screen Sharing on if it was on before. Remote Management has
+// restoreSharing turns Screen Sharing on if it was on before. Remote Management has
 // settings of its own, which nobody here knows.
-func (t *target) shareAgain(ctx context.Context) error {
-	note, err := readSharingNote(t.Mac.Files)
+func (x sharing) restoreSharing(ctx context.Context) error {
+	note, err := sharingRecord.Read(x.Mac.Files)
 	if err != nil || !note.TurnedOff {
 		return err
 	}
-	return t.share(ctx)
-}
-
-func readSharingNote(files macos.Files) (sharingNote, error) {
-	var note sharingNote
-	data, err := read(files, sharingFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return note, nil
-	}
-	if err != nil {
-		return note, fmt.Errorf("reading %s: %w", sharingFile, err)
-	}
-	if json.Unmarshal(data, &note) != nil {
-		// Half a note is none: at worst what lingers is ended once more.
-		return sharingNote{}, nil
-	}
-	return note, nil
-}
-
-func (t *target) writeSharingNote(ctx context.Context, note sharingNote) error {
-	data, err := json.Marshal(note)
-	if err == nil {
-		err = write(ctx, t.Mac.Files, file{sharingFile, append(data, '\n'), macos.Attr{Mode: 0o600, Owner: root, Group: wheel}})
-	}
-	if err != nil {
-		return fmt.Errorf("recording what was turned off: %w", err)
-	}
-	return nil
+	return x.turnSharingOn(ctx)
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // shared is a Mac as the vendor delivers it: with VNC.
 func shared(t *testing.T) *fixture {
 	f := newFixture(t)
 	plist := `<?xml version="1.0"?><plist version="1.0"><dict><key>Label</key><string>` + ScreenSharingLabel + `</string></dict></plist>`
-	readable := macos.Attr{Mode: 0o644, Owner: root, Group: wheel}
+	readable := step.RootAttr(0o644)
 	f.mac.Put(screenSharingPlist, []byte(plist), readable)
 	f.mac.Put(RemoteManagementFile, []byte("enabled"), readable)
 	f.mac.Load(ScreenSharingLabel)

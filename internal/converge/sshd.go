@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -21,20 +21,21 @@ const (
 	none = "none"
 )
 
-type sshdSetting struct{ keyword, value string }
+// SSHDSetting is a line of the SSH server's configuration.
+type SSHDSetting struct{ Keyword, Value string }
 
-// wantedSSHD lets the user in with a key of the fleet or the profile, and nobody
+// SSHDSettings let the user in with a key of the fleet or the profile, and nobody
 // else. PAM stays: it gives the login its place in launchd. The vendor puts every key
 // of its project into the user's own files, so those are not read, and neither is
 // any other source of keys.
-func (t *target) wantedSSHD() []sshdSetting {
-	return []sshdSetting{
+func SSHDSettings(user string) []SSHDSetting {
+	return []SSHDSetting{
 		{"PasswordAuthentication", "no"},
 		{"KbdInteractiveAuthentication", "no"},
 		{"HostbasedAuthentication", "no"},
 		{"PubkeyAuthentication", "yes"},
 		{"PermitRootLogin", "no"},
-		{"AllowUsers", t.desired.Host.User},
+		{"AllowUsers", user},
 		{"MaxAuthTries", "4"},
 		{"LoginGraceTime", "20"},
 		{"AllowAgentForwarding", "no"},
@@ -47,146 +48,148 @@ func (t *target) wantedSSHD() []sshdSetting {
 }
 
 // keysFile holds all keys that may log in. sshd reads it as the user, so all may.
-func (t *target) keysFile() file {
+func (x sshd) keysFile() step.File {
 	text := "# Written by macfleet; changes are overwritten. Name keys in the profile's sshAccess.authorizedKeys.\n" +
-		strings.Join(t.desired.AuthorizedKeys(), "\n") + "\n"
-	return file{document.AuthorizedKeysFile, []byte(text), macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
+		strings.Join(x.Desired.AuthorizedKeys(), "\n") + "\n"
+	return step.File{Path: document.AuthorizedKeysFile, Data: []byte(text), Attr: step.RootAttr(0o644)}
 }
 
-func (t *target) sshdFile() file {
+func (x sshd) sshdFile() step.File {
 	var text strings.Builder
 	text.WriteString("# Written by macfleet; changes are overwritten.\n")
-	for _, s := range t.wantedSSHD() {
-		text.WriteString(s.keyword + " " + s.value + "\n")
+	for _, s := range SSHDSettings(x.Desired.Host.User) {
+		text.WriteString(s.Keyword + " " + s.Value + "\n")
 	}
-	return file{sshdDropIn, []byte(text.String()), macos.Attr{Mode: 0o644, Owner: root, Group: wheel}}
+	return step.File{Path: sshdDropIn, Data: []byte(text.String()), Attr: step.RootAttr(0o644)}
 }
 
 // sshd shuts the SSH server to all but the keys of the fleet and the profile.
-func (t *target) sshd() step {
-	return step{
-		name:  "sshd",
-		about: "Writes `" + sshdDropIn + "` and `" + document.AuthorizedKeysFile + "`: keys only, those of the fleet and of the profile's `sshAccess.authorizedKeys`, no root, the console user only, no forwarding of agents and displays. What is in `~/.ssh` does not log in any more. Both files are taken back unless a new connection takes the fleet's key.",
-		undo:  "Remove `" + sshdDropIn + "`, then `" + document.AuthorizedKeysFile + "`; the next connection goes by macOS's own settings, and by the keys in `~/.ssh`.",
-		check: func(ctx context.Context) ([]string, error) {
-			if len(t.desired.SSHKeys) == 0 {
-				return nil, fail(document.Bug, "the document names no SSH key of the fleet, and the manager could not log in any more: nothing was changed")
+type sshd struct{ *step.Env }
+
+func (x sshd) step() step.Step {
+	return step.Step{
+		Name:  "sshd",
+		About: "Writes `" + sshdDropIn + "` and `" + document.AuthorizedKeysFile + "`: keys only, those of the fleet and of the profile's `sshAccess.authorizedKeys`, no root, the console user only, no forwarding of agents and displays. What is in `~/.ssh` does not log in any more. Both files are taken back unless a new connection takes the fleet's key.",
+		Undo:  "Remove `" + sshdDropIn + "`, then `" + document.AuthorizedKeysFile + "`; the next connection goes by macOS's own settings, and by the keys in `~/.ssh`.",
+		Check: func(ctx context.Context) ([]string, error) {
+			if len(x.Desired.SSHKeys) == 0 {
+				return nil, step.Fail(document.Bug, "the document names no SSH key of the fleet, and the manager could not log in any more: nothing was changed")
 			}
-			all, err := t.differing(ctx, t.keysFile(), t.sshdFile())
+			all, err := x.Differing(ctx, x.keysFile(), x.sshdFile())
 			if err != nil || len(all) > 0 {
 				return all, err
 			}
-			return t.sshdDiffers(ctx)
+			return x.sshdDiffers(ctx)
 		},
-		act: t.shutSSHD,
+		Act: x.installSSHD,
 		// First what names the other: nobody could log in by a file that is not there.
-		takeBack: func(context.Context) error { return t.remove(sshdDropIn, document.AuthorizedKeysFile) },
+		TakeBack: func(context.Context) error { return x.Remove(sshdDropIn, document.AuthorizedKeysFile) },
 		// The act proves the file itself, so that it can take it back.
-		prove: func(context.Context) error { return nil },
+		Prove: step.Unproved,
 	}
 }
 
 // sshdDiffers compares with what sshd itself makes of all its files.
-func (t *target) sshdDiffers(ctx context.Context) ([]string, error) {
-	got, err := t.Mac.SSHD.Effective(ctx)
+func (x sshd) sshdDiffers(ctx context.Context) ([]string, error) {
+	got, err := x.Mac.SSHD.Effective(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("asking sshd for its settings: %w", err)
 	}
 	var all []string
-	for _, s := range t.wantedSSHD() {
-		if value := got[strings.ToLower(s.keyword)]; value != s.value {
-			all = append(all, fmt.Sprintf("%s of the SSH server is %.64q", s.keyword, value))
+	for _, s := range SSHDSettings(x.Desired.Host.User) {
+		if value := got[strings.ToLower(s.Keyword)]; value != s.Value {
+			all = append(all, fmt.Sprintf("%s of the SSH server is %.64q", s.Keyword, value))
 		}
 	}
 	return all, nil
 }
 
-// shutSSHD writes the files, and puts back what was there unless the server then
+// installSSHD writes the files, and puts back what was there unless the server then
 // answers with these settings and takes the fleet's key: the Mac has no other door.
-func (t *target) shutSSHD(ctx context.Context) error {
-	settings, keys := t.sshdFile(), t.keysFile()
-	var before []former
-	for _, f := range []file{settings, keys} {
-		old, err := t.before(f)
+func (x sshd) installSSHD(ctx context.Context) error {
+	settings, keys := x.sshdFile(), x.keysFile()
+	var before []previousFile
+	for _, f := range []step.File{settings, keys} {
+		old, err := x.previous(f)
 		if err != nil {
 			return err
 		}
 		before = append(before, old)
 	}
-	if err := t.checkSSHD(ctx, settings); err != nil {
+	if err := x.checkSSHD(ctx, settings); err != nil {
 		return err
 	}
 	// The keys come first: the settings name their file.
-	for _, f := range []file{keys, settings} {
-		if err := write(ctx, t.Mac.Files, f); err != nil {
+	for _, f := range []step.File{keys, settings} {
+		if err := step.Write(ctx, x.Mac.Files, f); err != nil {
 			return err
 		}
 	}
-	wrong := t.proveSSHD(ctx)
+	wrong := x.proveSSHD(ctx)
 	if wrong == nil {
 		return nil
 	}
 	for _, old := range before {
-		if err := t.putBack(ctx, old); err != nil {
-			return fmt.Errorf("%w; taking %s back failed too: %w", wrong, old.path, err)
+		if err := x.putBack(ctx, old); err != nil {
+			return fmt.Errorf("%w; taking %s back failed too: %w", wrong, old.Path, err)
 		}
 	}
 	return wrong
 }
 
-// former is a file as it was; existed is false where there was none.
-type former struct {
-	file
+// previousFile is a file as it was; existed is false where there was none.
+type previousFile struct {
+	step.File
 	existed bool
 }
 
-func (t *target) before(f file) (former, error) {
-	data, err := read(t.Mac.Files, f.path)
+func (x sshd) previous(f step.File) (previousFile, error) {
+	data, err := step.Read(x.Mac.Files, f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return former{file: f}, nil
+		return previousFile{File: f}, nil
 	}
 	if err != nil {
-		return former{}, fmt.Errorf("reading %s: %w", f.path, err)
+		return previousFile{}, fmt.Errorf("reading %s: %w", f.Path, err)
 	}
-	return former{file{f.path, data, f.attr}, true}, nil
+	return previousFile{File: step.File{Path: f.Path, Data: data, Attr: f.Attr}, existed: true}, nil
 }
 
-func (t *target) putBack(ctx context.Context, f former) error {
+func (x sshd) putBack(ctx context.Context, f previousFile) error {
 	if f.existed {
-		return write(ctx, t.Mac.Files, f.file)
+		return step.Write(ctx, x.Mac.Files, f.File)
 	}
-	return t.Mac.Files.Remove(f.path)
+	return x.Mac.Files.Remove(f.Path)
 }
 
 // checkSSHD has sshd read a copy that does not count yet.
-func (t *target) checkSSHD(ctx context.Context, wanted file) error {
-	wanted.path = sshdStage
-	if err := write(ctx, t.Mac.Files, wanted); err != nil {
+func (x sshd) checkSSHD(ctx context.Context, wanted step.File) error {
+	wanted.Path = sshdStage
+	if err := step.Write(ctx, x.Mac.Files, wanted); err != nil {
 		return err
 	}
-	refused := t.Mac.SSHD.Check(ctx, sshdStage)
-	if err := t.Mac.Files.Remove(sshdStage); err != nil {
+	refused := x.Mac.SSHD.Check(ctx, sshdStage)
+	if err := x.Mac.Files.Remove(sshdStage); err != nil {
 		return fmt.Errorf("removing %s: %w", sshdStage, err)
 	}
 	if refused != nil {
-		return fail(document.Bug, "sshd refuses our settings, nothing was changed: %w", refused)
+		return step.Fail(document.Bug, "sshd refuses our settings, nothing was changed: %w", refused)
 	}
 	return nil
 }
 
-func (t *target) proveSSHD(ctx context.Context) error {
-	differs, err := t.sshdDiffers(ctx)
+func (x sshd) proveSSHD(ctx context.Context) error {
+	differs, err := x.sshdDiffers(ctx)
 	if err != nil {
 		return fmt.Errorf("%s was taken back: %w", sshdDropIn, err)
 	}
 	if len(differs) > 0 {
-		return fail(document.Human, "%s was taken back, for another file comes before it: %s. Look in /etc/ssh/sshd_config and sshd_config.d",
+		return step.Fail(document.Human, "%s was taken back, for another file comes before it: %s. Look in /etc/ssh/sshd_config and sshd_config.d",
 			sshdDropIn, strings.Join(differs, "; "))
 	}
-	if err := t.Mac.SSHD.Answers(ctx); err != nil {
+	if err := x.Mac.SSHD.Answers(ctx); err != nil {
 		return fmt.Errorf("%s was taken back: %w", sshdDropIn, err)
 	}
-	if err := t.Mac.SSHD.Accepts(ctx, t.desired.Host.User, t.desired.SSHKeys[0]); err != nil {
+	if err := x.Mac.SSHD.Accepts(ctx, x.Desired.Host.User, x.Desired.SSHKeys[0]); err != nil {
 		return fmt.Errorf("%s was taken back: %w", sshdDropIn, err)
 	}
 	return nil

@@ -166,9 +166,8 @@ func TestVolumeIsTakenBack(t *testing.T) {
 	f := withVolume(t)
 	f.converge()
 	other := f.mac.AddVolume("other", 0)
-	target := &target{Options: f.options(), desired: f.desired}
 	for range 2 {
-		if err := target.removeVolume(t.Context()); err != nil {
+		if err := (storage{f.env()}).removeVolume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,8 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/macfleet/macfleet/internal/atomicfile"
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/proofreboot"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // errDied is thrown where the program of a run ends in the middle of it.
@@ -28,9 +30,9 @@ type counters map[string]int
 func (c counters) note(call string) {
 	verb, rest, _ := strings.Cut(call, " ")
 	switch {
-	case verb == "bootstrap", call == "reboot", strings.HasPrefix(call, "kick "), strings.HasPrefix(call, "add volume"):
+	case verb == "bootstrap", call == "reboot", strings.HasPrefix(call, "restart "), strings.HasPrefix(call, "add volume"):
 		c[call]++
-	case verb == "write" && slices.Contains([]string{"/etc/kcpassword", document.JournalFile}, rest):
+	case verb == "write" && slices.Contains([]string{"/etc/kcpassword", document.DiskMarkerFile}, rest):
 		c[call]++
 	}
 }
@@ -87,7 +89,7 @@ func (f *fixture) runAndDie(at int, count counters) {
 // ephemeral files tell when and in which boot something was done; the last is what
 // a trial of the volume leaves when it is cut off.
 var ephemeral = []string{
-	lockFile, document.JournalFile, document.ReportFile, proofFile, document.GuestVolume + "/.macfleet-owner",
+	lockFile, document.DiskMarkerFile, document.ReportFile, proofreboot.File, document.GuestVolume + "/.macfleet-owner",
 }
 
 func (f *fixture) end() map[string]string {
@@ -96,12 +98,12 @@ func (f *fixture) end() map[string]string {
 		delete(all, name)
 	}
 	for name := range all {
-		if strings.HasPrefix(name, "/var/run") || path.Dir(name) == document.StateDir && !strings.Contains(name, "prove") && !macos.IsStaged(name) {
+		if strings.HasPrefix(name, "/var/run") || path.Dir(name) == document.StateDir && !strings.Contains(name, "prove") && !atomicfile.IsTemp(name) {
 			delete(all, name)
 		}
 	}
 	// What lives is not what the files say.
-	for _, j := range jobs() {
+	for _, j := range ourJobs() {
 		all[j.label+" as launchd knows it"] = f.mac.Definition(j.label)
 	}
 	all["the token that the agent read"] = f.joinedWith
@@ -134,9 +136,9 @@ func TestCutsAnywhereEndAsIfThereWereNone(t *testing.T) {
 		"plist": func(t *testing.T) *fixture {
 			f := fresh(t)
 			f.untilConverged()
-			for _, j := range jobs() {
+			for _, j := range ourJobs() {
 				text, _ := f.mac.Get(j.plist)
-				f.mac.Put(j.plist, bytes.Replace(text, []byte("Interactive"), []byte("Standard"), 1), macos.Attr{Mode: 0o644, Owner: root, Group: wheel})
+				f.mac.Put(j.plist, bytes.Replace(text, []byte("Interactive"), []byte("Standard"), 1), step.RootAttr(0o644))
 			}
 			f.mac.Reboot() // launchd reads them
 			return f

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const formerPlist = "/Library/LaunchDaemons/dev.tuist.tart-kubelet.plist"
@@ -19,7 +19,7 @@ func formerMac(t *testing.T) *fixture {
 	if r := f.run(Options{Mac: f.mac.Interfaces(), Self: f.self, Step: "session"}); r.Exit != document.ExitChanged {
 		t.Fatalf("no session: %+v", r.Steps)
 	}
-	attr := macos.Attr{Mode: 0o644, Owner: root, Group: wheel}
+	attr := step.RootAttr(0o644)
 	for _, label := range append(formerLabels(), formerAgentLabel, "com.example.backup") {
 		f.mac.Put(daemonsDir+"/"+label+".plist", []byte("<plist><dict><key>Label</key><string>"+label+"</string><key>ProgramArguments</key><array><string>"+document.AgentLink+"</string></array></dict></plist>"), attr)
 		f.mac.Load(label)
@@ -27,7 +27,7 @@ func formerMac(t *testing.T) *fixture {
 	for _, name := range append(formerFiles(), "/etc/tart-kubelet", "/usr/local/bin/other") {
 		f.mac.Put(name, []byte("old"), attr)
 	}
-	f.mac.Put(document.AgentLink, []byte("the first system's agent"), program)
+	f.mac.Put(document.AgentLink, []byte("the first system's agent"), step.RootAttr(0o755))
 	f.mac.Console.Guests = 1
 	f.desired.Mac.ProofReboot = true
 	return f
@@ -102,14 +102,17 @@ func TestTheFirstSystemsAgentComesBack(t *testing.T) {
 
 // On a Mac of the pool any of it proves that the disk was not wiped.
 func TestTracesOfTheFirstSystemAreNotWiped(t *testing.T) {
-	for name, put := range map[string]func(*memory.Mac){
-		"its agent's job": func(m *memory.Mac) { m.Put(formerPlist, []byte("x"), rootFile) },
-		"any of its jobs": func(m *memory.Mac) {
-			m.Put("/Library/LaunchDaemons/dev.tuist.runner-egress.a.plist", []byte("x"), rootFile)
+	for name, put := range map[string]func(*macostest.Mac){
+		"its agent's job": func(m *macostest.Mac) { m.Put(formerPlist, []byte("x"), step.RootAttr(0o600)) },
+		"any of its jobs": func(m *macostest.Mac) {
+			m.Put("/Library/LaunchDaemons/dev.tuist.runner-egress.a.plist", []byte("x"), step.RootAttr(0o600))
 		},
-		"its kubeconfig":    func(m *memory.Mac) { m.Put(formerAgentDir, []byte("x"), rootFile) },
-		"its agent's file":  func(m *memory.Mac) { m.Put(document.AgentLink, []byte("x"), program) },
-		"all of it, loaded": func(m *memory.Mac) { m.Put(formerPlist, []byte("x"), rootFile); m.Load(formerAgentLabel) },
+		"its kubeconfig":   func(m *macostest.Mac) { m.Put(formerAgentDir, []byte("x"), step.RootAttr(0o600)) },
+		"its agent's file": func(m *macostest.Mac) { m.Put(document.AgentLink, []byte("x"), step.RootAttr(0o755)) },
+		"all of it, loaded": func(m *macostest.Mac) {
+			m.Put(formerPlist, []byte("x"), step.RootAttr(0o600))
+			m.Load(formerAgentLabel)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -25,35 +26,40 @@ const (
 
 // tartWrapper starts the program inside its bundle, where its entitlements are
 // found. The current version is looked up at each start.
-var tartWrapper = file{
-	tartCommand,
-	[]byte("#!/bin/sh\nexec " + tartCurrent + "/Contents/MacOS/tart \"$@\"\n"),
-	program,
-}
+var tartWrapper = step.File{Path: tartCommand, Data: []byte("#!/bin/sh\nexec " + tartCurrent + "/Contents/MacOS/tart \"$@\"\n"), Attr: step.RootAttr(0o755)}
 
 func tartBundle(version string) string { return path.Join(tartDir, "tart-"+version+".app") }
 
 // tart installs the wanted version beside those there were. A guest that runs keeps
 // the one it was started with.
-func (t *target) tart() step {
-	return step{
-		name:  "tart",
-		about: "Installs the release of tart that the profile names: downloads it, compares its SHA-256, unpacks it into `" + tartDir + "`, verifies its code signature, and that the team signed it that the profile may name, and points `" + tartCommand + "` at it. The version before is kept. Without one in the profile, tart must be there already.",
-		undo:  "Remove `" + tartDir + "` and `" + tartCommand + "`, or name the version before in the profile.",
-		check: func(ctx context.Context) ([]string, error) {
-			if t.desired.Mac.Tart == nil {
-				return nil, t.tartThere(ctx)
+type tart struct {
+	*step.Env
+	// fetch downloads what the document names by URL; nil: by HTTPS.
+	fetch Fetch
+}
+
+func (x tart) step() step.Step {
+	return step.Step{
+		Name:  "tart",
+		About: "Installs the release of tart that the profile names: downloads it, compares its SHA-256, unpacks it into `" + tartDir + "`, verifies its code signature, and that the team signed it that the profile may name, and points `" + tartCommand + "` at it. The version before is kept. Without one in the profile, tart must be there already.",
+		Undo:  "Remove `" + tartDir + "` and `" + tartCommand + "`, or name the version before in the profile.",
+		Check: func(ctx context.Context) ([]string, error) {
+			if x.Desired.Mac.Tart == nil {
+				return nil, x.requireTart(ctx)
 			}
-			return t.tartDiffers(ctx, *t.desired.Mac.Tart)
+			return x.tartDiffers(ctx, *x.Desired.Mac.Tart)
 		},
-		act: func(ctx context.Context) error { return t.installTart(ctx, *t.desired.Mac.Tart) },
+		Act: func(ctx context.Context) error { return x.installTart(ctx, *x.Desired.Mac.Tart) },
 	}
 }
 
-// tartThere fails when the image has no tart.
-func (t *target) tartThere(ctx context.Context) error {
-	for _, name := range []string{tartCommand, tartBrewed} {
-		there, err := t.exists(ctx, name)
+// TartPlaces are where a tart may be that we did not install.
+func TartPlaces() []string { return []string{tartCommand, tartBrewed} }
+
+// requireTart fails when the image has no tart.
+func (x tart) requireTart(ctx context.Context) error {
+	for _, name := range TartPlaces() {
+		there, err := x.Exists(ctx, name)
 		if err != nil {
 			return fmt.Errorf("looking for %s: %w", name, err)
 		}
@@ -61,12 +67,12 @@ func (t *target) tartThere(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fail(document.Human, "tart is missing: it is neither in /usr/local/bin nor in /opt/homebrew/bin. Name a release in the profile, or install it")
+	return step.Fail(document.Human, "tart is missing: it is neither in /usr/local/bin nor in /opt/homebrew/bin. Name a release in the profile, or install it")
 }
 
-func (t *target) tartDiffers(ctx context.Context, wanted document.Tart) ([]string, error) {
+func (x tart) tartDiffers(ctx context.Context, wanted document.Tart) ([]string, error) {
 	version := wanted.Version
-	sound, err := t.tartSound(ctx, wanted)
+	sound, err := x.tartSound(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -74,99 +80,98 @@ func (t *target) tartDiffers(ctx context.Context, wanted document.Tart) ([]strin
 	if !sound {
 		all = append(all, "tart "+version+" is not installed")
 	}
-	info, err := t.Mac.Files.Stat(ctx, tartCurrent)
+	info, err := x.Mac.Files.Stat(ctx, tartCurrent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking at %s: %w", tartCurrent, err)
 	}
 	if info.Target != path.Base(tartBundle(version)) {
 		all = append(all, "another tart is the current one")
 	}
-	wrapper, err := t.differing(ctx, tartWrapper)
+	wrapper, err := x.Differing(ctx, tartWrapper)
 	return append(all, wrapper...), err
 }
 
 // tartSound reports whether the version is there, whole and signed as wanted.
-func (t *target) tartSound(ctx context.Context, wanted document.Tart) (bool, error) {
-	there, err := t.exists(ctx, tartBundle(wanted.Version))
+func (x tart) tartSound(ctx context.Context, wanted document.Tart) (bool, error) {
+	there, err := x.Exists(ctx, tartBundle(wanted.Version))
 	if err != nil || !there {
 		return false, err
 	}
-	err = t.Mac.Signatures.VerifyBundle(ctx, tartBundle(wanted.Version), wanted.TeamID)
-	var refused *macos.SignatureError
-	if errors.As(err, &refused) {
+	err = x.Mac.Signatures.VerifyBundle(ctx, tartBundle(wanted.Version), wanted.TeamID)
+	if _, ok := errors.AsType[*macos.SignatureError](err); ok {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (t *target) installTart(ctx context.Context, wanted document.Tart) error {
-	if err := t.Mac.Files.MakeDir(ctx, tartDir, program); err != nil {
+func (x tart) installTart(ctx context.Context, wanted document.Tart) error {
+	if err := x.Mac.Files.MakeDir(ctx, tartDir, step.RootAttr(0o755)); err != nil {
 		return fmt.Errorf("making %s: %w", tartDir, err)
 	}
-	before, err := t.Mac.Files.Stat(ctx, tartCurrent)
+	before, err := x.Mac.Files.Stat(ctx, tartCurrent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking at %s: %w", tartCurrent, err)
 	}
-	sound, err := t.tartSound(ctx, wanted)
+	sound, err := x.tartSound(ctx, wanted)
 	if err != nil {
 		return err
 	}
 	if !sound {
-		if err := t.fetchTart(ctx, wanted); err != nil {
+		if err := x.fetchTart(ctx, wanted); err != nil {
 			return err
 		}
 	}
 	bundle := path.Base(tartBundle(wanted.Version))
 	if before.Target != bundle {
-		if err := t.Mac.Files.Link(tartCurrent, bundle); err != nil {
+		if err := x.Mac.Files.Link(tartCurrent, bundle); err != nil {
 			return fmt.Errorf("linking %s: %w", tartCurrent, err)
 		}
 	}
-	if err := write(ctx, t.Mac.Files, tartWrapper); err != nil {
+	if err := step.Write(ctx, x.Mac.Files, tartWrapper); err != nil {
 		return err
 	}
-	return t.pruneTart(bundle, before.Target)
+	return x.pruneTart(bundle, before.Target)
 }
 
 // fetchTart puts the version into its place. It is there whole or not at all.
-func (t *target) fetchTart(ctx context.Context, wanted document.Tart) error {
+func (x tart) fetchTart(ctx context.Context, wanted document.Tart) error {
 	staged := tartBundle(wanted.Version) + ".tmp"
 	for _, leftover := range []string{staged, tartArchive} {
-		if err := t.Mac.Files.Remove(leftover); err != nil {
+		if err := x.Mac.Files.Remove(leftover); err != nil {
 			return fmt.Errorf("removing %s: %w", leftover, err)
 		}
 	}
-	if err := t.download(ctx, wanted.URL, wanted.SHA256, tartArchive); err != nil {
+	if err := x.download(ctx, wanted.URL, wanted.SHA256, tartArchive); err != nil {
 		return fmt.Errorf("downloading tart %s: %w", wanted.Version, err)
 	}
-	if err := t.unpack(ctx, tartArchive, "tart.app", staged); err != nil {
+	if err := x.unpack(ctx, tartArchive, "tart.app", staged); err != nil {
 		return fmt.Errorf("unpacking tart %s: %w", wanted.Version, err)
 	}
-	err := t.Mac.Signatures.VerifyBundle(ctx, staged, wanted.TeamID)
+	err := x.Mac.Signatures.VerifyBundle(ctx, staged, wanted.TeamID)
 	var refused *macos.SignatureError
 	if errors.As(err, &refused) && refused.Team != "" {
-		return fail(document.Human, "tart %s is not signed by team %s, and was not installed: mend the source or the teamID in the profile: %w",
+		return step.Fail(document.Human, "tart %s is not signed by team %s, and was not installed: mend the source or the teamID in the profile: %w",
 			wanted.Version, refused.Team, err)
 	}
 	if errors.As(err, &refused) {
-		return fail(document.Human, "tart %s is not signed as it should be, and was not installed: %w. Look at the URL in the profile", wanted.Version, err)
+		return step.Fail(document.Human, "tart %s is not signed as it should be, and was not installed: %w. Look at the URL in the profile", wanted.Version, err)
 	}
 	if err != nil {
 		return fmt.Errorf("verifying tart %s: %w", wanted.Version, err)
 	}
 	// Only now: guests may be started by the one that is there, whatever is wrong with it.
-	if err := t.Mac.Files.Remove(tartBundle(wanted.Version)); err != nil {
+	if err := x.Mac.Files.Remove(tartBundle(wanted.Version)); err != nil {
 		return fmt.Errorf("removing %s: %w", tartBundle(wanted.Version), err)
 	}
-	if err := t.Mac.Files.Rename(staged, tartBundle(wanted.Version)); err != nil {
+	if err := x.Mac.Files.Rename(staged, tartBundle(wanted.Version)); err != nil {
 		return fmt.Errorf("putting tart %s into its place: %w", wanted.Version, err)
 	}
-	return t.Mac.Files.Remove(tartArchive)
+	return x.Mac.Files.Remove(tartArchive)
 }
 
 // pruneTart keeps the current version and the one before.
-func (t *target) pruneTart(keep ...string) error {
-	names, err := t.Mac.Files.List(tartDir)
+func (x tart) pruneTart(keep ...string) error {
+	names, err := x.Mac.Files.List(tartDir)
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", tartDir, err)
 	}
@@ -178,7 +183,7 @@ func (t *target) pruneTart(keep ...string) error {
 		if !strings.HasPrefix(name, "tart-") || name == keep[0] || name == keep[1] {
 			continue
 		}
-		if err := t.Mac.Files.Remove(path.Join(tartDir, name)); err != nil {
+		if err := x.Mac.Files.Remove(path.Join(tartDir, name)); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
 		}
 	}

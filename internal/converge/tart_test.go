@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 type entry struct {
@@ -32,7 +33,7 @@ func tartReleaseOf(version, team string) []entry {
 		{"./tart.app/", tar.TypeDir, "", 0o777},
 		{"tart.app/Contents/Info.plist", tar.TypeReg, "plist", 0o666},
 		{"tart.app/Contents/MacOS/tart", tar.TypeReg, "tart " + version, 0o755},
-		{"tart.app/Contents/_CodeSignature/CodeResources", tar.TypeReg, string(memory.Build("resources of team " + team)), 0o644},
+		{"tart.app/Contents/_CodeSignature/CodeResources", tar.TypeReg, string(macostest.Build("resources of team " + team)), 0o644},
 	}
 }
 
@@ -155,8 +156,7 @@ func TestDownloadsAreHTTPSOnly(t *testing.T) {
 	trusting := httpsClient()
 	trusting.Transport = leading.Client().Transport
 	_, err := trusting.Get(leading.URL)
-	var refused *failure
-	if !errors.As(err, &refused) || refused.class != document.Human {
+	if err == nil || step.ClassOf(err) != document.Human {
 		t.Errorf("led to %s: %v", plain.URL, err)
 	}
 	if _, err := fetchHTTPS(t.Context(), plain.URL); err == nil || !strings.Contains(err.Error(), "is no https") {
@@ -181,7 +181,7 @@ func TestTartIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.refused("tart", document.Human, "tart is missing")
-	f.mac.Put(tartCommand, []byte("x"), program)
+	f.mac.Put(tartCommand, []byte("x"), step.RootAttr(0o755))
 	f.converge()
 }
 
@@ -243,7 +243,7 @@ func TestDownloadIsChecked(t *testing.T) {
 func TestDownloadIsBounded(t *testing.T) {
 	endless := &checked{from: zeroes{}, want: strings.Repeat("0", 64), hash: discardHash{}}
 	n, err := io.Copy(io.Discard, endless)
-	if classOf(err) != document.Human || n > maxDownload+1<<20 {
+	if step.ClassOf(err) != document.Human || n > maxDownload+1<<20 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 func (f *fixture) uninstall(force bool) document.Report {
@@ -27,11 +28,11 @@ func TestUninstallTakesAllBack(t *testing.T) {
 	}
 	f.gone(
 		document.AgentPlist, document.HostdPlist, document.CurrentAgent, document.AgentLink, document.ConfigFile,
-		document.BootstrapKubeconfig, provedFile, sudoersFile("m1"), "/etc/kcpassword",
+		document.BootstrapKubeconfig, lastGoodFile, sudoersFile("m1"), "/etc/kcpassword",
 	)
-	for _, j := range jobs() {
+	for _, j := range ourJobs() {
 		if f.mac.Loaded(j.label) {
-			t.Errorf("%s is loaded", j.name)
+			t.Errorf("%s is loaded", j.label)
 		}
 	}
 	if last := f.mac.Changes[len(f.mac.Changes)-2:]; last[0] != "remove "+sudoersFile("m1") {
@@ -53,8 +54,8 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 	first := f.signed(f.signer(fleet).Converge(f.desired))
 	f.instructed(f.options(), first)
 	f.uninstall(false)
-	for _, name := range []string{document.JournalFile, document.UpgradeKeyFile, document.CounterFile} {
-		if info, err := f.mac.Interfaces().Files.Stat(t.Context(), name); err != nil || info.Attr != rootFile {
+	for _, name := range []string{document.DiskMarkerFile, document.UpgradeKeyFile, document.CounterFile} {
+		if info, err := f.mac.Interfaces().Files.Stat(t.Context(), name); err != nil || info.Attr != step.RootAttr(0o600) {
 			t.Errorf("%s is %s (%v)", name, info.Attr, err)
 		}
 	}
@@ -78,7 +79,7 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 // The installed build's verbs are root's without a password, and wait for what they
 // are given. One that waited while the Mac was uninstalled does nothing with it: its
 // right went with its slot.
-func TestVerbsThatWaitedDuringUninstallDoNothing(t *testing.T) {
+func TestVerbsThatWaitedForUninstallDoNothing(t *testing.T) {
 	for name, verb := range map[string]func(f *fixture, o Options) document.Report{
 		"converge": func(f *fixture, o Options) document.Report { return f.run(o) },
 		"upgrade": func(f *fixture, o Options) document.Report {
@@ -162,7 +163,7 @@ func TestUninstallOfALostConfiguration(t *testing.T) {
 	f.uninstall(true)
 	f.gone(sudoersFile("m1"))
 	f.converge()
-	if err := errors.Join(files.Remove(document.ConfigFile), files.Remove(document.JournalFile)); err != nil {
+	if err := errors.Join(files.Remove(document.ConfigFile), files.Remove(document.DiskMarkerFile)); err != nil {
 		t.Fatal(err)
 	}
 	o := f.options()

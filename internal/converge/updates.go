@@ -1,6 +1,11 @@
 package converge
 
-import "context"
+import (
+	"context"
+
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
+)
 
 const (
 	softwareUpdateDomain = "/Library/Preferences/com.apple.SoftwareUpdate"
@@ -11,15 +16,11 @@ const (
 // wantedUpdates let macOS look for updates and fetch its data files (malware
 // definitions), and nothing that restarts the Mac. The assistant's panes after an
 // update hold up the session that guests need, so all of them are skipped.
-func wantedUpdates() []preference {
-	wanted := []preference{
+func wantedUpdates() preferences {
+	wanted := append(preferences{
 		{softwareUpdateDomain, "AutomaticCheckEnabled", true},
 		{softwareUpdateDomain, "ConfigDataInstall", true},
-		{softwareUpdateDomain, "AutomaticDownload", false},
-		{softwareUpdateDomain, "AutomaticallyInstallMacOSUpdates", false},
-		{softwareUpdateDomain, "CriticalUpdateInstall", false},
-		{appStoreDomain, "AutoUpdate", false},
-	}
+	}, installers()...)
 	for _, pane := range []string{
 		"SkipCloudSetup", "SkipiCloudStorageSetup", "SkipSiriSetup", "SkipPrivacySetup", "SkipScreenTime",
 		"SkipAppearance", "SkipTrueTone", "SkipTouchIDSetup", "SkipAccessibility", "SkipUnlockWithWatch",
@@ -30,15 +31,32 @@ func wantedUpdates() []preference {
 	return wanted
 }
 
-// updates keeps the Mac from changing itself: updates are rolled out, not had.
-func (t *target) updates() step {
-	return step{
-		name:  "updates",
-		about: "Turns off the automatic download and installation of macOS, of security responses and of apps, and skips the panes of the Setup Assistant. Checks and data files stay on.",
-		undo:  "Turn automatic updates on in System Settings under General, Software Update.",
-		check: func(ctx context.Context) ([]string, error) { return t.unset(ctx, wantedUpdates()) },
-		act:   func(ctx context.Context) error { return t.set(ctx, wantedUpdates()) },
+// installers are what restarts the Mac, or changes it by itself.
+func installers() preferences {
+	return preferences{
+		{softwareUpdateDomain, "AutomaticDownload", false},
+		{softwareUpdateDomain, "AutomaticallyInstallMacOSUpdates", false},
+		{softwareUpdateDomain, "CriticalUpdateInstall", false},
+		{appStoreDomain, "AutoUpdate", false},
+	}
+}
 
-		takeBack: func(ctx context.Context) error { return t.forget(ctx, wantedUpdates()) },
+// InstallersDiffer says which of them are not turned off.
+func InstallersDiffer(ctx context.Context, defaults macos.Defaults) ([]string, error) {
+	return installers().differ(ctx, defaults)
+}
+
+// updates keeps the Mac from changing itself: updates are rolled out, not had.
+type updates struct{ *step.Env }
+
+func (u updates) step() step.Step {
+	return step.Step{
+		Name:  "updates",
+		About: "Turns off the automatic download and installation of macOS, of security responses and of apps, and skips the panes of the Setup Assistant. Checks and data files stay on.",
+		Undo:  "Turn automatic updates on in System Settings under General, Software Update.",
+		Check: func(ctx context.Context) ([]string, error) { return wantedUpdates().differ(ctx, u.Mac.Defaults) },
+		Act:   func(ctx context.Context) error { return wantedUpdates().write(ctx, u.Mac.Defaults) },
+
+		TakeBack: func(ctx context.Context) error { return wantedUpdates().remove(ctx, u.Mac.Defaults) },
 	}
 }

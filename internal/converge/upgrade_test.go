@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/macfleet/macfleet/internal/converge/builds"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 // keyed gives the fixture a fleet's key.
@@ -33,7 +35,7 @@ func TestUpgradeTakesASignedBuild(t *testing.T) {
 	if r := f.upgrade(key); r.Exit != document.ExitChanged || r.Verb != document.VerbUpgrade {
 		t.Fatalf("%+v", r)
 	}
-	if got := f.content(document.NextAgent); got != string(memory.Build("second build")) {
+	if got := f.content(document.NextAgent); got != string(macostest.Build("second build")) {
 		t.Errorf("next holds %q", got)
 	}
 	if buildOf(f.mac.Resolve(document.CurrentAgent)) != first || f.mac.PID(document.AgentLabel) != pid {
@@ -68,7 +70,7 @@ func TestUpgradeRefusals(t *testing.T) {
 		"damaged key": {func(f *fixture) ed25519.PrivateKey {
 			key := f.keyed('a')
 			f.converge()
-			f.mac.Put(document.UpgradeKeyFile, []byte("rot"), rootFile)
+			f.mac.Put(document.UpgradeKeyFile, []byte("rot"), step.RootAttr(0o600))
 			return key
 		}, "signature", document.Human},
 		"nothing staged": {func(f *fixture) ed25519.PrivateKey {
@@ -116,7 +118,7 @@ func TestLaterKeyIsIgnored(t *testing.T) {
 func TestBuildsThatAreRefused(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"empty":           {},
-		"four bytes":      memory.UnsignedBuild("")[:4],
+		"four bytes":      macostest.UnsignedBuild("")[:4],
 		"script":          []byte("#!/bin/sh\necho hello\n"),
 		"another machine": append([]byte{0xcf, 0xfa, 0xed, 0xfe, 0x07, 0, 0, 1}, "x86_64"...),
 	} {
@@ -124,15 +126,15 @@ func TestBuildsThatAreRefused(t *testing.T) {
 			f := newFixture(t)
 			f.stageBytes(data)
 			f.refused("agent", document.Human, "is no program for this Mac")
-			f.gone(slotFile(f.desired.Agent.SHA256), incoming(f.desired.Agent.SHA256))
+			f.gone(programFile(f.desired.Agent.SHA256), incoming(f.desired.Agent.SHA256))
 		})
 	}
 }
 
 func TestUnsignedBuildIsSignedHere(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"unsigned": memory.UnsignedBuild("unsigned build"),
-		"broken":   append(memory.Build("broken build"), '!'),
+		"unsigned": macostest.UnsignedBuild("unsigned build"),
+		"broken":   append(macostest.Build("broken build"), '!'),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -145,8 +147,8 @@ func TestUnsignedBuildIsSignedHere(t *testing.T) {
 			if r := f.converge(); r.Exit != document.ExitUnchanged {
 				t.Errorf("signed again: %v", outcomes(r))
 			}
-			f.mac.Overwrite(slotFile(build), memory.Build("something else"))
-			if sound, err := (&target{Options: f.options()}).slotSound(context.Background(), build); err != nil || sound {
+			f.mac.Overwrite(programFile(build), macostest.Build("something else"))
+			if sound, err := (builds.Store{Env: f.env()}).Sound(context.Background(), build); err != nil || sound {
 				t.Errorf("other bytes pass for the renewed build (%v)", err)
 			}
 		})
@@ -158,11 +160,11 @@ func TestStagedFileThatChangesMeanwhile(t *testing.T) {
 	f := newFixture(t)
 	build := f.desired.Agent.SHA256
 	f.mac.Fail = func(call string) error {
-		if call == "mkdir "+slotDir(build) {
-			f.mac.Put(f.self, memory.Build("evil build"), macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"})
+		if call == "mkdir "+installDir(build) {
+			f.mac.Put(f.self, macostest.Build("evil build"), macos.Attr{Mode: 0o700, Owner: "m1", Group: "staff"})
 		}
 		return nil
 	}
 	f.refused("agent", document.Retry, "changed while it was copied")
-	f.gone(slotFile(build), incoming(build))
+	f.gone(programFile(build), incoming(build))
 }

@@ -121,7 +121,7 @@ func TestWalkNeedsNoMoreForMore(t *testing.T) {
 			most = max(most, now.HeapAlloc)
 		}
 	})
-	if limit, ok := errors.AsType[*LimitError](err); !ok || limit.Limit != MaxDepth {
+	if limit, ok := errors.AsType[*LimitError](err); !ok || limit.Limit != maxDepth {
 		t.Errorf("err = %v, want the limit of depth", err)
 	}
 	const allowed = 1 << 20 // the names alone of all entries need more

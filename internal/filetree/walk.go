@@ -14,7 +14,7 @@ import (
 // batch is how many entries of a directory are held at once.
 const batch = 256
 
-// Limits of a walk. Zero values mean no limit of entries, and MaxDepth.
+// Limits of a walk. Zero values mean no limit of entries, and maxDepth.
 type Limits struct {
 	// Entries is how many files, directories and others the tree may have.
 	Entries int
@@ -23,8 +23,8 @@ type Limits struct {
 	Depth int
 }
 
-// MaxDepth is the limit of a walk that sets none.
-const MaxDepth = 64
+// maxDepth is the limit of a walk that sets none.
+const maxDepth = 64
 
 // LimitError says which limit a tree is beyond. The walk ended there.
 type LimitError struct {
@@ -47,7 +47,7 @@ func Walk(dir string, limits Limits, visit func(name string, info fs.FileInfo)) 
 	}
 	defer root.Close()
 	if limits.Depth == 0 {
-		limits.Depth = MaxDepth
+		limits.Depth = maxDepth
 	}
 	w := walker{limits: limits, visit: visit}
 	return w.walk(root, "", 0)

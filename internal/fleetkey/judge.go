@@ -65,5 +65,5 @@ func awaited(hosts []string) string {
 
 // InUse reports that the key is in its fleet's Secret.
 func InUse(public string, e Evidence) bool {
-	return slices.ContainsFunc(e.InUse, func(line string) bool { return Half(line) == Half(public) })
+	return slices.ContainsFunc(e.InUse, func(line string) bool { return half(line) == half(public) })
 }

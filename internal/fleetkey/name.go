@@ -55,9 +55,9 @@ func ParseName(cluster, name, public string) (Owner, bool) {
 	return o, Name(o, public) == name
 }
 
-// Half is type and base64 of a public key, without its comment; empty for what is
+// half is type and base64 of a public key, without its comment; empty for what is
 // none.
-func Half(public string) string {
+func half(public string) string {
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(public))
 	if err != nil {
 		return ""
@@ -79,7 +79,7 @@ func publicOf(signer ssh.Signer) string {
 }
 
 func digestOf(public string) string {
-	half := Half(public)
+	half := half(public)
 	if half == "" {
 		return ""
 	}

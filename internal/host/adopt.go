@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	AdoptWait AdoptStep = "wait"
 	// AdoptWipe: claim and release the host in one write.
 	AdoptWipe AdoptStep = "wipe"
+	// AdoptNote: the disk is trusted; note what the server is named before it is renamed.
+	AdoptNote AdoptStep = "note"
 	// AdoptRename: the disk is trusted; give the server its pool name.
 	AdoptRename AdoptStep = "rename"
 	// AdoptTrust: it bears the name; record that a person answers for the disk.
@@ -64,20 +67,30 @@ func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step
 	if err := CheckPrefix(wish.PoolPrefix, names(machines)...); err != nil {
 		return AdoptWait, ReasonBadPrefix, err.Error()
 	}
-	return nextWish(h), "", ""
+	pooled := strings.HasPrefix(h.Status.Server.Name, wish.PoolPrefix)
+	switch {
+	case wish.TrustDisk:
+		return nextTrust(h, pooled)
+	case pooled && Clean(h):
+		return AdoptDrop, "", ""
+	}
+	return AdoptWipe, "", ""
 }
 
-func nextWish(h *Host) AdoptStep {
-	pooled := strings.HasPrefix(h.Status.Server.Name, h.Spec.Adopt.PoolPrefix)
-	switch trust := h.Spec.Adopt.TrustDisk; {
-	case trust && pooled:
-		return AdoptTrust
-	case trust:
-		return AdoptRename
-	case pooled && Clean(h):
-		return AdoptDrop
+// nextTrust: once the server is in the pool, a manager of another cluster may have
+// claimed it before this one has seen that: its name is theirs then.
+func nextTrust(h *Host, pooled bool) (step AdoptStep, reason, message string) {
+	now, before := h.Status.Server.Name, h.Spec.Adopt.ServerName
+	switch {
+	case pooled:
+		return AdoptTrust, "", ""
+	case before == "":
+		return AdoptNote, "", ""
+	case before != now:
+		return AdoptDrop, infrav1.ReasonChangedByOther, fmt.Sprintf(
+			"somebody else named the server %q while it was adopted (it was %q before); it is theirs, and is not adopted", now, before)
 	}
-	return AdoptWipe
+	return AdoptRename, "", ""
 }
 
 func names(machines []infrav1.ScalewayAppleSiliconMachine) []string {

@@ -11,6 +11,7 @@ import (
 
 func TestNextAdoption(t *testing.T) {
 	trusted := func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix, TrustDisk: true} }
+	noted := func(h *host.Host) { trusted(h); h.Spec.Adopt.ServerName = "x" }
 	alive := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "m-9"}}}
 	colliding := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: prefix + "9"}}}
 	for name, row := range map[string]struct {
@@ -21,7 +22,10 @@ func TestNextAdoption(t *testing.T) {
 	}{
 		"no wish":                    {pooled(named("x")), nil, host.AdoptNothing, ""},
 		"foreign":                    {pooled(named("x"), adopted), alive, host.AdoptWipe, ""},
-		"foreign, trusted":           {pooled(named("x"), trusted), alive, host.AdoptRename, ""},
+		"foreign, trusted":           {pooled(named("x"), trusted), alive, host.AdoptNote, ""},
+		"noted, trusted":             {pooled(named("x"), noted), alive, host.AdoptRename, ""},
+		"noted, named":               {pooled(noted), alive, host.AdoptTrust, ""},
+		"noted, another's by now":    {pooled(named("y"), noted), alive, host.AdoptDrop, infrav1.ReasonChangedByOther},
 		"named, trusted":             {pooled(trusted), alive, host.AdoptTrust, ""},
 		"not wiped":                  {pooled(dirtied, adopted), alive, host.AdoptWipe, ""},
 		"not wiped, trusted":         {pooled(dirtied, trusted), alive, host.AdoptTrust, ""},
@@ -50,7 +54,7 @@ func TestAnAdoptionIsAClaimWithItsRelease(t *testing.T) {
 	h := pooled(named("jane-test"), adopted)
 	h.Status.Server.OSFamily = "sequoia"
 	host.Adopt(h, "t-5", noon())
-	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginAdoption ||
+	if !host.WipeAllowed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginAdoption ||
 		h.Spec.Release.PoolPrefix != prefix || h.Spec.Release.OSFamily != "sequoia" || h.Spec.ClaimRef.Name != "jane-test" || h.Spec.Adopt != nil || host.Clean(h) {
 		t.Errorf("spec %+v", h.Spec)
 	}

@@ -59,7 +59,10 @@ func Unavailable(h *Host, prefixes ...string) Skip {
 
 // unavailable is Unavailable without what only the Machines tell, at a time.
 func unavailable(h *Host, now time.Time, prefixes ...string) Skip {
-	if skip := spokenFor(h); skip != "" {
+	if WipeAbandoned(h, now) {
+		return SkipQuarantined
+	}
+	if skip := taken(h); skip != "" {
 		return skip
 	}
 	server := h.Status.Server
@@ -79,11 +82,11 @@ func unavailable(h *Host, now time.Time, prefixes ...string) Skip {
 	case h.Spec.Adopt != nil:
 		return SkipAdopting
 	}
-	return unready(h)
+	return notReady(h)
 }
 
-// spokenFor: somebody has the host, or it is about to go.
-func spokenFor(h *Host) Skip {
+// taken: somebody has the host, or it is about to go.
+func taken(h *Host) Skip {
 	switch {
 	case terminating(h):
 		return SkipRetiring
@@ -101,8 +104,8 @@ func spokenFor(h *Host) Skip {
 	return ""
 }
 
-// unready: the server in the pool cannot be used as it is.
-func unready(h *Host) Skip {
+// notReady: the server in the pool cannot be used as it is.
+func notReady(h *Host) Skip {
 	server := h.Status.Server
 	switch {
 	case !server.Delivered:

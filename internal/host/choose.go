@@ -13,9 +13,9 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// Wish is what a Machine asks of its Mac. Type and OS may be empty: any. OS is as
+// Requirements is what a Machine asks of its Mac. Type and OS may be empty: any. OS is as
 // OSFamily writes it.
-type Wish struct {
+type Requirements struct {
 	Namespace, Name string
 	Zone, Type, OS  string
 	PoolPrefix      string
@@ -31,7 +31,7 @@ type Wish struct {
 // a name that ends in the server's id is a pool name.
 const SkipOwnName Skip = "with an id that the Machine's name ends in"
 
-// SkipLabels is the Skip of hosts that the Machine's hostSelector does not want.
+// SkipLabels is the Skip of hosts that the Machine's hostSelector leaves out.
 const SkipLabels Skip = "not matched by the host selector"
 
 // Skipped counts the hosts that cannot be taken, by reason.
@@ -51,29 +51,29 @@ func (s Skipped) list(note func(Skip) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Message says why there is no host for the wish, for a condition: "no available
+// Message says why there is no host for the Machine, for a condition: "no available
 // host: 5 of another type (known: M2-L, M4-S)". The known types and OS families
 // are those of the zone: they tell a typing error from a shortage.
-func (s Skipped) Message(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) string {
+func (s Skipped) Message(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost) string {
 	if len(s) == 0 {
 		return "no available host: no host is known"
 	}
 	return "no available host: " + s.list(func(reason Skip) string {
 		switch reason {
 		case SkipType:
-			return known(w, hosts, func(server infrav1.ServerStatus) string { return server.Type })
+			return known(want, hosts, func(server infrav1.ServerStatus) string { return server.Type })
 		case SkipOS:
-			return known(w, hosts, func(server infrav1.ServerStatus) string { return server.OSFamily })
+			return known(want, hosts, func(server infrav1.ServerStatus) string { return server.OSFamily })
 		}
 		return ""
 	})
 }
 
-// known lists the values of a fact in the zone of the wish.
-func known(w Wish, hosts []infrav1.ScalewayAppleSiliconHost, fact func(infrav1.ServerStatus) string) string {
+// known lists the values of a fact in the zone that is required.
+func known(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost, fact func(infrav1.ServerStatus) string) string {
 	values := map[string]bool{}
 	for i := range hosts {
-		if value := fact(hosts[i].Status.Server); value != "" && hosts[i].Spec.Zone == w.Zone {
+		if value := fact(hosts[i].Status.Server); value != "" && hosts[i].Spec.Zone == want.Zone {
 			values[value] = true
 		}
 	}
@@ -83,53 +83,53 @@ func known(w Wish, hosts []infrav1.ScalewayAppleSiliconHost, fact func(infrav1.S
 // Only reports that every host was skipped for the one reason.
 func (s Skipped) Only(reason Skip) bool { return len(s) == 1 && s[reason] > 0 }
 
-// Choose picks a host for the wish, a pointer into the list, or nil; and it counts
+// Choose picks a host that meets the requirements, a pointer into the list, or nil; and it counts
 // why the others cannot be taken. The
 // host with the fewest recent failures is the best, then one that has been idle for
 // long. Equal inputs give equal choices, and different Machines prefer different
 // ones of equally good hosts, so that many Machines do not run at the first one.
-func Choose(w Wish, hosts []infrav1.ScalewayAppleSiliconHost) (*Host, Skipped) {
+func Choose(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost) (*Host, Skipped) {
 	var best candidate
 	skipped := Skipped{}
 	for i := range hosts {
 		h := &hosts[i]
-		if reason := unfit(w, h); reason != "" {
+		if reason := skipReason(want, h); reason != "" {
 			skipped[reason]++
 			continue
 		}
-		if c := rate(w, h); best.host == nil || c.before(best) {
+		if c := newCandidate(want, h); best.host == nil || c.before(best) {
 			best = c
 		}
 	}
 	return best.host, skipped
 }
 
-// Fits reports that the host could be taken for the wish now.
-func Fits(w Wish, h *Host) bool { return unfit(w, h) == "" }
+// Fits reports that the host could be taken for them now.
+func Fits(want Requirements, h *Host) bool { return skipReason(want, h) == "" }
 
-func unfit(w Wish, h *Host) Skip {
-	if h.Spec.Zone != w.Zone {
+func skipReason(want Requirements, h *Host) Skip {
+	if h.Spec.Zone != want.Zone {
 		return SkipZone
 	}
-	if w.Type != "" && h.Status.Server.Type != "" && h.Status.Server.Type != w.Type {
+	if want.Type != "" && h.Status.Server.Type != "" && h.Status.Server.Type != want.Type {
 		return SkipType
 	}
-	if w.Selector != nil && !w.Selector.Matches(labels.Set(h.Labels)) {
+	if want.Selector != nil && !want.Selector.Matches(labels.Set(h.Labels)) {
 		return SkipLabels // before what passes by itself: waiting would be in vain
 	}
-	if InPool(w.Name, h.Spec.ServerID) {
+	if InPool(want.Name, h.Spec.ServerID) {
 		return SkipOwnName
 	}
-	if reason := Unavailable(h, w.PoolPrefix); reason != "" {
+	if reason := Unavailable(h, want.PoolPrefix); reason != "" {
 		return reason
 	}
-	if !ofPool(h, w.PoolPrefix) {
+	if !ofPool(h, want.PoolPrefix) {
 		return SkipNotInPool // another pool's
 	}
-	if w.RefuseUnseen && NeverSeenWiped(h) {
+	if want.RefuseUnseen && neverSeenWiped(h) {
 		return SkipNeverWiped
 	}
-	if w.OS != "" && h.Status.Server.OSFamily != w.OS {
+	if want.OS != "" && h.Status.Server.OSFamily != want.OS {
 		return SkipOS
 	}
 	return ""
@@ -141,16 +141,16 @@ func ofPool(h *Host, prefix string) bool {
 	return prefix != "" && strings.HasPrefix(h.Status.Server.Name, prefix)
 }
 
-// candidate is a host with its worth for one wish.
+// candidate is a host with its worth for one Machine.
 type candidate struct {
 	host           *Host
 	failures, idle int
-	// draw is the host's lot in rendezvous hashing.
-	draw uint64
+	// score is that of RendezvousScore.
+	score uint64
 }
 
-func rate(w Wish, h *Host) candidate {
-	return candidate{host: h, failures: recentFailures(h, w.Now), idle: idleDays(h, w.Now), draw: rendezvous(w, h)}
+func newCandidate(want Requirements, h *Host) candidate {
+	return candidate{host: h, failures: recentFailures(h, want.Now), idle: idleDays(h, want.Now), score: rendezvousScore(want, h)}
 }
 
 // before says which of two candidates is taken; the name breaks ties.
@@ -158,7 +158,7 @@ func (c candidate) before(other candidate) bool {
 	return cmp.Or(
 		cmp.Compare(c.failures, other.failures),
 		cmp.Compare(other.idle, c.idle),
-		cmp.Compare(other.draw, c.draw),
+		cmp.Compare(other.score, c.score),
 		strings.Compare(c.host.Name, other.host.Name),
 	) < 0
 }
@@ -177,18 +177,18 @@ func idleDays(h *Host, now time.Time) int {
 	return int(min(max(now.Sub(since), 0)/(24*time.Hour), mostIdleDays))
 }
 
-// Lot is the host's draw for a Machine: of Machines that wait for one host, the
+// RendezvousScore is that of a host for a Machine, by rendezvous hashing: of Machines that wait for one host, the
 // one with the highest is the host's first choice.
-func Lot(namespace, name string, h *Host) uint64 {
-	return rendezvous(Wish{Namespace: namespace, Name: name}, h)
+func RendezvousScore(namespace, name string, h *Host) uint64 {
+	return rendezvousScore(Requirements{Namespace: namespace, Name: name}, h)
 }
 
-// rendezvous hashes the Machine and the host; written out, since it is done for
+// rendezvousScore hashes the Machine and the host; written out, since it is done for
 // every free host at each choice.
-func rendezvous(w Wish, h *Host) uint64 {
+func rendezvousScore(want Requirements, h *Host) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a, 64 bits
 	sum := uint64(offset)
-	for _, part := range [...]string{w.Namespace, "/", w.Name, "\x00", h.Name} {
+	for _, part := range [...]string{want.Namespace, "/", want.Name, "\x00", h.Name} {
 		for i := range len(part) {
 			sum = (sum ^ uint64(part[i])) * prime
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-func wish(name string) host.Wish {
-	return host.Wish{Namespace: "fleet", Name: name, Zone: zone, PoolPrefix: prefix}
+func wish(name string) host.Requirements {
+	return host.Requirements{Namespace: "fleet", Name: name, Zone: zone, PoolPrefix: prefix}
 }
 
 // pool is a number of hosts that can be claimed.

@@ -16,6 +16,7 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
 	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil // a wipe before this claim is none after it
 	record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: ref.Token}
+	record.Registration = nil
 	record.DetachedAt, record.HandedOverAt = nil, nil
 	record.Ordered = false // by an earlier owner: it must not end in Terminate for this one
 	if !wiped {
@@ -33,8 +34,8 @@ func Detach(h *Host, now time.Time) {
 	h.Spec.Record.DetachedAt = stamp(now)
 }
 
-// HandOver notes that the owner is being moved to another management cluster.
-func HandOver(h *Host, now time.Time) { h.Spec.Record.HandedOverAt = stamp(now) }
+// RecordMove notes in record.handedOverAt that clusterctl moves the owner to another management cluster.
+func RecordMove(h *Host, now time.Time) { h.Spec.Record.HandedOverAt = stamp(now) }
 
 // Ending reports that a release is recorded that ends the claim. A reinstall does
 // not: its Machine keeps the host, and may still let it go.
@@ -42,9 +43,9 @@ func Ending(h *Host) bool {
 	return h.Spec.Release != nil && h.Spec.Release.Policy != infrav1.Reinstall
 }
 
-// Licensed reports that the host may be wiped: a release is recorded, and it
+// WipeAllowed reports that the host may be wiped: a release is recorded, and it
 // ends the claim that the host has.
-func Licensed(h *Host) bool {
+func WipeAllowed(h *Host) bool {
 	return h.Spec.Release != nil && h.Spec.ClaimRef != nil && h.Spec.ClaimRef.Token == h.Spec.Release.Token && h.Spec.Release.Token != ""
 }
 
@@ -65,8 +66,8 @@ const (
 	ShowLost ShowStep = "lost"
 )
 
-// ShowLook is a fresh reading of a claimed server's name.
-type ShowLook struct {
+// ShowInput is a fresh reading of a claimed server's name.
+type ShowInput struct {
 	Name string
 	// Began is when the reading was asked for.
 	Began time.Time
@@ -74,22 +75,22 @@ type ShowLook struct {
 	Settle time.Duration
 	// Pools are the prefixes of the pools that the server may come from.
 	Pools []string
-	// Known is since when the times of the record are known here.
-	Known Known
+	// FirstSeen is since when the times of the record are known here.
+	FirstSeen FirstSeen
 }
 
 // NextShow decides from a fresh reading of the server's name. Only a server that
 // bears a pool name is renamed: any other name is somebody's.
-func NextShow(h *Host, look ShowLook) ShowStep {
+func NextShow(h *Host, in ShowInput) ShowStep {
 	shown := h.Status.ShownSince
-	switch ours := look.Name == h.Spec.ClaimRef.Name; {
+	switch ours := in.Name == h.Spec.ClaimRef.Name; {
 	case ours && shown == nil:
 		return ShowRecord
-	case ours && look.Began.Before(from(look.Known.Shown, shown).Add(look.Settle)):
+	case ours && in.Began.Before(from(in.FirstSeen.Shown, shown).Add(in.Settle)):
 		return ShowSettle
 	case ours:
 		return ShowStage
-	case shown == nil && InPool(look.Name, h.Spec.ServerID, look.Pools...):
+	case shown == nil && InPool(in.Name, h.Spec.ServerID, in.Pools...):
 		return ShowRename
 	}
 	return ShowLost

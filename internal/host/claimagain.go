@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -86,14 +87,7 @@ type ClaimAgainInput struct {
 // its name, or nothing. What follows from the claim is that the Mac is wiped when
 // the Machine goes.
 func MayClaimAgain(in ClaimAgainInput) Refusal {
-	for _, rule := range []func(ClaimAgainInput) Refusal{
-		refuseUnproved, refusePooled, refuseRival, refuseLetGo, refuseOrphaned, refuseWithheld,
-	} {
-		if refusal := rule(in); refusal.Reason != "" {
-			return refusal
-		}
-	}
-	return Refusal{}
+	return cmp.Or(refuseUnproved(in), refusePooled(in), refuseRival(in), refuseLetGo(in), refuseOrphaned(in), refuseWithheld(in))
 }
 
 // refuseUnproved: anybody can name a Machine like a server and write a hostRef.

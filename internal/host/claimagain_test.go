@@ -34,7 +34,7 @@ func meansHost(name string) func(*infrav1.ScalewayAppleSiliconMachine) {
 // mine is the Secret of the owner's claim.
 func mine() host.StagedClaim { return host.StagedClaim{Token: "t-1", Epoch: 3} }
 
-func TestEvidence(t *testing.T) {
+func TestEvidenceOfAClaim(t *testing.T) {
 	epoch := func(n int64) func(*host.Host) { return func(h *host.Host) { h.Spec.Record.InstallEpoch = n } }
 	for name, row := range map[string]struct {
 		machine *infrav1.ScalewayAppleSiliconMachine

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +36,7 @@ const RetiredCondition = "Retired"
 // Conditions derives Available, Wiped and, for a host that is given back, Retired
 // from spec and the last observation. NameInSync and CredentialsStaged say what
 // the acts on a claim found; they are set there.
-func Conditions(h *Host, seen Seen) []metav1.Condition {
+func Conditions(h *Host, seen Observation) []metav1.Condition {
 	conditions := []metav1.Condition{available(h, seen), wiped(h, seen)}
 	if terminating(h) {
 		conditions = append(conditions, retired(h))
@@ -46,13 +48,36 @@ func Conditions(h *Host, seen Seen) []metav1.Condition {
 			}
 		}
 	}
+	if kept, is := keptOut(h, seen.Now); is {
+		conditions = append(conditions, kept)
+	}
 	return conditions
+}
+
+// keptOut says who keeps the host out of the pool, also while it is in use, when no
+// phase says so; false: nobody does.
+func keptOut(h *Host, now time.Time) (metav1.Condition, bool) {
+	c := metav1.Condition{Type: infrav1.KeptOutCondition, Status: metav1.ConditionTrue}
+	var said []string
+	if h.Spec.Maintenance != nil {
+		c.Reason = infrav1.ReasonMaintenance
+		said = append(said, "the host is in maintenance"+detail(h, SkipMaintenance)+"; recovery and remediation leave it alone")
+	}
+	if Quarantined(h, now) {
+		c.Reason = cmp.Or(c.Reason, infrav1.ReasonQuarantined)
+		said = append(said, "the host is quarantined"+detail(h, SkipQuarantined))
+	}
+	if h.Spec.ClaimRef != nil && h.Spec.Release == nil {
+		said = append(said, "Machine "+h.Spec.ClaimRef.Name+" keeps it as long as it lives")
+	}
+	c.Message = strings.Join(said, "; ")
+	return c, c.Reason != ""
 }
 
 // Refused says in a condition's message what the vendor refused.
 func Refused(what string) string { return "the vendor refuses: " + what }
 
-func available(h *Host, seen Seen) metav1.Condition {
+func available(h *Host, seen Observation) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.AvailableCondition, Status: metav1.ConditionFalse}
 	switch {
 	case seen.Gone:
@@ -66,7 +91,7 @@ func available(h *Host, seen Seen) metav1.Condition {
 	if skip == "" && seen.Wanted {
 		skip = SkipNamed
 	}
-	if skip == "" && seen.RefuseUnseen && NeverSeenWiped(h) {
+	if skip == "" && seen.RefuseUnseen && neverSeenWiped(h) {
 		skip = SkipNeverWiped
 	}
 	if skip == "" {
@@ -141,12 +166,15 @@ func skipReasons() map[Skip]string {
 	}
 }
 
-func wiped(h *Host, seen Seen) metav1.Condition {
+func wiped(h *Host, seen Observation) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.WipedCondition, Status: metav1.ConditionFalse}
 	wipe := h.Spec.Record.Wipe
 	switch {
 	case seen.WipeRejected:
 		c.Reason, c.Message = infrav1.ReasonWipeRejected, "the vendor does not reinstall the server; it is asked again"
+	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats && failedTwice(h):
+		c.Reason = infrav1.ReasonReinstallFailed
+		c.Message = "the vendor showed the server in error after its reinstall, which was asked for twice; one that is seen to end well still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats:
 		c.Reason, c.Message = infrav1.ReasonWipeTimedOut, "the reinstall did not end in time, twice; a late end still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && h.Status.Server.Status == string(cloud.StatusError):
@@ -164,4 +192,13 @@ func wiped(h *Host, seen Seen) metav1.Condition {
 		c.Reason, c.Message = infrav1.ReasonNotWiped, "no wipe was observed since the last claim"
 	}
 	return c
+}
+
+// failedTwice tells a wipe that was abandoned since it failed from one that was late:
+// the quarantine says so, and without it the server.
+func failedTwice(h *Host) bool {
+	if QuarantinedForWipe(h) {
+		return h.Spec.Quarantine.Reason == infrav1.ReasonReinstallFailed
+	}
+	return h.Status.Server.Status == string(cloud.StatusError)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 )
 
 // Host is the object that all decisions are about.
@@ -34,6 +35,14 @@ type ZoneReport struct {
 	// Failing: so many of the last vendor calls failed that nothing destructive is
 	// begun on our own account.
 	Failing bool
+	// FailingSince is when the lists began to fail: the start of the first of those
+	// that failed without one between that worked. Zero: the last one worked.
+	FailingSince time.Time
+	// Expected and Missing count the servers that the last list was to hold, and those
+	// that it lacks without a reason.
+	Expected, Missing int
+	// Refused are the writes that the credentials have no right to.
+	Refused []cloud.Refusal
 }
 
 // stamp is the time as the API keeps it, in whole microseconds.

@@ -32,10 +32,10 @@ func recentFailures(h *Host, now time.Time) int {
 	return n
 }
 
-// fail notes a claim that came to nothing, in the hardware's memory. A disk that a
+// recordFailure notes a claim that came to nothing, in the hardware's memory. A disk that a
 // wipe left dirty is for a person to judge: that quarantine has no end. The third
 // failure within a week quarantines for a day.
-func fail(h *Host, reason string, now time.Time) {
+func recordFailure(h *Host, reason string, now time.Time) {
 	failures := &h.Spec.Failures
 	failures.Count++
 	failures.Recent = append(failures.Recent, infrav1.Failure{Time: metav1.NewTime(now), Reason: reason})

@@ -129,9 +129,9 @@ func NextLeak(h *Host, l Leak, now time.Time) (LeakStep, string) {
 
 func clockTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// LeakLook is when a leak that stays is to be looked at again; zero: when something
+// NextLeakCheck is when a leak that stays is to be looked at again; zero: when something
 // changes.
-func LeakLook(h *Host, now time.Time) time.Time {
+func NextLeakCheck(h *Host, now time.Time) time.Time {
 	if at := h.Status.LastReboot.At.Add(leakAgain); isLeakReboot(h.Status.LastReboot.ID) && at.After(now) {
 		return at
 	}
@@ -149,12 +149,12 @@ func notNow(h *Host, l Leak) string {
 	case h.Spec.Reboot != nil:
 		return "another reboot is asked for"
 	}
-	return disturbs(l)
+	return whyOccupied(l)
 }
 
-// disturbs says whom the reboot would disturb. A Node with a place left may start a
+// whyOccupied says whom the reboot would disturb. A Node with a place left may start a
 // guest at any moment, so that only one without is safe.
-func disturbs(l Leak) string {
+func whyOccupied(l Leak) string {
 	switch {
 	case !l.Ready:
 		return "the Node is not Ready, and nobody knows what runs on it"
@@ -185,9 +185,9 @@ func RebootForLeak(h *Host, l Leak) (RebootStep, string) {
 	case !l.Leaked, h.Spec.Reboot.ID != LeakRebootID(l.BootID):
 		return RebootDrop, "no place is lost any more"
 	case !l.Ready:
-		return RebootDrop, disturbs(l)
+		return RebootDrop, whyOccupied(l)
 	}
-	if why := disturbs(l); why != "" {
+	if why := whyOccupied(l); why != "" {
 		return RebootWait, why
 	}
 	return RebootAsk, ""
@@ -197,5 +197,5 @@ func RebootForLeak(h *Host, l Leak) (RebootStep, string) {
 // it disturbs the host. Without force: the host controller looks once more.
 func AskForLeakReboot(h *Host, l Leak, now time.Time) {
 	h.Spec.Reboot = &infrav1.RebootRequest{ID: LeakRebootID(l.BootID), Reason: "macOS counts guests that are gone, and no place is left"}
-	Disturb(h, now)
+	RecordDisruption(h, now)
 }

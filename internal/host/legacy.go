@@ -88,7 +88,7 @@ func NextLegacy(m *infrav1.ScalewayAppleSiliconMachine, legacy Legacy, hosts []H
 	if step, why := legacyOwner(m, h, machines, poolPrefixes); step != "" {
 		return step, h, why
 	}
-	if why := keptBack(h); why != "" {
+	if why := notClaimable(h); why != "" {
 		return LegacyWait, h, fmt.Sprintf("host %s %s", h.Name, why)
 	}
 	return LegacyClaim, h, ""
@@ -128,8 +128,8 @@ func legacyOwner(m *infrav1.ScalewayAppleSiliconMachine, h *Host, machines []inf
 	return "", ""
 }
 
-// keptBack: a person or the vendor keeps the host from being claimed for now.
-func keptBack(h *Host) string {
+// notClaimable: a person or the vendor keeps the host from being claimed for now.
+func notClaimable(h *Host) string {
 	switch {
 	case !h.DeletionTimestamp.IsZero():
 		return "is being removed"

@@ -5,11 +5,23 @@ import (
 	"regexp"
 	"strings"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
 // ObjectName is the name of the Host of a server.
 func ObjectName(zone, serverID string) string { return zone + "-" + serverID }
+
+// New is the Host of a server. The watch filter is its label; empty: it gets none.
+func New(zone, serverID, watchFilter string) *Host {
+	h := &Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{ServerID: serverID, Zone: zone}}
+	h.Name = ObjectName(zone, serverID)
+	if watchFilter != "" {
+		h.Labels = map[string]string{clusterv1.WatchLabel: watchFilter}
+	}
+	return h
+}
 
 // ProviderID is the Node's and the Machine's name for a server.
 func ProviderID(zone, serverID string) string {

@@ -55,9 +55,9 @@ func NodeClaims(n *corev1.Node, hosts []Host) []*Host {
 	return found
 }
 
-// HaveNode reports that a live Machine accounts for a Node: by its name, or by the
+// haveNode reports that a live Machine accounts for a Node: by its name, or by the
 // server that its providerID names.
-func (o Owners) HaveNode(n *corev1.Node) bool {
+func (o Owners) haveNode(n *corev1.Node) bool {
 	if o.names[n.Name] {
 		return true
 	}
@@ -79,7 +79,7 @@ func KeepNode(n *corev1.Node, claims []*Host, owners Owners) string {
 		return "it is no Mac's"
 	case ControlPlaneNode(n):
 		return "it is of the control plane"
-	case owners.HaveNode(n):
+	case owners.haveNode(n):
 		return "a live Machine accounts for it"
 	}
 	for _, h := range claims {

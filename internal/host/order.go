@@ -25,8 +25,8 @@ const (
 	OrderBackOff = 5 * time.Minute
 )
 
-// OrderLook is what a list of the zone says about an order.
-type OrderLook struct {
+// OrderInput is what a list of the zone says about an order.
+type OrderInput struct {
 	// Began is when the list was asked for.
 	Began time.Time
 	// Found: it holds a server of the order's name.
@@ -46,21 +46,21 @@ type OrderLook struct {
 }
 
 // Settled reports that the list was begun when the attempt on record had to show in it.
-func (l OrderLook) Settled(h *Host) bool {
+func (l OrderInput) Settled(h *Host) bool {
 	if h.Spec.Order.AttemptedAt == nil {
 		return true
 	}
 	return !l.AttemptSeen.IsZero() && !l.Began.Before(l.AttemptSeen.Add(OrderSettle))
 }
 
-// lacking reports that lists lack the name for so long that no server bears it. One
+// absent reports that lists lack the name for so long that no server bears it. One
 // list is never enough: it may have missed a server.
-func (l OrderLook) lacking() bool {
-	return !l.LackingSince.IsZero() && l.Began.Sub(l.LackingSince) >= l.proof()
+func (l OrderInput) absent() bool {
+	return !l.LackingSince.IsZero() && l.Began.Sub(l.LackingSince) >= l.absenceNeeded()
 }
 
-// proof is for how long lists must lack a name to prove that no server has it.
-func (l OrderLook) proof() time.Duration {
+// absenceNeeded is for how long lists must lack a name to prove that no server has it.
+func (l OrderInput) absenceNeeded() time.Duration {
 	if l.Empty {
 		return GoneAfterSuspicious
 	}
@@ -88,22 +88,22 @@ const (
 // the name is the only handle on an attempt whose answer was lost, and a second
 // server bills for a day at least. Before the first attempt a server of the name
 // is somebody else's.
-func NextOrder(h *Host, look OrderLook) OrderStep {
+func NextOrder(h *Host, in OrderInput) OrderStep {
 	asked := h.Spec.Order.AttemptedAt != nil
 	switch {
-	case look.Found && !asked && look.Ended:
+	case in.Found && !asked && in.Ended:
 		return OrderDrop
-	case look.Found && !asked:
+	case in.Found && !asked:
 		return OrderTaken
-	case look.Found:
+	case in.Found:
 		return OrderDeliver
-	case !look.Believed, !look.Settled(h):
+	case !in.Believed, !in.Settled(h):
 		return OrderWait
-	case !asked && !look.Ended:
+	case !asked && !in.Ended:
 		return OrderCreate
-	case !look.lacking():
+	case !in.absent():
 		return OrderWait
-	case look.Ended:
+	case in.Ended:
 		return OrderDrop
 	}
 	return OrderCreate

@@ -30,32 +30,32 @@ func TestNextOrder(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		order *host.Host
-		look  host.OrderLook
+		look  host.OrderInput
 		want  host.OrderStep
 	}{
-		{"never asked", never, host.OrderLook{Began: noon(), Believed: true}, host.OrderCreate},
-		{"the list is not believed", never, host.OrderLook{Began: noon()}, host.OrderWait},
-		{"found", lately, host.OrderLook{Began: noon(), Found: true}, host.OrderDeliver},
-		{"never asked, and there before", never, host.OrderLook{Began: noon(), Found: true}, host.OrderTaken},
-		{"ended, never asked, and there before", never, host.OrderLook{Began: noon(), Found: true, Ended: true}, host.OrderDrop},
-		{"asked, and may show yet", lately, host.OrderLook{Began: soon, Believed: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
-		{"asked, and one list lacks it", lately, host.OrderLook{Began: settled, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
-		{"asked, and nothing came of it", lately, host.OrderLook{Began: proved, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
-		{"asked, and empty lists lack it", lately, host.OrderLook{Began: proved, Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
-		{"asked, empty for long", lately, host.OrderLook{Began: settled.Add(host.GoneAfterSuspicious), Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
-		{"asked by a clock that is behind", lately, host.OrderLook{Began: noon().Add(time.Hour), Believed: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
-		{"asked by a clock that is ahead", lately, host.OrderLook{Began: noon().Add(-time.Minute), Believed: true, AttemptSeen: noon().Add(-time.Hour), LackingSince: noon().Add(-time.Hour / 2)}, host.OrderCreate},
-		{"nobody says when the attempt was seen", lately, host.OrderLook{Began: proved, Believed: true, LackingSince: settled}, host.OrderWait},
-		{"ended, found", lately, host.OrderLook{Began: settled, Found: true, Ended: true}, host.OrderDeliver},
-		{"ended, may show yet", lately, host.OrderLook{Began: soon, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
-		{"ended, no list before", never, host.OrderLook{Began: noon(), Believed: true, Ended: true}, host.OrderWait},
-		{"ended, one list", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon()}, host.OrderWait},
-		{"ended, two lists", never, host.OrderLook{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
-		{"ended, two empty lists", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderWait},
-		{"ended, empty lists for long", never, host.OrderLook{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfterSuspicious)}, host.OrderDrop},
-		{"ended, settled, two lists", lately, host.OrderLook{Began: proved, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderDrop},
-		{"ended, asked by a clock that is behind", lately, host.OrderLook{Began: noon().Add(time.Hour), Believed: true, Ended: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
-		{"ended, not believed", never, host.OrderLook{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"never asked", never, host.OrderInput{Began: noon(), Believed: true}, host.OrderCreate},
+		{"the list is not believed", never, host.OrderInput{Began: noon()}, host.OrderWait},
+		{"found", lately, host.OrderInput{Began: noon(), Found: true}, host.OrderDeliver},
+		{"never asked, and there before", never, host.OrderInput{Began: noon(), Found: true}, host.OrderTaken},
+		{"ended, never asked, and there before", never, host.OrderInput{Began: noon(), Found: true, Ended: true}, host.OrderDrop},
+		{"asked, and may show yet", lately, host.OrderInput{Began: soon, Believed: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"asked, and one list lacks it", lately, host.OrderInput{Began: settled, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
+		{"asked, and nothing came of it", lately, host.OrderInput{Began: proved, Believed: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
+		{"asked, and empty lists lack it", lately, host.OrderInput{Began: proved, Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderWait},
+		{"asked, empty for long", lately, host.OrderInput{Began: settled.Add(host.GoneAfterSuspicious), Believed: true, Empty: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderCreate},
+		{"asked by a clock that is behind", lately, host.OrderInput{Began: noon().Add(time.Hour), Believed: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
+		{"asked by a clock that is ahead", lately, host.OrderInput{Began: noon().Add(-time.Minute), Believed: true, AttemptSeen: noon().Add(-time.Hour), LackingSince: noon().Add(-time.Hour / 2)}, host.OrderCreate},
+		{"nobody says when the attempt was seen", lately, host.OrderInput{Began: proved, Believed: true, LackingSince: settled}, host.OrderWait},
+		{"ended, found", lately, host.OrderInput{Began: settled, Found: true, Ended: true}, host.OrderDeliver},
+		{"ended, may show yet", lately, host.OrderInput{Began: soon, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
+		{"ended, no list before", never, host.OrderInput{Began: noon(), Believed: true, Ended: true}, host.OrderWait},
+		{"ended, one list", never, host.OrderInput{Began: noon(), Believed: true, Ended: true, LackingSince: noon()}, host.OrderWait},
+		{"ended, two lists", never, host.OrderInput{Began: noon(), Believed: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderDrop},
+		{"ended, two empty lists", never, host.OrderInput{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfter)}, host.OrderWait},
+		{"ended, empty lists for long", never, host.OrderInput{Began: noon(), Believed: true, Empty: true, Ended: true, LackingSince: noon().Add(-host.GoneAfterSuspicious)}, host.OrderDrop},
+		{"ended, settled, two lists", lately, host.OrderInput{Began: proved, Believed: true, Ended: true, AttemptSeen: noon(), LackingSince: settled}, host.OrderDrop},
+		{"ended, asked by a clock that is behind", lately, host.OrderInput{Began: noon().Add(time.Hour), Believed: true, Ended: true, AttemptSeen: noon().Add(time.Hour), LackingSince: noon()}, host.OrderWait},
+		{"ended, not believed", never, host.OrderInput{Began: noon(), Ended: true, LackingSince: noon().Add(-time.Hour)}, host.OrderWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := host.NextOrder(c.order, c.look); got != c.want {
@@ -97,7 +97,7 @@ func TestDeliverClaimsOnceAndCarriesTheRelease(t *testing.T) {
 		t.Errorf("again: %v, %v", changed, err)
 	}
 	o.Spec.Release = &infrav1.Release{Token: "t-1", Policy: infrav1.Terminate, RequestedAt: *at(5)}
-	if changed, err := host.Deliver(h, o, noon()); !changed || err != nil || !host.Licensed(h) {
+	if changed, err := host.Deliver(h, o, noon()); !changed || err != nil || !host.WipeAllowed(h) {
 		t.Errorf("with a release: %v, %v, %+v", changed, err, h.Spec.Release)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// Orders counts what a profile's Machines ordered and what still bills: servers,
+// OrderCount counts what a profile's Machines ordered and what still bills: servers,
 // until they are gone at the vendor, also those that went to the pool since; and
 // orders that are no server yet, the refused ones included, which are asked again.
-type Orders struct{ Servers, InFlight int }
+type OrderCount struct{ Servers, InFlight int }
 
 // CountOrders counts the orders of a profile, <namespace>/<name>. An order whose
 // server has its Host is counted once.
-func CountOrders(profile string, hosts []infrav1.ScalewayAppleSiliconHost) Orders {
-	var n Orders
+func CountOrders(profile string, hosts []infrav1.ScalewayAppleSiliconHost) OrderCount {
+	var n OrderCount
 	delivered := map[[3]string]bool{} // a token alone proves nothing: it can be copied
 	for i := range hosts {
 		if h := &hosts[i]; h.Spec.ServerID != "" && h.Spec.Record.OrderedFor == profile {
@@ -40,7 +40,7 @@ func claimKey(ref *infrav1.ClaimReference) [3]string {
 
 // Exceeded says why nothing more may be ordered; empty: one more may. A limit of nil
 // is none.
-func (n Orders) Exceeded(profile string, limit *int32) string {
+func (n OrderCount) Exceeded(profile string, limit *int32) string {
 	if limit == nil || n.Servers+n.InFlight < int(*limit) {
 		return ""
 	}

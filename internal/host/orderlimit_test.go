@@ -27,16 +27,16 @@ func TestOrdersAreCountedByWhatBills(t *testing.T) {
 	released.Spec.Release = &infrav1.Release{Token: "r", Policy: infrav1.Terminate}
 	for name, c := range map[string]struct {
 		hosts []infrav1.ScalewayAppleSiliconHost
-		want  Orders
+		want  OrderCount
 	}{
-		"nothing":                       {nil, Orders{}},
-		"servers in use":                {[]infrav1.ScalewayAppleSiliconHost{server(ours, "a"), server(ours, "b")}, Orders{2, 0}},
-		"one that is being given back":  {[]infrav1.ScalewayAppleSiliconHost{released}, Orders{1, 0}},
-		"one that went to the pool":     {[]infrav1.ScalewayAppleSiliconHost{server(ours, "")}, Orders{1, 0}},
-		"orders":                        {[]infrav1.ScalewayAppleSiliconHost{order(ours, "a"), order(ours, "b")}, Orders{0, 2}},
-		"an order and its server, once": {[]infrav1.ScalewayAppleSiliconHost{order(ours, "a"), server(ours, "a")}, Orders{1, 0}},
-		"another profile's":             {[]infrav1.ScalewayAppleSiliconHost{server("fleet/ci", "a"), order("other/builders", "b")}, Orders{}},
-		"one of the pool":               {[]infrav1.ScalewayAppleSiliconHost{server("", "a")}, Orders{}},
+		"nothing":                       {nil, OrderCount{}},
+		"servers in use":                {[]infrav1.ScalewayAppleSiliconHost{server(ours, "a"), server(ours, "b")}, OrderCount{2, 0}},
+		"one that is being given back":  {[]infrav1.ScalewayAppleSiliconHost{released}, OrderCount{1, 0}},
+		"one that went to the pool":     {[]infrav1.ScalewayAppleSiliconHost{server(ours, "")}, OrderCount{1, 0}},
+		"orders":                        {[]infrav1.ScalewayAppleSiliconHost{order(ours, "a"), order(ours, "b")}, OrderCount{0, 2}},
+		"an order and its server, once": {[]infrav1.ScalewayAppleSiliconHost{order(ours, "a"), server(ours, "a")}, OrderCount{1, 0}},
+		"another profile's":             {[]infrav1.ScalewayAppleSiliconHost{server("fleet/ci", "a"), order("other/builders", "b")}, OrderCount{}},
+		"one of the pool":               {[]infrav1.ScalewayAppleSiliconHost{server("", "a")}, OrderCount{}},
 	} {
 		if got := CountOrders(ours, c.hosts); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -46,23 +46,23 @@ func TestOrdersAreCountedByWhatBills(t *testing.T) {
 
 func TestOrderLimit(t *testing.T) {
 	for name, c := range map[string]struct {
-		orders  Orders
+		orders  OrderCount
 		limit   *int32
 		refused bool
 	}{
-		"no limit":       {Orders{100, 3}, nil, false},
-		"below":          {Orders{1, 1}, ptr.To[int32](3), false},
-		"reached":        {Orders{3, 0}, ptr.To[int32](3), true},
-		"in flight":      {Orders{1, 2}, ptr.To[int32](3), true},
-		"lowered since":  {Orders{5, 0}, ptr.To[int32](3), true},
-		"nothing at all": {Orders{}, ptr.To[int32](0), true},
+		"no limit":       {OrderCount{100, 3}, nil, false},
+		"below":          {OrderCount{1, 1}, ptr.To[int32](3), false},
+		"reached":        {OrderCount{3, 0}, ptr.To[int32](3), true},
+		"in flight":      {OrderCount{1, 2}, ptr.To[int32](3), true},
+		"lowered since":  {OrderCount{5, 0}, ptr.To[int32](3), true},
+		"nothing at all": {OrderCount{}, ptr.To[int32](0), true},
 	} {
 		if got := c.orders.Exceeded("fleet/builders", c.limit); (got != "") != c.refused {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	const want = "MacNodeProfile fleet/builders allows 4 ordered servers (spec.maxOrdered), and there are 3, with 1 more on order: raise spec.maxOrdered, or wait until one is deleted at the vendor"
-	if got := (Orders{3, 1}).Exceeded("fleet/builders", ptr.To[int32](4)); got != want {
+	if got := (OrderCount{3, 1}).Exceeded("fleet/builders", ptr.To[int32](4)); got != want {
 		t.Errorf("says %q", got)
 	}
 }
@@ -76,7 +76,7 @@ func TestAnOrderWithACopiedTokenCounts(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} { // the first is that server's
 		hosts = append(hosts, infrav1.ScalewayAppleSiliconHost{Spec: infrav1.ScalewayAppleSiliconHostSpec{Order: &infrav1.OrderRequest{Name: name, Profile: "fleet/p"}, ClaimRef: claim(name)}})
 	}
-	if got, want := CountOrders("fleet/p", hosts), (Orders{1, 2}); got != want {
+	if got, want := CountOrders("fleet/p", hosts), (OrderCount{1, 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

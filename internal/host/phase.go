@@ -16,8 +16,8 @@ const (
 	ReasonStaged               = "Staged"
 )
 
-// Seen is what is known about a host beside its own object.
-type Seen struct {
+// Observation is what is known about a host beside its own object.
+type Observation struct {
 	// Gone: it is proved that the vendor no longer has the server.
 	Gone bool
 	// OwnerGone: an uncached read found no Machine that holds the host's claim.
@@ -49,7 +49,7 @@ type PhaseRule struct {
 	// Next says what moves the host on.
 	Next string
 
-	holds func(*Host, Seen) bool
+	holds func(*Host, Observation) bool
 }
 
 // Phases is the table that Phase reads: the first row that holds decides. A row
@@ -63,49 +63,49 @@ func ownedPhases() []PhaseRule {
 	return []PhaseRule{
 		{
 			infrav1.HostOrdering, "is an order without a release", "a server is being ordered", "the server exists: it gets a Host of its own",
-			func(h *Host, _ Seen) bool { return h.Spec.Order != nil && h.Spec.Release == nil },
+			func(h *Host, _ Observation) bool { return h.Spec.Order != nil && h.Spec.Release == nil },
 		},
 		{
 			infrav1.HostGone, "is proved to be gone at the vendor", "the vendor no longer has the server", "its Machine goes: the Host is removed",
-			func(_ *Host, s Seen) bool { return s.Gone },
+			func(_ *Host, s Observation) bool { return s.Gone },
 		},
 		{
 			infrav1.HostRetiring, "is released to Terminate, and its deletion is scheduled", "given back to the vendor, billed until its floor", "the vendor deletes the server: the Host is removed",
-			func(h *Host, _ Seen) bool { return terminating(h) && h.Status.Server.DeletionScheduled },
+			func(h *Host, _ Observation) bool { return terminating(h) && h.Status.Server.DeletionScheduled },
 		},
 		{
 			infrav1.HostRetiring, "is released to Terminate, and its wipe was observed", "wiped, and not given back yet: the condition Retired says what the vendor refuses", "the vendor takes the server back",
-			func(h *Host, _ Seen) bool {
+			func(h *Host, _ Observation) bool {
 				return terminating(h) && h.Spec.Record.Wipe.RequestedAt != nil && h.Spec.Record.Wipe.ObservedAt != nil
 			},
 		},
 		{
-			infrav1.HostQuarantined, "is released, and its wipe timed out twice", "the wipe does not end; somebody should look", "the wipe ends after all, or a person removes the quarantine: it is asked for again",
-			func(h *Host, s Seen) bool { return GivenUp(h, s.Now) },
+			infrav1.HostQuarantined, "is released, and its wipe failed or timed out twice", "the wipe does not end well; somebody should look", "the wipe ends after all, or a person removes the quarantine: it is asked for again",
+			func(h *Host, s Observation) bool { return WipeAbandoned(h, s.Now) },
 		},
 		{
 			infrav1.HostReleasing, "is released, and its wipe was not seen to start", "let go, the wipe is asked for", "the vendor shows the reinstall",
-			func(h *Host, _ Seen) bool { return h.Spec.Release != nil && h.Spec.Record.Wipe.StartedAt == nil },
+			func(h *Host, _ Observation) bool { return h.Spec.Release != nil && h.Spec.Record.Wipe.StartedAt == nil },
 		},
 		{
 			infrav1.HostWiping, "is released", "being wiped, or not yet under its pool name again", "the wipe was observed and the name reads back",
-			func(h *Host, _ Seen) bool { return h.Spec.Release != nil },
+			func(h *Host, _ Observation) bool { return h.Spec.Release != nil },
 		},
 		{
 			infrav1.HostHandedOver, "was moved away with its Machine", "another management cluster's; nothing is done to it", "the Machine comes back, or a person ends the claim here",
-			func(h *Host, _ Seen) bool { return h.Spec.Record.HandedOverAt != nil },
+			func(h *Host, _ Observation) bool { return h.Spec.Record.HandedOverAt != nil },
 		},
 		{
 			infrav1.HostStranded, "is claimed, and no Machine holds the claim", "its Machine vanished without releasing it; left alone", "the Machine comes back, the sweep reclaims it, or a person records a release",
-			func(h *Host, s Seen) bool { return h.Spec.ClaimRef != nil && s.OwnerGone },
+			func(h *Host, s Observation) bool { return h.Spec.ClaimRef != nil && s.OwnerGone },
 		},
 		{
 			infrav1.HostInUse, "is claimed, bears its owner's name, and its credentials are staged", "a Machine's; it may be touched over SSH", "the Machine is deleted, or gives the host up",
-			func(h *Host, _ Seen) bool { return h.Spec.ClaimRef != nil && settled(h) },
+			func(h *Host, _ Observation) bool { return h.Spec.ClaimRef != nil && settled(h) },
 		},
 		{
 			infrav1.HostClaimed, "is claimed", "a Machine's; name or credentials are not settled yet", "the name stayed and the credentials are staged",
-			func(h *Host, _ Seen) bool { return h.Spec.ClaimRef != nil },
+			func(h *Host, _ Observation) bool { return h.Spec.ClaimRef != nil },
 		},
 	}
 }
@@ -115,46 +115,48 @@ func idlePhases() []PhaseRule {
 	return []PhaseRule{
 		{
 			infrav1.HostDiscovered, "was never read, or a live Machine is about to take it", "not known well enough yet", "it is read, or claimed",
-			func(h *Host, s Seen) bool { return h.Status.Server.Name == "" || s.Wanted },
+			func(h *Host, s Observation) bool { return h.Status.Server.Name == "" || s.Wanted },
 		},
 		{
 			infrav1.HostRetiring, "is scheduled for deletion", "given back to the vendor, billed until its floor", "the vendor deletes the server, or a person cancels that at the vendor",
-			func(h *Host, _ Seen) bool { return h.Status.Server.DeletionScheduled },
+			func(h *Host, _ Observation) bool { return h.Status.Server.DeletionScheduled },
 		},
 		{
 			infrav1.HostMaintenance, "is in maintenance", "kept out of everything by a person", "the person removes spec.maintenance",
-			func(h *Host, _ Seen) bool { return h.Spec.Maintenance != nil },
+			func(h *Host, _ Observation) bool { return h.Spec.Maintenance != nil },
 		},
 		{
 			infrav1.HostQuarantined, "is quarantined", "kept out of the pool for a while", "the quarantine's time is over, or a person removes it",
-			func(h *Host, s Seen) bool { return Quarantined(h, s.Now) },
+			func(h *Host, s Observation) bool { return Quarantined(h, s.Now) },
 		},
 		{
 			infrav1.HostDiscovered, "is missing from a list, not delivered, or busy", "seen, but not fit for use yet", "the vendor shows it ready and delivered",
-			func(h *Host, _ Seen) bool { return unseenOrBusy(h) },
+			func(h *Host, _ Observation) bool { return unseenOrBusy(h) },
 		},
 		{
 			infrav1.HostForeign, "bears a name that is not the pool's", "somebody else's, or being prepared", "it is named into the pool, or adopted",
-			func(h *Host, s Seen) bool { return !InPool(h.Status.Server.Name, h.Spec.ServerID, s.PoolPrefixes...) },
+			func(h *Host, s Observation) bool {
+				return !InPool(h.Status.Server.Name, h.Spec.ServerID, s.PoolPrefixes...)
+			},
 		},
 		{
 			infrav1.HostDirty, "was owned, or is of an unknown past that is not trusted, and no wipe was observed since", "in the pool by its name alone; nobody can claim it", "a reinstall is seen from beginning to end, or it is adopted",
-			func(h *Host, s Seen) bool { return !Clean(h) || s.RefuseUnseen && NeverSeenWiped(h) },
+			func(h *Host, s Observation) bool { return !Clean(h) || s.RefuseUnseen && neverSeenWiped(h) },
 		},
 		{
 			infrav1.HostAvailable, "is clean, ready, and named as the pool's", "free", "a Machine claims it",
-			func(h *Host, s Seen) bool { return unavailable(h, s.Now, s.PoolPrefixes...) == "" },
+			func(h *Host, s Observation) bool { return unavailable(h, s.Now, s.PoolPrefixes...) == "" },
 		},
 		{
 			infrav1.HostDiscovered, "is none of these, as one that is being removed or adopted", "not fit for use yet", "that ends",
-			func(*Host, Seen) bool { return true },
+			func(*Host, Observation) bool { return true },
 		},
 	}
 }
 
 // Phase is one word for what the host is doing: a function of its spec and the
 // last observation, never of the phase it had.
-func Phase(h *Host, seen Seen) infrav1.HostPhase {
+func Phase(h *Host, seen Observation) infrav1.HostPhase {
 	for _, rule := range Phases() {
 		if rule.holds(h, seen) {
 			return rule.Phase

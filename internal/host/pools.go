@@ -23,8 +23,8 @@ type Pools struct {
 // nothing to limit a Machine's own word to.
 func (p Pools) limited() bool { return p.Default != "" || len(p.Of) > 0 }
 
-// Allows reports that Machines of the namespace may name the prefix.
-func (p Pools) Allows(namespace, prefix string) bool {
+// allows reports that Machines of the namespace may name the prefix.
+func (p Pools) allows(namespace, prefix string) bool {
 	return !p.limited() || prefix == p.Default || slices.Contains(p.Of[namespace], prefix)
 }
 
@@ -32,7 +32,7 @@ func (p Pools) Allows(namespace, prefix string) bool {
 // else the default. A Machine that may not gets no Mac (Refusal); what it still
 // holds goes back to the default pool, and to none that is not its own.
 func (p Pools) Prefix(m *infrav1.ScalewayAppleSiliconMachine) string {
-	if own := m.Spec.AdoptPoolPrefix; own != "" && p.Allows(m.Namespace, own) {
+	if own := m.Spec.AdoptPoolPrefix; own != "" && p.allows(m.Namespace, own) {
 		return own
 	}
 	return p.Default
@@ -41,7 +41,7 @@ func (p Pools) Prefix(m *infrav1.ScalewayAppleSiliconMachine) string {
 // Refusal says why the Machine may not name the pool that it names, or nothing.
 func (p Pools) Refusal(m *infrav1.ScalewayAppleSiliconMachine) string {
 	own := m.Spec.AdoptPoolPrefix
-	if own == "" || p.Allows(m.Namespace, own) {
+	if own == "" || p.allows(m.Namespace, own) {
 		return ""
 	}
 	allowed := slices.DeleteFunc(append([]string{p.Default}, p.Of[m.Namespace]...), func(prefix string) bool { return prefix == "" })

@@ -41,8 +41,8 @@ type ReclaimInput struct {
 	Clusters []ClusterState
 	// NodeReady: a Ready Node bears the host's providerID.
 	NodeReady bool
-	// Hold of the storm guard.
-	Hold Hold
+	// Block of the storm guard.
+	Block Block
 	// After is how long a host must have been seen stray; default DefaultReclaimAfter.
 	After time.Duration
 	Now   time.Time
@@ -69,54 +69,36 @@ const (
 // rule that refuses decides; all of them must agree before a disk is wiped that
 // nobody asked to have wiped.
 func MayReclaim(in ReclaimInput) Refusal {
-	for _, rule := range []func(ReclaimInput) Refusal{
-		refuseReportOnly, refuseNotStray, refuseForeign, refuseNoPool, refuseUncertain, refuseKeptBack,
-		refuseTooSoon, refuseCluster, refuseNode, refuseHeld,
-	} {
-		if refusal := rule(in); refusal.Reason != "" {
-			return refusal
-		}
-	}
-	return Refusal{}
-}
-
-// refuseReportOnly: without a prefix the sweep counts and touches nothing.
-func refuseReportOnly(in ReclaimInput) Refusal {
-	if in.Naming.Claimed == "" {
+	h := in.Host
+	name := h.Status.Server.Name
+	kind, accounted := Stray(h, in.Owners, in.Naming)
+	switch {
+	case in.Naming.Claimed == "":
 		return Refusal{RefusedReportOnly, "no prefix of claimed names is set; strays are only reported"}
-	}
-	return Refusal{}
-}
-
-// refuseNotStray: something accounts for the host.
-func refuseNotStray(in ReclaimInput) Refusal {
-	if kind, why := Stray(in.Host, in.Owners, in.Naming); kind == "" {
-		return Refusal{RefusedNotStray, "the host is " + why}
-	}
-	return Refusal{}
-}
-
-// refuseForeign: only names that this cluster gives can have been this cluster's;
-// a pool's name never is one, whatever the claim says.
-func refuseForeign(in ReclaimInput) Refusal {
-	name := in.Host.Status.Server.Name
-	if !claimedName(name, in.Naming.Claimed) || InPool(name, in.Host.Spec.ServerID, in.Naming.Pools...) {
+	case kind == "":
+		return Refusal{RefusedNotStray, "the host is " + accounted}
+	case !claimedName(name, in.Naming.Claimed) || InPool(name, h.Spec.ServerID, in.Naming.Pools...):
+		// Only names that this cluster gives can have been this cluster's; a pool's name
+		// never is one, whatever the claim says.
 		return Refusal{RefusedForeign, fmt.Sprintf("the name %q is not one of a claim of this cluster", name)}
-	}
-	return Refusal{}
-}
-
-// refuseNoPool: there is no pool to bring the host back to.
-func refuseNoPool(in ReclaimInput) Refusal {
-	if in.PoolPrefix == "" {
+	case in.PoolPrefix == "":
 		return Refusal{RefusedNoPool, "no default pool prefix is set; the host has no pool to go to"}
+	}
+	if refusal := cmp.Or(refuseUncertain(h), refuseKeptBack(h, in.Now), refuseTooSoon(in), refuseCluster(in.Clusters)); refusal != (Refusal{}) {
+		return refusal
+	}
+	switch {
+	case in.NodeReady: // the Mac works as a Node, for whomever
+		return Refusal{RefusedNodeReady, "a Ready Node is on this host"}
+	case in.Block.Reason != "": // the storm guard, or a list that is not believed
+		return Refusal{RefusedDestruction, in.Block.Message}
 	}
 	return Refusal{}
 }
 
 // refuseUncertain: the vendor does not show a delivered server that stays.
-func refuseUncertain(in ReclaimInput) Refusal {
-	switch h := in.Host; {
+func refuseUncertain(h *Host) Refusal {
+	switch {
 	case !h.DeletionTimestamp.IsZero():
 		return Refusal{RefusedUncertain, "the host is being removed"}
 	case h.Status.MissingSince != nil, h.Status.Phase == infrav1.HostGone:
@@ -132,13 +114,13 @@ func refuseUncertain(in ReclaimInput) Refusal {
 }
 
 // refuseKeptBack: a person, or the host's own record, keeps it from the pool.
-func refuseKeptBack(in ReclaimInput) Refusal {
+func refuseKeptBack(h *Host, now time.Time) Refusal {
 	switch {
-	case in.Host.Spec.Maintenance != nil:
+	case h.Spec.Maintenance != nil:
 		return Refusal{RefusedKeptBack, "the host is in maintenance"}
-	case Quarantined(in.Host, in.Now):
+	case Quarantined(h, now):
 		return Refusal{RefusedKeptBack, "the host is quarantined"}
-	case in.Host.Spec.Record.DetachedAt != nil:
+	case h.Spec.Record.DetachedAt != nil:
 		return Refusal{RefusedKeptBack, "the host was detached on purpose"}
 	}
 	return Refusal{}
@@ -155,11 +137,11 @@ func refuseTooSoon(in ReclaimInput) Refusal {
 
 // refuseCluster: a Cluster that is missing, paused or going may have its Machines
 // elsewhere, or end them itself.
-func refuseCluster(in ReclaimInput) Refusal {
-	if len(in.Clusters) == 0 {
+func refuseCluster(clusters []ClusterState) Refusal {
+	if len(clusters) == 0 {
 		return Refusal{RefusedCluster, "no Cluster here uses the zone"}
 	}
-	for _, c := range in.Clusters {
+	for _, c := range clusters {
 		name := c.Namespace + "/" + c.Name
 		switch {
 		case c.Missing:
@@ -169,22 +151,6 @@ func refuseCluster(in ReclaimInput) Refusal {
 		case c.Deleting:
 			return Refusal{RefusedCluster, "Cluster " + name + " is being deleted"}
 		}
-	}
-	return Refusal{}
-}
-
-// refuseNode: the Mac works as a Node, for whomever.
-func refuseNode(in ReclaimInput) Refusal {
-	if in.NodeReady {
-		return Refusal{RefusedNodeReady, "a Ready Node is on this host"}
-	}
-	return Refusal{}
-}
-
-// refuseHeld: the storm guard, or a list that is not believed.
-func refuseHeld(in ReclaimInput) Refusal {
-	if in.Hold.Reason != "" {
-		return Refusal{RefusedDestruction, in.Hold.Message}
 	}
 	return Refusal{}
 }
@@ -203,5 +169,5 @@ func Reclaim(in ReclaimInput, token string) {
 		Token: h.Spec.ClaimRef.Token, Policy: infrav1.Recycle, Origin: infrav1.OriginReclaim,
 		PoolPrefix: in.PoolPrefix, OSFamily: h.Status.Server.OSFamily, RequestedAt: *stamp(in.Now),
 	}
-	Disturb(h, in.Now)
+	RecordDisruption(h, in.Now)
 }

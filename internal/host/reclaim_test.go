@@ -150,7 +150,7 @@ func TestRequirement001_EachRuleRefusesByItself(t *testing.T) {
 			in.Clusters = append(in.Clusters, host.ClusterState{Name: "d", Paused: true})
 		}, host.RefusedCluster},
 		{"a Ready Node", func(in *host.ReclaimInput) { in.NodeReady = true }, host.RefusedNodeReady},
-		{"the storm guard", func(in *host.ReclaimInput) { in.Hold.Reason = infrav1.ReasonStormGuard }, host.RefusedDestruction},
+		{"the storm guard", func(in *host.ReclaimInput) { in.Block.Reason = infrav1.ReasonStormGuard }, host.RefusedDestruction},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := host.MayReclaim(reclaimable(c.change)); got.Reason != c.want {
@@ -171,7 +171,7 @@ func TestReclaimRecordsALicensedRelease(t *testing.T) {
 			before := in.Host.DeepCopy()
 			host.Reclaim(in, "fresh")
 			h := in.Host
-			if !host.Licensed(h) || h.Spec.Release.Origin != infrav1.OriginReclaim || h.Spec.Release.PoolPrefix != prefix ||
+			if !host.WipeAllowed(h) || h.Spec.Release.Origin != infrav1.OriginReclaim || h.Spec.Release.PoolPrefix != prefix ||
 				h.Spec.Release.OSFamily != "sequoia" ||
 				h.Spec.ClaimRef.Name != h.Status.Server.Name || h.Spec.Record.DisturbedAt == nil {
 				t.Errorf("got %+v", h.Spec)

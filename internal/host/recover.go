@@ -80,14 +80,14 @@ func CountFailure(h *Host, now time.Time) {
 	}
 }
 
-// forgetFailures is for a claim that begins anew on a wiped disk.
-func forgetFailures(h *Host) {
+// clearFailures is for a claim that begins anew on a wiped disk.
+func clearFailures(h *Host) {
 	h.Spec.Record.Bootstrap.Attempts, h.Spec.Record.Bootstrap.FirstFailedAt = 0, nil
 }
 
 // NextRecovery decides about a host whose bootstrap has just failed, from its
 // record. What only a person can mend, or what waits for something outside,
-// climbs no tier; a dirty disk goes at once to the tier that wipes it. Going back
+// reaches no tier; a dirty disk goes at once to the tier that wipes it. Going back
 // to the pool is judged before the reboot: what is due to be wiped needs none.
 func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 	record := h.Spec.Record.Bootstrap
@@ -157,20 +157,20 @@ func Rebooting(h *Host, provisioned bool, now time.Time) (is bool, until time.Ti
 // recovery, and that it disturbs the host.
 func AskForReboot(h *Host, token, reason string, now time.Time) {
 	h.Spec.Reboot = &infrav1.RebootRequest{ID: BootstrapRebootID(token), Reason: reason, Force: true}
-	Disturb(h, now)
+	RecordDisruption(h, now)
 }
 
-// GiveUp records, in one change of the host, that a claim came to nothing and that
+// ReleaseUnhealthy records, in one change of the host, that a claim came to nothing and that
 // the host is wiped for it: with policy Recycle it goes back to the pool, with
 // Reinstall it stays its Machine's. The reboot that was asked for this claim goes.
-func GiveUp(h *Host, release infrav1.Release, reason string, now time.Time) {
+func ReleaseUnhealthy(h *Host, release infrav1.Release, reason string, now time.Time) {
 	release.Origin = infrav1.OriginRecovery
 	release.RequestedAt = *stamp(now)
 	h.Spec.Release = &release
 	if r := h.Spec.Reboot; r != nil && r.ID == BootstrapRebootID(release.Token) {
 		h.Spec.Reboot = nil
 	}
-	forgetFailures(h)
-	Disturb(h, now)
-	fail(h, reason, now)
+	clearFailures(h)
+	RecordDisruption(h, now)
+	recordFailure(h, reason, now)
 }

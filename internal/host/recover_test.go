@@ -135,7 +135,7 @@ func TestTheFirstFailureOfAClaimIsRemembered(t *testing.T) {
 	if record := h.Spec.Record.Bootstrap; record.Attempts != 2 || !record.FirstFailedAt.Time.Equal(noon()) {
 		t.Errorf("record = %+v, want two attempts since %s", record, noon())
 	}
-	host.GiveUp(h, infrav1.Release{Token: "t-1", Policy: infrav1.Reinstall}, "x", noon())
+	host.ReleaseUnhealthy(h, infrav1.Release{Token: "t-1", Policy: infrav1.Reinstall}, "x", noon())
 	if record := h.Spec.Record.Bootstrap; record.Attempts != 0 || record.FirstFailedAt != nil {
 		t.Errorf("record = %+v: the claim begins anew on a wiped disk", record)
 	}
@@ -174,13 +174,13 @@ func TestRebooting(t *testing.T) {
 	}
 }
 
-func TestGiveUp(t *testing.T) {
+func TestAnUnhealthyHostIsReleased(t *testing.T) {
 	release := infrav1.Release{Token: "t-1", Policy: infrav1.Recycle, PoolPrefix: prefix}
 	h := failing(8, rebooted, func(h *host.Host) {
 		h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID("t-1")}
 	})
-	host.GiveUp(h, release, "BootstrapFailed at dial", noon())
-	if !host.Licensed(h) || h.Spec.Release.Origin != infrav1.OriginRecovery || !h.Spec.Release.RequestedAt.Time.Equal(noon()) {
+	host.ReleaseUnhealthy(h, release, "BootstrapFailed at dial", noon())
+	if !host.WipeAllowed(h) || h.Spec.Release.Origin != infrav1.OriginRecovery || !h.Spec.Release.RequestedAt.Time.Equal(noon()) {
 		t.Errorf("release %+v", h.Spec.Release)
 	}
 	record := h.Spec.Record
@@ -191,7 +191,7 @@ func TestGiveUp(t *testing.T) {
 		t.Errorf("failures %+v, quarantine %+v", f, h.Spec.Quarantine)
 	}
 	other := failing(8, func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "a person's"} })
-	if host.GiveUp(other, release, "x", noon()); other.Spec.Reboot == nil {
+	if host.ReleaseUnhealthy(other, release, "x", noon()); other.Spec.Reboot == nil {
 		t.Error("a person's reboot was dropped")
 	}
 }
@@ -219,7 +219,7 @@ func TestFailuresEndInQuarantine(t *testing.T) {
 			for _, ago := range row.before {
 				row.host.Spec.Failures.Recent = append(row.host.Spec.Failures.Recent, infrav1.Failure{Time: metav1.NewTime(noon().Add(-ago))})
 			}
-			host.GiveUp(row.host, release, row.reason, noon())
+			host.ReleaseUnhealthy(row.host, release, row.reason, noon())
 			got := row.host.Spec.Quarantine
 			if (got == nil) != (row.want == nil) || (got != nil && (got.Reason == "" || !got.Until.Equal(row.want.Until))) {
 				t.Errorf("quarantine %+v, want %+v", got, row.want)
@@ -231,7 +231,7 @@ func TestFailuresEndInQuarantine(t *testing.T) {
 func TestTheOldestFailuresAreForgotten(t *testing.T) {
 	h := failing(8)
 	for i := range 20 {
-		host.GiveUp(h, infrav1.Release{Token: "t-1"}, fmt.Sprint(i), noon().Add(time.Duration(i)*time.Hour))
+		host.ReleaseUnhealthy(h, infrav1.Release{Token: "t-1"}, fmt.Sprint(i), noon().Add(time.Duration(i)*time.Hour))
 	}
 	f := h.Spec.Failures
 	if len(f.Recent) != 16 || f.Recent[0].Reason != "4" || f.Recent[15].Reason != "19" || f.Count != 20 {
@@ -245,7 +245,7 @@ func TestDetachIsRemembered(t *testing.T) {
 	if h.Spec.ClaimRef != nil || h.Spec.Record.DetachedAt == nil || host.Clean(h) {
 		t.Errorf("spec %+v; want the claim gone, and the disk not clean", h.Spec)
 	}
-	host.HandOver(h, noon())
+	host.RecordMove(h, noon())
 	host.Claim(h, infrav1.ClaimReference{Namespace: "fleet", Name: "m-2", Token: "t-2"}, noon())
 	if h.Spec.Record.DetachedAt != nil || h.Spec.Record.HandedOverAt != nil {
 		t.Errorf("record %+v; want a new claim to end both", h.Spec.Record)

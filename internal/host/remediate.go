@@ -42,6 +42,9 @@ type Remediation struct {
 	// RebootedAt is when the vendor took the reboot; zero: not yet.
 	RebootedAt time.Time
 	Node       NodeState
+	// Unreachable: the Node is not heard of, and the Mac does not answer over SSH
+	// either, the only way to its agent.
+	Unreachable bool
 	// Wanted: a person asks for another Machine, however well the Node is.
 	Wanted bool
 	// Hindrance says why nothing may be done now; empty: it may.
@@ -50,9 +53,9 @@ type Remediation struct {
 	Gone bool
 	// Lost: the host is another's, or was freed. Nothing here is the Machine's to mend.
 	Lost bool
-	// Hold of the storm guard, from an uncached list of hosts.
-	Hold Hold
-	Now  time.Time
+	// Block of the storm guard, from an uncached list of hosts.
+	Block Block
+	Now   time.Time
 }
 
 // RemediationStep is what to do next.
@@ -67,43 +70,43 @@ type RemediationStep struct {
 	Until time.Time
 }
 
-// NextRemediation climbs the ladder after provisioning: restart the agent, reboot,
+// NextRemediation goes step by step through the ladder after provisioning: restart the agent, reboot,
 // give the Machine up. A Node that is Ready again ends it at any step.
 func NextRemediation(r Remediation) RemediationStep {
 	switch {
 	case r.Node == NodeReady && !r.Wanted:
 		return RemediationStep{Step: r.Step, Since: r.Since, Reason: infrav1.ReasonRecovered, Message: "the Node is Ready"}
 	case r.Step == infrav1.ReasonExhausted:
-		return r.giveUp()
+		return r.exhausted()
 	case r.Hindrance != "":
 		return RemediationStep{Step: r.Step, Reason: infrav1.ReasonDiagnosing, Message: r.Hindrance}
 	case r.Gone, r.Lost:
-		return r.giveUp()
+		return r.exhausted()
 	}
-	return r.climb()
+	return r.advance()
 }
 
-// climb stays on the present step until its time is over, and goes on where the
+// advance stays on the present step until its time is over, and goes on where the
 // storm guard allows it.
-func (r Remediation) climb() RemediationStep {
+func (r Remediation) advance() RemediationStep {
 	if r.Since.IsZero() {
 		r.Since = r.Now
 	}
-	if r.Step != "" && r.Node != NodeReady && r.Now.Before(r.until()) {
-		return r.stay()
+	if r.Step != "" && r.Node != NodeReady && r.Now.Before(r.until()) && !r.restartInVain() {
+		return r.current()
 	}
 	next := r.after()
-	if next != infrav1.ReasonRestartingAgent && r.Hold.Reason != "" {
+	if next != infrav1.ReasonRestartingAgent && r.Block.Reason != "" {
 		return RemediationStep{
 			Step: r.Step, Since: r.Since, Reason: infrav1.ReasonHeld,
-			Message: r.Hold.Reason + ": " + r.Hold.Message,
+			Message: r.Block.Reason + ": " + r.Block.Message,
 		}
 	}
 	if next == infrav1.ReasonExhausted {
-		return r.giveUp()
+		return r.exhausted()
 	}
 	r.Step, r.Since = next, r.Now
-	return r.stay()
+	return r.current()
 }
 
 // until is when the present step has taken too long. A reboot's time counts from
@@ -131,20 +134,31 @@ func (r Remediation) after() string {
 	switch {
 	case r.Node == NodeReady:
 		return infrav1.ReasonExhausted // wanted by a person: there is nothing to mend
-	case r.Step == "" && r.RestartTimeout > 0:
+	case r.Step == "" && r.RestartTimeout > 0 && !(r.Unreachable && r.rebootHelps()):
 		return infrav1.ReasonRestartingAgent
-	case r.Step != infrav1.ReasonRebooting && r.RebootTimeout > 0 && r.Node != NodeMissing:
+	case r.Step != infrav1.ReasonRebooting && r.rebootHelps():
 		return infrav1.ReasonRebooting
 	}
 	return infrav1.ReasonExhausted
 }
 
-func (r Remediation) stay() RemediationStep {
+// rebootHelps: the step is not left out, and the Node is there to come back.
+func (r Remediation) rebootHelps() bool { return r.RebootTimeout > 0 && r.Node != NodeMissing }
+
+// restartInVain reports a restart that waits for a Mac which does not answer. A reboot
+// needs the vendor alone; where that is left out, the restart has all its time.
+func (r Remediation) restartInVain() bool {
+	return r.Step == infrav1.ReasonRestartingAgent && r.Unreachable && !r.Restarted && r.rebootHelps() && r.Block.Reason == ""
+}
+
+func (r Remediation) current() RemediationStep {
 	return RemediationStep{Step: r.Step, Since: r.Since, Reason: r.Step, Message: r.progress(), Until: r.until()}
 }
 
 func (r Remediation) progress() string {
 	switch {
+	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero() && r.Unreachable && !r.Restarted:
+		return "a reboot is asked for: neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted"
 	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero():
 		return "a reboot is asked for"
 	case r.Step == infrav1.ReasonRebooting:
@@ -155,7 +169,7 @@ func (r Remediation) progress() string {
 	return "the agent is to be restarted over SSH"
 }
 
-func (r Remediation) giveUp() RemediationStep {
+func (r Remediation) exhausted() RemediationStep {
 	message := "no step brought the Node back; the Machine's owner may replace it"
 	switch {
 	case r.Gone:

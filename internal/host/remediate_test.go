@@ -13,22 +13,22 @@ func TestNextRemediation(t *testing.T) {
 	const restart, reboot, exhausted = infrav1.ReasonRestartingAgent, infrav1.ReasonRebooting, infrav1.ReasonExhausted
 	now := time.Unix(1_800_000_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	held := Hold{infrav1.ReasonStormGuard, "enough for an hour"}
+	held := Block{infrav1.ReasonStormGuard, "enough for an hour"}
 	for name, c := range map[string]struct {
 		in           Remediation
 		step, reason string
 		until        time.Time
 	}{
 		"begins with the agent":              {Remediation{}, restart, restart, now.Add(3 * time.Minute)},
-		"the guard holds no restart":         {Remediation{Hold: held}, restart, restart, now.Add(3 * time.Minute)},
+		"the guard holds no restart":         {Remediation{Block: held}, restart, restart, now.Add(3 * time.Minute)},
 		"the agent is given its time":        {Remediation{Step: restart, Since: ago(2 * time.Minute)}, restart, restart, now.Add(time.Minute)},
 		"then a reboot":                      {Remediation{Step: restart, Since: ago(3 * time.Minute)}, reboot, reboot, now.Add(15 * time.Minute)},
 		"also when no restart was made":      {Remediation{Step: restart, Since: ago(time.Hour)}, reboot, reboot, now.Add(15 * time.Minute)},
-		"the guard holds a reboot":           {Remediation{Step: restart, Since: ago(3 * time.Minute), Hold: held}, restart, infrav1.ReasonHeld, time.Time{}},
+		"the guard holds a reboot":           {Remediation{Step: restart, Since: ago(3 * time.Minute), Block: held}, restart, infrav1.ReasonHeld, time.Time{}},
 		"a reboot's time starts when taken":  {Remediation{Step: reboot, Since: ago(time.Hour), RebootedAt: ago(time.Minute)}, reboot, reboot, now.Add(14 * time.Minute)},
 		"a reboot nobody took ends, too":     {Remediation{Step: reboot, Since: ago(15 * time.Minute)}, exhausted, exhausted, time.Time{}},
-		"the guard holds the giving up":      {Remediation{Step: reboot, Since: ago(15 * time.Minute), Hold: held}, reboot, infrav1.ReasonHeld, time.Time{}},
-		"given up is given up":               {Remediation{Step: exhausted, Since: ago(time.Hour), Hold: held}, exhausted, exhausted, time.Time{}},
+		"the guard holds the giving up":      {Remediation{Step: reboot, Since: ago(15 * time.Minute), Block: held}, reboot, infrav1.ReasonHeld, time.Time{}},
+		"given up is given up":               {Remediation{Step: exhausted, Since: ago(time.Hour), Block: held}, exhausted, exhausted, time.Time{}},
 		"no reboot for a Node that is gone":  {Remediation{Step: restart, Since: ago(3 * time.Minute), Node: NodeMissing}, exhausted, exhausted, time.Time{}},
 		"a missing Node is waited for":       {Remediation{Step: reboot, Since: ago(time.Minute), Node: NodeMissing}, reboot, reboot, now.Add(14 * time.Minute)},
 		"Ready before anything":              {Remediation{Node: NodeReady}, "", infrav1.ReasonRecovered, time.Time{}},
@@ -37,12 +37,17 @@ func TestNextRemediation(t *testing.T) {
 		"Ready, but a person wants another":  {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
 		"a person's wish needs no step":      {Remediation{Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
 		"nor waits for one":                  {Remediation{Step: restart, Since: now, Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
-		"but for the guard":                  {Remediation{Node: NodeReady, Wanted: true, Hold: held}, "", infrav1.ReasonHeld, time.Time{}},
+		"but for the guard":                  {Remediation{Node: NodeReady, Wanted: true, Block: held}, "", infrav1.ReasonHeld, time.Time{}},
 		"wanted, and not well":               {Remediation{Wanted: true}, restart, restart, now.Add(3 * time.Minute)},
 		"hindered":                           {Remediation{Step: restart, Since: ago(time.Hour), Hindrance: "maintenance"}, restart, infrav1.ReasonDiagnosing, time.Time{}},
 		"goes on with its time anew":         {Remediation{Step: restart}, restart, restart, now.Add(3 * time.Minute)},
-		"a server that is gone needs no act": {Remediation{Gone: true, Hold: held}, exhausted, exhausted, time.Time{}},
-		"a host that was lost needs no act":  {Remediation{Lost: true, Hold: held}, exhausted, exhausted, time.Time{}},
+		"a server that is gone needs no act": {Remediation{Gone: true, Block: held}, exhausted, exhausted, time.Time{}},
+		"a host that was lost needs no act":  {Remediation{Lost: true, Block: held}, exhausted, exhausted, time.Time{}},
+		"no restart over SSH that fails":     {Remediation{Unreachable: true}, reboot, reboot, now.Add(15 * time.Minute)},
+		"nor the rest of its time":           {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true}, reboot, reboot, now.Add(15 * time.Minute)},
+		"a restart that was made has it":     {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Restarted: true}, restart, restart, now.Add(3*time.Minute - time.Second)},
+		"a missing Node has it, too":         {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Node: NodeMissing}, restart, restart, now.Add(3*time.Minute - time.Second)},
+		"and what the guard holds":           {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Block: held}, restart, restart, now.Add(3*time.Minute - time.Second)},
 		"hindered before gone":               {Remediation{Gone: true, Hindrance: "paused"}, "", infrav1.ReasonDiagnosing, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,6 +57,22 @@ func TestNextRemediation(t *testing.T) {
 				t.Errorf("got %+v, want step %q with reason %s until %s", got, c.step, c.reason, c.until)
 			}
 		})
+	}
+}
+
+// Who reads of a reboot sees whether the agent was restarted before it.
+func TestWhyAMacIsRebooted(t *testing.T) {
+	for restarted, why := range map[bool]string{
+		false: "a reboot is asked for: neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted",
+		true:  "a reboot is asked for",
+	} {
+		now := time.Unix(1_800_000_000, 0)
+		got := NextRemediation(Remediation{
+			Step: infrav1.ReasonRebooting, Since: now, Now: now, RebootTimeout: time.Minute, Unreachable: true, Restarted: restarted,
+		})
+		if got.Message != why {
+			t.Errorf("restarted %t: %q", restarted, got.Message)
+		}
 	}
 }
 
@@ -68,9 +89,13 @@ func TestRemediationLeavesStepsOut(t *testing.T) {
 		"neither, but held":  {0, 0, true, infrav1.ReasonHeld},
 		"no reboot, at once": {time.Minute, 0, false, infrav1.ReasonRestartingAgent},
 	} {
+		unreachable := Remediation{RestartTimeout: c.restart, RebootTimeout: c.reboot, Now: now, Unreachable: true}
+		if got := NextRemediation(unreachable); c.reboot == 0 && c.restart > 0 && got.Reason != infrav1.ReasonRestartingAgent {
+			t.Errorf("%s, not reached: %+v", name, got)
+		}
 		in := Remediation{RestartTimeout: c.restart, RebootTimeout: c.reboot, Now: now}
 		if c.held {
-			in.Hold.Reason = infrav1.ReasonStormGuard
+			in.Block.Reason = infrav1.ReasonStormGuard
 		}
 		if got := NextRemediation(in); got.Reason != c.want {
 			t.Errorf("%s: %+v, want %s", name, got, c.want)
@@ -100,8 +125,8 @@ func TestWithoutSelf(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	a, b := infrav1.ScalewayAppleSiliconHost{}, infrav1.ScalewayAppleSiliconHost{}
 	a.Name, b.Name = "a", "b"
-	Disturb(&a, now)
-	Disturb(&b, now)
+	RecordDisruption(&a, now)
+	RecordDisruption(&b, now)
 	hosts := []infrav1.ScalewayAppleSiliconHost{a, b}
 	var disturbed []string
 	for _, h := range WithoutSelf(hosts, "a") {

@@ -178,7 +178,7 @@ func TestNextShow(t *testing.T) {
 		"back to the pool, by hand": {pooled(shown), prefix + "1", noon().Add(time.Hour), never, host.ShowLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := host.NextShow(row.host, host.ShowLook{Name: row.name, Pools: []string{"", prefix}, Began: row.now, Settle: settle, Known: host.Known{Shown: row.known}}); got != row.want {
+			if got := host.NextShow(row.host, host.ShowInput{Name: row.name, Pools: []string{"", prefix}, Began: row.now, Settle: settle, FirstSeen: host.FirstSeen{Shown: row.known}}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})

@@ -11,10 +11,10 @@ import (
 // used, and this one was not.
 const ReasonNeverSeenWiped = "NeverSeenWiped"
 
-// NeverSeenWiped reports a host of which nothing tells that its disk was wiped after
+// neverSeenWiped reports a host of which nothing tells that its disk was wiped after
 // whoever had it before: it was neither claimed nor wiped here, and its name is not
 // the one that a release gives, <prefix><its server id>.
-func NeverSeenWiped(h *Host) bool {
+func neverSeenWiped(h *Host) bool {
 	wipe := h.Spec.Record.Wipe
 	return wipe.RequiredSince == nil && wipe.RequestedAt == nil && wipe.ObservedAt == nil &&
 		!strings.HasSuffix(h.Status.Server.Name, "-"+h.Spec.ServerID)
@@ -34,8 +34,8 @@ func PrefixOf(h *Host, prefixes ...string) string {
 
 // MustWipeUnseen reports that nothing but its unknown past keeps the host from being
 // claimed, where such hosts are wiped first.
-func MustWipeUnseen(h *Host, seen Seen) bool {
-	return seen.RefuseUnseen && !seen.Wanted && NeverSeenWiped(h) && unavailable(h, seen.Now, seen.PoolPrefixes...) == "" &&
+func MustWipeUnseen(h *Host, seen Observation) bool {
+	return seen.RefuseUnseen && !seen.Wanted && neverSeenWiped(h) && unavailable(h, seen.Now, seen.PoolPrefixes...) == "" &&
 		PrefixOf(h, seen.PoolPrefixes...) != ""
 }
 
@@ -47,5 +47,5 @@ func WipeUnseen(h *Host, prefix, token string, now time.Time) {
 		Token: token, Policy: infrav1.Recycle, Origin: infrav1.OriginUnseen, PoolPrefix: prefix,
 		OSFamily: h.Status.Server.OSFamily, RequestedAt: *stamp(now),
 	}
-	Disturb(h, now)
+	RecordDisruption(h, now)
 }

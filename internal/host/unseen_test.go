@@ -26,7 +26,7 @@ func TestNeverSeenWiped(t *testing.T) {
 			h := legacyHost()
 			h.Status.Server.Name = "tuist-pool-1"
 			c.change(h)
-			if got := NeverSeenWiped(h); got != c.want {
+			if got := neverSeenWiped(h); got != c.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -34,17 +34,17 @@ func TestNeverSeenWiped(t *testing.T) {
 }
 
 func TestWhichUnknownPastIsWiped(t *testing.T) {
-	seen := Seen{RefuseUnseen: true, PoolPrefixes: []string{"tuist-pool-"}, Now: time.Now()}
+	seen := Observation{RefuseUnseen: true, PoolPrefixes: []string{"tuist-pool-"}, Now: time.Now()}
 	for name, c := range map[string]struct {
-		change func(*Host, *Seen)
+		change func(*Host, *Observation)
 		want   bool
 	}{
-		"free":                    {func(*Host, *Seen) {}, true},
-		"trusted":                 {func(_ *Host, s *Seen) { s.RefuseUnseen = false }, false},
-		"about to be a Machine's": {func(_ *Host, s *Seen) { s.Wanted = true }, false},
-		"claimed":                 {func(h *Host, _ *Seen) { h.Spec.ClaimRef = &infrav1.ClaimReference{Token: "t"} }, false},
-		"of no pool":              {func(h *Host, _ *Seen) { h.Status.Server.Name = "other" }, false},
-		"seen wiped":              {func(h *Host, _ *Seen) { h.Status.Server.Name = "tuist-pool-" + legacyID }, false},
+		"free":                    {func(*Host, *Observation) {}, true},
+		"trusted":                 {func(_ *Host, s *Observation) { s.RefuseUnseen = false }, false},
+		"about to be a Machine's": {func(_ *Host, s *Observation) { s.Wanted = true }, false},
+		"claimed":                 {func(h *Host, _ *Observation) { h.Spec.ClaimRef = &infrav1.ClaimReference{Token: "t"} }, false},
+		"of no pool":              {func(h *Host, _ *Observation) { h.Status.Server.Name = "other" }, false},
+		"seen wiped":              {func(h *Host, _ *Observation) { h.Status.Server.Name = "tuist-pool-" + legacyID }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, s := legacyHost(), seen
@@ -60,7 +60,7 @@ func TestWhichUnknownPastIsWiped(t *testing.T) {
 func TestNoMachineTakesAHostThatWasNeverSeenWiped(t *testing.T) {
 	h := legacyHost()
 	h.Status.Server.Name = "tuist-pool-1"
-	wish := Wish{Namespace: "a", Name: "b", Zone: legacyZone, PoolPrefix: "tuist-pool-", RefuseUnseen: true, Now: time.Now()}
+	wish := Requirements{Namespace: "a", Name: "b", Zone: legacyZone, PoolPrefix: "tuist-pool-", RefuseUnseen: true, Now: time.Now()}
 	if chosen, skipped := Choose(wish, []Host{*h}); chosen != nil || !skipped.Only(SkipNeverWiped) {
 		t.Errorf("chosen %v, skipped %v", chosen, skipped)
 	}

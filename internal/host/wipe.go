@@ -16,8 +16,8 @@ type WipeStep string
 
 // The steps of a wipe, in their order.
 const (
-	// WipeUnlicensed: no release of this claim is recorded; do nothing.
-	WipeUnlicensed WipeStep = "unlicensed"
+	// WipeNotAllowed: no release of this claim is recorded; do nothing.
+	WipeNotAllowed WipeStep = "not-allowed"
 	// WipeRecord: record that the wipe is about to be asked for.
 	WipeRecord WipeStep = "record"
 	// WipeReinstall: ask the vendor for the reinstall.
@@ -34,23 +34,23 @@ const (
 	WipeWait WipeStep = "wait"
 	// WipeForget: a reinstall that nobody here asked for failed; it never was.
 	WipeForget WipeStep = "forget"
-	// WipeHeld: the server bears a name that is neither its owner's nor the
+	// WipeForeign: the server bears a name that is neither its owner's nor the
 	// pool's; it is somebody else's, and nothing destructive is done to it.
-	WipeHeld WipeStep = "held"
+	WipeForeign WipeStep = "foreign"
 	// WipeRepeat: the wipe timed out; record that it is asked for again.
 	WipeRepeat WipeStep = "repeat"
-	// WipeGiveUp: it timed out again; quarantine the host, and go on looking.
-	WipeGiveUp WipeStep = "give-up"
+	// WipeAbandon: it timed out again; quarantine the host, and go on looking.
+	WipeAbandon WipeStep = "abandon"
 	// WipeDelete: give the server back to the vendor.
 	WipeDelete WipeStep = "delete"
 )
 
 // mostRepeats is how often a wipe that timed out is asked for again by itself.
-// More repeats on the record say that the host was given up to a person.
+// More repeats on the record say that the wipe was abandoned to a person.
 const mostRepeats = 1
 
-// WipeLook is a fresh reading of a released server, and what it is judged by.
-type WipeLook struct {
+// WipeInput is a fresh reading of a released server, and what it is judged by.
+type WipeInput struct {
 	Server cloud.Server
 	// Began is when the reading was asked for.
 	Began time.Time
@@ -60,8 +60,8 @@ type WipeLook struct {
 	Timeout time.Duration
 	// Pools are the prefixes of known pools.
 	Pools []string
-	// Known is since when the times of the record are known here.
-	Known Known
+	// FirstSeen is since when the times of the record are known here.
+	FirstSeen FirstSeen
 }
 
 // NextWipe decides from a fresh reading of the server. The reinstall comes before
@@ -70,28 +70,35 @@ type WipeLook struct {
 // began, not when its answer came: only one that began after the request proves
 // that the wipe started, and only one that began after that, and the settle time
 // later, proves its end. A wipe that was never seen is asked for again.
-func NextWipe(h *Host, look WipeLook) WipeStep {
-	if !Licensed(h) {
-		return WipeUnlicensed
+func NextWipe(h *Host, in WipeInput) WipeStep {
+	if !WipeAllowed(h) {
+		return WipeNotAllowed
 	}
 	wipe := h.Spec.Record.Wipe
-	ours := ownName(h, look)
+	ours := ownName(h, in)
 	if terminating(h) {
-		return nextRetirement(h, look, ours)
+		return nextRetirement(h, in, ours)
 	}
-	late := TimedOut(h, look.Began, look.Timeout) && (wipe.StartedAt == nil || !ended(wipe, look))
-	if ours && (late || failed(wipe, look)) {
-		if step := onTimeout(h, look.Began); step != "" {
+	late := TimedOut(h, in.Began, in.Timeout) && (wipe.StartedAt == nil || !ended(wipe, in))
+	if ours && (late || failed(wipe, in)) {
+		if step := onTimeout(h, in.Began); step != "" {
 			return step
+		}
+		if failed(wipe, in) {
+			return WipeAbandon // once more: the start of what failed must not meet a later end
 		}
 	}
 	if wipe.RequestedAt == nil || wipe.StartedAt == nil {
-		return beforeWipe(wipe, look, ours)
+		step := beforeWipe(wipe, in, ours)
+		if step == WipeReinstall && in.Server.Status == cloud.StatusError && WipeAbandoned(h, in.Began) {
+			return WipeWait // it has failed often enough: until a person, or the vendor, does something
+		}
+		return step
 	}
 	switch {
-	case wipe.ObservedAt == nil && ended(wipe, look):
+	case wipe.ObservedAt == nil && ended(wipe, in):
 		return WipeObserve
-	case ours && look.Server.Name != FinalName(h):
+	case ours && in.Server.Name != FinalName(h):
 		return WipeRename
 	case wipe.ObservedAt != nil:
 		return WipeFree // also with a foreign name: then it is whose name it bears
@@ -100,9 +107,9 @@ func NextWipe(h *Host, look WipeLook) WipeStep {
 }
 
 // ownName: the server bears its owner's name or a pool's; any other is somebody's.
-func ownName(h *Host, look WipeLook) bool {
-	name := look.Server.Name
-	return name == h.Spec.ClaimRef.Name || InPool(name, h.Spec.ServerID, append(look.Pools, h.Spec.Release.PoolPrefix)...)
+func ownName(h *Host, in WipeInput) bool {
+	name := in.Server.Name
+	return name == h.Spec.ClaimRef.Name || InPool(name, h.Spec.ServerID, append(in.Pools, h.Spec.Release.PoolPrefix)...)
 }
 
 // FinalName is the server's name when its release has ended: the pool's, or the
@@ -116,30 +123,30 @@ func FinalName(h *Host) string {
 
 // failed: the vendor shows an error after the wipe was seen to start. That the
 // server is ready later says nothing about its disk, unless it was seen reinstalling again.
-func failed(wipe infrav1.WipeRecord, look WipeLook) bool {
-	return wipe.StartedAt != nil && wipe.ObservedAt == nil && look.Server.Status == cloud.StatusError && !look.Began.Before(from(look.Known.Started, wipe.StartedAt))
+func failed(wipe infrav1.WipeRecord, in WipeInput) bool {
+	return wipe.StartedAt != nil && wipe.ObservedAt == nil && in.Server.Status == cloud.StatusError && !in.Began.Before(from(in.FirstSeen.Started, wipe.StartedAt))
 }
 
-func ended(wipe infrav1.WipeRecord, look WipeLook) bool {
-	ready := look.Server.Status == cloud.StatusReady && look.Server.Delivered
-	return ready && !look.Began.Before(from(look.Known.Started, wipe.StartedAt).Add(look.Settle))
+func ended(wipe infrav1.WipeRecord, in WipeInput) bool {
+	ready := in.Server.Status == cloud.StatusReady && in.Server.Delivered
+	return ready && !in.Began.Before(from(in.FirstSeen.Started, wipe.StartedAt).Add(in.Settle))
 }
 
 // nextRetirement: a server that is given back is deleted as soon as its wipe
 // was seen to start: no tenant's disk waits at a billing floor. A Mac that
 // cannot be wiped is given back all the same.
-func nextRetirement(h *Host, look WipeLook, ours bool) WipeStep {
+func nextRetirement(h *Host, in WipeInput, ours bool) WipeStep {
 	wipe := h.Spec.Record.Wipe
 	started := wipe.RequestedAt != nil && wipe.StartedAt != nil
 	switch {
-	case started && wipe.ObservedAt == nil && ended(wipe, look):
+	case started && wipe.ObservedAt == nil && ended(wipe, in):
 		return WipeObserve
-	case !started && !TimedOut(h, look.Began, look.Timeout):
-		return beforeWipe(wipe, look, ours)
-	case look.Server.DeletionScheduled:
+	case !started && !TimedOut(h, in.Began, in.Timeout):
+		return beforeWipe(wipe, in, ours)
+	case in.Server.DeletionScheduled:
 		return WipeWait
 	case !ours:
-		return WipeHeld
+		return WipeForeign
 	}
 	return WipeDelete
 }
@@ -156,33 +163,33 @@ func TimedOut(h *Host, now time.Time, timeout time.Duration) bool {
 func onTimeout(h *Host, now time.Time) WipeStep {
 	switch repeats := h.Spec.Record.Wipe.Repeats; {
 	case repeats == mostRepeats:
-		return WipeGiveUp
-	case repeats < mostRepeats, !GivenUp(h, now):
+		return WipeAbandon
+	case repeats < mostRepeats, !WipeAbandoned(h, now):
 		return WipeRepeat
 	}
 	return ""
 }
 
-func beforeWipe(wipe infrav1.WipeRecord, look WipeLook, ours bool) WipeStep {
-	reinstalling := look.Server.Status == cloud.StatusReinstalling
+func beforeWipe(wipe infrav1.WipeRecord, in WipeInput, ours bool) WipeStep {
+	reinstalling := in.Server.Status == cloud.StatusReinstalling
 	switch {
-	case wipe.RequestedAt != nil && reinstalling && !look.Began.Before(from(look.Known.Requested, wipe.RequestedAt)):
+	case wipe.RequestedAt != nil && reinstalling && !in.Began.Before(from(in.FirstSeen.Requested, wipe.RequestedAt)):
 		return WipeStart
 	case wipe.RequestedAt != nil && reinstalling:
 		return WipeWait // an older reinstall
 	case !ours:
-		return WipeHeld
+		return WipeForeign
 	case wipe.RequestedAt == nil:
 		return WipeRecord
-	case passing(look.Server.Status):
+	case vendorBusy(in.Server.Status):
 		return WipeWait
 	}
 	return WipeReinstall
 }
 
-// passing: an act of the vendor's is in progress that ends by itself, or a lock; a
+// vendorBusy: an act of the vendor's is in progress that ends by itself, or a lock; a
 // reinstall would be refused. Words that nobody here knows are none.
-func passing(status cloud.Status) bool {
+func vendorBusy(status cloud.Status) bool {
 	switch status {
 	case cloud.StatusStarting, cloud.StatusRebooting, "updating", "locking", "locked", "unlocking", "busy":
 		return true
@@ -190,32 +197,32 @@ func passing(status cloud.Status) bool {
 	return false
 }
 
-// WipeRests reports that a wipe cannot be asked for yet, as a reading begun at
-// look.Began tells: only another reading, or its timeout, changes that.
-func WipeRests(h *Host, look WipeLook, now time.Time) bool {
-	if TimedOut(h, now, look.Timeout) && !GivenUp(h, now) {
+// WipePending reports that a wipe cannot be asked for yet, as a reading begun at
+// in.Began tells: only another reading, or its timeout, changes that.
+func WipePending(h *Host, in WipeInput, now time.Time) bool {
+	if TimedOut(h, now, in.Timeout) && !WipeAbandoned(h, now) {
 		return false
 	}
-	return h.Spec.Record.Wipe.StartedAt == nil && passing(look.Server.Status) && NextWipe(h, look) == WipeWait
+	return h.Spec.Record.Wipe.StartedAt == nil && vendorBusy(in.Server.Status) && NextWipe(h, in) == WipeWait
 }
 
-// NextUnasked decides, from a reading, about a host that nobody has and that is
+// NextManualWipe decides, from a reading, about a host that nobody has and that is
 // not clean: a reinstall by hand, seen from its beginning to its end, makes it
 // clean like one of ours. It only ever starts, observes, forgets or waits. The
 // reading may be a list's, which lags behind: the start is left alone for as long.
-func NextUnasked(h *Host, look WipeLook) WipeStep {
+func NextManualWipe(h *Host, in WipeInput) WipeStep {
 	if h.Spec.ClaimRef != nil || h.Spec.Release != nil || Clean(h) {
-		return WipeUnlicensed
+		return WipeNotAllowed
 	}
-	look.Settle = max(look.Settle, ListLag)
+	in.Settle = max(in.Settle, ListLag)
 	wipe := h.Spec.Record.Wipe
-	after := wipe.RequiredSince == nil || look.Began.After(from(look.Known.Required, wipe.RequiredSince))
+	after := wipe.RequiredSince == nil || in.Began.After(from(in.FirstSeen.Required, wipe.RequiredSince))
 	switch {
-	case wipe.StartedAt == nil && look.Server.Status == cloud.StatusReinstalling && after:
+	case wipe.StartedAt == nil && in.Server.Status == cloud.StatusReinstalling && after:
 		return WipeStart
-	case failed(wipe, look):
+	case failed(wipe, in):
 		return WipeForget
-	case wipe.StartedAt != nil && ended(wipe, look):
+	case wipe.StartedAt != nil && ended(wipe, in):
 		return WipeObserve
 	}
 	return WipeWait
@@ -238,20 +245,38 @@ func RecordRepeat(h *Host, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats
 }
 
-// RecordGivenUp leaves a host whose wipe does not end to a person: quarantined,
+// RecordWipeAbandoned leaves a host whose wipe does not end to a person: quarantined,
 // unless a quarantine stands already, and looked at still. A start that was seen
 // counts no more: only one that is seen from now on can end the wipe.
-func RecordGivenUp(h *Host, now time.Time) {
+func RecordWipeAbandoned(h *Host, reason string, now time.Time) {
 	h.Spec.Record.Wipe.Repeats = mostRepeats + 1
 	h.Spec.Record.Wipe.StartedAt = nil // what runs still is seen to run
 	if !Quarantined(h, now) {
-		h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
+		h.Spec.Quarantine = &infrav1.Quarantine{Reason: reason}
 	}
 }
 
-// GivenUp reports that a wipe timed out twice, and waits for its end or a person.
-func GivenUp(h *Host, now time.Time) bool {
-	return h.Spec.Release != nil && h.Spec.Record.Wipe.Repeats > mostRepeats && Quarantined(h, now)
+// WhyNotWiped is the reason of a wipe that came to nothing: the vendor shows the
+// server in error, or the time was over.
+func WhyNotWiped(status cloud.Status) string {
+	if status == cloud.StatusError {
+		return infrav1.ReasonReinstallFailed
+	}
+	return infrav1.ReasonWipeTimedOut
+}
+
+// WipeFailedTwice reports a wipe that came to nothing when it was asked for again, too.
+func WipeFailedTwice(h *Host) bool { return h.Spec.Record.Wipe.Repeats > mostRepeats }
+
+// QuarantinedForWipe reports a quarantine for a wipe that came to nothing twice.
+func QuarantinedForWipe(h *Host) bool {
+	q := h.Spec.Quarantine
+	return q != nil && (q.Reason == infrav1.ReasonWipeTimedOut || q.Reason == infrav1.ReasonReinstallFailed)
+}
+
+// WipeAbandoned reports that a wipe came to nothing twice, and waits for its end or a person.
+func WipeAbandoned(h *Host, now time.Time) bool {
+	return h.Spec.Release != nil && WipeFailedTwice(h) && Quarantined(h, now)
 }
 
 // RecordWipeStart notes that a reading showed the server reinstalling.
@@ -261,13 +286,13 @@ func RecordWipeStart(h *Host, now time.Time) {
 }
 
 // RecordWiped notes that the server was ready again after the wipe. It ends the
-// quarantine of a wipe that was late, and what was held against the old OS.
+// quarantine of a wipe that was late, and record.detachedAt of the old OS.
 func RecordWiped(h *Host, now time.Time) {
 	wipe := &h.Spec.Record.Wipe
 	wipe.ObservedAt = stampAfter(now, wipe.StartedAt, wipe.RequiredSince)
 	wipe.Repeats = 0
 	h.Spec.Record.DetachedAt = nil
-	if q := h.Spec.Quarantine; q != nil && q.Reason == infrav1.ReasonWipeTimedOut {
+	if QuarantinedForWipe(h) {
 		h.Spec.Quarantine = nil
 	}
 }
@@ -282,7 +307,7 @@ func Finish(h *Host, now time.Time) {
 	h.Spec.Release = nil
 	forgetOS(h)
 	record := &h.Spec.Record
-	forgetFailures(h)
+	clearFailures(h)
 	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
 }
 
@@ -298,7 +323,7 @@ func Free(h *Host) {
 // forgetOS drops what was known of an OS that is no more.
 func forgetOS(h *Host) {
 	record := &h.Spec.Record
-	record.HostKey, record.PasswordAttempts = nil, nil
+	record.HostKey, record.PasswordAttempts, record.Registration = nil, nil, nil
 	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil
 	record.Wipe.Repeats = 0
 }
@@ -308,7 +333,7 @@ func forgetOS(h *Host) {
 func NodeMustGo(h *Host) bool {
 	record := h.Spec.Record
 	switch {
-	case Licensed(h):
+	case WipeAllowed(h):
 		return record.Wipe.RequestedAt == nil || record.Wipe.ObservedAt == nil
 	case h.Spec.Release != nil, h.Spec.ClaimRef != nil, record.HandedOverAt != nil:
 		return false

@@ -28,20 +28,20 @@ func TestNextWipe(t *testing.T) {
 		now    time.Time
 		want   host.WipeStep
 	}{
-		"no release":                           {pooled(claimed), server("m-1", "ready"), later, host.WipeUnlicensed},
-		"no claim":                             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef = nil }), server("m-1", "ready"), later, host.WipeUnlicensed},
-		"release of another claim":             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), server("m-1", "ready"), later, host.WipeUnlicensed},
+		"no release":                           {pooled(claimed), server("m-1", "ready"), later, host.WipeNotAllowed},
+		"no claim":                             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef = nil }), server("m-1", "ready"), later, host.WipeNotAllowed},
+		"release of another claim":             {pooled(released, func(h *host.Host) { h.Spec.ClaimRef.Token = "t-9" }), server("m-1", "ready"), later, host.WipeNotAllowed},
 		"released":                             {pooled(released), server("m-1", "ready"), later, host.WipeRecord},
 		"released, wiped for an owner before":  {pooled(wipedBefore), server("m-1", "ready"), later, host.WipeRecord},
 		"released while busy otherwise":        {pooled(released), server("m-1", "rebooting"), later, host.WipeRecord},
 		"released, reinstalling by hand":       {pooled(released), server("m-1", "reinstalling"), later, host.WipeRecord},
 		"released before it was renamed":       {pooled(released), server(prefix+"1", "ready"), later, host.WipeRecord},
-		"released, named by another":           {pooled(released), server("m-2", "ready"), later, host.WipeHeld},
+		"released, named by another":           {pooled(released), server("m-2", "ready"), later, host.WipeForeign},
 		"requested, not asked":                 {pooled(requested), server("m-1", "ready"), later, host.WipeReinstall},
 		"requested, being delivered":           {pooled(requested), server("m-1", "starting"), later, host.WipeWait},
 		"requested, locked":                    {pooled(requested), server("m-1", "locked"), later, host.WipeWait},
 		"requested, a word that nobody knows":  {pooled(requested), server("m-1", "levitating"), later, host.WipeReinstall},
-		"requested, named by another":          {pooled(requested), server("m-2", "ready"), later, host.WipeHeld},
+		"requested, named by another":          {pooled(requested), server("m-2", "ready"), later, host.WipeForeign},
 		"requested and seen":                   {pooled(requested), server("m-1", "reinstalling"), later, host.WipeStart},
 		"requested, seen by an older reading":  {pooled(requested), server("m-1", "reinstalling"), at(6).Add(-1), host.WipeWait},
 		"never renamed before the reinstall":   {pooled(requested), server("m-1", "error"), later, host.WipeReinstall},
@@ -57,14 +57,18 @@ func TestNextWipe(t *testing.T) {
 		"in error":                             {pooled(wiping), server(poolName, "error"), later, host.WipeRepeat},
 		"in error before it was seen to start": {pooled(wiping), server(poolName, "error"), at(5).Time, host.WipeWait},
 		"in error, asked again, ready":         {pooled(wiping, failedOnce), server(poolName, "ready"), later, host.WipeReinstall},
-		"in error twice, given up, ready":      {pooled(wiping, repeats(1), func(h *host.Host) { host.RecordGivenUp(h, at(10).Time) }), server(poolName, "ready"), later, host.WipeReinstall},
-		"in error twice":                       {pooled(wiping, repeats(1)), server(poolName, "error"), later, host.WipeGiveUp},
-		"observed, not named":                  {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
-		"observed and named":                   {pooled(observed), server(poolName, "ready"), later, host.WipeFree},
-		"observed, named by another":           {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
+		"in error again after it was given up": {pooled(wiping, func(h *host.Host) {
+			host.RecordWipeAbandoned(h, infrav1.ReasonReinstallFailed, at(10).Time)
+			host.RecordWipeStart(h, at(10).Time)
+		}), server(poolName, "error"), later, host.WipeAbandon},
+		"in error twice, given up, ready": {pooled(wiping, repeats(1), func(h *host.Host) { host.RecordWipeAbandoned(h, infrav1.ReasonWipeTimedOut, at(10).Time) }), server(poolName, "ready"), later, host.WipeReinstall},
+		"in error twice":                  {pooled(wiping, repeats(1)), server(poolName, "error"), later, host.WipeAbandon},
+		"observed, not named":             {pooled(observed), server("m-1", "ready"), later, host.WipeRename},
+		"observed and named":              {pooled(observed), server(poolName, "ready"), later, host.WipeFree},
+		"observed, named by another":      {pooled(observed), server("m-2", "ready"), later, host.WipeFree},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := host.NextWipe(row.host, host.WipeLook{Server: row.server, Began: row.now, Settle: settle}); got != row.want {
+			if got := host.NextWipe(row.host, host.WipeInput{Server: row.server, Began: row.now, Settle: settle}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})
@@ -87,14 +91,14 @@ func TestNextWipeOfAServerThatGoesBack(t *testing.T) {
 		want   host.WipeStep
 	}{
 		"released":                    {pooled(terminated), server("m-1", "ready", false), soon, host.WipeRecord},
-		"released, named by another":  {pooled(terminated), server("m-2", "ready", false), soon, host.WipeHeld},
+		"released, named by another":  {pooled(terminated), server("m-2", "ready", false), soon, host.WipeForeign},
 		"never shown":                 {pooled(terminated), server(prefix+"1", "ready", false), soon, host.WipeRecord},
 		"requested":                   {pooled(requested), server("m-1", "ready", false), soon, host.WipeReinstall},
 		"requested, seen":             {pooled(requested), server("m-1", "reinstalling", false), soon, host.WipeStart},
 		"requested, cannot be wiped":  {pooled(requested), server("m-1", "error", false), late, host.WipeDelete},
-		"timed out, named by another": {pooled(requested), server("m-2", "error", false), late, host.WipeHeld},
+		"timed out, named by another": {pooled(requested), server("m-2", "error", false), late, host.WipeForeign},
 		"started":                     {pooled(started), server("m-1", "reinstalling", false), soon, host.WipeDelete},
-		"started, named by another":   {pooled(started), server("m-2", "reinstalling", false), soon, host.WipeHeld},
+		"started, named by another":   {pooled(started), server("m-2", "reinstalling", false), soon, host.WipeForeign},
 		"scheduled by a person":       {pooled(terminated), server("m-1", "ready", true), soon, host.WipeRecord},
 		"scheduled, not wiped yet":    {pooled(requested), server("m-1", "ready", true), soon, host.WipeReinstall},
 		"scheduled, cannot be wiped":  {pooled(requested), server("m-1", "error", true), late, host.WipeWait},
@@ -104,7 +108,7 @@ func TestNextWipeOfAServerThatGoesBack(t *testing.T) {
 		"the schedule is cancelled":   {pooled(observed), server("m-1", "ready", false), late, host.WipeDelete},
 	} {
 		t.Run(name, func(t *testing.T) {
-			look := host.WipeLook{Server: row.server, Began: row.now, Settle: settle, Timeout: 45 * time.Minute, Pools: []string{"", prefix}}
+			look := host.WipeInput{Server: row.server, Began: row.now, Settle: settle, Timeout: 45 * time.Minute, Pools: []string{"", prefix}}
 			if got := host.NextWipe(row.host, look); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
@@ -125,10 +129,10 @@ func TestNextWipeAfterItsTimeout(t *testing.T) {
 		"never ended":                      {pooled(wiping), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeRepeat},
 		"ended late":                       {pooled(wiping), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
 		"somebody else's by now":           {pooled(wiping), cloud.Server{Name: "m-2", Status: "error"}, host.WipeWait},
-		"never started, somebody else's":   {pooled(requested), cloud.Server{Name: "m-2", Status: "error"}, host.WipeHeld},
-		"again":                            {pooled(wiping, repeats(1)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeGiveUp},
+		"never started, somebody else's":   {pooled(requested), cloud.Server{Name: "m-2", Status: "error"}, host.WipeForeign},
+		"again":                            {pooled(wiping, repeats(1)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeAbandon},
 		"again, ended late":                {pooled(wiping, repeats(1)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
-		"given up":                         {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "error"}, host.WipeWait},
+		"given up":                         {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "error"}, host.WipeWait},
 		"given up, it can be wiped again":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeReinstall},
 		"given up, the reinstall is seen":  {pooled(requested, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "reinstalling"}, host.WipeStart},
 		"given up, ended late":             {pooled(wiping, repeats(2), quarantined(0)), cloud.Server{Name: poolName, Status: "ready", Delivered: true}, host.WipeObserve},
@@ -137,11 +141,11 @@ func TestNextWipeAfterItsTimeout(t *testing.T) {
 		"wiped, only not named":            {pooled(wiping, func(h *host.Host) { h.Spec.Record.Wipe.ObservedAt = at(7) }), cloud.Server{Name: "m-1", Status: "ready", Delivered: true}, host.WipeRename},
 	} {
 		t.Run(name, func(t *testing.T) {
-			look := host.WipeLook{Server: row.server, Began: at(6).Add(timeout), Settle: settle, Timeout: timeout}
+			look := host.WipeInput{Server: row.server, Began: at(6).Add(timeout), Settle: settle, Timeout: timeout}
 			if got := host.NextWipe(row.host, look); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
-			if look.Timeout = 0; row.want == host.WipeRepeat || row.want == host.WipeGiveUp {
+			if look.Timeout = 0; row.want == host.WipeRepeat || row.want == host.WipeAbandon {
 				if got := host.NextWipe(row.host, look); got == row.want {
 					t.Errorf("timed out without a timeout")
 				}
@@ -175,17 +179,19 @@ func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
 }
 
 func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
-	late := pooled(wiping, repeats(1))
-	host.RecordGivenUp(late, time.Now())
-	if !host.GivenUp(late, noon()) || late.Spec.Quarantine.Reason != infrav1.ReasonWipeTimedOut {
-		t.Fatalf("spec %+v", late.Spec)
-	}
-	host.RecordWiped(late, at(90).Time)
-	if late.Spec.Quarantine != nil || late.Spec.Record.Wipe.Repeats != 0 {
-		t.Errorf("spec %+v", late.Spec)
+	for _, reason := range []string{infrav1.ReasonWipeTimedOut, infrav1.ReasonReinstallFailed} {
+		late := pooled(wiping, repeats(1))
+		host.RecordWipeAbandoned(late, reason, time.Now())
+		if !host.WipeAbandoned(late, noon()) || late.Spec.Quarantine.Reason != reason {
+			t.Fatalf("spec %+v", late.Spec)
+		}
+		host.RecordWiped(late, at(90).Time)
+		if late.Spec.Quarantine != nil || late.Spec.Record.Wipe.Repeats != 0 {
+			t.Errorf("spec %+v", late.Spec)
+		}
 	}
 	other := pooled(wiping, repeats(1), quarantined(0))
-	host.RecordGivenUp(other, time.Now())
+	host.RecordWipeAbandoned(other, infrav1.ReasonWipeTimedOut, time.Now())
 	host.RecordWiped(other, at(90).Time)
 	if q := other.Spec.Quarantine; q == nil || q.Reason != "disk errors" {
 		t.Errorf("a person's quarantine became %+v", q)
@@ -220,7 +226,7 @@ func TestNodeMustGo(t *testing.T) {
 	}
 }
 
-func TestNextUnasked(t *testing.T) {
+func TestNextManualWipe(t *testing.T) {
 	const settle = 5 * time.Second
 	dirty := func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }
 	started := func(h *host.Host) {
@@ -234,9 +240,9 @@ func TestNextUnasked(t *testing.T) {
 		began  time.Time
 		want   host.WipeStep
 	}{
-		"clean":                   {pooled(), "reinstalling", later, host.WipeUnlicensed},
-		"claimed":                 {pooled(claimed), "reinstalling", later, host.WipeUnlicensed},
-		"released":                {pooled(wiping), "ready", later, host.WipeUnlicensed},
+		"clean":                   {pooled(), "reinstalling", later, host.WipeNotAllowed},
+		"claimed":                 {pooled(claimed), "reinstalling", later, host.WipeNotAllowed},
+		"released":                {pooled(wiping), "ready", later, host.WipeNotAllowed},
 		"ready, never seen":       {pooled(dirty), "ready", later, host.WipeWait},
 		"rebooting":               {pooled(dirty), "rebooting", later, host.WipeWait},
 		"reinstalling":            {pooled(dirty), "reinstalling", later, host.WipeStart},
@@ -249,7 +255,7 @@ func TestNextUnasked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := cloud.Server{ID: serverID, Name: prefix + "1", Status: row.status, Delivered: true}
-			if got := host.NextUnasked(row.host, host.WipeLook{Server: server, Began: row.began, Settle: settle}); got != row.want {
+			if got := host.NextManualWipe(row.host, host.WipeInput{Server: server, Began: row.began, Settle: settle}); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
 		})
@@ -324,23 +330,23 @@ func TestGoneIsProvedByTwoListsNeverByAnEmptyOne(t *testing.T) {
 
 // A quarantine of another kind that ran out in the meantime keeps nobody back: the
 // host is left to a person all the same, after one repeat.
-func TestAWipeThatNeverEndsIsGivenUpThoughAnOldQuarantineIsOver(t *testing.T) {
+func TestAWipeThatNeverEndsIsAbandonedThoughAnOldQuarantineIsOver(t *testing.T) {
 	h := pooled(released, quarantined(1))
 	now, asked := at(2).Time, 0
 	host.RecordWipe(h, now)
 	for range 20 {
 		now = now.Add(46 * time.Minute)
-		look := host.WipeLook{Server: cloud.Server{Name: "m-1", Status: cloud.StatusError}, Began: now, Timeout: 45 * time.Minute}
+		look := host.WipeInput{Server: cloud.Server{Name: "m-1", Status: cloud.StatusError}, Began: now, Timeout: 45 * time.Minute}
 		switch host.NextWipe(h, look) {
 		case host.WipeRepeat:
 			host.RecordRepeat(h, now)
 			asked++
-		case host.WipeGiveUp:
-			host.RecordGivenUp(h, now)
+		case host.WipeAbandon:
+			host.RecordWipeAbandoned(h, infrav1.ReasonWipeTimedOut, now)
 		}
 	}
-	if asked != 1 || !host.GivenUp(h, now) {
-		t.Errorf("asked again %d times in 15 hours, given up %t", asked, host.GivenUp(h, now))
+	if asked != 1 || !host.WipeAbandoned(h, now) {
+		t.Errorf("asked again %d times in 15 hours, given up %t", asked, host.WipeAbandoned(h, now))
 	}
 }
 
@@ -356,7 +362,7 @@ func TestAWipeIsJudgedByOneClock(t *testing.T) {
 	requested := func(h *host.Host) { asked(h); h.Spec.Record.Wipe.RequestedAt = at(1) }
 	dirty := func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(0) }
 	byHand := func(h *host.Host) { dirty(h); h.Spec.Record.Wipe.StartedAt = at(2) }
-	decide := map[bool]func(*host.Host, host.WipeLook) host.WipeStep{true: host.NextWipe, false: host.NextUnasked}
+	decide := map[bool]func(*host.Host, host.WipeInput) host.WipeStep{true: host.NextWipe, false: host.NextManualWipe}
 	for name, row := range map[string]struct {
 		is       func(*host.Host)
 		released bool
@@ -380,9 +386,9 @@ func TestAWipeIsJudgedByOneClock(t *testing.T) {
 				known := noon().Add(off)
 				h := pooled(row.is)
 				server := cloud.Server{ID: serverID, Name: host.PoolName(prefix, serverID), Status: row.status, Delivered: true}
-				look := host.WipeLook{
+				look := host.WipeInput{
 					Server: server, Began: known.Add(row.after), Settle: settle, Pools: []string{prefix},
-					Known: host.Known{Required: known, Requested: known, Started: known},
+					FirstSeen: host.FirstSeen{Required: known, Requested: known, Started: known},
 				}
 				if got := decide[row.released](h, look); got != row.want {
 					t.Errorf("step %s, want %s", got, row.want)

@@ -53,15 +53,15 @@ func (s *Session) Converge(
 func (s *Session) convergeNext(
 	ctx context.Context, sha256 string, d document.Desired, signer *document.Signer,
 ) (document.Report, error) {
-	if report, err := s.Upgrade(ctx, sha256, signer); err != nil {
+	if report, err := s.upgrade(ctx, sha256, signer); err != nil {
 		return report, err
 	}
 	return s.converge(ctx, document.NextAgent, d, signer)
 }
 
-// Upgrade has the installed build put the staged one into its slot. It stays the
+// upgrade has the installed build put the staged one into its slot. It stays the
 // current one until the new one converges.
-func (s *Session) Upgrade(ctx context.Context, sha256 string, signer *document.Signer) (document.Report, error) {
+func (s *Session) upgrade(ctx context.Context, sha256 string, signer *document.Signer) (document.Report, error) {
 	return s.instruct(ctx, call{program: document.CurrentAgent, verb: document.VerbUpgrade, timeout: upgradeTimeout},
 		signer, func() ([]byte, error) { return signer.Upgrade(sha256) })
 }
@@ -180,7 +180,7 @@ func readReport(verb string, r result) (document.Report, error) {
 	case err != nil && r.exit == 0:
 		return document.Report{}, &BadAnswer{During: verb, Reason: "it does not end in a report"}
 	case err != nil:
-		return document.Report{}, &NoReport{Verb: verb, Reason: why(r), Exit: r.exit}
+		return document.Report{}, &NoReport{Verb: verb, Reason: noReportReason(r), Exit: r.exit}
 	case report.Verb != verb, report.Exit != r.exit:
 		return document.Report{}, &BadAnswer{During: verb, Reason: "report and exit code do not agree"}
 	}
@@ -193,9 +193,9 @@ func readReport(verb string, r result) (document.Report, error) {
 	return report, nil
 }
 
-// why sorts the ends without a report. sudo exits 1 for all its own reasons, so
+// noReportReason sorts the ends without a report. sudo exits 1 for all its own reasons, so
 // that only its words, in the C locale or not, tell them apart.
-func why(r result) NoReportReason {
+func noReportReason(r result) NoReportReason {
 	switch {
 	case r.exit == document.ExitUsage:
 		return UsageRefused

@@ -50,16 +50,16 @@ func TestParseFacts(t *testing.T) {
 	if !complete {
 		t.Error("not complete")
 	}
-	if got.Journal == nil || got.Journal.Epoch != 3 || got.Journal.Name != "ci-1" {
-		t.Errorf("journal %+v", got.Journal)
+	if got.DiskMarker == nil || got.DiskMarker.Epoch != 3 || got.DiskMarker.Name != "ci-1" {
+		t.Errorf("journal %+v", got.DiskMarker)
 	}
-	got.Journal = nil
+	got.DiskMarker = nil
 	want := Facts{
 		OSVersion: "15.6.1", Build: "24G90", Model: "Mac14,3", Arch: "arm64", Serial: "C07XX0ABCDEF",
 		PlatformUUID: "11111111-2222-3333-4444-555555555555", MemoryBytes: 16 << 30, CPUs: 8,
 		BootSession: "0F0B61E2-0000-4000-8000-000000000000", DiskFreeBytes: 218882496 << 10,
 		FileVault: Off, ConsoleUser: "m1", User: "m1", Client: netip.MustParseAddr("203.0.113.9"), Sudo: true, CurrentAgent: buildA,
-		Slots: []string{buildA, buildB}, Staged: map[string]int64{buildB + ".part": 1234},
+		InstalledBuilds: []string{buildA, buildB}, Staged: map[string]int64{buildB + ".part": 1234},
 		Unknown: []string{"Last login: today", "something new"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
@@ -72,7 +72,7 @@ func TestParseFacts(t *testing.T) {
 
 func TestFactsThatFailedAreMissing(t *testing.T) {
 	f, complete := parseFacts("probe 1\nos \narch arm64\nhw.memsize \ndisk \nfilevault \njournal \nend 1\n")
-	if !complete || len(f.Unknown) != 0 || f.Journal != nil || f.JournalDamaged || f.Sudo {
+	if !complete || len(f.Unknown) != 0 || f.DiskMarker != nil || f.DiskMarkerDamaged || f.Sudo {
 		t.Errorf("%v %+v", complete, f)
 	}
 	if len(f.Missing()) != 8 {
@@ -91,8 +91,8 @@ func TestOddFactsAreKeptAsTheyCame(t *testing.T) {
 	}
 }
 
-func TestDamagedJournalIsSeen(t *testing.T) {
-	if f, _ := parseFacts("journal {\"epoch\""); !f.JournalDamaged {
+func TestDamagedDiskMarkerIsSeen(t *testing.T) {
+	if f, _ := parseFacts("journal {\"epoch\""); !f.DiskMarkerDamaged {
 		t.Error("not seen")
 	}
 }

@@ -55,14 +55,14 @@ type Facts struct {
 	// SudoAgent: the user runs the installed agent's own verbs as root without a
 	// password, and nothing else: what converge leaves.
 	SudoAgent bool
-	// Journal is our mark on the disk. It can be read with Sudo only.
-	Journal *document.Journal
-	// JournalDamaged: there is a journal, and it says nothing.
-	JournalDamaged bool
+	// DiskMarker is our mark on the disk. It can be read with Sudo only.
+	DiskMarker *document.DiskMarker
+	// DiskMarkerDamaged: there is one, and it cannot be read.
+	DiskMarkerDamaged bool
 	// CurrentAgent is the SHA-256 of the installed build.
 	CurrentAgent string
-	// Slots are the SHA-256s of all builds in slots.
-	Slots []string
+	// InstalledBuilds are the SHA-256s of all builds that are installed.
+	InstalledBuilds []string
 	// Staged are uploaded files and their sizes: builds by their SHA-256, and
 	// parts of uploads.
 	Staged map[string]int64
@@ -184,11 +184,11 @@ func (f *Facts) setComposite(label, value string) bool {
 	case "current":
 		return build(path.Base(value), &f.CurrentAgent)
 	case "slot":
-		return f.setSlot(path.Base(path.Dir(value)))
+		return f.setInstalledBuild(path.Base(path.Dir(value)))
 	case "staged":
 		return f.setStaged(value)
 	case "journal":
-		f.setJournal(value)
+		f.setDiskMarker(value)
 		return true
 	}
 	return false
@@ -204,8 +204,8 @@ func (f *Facts) setClient(value string) bool {
 	return true
 }
 
-// setSlot passes over the links to slots that stand beside them.
-func (f *Facts) setSlot(name string) bool {
+// setInstalledBuild passes over the links to slots that stand beside them.
+func (f *Facts) setInstalledBuild(name string) bool {
 	if name == "current" || name == "next" {
 		return true
 	}
@@ -213,7 +213,7 @@ func (f *Facts) setSlot(name string) bool {
 	if !build(name, &slot) {
 		return false
 	}
-	f.Slots = append(f.Slots, slot)
+	f.InstalledBuilds = append(f.InstalledBuilds, slot)
 	return true
 }
 
@@ -277,13 +277,13 @@ func (f *Facts) setStaged(value string) bool {
 	return true
 }
 
-func (f *Facts) setJournal(value string) {
-	j, err := document.DecodeJournal([]byte(value))
+func (f *Facts) setDiskMarker(value string) {
+	j, err := document.DecodeDiskMarker([]byte(value))
 	if err != nil {
-		f.JournalDamaged = true
+		f.DiskMarkerDamaged = true
 		return
 	}
-	f.Journal = &j
+	f.DiskMarker = &j
 }
 
 func parse(value string, n *int64) bool {

@@ -139,21 +139,21 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 		}
 		b.put("home/.macfleet/staging/"+buildA, "12345", 0o700)
 		b.put("etc/sudoers", "", 0o600)
-		journal, err := document.EncodeJournal(document.Journal{Epoch: 7, Name: "ci-7"})
+		journal, err := document.EncodeDiskMarker(document.DiskMarker{Epoch: 7, Name: "ci-7"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.put("var/db/macfleet/journal.json", string(journal), 0o600)
 
 		f, complete := parseFacts(b.run("", probeSnippet))
-		if !complete || f.Sudo || f.SudoAgent || f.Journal != nil {
+		if !complete || f.Sudo || f.SudoAgent || f.DiskMarker != nil {
 			t.Errorf("without sudo: complete %v, %+v", complete, f)
 		}
 		if b.verifications() != 0 {
 			t.Error("the probe spends a verification")
 		}
 		b.put("narrow", "", 0o600)
-		if f, _ = parseFacts(b.run("", probeSnippet)); f.Sudo || !f.SudoAgent || f.Journal != nil {
+		if f, _ = parseFacts(b.run("", probeSnippet)); f.Sudo || !f.SudoAgent || f.DiskMarker != nil {
 			t.Errorf("with the agent's verbs only: %+v", f)
 		}
 		// An agent that does not run cannot take a build either: root is needed.
@@ -166,7 +166,7 @@ printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mount
 		if f.OSVersion != "15.6.1" || f.Build != "24G90" || f.Arch != "arm64" || f.Model != "Mac14,3" || f.CPUs != 8 ||
 			f.BootSession != "ABC" || f.Serial != `C07\X` || f.PlatformUUID != "U-1" || f.DiskFreeBytes != 50<<10 ||
 			f.FileVault != On || f.ConsoleUser != "m1" || f.User != "m1" || f.Client.String() != "203.0.113.9" || !f.Sudo || f.SudoAgent || f.CurrentAgent != buildB ||
-			len(f.Slots) != 2 || f.Staged[buildA] != 5 || f.Journal == nil || f.Journal.Epoch != 7 {
+			len(f.InstalledBuilds) != 2 || f.Staged[buildA] != 5 || f.DiskMarker == nil || f.DiskMarker.Epoch != 7 {
 			t.Errorf("%+v", f)
 		}
 	})

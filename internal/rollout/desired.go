@@ -1,10 +1,11 @@
 // Package rollout decides how Macs that run already come to a new state: what a
-// profile asks of each of them, whose turn it is, and when to stop. It is pure:
-// reading the Machines and writing the turns down is the profile controller's,
+// profile asks of each of them, which of them may be updated now, and when to stop. It is pure:
+// reading the Machines and writing the permits down is the profile controller's,
 // pushing to a Mac the machine controller's.
 package rollout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,13 +19,13 @@ import (
 )
 
 const (
-	// DefaultMaxVMs is what Apple's licence allows.
-	DefaultMaxVMs = 2
+	// defaultMaxVMs is what Apple's licence allows.
+	defaultMaxVMs = 2
 
-	// DefaultGCHighPercent of the volume in use lets images be removed, as a kubelet's.
-	DefaultGCHighPercent = 85
-	// DefaultGCLowPercent is where that ends.
-	DefaultGCLowPercent = 80
+	// defaultGCHighPercent of the volume in use lets images be removed, as a kubelet's.
+	defaultGCHighPercent = 85
+	// defaultGCLowPercent is where that ends.
+	defaultGCLowPercent = 80
 
 	// macosTaint keeps Pods away that do not ask for macOS.
 	macosTaint = "tuist.dev/macos"
@@ -41,7 +42,7 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 		Node: document.Node{
 			Labels: plain(spec.Node.Labels),
 			Taints: taints(spec.Node.Taints),
-			MaxVMs: cmpOr(int(spec.Node.MaxVMs), DefaultMaxVMs),
+			MaxVMs: cmp.Or(int(spec.Node.MaxVMs), defaultMaxVMs),
 		},
 		Mac: document.Mac{
 			Tart:            tart(spec.Tart),
@@ -54,8 +55,8 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 		},
 		Images: document.Images{
 			PrePull:       slices.Clone(spec.Images.PrePull),
-			GCHighPercent: cmpOr(int(spec.Images.GCHighPercent), DefaultGCHighPercent),
-			GCLowPercent:  cmpOr(int(spec.Images.GCLowPercent), DefaultGCLowPercent),
+			GCHighPercent: cmp.Or(int(spec.Images.GCHighPercent), defaultGCHighPercent),
+			GCLowPercent:  cmp.Or(int(spec.Images.GCLowPercent), defaultGCLowPercent),
 		},
 		Pods: document.Pods{HostPaths: slices.Clone(spec.Pods.HostPaths)},
 	}
@@ -64,14 +65,6 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 // Revision names what Desired asks for.
 func Revision(profile *infrav1.MacNodeProfile, agent document.Agent) string {
 	return document.Revision(Desired(profile, agent))
-}
-
-func cmpOr[T comparable](value, instead T) T {
-	var zero T
-	if value == zero {
-		return instead
-	}
-	return value
 }
 
 // taints are the profile's; only a profile that says nothing gets the default.
@@ -102,7 +95,7 @@ func quota(storage infrav1.StorageSettings) int64 {
 
 func network(settings infrav1.NetworkSettings) document.Network {
 	n := document.Network{
-		Subnet:      cmpOr(settings.Subnet, document.DefaultSubnet),
+		Subnet:      cmp.Or(settings.Subnet, document.DefaultSubnet),
 		DenyPrivate: ptr.Deref(settings.GuestEgress.DenyPrivate, true),
 		SSHFrom:     slices.Clone(settings.SSHIngress.Allow),
 	}

@@ -22,6 +22,24 @@ func FactLabels() []string {
 	}
 }
 
+// Registration is what a document tells a Mac to register its Node with. What says what
+// the Mac is stays on it, whatever a profile wants, and is left out.
+func Registration(node document.Node) infrav1.RegistrationRecord {
+	var told infrav1.RegistrationRecord
+	for _, key := range slices.Sorted(maps.Keys(node.Labels)) {
+		if !slices.Contains(FactLabels(), key) {
+			told.Labels = append(told.Labels, key)
+		}
+	}
+	for _, taint := range node.Taints {
+		told.Taints = append(told.Taints, TaintID(taint.Key, corev1.TaintEffect(taint.Effect)))
+	}
+	return told
+}
+
+// TaintID names a taint as records do: a Node has one at most of each.
+func TaintID(key string, effect corev1.TaintEffect) string { return key + ":" + string(effect) }
+
 // checkLabels names the first label, in the order of their keys, that cannot be.
 func checkLabels(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -57,7 +75,7 @@ func checkTaints(taints []document.Taint) error {
 		if err := checkTaint(taint); err != nil {
 			return err
 		}
-		identity := taint.Key + ":" + taint.Effect
+		identity := TaintID(taint.Key, corev1.TaintEffect(taint.Effect))
 		if seen[identity] {
 			return fmt.Errorf("spec.node.taints: %s is there twice: a Node has one taint at most of a key and an effect", identity)
 		}

@@ -20,9 +20,9 @@ const (
 	// settleLimit is how long a changed Mac may take to be well; then its change
 	// counts as failed. It is also how long a Mac that is not Ready is waited for.
 	settleLimit = 15 * time.Minute
-	// turnLimit is how long a turn may last without a proof or a failure: the Mac
+	// permitLimit is how long a permit may last without a proof or a failure: the Mac
 	// cannot be pushed to, and the others need not wait for it.
-	turnLimit = time.Hour
+	permitLimit = time.Hour
 	// inARow failures on different Macs halt a rollout.
 	inARow = 2
 )
@@ -33,15 +33,15 @@ type Machine struct {
 	// Applied is the revision the Mac last proved, at ProvedAt.
 	Applied  string
 	ProvedAt time.Time
-	// Turn is the revision it may be changed to, or empty; TurnAt is when its last
-	// turn began.
-	Turn   string
-	TurnAt time.Time
+	// Turn is the revision it may be changed to, or empty; PermitAt is when its last
+	// permit began.
+	Permit   string
+	PermitAt time.Time
 	// ReadySince: its Node is Ready since then. Zero: it is not.
 	ReadySince time.Time
 	// DownSince: its Node is not Ready since then. Zero: it is, or nobody knows.
 	DownSince time.Time
-	// Lost guests died since its turn began.
+	// Lost guests died since its permit began.
 	Lost int
 	// Drifted: a check found that it was changed behind our back.
 	Drifted bool
@@ -49,6 +49,9 @@ type Machine struct {
 	Tried            string
 	Failures         int
 	FailedAt, HeldAt time.Time
+	// RetriedAt is the HeldAt of a try that failed, and is given once more before that
+	// counts, since it may have been nobody's fault.
+	RetriedAt time.Time
 	// Asleep: it cannot be pushed to for now, as while it is paused or leaves.
 	Asleep bool
 }
@@ -61,9 +64,9 @@ type Input struct {
 	Now      time.Time
 }
 
-// Decision says whose turn it is, and what is to be told.
+// Decision says which update permits begin and end, and what is to be told.
 type Decision struct {
-	// Begin and End name Machines whose turns begin and end now, in order of name.
+	// Begin and End name Machines whose permits begin and end now, in order of name.
 	Begin, End []string
 	// Halted is the reason why nothing more begins, or empty; Why is for people.
 	Halted, Why string
@@ -73,6 +76,8 @@ type Decision struct {
 	Again time.Time
 	// States count the Machines.
 	States map[State]int
+	// Missed names the Macs that are not Ready, where others do not begin for that.
+	Missed []string
 }
 
 // Plan decides. It depends on nothing but its input, so that two managers that
@@ -88,7 +93,7 @@ func Plan(in Input) Decision {
 		p.max = int(in.Policy.MaxUnavailable)
 	}
 	p.halt()
-	p.endTurns()
+	p.endPermits()
 	if !in.Policy.Paused {
 		p.heal()
 		p.update()
@@ -132,7 +137,7 @@ func (p *plan) failed(m Machine) (time.Time, bool) {
 	if m.Tried == p.Revision && m.Failures > 0 && !p.at(m) {
 		return m.FailedAt, true
 	}
-	if !p.at(m) || m.TurnAt.IsZero() || m.ProvedAt.Before(m.TurnAt) {
+	if !p.at(m) || m.PermitAt.IsZero() || m.ProvedAt.Before(m.PermitAt) {
 		return time.Time{}, false // it was not changed by a turn
 	}
 	limit := m.ProvedAt.Add(settleLimit + p.soak)
@@ -191,27 +196,27 @@ func (p *plan) halt() {
 	p.again(until)
 }
 
-// endTurns takes turns away that are over.
-func (p *plan) endTurns() {
+// endPermits takes permits away that are over.
+func (p *plan) endPermits() {
 	for i := range p.Machines {
 		m := &p.Machines[i]
-		if m.Turn == "" {
+		if m.Permit == "" {
 			continue
 		}
 		if p.over(*m) {
 			p.out.End = append(p.out.End, m.Name)
-			m.Turn = ""
+			m.Permit = ""
 		}
 	}
 }
 
-// over reports a turn that has come to its end, whichever it is.
+// over reports a permit that has come to its end, whichever it is.
 func (p *plan) over(m Machine) bool {
 	if _, failed := p.failed(m); failed && p.at(m) {
 		return true
 	}
-	if m.Turn != p.Revision { // another revision came meanwhile
-		return p.out.Halted != "" || p.Policy.Paused || p.turns() >= p.atOnce() || !p.renew(m)
+	if m.Permit != p.Revision { // another revision came meanwhile
+		return p.out.Halted != "" || p.Policy.Paused || p.permits() >= p.atOnce() || !p.renew(m)
 	}
 	limit := p.limit(m)
 	if !p.Now.Before(limit) {
@@ -230,20 +235,20 @@ func (p *plan) over(m Machine) bool {
 	return false
 }
 
-// limit is when a turn ends whatever becomes of it. It does not depend on when the
-// Mac proved something, which another manager's clock may have told; a turn that
+// limit is when a permit ends whatever becomes of it. It does not depend on when the
+// Mac proved something, which another manager's clock may have told; a permit that
 // begins in a future that no clock could be wrong by ends at once.
 func (p *plan) limit(m Machine) time.Time {
 	switch {
-	case m.TurnAt.After(p.Now.Add(turnLimit)):
+	case m.PermitAt.After(p.Now.Add(permitLimit)):
 		return p.Now
 	case m.Drifted, !p.at(m):
-		return m.TurnAt.Add(turnLimit)
+		return m.PermitAt.Add(permitLimit)
 	}
-	return m.TurnAt.Add(turnLimit + settleLimit + p.soak)
+	return m.PermitAt.Add(permitLimit + settleLimit + p.soak)
 }
 
-// renew gives the turn of a former revision to the present one: that Mac is being
+// renew gives the permit of a former revision to the present one: that Mac is being
 // changed anyhow, and another one would be the second.
 func (p *plan) renew(m Machine) bool {
 	if m.Asleep || p.at(m) && !m.Drifted {
@@ -253,9 +258,9 @@ func (p *plan) renew(m Machine) bool {
 	return true
 }
 
-// tried reports a turn whose try came to nothing: it failed or was put off.
+// tried reports a permit whose try came to nothing: it failed or was put off.
 func (p *plan) tried(m Machine) bool {
-	since := func(at time.Time) bool { return !at.IsZero() && !at.Before(m.TurnAt) }
+	since := func(at time.Time) bool { return !at.IsZero() && !at.Before(m.PermitAt) }
 	return m.Tried == p.Revision && (since(m.HeldAt) || m.Failures > 0 && since(m.FailedAt))
 }
 
@@ -267,19 +272,19 @@ func (p *plan) atOnce() int {
 	return p.max
 }
 
-// turns counts the turns for the revision, those that begin now included.
-func (p *plan) turns() int {
+// permits counts the permits for the revision, those that begin now included.
+func (p *plan) permits() int {
 	n := len(p.out.Begin)
 	for _, m := range p.Machines {
-		if m.Turn == p.Revision && !slices.Contains(p.out.End, m.Name) && !slices.Contains(p.out.Begin, m.Name) {
+		if m.Permit == p.Revision && !slices.Contains(p.out.End, m.Name) && !slices.Contains(p.out.Begin, m.Name) {
 			n++
 		}
 	}
 	return n
 }
 
-// busy reports a Mac whose turn it is, or will be.
-func (p *plan) busy(m Machine) bool { return m.Turn != "" || slices.Contains(p.out.Begin, m.Name) }
+// busy reports a Mac that holds a permit, or will.
+func (p *plan) busy(m Machine) bool { return m.Permit != "" || slices.Contains(p.out.Begin, m.Name) }
 
 // away reports a Mac that is not Ready and waited for. Hardware may be dead for
 // days: after settleLimit nobody counts on it, and the others go on without it.
@@ -295,28 +300,43 @@ func (p *plan) away(m Machine) bool {
 	return p.Now.Before(limit)
 }
 
-// unavailable counts the Macs that are missed, and those among them whose turn it is.
-func (p *plan) unavailable() (all, turns int) {
+// unavailable counts the Macs that are missed, and those among them that hold a permit.
+func (p *plan) unavailable() (all, permitted int) {
 	for _, m := range p.Machines {
 		switch {
 		case p.busy(m):
-			turns++
+			permitted++
 			all++
 		case p.away(m):
 			all++
 		}
 	}
-	return all, turns
+	return all, permitted
 }
 
 // room reports whether one more Mac may be changed. One that is not Ready takes no
 // more away.
 func (p *plan) room(m Machine) bool {
-	all, turns := p.unavailable()
-	if turns >= p.max {
+	all, permitted := p.unavailable()
+	if permitted >= p.max {
 		return false
 	}
-	return m.ReadySince.IsZero() || all < p.max
+	if m.ReadySince.IsZero() || all < p.max {
+		return true
+	}
+	p.out.Missed = p.missed()
+	return false
+}
+
+// missed names the Macs that are away.
+func (p *plan) missed() []string {
+	var names []string
+	for _, m := range p.Machines {
+		if p.away(m) && !p.busy(m) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // heal begins to mend a Mac that was changed behind our back, one at a time.
@@ -341,11 +361,12 @@ func (p *plan) update() {
 		return
 	}
 	trial := p.settledCount() < p.canary
+	retrying := slices.ContainsFunc(p.Machines, p.retries)
 	for _, m := range p.byMerit() {
-		if p.at(m) || !p.free(m) || !p.room(m) {
+		if p.at(m) || !p.free(m) || !p.room(m) || retrying && !p.retries(m) {
 			continue
 		}
-		if trial && p.someTurn() {
+		if trial && p.somePermit() {
 			return
 		}
 		p.out.Begin = append(p.out.Begin, m.Name)
@@ -362,12 +383,12 @@ func (p *plan) settledCount() int {
 	return n
 }
 
-// someTurn reports that some Mac is being changed to the revision.
-func (p *plan) someTurn() bool {
+// somePermit reports that some Mac is being changed to the revision.
+func (p *plan) somePermit() bool {
 	return slices.ContainsFunc(p.Machines, func(m Machine) bool { return p.busy(m) && !(p.at(m) && m.Drifted) })
 }
 
-// free reports a Mac whose turn may begin, and when another's may.
+// free reports a Mac whose permit may begin, and when another's may.
 func (p *plan) free(m Machine) bool {
 	if p.busy(m) || m.Asleep || slices.Contains(p.out.End, m.Name) {
 		return false
@@ -383,15 +404,40 @@ func (p *plan) free(m Machine) bool {
 	return true
 }
 
+// retries reports a Mac that is given another try of the revision before that counts
+// as failed. Until it had that, no other is begun: it may be the revision after all.
+func (p *plan) retries(m Machine) bool {
+	if m.Tried != p.Revision || m.RetriedAt.IsZero() || m.Failures > 0 || p.at(m) || m.Asleep || m.ReadySince.IsZero() {
+		return false
+	}
+	limit := m.RetriedAt.Add(HeldBackoff + permitLimit) // nobody waits longer for it
+	return !m.HeldAt.After(m.RetriedAt) && !m.RetriedAt.After(p.Now) && p.Now.Before(limit)
+}
+
+// spoilt reports a Mac that another revision failed on: it is the one to try the next
+// on, for one that is as it should be would be lost to that as well.
+func (p *plan) spoilt(m Machine) bool {
+	return m.Tried != "" && m.Tried != p.Revision && m.Failures > 0 && m.Applied == ""
+}
+
+func first(is bool) int {
+	if is {
+		return 0
+	}
+	return 1
+}
+
 // byMerit are the Machines in the order in which they should be changed: those
 // that are well before those that are not, because these say little about a
-// revision; what failed or had its turn last.
+// revision; what a former revision failed on before those that are as they should be;
+// what failed or had its permit last.
 func (p *plan) byMerit() []Machine {
 	return slices.SortedStableFunc(slices.Values(p.Machines), func(a, b Machine) int {
 		return cmp.Or(
 			cmp.Compare(unwell(a), unwell(b)),
+			cmp.Compare(first(p.spoilt(a)), first(p.spoilt(b))),
 			cmp.Compare(p.failures(a), p.failures(b)),
-			p.lastTurn(a).Compare(p.lastTurn(b)),
+			p.lastPermit(a).Compare(p.lastPermit(b)),
 		)
 	})
 }
@@ -410,10 +456,10 @@ func (p *plan) failures(m Machine) int {
 	return m.Failures
 }
 
-// lastTurn matters where the Mac had a turn that came to nothing.
-func (p *plan) lastTurn(m Machine) time.Time {
-	if m.TurnAt.After(m.ProvedAt) {
-		return m.TurnAt
+// lastPermit matters where the Mac had a permit that came to nothing.
+func (p *plan) lastPermit(m Machine) time.Time {
+	if m.PermitAt.After(m.ProvedAt) {
+		return m.PermitAt
 	}
 	return time.Time{}
 }

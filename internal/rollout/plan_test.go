@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func old(name string) Machine {
 // done is a Mac that is well and at the revision for long.
 func done(name string) Machine {
 	m := old(name)
-	m.Applied, m.TurnAt, m.ProvedAt = "new", ago(2*time.Hour), ago(2*time.Hour+time.Second)
+	m.Applied, m.PermitAt, m.ProvedAt = "new", ago(2*time.Hour), ago(2*time.Hour+time.Second)
 	return m
 }
 
@@ -32,16 +33,18 @@ func with(m Machine, change func(*Machine)) Machine {
 	return m
 }
 
-func turn(m *Machine)    { m.Turn, m.TurnAt = "new", ago(time.Minute) }
+func turn(m *Machine)    { m.Permit, m.PermitAt = "new", ago(time.Minute) }
 func failed(m *Machine)  { m.Tried, m.Failures, m.FailedAt = "new", 1, ago(time.Minute) }
 func unready(m *Machine) { m.ReadySince, m.DownSince = time.Time{}, ago(time.Minute) }
 func dead(m *Machine)    { m.ReadySince, m.DownSince = time.Time{}, ago(settleLimit) }
 func drifted(m *Machine) { m.Drifted = true }
 func held(m *Machine)    { m.Tried, m.HeldAt = "new", ago(time.Minute) }
 
+func retried(m *Machine) { held(m); m.RetriedAt = m.HeldAt }
+
 // soaking has just proved the revision in its turn.
 func soaking(m *Machine) {
-	m.Turn, m.TurnAt = "new", ago(2*time.Minute)
+	m.Permit, m.PermitAt = "new", ago(2*time.Minute)
 	m.Applied, m.ProvedAt = "new", ago(time.Minute)
 }
 
@@ -71,7 +74,7 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{with(old("a"), func(m *Machine) {
 				soaking(m)
 				m.ProvedAt = ago(10 * time.Minute)
-				m.TurnAt = ago(20 * time.Minute)
+				m.PermitAt = ago(20 * time.Minute)
 				m.ReadySince = ago(30 * time.Second)
 			}), old("b")},
 			again: 90 * time.Second,
@@ -85,7 +88,7 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{with(old("a"), func(m *Machine) {
 				soaking(m)
 				unready(m)
-				m.TurnAt = ago(time.Hour)
+				m.PermitAt = ago(time.Hour)
 				m.ProvedAt = ago(20 * time.Minute)
 			}), old("b")},
 			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
@@ -95,10 +98,11 @@ func TestPlan(t *testing.T) {
 			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
 		},
 		"a canary that lost a guest never counts as one that is well": {
-			policy: wide, machines: []Machine{with(done("a"), func(m *Machine) { m.Lost, m.ProvedAt, m.TurnAt = 1, ago(40*time.Minute), ago(41*time.Minute) }), old("b"), old("c"), old("d")},
+			policy: wide, machines: []Machine{with(done("a"), func(m *Machine) { m.Lost, m.ProvedAt, m.PermitAt = 1, ago(40*time.Minute), ago(41*time.Minute) }), old("b"), old("c"), old("d")},
 			begin: []string{"b"},
 		},
 		"after the cool-down another canary": {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) }), old("b")}, begin: []string{"b"}},
+		"also where it is at none":           {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Applied, m.FailedAt = "", ago(30*time.Minute) }), old("b")}, begin: []string{"b"}},
 		"the only one is tried again":        {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.FailedAt = ago(30 * time.Minute) })}, begin: []string{"a"}},
 		"a failure of a former revision":     {machines: []Machine{with(old("a"), func(m *Machine) { failed(m); m.Tried = "former" })}, begin: []string{"a"}},
 		"one failure later": {
@@ -111,7 +115,7 @@ func TestPlan(t *testing.T) {
 		},
 		"two, but not in a row": {machines: []Machine{
 			with(old("b"), func(m *Machine) { failed(m); m.FailedAt = ago(20 * time.Minute) }),
-			with(done("a"), func(m *Machine) { m.ProvedAt, m.TurnAt = ago(10*time.Minute), ago(11*time.Minute) }),
+			with(done("a"), func(m *Machine) { m.ProvedAt, m.PermitAt = ago(10*time.Minute), ago(11*time.Minute) }),
 			with(old("c"), failed), old("d"),
 		}, begin: []string{"d"}},
 		"a halt takes turns back": {
@@ -130,13 +134,43 @@ func TestPlan(t *testing.T) {
 		"a sick canary, no room for others":            {machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"a"}},
 		"never a sick canary where a well one may":     {policy: wide, machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"b"}},
 		"a sick canary, none other":                    {machines: []Machine{with(old("a"), unready)}, begin: []string{"a"}},
-		"put off":                                      {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { turn(m); m.TurnAt = ago(2 * time.Minute); held(m) }), old("c")}, begin: []string{"c"}, end: []string{"b"}, again: 0},
+		"put off":                                      {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { turn(m); m.PermitAt = ago(2 * time.Minute); held(m) }), old("c")}, begin: []string{"c"}, end: []string{"b"}, again: 0},
 		"put off, and tried again":                     {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { held(m); m.HeldAt = ago(5 * time.Minute) })}, begin: []string{"b"}},
-		"put off, the only one":                        {machines: []Machine{with(old("b"), held)}, again: 4 * time.Minute},
-		"a turn that comes to nothing":                 {machines: []Machine{with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(time.Hour) }), old("b")}, begin: []string{"b"}, end: []string{"a"}},
-		"asleep":                                       {machines: []Machine{with(old("a"), func(m *Machine) { m.Asleep = true }), with(old("b"), func(m *Machine) { turn(m); m.Asleep = true })}, end: []string{"b"}},
-		"mended first, one at a time":                  {policy: wide, machines: []Machine{with(done("a"), drifted), with(done("b"), drifted), done("c")}, begin: []string{"a"}},
-		"mended while others are updated":              {policy: wide, machines: []Machine{with(done("a"), drifted), done("b"), old("c"), old("d"), old("e")}, begin: []string{"a", "c", "d"}},
+		"what has one more try is waited for":          {machines: []Machine{old("a"), with(old("b"), retried)}, again: 4 * time.Minute},
+		"also after the canary":                        {policy: wide, machines: []Machine{done("a"), with(old("b"), retried), old("c")}, again: 4 * time.Minute},
+		"and has it first": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) {
+			retried(m)
+			m.HeldAt = ago(6 * time.Minute)
+			m.RetriedAt, m.PermitAt = m.HeldAt, ago(7*time.Minute)
+		})}, begin: []string{"b"}},
+		"nobody waits for it once it is put off": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) { retried(m); m.RetriedAt = ago(9 * time.Minute) })}, begin: []string{"a"}},
+		"nor for one that is not Ready":          {machines: []Machine{old("a"), with(old("b"), func(m *Machine) { retried(m); dead(m) })}, begin: []string{"a"}},
+		"nor once it failed again":               {policy: wide, machines: []Machine{done("a"), with(old("b"), func(m *Machine) { retried(m); m.Failures, m.FailedAt = 1, ago(time.Second) }), old("c")}, begin: []string{"c"}, again: 0},
+		"nor once it is there":                   {policy: wide, machines: []Machine{with(done("a"), retried), old("b")}, begin: []string{"b"}},
+		"nor while it sleeps":                    {machines: []Machine{old("a"), with(old("b"), func(m *Machine) { retried(m); m.Asleep = true })}, begin: []string{"a"}},
+		"nor for ever": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) {
+			retried(m)
+			m.HeldAt = ago(65 * time.Minute)
+			m.RetriedAt, m.PermitAt = m.HeldAt, ago(time.Minute)
+		})}, begin: []string{"a"}},
+		"nor by a clock that is ahead": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) { retried(m); m.HeldAt = ago(-time.Hour); m.RetriedAt = m.HeldAt })}, begin: []string{"a"}},
+		"the canary that a former revision failed on": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) {
+			failed(m)
+			m.Tried, m.Applied, m.PermitAt, m.ProvedAt = "former", "", ago(2*time.Minute), ago(time.Hour)
+		})}, begin: []string{"b"}},
+		"a former failure that went back": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) {
+			failed(m)
+			m.Tried, m.PermitAt, m.ProvedAt = "former", ago(2*time.Minute), ago(time.Hour)
+		})}, begin: []string{"a"}},
+		"put off by a former revision": {machines: []Machine{old("a"), with(old("b"), func(m *Machine) {
+			held(m)
+			m.Tried, m.Applied, m.PermitAt, m.ProvedAt = "former", "", ago(2*time.Minute), ago(time.Hour)
+		})}, begin: []string{"a"}},
+		"put off, the only one":           {machines: []Machine{with(old("b"), held)}, again: 4 * time.Minute},
+		"a turn that comes to nothing":    {machines: []Machine{with(old("a"), func(m *Machine) { turn(m); m.PermitAt = ago(time.Hour) }), old("b")}, begin: []string{"b"}, end: []string{"a"}},
+		"asleep":                          {machines: []Machine{with(old("a"), func(m *Machine) { m.Asleep = true }), with(old("b"), func(m *Machine) { turn(m); m.Asleep = true })}, end: []string{"b"}},
+		"mended first, one at a time":     {policy: wide, machines: []Machine{with(done("a"), drifted), with(done("b"), drifted), done("c")}, begin: []string{"a"}},
+		"mended while others are updated": {policy: wide, machines: []Machine{with(done("a"), drifted), done("b"), old("c"), old("d"), old("e")}, begin: []string{"a", "c", "d"}},
 		"mended during a halt": {
 			machines: []Machine{with(done("a"), drifted), done("x"), with(old("b"), failed), with(old("c"), failed)},
 			begin:    []string{"a"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
@@ -146,9 +180,9 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); m.ProvedAt = ago(30 * time.Second) }), with(done("b"), drifted)},
 			again:    90 * time.Second,
 		},
-		"a turn of a former revision goes on": {machines: []Machine{with(old("b"), func(m *Machine) { m.Turn, m.TurnAt = "former", ago(time.Minute) }), old("a")}, begin: []string{"b"}},
+		"a turn of a former revision goes on": {machines: []Machine{with(old("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) }), old("a")}, begin: []string{"b"}},
 		"turns of a former revision, too many": {policy: wide, machines: []Machine{
-			with(old("a"), func(m *Machine) { m.Turn = "former" }), with(old("b"), func(m *Machine) { m.Turn = "former" }),
+			with(old("a"), func(m *Machine) { m.Permit = "former" }), with(old("b"), func(m *Machine) { m.Permit = "former" }),
 		}, begin: []string{"a"}, end: []string{"b"}},
 		"nobody knows what it runs": {machines: []Machine{done("a"), with(old("b"), func(m *Machine) { m.Applied = "" })}, begin: []string{"b"}},
 	} {
@@ -180,9 +214,13 @@ func TestPlan(t *testing.T) {
 // No clock of another manager keeps a turn for ever: it is looked at again, and ends.
 func TestEveryTurnEnds(t *testing.T) {
 	for name, m := range map[string]Machine{
-		"proved before it began":      with(old("a"), func(m *Machine) { soaking(m); unready(m); m.TurnAt, m.ProvedAt = ago(time.Minute), ago(90*time.Second) }),
+		"proved before it began": with(old("a"), func(m *Machine) {
+			soaking(m)
+			unready(m)
+			m.PermitAt, m.ProvedAt = ago(time.Minute), ago(90*time.Second)
+		}),
 		"proved in times to come":     with(old("a"), func(m *Machine) { soaking(m); m.ProvedAt = ago(-100 * time.Hour) }),
-		"begun in times to come":      with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(-30 * time.Minute) }),
+		"begun in times to come":      with(old("a"), func(m *Machine) { turn(m); m.PermitAt = ago(-30 * time.Minute) }),
 		"tried before it began":       with(old("a"), func(m *Machine) { turn(m); failed(m); m.FailedAt = ago(2 * time.Minute) }),
 		"drifted, proved before that": with(done("a"), func(m *Machine) { turn(m); drifted(m) }),
 	} {
@@ -204,7 +242,7 @@ func TestEveryTurnEnds(t *testing.T) {
 			t.Errorf("the turn still goes on at %s", at)
 		})
 	}
-	far := with(old("a"), func(m *Machine) { turn(m); m.TurnAt = ago(-1000 * time.Hour) })
+	far := with(old("a"), func(m *Machine) { turn(m); m.PermitAt = ago(-1000 * time.Hour) })
 	if d := Plan(Input{Revision: "new", Machines: []Machine{far}, Now: now()}); len(d.End) != 1 {
 		t.Error("a turn that begins next month goes on until then")
 	}
@@ -228,5 +266,27 @@ func TestBackoff(t *testing.T) {
 		if got := Backoff(failures); got != want {
 			t.Errorf("after %d failures %s, want %s", failures, got, want)
 		}
+	}
+}
+
+// A rollout that stands still for a Mac that is off says which one it is.
+func TestPlanNamesWhatOthersWaitFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		machines []Machine
+		missed   []string
+	}{
+		"all are well":           {[]Machine{old("a"), old("b")}, nil},
+		"one is off, put off":    {[]Machine{old("a"), with(with(old("b"), unready), held)}, []string{"b"}},
+		"it is off for long":     {[]Machine{old("a"), with(with(old("b"), dead), held)}, nil},
+		"one has its turn":       {[]Machine{old("a"), with(old("b"), turn)}, nil},
+		"all but that are done":  {[]Machine{done("a"), with(with(old("b"), unready), held)}, nil},
+		"off, and it is changed": {[]Machine{old("a"), with(with(old("b"), unready), turn)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Plan(Input{Now: now(), Revision: "new", Machines: c.machines})
+			if !slices.Equal(got.Missed, c.missed) {
+				t.Errorf("missed %v, want %v", got.Missed, c.missed)
+			}
+		})
 	}
 }

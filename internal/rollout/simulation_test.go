@@ -57,22 +57,22 @@ func (f *fleet) plan() Decision {
 	}
 	for _, name := range d.End {
 		f.note("turn of %s ends", name)
-		f.mac(name).Turn = ""
+		f.mac(name).Permit = ""
 	}
 	for _, name := range d.Begin {
 		m := f.mac(name)
 		f.note("turn of %s begins", name)
-		if f.policy.Paused && m.Turn == "" {
+		if f.policy.Paused && m.Permit == "" {
 			f.fail("%s began while paused", name)
 		}
 		if d.Halted != "" && !(m.Applied == f.revision && m.Drifted) {
 			f.fail("%s began past a halt", name)
 		}
-		m.Turn, m.TurnAt = f.revision, f.now
+		m.Permit, m.PermitAt = f.revision, f.now
 	}
 	turns := 0
 	for _, m := range f.macs {
-		if m.Turn != "" {
+		if m.Permit != "" {
 			turns++
 		}
 	}
@@ -102,7 +102,7 @@ func (f *fleet) fail(text string, args ...any) {
 
 // push is what the machine controller does in a turn.
 func (f *fleet) push(m *Machine) {
-	if m.Turn != f.revision || (m.Applied == f.revision && !m.Drifted) {
+	if m.Permit != f.revision || (m.Applied == f.revision && !m.Drifted) {
 		return
 	}
 	if m.Tried == f.revision && f.now.Before(NotBefore(m.Failures, m.FailedAt, m.HeldAt)) {
@@ -148,8 +148,16 @@ func (f *fleet) count(picks func(*Machine) bool) int {
 
 // In random order and weather a rollout changes no more Macs at once than it may,
 // begins nothing past a halt, and comes to its end.
+// seeds says how many histories are played; a tenth of them when time is short.
+func seeds(all uint64) uint64 {
+	if testing.Short() {
+		return all / 10
+	}
+	return all
+}
+
 func TestRolloutsComeToTheirEnd(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range seeds(80) {
 		f := newFleet(t, seed, 1+int(seed%12))
 		f.flaky = float64(seed%4) * 0.1
 		f.policy = infrav1.RolloutPolicy{
@@ -164,11 +172,11 @@ func TestRolloutsComeToTheirEnd(t *testing.T) {
 			if i == 2000 {
 				f.calm()
 			}
-			if i > 2000 && f.count(func(m *Machine) bool { return m.Applied != f.revision || m.Drifted || m.Turn != "" }) == 0 {
+			if i > 2000 && f.count(func(m *Machine) bool { return m.Applied != f.revision || m.Drifted || m.Permit != "" }) == 0 {
 				break
 			}
 		}
-		left := f.count(func(m *Machine) bool { return m.Applied != f.revision || m.Drifted || m.Turn != "" })
+		left := f.count(func(m *Machine) bool { return m.Applied != f.revision || m.Drifted || m.Permit != "" })
 		if left > 0 {
 			f.fail("seed %d: %d Macs are not as they should be in the end", seed, left)
 		}
@@ -208,7 +216,7 @@ func (f *fleet) calm() {
 // A revision that never works reaches one Mac before the first halt, and at most
 // one more for each cool-down.
 func TestABadRevisionStopsAtTheCanary(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range seeds(40) {
 		f := newFleet(t, seed, 10)
 		f.policy.MaxUnavailable = 5
 		f.revision = "bad"
@@ -239,7 +247,7 @@ func TestABadRevisionStopsAtTheCanary(t *testing.T) {
 // A rollout never hangs on hardware: beside a Mac that is dead, and put off whenever
 // it has its turn, all others come to the revision, and drift is mended.
 func TestADeadMacHoldsNobodyUp(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		f := newFleet(t, seed, 5)
 		corpse := f.macs[seed%5]
 		corpse.ReadySince, corpse.DownSince = time.Time{}, f.now
@@ -251,7 +259,7 @@ func TestADeadMacHoldsNobodyUp(t *testing.T) {
 			m := f.macs[f.random.IntN(5)]
 			if m != corpse {
 				f.push(m)
-			} else if m.Turn == f.revision {
+			} else if m.Permit == f.revision {
 				m.Tried, m.HeldAt = f.revision, f.now
 			}
 			if i == 1500 {

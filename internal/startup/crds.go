@@ -39,9 +39,12 @@ const (
 	newer   age = "newer"
 )
 
-// ageOf compares by what `make generate` wrote on both. A version that is none is
-// not ours.
+// ageOf compares by what `make generate` wrote on both; nothing is stored of a CRD that
+// is missing. A version that is none is not ours.
 func ageOf(stored, own map[string]string) age {
+	if stored == nil {
+		return missing
+	}
 	have, err := version.ParseSemantic(stored[VersionAnnotation])
 	if err != nil {
 		return foreign
@@ -69,7 +72,7 @@ func CheckCRDs(ctx context.Context, reader client.Reader, own []*unstructured.Un
 		if err != nil {
 			return nil, err
 		}
-		switch found := standing(stored, crd); found {
+		switch found := ageOf(stored, crd.GetAnnotations()); found {
 		case same:
 		case newer:
 			later = append(later, crd.GetName())
@@ -102,7 +105,7 @@ func ApplyCRDs(ctx context.Context, c client.Client, own []*unstructured.Unstruc
 		if err != nil {
 			return err
 		}
-		switch standing(stored, crd) {
+		switch ageOf(stored, crd.GetAnnotations()) {
 		case same:
 			said(crd.GetName() + " is of this build already")
 		case newer:
@@ -140,11 +143,4 @@ func storedCRD(ctx context.Context, reader client.Reader, name string) (map[stri
 		annotations = map[string]string{}
 	}
 	return annotations, nil
-}
-
-func standing(stored map[string]string, own *unstructured.Unstructured) age {
-	if stored == nil {
-		return missing
-	}
-	return ageOf(stored, own.GetAnnotations())
 }

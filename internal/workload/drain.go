@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,22 +46,46 @@ func (d Drainer) Evict(ctx context.Context, node string) (left int, err error) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if stays(pod) {
+		if Stays(pod) {
 			continue
 		}
 		left++
-		if err := d.evict(ctx, pod); err != nil {
+		if !pod.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := d.evict(ctx, pod, nil); err != nil {
 			return left, err
 		}
 	}
 	return left, nil
 }
 
-func (d Drainer) evict(ctx context.Context, pod *corev1.Pod) error {
-	if !pod.DeletionTimestamp.IsZero() {
-		return nil
+// EvictAtOnce cordons a Node whose machine is proved gone and removes its Pods, those
+// of DaemonSets too: nobody is left to end them, and until they are gone their
+// controllers make no others. Pods that have ended, and those that a disruption
+// budget holds, are left to the garbage collector of Pods, which comes a minute after
+// the Node has gone.
+func (d Drainer) EvictAtOnce(ctx context.Context, node *corev1.Node) error {
+	if err := d.Cordon(ctx, node); err != nil {
+		return err
 	}
-	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
+	pods := &corev1.PodList{}
+	if err := d.Pods.List(ctx, pods, client.MatchingFields{NodeNameField: node.Name}); err != nil {
+		return fmt.Errorf("listing the Pods of Node %s: %w", node.Name, err)
+	}
+	var refused []error // one Pod that cannot be evicted holds up no other
+	for i := range pods.Items {
+		if !hasEnded(&pods.Items[i]) {
+			refused = append(refused, d.evict(ctx, &pods.Items[i], new(int64)))
+		}
+	}
+	return errors.Join(refused...)
+}
+
+// evict takes the Pod's own grace period for nil. A Pod that nobody may disturb now,
+// or that has gone, is no error.
+func (d Drainer) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: &pod.UID}}}
 	err := d.Client.SubResource("eviction").Create(ctx, pod, eviction)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
 		return nil
@@ -77,15 +102,19 @@ func (d Drainer) DeleteNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// stays reports whether draining leaves the Pod alone: its controller would put
+// Stays reports whether draining leaves the Pod alone: its controller would put
 // it back at once, or it has ended.
-func stays(pod *corev1.Pod) bool {
+func Stays(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return true
 	}
+	return hasEnded(pod)
+}
+
+func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
@@ -101,11 +130,18 @@ func ReadinessChanged(node *corev1.Node) time.Time {
 }
 
 // NodeReady reports whether the Node's Ready condition is True.
-func NodeReady(node *corev1.Node) bool {
+func NodeReady(node *corev1.Node) bool { return readiness(node) == corev1.ConditionTrue }
+
+// NodeSilent reports that the control plane has not heard of the Node for so long
+// that it no longer knows whether it is Ready.
+func NodeSilent(node *corev1.Node) bool { return readiness(node) == corev1.ConditionUnknown }
+
+// readiness is the status of the Node's condition Ready; empty where it has none.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+			return condition.Status
 		}
 	}
-	return false
+	return ""
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,6 +158,50 @@ func TestEvict(t *testing.T) {
 	}
 	if left, err = (Drainer{Client: c, Pods: c}).Evict(t.Context(), "mac-1"); err != nil || left != 2 {
 		t.Errorf("left = %d, err = %v; want 2", left, err)
+	}
+}
+
+// TestEvictAtOnce: of a Node whose Mac is gone, what runs goes without a grace period.
+func TestEvictAtOnce(t *testing.T) {
+	evicted := map[string]int64{}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}}
+	c := fake.NewClientBuilder().WithObjects(
+		node, pod("build", nil),
+		pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "mac-2" }),
+		pod("daemon", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x", UID: "x", Controller: ptr.To(true)}}
+		}),
+		pod("done", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod("budget", nil),
+		pod("budgets", nil),
+		pod("leaving", func(p *corev1.Pod) { p.Finalizers = []string{"test/hold"} }),
+	).WithIndex(&corev1.Pod{}, NodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourceCreate: func(_ context.Context, _ client.Client, sub string, o, what client.Object, _ ...client.SubResourceCreateOption) error {
+				options := what.(*policyv1.Eviction).DeleteOptions
+				if sub != "eviction" || options.Preconditions == nil || *options.Preconditions.UID != o.GetUID() {
+					t.Errorf("%s of %s with %+v", sub, o.GetName(), options)
+				}
+				evicted[o.GetName()] = ptr.Deref(options.GracePeriodSeconds, -1)
+				switch o.GetName() {
+				case "budget":
+					return apierrors.NewTooManyRequests("the budget forbids it", 1)
+				case "budgets":
+					return apierrors.NewInternalError(errors.New("it has more than one budget"))
+				}
+				return nil
+			},
+		}).Build()
+	if err := c.Delete(t.Context(), pod("leaving", nil)); err != nil {
+		t.Fatal(err)
+	}
+	err := Drainer{Client: c, Pods: c}.EvictAtOnce(t.Context(), node)
+	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "/budgets: ") || !node.Spec.Unschedulable {
+		t.Errorf("cordoned: %t, err = %v", node.Spec.Unschedulable, err)
+	}
+	want := map[string]int64{"build": 0, "daemon": 0, "budget": 0, "budgets": 0, "leaving": 0}
+	if d := cmp.Diff(want, evicted); d != "" {
+		t.Errorf("grace periods (-want +got):\n%s", d)
 	}
 }
 

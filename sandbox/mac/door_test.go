@@ -20,15 +20,18 @@ func (b *bench) turn(s Switches) {
 	}
 }
 
-// knock connects and reads what a Mac says first.
-func (b *bench) knock() (string, error) {
+// stalled is how long nothing must come from a port that stalls.
+const stalled = 300 * time.Millisecond
+
+// knock connects and reads what a Mac says first, for so long.
+func (b *bench) knock(wait time.Duration) (string, error) {
 	b.t.Helper()
 	conn, err := net.DialTimeout("tcp", b.Address().String(), patience)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		b.t.Fatal(err)
 	}
 	said := make([]byte, 4)
@@ -42,23 +45,24 @@ func TestAPortThatRefusesStallsOrHangsUp(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		door Door
+		wait time.Duration
 		is   func(error) bool
 	}{
-		{"refuse", Door{Refuse: true}, func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }},
-		{"stall", Door{Stall: true}, func(err error) bool { return errors.As(err, &timeout) && timeout.Timeout() }},
-		{"no banner", Door{NoBanner: true}, func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }},
+		{"refuse", Door{Refuse: true}, patience, func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }},
+		{"stall", Door{Stall: true}, stalled, func(err error) bool { return errors.As(err, &timeout) && timeout.Timeout() }},
+		{"no banner", Door{NoBanner: true}, patience, func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }},
 	} {
 		b.turn(Switches{Door: tt.door})
-		if said, err := b.knock(); !tt.is(err) {
+		if said, err := b.knock(tt.wait); !tt.is(err) {
 			t.Errorf("%s: %q, %v", tt.name, said, err)
 		}
 		b.turn(Switches{})
-		if said, err := b.knock(); said != "SSH-" {
+		if said, err := b.knock(patience); said != "SSH-" {
 			t.Errorf("after %s: %q, %v", tt.name, said, err)
 		}
 	}
 	b.turn(Switches{Door: Door{NoBanner: true, Connections: 1}})
-	if _, err := b.knock(); err == nil {
+	if _, err := b.knock(patience); err == nil {
 		t.Error("the first of one bad connection was good")
 	}
 	b.ok("true")
@@ -159,7 +163,7 @@ func TestF14_InstancesAndSessionsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if said, err := b.knock(); err == nil {
+	if said, err := b.knock(patience); err == nil {
 		t.Errorf("a 43rd instance said %q", said)
 	}
 }

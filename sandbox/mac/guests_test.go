@@ -29,7 +29,7 @@ func TestACommandInAGuestOfAMac(t *testing.T) {
 	if got.rc != 7 || got.out != "0\nshared" || !strings.Contains(got.err, "No such file") {
 		t.Errorf("%+v", got)
 	}
-	b.sh(tart+" exec vm sudo -n shutdown -h now", "")
+	b.sh(tart+" exec vm sudo -n /sbin/shutdown -h now", "")
 	if o := <-ended; o.rc != 0 || !strings.Contains(o.out, "guest has stopped") {
 		t.Errorf("run: %+v", o)
 	}

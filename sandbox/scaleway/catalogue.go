@@ -38,6 +38,11 @@ type ServerType struct {
 	Zones []string
 	// Delivery is the time from order to first ready, at scale 1.
 	Delivery time.Duration
+	// HourCents and MonthCents are the price in euro cents without tax; one of
+	// zero is not on the price list.
+	HourCents, MonthCents int64
+	// Hour and Month are the footprints of an hour and a month.
+	Hour, Month Footprint
 }
 
 // OS is one image on offer.
@@ -79,14 +84,15 @@ func defaultTypes() []ServerType {
 	}
 	paris1, paris3 := []string{"fr-par-1"}, []string{"fr-par-3"}
 	// Delivery: the median of recorded creations; M1-M is from 2021, M4-S and
-	// M4-XL were never recorded and take M4-M's.
+	// M4-XL were never recorded and take M4-M's. Prices and footprints: recorded in
+	// July 2025; M1-M's monthly price is documented, its other figures are not.
 	return []ServerType{
-		{Name: "M4-S", CPU: "Apple M4", Cores: 10, FrequencyHz: 4400 * mega, GPUCores: 10, MemoryBytes: 16 * giga, MemoryType: "LPDDR5X", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second},
-		{Name: "M4-M", CPU: "Apple M4", Cores: 10, FrequencyHz: 4400 * mega, GPUCores: 10, MemoryBytes: 32 * giga, MemoryType: "LPDDR5X", DiskBytes: 1024 * giga, Bandwidths: upToTen, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second},
-		{Name: "M2-M", CPU: "Apple M2", Cores: 8, FrequencyHz: 3500 * mega, GPUCores: 10, MemoryBytes: 16 * giga, MemoryType: "LPDDR5", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 127 * time.Second},
-		{Name: "M4-XL", CPU: "Apple M4 Pro", Cores: 14, FrequencyHz: 4500 * mega, GPUCores: 20, MemoryBytes: 64 * giga, MemoryType: "LPDDR5X", DiskBytes: 2048 * giga, Bandwidths: upToTen, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second},
-		{Name: "M2-L", CPU: "Apple M2 Pro", Cores: 10, FrequencyHz: 3500 * mega, GPUCores: 16, MemoryBytes: 16 * giga, MemoryType: "LPDDR5", DiskBytes: 512 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 127 * time.Second},
-		{Name: "M1-M", CPU: "Apple M1", Cores: 8, FrequencyHz: 3200 * mega, GPUCores: 8, MemoryBytes: 8 * giga, MemoryType: "LPDDR4X", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris3, Delivery: 30 * time.Second},
+		{Name: "M4-S", CPU: "Apple M4", Cores: 10, FrequencyHz: 4400 * mega, GPUCores: 10, MemoryBytes: 16 * giga, MemoryType: "LPDDR5X", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second, HourCents: 22, MonthCents: 14900, Hour: Footprint{0.014205732, 1.3491717e-06}, Month: Footprint{10.370185, 0.0009848954}},
+		{Name: "M4-M", CPU: "Apple M4", Cores: 10, FrequencyHz: 4400 * mega, GPUCores: 10, MemoryBytes: 32 * giga, MemoryType: "LPDDR5X", DiskBytes: 1024 * giga, Bandwidths: upToTen, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second, HourCents: 29, MonthCents: 19900, Hour: Footprint{0.015271181, 1.3491717e-06}, Month: Footprint{11.147963, 0.0009848954}},
+		{Name: "M2-M", CPU: "Apple M2", Cores: 8, FrequencyHz: 3500 * mega, GPUCores: 10, MemoryBytes: 16 * giga, MemoryType: "LPDDR5", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 127 * time.Second, HourCents: 17, MonthCents: 11500, Hour: Footprint{0.013547652, 1.2453893e-06}, Month: Footprint{9.889786, 0.00090913416}},
+		{Name: "M4-XL", CPU: "Apple M4 Pro", Cores: 14, FrequencyHz: 4500 * mega, GPUCores: 20, MemoryBytes: 64 * giga, MemoryType: "LPDDR5X", DiskBytes: 2048 * giga, Bandwidths: upToTen, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 130 * time.Second, HourCents: 49, MonthCents: 33500, Hour: Footprint{0.020559302, 1.8680839e-06}, Month: Footprint{15.00829, 0.0013637012}},
+		{Name: "M2-L", CPU: "Apple M2 Pro", Cores: 10, FrequencyHz: 3500 * mega, GPUCores: 16, MemoryBytes: 16 * giga, MemoryType: "LPDDR5", DiskBytes: 512 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris1, Delivery: 127 * time.Second, HourCents: 21, MonthCents: 13900, Hour: Footprint{0.017218573, 1.7643015e-06}, Month: Footprint{12.569558, 0.0012879401}},
+		{Name: "M1-M", CPU: "Apple M1", Cores: 8, FrequencyHz: 3200 * mega, GPUCores: 8, MemoryBytes: 8 * giga, MemoryType: "LPDDR4X", DiskBytes: 256 * giga, Bandwidths: oneGigabit, Stock: HighStock, DefaultOS: "macos-sequoia-15.6", Zones: paris3, Delivery: 30 * time.Second, MonthCents: 7500},
 	}
 }
 

@@ -5,44 +5,53 @@ import (
 	"strings"
 )
 
-// metadata is what SDK 1.38 and later ask for to name resources.
-func (v *Vendor) metadata(*call) reply {
-	return ok(map[string]string{"platform": "external", "partition": "scw", "domain": "scw.eu"})
+// domain is the vendor's, in metadata and in the names of resources.
+const domain = "scw.eu"
+
+// shop is what the vendor sells: types of servers, their stock and prices, images.
+type shop struct {
+	*world
+	catalogue Catalogue
 }
 
-func (v *Vendor) listServerTypes(c *call) reply {
+// metadata is what SDK 1.38 and later ask for to name resources.
+func (s *shop) metadata(*call) reply {
+	return ok(map[string]string{"platform": "external", "partition": "scw", "domain": domain})
+}
+
+func (s *shop) listServerTypes(c *call) reply {
 	list := serverTypeListBody{ServerTypes: []serverTypeBody{}}
-	for _, t := range v.catalogue.Types {
+	for _, t := range s.catalogue.Types {
 		if slices.Contains(t.Zones, c.zone) {
-			list.ServerTypes = append(list.ServerTypes, v.catalogue.renderType(t))
+			list.ServerTypes = append(list.ServerTypes, s.catalogue.renderType(t, c.zone))
 		}
 	}
 	return ok(list)
 }
 
-func (v *Vendor) getServerType(c *call) reply {
-	t, found := v.catalogue.serverType(c.id, c.zone)
+func (s *shop) getServerType(c *call) reply {
+	t, found := s.catalogue.serverType(c.id, c.zone)
 	if !found {
 		return notFound("server_type", c.id) // INF
 	}
-	return ok(v.catalogue.renderType(t))
+	return ok(s.catalogue.renderType(t, c.zone))
 }
 
-func (v *Vendor) listOS(c *call) reply {
-	matching := slices.DeleteFunc(slices.Clone(v.catalogue.OSes), func(o OS) bool {
+func (s *shop) listOS(c *call) reply {
+	matching := slices.DeleteFunc(slices.Clone(s.catalogue.OSes), func(o OS) bool {
 		wantType, wantName := c.query.Get("server_type"), c.query.Get("name")
 		return wantType != "" && !slices.Contains(o.Types, wantType) ||
 			wantName != "" && !nameMatches(o, wantName)
 	})
-	shown, refused := page(v, c, matching)
+	shown, refused := page(s.world, c, matching)
 	if refused != nil {
 		return *refused
 	}
 	list := osListBody{OS: []osBody{}, TotalCount: len(matching)}
 	for _, o := range shown {
-		body := renderOS(o, true)
+		body := renderOS(o, c.zone, true)
 		// The order changes from call to call: recorded.
-		v.dice.Shuffle(len(body.SupportedTypes), func(i, j int) {
+		s.dice.Shuffle(len(body.SupportedTypes), func(i, j int) {
 			body.SupportedTypes[i], body.SupportedTypes[j] = body.SupportedTypes[j], body.SupportedTypes[i]
 		})
 		list.OS = append(list.OS, body)
@@ -56,10 +65,10 @@ func nameMatches(o OS, want string) bool {
 	return o.Name == want || o.Version == want || strings.HasPrefix(o.Version, want+".")
 }
 
-func (v *Vendor) getOS(c *call) reply {
-	o, found := v.catalogue.osByID(c.id)
+func (s *shop) getOS(c *call) reply {
+	o, found := s.catalogue.osByID(c.id)
 	if !found {
 		return notFound("os", c.id) // INF
 	}
-	return ok(renderOS(o, false))
+	return ok(renderOS(o, c.zone, false))
 }

@@ -7,17 +7,20 @@ import (
 	"strconv"
 )
 
+// control is the sandbox's own API, over what the vendor lets its people do.
+type control struct{ vendor *Vendor }
+
 // control adds the sandbox's own API. It has no authentication, so it answers
 // loopback callers only.
-func (v *Vendor) control(mux *http.ServeMux) {
-	routes := v.controlWorld()
+func (c *control) control(mux *http.ServeMux) {
+	routes := c.controlWorld()
 	maps.Copy(routes, map[string]http.HandlerFunc{
-		"GET /sandbox/servers":        v.showServers,
-		"GET /sandbox/journal":        v.showJournal,
-		"GET /sandbox/faults":         v.showFaults,
-		"POST /sandbox/faults":        v.armFault,
-		"DELETE /sandbox/faults":      v.clearFaults,
-		"DELETE /sandbox/faults/{id}": v.clearFaults,
+		"GET /sandbox/servers":        c.showServers,
+		"GET /sandbox/journal":        c.showJournal,
+		"GET /sandbox/faults":         c.showFaults,
+		"POST /sandbox/faults":        c.armFault,
+		"DELETE /sandbox/faults":      c.clearFaults,
+		"DELETE /sandbox/faults/{id}": c.clearFaults,
 		"/sandbox/":                   http.NotFound,
 	})
 	for pattern, handle := range routes {
@@ -40,12 +43,12 @@ func controlError(w http.ResponseWriter, status int, message string) {
 	writeJSON(w, status, map[string]string{"error": message})
 }
 
-func (v *Vendor) showServers(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"servers": v.Servers()})
+func (c *control) showServers(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"servers": c.vendor.Servers()})
 }
 
 // showJournal takes ?after=SEQ to go on from an earlier look.
-func (v *Vendor) showJournal(w http.ResponseWriter, r *http.Request) {
+func (c *control) showJournal(w http.ResponseWriter, r *http.Request) {
 	after, err := int64(0), error(nil)
 	if text := r.URL.Query().Get("after"); text != "" {
 		after, err = strconv.ParseInt(text, 10, 64)
@@ -54,19 +57,19 @@ func (v *Vendor) showJournal(w http.ResponseWriter, r *http.Request) {
 		controlError(w, http.StatusBadRequest, "after is a sequence number")
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"entries": v.Journal(after)})
+	writeJSON(w, http.StatusOK, map[string]any{"entries": c.vendor.Journal(after)})
 }
 
-func (v *Vendor) showFaults(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"faults": v.Faults(), "used": v.UsedFaults()})
+func (c *control) showFaults(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"faults": c.vendor.Faults(), "used": c.vendor.UsedFaults()})
 }
 
-func (v *Vendor) armFault(w http.ResponseWriter, r *http.Request) {
+func (c *control) armFault(w http.ResponseWriter, r *http.Request) {
 	var fault Fault
 	if !readControl(w, r, &fault) {
 		return
 	}
-	armed, err := v.Arm(fault)
+	armed, err := c.vendor.Arm(fault)
 	if err != nil {
 		controlError(w, http.StatusBadRequest, err.Error())
 		return
@@ -74,9 +77,9 @@ func (v *Vendor) armFault(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, armed)
 }
 
-func (v *Vendor) clearFaults(w http.ResponseWriter, r *http.Request) {
+func (c *control) clearFaults(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	cleared := v.Clear(id)
+	cleared := c.vendor.Clear(id)
 	if id != "" && cleared == 0 {
 		controlError(w, http.StatusNotFound, "no such fault: "+id)
 		return

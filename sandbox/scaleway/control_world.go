@@ -10,17 +10,17 @@ import (
 
 // controlWorld are the parts of the control API that change the vendor's world
 // rather than single calls.
-func (v *Vendor) controlWorld() map[string]http.HandlerFunc {
+func (c *control) controlWorld() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"GET /sandbox/knobs":           v.showKnobs,
-		"PATCH /sandbox/knobs":         v.turnKnobs,
-		"PATCH /sandbox/types/{type}":  v.changeType,
-		"PATCH /sandbox/servers/{id}":  v.changeServer,
-		"DELETE /sandbox/servers/{id}": v.deleteInConsole,
-		"PUT /sandbox/macs/{id}":       v.switchMac,
-		"PUT /sandbox/rules":           v.changeRule,
-		"PUT /sandbox/keys":            v.changeKeys,
-		"PUT /sandbox/rights":          v.changeRights,
+		"GET /sandbox/knobs":           c.showKnobs,
+		"PATCH /sandbox/knobs":         c.turnKnobs,
+		"PATCH /sandbox/types/{type}":  c.changeType,
+		"PATCH /sandbox/servers/{id}":  c.changeServer,
+		"DELETE /sandbox/servers/{id}": c.deleteInConsole,
+		"PUT /sandbox/macs/{id}":       c.switchMac,
+		"PUT /sandbox/rules":           c.changeRule,
+		"PUT /sandbox/keys":            c.changeKeys,
+		"PUT /sandbox/rights":          c.changeRights,
 	}
 }
 
@@ -35,14 +35,14 @@ func readControl(w http.ResponseWriter, r *http.Request, target any) bool {
 	return true
 }
 
-func (v *Vendor) showKnobs(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, v.Knobs())
+func (c *control) showKnobs(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, c.vendor.Knobs())
 }
 
 // turnKnobs changes the knobs that the body names.
-func (v *Vendor) turnKnobs(w http.ResponseWriter, r *http.Request) {
+func (c *control) turnKnobs(w http.ResponseWriter, r *http.Request) {
 	var named map[string]json.RawMessage
-	wanted := v.Knobs()
+	wanted := c.vendor.Knobs()
 	if !readControl(w, r, &named) {
 		return
 	}
@@ -51,13 +51,13 @@ func (v *Vendor) turnKnobs(w http.ResponseWriter, r *http.Request) {
 		err = strictly(text, &wanted)
 	}
 	if err == nil {
-		err = v.Turn(func(k *Knobs) { _ = strictly(text, k) })
+		err = c.vendor.Turn(func(k *Knobs) { _ = strictly(text, k) })
 	}
 	if err != nil {
 		controlError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	v.showKnobs(w, r)
+	c.showKnobs(w, r)
 }
 
 // strictly decodes JSON without fields that the target lacks.
@@ -68,7 +68,7 @@ func strictly(text []byte, target any) error {
 }
 
 // changeType sets the stock and the quota of a server type; a quota below 0 lifts it.
-func (v *Vendor) changeType(w http.ResponseWriter, r *http.Request) {
+func (c *control) changeType(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		Stock *string `json:"stock"`
 		Quota *int    `json:"quota"`
@@ -77,7 +77,7 @@ func (v *Vendor) changeType(w http.ResponseWriter, r *http.Request) {
 	if !readControl(w, r, &change) {
 		return
 	}
-	if !v.sells(name) {
+	if !c.vendor.sells(name) {
 		controlError(w, http.StatusNotFound, "no such server type")
 		return
 	}
@@ -86,22 +86,22 @@ func (v *Vendor) changeType(w http.ResponseWriter, r *http.Request) {
 			controlError(w, http.StatusBadRequest, "stock is no_stock, low_stock or high_stock")
 			return
 		}
-		v.SetStock(name, *change.Stock)
+		c.vendor.SetStock(name, *change.Stock)
 	}
 	if change.Quota != nil {
-		v.SetQuota(name, *change.Quota)
+		c.vendor.SetQuota(name, *change.Quota)
 	}
 	done(w)
 }
 
-func (v *Vendor) sells(typeName string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.ContainsFunc(v.catalogue.Types, func(t ServerType) bool { return t.Name == typeName })
+func (s *shop) sells(typeName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.catalogue.Types, func(t ServerType) bool { return t.Name == typeName })
 }
 
 // changeServer does what the console would.
-func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
+func (c *control) changeServer(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		Name             *string    `json:"name"`
 		Status           *Status    `json:"status"`
@@ -111,37 +111,37 @@ func (v *Vendor) changeServer(w http.ResponseWriter, r *http.Request) {
 	if !readControl(w, r, &change) {
 		return
 	}
-	id, found := v.idOf(r.PathValue("id"))
+	id, found := c.idOf(r.PathValue("id"))
 	if found && change.Name != nil {
-		found = v.Rename(id, *change.Name)
+		found = c.vendor.Rename(id, *change.Name)
 	}
 	if found && change.Status != nil {
-		found = v.SetStatus(id, *change.Status)
+		found = c.vendor.SetStatus(id, *change.Status)
 	}
 	if found && change.ScheduleDeletion != nil {
-		found = v.ScheduleDeletion(id, *change.ScheduleDeletion)
+		found = c.vendor.ScheduleDeletion(id, *change.ScheduleDeletion)
 	}
 	if found && change.DeletableAt != nil {
-		found = v.SetFloor(id, *change.DeletableAt)
+		found = c.vendor.SetFloor(id, *change.DeletableAt)
 	}
 	doneIf(w, found)
 }
 
-func (v *Vendor) deleteInConsole(w http.ResponseWriter, r *http.Request) {
-	id, found := v.idOf(r.PathValue("id"))
-	doneIf(w, found && v.Remove(id))
+func (c *control) deleteInConsole(w http.ResponseWriter, r *http.Request) {
+	id, found := c.idOf(r.PathValue("id"))
+	doneIf(w, found && c.vendor.Remove(id))
 }
 
 // switchMac turns the Mac behind a server on or off.
-func (v *Vendor) switchMac(w http.ResponseWriter, r *http.Request) {
+func (c *control) switchMac(w http.ResponseWriter, r *http.Request) {
 	var wanted struct {
 		On *bool `json:"on"`
 	}
 	if !readControl(w, r, &wanted) {
 		return
 	}
-	powered, able := v.opts.Hardware.(Powered)
-	id, found := v.idOf(r.PathValue("id"))
+	powered, able := c.vendor.opts.Hardware.(Powered)
+	id, found := c.idOf(r.PathValue("id"))
 	switch {
 	case wanted.On == nil:
 		controlError(w, http.StatusBadRequest, `say {"on": true} or {"on": false}`)
@@ -162,14 +162,14 @@ func (v *Vendor) switchMac(w http.ResponseWriter, r *http.Request) {
 }
 
 // idOf takes a server's name too, as people do.
-func (v *Vendor) idOf(idOrName string) (string, bool) {
-	s, found := v.Server(idOrName)
+func (c *control) idOf(idOrName string) (string, bool) {
+	s, found := c.vendor.Server(idOrName)
 	return s.ID, found
 }
 
 var verdicts = map[string]Verdict{"allow": Allow, "transient": Transient, "locked": Locked}
 
-func (v *Vendor) changeRule(w http.ResponseWriter, r *http.Request) {
+func (c *control) changeRule(w http.ResponseWriter, r *http.Request) {
 	var rule struct {
 		Operation Operation `json:"operation"`
 		Status    Status    `json:"status"`
@@ -183,23 +183,23 @@ func (v *Vendor) changeRule(w http.ResponseWriter, r *http.Request) {
 		controlError(w, http.StatusBadRequest, "a rule has an operation (rename, update, reboot, reinstall, delete), a status, and a verdict (allow, transient, locked)")
 		return
 	}
-	v.SetRule(rule.Operation, rule.Status, verdict)
+	c.vendor.SetRule(rule.Operation, rule.Status, verdict)
 	done(w)
 }
 
 // changeKeys replaces the secret keys that are accepted.
-func (v *Vendor) changeKeys(w http.ResponseWriter, r *http.Request) {
+func (c *control) changeKeys(w http.ResponseWriter, r *http.Request) {
 	var change struct {
 		SecretKeys []string `json:"secret_keys"`
 	}
 	if !readControl(w, r, &change) {
 		return
 	}
-	v.SetSecretKeys(change.SecretKeys...)
+	c.vendor.SetSecretKeys(change.SecretKeys...)
 	done(w)
 }
 
-func (v *Vendor) changeRights(w http.ResponseWriter, r *http.Request) {
+func (c *control) changeRights(w http.ResponseWriter, r *http.Request) {
 	change := struct {
 		SecretKey string `json:"secret_key"`
 		Rights    Rights `json:"rights"`
@@ -211,7 +211,7 @@ func (v *Vendor) changeRights(w http.ResponseWriter, r *http.Request) {
 		controlError(w, http.StatusBadRequest, `rights are "" (all), empty-lists, none or read-only`)
 		return
 	}
-	v.SetRights(change.SecretKey, change.Rights)
+	c.vendor.SetRights(change.SecretKey, change.Rights)
 	done(w)
 }
 

@@ -73,68 +73,76 @@ type healthBody struct {
 	VNC         bool  `json:"is_vnc_port_up"`
 }
 
-func (v *Vendor) startDiagnostic(c *call) reply {
+// examinations are the connectivity diagnostics.
+type examinations struct {
+	*world
+	fleet       *fleet
+	servers     *serverAPI
+	diagnostics []*diagnostic // oldest first
+}
+
+func (e *examinations) startDiagnostic(c *call) reply {
 	var request struct {
 		ServerID string `json:"server_id"`
 	}
-	if v.knobs.Diagnostics == Unavailable {
+	if e.knobs.Diagnostics == Unavailable {
 		return unavailable()
 	}
 	if refused, fine := c.decode(&request); !fine {
 		return refused
 	}
 	c.id = request.ServerID
-	return v.withServer("write", v.examine)(c)
+	return e.servers.withServer("write", e.examine)(c)
 }
 
-func (v *Vendor) examine(_ *call, s *server) reply {
-	id, err := v.newID()
+func (e *examinations) examine(_ *call, s *server) reply {
+	id, err := e.newID()
 	if err != nil {
-		v.log.Error("diagnostic failed", "server", s.id, "error", err)
+		e.log.Error("diagnostic failed", "server", s.id, "error", err)
 		return internalError()
 	}
 	d := &diagnostic{
 		id: id, serverID: s.id, zone: s.zone, found: WellHealth(),
-		due: v.now().Add(v.scaled(v.opts.Timings.Diagnostic)),
+		due: e.now().Add(e.scaled(e.opts.Timings.Diagnostic)),
 	}
-	if len(v.diagnostics) >= keptDiagnostics {
-		v.diagnostics = slices.Delete(v.diagnostics, 0, 1)
+	if len(e.diagnostics) >= keptDiagnostics {
+		e.diagnostics = slices.Delete(e.diagnostics, 0, 1)
 	}
-	v.diagnostics = append(v.diagnostics, d)
-	if examiner, able := v.opts.Hardware.(Examiner); able {
+	e.diagnostics = append(e.diagnostics, d)
+	if examiner, able := e.opts.Hardware.(Examiner); able {
 		d.open = true
-		v.enqueue(s, func(ctx context.Context) {
+		e.fleet.enqueue(s, func(ctx context.Context) {
 			found := examiner.Examine(ctx, d.serverID)
-			v.mu.Lock()
-			defer v.mu.Unlock()
+			e.mu.Lock()
+			defer e.mu.Unlock()
 			d.found, d.open = found, false
 		})
 	}
 	return ok(map[string]string{"diagnostic_id": id})
 }
 
-func (v *Vendor) getDiagnostic(c *call) reply {
-	if v.knobs.Diagnostics == Unavailable {
+func (e *examinations) getDiagnostic(c *call) reply {
+	if e.knobs.Diagnostics == Unavailable {
 		return unavailable()
 	}
 	if uuid.Validate(c.id) != nil {
 		return notUUID("diagnostic_id")
 	}
-	at := slices.IndexFunc(v.diagnostics, func(d *diagnostic) bool { return d.id == c.id && d.zone == c.zone })
+	at := slices.IndexFunc(e.diagnostics, func(d *diagnostic) bool { return d.id == c.id && d.zone == c.zone })
 	if at < 0 {
 		return notFound("connectivity_diagnostic", c.id)
 	}
-	d := v.diagnostics[at]
+	d := e.diagnostics[at]
 	body := diagnosticBody{ID: d.id, Status: diagnosticProcessing, Actions: []string{}, Zone: d.zone}
 	switch {
 	case d.end != nil:
 		return ok(d.end)
-	case v.now().Before(d.due) || d.open || v.knobs.Diagnostics == EndsNever:
+	case e.now().Before(d.due) || d.open || e.knobs.Diagnostics == EndsNever:
 		return ok(body)
-	case v.knobs.Diagnostics == EndsInError:
+	case e.knobs.Diagnostics == EndsInError:
 		body.Status, body.Error = diagnosticError, "the diagnostic could not be run"
 	default:
-		v.conclude(d, &body)
+		e.conclude(d, &body)
 	}
 	d.end = &body
 	return ok(body)
@@ -142,9 +150,9 @@ func (v *Vendor) getDiagnostic(c *call) reply {
 
 // conclude is what a diagnostic says at its end. A server in motion is not well,
 // whatever its Mac said; what can be done about one is what its status allows.
-func (v *Vendor) conclude(d *diagnostic, body *diagnosticBody) {
+func (e *examinations) conclude(d *diagnostic, body *diagnosticBody) {
 	body.Status = diagnosticCompleted
-	s, found := v.find(d.serverID), d.found
+	s, found := e.fleet.find(d.serverID), d.found
 	if s == nil || s.status != StatusReady {
 		found = Health{}
 	}
@@ -155,7 +163,7 @@ func (v *Vendor) conclude(d *diagnostic, body *diagnosticBody) {
 	}
 	checkin := date(s.readySince)
 	if found.Agent {
-		checkin = date(v.now())
+		checkin = date(e.now())
 	}
 	body.Health.LastCheckin = &checkin
 	if body.IsHealthy {
@@ -165,7 +173,7 @@ func (v *Vendor) conclude(d *diagnostic, body *diagnosticBody) {
 		op   Operation
 		name string
 	}{{OpReboot, "reboot_server"}, {OpReinstall, "reinstall_server"}} {
-		if _, refused := v.refusal(action.op, s); !refused {
+		if _, refused := e.servers.refusal(action.op, s); !refused {
 			body.Actions = append(body.Actions, action.name)
 		}
 	}

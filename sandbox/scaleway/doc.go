@@ -1,6 +1,6 @@
 // Package scaleway is a simulated Scaleway: the part of its HTTP API that deals
-// with Apple silicon servers, their diagnostics and IAM SSH keys, close enough to the real one that
-// the official SDK cannot tell them apart.
+// with Apple silicon servers, their diagnostics, their prices and IAM SSH keys, close
+// enough to the real one that the official SDK cannot tell them apart.
 //
 // A [Vendor] holds the state in memory and answers as an [net/http.Handler];
 // [Listen] puts it on a loopback address. Delivery, reboot, reinstall and the
@@ -11,8 +11,10 @@
 //
 // The shapes and times come from recorded traffic of the real API; test/recorded
 // replays it. Where a comment says INF, nobody has recorded the case and the
-// answer here is the most plausible one. Anything not served answers 501, so that
-// a gap cannot be taken for the vendor's behaviour.
+// answer here is the most plausible one. Anything not served answers 501 and is
+// named: a call, a query parameter, a field of a body at any depth. So a gap cannot
+// be taken for the vendor's behaviour. Runners, private networks and batches are
+// such gaps; their lists are served, and are empty.
 //
 // Under /sandbox the same listener has a small control API without the vendor's
 // authentication, for loopback callers only: the journal of requests, the servers,

@@ -107,8 +107,8 @@ func unavailable() reply {
 }
 
 // notServed is ours, not the vendor's: it names the gap instead of imitating an answer.
-func notServed() reply {
+func notServed(what string) reply {
 	return refuse(http.StatusNotImplemented, map[string]any{
-		"type": "not_served", "message": "the simulated vendor does not serve this call",
+		"type": "not_served", "message": "the simulated vendor does not serve this: " + what,
 	})
 }

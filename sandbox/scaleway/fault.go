@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,24 +87,36 @@ var (
 	errOutcomes = errors.New("error, garbage, silence and a drop exclude one another")
 )
 
+// faultBook is the faults that are armed, and what they do to calls.
+type faultBook struct {
+	*world
+	fleet  *fleet
+	api    *serverAPI
+	calls  []string // names of all calls that are served
+	faults []*Fault
+	// usedFaults were armed for so many calls, and met them.
+	usedFaults []*Fault
+	nextFault  int
+}
+
 // Arm adds a fault. Where several match a call, the one armed first meets it.
-func (v *Vendor) Arm(f Fault) (Fault, error) {
-	orDefault(&f.When, BeforeEffect)
+func (b *faultBook) Arm(f Fault) (Fault, error) {
+	f.When = cmp.Or(f.When, BeforeEffect)
 	if err := f.check(); err != nil {
 		return Fault{}, err
 	}
-	if f.Call != "" && !slices.Contains(v.calls, f.Call) {
-		return Fault{}, fmt.Errorf("%q: %w: there are %s", f.Call, errCall, strings.Join(v.calls, ", "))
+	if f.Call != "" && !slices.Contains(b.calls, f.Call) {
+		return Fault{}, fmt.Errorf("%q: %w: there are %s", f.Call, errCall, strings.Join(b.calls, ", "))
 	}
 	path, err := regexp.Compile(f.Path)
 	if err != nil {
 		return Fault{}, fmt.Errorf("path: %w", err)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.nextFault++
-	f.ID, f.Hits, f.path = fmt.Sprintf("fault-%d", v.nextFault), 0, path
-	v.faults = append(v.faults, &f)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nextFault++
+	f.ID, f.Hits, f.path = fmt.Sprintf("fault-%d", b.nextFault), 0, path
+	b.faults = append(b.faults, &f)
 	return f, nil
 }
 
@@ -151,17 +164,17 @@ func (f Fault) outcomes() int {
 func (f Fault) replaces() bool { return f.Status != 0 || f.Error != "" || f.Garbage != "" || f.Drop }
 
 // Faults are the armed faults, in the order they were armed.
-func (v *Vendor) Faults() []Fault {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return copied(v.faults)
+func (b *faultBook) Faults() []Fault {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return copied(b.faults)
 }
 
 // UsedFaults are the last ones that met as many calls as they were armed for.
-func (v *Vendor) UsedFaults() []Fault {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return copied(v.usedFaults)
+func (b *faultBook) UsedFaults() []Fault {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return copied(b.usedFaults)
 }
 
 func copied(faults []*Fault) []Fault {
@@ -174,33 +187,33 @@ func copied(faults []*Fault) []Fault {
 
 // Clear removes a fault, armed or used up, or all of them when the identifier is
 // empty, and says how many.
-func (v *Vendor) Clear(id string) int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before := len(v.faults) + len(v.usedFaults)
+func (b *faultBook) Clear(id string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := len(b.faults) + len(b.usedFaults)
 	meant := func(f *Fault) bool { return id == "" || f.ID == id }
-	v.faults, v.usedFaults = slices.DeleteFunc(v.faults, meant), slices.DeleteFunc(v.usedFaults, meant)
-	return before - len(v.faults) - len(v.usedFaults)
+	b.faults, b.usedFaults = slices.DeleteFunc(b.faults, meant), slices.DeleteFunc(b.usedFaults, meant)
+	return before - len(b.faults) - len(b.usedFaults)
 }
 
 // keptFaults is how many used faults are remembered.
 const keptFaults = 100
 
 // takeFault finds the fault that meets a call and counts it.
-func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for i, f := range v.faults {
-		if !v.matches(f, r, c) || f.Probability > 0 && v.dice.Float64() >= f.Probability {
+func (b *faultBook) takeFault(r *http.Request, c *call) (Fault, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, f := range b.faults {
+		if !b.matches(f, r, c) || f.Probability > 0 && b.dice.Float64() >= f.Probability {
 			continue
 		}
 		f.Hits++
 		if f.Count > 0 {
 			f.Count--
 			if f.Count == 0 {
-				v.faults = slices.Delete(v.faults, i, i+1)
-				v.usedFaults = append(v.usedFaults, f)
-				v.usedFaults = v.usedFaults[max(0, len(v.usedFaults)-keptFaults):]
+				b.faults = slices.Delete(b.faults, i, i+1)
+				b.usedFaults = append(b.usedFaults, f)
+				b.usedFaults = b.usedFaults[max(0, len(b.usedFaults)-keptFaults):]
 			}
 		}
 		return *f, true
@@ -208,15 +221,15 @@ func (v *Vendor) takeFault(r *http.Request, c *call) (Fault, bool) {
 	return Fault{}, false
 }
 
-func (v *Vendor) matches(f *Fault, r *http.Request, c *call) bool {
+func (b *faultBook) matches(f *Fault, r *http.Request, c *call) bool {
 	return (f.Call == "" || f.Call == c.name) &&
 		(f.Method == "" || strings.EqualFold(f.Method, r.Method)) &&
 		f.path.MatchString(r.URL.Path) &&
-		(f.Server == "" || v.concerns(c, f.Server))
+		(f.Server == "" || b.concerns(c, f.Server))
 }
 
 // concerns says whether a call is about a server, by identifier or name.
-func (v *Vendor) concerns(c *call, server string) bool {
+func (b *faultBook) concerns(c *call, server string) bool {
 	if c.name == "CreateServer" {
 		var request createRequest
 		return json.Unmarshal(c.body, &request) == nil && request.Name == server
@@ -224,17 +237,17 @@ func (v *Vendor) concerns(c *call, server string) bool {
 	if c.id == server {
 		return true
 	}
-	s := v.find(c.id)
+	s := b.fleet.find(c.id)
 	return s != nil && s.name == server
 }
 
 // meet is what happens to a call that a fault meets: it is held, and then it may
 // have an answer that is not its own.
-func (v *Vendor) meet(ctx context.Context, f Fault, c *call, proper reply) (reply, bool) {
-	if !v.hold(ctx, f.Delay) || f.Silence && !v.hold(ctx, forever) {
+func (b *faultBook) meet(ctx context.Context, f Fault, c *call, proper reply) (reply, bool) {
+	if !b.hold(ctx, f.Delay) || f.Silence && !b.hold(ctx, forever) {
 		return reply{drop: true, late: true}, true
 	}
-	return v.faultReply(f, c, proper), f.replaces()
+	return b.faultReply(f, c, proper), f.replaces()
 }
 
 // forever is longer than any client waits.
@@ -243,16 +256,16 @@ const forever = Duration(1<<63 - 1)
 // hold waits for a fault's delay on the vendor's clock, unscaled: it plays against
 // client timeouts, which no time scale changes. False means that the client or the
 // vendor went away first. With [Options.Inline] nobody waits.
-func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
+func (b *faultBook) hold(ctx context.Context, delay Duration) bool {
 	if delay <= 0 {
 		return true
 	}
-	if v.opts.Inline {
+	if b.opts.Inline {
 		return time.Duration(delay) < clientPatience
 	}
 	var ended <-chan time.Time
 	if delay != forever {
-		timer := v.opts.Clock.NewTimer(time.Duration(delay))
+		timer := b.opts.Clock.NewTimer(time.Duration(delay))
 		defer timer.Stop()
 		ended = timer.C()
 	}
@@ -260,23 +273,23 @@ func (v *Vendor) hold(ctx context.Context, delay Duration) bool {
 	case <-ended:
 		return true
 	case <-ctx.Done():
-	case <-v.ctx.Done():
+	case <-b.fleet.ctx.Done():
 	}
 	return false
 }
 
 // faultReply is a fault's answer to a call, in place of the proper one where that exists.
-func (v *Vendor) faultReply(f Fault, c *call, proper reply) reply {
+func (b *faultBook) faultReply(f Fault, c *call, proper reply) reply {
 	if f.Drop {
 		return reply{drop: true}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case f.Garbage != "":
-		return v.garbage(f, c, proper)
+		return b.garbage(f, c, proper)
 	case f.Error != "":
-		out, _ := errorReply(f.Error, v.find(c.id), c.id)
+		out, _ := errorReply(f.Error, b.fleet.find(c.id), c.id)
 		if f.Status != 0 {
 			out.status = f.Status
 		}

@@ -2,6 +2,7 @@ package scaleway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -37,12 +38,12 @@ type raw struct {
 var garbageKinds = []string{GarbageHTML, GarbageEmpty, GarbageTruncated, GarbageWrongID, GarbageWrongType, GarbageHuge}
 
 // garbage spoils an answer. Callers hold the lock.
-func (v *Vendor) garbage(f Fault, c *call, proper reply) reply {
+func (b *faultBook) garbage(f Fault, c *call, proper reply) reply {
 	if proper.body == nil {
-		proper.body = v.plausible(c)
+		proper.body = b.plausible(c)
 	}
 	status := f.Status
-	orDefault(&status, http.StatusOK)
+	status = cmp.Or(status, http.StatusOK)
 	spoiled := func(contentType string, text []byte) reply {
 		return reply{status: status, raw: &raw{contentType, text}}
 	}
@@ -69,12 +70,12 @@ func slicesOf(before string, middle []byte, after string) []byte {
 }
 
 // plausible is the body of a call that was not performed.
-func (v *Vendor) plausible(c *call) any {
+func (b *faultBook) plausible(c *call) any {
 	if c.name == "ListServers" {
-		return v.listServers(c).body
+		return b.api.listServers(c).body
 	}
-	if s := v.find(c.id); s != nil {
-		return v.read(s)
+	if s := b.fleet.find(c.id); s != nil {
+		return b.api.read(s)
 	}
 	return map[string]any{"id": c.id}
 }

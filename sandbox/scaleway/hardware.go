@@ -43,69 +43,69 @@ type work func(ctx context.Context)
 
 // enqueue appends work for a server and starts its worker if none runs. Callers
 // hold the lock.
-func (v *Vendor) enqueue(s *server, w work) {
+func (f *fleet) enqueue(s *server, w work) {
 	s.work = append(s.work, w)
 	if s.working {
 		return
 	}
 	s.working = true
-	v.busy++
-	if v.opts.Inline {
-		v.waiting = append(v.waiting, s)
+	f.busy++
+	if f.opts.Inline {
+		f.waiting = append(f.waiting, s)
 		return
 	}
-	v.workers.Go(func() { v.drain(s) })
+	f.workers.Go(func() { f.drain(s) })
 }
 
 // drain runs a server's work until there is none.
-func (v *Vendor) drain(s *server) {
+func (f *fleet) drain(s *server) {
 	for {
-		v.mu.Lock()
+		f.mu.Lock()
 		if len(s.work) == 0 {
 			s.working = false
-			v.busy--
-			v.announce()
-			v.mu.Unlock()
+			f.busy--
+			f.announce()
+			f.mu.Unlock()
 			return
 		}
 		next := s.work[0]
 		s.work = s.work[1:]
-		v.mu.Unlock()
-		next(v.ctx)
+		f.mu.Unlock()
+		next(f.ctx)
 	}
 }
 
 // catchUp, with [Options.Inline], brings the state up to the clock and does the
 // hardware's work on the caller's goroutine, until there is none.
-func (v *Vendor) catchUp() {
-	if !v.opts.Inline {
+func (f *fleet) catchUp() {
+	if !f.opts.Inline {
 		return
 	}
 	for {
-		v.mu.Lock()
-		v.advance()
-		waiting := v.waiting
-		v.waiting = nil
-		v.mu.Unlock()
+		f.mu.Lock()
+		f.advance()
+		waiting := f.waiting
+		f.waiting = nil
+		f.mu.Unlock()
 		if len(waiting) == 0 {
 			return
 		}
 		for _, s := range waiting {
-			v.drain(s)
+			f.drain(s)
 		}
 	}
 }
 
-func (v *Vendor) hardwareErase(id string) func(ctx context.Context) error {
+func (f *fleet) hardwareErase(id string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		v.opts.Hardware.Erase(ctx, id)
+		f.opts.Hardware.Erase(ctx, id)
 		return nil
 	}
 }
 
-func (v *Vendor) hardwareReboot(id string, keys []string) func(ctx context.Context) error {
+func (f *fleet) hardwareReboot(id string, keys []string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		v.opts.Hardware.Reboot(ctx, id, keys)
+		f.opts.Hardware.Reboot(ctx, id, keys)
 		return nil
 	}
 }

@@ -71,7 +71,7 @@ func (m *macs) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("told %q, want %q", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("never told %q", want)
 	}
 }

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	zonesPath = "/apple-silicon/v1alpha1/zones/{zone}"
-	iamPath   = "/iam/v1alpha1"
 	// maxBody bounds request bodies; the largest real one is an SSH key of 65,000 characters.
 	maxBody = 1 << 20
 	// clientPatience is the SDK's timeout for a whole request.
@@ -24,138 +22,109 @@ const (
 // call is one request to the vendor, read and routed.
 type call struct {
 	// name is what the SDK calls it, such as CreateServer.
-	name  string
-	zone  string // empty for calls without one
-	id    string // of the server or key; CreateServer sets it
-	query url.Values
-	body  []byte
-}
-
-// decode reads the body into target, or gives the answer to a malformed one (INF).
-func (c *call) decode(target any) (reply, bool) {
-	if len(c.body) == 0 {
-		return reply{}, true
-	}
-	if err := json.Unmarshal(c.body, target); err != nil {
-		return invalidArgument("body", "format", "body must be valid JSON"), false
-	}
-	return reply{}, true
+	name         string
+	method, path string
+	zone         string // empty for calls without one
+	id           string // of the server or key; CreateServer sets it
+	network      string // of the private network
+	query        url.Values
+	body         []byte
 }
 
 // handler makes the effect of a call and its answer. It runs under the vendor's lock.
 type handler func(c *call) reply
 
-func (v *Vendor) routes() http.Handler {
-	mux := http.NewServeMux()
-	for _, route := range []struct {
-		method, path, name string
-		handle             handler
-	}{
-		{"GET", "/metadata", "GetMetadata", v.metadata},
-		{"GET", zonesPath + "/server-types", "ListServerTypes", v.listServerTypes},
-		{"GET", zonesPath + "/server-type/{id}", "GetServerType", v.getServerType},
-		{"GET", zonesPath + "/os", "ListOS", v.listOS},
-		{"GET", zonesPath + "/os/{id}", "GetOS", v.getOS},
-		{"GET", zonesPath + "/servers", "ListServers", v.listServers},
-		{"POST", zonesPath + "/servers", "CreateServer", v.createServer},
-		{"GET", zonesPath + "/servers/{id}", "GetServer", v.withServer("read", v.getServer)},
-		{"PATCH", zonesPath + "/servers/{id}", "UpdateServer", v.withServer("write", v.updateServer)},
-		{"DELETE", zonesPath + "/servers/{id}", "DeleteServer", v.withServer("delete", v.deleteServer)},
-		{"POST", zonesPath + "/servers/{id}/reboot", "RebootServer", v.withServer("write", v.rebootServer)},
-		{"POST", zonesPath + "/servers/{id}/reinstall", "ReinstallServer", v.withServer("write", v.reinstallServer)},
-		{"POST", zonesPath + "/connectivity-diagnostics", "StartConnectivityDiagnostic", v.startDiagnostic},
-		{"GET", zonesPath + "/connectivity-diagnostics/{id}", "GetConnectivityDiagnostic", v.getDiagnostic},
-		{"GET", iamPath + "/ssh-keys", "ListSSHKeys", v.listSSHKeys},
-		{"POST", iamPath + "/ssh-keys", "CreateSSHKey", v.createSSHKey},
-		{"GET", iamPath + "/ssh-keys/{id}", "GetSSHKey", v.withKey(v.getSSHKey)},
-		{"PATCH", iamPath + "/ssh-keys/{id}", "UpdateSSHKey", v.withKey(v.updateSSHKey)},
-		{"DELETE", iamPath + "/ssh-keys/{id}", "DeleteSSHKey", v.withKey(v.deleteSSHKey)},
-	} {
-		mux.HandleFunc(route.method+" "+route.path, v.serve(route.name, route.handle))
-		v.calls = append(v.calls, route.name)
-	}
-	mux.HandleFunc("/", v.serve("", func(*call) reply { return notServed() }))
-	v.control(mux)
-	return mux
+// gateway is what stands before every call: who may make it, which fault meets it, and
+// the journal.
+type gateway struct {
+	*world
+	fleet   *fleet
+	faults  *faultBook
+	secrets []string
+	rights  map[string]Rights
+	journal journal
 }
 
 // serve answers one kind of call: faults around it, journalled before it is written.
-func (v *Vendor) serve(name string, handle handler) http.HandlerFunc {
+func (g *gateway) serve(name string, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c := &call{name: name, zone: r.PathValue("zone"), id: r.PathValue("id"), query: r.URL.Query()}
-		entry := Entry{Time: v.now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Call: name}
+		c := &call{
+			name: name, method: r.Method, path: r.URL.Path, zone: r.PathValue("zone"), id: r.PathValue("id"),
+			network: r.PathValue("network"), query: r.URL.Query(),
+		}
+		entry := Entry{Time: g.now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Call: name}
 		var out reply
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			out = invalidArgument("body", "constraint", "body could not be read")
 		} else {
 			c.body = body
-			out = v.answer(r, c, handle, &entry)
+			out = g.answer(r, c, handle, &entry)
 		}
 		entry.Status = out.status
 		entry.Body = redact(c.body)
 		if strings.Contains(r.URL.Path, "/servers") {
 			entry.ServerID = c.id
 		}
-		v.mu.Lock()
-		entry.RequestID = v.requestID()
-		v.journal.append(entry)
-		v.mu.Unlock()
-		v.write(w, entry, out)
+		g.mu.Lock()
+		entry.RequestID = g.requestID()
+		g.journal.append(entry)
+		g.mu.Unlock()
+		g.write(w, entry, out)
 	}
 }
 
 // answer performs a call, unless a fault comes before it, and lets a fault replace its answer.
-func (v *Vendor) answer(r *http.Request, c *call, handle handler, entry *Entry) reply {
-	fault, armed := v.takeFault(r, c)
+func (g *gateway) answer(r *http.Request, c *call, handle handler, entry *Entry) reply {
+	fault, armed := g.faults.takeFault(r, c)
 	if !armed {
-		out := v.perform(r, c, handle)
+		out := g.perform(r, c, handle)
 		entry.EffectStatus = out.status
 		return out
 	}
 	entry.Fault = fault.ID
 	if fault.When == BeforeEffect {
-		if out, replaced := v.meet(r.Context(), fault, c, reply{}); replaced {
+		if out, replaced := g.faults.meet(r.Context(), fault, c, reply{}); replaced {
 			return out
 		}
 	}
-	out := v.perform(r, c, handle)
+	out := g.perform(r, c, handle)
 	entry.EffectStatus = out.status
 	if fault.When == AfterEffect {
-		if spoiled, replaced := v.meet(r.Context(), fault, c, out); replaced {
+		if spoiled, replaced := g.faults.meet(r.Context(), fault, c, out); replaced {
 			return spoiled
 		}
 	}
 	return out
 }
 
-func (v *Vendor) perform(r *http.Request, c *call, handle handler) reply {
-	v.catchUp()
-	defer v.catchUp()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if c.name != "" && !v.authentic(r.Header.Get("X-Auth-Token")) {
+func (g *gateway) perform(r *http.Request, c *call, handle handler) reply {
+	g.fleet.catchUp()
+	defer g.fleet.catchUp()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.name != "" && !g.authentic(r.Header.Get("X-Auth-Token")) {
 		return deniedAuthentication()
 	}
-	if c.zone != "" && !slices.Contains(v.opts.Zones, c.zone) {
+	if c.zone != "" && !slices.Contains(g.opts.Zones, c.zone) {
 		// INF: no recording asks for a zone that does not exist.
 		return invalidArgument("zone", "constraint", "zone is not available for this product")
 	}
-	if refused, stop := v.forbidden(r, c); stop {
+	if refused, stop := g.forbidden(r, c); stop {
 		return refused
 	}
-	v.advance()
+	g.fleet.advance()
 	return handle(c)
 }
 
-func (v *Vendor) authentic(token string) bool {
-	return slices.ContainsFunc(v.secrets, func(secret string) bool {
+func (g *gateway) authentic(token string) bool {
+	return slices.ContainsFunc(g.secrets, func(secret string) bool {
 		return subtle.ConstantTimeCompare([]byte(secret), []byte(token)) == 1
 	})
 }
 
 // write sends an answer with the headers of a recorded one.
-func (v *Vendor) write(w http.ResponseWriter, entry Entry, out reply) {
+func (g *gateway) write(w http.ResponseWriter, entry Entry, out reply) {
 	if out.drop {
 		drop(w, out.late)
 		return

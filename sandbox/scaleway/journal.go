@@ -51,13 +51,13 @@ func (j *journal) append(e Entry) {
 
 // Journal are the requests after the given sequence number, in the order of
 // their answers; 0 gives all that are kept.
-func (v *Vendor) Journal(after int64) []Entry {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	at, _ := slices.BinarySearchFunc(v.journal.entries, after+1, func(e Entry, seq int64) int {
+func (g *gateway) Journal(after int64) []Entry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(g.journal.entries, after+1, func(e Entry, seq int64) int {
 		return int(e.Seq - seq)
 	})
-	return slices.Clone(v.journal.entries[at:])
+	return slices.Clone(g.journal.entries[at:])
 }
 
 // redact is a request's body without secrets; a body that is not JSON becomes a note.

@@ -107,8 +107,8 @@ func (v *Vendor) Turn(change func(*Knobs)) error {
 }
 
 // gone is the answer for a server that is not there.
-func (v *Vendor) gone(action, id string) reply {
-	if v.knobs.GoneAs == http.StatusNotFound {
+func (a *serverAPI) gone(action, id string) reply {
+	if a.knobs.GoneAs == http.StatusNotFound {
 		return notFound("server", id)
 	}
 	return permissionsDenied(action)
@@ -116,24 +116,24 @@ func (v *Vendor) gone(action, id string) reply {
 
 // SetQuota limits how many servers of a type an organisation may have in a zone:
 // one order more is answered 403 quotas_exceeded. A negative limit is none, the default.
-func (v *Vendor) SetQuota(typeName string, limit int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (a *serverAPI) SetQuota(typeName string, limit int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if limit < 0 {
-		delete(v.quotas, typeName)
+		delete(a.quotas, typeName)
 		return
 	}
-	v.quotas[typeName] = limit
+	a.quotas[typeName] = limit
 }
 
 // overQuota says whether one server more of a type would be too many.
-func (v *Vendor) overQuota(kind ServerType, zone string) (limit int, over bool) {
-	limit, limited := v.quotas[kind.Name]
+func (a *serverAPI) overQuota(kind ServerType, zone string) (limit int, over bool) {
+	limit, limited := a.quotas[kind.Name]
 	if !limited {
 		return 0, false
 	}
 	count := 0
-	for _, s := range v.servers {
+	for _, s := range a.fleet.servers {
 		if s.kind.Name == kind.Name && s.zone == zone {
 			count++
 		}

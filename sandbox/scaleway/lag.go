@@ -13,11 +13,11 @@ type image struct {
 
 // remember keeps what a server is until a change at the given time, which may have
 // been due for a while. Callers hold the lock.
-func (v *Vendor) remember(s *server, at time.Time) {
-	if v.knobs.ListLag <= 0 {
+func (f *fleet) remember(s *server, at time.Time) {
+	if f.knobs.ListLag <= 0 {
 		return
 	}
-	horizon := v.now().Add(-time.Duration(v.knobs.ListLag))
+	horizon := f.now().Add(-time.Duration(f.knobs.ListLag))
 	s.past = slices.DeleteFunc(s.past, func(i image) bool { return !i.until.After(horizon) })
 	state := *s
 	state.past, state.work = nil, nil
@@ -26,15 +26,15 @@ func (v *Vendor) remember(s *server, at time.Time) {
 
 // listed are the servers as lists show them now: the world of [Knobs.ListLag] ago,
 // in the order of creation. Callers hold the lock.
-func (v *Vendor) listed() []*server {
-	lag := time.Duration(v.knobs.ListLag)
+func (f *fleet) listed() []*server {
+	lag := time.Duration(f.knobs.ListLag)
 	if lag <= 0 {
-		v.departed = nil
-		return slices.Clone(v.servers)
+		f.departed = nil
+		return slices.Clone(f.servers)
 	}
-	then := v.now().Add(-lag)
-	v.departed = slices.DeleteFunc(v.departed, func(s *server) bool { return !s.removed.After(then) })
-	all := append(slices.Clone(v.servers), v.departed...)
+	then := f.now().Add(-lag)
+	f.departed = slices.DeleteFunc(f.departed, func(s *server) bool { return !s.removed.After(then) })
+	all := append(slices.Clone(f.servers), f.departed...)
 	shown := make([]*server, 0, len(all))
 	for _, s := range all {
 		if !s.ordered.After(then) {

@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"crypto/rand"
 	"io"
 	"log/slog"
@@ -42,8 +43,9 @@ type Timings struct {
 	Reinstall time.Duration
 	// VPC is how long vpc_status stays vpc_updating after a PATCH (recorded: up to 54 s).
 	VPC time.Duration
-	// StartingTouch is how often updated_at moves while starting (recorded: about 10 s).
-	StartingTouch time.Duration
+	// Touch is how often updated_at moves while a server starts, reboots or changes
+	// its vpc_status (recorded: about 10 s).
+	Touch time.Duration
 	// Diagnostic is how long a connectivity diagnostic is processed (INF).
 	Diagnostic time.Duration
 	// SealedWindow is how long [SealWindow] seals after a server became ready.
@@ -54,13 +56,13 @@ type Timings struct {
 // what operators reported.
 func DefaultTimings() Timings {
 	return Timings{
-		OtherOS:       time.Hour,
-		Reboot:        120 * time.Second,
-		Reinstall:     17 * time.Minute,
-		VPC:           30 * time.Second,
-		StartingTouch: 10 * time.Second,
-		Diagnostic:    30 * time.Second,
-		SealedWindow:  time.Minute,
+		OtherOS:      time.Hour,
+		Reboot:       120 * time.Second,
+		Reinstall:    17 * time.Minute,
+		VPC:          30 * time.Second,
+		Touch:        10 * time.Second,
+		Diagnostic:   30 * time.Second,
+		SealedWindow: time.Minute,
 	}
 }
 
@@ -113,12 +115,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	orDefault(&o.TimeScale, 1)
-	orDefault(&o.Floor, appleLease)
-	orDefault(&o.ProjectID, DefaultProjectID)
-	orDefault(&o.OrganizationID, DefaultOrganizationID)
-	orDefault(&o.PageSize, 20)
-	orDefault(&o.JournalLimit, 100_000)
+	o.TimeScale = cmp.Or(o.TimeScale, 1)
+	o.Floor = cmp.Or(o.Floor, appleLease)
+	o.ProjectID = cmp.Or(o.ProjectID, DefaultProjectID)
+	o.OrganizationID = cmp.Or(o.OrganizationID, DefaultOrganizationID)
+	o.PageSize = cmp.Or(o.PageSize, 20)
+	o.JournalLimit = cmp.Or(o.JournalLimit, 100_000)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -147,13 +149,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.SecretKeys = slices.Clone(o.SecretKeys)
 	return o
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // sequentialIPs hands out the addresses after base. The vendor calls it under its lock.

@@ -11,18 +11,18 @@ import (
 const maxPageSize = 100
 
 // page cuts the page that a call asks for, or refuses the wish.
-func page[T any](v *Vendor, c *call, all []T) ([]T, *reply) {
+func page[T any](w *world, c *call, all []T) ([]T, *reply) {
 	number, refused := positive(c, "page", 1)
 	if refused != nil {
 		return nil, refused
 	}
-	size, refused := positive(c, "page_size", v.opts.PageSize)
+	size, refused := positive(c, "page_size", w.opts.PageSize)
 	if refused != nil {
 		return nil, refused
 	}
 	size = min(size, maxPageSize)
-	if v.knobs.MaxPageSize > 0 {
-		size = min(size, v.knobs.MaxPageSize)
+	if w.knobs.MaxPageSize > 0 {
+		size = min(size, w.knobs.MaxPageSize)
 	}
 	start := min((number-1)*size, len(all))
 	return all[start:min(start+size, len(all))], nil

@@ -1,7 +1,9 @@
 package scaleway
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -21,23 +23,25 @@ const (
 )
 
 // SetRights changes the rights of a secret key, as a change of policy does.
-func (v *Vendor) SetRights(secretKey string, rights Rights) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.rights[secretKey] = rights
+func (g *gateway) SetRights(secretKey string, rights Rights) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rights[secretKey] = rights
 }
 
 // forbidden is the answer to a call that its key has no right to.
-func (v *Vendor) forbidden(r *http.Request, c *call) (reply, bool) {
-	rights := v.rights[r.Header.Get("X-Auth-Token")]
-	servers := strings.Contains(r.URL.Path, "/servers") || strings.Contains(r.URL.Path, "/connectivity-diagnostics")
+func (g *gateway) forbidden(r *http.Request, c *call) (reply, bool) {
+	rights := g.rights[r.Header.Get("X-Auth-Token")]
+	servers := slices.ContainsFunc([]string{"/servers", "/connectivity-diagnostics", "/server-private-networks", "/runners"},
+		func(part string) bool { return strings.Contains(r.URL.Path, part) })
 	if rights == FullRights || !servers && !strings.HasPrefix(r.URL.Path, iamPath) {
 		return reply{}, false
 	}
 	action := map[string]string{http.MethodGet: "read", http.MethodDelete: "delete"}[r.Method]
-	orDefault(&action, "write")
+	action = cmp.Or(action, "write")
 	switch {
-	case rights == ReadOnly && action == "read":
+	case rights == ReadOnly && action == "read",
+		rights == EmptyLists && (c.name == "ListServerPrivateNetworks" || c.name == "ListRunners"):
 		return reply{}, false
 	case rights == EmptyLists && c.name == "ListServers":
 		return ok(serverListBody{Servers: []serverBody{}}), true

@@ -70,15 +70,15 @@ func defaultRules() map[ruleKey]Verdict {
 
 // SetRule changes what happens to an operation in a status, for example
 // SetRule(OpRename, StatusReinstalling, Transient).
-func (v *Vendor) SetRule(op Operation, status Status, verdict Verdict) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.rules[ruleKey{op, status}] = verdict
+func (a *serverAPI) SetRule(op Operation, status Status, verdict Verdict) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rules[ruleKey{op, status}] = verdict
 }
 
 // refusal is the answer to an operation that the table does not take.
-func (v *Vendor) refusal(op Operation, s *server) (reply, bool) {
-	switch v.rules[ruleKey{op, s.status}] {
+func (a *serverAPI) refusal(op Operation, s *server) (reply, bool) {
+	switch a.rules[ruleKey{op, s.status}] {
 	case Transient:
 		return transientState(s.id, s.status), true
 	case Locked:

@@ -13,6 +13,7 @@ import (
 
 	applesilicon "github.com/scaleway/scaleway-sdk-go/api/applesilicon/v1alpha1"
 	iam "github.com/scaleway/scaleway-sdk-go/api/iam/v1alpha1"
+	productcatalog "github.com/scaleway/scaleway-sdk-go/api/product_catalog/v2alpha1"
 	"github.com/scaleway/scaleway-sdk-go/scw"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -106,6 +107,12 @@ func sdkType(r *http.Request) any {
 		return &applesilicon.ListOSResponse{}
 	case strings.Contains(path, "/os/"):
 		return &applesilicon.OS{}
+	case list && strings.HasSuffix(path, "/server-private-networks"):
+		return &applesilicon.ListServerPrivateNetworksResponse{}
+	case strings.HasSuffix(path, "/private-networks"):
+		return &applesilicon.SetServerPrivateNetworksResponse{}
+	case strings.HasSuffix(path, "/products"):
+		return &productcatalog.ListPublicCatalogProductsResponse{}
 	case list && strings.HasSuffix(path, "/servers"):
 		return &applesilicon.ListServersResponse{}
 	case strings.Contains(path, "/servers"):

@@ -21,18 +21,24 @@ type sshKey struct {
 	disabled          bool
 }
 
-func (v *Vendor) renderKey(k *sshKey) sshKeyBody {
+// keyring is the SSH keys of projects.
+type keyring struct {
+	*world
+	keys []*sshKey
+}
+
+func (r *keyring) renderKey(k *sshKey) sshKeyBody {
 	return sshKeyBody{
 		ID: k.id, Name: k.name, PublicKey: k.publicKey, Fingerprint: k.fingerprint,
 		CreatedAt: date(k.created), UpdatedAt: date(k.updated),
-		OrganizationID: v.opts.OrganizationID, ProjectID: k.project, Disabled: k.disabled,
+		OrganizationID: r.opts.OrganizationID, ProjectID: k.project, Disabled: k.disabled,
 	}
 }
 
 // enabledKeys are the keys that a project's hosts get. Callers hold the lock.
-func (v *Vendor) enabledKeys(project string) []string {
+func (r *keyring) enabledKeys(project string) []string {
 	keys := []string{}
-	for _, k := range v.keys {
+	for _, k := range r.keys {
 		if k.project == project && !k.disabled && !slices.Contains(keys, k.publicKey) {
 			keys = append(keys, k.publicKey)
 		}
@@ -41,23 +47,23 @@ func (v *Vendor) enabledKeys(project string) []string {
 }
 
 // withKey gives a handler its key. Unlike a server, a missing key is 404 (recorded).
-func (v *Vendor) withKey(handle func(*call, *sshKey) reply) handler {
+func (r *keyring) withKey(handle func(*call, *sshKey) reply) handler {
 	return func(c *call) reply {
 		if uuid.Validate(c.id) != nil {
 			return notUUID("ssh_key_id") // INF
 		}
-		at := slices.IndexFunc(v.keys, func(k *sshKey) bool { return k.id == c.id })
+		at := slices.IndexFunc(r.keys, func(k *sshKey) bool { return k.id == c.id })
 		if at < 0 {
 			return notFound("ssh_key", c.id)
 		}
-		return handle(c, v.keys[at])
+		return handle(c, r.keys[at])
 	}
 }
 
-func (v *Vendor) getSSHKey(_ *call, k *sshKey) reply { return ok(v.renderKey(k)) }
+func (r *keyring) getSSHKey(_ *call, k *sshKey) reply { return ok(r.renderKey(k)) }
 
 // createSSHKey drops the comment and takes the same key any number of times: both recorded.
-func (v *Vendor) createSSHKey(c *call) reply {
+func (r *keyring) createSSHKey(c *call) reply {
 	var request struct {
 		Name      string `json:"name"`
 		PublicKey string `json:"public_key"`
@@ -73,47 +79,47 @@ func (v *Vendor) createSSHKey(c *call) reply {
 	if err != nil {
 		return invalidArgument("public_key", "format", "value must be a valid SSH public key") // INF
 	}
-	k, err := v.storeKey(request.ProjectID, request.Name, key)
+	k, err := r.storeKey(request.ProjectID, request.Name, key)
 	if err != nil {
-		v.log.Error("storing a key failed", "name", request.Name, "error", err)
+		r.log.Error("storing a key failed", "name", request.Name, "error", err)
 		return internalError()
 	}
-	return ok(v.renderKey(k))
+	return ok(r.renderKey(k))
 }
 
 // storeKey adds a key to a project. Callers hold the lock.
-func (v *Vendor) storeKey(project, name string, key ssh.PublicKey) (*sshKey, error) {
-	id, err := v.newID()
+func (r *keyring) storeKey(project, name string, key ssh.PublicKey) (*sshKey, error) {
+	id, err := r.newID()
 	if err != nil {
 		return nil, err
 	}
-	now := v.now()
+	now := r.now()
 	k := &sshKey{
 		id: id, name: name, project: project,
 		publicKey:   strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))),
 		fingerprint: fingerprint(key),
 		created:     now, updated: now,
 	}
-	v.keys = append(v.keys, k)
+	r.keys = append(r.keys, k)
 	return k, nil
 }
 
 // AddSSHKey registers a key in the vendor's default project, as it may have been
 // before the sandbox began: pool servers added later accept it.
-func (v *Vendor) AddSSHKey(name, publicKey string) error {
+func (r *keyring) AddSSHKey(name, publicKey string) error {
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(publicKey))
 	if err != nil {
 		return fmt.Errorf("adding SSH key %q: %w", name, err)
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, err := v.storeKey(v.opts.ProjectID, name, key); err != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := r.storeKey(r.opts.ProjectID, name, key); err != nil {
 		return fmt.Errorf("adding SSH key %q: %w", name, err)
 	}
 	return nil
 }
 
-func (v *Vendor) updateSSHKey(c *call, k *sshKey) reply {
+func (r *keyring) updateSSHKey(c *call, k *sshKey) reply {
 	var request struct {
 		Name     *string `json:"name"`
 		Disabled *bool   `json:"disabled"`
@@ -127,17 +133,17 @@ func (v *Vendor) updateSSHKey(c *call, k *sshKey) reply {
 	if request.Disabled != nil {
 		k.disabled = *request.Disabled
 	}
-	k.updated = v.now()
-	return ok(v.renderKey(k))
+	k.updated = r.now()
+	return ok(r.renderKey(k))
 }
 
-func (v *Vendor) deleteSSHKey(_ *call, k *sshKey) reply {
-	v.keys = slices.DeleteFunc(v.keys, func(other *sshKey) bool { return other == k })
+func (r *keyring) deleteSSHKey(_ *call, k *sshKey) reply {
+	r.keys = slices.DeleteFunc(r.keys, func(other *sshKey) bool { return other == k })
 	return noContent()
 }
 
-func (v *Vendor) listSSHKeys(c *call) reply {
-	matching := slices.DeleteFunc(slices.Clone(v.keys), func(k *sshKey) bool { return !v.keyWanted(c, k) })
+func (r *keyring) listSSHKeys(c *call) reply {
+	matching := slices.DeleteFunc(slices.Clone(r.keys), func(k *sshKey) bool { return !r.keyWanted(c, k) })
 	refused := sorted(c, matching, map[string]func(a, b *sshKey) int{
 		"created_at": func(a, b *sshKey) int { return a.created.Compare(b.created) },
 		"updated_at": func(a, b *sshKey) int { return a.updated.Compare(b.updated) },
@@ -146,25 +152,25 @@ func (v *Vendor) listSSHKeys(c *call) reply {
 	if refused != nil {
 		return *refused
 	}
-	shown, refused := page(v, c, matching)
+	shown, refused := page(r.world, c, matching)
 	if refused != nil {
 		return *refused
 	}
 	list := sshKeyListBody{SSHKeys: []sshKeyBody{}, TotalCount: len(matching)}
 	for _, k := range shown {
-		list.SSHKeys = append(list.SSHKeys, v.renderKey(k))
+		list.SSHKeys = append(list.SSHKeys, r.renderKey(k))
 	}
 	return ok(list)
 }
 
 // keyWanted applies the list's filters. The name is compared whole (INF: the
 // recorded filter would fit a part as well).
-func (v *Vendor) keyWanted(c *call, k *sshKey) bool {
+func (r *keyring) keyWanted(c *call, k *sshKey) bool {
 	wants := func(name, value string) bool {
 		return !c.query.Has(name) || c.query.Get(name) == value
 	}
 	return wants("project_id", k.project) && wants("name", k.name) &&
-		wants("organization_id", v.opts.OrganizationID) &&
+		wants("organization_id", r.opts.OrganizationID) &&
 		wants("disabled", fmt.Sprint(k.disabled))
 }
 

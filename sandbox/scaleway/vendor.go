@@ -20,62 +20,64 @@ import (
 
 // Vendor is a simulated Scaleway. Its methods may be called from any goroutine.
 type Vendor struct {
-	opts    Options
-	log     *slog.Logger
+	*world
+	*fleet
+	*keyring
+	*shop
+	*serverAPI
+	*faultBook
+	*gateway
 	handler http.Handler
-	calls   []string        // names of all calls that are served
-	ctx     context.Context // bounds the hardware's work, which outlives requests
-	cancel  context.CancelFunc
-	wake    chan struct{}
-	workers sync.WaitGroup
+}
 
-	mu        sync.Mutex
-	catalogue Catalogue
-	secrets   []string
-	rules     map[ruleKey]Verdict
-	servers   []*server // in the order of creation
-	departed  []*server // gone, but perhaps not from lists yet
-	keys      []*sshKey
-	knobs     Knobs
-	quotas    map[string]int // by type
-	rights    map[string]Rights
-	journal   journal
-	faults    []*Fault
-	// usedFaults were armed for so many calls, and met them.
-	usedFaults []*Fault
-	// diagnostics are the connectivity diagnostics, oldest first.
-	diagnostics []*diagnostic
-	nextSeq     int
-	nextFault   int
-	busy        int           // servers whose hardware is at work
-	waiting     []*server     // with Inline: servers with work for catchUp
-	dice        *rand.Rand    // what need not be a secret is drawn from
-	changed     chan struct{} // closed and replaced when busy falls
+// world is what all parts of the vendor stand on: its clock, its randomness, what can
+// be turned, and the lock that guards the state of every part.
+type world struct {
+	opts Options
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	knobs Knobs
+	dice  *rand.Rand // what need not be a secret is drawn from
 }
 
 // New starts a vendor. Close it when done.
 func New(opts Options) *Vendor {
 	opts = opts.withDefaults()
-	ctx, cancel := context.WithCancel(context.Background())
-	v := &Vendor{
-		opts: opts, log: opts.Logger, ctx: ctx, cancel: cancel,
-		wake:      make(chan struct{}, 1),
-		catalogue: *opts.Catalogue,
-		secrets:   opts.SecretKeys,
-		rules:     defaultRules(),
-		knobs:     opts.Knobs,
-		quotas:    map[string]int{},
-		rights:    map[string]Rights{},
-		journal:   journal{limit: opts.JournalLimit},
-		changed:   make(chan struct{}),
+	w := &world{opts: opts, log: opts.Logger, knobs: opts.Knobs, dice: newDice(opts.Random)}
+	keys := &keyring{world: w}
+	fleet := newFleet(w, keys)
+	shop := &shop{world: w, catalogue: *opts.Catalogue}
+	shop.catalogue.Types = slices.Clone(shop.catalogue.Types)
+	servers := &serverAPI{world: w, fleet: fleet, shop: shop, rules: defaultRules(), quotas: map[string]int{}}
+	examinations := &examinations{world: w, fleet: fleet, servers: servers}
+	served := slices.Concat(servers.serverRoutes(), examinations.routes(), shop.catalogueRoutes(), keys.keyRoutes())
+	faults := &faultBook{world: w, fleet: fleet, api: servers}
+	for _, r := range served {
+		faults.calls = append(faults.calls, r.name)
 	}
-	v.catalogue.Types = slices.Clone(v.catalogue.Types)
-	v.handler = v.routes()
-	v.dice = newDice(opts.Random)
+	v := &Vendor{
+		world: w, fleet: fleet, keyring: keys, shop: shop, serverAPI: servers, faultBook: faults,
+		gateway: &gateway{
+			world: w, fleet: fleet, faults: faults, secrets: opts.SecretKeys,
+			rights: map[string]Rights{}, journal: journal{limit: opts.JournalLimit},
+		},
+	}
+	v.handler = v.routes(served)
 	if !opts.Inline {
-		v.workers.Go(v.pace)
+		fleet.workers.Go(fleet.pace)
 	}
 	return v
+}
+
+func (v *Vendor) routes(served []route) http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range served {
+		mux.HandleFunc(r.method+" "+r.path, v.serve(r.name, r.modelled()))
+	}
+	mux.HandleFunc("/", v.serve("", func(c *call) reply { return notServed(c.method + " " + c.path) }))
+	(&control{v}).control(mux)
+	return mux
 }
 
 // Close stops the vendor and waits until its hardware calls have returned.
@@ -88,13 +90,13 @@ func (v *Vendor) Close() {
 func (v *Vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) { v.handler.ServeHTTP(w, r) }
 
 // Settle brings the state up to the clock and waits until no hardware is at work.
-func (v *Vendor) Settle(ctx context.Context) error {
-	v.catchUp()
+func (f *fleet) Settle(ctx context.Context) error {
+	f.catchUp()
 	for {
-		v.mu.Lock()
-		v.advance()
-		busy, changed := v.busy, v.changed
-		v.mu.Unlock()
+		f.mu.Lock()
+		f.advance()
+		busy, changed := f.busy, f.changed
+		f.mu.Unlock()
 		if busy == 0 {
 			return nil
 		}
@@ -107,19 +109,19 @@ func (v *Vendor) Settle(ctx context.Context) error {
 }
 
 // SetSecretKeys replaces the accepted keys, as a rotation does.
-func (v *Vendor) SetSecretKeys(keys ...string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.secrets = slices.Clone(keys)
+func (g *gateway) SetSecretKeys(keys ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.secrets = slices.Clone(keys)
 }
 
 // SetStock changes the stock of a type. With [NoStock] orders are refused.
-func (v *Vendor) SetStock(typeName, stock string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for i := range v.catalogue.Types {
-		if v.catalogue.Types[i].Name == typeName {
-			v.catalogue.Types[i].Stock = stock
+func (s *shop) SetStock(typeName, stock string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.catalogue.Types {
+		if s.catalogue.Types[i].Name == typeName {
+			s.catalogue.Types[i].Stock = stock
 		}
 	}
 }
@@ -173,16 +175,16 @@ var (
 )
 
 func (v *Vendor) prepare(spec ServerSpec) (*server, Install, error) {
-	orDefault(&spec.Type, "M2-L")
-	orDefault(&spec.Zone, "fr-par-1")
-	orDefault(&spec.ProjectID, v.opts.ProjectID)
+	spec.Type = cmp.Or(spec.Type, "M2-L")
+	spec.Zone = cmp.Or(spec.Zone, "fr-par-1")
+	spec.ProjectID = cmp.Or(spec.ProjectID, v.opts.ProjectID)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	kind, found := v.catalogue.serverType(spec.Type, spec.Zone)
 	if !found {
 		return nil, Install{}, fmt.Errorf("type %q, zone %q: %w", spec.Type, spec.Zone, errUnknownType)
 	}
-	orDefault(&spec.OS, kind.DefaultOS)
+	spec.OS = cmp.Or(spec.OS, kind.DefaultOS)
 	image, found := v.catalogue.osByName(spec.OS)
 	if !found {
 		return nil, Install{}, fmt.Errorf("image %q: %w", spec.OS, errUnknownOS)
@@ -219,21 +221,21 @@ type Server struct {
 }
 
 // Servers are all servers that exist now, oldest first.
-func (v *Vendor) Servers() []Server {
-	v.catchUp()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.advance()
-	views := make([]Server, len(v.servers))
-	for i, s := range v.servers {
-		views[i] = v.view(s)
+func (f *fleet) Servers() []Server {
+	f.catchUp()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.advance()
+	views := make([]Server, len(f.servers))
+	for i, s := range f.servers {
+		views[i] = f.view(s)
 	}
 	return views
 }
 
 // Server finds one server by identifier or name.
-func (v *Vendor) Server(idOrName string) (Server, bool) {
-	for _, s := range v.Servers() {
+func (f *fleet) Server(idOrName string) (Server, bool) {
+	for _, s := range f.Servers() {
 		if s.ID == idOrName || s.Name == idOrName {
 			return s, true
 		}
@@ -241,7 +243,7 @@ func (v *Vendor) Server(idOrName string) (Server, bool) {
 	return Server{}, false
 }
 
-func (v *Vendor) view(s *server) Server {
+func (f *fleet) view(s *server) Server {
 	return Server{
 		ID: s.id, Name: s.name, Type: s.kind.Name, Zone: s.zone, ProjectID: s.project,
 		Status: s.status, Delivered: s.delivered, IP: s.ip, OS: s.os.Name,
@@ -251,22 +253,22 @@ func (v *Vendor) view(s *server) Server {
 }
 
 // now is the vendor's time, in the microseconds that answers carry.
-func (v *Vendor) now() time.Time { return v.opts.Clock.Now().UTC().Truncate(time.Microsecond) }
+func (w *world) now() time.Time { return w.opts.Clock.Now().UTC().Truncate(time.Microsecond) }
 
 // scaled is a duration at the vendor's time scale.
-func (v *Vendor) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / v.opts.TimeScale)
+func (w *world) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / w.opts.TimeScale)
 }
 
 // announce wakes those who wait for hardware. Callers hold the lock.
-func (v *Vendor) announce() {
-	close(v.changed)
-	v.changed = make(chan struct{})
+func (f *fleet) announce() {
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 // newID is a random UUID. Callers hold the lock, as the source need not be safe.
-func (v *Vendor) newID() (string, error) {
-	id, err := uuid.NewRandomFromReader(v.opts.Random)
+func (w *world) newID() (string, error) {
+	id, err := uuid.NewRandomFromReader(w.opts.Random)
 	if err != nil {
 		return "", fmt.Errorf("drawing an identifier: %w", err)
 	}
@@ -282,19 +284,19 @@ func newDice(source io.Reader) *rand.Rand {
 }
 
 // requestID names an answer. Callers hold the lock.
-func (v *Vendor) requestID() string {
+func (w *world) requestID() string {
 	var id uuid.UUID
-	binary.LittleEndian.PutUint64(id[:8], v.dice.Uint64())
-	binary.LittleEndian.PutUint64(id[8:], v.dice.Uint64())
+	binary.LittleEndian.PutUint64(id[:8], w.dice.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], w.dice.Uint64())
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // version 4, RFC 9562
 	return id.String()
 }
 
 // newPassword is 12 letters and digits, as recorded.
-func (v *Vendor) newPassword() (string, error) {
+func (w *world) newPassword() (string, error) {
 	const letters = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
 	raw := make([]byte, 12)
-	if _, err := io.ReadFull(v.opts.Random, raw); err != nil {
+	if _, err := io.ReadFull(w.opts.Random, raw); err != nil {
 		return "", fmt.Errorf("drawing a password: %w", err)
 	}
 	for i, b := range raw {

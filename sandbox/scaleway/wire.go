@@ -45,6 +45,10 @@ type serverBody struct {
 	RunnerConfiguration *struct{}      `json:"runner_configuration"`
 	Tags                []string       `json:"tags"`
 	AppliedRunners      []string       `json:"applied_runner_configuration_ids"`
+	// KextEnabled and SRN are newer than the recordings; that the vendor sends an
+	// SRN is INF, its form is the SDK's.
+	KextEnabled bool   `json:"kext_enabled"`
+	SRN         string `json:"srn"`
 }
 
 type commitmentBody struct {
@@ -58,14 +62,14 @@ type serverListBody struct {
 }
 
 // render is the server as an answer shows it, with or without its credentials.
-func (v *Vendor) render(s *server, sealed bool) serverBody {
+func (a *serverAPI) render(s *server, sealed bool) serverBody {
 	body := serverBody{
 		ID: s.id, Type: s.kind.Name, Name: s.name,
-		ProjectID: s.project, OrganizationID: v.opts.OrganizationID,
+		ProjectID: s.project, OrganizationID: a.opts.OrganizationID,
 		IP: s.ip.String(), SSHUsername: Username, VNCPort: vncPort,
 		VNCURL:       fmt.Sprintf("vnc://%s:%s@%s:%d", Username, s.password, s.ip, vncPort),
 		SudoPassword: s.password,
-		OS:           renderOS(s.os, false),
+		OS:           renderOS(s.os, s.zone, false),
 		Status:       s.status,
 		CreatedAt:    date(s.created), UpdatedAt: date(s.updated), DeletableAt: date(s.deletable),
 		DeletionScheduled: s.deletionScheduled,
@@ -73,9 +77,11 @@ func (v *Vendor) render(s *server, sealed bool) serverBody {
 		Commitment:      commitmentBody{Type: s.commitment, Cancelled: s.commitmentCancelled},
 		PublicBandwidth: s.bandwidth,
 		Tags:            []string{}, AppliedRunners: []string{},
+		KextEnabled: s.kext,
+		SRN:         fmt.Sprintf("srn://apple-silicon.%s/zones/%s/servers/%s", domain, s.zone, s.id),
 	}
-	if v.knobs.UnknownStatus != "" {
-		body.Status = v.knobs.UnknownStatus
+	if a.knobs.UnknownStatus != "" {
+		body.Status = a.knobs.UnknownStatus
 	}
 	if sealed {
 		body.SudoPassword, body.VNCURL = sealedText, sealedText
@@ -97,6 +103,7 @@ type osBody struct {
 	Description    string          `json:"description"`
 	Tags           []string        `json:"tags"`
 	SupportedTypes []supportedBody `json:"supported_server_types"`
+	Zone           string          `json:"zone"` // newer than the recordings
 }
 
 type supportedBody struct {
@@ -111,12 +118,12 @@ type osListBody struct {
 
 // renderOS fills supported_server_types only in lists: everywhere else it is
 // recorded as empty.
-func renderOS(o OS, inList bool) osBody {
+func renderOS(o OS, zone string, inList bool) osBody {
 	body := osBody{
 		ID: o.ID, Name: o.Name, Label: o.Label, ImageURL: o.ImageURL, Family: o.Family,
 		IsBeta: o.Beta, Version: o.Version, XcodeVersion: o.Xcode,
 		Compatible: notNil(o.Types), ReleaseNotes: o.ReleaseNotes, Description: o.Description,
-		Tags: notNil(o.Tags), SupportedTypes: []supportedBody{},
+		Tags: notNil(o.Tags), SupportedTypes: []supportedBody{}, Zone: zone,
 	}
 	if !inList {
 		return body
@@ -137,6 +144,7 @@ type serverTypeBody struct {
 	DefaultOS    osBody      `json:"default_os"`
 	GPU          countBody   `json:"gpu"`
 	Network      networkBody `json:"network"`
+	Zone         string      `json:"zone"` // newer than the recordings
 }
 
 type cpuBody struct {
@@ -163,7 +171,7 @@ type serverTypeListBody struct {
 	ServerTypes []serverTypeBody `json:"server_types"`
 }
 
-func (c Catalogue) renderType(t ServerType) serverTypeBody {
+func (c Catalogue) renderType(t ServerType, zone string) serverTypeBody {
 	defaultOS, _ := c.osByName(t.DefaultOS)
 	return serverTypeBody{
 		Name:         t.Name,
@@ -172,10 +180,11 @@ func (c Catalogue) renderType(t ServerType) serverTypeBody {
 		Memory:       sizeBody{t.MemoryBytes, t.MemoryType},
 		Stock:        t.Stock,
 		MinimumLease: fmt.Sprintf("%ds", int64(appleLease.Seconds())),
-		DefaultOS:    renderOS(defaultOS, false),
+		DefaultOS:    renderOS(defaultOS, zone, false),
 		GPU:          countBody{t.GPUCores},
 		// The type shows the highest bandwidth, an order without one gets the lowest: both recorded.
 		Network: networkBody{t.Bandwidths[len(t.Bandwidths)-1], t.Bandwidths},
+		Zone:    zone,
 	}
 }
 

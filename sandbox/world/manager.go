@@ -21,7 +21,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
-	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
@@ -39,7 +38,6 @@ type manager struct {
 	name   string
 	log    string
 	args   []string
-	env    []string
 	binary string
 	health string
 	// metrics is the URL of its metrics.
@@ -81,16 +79,19 @@ func (w *World) managerKubeconfig(ctx context.Context) (string, error) {
 
 // newManager prepares the n-th manager process.
 func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags []string) (*manager, error) {
-	ports, err := freePorts(ctx, w.network.prefix.Addr().Next(), 2)
+	// An address of this sandbox's own: connections of everybody leave from 127.0.0.1, and one of them could take
+	// the port before the manager does.
+	address := w.network.prefix.Addr().Next()
+	ports, err := freePorts(ctx, address, 2)
 	if err != nil {
 		return nil, fmt.Errorf("finding ports for the manager: %w", err)
 	}
 	name := fmt.Sprintf("manager-%d", n)
-	health, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
+	health, metrics := fmt.Sprintf("%s:%d", address, ports[0]), fmt.Sprintf("%s:%d", address, ports[1])
 	args := append([]string{}, flags...)
 	args = append(args,
 		"--kubeconfig="+kubeconfig,
-		"--vendor-credentials=", // the environment's
+		"--vendor-credentials="+w.vendorMount(),
 		"--agent-dir="+w.options.Binaries.AgentDir,
 		"--ssh-port="+strconv.Itoa(w.network.sshPort),
 		"--metrics-bind-address="+metrics,
@@ -103,19 +104,13 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 		binary:  w.options.Binaries.Manager,
 		health:  "http://" + health + "/readyz",
 		metrics: "https://" + metrics + "/metrics",
-		env: []string{
-			"SCW_API_URL=" + w.vendorListener.URL(),
-			"SCW_ACCESS_KEY=" + scaleway.DefaultAccessKey,
-			"SCW_SECRET_KEY=" + scaleway.DefaultSecretKey,
-			"SCW_DEFAULT_PROJECT_ID=" + scaleway.DefaultProjectID,
-		},
 	}, nil
 }
 
 // start starts the process and waits until it says that it is ready.
 func (m *manager) start(ctx context.Context) error {
 	cmd := exec.Command(m.binary, m.args...)
-	cmd.Env = append(os.Environ(), m.env...)
+	cmd.Env = os.Environ()
 	process, err := subprocess.Start(m.name, m.log, cmd, syscall.SIGKILL)
 	if err != nil {
 		return err

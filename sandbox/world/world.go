@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
@@ -32,6 +33,10 @@ type World struct {
 	macs           *macs
 	key            fleetKey
 	managers       []*manager
+	// unmount ends that the managers' credentials follow the Secret, and unmounted is
+	// closed after; nil: they never did.
+	unmount   context.CancelFunc
+	unmounted chan struct{}
 }
 
 // Start starts a sandbox and returns when its managers are ready. When it fails,
@@ -184,8 +189,39 @@ func (w *World) startProduct(ctx context.Context) error {
 	if err := w.key.store(ctx, applier); err != nil {
 		return err
 	}
+	if err := storeVendorSecret(ctx, applier); err != nil {
+		return err
+	}
+	if err := w.mountVendorSecret(ctx); err != nil {
+		return err
+	}
 	return w.startManagers(ctx, flags)
 }
+
+// mountVendorSecret does for the managers what a kubelet does for the chart's Pod.
+func (w *World) mountVendorSecret(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(w.cluster.Config())
+	if err != nil {
+		return fmt.Errorf("building a client: %w", err)
+	}
+	m := &mount{
+		secrets: client.CoreV1().Secrets(Namespace), dir: w.vendorMount(),
+		always: map[string][]byte{"SCW_API_URL": []byte(w.vendorListener.URL())},
+	}
+	if _, err := m.sync(ctx); err != nil {
+		return err
+	}
+	keeping, stop := context.WithCancel(context.Background())
+	w.unmount, w.unmounted = stop, make(chan struct{})
+	go func() {
+		defer close(w.unmounted)
+		m.keep(keeping, w.options.Logger)
+	}()
+	return nil
+}
+
+// vendorMount is where the managers find the vendor's credentials.
+func (w *World) vendorMount() string { return filepath.Join(w.options.Dir, "vendor-credentials") }
 
 func (w *World) startManagers(ctx context.Context, flags []string) error {
 	kubeconfig, err := w.managerKubeconfig(ctx)
@@ -213,6 +249,10 @@ func (w *World) Stop(ctx context.Context) error {
 	for _, m := range w.managers {
 		m.letGo()
 		errs = append(errs, m.stop(ctx))
+	}
+	if w.unmount != nil {
+		w.unmount()
+		<-w.unmounted
 	}
 	if w.vendorListener != nil {
 		errs = append(errs, w.vendorListener.Close())

@@ -69,7 +69,8 @@ func (s *scene) machines() []string {
 	return names
 }
 
-// refuses: a Pod that cannot be honoured fails at once, with the field by name.
+// refuses: a Pod that cannot be honoured, and is not made anew, fails at once with the
+// field by name.
 func refuses(s *scene) {
 	s.join()
 	for _, c := range []struct {
@@ -97,7 +98,7 @@ func refuses(s *scene) {
 		{"cpu", "OutOfcpu", "", asks("64", "4Gi")},
 		{"memory", "OutOfmemory", "", asks("2", "900Gi")},
 	} {
-		p := s.create(c.name, c.change)
+		p := s.create(c.name, stage.Restarts(corev1.RestartPolicyNever), c.change)
 		now := s.awaitPod("has failed", p, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 		if now.Status.Reason != c.reason || !strings.Contains(now.Status.Message, c.says) {
 			s.Errorf("%s: reason %q, message %q; want %s and %q", c.name, now.Status.Reason, now.Status.Message, c.reason, c.says)

@@ -37,6 +37,7 @@ func stories() map[string]func(*scene) {
 		"deletion":    deletes,
 		"reuse":       reusesName,
 		"refusal":     refuses,
+		"flood":       refusesWithoutAFlood,
 		"image":       badImages,
 		"foreign":     leavesForeignAlone,
 		"garbage":     survivesGarbage,

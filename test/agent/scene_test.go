@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait; a quiet machine needs a few seconds for each.
-const patience = 90 * time.Second
+const patience = 5 * time.Minute
 
 // scene is one story on one Mac. Stories share the control plane.
 type scene struct {

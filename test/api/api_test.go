@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +31,9 @@ import (
 
 // api is the client of a real API server with our CRDs.
 var api client.Client
+
+// apiConfig is how to reach it.
+var apiConfig *rest.Config
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -57,8 +63,9 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
+	apiConfig = config
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return fail(err)
 		}

@@ -124,7 +124,9 @@ func TestALifeOfAHostIsAccepted(t *testing.T) {
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordWipe(h, now) },
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordWipeStart(h, now) },
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordRepeat(h, now) },
-			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordGivenUp(h, now) },
+			func(h *infrav1.ScalewayAppleSiliconHost) {
+				host.RecordWipeAbandoned(h, infrav1.ReasonWipeTimedOut, now)
+			},
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordWipeStart(h, now) },
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.RecordWiped(h, now) },
 			func(h *infrav1.ScalewayAppleSiliconHost) { host.Finish(h, now) },

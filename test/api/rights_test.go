@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/agent/pod/admissiontest"
 )
 
 const (
@@ -172,6 +173,8 @@ func awaitPolicies(ctx context.Context) error {
 	pooled.Spec.AdoptPoolPrefix = otherPool
 	template := newTemplate()
 	template.Spec.Template.Spec.AdoptPoolPrefix = otherPool
+	pod := admissiontest.New()
+	pod.Spec.HostNetwork = true
 	for _, probe := range []struct {
 		by     string
 		object client.Object
@@ -180,6 +183,7 @@ func awaitPolicies(ctx context.Context) error {
 		{maintainer, newHost()},
 		{namespaceAdmin, pooled},
 		{namespaceAdmin, template},
+		{clusterAdmin, pod},
 		{manager, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceSystem}}},
 	} {
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, rights, true, func(ctx context.Context) (bool, error) {

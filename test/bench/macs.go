@@ -11,14 +11,14 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
-	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 // macs are Macs that do at once what they are told, and become Nodes.
 type macs struct{ client client.Client }
 
-func (m macs) Dial(ctx context.Context, target machine.Target) (machine.Mac, error) {
+func (m macs) Dial(ctx context.Context, target push.Target) (push.Mac, error) {
 	if target.Pin == nil && target.FirstUse != nil {
 		return instant(m), target.FirstUse(ctx, hostKey())
 	}
@@ -33,9 +33,9 @@ func hostKey() infrav1.HostKey {
 type instant macs
 
 func (instant) HostKey() infrav1.HostKey                      { return hostKey() }
-func (instant) Probe(context.Context) (machine.Facts, error)  { return machine.Facts{}, nil }
+func (instant) Probe(context.Context) (push.Facts, error)     { return push.Facts{}, nil }
 func (instant) Grant(context.Context, cloud.Password) error   { return nil }
-func (instant) Receive(context.Context, machine.Agent) error  { return nil }
+func (instant) Receive(context.Context, push.Agent) error     { return nil }
 func (instant) Leave(context.Context, *document.Signer) error { return nil }
 func (instant) Close() error                                  { return nil }
 

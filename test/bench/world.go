@@ -28,6 +28,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud/scaleway"
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/internal/workload"
 	"github.com/macfleet/macfleet/sandbox/cluster"
@@ -201,7 +202,7 @@ func (w *world) addControllers(mgr ctrl.Manager, vendor cloud.Cloud, o options) 
 	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: macs{w.client},
-		Agent: machine.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: prefix,
+		Agent: push.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: prefix,
 		Discovery:   workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: mgr.GetConfig().Host, FallbackCA: mgr.GetConfig().CAData},
 		Recorder:    mgr.GetEventRecorder("macfleet-machine"),
 		RebootAfter: 3, MaxAttempts: 8,

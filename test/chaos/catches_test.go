@@ -19,20 +19,18 @@ func bugs() []bug {
 	return []bug{
 		{"rerun", "a main command was run again", []stage.Edit{
 			// The next agent does not ask what its shim has run already.
-			{File: pods + "inside.go", Old: "\tif !begun {\n\t\tif w.begunBefore(p, id) {", New: "\tbegun = false\n\tif !begun {\n\t\tif false {"},
+			{File: pods + "guestcommands.go", Old: "\tif !begun {\n\t\tif c.shownBegun(p, id) {", New: "\tbegun = false\n\tif !begun {\n\t\tif false {"},
 			{File: shims + "commands.go", Old: "case known != nil && !known.neverRan():", New: "case false:"},
 		}},
 		{"early", "was deleted while", []stage.Edit{
-			// The Pod's object goes before its machine.
-			{
-				File: pods + "finish.go", Old: "\tif err := w.removeAll(ctx); err != nil {\n\t\treturn err\n\t}\n\tif ended == nil",
-				New: "\tif false {\n\t\treturn w.removeAll(ctx)\n\t}\n\tif ended == nil",
-			},
+			// The Pod's object goes before its VM.
+			{File: pods + "terminate.go", Old: "\tif g.Step != \"\" {", New: "\tif false {"},
+			{File: pods + "terminate.go", Old: "w.removeOtherVMs(ctx, \"\"); err != nil", New: "error(nil); err != nil"},
 		}},
 		{"backwards", "phase went from Running to Pending", []stage.Edit{
 			// A Pod that waits to be restarted is shown as one that never ran.
-			{File: pods + "render.go", Old: "\tcase v.Began:", New: "\tcase v.Began && v.Main.Waiting == nil:"},
-			{File: pods + "floor.go", Old: "\tif rank(next.Phase) < rank(shown.Phase) {", New: "\tif false {"},
+			{File: pods + "state/render.go", Old: "\tcase v.MainRan:", New: "\tcase v.MainRan && v.Main.Waiting == nil:"},
+			{File: pods + "state/neverback.go", Old: "\tif rank(next.Phase) < rank(shown.Phase) {", New: "\tif false {"},
 		}},
 	}
 }

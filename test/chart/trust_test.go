@@ -30,6 +30,21 @@ func TestThePoliciesAreOnByDefault(t *testing.T) {
 	}
 }
 
+// Who has an admission controller of their own for Pods leaves ours out, and no other.
+func TestThePolicyForPodsHasItsOwnSwitch(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{{nil, true}, {set("podAdmission.enabled=false"), false}, {set("trust.admissionPolicies=false"), true}} {
+		found := objects(t, c.args...)
+		for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+			if got := named(found, kind, "macfleet-mac-pods") != nil; got != c.want {
+				t.Errorf("%q: %s is there: %t", c.args, kind, got)
+			}
+		}
+	}
+}
+
 func TestEveryPolicyIsBound(t *testing.T) {
 	found := objects(t)
 	for _, object := range found {

@@ -34,7 +34,7 @@ import (
 const (
 	// patience bounds every wait: far above what is needed, so that only a real
 	// hang fails a test on a busy machine.
-	patience = 4 * time.Minute
+	patience = 10 * time.Minute
 	poll     = 200 * time.Millisecond
 
 	// fast turns a reinstall of 17 minutes into 5 seconds.

@@ -313,6 +313,9 @@ func (f *fleet) formerPod(name, node string) *corev1.Pod {
 	return pod
 }
 
+// formerLeaseSeconds is longer than a manager takes to start on a busy machine.
+const formerLeaseSeconds int32 = 600
+
 // renewFormerLease leaves its manager's lease as it is so long after that was renewed.
 func (f *fleet) renewFormerLease(ago time.Duration) {
 	f.Helper()
@@ -321,6 +324,6 @@ func (f *fleet) renewFormerLease(ago time.Duration) {
 		f.Fatal(err)
 	}
 	at := metav1.NewMicroTime(time.Now().Add(-ago))
-	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("capi-provider-tuist-0"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &at}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("capi-provider-tuist-0"), LeaseDurationSeconds: ptr.To(formerLeaseSeconds), RenewTime: &at}
 	f.createAll(lease)
 }

@@ -35,7 +35,8 @@ func TestHealthCheckMendsAMac(t *testing.T) {
 
 	f.remediationTimes(120, 600)
 	agent := f.agentPID()
-	f.root("/bin/launchctl bootout system/dev.macfleet.tart-kubelet")
+	// Code 36: its process is slow to end, launchd goes on with it.
+	f.root("/bin/launchctl bootout system/dev.macfleet.tart-kubelet || [ $? -eq 36 ]")
 	f.awaitUnready(machine.Name)
 	f.awaitMended(machine.Name)
 	if now := f.agentPID(); now == agent {

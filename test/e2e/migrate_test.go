@@ -145,7 +145,7 @@ func (f *fleet) startsOnlyAlone(was *formerState) {
 	f.Helper()
 	f.renewFormerLease(0)
 	f.startIsRefused("scale its Deployment to 0 first (docs/migrate.md)")
-	f.renewFormerLease(time.Minute)
+	f.renewFormerLease(time.Hour)
 	f.startIsRefused("is not macfleet's, but another system's of the same name")
 	f.types(migratePage, "helm show crds charts/macfleet | kubectl apply --server-side --force-conflicts -f -", "helm show crds charts/macfleet", f.showCRDs())
 	f.types(migratePage, "kubectl -n SECRETS_NAMESPACE get secret FLEET-ssh -o yaml | sed -E '/^  (uid|resourceVersion|creationTimestamp):/d; s/^  namespace: .*/  namespace: NAMESPACE/' | kubectl create -f -",

@@ -9,14 +9,14 @@ import (
 	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // narrow is the rule that converge leaves, as it writes it on a Mac in memory.
 func (w *world) narrow(build *remote.Build) string {
 	w.t.Helper()
-	mac := memory.New()
+	mac := macostest.New()
 	mac.Put(document.CurrentAgent, []byte(agent), macos.Attr{Mode: 0o755, Owner: "root", Group: "wheel"})
 	_, err := converge.Run(w.t.Context(), converge.Options{Mac: mac.Interfaces(), Step: "sudo"}, desired(build))
 	w.must(err)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
 )
 
 // wild is the plan of a schedule: any call may fail, in any way.
@@ -77,6 +78,9 @@ func (s *sim) next() {
 	}
 	if s.weather.person {
 		all = append(all, act{6, (*sim).actPerson})
+	}
+	if s.harsh {
+		all = append(all, troubles()...)
 	}
 	total := 0
 	for _, a := range all {
@@ -340,7 +344,11 @@ func (s *sim) userInConsole() {
 	case roll < 70 && len(s.vendor.Servers()) > 2:
 		s.console("DELETE", server.ID, "")
 	case roll < 85:
-		s.console("POST", server.ID+"/reboot", "{}")
+		// One whose reinstall failed comes up with its old disk. Where nobody has read the
+		// failure yet, no status tells that from a wipe: the disk does, at the first contact.
+		if server.Status != simulated.StatusError || s.givenUp(server.ID) {
+			s.console("POST", server.ID+"/reboot", "{}")
+		}
 	default:
 		s.addServer()
 	}

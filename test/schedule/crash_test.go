@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
-	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 // nth is the plan in which one effect befalls something: the n-th, from 0.
@@ -244,5 +244,5 @@ func (s *sim) breaks(m *mac) error {
 	if !m.disk.broken && s.broke != fmt.Sprintf("%s.%d", m.id, m.install) {
 		return nil
 	}
-	return &machine.Failure{Step: "converge", Class: document.Retry, Err: errors.New("the Mac is broken")}
+	return &push.Failure{Step: "converge", Class: document.Retry, Err: errors.New("the Mac is broken")}
 }

@@ -54,6 +54,9 @@ func (s *sim) settle() {
 	}
 	s.wait(20 * time.Second) // no leader overlap outlasts it
 	s.rounds()
+	if len(s.broken) == 0 && s.endTroubles() {
+		s.rounds() // a reinstall that failed under way was given up to a person
+	}
 	if len(s.broken) == 0 && s.holdsDeadToken() {
 		s.wait(tokenLife)
 		s.rounds()

@@ -14,8 +14,8 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
-	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/push"
 	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
 )
 
@@ -27,7 +27,9 @@ type mac struct {
 	up      bool
 	// deafUntil: nobody comes in by SSH before, whatever runs on it.
 	deafUntil time.Time
-	disk      disk
+	// spoiled: the reinstall under way fails, and leaves the disk as it is.
+	spoiled bool
+	disk    disk
 }
 
 // disk is what a reinstall takes away.
@@ -60,7 +62,10 @@ type racks struct{ s *sim }
 // Erase implements the vendor's Hardware.
 func (r racks) Erase(_ context.Context, id string) {
 	if m := r.s.macs[id]; m != nil {
-		m.up, m.disk = false, disk{}
+		m.up, m.spoiled = false, r.s.spoils()
+		if !m.spoiled {
+			m.disk = disk{}
+		}
 	}
 }
 
@@ -70,6 +75,9 @@ func (r racks) Install(_ context.Context, install simulated.Install) error {
 	if m == nil {
 		m = &mac{id: install.ServerID, address: install.IP.String()}
 		r.s.macs[install.ServerID] = m
+	}
+	if m.spoiled {
+		return errSpoiled
 	}
 	m.install++
 	m.up, m.disk = true, disk{password: install.Password, attempts: map[string]int{}, broken: r.s.weather.breaks > 0 && r.s.chance(r.s.weather.breaks)}
@@ -86,15 +94,15 @@ func (r racks) Remove(_ context.Context, id string) { delete(r.s.macs, id) }
 // dialer is a manager's way to the Macs.
 type dialer struct{ m *manager }
 
-// Dial implements machine.Dialer as SSH behaves: a pin that does not match
+// Dial implements push.Dialer as SSH behaves: a pin that does not match
 // refuses, and a first use is recorded before anything else.
-func (d dialer) Dial(ctx context.Context, target machine.Target) (machine.Mac, error) {
+func (d dialer) Dial(ctx context.Context, target push.Target) (push.Mac, error) {
 	s := d.m.sim
 	session := &session{m: d.m, sim: s}
 	err := session.do(ctx, "dial", target.Address, func() error {
 		session.mac = s.reachable(target.Address)
 		if session.mac == nil || s.clock.Now().Before(session.mac.deafUntil) {
-			return &machine.Failure{Step: "dial", Class: document.Retry, Reason: infrav1.ReasonSSHUnreachable, Err: errors.New("no answer")}
+			return &push.Failure{Step: "dial", Class: document.Retry, Reason: infrav1.ReasonSSHUnreachable, Err: errors.New("no answer")}
 		}
 		session.install = session.mac.install
 		return nil
@@ -109,7 +117,7 @@ func (d dialer) Dial(ctx context.Context, target machine.Target) (machine.Mac, e
 	case target.Pin == nil:
 		return session, target.FirstUse(ctx, shown)
 	case target.Pin.SHA256 != shown.SHA256:
-		return nil, &machine.Failure{Step: "dial", Class: document.Human, Reason: infrav1.ReasonHostKeyMismatch, Err: errors.New("another host key")}
+		return nil, &push.Failure{Step: "dial", Class: document.Human, Reason: infrav1.ReasonHostKeyMismatch, Err: errors.New("another host key")}
 	}
 	return session, nil
 }
@@ -133,7 +141,7 @@ type session struct {
 	install int
 }
 
-var _ machine.Mac = (*session)(nil)
+var _ push.Mac = (*session)(nil)
 
 func (c *session) do(ctx context.Context, verb, to string, act func() error) error {
 	call := operation{manager: c.m, verb: verb, kind: "mac", key: types.NamespacedName{Name: to}}
@@ -149,21 +157,21 @@ func (c *session) on(ctx context.Context, verb string, act func(*disk) error) er
 	})
 }
 
-// HostKey implements machine.Mac: each installation makes one.
+// HostKey implements push.Mac: each installation makes one.
 func (c *session) HostKey() infrav1.HostKey {
 	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: fmt.Sprintf("SHA256:%s.%d", c.mac.id, c.install)}
 }
 
-// Probe implements machine.Mac.
-func (c *session) Probe(ctx context.Context) (facts machine.Facts, err error) {
+// Probe implements push.Mac.
+func (c *session) Probe(ctx context.Context) (facts push.Facts, err error) {
 	err = c.on(ctx, "probe", func(d *disk) error {
-		facts = machine.Facts{Sudo: d.sudo, Installed: d.build}
+		facts = push.Facts{Sudo: d.sudo, Installed: d.build}
 		return nil
 	})
 	return facts, err
 }
 
-// Grant implements machine.Mac: a second try of one password is what locks accounts.
+// Grant implements push.Mac: a second try of one password is what locks accounts.
 func (c *session) Grant(ctx context.Context, password cloud.Password) error {
 	return c.on(ctx, "grant", func(d *disk) error {
 		d.attempts[password.Reveal()]++
@@ -172,22 +180,22 @@ func (c *session) Grant(ctx context.Context, password cloud.Password) error {
 		}
 		c.sim.grants++
 		if password.Reveal() != d.password {
-			return &machine.Failure{Step: "grant", Class: document.Wait, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("password rejected")}
+			return &push.Failure{Step: "grant", Class: document.Wait, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("password rejected")}
 		}
 		d.sudo = true
 		return nil
 	})
 }
 
-// Receive implements machine.Mac.
-func (c *session) Receive(ctx context.Context, build machine.Agent) error {
+// Receive implements push.Mac.
+func (c *session) Receive(ctx context.Context, build push.Agent) error {
 	return c.on(ctx, "receive", func(d *disk) error {
 		d.build = build.SHA256
 		return nil
 	})
 }
 
-// Converge implements machine.Mac: it is here that a disk is found to be shared.
+// Converge implements push.Mac: it is here that a disk is found to be shared.
 func (c *session) Converge(ctx context.Context, desired document.Desired, _ *document.Signer) (document.Report, error) {
 	err := c.on(ctx, "converge", func(d *disk) error {
 		if err := desired.Validate(); err != nil {
@@ -196,7 +204,7 @@ func (c *session) Converge(ctx context.Context, desired document.Desired, _ *doc
 		owner := c.m.cluster.name + "/" + desired.Host.Name
 		c.sim.touched(c.m.cluster, c.mac, desired.Host.Name)
 		if d.owner != "" && d.owner != owner {
-			return &machine.Failure{Step: "epoch", Class: document.Reinstall, Err: errors.New("the disk holds another's journal")}
+			return &push.Failure{Step: "epoch", Class: document.Reinstall, Err: errors.New("the disk holds another's journal")}
 		}
 		d.owner = owner
 		if err := c.sim.breaks(c.mac); err != nil {
@@ -216,12 +224,12 @@ func (c *session) Converge(ctx context.Context, desired document.Desired, _ *doc
 	return document.Report{}, err
 }
 
-// Plan implements machine.Mac: nobody tampers with these Macs.
+// Plan implements push.Mac: nobody tampers with these Macs.
 func (c *session) Plan(ctx context.Context, _ document.Desired) (document.Report, error) {
 	return document.Report{}, c.on(ctx, "plan", func(*disk) error { return nil })
 }
 
-// Leave implements machine.Mac.
+// Leave implements push.Mac.
 func (c *session) Leave(ctx context.Context, _ *document.Signer) error {
 	return c.on(ctx, "leave", func(d *disk) error {
 		d.agent = nil
@@ -229,7 +237,7 @@ func (c *session) Leave(ctx context.Context, _ *document.Signer) error {
 	})
 }
 
-// Close implements machine.Mac.
+// Close implements push.Mac.
 func (c *session) Close() error { return nil }
 
 // live lets the agent of a Mac do its part: join with its token, make its Node

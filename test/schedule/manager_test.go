@@ -31,6 +31,8 @@ type seams struct {
 	sweep func(*manager, client.Reader) client.Reader
 	// fair: what the bug needs is rarer in the weather, so there is none.
 	fair bool
+	// from is the first seed to try, near one that shows the bug; 0: the first of all.
+	from uint64
 	// extra is one more actor beside the controllers, run with each pass of a host.
 	extra func(ctx context.Context, m *manager, host string)
 }

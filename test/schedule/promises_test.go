@@ -71,7 +71,7 @@ func refuseHost(was, now *host.Host) string {
 	switch {
 	case (spec.ServerID == "") == (spec.Order == nil):
 		return "serverID or order"
-	case spec.Release != nil && !host.Licensed(now):
+	case spec.Release != nil && !host.WipeAllowed(now):
 		return "release must carry the token of the claim it ends"
 	case spec.Release != nil && spec.Release.Policy == infrav1.Recycle && spec.Release.PoolPrefix == "":
 		return "a release to the pool names its poolPrefix"
@@ -312,7 +312,7 @@ func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
 	release, wipe := h.Spec.Release, h.Spec.Record.Wipe
 	switch {
 	case verb == "reinstall":
-		if !host.Licensed(h) || wipe.RequestedAt == nil {
+		if !host.WipeAllowed(h) || wipe.RequestedAt == nil {
 			s.violate("reinstall of %s without a release", h.Name)
 		}
 	case verb == "reboot":
@@ -321,7 +321,7 @@ func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
 			s.violate("reboot of %s without a request", h.Name)
 		}
 	case method == http.MethodDelete, asks.ScheduleDeletion:
-		if !host.Licensed(h) || release.Policy != infrav1.Terminate {
+		if !host.WipeAllowed(h) || release.Policy != infrav1.Terminate {
 			s.violate("deletion of %s without a release", h.Name)
 		}
 	case asks.Name != "":

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
-	"github.com/macfleet/macfleet/internal/controller/machine"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/remote"
 	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
 )
@@ -32,6 +32,8 @@ type settings struct {
 	steps    int
 	clusters int
 	servers  int
+	// harsh: there are the troubles of harsh_test.go, too.
+	harsh bool
 	// reclaims: the sweep takes strays back; otherwise chance decides.
 	reclaims bool
 	weather  weather
@@ -45,7 +47,7 @@ type sim struct {
 	dice    *rand.Rand
 	clock   *clocktesting.FakeClock
 	scheme  *runtime.Scheme
-	agent   machine.Agent
+	agent   push.Agent
 	vendor  *simulated.Vendor
 	macs    map[string]*mac
 	members []*cluster
@@ -77,6 +79,11 @@ type sim struct {
 	unasked map[string]time.Time
 	// releasedAt is when a manager last released a server's host.
 	releasedAt map[string]time.Time
+	// spoilsAll: every reinstall fails.
+	spoilsAll bool
+	// rights of the managers at the vendor, until they are given back.
+	rights     simulated.Rights
+	rightsBack time.Time
 }
 
 // dummyBuild is the agent that Macs get, made once: it is compressed.
@@ -104,7 +111,7 @@ func newSim(o settings) *sim {
 	}
 	build, err := dummyBuild()
 	s.must(err)
-	s.agent = machine.Agent{Version: "v1", Build: build}
+	s.agent = push.Agent{Version: "v1", Build: build}
 	timings := simulated.DefaultTimings()
 	timings.Reinstall = 3 * time.Minute
 	var bytes [32]byte
@@ -193,6 +200,9 @@ func (s *sim) wait(d time.Duration) {
 	}
 	s.land(until)
 	s.clock.SetTime(until)
+	if s.rights != simulated.FullRights && until.After(s.rightsBack) {
+		s.giveRights()
+	}
 	s.clean()
 	s.endOverlaps()
 }

@@ -133,6 +133,7 @@ func (m *manager) miss(answer *http.Response) error {
 // and the managers' clocks stay as they are.
 func (s *sim) calm() {
 	s.weather.misses, s.weather.breaks = false, 0
+	s.endTroubles()
 	for _, m := range s.sortedMacs() {
 		m.deafUntil = time.Time{}
 		m.disk.broken = false

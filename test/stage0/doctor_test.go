@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 // console is a connection of a person's own, not the manager's.
@@ -157,7 +159,7 @@ func TestDoctorOfAConvergedMac(t *testing.T) {
 		}
 	}
 	// hostd would mend what is broken next.
-	b.root("launchctl bootout system/" + document.HostdLabel)
+	b.unload(document.HostdLabel)
 	known := c.doctor(document.CurrentAgent).problems()
 	for _, tt := range []struct {
 		name, script string
@@ -192,6 +194,17 @@ func TestDoctorOfAConvergedMac(t *testing.T) {
 	if f := c.doctor(document.CurrentAgent)["sshd"]; !strings.Contains(f.Evidence, "refuses its own settings") || !strings.Contains(f.Evidence, "000-a.conf") {
 		t.Errorf("sshd: %+v", f)
 	}
+}
+
+// unload takes a job out of launchd, and waits until it is gone: bootout itself comes
+// back before a process that is slow to end, with the code for "in progress".
+func (b *bench) unload(label string) {
+	b.t.Helper()
+	b.root("launchctl bootout system/" + label + " || [ $? -eq " + strconv.Itoa(macos.LaunchdLoaded) + " ]")
+	awaitMoment(b.t, label+" to be unloaded", func() bool {
+		_, err := b.AsRoot(b.t.Context(), "launchctl print system/"+label)
+		return err != nil
+	})
 }
 
 // root runs a script on the Mac, as somebody would who sits there.

@@ -25,8 +25,9 @@ var written = []string{
 var ephemeral = []string{
 	"private/var/db/macfleet/lock", "private/var/db/macfleet/report.json",
 	"private/var/log/macfleet/",
-	// It counts the restarts of loginwindow, as counters do: a boot makes one needless.
-	"private/var/db/macfleet/session.json",
+	// It counts the restarts of loginwindow, as counters do: a boot makes one needless,
+	// and then nobody takes their lock.
+	"private/var/db/macfleet/session.json", "private/var/db/macfleet/session.lock",
 	// Each Mac of these tests has its own.
 	"private/etc/ssh/ssh_host_", "Users/m1/.ssh/",
 	// What a trial of the volume leaves where it is cut off.

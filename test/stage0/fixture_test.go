@@ -28,7 +28,7 @@ import (
 
 const (
 	password = `c0rrect "horse" $(battery)`
-	patience = time.Minute
+	patience = 5 * time.Minute
 )
 
 // fleetKey signs what the Macs of these tests are told.

@@ -91,6 +91,13 @@ func (n *line) mute() {
 	n.deaf = true
 }
 
+// idle reports whether nobody has a connection.
+func (n *line) idle() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.calls) == 0
+}
+
 // cut ends all that is open; what begins afterwards works.
 func (n *line) cut() {
 	n.mu.Lock()

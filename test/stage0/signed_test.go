@@ -191,7 +191,7 @@ func TestLeavingTakesAPasswordOrASignature(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	for _, name := range []string{document.JournalFile, document.UpgradeKeyFile, document.CounterFile} {
+	for _, name := range []string{document.DiskMarkerFile, document.UpgradeKeyFile, document.CounterFile} {
 		if _, there := b.read(name); !there {
 			t.Errorf("%s is gone", name)
 		}

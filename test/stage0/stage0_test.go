@@ -41,8 +41,8 @@ func TestRequirement002_PreparedByHandIsNoFleets(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	f := b.probe(s)
-	if f.ConsoleUser != "m1" || !f.Sudo || f.Journal != nil || f.CurrentAgent != "" {
-		t.Errorf("%+v, journal %+v", f, f.Journal)
+	if f.ConsoleUser != "m1" || !f.Sudo || f.DiskMarker != nil || f.CurrentAgent != "" {
+		t.Errorf("%+v, journal %+v", f, f.DiskMarker)
 	}
 	alone.Secrets = nil
 	if r, err = s.ConvergeStep(t.Context(), build.SHA256, "session", alone); err != nil || r.Changed() {
@@ -56,7 +56,7 @@ func TestFreshMacTakesFourExecutionsAndOneVerification(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
 	f := b.probe(s)
-	if missing := f.Missing(); len(missing) != 0 || len(f.Unknown) != 0 || f.Sudo || f.Journal != nil || f.CurrentAgent != "" {
+	if missing := f.Missing(); len(missing) != 0 || len(f.Unknown) != 0 || f.Sudo || f.DiskMarker != nil || f.CurrentAgent != "" {
 		t.Errorf("missing %v of %+v", missing, f)
 	}
 	if err := s.Grant(t.Context(), secret(password)); err != nil {
@@ -77,10 +77,10 @@ func TestFreshMacTakesFourExecutionsAndOneVerification(t *testing.T) {
 		t.Errorf("%d verifications", n)
 	}
 	f = b.probe(s)
-	if f.Sudo || !f.SudoAgent || f.CurrentAgent != build.SHA256 || f.Journal != nil || len(f.Unknown) != 0 {
+	if f.Sudo || !f.SudoAgent || f.CurrentAgent != build.SHA256 || f.DiskMarker != nil || len(f.Unknown) != 0 {
 		t.Errorf("afterwards: %+v", f)
 	}
-	if text, _ := b.read(document.JournalFile); !strings.Contains(text, d.Host.Name) {
+	if text, _ := b.read(document.DiskMarkerFile); !strings.Contains(text, d.Host.Name) {
 		t.Errorf("the journal is %q", text)
 	}
 	b.showsNoSecret(password, d.Join.Token)
@@ -136,7 +136,7 @@ func TestNewBuildRestartsTheAgentInPlace(t *testing.T) {
 	if after := len(b.launchctl("bootstrap")); after != before {
 		t.Errorf("%d new registrations with launchd", after-before)
 	}
-	if f := b.probe(s); f.CurrentAgent != build.SHA256 || len(f.Slots) != 2 {
+	if f := b.probe(s); f.CurrentAgent != build.SHA256 || len(f.InstalledBuilds) != 2 {
 		t.Errorf("%+v", f)
 	}
 }
@@ -184,7 +184,7 @@ func TestLeaveTakesAllBack(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if _, there := b.read(document.JournalFile); !there {
+	if _, there := b.read(document.DiskMarkerFile); !there {
 		t.Error("the mark of the epoch is gone")
 	}
 	b.converge(s, d)
@@ -221,7 +221,7 @@ func TestReinstalledMacShowsAnotherHostKey(t *testing.T) {
 	}
 	b.pin = remote.Pin{}
 	s := b.session()
-	if f := b.probe(s); f.Sudo || f.Journal != nil || f.CurrentAgent != "" || len(f.Staged) != 0 {
+	if f := b.probe(s); f.Sudo || f.DiskMarker != nil || f.CurrentAgent != "" || len(f.Staged) != 0 {
 		t.Errorf("a trace is left: %+v", f)
 	}
 	if err := s.Grant(t.Context(), secret(password)); err != nil {

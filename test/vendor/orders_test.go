@@ -54,7 +54,7 @@ func TestAnOrderThatCannotBeServed(t *testing.T) {
 		return err
 	}
 	v.SetStock("M2-L", sandbox.NoStock)
-	if err := order(); !cloud.IsOutOfStock(err) {
+	if err := order(); cloud.KindOf(err) != cloud.KindOutOfStock {
 		t.Errorf("without stock: %v", err)
 	}
 	v.SetStock("M2-L", "high_stock")
@@ -62,7 +62,7 @@ func TestAnOrderThatCannotBeServed(t *testing.T) {
 	if err := order(); err != nil {
 		t.Errorf("within the quota: %v", err)
 	}
-	if err := order(); !cloud.IsQuota(err) {
+	if err := order(); cloud.KindOf(err) != cloud.KindQuota {
 		t.Errorf("beyond the quota: %v", err)
 	}
 }

@@ -14,9 +14,11 @@ const (
 	InventorySyncedCondition  = "InventorySynced"
 
 	ReasonCredentialsRejected = "CredentialsRejected"
-	ReasonVendorUnreachable   = "VendorUnreachable"
-	ReasonVendorThrottled     = "VendorThrottled"
-	ReasonUnknownZone         = "UnknownZone"
+	// ReasonWritesForbidden: the credentials may read, and not write.
+	ReasonWritesForbidden   = "WritesForbidden"
+	ReasonVendorUnreachable = "VendorUnreachable"
+	ReasonVendorThrottled   = "VendorThrottled"
+	ReasonUnknownZone       = "UnknownZone"
 
 	// DestructionHeldCondition: what recovery and reclaim would destroy waits.
 	DestructionHeldCondition  = "DestructionHeld"
@@ -70,8 +72,10 @@ const (
 	// ReasonReturnedToPool: the host goes back to be wiped; another is claimed.
 	ReasonReturnedToPool = "ReturnedToPool"
 
-	ReasonWaitingForNode     = "WaitingForNode"
-	ReasonNodeNotReady       = "NodeNotReady"
+	ReasonWaitingForNode = "WaitingForNode"
+	ReasonNodeNotReady   = "NodeNotReady"
+	// ReasonNodeUnreachable: the control plane has not heard of the Node for a while.
+	ReasonNodeUnreachable    = "NodeUnreachable"
 	ReasonNodeMissing        = "NodeMissing"
 	ReasonProviderIDMismatch = "ProviderIDMismatch"
 
@@ -137,6 +141,9 @@ const (
 	AvailableCondition  = "Available"
 	NameInSyncCondition = "NameInSync"
 	WipedCondition      = "Wiped"
+	// KeptOutCondition: a person or the ladder keeps the host out of the pool, or out of
+	// everything. It is there while that is so.
+	KeptOutCondition = "KeptOut"
 	// ReachableCondition is what the vendor's connectivity diagnostic says.
 	ReachableCondition = "Reachable"
 

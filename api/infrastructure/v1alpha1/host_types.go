@@ -98,92 +98,6 @@ type Release struct {
 	RequestedAt metav1.MicroTime `json:"requestedAt,omitempty"`
 }
 
-// HostKey is the SSH host key pinned in one install epoch.
-type HostKey struct {
-	// algorithm as SSH names it, e.g. ssh-ed25519.
-	// +required
-	// +kubebuilder:validation:MaxLength=64
-	Algorithm string `json:"algorithm,omitempty"`
-	// sha256 is the fingerprint as OpenSSH prints it, SHA256:<base64>.
-	// +required
-	// +kubebuilder:validation:MaxLength=128
-	SHA256 string `json:"sha256,omitempty"`
-	// epoch the key was seen in; a pin of another epoch does not count.
-	// +required
-	Epoch int64 `json:"epoch,omitempty"`
-}
-
-// PasswordAttempt says that one password was tried in one epoch. There is one
-// attempt for each, because a wrong one can lock the account, and with it SSH.
-type PasswordAttempt struct {
-	// +required
-	Epoch int64 `json:"epoch,omitempty"`
-	// digest is a keyed hash of the password.
-	// +required
-	// +kubebuilder:validation:MaxLength=128
-	Digest string `json:"digest,omitempty"`
-	// +required
-	At metav1.MicroTime `json:"at,omitempty"`
-}
-
-// HostHardware is which Mac stands behind the server. It outlives reinstalls.
-type HostHardware struct {
-	// serial number.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	Serial string `json:"serial,omitempty"`
-	// platformUUID is the board's (IOPlatformUUID).
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	PlatformUUID string `json:"platformUUID,omitempty"`
-}
-
-// WipeRecord is the history of this disk's cleanliness.
-type WipeRecord struct {
-	// generation counts the wipes we asked for.
-	// +optional
-	Generation int64 `json:"generation,omitempty"`
-	// requiredSince: a claim was made then; only a wipe observed later makes this
-	// disk clean.
-	// +optional
-	RequiredSince *metav1.MicroTime `json:"requiredSince,omitempty"`
-	// requestedAt is recorded before the vendor is asked to reinstall.
-	// +optional
-	RequestedAt *metav1.MicroTime `json:"requestedAt,omitempty"`
-	// startedAt: a reading that began after requestedAt showed the server
-	// reinstalling. The vendor's acknowledgement alone does not count.
-	// +optional
-	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
-	// observedAt: a reading that began after startedAt showed the server ready and
-	// delivered.
-	// +optional
-	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
-	// repeats counts how often this wipe was asked for again after it timed out.
-	// +optional
-	Repeats int32 `json:"repeats,omitempty"`
-}
-
-// BootstrapRecord counts failed bootstraps of one claim.
-type BootstrapRecord struct {
-	// +optional
-	// +kubebuilder:validation:MaxLength=128
-	ClaimToken string `json:"claimToken,omitempty"`
-	// +optional
-	Attempts int32 `json:"attempts,omitempty"`
-	// rebootIssued: the vendor took the one reboot of this claim's recovery.
-	// +optional
-	RebootIssued bool `json:"rebootIssued,omitempty"`
-	// firstFailedAt is when the first of these attempts failed.
-	// +optional
-	FirstFailedAt *metav1.Time `json:"firstFailedAt,omitempty"`
-	// tokenID names the bootstrap token that was made for this Mac to join with, while
-	// it may. It is written before the token exists; only who logs in with this token
-	// gets a first certificate, and only for the Node of the claim's name.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	TokenID string `json:"tokenID,omitempty"`
-}
-
 // OrderRequest is a server that is being ordered. It is looked up by its name
 // before each create: the vendor knows no idempotency key.
 type OrderRequest struct {
@@ -216,7 +130,8 @@ type OrderRequest struct {
 	AttemptedAt *metav1.MicroTime `json:"attemptedAt,omitempty"`
 }
 
-// Maintenance keeps a host out of the pool and out of every automatic act.
+// Maintenance keeps a host out of the pool, and from being wiped, rebooted, renamed or
+// recovered. A rollout still reaches the Mac of a Machine.
 type Maintenance struct {
 	// reason is shown to people.
 	// +optional
@@ -265,72 +180,12 @@ type Adoption struct {
 	// trustDisk: rename only, wipe nothing. The person answers for the disk.
 	// +optional
 	TrustDisk bool `json:"trustDisk,omitempty"`
-}
-
-// Failure is one claim that came to nothing on this host.
-type Failure struct {
-	// +required
-	Time metav1.Time `json:"time,omitempty"`
-	// reason in one word or two.
-	// +required
-	// +kubebuilder:validation:MaxLength=128
-	Reason string `json:"reason,omitempty"`
-}
-
-// FailureRecord remembers the hardware's failures. It outlives Machines.
-type FailureRecord struct {
-	// count of all failures ever.
+	// serverName is what the server was named before it was renamed; the manager notes
+	// it first. A server that bears neither that name nor one of the pool has been
+	// renamed by somebody else since, and is left to them. Only with trustDisk.
 	// +optional
-	Count int64 `json:"count,omitempty"`
-	// recent failures, the oldest first.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	Recent []Failure `json:"recent,omitempty"`
-}
-
-// HostRecord is what must survive a lost status.
-type HostRecord struct {
-	// installEpoch counts the lives of the OS on this host: it grows with each
-	// wipe of ours, and with the claim of a host we have not wiped.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	InstallEpoch int64 `json:"installEpoch,omitempty"`
-	// +optional
-	HostKey *HostKey `json:"hostKey,omitempty"`
-	// hardware that was seen at the first contact of all, and is the same in each
-	// install epoch. A Mac that shows another is sent no password.
-	// +optional
-	Hardware *HostHardware `json:"hardware,omitempty"`
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	PasswordAttempts []PasswordAttempt `json:"passwordAttempts,omitempty"`
-	// +optional
-	Wipe WipeRecord `json:"wipe,omitempty,omitzero"`
-	// +optional
-	Bootstrap BootstrapRecord `json:"bootstrap,omitempty,omitzero"`
-	// detachedAt: the claim was cleared then without a wipe. Until the host is
-	// wiped or claimed again no Node may bear its providerID.
-	// +optional
-	DetachedAt *metav1.MicroTime `json:"detachedAt,omitempty"`
-	// handedOverAt: the owner was moved to another management cluster then. The
-	// host is that cluster's, and nothing is done to it here.
-	// +optional
-	HandedOverAt *metav1.MicroTime `json:"handedOverAt,omitempty"`
-	// disturbedAt is when a recovery or the sweep last began something destructive
-	// here by itself; the storm guard counts these.
-	// +optional
-	DisturbedAt *metav1.MicroTime `json:"disturbedAt,omitempty"`
-	// ordered: we had this server made; its claim ends in Terminate unless its
-	// Machine says otherwise.
-	// +optional
-	Ordered bool `json:"ordered,omitempty"`
-	// orderedFor is the MacNodeProfile, <namespace>/<name>, whose maxOrdered counts
-	// this server, whoever has it since.
-	// +optional
-	// +kubebuilder:validation:MaxLength=317
-	OrderedFor string `json:"orderedFor,omitempty"`
+	// +kubebuilder:validation:MaxLength=512
+	ServerName string `json:"serverName,omitempty"`
 }
 
 // ScalewayAppleSiliconHostSpec is who owns a Mac and what must not be forgotten
@@ -495,10 +350,11 @@ type ScalewayAppleSiliconHostStatus struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.server.type`
-// +kubebuilder:printcolumn:name="OS",type=string,JSONPath=`.status.server.osFamily`
-// +kubebuilder:printcolumn:name="Server",type=string,JSONPath=`.status.server.name`
+// +kubebuilder:printcolumn:name="OS",type=string,priority=1,JSONPath=`.status.server.osFamily`
+// +kubebuilder:printcolumn:name="Server",type=string,priority=1,JSONPath=`.status.server.name`
 // +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.spec.claimRef.name`
-// +kubebuilder:printcolumn:name="Billed until",type=string,JSONPath=`.status.server.deletableAt`
+// +kubebuilder:printcolumn:name="Kept out",type=string,JSONPath=`.status.conditions[?(@.type=="KeptOut")].reason`
+// +kubebuilder:printcolumn:name="Billed until",type=string,priority=1,JSONPath=`.status.server.deletableAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScalewayAppleSiliconHost struct {
 	metav1.TypeMeta   `json:",inline"`

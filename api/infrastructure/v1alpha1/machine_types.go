@@ -209,6 +209,10 @@ type UpdateStatus struct {
 	// heldAt: a try was put off then, which is nobody's failure.
 	// +optional
 	HeldAt *metav1.Time `json:"heldAt,omitempty"`
+	// retriedAt: a try of that revision failed then, which may have been nobody's fault,
+	// as of the network; the next failure counts.
+	// +optional
+	RetriedAt *metav1.Time `json:"retriedAt,omitempty"`
 	// provedAt: the Mac last proved then that it is at applied.revision.
 	// +optional
 	ProvedAt *metav1.Time `json:"provedAt,omitempty"`
@@ -286,7 +290,7 @@ type ScalewayAppleSiliconMachineStatus struct {
 // +kubebuilder:resource:shortName=samm,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.hostRef.name`
+// +kubebuilder:printcolumn:name="Host",type=string,priority=1,JSONPath=`.spec.hostRef.name`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Up to date",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="UpToDate")].reason`
 // +kubebuilder:printcolumn:name="ProviderID",type=string,priority=1,JSONPath=`.spec.providerID`

@@ -36,44 +36,44 @@ type Gate struct {
 	Now func() time.Time
 }
 
-// RefusedError says that hostd answered and the firewall is not proved.
-type RefusedError struct{ Reason string }
+// refusedError says that hostd answered and the firewall is not proved.
+type refusedError struct{ Reason string }
 
-func (e *RefusedError) Error() string {
+func (e *refusedError) Error() string {
 	return "the firewall around the guests is not proved: " + e.Reason
 }
 
-// AwayError says that hostd did not answer: it does not run, is being restarted, or
+// awayError says that hostd did not answer: it does not run, is being restarted, or
 // hung up.
-type AwayError struct{ Err error }
+type awayError struct{ Err error }
 
-func (e *AwayError) Error() string {
+func (e *awayError) Error() string {
 	return fmt.Sprintf("hostd does not answer whether the firewall holds (is %s loaded?): %v", document.HostdLabel, e.Err)
 }
 
 // Unwrap returns how the conversation failed.
-func (e *AwayError) Unwrap() error { return e.Err }
+func (e *awayError) Unwrap() error { return e.Err }
 
 // Away sets it apart from a no.
-func (*AwayError) Away() bool { return true }
+func (*awayError) Away() bool { return true }
 
-// NoSessionError says that the console user has no session: macOS guests cannot
+// noSessionError says that the console user has no session: macOS guests cannot
 // start without one. After a boot it comes within a minute.
-type NoSessionError struct{}
+type noSessionError struct{}
 
-func (*NoSessionError) Error() string {
+func (*noSessionError) Error() string {
 	return "the console user has no session, and macOS guests cannot start without one: " +
 		"after a boot it comes within a minute, else the doctor's session and auto-login say why"
 }
 
 // PodReason is the reason of a Pod that waits for it.
-func (*NoSessionError) PodReason() string { return "NoConsoleSession" }
+func (*noSessionError) PodReason() string { return "NoConsoleSession" }
 
 // Proved says that the firewall holds: a guest that runs may go on.
-func (*NoSessionError) Proved() bool { return true }
+func (*noSessionError) Proved() bool { return true }
 
 // Arm has the firewall proved now, and mended first where that is needed. Errors
-// are *RefusedError, *AwayError and *NoSessionError, or say that what came is no
+// are *refusedError, *awayError and *noSessionError, or say that what came is no
 // answer of hostd's.
 func (g Gate) Arm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("nothing came within %s", timeout))
@@ -83,17 +83,17 @@ func (g Gate) Arm(ctx context.Context) error {
 		return err
 	}
 	if a.Error != "" {
-		return &RefusedError{Reason: printable(a.Error)}
+		return &refusedError{Reason: printable(a.Error)}
 	}
 	proved, err := time.Parse(time.RFC3339, a.FirewallProvedAt)
 	if err != nil {
-		return &RefusedError{Reason: "hostd says that it never was in this boot"}
+		return &refusedError{Reason: "hostd says that it never was in this boot"}
 	}
 	if age := g.now().Sub(proved); age.Abs() > freshFor {
-		return &RefusedError{Reason: fmt.Sprintf("hostd's last proof is %s old", age.Round(time.Second))}
+		return &refusedError{Reason: fmt.Sprintf("hostd's last proof is %s old", age.Round(time.Second))}
 	}
 	if g.Session && !a.Session {
-		return &NoSessionError{}
+		return &noSessionError{}
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (g Gate) ask(ctx context.Context, verb string) (document.HostdAnswer, error
 		err = errors.New("it hung up")
 	}
 	if err != nil {
-		return a, &AwayError{err}
+		return a, &awayError{err}
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
 		return a, fmt.Errorf("hostd does not say whether the firewall holds: its answer of %d bytes is not one of hostd's", len(data))

@@ -67,8 +67,8 @@ func TestArm(t *testing.T) {
 	} {
 		gate, asked := hostd(t, c.answer)
 		err := gate.Arm(t.Context())
-		var refused *RefusedError
-		var away *AwayError
+		var refused *refusedError
+		var away *awayError
 		switch {
 		case c.want == "" && err != nil, c.want != "" && err == nil:
 			t.Errorf("%s: error %v", name, err)
@@ -91,7 +91,7 @@ func TestArmWaitsForTheSession(t *testing.T) {
 		gate, _ := hostd(t, answer)
 		gate.Session = true
 		err := gate.Arm(t.Context())
-		var none *NoSessionError
+		var none *noSessionError
 		if (err == nil) != want || !want && (!errors.As(err, &none) || !none.Proved() || none.PodReason() != "NoConsoleSession") {
 			t.Errorf("%s: error %v", answer, err)
 		}
@@ -100,7 +100,7 @@ func TestArmWaitsForTheSession(t *testing.T) {
 
 func TestArmWithoutHostdFails(t *testing.T) {
 	err := Gate{Socket: filepath.Join(t.TempDir(), "none")}.Arm(t.Context())
-	var away *AwayError
+	var away *awayError
 	if !errors.As(err, &away) || !away.Away() || !strings.Contains(err.Error(), "dev.macfleet.hostd") {
 		t.Errorf("error %v", err)
 	}

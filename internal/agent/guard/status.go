@@ -12,7 +12,7 @@ import (
 // statusTimeout: hostd answers from what it knows.
 const statusTimeout = 5 * time.Second
 
-// Status asks hostd how things are, and has it do nothing. The error is an *AwayError
+// Status asks hostd how things are, and has it do nothing. The error is an *awayError
 // when it does not answer.
 func (g Gate) Status(ctx context.Context) (document.HostdAnswer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, fmt.Errorf("nothing came within %s", statusTimeout))

@@ -189,8 +189,9 @@ func (m *Monitor) one(ctx context.Context, c Check) Finding {
 	answer := make(chan Finding, 1)
 	go func() {
 		defer cancel()
-		defer m.end(c)
-		answer <- m.ask(ctx, c)
+		f := m.ask(ctx, c)
+		m.end(c) // before it is told: the next look may come at once
+		answer <- f
 	}()
 	select {
 	case f := <-answer:

@@ -50,7 +50,7 @@ func TestACheckThatHangsHoldsUpNoOther(t *testing.T) {
 		t.Errorf("a check that hangs was begun %d times", n)
 	}
 	close(release)
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for m.Findings()[0].Reason != "Back" {
 		select {
 		case <-late:
@@ -135,7 +135,7 @@ func TestRunLooksAgain(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- m.Run(ctx) }()
 	<-looked
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for !clock.HasWaiters() {
 		select {
 		case <-late:

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/macfleet/macfleet/internal/atomicfile"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -89,14 +90,7 @@ func findEndpoint(o Options) (endpoint, error) {
 }
 
 func remember(path string, e endpoint) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("encoding the API server's address: %w", err)
-	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("remembering the API server: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.WriteJSON(path, e); err != nil {
 		return fmt.Errorf("remembering the API server: %w", err)
 	}
 	return nil

@@ -54,7 +54,7 @@ type dockerEntry struct {
 
 // offer returns the credentials for an image that Secrets hold: longest path first,
 // then hosts without patterns, then the Secrets' order. It goes on after a Secret
-// that is none and returns its *SecretError.
+// that is none and returns its *secretError.
 func offer(secrets []corev1.Secret, ref reference) ([]credential, error) {
 	type match struct {
 		pattern string
@@ -65,7 +65,7 @@ func offer(secrets []corev1.Secret, ref reference) ([]credential, error) {
 	for _, secret := range secrets {
 		entries, problem := dockerEntries(secret)
 		if problem != "" && firstErr == nil {
-			firstErr = &SecretError{Namespace: secret.Namespace, Name: secret.Name, Problem: problem}
+			firstErr = &secretError{Namespace: secret.Namespace, Name: secret.Name, Problem: problem}
 		}
 		id := secretID{Namespace: secret.Namespace, Name: secret.Name, UID: string(secret.UID)}
 		for _, key := range sortedKeys(entries) {

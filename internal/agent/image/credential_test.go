@@ -90,7 +90,7 @@ func TestSecretsOfBothTypes(t *testing.T) {
 		"no colon":     {typed(corev1.SecretTypeDockerConfigJson, corev1.DockerConfigJsonKey, `{"auths":{"r.test":{"auth":"aHVudGVyMg=="}}}`), "", true},
 	} {
 		offered, err := offer([]corev1.Secret{c.secret}, reference{"r.test/a", ":v1"})
-		var bad *SecretError
+		var bad *secretError
 		if errors.As(err, &bad) != c.bad || err != nil && (strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "team/s")) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -117,7 +117,7 @@ func TestABadSecretMattersOnlyToAPull(t *testing.T) {
 	if _, err := s.Ensure(t.Context(), Request{Ref: base, PullSecrets: []corev1.Secret{bad}}); err != nil {
 		t.Error(err)
 	}
-	var refused *SecretError
+	var refused *secretError
 	if _, err := s.Ensure(t.Context(), Request{Ref: base, Policy: corev1.PullAlways, PullSecrets: []corev1.Secret{bad}}); !errors.As(err, &refused) || len(h.pulled()) != 0 {
 		t.Errorf("%v, pulls %v", err, h.pulled())
 	}

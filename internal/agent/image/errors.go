@@ -9,18 +9,18 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// ErrNeverPull says that the policy is Never and the Pod cannot have the image as
+// errNeverPull says that the policy is Never and the Pod cannot have the image as
 // it is on this host.
-var ErrNeverPull = errors.New("imagePullPolicy is Never")
+var errNeverPull = errors.New("imagePullPolicy is Never")
 
-// errYielded ends a pull that nobody waits for in favour of a Pod's.
-var errYielded = errors.New("a Pod pulls from this registry")
+// errPreempted ends a pull that nobody waits for in favour of a Pod's.
+var errPreempted = errors.New("a Pod pulls from this registry")
 
 func neverPulled(ref reference, digest string) error {
 	if digest == "" {
-		return fmt.Errorf("image %s is not on this host and %w", ref, ErrNeverPull)
+		return fmt.Errorf("image %s is not on this host and %w", ref, errNeverPull)
 	}
-	return fmt.Errorf("image %s is of a repository that was pulled from with credentials, none of the Pod's imagePullSecrets is known to give access to it, and %w", ref, ErrNeverPull)
+	return fmt.Errorf("image %s is of a repository that was pulled from with credentials, none of the Pod's imagePullSecrets is known to give access to it, and %w", ref, errNeverPull)
 }
 
 // refused adds to a registry's refusal whose credentials it was given.
@@ -35,9 +35,9 @@ func refused(err error, offered []credential) error {
 	return fmt.Errorf("%w (tried the credentials of %s, then none)", err, strings.Join(names, ", "))
 }
 
-// StalledError says that a pull was given up as it went on no more. The next one
+// stalledError says that a pull was given up as it went on no more. The next one
 // goes on where it stood.
-type StalledError struct {
+type stalledError struct {
 	Ref string
 	// Percent it had come to.
 	Percent int
@@ -45,12 +45,12 @@ type StalledError struct {
 	After time.Duration
 }
 
-func (e *StalledError) Error() string {
+func (e *stalledError) Error() string {
 	return fmt.Sprintf("the pull of %s stalled at %d %%: nothing came for %s; the next try goes on from there", e.Ref, e.Percent, e.After)
 }
 
-// NoSpaceError says that an image does not fit. It matches vm.ErrNoSpace.
-type NoSpaceError struct {
+// noSpaceError says that an image does not fit. It matches vm.ErrNoSpace.
+type noSpaceError struct {
 	Ref string
 	// Needed is an estimate in bytes, 0 when the pull did not come far enough for one.
 	Needed int64
@@ -59,7 +59,7 @@ type NoSpaceError struct {
 	Err         error
 }
 
-func (e *NoSpaceError) Error() string {
+func (e *noSpaceError) Error() string {
 	text := fmt.Sprintf("no space for image %s", e.Ref)
 	if e.Needed > 0 {
 		text += fmt.Sprintf(", which still needed about %s", gigabytes(e.Needed))
@@ -71,18 +71,18 @@ func (e *NoSpaceError) Error() string {
 }
 
 // Unwrap returns the driver's error, which matches vm.ErrNoSpace.
-func (e *NoSpaceError) Unwrap() error { return e.Err }
+func (e *noSpaceError) Unwrap() error { return e.Err }
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// SecretError says that an image pull Secret is not one.
-type SecretError struct {
+// secretError says that an image pull Secret is not one.
+type secretError struct {
 	Namespace, Name string
 	// Problem quotes nothing of the Secret.
 	Problem string
 }
 
-func (e *SecretError) Error() string {
+func (e *secretError) Error() string {
 	return fmt.Sprintf("image pull Secret %s/%s %s", e.Namespace, e.Name, e.Problem)
 }
 
@@ -90,7 +90,7 @@ func (e *SecretError) Error() string {
 // Kubernetes.
 func Reason(err error) string {
 	switch {
-	case errors.Is(err, ErrNeverPull):
+	case errors.Is(err, errNeverPull):
 		return "ErrImageNeverPull"
 	case errors.Is(err, vm.ErrInvalidReference):
 		return "InvalidImageName"

@@ -232,7 +232,7 @@ func secret(name, registry, username, password string) corev1.Secret {
 // await fails when what is waited for does not come.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-late:
@@ -247,7 +247,7 @@ func receive[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("waited in vain: %s", what)
 		panic("unreachable")
 	}

@@ -23,8 +23,8 @@ const (
 	everything extent = "an image needs the room"
 )
 
-// held is one image of the host with all its names.
-type held struct {
+// localImage is one image of the host with all its names.
+type localImage struct {
 	digest string
 	names  []string
 	size   int64
@@ -42,8 +42,8 @@ func (s space) usedPercent() int {
 	return 100 - int(float64(s.free)*100/float64(s.total))
 }
 
-// GarbageError says that the volume stays fuller than it should.
-type GarbageError struct {
+// garbageError says that the volume stays fuller than it should.
+type garbageError struct {
 	UsedPercent, HighPercent int
 	// Kept is how many images are left, all of them needed.
 	Kept int
@@ -51,7 +51,7 @@ type GarbageError struct {
 	Err error
 }
 
-func (e *GarbageError) Error() string {
+func (e *garbageError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("the volume of images is %d %% full, above %d %%, and an image cannot be removed: %v", e.UsedPercent, e.HighPercent, e.Err)
 	}
@@ -60,7 +60,7 @@ func (e *GarbageError) Error() string {
 }
 
 // Unwrap returns Err.
-func (e *GarbageError) Unwrap() error { return e.Err }
+func (e *garbageError) Unwrap() error { return e.Err }
 
 // FreeNow makes room on a host that is short of disk: it removes images that nobody
 // needs until LowPercent and ReliefPercent are reached, and all of them where they have
@@ -125,7 +125,7 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 		s.refresh(ctx)
 	}
 	if after := s.space(ctx); after.usedPercent() > s.o.HighPercent && (removed == 0 || failed != nil) {
-		return removed, &GarbageError{UsedPercent: after.usedPercent(), HighPercent: s.o.HighPercent, Kept: len(images) - removed, Err: failed}
+		return removed, &garbageError{UsedPercent: after.usedPercent(), HighPercent: s.o.HighPercent, Kept: len(images) - removed, Err: failed}
 	}
 	return removed, failed
 }
@@ -139,12 +139,12 @@ func (s *Store) enough(ctx context.Context, before space, sizes int64, target in
 }
 
 // list asks the driver, and joins the names of each image.
-func (s *Store) list(ctx context.Context) ([]held, error) {
+func (s *Store) list(ctx context.Context) ([]localImage, error) {
 	images, err := s.o.Source.Images(ctx)
 	if err != nil {
 		return nil, err
 	}
-	byDigest := map[string]*held{}
+	byDigest := map[string]*localImage{}
 	var digests []string
 	for _, i := range images {
 		digest, err := s.digestOf(ctx, i)
@@ -156,7 +156,7 @@ func (s *Store) list(ctx context.Context) ([]held, error) {
 		}
 		h := byDigest[digest]
 		if h == nil {
-			h = &held{digest: digest}
+			h = &localImage{digest: digest}
 			byDigest[digest] = h
 			digests = append(digests, digest)
 		}
@@ -166,8 +166,8 @@ func (s *Store) list(ctx context.Context) ([]held, error) {
 			h.used = i.Accessed
 		}
 	}
-	s.ledger.see(digests, s.o.Clock.Now())
-	list := make([]held, 0, len(digests))
+	s.ledger.observe(digests, s.o.Clock.Now())
+	list := make([]localImage, 0, len(digests))
 	for _, d := range digests {
 		h := byDigest[d]
 		if own := s.ledger.used(d); own.After(h.used) {
@@ -189,12 +189,12 @@ func (s *Store) digestOf(ctx context.Context, i vm.Image) (string, error) {
 }
 
 // idle are the images that nobody needs, those least recently used first.
-func (s *Store) idle(images []held) []held {
+func (s *Store) idle(images []localImage) []localImage {
 	needed := s.needed()
-	idle := slices.DeleteFunc(slices.Clone(images), func(h held) bool {
+	idle := slices.DeleteFunc(slices.Clone(images), func(h localImage) bool {
 		return slices.ContainsFunc(h.names, func(name string) bool { return needed[fullName(name)] })
 	})
-	slices.SortStableFunc(idle, func(a, b held) int { return a.used.Compare(b.used) })
+	slices.SortStableFunc(idle, func(a, b localImage) int { return a.used.Compare(b.used) })
 	return idle
 }
 
@@ -207,7 +207,7 @@ func (s *Store) needed() map[string]bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.flights {
+	for key := range s.pulls {
 		needed[key.ref] = true
 	}
 	return needed
@@ -223,7 +223,7 @@ func fullName(name string) string {
 }
 
 // remove gives up all names of an image, unless a Pod got it since.
-func (s *Store) remove(ctx context.Context, h held, since time.Time) (bool, error) {
+func (s *Store) remove(ctx context.Context, h localImage, since time.Time) (bool, error) {
 	done := make(chan struct{})
 	s.mu.Lock()
 	if s.ledger.used(h.digest).After(since) {

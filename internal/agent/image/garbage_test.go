@@ -212,7 +212,7 @@ func TestARemovedImageLeavesNoRecord(t *testing.T) {
 	}
 	h.here(name(1), 1, gb)
 	r.Policy = corev1.PullNever
-	if _, err := s.Ensure(t.Context(), r); !errors.Is(err, ErrNeverPull) {
+	if _, err := s.Ensure(t.Context(), r); !errors.Is(err, errNeverPull) {
 		t.Errorf("the credentials of the image before: %v", err)
 	}
 }

@@ -112,12 +112,12 @@ type Store struct {
 	// complained is Run's own: when it last told that room cannot be made.
 	complained time.Time
 
-	mu      sync.Mutex
-	flights map[flightKey]*flight
-	lanes   map[string]*lane
+	mu     sync.Mutex
+	pulls  map[pullKey]*sharedPull
+	queues map[string]*registryQueue
 	// removing are the digests that are being removed, and what is closed after.
 	removing map[string]chan struct{}
-	listed   []held
+	listed   []localImage
 }
 
 // New returns a store; Run makes it pull beforehand and remove what is not needed.
@@ -129,7 +129,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		o: o, ledger: openLedger(path, o.Log), changed: make(chan struct{}, 1),
-		flights: map[flightKey]*flight{}, lanes: map[string]*lane{}, removing: map[string]chan struct{}{},
+		pulls: map[pullKey]*sharedPull{}, queues: map[string]*registryQueue{}, removing: map[string]chan struct{}{},
 	}
 }
 
@@ -144,7 +144,7 @@ type Request struct {
 	// Pulling is called before a registry is asked, once. Nil: it is not.
 	Pulling func()
 	// Waits is called with the image whose pull from the same registry this one has to
-	// wait for, and with "" when its turn has come. Nil: it is not. It is called by
+	// wait for, and with "" when it begins. Nil: it is not. It is called by
 	// Ensure itself.
 	Waits func(behind string)
 }
@@ -161,8 +161,8 @@ type Result struct {
 }
 
 // Ensure returns once the image is on this host and the Pod may have it. Errors
-// match vm.ErrInvalidReference, ErrNeverPull, vm.ErrAuth, vm.ErrImageNotFound,
-// vm.ErrNoSpace (then a *NoSpaceError), *StalledError and *SecretError; Reason
+// match vm.ErrInvalidReference, errNeverPull, vm.ErrAuth, vm.ErrImageNotFound,
+// vm.ErrNoSpace (then a *noSpaceError), *stalledError and *secretError; Reason
 // names them as Kubernetes does. A pull goes on while anybody waits for it.
 func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
 	ref, err := parseReference(r.Ref)

@@ -24,7 +24,7 @@ func TestPolicies(t *testing.T) {
 		{true, corev1.PullIfNotPresent, 0, nil},
 		{false, corev1.PullAlways, 1, nil},
 		{true, corev1.PullAlways, 1, nil},
-		{false, corev1.PullNever, 0, ErrNeverPull},
+		{false, corev1.PullNever, 0, errNeverPull},
 		{true, corev1.PullNever, 0, nil},
 	} {
 		h := newHost()
@@ -138,7 +138,7 @@ func TestNoSpace(t *testing.T) {
 		h.total = 100 * gb
 		h.publish(big, 9, 120*gb, "")
 		_, err := New(options(t, h)).Ensure(t.Context(), Request{Ref: big})
-		var full *NoSpaceError
+		var full *noSpaceError
 		if !errors.Is(err, vm.ErrNoSpace) || !errors.As(err, &full) || Reason(err) != "ErrImagePull" {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 const (
@@ -168,7 +169,7 @@ func (l *ledger) intend(repository string, here []string) error {
 	}
 	before := l.kept.Private
 	l.kept.Private = slices.Sorted(slices.Values(append(slices.Clone(before), directory(repository))))
-	err := l.save(true)
+	err := l.save()
 	if err != nil {
 		l.kept.Private = before // and the next pull tries again
 	}
@@ -227,8 +228,8 @@ func (l *ledger) used(digest string) time.Time {
 	return r.Used
 }
 
-// see notes images found here for the first time.
-func (l *ledger) see(digests []string, now time.Time) {
+// observe notes images found here for the first time.
+func (l *ledger) observe(digests []string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range digests {
@@ -257,36 +258,21 @@ func (l *ledger) flush() {
 }
 
 func (l *ledger) saveOrLater() {
-	if err := l.save(false); err != nil {
+	if err := l.save(); err != nil {
 		l.dirty = true
 		l.log.Warn("what is known of images is not written, trying again", "err", err)
 	}
 }
 
-// save replaces the file; durable waits for the disk.
-func (l *ledger) save(durable bool) (err error) {
+// save replaces the file.
+func (l *ledger) save() error {
 	if l.path == "" {
 		return nil
-	}
-	data, err := json.Marshal(l.kept)
-	if err != nil {
-		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(l.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if durable && err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(l.path+".new", l.path); err != nil {
+	if err := atomicfile.WriteJSON(l.path, l.kept); err != nil {
 		return err
 	}
 	l.dirty = false

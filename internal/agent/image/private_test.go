@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 func owner() credential {
@@ -42,7 +43,7 @@ func TestAPullThatFailsLeavesNothingForEverybody(t *testing.T) {
 	done := ask(t.Context(), s, Request{Ref: base, PullSecrets: secrets})
 	receive(t, "the pull", h.started)
 	at := h.arrive(base, 1)
-	if err := never(t, s, at); !errors.Is(err, ErrNeverPull) {
+	if err := never(t, s, at); !errors.Is(err, errNeverPull) {
 		t.Errorf("while it is pulled: %v", err)
 	}
 	close(h.gate)
@@ -53,7 +54,7 @@ func TestAPullThatFailsLeavesNothingForEverybody(t *testing.T) {
 	shouted, dotted := strings.Replace(at, "r.test/macos", "R.test/MacOS", 1), strings.Replace(at, "/macos", "/./macos", 1)
 	h.set(func() { h.held[shouted], h.held[dotted], h.failWith = sha(1), sha(1), nil })
 	for _, ref := range []string{at, base, shouted, dotted} {
-		if err := never(t, s, ref); !errors.Is(err, ErrNeverPull) {
+		if err := never(t, s, ref); !errors.Is(err, errNeverPull) {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}
@@ -78,7 +79,7 @@ func TestAPullThatOutlivesTheAgentIsNotForEverybody(t *testing.T) {
 	}
 	at := h.arrive(base, 2)
 	for _, s := range []*Store{s, New(o)} {
-		if err := never(t, s, at); !errors.Is(err, ErrNeverPull) {
+		if err := never(t, s, at); !errors.Is(err, errNeverPull) {
 			t.Errorf("the new image: %v", err)
 		}
 	}
@@ -90,7 +91,7 @@ func TestAPullThatOutlivesTheAgentIsNotForEverybody(t *testing.T) {
 	if err := never(t, s, other); err != nil {
 		t.Errorf("another repository's: %v", err)
 	}
-	if err := never(t, s, at); !errors.Is(err, ErrNeverPull) {
+	if err := never(t, s, at); !errors.Is(err, errNeverPull) {
 		t.Errorf("the new image, now that another repository became private: %v", err)
 	}
 }
@@ -111,12 +112,11 @@ func TestNoPullWithCredentialsBeforeItIsKnownWhatIsHere(t *testing.T) {
 	}
 }
 
-// An intent that a power cut may take back is none: a null device takes every write,
-// and has no disk to wait for.
+// An intent that a power cut may take back is none; package atomicfile waits for the disk.
 func TestAnIntentIsOnTheDisk(t *testing.T) {
 	o := options(t, newHost())
-	scratch := filepath.Join(o.Dir, "images.json.new")
-	if err := os.Symlink(os.DevNull, scratch); err != nil {
+	scratch := atomicfile.Temp(filepath.Join(o.Dir, "images.json"))
+	if err := os.MkdirAll(filepath.Join(scratch, "in its place"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := New(o)
@@ -125,7 +125,7 @@ func TestAnIntentIsOnTheDisk(t *testing.T) {
 			t.Fatal("an intent that is on no disk")
 		}
 	}
-	if err := os.Remove(scratch); err != nil {
+	if err := os.RemoveAll(scratch); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.intend(t.Context(), repositoryOf(base), owner()); err != nil || !New(o).ledger.private(repositoryOf(base)) {
@@ -145,7 +145,7 @@ func TestNothingIsPublishedInDistrust(t *testing.T) {
 	if err := s.intend(t.Context(), repositoryOf(base), owner()); err != nil {
 		t.Fatal(err)
 	}
-	if err := never(t, s, base); !errors.Is(err, ErrNeverPull) {
+	if err := never(t, s, base); !errors.Is(err, errNeverPull) {
 		t.Error(err)
 	}
 }

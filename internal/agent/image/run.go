@@ -94,7 +94,7 @@ func (s *Store) Images() []corev1.ContainerImage {
 	s.mu.Lock()
 	listed := slices.Clone(s.listed)
 	s.mu.Unlock()
-	slices.SortFunc(listed, func(a, b held) int {
+	slices.SortFunc(listed, func(a, b localImage) int {
 		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.digest, b.digest))
 	})
 	images := []corev1.ContainerImage{}
@@ -105,7 +105,7 @@ func (s *Store) Images() []corev1.ContainerImage {
 }
 
 // nodeNames puts digests first, then tags, as kubelets do.
-func nodeNames(h held) []string {
+func nodeNames(h localImage) []string {
 	var names []string
 	for _, name := range h.names {
 		ref, err := parseReference(name)
@@ -162,7 +162,7 @@ func (s *Store) prePull(ctx context.Context) {
 // tellPrePull tells of a failure that waiting for a Pod does not explain.
 func (s *Store) tellPrePull(w *wanted, err error) {
 	now := s.o.Clock.Now()
-	if err == nil || errors.Is(err, errYielded) || s.o.PrePullFailed == nil || !w.told.IsZero() && now.Sub(w.told) < prePullTold {
+	if err == nil || errors.Is(err, errPreempted) || s.o.PrePullFailed == nil || !w.told.IsZero() && now.Sub(w.told) < prePullTold {
 		return
 	}
 	w.told = now
@@ -204,7 +204,7 @@ func (w *wanted) after(err error) time.Duration {
 	case err == nil:
 		w.failures = 0
 		return prePullAgain
-	case errors.Is(err, errYielded):
+	case errors.Is(err, errPreempted):
 		return prePullYielded
 	}
 	delay := prePullFirst << min(w.failures, 10)
@@ -224,7 +224,7 @@ func (s *Store) prePullOne(ctx context.Context, ref reference) error {
 	switch {
 	case err == nil && digest != before:
 		s.o.Log.Info("image pulled beforehand", "image", ref.String(), "digest", digest)
-	case errors.Is(err, errYielded):
+	case errors.Is(err, errPreempted):
 		s.o.Log.Info("pulling beforehand gives way to a Pod", "image", ref.String())
 	case err != nil && ctx.Err() == nil:
 		s.o.Log.Warn("image not pulled beforehand, trying again later", "image", ref.String(), "err", err)

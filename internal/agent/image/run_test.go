@@ -30,7 +30,7 @@ func run(t *testing.T, s *Store) {
 		await(t, "the last pull writes no more", func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return len(s.lanes) == 0
+			return len(s.queues) == 0
 		})
 	})
 }
@@ -234,7 +234,7 @@ func TestDelaysOfPrePulls(t *testing.T) {
 	w := &wanted{}
 	fails := errors.New("down")
 	var got []time.Duration
-	for _, err := range []error{fails, fails, errYielded, fails, nil, fails} {
+	for _, err := range []error{fails, fails, errPreempted, fails, nil, fails} {
 		got = append(got, w.after(err))
 	}
 	want := []time.Duration{time.Minute, 2 * time.Minute, 30 * time.Second, 4 * time.Minute, time.Hour, time.Minute}

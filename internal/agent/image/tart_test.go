@@ -209,7 +209,7 @@ func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
 	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls"}}})
 	s := storeOf(t, h, Options{StallTimeout: 300 * time.Millisecond})
 	_, err := s.Ensure(t.Context(), Request{Ref: tagV1})
-	var stalled *StalledError
+	var stalled *stalledError
 	if !errors.As(err, &stalled) || stalled.Percent != 50 {
 		t.Fatal(err)
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
-// LicenseSlotsHealthy says whether all places that Apple's licence allows can be used.
-const LicenseSlotsHealthy corev1.NodeConditionType = "LicenseSlotsHealthy"
+// licenseSlotsHealthy says whether all places that Apple's licence allows can be used.
+const licenseSlotsHealthy corev1.NodeConditionType = "LicenseSlotsHealthy"
 
-// Reasons of LicenseSlotsHealthy and Ready.
+// Reasons of licenseSlotsHealthy and Ready.
 const (
-	ReasonSlotsFree = "AllSlotsUsable"
-	// ReasonSlotsLeaked: the system counts guests that are gone; a reboot helps, and
+	reasonSlotsFree = "AllSlotsUsable"
+	// reasonSlotsLeaked: the system counts guests that are gone; a reboot helps, and
 	// disturbs nobody but the Pods of this Node.
-	ReasonSlotsLeaked = "SlotsLeaked"
-	// ReasonForeignGuests: macOS guests that are not ours take places; a reboot would
+	reasonSlotsLeaked = "SlotsLeaked"
+	// reasonForeignGuests: macOS guests that are not ours take places; a reboot would
 	// end them.
-	ReasonForeignGuests = "ForeignGuests"
+	reasonForeignGuests = "ForeignGuests"
 	reasonReady         = "AgentReady"
 	reasonNotReady      = "GuestsCannotStart"
 )
@@ -65,19 +65,19 @@ func ready(found []health.Finding) corev1.NodeCondition {
 }
 
 func licence(s slot.State) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: LicenseSlotsHealthy, Status: corev1.ConditionTrue, Reason: ReasonSlotsFree}
+	c := corev1.NodeCondition{Type: licenseSlotsHealthy, Status: corev1.ConditionTrue, Reason: reasonSlotsFree}
 	foreign := ""
 	if len(s.Foreign) > 0 {
 		foreign = "VMs of others run here and take places: " + strings.Join(s.Foreign, ", ")
-		c.Reason, c.Message = ReasonForeignGuests, foreign
+		c.Reason, c.Message = reasonForeignGuests, foreign
 	}
 	if s.Leaked == 0 {
 		return c
 	}
-	c.Status, c.Reason = corev1.ConditionFalse, ReasonSlotsLeaked
+	c.Status, c.Reason = corev1.ConditionFalse, reasonSlotsLeaked
 	c.Message = fmt.Sprintf("macOS counts %d guests that do not run, of %d that the licence allows; only a reboot helps", s.Leaked, slot.Licence)
 	if foreign != "" {
-		c.Reason = ReasonForeignGuests
+		c.Reason = reasonForeignGuests
 		c.Message += ", and " + foreign + ": stop them first"
 	}
 	return c

@@ -43,11 +43,11 @@ type heartbeat struct {
 }
 
 // beat renews the lease of one life of the Node until ctx ends.
-func (k *Keeper) beat(ctx context.Context, n *corev1.Node) {
+func (k *Manager) beat(ctx context.Context, n *corev1.Node) {
 	h := heartbeat{
 		leases: k.o.LeaseClient.CoordinationV1().Leases(corev1.NamespaceNodeLease),
 		name:   n.Name, owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
-		clock: k.o.Clock, trouble: k.o.OnLeaseTrouble, back: k.comeBack,
+		clock: k.o.Clock, trouble: k.o.OnLeaseTrouble, back: k.resendStatus,
 		complain: func(err error) { k.o.Log.Warn("the heartbeat failed", "node", n.Name, "err", err) },
 		renewal:  leaseRenewal, retry: leaseRetry,
 	}
@@ -140,10 +140,10 @@ func (h *heartbeat) pause(ctx context.Context, failures int) {
 	}
 }
 
-// comeBack has the status sent anew, over the connections that work: the Node may
+// resendStatus has the status sent anew, over the connections that work: the Node may
 // have been called Unknown meanwhile, which a watch whose connection died does not
 // tell.
-func (k *Keeper) comeBack() {
-	k.back.Store(true)
+func (k *Manager) resendStatus() {
+	k.reconnected.Store(true)
 	k.wakeUp()
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/macfleet/macfleet/internal/atomicfile"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
@@ -77,32 +77,8 @@ func (p permits) forget(id string) error {
 }
 
 func (p permits) record(ids []string) error {
-	data, err := json.Marshal(ids[max(0, len(ids)-usedPermits):])
-	if err != nil {
-		return fmt.Errorf("encoding the used join permits: %w", err)
-	}
-	if err := replace(p.used, data); err != nil {
+	if err := atomicfile.WriteJSON(p.used, ids[max(0, len(ids)-usedPermits):]); err != nil {
 		return fmt.Errorf("recording which join permits were used: %w", err)
 	}
 	return nil
-}
-
-// replace writes by one rename, with file and name synced to the disk.
-func replace(path string, data []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, writeErr := f.Write(data)
-	if err := errors.Join(writeErr, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -19,7 +19,7 @@ var errNotOurs = errors.New("the Node is not ours, and is left as it is")
 
 // register makes the Node ours if it may be, and returns it; nil while it may not.
 // It decides on a fresh read: a cache may lag behind a deletion.
-func (k *Keeper) register(ctx context.Context) (*corev1.Node, error) {
+func (k *Manager) register(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	n, err := k.read(ctx)
@@ -41,11 +41,11 @@ func (k *Keeper) register(ctx context.Context) (*corev1.Node, error) {
 	case actionRefuse:
 		return nil, fmt.Errorf("%w: %s", errNotOurs, d.Why)
 	}
-	k.complain(d.Why)
+	k.logBlocked(d.Why)
 	return nil, nil
 }
 
-func (k *Keeper) read(ctx context.Context) (*corev1.Node, error) {
+func (k *Manager) read(ctx context.Context) (*corev1.Node, error) {
 	n, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -57,17 +57,17 @@ func (k *Keeper) read(ctx context.Context) (*corev1.Node, error) {
 }
 
 // permit returns the delivered permit and whether it is used up.
-func (k *Keeper) permit() (*document.JoinPermit, bool, error) {
+func (k *Manager) permit() (*document.JoinPermit, bool, error) {
 	permit, err := k.permits.read()
 	if err != nil || permit == nil {
 		return nil, false, err
 	}
 	used, err := k.permits.wasUsed(permit.ID)
-	return permit, used && k.spent != permit.ID, err
+	return permit, used && k.usedPermit != permit.ID, err
 }
 
 // claim gives a Node without one our providerID, under its resourceVersion.
-func (k *Keeper) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
+func (k *Manager) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "uid": n.UID},
 		"spec":     map[string]any{"providerID": k.o.Self.Config.Host.ProviderID},
@@ -88,7 +88,7 @@ func (k *Keeper) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error
 // a lost answer may stand for a Node that was made and deleted meanwhile. After a
 // refusal of the Node itself it is good for the next process, too: what the Node
 // is refused for may need another configuration to be mended.
-func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
+func (k *Manager) create(ctx context.Context, id string) (*corev1.Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -99,15 +99,15 @@ func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
 	if err := k.permits.use(id); err != nil {
 		return nil, err
 	}
-	k.spent = id
+	k.usedPermit = id
 	made, err := k.o.Client.CoreV1().Nodes().Create(ctx, k.o.Self.object(), metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		k.spent = ""
+		k.usedPermit = ""
 		k.o.Log.Info("Node created", "node", made.Name, "permit", id)
 		return made, nil
 	case apierrors.IsAlreadyExists(err) || !surelyNotMade(err):
-		k.spent = ""
+		k.usedPermit = ""
 	case refused(err):
 		err = errors.Join(err, k.permits.forget(id))
 	}

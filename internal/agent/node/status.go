@@ -32,8 +32,8 @@ type reporter struct {
 	uid    string
 }
 
-// seen is what a status is made of, beside what does not change.
-type seen struct {
+// observation is what a status is made of, beside what does not change.
+type observation struct {
 	found  []health.Finding
 	slots  slot.State
 	images []corev1.ContainerImage
@@ -51,7 +51,7 @@ func limited(list corev1.ResourceList, vms int) corev1.ResourceList {
 }
 
 // next returns the patch to send, nil when there is nothing new.
-func (r *reporter) next(n *corev1.Node, seen seen, now time.Time) ([]byte, corev1.NodeStatus, error) {
+func (r *reporter) next(n *corev1.Node, seen observation, now time.Time) ([]byte, corev1.NodeStatus, error) {
 	s := corev1.NodeStatus{
 		Capacity:    r.self.Capacity(),
 		Allocatable: limited(r.self.Allocatable(), seen.slots.Allocatable),
@@ -81,7 +81,7 @@ func shown(n *corev1.Node, s corev1.NodeStatus) bool {
 	return sameButTimes(ours, s.Conditions)
 }
 
-func (r *reporter) took(n *corev1.Node, s corev1.NodeStatus, now time.Time) {
+func (r *reporter) recordSent(n *corev1.Node, s corev1.NodeStatus, now time.Time) {
 	r.sent, r.sentAt, r.uid = s, now, string(n.UID)
 }
 
@@ -131,9 +131,9 @@ func imageList(images []corev1.ContainerImage) []corev1.ContainerImage {
 	return list
 }
 
-// look gathers what a status is made of; false before the host was looked at.
-func (k *Keeper) look() (seen, bool) {
-	s := seen{found: k.o.Health.Findings(), slots: k.o.Slots.State()}
+// observe gathers what a status is made of; false before the host was looked at.
+func (k *Manager) observe() (observation, bool) {
+	s := observation{found: k.o.Health.Findings(), slots: k.o.Slots.State()}
 	if k.o.Images != nil {
 		s.images = k.o.Images()
 	}
@@ -141,13 +141,13 @@ func (k *Keeper) look() (seen, bool) {
 }
 
 // report sends what is new about the Node.
-func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
-	seen, known := k.look()
+func (k *Manager) report(ctx context.Context, n *corev1.Node) error {
+	seen, known := k.observe()
 	if !known {
 		return nil
 	}
 	client := k.o.Client
-	back := k.back.Swap(false)
+	back := k.reconnected.Swap(false)
 	if back {
 		client, k.reporter.uid = k.o.LeaseClient, ""
 	}
@@ -160,13 +160,13 @@ func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
 	defer cancel()
 	if _, err := client.CoreV1().Nodes().PatchStatus(ctx, n.Name, patch); err != nil {
 		if back {
-			k.back.Store(true)
+			k.reconnected.Store(true)
 		}
 		return fmt.Errorf("writing the status of the Node: %w", err)
 	}
 	if !sameButTimes(k.reporter.sent.Conditions, status.Conditions) {
 		k.o.Log.Info("Node conditions", "now", describeHealth(status.Conditions))
 	}
-	k.reporter.took(n, status, now)
+	k.reporter.recordSent(n, status, now)
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // fine is what a status is made of on a Mac that is well.
-func fine() seen {
-	return seen{
+func fine() observation {
+	return observation{
 		found: []health.Finding{{Type: health.VirtualizationReady, Status: corev1.ConditionTrue, Reason: health.ReasonToolWorks}},
 		slots: slot.State{Allocatable: 2},
 	}
@@ -27,20 +27,20 @@ func TestStatusIsSentOnChangeOrEveryFiveMinutes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		after time.Duration
-		edit  func(n *corev1.Node, s *seen)
+		edit  func(n *corev1.Node, s *observation)
 		want  bool
 	}{
-		{"nothing", time.Minute, func(*corev1.Node, *seen) {}, false},
-		{"five minutes", statusInterval, func(*corev1.Node, *seen) {}, true},
-		{"a condition", time.Second, func(_ *corev1.Node, s *seen) { s.found[0].Status = corev1.ConditionFalse }, true},
-		{"a leak", time.Second, func(_ *corev1.Node, s *seen) { s.slots = slot.State{Leaked: 1, Allocatable: 1} }, true},
-		{"a foreign guest", time.Second, func(_ *corev1.Node, s *seen) { s.slots.Foreign = []string{"mine"} }, true},
-		{"an image", time.Second, func(_ *corev1.Node, s *seen) { s.images = []corev1.ContainerImage{{Names: []string{"r/a:v1"}}} }, true},
-		{"another life of the Node", time.Second, func(n *corev1.Node, _ *seen) { n.UID = "u2" }, true},
-		{"Ready was made Unknown", time.Second, func(n *corev1.Node, _ *seen) {
+		{"nothing", time.Minute, func(*corev1.Node, *observation) {}, false},
+		{"five minutes", statusInterval, func(*corev1.Node, *observation) {}, true},
+		{"a condition", time.Second, func(_ *corev1.Node, s *observation) { s.found[0].Status = corev1.ConditionFalse }, true},
+		{"a leak", time.Second, func(_ *corev1.Node, s *observation) { s.slots = slot.State{Leaked: 1, Allocatable: 1} }, true},
+		{"a foreign guest", time.Second, func(_ *corev1.Node, s *observation) { s.slots.Foreign = []string{"mine"} }, true},
+		{"an image", time.Second, func(_ *corev1.Node, s *observation) { s.images = []corev1.ContainerImage{{Names: []string{"r/a:v1"}}} }, true},
+		{"another life of the Node", time.Second, func(n *corev1.Node, _ *observation) { n.UID = "u2" }, true},
+		{"Ready was made Unknown", time.Second, func(n *corev1.Node, _ *observation) {
 			n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		}, true},
-		{"a condition of others", time.Second, func(n *corev1.Node, _ *seen) {
+		{"a condition of others", time.Second, func(n *corev1.Node, _ *observation) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other"})
 		}, false},
 	} {
@@ -50,7 +50,7 @@ func TestStatusIsSentOnChangeOrEveryFiveMinutes(t *testing.T) {
 		if err != nil || patch == nil {
 			t.Fatalf("the first status: %v", err)
 		}
-		r.took(n, s, start)
+		r.recordSent(n, s, start)
 		n.Status.Conditions = s.Conditions
 		n = n.DeepCopy()
 		now := fine()
@@ -77,16 +77,16 @@ func TestWhatTheNodeTells(t *testing.T) {
 		allocatable  int64
 		readyMessage string
 	}{
-		{"well", nil, slot.State{Allocatable: 2}, "True", "True", ReasonSlotsFree, 2, "ready"},
-		{"something lacks for a moment", []health.Finding{lacking}, slot.State{Allocatable: 2}, "True", "True", ReasonSlotsFree, 2, "ready"},
-		{"no guest can start", []health.Finding{blocking}, slot.State{Allocatable: 2}, "False", "True", ReasonSlotsFree, 2, "GUISessionReady: NoConsoleSession: no session"},
-		{"one place leaked", nil, slot.State{Allocatable: 1, Leaked: 1}, "True", "False", ReasonSlotsLeaked, 1, "ready"},
-		{"both leaked", nil, slot.State{Leaked: 2}, "True", "False", ReasonSlotsLeaked, 0, "ready"},
-		{"a foreign guest", nil, slot.State{Allocatable: 1, Foreign: []string{"mine"}}, "True", "True", ReasonForeignGuests, 1, "ready"},
-		{"a leak, and a foreign guest", nil, slot.State{Leaked: 1, Foreign: []string{"mine"}}, "True", "False", ReasonForeignGuests, 0, "ready"},
+		{"well", nil, slot.State{Allocatable: 2}, "True", "True", reasonSlotsFree, 2, "ready"},
+		{"something lacks for a moment", []health.Finding{lacking}, slot.State{Allocatable: 2}, "True", "True", reasonSlotsFree, 2, "ready"},
+		{"no guest can start", []health.Finding{blocking}, slot.State{Allocatable: 2}, "False", "True", reasonSlotsFree, 2, "GUISessionReady: NoConsoleSession: no session"},
+		{"one place leaked", nil, slot.State{Allocatable: 1, Leaked: 1}, "True", "False", reasonSlotsLeaked, 1, "ready"},
+		{"both leaked", nil, slot.State{Leaked: 2}, "True", "False", reasonSlotsLeaked, 0, "ready"},
+		{"a foreign guest", nil, slot.State{Allocatable: 1, Foreign: []string{"mine"}}, "True", "True", reasonForeignGuests, 1, "ready"},
+		{"a leak, and a foreign guest", nil, slot.State{Leaked: 1, Foreign: []string{"mine"}}, "True", "False", reasonForeignGuests, 0, "ready"},
 	} {
 		r := reporter{self: self()}
-		_, s, err := r.next(&corev1.Node{}, seen{found: c.found, slots: c.slots}, time.Now())
+		_, s, err := r.next(&corev1.Node{}, observation{found: c.found, slots: c.slots}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestWhatTheNodeTells(t *testing.T) {
 			t.Errorf("%s: Ready is %s: %s", c.name, got, s.Conditions[0].Message)
 		}
 		last := s.Conditions[len(s.Conditions)-1]
-		if last.Type != LicenseSlotsHealthy || last.Status != c.licence || last.Reason != c.reason {
+		if last.Type != licenseSlotsHealthy || last.Status != c.licence || last.Reason != c.reason {
 			t.Errorf("%s: %+v", c.name, last)
 		}
 		for _, name := range []corev1.ResourceName{corev1.ResourcePods, vmResource} {

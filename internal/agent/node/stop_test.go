@@ -40,7 +40,7 @@ func TestAStopDoesNotWasteThePermit(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	k := &Keeper{
+	k := &Manager{
 		o:       Options{Client: client, Self: self(), Log: slog.New(slog.DiscardHandler)},
 		permits: permits{file: filepath.Join(dir, "permit"), used: filepath.Join(dir, "used")},
 	}

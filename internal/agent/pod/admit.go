@@ -1,126 +1,83 @@
 package pod
 
 import (
-	"fmt"
-	"reflect"
+	"context"
+	"log/slog"
 	"slices"
-	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
-// VMResource is the extended resource of which a Node has one for each guest.
-const VMResource corev1.ResourceName = "macfleet.dev/macos-vm"
+// refusedPause is how long a Pod that is made anew holds its place on a Mac after it
+// was refused, so that its controller makes two a Mac in this time and not hundreds.
+const refusedPause = 30 * time.Second
 
-// reasonUnsupported is the Pod's reason when it asks for what a VM cannot honour.
-const reasonUnsupported = "UnsupportedField"
-
-// guestOS is what runs in a VM, in the words of spec.os.name.
-const guestOS corev1.OSName = "darwin"
-
-// Unsupported names the fields of a Pod that this agent cannot honour, by their
-// path. It looks at nothing but the Pod, so that its answer never changes. It
-// refuses what it does not know: fields that a later API version adds are named
-// too, and none is ignored silently. Accepted without effect are only defaults and
-// what admission and controllers add to many Pods: the DNS policies but None,
-// service links, host names of Indexed Jobs and StatefulSets, the
-// path and policy of termination messages, resize policies, and of the security
-// contexts what restricted namespaces ask for and no VM can break.
-func Unsupported(p *corev1.Pod) []string {
-	spec := p.Spec
-	found := unsupportedIn("spec", spec,
-		// Looked at below.
-		"containers", "initContainers", "volumes", "securityContext", "dnsPolicy", "os", "hostUsers",
-		// Honoured by the agent.
-		"restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets",
-		"serviceAccountName", "serviceAccount", "automountServiceAccountToken", "readinessGates",
-		// Honoured by others, and looked at again before the Pod begins.
-		"nodeName", "nodeSelector", "affinity", "schedulerName", "tolerations", "priorityClassName", "priority",
-		"preemptionPolicy", "topologySpreadConstraints", "schedulingGates", "schedulingGroup",
-		// Without effect, and on every Pod by default, or on each of an Indexed Job or a
-		// StatefulSet: the guest keeps its own name.
-		"enableServiceLinks", "hostname", "subdomain",
-	)
-	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
-	if spec.DNSPolicy == corev1.DNSNone {
-		found = append(found, "spec.dnsPolicy (None)")
-	}
-	if spec.OS != nil && spec.OS.Name != guestOS {
-		found = append(found, fmt.Sprintf("spec.os.name (%s, guests are %s)", spec.OS.Name, guestOS))
-	}
-	if spec.HostUsers != nil && !*spec.HostUsers {
-		found = append(found, "spec.hostUsers (false)")
-	}
-	found = append(found, unsupportedVolumes(spec.Volumes)...)
-	if n := len(spec.Containers); n != 1 {
-		return append(found, fmt.Sprintf("spec.containers (%d containers, a VM is one)", n))
-	}
-	found = append(found, unsupportedMain(spec.Containers[0])...)
-	for i, c := range spec.InitContainers {
-		found = append(found, unsupportedInit(fmt.Sprintf("spec.initContainers[%d]", i), c, spec.Containers[0])...)
-	}
-	return append(found, unsupportedMounts(spec)...)
+// admitter decides whether this node takes one Pod.
+type admitter struct {
+	host   admission.Host
+	pod    *object
+	report *reporter
+	clock  clock.Clock
+	log    *slog.Logger
 }
 
-// unsupportedPodSecurity accepts what restricted namespaces ask of every Pod, and
-// a VM cannot break: it is not enforced, as nothing of the Pod runs on the host.
-func unsupportedPodSecurity(s *corev1.PodSecurityContext) []string {
-	if s == nil {
-		return nil
-	}
-	found := unsupportedIn("spec.securityContext", *s, "seccompProfile", "runAsNonRoot")
-	return append(found, unsupportedSeccomp("spec.securityContext", s.SeccompProfile)...)
-}
-
-func unsupportedSecurity(path string, s *corev1.SecurityContext) []string {
-	if s == nil {
-		return nil
-	}
-	found := unsupportedIn(path, *s, "seccompProfile", "runAsNonRoot", "capabilities", "procMount")
-	if s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount {
-		found = append(found, fmt.Sprintf("%s.procMount (%s)", path, *s.ProcMount))
-	}
-	if s.Capabilities != nil {
-		found = append(found, unsupportedIn(path+".capabilities", *s.Capabilities, "drop")...)
-	}
-	return append(found, unsupportedSeccomp(path, s.SeccompProfile)...)
-}
-
-func unsupportedSeccomp(path string, p *corev1.SeccompProfile) []string {
-	if p == nil || p.Type == corev1.SeccompProfileTypeRuntimeDefault {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s.seccompProfile (%s)", path, p.Type)}
-}
-
-// unsupportedIn names the fields of a struct that are set and not accepted, by
-// their names in JSON. A pointer to false and an empty list count as not set.
-// Fields of embedded structs count as the struct's own.
-func unsupportedIn(path string, value any, accepted ...string) []string {
-	return unsupportedOf(path, reflect.ValueOf(value), accepted)
-}
-
-func unsupportedOf(path string, v reflect.Value, accepted []string) []string {
-	var found []string
-	for i := range v.NumField() {
-		field, value := v.Type().Field(i), v.Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case field.Anonymous && name == "" && value.Kind() == reflect.Struct:
-			found = append(found, unsupportedOf(path, value, accepted)...)
-		case isSet(value) && !slices.Contains(accepted, name):
-			found = append(found, path+"."+name)
+// admit returns why this node does not take a Pod that has not begun, for
+// good; nil: the Pod is admitted, or its life ended while it waited.
+func (a *admitter) admit(ctx context.Context) *state.Failure {
+	for told := refusalShown(a.pod.current()); ; {
+		p, changed := a.pod.observe()
+		refused := a.host.Admit(ctx, p)
+		if refused == nil {
+			return nil
+		}
+		if !admission.Waits(p, refused) {
+			return a.refuse(ctx, *refused)
+		}
+		if refused.Message != told {
+			a.reportRefusal(*refused)
+			a.report.showWaiting(state.ReasonConfig, refused.Message)
+			told = refused.Message
+		}
+		// An image may be changed while the Pod waits, and nothing else that is refused.
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
 		}
 	}
-	return found
 }
 
-func isSet(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Slice, reflect.Map:
-		return v.Len() > 0
-	case reflect.Pointer:
-		return !v.IsNil() && (v.Elem().Kind() != reflect.Bool || v.Elem().Bool())
+// refusalShown is the message that the Pod waits with already, as an agent before
+// this one refused it.
+func refusalShown(p *corev1.Pod) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.State.Waiting != nil && c.State.Waiting.Reason == state.ReasonConfig {
+			return c.State.Waiting.Message
+		}
 	}
-	return !v.IsZero()
+	return ""
+}
+
+func (a *admitter) reportRefusal(f state.Failure) {
+	a.log.Info("Pod refused", "reason", f.Reason, "message", f.Message)
+	a.report.event(corev1.EventTypeWarning, f.Reason, f.Message)
+}
+
+// refuse is for Pods that fail; there is nothing to stop. A Pod that is made anew at
+// once, without end, waits with the same words before.
+func (a *admitter) refuse(ctx context.Context, f state.Failure) *state.Failure {
+	a.reportRefusal(f)
+	if f.Reason == admission.ReasonUnsupported && admission.RecreatedAtOnce(a.pod.current()) {
+		a.report.showWaiting(f.Reason, f.Message)
+		if wait.For(ctx, a.clock, refusedPause) != nil {
+			return nil
+		}
+	}
+	return &f
 }

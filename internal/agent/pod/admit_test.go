@@ -1,173 +1,168 @@
 package pod
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
-func TestUnsupported(t *testing.T) {
-	yes, no, user := true, false, int64(501)
-	defaultProc := corev1.DefaultProcMount
-	runtimeDefault := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-	for _, c := range []struct {
-		name string
-		edit func(p *corev1.Pod, c *corev1.Container)
-		want []string
-	}{
-		{"what everybody writes", func(*corev1.Pod, *corev1.Container) {}, nil},
-		{"what admission adds", func(p *corev1.Pod, c *corev1.Container) {
-			p.Spec.EnableServiceLinks = &yes
-			p.Spec.ServiceAccountName = "default"
-			p.Spec.AutomountServiceAccountToken = &yes
-			p.Spec.Tolerations = []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}}
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: runtimeDefault}
-			p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x7k2p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
-			c.VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x7k2p", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
-			c.SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, ProcMount: &defaultProc}
-			c.Ports = []corev1.ContainerPort{{ContainerPort: 22}}
-			c.Resources.Limits = corev1.ResourceList{VMResource: resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("4")}
-			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU}}
-		}, nil},
-		{"all that is honoured", func(p *corev1.Pod, c *corev1.Container) {
-			deadline := int64(60)
-			p.Spec.ActiveDeadlineSeconds = &deadline
-			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}}
-			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
-			p.Spec.OS = &corev1.PodOS{Name: "darwin"}
-			p.Spec.HostUsers = &yes
-			c.Command, c.Args, c.WorkingDir, c.TTY = []string{"sh"}, []string{"-c"}, "/tmp", true
-			c.Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}}}
-			c.EnvFrom = []corev1.EnvFromSource{{Prefix: "P", SecretRef: &corev1.SecretEnvSource{}}}
-			p.Spec.Volumes = []corev1.Volume{
-				volumeOf("e", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(1, "")}}),
-				volumeOf("c", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Optional: &yes}}),
-				volumeOf("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Items: []corev1.KeyToPath{{Key: "k", Path: "p"}}}}),
-				volumeOf("d", corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}}),
-				volumeOf("h", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}),
+// refused is a Pod with a field that no guest can honour.
+func refused(policy corev1.RestartPolicy, owner string) *corev1.Pod {
+	p := podtest.OnMac("a", policy)
+	p.Spec.HostNetwork = true
+	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	if owner != "" {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "o", UID: "u", Controller: &yes}}
+	}
+	return p
+}
+
+// writes counts the patches of Pods' statuses.
+func (w *world) writes() int {
+	n := 0
+	for _, a := range w.client.Actions() {
+		if a.GetVerb() == "patch" && a.GetResource().Resource == "pods" {
+			n++
+		}
+	}
+	return n
+}
+
+// passes waits until a long time has passed for everybody.
+func (w *world) passes() {
+	w.t.Helper()
+	begin := w.clock.Now()
+	timer := w.clock.NewTimer(10 * refusedPause)
+	defer timer.Stop()
+	w.await("time passes", func() bool { return w.clock.Since(begin) >= 10*refusedPause })
+}
+
+func TestARefusedPodThatIsMadeAnewWaits(t *testing.T) {
+	for _, owner := range []string{"", "ReplicaSet", "DaemonSet", "StatefulSet"} {
+		t.Run(owner, func(t *testing.T) {
+			w := newWorld(t, refused(corev1.RestartPolicyAlways, owner))
+			w.startAgent()
+			p := w.awaitWaiting(state.ReasonConfig)
+			for _, field := range []string{"spec.hostNetwork", "spec.containers[0].livenessProbe"} {
+				if m := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, field) {
+					t.Errorf("%q does not name %s", m, field)
+				}
 			}
-			c.VolumeMounts = []corev1.VolumeMount{{Name: "e", MountPath: "/e", SubPath: "a/b"}, {Name: "c", MountPath: "/c", ReadOnly: true}}
-			p.Spec.InitContainers = []corev1.Container{{
-				Name: "i", Image: c.Image, Args: []string{"x"}, WorkingDir: "/", VolumeMounts: []corev1.VolumeMount{{Name: "e", MountPath: "/e/", SubPath: "a/b"}},
-			}}
-		}, nil},
-		{"a command's fields without one", func(_ *corev1.Pod, c *corev1.Container) {
-			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true
-		}, []string{"spec.containers[0].workingDir", "spec.containers[0].stdin", "spec.containers[0].stdinOnce", "spec.containers[0].tty"}},
-		{"environment from a file", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Env = []corev1.EnvVar{{Name: "A"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
-		}, []string{"spec.containers[0].env[1].valueFrom.fileKeyRef"}},
-		{"probes and hooks", func(_ *corev1.Pod, c *corev1.Container) {
-			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = &corev1.Probe{}, &corev1.Probe{}, &corev1.Probe{}, &corev1.Lifecycle{}
-		}, []string{
-			"spec.containers[0].livenessProbe", "spec.containers[0].readinessProbe", "spec.containers[0].startupProbe", "spec.containers[0].lifecycle",
-		}},
-		{"init containers that are none here", func(p *corev1.Pod, c *corev1.Container) {
-			always := corev1.ContainerRestartPolicyAlways
-			p.Spec.InitContainers = []corev1.Container{
-				{Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: &always},
-				{Name: "machine", Image: c.Image},
-				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, LivenessProbe: &corev1.Probe{}},
+			w.passes()
+			if p = w.pod("a"); p.Status.Phase != corev1.PodPending {
+				t.Errorf("phase %s", p.Status.Phase)
 			}
-		}, []string{
-			"spec.initContainers[0].restartPolicy",
-			"spec.initContainers[1].command (an init container needs one, it runs in the VM of the main container)",
-			"spec.initContainers[2].livenessProbe",
-			"spec.initContainers[2].image (it must be that of the main container, they share a VM)",
-			"spec.initContainers[2].imagePullPolicy (it must be that of the main container, they share an image)",
-		}},
-		{"volumes of other types", func(p *corev1.Pod, _ *corev1.Container) {
-			socket, trust := corev1.HostPathSocket, &corev1.ClusterTrustBundleProjection{}
-			p.Spec.Volumes = []corev1.Volume{
-				volumeOf("nfs", corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}),
-				volumeOf("claim", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}),
-				volumeOf("pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePages}}),
-				volumeOf("socket", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x", Type: &socket}}),
-				volumeOf("option", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x:ro"}}),
-				volumeOf("trust", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{}, {ClusterTrustBundle: trust}}}}),
+			if got := w.events.reasons("a"); !slices.Equal(got, []string{admission.ReasonUnsupported}) {
+				t.Errorf("events %v", got)
 			}
-		}, []string{
-			"spec.volumes[0].nfs (volume nfs)", "spec.volumes[1].persistentVolumeClaim (volume claim)", "spec.volumes[2].emptyDir.medium (HugePages)",
-			"spec.volumes[3].hostPath.type (Socket, only directories can be shared with a VM)",
-			`spec.volumes[4].hostPath.path ("/x:ro": an absolute path without colons, commas and control characters can be shared with a VM)`,
-			"spec.volumes[5].projected.sources[1].clusterTrustBundle",
-		}},
-		{"more memory than there is", func(p *corev1.Pod, _ *corev1.Container) {
-			inMemory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}
-			p.Spec.Volumes = []corev1.Volume{volumeOf("a", inMemory), volumeOf("b", inMemory)}
-		}, []string{"spec.volumes (emptyDirs of medium Memory hold 96 MiB together at most, and 64 MiB each where sizeLimit is not set)"}},
-		{"mounts", func(_ *corev1.Pod, c *corev1.Container) {
-			both := corev1.MountPropagationBidirectional
-			c.VolumeMounts = []corev1.VolumeMount{
-				{Name: "v", MountPath: "/a", SubPathExpr: "$(A)", MountPropagation: &both},
-				{Name: "v", MountPath: "/a/b"},
-				{Name: "v", MountPath: "/c", SubPath: "../x"},
-				{Name: "v", MountPath: "/"},
+			if n := w.writes(); n != 1 {
+				t.Errorf("%d writes of its status", n)
 			}
-			c.VolumeDevices = []corev1.VolumeDevice{{}}
-		}, []string{
-			"spec.containers[0].volumeDevices",
-			"spec.containers[0].volumeMounts[0].subPathExpr", "spec.containers[0].volumeMounts[0].mountPropagation (Bidirectional)",
-			"spec.containers[0].volumeMounts[1].mountPath (/a/b is at, in or around /a of spec.containers[0].volumeMounts[0])",
-			`spec.containers[0].volumeMounts[2].subPath ("../x" leads out of the volume)`,
-			`spec.containers[0].volumeMounts[3].mountPath (mount path "/" is the root of the guest)`,
-		}},
-		{"names and addresses of its own", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "h", "s", &yes
-			p.Spec.HostAliases = []corev1.HostAlias{{}}
-		}, []string{"spec.hostAliases", "spec.setHostnameAsFQDN"}},
-		{"what nobody has here", func(p *corev1.Pod, _ *corev1.Container) {
-			class := "gvisor"
-			p.Spec.RuntimeClassName, p.Spec.HostUsers, p.Spec.OS = &class, &no, &corev1.PodOS{Name: corev1.Linux}
-			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}}
-			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1")}
-			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
-		}, []string{
-			"spec.ephemeralContainers", "spec.runtimeClassName", "spec.overhead", "spec.resourceClaims",
-			"spec.os.name (linux, guests are darwin)", "spec.hostUsers (false)",
-		}},
-		{"two containers", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"})
-		}, []string{"spec.containers (2 containers, a VM is one)"}},
-		{"the host's namespaces", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.HostNetwork, p.Spec.HostPID, p.Spec.HostIPC = true, true, true
-		}, []string{"spec.hostNetwork", "spec.hostPID", "spec.hostIPC"}},
-		{"privileges", func(p *corev1.Pod, c *corev1.Container) {
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
-			c.SecurityContext = &corev1.SecurityContext{Privileged: &yes, Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
-		}, []string{
-			"spec.securityContext.runAsUser", "spec.containers[0].securityContext.privileged",
-			"spec.containers[0].securityContext.capabilities.add",
-		}},
-		{"a port of the host", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Ports = []corev1.ContainerPort{{ContainerPort: 22, HostPort: 2222}}
-		}, []string{"spec.containers[0].ports[0].hostPort"}},
-		{"a resource nobody has here", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-		}, []string{"spec.containers[0].resources.limits[nvidia.com/gpu]"}},
-		{"resources that make no sense", func(_ *corev1.Pod, c *corev1.Container) {
-			c.Resources.Limits = corev1.ResourceList{VMResource: resource.MustParse("2"), "cpu": resource.MustParse("-1")}
-			c.Resources.Claims = []corev1.ResourceClaim{{}}
-		}, []string{
-			"spec.containers[0].resources.claims", "spec.containers[0].resources.limits[cpu] (-1 is negative)",
-			"spec.containers[0].resources.limits[macfleet.dev/macos-vm] (2, a Pod is one VM)",
-		}},
-		{"another DNS", func(p *corev1.Pod, _ *corev1.Container) {
-			p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{}
-		}, []string{"spec.dnsConfig", "spec.dnsPolicy (None)"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := onMac("a", corev1.RestartPolicyAlways)
-			c.edit(p, &p.Spec.Containers[0])
-			if d := cmp.Diff(c.want, Unsupported(p)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
+			if h := w.host.history(); len(h) > 0 {
+				t.Errorf("the host did %v", h)
 			}
 		})
 	}
 }
 
-func volumeOf(name string, s corev1.VolumeSource) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: s}
+func TestARefusedPodWaitsOnWithoutWritesAfterARestart(t *testing.T) {
+	w := newWorld(t, refused(corev1.RestartPolicyAlways, "ReplicaSet"))
+	w.startAgent()
+	w.awaitWaiting(state.ReasonConfig)
+	w.stopAgent()
+	before := w.writes()
+	w.startAgent()
+	w.passes()
+	if n := w.writes() - before; n != 0 {
+		t.Errorf("%d writes after the restart", n)
+	}
+	if n := w.events.count("a", admission.ReasonUnsupported); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	w.delete("a")
+	w.awaitGone("a")
+}
+
+func TestARefusedPodThatWaitsIsDeletedAtOnce(t *testing.T) {
+	w := newWorld(t, refused(corev1.RestartPolicyAlways, "ReplicaSet"))
+	w.startAgent()
+	w.awaitWaiting(state.ReasonConfig)
+	w.frozen.Store(true)
+	w.delete("a")
+	w.awaitGone("a")
+}
+
+func TestARefusedPodGoesOnOnceItCan(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "registry.test/macos/other:v1", Command: []string{"true"}}}
+	w := newWorld(t, p)
+	w.startAgent()
+	w.awaitPod("a", "waits", func(p *corev1.Pod) bool {
+		s := p.Status.InitContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == state.ReasonConfig
+	})
+	w.edit("a", func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = p.Spec.Containers[0].Image })
+	w.awaitRunning("a")
+}
+
+func TestARefusedPodThatWaitsHasItsDeadline(t *testing.T) {
+	p := refused(corev1.RestartPolicyAlways, "ReplicaSet")
+	seconds := int64(60)
+	p.Spec.ActiveDeadlineSeconds = &seconds
+	w := newWorld(t, p)
+	w.startAgent()
+	p = w.awaitPhase(corev1.PodFailed)
+	if p.Status.Reason != reasonDeadline || state.ConditionOf(p.Status.Conditions, corev1.DisruptionTarget) != corev1.ConditionUnknown {
+		t.Errorf("reason %s, conditions %+v", p.Status.Reason, p.Status.Conditions)
+	}
+}
+
+func TestARefusedPodOfAnotherPolicyFails(t *testing.T) {
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+		for _, owner := range []string{"", "Job", "EphemeralRunner"} {
+			w := newWorld(t, refused(policy, owner))
+			w.startAgent()
+			if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != admission.ReasonUnsupported {
+				t.Errorf("%s of %s: reason %s", policy, owner, p.Status.Reason)
+			}
+		}
+	}
+}
+
+// Some controllers make another Pod for each that failed, at once, whatever its policy.
+func TestARefusedPodThatIsMadeAnewAfterItFailedFailsSlowly(t *testing.T) {
+	for owner, slow := range map[string]bool{"EphemeralRunner": true, "Job": false, "": false} {
+		w := newWorld(t, refused(corev1.RestartPolicyNever, owner))
+		w.frozen.Store(true)
+		w.startAgent()
+		if slow {
+			w.awaitWaiting(admission.ReasonUnsupported)
+			w.frozen.Store(false)
+		}
+		w.awaitPhase(corev1.PodFailed)
+	}
+}
+
+// Places of the Node are the scheduler's to count; slots of the licence are not taken.
+func TestARefusedPodThatWaitsHoldsNoSlot(t *testing.T) {
+	w := newWorld(t, refused(corev1.RestartPolicyAlways, "ReplicaSet"))
+	w.startAgent()
+	w.awaitWaiting(state.ReasonConfig)
+	names := []string{"b", "c"}
+	if len(names) != slot.Licence {
+		t.Fatalf("this test counts with another licence than %d", slot.Licence)
+	}
+	for _, name := range names {
+		w.create(podtest.OnMac(name, corev1.RestartPolicyNever))
+		w.awaitRunning(name)
+	}
 }

@@ -9,21 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
-
-// aJob is a Pod with a command, and with init containers of the given names.
-func aJob(policy corev1.RestartPolicy, inits ...string) *corev1.Pod {
-	p := onMac("a", policy)
-	p.Spec.Containers[0].Command = []string{"make", "test"}
-	for _, name := range inits {
-		c := *p.Spec.Containers[0].DeepCopy()
-		c.Name, c.Command = name, []string{"prepare", name}
-		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
-	}
-	return p
-}
 
 func (w *world) awaitCommand(id string) {
 	w.t.Helper()
@@ -46,7 +36,7 @@ func TestAJobHasTheExitCodeOfItsCommand(t *testing.T) {
 		{"no such command", shim.CommandEnd{Outcome: shim.NotExecuted, Message: "no such file"}, corev1.PodFailed, 128, "StartError"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, aJob(corev1.RestartPolicyNever))
+			w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 			w.startAgent()
 			w.awaitRunning("a")
 			w.host.exit("main", c.end)
@@ -67,7 +57,7 @@ func TestAJobHasTheExitCodeOfItsCommand(t *testing.T) {
 
 // A command whose output is the log is Running from its begin on, not before.
 func TestACommandRunsOnceTheGuestTookIt(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever, "fetch"))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever, "fetch"))
 	w.host.guests.hold["init-0"] = true
 	w.startAgent()
 	p := w.awaitPod("a", "initializes", func(p *corev1.Pod) bool {
@@ -78,7 +68,7 @@ func TestACommandRunsOnceTheGuestTookIt(t *testing.T) {
 	if p.Status.Phase != corev1.PodPending || main.State.Waiting == nil || main.State.Waiting.Reason != "PodInitializing" {
 		t.Errorf("phase %s, main %+v", p.Status.Phase, main.State)
 	}
-	if s := conditionOf(p.Status.Conditions, corev1.PodInitialized); s != corev1.ConditionFalse {
+	if s := state.ConditionOf(p.Status.Conditions, corev1.PodInitialized); s != corev1.ConditionFalse {
 		t.Errorf("Initialized is %s", s)
 	}
 	w.host.exit("init-0", exited(0))
@@ -87,13 +77,13 @@ func TestACommandRunsOnceTheGuestTookIt(t *testing.T) {
 	if init.State.Terminated == nil || !init.Ready || init.ContainerID != "tart://tk-uid-a-0/fetch" {
 		t.Errorf("init container: %+v", init)
 	}
-	if s := conditionOf(p.Status.Conditions, corev1.PodInitialized); s != corev1.ConditionTrue {
+	if s := state.ConditionOf(p.Status.Conditions, corev1.PodInitialized); s != corev1.ConditionTrue {
 		t.Errorf("Initialized is %s", s)
 	}
 }
 
 func TestInitContainersRunInOrderBeforeMain(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever, "one", "two"))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever, "one", "two"))
 	w.inputs.setup = "link"
 	w.startAgent()
 	w.awaitRunning("a")
@@ -111,7 +101,7 @@ func TestAFailedInitContainerEndsTheAttempt(t *testing.T) {
 		corev1.RestartPolicyNever: true, corev1.RestartPolicyOnFailure: false, corev1.RestartPolicyAlways: false,
 	} {
 		t.Run(string(policy), func(t *testing.T) {
-			w := newWorld(t, aJob(policy, "one"))
+			w := newWorld(t, podtest.Job(policy, "one"))
 			w.host.guests.hold["init-0"] = true
 			w.startAgent()
 			w.awaitCommand("init-0")
@@ -143,7 +133,7 @@ func TestAFailedInitContainerEndsTheAttempt(t *testing.T) {
 
 // All init containers run again after main ended, in a fresh clone.
 func TestARestartInitializesAnew(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyOnFailure, "one"))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyOnFailure, "one"))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.exit("main", exited(1))
@@ -162,7 +152,7 @@ func TestARestartInitializesAnew(t *testing.T) {
 }
 
 func TestAGuestWithoutAgent(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.host.guests.noAgent = true
 	w.startAgent()
 	e := w.awaitPhase(corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
@@ -175,7 +165,7 @@ func TestAGuestWithoutAgent(t *testing.T) {
 }
 
 func TestAVMThatNeedsNothingNeedsNoAgent(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyNever)
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	w := newWorld(t, p)
 	w.host.guests.noAgent = true
 	w.startAgent()
@@ -184,7 +174,7 @@ func TestAVMThatNeedsNothingNeedsNoAgent(t *testing.T) {
 
 // Admission adds the token to every Pod: a VM neither waits for it nor fails.
 func TestTheTokenAloneMakesNoVMWait(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyNever)
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	p.Spec.Volumes = []corev1.Volume{{Name: "kube-api-access-x7k2p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x7k2p", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
 	w := newWorld(t, p)
@@ -199,7 +189,7 @@ func TestTheTokenAloneMakesNoVMWait(t *testing.T) {
 }
 
 func TestAVMIsReadyOnceItHasItsVolumes(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.inputs.setup = "link"
 	w.inputs.shares = []vm.Share{{Name: "macfleet", Path: "/state"}}
 	w.host.guests.hold["setup"] = true
@@ -217,7 +207,7 @@ func TestAVMIsReadyOnceItHasItsVolumes(t *testing.T) {
 
 // What cannot be mounted is no end of the Pod, whatever its policy: nothing ran.
 func TestAMountThatFailsIsTriedAgain(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.inputs.setup = "link"
 	w.host.guests.hold["setup"] = true
 	w.startAgent()
@@ -238,7 +228,7 @@ func TestAMountThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatIsMissingIsWaitedFor(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.inputs.errs = []error{errors.New(`secret "s" does not exist`)}
 	w.frozen.Store(true)
 	w.startAgent()
@@ -257,7 +247,7 @@ func TestWhatIsMissingIsWaitedFor(t *testing.T) {
 
 func TestTheExitCodeThatAVMReports(t *testing.T) {
 	code := int32(4)
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.inputs.mu.Lock()

@@ -4,6 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
 const (
@@ -11,21 +17,24 @@ const (
 	reasonEvicted  = "Evicted"
 )
 
-// overError ends the life of a Pod that has failed for a reason of its own.
-type overError struct {
-	refusal
+// podFailedError ends the life of a Pod that has failed for a reason of its own.
+type podFailedError struct {
+	state.Failure
 	// grace for the guest; negative: the Pod's own.
 	grace time.Duration
+	// disrupted: the Pod could have run, had it not been for this Mac.
+	disrupted bool
 }
 
-func (e *overError) Error() string { return e.Message }
+func (e *podFailedError) Error() string { return e.Message }
 
-// keepDeadline ends the Pod's life once it was active for as long as it may be. The
-// limit may be changed while it lives.
-func (w *worker) keepDeadline(ctx context.Context) {
+// enforceDeadline ends the Pod's life once it was active for activeDeadlineSeconds,
+// which may be changed while it lives.
+func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.Clock, endLife context.CancelCauseFunc) {
 	for {
-		p, changed := w.observe()
-		if p.Spec.ActiveDeadlineSeconds == nil {
+		p, changed := pod.observe()
+		due, limited := state.ActiveDeadline(p, start)
+		if !limited {
 			select {
 			case <-changed:
 				continue
@@ -33,25 +42,26 @@ func (w *worker) keepDeadline(ctx context.Context) {
 				return
 			}
 		}
-		seconds := *p.Spec.ActiveDeadlineSeconds
-		due := w.frame.StartTime.Add(time.Duration(min(seconds, maxSeconds)) * time.Second)
-		left := due.Sub(w.clock.Now())
+		left := due.Sub(c.Now())
 		if left <= 0 {
-			w.exceed(seconds)
+			endLife(&podFailedError{
+				Failure: state.Failure{
+					Reason:  reasonDeadline,
+					Message: fmt.Sprintf("the Pod was active for longer than its deadline of %d s", *p.Spec.ActiveDeadlineSeconds),
+				},
+				grace: -1,
+			})
 			return
 		}
-		if _, err := w.pause(ctx, changed, left); err != nil {
+		if _, err := wait.Or(ctx, c, changed, left); err != nil {
 			return
 		}
 	}
 }
 
-// maxSeconds keeps durations from overflowing: some hundred years.
-const maxSeconds = int64(1) << 33
-
-func (w *worker) exceed(seconds int64) {
-	w.endLife(&overError{
-		refusal: refusal{Reason: reasonDeadline, Message: fmt.Sprintf("the Pod was active for longer than its deadline of %d s", seconds)},
-		grace:   -1,
-	})
+// evict ends the life of a Pod whose volumes have outgrown their limits.
+func (w *worker) evict(why string) {
+	w.log.Warn("Pod evicted", "why", why)
+	w.report.event(corev1.EventTypeWarning, reasonEvicted, why)
+	w.endLife(&podFailedError{Failure: state.Failure{Reason: reasonEvicted, Message: why}, grace: state.OrphanGrace})
 }

@@ -1,15 +1,20 @@
 // Package pod makes the Pods of this Node into virtual machines: one worker for
 // each Pod UID, from admission over pull, clone and run to a deletion that ends.
 //
-// The life of a Pod is sequential code: live.go goes from attempt to attempt,
-// attempt.go makes a machine, inside.go has commands run in its guest, finish.go
-// takes everything away. What it needs to decide is in pure functions beside it
-// (admit*.go, shape.go, resume.go, ends.go, view.go, render.go, floor.go), what it
-// must remember in a journal on the disk, written before each side effect. A machine
-// is named tk-<uid>-<attempt>; other names are never touched.
+// A worker is a sequence, to be read in this order: supervisor.go (the watch of Pods),
+// worker.go, sync.go (from admission on), restart.go (attempt after attempt, as
+// restartPolicy asks), attempt.go (one VM), watch.go (its firewall, its commands, its
+// exit), terminate.go (everything is taken away).
+// restore.go and reattach.go go on with what an earlier agent left. Each part that
+// the worker uses has its own fields: the Pod object (object.go), its record
+// (progress.go), what is told of it (report.go), admission (admit.go), inputs
+// (inputs.go, volumes.go), the image (pull.go), the place among the guests
+// (licenseslot.go), commands in the guest (guestcommands.go).
 //
-// Machines outlive the agent: when the context given to Run ends, workers let go
-// of them, and the next agent's workers find them by journal and lock. How a
-// machine is cloned or run is left to a vm.Driver and package shim, how its guest
-// takes commands to the shim, what a Pod is given to the packages below this one.
+// Decisions are pure functions in packages admission and state. What must be
+// remembered is in a checkpoint on the disk, written before each side effect. A VM is
+// named tk-<uid>-<attempt>; other names are never touched.
+//
+// VMs outlive the agent: when the context given to Run ends, workers leave them
+// running, and the next agent's workers find them by checkpoint and lock.
 package pod

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -56,7 +57,7 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	}
 	c.begun = h.now()
 	h.note("exec %s %s", h.run(dir).name, r.ID)
-	if r.ID != mainID && !h.guests.hold[r.ID] {
+	if r.ID != state.MainID && !h.guests.hold[r.ID] {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
 	}
 	return nil

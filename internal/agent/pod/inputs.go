@@ -2,109 +2,168 @@ package pod
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"errors"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/env"
-	"github.com/macfleet/macfleet/internal/agent/pod/objects"
-	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// Given implements Inputs from the cluster's objects and the volumes made of them.
-type Given struct {
-	Objects *objects.Store
-	Volumes *volume.Store
-	// Facts of the host for the downward API. Nil: there are none.
-	Facts func() env.Facts
+// Inputs are what a Pod gets besides its image: environment and volumes, from objects
+// of the cluster and from the host. ClusterInputs implements it.
+type Inputs interface {
+	// Hold begins to watch what the Pod refers to, Drop ends it.
+	Hold(p *corev1.Pod)
+	Drop(uid types.UID)
+	// Changed is closed when something that the Pod refers to changes. Nil: never.
+	Changed(uid types.UID) <-chan struct{}
+	// PullSecrets returns those of the Pod that there are.
+	PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1.Secret, error)
+	// Prepare makes everything ready; called again it repairs what is missing. An
+	// error may have a method EventReason.
+	Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error)
+	// Refresh renews what changed, and says when it wants to be called again; zero:
+	// when something changes.
+	Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error)
+	// ExitReport is the exit code that a guest wrote down. ClearReport makes room for
+	// the next attempt's.
+	ExitReport(uid types.UID) (int32, bool)
+	ClearReport(uid types.UID) error
+	// Overfull names what has outgrown its limit of what the guest wrote on the host, in
+	// one line for people; empty: nothing has.
+	Overfull(p *corev1.Pod) string
+	// TearDown removes everything of a Pod.
+	TearDown(uid types.UID) error
+	// UIDs of the Pods of which there is something.
+	UIDs() ([]types.UID, error)
 }
 
-var _ Inputs = Given{}
+// Prepared are the inputs of one attempt.
+type Prepared struct {
+	Shares []vm.Share
+	// Setup is a shell script that makes the volumes visible in the guest; empty: there
+	// are none.
+	Setup string
+	// Commands of the containers that are commands, by the container's name.
+	Commands map[string]vm.GuestCommand
+	// RefreshAt is when Refresh is due; zero: when something changes.
+	RefreshAt time.Time
 
-// Hold watches the objects that the Pod refers to.
-func (g Given) Hold(p *corev1.Pod) { g.Objects.Hold(p.UID, objects.Refs(p)) }
-
-// Drop ends what Hold began.
-func (g Given) Drop(uid types.UID) { g.Objects.Drop(uid) }
-
-// Changed is that of the objects.
-func (g Given) Changed(uid types.UID) <-chan struct{} { return g.Objects.Changed(uid) }
-
-// PullSecrets leaves out those that are not there, as a kubelet does.
-func (g Given) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1.Secret, error) {
-	var list []corev1.Secret
-	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := g.Objects.Secret(ctx, p.Namespace, ref.Name)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading pull secret %s/%s: %w", p.Namespace, ref.Name, err)
-		}
-		list = append(list, *s)
-	}
-	return list, nil
+	// changed is closed when something has changed since all this was made.
+	changed <-chan struct{}
 }
 
-// Prepare resolves the environment of each container before it makes volumes, so
-// that nothing is written for a Pod that cannot run.
-func (g Given) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error) {
-	given := Prepared{Commands: map[string]vm.GuestCommand{}}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
-		if err != nil {
-			return Prepared{}, err
+// podInputs prepares the inputs of one Pod.
+type podInputs struct {
+	source Inputs
+	pod    *object
+	report *reporter
+	clock  clock.Clock
+	log    *slog.Logger
+
+	// prepared is for this attempt; nil: not prepared by this process.
+	prepared *Prepared
+}
+
+// prepare makes the Pod's inputs ready, as often as it takes.
+func (i *podInputs) prepare(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		changed := i.source.Changed(i.pod.uid)
+		err := i.prepareOnce(ctx)
+		if err == nil {
+			return nil
 		}
-		given.Commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		i.log.Warn("what the Pod is given is not there", "err", err)
+		i.report.event(corev1.EventTypeWarning, eventReason(err), "Error: "+err.Error())
+		i.report.showWaiting(state.ReasonConfig, err.Error())
+		// What changes at once is given a second.
+		if err := wait.For(ctx, i.clock, time.Second); err != nil {
+			return err
+		}
+		if _, err := wait.Or(ctx, i.clock, changed, state.PullDelay(failures)-time.Second); err != nil {
+			return err
+		}
 	}
-	main := given.Commands[p.Spec.Containers[0].Name]
-	mode := volume.Mode{Report: !commandMode(p), Env: !commandMode(p) && len(main.Env) > 0}
-	setup, err := g.Volumes.SetUp(ctx, p, mode)
+}
+
+// prepareOnce is one try.
+func (i *podInputs) prepareOnce(ctx context.Context) error {
+	changed := i.source.Changed(i.pod.uid)
+	prepared, err := i.source.Prepare(ctx, i.pod.current())
 	if err != nil {
-		return Prepared{}, err
+		return err
 	}
-	if mode.Env {
-		if err := g.Volumes.WriteEnv(ctx, p, main.Env); err != nil {
-			return Prepared{}, err
+	prepared.changed = changed
+	i.prepared = &prepared
+	return nil
+}
+
+// ensure prepares what this process has not prepared yet.
+func (i *podInputs) ensure(ctx context.Context) error {
+	if i.prepared != nil {
+		return nil
+	}
+	return i.prepare(ctx)
+}
+
+// tearDown removes the Pod's volumes.
+func (i *podInputs) tearDown(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := i.source.TearDown(i.pod.uid)
+		if err == nil {
+			return nil
+		}
+		if try >= vmruntime.DeleteTries {
+			i.log.Error("volumes of a Pod were left behind, the sweep will try again", "err", err)
+			return nil
+		}
+		i.log.Warn("removing the Pod's volumes failed, trying again", "err", err)
+		if err := wait.For(ctx, i.clock, time.Second); err != nil {
+			return err
 		}
 	}
-	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
-	return given, nil
 }
 
-func (g Given) facts() env.Facts {
-	if g.Facts == nil {
-		return env.Facts{}
+// notPreparedError says that inputs which were ready before are not when the VM is to
+// start.
+type notPreparedError struct{ err error }
+
+func (e *notPreparedError) Error() string { return e.err.Error() }
+func (e *notPreparedError) Unwrap() error { return e.err }
+
+// startWaitingReason is the waiting reason of a VM that was not started,
+// startEventReason that of the event that goes with it.
+func startWaitingReason(err error) string {
+	var missing *notPreparedError
+	if errors.As(err, &missing) {
+		return state.ReasonConfig
 	}
-	return g.Facts()
+	return firewall.Reason(err)
 }
 
-// Refresh is that of the volumes.
-func (g Given) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
-	return g.Volumes.Refresh(ctx, p)
-}
-
-// ExitReport is that of the volumes.
-func (g Given) ExitReport(uid types.UID) (int32, bool) { return g.Volumes.ExitReport(uid) }
-
-// ClearReport is that of the volumes.
-func (g Given) ClearReport(uid types.UID) error { return g.Volumes.ClearReport(uid) }
-
-// Overfull finds what is beyond its limit.
-func (g Given) Overfull(p *corev1.Pod) string {
-	if excess := g.Volumes.Usage(p); excess != nil {
-		return excess.String()
+func startEventReason(err error) string {
+	var missing *notPreparedError
+	if errors.As(err, &missing) {
+		return eventReason(err)
 	}
-	return ""
+	return firewall.EventReason(err)
 }
 
-// TearDown is that of the volumes.
-func (g Given) TearDown(uid types.UID) error { return g.Volumes.TearDown(uid) }
-
-// UIDs are those of the volumes.
-func (g Given) UIDs() ([]types.UID, error) { return g.Volumes.UIDs() }
+func eventReason(err error) string {
+	var own interface{ EventReason() string }
+	if errors.As(err, &own) {
+		return own.EventReason()
+	}
+	return "Failed"
+}

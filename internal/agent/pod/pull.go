@@ -3,11 +3,17 @@ package pod
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
 // Images brings images to the host. *image.Store is the one there.
@@ -18,79 +24,111 @@ type Images interface {
 // backOffShown is how long the error of a pull is shown before the back-off is.
 const backOffShown = time.Second
 
+// imagePuller brings one Pod's image to the host.
+type imagePuller struct {
+	images   Images
+	inputs   Inputs
+	pod      *object
+	progress *progress
+	report   *reporter
+	clock    clock.Clock
+	log      *slog.Logger
+
+	// reportedMissing are the missing pull secrets that an event named, after the attempt.
+	reportedMissing string
+}
+
 // pull brings the image here, as often as it takes, and returns its name by digest.
-func (w *worker) pull(ctx context.Context) (string, error) {
+func (u *imagePuller) pull(ctx context.Context) (string, error) {
 	for failures := 1; ; failures++ {
-		c := w.current().Spec.Containers[0]
-		w.rec.Image = c.Image
-		ref, err := w.pullOnce(ctx, c)
+		c := u.pod.current().Spec.Containers[0]
+		u.progress.Image = c.Image
+		ref, err := u.pullOnce(ctx, c)
 		if err == nil {
 			if failures > 1 {
-				w.showNow()
+				u.report.showProgress()
 			}
 			return ref, nil
 		}
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		if err := w.backOffPull(ctx, c, failures, err); err != nil {
+		if err := u.backOff(ctx, c, failures, err); err != nil {
 			return "", err
 		}
 	}
 }
 
-// backOffPull shows first what went wrong, and then that it is waited for. Only
+// backOff shows first what went wrong, and then that it is waited for. Only
 // ErrImagePull backs off visibly: the others need a person, and keep their name.
-func (w *worker) backOffPull(ctx context.Context, c corev1.Container, failures int, why error) error {
+func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures int, why error) error {
 	reason := image.Reason(why)
-	w.log.Warn("image not pulled", "image", c.Image, "reason", reason, "err", why)
-	w.event(corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, why))
-	w.waiting(reason, why.Error())
-	if !wait(ctx, w.clock, backOffShown) {
-		return context.Cause(ctx)
+	u.log.Warn("image not pulled", "image", c.Image, "reason", reason, "err", why)
+	u.report.event(corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, why))
+	u.report.showWaiting(reason, why.Error())
+	if err := wait.For(ctx, u.clock, backOffShown); err != nil {
+		return err
 	}
 	if reason == "ErrImagePull" {
-		w.waiting("ImagePullBackOff", fmt.Sprintf("Back-off pulling image %q: %v", c.Image, why))
-		w.event(corev1.EventTypeNormal, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
+		u.report.showWaiting("ImagePullBackOff", fmt.Sprintf("Back-off pulling image %q: %v", c.Image, why))
+		u.report.event(corev1.EventTypeNormal, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
 	}
-	if !wait(ctx, w.clock, pullDelay(failures)-backOffShown) {
-		return context.Cause(ctx)
-	}
-	return nil
+	return wait.For(ctx, u.clock, state.PullDelay(failures)-backOffShown)
 }
 
-// waitsForPull says that another image comes first from the registry; "": no more.
-func (w *worker) waitsForPull(wanted, behind string) {
-	if behind == "" {
-		w.showNow()
-		return
-	}
-	message := fmt.Sprintf("image %q waits for the pull of %q from the same registry", wanted, behind)
-	w.waiting(w.patient(), message)
-	w.event(corev1.EventTypeNormal, "Pulling", "The pull of "+message)
-}
-
-func (w *worker) pullOnce(ctx context.Context, c corev1.Container) (string, error) {
-	secrets, err := w.inputs.PullSecrets(ctx, w.current())
+func (u *imagePuller) pullOnce(ctx context.Context, c corev1.Container) (string, error) {
+	secrets, err := u.inputs.PullSecrets(ctx, u.pod.current())
 	if err != nil {
 		return "", err
 	}
-	w.tellMissing(secrets)
-	got, err := w.images.Ensure(ctx, image.Request{
+	u.reportMissing(secrets)
+	got, err := u.images.Ensure(ctx, image.Request{
 		Ref: c.Image, Policy: c.ImagePullPolicy, PullSecrets: secrets,
-		Pulling: func() { w.event(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image)) },
-		Waits:   func(behind string) { w.waitsForPull(c.Image, behind) },
+		Pulling: func() {
+			u.report.event(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
+		},
+		Waits: func(behind string) { u.reportQueued(c.Image, behind) },
 	})
 	if err != nil {
 		return "", err
 	}
-	w.rec.ImageID = got.Digest
+	u.progress.ImageID = got.Digest
 	if !got.Pulled {
-		w.event(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", c.Image))
+		u.report.event(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", c.Image))
 		return got.Ref, nil
 	}
 	took := got.Took.Round(time.Millisecond)
-	w.log.Info("image pulled", "image", c.Image, "digest", got.Digest, "took", took)
-	w.event(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %s", c.Image, took))
+	u.log.Info("image pulled", "image", c.Image, "digest", got.Digest, "took", took)
+	u.report.event(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q in %s", c.Image, took))
 	return got.Ref, nil
+}
+
+// reportQueued says that another image comes first from the registry; "": no more.
+func (u *imagePuller) reportQueued(wanted, behind string) {
+	if behind == "" {
+		u.report.showProgress()
+		return
+	}
+	message := fmt.Sprintf("image %q waits for the pull of %q from the same registry", wanted, behind)
+	u.report.showWaiting(state.InitialReason(u.pod.current()), message)
+	u.report.event(corev1.EventTypeNormal, "Pulling", "The pull of "+message)
+}
+
+// reportMissing says once in each attempt which pull secrets of the Pod are not there:
+// the pull goes on without them, and may need them.
+func (u *imagePuller) reportMissing(there []corev1.Secret) {
+	var missing []string
+	for _, ref := range u.pod.current().Spec.ImagePullSecrets {
+		if !slices.ContainsFunc(there, func(s corev1.Secret) bool { return s.Name == ref.Name }) {
+			missing = append(missing, ref.Name)
+		}
+	}
+	names := strings.Join(missing, ", ")
+	reported := fmt.Sprint(u.progress.Attempt, " ", names)
+	if names == "" || reported == u.reportedMissing {
+		return
+	}
+	u.reportedMissing = reported
+	u.report.event(corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+		"There is no Secret "+names+" in the Pod's namespace, which imagePullSecrets names; the image is pulled without")
 }

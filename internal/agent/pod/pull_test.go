@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
 func TestAPodSaysThatItWaitsForAnotherPull(t *testing.T) {
-	other := onMac("b", corev1.RestartPolicyAlways)
+	other := podtest.OnMac("b", corev1.RestartPolicyAlways)
 	other.Spec.Containers[0].Image = "registry.test/macos/other:v1"
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.host.pullGate = make(chan struct{})
 	w.startAgent()
 	w.await("the first pull", func() bool {

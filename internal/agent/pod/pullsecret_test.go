@@ -6,11 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 func TestMissingPullSecretsAreNamedOnceInEachAttempt(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyAlways)
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "there"}, {Name: "regcred"}}
 	w := newWorld(t, p)
 	w.inputs.pullSecrets = []corev1.Secret{{}}

@@ -5,63 +5,17 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-func TestResume(t *testing.T) {
-	at := func(s step, boot string) *entry { return &entry{UID: "u", Step: s, BootSession: boot} }
-	for _, c := range []struct {
-		name string
-		in   found
-		want move
-	}{
-		{"new Pod", found{}, moveBegin},
-		{"no journal, and it ran", found{Ran: true, Traced: true}, moveLost},
-		{"clone half made", found{Record: at(stepCreating, "now")}, moveBegin},
-		{"clone half made before a reboot", found{Record: at(stepCreating, "before")}, moveBegin},
-		{"shim never began", found{Record: at(stepStarting, "now")}, moveBegin},
-		{"shim began and is gone", found{Record: at(stepStarting, "now"), ShimStarted: true}, moveLost},
-		{"starting", found{Record: at(stepStarting, "now"), ShimStarted: true, ShimAlive: true}, moveAdopt},
-		{"running", found{Record: at(stepRunning, "now"), ShimStarted: true, ShimAlive: true, Running: true}, moveAdopt},
-		{"running without its shim", found{Record: at(stepRunning, "now"), ShimStarted: true, Running: true}, moveAdopt},
-		{"ended while away", found{Record: at(stepRunning, "now"), ShimStarted: true, Exit: &shim.Exit{}}, moveRead},
-		{"ended before a reboot", found{Record: at(stepRunning, "before"), ShimStarted: true, Exit: &shim.Exit{}}, moveRead},
-		{"gone", found{Record: at(stepRunning, "now"), ShimStarted: true}, moveLost},
-		{"rebooted", found{Record: at(stepRunning, "before"), ShimStarted: true}, moveLost},
-		{"rebooted while starting", found{Record: at(stepStarting, "before")}, moveLost},
-		{"no journal, it ran, and a shim never began", found{Ran: true, Traced: true, Record: at(stepStarting, "now")}, moveLost},
-		{"no journal, it ran, and runs", found{Ran: true, Traced: true, Record: at(stepRunning, "now"), Running: true}, moveAdopt},
-		{"no journal, and nothing ran", found{Traced: true}, moveBegin},
-		{"ended and written down", found{Record: at(stepEnded, "before")}, moveEnded},
-	} {
-		c.in.BootSession = "now"
-		if got, why := resume(c.in); got != c.want {
-			t.Errorf("%s: %s (%s), want %s", c.name, got, why, c.want)
-		}
-	}
-}
-
-func TestBackOff(t *testing.T) {
-	var pulls, restarts []time.Duration
-	for n := 1; n <= 8; n++ {
-		pulls, restarts = append(pulls, pullDelay(n)/time.Second), append(restarts, restartDelay(n)/time.Second)
-	}
-	if d := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300, 300, 300}, pulls); d != "" {
-		t.Errorf("pulls (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff([]time.Duration{0, 10, 20, 40, 80, 160, 300, 300}, restarts); d != "" {
-		t.Errorf("restarts (-want +got):\n%s", d)
-	}
-}
-
 func TestVMsOutliveTheAgent(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	before := w.awaitRunning("a")
 	w.stopAgent()
@@ -82,13 +36,13 @@ func TestVMsOutliveTheAgent(t *testing.T) {
 	w.await("the VM is gone", func() bool { return len(w.host.names()) == 0 })
 }
 
-func TestAdoptedVMKeepsItsSlot(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever), onMac("b", corev1.RestartPolicyNever))
+func TestReattachedVMKeepsItsSlot(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever), podtest.OnMac("b", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.awaitRunning("b")
 	w.stopAgent()
-	w.create(onMac("c", corev1.RestartPolicyNever))
+	w.create(podtest.OnMac("c", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.await("the third is ready to be cloned", func() bool { return slices.Contains(w.events.reasons("c"), "Pulled") })
 	w.host.end("tk-uid-b-0", vm.RunEnd{}, "end")
@@ -130,7 +84,7 @@ func TestWhatHappensWhileTheAgentIsAway(t *testing.T) {
 		}, corev1.PodFailed, 137, "ContainerStatusUnknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, onMac("a", c.policy))
+			w := newWorld(t, podtest.OnMac("a", c.policy))
 			w.startAgent()
 			w.awaitRunning("a")
 			w.stopAgent()
@@ -157,12 +111,12 @@ func TestWhatHappensWhileTheAgentIsAway(t *testing.T) {
 	}
 }
 
-func TestUnreadableJournalOfARunningVM(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+func TestUnreadableCheckpointOfARunningVM(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.stopAgent()
-	if err := os.WriteFile(journal(filepath.Join(w.dir, "pods")).recordFile("uid-a"), []byte("{torn"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(checkpoint.Store(filepath.Join(w.dir, "pods")).Dir("uid-a"), "record.json"), []byte("{torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.startAgent()
@@ -173,7 +127,7 @@ func TestUnreadableJournalOfARunningVM(t *testing.T) {
 }
 
 func TestVMOutlivesItsShim(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.orphan()
@@ -196,7 +150,7 @@ func TestDeletedWhileTheAgentIsAway(t *testing.T) {
 		{"by force", func(w *world) { w.forceDelete("a") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+			w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 			w.host.machines["somebody-else"] = true
 			w.startAgent()
 			w.awaitRunning("a")
@@ -213,7 +167,7 @@ func TestDeletedWhileTheAgentIsAway(t *testing.T) {
 }
 
 func TestForeignVMsHoldASlotAndAreNeverTouched(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever), onMac("b", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever), podtest.OnMac("b", corev1.RestartPolicyNever))
 	w.host.machines["somebody-else"] = true
 	w.host.machines["tkg-golden"] = false
 	w.startAgent()
@@ -234,7 +188,7 @@ func TestForeignVMsHoldASlotAndAreNeverTouched(t *testing.T) {
 }
 
 func TestEndedPodIsLeftAloneByTheNextAgent(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")

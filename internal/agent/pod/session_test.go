@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
 func TestASessionThatWentStopsNoGuest(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	g := w.guard(func(n int) error {
 		if n >= 1 {
 			return sessionless{}
@@ -24,7 +26,7 @@ func TestASessionThatWentStopsNoGuest(t *testing.T) {
 
 // A Pod that waits for a session has lost nothing, were it for a reboot long.
 func TestAWaitForASessionOutlivesAReboot(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.guard(func(int) error { return sessionless{} })
 	w.startAgent()
 	w.awaitWaiting("NoConsoleSession")

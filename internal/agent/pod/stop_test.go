@@ -18,6 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
+	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -40,13 +45,11 @@ func lockedShim(t *testing.T) string {
 func TestAShimThatStaysCostsOneWait(t *testing.T) {
 	dir := lockedShim(t)
 	w := newWorld(t)
-	wk := newWorker(context.Background(), parts{
-		client: w.client, events: w.events, driver: w.host, runs: Shims{}, clock: w.clock, log: slog.New(slog.DiscardHandler),
-	}, onMac("a", corev1.RestartPolicyNever))
+	r := vmruntime.Runtime{Driver: w.host, Shims: vmruntime.ShimProcesses{}, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}
 	before, begin := runtime.NumGoroutine(), w.clock.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = wk.stop(ctx, "tk-uid-a-0", dir, wk.grace) }()
+	go func() { defer close(done); _ = r.Stop(ctx, "tk-uid-a-0", dir, killGrace) }()
 	w.await("two minutes pass", func() bool { return w.clock.Since(begin) > 2*time.Minute })
 	cancel()
 	<-done
@@ -63,7 +66,7 @@ func (w *world) starting() {
 }
 
 func TestAMachineThatTakesNoLockIsEndedWithItsPod(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.starting()
 	w.startAgent()
 	w.await("the machine was started", func() bool { return w.host.count("run") == 1 })
@@ -75,7 +78,7 @@ func TestAMachineThatTakesNoLockIsEndedWithItsPod(t *testing.T) {
 }
 
 func TestAMachineThatTakesNoLockIsEndedInTheEnd(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.starting()
 	w.startAgent()
 	w.awaitPhase(corev1.PodFailed)
@@ -86,7 +89,7 @@ func TestAMachineThatTakesNoLockIsEndedInTheEnd(t *testing.T) {
 
 // A shim may hold a command although its machine has no lock yet.
 func TestTheShimOfAnOrphanIsEnded(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.starting()
 	w.startAgent()
 	w.await("the machine was started", func() bool { return w.host.count("run") == 1 })
@@ -99,9 +102,9 @@ func TestTheShimOfAnOrphanIsEnded(t *testing.T) {
 	}
 }
 
-// The journal is the way to the shim of a machine that could not be removed yet.
-func TestAJournalStaysAsLongAsItsMachine(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+// The checkpoint is the way to the shim of a machine that could not be removed yet.
+func TestACheckpointStaysAsLongAsItsVM(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.stopAgent()
@@ -109,7 +112,7 @@ func TestAJournalStaysAsLongAsItsMachine(t *testing.T) {
 	w.host.mu.Lock()
 	w.host.deleteErrs = []error{errors.New("disk error")}
 	w.host.mu.Unlock()
-	s, dir := w.supervisor(), journal(filepath.Join(w.dir, "pods")).dir("uid-a")
+	s, dir := w.supervisor(), checkpoint.Store(filepath.Join(w.dir, "pods")).Dir("uid-a")
 	if err := s.sweep(t.Context()); err == nil {
 		t.Error("a machine that was left behind is no failure")
 	}
@@ -126,7 +129,7 @@ func TestAJournalStaysAsLongAsItsMachine(t *testing.T) {
 
 // A name may be given to another Pod in the moment between the look and the delete.
 func TestOnlyTheOwnPodIsDeleted(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	asked := make(chan types.UID, 1)
 	w.client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, kruntime.Object, error) {
 		if p := a.(k8stesting.DeleteActionImpl).GetDeleteOptions().Preconditions; p != nil && p.UID != nil {
@@ -146,16 +149,16 @@ func TestOnlyTheOwnPodIsDeleted(t *testing.T) {
 }
 
 // What ended by itself while the guard said no has its own end.
-func TestAnEndBesideAFailedProofIsKept(t *testing.T) {
+func TestAnExitDuringAFailedProofIsKept(t *testing.T) {
 	shutDown := func(w *world) { w.host.end("tk-uid-a-0", vm.RunEnd{}, "end") }
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
 		end  func(w *world)
 		late bool // its exit is written down
 	}{
-		"the guest shut down":    {onMac("a", corev1.RestartPolicyNever), shutDown, false},
-		"the guest did just now": {onMac("a", corev1.RestartPolicyNever), shutDown, true},
-		"the command ended":      {aJob(corev1.RestartPolicyNever), func(w *world) { w.host.exit("main", exited(0)) }, false},
+		"the guest shut down":    {podtest.OnMac("a", corev1.RestartPolicyNever), shutDown, false},
+		"the guest did just now": {podtest.OnMac("a", corev1.RestartPolicyNever), shutDown, true},
+		"the command ended":      {podtest.Job(corev1.RestartPolicyNever), func(w *world) { w.host.exit("main", exited(0)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.pod)
@@ -165,32 +168,32 @@ func TestAnEndBesideAFailedProofIsKept(t *testing.T) {
 			c.end(w)
 			wk := w.workerOf(c.pod)
 			if c.late {
-				wk.runs = &lateRuns{Runs: w.host}
+				wk.runtime.Shims = &lateShims{Shims: w.host}
 			}
-			e, err := wk.stopUnfenced(t.Context(), &notProvedError{errOpen})
-			if err != nil || e.Code != 0 || e.Reason != reasonCompleted {
+			e, err := wk.stopUnproved(t.Context(), &firewall.NotProvedError{Err: errOpen})
+			if err != nil || e.Code != 0 || e.Reason != state.ReasonCompleted {
 				t.Errorf("end %+v, err %v", e, err)
 			}
 		})
 	}
 }
 
-// lateRuns have an exit only when it is asked for again.
-type lateRuns struct {
-	Runs
+// lateShims have an exit only when it is asked for again.
+type lateShims struct {
+	vmruntime.Shims
 	asked bool
 }
 
-func (r *lateRuns) Exit(dir string) (*shim.Exit, error) {
+func (r *lateShims) Exit(dir string) (*shim.Exit, error) {
 	if !r.asked {
 		r.asked = true
 		return nil, nil
 	}
-	return r.Runs.Exit(dir)
+	return r.Shims.Exit(dir)
 }
 
-func TestAnEndCountsAlsoWhereItIsWaitedForNoMore(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyNever)
+func TestAnExitCountsAlsoAfterCancellation(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitRunning("a")
@@ -202,7 +205,7 @@ func TestAnEndCountsAlsoWhereItIsWaitedForNoMore(t *testing.T) {
 	close(gone)
 	wk := w.workerOf(p)
 	for range 50 { // a select takes either at random
-		if err := wk.awaitEnd(ctx, gone); err != nil {
+		if err := wk.runtime.AwaitExit(ctx, wk.progress.VMName(), gone); err != nil {
 			t.Fatalf("the end is not taken: %v", err)
 		}
 	}
@@ -211,41 +214,41 @@ func TestAnEndCountsAlsoWhereItIsWaitedForNoMore(t *testing.T) {
 // workerOf is one that goes on with the Pod of an agent that was stopped.
 func (w *world) workerOf(p *corev1.Pod) *worker {
 	w.t.Helper()
-	wk := newWorker(w.t.Context(), parts{
-		client: w.client, events: w.events, driver: w.host, runs: w.host, inputs: w.inputs, clock: w.clock,
-		log: slog.New(slog.DiscardHandler), journal: journal(filepath.Join(w.dir, "pods")),
+	wk := newWorker(w.t.Context(), shared{
+		client: w.client, events: w.events, driver: w.host, shims: w.host, inputs: w.inputs, clock: w.clock,
+		log: slog.New(slog.DiscardHandler), checkpoints: checkpoint.Store(filepath.Join(w.dir, "pods")),
 	}, p)
-	r, err := wk.journal.load(p.UID)
+	r, err := wk.progress.checkpoints.Load(p.UID)
 	if err != nil || r == nil {
 		w.t.Fatalf("journal %+v, err %v", r, err)
 	}
-	wk.rec = *r
+	wk.progress.Record = *r
 	return wk
 }
 
 // What is left of attempts does not pile up: the last two are kept.
 func TestOldAttemptsAreRemoved(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
-	j := journal(filepath.Join(w.dir, "pods"))
+	j := checkpoint.Store(filepath.Join(w.dir, "pods"))
 	const restarts = 5
 	for i := range restarts {
 		w.awaitPod("a", "runs", func(p *corev1.Pod) bool {
 			return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready && int(p.Status.ContainerStatuses[0].RestartCount) == i
 		})
-		if err := os.MkdirAll(j.attemptDir("uid-a", i), 0o700); err != nil {
+		if err := os.MkdirAll(j.AttemptDir("uid-a", i), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		w.host.end(machineName("uid-a", i), vm.RunEnd{}, "end")
+		w.host.end(state.VMName("uid-a", i), vm.RunEnd{}, "end")
 	}
 	w.awaitPod("a", "runs", func(p *corev1.Pod) bool {
 		return p.Status.ContainerStatuses[0].RestartCount == restarts && p.Status.ContainerStatuses[0].Ready
 	})
-	dirs, err := filepath.Glob(filepath.Join(j.dir("uid-a"), "attempt-*"))
+	dirs, err := filepath.Glob(filepath.Join(j.Dir("uid-a"), "attempt-*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if oldest := j.attemptDir("uid-a", restarts-1); len(dirs) == 0 || dirs[0] != oldest {
+	if oldest := j.AttemptDir("uid-a", restarts-1); len(dirs) == 0 || dirs[0] != oldest {
 		t.Errorf("attempts on the disk %v, the oldest should be %s", dirs, oldest)
 	}
 }
@@ -258,16 +261,16 @@ func TestAMachineThatCannotBeLookedAtCountsAndIsToldOnce(t *testing.T) {
 	s.log = slog.New(slog.NewTextHandler(&said, nil))
 	list := []vm.Machine{{Name: "of-root", Running: true, MacOS: true, Unseen: errors.New("permission denied")}}
 	for range 3 {
-		s.tellUnseen(list)
+		s.reportUnseen(list)
 	}
 	if n := strings.Count(said.String(), "machine=of-root"); n != 1 {
 		t.Errorf("told %d times: %s", n, said.String())
 	}
-	if got := (&Supervisor{}).foreign(list); !slices.Equal(got, []string{"of-root"}) {
+	if got := s.foreign(list); !slices.Equal(got, []string{"of-root"}) {
 		t.Errorf("foreign guests %v", got)
 	}
-	s.tellUnseen(nil)
-	if s.tellUnseen(list); strings.Count(said.String(), "machine=of-root") != 2 {
+	s.reportUnseen(nil)
+	if s.reportUnseen(list); strings.Count(said.String(), "machine=of-root") != 2 {
 		t.Error("it is not told again after it could be looked at")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -21,17 +22,17 @@ func (s *Supervisor) adoptSlots(ctx context.Context) error {
 		return fmt.Errorf("looking what runs on this host: %w", err)
 	}
 	for _, m := range machines {
-		if uid, _, ours := parseMachineName(m.Name); ours && m.Running {
+		if uid, _, ours := state.ParseVMName(m.Name); ours && m.Running {
 			s.slots.Adopt(string(uid))
 		}
 	}
-	s.tellUnseen(machines)
+	s.reportUnseen(machines)
 	s.slots.Foreign(s.foreign(machines))
 	return nil
 }
 
-// tellUnseen says once of a machine that it cannot be looked at.
-func (s *Supervisor) tellUnseen(machines []vm.Machine) {
+// reportUnseen says once of a VM that it cannot be looked at.
+func (s *Supervisor) reportUnseen(machines []vm.Machine) {
 	unseen := map[string]bool{}
 	for _, m := range machines {
 		if m.Unseen == nil {
@@ -50,7 +51,8 @@ func (s *Supervisor) tellUnseen(machines []vm.Machine) {
 func (s *Supervisor) foreign(machines []vm.Machine) []string {
 	var names []string
 	for _, m := range machines {
-		if _, _, ours := parseMachineName(m.Name); !ours && m.Running && m.MacOS && !s.former.has(m.Name) {
+		_, _, ours := state.ParseVMName(m.Name)
+		if _, legacy := s.legacy.Load(m.Name); !ours && !legacy && m.Running && m.MacOS {
 			names = append(names, m.Name)
 		}
 	}
@@ -73,19 +75,19 @@ func (s *Supervisor) sweepUntil(ctx context.Context) {
 	}
 }
 
-// sweep stops and deletes machines of ours, volumes and journals whose Pod is not
+// sweep stops and deletes VMs of ours, volumes and checkpoints whose Pod is not
 // there. It is only right once all Pods of the Node are known.
 func (s *Supervisor) sweep(ctx context.Context) error {
 	machines, err := s.driver.Machines(ctx)
 	if err != nil {
 		return err
 	}
-	s.tellUnseen(machines)
+	s.reportUnseen(machines)
 	s.slots.Foreign(s.foreign(machines))
 	var errs []error
 	left := map[types.UID]bool{}
 	for _, m := range machines {
-		uid, attempt, ours := parseMachineName(m.Name)
+		uid, attempt, ours := state.ParseVMName(m.Name)
 		if !ours || s.has(uid) {
 			continue
 		}
@@ -94,7 +96,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, s.sweepVolumes(), s.sweepJournals(left))...)
+	return errors.Join(append(errs, s.sweepVolumes(), s.sweepCheckpoints(left))...)
 }
 
 // has reports whether a worker looks after a Pod. A Pod that ended and whose object
@@ -110,7 +112,7 @@ func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UI
 	if err := s.driver.Stop(ctx, name, sweepGrace); err != nil {
 		return err
 	}
-	if err := s.runs.Kill(s.journal.attemptDir(uid, attempt)); err != nil {
+	if err := s.shims.Kill(s.checkpoints.AttemptDir(uid, attempt)); err != nil {
 		return err
 	}
 	if err := s.driver.Delete(ctx, name); err != nil {
@@ -136,10 +138,10 @@ func (s *Supervisor) sweepVolumes() error {
 	return errors.Join(errs...)
 }
 
-// sweepJournals removes those that no worker needs, nor a machine that is left: its
-// journal is the way to its shim.
-func (s *Supervisor) sweepJournals(left map[types.UID]bool) error {
-	uids, err := s.journal.uids()
+// sweepCheckpoints removes those that no worker needs, nor a VM that is left: its
+// checkpoint is the way to its shim.
+func (s *Supervisor) sweepCheckpoints(left map[types.UID]bool) error {
+	uids, err := s.checkpoints.UIDs()
 	if err != nil {
 		return err
 	}
@@ -147,7 +149,7 @@ func (s *Supervisor) sweepJournals(left map[types.UID]bool) error {
 		if left[uid] || s.has(uid) {
 			continue
 		}
-		if err := s.journal.remove(uid); err != nil {
+		if err := s.checkpoints.Remove(uid); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -18,6 +21,7 @@ import (
 func TestWhereNothingRanThePodWaits(t *testing.T) {
 	crash := func(w *world) {
 		w.await("the VM runs", func() bool { return w.events.count("a", "Started") > 0 })
+		w.frozen.Store(true) // or a slow machine sees the second start only
 		w.host.end("tk-uid-a-0", vm.RunEnd{Tail: "due to error"}, "end")
 	}
 	for name, c := range map[string]struct {
@@ -26,17 +30,17 @@ func TestWhereNothingRanThePodWaits(t *testing.T) {
 		then   func(w *world)
 		reason string
 	}{
-		"tart fails, a command": {aJob(corev1.RestartPolicyNever), func(w *world) {
+		"tart fails, a command": {podtest.Job(corev1.RestartPolicyNever), func(w *world) {
 			w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "no such disk"}}
-		}, nil, reasonRunError},
-		"tart fails, a VM": {onMac("a", corev1.RestartPolicyNever), func(w *world) {
+		}, nil, state.ReasonRunError},
+		"tart fails, a VM": {podtest.OnMac("a", corev1.RestartPolicyNever), func(w *world) {
 			w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "no such disk"}}
-		}, nil, reasonRunError},
-		"there is no session": {aJob(corev1.RestartPolicyNever), func(w *world) {
+		}, nil, state.ReasonRunError},
+		"there is no session": {podtest.Job(corev1.RestartPolicyNever), func(w *world) {
 			w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "OSStatus -25308"}}
-		}, nil, reasonSession},
-		"the guest crashes while it boots": {aJob(corev1.RestartPolicyNever), func(w *world) { w.host.guests.boots = true }, crash, reasonRunError},
-		"a shim cannot write":              {aJob(corev1.RestartPolicyNever), func(w *world) { w.host.shimless = true }, nil, reasonRunError},
+		}, nil, state.ReasonSession},
+		"the guest crashes while it boots": {podtest.Job(corev1.RestartPolicyNever), func(w *world) { w.host.guests.boots = true }, crash, state.ReasonRunError},
+		"a shim cannot write":              {podtest.Job(corev1.RestartPolicyNever), func(w *world) { w.host.shimless = true }, nil, state.ReasonRunError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.pod)
@@ -67,7 +71,7 @@ func TestWhereNothingRanThePodWaits(t *testing.T) {
 
 // A clock that is set back holds up no restart.
 func TestAClockThatIsSetBackHoldsUpNoRestart(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.stopAgent()
@@ -85,10 +89,10 @@ func TestAClockThatIsSetBackHoldsUpNoRestart(t *testing.T) {
 	}
 }
 
-func TestThePatienceWithAGuest(t *testing.T) {
+func TestGuestTimeout(t *testing.T) {
 	w := newWorld(t)
-	p := aJob(corev1.RestartPolicyNever)
-	wk := &worker{parts: parts{clock: w.clock}, given: &Prepared{}}
+	p := podtest.Job(corev1.RestartPolicyNever)
+	commands := &guestCommands{progress: &progress{}, inputs: &podInputs{prepared: &Prepared{}}, clock: w.clock}
 	for name, c := range map[string]struct {
 		started time.Time
 		want    time.Duration
@@ -99,8 +103,8 @@ func TestThePatienceWithAGuest(t *testing.T) {
 		"after an hour":     {w.clock.Now().Add(-time.Hour), 10 * time.Second},
 		"the clock is back": {w.clock.Now().Add(time.Hour), 5 * time.Minute},
 	} {
-		wk.rec.Started = c.started
-		if got := wk.guestRun(p, mainID).Timeout; got != c.want {
+		commands.progress.Started = c.started
+		if got := commands.guestRun(p, state.MainID).Timeout; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -109,7 +113,7 @@ func TestThePatienceWithAGuest(t *testing.T) {
 // The end of an init container that is not restarted stays, as the API wants it, until
 // the container has ended again.
 func TestInitContainersKeepTheirEndInARestart(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyOnFailure, "one"))
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyOnFailure, "one"))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.mu.Lock()
@@ -130,7 +134,7 @@ func TestInitContainersKeepTheirEndInARestart(t *testing.T) {
 }
 
 func TestACommandThatCannotBeRunIsNamed(t *testing.T) {
-	p := aJob(corev1.RestartPolicyNever)
+	p := podtest.Job(corev1.RestartPolicyNever)
 	p.Spec.Containers[0].WorkingDir = "/Users/Shared/src"
 	w := newWorld(t, p)
 	w.startAgent()
@@ -148,12 +152,12 @@ func TestACommandThatCannotBeRunIsNamed(t *testing.T) {
 
 // A start that was cut short before its shim began is made again in its directory.
 func TestAnAttemptIsMadeAgainInItsDirectory(t *testing.T) {
-	w := newWorld(t, aJob(corev1.RestartPolicyNever))
-	j := journal(filepath.Join(w.dir, "pods"))
-	if err := j.save(entry{UID: "uid-a", Step: stepStarting, BootSession: w.boot}); err != nil {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	j := checkpoint.Store(filepath.Join(w.dir, "pods"))
+	if err := j.Save(state.Record{UID: "uid-a", Step: state.StepStarting, BootSession: w.boot}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(j.attemptDir("uid-a", 0), 0o700); err != nil {
+	if err := os.MkdirAll(j.AttemptDir("uid-a", 0), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	w.startAgent()

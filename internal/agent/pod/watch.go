@@ -3,196 +3,149 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/shim"
-	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
-// watch follows a machine whose shim was just started to its end.
-func (w *worker) watch(ctx context.Context) (end, error) {
-	gone := w.shimGone(w.dir())
-	running, err := w.awaitLock(ctx, gone)
+// watch follows a VM whose shim was just started to its exit.
+func (w *worker) watch(ctx context.Context) (state.Exit, error) {
+	name, dir := w.progress.VMName(), w.progress.dir()
+	gone := w.runtime.ShimGone(dir)
+	running, err := w.runtime.AwaitLock(ctx, name, dir, gone)
 	if err != nil {
-		return end{}, err
+		return state.Exit{}, err
 	}
 	if !running {
-		return w.readEnd(whyUnrecorded), nil
+		return w.exits.read(exitUnrecorded), nil
 	}
-	if err := w.armAgain(ctx, gone); err != nil {
-		return w.stopUnfenced(ctx, err)
+	if err := w.gate.ProveRunning(ctx, gone); err != nil {
+		return w.stopUnproved(ctx, err)
 	}
 	w.markRunning()
-	return w.follow(ctx, gone, w.armWhileStarting)
+	return w.follow(ctx, gone, w.gate.ProveBoot)
 }
 
-// proofs asks the guard about a machine that runs. They go on beside what is done in
-// the guest, and touch nothing of the worker's.
-type proofs func(ctx context.Context, gone <-chan struct{}) error
+// markRunning: the VM runs. Where there is nothing to do in the guest, so does the
+// container.
+func (w *worker) markRunning() {
+	g := w.progress
+	g.Step, g.Started = state.StepRunning, w.clock.Now()
+	p, prepared := w.pod.current(), w.inputs.prepared
+	if state.NeedsNoGuestAgent(p) || !state.RunsCommand(p) && len(p.Spec.InitContainers) == 0 && prepared != nil && prepared.Setup == "" {
+		g.Begun, g.mainRan = g.Started, true
+	}
+	g.ran = true
+	g.save()
+	w.log.Info("VM runs", "machine", g.VMName())
+	w.report.showProgress()
+	w.report.event(corev1.EventTypeNormal, "Started", "Started VM "+g.VMName())
+}
 
-// waitRetry is the pause after a machine could not be waited for.
-const waitRetry = time.Second
-
-// whyUnrecorded is what is told of an end that nobody wrote down.
-const whyUnrecorded = "the VM ended and its exit was not recorded"
-
-// follow takes a machine that runs to the end of the attempt, with the proofs that
-// are owed meanwhile.
-func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove proofs) (end, error) {
+// follow takes a VM that runs to the end of the attempt. prove makes the proofs of
+// the firewall that are still to come.
+func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove func(context.Context, <-chan struct{}) error) (state.Exit, error) {
 	attempt, cancel := context.WithCancelCause(ctx)
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var background sync.WaitGroup
+	defer background.Wait()
 	defer cancel(nil)
-	given, image := w.given, w.rec.Image
-	beside.Go(func() { w.tend(attempt, given) })
-	beside.Go(func() { w.settle(attempt, gone) })
-	beside.Go(func() {
+	prepared, image := w.inputs.prepared, w.progress.Image
+	background.Go(func() { w.inputs.refreshVolumes(attempt, prepared, w.evict) })
+	background.Go(func() { w.reportStarted(attempt, gone) })
+	background.Go(func() {
 		if err := prove(attempt, gone); err != nil {
 			cancel(err)
 		}
 	})
-	beside.Go(func() {
-		if err := w.awaitChange(attempt, image); err != nil {
+	background.Go(func() {
+		if err := awaitImageChange(attempt, w.pod, w.report, image); err != nil {
 			cancel(err)
 		}
 	})
-	e, err := w.within(attempt, gone)
-	var changed *changedError
+	e, err := w.awaitExit(attempt, gone)
+	var changed *imageChangedError
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return e, err
 	case errors.As(err, &changed):
-		return w.stopChanged(ctx, changed)
+		return w.stopForImage(ctx, changed)
 	}
-	return w.stopUnfenced(ctx, err)
+	return w.stopUnproved(ctx, err)
 }
 
-// settledAfter is how long a machine runs before its start counts as one that macOS
-// allowed: a start that is refused holds the lock for a second or two.
-const settledAfter = 10 * time.Second
-
-// settle tells of a machine that has outlived what refuses a start.
-func (w *worker) settle(ctx context.Context, gone <-chan struct{}) {
-	if w.settled == nil {
+// reportStarted says that macOS allowed the start of a VM.
+func (w *worker) reportStarted(ctx context.Context, gone <-chan struct{}) {
+	if w.shared.started == nil {
 		return
 	}
-	if over, err := w.pause(ctx, gone, settledAfter); !over && err == nil {
-		w.settled()
+	if over, err := wait.Or(ctx, w.clock, gone, state.StartedAfter); !over && err == nil {
+		w.shared.started()
 	}
 }
 
-// within is what a machine is there for.
-func (w *worker) within(ctx context.Context, gone <-chan struct{}) (end, error) {
-	e, err := w.inside(ctx)
+// awaitExit runs the Pod's commands in the guest, and waits for the VM where its exit
+// is that of the Pod.
+func (w *worker) awaitExit(ctx context.Context, gone <-chan struct{}) (state.Exit, error) {
+	e, err := w.commands.run(ctx)
 	if err != nil {
-		return end{}, err
+		return state.Exit{}, err
 	}
 	if e != nil {
 		return *e, nil
 	}
-	if err := w.awaitEnd(ctx, gone); err != nil {
-		return end{}, err
+	if err := w.runtime.AwaitExit(ctx, w.progress.VMName(), gone); err != nil {
+		return state.Exit{}, err
 	}
-	return w.readEnd(whyUnrecorded), nil
+	return w.exits.read(exitUnrecorded), nil
 }
 
-// awaitLock waits until the machine runs; false when its command ended before.
-func (w *worker) awaitLock(ctx context.Context, gone <-chan struct{}) (bool, error) {
-	deadline := w.clock.Now().Add(lockTimeout)
-	for {
-		m, err := w.driver.Machine(ctx, w.rec.machine())
-		if err != nil && !errors.Is(err, vm.ErrNotFound) {
-			w.log.Warn("looking at a VM that starts failed", "err", err)
-		}
-		if m.Running {
-			return true, nil
-		}
-		if w.clock.Now().After(deadline) {
-			w.log.Warn("the VM took no lock in time, ending it", "timeout", lockTimeout)
-			if err := w.runs.Kill(w.dir()); err != nil {
-				w.log.Warn("ending the VM's process failed", "err", err)
-			}
-			deadline = w.clock.Now().Add(lockTimeout)
-		}
-		t := w.clock.NewTimer(lockPoll)
-		select {
-		case <-gone:
-			t.Stop()
-			return false, nil
-		case <-ctx.Done():
-			t.Stop()
-			return false, context.Cause(ctx)
-		case <-t.C():
-		}
+// stopUnproved stops a VM for which the guard said no. A VM that was not shown to run
+// yet counts as never started; one that exited by itself meanwhile has its own exit.
+func (w *worker) stopUnproved(ctx context.Context, why error) (state.Exit, error) {
+	var no *firewall.NotProvedError
+	if ctx.Err() != nil || !errors.As(why, &no) {
+		return state.Exit{}, why
 	}
+	g := w.progress
+	name := g.VMName()
+	own, over := w.exits.read(exitUnrecorded), w.runtime.Exited(ctx, name)
+	if !over {
+		w.log.Error("VM stopped, as the firewall around it is not proved", "machine", name, "err", why)
+		w.report.event(corev1.EventTypeWarning, state.ReasonNotProved, fmt.Sprintf("Stopping VM %s: %v", name, why))
+	}
+	if err := w.runtime.Stop(ctx, name, g.dir(), killGrace); err != nil {
+		return state.Exit{}, err
+	}
+	switch {
+	case over:
+		return w.exits.read(exitUnrecorded), nil
+	case own.Reason != state.ReasonUnknown:
+		return own, nil
+	}
+	return state.Exit{
+		Code: state.CodeKilled, Reason: state.ReasonNotProved, Message: why.Error(), Unstarted: g.Step != state.StepRunning,
+		VM: name, Started: g.Started, Finished: w.clock.Now(),
+	}, nil
 }
 
-// markRunning: the machine runs. Where there is nothing to do in the guest, so does
-// the container.
-func (w *worker) markRunning() {
-	w.rec.Step, w.rec.Started = stepRunning, w.clock.Now()
-	if p := w.current(); needsNothing(p) || !commandMode(p) && len(p.Spec.InitContainers) == 0 && w.given != nil && w.given.Setup == "" {
-		w.rec.Begun, w.began = w.rec.Started, true
+// stopForImage stops a VM so that another takes its place, whatever the restart policy
+// says. A VM that exited by itself meanwhile has its own exit.
+func (w *worker) stopForImage(ctx context.Context, why *imageChangedError) (state.Exit, error) {
+	if own := w.exits.read(exitUnrecorded); own.Reason != state.ReasonUnknown {
+		return own, nil
 	}
-	w.ran = true
-	w.save()
-	w.log.Info("VM runs", "machine", w.rec.machine())
-	w.showNow()
-	w.event(corev1.EventTypeNormal, "Started", "Started VM "+w.rec.machine())
-}
-
-// awaitEnd waits for the shim to go, and then for the machine, should the shim
-// have been killed over its head. A machine that ended has ended, also where ctx
-// did at the same time.
-func (w *worker) awaitEnd(ctx context.Context, gone <-chan struct{}) error {
-	select {
-	case <-gone:
-	case <-ctx.Done():
-		select {
-		case <-gone:
-		default:
-			return context.Cause(ctx)
-		}
+	name := w.progress.VMName()
+	w.log.Info("VM stopped, as the Pod wants another image", "machine", name)
+	w.report.event(corev1.EventTypeNormal, "Killing", why.Error())
+	if err := w.runtime.Stop(ctx, name, w.progress.dir(), w.pod.grace(w.life)); err != nil {
+		return state.Exit{}, err
 	}
-	for {
-		err := w.driver.Wait(ctx, w.rec.machine())
-		if err == nil || errors.Is(err, vm.ErrNotFound) {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		w.log.Warn("waiting for a VM to end failed, trying again", "machine", w.rec.machine(), "err", err)
-		if !wait(ctx, w.clock, waitRetry) {
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// readEnd takes the end from what is written down, or says that nobody knows.
-func (w *worker) readEnd(otherwise string) end {
-	p, dir := w.current(), w.dir()
-	m := remains{Why: otherwise}
-	if w.rec.Former != "" {
-		m.Why = whyFormerEnded
-	}
-	begun, ended, err := w.runs.Command(dir, setupID)
-	s, err := standingOf(commandIDs(p, begun || ended != nil || err != nil), func(id string) (bool, *shim.CommandEnd, error) { return w.runs.Command(dir, id) })
-	if err != nil {
-		w.log.Warn("the record of a command cannot be read", "err", err)
-	}
-	m.Standing = s
-	if m.Exit, err = w.runs.Exit(dir); err != nil {
-		w.log.Warn("the exit record cannot be read", "err", err)
-	}
-	if m.Exit != nil {
-		m.Outcome = w.driver.Classify(vm.RunEnd{Code: m.Exit.Code, Signal: m.Exit.Signal, Tail: m.Exit.Tail})
-	}
-	if code, found := w.inputs.ExitReport(w.uid); found && !commandMode(p) {
-		m.Report = &code
-	}
-	return endOf(p, w.rec, m, w.clock.Now())
+	e := w.exits.read(exitUnrecorded)
+	e.Replaced = true
+	return e, nil
 }

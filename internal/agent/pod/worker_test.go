@@ -10,16 +10,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 func TestPodBecomesAVM(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	p := w.awaitRunning("a")
 
@@ -51,7 +52,7 @@ func TestPodBecomesAVM(t *testing.T) {
 }
 
 func TestDeletionEndsWithTheVMGone(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.delete("a")
@@ -83,8 +84,8 @@ func (l *phaseLog) last(uid string) corev1.PodPhase {
 }
 
 func TestDeletionEndsAlthoughTheCloneStays(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
-	for range deleteTries {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	for range vmruntime.DeleteTries {
 		w.host.deleteErrs = append(w.host.deleteErrs, errors.New("the disk is sick"))
 	}
 	w.startAgent()
@@ -96,7 +97,7 @@ func TestDeletionEndsAlthoughTheCloneStays(t *testing.T) {
 }
 
 func TestDeletionWhilePulling(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.host.pullGate = make(chan struct{})
 	w.startAgent()
 	w.await("a pull", func() bool { return w.events.reasons("a") != nil })
@@ -108,7 +109,7 @@ func TestDeletionWhilePulling(t *testing.T) {
 }
 
 func TestForceDeletionStopsTheVM(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.forceDelete("a")
@@ -116,11 +117,11 @@ func TestForceDeletionStopsTheVM(t *testing.T) {
 }
 
 func TestANewPodOfTheSameNameIsAnotherPod(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.forceDelete("a")
-	again := onMac("a", corev1.RestartPolicyAlways)
+	again := podtest.OnMac("a", corev1.RestartPolicyAlways)
 	again.UID = "uid-second"
 	w.create(again)
 	w.awaitRunning("a")
@@ -129,7 +130,7 @@ func TestANewPodOfTheSameNameIsAnotherPod(t *testing.T) {
 	})
 }
 
-func TestEnds(t *testing.T) {
+func TestExits(t *testing.T) {
 	crash := vm.RunEnd{Tail: "guest has stopped due to error: panic"}
 	for _, c := range []struct {
 		name   string
@@ -148,7 +149,7 @@ func TestEnds(t *testing.T) {
 		{"stopped on the host, Never", corev1.RestartPolicyNever, vm.RunEnd{Tail: "Stopping VM..."}, corev1.PodFailed, 137, "Error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, onMac("a", c.policy))
+			w := newWorld(t, podtest.OnMac("a", c.policy))
 			w.startAgent()
 			w.awaitRunning("a")
 			w.host.end("tk-uid-a-0", c.end, "end")
@@ -177,7 +178,7 @@ func TestEnds(t *testing.T) {
 }
 
 func TestSecondRestartBacksOff(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.host.runEnds = []vm.RunEnd{{Tail: "due to error"}, {Tail: "due to error"}}
 	w.frozen.Store(true)
 	w.startAgent()
@@ -191,12 +192,12 @@ func TestSecondRestartBacksOff(t *testing.T) {
 
 // A refused start is no restart, and the Pod waits for the reboot that helps.
 func TestLicenceLimitIsNoRestart(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
 	w.startAgent()
 	w.awaitPod("a", "says what heals it", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == reasonLimited &&
+		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == state.ReasonLimited &&
 			strings.Contains(s[0].State.Waiting.Message, "has lost 2 of these places") && !strings.Contains(s[0].State.Waiting.Message, "back-off")
 	})
 	w.await("the next try has its image", func() bool { return w.events.count("a", "Pulled") == 2 })
@@ -216,7 +217,7 @@ func TestLicenceLimitIsNoRestart(t *testing.T) {
 }
 
 func TestPullBacksOff(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
 	w.host.pullErrs = []error{vm.ErrImageNotFound, vm.ErrAuth}
 	w.frozen.Store(true)
 	w.startAgent()
@@ -234,7 +235,7 @@ func TestPullBacksOff(t *testing.T) {
 }
 
 func TestNeverPull(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyAlways)
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
 	p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 	w := newWorld(t, p)
 	w.startAgent()
@@ -245,7 +246,7 @@ func TestNeverPull(t *testing.T) {
 }
 
 func TestOnePullForAReference(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyAlways), onMac("b", corev1.RestartPolicyAlways))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways), podtest.OnMac("b", corev1.RestartPolicyAlways))
 	w.host.pullGate = make(chan struct{})
 	w.startAgent()
 	w.await("both ask", func() bool {
@@ -260,7 +261,7 @@ func TestOnePullForAReference(t *testing.T) {
 }
 
 func TestCreateIsTriedAgain(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.host.createErrs = []error{vm.ErrNoSpace}
 	w.frozen.Store(true)
 	w.startAgent()
@@ -270,7 +271,7 @@ func TestCreateIsTriedAgain(t *testing.T) {
 }
 
 func TestTwoContainersAreRefused(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyAlways)
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
 	w := newWorld(t, p)
 	w.startAgent()
@@ -286,47 +287,12 @@ func TestTwoContainersAreRefused(t *testing.T) {
 	w.awaitGone("a")
 }
 
-// A Deployment makes another Pod for each that failed, at once: hundreds a minute.
-func TestAPodThatIsMadeAnewIsRefusedSlowly(t *testing.T) {
-	for kind, slow := range map[string]bool{"ReplicaSet": true, "Job": false} {
-		p := onMac("a", corev1.RestartPolicyAlways)
-		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "o", UID: "o", Controller: &yes}}
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
-		w := newWorld(t, p)
-		w.frozen.Store(true)
-		w.startAgent()
-		if slow {
-			if got := w.awaitWaiting(reasonUnsupported); !strings.Contains(got.Status.ContainerStatuses[0].State.Waiting.Message, "spec.containers") {
-				t.Errorf("waits with %+v", got.Status.ContainerStatuses)
-			}
-			w.frozen.Store(false)
-		}
-		w.awaitPhase(corev1.PodFailed)
-		w.delete("a")
-		w.awaitGone("a")
-	}
-}
-
-func TestADeletionEndsTheWaitOfARefusedPod(t *testing.T) {
-	p := onMac("a", corev1.RestartPolicyAlways)
-	yes := true
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "o", UID: "o", Controller: &yes}}
-	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "x/y:z"})
-	w := newWorld(t, p)
-	w.frozen.Store(true)
-	w.startAgent()
-	w.awaitWaiting(reasonUnsupported)
-	w.delete("a")
-	w.awaitGone("a")
-}
-
 func TestThirdPodWaitsForASlot(t *testing.T) {
-	w := newWorld(t, onMac("a", corev1.RestartPolicyNever), onMac("b", corev1.RestartPolicyNever))
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever), podtest.OnMac("b", corev1.RestartPolicyNever))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.awaitRunning("b")
-	w.create(onMac("c", corev1.RestartPolicyNever))
+	w.create(podtest.OnMac("c", corev1.RestartPolicyNever))
 	w.await("the third is ready to be cloned", func() bool { return slices.Contains(w.events.reasons("c"), "Pulled") })
 	if p := w.pod("c"); p.Status.Phase == corev1.PodRunning {
 		t.Error("three VMs run on a Mac of two")
@@ -335,25 +301,5 @@ func TestThirdPodWaitsForASlot(t *testing.T) {
 	w.awaitRunning("c")
 	if w.host.most > 2 {
 		t.Errorf("%d VMs ran at once", w.host.most)
-	}
-}
-
-func TestMachineNames(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		uid     types.UID
-		attempt int
-		ours    bool
-	}{
-		{machineName("0b1c-2d", 3), "0b1c-2d", 3, true},
-		{"tk-0b1c-x", "", 0, false},
-		{"tk-3", "", 0, false},
-		{"base", "", 0, false},
-		{"mytk-a-0", "", 0, false},
-	} {
-		uid, attempt, ours := parseMachineName(c.name)
-		if uid != c.uid || attempt != c.attempt || ours != c.ours {
-			t.Errorf("%s: %q %d %v", c.name, uid, attempt, ours)
-		}
 	}
 }

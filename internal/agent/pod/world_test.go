@@ -16,15 +16,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
-const awaitDeadline = 20 * time.Second
+const awaitDeadline = 2 * time.Minute
 
 // world is an API server, a host, and an agent that can be stopped and started.
 type world struct {
@@ -36,10 +38,10 @@ type world struct {
 	clock  *clocktesting.FakeClock
 	dir    string
 	boot   string
-	// fence, when set before the agent starts, is its Guard.
-	fence Guard
-	// settled is its Settled, when set before it starts.
-	settled func()
+	// guarded, when set before the agent starts, is its Guard.
+	guarded firewall.Guard
+	// started is its Started, when set before it starts.
+	started func()
 
 	stop   func()
 	phases *phaseLog
@@ -95,10 +97,10 @@ func (w *world) tick(ctx context.Context) {
 
 func (w *world) supervisor() *Supervisor {
 	return NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Runs: w.host, Guard: w.fence, Settled: w.settled, Inputs: w.inputs,
+		Client: w.client, Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Started: w.started, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
-		NodeName: "mac-1", HostIP: "10.0.0.7", Host: Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
+		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
 		BootSession: w.boot, Clock: w.clock,
 	})
 }
@@ -194,17 +196,10 @@ func (w *world) awaitGone(name string) {
 func (w *world) delete(name string) {
 	w.t.Helper()
 	p := w.pod(name)
-	deleteAt(p, w.clock.Now())
+	podtest.DeleteAt(p, w.clock.Now())
 	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// deleteAt is what the API server does at a time of its own.
-func deleteAt(p *corev1.Pod, now time.Time) {
-	grace := int64(30)
-	end := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &end, &grace
 }
 
 // forceDelete removes the object under the agent's feet.
@@ -219,23 +214,6 @@ func (w *world) create(p *corev1.Pod) {
 	w.t.Helper()
 	if err := w.client.Tracker().Create(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-func onMac(name string, policy corev1.RestartPolicy) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Generation: 1},
-		Spec: corev1.PodSpec{
-			NodeName: "mac-1", RestartPolicy: policy, DNSPolicy: corev1.DNSClusterFirst,
-			Containers: []corev1.Container{{
-				Name: "vm", Image: "registry.test/macos/base:v1", ImagePullPolicy: corev1.PullIfNotPresent,
-				TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			}},
-		},
-		Status: corev1.PodStatus{
-			Phase:      corev1.PodPending,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
-		},
 	}
 }
 

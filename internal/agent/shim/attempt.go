@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 // Starter starts shims. Argv is the command line that leads to Main; the
@@ -24,7 +26,7 @@ func (s Starter) Start(dir string, spec Spec) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making a directory for a shim: %w", err)
 	}
-	if err := WriteJSON(filepath.Join(dir, specFile), spec); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(dir, specFile), spec); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

@@ -76,8 +76,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // ask sends one request and returns the answer. A shim that lives but does not
-// answer is given up after patience; zero: never.
-func ask(ctx context.Context, dir string, q request, patience time.Duration) (reply, error) {
+// answer is given up after timeout; zero: never.
+func ask(ctx context.Context, dir string, q request, timeout time.Duration) (reply, error) {
 	data, err := line(q)
 	if err != nil {
 		return reply{}, err
@@ -85,7 +85,7 @@ func ask(ctx context.Context, dir string, q request, patience time.Duration) (re
 	if len(data) > maxRequest {
 		return reply{}, invalid("arguments and environment are %d bytes on the way to the guest; at most %d are possible", len(data), maxRequest)
 	}
-	conn, err := connect(ctx, dir, patience)
+	conn, err := connect(ctx, dir, timeout)
 	if err != nil {
 		return reply{}, err
 	}
@@ -116,7 +116,7 @@ func (r reply) refusal() error {
 }
 
 // connect waits for a shim that was just started to open its socket.
-func connect(ctx context.Context, dir string, patience time.Duration) (net.Conn, error) {
+func connect(ctx context.Context, dir string, timeout time.Duration) (net.Conn, error) {
 	begin := time.Now()
 	for delay := dialPause; ; delay = min(2*delay, maxDialPause) {
 		conn, err := hostos.DialUnix(ctx, filepath.Join(dir, socketFile))
@@ -129,7 +129,7 @@ func connect(ctx context.Context, dir string, patience time.Duration) (net.Conn,
 		if started, found, readErr := ReadStarted(dir); readErr == nil && found && started.SocketError != "" {
 			return nil, fmt.Errorf("%w: it could not open its socket: %s", ErrNoShim, started.SocketError)
 		}
-		if patience > 0 && time.Since(begin) > patience {
+		if timeout > 0 && time.Since(begin) > timeout {
 			return nil, fmt.Errorf("%w: it runs, but its socket does not answer: %w", ErrNoShim, err)
 		}
 		if err := pause(ctx, delay); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 const (
@@ -30,6 +31,9 @@ func (c *commands) run(cmd *command) {
 	}
 	end := &CommandEnd{ID: cmd.ID, Begun: cmd.since, Ended: time.Now(), Code: code}
 	end.Outcome, end.Message = outcome(err)
+	if cmd.held {
+		end.Message = heldMessage
+	}
 	if end.Outcome == Unreachable {
 		end.Begun = time.Time{}
 		// Before the end is there: who reads in between finds a command that never was.
@@ -38,6 +42,11 @@ func (c *commands) run(cmd *command) {
 	cmd.end = end
 	_ = record(endedFile(c.dir, cmd.ID), end, func() { close(cmd.ended) })
 }
+
+// heldMessage is for a command that has ended while a daemon which it started holds its
+// outputs: the daemon is not awaited.
+const heldMessage = "processes that the command started still hold its output, and what they print is not logged: " +
+	"start daemons with </dev/null >/dev/null 2>&1 &"
 
 // outcome reads what became of a command without an exit code.
 func outcome(err error) (Outcome, string) {
@@ -58,21 +67,22 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 func (c *commands) execute(cmd *command) (int, error) {
 	streams, flush := c.streams(cmd)
 	defer flush()
-	patience, cancel := context.WithTimeout(c.waiting, cmd.Timeout)
+	streams.Held = func() { cmd.held = true }
+	answering, cancel := context.WithTimeout(c.waiting, cmd.Timeout)
 	defer cancel()
 	for {
-		if err := c.awaitGuest(patience, cmd.Timeout); err != nil {
+		if err := c.awaitGuest(answering, cmd.Timeout); err != nil {
 			return 0, err
 		}
 		if err := c.begin(cmd); err != nil {
 			return 0, err
 		}
 		code, err := c.guest.Exec(c.running, cmd.Command, streams)
-		if !errors.Is(err, vm.ErrGuestUnreachable) || patience.Err() != nil {
+		if !errors.Is(err, vm.ErrGuestUnreachable) || answering.Err() != nil {
 			return code, err
 		}
 		// It surely never began: the guest agent went away in between.
-		_ = pause(patience, minPoll)
+		_ = pause(answering, minPoll)
 	}
 }
 
@@ -92,7 +102,7 @@ func (c *commands) streams(cmd *command) (vm.Streams, func()) {
 }
 
 // awaitGuest returns once the guest agent answers. It is asked once at least.
-func (c *commands) awaitGuest(patience context.Context, timeout time.Duration) error {
+func (c *commands) awaitGuest(answering context.Context, timeout time.Duration) error {
 	begin := time.Now()
 	for {
 		err := c.guest.Up(c.waiting)
@@ -100,7 +110,7 @@ func (c *commands) awaitGuest(patience context.Context, timeout time.Duration) e
 			return nil
 		}
 		delay := min(max(time.Since(begin)/pollPart, minPoll), maxPoll)
-		if pause(patience, delay) == nil {
+		if pause(answering, delay) == nil {
 			continue
 		}
 		if c.waiting.Err() != nil {
@@ -120,7 +130,7 @@ func (e *recordError) Unwrap() error { return e.err }
 // begin writes down that the command may have an effect from now on.
 func (c *commands) begin(cmd *command) error {
 	now := time.Now()
-	err := WriteJSON(begunFile(c.dir, cmd.ID), Begun{ID: cmd.ID, Time: now})
+	err := atomicfile.WriteJSON(begunFile(c.dir, cmd.ID), Begun{ID: cmd.ID, Time: now})
 	select {
 	case <-cmd.begun:
 		// An earlier try has begun, as far as anybody knows: its record does as well.

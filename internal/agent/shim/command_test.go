@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 func TestEndsOfCommands(t *testing.T) {
@@ -24,6 +25,7 @@ func TestEndsOfCommands(t *testing.T) {
 	}{
 		{"succeed", Exited, 0, ""},
 		{"fail", Exited, 3, ""},
+		{"daemon", Exited, 5, heldMessage},
 		{"nothing", NotExecuted, 0, `starting "nothing": ` + vm.ErrNotExecuted.Error()},
 		{"break", Lost, 0, vm.ErrLost.Error() + "; EOF"},
 	} {
@@ -224,7 +226,7 @@ func TestTheExitRecordIsTheLast(t *testing.T) {
 	gate := filepath.Join(dir, "gate")
 	spec := Spec{Run: Command{Path: "/bin/sh", Args: []string{"-c", "while [ ! -e " + gate + " ]; do sleep 0.01; done"}}}
 	held := make(chan error, 1)
-	go func() { held <- hold(dir, spec, g, nil) }()
+	go func() { held <- runWithGuest(dir, spec, g, nil) }()
 	mustRun(t, dir, guestRun("main", "stubborn"))
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -249,7 +251,7 @@ func TestNoShim(t *testing.T) {
 	mustRun(t, a.dir, guestRun("setup", "fail"))
 	mustEnd(t, a.dir, "setup")
 	// As a shim that was killed leaves it.
-	if err := WriteJSON(begunFile(a.dir, "init-0"), Begun{ID: "init-0"}); err != nil {
+	if err := atomicfile.WriteJSON(begunFile(a.dir, "init-0"), Begun{ID: "init-0"}); err != nil {
 		t.Fatal(err)
 	}
 	a.gone()
@@ -297,8 +299,8 @@ func TestNothingRunsWithoutARecord(t *testing.T) {
 	g := newFakeGuest()
 	a := serveAttempt(t, g)
 	// Where the record is written before it gets its name.
-	blocked := begunFile(a.dir, "main") + ".new"
-	if err := os.Mkdir(blocked, 0o700); err != nil {
+	blocked := atomicfile.Temp(begunFile(a.dir, "main"))
+	if err := os.MkdirAll(filepath.Join(blocked, "in its place"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var refused *RefusedError

@@ -9,9 +9,9 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// exitPatience is how long after its machine a command's exit may still arrive:
+// exitTimeout is how long after its machine a command's exit may still arrive:
 // what the guest said last is in the socket already.
-const exitPatience = 500 * time.Millisecond
+const exitTimeout = 500 * time.Millisecond
 
 // errMachineEnded is why commands are given up.
 var errMachineEnded = errors.New("the VM ended")
@@ -40,13 +40,15 @@ type command struct {
 	// begun and ended are closed once that is on the disk, as far as there is room.
 	begun, ended chan struct{}
 	since        time.Time
+	// held is set where the command ended before its outputs did.
+	held bool
 	// end and refused may be read once ended is closed; one of them is set.
 	end     *CommandEnd
 	refused *refusal
 }
 
 func newCommands(dir string, guest vm.Guest, logs Logs) *commands {
-	c := &commands{dir: dir, guest: guest, logs: logs, exitPatience: exitPatience, byID: map[string]*command{}}
+	c := &commands{dir: dir, guest: guest, logs: logs, exitPatience: exitTimeout, byID: map[string]*command{}}
 	c.running, c.giveUp = context.WithCancelCause(context.Background())
 	c.waiting, c.giveUpWaiting = context.WithCancelCause(c.running)
 	return c

@@ -17,7 +17,7 @@ import (
 )
 
 // deadline of anything that is waited for.
-const deadline = 20 * time.Second
+const deadline = 2 * time.Minute
 
 // fakeGuest is a guest whose agent can be away, and whose commands are named by
 // what they do.
@@ -82,6 +82,9 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 	case "print":
 		_, _ = io.WriteString(s.Stdout, "out\nhalf")
 		_, _ = io.WriteString(s.Stderr, "err\n")
+	case "daemon":
+		s.Held()
+		return 5, nil
 	case "stubborn":
 		<-ctx.Done()
 		g.running <- struct{}{}

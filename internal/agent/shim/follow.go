@@ -12,8 +12,8 @@ import (
 const (
 	// The output is looked at often while there is some, and rarely while there is
 	// none: a look is one fstat.
-	minLook = 50 * time.Millisecond
-	maxLook = time.Second
+	minLogPoll = 50 * time.Millisecond
+	maxLogPoll = time.Second
 )
 
 // follower reads what a command writes to its file: it copies lines to a log of the
@@ -31,14 +31,14 @@ type follower struct {
 
 // follow looks until ctx ends, and then once more.
 func (f *follower) follow(ctx context.Context) {
-	for look := minLook; ; {
-		news := f.look()
+	for look := minLogPoll; ; {
+		news := f.poll()
 		if ctx.Err() != nil {
 			break
 		}
-		look = min(2*look, maxLook)
+		look = min(2*look, maxLogPoll)
 		if news {
-			look = minLook
+			look = minLogPoll
 		}
 		t := time.NewTimer(look)
 		select {
@@ -52,9 +52,9 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// look reads what is new, and rotates a file that is full. It reports whether there
+// poll reads what is new, and rotates a file that is full. It reports whether there
 // was anything.
-func (f *follower) look() bool {
+func (f *follower) poll() bool {
 	before := f.offset
 	f.read()
 	news := f.offset != before

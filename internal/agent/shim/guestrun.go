@@ -42,7 +42,7 @@ type CommandEnd struct {
 	// Code is the exit code of a command that Exited, and means nothing otherwise.
 	Code    int     `json:"code"`
 	Outcome Outcome `json:"outcome"`
-	// Message says in one line why there is no exit code.
+	// Message says in one line why there is no exit code, or what the command left.
 	Message string `json:"message,omitempty"`
 }
 

@@ -61,8 +61,8 @@ func (f *follower) start() (stop func()) {
 }
 
 // await waits for the command; a signal to us is one to end it. One that does not heed
-// that is killed after patience.
-func await(cmd *exec.Cmd, terminate <-chan os.Signal, patience time.Duration) error {
+// that is killed after timeout.
+func await(cmd *exec.Cmd, terminate <-chan os.Signal, timeout time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var late <-chan time.Time
@@ -71,7 +71,7 @@ func await(cmd *exec.Cmd, terminate <-chan os.Signal, patience time.Duration) er
 		case <-terminate:
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			if late == nil {
-				late = time.After(patience)
+				late = time.After(timeout)
 			}
 		case <-late:
 			_ = cmd.Process.Kill()

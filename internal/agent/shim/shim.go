@@ -1,7 +1,7 @@
 // Package shim is the small process that outlives the agent: one for each machine,
 // in a session of its own. It runs the command that is the machine, with its output
 // in a file, and writes down how that ended; and it holds the commands that run in
-// the guest, which a guest agent kills when nobody holds them, with their logs and
+// the guest, which are given up when the machine ends, with their logs and
 // their exit codes. It knows nothing of Pods or of tart: which commands to run, when
 // and how often is left to package pod.
 //
@@ -27,6 +27,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/guest"
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 // lockFD is where the parent passes the lock: the first of ExtraFiles.
@@ -39,13 +40,13 @@ const gcPercent = 25
 // Main is the life of a shim for the attempt in dir, started by Start. SIGTERM
 // ends the machine's command, by SIGKILL where it does not heed ours; SIGHUP and SIGINT are ignored. It returns
 // when that command has ended and all that is known is written down.
-func Main(dir string) error { return live(dir, dialGuest) }
+func Main(dir string) error { return runShim(dir, dialGuest) }
 
 // dialGuest connects lazily, as the socket is there later than we are.
 func dialGuest(socket string) vm.Guest { return guest.Dial(socket, guest.Options{}) }
 
-// live is Main with any way to a guest.
-func live(dir string, dial func(socket string) vm.Guest) error {
+// runShim is Main with any way to a guest.
+func runShim(dir string, dial func(socket string) vm.Guest) error {
 	lock := os.NewFile(lockFD, lockFile)
 	if _, err := lock.Stat(); err != nil {
 		return fmt.Errorf("the shim is started by the agent only: %w", err)
@@ -66,12 +67,12 @@ func live(dir string, dial func(socket string) vm.Guest) error {
 		inside = dial(spec.GuestSocket)
 		defer func() { _ = inside.Close() }()
 	}
-	err := hold(dir, spec, inside, terminate)
+	err := runWithGuest(dir, spec, inside, terminate)
 	return errors.Join(err, lock.Close())
 }
 
-// hold runs the machine, and commands in its guest meanwhile.
-func hold(dir string, spec Spec, inside vm.Guest, terminate <-chan os.Signal) error {
+// runWithGuest runs the machine, and commands in its guest meanwhile.
+func runWithGuest(dir string, spec Spec, inside vm.Guest, terminate <-chan os.Signal) error {
 	held := newCommands(dir, inside, spec.Logs)
 	started := Started{ShimPID: os.Getpid(), Time: time.Now()}
 	// A machine without commands is better than none.
@@ -81,7 +82,7 @@ func hold(dir string, spec Spec, inside vm.Guest, terminate <-chan os.Signal) er
 	} else {
 		defer socket.Close()
 	}
-	if err := WriteJSON(filepath.Join(dir, startedFile), started); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(dir, startedFile), started); err != nil {
 		return err
 	}
 	if socket != nil {

@@ -14,7 +14,7 @@ import (
 // TestMain lets the test binary be the shim that the tests start.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "shim" {
-		if err := live(os.Args[2], func(string) vm.Guest { return hostGuest{} }); err != nil {
+		if err := runShim(os.Args[2], func(string) vm.Guest { return hostGuest{} }); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -51,14 +51,14 @@ func awaitGone(t *testing.T, dir string) {
 	t.Helper()
 	select {
 	case <-Gone(dir):
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the shim does not end")
 	}
 }
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {

@@ -29,9 +29,11 @@ func TestWireStays(t *testing.T) {
 			TTY: true, Size: vm.TerminalSize{Rows: 24, Cols: 80},
 		},
 	}
+	short := guestRun("init-0", "true")
+	short.Timeout = 20 * time.Second
 	messages := []any{
 		request{V: version, Run: toWire(full)},
-		request{V: version, Run: toWire(guestRun("init-0", "true"))},
+		request{V: version, Run: toWire(short)},
 		request{V: version, Await: &awaitRequest{ID: "main"}},
 		reply{V: version},
 		reply{V: version, End: &CommandEnd{ID: "main", Begun: at, Ended: at.Add(time.Second), Code: 3, Outcome: Exited}},

@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
+
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 // leak is what is known of the places that the system has lost.
@@ -16,8 +17,8 @@ type leak struct {
 	Sealed bool `json:"sealed,omitempty"`
 }
 
-// recall reads what an earlier process of this boot knew.
-func (g *Gate) recall() leak {
+// loadLeak reads what an earlier process of this boot knew.
+func (g *Gate) loadLeak() leak {
 	none := leak{BootSession: g.bootSession}
 	if g.file == "" {
 		return none
@@ -40,29 +41,13 @@ func (g *Gate) recall() leak {
 	return known
 }
 
-// remember writes it down, so that another process of this boot starts nothing that
+// saveLeak writes it down, so that another process of this boot starts nothing that
 // cannot run. Where the disk fails, that one finds out by a refused start as well.
-func (g *Gate) remember() {
+func (g *Gate) saveLeak() {
 	if g.file == "" {
 		return
 	}
-	if err := replace(g.file, g.leak); err != nil {
+	if err := atomicfile.WriteJSON(g.file, g.leak); err != nil {
 		g.log.Error("leaked VM slots cannot be written down", "file", g.file, "err", err)
 	}
-}
-
-func replace(path string, known leak) error {
-	data, err := json.Marshal(known)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, writeErr := f.Write(data)
-	if err := errors.Join(writeErr, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -53,8 +53,8 @@ func TestALeakLowersTheLimitUntilTheNextBoot(t *testing.T) {
 	g := opened(t, file, "boot-1")
 	g.Adopt("a")
 	changed := g.Changed()
-	if got := g.Limited([]vm.Machine{mac("tk-a-1")}); got != 1 || g.Limit() != 1 || g.Free() != 0 {
-		t.Fatalf("%d lost, limit %d, %d free; want 1, 1, 0", got, g.Limit(), g.Free())
+	if got := g.Limited([]vm.Machine{mac("tk-a-1")}); got != 1 || g.limit() != 1 || g.Free() != 0 {
+		t.Fatalf("%d lost, limit %d, %d free; want 1, 1, 0", got, g.limit(), g.Free())
 	}
 	if !told(changed) {
 		t.Error("nobody was told")
@@ -63,11 +63,11 @@ func TestALeakLowersTheLimitUntilTheNextBoot(t *testing.T) {
 		t.Errorf("state (-want +got):\n%s", d)
 	}
 	again := opened(t, file, "boot-1")
-	if again.Leaked() != 1 || again.Limit() != 1 {
-		t.Errorf("another process knows of %d lost places, limit %d", again.Leaked(), again.Limit())
+	if again.Leaked() != 1 || again.limit() != 1 {
+		t.Errorf("another process knows of %d lost places, limit %d", again.Leaked(), again.limit())
 	}
-	if g := opened(t, file, "boot-2"); g.Leaked() != 0 || g.Limit() != 2 {
-		t.Errorf("after a reboot %d are lost, limit %d", g.Leaked(), g.Limit())
+	if g := opened(t, file, "boot-2"); g.Leaked() != 0 || g.limit() != 2 {
+		t.Errorf("after a reboot %d are lost, limit %d", g.Leaked(), g.limit())
 	}
 }
 
@@ -104,16 +104,16 @@ func TestAnEmptyLeakingHostIsSealed(t *testing.T) {
 	queued(t, g, 1)
 	changed := g.Changed()
 	g.Release("a")
-	if g.Limit() != 0 || g.State().Allocatable != 0 || !told(changed) {
-		t.Errorf("limit %d, state %+v, told %v; want none", g.Limit(), g.State(), told(changed))
+	if g.limit() != 0 || g.State().Allocatable != 0 || !told(changed) {
+		t.Errorf("limit %d, state %+v, told %v; want none", g.limit(), g.State(), told(changed))
 	}
 	select {
 	case err := <-got:
 		t.Errorf("a guest got a slot of a host that waits for its reboot: %v", err)
 	default:
 	}
-	if g := opened(t, file, "boot-1"); g.Limit() != 0 {
-		t.Errorf("another process starts %d guests before the reboot", g.Limit())
+	if g := opened(t, file, "boot-1"); g.limit() != 0 {
+		t.Errorf("another process starts %d guests before the reboot", g.limit())
 	}
 }
 
@@ -144,8 +144,8 @@ func TestGarbageIsNoLeak(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if g := opened(t, file, "b"); g.Limit() != 2 {
-			t.Errorf("%q: limit %d", content, g.Limit())
+		if g := opened(t, file, "b"); g.limit() != 2 {
+			t.Errorf("%q: limit %d", content, g.limit())
 		}
 	}
 }

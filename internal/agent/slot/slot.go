@@ -23,8 +23,8 @@ import (
 // macOS; the kernel enforces it.
 const Licence = 2
 
-// ForeignPrefix starts the holder's name of a guest that is not ours.
-const ForeignPrefix = "machine/"
+// foreignPrefix starts the holder's name of a guest that is not ours.
+const foreignPrefix = "machine/"
 
 // Gate hands out slots in the order they were asked for.
 type Gate struct {
@@ -32,13 +32,13 @@ type Gate struct {
 	bootSession string
 	log         *slog.Logger
 
-	mu      sync.Mutex
-	most    int
-	holders map[string]bool
-	queue   []*waiter
-	leak    leak
-	changed chan struct{}
-	shown   State
+	mu       sync.Mutex
+	maxSlots int
+	holders  map[string]bool
+	queue    []*waiter
+	leak     leak
+	changed  chan struct{}
+	shown    State
 }
 
 type waiter struct {
@@ -62,13 +62,13 @@ type Options struct {
 // read is as good as none: the next refused start tells the same again.
 func Open(o Options) *Gate {
 	g := &Gate{
-		most: max(1, o.Limit), holders: map[string]bool{}, changed: make(chan struct{}),
+		maxSlots: max(1, o.Limit), holders: map[string]bool{}, changed: make(chan struct{}),
 		file: o.File, bootSession: o.BootSession, log: o.Log,
 	}
 	if g.log == nil {
 		g.log = slog.Default()
 	}
-	g.leak = g.recall()
+	g.leak = g.loadLeak()
 	g.shown = g.state()
 	return g
 }
@@ -78,7 +78,7 @@ func New(limit int) *Gate { return Open(Options{Limit: limit}) }
 
 // Acquire waits for a slot. A name that holds one already keeps it.
 func (g *Gate) Acquire(ctx context.Context, name string) error {
-	w := g.ask(name)
+	w := g.enqueue(name)
 	if w == nil {
 		return nil
 	}
@@ -91,11 +91,11 @@ func (g *Gate) Acquire(ctx context.Context, name string) error {
 	}
 }
 
-// ask returns nil when the slot is given at once.
-func (g *Gate) ask(name string) *waiter {
+// enqueue returns nil when the slot is given at once.
+func (g *Gate) enqueue(name string) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A free slot is nobody else's: settle lets in who waits with every change.
+	// A free slot is nobody else's: update gives free slots to the queue with every change.
 	if g.holders[name] || len(g.holders) < g.limit() {
 		g.holders[name] = true
 		return nil
@@ -110,16 +110,16 @@ func (g *Gate) Adopt(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holders[name] = true
-	g.settle()
+	g.update()
 }
 
 // TakeForeign gives the slot of a guest of others to a name: it is this one's now.
 func (g *Gate) TakeForeign(guest, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.holders, ForeignPrefix+guest)
+	delete(g.holders, foreignPrefix+guest)
 	g.holders[name] = true
-	g.settle()
+	g.update()
 }
 
 // Release gives a slot back; it is no error to release what is not held.
@@ -127,7 +127,7 @@ func (g *Gate) Release(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.holders, name)
-	g.settle()
+	g.update()
 }
 
 // Foreign says which macOS guests of others run: each takes a slot at once, and those
@@ -136,14 +136,14 @@ func (g *Gate) Foreign(names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for holder := range g.holders {
-		if name, foreign := strings.CutPrefix(holder, ForeignPrefix); foreign && !slices.Contains(names, name) {
+		if name, foreign := strings.CutPrefix(holder, foreignPrefix); foreign && !slices.Contains(names, name) {
 			delete(g.holders, holder)
 		}
 	}
 	for _, name := range names {
-		g.holders[ForeignPrefix+name] = true
+		g.holders[foreignPrefix+name] = true
 	}
-	g.settle()
+	g.update()
 }
 
 // Limited judges a start that the licence refused, from the machines that there are
@@ -156,9 +156,9 @@ func (g *Gate) Limited(machines []vm.Machine) int {
 		g.leak.Leaked = lost
 		g.log.Warn("the licence refused a guest although fewer run than it allows: only a reboot helps",
 			"lost", lost, "running", Licence-lost)
-		g.remember()
+		g.saveLeak()
 	}
-	g.settle()
+	g.update()
 	return g.leak.Leaked
 }
 
@@ -182,13 +182,6 @@ func (g *Gate) Leaked() int {
 	return g.leak.Leaked
 }
 
-// Limit is how many guests may run now, foreign ones among them.
-func (g *Gate) Limit() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.limit()
-}
-
 // limit is what the configuration and the leak leave. Once a leak has left the host
 // empty nothing starts before the reboot that heals it: whoever reboots can rely on
 // that.
@@ -197,9 +190,9 @@ func (g *Gate) limit() int {
 	case g.leak.Sealed:
 		return 0
 	case g.leak.Leaked > 0:
-		return max(0, min(g.most, Licence-g.leak.Leaked))
+		return max(0, min(g.maxSlots, Licence-g.leak.Leaked))
 	}
-	return g.most
+	return g.maxSlots
 }
 
 // Free returns how many slots are not taken.
@@ -228,7 +221,7 @@ func (g *Gate) State() State {
 func (g *Gate) state() State {
 	s := State{Leaked: g.leak.Leaked}
 	for name := range g.holders {
-		if machine, foreign := strings.CutPrefix(name, ForeignPrefix); foreign {
+		if machine, foreign := strings.CutPrefix(name, foreignPrefix); foreign {
 			s.Foreign = append(s.Foreign, machine)
 		}
 	}
@@ -244,13 +237,13 @@ func (g *Gate) Changed() <-chan struct{} {
 	return g.changed
 }
 
-// settle is what follows from any change: a leaking host that is empty is sealed,
-// who waits is let in, and who watches is told.
-func (g *Gate) settle() {
+// update follows any change: a leaking host that is empty is sealed, the queue gets
+// the free slots, and Changed is closed.
+func (g *Gate) update() {
 	if g.leak.Leaked > 0 && !g.leak.Sealed && len(g.holders) == 0 {
 		g.leak.Sealed = true
 		g.log.Info("no guest runs: nothing is started before the reboot that heals the licence's count")
-		g.remember()
+		g.saveLeak()
 	}
 	for len(g.queue) > 0 && len(g.holders) < g.limit() {
 		w := g.queue[0]
@@ -279,5 +272,5 @@ func (g *Gate) withdraw(w *waiter) {
 	} else {
 		delete(g.holders, w.name)
 	}
-	g.settle()
+	g.update()
 }

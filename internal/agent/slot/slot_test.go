@@ -10,7 +10,7 @@ import (
 // queued waits until n ask for a slot.
 func queued(t *testing.T, g *Gate, n int) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for {

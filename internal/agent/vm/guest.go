@@ -19,9 +19,10 @@ type Guest interface {
 	// signal N ended it. An error says that there is no exit code:
 	// ErrGuestUnreachable when the command surely never began, ErrNotExecuted when the
 	// guest could not start it, ErrLost when nobody knows what became of it. A command
-	// whose ctx ends is killed by the guest.
+	// whose ctx ends is killed by the guest. What the command started is awaited for a
+	// moment only, if it holds the outputs.
 	Exec(ctx context.Context, c GuestCommand, s Streams) (int, error)
-	// Close gives the connection up.
+	// Close gives the connection up, and has commands that run killed.
 	Close() error
 }
 
@@ -48,6 +49,9 @@ type TerminalSize struct{ Rows, Cols uint16 }
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Held is called when the command has ended while processes that it started hold its
+	// outputs: what they print from then on is thrown away. May be nil.
+	Held func()
 	// Resize carries new sizes of the terminal. Nil: it stays as it is.
 	Resize <-chan TerminalSize
 }

@@ -365,10 +365,3 @@ func (c *Cloud) DeleteSSHKey(ctx context.Context, id string) error {
 		return nil
 	})
 }
-
-// HasSSHKey reports a registered key.
-func (c *Cloud) HasSSHKey(publicKey string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.keys, func(k cloud.SSHKey) bool { return k.PublicKey == publicKey })
-}

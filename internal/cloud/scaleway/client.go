@@ -6,6 +6,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -92,7 +93,7 @@ func newSession(opts Options, transport *http.Client) (*session, error) {
 	settings := []scw.ClientOption{
 		scw.WithAuth(opts.AccessKey, opts.SecretKey),
 		scw.WithDefaultProjectID(opts.ProjectID),
-		scw.WithAPIURL(orDefault(opts.APIURL, DefaultAPIURL)),
+		scw.WithAPIURL(cmp.Or(opts.APIURL, defaultAPIURL)),
 		scw.WithHTTPClient(transport),
 	}
 	if opts.UserAgent != "" {
@@ -137,11 +138,4 @@ func (c *Client) call(ctx context.Context, f form, doing string, ask func(*sessi
 		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: "this is no answer to a deletion", RequestID: seen.requestID}
 	}
 	return nil
-}
-
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

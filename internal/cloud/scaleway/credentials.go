@@ -35,7 +35,7 @@ type Credentials struct {
 	AccessKey string
 	SecretKey string
 	ProjectID string
-	// APIURL of the vendor; empty: DefaultAPIURL.
+	// APIURL of the vendor; empty: defaultAPIURL.
 	APIURL string
 }
 
@@ -157,7 +157,7 @@ func (s *sessions) renew() (changed bool, err error) {
 		return false, err
 	}
 	if found.ProjectID != s.used.ProjectID {
-		return false, &OptionError{ProjectIDName, "has changed: another project has other hosts, so it takes a new start", ErrProjectChanged}
+		return false, &OptionError{ProjectIDName, "has changed: another project has other hosts, so it takes a new start", errProjectChanged}
 	}
 	next, err := newSession(opts, s.transport)
 	if err != nil {

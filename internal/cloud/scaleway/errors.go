@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,7 @@ func invalidKind(e *scw.InvalidArgumentsError) cloud.Kind {
 
 func invalidText(e *scw.InvalidArgumentsError) string {
 	for _, detail := range e.Details {
-		return oneLine(detail.ArgumentName+": "+orDefault(detail.HelpMessage, detail.Reason), "invalid argument")
+		return oneLine(detail.ArgumentName+": "+cmp.Or(detail.HelpMessage, detail.Reason), "invalid argument")
 	}
 	return "invalid argument"
 }
@@ -155,5 +156,5 @@ func oneLine(text, otherwise string) string {
 	if len(text) > longestMessage {
 		text = strings.ToValidUTF8(text[:longestMessage], "") + "…"
 	}
-	return orDefault(text, otherwise)
+	return cmp.Or(text, otherwise)
 }

@@ -1,6 +1,7 @@
 package scaleway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 // FindOS looks the image up at run time: the vendor withdraws point releases
 // and their ids.
 func (c *Client) FindOS(ctx context.Context, zone, family, serverType string) (cloud.OS, error) {
-	doing := "find an image of " + family + " for " + orDefault(serverType, "any type") + " in " + zone
+	doing := "find an image of " + family + " for " + cmp.Or(serverType, "any type") + " in " + zone
 	if err := checkZone(doing, zone); err != nil {
 		return cloud.OS{}, err
 	}

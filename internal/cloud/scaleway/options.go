@@ -16,8 +16,8 @@ import (
 // answer of its support: about 100 requests a second.
 const DefaultQPS = 100
 
-// DefaultAPIURL is the vendor's public address.
-const DefaultAPIURL = "https://api.scaleway.com"
+// defaultAPIURL is the vendor's public address.
+const defaultAPIURL = "https://api.scaleway.com"
 
 // Options of a Client. AccessKey, SecretKey and ProjectID have no default, unless
 // there is a Source.
@@ -25,7 +25,7 @@ type Options struct {
 	AccessKey string
 	SecretKey string
 	ProjectID string
-	// APIURL of the vendor. Default: DefaultAPIURL.
+	// APIURL of the vendor. Default: defaultAPIURL.
 	APIURL string
 	// Source of credentials that can change, asked again every few seconds before a
 	// call. It replaces the values above; the project never changes. Default: none.
@@ -59,8 +59,8 @@ var ErrNoCredentials = errors.New("credentials are missing")
 // ErrMalformed is in the chain of an OptionError about a value that cannot be right.
 var ErrMalformed = errors.New("malformed value")
 
-// ErrProjectChanged is in the chain of an OptionError about another project.
-var ErrProjectChanged = errors.New("the project has changed")
+// errProjectChanged is in the chain of an OptionError about another project.
+var errProjectChanged = errors.New("the project has changed")
 
 // OptionError says which setting is wrong, by the name of its environment
 // variable. It never repeats the value.
@@ -73,7 +73,7 @@ type OptionError struct {
 // Error is one clear line for people.
 func (e *OptionError) Error() string { return e.Variable + " " + e.Problem }
 
-// Unwrap returns ErrNoCredentials, ErrMalformed or ErrProjectChanged.
+// Unwrap returns ErrNoCredentials, ErrMalformed or errProjectChanged.
 func (e *OptionError) Unwrap() error { return e.cause }
 
 // Validate reports the first setting that is missing or cannot be right.

@@ -34,15 +34,15 @@ import (
 
 // Attributes of a failure domain.
 const (
-	// AttributeTotal counts the hosts known in the zone.
-	AttributeTotal = "hosts-total"
-	// AttributeAvailable counts those that can be claimed now.
-	AttributeAvailable = "hosts-available"
+	// attributeTotal counts the hosts known in the zone.
+	attributeTotal = "hosts-total"
+	// attributeAvailable counts those that can be claimed now.
+	attributeAvailable = "hosts-available"
 )
 
-// DefaultPoll is how often the inventory's report is looked at: it is no object
+// defaultPoll is how often the inventory's report is looked at: it is no object
 // that could be watched.
-const DefaultPoll = 10 * time.Second
+const defaultPoll = 10 * time.Second
 
 // Inventory tells how the last list of a zone went; false before there was one.
 type Inventory interface {
@@ -57,7 +57,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
-	// Poll of the inventory's reports. Default: DefaultPoll.
+	// Poll of the inventory's reports. Default: defaultPoll.
 	Poll time.Duration
 	// Clock for tests. Default: the real one.
 	Clock clock.PassiveClock
@@ -137,7 +137,7 @@ func (r *Reconciler) ignores(infra *infrav1.ScalewayAppleSiliconCluster) bool {
 func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSiliconCluster, hosts []infrav1.ScalewayAppleSiliconHost) (ctrl.Result, error) {
 	poll := r.Poll
 	if poll == 0 {
-		poll = DefaultPoll
+		poll = defaultPoll
 	}
 	reports := map[string]host.ZoneReport{}
 	for _, zone := range infra.Spec.Zones {
@@ -237,7 +237,7 @@ func domains(zones []string, hosts []infrav1.ScalewayAppleSiliconHost) []cluster
 		}
 		out = append(out, clusterv1.FailureDomain{
 			Name: zone, ControlPlane: ptr.To(false),
-			Attributes: map[string]string{AttributeTotal: strconv.Itoa(total), AttributeAvailable: strconv.Itoa(available)},
+			Attributes: map[string]string{attributeTotal: strconv.Itoa(total), attributeAvailable: strconv.Itoa(available)},
 		})
 	}
 	return out

@@ -113,8 +113,8 @@ func TestZonesBecomeFailureDomains(t *testing.T) {
 		mac("a", "fr-par-1", infrav1.HostAvailable), mac("b", "fr-par-1", infrav1.HostWiping), mac("c", "nl-ams-1", infrav1.HostAvailable))
 	got := w.reconcile(t, reports{"fr-par-1": listed(), "fr-par-3": listed()})
 	want := []clusterv1.FailureDomain{
-		{Name: "fr-par-1", ControlPlane: ptr.To(false), Attributes: map[string]string{AttributeTotal: "2", AttributeAvailable: "1"}},
-		{Name: "fr-par-3", ControlPlane: ptr.To(false), Attributes: map[string]string{AttributeTotal: "0", AttributeAvailable: "0"}},
+		{Name: "fr-par-1", ControlPlane: ptr.To(false), Attributes: map[string]string{attributeTotal: "2", attributeAvailable: "1"}},
+		{Name: "fr-par-3", ControlPlane: ptr.To(false), Attributes: map[string]string{attributeTotal: "0", attributeAvailable: "0"}},
 	}
 	if diff := cmp.Diff(want, got.Status.FailureDomains); diff != "" {
 		t.Errorf("failure domains (-want +got):\n%s", diff)
@@ -157,6 +157,48 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// Rights to read, and none to write, are rights that are missing.
+func TestRefusedWritesAreNoValidCredentials(t *testing.T) {
+	since := time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
+	refused := listed()
+	refused.Refused = []cloud.Refusal{
+		{Call: "EnsureSSHKey", Since: since, Said: "register an SSH key: permission denied"},
+		{Call: "RenameServer", Since: since, Said: "rename server fr-par-1/s: permission denied"},
+	}
+	w := newWorld(t, infra("fr-par-1"), owner())
+	got := w.reconcile(t, reports{"fr-par-1": refused})
+	c := conditions.Get(got, infrav1.CredentialsValidCondition)
+	if c.Status != metav1.ConditionFalse || c.Reason != infrav1.ReasonWritesForbidden || conditions.GetReason(got, infrav1.ReadyCondition) != c.Reason {
+		t.Errorf("CredentialsValid = %+v", c)
+	}
+	for _, part := range []string{"RenameServer", "AppleSiliconFullAccess", "EnsureSSHKey", "SSHKeysFullAccess", "2026-11-23T04:00:00Z", "permission denied"} {
+		if !strings.Contains(c.Message, part) {
+			t.Errorf("%q does not say %q", c.Message, part)
+		}
+	}
+	if got := w.reconcile(t, reports{"fr-par-1": listed()}); !conditions.IsTrue(got, infrav1.CredentialsValidCondition) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
+		t.Errorf("once writes work again: %+v", got.Status.Conditions)
+	}
+}
+
+// What vanished is counted, and what fails says since when.
+func TestTroubleHasNumbers(t *testing.T) {
+	suspicious, away := listed(), failing(cloud.KindUnavailable, time.Unix(1, 0))
+	suspicious.Suspicious, suspicious.Missing, suspicious.Expected = true, 7, 12
+	away.FailingSince = time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)
+	for says, report := range map[string]host.ZoneReport{
+		"7 of 12 servers vanished at once":                                       suspicious,
+		"the zone cannot be listed since 2026-11-23T04:00:00Z: list servers: no": away,
+	} {
+		got := newWorld(t, infra("fr-par-1"), owner()).reconcile(t, reports{"fr-par-1": report})
+		for _, kind := range []string{infrav1.InventorySyncedCondition, infrav1.DestructionHeldCondition} {
+			if c := conditions.Get(got, kind); !strings.Contains(c.Message, says) {
+				t.Errorf("%s says %q, and not %q", kind, c.Message, says)
+			}
+		}
+	}
+}
+
 func TestDestructionHeld(t *testing.T) {
 	const zone = "fr-par-1"
 	for name, c := range map[string]struct {
@@ -174,7 +216,7 @@ func TestDestructionHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disturbed := mac("a", zone, infrav1.HostWiping)
-			host.Disturb(disturbed, now().Add(-c.disturbed))
+			host.RecordDisruption(disturbed, now().Add(-c.disturbed))
 			w := newWorld(t, infra(zone), owner(), disturbed, mac("b", zone, infrav1.HostInUse))
 			got := conditions.Get(w.reconcile(t, c.report), infrav1.DestructionHeldCondition)
 			if got == nil || got.Status != c.status || got.Reason != c.reason {
@@ -219,7 +261,7 @@ func TestTroubleIsToldOnce(t *testing.T) {
 // What recovery may do says nothing about the Cluster's infrastructure.
 func TestHeldIsNotUnready(t *testing.T) {
 	disturbed := mac("a", "fr-par-1", infrav1.HostWiping)
-	host.Disturb(disturbed, now())
+	host.RecordDisruption(disturbed, now())
 	got := newWorld(t, infra("fr-par-1"), owner(), disturbed).reconcile(t, reports{"fr-par-1": listed()})
 	if !conditions.IsTrue(got, infrav1.DestructionHeldCondition) || !conditions.IsTrue(got, infrav1.ReadyCondition) {
 		t.Errorf("conditions = %+v, want held and Ready", got.Status.Conditions)
@@ -229,9 +271,9 @@ func TestHeldIsNotUnready(t *testing.T) {
 func TestUnknownZoneNamesTheKnownOnes(t *testing.T) {
 	unknown := failing(cloud.KindUnknownZone, time.Time{})
 	for says, c := range map[string]reports{
-		"fr-par-9: list servers":            {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
-		"known are: fr-par-1, fr-par-3":     {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
-		"no other zone of this Cluster was": {"fr-par-9": unknown},
+		"fr-par-9: the zone cannot be listed: list servers": {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
+		"known are: fr-par-1, fr-par-3":                     {"fr-par-1": listed(), "fr-par-3": listed(), "fr-par-9": unknown},
+		"no other zone of this Cluster was":                 {"fr-par-9": unknown},
 	} {
 		got := newWorld(t, infra("fr-par-9", "fr-par-3", "fr-par-1"), owner()).reconcile(t, c)
 		if message := conditions.GetMessage(got, infrav1.InventorySyncedCondition); !strings.Contains(message, says) {

@@ -62,11 +62,31 @@ func judgeCredentials(c metav1.Condition, zone string, report host.ZoneReport, l
 	case !listed:
 		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
 	case cloud.IsUnauthorized(report.Err), cloud.IsForbidden(report.Err):
-		return not(c, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, "zone %s: %s", zone, report.Err)
+		return not(c, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, "zone %s: %s", zone, report.Unreadable())
 	case report.At.IsZero():
 		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
+	case len(report.Refused) > 0:
+		return not(c, metav1.ConditionFalse, infrav1.ReasonWritesForbidden, "%s", forbidden(report.Refused))
 	}
 	return c
+}
+
+// forbidden says which right is missing: the vendor grants reading and writing apart.
+// The rights are of the project, and no zone's.
+func forbidden(refused []cloud.Refusal) string {
+	var texts []string
+	for _, r := range refused {
+		texts = append(texts, fmt.Sprintf("%s is refused since %s, the API key lacks %s (%s)", r.Call, r.Since.UTC().Format(time.RFC3339), missingRight(r.Call), r.Said))
+	}
+	return "the vendor lets the credentials read, and not write: " + strings.Join(texts, "; ")
+}
+
+// missingRight is the vendor's permission set that holds the right to a call.
+func missingRight(call string) string {
+	if strings.HasSuffix(call, "SSHKey") {
+		return "SSHKeysFullAccess"
+	}
+	return "AppleSiliconFullAccess"
 }
 
 func judgeList(c metav1.Condition, zone string, report host.ZoneReport, listed bool) metav1.Condition {
@@ -74,9 +94,9 @@ func judgeList(c metav1.Condition, zone string, report host.ZoneReport, listed b
 	case !listed:
 		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
 	case report.Err != nil:
-		return not(c, metav1.ConditionFalse, listReason(report.Err), "zone %s: %s", zone, report.Err)
+		return not(c, metav1.ConditionFalse, listReason(report.Err), "zone %s: %s", zone, report.Unreadable())
 	case report.Suspicious:
-		return not(c, metav1.ConditionFalse, infrav1.ReasonInventorySuspicious, "zone %s: too many servers vanished at once to believe it", zone)
+		return not(c, metav1.ConditionFalse, infrav1.ReasonInventorySuspicious, "zone %s: %s, too many to believe it", zone, report.Vanished())
 	}
 	return c
 }
@@ -90,7 +110,7 @@ func judgeHold(zones []string, reports map[string]host.ZoneReport, hosts []infra
 		if !listed {
 			return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
 		}
-		if hold := host.DestructionHeld(zone, hosts, report, listed, now); hold.Reason != "" {
+		if hold := host.DestructionBlocked(zone, hosts, report, listed, now); hold.Reason != "" {
 			return not(c, metav1.ConditionTrue, hold.Reason, "%s", hold.Message)
 		}
 	}

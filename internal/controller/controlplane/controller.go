@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	// DefaultServiceAccount is what core acts as on the workload cluster.
-	DefaultServiceAccount = "capi-remote"
+	// defaultServiceAccount is what core acts as on the workload cluster.
+	defaultServiceAccount = "capi-remote"
 
 	// lookAgain: the Secret and the API server are not watched.
 	lookAgain = 5 * time.Minute
@@ -66,7 +66,7 @@ type Reconciler struct {
 	Server Server
 	// Discovery finds the address that is shown as controlPlaneEndpoint.
 	Discovery workload.Discovery
-	// ServiceAccount whose token core gets. Default: DefaultServiceAccount.
+	// ServiceAccount whose token core gets. Default: defaultServiceAccount.
 	ServiceAccount string
 	// Namespace of the ServiceAccount.
 	Namespace string

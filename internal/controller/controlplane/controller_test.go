@@ -97,7 +97,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 
 func (w *world) giveToken(_ context.Context, _ client.Client, sub string, o, request client.Object, _ ...client.SubResourceCreateOption) error {
 	asked, is := request.(*authenticationv1.TokenRequest)
-	if !is || sub != "token" || o.GetName() != DefaultServiceAccount || o.GetNamespace() != "macfleet-system" {
+	if !is || sub != "token" || o.GetName() != defaultServiceAccount || o.GetNamespace() != "macfleet-system" {
 		w.t.Errorf("unexpected %s of %s/%s", sub, o.GetNamespace(), o.GetName())
 	}
 	if w.refuses {

@@ -125,7 +125,7 @@ func (r *Reconciler) now() time.Time {
 
 func (r *Reconciler) serviceAccount() string {
 	if r.ServiceAccount == "" {
-		return DefaultServiceAccount
+		return defaultServiceAccount
 	}
 	return r.ServiceAccount
 }

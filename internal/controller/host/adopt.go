@@ -6,37 +6,45 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// adopt does what a person wishes for a host that nobody has: wipe it into the
-// pool, or, where the person answers for the disk, only name it so. Acting says
-// that the pass ends here.
-func (p *pass) adopt(ctx context.Context) (result ctrl.Result, acting bool, err error) {
+// adoption does what a person wishes in spec.adopt of a host that nobody has: wipe it
+// into the pool, or, where the person answers for the disk, only name it so.
+type adoption struct {
+	*scope
+	*vendor
+}
+
+// reconcile says with acting that the Reconcile ends here.
+func (p *adoption) reconcile(ctx context.Context) (result ctrl.Result, acting bool, err error) {
 	if p.host.Spec.Adopt == nil {
 		meta.RemoveStatusCondition(&p.host.Status.Conditions, host.AdoptedCondition)
 		return ctrl.Result{}, false, nil
 	}
-	step, reason, message, err := p.nextAdoption(ctx)
+	step, reason, message, err := p.next(ctx)
 	if err != nil {
 		return ctrl.Result{}, true, err
 	}
 	switch step {
 	case host.AdoptWait:
-		p.adoptionWaits(ctx, reason, message)
+		p.waits(ctx, reason, message)
 		return ctrl.Result{RequeueAfter: p.InventoryInterval}, false, nil
 	case host.AdoptDrop:
-		return ctrl.Result{}, false, p.dropAdoption(ctx, message)
+		return ctrl.Result{}, false, p.drop(ctx, message)
 	case host.AdoptWipe:
-		return ctrl.Result{RequeueAfter: conflictDelay}, true, p.adoptAndWipe(ctx)
-	case host.AdoptRename:
-		result, err = p.adoptName(ctx)
+		return ctrl.Result{RequeueAfter: conflictDelay}, true, p.wipe(ctx)
+	case host.AdoptNote, host.AdoptRename:
+		result, err = p.nameIntoPool(ctx)
 		return result, true, err
 	case host.AdoptTrust:
 		return ctrl.Result{}, false, p.trustDisk(ctx)
@@ -45,8 +53,8 @@ func (p *pass) adopt(ctx context.Context) (result ctrl.Result, acting bool, err 
 	}
 }
 
-// nextAdoption decides from an uncached list of the Machines of all namespaces.
-func (p *pass) nextAdoption(ctx context.Context) (step host.AdoptStep, reason, message string, err error) {
+// next decides from an uncached list of the Machines of all namespaces.
+func (p *adoption) next(ctx context.Context) (step host.AdoptStep, reason, message string, err error) {
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := p.Reader.List(ctx, machines); err != nil {
 		return "", "", "", fmt.Errorf("listing Machines: %w", err)
@@ -55,19 +63,18 @@ func (p *pass) nextAdoption(ctx context.Context) (step host.AdoptStep, reason, m
 	return step, reason, message, nil
 }
 
-func (p *pass) adoptionWaits(ctx context.Context, reason, message string) {
-	before := meta.FindStatusCondition(p.host.Status.Conditions, host.AdoptedCondition)
-	if before == nil || before.Reason != reason {
+func (p *adoption) waits(ctx context.Context, reason, message string) {
+	if p.reasonOf(host.AdoptedCondition) != reason {
 		p.event(corev1.EventTypeWarning, "AdoptionWaits", message)
 		ctrl.LoggerFrom(ctx).Info("An adoption waits", "reason", reason)
 	}
 	p.condition(host.AdoptedCondition, metav1.ConditionFalse, reason, message)
 }
 
-// dropAdoption takes the wish off: it is fulfilled, or of another life of the host.
+// drop takes the wish off: it is fulfilled, or of another life of the host.
 // It must not lie in wait for the time after the present owner.
-func (p *pass) dropAdoption(ctx context.Context, why string) error {
-	if err := p.update(ctx, func(h *host.Host) { h.Spec.Adopt = nil }); err != nil {
+func (p *adoption) drop(ctx context.Context, why string) error {
+	if err := p.Update(ctx, func(h *host.Host) { h.Spec.Adopt = nil }); err != nil {
 		return err
 	}
 	meta.RemoveStatusCondition(&p.host.Status.Conditions, host.AdoptedCondition)
@@ -79,20 +86,20 @@ func (p *pass) dropAdoption(ctx context.Context, why string) error {
 	return nil
 }
 
-// dropLateAdoption takes a wish off a host that has an owner: it was for the time
+// dropLate takes a wish off a host that has an owner: it was for the time
 // before that claim, and must not wait for its end.
-func (p *pass) dropLateAdoption(ctx context.Context) error {
+func (p *adoption) dropLate(ctx context.Context) error {
 	if p.host.Spec.Adopt == nil || p.host.Spec.ClaimRef == nil {
 		return nil
 	}
-	return p.dropAdoption(ctx, "the host has an owner; it is not adopted, also not later")
+	return p.drop(ctx, "the host has an owner; it is not adopted, also not later")
 }
 
-func (p *pass) adoptAndWipe(ctx context.Context) error {
+func (p *adoption) wipe(ctx context.Context) error {
 	token := uuid.NewString()
-	err := p.update(ctx, func(h *host.Host) {
+	err := p.Update(ctx, func(h *host.Host) {
 		controllerutil.AddFinalizer(h, infrav1.HostFinalizer)
-		host.Adopt(h, token, p.Clock.Now())
+		host.Adopt(h, token, p.now())
 	})
 	if err != nil {
 		return err
@@ -103,36 +110,52 @@ func (p *pass) adoptAndWipe(ctx context.Context) error {
 	return nil
 }
 
-// adoptName gives the server its name in the pool. Until the disk is recorded as
-// trusted the wish itself keeps the host from being claimed.
-func (p *pass) adoptName(ctx context.Context) (ctrl.Result, error) {
+// nameIntoPool gives the server its name in the pool, once its name before that is on
+// record. Until the disk is recorded as trusted the wish itself keeps the host from
+// being claimed here.
+func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
 	if _, _, err := p.read(ctx); err != nil {
-		return p.vendor(ctx, err)
+		return p.Refused(ctx, err)
 	}
-	step, _, _, err := p.nextAdoption(ctx)
+	step, _, _, err := p.next(ctx)
+	if err == nil && step == host.AdoptNote {
+		name := p.host.Status.Server.Name
+		return ctrl.Result{RequeueAfter: conflictDelay}, p.Update(ctx, func(h *host.Host) { h.Spec.Adopt.ServerName = name })
+	}
 	if err != nil || step != host.AdoptRename {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
-	if still, err := p.freshIdle(ctx); err != nil || !still || p.outdated() {
+	if still, err := p.confirm(ctx); err != nil || !still || p.tooOld() {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
 	want := host.PoolName(p.host.Spec.Adopt.PoolPrefix, p.host.Spec.ServerID)
 	if err := p.askName(ctx, want); err != nil {
-		p.condition(host.AdoptedCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, host.Refused(refusal(err)))
-		return p.vendor(ctx, err)
+		p.condition(host.AdoptedCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, host.Refused(cloud.Said(err)))
+		return p.Refused(ctx, err)
 	}
 	if _, _, err := p.read(ctx); err != nil {
-		return p.vendor(ctx, err)
+		return p.Refused(ctx, err)
 	}
 	return ctrl.Result{RequeueAfter: conflictDelay}, nil
 }
 
-func (p *pass) trustDisk(ctx context.Context) error {
-	if err := p.update(ctx, func(h *host.Host) { host.Trust(h, p.Clock.Now()) }); err != nil {
+func (p *adoption) trustDisk(ctx context.Context) error {
+	if err := p.Update(ctx, func(h *host.Host) { host.Trust(h, p.now()) }); err != nil {
 		return err
 	}
 	meta.RemoveStatusCondition(&p.host.Status.Conditions, host.AdoptedCondition)
 	p.event(corev1.EventTypeWarning, host.ReasonTrusted, "adopted without a wipe: a person answers for the disk")
 	ctrl.LoggerFrom(ctx).Info("Host is adopted without a wipe, at a person's word", "server", p.host.Status.Server.Name)
 	return nil
+}
+
+// confirm reads the host uncached, right before it is renamed: nobody has it still,
+// and the person's wish is the same.
+func (p *adoption) confirm(ctx context.Context) (bool, error) {
+	now := &host.Host{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
+		return false, fmt.Errorf("reading the host again: %w", err)
+	}
+	return now.UID == p.host.UID && now.Spec.ClaimRef == nil && now.Spec.Release == nil && now.Spec.Maintenance == nil &&
+		equality.Semantic.DeepEqual(now.Spec.Adopt, p.host.Spec.Adopt), nil
 }

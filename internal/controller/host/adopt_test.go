@@ -45,7 +45,7 @@ func TestAForeignHostIsAdoptedByAWipe(t *testing.T) {
 	w.wish(false)
 	w.must(w.step())
 	h := w.host()
-	if h.Spec.Adopt != nil || h.Spec.Release == nil || h.Spec.Release.Origin != infrav1.OriginAdoption || h.Spec.ClaimRef.Name != "jane-test" || !host.Licensed(h) {
+	if h.Spec.Adopt != nil || h.Spec.Release == nil || h.Spec.Release.Origin != infrav1.OriginAdoption || h.Spec.ClaimRef.Name != "jane-test" || !host.WipeAllowed(h) {
 		t.Fatalf("spec %+v", h.Spec)
 	}
 	w.wiped()
@@ -82,6 +82,30 @@ func TestATrustedDiskIsNotWiped(t *testing.T) {
 				t.Errorf("spec %+v", h.Spec)
 			}
 		})
+	}
+}
+
+// A server that has its name in the pool may be claimed by another management cluster
+// before this one looks again. The wish must not take it back.
+func TestATrustedServerThatAnotherClusterClaimsIsLeftToIt(t *testing.T) {
+	w := foreign(t)
+	w.cloud.Forget()
+	w.wish(true)
+	for range 4 {
+		w.must(w.step())
+		if w.called("RenameServer") > 0 {
+			break
+		}
+	}
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "theirs-1" })
+	for range 4 {
+		w.must(w.step())
+	}
+	if got := w.called("RenameServer"); got != 1 {
+		t.Errorf("%d renames, want one: %v", got, w.mutations())
+	}
+	if h := w.host(); h.Spec.Adopt != nil || h.Spec.Record.InstallEpoch != 0 || w.told("Warning AdoptionDropped") != 1 {
+		t.Errorf("spec %+v", h.Spec)
 	}
 }
 

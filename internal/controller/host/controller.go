@@ -9,23 +9,19 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
-	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/memo"
+	"github.com/macfleet/macfleet/internal/order"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;create;update;delete;claim
@@ -48,51 +44,26 @@ type Reconciler struct {
 	Inventory *Inventory
 	Recorder  events.EventRecorder
 	metrics   *metrics
-	asked     asked // for reinstalls
-	returned  asked // to the vendor
-	kinds     kinds
-	orders    orders
-	diagnoses diagnoses
-	known     firstSeen
+	// What is remembered of hosts between their reconciles.
+	reinstalls, deletions requests
+	orders                order.Memory
+	diagnostics           memo.Memo[types.UID, diagnostic]
+	zoneTypes             memo.Memo[string, zoneTypes]
+	firstSeen             firstSeen
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
 }
 
-// pass is one look at one host, and what it found on the way.
-type pass struct {
-	*Reconciler
-	host   *host.Host
-	stored infrav1.ScalewayAppleSiliconHostStatus // as the API has it
-	seen   host.Seen
-	owner  *infrav1.ScalewayAppleSiliconMachine
-	ended  bool // the object is deleted
-	// began is when the last reading of this pass was asked for.
-	began time.Time
-}
-
-// Reconcile observes the host, does the next thing, and records once.
+// Reconcile reads the host, runs what its spec asks for, and writes the status once.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	h := &host.Host{}
 	if err := r.Reader.Get(ctx, request.NamespacedName, h); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	p := &pass{Reconciler: r, host: h, stored: *h.Status.DeepCopy()}
-	p.seen.Now, p.seen.RefuseUnseen = r.Clock.Now(), r.RefuseUnseen
-	p.known.note(h, p.seen.Now)
+	p := r.newPhases(h)
 	p.observe()
-	result, err := p.act(ctx)
-	if err == nil && !p.ended && p.host.Spec.Reboot != nil {
-		result, err = p.reboot(ctx, result)
-	}
-	if err == nil && p.seen.Gone {
-		err = p.retire(ctx)
-	}
-	if err == nil {
-		var again time.Duration
-		again, err = p.label(ctx)
-		result.RequeueAfter = earlier(result.RequeueAfter, again)
-	}
-	err = errors.Join(err, p.record(ctx))
+	result, err := p.run(ctx)
+	err = errors.Join(err, p.patchStatus(ctx))
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
@@ -102,201 +73,90 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return result, nil
 }
 
-// act does the one thing that the host's spec asks for. What nobody has is idle.
-func (p *pass) act(ctx context.Context) (ctrl.Result, error) {
-	p.forgetNode(ctx)
-	if err := p.dropLateAdoption(ctx); err != nil {
+// phases are what a Reconcile may run, each with the services that it needs.
+type phases struct {
+	*scope
+	*vendor
+	nodes    nodeDeletion
+	idle     idling
+	show     showing
+	wipe     wiping
+	reboot   rebooting
+	labels   labelling
+	ordering order.Sender
+}
+
+func (r *Reconciler) newPhases(h *host.Host) *phases {
+	s := &scope{Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, host: h, stored: *h.Status.DeepCopy()}
+	s.observed.Now, s.observed.RefuseUnseen = s.now(), r.RefuseUnseen
+	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}
+	idle := idling{scope: s, vendor: v, adoption: adoption{s, v}, judging: &r.unseen}
+	return &phases{
+		scope: s, vendor: v,
+		nodes:  nodeDeletion{s, r.NodeReader, r.NodeWriter},
+		idle:   idle,
+		show:   showing{s, v, staging{s}},
+		wipe:   wiping{scope: s, vendor: v, idle: idle, metrics: r.metrics, reinstalls: &r.reinstalls, deletions: &r.deletions},
+		reboot: rebooting{s, v, diagnosing{s, v, &r.diagnostics}, r.metrics},
+		labels: labelling{s, v, &r.zoneTypes},
+		ordering: order.Sender{
+			Object: orderObject{s, v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
+			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: conflictDelay, WatchFilter: r.WatchFilter,
+		},
+	}
+}
+
+// run does the one thing that the host's spec asks for, and then what goes beside it.
+func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
+	result, err := p.main(ctx)
+	if err == nil && !p.deleted && p.host.Spec.Reboot != nil {
+		result, err = p.reboot.reconcile(ctx, result)
+	}
+	if err == nil && p.observed.Gone {
+		err = p.wipe.removeGone(ctx)
+	}
+	if err != nil {
+		return result, err
+	}
+	again, err := p.labels.reconcile(ctx)
+	result.RequeueAfter = earlier(earlier(result.RequeueAfter, again), p.untilQuarantineEnds())
+	return result, err
+}
+
+// main is the phase that the host is in. A host that nobody has is idle.
+func (p *phases) main(ctx context.Context) (ctrl.Result, error) {
+	p.nodes.reconcile(ctx)
+	if err := p.idle.adoption.dropLate(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	switch h := p.host; {
 	case h.Spec.Order != nil:
-		return p.order(ctx)
-	case p.seen.Gone:
+		return p.ordering.Reconcile(ctx)
+	case p.observed.Gone:
 		return ctrl.Result{}, p.findOwner(ctx)
 	case h.Spec.Release != nil:
-		return p.wipe(ctx)
+		return p.wipe.reconcile(ctx)
 	case h.Spec.Record.HandedOverAt != nil:
-		return p.handedOver(ctx)
+		return p.show.moved(ctx)
 	case h.Spec.ClaimRef != nil:
-		return p.show(ctx)
+		return p.show.reconcile(ctx)
 	}
-	return p.idle(ctx)
+	return p.idle.reconcile(ctx)
 }
 
-// observe takes over what the inventory saw since this object was written.
-func (p *pass) observe() {
-	seen, known := p.Inventory.readings.look(p.host.Spec.Zone, p.host.Spec.ServerID)
-	if !known {
-		return
+// untilQuarantineEnds is when the quarantine that was in force is over, and the
+// condition with it; zero: it has no end.
+func (p *phases) untilQuarantineEnds() time.Duration {
+	if q := p.host.Spec.Quarantine; q != nil && q.Until != nil && host.Quarantined(p.host, p.observed.Now) {
+		return max(q.Until.Sub(p.now()), time.Millisecond)
 	}
-	p.seen.Gone = seen.gone
-	if seen.missingSince.IsZero() {
-		p.host.Status.MissingSince = nil
-		p.host.Status.Server = serverStatus(seen.server)
-		return
-	}
-	since := metav1.NewMicroTime(seen.missingSince.Truncate(time.Microsecond))
-	p.host.Status.MissingSince = &since
+	return 0
 }
 
-// read asks the vendor for the server as it is now.
-func (p *pass) read(ctx context.Context) (cloud.Server, cloud.Credentials, error) {
-	p.began = p.Clock.Now()
-	p.known.note(p.host, p.began) // the reading is newer than what is known before it
-	server, credentials, err := p.Cloud.GetServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
-	if err == nil {
-		p.Inventory.readings.put(server, p.began)
-		p.host.Status.MissingSince = nil
-		p.host.Status.Server = serverStatus(server)
+// earlier of two waits; zero is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
 	}
-	return server, credentials, err
-}
-
-// vendor turns a vendor error into what the work queue should do: refusals that
-// pass by themselves are polled, and everything else backs off. No single answer
-// proves that a server is gone: it hastens the next list, and the lists decide.
-func (p *pass) vendor(ctx context.Context, err error) (ctrl.Result, error) {
-	p.seen.Refusal = refusal(err)
-	switch {
-	case cloud.IsNotFound(err):
-		ctrl.LoggerFrom(ctx).Info("The vendor says that it has no such server; the next lists decide", "error", err.Error())
-		p.Inventory.hasten()
-		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
-	case cloud.IsTransient(err), cloud.IsLocked(err), cloud.IsThrottled(err):
-		ctrl.LoggerFrom(ctx).V(1).Info("The vendor refused for now", "error", err.Error())
-		return ctrl.Result{RequeueAfter: p.poll()}, nil
-	}
-	return ctrl.Result{}, err
-}
-
-// refusal is a vendor error without the id of its request, which would make each
-// look a change.
-func refusal(err error) string {
-	if refused, ok := errors.AsType[*cloud.Error](err); ok {
-		return refused.Doing + ": " + refused.Message
-	}
-	return err.Error()
-}
-
-// update writes the spec under the resourceVersion that was read, so that a
-// write in between fails it. The status in memory outlives the answer.
-func (p *pass) update(ctx context.Context, change func(*host.Host)) error {
-	changed := p.host.DeepCopy()
-	change(changed)
-	if err := p.Client.Update(ctx, changed); err != nil {
-		return fmt.Errorf("updating host %s: %w", p.host.Name, err)
-	}
-	changed.Status = p.host.Status
-	p.host = changed
-	return nil
-}
-
-// record derives phase and conditions, and writes the status if it changed.
-func (p *pass) record(ctx context.Context) error {
-	if p.ended {
-		return nil
-	}
-	h := p.host
-	now := metav1.NewTime(p.Clock.Now())
-	was, failed := p.stored.Phase, wipedReason(p.stored) == infrav1.ReasonReinstallFailed
-	rejected := wipedReason(p.stored) == infrav1.ReasonWipeRejected
-	h.Status.Phase = host.Phase(h, p.seen)
-	meta.RemoveStatusCondition(&h.Status.Conditions, goneWith(h))
-	for _, c := range host.Conditions(h, p.seen) {
-		c.LastTransitionTime = now
-		meta.SetStatusCondition(&h.Status.Conditions, c)
-	}
-	if equality.Semantic.DeepEqual(p.stored, h.Status) {
-		return nil
-	}
-	base := h.DeepCopy()
-	base.Status = p.stored
-	written := h.DeepCopy()
-	if err := p.Client.Status().Patch(ctx, written, client.MergeFrom(base)); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	// The answer is the whole object as it is now: its version must not be used
-	// with a spec that was read before.
-	p.host, p.stored = written, *written.Status.DeepCopy()
-	if was != written.Status.Phase {
-		p.announce(ctx, was)
-	}
-	if !failed && wipedReason(written.Status) == infrav1.ReasonReinstallFailed {
-		p.event(corev1.EventTypeWarning, infrav1.ReasonReinstallFailed, "the vendor shows the server in error after its reinstall was asked for")
-		ctrl.LoggerFrom(ctx).Info("The reinstall failed", "server", written.Status.Server.Name)
-	}
-	if !rejected && wipedReason(written.Status) == infrav1.ReasonWipeRejected {
-		p.event(corev1.EventTypeWarning, infrav1.ReasonWipeRejected, host.Refused(p.seen.Refusal))
-	}
-	return nil
-}
-
-// goneWith names the condition that a host has only while it is given back.
-func goneWith(h *host.Host) string {
-	if h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate {
-		return ""
-	}
-	return host.RetiredCondition
-}
-
-func wipedReason(status infrav1.ScalewayAppleSiliconHostStatus) string {
-	if c := meta.FindStatusCondition(status.Conditions, infrav1.WipedCondition); c != nil {
-		return c.Reason
-	}
-	return ""
-}
-
-// announce tells of a change of phase, once.
-func (p *pass) announce(ctx context.Context, was infrav1.HostPhase) {
-	h := p.host
-	ctrl.LoggerFrom(ctx).Info("Host changed phase", "from", was, "to", h.Status.Phase, "server", h.Status.Server.Name)
-	switch h.Status.Phase {
-	case infrav1.HostStranded:
-		p.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of this host; it is left alone")
-	case infrav1.HostRetiring:
-		p.event(corev1.EventTypeNormal, infrav1.ReasonRetiring, availableMessage(h))
-	case infrav1.HostQuarantined:
-		p.event(corev1.EventTypeWarning, infrav1.ReasonQuarantined, availableMessage(h))
-	case infrav1.HostHandedOver:
-		p.event(corev1.EventTypeNormal, infrav1.ReasonHandedOver, "the host is another management cluster's; nothing is done to it here")
-	case infrav1.HostGone:
-		p.event(corev1.EventTypeWarning, "Gone", "the vendor no longer has this server")
-	}
-}
-
-func availableMessage(h *host.Host) string {
-	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil {
-		return c.Message
-	}
-	return ""
-}
-
-func (p *pass) event(kind, reason, note string) {
-	p.Recorder.Eventf(p.host, nil, kind, reason, "Reconcile", "%s", note)
-}
-
-// condition sets one of the conditions that acts report.
-func (p *pass) condition(kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&p.host.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(p.Clock.Now()),
-	})
-}
-
-// unshow forgets what was shown of a claim that ended.
-func (p *pass) unshow() {
-	p.host.Status.ShownSince = nil
-	meta.RemoveStatusCondition(&p.host.Status.Conditions, infrav1.NameInSyncCondition)
-	meta.RemoveStatusCondition(&p.host.Status.Conditions, host.CredentialsStagedCondition)
-}
-
-func serverStatus(s cloud.Server) infrav1.ServerStatus {
-	out := infrav1.ServerStatus{
-		Name: s.Name, Status: string(s.Status), Type: s.Type, Delivered: s.Delivered, OS: s.OSName, OSFamily: s.OSFamily,
-		IP: s.IP, SSHUser: s.SSHUser, DeletionScheduled: s.DeletionScheduled, Commitment: s.Commitment,
-	}
-	if !s.DeletableAt.IsZero() {
-		at := metav1.NewTime(s.DeletableAt.Truncate(time.Second)) // the API keeps no less
-		out.DeletableAt = &at
-	}
-	return out
+	return a
 }

@@ -2,99 +2,99 @@ package host
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"sync"
 
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// idle is what a host without an owner needs: a person's wishes, its finalizer
-// off, and another look when something ends by itself.
-func (p *pass) idle(ctx context.Context) (ctrl.Result, error) {
+// idling is the phase of a host that nobody has: what a person wishes for it, its
+// finalizer off, and another look when something ends by itself.
+type idling struct {
+	*scope
+	*vendor
+	adoption adoption
+	// judging is held while a host that was never seen wiped is judged.
+	judging *sync.Mutex
+}
+
+func (p *idling) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := p.endQuarantine(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if result, acting, err := p.adopt(ctx); acting || err != nil {
+	if result, acting, err := p.adoption.reconcile(ctx); acting || err != nil {
 		return result, err
 	}
-	if err := p.rest(ctx); err != nil || p.ended {
+	if err := p.rest(ctx); err != nil || p.deleted {
 		return ctrl.Result{}, err
 	}
 	if err := p.wipeUnseen(ctx); err != nil || p.host.Spec.Release != nil {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
-	wait := p.untilQuarantineEnds()
-	if p.seen.UnseenWaits != "" || !host.Clean(p.host) || p.host.Spec.Adopt != nil {
-		wait = earlier(wait, p.InventoryInterval)
+	if p.observed.UnseenWaits != "" || !host.Clean(p.host) || p.host.Spec.Adopt != nil {
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 	}
-	return ctrl.Result{RequeueAfter: wait}, nil
+	return ctrl.Result{}, nil
 }
 
 // endQuarantine takes a quarantine off whose time is over: whoever chooses hosts
 // need not know the time.
-func (p *pass) endQuarantine(ctx context.Context) error {
-	if p.host.Spec.Quarantine == nil || host.Quarantined(p.host, p.Clock.Now()) {
+func (p *idling) endQuarantine(ctx context.Context) error {
+	if p.host.Spec.Quarantine == nil || host.Quarantined(p.host, p.now()) {
 		return nil
 	}
 	reason := p.host.Spec.Quarantine.Reason
-	if err := p.update(ctx, func(h *host.Host) { h.Spec.Quarantine = nil }); err != nil {
+	if err := p.Update(ctx, func(h *host.Host) { h.Spec.Quarantine = nil }); err != nil {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("The quarantine is over", "reason", reason)
 	return nil
 }
 
-func (p *pass) untilQuarantineEnds() time.Duration {
-	q := p.host.Spec.Quarantine
-	if q == nil || q.Until == nil {
-		return 0
+// rest is all there is to do for a host that nobody has.
+func (p *idling) rest(ctx context.Context) error {
+	p.clearShown()
+	var err error
+	if p.observed.PoolPrefixes, err = p.poolPrefixes(ctx, p.pools()); err != nil {
+		return err
 	}
-	return max(q.Until.Sub(p.Clock.Now()), time.Millisecond)
+	if err := p.recordManualWipe(ctx); err != nil {
+		return err
+	}
+	if !controllerutil.ContainsFinalizer(p.host, infrav1.HostFinalizer) {
+		return nil
+	}
+	return p.removeFinalizer(ctx, func(*host.Host) {})
 }
 
-// earlier of two waits; zero is none.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
+// recordManualWipe records a reinstall that a person asked for at the vendor: it is
+// the way out for a host that was let go unwiped.
+func (p *idling) recordManualWipe(ctx context.Context) error {
+	seen, known := p.reading()
+	if !known || !seen.missingSince.IsZero() {
+		return nil
 	}
-	return a
-}
-
-// handedOver leaves the host alone: it is another management cluster's, until its
-// Machine is here again and stays.
-func (p *pass) handedOver(ctx context.Context) (ctrl.Result, error) {
-	if err := p.findOwner(ctx); err != nil || p.owner == nil {
-		return ctrl.Result{}, err
+	in := host.WipeInput{Server: seen.server, Began: seen.at, Settle: p.Settle, FirstSeen: p.since(p.now())}
+	switch host.NextManualWipe(p.host, in) {
+	case host.WipeStart:
+		ctrl.LoggerFrom(ctx).Info("A host that was not wiped is being reinstalled by hand")
+		return p.Update(ctx, func(h *host.Host) {
+			host.RecordWipe(h, p.now())
+			host.RecordWipeStart(h, p.now())
+		})
+	case host.WipeForget:
+		ctrl.LoggerFrom(ctx).Info("The reinstall by hand failed; the host is as unclean as before")
+		return p.Update(ctx, host.ForgetWipe)
+	case host.WipeObserve:
+		ctrl.LoggerFrom(ctx).Info("The reinstall by hand was observed; the host is clean")
+		return p.Update(ctx, func(h *host.Host) {
+			host.RecordWiped(h, p.now())
+			host.Free(h)
+		})
+	default:
+		return nil
 	}
-	back, err := p.cameBack(ctx)
-	if err != nil || !back {
-		return ctrl.Result{RequeueAfter: p.InventoryInterval}, err
-	}
-	if err := p.update(ctx, func(h *host.Host) { h.Spec.Record.HandedOverAt = nil }); err != nil {
-		return ctrl.Result{}, err
-	}
-	ctrl.LoggerFrom(ctx).Info("The Machine of a host that was handed over is back", "machine", p.owner.Name)
-	return p.show(ctx)
-}
-
-// cameBack: an uncached read shows the Machine with its claim, neither leaving
-// nor about to be moved, in a Cluster that is at work.
-func (p *pass) cameBack(ctx context.Context) (bool, error) {
-	m := &infrav1.ScalewayAppleSiliconMachine{}
-	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.owner), m); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading the Machine of a host that was handed over: %w", err)
-	}
-	_, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	if moving || !m.DeletionTimestamp.IsZero() || !host.MeansClaim(p.host, m) {
-		return false, nil
-	}
-	return p.clusterStill(ctx)
 }

@@ -1,17 +1,18 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -36,19 +37,20 @@ type Inventory struct {
 	readings readings
 	health   *cloud.Health
 	changes  chan event.GenericEvent
-	kick     chan struct{}
+	trigger  chan struct{}
+	// running tells the metrics whether this manager leads.
+	running atomic.Bool
 
 	// mu guards what follows; readings have their own.
 	mu      sync.Mutex
 	reports map[string]host.ZoneReport
 	wanted  map[string]bool
-	running bool
 }
 
-// NewInventory returns an inventory that lists nothing before it is started.
-func NewInventory(c client.Client, opts Options) *Inventory {
+// newInventory returns an inventory that lists nothing before it is started.
+func newInventory(c client.Client, opts Options) *Inventory {
 	return &Inventory{
-		Options: opts, Client: c, health: &cloud.Health{Clock: opts.Clock}, changes: make(chan event.GenericEvent, 1024), kick: make(chan struct{}, 1),
+		Options: opts, Client: c, health: &cloud.Health{Clock: opts.Clock}, changes: make(chan event.GenericEvent, 1024), trigger: make(chan struct{}, 1),
 		reports: map[string]host.ZoneReport{}, wanted: map[string]bool{},
 	}
 }
@@ -61,33 +63,26 @@ func (i *Inventory) NeedLeaderElection() bool { return true }
 
 // Start lists all zones again and again until the context ends.
 func (i *Inventory) Start(ctx context.Context) error {
-	i.setRunning(true)
-	defer i.setRunning(false)
+	i.running.Store(true)
+	defer i.running.Store(false)
+	every(ctx, i.Clock, i.InventoryInterval, i.trigger, i.Sweep)
+	return nil
+}
+
+// every acts at once, and then at each interval and trigger, until the context ends.
+func every(ctx context.Context, c clock.Clock, interval time.Duration, trigger <-chan struct{}, act func(context.Context)) {
 	for {
-		i.Sweep(ctx)
-		timer := i.Clock.NewTimer(i.InventoryInterval)
+		act(ctx)
+		timer := c.NewTimer(interval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
+			return
 		case <-timer.C():
-		case <-i.kick:
+		case <-trigger:
 			timer.Stop()
 		}
 	}
-}
-
-func (i *Inventory) setRunning(running bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.running = running
-}
-
-// isRunning tells the metrics whether this manager leads.
-func (i *Inventory) isRunning() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.running
 }
 
 // Zone returns how the last list of a zone went; false when none has ended yet.
@@ -99,25 +94,29 @@ func (i *Inventory) Zone(zone string) (host.ZoneReport, bool) {
 	i.wanted[zone] = true
 	i.mu.Unlock()
 	if !known && !asked {
-		i.hasten()
+		i.ListNow()
 	}
 	report.Failing = i.health.Failing(i.Clock.Now())
+	report.Refused = i.Rights.Refused()
 	return report, known
 }
 
 // Lacks reports that the last list of a zone, of this manager's own, lacked the server.
 func (i *Inventory) Lacks(zone, serverID string) bool {
-	seen, known := i.readings.look(zone, serverID)
+	seen, known := i.readings.newest(zone, serverID)
 	return known && !seen.missingSince.IsZero()
 }
 
-// hasten begins the next lists now.
-func (i *Inventory) hasten() {
+// ListNow begins the next lists now.
+func (i *Inventory) ListNow() {
 	select {
-	case i.kick <- struct{}{}:
+	case i.trigger <- struct{}{}:
 	default:
 	}
 }
+
+// Bears reports that the newest reading of some server of the zone shows the name.
+func (i *Inventory) Bears(zone, name string) bool { return i.readings.bears(zone, name) }
 
 // Sweep lists each zone once.
 func (i *Inventory) Sweep(ctx context.Context) {
@@ -140,13 +139,10 @@ func (i *Inventory) Sweep(ctx context.Context) {
 
 // zones are all zones to list, with the Hosts known in each.
 func (i *Inventory) zones(ctx context.Context) ([]string, map[string][]*host.Host, error) {
-	zones := map[string]bool{}
 	i.mu.Lock()
-	maps.Copy(zones, i.wanted)
+	zones := sets.KeySet(i.wanted)
 	i.mu.Unlock()
-	for _, zone := range i.OrphanReclaimZones {
-		zones[zone] = true
-	}
+	zones.Insert(i.OrphanReclaimZones...)
 	clusters := &infrav1.ScalewayAppleSiliconClusterList{}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	known := &infrav1.ScalewayAppleSiliconHostList{}
@@ -156,22 +152,18 @@ func (i *Inventory) zones(ctx context.Context) ([]string, map[string][]*host.Hos
 		}
 	}
 	for _, cluster := range clusters.Items {
-		for _, zone := range cluster.Spec.Zones {
-			zones[zone] = true
-		}
+		zones.Insert(cluster.Spec.Zones...)
 	}
 	for _, machine := range machines.Items {
-		zones[machine.Spec.Zone] = true
-		zones[host.ProviderZone(machine.Spec.ProviderID)] = true
+		zones.Insert(machine.Spec.Zone, host.ProviderZone(machine.Spec.ProviderID))
 	}
 	hosts := map[string][]*host.Host{}
 	for n := range known.Items {
 		h := &known.Items[n]
-		zones[h.Spec.Zone] = true
+		zones.Insert(h.Spec.Zone)
 		hosts[h.Spec.Zone] = append(hosts[h.Spec.Zone], h)
 	}
-	delete(zones, "")
-	return slices.Sorted(maps.Keys(zones)), hosts, nil
+	return sets.List(zones.Delete("")), hosts, nil
 }
 
 // sweepZone lists one zone, makes its new Hosts, and wakes the changed ones.
@@ -179,13 +171,14 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 	started := i.Clock.Now()
 	servers, err := i.Cloud.ListServers(ctx, zone)
 	if err != nil {
-		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err = err })
+		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err, r.FailingSince = err, cmp.Or(r.FailingSince, started) })
 		return
 	}
-	expected, orders := known(hosts)
+	expected, orders := expect(hosts)
 	witnessed := i.witness(zone)
 	expected.proof = i.rights(ctx, zone, len(servers) > 0 || witnessed, expected.expendable)
-	suspicious := i.readings.list(zone, servers, expected, started)
+	missing := i.readings.list(zone, servers, expected, started)
+	suspicious := host.Suspicious(len(expected.ids), missing, len(servers))
 	for _, server := range servers {
 		if expected.has(server.ID) {
 			continue
@@ -194,11 +187,18 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 			i.queue(ctx, order) // it makes the Host itself, with its claim
 			continue
 		}
-		err = firstError(err, i.create(ctx, zone, server.ID))
+		err = cmp.Or(err, i.create(ctx, zone, server.ID))
 	}
 	i.wake(ctx, hosts)
 	i.report(ctx, zone, func(r *host.ZoneReport) {
-		*r = host.ZoneReport{Hosts: len(servers), Err: err, At: started, Suspicious: suspicious, EmptyBelieved: witnessed}
+		now := host.ZoneReport{
+			Hosts: len(servers), Err: err, At: started, Suspicious: suspicious, EmptyBelieved: witnessed,
+			Expected: len(expected.ids), Missing: missing,
+		}
+		if err != nil {
+			now.FailingSince = cmp.Or(r.FailingSince, started)
+		}
+		*r = now
 	})
 }
 
@@ -228,9 +228,9 @@ func (i *Inventory) witness(zone string) bool {
 	return false
 }
 
-// known are the servers that a zone's list ought to hold, and the orders that were
+// expect are the servers that a zone's list ought to hold, and the orders that were
 // sent and no server is known of yet, by the name it will have.
-func known(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
+func expect(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
 	expected.returned, expected.expendable, orders = map[string]bool{}, map[string]bool{}, map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
@@ -268,18 +268,12 @@ func (i *Inventory) report(ctx context.Context, zone string, change func(*host.Z
 		log.Info("The zone is listed", "servers", now.Hosts)
 	}
 	if now.Suspicious && !was.Suspicious {
-		log.Info("Too many servers vanished at once to believe the list", "servers", now.Hosts)
+		log.Info("Too many servers vanished at once to believe the list", "servers", now.Hosts, "missing", now.Missing, "expected", now.Expected)
 	}
 }
 
 func (i *Inventory) create(ctx context.Context, zone, id string) error {
-	h := &host.Host{
-		ObjectMeta: metav1.ObjectMeta{Name: host.ObjectName(zone, id)},
-		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: id, Zone: zone},
-	}
-	if i.WatchFilter != "" {
-		h.Labels = map[string]string{clusterv1.WatchLabel: i.WatchFilter}
-	}
+	h := host.New(zone, id, i.WatchFilter)
 	err := i.Client.Create(ctx, h)
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the cache lags, or another manager was first
@@ -309,7 +303,7 @@ func (i *Inventory) queue(ctx context.Context, h *host.Host) {
 }
 
 func (i *Inventory) differs(h *host.Host) bool {
-	seen, known := i.readings.look(h.Spec.Zone, h.Spec.ServerID)
+	seen, known := i.readings.newest(h.Spec.Zone, h.Spec.ServerID)
 	switch {
 	case !known:
 		return false
@@ -325,11 +319,4 @@ func sameServer(a, b infrav1.ServerStatus) bool {
 	sameFloor := a.DeletableAt.Equal(b.DeletableAt)
 	a.DeletableAt, b.DeletableAt = nil, nil
 	return sameFloor && a == b
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

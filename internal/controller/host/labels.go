@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/memo"
 )
 
 // How soon the vendor is asked again for the types of a zone.
@@ -21,13 +21,8 @@ const (
 	retryTypes = 5 * time.Minute
 )
 
-// kinds remembers what kinds of servers each zone has: facts that hardly change.
-type kinds struct {
-	mu    sync.Mutex
-	zones map[string]zoneKinds
-}
-
-type zoneKinds struct {
+// zoneTypes are the types of servers that a zone has: facts that hardly change.
+type zoneTypes struct {
 	byName map[string]cloud.ServerType
 	// next is when the vendor may be asked again.
 	next time.Time
@@ -35,57 +30,20 @@ type zoneKinds struct {
 	unread bool
 }
 
-// find returns a type, as far as it is known. What is not known leaves out the
-// labels it would have made; again, where it is not zero, is when to look again.
-func (k *kinds) find(zone, name string, now time.Time, ask func() ([]cloud.ServerType, error)) (kind cloud.ServerType, again time.Duration) {
-	k.mu.Lock()
-	known := k.zones[zone]
-	kind, is := known.byName[name]
-	if is || now.Before(known.next) {
-		k.mu.Unlock()
-		if !is && known.unread {
-			again = known.next.Sub(now)
-		}
-		return kind, again
-	}
-	k.keep(zone, zoneKinds{known.byName, now.Add(renameDeadline), true}) // one asks for all
-	k.mu.Unlock()
-	list, err := ask()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err != nil {
-		k.keep(zone, zoneKinds{known.byName, now.Add(retryTypes), true})
-		return kind, retryTypes
-	}
-	byName := make(map[string]cloud.ServerType, len(list))
-	for _, one := range list {
-		byName[one.Name] = one
-	}
-	k.keep(zone, zoneKinds{byName, now.Add(askTypesAgain), false})
-	return byName[name], 0
+// labelling writes the facts about the Mac as labels, for the selectors of Machines.
+type labelling struct {
+	*scope
+	*vendor
+	zones *memo.Memo[string, zoneTypes]
 }
 
-func (k *kinds) keep(zone string, what zoneKinds) {
-	if k.zones == nil {
-		k.zones = map[string]zoneKinds{}
-	}
-	k.zones[zone] = what
-}
-
-// label writes the facts about the Mac as labels, for the selectors of Machines. It
-// returns when to look again for facts that could not be read, or zero.
-func (p *pass) label(ctx context.Context) (again time.Duration, err error) {
+// reconcile returns when to look again for facts that could not be read, or zero.
+func (p *labelling) reconcile(ctx context.Context) (again time.Duration, err error) {
 	h := p.host
-	if p.ended || p.seen.Gone || h.Spec.ServerID == "" || h.Status.Server.Type == "" || !h.DeletionTimestamp.IsZero() {
+	if p.deleted || p.observed.Gone || h.Spec.ServerID == "" || h.Status.Server.Type == "" || !h.DeletionTimestamp.IsZero() {
 		return 0, nil
 	}
-	facts, again := p.kinds.find(h.Spec.Zone, h.Status.Server.Type, p.Clock.Now(), func() ([]cloud.ServerType, error) {
-		list, err := p.Cloud.ServerTypes(ctx, h.Spec.Zone)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Info("The types of servers cannot be read; labels of chip, memory and disk wait", "error", err.Error())
-		}
-		return list, err
-	})
+	facts, again := p.serverType(ctx)
 	want := host.Labels(h, facts)
 	want[corev1.LabelTopologyZone] = h.Spec.Zone
 	missing := maps.Clone(want)
@@ -93,10 +51,41 @@ func (p *pass) label(ctx context.Context) (again time.Duration, err error) {
 	if len(missing) == 0 {
 		return again, nil
 	}
-	return again, p.update(ctx, func(h *host.Host) {
+	return again, p.Update(ctx, func(h *host.Host) {
 		if h.Labels == nil {
 			h.Labels = map[string]string{}
 		}
 		maps.Copy(h.Labels, want)
 	})
+}
+
+// serverType is what is known of the type of the host's server. What is not known
+// leaves out the labels it would have made; again, where it is not zero, is when to
+// look again.
+func (p *labelling) serverType(ctx context.Context) (found cloud.ServerType, again time.Duration) {
+	zone, name, now, ask := p.host.Spec.Zone, p.host.Status.Server.Type, p.now(), false
+	known := p.zones.Change(zone, func(z *zoneTypes) {
+		if _, is := z.byName[name]; !is && !now.Before(z.next) { // one asks for all
+			z.next, z.unread, ask = now.Add(renameDeadline), true, true
+		}
+	})
+	found, is := known.byName[name]
+	switch {
+	case !ask && !is && known.unread:
+		return found, known.next.Sub(now)
+	case !ask:
+		return found, 0
+	}
+	list, err := p.Cloud.ServerTypes(ctx, zone)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("The types of servers cannot be read; labels of chip, memory and disk wait", "error", err.Error())
+		p.zones.Set(zone, zoneTypes{known.byName, now.Add(retryTypes), true})
+		return found, retryTypes
+	}
+	byName := make(map[string]cloud.ServerType, len(list))
+	for _, one := range list {
+		byName[one.Name] = one
+	}
+	p.zones.Set(zone, zoneTypes{byName, now.Add(askTypesAgain), false})
+	return byName[name], 0
 }

@@ -18,42 +18,18 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	wipes, err := register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
+	wipes, err1 := register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "macfleet_wipe_duration_seconds", Help: "Time from the request of a wipe until it was observed.",
 		Buckets: []float64{1, 10, 60, 300, 600, 900, 1200, 1800, 2700, 5400},
 	}))
-	if err != nil {
-		return nil, err
-	}
-	reclaimed, err := register(registry, prometheus.NewCounter(prometheus.CounterOpts{
+	reclaimed, err2 := register(registry, prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "macfleet_orphans_reclaimed_total", Help: "Stranded hosts whose release the sweep recorded.",
 	}))
-	if err != nil {
-		return nil, err
-	}
 	// The other tiers are the Machine controller's: same name, help and label.
-	reboots, err := register(registry, prometheus.NewCounter(prometheus.CounterOpts{
+	reboots, err3 := register(registry, prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "macfleet_recoveries_total", Help: "Acts of recovery that were begun, by tier.", ConstLabels: prometheus.Labels{"tier": "reboot"},
 	}))
-	return &metrics{wipes, reclaimed, reboots}, err
-}
-
-func (m *metrics) wiped(took time.Duration) {
-	if m != nil {
-		m.wipes.Observe(took.Seconds())
-	}
-}
-
-func (m *metrics) reclaim() {
-	if m != nil {
-		m.reclaimed.Inc()
-	}
-}
-
-func (m *metrics) reboot() {
-	if m != nil {
-		m.reboots.Inc()
-	}
+	return &metrics{wipes, reclaimed, reboots}, errors.Join(err1, err2, err3)
 }
 
 // measured counts and times the vendor calls of a Cloud in the registry.
@@ -88,7 +64,11 @@ func result(err error) string {
 }
 
 // register returns the collector that is in the registry already, if there is one.
+// Without a registry it is counted for nobody.
 func register[C prometheus.Collector](registry prometheus.Registerer, c C) (C, error) {
+	if registry == nil {
+		return c, nil
+	}
 	err := registry.Register(c)
 	var known prometheus.AlreadyRegisteredError
 	if errors.As(err, &known) {

@@ -83,7 +83,7 @@ func TestTwoManagersOrderOneServer(t *testing.T) {
 		w := ordering(t)
 		opts := w.r.Options
 		opts.Clock = clocktesting.NewFakeClock(w.clock.Now().Add(skew))
-		other := &Reconciler{Options: opts, Client: w.client, Reader: w.client, Inventory: NewInventory(w.client, opts), Recorder: events.NewFakeRecorder(100)}
+		other := &Reconciler{Options: opts, Client: w.client, Reader: w.client, Inventory: newInventory(w.client, opts), Recorder: events.NewFakeRecorder(100)}
 		done := false
 		w.r.Reader = hooked{w.client, func(key client.ObjectKey) {
 			if o := w.openOrder(); !done && key.Name == ordered && o != nil && o.Spec.Order.AttemptedAt != nil {

@@ -19,35 +19,33 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;delete
 
-// forgetNode deletes the Nodes of a Mac that was let go, for as long as its old OS
+// nodeDeletion deletes the Nodes of a Mac that was let go, for as long as its old OS
 // may still be running: a Mac that left cannot come back as a Node. Only Nodes
 // with this host's providerID; never while the Cluster of the claim is paused or
 // missing, since then it may have moved elsewhere with its Macs.
-// What fails here is tried again at the next pass and does not hold up the wipe.
-func (p *pass) forgetNode(ctx context.Context) {
+// What fails here is tried again at the next Reconcile and does not hold up the wipe.
+type nodeDeletion struct {
+	*scope
+	nodeReader client.Reader // uncached
+	nodeWriter client.Writer
+}
+
+func (p *nodeDeletion) reconcile(ctx context.Context) {
 	if p.host.Spec.ServerID == "" || !host.NodeMustGo(p.host) {
 		return
 	}
-	if err := p.deleteNodes(ctx); err != nil {
+	found, err := p.suspects(ctx)
+	for name := range found {
+		err = errors.Join(err, p.deleteNode(ctx, name))
+	}
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "A Node of a host that was let go is still there")
 	}
 }
 
-func (p *pass) deleteNodes(ctx context.Context) error {
-	found, err := p.suspects(ctx)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for name := range found {
-		failed = errors.Join(failed, p.deleteNode(ctx, name))
-	}
-	return failed
-}
-
 // suspects are the names of Nodes that bear the host's providerID as far as the
 // cache knows, and the one of the claim, which the cache may not know yet.
-func (p *pass) suspects(ctx context.Context) (map[string]bool, error) {
+func (p *nodeDeletion) suspects(ctx context.Context) (map[string]bool, error) {
 	nodes := &corev1.NodeList{}
 	if err := p.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
@@ -64,12 +62,14 @@ func (p *pass) suspects(ctx context.Context) (map[string]bool, error) {
 	return found, nil
 }
 
-func (p *pass) providerID() string { return host.ProviderID(p.host.Spec.Zone, p.host.Spec.ServerID) }
+func (p *nodeDeletion) providerID() string {
+	return host.ProviderID(p.host.Spec.Zone, p.host.Spec.ServerID)
+}
 
 // mayDeleteNodes proves, uncached, that the host is still let go, and that what
 // it was let go by is still here and not paused. A detached host has no claim
 // that tells its Cluster: then no live Machine may have this Mac.
-func (p *pass) mayDeleteNodes(ctx context.Context) (bool, error) {
+func (p *nodeDeletion) mayDeleteNodes(ctx context.Context) (bool, error) {
 	now := &host.Host{}
 	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -78,7 +78,7 @@ func (p *pass) mayDeleteNodes(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if claim := p.host.Spec.ClaimRef; claim != nil && claim.Namespace != host.NoNamespace {
-		return p.clusterStill(ctx)
+		return p.clusterActive(ctx)
 	}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := p.Reader.List(ctx, machines); err != nil {
@@ -88,9 +88,9 @@ func (p *pass) mayDeleteNodes(ctx context.Context) (bool, error) {
 }
 
 // deleteNode deletes one Node if an uncached read shows the host's providerID.
-func (p *pass) deleteNode(ctx context.Context, name string) error {
+func (p *nodeDeletion) deleteNode(ctx context.Context, name string) error {
 	node := &corev1.Node{}
-	if err := p.NodeReader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	if err := p.nodeReader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
@@ -103,7 +103,7 @@ func (p *pass) deleteNode(ctx context.Context, name string) error {
 		return err
 	}
 	uid := node.UID
-	if err := p.NodeWriter.Delete(ctx, node, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	if err := p.nodeWriter.Delete(ctx, node, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Node %s: %w", name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted the Node of a host that was let go", "node", node.Name)
@@ -123,8 +123,8 @@ func hostOfNode(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: host.ObjectName(zone, id)}}}
 }
 
-// appears: a Node that comes, or learns which Mac it is, may be one that must go.
-func appears() predicate.Predicate {
+// nodeAppears: a Node that comes, or learns which Mac it is, may be one that must go.
+func nodeAppears() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, was := e.ObjectOld.(*corev1.Node)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 // Options of the host controllers. Cloud is required, the rest has defaults.
 type Options struct {
 	Cloud cloud.Cloud
+	// Rights takes down which writes the vendor refuses, those of others included that
+	// write through it. Default: its own.
+	Rights *cloud.Rights
 	// InventoryInterval between two lists of a zone.
 	InventoryInterval time.Duration
 	// Settle is how long a new name must stay before the claim counts as shown.
@@ -73,23 +77,16 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Cloud == nil {
 		return o, errors.New("the host controllers need a vendor")
 	}
-	if o.InventoryInterval <= 0 {
-		o.InventoryInterval = DefaultInventoryInterval
-	}
-	if o.Settle <= 0 {
-		o.Settle = DefaultSettle
-	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = DefaultConcurrency
-	}
-	if o.ReclaimInterval <= 0 {
-		o.ReclaimInterval = DefaultReclaimInterval
-	}
-	if o.ReinstallTimeout <= 0 {
-		o.ReinstallTimeout = DefaultReinstallTimeout
-	}
+	o.InventoryInterval = cmp.Or(max(o.InventoryInterval, 0), DefaultInventoryInterval)
+	o.Settle = cmp.Or(max(o.Settle, 0), DefaultSettle)
+	o.Concurrency = cmp.Or(max(o.Concurrency, 0), DefaultConcurrency)
+	o.ReclaimInterval = cmp.Or(max(o.ReclaimInterval, 0), DefaultReclaimInterval)
+	o.ReinstallTimeout = cmp.Or(max(o.ReinstallTimeout, 0), DefaultReinstallTimeout)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.Rights == nil {
+		o.Rights = &cloud.Rights{Clock: o.Clock}
 	}
 	return o, nil
 }

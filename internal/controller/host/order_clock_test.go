@@ -84,3 +84,44 @@ func TestAnUnwantedOrderEndsBesideANamesake(t *testing.T) {
 		t.Errorf("the namesake was touched: %+v", taken.Spec)
 	}
 }
+
+// Rights that were lost since the last inventory make every list empty. That proves
+// nothing: an order whose answer was lost may have become a server that bills.
+func TestAnOrderOutlivesLostRights(t *testing.T) {
+	w := ordering(t)
+	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+		if c.Name == "CreateServer" {
+			return nil, cloudtest.Err(cloud.KindUnavailable)
+		}
+		return nil, nil
+	}
+	_, err := w.look()
+	w.must(err)
+	w.releaseOrder()
+	servers, err := w.cloud.ListServers(w.ctx, zone)
+	w.must(err)
+	for _, server := range servers {
+		w.cloud.Remove(server.ID)
+	}
+	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+		if c.Name == "CheckAccess" {
+			return cloudtest.Err(cloud.KindForbidden), nil
+		}
+		return nil, nil
+	}
+	for range 4 {
+		w.clock.Step(host.GoneAfterSuspicious)
+		w.reconcileOf(ordered)
+	}
+	if w.openOrder() == nil {
+		t.Fatal("the order is dropped by somebody who may see nothing")
+	}
+	w.cloud.Fault = nil
+	for _, server := range servers {
+		w.cloud.Set(server, "")
+	}
+	w.reconcileOf(ordered)
+	if made := w.delivered(); len(made) != 1 || !host.WipeAllowed(&made[0]) || w.openOrder() != nil {
+		t.Errorf("order %v, made %+v", w.openOrder() != nil, made)
+	}
+}

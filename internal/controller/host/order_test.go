@@ -402,7 +402,7 @@ func TestAReleasedOrderEndsWithItsServer(t *testing.T) {
 		_, err = w.look()
 		w.must(err)
 		made := w.delivered()
-		if len(made) != 1 || !host.Licensed(&made[0]) || made[0].Spec.Release.Policy != infrav1.Terminate || w.openOrder() != nil {
+		if len(made) != 1 || !host.WipeAllowed(&made[0]) || made[0].Spec.Release.Policy != infrav1.Terminate || w.openOrder() != nil {
 			t.Errorf("made %+v", made)
 		}
 	})
@@ -413,7 +413,7 @@ func TestAReleasedOrderEndsWithItsServer(t *testing.T) {
 		w.releaseOrder()
 		_, err = w.look()
 		w.must(err)
-		if made := w.delivered(); len(made) != 1 || !host.Licensed(&made[0]) || w.openOrder() != nil {
+		if made := w.delivered(); len(made) != 1 || !host.WipeAllowed(&made[0]) || w.openOrder() != nil {
 			t.Errorf("made %+v", made)
 		}
 	})

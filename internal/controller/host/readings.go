@@ -17,7 +17,10 @@ type reading struct {
 	at time.Time
 	// missingSince: lists have lacked the server since then.
 	missingSince time.Time
-	gone         bool
+	// lackedSince is missingSince by the lists that were believed: one that shows a
+	// loss of rights is no first witness for the next that misses a server.
+	lackedSince time.Time
+	gone        bool
 }
 
 // readings are all servers' newest readings, by zone and id.
@@ -36,8 +39,8 @@ func (r *readings) zone(zone string) map[string]*reading {
 	return r.zones[zone]
 }
 
-// look returns the newest reading of a server, if there is one.
-func (r *readings) look(zone, id string) (reading, bool) {
+// newest returns the newest reading of a server, if there is one.
+func (r *readings) newest(zone, id string) (reading, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.zone(zone)[id]; known != nil {
@@ -84,9 +87,10 @@ func (e expectation) has(id string) bool {
 	return found
 }
 
-// list takes in a whole list of a zone, begun at that time. It returns whether so
-// many are missing, our own deletions aside, that the list is not believed.
-func (r *readings) list(zone string, servers []cloud.Server, expected expectation, at time.Time) (suspicious bool) {
+// list takes in a whole list of a zone, begun at that time. It returns how many are
+// missing, our own deletions aside: when host.Suspicious says that those are too
+// many, the list is not believed.
+func (r *readings) list(zone string, servers []cloud.Server, expected expectation, at time.Time) (unexplained int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	listed := make(map[string]bool, len(servers))
@@ -94,7 +98,7 @@ func (r *readings) list(zone string, servers []cloud.Server, expected expectatio
 		listed[server.ID] = true
 		r.keep(server, at)
 	}
-	missing, unexplained := map[string]*reading{}, 0
+	missing := map[string]*reading{}
 	for _, id := range expected.ids {
 		if listed[id] {
 			continue
@@ -104,13 +108,20 @@ func (r *readings) list(zone string, servers []cloud.Server, expected expectatio
 			unexplained++
 		}
 	}
-	suspicious = host.Suspicious(len(expected.ids), unexplained, len(servers))
+	suspicious := host.Suspicious(len(expected.ids), unexplained, len(servers))
 	for id, m := range missing {
-		if host.ProvedGone(m.missingSince, at, suspicious, len(servers), expected.proof(id)) {
+		since := m.missingSince
+		if !suspicious {
+			if m.lackedSince.IsZero() && !since.IsZero() {
+				m.lackedSince = at
+			}
+			since = m.lackedSince
+		}
+		if host.ProvedGone(since, at, suspicious, len(servers), expected.proof(id)) {
 			m.gone = true
 		}
 	}
-	return suspicious
+	return unexplained
 }
 
 // miss notes that a list begun at that time lacked the server.

@@ -33,13 +33,34 @@ func TestWhatIsGoneVanishesButOnce(t *testing.T) {
 		{listed(), true},
 	} {
 		at := start.Add(time.Duration(n) * host.GoneAfter)
-		if got := r.list(zone, look.servers, expected, at); got != look.suspicious {
-			t.Errorf("list %d: suspicious %v, want %v", n, got, look.suspicious)
+		missing := r.list(zone, look.servers, expected, at)
+		if got := host.Suspicious(len(all), missing, len(look.servers)); got != look.suspicious {
+			t.Errorf("list %d: %d missing, suspicious %v, want %v", n, missing, got, look.suspicious)
 		}
 	}
 	for _, id := range all[:3] {
-		if seen, _ := r.look(zone, id); !seen.gone {
+		if seen, _ := r.newest(zone, id); !seen.gone {
 			t.Errorf("server %s is not proved gone", id)
 		}
+	}
+}
+
+// A list that rights were lost for is no first witness: the next list, which is whole
+// but for the one server that it missed, proves nothing by itself.
+func TestAListThatIsNotBelievedIsNoWitness(t *testing.T) {
+	var r readings
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	all := []cloud.Server{{ID: "a", Zone: zone}, {ID: "b", Zone: zone}, {ID: "c", Zone: zone}}
+	expected := expectation{ids: []string{"a", "b", "c"}, proof: func(string) bool { return true }}
+	gone := func() bool { seen, _ := r.newest(zone, "c"); return seen.gone }
+	r.list(zone, all, expected, began)
+	if r.list(zone, nil, expected, began.Add(time.Minute)) == 0 {
+		t.Fatal("an empty list is believed")
+	}
+	if r.list(zone, all[:2], expected, began.Add(3*time.Minute)); gone() {
+		t.Error("one list that misses a server is believed after an empty one")
+	}
+	if r.list(zone, all[:2], expected, began.Add(3*time.Minute+host.GoneAfter)); !gone() {
+		t.Error("two lists that are believed prove nothing")
 	}
 }

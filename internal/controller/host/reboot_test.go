@@ -27,9 +27,9 @@ func (w *world) askReboot(id string, force bool) {
 	w.must(w.client.Update(w.ctx, h))
 }
 
-// rebooting is a world whose ladder has asked for the one reboot of its claim, at
+// rebootAsked is a world whose ladder has asked for the one reboot of its claim, at
 // a vendor that diagnoses nothing.
-func rebooting(t *testing.T) *world {
+func rebootAsked(t *testing.T) *world {
 	t.Helper()
 	w := inUse(t)
 	w.undiagnosed(nil)
@@ -66,7 +66,7 @@ func (w *world) taken1() bool {
 
 func TestRequirement003_RebootServer(t *testing.T) {
 	t.Run("HappyPathRecordsCall", func(t *testing.T) {
-		w := rebooting(t)
+		w := rebootAsked(t)
 		registry := prometheus.NewRegistry()
 		var err error
 		w.r.metrics, err = newMetrics(registry)
@@ -85,7 +85,7 @@ func TestRequirement003_RebootServer(t *testing.T) {
 	})
 	for name, kind := range map[string]cloud.Kind{"SwallowsNotFound": cloud.KindNotFound, "SwallowsTransientState": cloud.KindTransient} {
 		t.Run(name, func(t *testing.T) {
-			w := rebooting(t)
+			w := rebootAsked(t)
 			w.undiagnosed(fails("RebootServer", kind))
 			w.until("taken", w.taken1)
 			if n := w.calls("RebootServer"); n != 1 || !w.host().Spec.Record.Bootstrap.RebootIssued {
@@ -98,7 +98,7 @@ func TestRequirement003_RebootServer(t *testing.T) {
 func TestRequirement003_RebootAPIErrorDoesNotConsumeOneShot(t *testing.T) {
 	for _, call := range []string{"RebootServer", "GetServer"} {
 		t.Run(call, func(t *testing.T) {
-			w := rebooting(t)
+			w := rebootAsked(t)
 			w.undiagnosed(fails(call, cloud.KindUnavailable))
 			for range 3 {
 				if err := w.step(); !cloud.IsUnavailable(err) {
@@ -123,7 +123,7 @@ func TestRequirement003_RebootAPIErrorDoesNotConsumeOneShot(t *testing.T) {
 func TestACrashAroundARebootCutsThePowerTwiceAtMost(t *testing.T) {
 	for n := range 6 {
 		for _, late := range []bool{false, true} {
-			w := rebooting(t)
+			w := rebootAsked(t)
 			writes, done := 0, false
 			boom := errors.New("killed")
 			w.writeFault = func(int) (error, error) {
@@ -154,7 +154,7 @@ func TestACrashAroundARebootCutsThePowerTwiceAtMost(t *testing.T) {
 
 func TestARebootIsDropped(t *testing.T) {
 	t.Run("when the host is released", func(t *testing.T) {
-		w := rebooting(t)
+		w := rebootAsked(t)
 		w.release()
 		for range 3 {
 			_ = w.step()
@@ -167,7 +167,7 @@ func TestARebootIsDropped(t *testing.T) {
 		}
 	})
 	t.Run("not by a change right before the call", func(t *testing.T) {
-		w := rebooting(t)
+		w := rebootAsked(t)
 		w.cloud.OnCall = func(c cloudtest.Call) {
 			if c.Name == "GetServer" && w.host().Spec.Release == nil {
 				w.release()

@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clusterstate"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
@@ -26,13 +29,18 @@ import (
 // were this cluster's for certain. Without a prefix of claimed names it only
 // reports. What it has seen is forgotten with the process: then it begins anew.
 type Sweep struct {
-	*Reconciler
+	Options
+	Client    client.Client
+	Reader    client.Reader // uncached
+	Inventory *Inventory
+	Recorder  events.EventRecorder
+	metrics   *metrics
 
 	// mu guards what the metrics read beside the sweep.
 	mu        sync.Mutex
 	elsewhere host.Owners
 	sightings map[sightingKey]host.Sighting
-	said      map[sightingKey]host.Refusal
+	refusals  map[sightingKey]host.Refusal
 	reporting string
 }
 
@@ -44,7 +52,10 @@ type sightingKey struct {
 
 // NewSweep returns a sweep over the reconciler's hosts that has seen nothing yet.
 func NewSweep(r *Reconciler) *Sweep {
-	return &Sweep{Reconciler: r, sightings: map[sightingKey]host.Sighting{}, said: map[sightingKey]host.Refusal{}}
+	return &Sweep{
+		Options: r.Options, Client: r.Client, Reader: r.Reader, Inventory: r.Inventory, Recorder: r.Recorder, metrics: r.metrics,
+		sightings: map[sightingKey]host.Sighting{}, refusals: map[sightingKey]host.Refusal{},
+	}
 }
 
 // NeedLeaderElection keeps the sweep to one manager.
@@ -52,16 +63,8 @@ func (s *Sweep) NeedLeaderElection() bool { return true }
 
 // Start sweeps at once and then every ReclaimInterval, until the context ends.
 func (s *Sweep) Start(ctx context.Context) error {
-	for {
-		s.Once(ctx)
-		timer := s.Clock.NewTimer(s.ReclaimInterval)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-	}
+	every(ctx, s.Clock, s.ReclaimInterval, nil, s.Once)
+	return nil
 }
 
 // Once is one sweep. A read that fails ends it: nothing is taken back on the word
@@ -157,7 +160,7 @@ func (s *Sweep) reclaim(ctx context.Context, stray *host.Host) error {
 		return err
 	}
 	if refusal := host.MayReclaim(in); refusal.Reason != "" {
-		s.say(ctx, in.Host, refusal)
+		s.logRefusal(ctx, in.Host, refusal)
 		return nil
 	}
 	taken := in.Host.DeepCopy()
@@ -172,20 +175,20 @@ func (s *Sweep) reclaim(ctx context.Context, stray *host.Host) error {
 		return fmt.Errorf("recording the release of host %s: %w", stray.Name, err)
 	}
 	delete(s.sightings, keyOf(stray))
-	delete(s.said, keyOf(stray))
-	s.metrics.reclaim()
+	delete(s.refusals, keyOf(stray))
+	s.metrics.reclaimed.Inc()
 	s.Recorder.Eventf(taken, nil, corev1.EventTypeNormal, "ReclaimedHost", "Reclaim",
 		"server %q has no live Machine; it is wiped and returned to the pool %s", taken.Status.Server.Name, in.PoolPrefix)
 	ctrl.LoggerFrom(ctx).Info("Reclaimed a stray host", "host", taken.Name, "server", taken.Status.Server.Name)
 	return nil
 }
 
-// say tells once why a host that was this cluster's is left alone.
-func (s *Sweep) say(ctx context.Context, h *host.Host, refusal host.Refusal) {
-	if s.said[keyOf(h)].Reason == refusal.Reason {
+// logRefusal tells once why a host that was this cluster's is left alone.
+func (s *Sweep) logRefusal(ctx context.Context, h *host.Host, refusal host.Refusal) {
+	if s.refusals[keyOf(h)].Reason == refusal.Reason {
 		return
 	}
-	s.said[keyOf(h)] = refusal
+	s.refusals[keyOf(h)] = refusal
 	ctrl.LoggerFrom(ctx).Info("A stray host is left alone", "host", h.Name, "server", h.Status.Server.Name,
 		"reason", refusal.Reason, "why", refusal.Message)
 }
@@ -214,7 +217,7 @@ func (s *Sweep) gather(ctx context.Context, stray *host.Host) (host.ReclaimInput
 	if err != nil {
 		return host.ReclaimInput{}, err
 	}
-	ready, err := s.nodeReady(ctx, now)
+	node, err := nodeOf(ctx, s.NodeReader, now)
 	if err != nil {
 		return host.ReclaimInput{}, err
 	}
@@ -222,22 +225,28 @@ func (s *Sweep) gather(ctx context.Context, stray *host.Host) (host.ReclaimInput
 	report, listed := s.Inventory.Zone(now.Spec.Zone)
 	return host.ReclaimInput{
 		Host: now, Owners: host.OwnersOf(machines), Naming: s.naming(machines), PoolPrefix: s.DefaultPoolPrefix,
-		Sighting: s.sightings[keyOf(now)], Clusters: clusters, NodeReady: ready,
-		Hold: host.DestructionHeld(now.Spec.Zone, hosts.Items, report, listed, at), After: s.ReclaimAfter, Now: at,
+		Sighting: s.sightings[keyOf(now)], Clusters: clusters, NodeReady: node != nil && workload.NodeReady(node),
+		Block: host.DestructionBlocked(now.Spec.Zone, hosts.Items, report, listed, at), After: s.ReclaimAfter, Now: at,
 	}, nil
 }
 
-// nodeReady reports a Ready Node on the host, uncached, under whatever name.
-func (s *Sweep) nodeReady(ctx context.Context, h *host.Host) (bool, error) {
-	node, err := s.nodeOf(ctx, h)
-	return node != nil && workload.NodeReady(node), err
+// clustersOf are the Clusters that a host may be of, uncached: that of its claim,
+// or, without a claim, all that use its zone.
+func (s *Sweep) clustersOf(ctx context.Context, h *host.Host) ([]host.ClusterState, error) {
+	if claim := h.Spec.ClaimRef; claim != nil {
+		state, err := clusterstate.Get(ctx, s.Reader, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
+		return []host.ClusterState{state}, err
+	}
+	return clusterstate.List(ctx, s.Reader, func(infra *infrav1.ScalewayAppleSiliconCluster) bool {
+		return slices.Contains(infra.Spec.Zones, h.Spec.Zone)
+	})
 }
 
 // nodeOf finds the Node that bears the host's providerID, uncached; nil when
 // there is none.
-func (r *Reconciler) nodeOf(ctx context.Context, h *host.Host) (*corev1.Node, error) {
+func nodeOf(ctx context.Context, reader client.Reader, h *host.Host) (*corev1.Node, error) {
 	nodes := &corev1.NodeList{}
-	if err := r.NodeReader.List(ctx, nodes); err != nil {
+	if err := reader.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
 	want := host.ProviderID(h.Spec.Zone, h.Spec.ServerID)

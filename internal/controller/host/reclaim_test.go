@@ -123,8 +123,11 @@ func TestRequirement001_ReclaimsExactlyTheStrandedHost(t *testing.T) {
 	if calls := w.mutations(); len(calls) != 0 {
 		t.Errorf("the sweep itself called %v", calls)
 	}
+	if n := testutil.ToFloat64(w.r.metrics.reclaimed); n != 1 {
+		t.Errorf("counted %v reclaimed hosts", n)
+	}
 	h := w.stray(0)
-	if !host.Licensed(h) || h.Spec.Release.PoolPrefix != prefix || h.Spec.ClaimRef.Name != names[0] || h.Spec.ClaimRef.Cluster != "c" ||
+	if !host.WipeAllowed(h) || h.Spec.Release.PoolPrefix != prefix || h.Spec.ClaimRef.Name != names[0] || h.Spec.ClaimRef.Cluster != "c" ||
 		h.Spec.Record.DisturbedAt == nil || !slices.Contains(h.Finalizers, infrav1.HostFinalizer) {
 		t.Errorf("got %+v", h.Spec)
 	}
@@ -148,7 +151,7 @@ func TestRequirement001_AHostAdoptedSinceTheScanIsLeftAlone(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.r.Client = stale
+	s.Client = stale
 	s.Once(w.ctx)
 	w.machine(claimedPrefix+"m", nil) // its status bears no server id yet
 	w.clock.Step(time.Hour)
@@ -162,7 +165,7 @@ func TestRequirement001_AHostAdoptedSinceTheScanIsLeftAlone(t *testing.T) {
 func TestRequirement001_AReclaimedHostIsNotAdoptableBeforeItsWipe(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"m")
 	w.twice(s)
-	wish := host.Wish{Namespace: "fleet", Name: "next", Zone: zone, PoolPrefix: prefix}
+	wish := host.Requirements{Namespace: "fleet", Name: "next", Zone: zone, PoolPrefix: prefix}
 	free := func() bool {
 		hosts := &infrav1.ScalewayAppleSiliconHostList{Items: []infrav1.ScalewayAppleSiliconHost{*w.stray(0)}}
 		choice, _ := host.Choose(wish, hosts.Items)
@@ -186,7 +189,7 @@ func TestRequirement001_AReclaimedHostIsNotAdoptableBeforeItsWipe(t *testing.T) 
 
 func TestRequirement001_ReportOnlyChangesNothingButCounts(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"stranded", "apple-silicon-romantic-1")
-	w.r.ClaimNamePrefix, w.r.ReportNamePrefix = "", claimedPrefix
+	s.ClaimNamePrefix, s.ReportNamePrefix = "", claimedPrefix
 	before := w.written()
 	w.cloud.Forget()
 	for range 3 {
@@ -202,7 +205,7 @@ scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 1
 scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 1
 `
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCensus(w.client, func() bool { return true }, s))
+	registry.MustRegister(&collector{w.client, func() bool { return true }, s})
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scaleway_orphan_servers"); err != nil {
 		t.Error(err)
 	}
@@ -216,12 +219,12 @@ func TestRequirement001_AFailedRecheckEndsTheSweep(t *testing.T) {
 			w.clock.Step(time.Hour)
 			w.inventory.Sweep(w.ctx)
 			failing := w.failing(kind)
-			w.r.Reader, w.r.NodeReader = failing, failing
+			s.Reader, s.NodeReader = failing, failing
 			s.Once(w.ctx)
 			if taken := w.taken(2); taken != nil {
 				t.Fatalf("reclaimed %v", taken)
 			}
-			w.r.Reader, w.r.NodeReader = w.client, w.client
+			s.Reader, s.NodeReader = w.client, w.client
 			s.Once(w.ctx)
 			if taken := w.taken(2); len(taken) != 1 {
 				t.Errorf("then reclaimed %v; the storm guard allows one of three", taken)
@@ -261,36 +264,36 @@ func (w *world) failing(kind string) client.Client {
 }
 
 func TestTheSweepLeavesAloneWhatMayBeInUse(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"a Ready Node bears its providerID": func(w *world) {
+	for name, change := range map[string]func(*world, *Sweep){
+		"a Ready Node bears its providerID": func(w *world, _ *Sweep) {
 			w.must(w.client.Create(w.ctx, &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: corev1.NodeSpec{ProviderID: host.ProviderID(zone, strayID(0))},
 				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 			}))
 		},
-		"the Cluster is paused": func(w *world) {
+		"the Cluster is paused": func(w *world, _ *Sweep) {
 			c := &clusterv1.Cluster{}
 			w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "c"}, c))
 			paused := true
 			c.Spec.Paused = &paused
 			w.must(w.client.Update(w.ctx, c))
 		},
-		"the Cluster moved away": func(w *world) {
+		"the Cluster moved away": func(w *world, _ *Sweep) {
 			w.must(w.client.Delete(w.ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}))
 		},
-		"no Cluster uses the zone": func(w *world) {
+		"no Cluster uses the zone": func(w *world, _ *Sweep) {
 			w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "infra"}}))
 		},
-		"the host is in maintenance": func(w *world) {
+		"the host is in maintenance": func(w *world, _ *Sweep) {
 			h := w.stray(0)
 			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "x"}
 			w.must(w.client.Update(w.ctx, h))
 		},
-		"there is no pool": func(w *world) { w.r.DefaultPoolPrefix = "" },
-		"a Machine of another namespace has it": func(w *world) {
+		"there is no pool": func(_ *world, s *Sweep) { s.DefaultPoolPrefix = "" },
+		"a Machine of another namespace has it": func(w *world, _ *Sweep) {
 			w.machine(claimedPrefix+"m", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Namespace = "other" })
 		},
-		"the vendor fails": func(w *world) {
+		"the vendor fails": func(w *world, _ *Sweep) {
 			for range 20 {
 				w.inventory.health.Observe("x", 0, &cloud.Error{Kind: cloud.KindUnavailable})
 			}
@@ -301,7 +304,7 @@ func TestTheSweepLeavesAloneWhatMayBeInUse(t *testing.T) {
 			s.Once(w.ctx)
 			w.clock.Step(10 * time.Minute)
 			w.inventory.Sweep(w.ctx)
-			change(w)
+			change(w, s)
 			s.Once(w.ctx)
 			s.Once(w.ctx)
 			if taken := w.taken(1); taken != nil {
@@ -354,7 +357,7 @@ func TestTheStormGuardBoundsTheSweep(t *testing.T) {
 
 func TestOneNamespaceWithoutTheRightsOnlyReports(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"m")
-	w.r.Reader = w.failing("Machine")
+	s.Reader = w.failing("Machine")
 	w.twice(s)
 	if taken := w.taken(1); taken != nil {
 		t.Errorf("reclaimed %v", taken)
@@ -375,9 +378,9 @@ func TestTheGaugeCountsNoHostOfAnotherNamespacesMachine(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.r.Client = one
+	s.Client = one
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCensus(one, func() bool { return true }, s))
+	registry.MustRegister(&collector{one, func() bool { return true }, s})
 	gauge := func(stranded int) string {
 		return fmt.Sprintf(`
 # HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others.
@@ -403,7 +406,7 @@ func TestTheSweepRunsAtOnceAndAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)
 	go func() { done <- s.Start(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); len(w.taken(1)) == 0; {
+	for deadline := time.Now().Add(time.Minute); len(w.taken(1)) == 0; {
 		if w.clock.HasWaiters() { // it has ended a sweep
 			w.inventory.Sweep(w.ctx)
 			w.clock.Step(s.ReclaimInterval)

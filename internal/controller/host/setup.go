@@ -27,7 +27,7 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// Back-off of a host whose pass failed.
+// Back-off of a host whose Reconcile failed.
 const (
 	firstBackOff = 500 * time.Millisecond
 	longBackOff  = 30 * time.Second
@@ -56,17 +56,14 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 			return nil, fmt.Errorf("adding the inventory and the sweep: %w", err)
 		}
 	}
-	if r.metrics, err = newMetrics(opts.Registry); err != nil {
-		return nil, err
-	}
-	if _, err := register(opts.Registry, newCensus(mgr.GetClient(), r.Inventory.isRunning, sweep)); err != nil {
+	if _, err := register(opts.Registry, &collector{mgr.GetClient(), r.Inventory.running.Load, sweep}); err != nil {
 		return nil, err
 	}
 	return r.Inventory, r.watch(mgr)
 }
 
 // New returns a reconciler with its inventory, for whoever runs them without a
-// manager: nothing is watched, and no metrics are kept. NodeReader and
+// manager: nothing is watched, and without a Registry no metrics are shown. NodeReader and
 // NodeWriter default to the reader and the client.
 func New(c client.Client, reader client.Reader, recorder events.EventRecorder, opts Options) (*Reconciler, error) {
 	opts, err := opts.withDefaults()
@@ -80,10 +77,11 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 		opts.NodeWriter = c
 	}
 	health := &cloud.Health{Clock: opts.Clock}
-	opts.Cloud = cloud.Observed(opts.Cloud, health.Observe)
-	inventory := NewInventory(c, opts)
+	opts.Cloud = opts.Rights.Watch(cloud.Observed(opts.Cloud, health.Observe))
+	inventory := newInventory(c, opts)
 	inventory.health = health
-	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: inventory, Recorder: recorder}, nil
+	metrics, err := newMetrics(opts.Registry)
+	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: inventory, Recorder: recorder, metrics: metrics}, err
 }
 
 func (r *Reconciler) watch(mgr ctrl.Manager) error {
@@ -91,9 +89,9 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 		Named("host").
 		For(&host.Host{}).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(hostOf), builder.WithPredicates(comesOrGoes())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(appears())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(nodeAppears())).
 		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
-		WithEventFilter(predicate.NewPredicateFuncs(r.filtered)).
+		WithEventFilter(predicate.NewPredicateFuncs(r.Options.filtered)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackOff, longBackOff),
@@ -126,9 +124,9 @@ func comesOrGoes() predicate.Predicate {
 }
 
 // filtered keeps to the hosts of this manager's watch filter.
-func (r *Reconciler) filtered(o client.Object) bool {
-	if _, ok := o.(*host.Host); !ok || r.WatchFilter == "" {
+func (o Options) filtered(object client.Object) bool {
+	if _, ok := object.(*host.Host); !ok || o.WatchFilter == "" {
 		return true
 	}
-	return o.GetLabels()[clusterv1.WatchLabel] == r.WatchFilter
+	return object.GetLabels()[clusterv1.WatchLabel] == o.WatchFilter
 }

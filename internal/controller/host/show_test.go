@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,7 +148,7 @@ func TestAServerNamedAfterALiveMachineIsNeverAvailable(t *testing.T) {
 			t.Fatalf("phase %s", w.phase())
 		}
 	}
-	wish := host.Wish{Namespace: "fleet", Name: "m-9", Zone: zone, PoolPrefix: prefix}
+	wish := host.Requirements{Namespace: "fleet", Name: "m-9", Zone: zone, PoolPrefix: prefix}
 	choice, skipped := host.Choose(wish, []infrav1.ScalewayAppleSiliconHost{*w.host()})
 	if choice != nil || !skipped.Only(host.SkipNamed) {
 		t.Errorf("chosen, or skipped as %v", skipped)
@@ -305,7 +306,7 @@ func TestAClaimWhoseMachineIsGoneIsLeftAlone(t *testing.T) {
 			t.Errorf("call %v for a stranded host", call)
 		}
 	}
-	if n := w.census().orphans[[2]string{zone, "stranded"}]; n != 1 {
+	if n := testutil.ToFloat64(w.counted().orphans.WithLabelValues(zone, "stranded")); n != 1 {
 		t.Errorf("%v stranded", n)
 	}
 }

@@ -16,26 +16,26 @@ import (
 // wipeUnseen wipes a host of the pool that was never seen wiped, where such are not
 // trusted, and says in Available what it waits for. The storm guard bounds it; one
 // host is judged at a time, so that each sees what those before it began.
-func (p *pass) wipeUnseen(ctx context.Context) error {
-	if !host.MustWipeUnseen(p.host, p.seen) {
+func (p *idling) wipeUnseen(ctx context.Context) error {
+	if !host.MustWipeUnseen(p.host, p.observed) {
 		return nil
 	}
-	p.seen.UnseenWaits = "another one is being judged"
-	if !p.unseen.TryLock() {
+	p.observed.UnseenWaits = "another one is being judged"
+	if !p.judging.TryLock() {
 		return nil
 	}
-	defer p.unseen.Unlock()
-	why, err := p.unseenHeld(ctx)
+	defer p.judging.Unlock()
+	why, err := p.unseenWipeBlocked(ctx)
 	if err != nil {
 		return err
 	}
-	if p.seen.UnseenWaits = why; why != "" {
+	if p.observed.UnseenWaits = why; why != "" {
 		return nil
 	}
-	prefix, token := host.PrefixOf(p.host, p.seen.PoolPrefixes...), uuid.NewString()
-	err = p.update(ctx, func(h *host.Host) {
+	prefix, token := host.PrefixOf(p.host, p.observed.PoolPrefixes...), uuid.NewString()
+	err = p.Update(ctx, func(h *host.Host) {
 		controllerutil.AddFinalizer(h, infrav1.HostFinalizer)
-		host.WipeUnseen(h, prefix, token, p.Clock.Now())
+		host.WipeUnseen(h, prefix, token, p.now())
 	})
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func (p *pass) wipeUnseen(ctx context.Context) error {
 	return nil
 }
 
-// unseenHeld says, from uncached reads, why the wipe must not be begun now.
-func (p *pass) unseenHeld(ctx context.Context) (string, error) {
+// unseenWipeBlocked says, from uncached reads, why the wipe must not be begun now.
+func (p *idling) unseenWipeBlocked(ctx context.Context) (string, error) {
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := p.Reader.List(ctx, machines); err != nil {
 		return "", fmt.Errorf("listing Machines: %w", err)
@@ -54,7 +54,7 @@ func (p *pass) unseenHeld(ctx context.Context) (string, error) {
 	if host.OwnersOf(machines.Items).Have(p.host) {
 		return "a live Machine means this server", nil
 	}
-	node, err := p.nodeOf(ctx, p.host)
+	node, err := nodeOf(ctx, p.NodeReader, p.host)
 	if err != nil {
 		return "", err
 	}
@@ -65,6 +65,6 @@ func (p *pass) unseenHeld(ctx context.Context) (string, error) {
 	if err := p.Reader.List(ctx, hosts); err != nil {
 		return "", fmt.Errorf("listing hosts: %w", err)
 	}
-	report, listed := p.Inventory.Zone(p.host.Spec.Zone)
-	return host.DestructionHeld(p.host.Spec.Zone, hosts.Items, report, listed, p.Clock.Now()).Message, nil
+	report, listed := p.inventory.Zone(p.host.Spec.Zone)
+	return host.DestructionBlocked(p.host.Spec.Zone, hosts.Items, report, listed, p.now()).Message, nil
 }

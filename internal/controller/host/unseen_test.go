@@ -39,7 +39,7 @@ func TestAHostThatWasNeverSeenWipedIsWipedOnce(t *testing.T) {
 		return w.host() != nil && w.host().Spec.Release != nil
 	})
 	h := w.host()
-	if h.Spec.Release.Origin != infrav1.OriginUnseen || h.Spec.Release.PoolPrefix != prefix || !host.Licensed(h) || h.Spec.Record.DisturbedAt == nil {
+	if h.Spec.Release.Origin != infrav1.OriginUnseen || h.Spec.Release.PoolPrefix != prefix || !host.WipeAllowed(h) || h.Spec.Record.DisturbedAt == nil {
 		t.Fatalf("spec %+v", h.Spec)
 	}
 	w.wiped()

@@ -32,7 +32,7 @@ func (w *world) guard() {
 			w.t.Error("a server was deleted")
 		case call.Name == "ReinstallServer":
 			wipedOnce = true
-			if !host.Licensed(h) || h.Spec.Record.Wipe.RequestedAt == nil {
+			if !host.WipeAllowed(h) || h.Spec.Record.Wipe.RequestedAt == nil {
 				w.t.Errorf("reinstalled without a recorded request: %+v", h.Spec)
 			}
 			if h.Status.ShownSince != nil || w.reason(infrav1.NameInSyncCondition) != "" || w.reason(host.CredentialsStagedCondition) != "" {

@@ -89,9 +89,11 @@ func worldOf(t testing.TB) *world {
 // start makes a manager that remembers nothing.
 func (w *world) start(opts Options) {
 	tested := interceptor.NewClient(w.client, w.interceptor())
-	w.inventory = NewInventory(tested, opts)
+	w.inventory = newInventory(tested, opts)
+	metrics, err := newMetrics(nil)
+	w.must(err)
 	w.r = &Reconciler{
-		Options: opts, Client: tested, Reader: w.client, Inventory: w.inventory, Recorder: events.NewFakeRecorder(1000),
+		Options: opts, Client: tested, Reader: w.client, Inventory: w.inventory, Recorder: events.NewFakeRecorder(1000), metrics: metrics,
 	}
 }
 

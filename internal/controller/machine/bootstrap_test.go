@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,9 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/bootstrapsecret"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/job"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -70,7 +75,7 @@ func TestTheTokenEndsWithTheNodeReady(t *testing.T) {
 	if _, remembered := w.secret("mac-1-bootstrap")[host.KeyTokenID]; remembered {
 		t.Error("the token's id is still remembered")
 	}
-	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning {
+	if m := w.machine("mac-1"); m.Status.Phase != machine.PhaseRunning {
 		t.Errorf("phase = %s", m.Status.Phase)
 	}
 }
@@ -130,10 +135,10 @@ func TestFailuresAreCountedOnceAndBackOff(t *testing.T) {
 	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonSSHUnreachable {
 		t.Errorf("Bootstrapped = %s", got)
 	}
-	if m := w.machine("mac-1"); m.Status.Bootstrap.Attempts != 1 || m.Status.Bootstrap.LastError == nil || m.Status.Bootstrap.LastError.Step != stepDial {
+	if m := w.machine("mac-1"); m.Status.Bootstrap.Attempts != 1 || m.Status.Bootstrap.LastError == nil || m.Status.Bootstrap.LastError.Step != push.StepDial {
 		t.Errorf("bootstrap = %+v, want one attempt", m.Status.Bootstrap)
 	}
-	if result.RequeueAfter < backoffBase || result.RequeueAfter > 2*backoffBase {
+	if result.RequeueAfter < 5*time.Second || result.RequeueAfter > 10*time.Second {
 		t.Errorf("tries again after %s", result.RequeueAfter)
 	}
 	w.settle("mac-1")
@@ -181,7 +186,7 @@ func TestAFailedConvergeTakesTheTokenBack(t *testing.T) {
 	if last := m.Status.Bootstrap.LastError; last == nil || last.Step != "launchd" || last.Class != string(document.Human) {
 		t.Errorf("last error = %+v, want the step on the Mac", last)
 	}
-	if m.Spec.ProviderID != "" || result.RequeueAfter < backoffHuman {
+	if m.Spec.ProviderID != "" || result.RequeueAfter < 30*time.Minute {
 		t.Errorf("providerID = %q, tries again after %s", m.Spec.ProviderID, result.RequeueAfter)
 	}
 }
@@ -220,7 +225,7 @@ func TestTheMacIsNotTouchedBeforeItsNameStays(t *testing.T) {
 // poke changes one key of mac-1's Secret.
 func (w *world) poke(key, value string) {
 	w.t.Helper()
-	if err := w.r.patchStaged(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "mac-1"}, map[string]*string{key: &value}); err != nil {
+	if err := w.r.secrets.Patch(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: "mac-1"}, map[string]*string{key: &value}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -277,7 +282,7 @@ func TestALostStatusIsFoundAgain(t *testing.T) {
 	w.turn("mac-1", before.Status.Applied.Revision)
 	w.settle("mac-1")
 	after := w.machine("mac-1")
-	if after.Spec.HostRef.ClaimToken != before.Spec.HostRef.ClaimToken || after.Status.Applied != before.Status.Applied || after.Status.Phase != phaseRunning {
+	if after.Spec.HostRef.ClaimToken != before.Spec.HostRef.ClaimToken || after.Status.Applied != before.Status.Applied || after.Status.Phase != machine.PhaseRunning {
 		t.Errorf("after = %+v %+v", after.Spec, after.Status)
 	}
 	if last := w.mac.desired[len(w.mac.desired)-1]; last.Join != nil || len(w.tokens()) != 0 {
@@ -303,10 +308,10 @@ func TestACrashInThePushIsMadeUpFor(t *testing.T) {
 	w := claimed(t)
 	w.mac.set(func(m *fakeMac) { m.hold = true })
 	w.visit("mac-1")
-	w.awaitPush(func(job snapshot) bool { return job.step == stepConverge })
+	w.awaitPush(func(run job.Run) bool { return run.Step == push.StepConverge })
 	old := w.r
 	w.restart()
-	old.pushes.group.Wait()
+	old.pushes.Wait()
 	w.mac.set(func(m *fakeMac) { m.hold = false })
 	w.settle("mac-1")
 	if m := w.machine("mac-1"); m.Spec.ProviderID == "" || len(w.tokens()) != 1 || len(w.mac.passwords) != 1 {
@@ -326,75 +331,47 @@ func TestAReplacedTokenIsNotTakenForDelivered(t *testing.T) {
 		}
 	}
 	w.settle("mac-1")
-	if secret := w.secret("mac-1-bootstrap"); secret[keyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
-		t.Fatalf("the token counts as delivered until %s", secret[keyTokenExpiry])
+	if secret := w.secret("mac-1-bootstrap"); secret[bootstrapsecret.KeyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
+		t.Fatalf("the token counts as delivered until %s", secret[bootstrapsecret.KeyTokenExpiry])
 	}
 	if n := w.host(hostName).Spec.Record.Bootstrap.Attempts; n != 0 {
 		t.Errorf("%d failures are the Mac's", n)
 	}
 	w.clock.SetTime(w.clock.Now().Add(time.Hour))
 	w.settle("mac-1")
-	if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[keyTokenExpiry] == "" {
+	if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[bootstrapsecret.KeyTokenExpiry] == "" {
 		t.Error("the next push does not make up for it")
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
-	for _, c := range []struct {
-		class    document.Class
-		attempts int32
-		least    time.Duration
-	}{
-		{document.Retry, 1, 5 * time.Second},
-		{document.Retry, 2, 10 * time.Second},
-		{document.Reboot, 4, 40 * time.Second},
-		{document.Wait, 4, 30 * time.Second},
-		{document.Retry, 6, 160 * time.Second},
-		{document.Retry, 7, 5 * time.Minute},
-		{document.Retry, 1 << 30, 5 * time.Minute},
-		{document.Human, 1, 30 * time.Minute},
-		{document.Retry, 0, 5 * time.Minute},
-	} {
-		if got := backoff(c.class, c.attempts, key); got < c.least || got > c.least*5/4 {
-			t.Errorf("backoff(%s, %d) = %s, want %s and up to a quarter more", c.class, c.attempts, got, c.least)
+// What a Mac is told to register its Node with is on its Host before it is told: the
+// profile may want it no more when the Node shows.
+func TestWhatAMacIsToldOfItsNodeIsOnRecordBefore(t *testing.T) {
+	profile := &infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders"}}
+	profile.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}
+	objects := append(pair("mac-1"), poolHost(serverID), profile)
+	objects[1].(*infrav1.ScalewayAppleSiliconMachine).Spec.ProfileRef = &infrav1.ProfileReference{Name: "builders"}
+	w := newWorld(t, objects...)
+	w.settle("mac-1")
+	w.stage("mac-1", "secret-1")
+	var known []infrav1.RegistrationRecord
+	w.mac.onConverge = func() {
+		if record := w.host(hostName).Spec.Record.Registration; record != nil {
+			known = append(known, *record)
 		}
 	}
-}
-
-func TestClassify(t *testing.T) {
-	for name, c := range map[string]struct {
-		err    error
-		class  document.Class
-		reason string
-	}{
-		"unreachable":       {&remote.Unreachable{Phase: remote.PhaseDial, Err: errPlain}, document.Retry, infrav1.ReasonSSHUnreachable},
-		"key refused":       {&remote.AuthRefused{User: "m1"}, document.Retry, infrav1.ReasonSSHUnreachable},
-		"other host key":    {&remote.HostKeyMismatch{}, document.Human, infrav1.ReasonHostKeyMismatch},
-		"not pinned":        {remote.ErrNotPinned, document.Bug, ""},
-		"no password":       {&remote.GrantRefused{Outcome: remote.NoPassword}, document.Wait, infrav1.ReasonMissingSudoPassword},
-		"wrong password":    {&remote.GrantRefused{Outcome: remote.PasswordRejected}, document.Retry, infrav1.ReasonMissingSudoPassword},
-		"locked":            {&remote.GrantRefused{Outcome: remote.AccountLocked}, document.Reboot, ""},
-		"rule overridden":   {&remote.GrantRefused{Outcome: remote.RuleOverridden}, document.Human, ""},
-		"grant failed":      {&remote.GrantRefused{Outcome: remote.GrantFailed}, document.Retry, ""},
-		"disk full":         {&remote.ReceiveRefused{Outcome: remote.Full}, document.Human, ""},
-		"cut short":         {&remote.ReceiveRefused{Outcome: remote.Short}, document.Retry, ""},
-		"connection lost":   {&remote.Lost{During: "x", Err: errPlain}, document.Retry, ""},
-		"not understood":    {&remote.NoReport{Reason: remote.UsageRefused}, document.Bug, ""},
-		"died":              {&remote.NoReport{Reason: remote.Died}, document.Retry, ""},
-		"dirty disk":        {&remote.Failed{Class: document.Reinstall}, document.Reinstall, infrav1.ReasonNotWiped},
-		"document refused":  {&document.FieldError{Field: "host.user", Reason: "is root"}, document.Bug, ""},
-		"anything else":     {errPlain, document.Retry, ""},
-		"classified before": {&Failure{Class: document.Wait, Reason: "X", Err: errPlain}, document.Wait, "X"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := asFailure(stepConverge, classify(stepConverge, c.err))
-			if got.Class != c.class || got.Reason != c.reason {
-				t.Errorf("class = %s, reason = %q; want %s, %q", got.Class, got.Reason, c.class, c.reason)
-			}
-		})
+	w.mac.set(func(m *fakeMac) { m.convErr = errPlain })
+	w.settle("mac-1")
+	w.get(client.ObjectKeyFromObject(profile), profile)
+	profile.Spec.Node.Labels, profile.Spec.Node.Taints = nil, &[]infrav1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoExecute}}
+	w.update(profile)
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	want := []infrav1.RegistrationRecord{
+		{Labels: []string{"team"}, Taints: []string{"tuist.dev/macos:NoSchedule"}},
+		{Labels: []string{"team"}, Taints: []string{"tuist.dev/macos:NoSchedule", "mine:NoExecute"}},
 	}
-	if classify(stepDial, nil) != nil {
-		t.Error("nil is a failure")
+	if diff := cmp.Diff(want, known); diff != "" {
+		t.Errorf("on record while the Mac converged (-want +got)\n%s", diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 func TestClaimTakesAnAvailableHost(t *testing.T) {
@@ -33,7 +34,7 @@ func TestClaimTakesAnAvailableHost(t *testing.T) {
 	if m.Spec.ProviderID != "" || m.Status.Initialization.Provisioned != nil {
 		t.Error("a claim alone does not provision")
 	}
-	if m.Status.HostName != hostName || m.Status.ServerID != serverID || m.Status.Phase != phaseClaimed {
+	if m.Status.HostName != hostName || m.Status.ServerID != serverID || m.Status.Phase != machine.PhaseClaimed {
 		t.Errorf("status = %+v", m.Status)
 	}
 	if heard := w.heard(); len(heard) != 1 || !strings.HasPrefix(heard[0], "Normal Claimed") {
@@ -130,7 +131,7 @@ func TestATwinsClaimIsOurs(t *testing.T) {
 
 // A manager with an old copy of the Machine must not claim with a token that was
 // dropped meanwhile.
-func TestADroppedIntentClaimsNothing(t *testing.T) {
+func TestClearedHostRefClaimsNothing(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.visit("mac-1")
 	w.visit("mac-1")
@@ -267,6 +268,7 @@ func TestAPausedClusterClaimsNothing(t *testing.T) {
 func TestWatchFilter(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.r.WatchFilter = "mine"
+	w.r.wire()
 	w.settle("mac-1")
 	if w.countWrites() != 0 {
 		t.Errorf("writes = %q, want none for an object of another manager", w.writes)

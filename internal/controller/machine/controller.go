@@ -3,7 +3,7 @@
 // the Mac to its desired state, watch its Node; or, when the Machine is deleted,
 // release the host. What a host is and which one to take is decided in package
 // host; everything the vendor is asked about a server, credentials included, is
-// left to the host controller; whose turn it is to be changed, to the profile
+// left to the host controller; who gets the update permit, to the profile
 // controller.
 package machine
 
@@ -27,7 +27,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/bootstrapsecret"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/hostclaim"
+	"github.com/macfleet/macfleet/internal/job"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/memo"
+	"github.com/macfleet/macfleet/internal/order"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -38,13 +46,13 @@ type Options struct {
 	// Reader reads uncached.
 	Reader client.Reader
 	// Keys registers SSH keys with the vendor.
-	Keys KeyRegistrar
+	Keys fleetsecret.Registrar
 	// ClusterID identifies the management cluster in the names of these keys.
 	ClusterID string
 	// Macs dials Macs.
-	Macs Dialer
+	Macs push.Dialer
 	// Agent is the build that Macs are given.
-	Agent Agent
+	Agent push.Agent
 	// Discovery finds the API server's address for Macs.
 	Discovery workload.Discovery
 	// Zone returns how the last list of a zone went, and whether one has ended. Nil:
@@ -88,7 +96,7 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Spawn runs a job on a Mac beside its caller. Default: a goroutine. For tests
 	// that decide themselves when jobs run.
-	Spawn func(job func())
+	Spawn func(work func())
 	// Clock for tests. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -97,18 +105,32 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	metrics    *metrics
-	registered registered
-	absences   absences
-	spoken     spoken
-	pushes     *jobs
+	metrics *metrics
+	// absences are the Hosts that Machines miss.
+	absences memo.Memo[client.ObjectKey, machine.Absence]
+	// waitMessages is when each waiting Machine last said why.
+	waitMessages memo.Memo[client.ObjectKey, time.Time]
+	pushes       *job.Pool
 	// checks share the slots of the pushes.
-	checks *jobs
-	leaves *jobs
-	// storm is held while a recovery counts what others destroy and adds itself.
-	storm sync.Mutex
-	// ordering is held while a Machine counts what its profile ordered and adds its order.
-	ordering sync.Mutex
+	checks  *job.Pool
+	leaves  *job.Pool
+	hosts   hostclaim.Hosts
+	secrets bootstrapsecret.Secrets
+	keys    *fleetsecret.Store
+	tokens  *push.Tokens
+	// disruptions is held while a recovery counts what others destroy and adds itself.
+	disruptions sync.Mutex
+	orders      order.Placer
+
+	machines       *machines
+	claims         *claims
+	releases       *releases
+	disruption     *disruption
+	claimPhase     *claimPhase
+	bootstrapPhase *bootstrapPhase
+	joinPhase      *joinPhase
+	slotsPhase     *slotsPhase
+	releasePhase   *releasePhase
 }
 
 // New returns a reconciler with the defaults filled in.
@@ -129,21 +151,21 @@ func New(o Options) *Reconciler {
 		o.Discovery.Reader = o.Reader
 	}
 	if o.Pause == nil {
-		o.Pause = pause
+		o.Pause = push.Pause
 	}
 	r := &Reconciler{
-		Options: o, metrics: newMetrics(),
-		pushes: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn), leaves: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn),
-		checks: newJobs(o.ConvergeConcurrency, o.Clock, o.Spawn),
+		Options: o, metrics: newMetrics(), keys: &fleetsecret.Store{Client: o.Client, Reader: o.Reader, Keys: o.Keys, ClusterID: o.ClusterID},
+		pushes: job.NewPool(o.ConvergeConcurrency, o.Clock, o.Spawn), leaves: job.NewPool(o.ConvergeConcurrency, o.Clock, o.Spawn),
 	}
-	r.checks.slots = r.pushes.slots
+	r.checks = r.pushes.Sharing()
+	r.wire()
 	return r
 }
 
 // Wakeups are the Machines whose jobs have news, for whoever runs the reconciler
 // without SetupWithManager.
 func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
-	return []<-chan event.GenericEvent{r.pushes.wakeups, r.leaves.wakeups, r.checks.wakeups}
+	return []<-chan event.GenericEvent{r.pushes.Wakeups(), r.leaves.Wakeups(), r.checks.Wakeups()}
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;patch
@@ -167,12 +189,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	m := &infrav1.ScalewayAppleSiliconMachine{}
 	err := r.Client.Get(ctx, req.NamespacedName, m)
 	if apierrors.IsNotFound(err) {
-		r.pushes.forget(req.NamespacedName)
-		r.checks.cancel(req.NamespacedName)
-		r.checks.forget(req.NamespacedName)
-		r.leaves.forget(req.NamespacedName)
-		r.absences.forget(req.NamespacedName)
-		r.spoken.forget(req.NamespacedName)
+		r.pushes.Forget(req.NamespacedName)
+		r.checks.Cancel(req.NamespacedName)
+		r.checks.Forget(req.NamespacedName)
+		r.leaves.Forget(req.NamespacedName)
+		r.absences.Forget(req.NamespacedName)
+		r.waitMessages.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -182,61 +204,62 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if err := r.cleanConditions(ctx, m); err != nil {
-		return quietly(ctrl.Result{}, err)
+		return requeueOnConflict(ctrl.Result{}, err)
 	}
-	v, err := r.look(ctx, m)
+	v, err := r.loadSnapshot(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if moving(m) {
-		return quietly(ctrl.Result{}, r.handOver(ctx, v))
+	if machine.BeingMoved(m) {
+		return requeueOnConflict(ctrl.Result{}, r.recordMove(ctx, v))
 	}
 	if m.DeletionTimestamp.IsZero() {
-		if stop, err := r.enter(ctx, v); stop || err != nil {
-			return quietly(ctrl.Result{}, err)
+		if stop, err := r.admit(ctx, v); stop || err != nil {
+			return requeueOnConflict(ctrl.Result{}, err)
 		}
 	}
-	result, err := r.walk(ctx, v)
-	if !v.silent {
-		err = errors.Join(err, r.show(ctx, v))
+	result, err := r.runPhases(ctx, v)
+	if !v.skipStatus {
+		result = util.LowestNonZeroResult(result, r.addZoneReport(v))
+		err = errors.Join(err, r.patchStatus(ctx, v))
 	}
-	return quietly(result, err)
+	return requeueOnConflict(result, err)
 }
 
-// show records the status, and notes that a failure is told.
-func (r *Reconciler) show(ctx context.Context, v *visit) error {
-	if err := r.record(ctx, v); err != nil {
+// patchStatus records the status, and notes that a failure is told.
+func (r *Reconciler) patchStatus(ctx context.Context, v *visit) error {
+	if err := r.writeStatus(ctx, v); err != nil {
 		return err
 	}
-	r.finish(v)
+	r.forgetConsumed(v)
 	if v.failure != nil {
-		r.pushes.setShown(client.ObjectKeyFromObject(v.machine))
+		r.pushes.Note(client.ObjectKeyFromObject(v.Machine), func(run *job.Run) { run.Shown = true })
 	}
 	return nil
 }
 
-// enter holds paused Machines back, and puts the finalizer on before anything is
+// admit holds paused Machines back, and puts the finalizer on before anything is
 // done outside. Stop: the write that was made brings the Machine back.
-func (r *Reconciler) enter(ctx context.Context, v *visit) (stop bool, err error) {
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, v.cluster, v.machine)
+func (r *Reconciler) admit(ctx context.Context, v *visit) (stop bool, err error) {
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, v.Cluster, v.Machine)
 	if err != nil || isPaused || requeue {
 		return true, err
 	}
-	if controllerutil.ContainsFinalizer(v.machine, infrav1.MachineFinalizer) {
+	if controllerutil.ContainsFinalizer(v.Machine, infrav1.MachineFinalizer) {
 		return false, nil
 	}
-	return true, r.patch(ctx, v, "finalizer", func(m *infrav1.ScalewayAppleSiliconMachine) {
+	return true, r.machines.patch(ctx, v, "finalizer", func(m *infrav1.ScalewayAppleSiliconMachine) {
 		controllerutil.AddFinalizer(m, infrav1.MachineFinalizer)
 	})
 }
 
-// walk runs the phases. Each looks for itself whether it has something to do.
-func (r *Reconciler) walk(ctx context.Context, v *visit) (ctrl.Result, error) {
-	if !v.machine.DeletionTimestamp.IsZero() {
-		return r.release(ctx, v)
+// runPhases runs the phases. Each looks for itself whether it has something to do.
+func (r *Reconciler) runPhases(ctx context.Context, v *visit) (ctrl.Result, error) {
+	if !v.Machine.DeletionTimestamp.IsZero() {
+		return r.releasePhase.run(ctx, v)
 	}
 	var result ctrl.Result
-	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claim, r.bootstrap, r.join, r.mendSlots} {
+	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claimPhase.run, r.bootstrapPhase.run, r.joinPhase.run, r.slotsPhase.run} {
 		next, err := phase(ctx, v)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -249,9 +272,9 @@ func (r *Reconciler) walk(ctx context.Context, v *visit) (ctrl.Result, error) {
 // conflictDelay is how long a stale read is given to become a fresh one.
 const conflictDelay = 250 * time.Millisecond
 
-// quietly makes a lost race against a newer version of an object an ordinary
+// requeueOnConflict makes a lost race against a newer version of an object an ordinary
 // second look instead of an error.
-func quietly(result ctrl.Result, err error) (ctrl.Result, error) {
+func requeueOnConflict(result ctrl.Result, err error) (ctrl.Result, error) {
 	if err != nil && onlyConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
@@ -269,4 +292,62 @@ func onlyConflict(err error) bool {
 		return true
 	}
 	return apierrors.IsConflict(err) || errors.Is(err, errStale)
+}
+
+// wire gives each part what it needs of the options.
+func (r *Reconciler) wire() {
+	r.hosts = hostclaim.Hosts{Client: r.Client, Reader: r.Reader}
+	r.secrets = bootstrapsecret.Secrets{Client: r.Client, Reader: r.Reader}
+	r.tokens = &push.Tokens{Client: r.Client, Reader: r.Reader, Hosts: r.hosts, Secrets: r.secrets, Discovery: r.Discovery, Clock: r.Clock}
+	pusher := &push.Pusher{
+		Macs: r.Macs, Agent: r.Agent, Hosts: r.hosts, Secrets: r.secrets, Tokens: r.tokens, Clock: r.Clock, Pause: r.Pause, Observe: r.metrics.step,
+	}
+	pools := r.pools()
+	r.machines = &machines{client: r.Client, reader: r.Reader, recorder: r.Recorder}
+	proofs := &rights{client: r.Client, clock: r.Clock, reader: r.Reader, machines: r.machines, pools: pools, secrets: r.secrets}
+	nodeOps := &nodes{client: r.Client, clock: r.Clock, reader: r.Reader, rights: proofs}
+	r.claims = &claims{
+		client: r.Client, clock: r.Clock, reader: r.Reader, absences: &r.absences, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
+		pools: pools, pushes: r.pushes, secrets: r.secrets, tokens: r.tokens,
+	}
+	gone := &goneServers{clock: r.Clock, absences: &r.absences, lacks: r.Lacks, secrets: r.secrets, zone: r.Zone}
+	r.releases = &releases{clock: r.Clock, hosts: r.hosts, machines: r.machines, pools: pools}
+	fleets := &fleetKeys{keys: r.keys, machines: r.machines}
+	starter := &pushStarter{
+		clock: r.Clock, agent: r.Agent, checks: r.checks, fleetKeys: fleets, pusher: pusher, pushes: r.pushes, sshPort: r.SSHPort,
+	}
+	r.disruption = &disruption{clock: r.Clock, reader: r.Reader, machines: r.machines, zone: r.Zone, counting: &r.disruptions}
+	r.claimPhase = &claimPhase{
+		refuseUnseen: r.RefuseUnseen, client: r.Client, clock: r.Clock, reader: r.Reader, checks: r.checks, claims: r.claims,
+		fleetKeys: fleets, gone: gone, hosts: r.hosts, keys: r.keys, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
+		orders: &r.orders, pools: pools, pushes: r.pushes, rights: proofs, waitMessages: &r.waitMessages,
+	}
+	recoveryPhase := &recovery{
+		clock: r.Clock, claims: r.claims, disruption: r.disruption, hosts: r.hosts, maxAttempts: r.MaxAttempts,
+		metrics: r.metrics, nodes: nodeOps, pools: pools, rebootAfter: r.RebootAfter, recoverAfter: r.RecoverAfter, releases: r.releases,
+	}
+	updates := &updatePhase{clock: r.Clock, metrics: r.metrics, pushes: r.pushes, starter: starter}
+	drift := &driftPhase{
+		clock: r.Clock, checks: r.checks, driftCheckInterval: r.DriftCheckInterval, keys: r.keys, pusher: pusher, starter: starter,
+	}
+	r.bootstrapPhase = &bootstrapPhase{
+		clock: r.Clock, claims: r.claims, drift: drift, hosts: r.hosts, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
+		pushes: r.pushes, recovery: recoveryPhase, secrets: r.secrets, starter: starter, updates: updates,
+	}
+	r.joinPhase = &joinPhase{clock: r.Clock, nodes: nodeOps, pushes: r.pushes, tokens: r.tokens}
+	r.slotsPhase = &slotsPhase{clock: r.Clock, reader: r.Reader, disruption: r.disruption, hosts: r.hosts}
+	atDeletion := &ownerships{
+		client: r.Client, reader: r.Reader, claims: r.claims, gone: gone, machines: r.machines, nodes: nodeOps, orders: &r.orders,
+		releases: r.releases, rights: proofs,
+	}
+	r.releasePhase = &releasePhase{
+		clock: r.Clock, reader: r.Reader, absences: &r.absences, checks: r.checks, claims: r.claims, gone: gone,
+		hosts: r.hosts, keys: r.keys, leaves: r.leaves, machines: r.machines, nodes: nodeOps, ownerships: atDeletion, pools: pools,
+		pusher: pusher, pushes: r.pushes, releases: r.releases, secrets: r.secrets, starter: starter, tokens: r.tokens,
+	}
+}
+
+// pools are those known here, and whose they are.
+func (r *Reconciler) pools() host.Pools {
+	return host.Pools{Default: r.DefaultPoolPrefix, Of: r.NamespacePools}
 }

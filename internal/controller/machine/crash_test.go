@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // fault fails one write, before it is done or after: a crash of the manager.
@@ -105,7 +106,7 @@ func TestACrashAtAnyWriteConverges(t *testing.T) {
 		f := &fault{w: w, at: n}
 		f.arm(after)
 		w.endure(f, func() bool {
-			return w.machine("mac-1").Spec.HostRef != nil && w.reason("mac-1", infrav1.HostClaimedCondition) == reasonClaimed
+			return w.machine("mac-1").Spec.HostRef != nil && w.reason("mac-1", infrav1.HostClaimedCondition) == machine.ReasonClaimed
 		})
 		f.disarm()
 		w.stage("mac-1", "secret-1")
@@ -120,7 +121,7 @@ func TestACrashAtAnyWriteConverges(t *testing.T) {
 		})
 		m := w.machine("mac-1")
 		claimed := w.host(m.Spec.HostRef.Name)
-		if !host.HoldsClaim(claimed, m) || m.Spec.ProviderID != hostProviderID(claimed) {
+		if !host.HoldsClaim(claimed, m) || m.Spec.ProviderID != machine.ProviderID(claimed) {
 			t.Fatalf("hostRef = %+v, claimRef = %+v, providerID = %s", m.Spec.HostRef, claimed.Spec.ClaimRef, m.Spec.ProviderID)
 		}
 		f.disarm()
@@ -129,7 +130,7 @@ func TestACrashAtAnyWriteConverges(t *testing.T) {
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 		f.arm(after)
-		w.endure(f, func() bool { return w.machine("mac-1").Status.Phase == phaseRunning && len(w.tokens()) == 0 })
+		w.endure(f, func() bool { return w.machine("mac-1").Status.Phase == machine.PhaseRunning && len(w.tokens()) == 0 })
 		if len(w.mac.passwords) > 1 {
 			t.Errorf("passwords sent %d times", len(w.mac.passwords))
 		}
@@ -152,7 +153,7 @@ func TestACrashAtAnyWriteOfARelease(t *testing.T) {
 		f.arm(after)
 		w.endure(f, func() bool { return w.machineGone("mac-1") })
 		h := w.host(hostName)
-		if !host.Licensed(h) || h.Spec.Release.Token != token || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+		if !host.WipeAllowed(h) || h.Spec.Release.Token != token || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
 			t.Errorf("release = %+v, want it recorded once for %s, and the Node gone", h.Spec.Release, token)
 		}
 		return f.fired
@@ -165,7 +166,7 @@ func TestACrashAtAnyWriteOfAnExit(t *testing.T) {
 		policy infrav1.ReleasePolicy
 		ended  func(h *host.Host) bool
 	}{
-		"terminate": {infrav1.Terminate, func(h *host.Host) bool { return host.Licensed(h) && h.Spec.Release.Policy == infrav1.Terminate }},
+		"terminate": {infrav1.Terminate, func(h *host.Host) bool { return host.WipeAllowed(h) && h.Spec.Release.Policy == infrav1.Terminate }},
 		"detach": {infrav1.Detach, func(h *host.Host) bool {
 			return h.Spec.ClaimRef == nil && h.Spec.Release == nil && h.Spec.Record.DetachedAt != nil
 		}},
@@ -195,18 +196,20 @@ func TestACrashAtAnyWriteOfAReturn(t *testing.T) {
 	atAnyWrite(t, 5, func(t *testing.T, n int, after bool) bool {
 		w := failingWorld(t)
 		w.r.RebootAfter = 0
+		w.r.wire()
 		w.failTimes(6)
 		f := &fault{w: w, at: n}
 		f.arm(after)
 		w.endure(f, func() bool {
 			w.r.RebootAfter, w.r.MaxAttempts = 0, 8
+			w.r.wire()
 			w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
 			w.report.At = w.clock.Now()
 			ref := w.machine("mac-1").Spec.HostRef
 			return ref != nil && ref.Name != hostName && bears(w.host(ref.Name), ref.ClaimToken)
 		})
 		f.disarm()
-		if h := w.host(hostName); !host.Licensed(h) || h.Spec.Failures.Count != 1 || h.Spec.Release.Policy != infrav1.Recycle {
+		if h := w.host(hostName); !host.WipeAllowed(h) || h.Spec.Failures.Count != 1 || h.Spec.Release.Policy != infrav1.Recycle {
 			t.Errorf("release = %+v, failures = %+v; want one of each", h.Spec.Release, h.Spec.Failures)
 		}
 		return f.fired

@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -42,7 +48,7 @@ type fakeMac struct {
 	// hold makes Converge and Leave wait for their context.
 	hold bool
 
-	dials     []Target
+	dials     []push.Target
 	passwords []string
 	received  int
 	desired   []document.Desired
@@ -51,7 +57,7 @@ type fakeMac struct {
 	// reports are what the next converges say; without one they say nothing.
 	reports []document.Report
 	// facts beside sudo, as the probe tells them.
-	facts Facts
+	facts push.Facts
 	// planned is what a plan says, plans how often one was asked for.
 	planned document.Report
 	plans   int
@@ -85,20 +91,20 @@ func (f *fakeMac) set(change func(*fakeMac)) {
 
 // Dial behaves as SSH does: a pin that does not match refuses, and a first use
 // is recorded before anything else.
-func (f *fakeMac) Dial(ctx context.Context, target Target) (Mac, error) {
+func (f *fakeMac) Dial(ctx context.Context, target push.Target) (push.Mac, error) {
 	f.mu.Lock()
 	f.dials = append(f.dials, target)
 	err, shown := f.dialErr, f.answer
 	f.mu.Unlock()
 	switch {
 	case err != nil:
-		return nil, classify(stepDial, err)
+		return nil, push.Classify(push.StepDial, err)
 	case target.Pin == nil && target.FirstUse == nil:
 		return nil, remote.ErrNotPinned
 	case target.Pin == nil:
 		return f, target.FirstUse(ctx, shown)
 	case target.Pin.SHA256 != shown.SHA256:
-		return nil, classify(stepDial, &remote.HostKeyMismatch{Want: remote.Pin{SHA256: target.Pin.SHA256}, Got: remote.Pin{SHA256: shown.SHA256}})
+		return nil, push.Classify(push.StepDial, &remote.HostKeyMismatch{Want: remote.Pin{SHA256: target.Pin.SHA256}, Got: remote.Pin{SHA256: shown.SHA256}})
 	}
 	return f, nil
 }
@@ -109,7 +115,7 @@ func (f *fakeMac) HostKey() infrav1.HostKey {
 	return f.answer
 }
 
-func (f *fakeMac) Probe(context.Context) (Facts, error) {
+func (f *fakeMac) Probe(context.Context) (push.Facts, error) {
 	if f.onProbe != nil {
 		f.onProbe()
 	}
@@ -128,13 +134,13 @@ func (f *fakeMac) Grant(_ context.Context, password cloud.Password) error {
 	defer f.mu.Unlock()
 	f.passwords = append(f.passwords, password.Reveal())
 	if f.grantErr != nil {
-		return classify(stepGrant, f.grantErr)
+		return push.Classify(push.StepGrant, f.grantErr)
 	}
 	f.sudo = true
 	return nil
 }
 
-func (f *fakeMac) Receive(context.Context, Agent) error {
+func (f *fakeMac) Receive(context.Context, push.Agent) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.received++
@@ -163,7 +169,7 @@ func (f *fakeMac) Converge(ctx context.Context, desired document.Desired, signer
 	if len(f.reports) > 0 {
 		report, f.reports = f.reports[0], f.reports[1:]
 	}
-	return report, classify(stepConverge, err)
+	return report, push.Classify(push.StepConverge, err)
 }
 
 func (f *fakeMac) Plan(context.Context, document.Desired) (document.Report, error) {
@@ -190,5 +196,21 @@ func (f *fakeMac) Leave(ctx context.Context, signer *document.Signer) error {
 }
 
 func (f *fakeMac) Close() error { return nil }
+
+// newSSHSecret is a Secret of a fleet with a key of its own.
+func newSSHSecret(t testing.TB) *corev1.Secret {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
+	store, fleet := &fleetsecret.Store{Client: c, Reader: c, Keys: &fakeKeys{}}, fleetsecret.Fleet{Namespace: namespace, Name: "builders"}
+	if _, _, err := store.SSH(t.Context(), fleet); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(t.Context(), fleet.SSHSecret(), secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.ResourceVersion = ""
+	return secret
+}
 
 var errPlain = errors.New("something went wrong")

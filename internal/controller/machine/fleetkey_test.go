@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/fleetkey"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -23,12 +24,12 @@ func TestFleetKey(t *testing.T) {
 	w.settle("mac-1")
 	w.settle("mac-2")
 	secret := w.secret("builders-ssh")
-	if len(w.keys.calls) != 1 || !strings.HasSuffix(w.keys.calls[0], strings.TrimSpace(secret[keyPublic])) {
+	if len(w.keys.calls) != 1 || !strings.HasSuffix(w.keys.calls[0], strings.TrimSpace(secret[fleetkey.KeyPublic])) {
 		t.Errorf("registered = %q, want the public half of the Secret, once", w.keys.calls)
 	}
 	w.restart()
 	w.visit("mac-1")
-	if got := w.secret("builders-ssh"); got[keyPrivate] != secret[keyPrivate] {
+	if got := w.secret("builders-ssh"); got[fleetkey.KeyPrivate] != secret[fleetkey.KeyPrivate] {
 		t.Error("the fleet's key was replaced")
 	}
 }
@@ -86,7 +87,7 @@ func TestANewSigningKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
 	w.delete(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders-agent-signing"}})
 	w.askRestart("mac-1", "first")
 	w.settle("mac-1")
-	if w.secret("builders-agent-signing")[keySigning] == "" || !told() {
+	if w.secret("builders-agent-signing")["private-key"] == "" || !told() {
 		t.Error("another signing key was made, and nothing was said")
 	}
 	w.askRestart("mac-1", "second")
@@ -104,10 +105,8 @@ func TestBothKeysOpenTheMacsWhileOneIsReplaced(t *testing.T) {
 	w.running("mac-1")
 	first := w.secret("builders-ssh")
 	w.r.DriftCheckInterval = time.Hour
-	next, err := newFleetKeySecret(client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.r.wire()
+	next := newSSHSecret(t)
 	rewrite := func(data map[string][]byte) {
 		t.Helper()
 		secret := &corev1.Secret{}
@@ -118,9 +117,9 @@ func TestBothKeysOpenTheMacsWhileOneIsReplaced(t *testing.T) {
 		w.update(secret)
 	}
 	halves := func(d document.Desired) string { return strings.Join(d.SSHKeys, "\n") }
-	old, new := strings.TrimSpace(first[keyPublic]), strings.TrimSpace(string(next.Data[keyPublic]))
+	old, new := strings.TrimSpace(first[fleetkey.KeyPublic]), strings.TrimSpace(string(next.Data[fleetkey.KeyPublic]))
 
-	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate], keyPrevious: []byte(first[keyPrivate])})
+	rewrite(map[string][]byte{fleetkey.KeyPrivate: next.Data[fleetkey.KeyPrivate], fleetkey.KeyPrevious: []byte(first[fleetkey.KeyPrivate])})
 	w.askRestart("mac-1", "first")
 	w.settle("mac-1")
 	target, desired := w.mac.dials[len(w.mac.dials)-1], w.mac.desired[len(w.mac.desired)-1]
@@ -137,7 +136,7 @@ func TestBothKeysOpenTheMacsWhileOneIsReplaced(t *testing.T) {
 		t.Errorf("registered last: %s", last)
 	}
 
-	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate]})
+	rewrite(map[string][]byte{fleetkey.KeyPrivate: next.Data[fleetkey.KeyPrivate]})
 	w.askRestart("mac-1", "second")
 	w.settle("mac-1")
 	target, desired = w.mac.dials[len(w.mac.dials)-1], w.mac.desired[len(w.mac.desired)-1]
@@ -145,8 +144,8 @@ func TestBothKeysOpenTheMacsWhileOneIsReplaced(t *testing.T) {
 		t.Errorf("%d other keys are offered, and the Mac has %q", len(target.OtherKeys), halves(desired))
 	}
 
-	rewrite(map[string][]byte{keyPrivate: next.Data[keyPrivate], keyPrevious: []byte("nonsense")})
-	if _, err := w.r.readFleetKey(t.Context(), client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}); err == nil || !strings.Contains(err.Error(), keyPrevious) {
+	rewrite(map[string][]byte{fleetkey.KeyPrivate: next.Data[fleetkey.KeyPrivate], fleetkey.KeyPrevious: []byte("nonsense")})
+	if _, err := w.r.keys.ReadSSH(t.Context(), fleetsecret.Fleet{Namespace: namespace, Name: "builders"}); err == nil || !strings.Contains(err.Error(), fleetkey.KeyPrevious) {
 		t.Errorf("a previous key that is none: %v", err)
 	}
 }

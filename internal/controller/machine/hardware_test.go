@@ -4,8 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 // known is a Mac that a Machine had before: it was wiped since, and in the new install
@@ -24,12 +27,12 @@ func known(t *testing.T) *world {
 // was known before.
 func TestAnotherMacAtFirstContactGetsNoPassword(t *testing.T) {
 	for name, c := range map[string]struct {
-		facts Facts
+		facts push.Facts
 		says  string
 	}{
-		"another serial number": {Facts{Serial: "C02OTHER", PlatformUUID: "6BA7B810"}, `"C02OTHER"`},
-		"another board":         {Facts{Serial: "C02FIRST", PlatformUUID: "F00D"}, `"F00D"`},
-		"it shows nothing":      {Facts{}, "not shown"},
+		"another serial number": {push.Facts{Serial: "C02OTHER", PlatformUUID: "6BA7B810"}, `"C02OTHER"`},
+		"another board":         {push.Facts{Serial: "C02FIRST", PlatformUUID: "F00D"}, `"F00D"`},
+		"it shows nothing":      {push.Facts{}, "not shown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := known(t)
@@ -53,7 +56,7 @@ func TestAnotherMacAtFirstContactGetsNoPassword(t *testing.T) {
 // not kept waiting for it.
 func TestAnExchangedMacIsAccepted(t *testing.T) {
 	w := known(t)
-	w.mac.facts = Facts{Serial: "C02OTHER", PlatformUUID: "F00D"}
+	w.mac.facts = push.Facts{Serial: "C02OTHER", PlatformUUID: "F00D"}
 	w.settle("mac-1")
 	if len(w.mac.passwords) != 0 {
 		t.Fatal("the password was sent before anybody accepted the Mac")
@@ -73,7 +76,7 @@ func TestAnExchangedMacIsAccepted(t *testing.T) {
 
 func TestTheHardwareIsLearnedOnce(t *testing.T) {
 	w := claimed(t)
-	w.mac.facts = Facts{Serial: "C02FIRST", PlatformUUID: "6BA7B810"}
+	w.mac.facts = push.Facts{Serial: "C02FIRST", PlatformUUID: "6BA7B810"}
 	w.settle("mac-1")
 	want := infrav1.HostHardware{Serial: "C02FIRST", PlatformUUID: "6BA7B810"}
 	if got := w.host(hostName).Spec.Record.Hardware; got == nil || *got != want {
@@ -83,7 +86,11 @@ func TestTheHardwareIsLearnedOnce(t *testing.T) {
 		t.Errorf("mirror = %q", got)
 	}
 	var record infrav1.HostRecord
-	restore(&record, staged{claimToken: "t", hardware: "C02FIRST 6BA7B810"}, "t")
+	secret, err := w.r.secrets.Read(t.Context(), client.ObjectKey{Namespace: namespace, Name: "mac-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Restore(&record, secret.ClaimToken)
 	if record.Hardware == nil || *record.Hardware != want {
 		t.Errorf("a Host that was lost gets %+v back", record.Hardware)
 	}

@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -37,7 +38,7 @@ func TestADeletedNodeComesBackByAFreshPermit(t *testing.T) {
 	}
 	w.join("mac-1")
 	w.settle("mac-1")
-	if m := w.machine("mac-1"); m.Status.Phase != phaseRunning || len(w.tokens()) != 0 {
+	if m := w.machine("mac-1"); m.Status.Phase != machine.PhaseRunning || len(w.tokens()) != 0 {
 		t.Errorf("phase = %s, tokens = %q", m.Status.Phase, w.tokens())
 	}
 }
@@ -59,8 +60,8 @@ func TestASilentNodeIsGivenAFreshToken(t *testing.T) {
 	w.running("mac-1")
 	w.silence()
 	result := w.settle("mac-1")
-	if len(w.mac.desired) != 1 || result.RequeueAfter != silentLimit {
-		t.Fatalf("converged %d times, comes back after %s; want it to wait %s", len(w.mac.desired), result.RequeueAfter, silentLimit)
+	if len(w.mac.desired) != 1 || result.RequeueAfter != machine.SilentLimit {
+		t.Fatalf("converged %d times, comes back after %s; want it to wait %s", len(w.mac.desired), result.RequeueAfter, machine.SilentLimit)
 	}
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
 	result = w.settle("mac-1")
@@ -84,7 +85,7 @@ func TestASilentNodeIsGivenAFreshToken(t *testing.T) {
 	w.get(client.ObjectKey{Name: "mac-1"}, node)
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	w.updateStatus(node)
-	if result := w.settle("mac-1"); w.machine("mac-1").Status.Phase != phaseRunning || len(w.tokens()) != 0 || result.RequeueAfter != 0 {
+	if result := w.settle("mac-1"); w.machine("mac-1").Status.Phase != machine.PhaseRunning || len(w.tokens()) != 0 || result.RequeueAfter != 0 {
 		t.Errorf("phase = %s, tokens = %q, comes back after %s", w.machine("mac-1").Status.Phase, w.tokens(), result.RequeueAfter)
 	}
 }
@@ -110,7 +111,7 @@ func TestASilentNodeIsLeftAlone(t *testing.T) {
 			w.running("mac-1")
 			w.silence()
 			change(w)
-			w.clock.SetTime(w.clock.Now().Add(2 * silentLimit))
+			w.clock.SetTime(w.clock.Now().Add(2 * machine.SilentLimit))
 			w.settle("mac-1")
 			if len(w.mac.desired) != 1 || len(w.tokens()) != 0 {
 				t.Errorf("converged %d times, tokens = %q; want nothing", len(w.mac.desired), w.tokens())

@@ -13,7 +13,10 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -36,11 +39,8 @@ func legacyPair(name string) []client.Object {
 // legacyKey is a fleet's Secret as the first system writes it.
 func legacyKey(t *testing.T) *corev1.Secret {
 	t.Helper()
-	secret, err := newFleetKeySecret(client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret.Data = map[string][]byte{"id_ed25519": secret.Data[keyPrivate], "id_ed25519.pub": secret.Data[keyPublic]}
+	secret := newSSHSecret(t)
+	secret.Data = map[string][]byte{"id_ed25519": secret.Data[fleetkey.KeyPrivate], "id_ed25519.pub": secret.Data[fleetkey.KeyPublic]}
 	return secret
 }
 
@@ -87,7 +87,7 @@ func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 	if c.Reason != infrav1.ReasonLegacyMachine || !strings.Contains(c.Message, serverID+" is not in the inventory") {
 		t.Fatalf("HostClaimed = %s: %s", c.Reason, c.Message)
 	}
-	if m := w.machine("mac-1"); m.Spec.HostRef != nil || m.Status.ServerID != serverID || m.Status.Phase != phasePending {
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || m.Status.ServerID != serverID || m.Status.Phase != machine.PhasePending {
 		t.Fatalf("hostRef %+v, serverID %q, phase %s; want none, and the server not forgotten", m.Spec.HostRef, m.Status.ServerID, m.Status.Phase)
 	}
 	w.untouched()
@@ -108,7 +108,7 @@ func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 	if c := w.condition(infrav1.UpToDateCondition); c.Reason != infrav1.ReasonLegacyMachine {
 		t.Errorf("UpToDate = %s: %s", c.Reason, c.Message)
 	}
-	if m.Status.Phase != phaseRunning || len(w.mac.dials) != 0 {
+	if m.Status.Phase != machine.PhaseRunning || len(w.mac.dials) != 0 {
 		t.Errorf("phase %s, dialled %d times; want it to run on, untouched before its turn", m.Status.Phase, len(w.mac.dials))
 	}
 	if !slices.ContainsFunc(w.heard(), func(e string) bool { return strings.Contains(e, "LegacyMachine") && strings.Contains(e, hostName) }) {
@@ -223,9 +223,10 @@ func TestALegacyMachineByItsStatus(t *testing.T) {
 	w := newWorld(t, append(objects, legacyKey(t), usedHost(serverID, "mac-1"), poolHost(otherID))...)
 	w.mac.sudo = true
 	w.r.MaxAttempts, w.r.RebootAfter = 1, 1
+	w.r.wire()
 	w.settle("mac-1")
 	w.stage("mac-1", "secret-1")
-	w.mac.set(func(m *fakeMac) { m.convErr = &Failure{Step: "session", Class: document.Reinstall, Err: errStale} })
+	w.mac.set(func(m *fakeMac) { m.convErr = &push.Failure{Step: "session", Class: document.Reinstall, Err: errStale} })
 	for range 3 {
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 		w.settle("mac-1")
@@ -248,7 +249,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 		w := legacyWorld(t, usedHost(serverID, "mac-1"))
 		deleted(w)
 		h := w.host(hostName)
-		if !w.machineGone("mac-1") || !host.Licensed(h) || h.Spec.Release.PoolPrefix != poolName || h.Spec.Release.OSFamily != "tahoe" {
+		if !w.machineGone("mac-1") || !host.WipeAllowed(h) || h.Spec.Release.PoolPrefix != poolName || h.Spec.Release.OSFamily != "tahoe" {
 			t.Errorf("gone %t, release %+v", w.machineGone("mac-1"), h.Spec.Release)
 		}
 		if !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
@@ -258,6 +259,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 	t.Run("without any prefix is left and counted", func(t *testing.T) {
 		w := legacyWorld(t, usedHost(serverID, "mac-1"))
 		w.r.DefaultPoolPrefix = ""
+		w.r.wire()
 		deleted(w)
 		h := w.host(hostName)
 		if !w.machineGone("mac-1") || h.Spec.Release != nil || h.Spec.ClaimRef == nil {
@@ -286,7 +288,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 		h.Spec.Maintenance = nil
 		w.update(h)
 		w.settle("mac-1")
-		if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+		if !w.machineGone("mac-1") || !host.WipeAllowed(w.host(hostName)) {
 			t.Errorf("gone %t, spec %+v; want it released", w.machineGone("mac-1"), w.host(hostName).Spec)
 		}
 	})
@@ -298,7 +300,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 		}
 		w.create(usedHost(serverID, "mac-1"))
 		w.settle("mac-1")
-		if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+		if !w.machineGone("mac-1") || !host.WipeAllowed(w.host(hostName)) {
 			t.Error("it was found, and is not released")
 		}
 	})
@@ -344,7 +346,7 @@ func TestADeletedLegacyMachine(t *testing.T) {
 		h.Status.Server.Name = "mac-1"
 		w.updateStatus(h)
 		w.settle("mac-1")
-		if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+		if !w.machineGone("mac-1") || !host.WipeAllowed(w.host(hostName)) {
 			t.Errorf("gone %t, spec %+v; want it released", w.machineGone("mac-1"), w.host(hostName).Spec)
 		}
 	})
@@ -379,8 +381,8 @@ func (w *world) newerLists() {
 // Machines of before are neither woken for, nor given, a host of the pool.
 func TestAFreeHostWakesNoLegacyMachine(t *testing.T) {
 	w := legacyWorld(t)
-	_, waiting := w.r.ofHost(t.Context(), nil, poolHost(otherID))
-	meant, _ := w.r.ofHost(t.Context(), nil, usedHost(serverID, "mac-1"))
+	_, waiting := w.r.machinesOfHost(t.Context(), nil, poolHost(otherID))
+	meant, _ := w.r.machinesOfHost(t.Context(), nil, usedHost(serverID, "mac-1"))
 	if len(waiting) != 0 || len(meant) != 1 {
 		t.Errorf("woken by a free host: %v, by its own: %v", waiting, meant)
 	}

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
-	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 // metrics of Machines. No label names a Machine.
@@ -68,51 +71,55 @@ func (m *metrics) recovery(r host.Recovery) { m.recovered[r].Inc() }
 
 func (m *metrics) claim(result string) { m.claims.WithLabelValues(result).Inc() }
 
-func (m *metrics) step(step string, took time.Duration, err error) {
-	if err == nil {
-		m.steps.WithLabelValues(step).Observe(took.Seconds())
-	}
+func (m *metrics) step(step string, took time.Duration) {
+	m.steps.WithLabelValues(step).Observe(took.Seconds())
 }
 
-// report adds the steps that ran on the Mac itself.
-func (m *metrics) report(report document.Report) {
-	for _, step := range report.Steps {
-		if step.Outcome == document.Changed || step.Outcome == document.Unchanged {
-			m.steps.WithLabelValues("mac/" + step.Name).Observe((time.Duration(step.Millis) * time.Millisecond).Seconds())
-		}
-	}
-}
-
-func (m *metrics) failure(f *Failure) { m.failures.WithLabelValues(f.Step, string(f.Class)).Inc() }
+func (m *metrics) failure(f *push.Failure) { m.failures.WithLabelValues(f.Step, string(f.Class)).Inc() }
 
 func (m *metrics) nodeReady(took time.Duration) { m.readiness.Observe(took.Seconds()) }
 
-// census counts the Machines at each scrape, from the cache.
-type census struct {
-	reader client.Reader
-	desc   *prometheus.Desc
+// machineCollector counts the Machines at each scrape, from the cache.
+type machineCollector struct {
+	reader    client.Reader
+	desc      *prometheus.Desc
+	lostSlots *prometheus.Desc
 }
 
-func newCensus(reader client.Reader) *census {
-	return &census{reader: reader, desc: prometheus.NewDesc("macfleet_machines", "Machines by fleet and phase.", []string{"fleet", "phase"}, nil)}
+func newMachineCollector(reader client.Reader) *machineCollector {
+	return &machineCollector{
+		reader:    reader,
+		desc:      prometheus.NewDesc("macfleet_machines", "Machines by fleet and phase.", []string{"fleet", "phase"}, nil),
+		lostSlots: prometheus.NewDesc("macfleet_machines_lost_slots", "Machines whose Mac cannot use all its slots for guests, by fleet and reason.", []string{"fleet", "reason"}, nil),
+	}
 }
 
 // Describe implements prometheus.Collector.
-func (c *census) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+func (c *machineCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.desc
+	descs <- c.lostSlots
+}
 
 // Collect implements prometheus.Collector.
-func (c *census) Collect(out chan<- prometheus.Metric) {
+func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := c.reader.List(context.Background(), list); err != nil {
 		return
 	}
-	type group struct{ fleet, phase string }
-	counts := map[group]int{}
+	type group struct{ fleet, of string }
+	counts, lost := map[group]int{}, map[group]int{}
 	for i := range list.Items {
 		m := &list.Items[i]
-		counts[group{(&visit{machine: m}).fleet(), m.Status.Phase}]++
+		fleet := machine.Snapshot{Machine: m}.Fleet()
+		counts[group{fleet, m.Status.Phase}]++
+		if c := conditions.Get(m, infrav1.SlotsHealthyCondition); c != nil && c.Status == metav1.ConditionFalse {
+			lost[group{fleet, c.Reason}]++
+		}
+	}
+	for g, n := range lost {
+		out <- prometheus.MustNewConstMetric(c.lostSlots, prometheus.GaugeValue, float64(n), g.fleet, g.of)
 	}
 	for g, n := range counts {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), g.fleet, g.phase)
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), g.fleet, g.of)
 	}
 }

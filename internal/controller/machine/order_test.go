@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 const orderName = "order-mac-1"
@@ -43,6 +44,7 @@ func (w *world) deliver() {
 func TestAnOrderIsPlaced(t *testing.T) {
 	w := newWorld(t, append(orderingPair(), poolHost(otherID))...)
 	w.r.DefaultPoolPrefix = "" // an order needs no pool
+	w.r.wire()
 	w.settle("mac-1")
 	m, h := w.machine("mac-1"), w.host(orderName)
 	want := infrav1.OrderRequest{Name: "mac-1", Type: "M2-L", OS: "tahoe", Zone: zone}
@@ -226,7 +228,7 @@ func TestAnOrderWakesItsMachine(t *testing.T) {
 	server := poolHost(serverID)
 	server.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: namespace, Name: "mac-1", Token: token}
 	for name, h := range map[string]*host.Host{"order": w.host(orderName), "server": server} {
-		if got, _ := w.r.ofHost(t.Context(), nil, h); len(got) != 1 || got[0].Name != "mac-1" {
+		if got, _ := w.r.machinesOfHost(t.Context(), nil, h); len(got) != 1 || got[0].Name != "mac-1" {
 			t.Errorf("the %s wakes %v", name, got)
 		}
 	}
@@ -279,9 +281,10 @@ func TestAnOrderIsCancelled(t *testing.T) {
 			w.settle("mac-1")
 			c.before(w)
 			w.r.DefaultPoolPrefix = c.prefix
+			w.r.wire()
 			w.deleteByCore()
 			w.settleIfThere("mac-1")
-			if h := w.host(c.released); !w.machineGone("mac-1") || !host.Licensed(h) || h.Spec.Release.Policy != c.policy || len(h.Finalizers) == 0 {
+			if h := w.host(c.released); !w.machineGone("mac-1") || !host.WipeAllowed(h) || h.Spec.Release.Policy != c.policy || len(h.Finalizers) == 0 {
 				t.Errorf("gone = %t, spec = %+v; want it released: %s", w.machineGone("mac-1"), h.Spec, c.policy)
 			}
 		})
@@ -296,7 +299,7 @@ func TestADeliveryDuringTheCancelIsReleasedToo(t *testing.T) {
 	w.deleteByCore()
 	w.settleIfThere("mac-1")
 	for _, name := range []string{orderName, hostName} {
-		if h := w.host(name); !w.machineGone("mac-1") || !host.Licensed(h) {
+		if h := w.host(name); !w.machineGone("mac-1") || !host.WipeAllowed(h) {
 			t.Errorf("host %s: spec = %+v, want it released", name, h.Spec)
 		}
 	}
@@ -317,7 +320,7 @@ func TestALateOrderOfADeadMachineDoesNotLand(t *testing.T) {
 		}
 	})
 	_, _ = w.r.Reconcile(t.Context(), key)
-	if h := w.host(orderName); !w.machineGone("mac-1") || !host.Licensed(h) {
+	if h := w.host(orderName); !w.machineGone("mac-1") || !host.WipeAllowed(h) {
 		t.Errorf("gone = %t, spec = %+v; want the order there, and released", w.machineGone("mac-1"), h.Spec)
 	}
 }
@@ -351,7 +354,7 @@ func TestACrashAtAnyWriteOfAnOrder(t *testing.T) {
 		f.disarm()
 		w.deliver()
 		f.arm(after)
-		w.endure(f, func() bool { return w.reason("mac-1", infrav1.HostClaimedCondition) == reasonClaimed })
+		w.endure(f, func() bool { return w.reason("mac-1", infrav1.HostClaimedCondition) == machine.ReasonClaimed })
 		f.disarm()
 		m := w.machine("mac-1")
 		if m.Spec.HostRef.Name != hostName || !host.HoldsClaim(w.host(hostName), m) {
@@ -370,7 +373,7 @@ func TestACrashAtAnyWriteOfACancel(t *testing.T) {
 		f := &fault{w: w, at: n}
 		f.arm(after)
 		w.endure(f, func() bool { return w.machineGone("mac-1") })
-		if h := w.host(orderName); !host.Licensed(h) {
+		if h := w.host(orderName); !host.WipeAllowed(h) {
 			t.Errorf("spec = %+v, want it released", h.Spec)
 		}
 		return f.fired

@@ -3,185 +3,231 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/bootstrapsecret"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/memo"
+	"github.com/macfleet/macfleet/internal/order"
 )
 
-// reasonClaimRestored is the event of a host that an earlier object of the
-// Machine's name had claimed.
-const reasonClaimRestored = "ClaimRestored"
+// ownership is what a claim is worth when its Machine goes.
+type ownership int
 
-// claimAgain claims a host that was lost and found again, if uncached reads prove
-// that it was this Machine's.
-func (r *Reconciler) claimAgain(ctx context.Context, v *visit, h *host.Host) error {
-	refusal, err := r.mayClaimAgain(ctx, v, h)
-	if err != nil {
-		return err
-	}
-	if refusal.Reason != "" {
-		v.poll = waitPoll
-		r.refuse(v, no(refusal.Reason, "%s", refusal.Message))
-		return nil
-	}
-	return r.acquire(ctx, v, h, host.ClaimAgain)
+const (
+	// ownershipOurs: the host carries our token.
+	ownershipOurs ownership = iota
+	// ownershipNone: there is nothing to release.
+	ownershipNone
+	// ownershipUnknown: it cannot be told yet.
+	ownershipUnknown
+)
+
+// ownerships says what a claim is worth when its Machine is deleted.
+type ownerships struct {
+	client   client.Client
+	reader   client.Reader
+	claims   *claims
+	gone     *goneServers
+	machines *machines
+	nodes    *nodes
+	orders   *order.Placer
+	releases *releases
+	rights   *rights
 }
 
-// mayClaimAgain gathers what host.MayClaimAgain decides from.
-func (r *Reconciler) mayClaimAgain(ctx context.Context, v *visit, h *host.Host) (host.Refusal, error) {
-	in := host.ClaimAgainInput{Host: h, PoolPrefix: r.namedLikeAPool(v.machine), Now: r.Clock.Now()}
-	var err error
-	if in.Claimant, err = r.claimant(ctx, v.machine); err != nil {
-		return host.Refusal{}, err
-	}
-	if in.MissingOwner, err = r.missingOwner(ctx, v.machine); err != nil {
-		return host.Refusal{}, err
-	}
-	if in.Rivals, err = r.rivals(ctx, v.machine, h); err != nil {
-		return host.Refusal{}, err
-	}
-	return host.MayClaimAgain(in), nil
-}
-
-func (r *Reconciler) claimant(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (host.Claimant, error) {
-	s, err := r.readStaged(ctx, client.ObjectKeyFromObject(m))
-	return host.Claimant{Machine: m, Staged: host.StagedClaim{Token: s.claimToken, Epoch: s.epoch}}, err
-}
-
-// rivals are the Machines of the same name in other namespaces that mean the host.
-// A manager of one namespace sees none; a Secret that cannot be read proves nothing.
-func (r *Reconciler) rivals(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) ([]host.Claimant, error) {
-	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	err := r.Reader.List(ctx, list)
-	if apierrors.IsForbidden(err) {
-		err = r.Client.List(ctx, list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	var rivals []host.Claimant
-	for i := range list.Items {
-		other := &list.Items[i]
-		if other.Name != m.Name || other.Namespace == m.Namespace || !host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{*other}).Mean(h) {
-			continue
+// claimOwnership says what the claim is worth when the Machine is deleted, from an
+// uncached read. A Host that was rebuilt, and whose server bears the Machine's
+// name, is claimed again first: only what is claimed can be released.
+func (p *ownerships) claimOwnership(ctx context.Context, v *visit) (ownership, error) {
+	if host.OrderMeant(v.Machine) {
+		if done, err := p.ownershipOfOrder(ctx, v); done || err != nil {
+			return ownershipOurs, err
 		}
-		rival, err := r.claimant(ctx, other)
-		if err != nil && !apierrors.IsForbidden(err) {
-			return nil, err
-		}
-		rivals = append(rivals, rival)
 	}
-	return rivals, nil
+	h, verdict, err := p.claims.judgeClaim(ctx, v, p.reader)
+	if err != nil {
+		return ownershipUnknown, err
+	}
+	switch verdict {
+	case host.Held, host.Releasing:
+		v.Host = h
+		return ownershipOurs, nil
+	case host.ClaimAgain:
+		return p.ownershipOfUnclaimed(ctx, v, h)
+	case host.Recreated:
+		return p.ownershipOfRecreated(ctx, v, h)
+	case host.Copied:
+		v.released = machine.Copied(v.Machine, h)
+		return ownershipNone, nil
+	case host.Lost:
+		if host.HoldsClaim(h, v.Machine) {
+			v.Host = h
+			return ownershipOurs, nil
+		}
+		return ownershipNone, p.nodes.deleteOwnNode(ctx, v)
+	case host.Acquire, host.ChooseAgain:
+		if err := p.barClaim(ctx, h, v.Token()); err != nil {
+			return ownershipUnknown, err
+		}
+		return ownershipNone, p.nodes.deleteOwnNode(ctx, v) // the Mac may have joined before its claim was lost
+	}
+	if h == nil {
+		return p.ownershipOfMissing(ctx, v)
+	}
+	if h.Spec.ClaimRef == nil && h.Status.Server.Name != "" {
+		return ownershipNone, p.nodes.deleteOwnNode(ctx, v) // it is known, and nobody's
+	}
+	return p.blocked(v), nil
 }
 
-// takeBack records that the claim is this object's: the one that made it, of the
-// same namespace, name and token, is gone. A backup was restored, or the Cluster
-// was moved away and back.
-func (r *Reconciler) takeBack(ctx context.Context, v *visit, h *host.Host) error {
-	missing, err := r.missingOwner(ctx, v.machine)
+// ownershipOfUnclaimed is claimOwnership for a host whose server bears the Machine's name.
+// Where nothing proves that the Machine had it, nothing is released.
+func (p *ownerships) ownershipOfUnclaimed(ctx context.Context, v *visit, h *host.Host) (ownership, error) {
+	refusal, err := p.rights.mayClaimAgain(ctx, v, h)
+	switch {
+	case err != nil:
+		return ownershipUnknown, err
+	case refusal.Withheld():
+		v.released = machine.False(infrav1.ReasonReleaseBlocked, "%s", refusal.Message)
+		return ownershipUnknown, nil
+	case refusal.Reason != "":
+		v.released = machine.False(refusal.Reason, "%s", refusal.Message)
+		return ownershipNone, nil
+	}
+	return ownershipOurs, p.claims.acquire(ctx, v, h, host.ClaimAgain)
+}
+
+// ownershipOfRecreated is claimOwnership for a host whose claim an earlier object of this
+// name made. An object that the API server deletes because a restore left it
+// without its owner releases nothing.
+func (p *ownerships) ownershipOfRecreated(ctx context.Context, v *visit, h *host.Host) (ownership, error) {
+	missing, err := p.machines.missingOwner(ctx, v.Machine)
 	if err != nil {
-		return err
+		return ownershipUnknown, err
 	}
 	if missing != "" {
-		v.poll = waitPoll
-		r.refuse(v, no(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name, missing)))
-		return nil
+		v.released = machine.False(infrav1.ReasonClaimConflict, "%s", host.Orphaned(h.Name, missing))
+		return ownershipNone, nil
 	}
-	if err := r.recordUID(ctx, v, h); err != nil {
-		return err
-	}
-	if h.Spec.Order != nil {
-		v.claimed = orderProgress(h)
-		return nil
-	}
-	if h.Spec.Release != nil {
-		return r.yield(ctx, v, h)
-	}
-	return r.keep(ctx, v, h)
+	v.Host = h
+	return ownershipOurs, p.claims.recordUID(ctx, v, h)
 }
 
-// recordUID writes this object's UID into the claim, under the resourceVersion of
-// the read that showed another one's, and after an uncached read of the Machine.
-func (r *Reconciler) recordUID(ctx context.Context, v *visit, h *host.Host) error {
-	if err := r.confirmIntent(ctx, v, true); err != nil {
-		return err
+// ownershipOfMissing is claimOwnership for a Host that does not exist.
+func (p *ownerships) ownershipOfMissing(ctx context.Context, v *visit) (ownership, error) {
+	lost, err := p.gone.hostIsLost(ctx, v)
+	if err != nil {
+		return ownershipUnknown, err
 	}
-	before := h.Spec.ClaimRef.UID
-	h.Spec.ClaimRef.UID = v.machine.UID
-	if err := r.Client.Update(ctx, h); err != nil {
-		return fmt.Errorf("taking back host %s: %w", h.Name, err)
+	if lost {
+		return ownershipNone, p.nodes.deleteOwnNode(ctx, v)
 	}
-	if before == "" {
-		return nil
+	return p.blocked(v), nil
+}
+
+// blocked says why the Machine cannot go yet, and the way out where time alone will
+// not bring it: detaching recognises that.
+func (p *ownerships) blocked(v *visit) ownership {
+	name := v.Machine.Spec.HostRef.Name
+	v.released = machine.False(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", name)
+	if v.proof == machine.ProofImpossible {
+		v.released = machine.False(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory, and the lists of zone %s stay empty, as with lost rights: mend those; or, if the server is gone, annotate this object with %s=true and set its status.serverID to null", name, hostZone(name), clusterv1.PausedAnnotation)
 	}
-	r.metrics.claim(claimAgain)
-	r.event(v.machine, transition{corev1.EventTypeNormal, reasonClaimRestored, "host " + h.Name + " was claimed for an earlier object of this name, which is gone; it is this object's again"})
-	ctrl.LoggerFrom(ctx).Info("Host taken back", "host", h.Name, "serverID", h.Spec.ServerID, "was", before, "is", v.machine.UID)
+	return ownershipUnknown
+}
+
+// barAnnotation of a Host holds the last token that must not claim it any more.
+const barAnnotation = "infrastructure.cluster.x-k8s.io/barred-claim"
+
+// barClaim changes a free Host, so that another manager's claim with this token that
+// is on its way meets a conflict: it would be held for a Machine that is no more.
+func (p *ownerships) barClaim(ctx context.Context, h *host.Host, token string) error {
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, barAnnotation, token)
+	if err := p.client.Update(ctx, h); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("barring a claim of host %s: %w", h.Name, err)
+	}
 	return nil
 }
 
-// refuse says why the Machine has no right to the host that it means; as an event
-// too, once.
-func (r *Reconciler) refuse(v *visit, why finding) {
-	v.claimed = why
-	if c := conditions.Get(v.machine, infrav1.HostClaimedCondition); c == nil || c.Message != why.message {
-		r.event(v.machine, transition{corev1.EventTypeWarning, why.reason, why.message})
-	}
+// absencePoll is how often a Machine whose Host is missing asks what the lists
+// of its zone say.
+const absencePoll = host.GoneAfter
+
+// goneServers proves that the server of a host is gone.
+type goneServers struct {
+	clock    clock.PassiveClock
+	absences *memo.Memo[client.ObjectKey, machine.Absence]
+	lacks    func(zone, serverID string) bool
+	secrets  bootstrapsecret.Secrets
+	zone     func(zone string) (host.ZoneReport, bool)
 }
 
-// copied says whose the host is that the Machine's hostRef was copied for.
-func copied(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) finding {
-	way := "delete it, or remove spec.hostRef to have it choose a host of its own"
-	if m.Spec.ProviderID != "" {
-		// Core finds the owner's Node by this providerID when the copy's Machine goes.
-		way = "delete it; where a Machine owns it, pause that first, or Cluster API drains and deletes the other's Node"
+// hostIsLost judges an intent whose Host does not exist, from an uncached read: there is
+// nothing to hold or to release when the Machine never held the Host, or when the
+// server is gone.
+func (p *goneServers) hostIsLost(ctx context.Context, v *visit) (bool, error) {
+	secret, err := p.secrets.Read(ctx, client.ObjectKeyFromObject(v.Machine))
+	if err != nil {
+		return false, err
 	}
-	owner := h.Spec.ClaimRef
-	return no(infrav1.ReasonClaimConflict, "host %s is claimed for Machine %s/%s, whose hostRef this object copies: it claims nothing, and its deletion releases nothing; %s", h.Name, owner.Namespace, owner.Name, way)
+	return neverHeld(v.Machine, secret) || p.serverProvedGone(v), nil
 }
 
-// lose gives up a host that is not the Machine's. One that was provisioned keeps
-// showing its loss: its Mac cannot be swapped any more. The Node that is left of it
-// goes, so that health checks find it gone.
-func (r *Reconciler) lose(ctx context.Context, v *visit, h *host.Host) error {
-	if conditions.GetReason(v.machine, infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost {
-		r.metrics.claim(claimLost)
-	}
-	v.claimed = no(infrav1.ReasonClaimLost, "host %s is not this Machine's: %s", h.Name, whose(h, v.machine))
-	if v.machine.Spec.ProviderID != "" {
-		key := client.ObjectKeyFromObject(v.machine)
-		r.pushes.cancel(key)
-		r.checks.cancel(key)
-		if host.LeftBehind(h, v.machine) {
-			return r.deleteOwnNode(ctx, v)
-		}
-		return nil
-	}
-	if host.TakesOver(v.machine) {
-		return nil // it never gets another host
-	}
-	if host.HoldsClaim(h, v.machine) {
-		if err := r.endClaim(ctx, h.Name, host.ClaimOf(v.machine)); err != nil {
-			return err
-		}
-	}
-	return r.dropIntent(ctx, v)
+// neverHeld reports that by its own records the Machine never held the Host that
+// it means: no status speaks of it, and nothing was staged for its claim.
+func neverHeld(m *infrav1.ScalewayAppleSiliconMachine, s bootstrapsecret.Content) bool {
+	ref := m.Spec.HostRef
+	return m.Spec.ProviderID == "" && m.Status.HostName == "" && m.Status.ServerID == "" && s.ClaimToken != ref.ClaimToken
 }
 
-// whose says how it shows that a host is not the Machine's.
-func whose(h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) string {
-	name := h.Status.Server.Name
-	switch ref := h.Spec.ClaimRef; {
-	case ref == nil:
-		return fmt.Sprintf("nobody has claimed it, and its server's name is %q: it was freed", name)
-	case !host.MeansClaim(h, m):
-		return fmt.Sprintf("it is claimed for Machine %s/%s, and its server's name is %q", ref.Namespace, ref.Name, name)
+// serverProvedGone reports that the vendor no longer has the server of the missing Host.
+func (p *goneServers) serverProvedGone(v *visit) bool {
+	return p.provedByLists(v, hostZone(v.Machine.Spec.HostRef.Name), v.Token())
+}
+
+// provedByLists reports that the zone was listed well enough since the Machine first
+// missed its server, or its own name on it; the token tells what it misses from what
+// it missed before.
+func (p *goneServers) provedByLists(v *visit, zone, token string) bool {
+	if p.zone == nil {
+		return false
 	}
-	return fmt.Sprintf("its server's name is now %q", name)
+	v.poll = absencePoll
+	report, _ := p.zone(zone)
+	p.absences.Change(client.ObjectKeyFromObject(v.Machine), func(a *machine.Absence) { v.proof = a.Note(token, p.clock.Now(), report) })
+	return v.proof == machine.ProofGone
+}
+
+// serverIDLength is that of a server's id, a UUID, which ends a Host's name.
+const serverIDLength = 36
+
+// hostZone is the zone in a Host's name; see host.ObjectName.
+func hostZone(name string) string { return name[:max(0, len(name)-serverIDLength-1)] }
+
+// hostNamed is what the name of a Host tells of it.
+func hostNamed(name string) *host.Host {
+	zone := hostZone(name)
+	h := &host.Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{Zone: zone, ServerID: strings.TrimPrefix(name, zone+"-")}}
+	h.Name = name
+	return h
+}
+
+// providerIDOf is the providerID of the server in a Host's name.
+func providerIDOf(name string) string {
+	zone := hostZone(name)
+	return host.ProviderID(zone, strings.TrimPrefix(name, zone+"-"))
+}
+
+// hostOfProviderID is the name of the Host of the server in a providerID.
+func hostOfProviderID(providerID string) string {
+	zone, id, _ := strings.Cut(strings.TrimPrefix(providerID, infrav1.ProviderIDPrefix), "/")
+	return host.ObjectName(zone, id)
 }

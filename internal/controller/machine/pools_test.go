@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // A Machine that names another namespace's pool gets no Mac, whatever is free.
@@ -15,7 +16,7 @@ func TestAPoolOfOthersIsRefused(t *testing.T) {
 	}{
 		"another namespace's": {map[string][]string{"others": {"spare-"}}, infrav1.ReasonPoolPrefixNotAllowed},
 		"nobody's":            {nil, infrav1.ReasonPoolPrefixNotAllowed},
-		"its own":             {map[string][]string{namespace: {"spare-"}}, reasonClaimed},
+		"its own":             {map[string][]string{namespace: {"spare-"}}, machine.ReasonClaimed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := pair("mac-1")
@@ -24,11 +25,12 @@ func TestAPoolOfOthersIsRefused(t *testing.T) {
 			free.Status.Server.Name = "spare-" + serverID
 			w := newWorld(t, append(objects, free)...)
 			w.r.NamespacePools = c.pools
+			w.r.wire()
 			w.settle("mac-1")
 			if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != c.want {
 				t.Errorf("HostClaimed = %s, want %s", got, c.want)
 			}
-			if claimed := w.host(hostName).Spec.ClaimRef != nil; claimed != (c.want == reasonClaimed) {
+			if claimed := w.host(hostName).Spec.ClaimRef != nil; claimed != (c.want == machine.ReasonClaimed) {
 				t.Errorf("claimed = %t", claimed)
 			}
 		})

@@ -2,147 +2,170 @@ package machine
 
 import (
 	"context"
-	"errors"
-	"time"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
-	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/workload"
+	"github.com/macfleet/macfleet/internal/fleetkey"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/job"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/rollout"
 )
 
-// The steps of a push, as people see them.
-const (
-	stepDial     = "dial"
-	stepProbe    = "probe"
-	stepGrant    = "grant"
-	stepReceive  = "receive"
-	stepJoin     = "join"
-	stepConverge = "converge"
-	stepReboot   = "reboot"
+// sshPort is where sshd listens, unless --ssh-port says otherwise.
+const sshPort = 22
 
-	// stepQueued is what is told of a push that waits for others.
-	stepQueued = "queued"
-)
-
-// pushSteps is the order of the steps, for "step n of m".
-func pushSteps() []string {
-	return []string{stepDial, stepProbe, stepGrant, stepReceive, stepJoin, stepConverge, stepReboot}
+// pushStarter begins pushes, and says what a Mac is to become.
+type pushStarter struct {
+	clock     clock.PassiveClock
+	agent     push.Agent
+	checks    *job.Pool
+	fleetKeys *fleetKeys
+	pusher    *push.Pusher
+	pushes    *job.Pool
+	sshPort   int
 }
 
-// revokeTimeout bounds taking a token back after a failed push.
-const revokeTimeout = 10 * time.Second
-
-// push brings one Mac to its desired state: a job of some minutes. Everything
-// that must survive it is recorded before it happens.
-type push struct {
-	r        *Reconciler
-	machine  client.ObjectKey
-	target   Target
-	ledger   ledger
-	password cloud.Password
-	// missing is the reason to give when the password is needed and not there.
-	missing string
-	agent   Agent
-	desired document.Desired
-	// signer of what the Mac is told.
-	signer *document.Signer
-	// join says that the Mac needs a token and a permit.
-	join bool
+// desired is the one document that a Mac is converged to, for its first bootstrap
+// and for each later run: what its profile asks of all its Macs, and what is this
+// one's. It holds no join material.
+func (p *pushStarter) desired(v *visit, profile *infrav1.MacNodeProfile) document.Desired {
+	want := rollout.Desired(profile, document.Agent{SHA256: p.agent.SHA256, Version: p.agent.Version})
+	want.Host = identity(v)
+	want.Host.User = v.secret.User
+	want.Host.Address = v.secret.Address
+	want.Host.Zone = v.Host.Spec.Zone
+	want.Host.ServerType = v.Host.Status.Server.Type
+	want.Host.Fleet = v.Fleet()
+	want.Host.TakeOver = host.TakesOver(v.Machine)
+	if p.sshPort != sshPort {
+		want.Host.SSHPort = p.sshPort
+	}
+	want.Restart = v.RequestedRestart()
+	return want
 }
 
-// run does the steps in order and stops at the first that fails.
-func (p push) run(ctx context.Context, say func(string)) error {
-	at := func(step string, act func() error) error {
-		say(step)
-		began := p.r.Clock.Now()
-		err := act()
-		p.r.metrics.step(step, p.r.Clock.Since(began), err)
-		if err != nil {
-			return asFailure(step, err)
-		}
+func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Desired, id string, join bool) error {
+	name := client.ObjectKeyFromObject(v.Machine)
+	if p.checks.Running(name) {
+		p.checks.Cancel(name) // its end brings us back
 		return nil
 	}
-	var mac Mac
-	err := at(stepDial, func() (err error) {
-		if mac, err = p.r.Macs.Dial(ctx, p.target); err != nil {
-			return err
-		}
-		return p.ledger.pin(ctx, mac.HostKey())
+	key, err := p.fleetKeys.ensureSSHKey(ctx, v)
+	if err != nil {
+		v.bootstrapped = machine.False(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+		return err
+	}
+	signing, err := p.fleetKeys.ensureSigningKey(ctx, v)
+	if err != nil {
+		v.bootstrapped = machine.False(infrav1.ReasonFleetKeyUnavailable, "%s", err)
+		return err
+	}
+	want.UpgradeKey, want.SSHKeys = signing.Public(), key.Publics()
+	request := push.Request{
+		Machine: name, Claim: v.claimOnHost(), Epoch: v.Host.Spec.Record.InstallEpoch, Target: p.target(v, key), Seeds: key.Seeds(),
+		Password: v.secret.Password, NoPassword: missingPassword(v.Host), Desired: want, Registration: rollout.Registration(want.Node),
+		Signer: signing.Signer(want.Host, p.clock.Now), Join: join,
+	}
+	p.pushes.Begin(name, id, func(ctx context.Context, say func(string)) ([]string, error) {
+		return []string{fleetkey.Fingerprint(key.Public)}, p.pusher.Push(ctx, request, say)
 	})
-	if mac != nil {
-		defer mac.Close() //nolint:errcheck // the work is done or has failed already
-	}
-	if err != nil {
-		return err
-	}
-	var facts Facts
-	err = at(stepProbe, func() (err error) {
-		if facts, err = mac.Probe(ctx); err != nil {
-			return err
-		}
-		return p.fit(ctx, facts)
-	})
-	if err != nil {
-		return err
-	}
-	if err := at(stepGrant, func() error { return p.grant(ctx, mac, facts) }); err != nil {
-		return err
-	}
-	if err := at(stepReceive, func() error { return p.receive(ctx, mac, facts) }); err != nil {
-		return err
-	}
-	return p.admit(ctx, mac, facts, at, say)
+	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.Host.Name, "job", id, "join", join)
+	return nil
 }
 
-// grant spends the password's one attempt, unless sudo works without.
-func (p push) grant(ctx context.Context, mac Mac, facts Facts) error {
-	if facts.Sudo {
-		return nil
+// target is the claimed Mac, with the pin of its present epoch.
+func (p *pushStarter) target(v *visit, key fleetsecret.SSHKey) push.Target {
+	t := push.Target{Address: v.secret.Address, Port: p.sshPort, User: v.secret.User, Key: key.Signer, OtherKeys: key.Others()}
+	if ip := v.Host.Status.Server.IP; ip != "" && ip != t.Address {
+		t.Addresses = []string{ip} // the vendor moved it since its credentials were staged
 	}
-	if !p.password.Present() {
-		return &Failure{Step: stepGrant, Class: document.Wait, Reason: p.missing, Err: errors.New("the vendor shows no usable sudo password")}
+	if pin := v.Host.Spec.Record.HostKey; pin != nil && pin.Epoch == v.Host.Spec.Record.InstallEpoch {
+		t.Pin = pin
 	}
-	fresh, err := p.ledger.spend(ctx, p.password)
-	if err != nil {
-		return err
-	}
-	if !fresh {
-		return &Failure{Step: stepGrant, Class: document.Retry, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch; another password or a wipe is needed")}
-	}
-	return mac.Grant(ctx, p.password)
+	return t
 }
 
-func (p push) receive(ctx context.Context, mac Mac, facts Facts) error {
-	if facts.Installed == p.agent.SHA256 {
-		return nil
+// awaitReboot holds pushes back while the host is about to reboot or does so.
+func (p *pushStarter) awaitReboot(v *visit) (ctrl.Result, bool) {
+	now := p.clock.Now()
+	is, until := host.Rebooting(v.Host, v.Machine.Spec.ProviderID != "", now)
+	if !is {
+		return ctrl.Result{}, false
 	}
-	return mac.Receive(ctx, p.agent)
+	v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s reboots", v.Host.Name)
+	if until.IsZero() {
+		return ctrl.Result{}, true
+	}
+	return after(now, until), true
 }
 
-// admit mints join material where the Mac needs it, converges, and takes the
-// token back when that did not work.
-func (p push) admit(ctx context.Context, mac Mac, facts Facts, at func(string, func() error) error, say func(string)) error {
-	desired := p.desired
-	if facts.Client.IsValid() {
-		desired.Host.ManagedFrom = facts.Client.String()
-	}
-	if p.password.Present() {
-		// Steps that need it may come in any run; the Mac keeps it in one file only.
-		desired.Secrets = &document.Secrets{ConsolePassword: p.password.Reveal()}
-	}
-	var token workload.Token
-	if err := at(stepJoin, func() (err error) { token, err = p.mint(ctx, &desired); return err }); err != nil {
-		return err
-	}
-	err := at(stepConverge, func() error { return p.converge(ctx, mac, facts, desired, say) })
-	if err == nil {
-		err = p.delivered(ctx, token)
-	}
-	if err != nil {
-		p.revoke(ctx, token)
-	}
-	return err
+// identity says which Mac is meant, and which installation of it.
+func identity(v *visit) document.Host {
+	return document.Host{Name: v.Machine.Name, ProviderID: machine.ProviderID(v.Host), Epoch: v.Host.Spec.Record.InstallEpoch}
 }
+
+// fleetOf is the Machine's fleet, as its Secrets know it.
+func (v *visit) fleetOf() fleetsecret.Fleet {
+	return fleetsecret.Fleet{Namespace: v.Machine.Namespace, Name: v.Fleet(), Cluster: machine.ClusterName(v.Machine)}
+}
+
+// fleetKeys has the keys of fleets made, and tells when one was replaced.
+type fleetKeys struct {
+	keys     *fleetsecret.Store
+	machines *machines
+}
+
+// ensureSSHKey returns the SSH key of the Machine's fleet, registered with the vendor.
+// It tells when a fleet that has Macs got another key: nobody reaches them with it, and
+// nothing else would say so before the next failure.
+func (p *fleetKeys) ensureSSHKey(ctx context.Context, v *visit) (fleetsecret.SSHKey, error) {
+	key, made, err := p.keys.SSH(ctx, v.fleetOf())
+	if made {
+		p.warnOfNewKey(ctx, v, "FleetKeyReplaced", v.fleetOf().SSHSecret().Name, "nobody can reach them by SSH; restore the Secret, or delete their Machines")
+	}
+	return key, err
+}
+
+// ensureSigningKey returns the signing key of the Machine's fleet. Where a fleet that
+// has Macs got another one, they refuse what is signed by it, and the next push may be
+// months away.
+func (p *fleetKeys) ensureSigningKey(ctx context.Context, v *visit) (fleetsecret.SigningKey, error) {
+	key, made, err := p.keys.Signing(ctx, v.fleetOf())
+	if made {
+		p.warnOfNewKey(ctx, v, "SigningKeyReplaced", v.fleetOf().SigningSecret().Name, "refuse each push; restore the Secret, or delete their Machines to have them wiped")
+	}
+	return key, err
+}
+
+func (p *fleetKeys) warnOfNewKey(ctx context.Context, v *visit, reason, secret, effect string) {
+	bereft := p.macsOfFleet(ctx, v)
+	if bereft == 0 {
+		return
+	}
+	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and %s", secret, bereft, v.Fleet(), effect)
+	p.machines.event(v.Machine, corev1.EventTypeWarning, reason, note)
+	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another key", "secret", secret, "fleet", v.Fleet(), "macs", bereft)
+}
+
+// macsOfFleet counts the Macs that the Machine's fleet has brought up.
+func (p *fleetKeys) macsOfFleet(ctx context.Context, v *visit) int {
+	fleet := v.Fleet()
+	return len(p.machines.requests(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		same := m.Labels[infrav1.FleetLabel] == fleet || m.Spec.FleetName == fleet
+		taken := !host.TakesOver(m) || m.Status.Applied.Agent != "" // else it knows no key of ours yet
+		return same && taken && m.Namespace == v.Machine.Namespace && m.Spec.ProviderID != ""
+	}))
+}
+
+// ForgetKey has a key registered again before it is next relied on: the vendor does
+// not have it any more under this name.
+func (r *Reconciler) ForgetKey(name string) { r.keys.Forget(name) }

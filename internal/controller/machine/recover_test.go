@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/bootstrapsecret"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/remote"
@@ -23,6 +24,7 @@ func failingWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.r.RebootAfter, w.r.MaxAttempts = 3, 8
+	w.r.wire()
 	w.settle("mac-1")
 	w.stage("mac-1", "secret-1")
 	w.create(poolHost(otherID))
@@ -123,6 +125,7 @@ func TestRequirement003_HandleBootstrapFailure_RebootAPIErrorDoesNotConsumeOneSh
 	first := *w.host(hostName).Spec.Reboot
 	w.restart()
 	w.r.RebootAfter, w.r.MaxAttempts = 3, 8
+	w.r.wire()
 	w.failTimes(5)
 	h := w.host(hostName)
 	if h.Spec.Reboot == nil || *h.Spec.Reboot != first || w.bootstrapRecord().RebootIssued || w.bootstrapRecord().Attempts != 3 {
@@ -139,7 +142,7 @@ func TestRequirement003_HandleBootstrapFailure_ReleasesToPoolAtMax(t *testing.T)
 	w.mac.set(func(m *fakeMac) { m.dialErr = nil; m.convErr = &remote.Failed{Class: document.Retry} })
 	w.failTimes(1)
 	h := w.host(hostName)
-	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginRecovery || h.Spec.Release.PoolPrefix != poolName {
+	if !host.WipeAllowed(h) || h.Spec.Release.Policy != infrav1.Recycle || h.Spec.Release.Origin != infrav1.OriginRecovery || h.Spec.Release.PoolPrefix != poolName {
 		t.Fatalf("release = %+v, want it recorded for %s", h.Spec.Release, token)
 	}
 	if h.Spec.Record.DisturbedAt == nil || h.Spec.Failures.Count != 1 || !slices.Contains(h.Finalizers, infrav1.HostFinalizer) {
@@ -152,7 +155,7 @@ func TestRequirement003_HandleBootstrapFailure_ReleasesToPoolAtMax(t *testing.T)
 	if m.Status.ServerID != otherID || m.Status.Bootstrap.Attempts != 0 || m.Status.Bootstrap.RebootIssued {
 		t.Errorf("status = %+v, want that of the new host", m.Status)
 	}
-	if s := w.secret("mac-1-bootstrap"); s[host.KeyHostKey] != "" || s[keyFailures] != "" || s[host.KeyPasswordAttempts] != "" || len(w.tokens()) != 0 {
+	if s := w.secret("mac-1-bootstrap"); s[host.KeyHostKey] != "" || s[bootstrapsecret.KeyFailures] != "" || s[host.KeyPasswordAttempts] != "" || len(w.tokens()) != 0 {
 		t.Errorf("the Secret still holds %v, tokens = %q", s, w.tokens())
 	}
 	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "Warning "+infrav1.ReasonReturnedToPool) {
@@ -165,6 +168,7 @@ func TestRequirement003_HandleBootstrapFailure_ReleasesToPoolAtMax(t *testing.T)
 func TestRequirement003_HandleBootstrapFailure_ReleaseAPIErrorKeepsState(t *testing.T) {
 	w := failingWorld(t)
 	w.r.RebootAfter = 0
+	w.r.wire()
 	w.failTimes(7)
 	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	w.fail = func(_ string, o client.Object) error {
@@ -187,7 +191,7 @@ func TestRequirement003_HandleBootstrapFailure_ReleaseAPIErrorKeepsState(t *test
 	}
 	w.fail = noFault
 	w.settle("mac-1")
-	if m := w.machine("mac-1"); !host.Licensed(w.host(hostName)) || m.Spec.HostRef == nil || m.Spec.HostRef.ClaimToken == token {
+	if m := w.machine("mac-1"); !host.WipeAllowed(w.host(hostName)) || m.Spec.HostRef == nil || m.Spec.HostRef.ClaimToken == token {
 		t.Errorf("release = %+v, hostRef = %+v; want it done once the API answers", w.host(hostName).Spec.Release, m.Spec.HostRef)
 	}
 }
@@ -195,6 +199,7 @@ func TestRequirement003_HandleBootstrapFailure_ReleaseAPIErrorKeepsState(t *test
 func TestRequirement003_HandleBootstrapFailure_LegacyCRWithoutPoolPrefixNeverReleases(t *testing.T) {
 	w := failingWorld(t)
 	w.r.DefaultPoolPrefix = ""
+	w.r.wire()
 	w.failTimes(3)
 	w.takeReboot()
 	w.failTimes(8)
@@ -214,6 +219,7 @@ func TestRequirement003_HandleBootstrapFailure_LegacyCRWithoutPoolPrefixNeverRel
 func TestRequirement003_HandleBootstrapFailure_DisabledThresholdsSkipBothTiers(t *testing.T) {
 	w := failingWorld(t)
 	w.r.RebootAfter, w.r.MaxAttempts = 0, 0
+	w.r.wire()
 	w.failTimes(12)
 	if h := w.host(hostName); h.Spec.Reboot != nil || h.Spec.Release != nil || w.bootstrapRecord().Attempts != 12 {
 		t.Errorf("reboot = %+v, release = %+v, record = %+v; want retries only", h.Spec.Reboot, h.Spec.Release, w.bootstrapRecord())
@@ -232,6 +238,7 @@ func TestRequirement003_ASealedPasswordInAStoredSecretHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 			w.r.RebootAfter, w.r.MaxAttempts = 1, 1
+			w.r.wire()
 			w.settle("mac-1")
 			w.stage("mac-1", c.stored)
 			if c.shown != "" {
@@ -266,7 +273,7 @@ func TestADirtyDiskIsWipedAgainAndQuarantined(t *testing.T) {
 	w.mac.set(func(m *fakeMac) { m.convErr = nil })
 	w.settle("mac-1")
 	h := w.host(hostName)
-	if !host.Licensed(h) || h.Spec.Quarantine == nil || h.Spec.Quarantine.Reason != infrav1.ReasonNotWiped || h.Spec.Quarantine.Until != nil {
+	if !host.WipeAllowed(h) || h.Spec.Quarantine == nil || h.Spec.Quarantine.Reason != infrav1.ReasonNotWiped || h.Spec.Quarantine.Until != nil {
 		t.Errorf("release = %+v, quarantine = %+v", h.Spec.Release, h.Spec.Quarantine)
 	}
 	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {
@@ -281,10 +288,11 @@ func TestAnOrderedServerIsReinstalledForItsMachine(t *testing.T) {
 	h.Spec.Record.Ordered = true
 	w.update(h)
 	w.r.RebootAfter = 0
+	w.r.wire()
 	w.failTimes(8)
 	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	h = w.host(hostName)
-	if !host.Licensed(h) || h.Spec.Release.Policy != infrav1.Reinstall || !bears(h, token) {
+	if !host.WipeAllowed(h) || h.Spec.Release.Policy != infrav1.Reinstall || !bears(h, token) {
 		t.Fatalf("spec = %+v, want it released to be reinstalled, and the claim kept", h.Spec)
 	}
 	dials := len(w.mac.dials)
@@ -311,7 +319,7 @@ func TestAReleasedHostIsDroppedByALivingMachine(t *testing.T) {
 	w := failingWorld(t)
 	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	h := w.host(hostName)
-	host.GiveUp(h, infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}, "x", w.clock.Now())
+	host.ReleaseUnhealthy(h, infrav1.Release{Token: token, Policy: infrav1.Recycle, PoolPrefix: poolName}, "x", w.clock.Now())
 	w.update(h)
 	w.settle("mac-1")
 	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {

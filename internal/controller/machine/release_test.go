@@ -19,6 +19,8 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/hostclaim"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // runningWorld has mac-1 running on the one host.
@@ -56,7 +58,7 @@ func TestRelease(t *testing.T) {
 	if h.Spec.Release == nil || !h.Spec.Release.RequestedAt.Equal(&want.RequestedAt) || h.Spec.Release.Token != token || h.Spec.Release.PoolPrefix != poolName {
 		t.Errorf("release = %+v, want %+v", h.Spec.Release, want)
 	}
-	if !slices.Contains(h.Finalizers, infrav1.HostFinalizer) || !host.Licensed(h) {
+	if !slices.Contains(h.Finalizers, infrav1.HostFinalizer) || !host.WipeAllowed(h) {
 		t.Errorf("finalizers = %q: the host must outlive its wipe", h.Finalizers)
 	}
 	if w.mac.left != 1 {
@@ -78,6 +80,7 @@ func TestRelease(t *testing.T) {
 func TestNoPrefixNoRelease(t *testing.T) {
 	w := runningWorld(t)
 	w.r.DefaultPoolPrefix = ""
+	w.r.wire()
 	w.deleteByCore()
 	w.settle("mac-1")
 	h := w.host(hostName)
@@ -173,7 +176,7 @@ func TestAnOldPhaseDoesNotSpareTheRelease(t *testing.T) {
 			age(w)
 			w.deleteByCore()
 			w.settle("mac-1")
-			if h := w.host(hostName); !w.machineGone("mac-1") || !host.Licensed(h) {
+			if h := w.host(hostName); !w.machineGone("mac-1") || !host.WipeAllowed(h) {
 				t.Errorf("gone = %t, release = %+v; want it released", w.machineGone("mac-1"), h.Spec.Release)
 			}
 		})
@@ -196,6 +199,7 @@ func TestNoLicenceFromAnOldCopy(t *testing.T) {
 			w := runningWorld(t)
 			w.deleteByCore()
 			w.r.Reader = &alteringReader{Reader: w.client, change: change}
+			w.r.wire()
 			for range 3 {
 				result := w.visit("mac-1")
 				if !w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"}) && result.RequeueAfter == 0 {
@@ -236,8 +240,8 @@ func TestOnlyTheOwnerRecordsOnAHost(t *testing.T) {
 	} {
 		theirs := claim
 		change(&theirs)
-		_, err := w.r.amendHost(t.Context(), hostName, theirs, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
-		if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
+		_, err := w.r.hosts.Amend(t.Context(), hostclaim.Ref{Host: hostName, Claim: theirs}, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+		if !errors.Is(err, hostclaim.ErrGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
 			t.Errorf("with another %s: %v, epoch = %d", name, err, w.host(hostName).Spec.Record.InstallEpoch)
 		}
 	}
@@ -246,8 +250,8 @@ func TestOnlyTheOwnerRecordsOnAHost(t *testing.T) {
 		h.Spec.ClaimRef.Token = "theirs"
 		w.update(h)
 	})
-	_, err := w.r.amendHost(t.Context(), hostName, claim, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
-	if !errors.Is(err, errClaimGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
+	_, err := w.r.hosts.Amend(t.Context(), hostclaim.Ref{Host: hostName, Claim: claim}, func(h *host.Host) bool { h.Spec.Record.InstallEpoch = 9; return true })
+	if !errors.Is(err, hostclaim.ErrGone) || w.host(hostName).Spec.Record.InstallEpoch == 9 {
 		t.Errorf("after a lost race: %v, epoch = %d", err, w.host(hostName).Spec.Record.InstallEpoch)
 	}
 }
@@ -263,7 +267,7 @@ func TestAReleasedClaimIsNotCleared(t *testing.T) {
 	h.Spec.Release = &infrav1.Release{Token: ours.Token, Policy: infrav1.Recycle, PoolPrefix: poolName}
 	w.update(h)
 	for _, with := range []infrav1.ClaimReference{ours, theirs} {
-		if err := w.r.endClaim(t.Context(), hostName, with); err != nil || !host.Licensed(w.host(hostName)) {
+		if err := w.r.hosts.End(t.Context(), hostclaim.Ref{Host: hostName, Claim: with}, w.clock.Now()); err != nil || !host.WipeAllowed(w.host(hostName)) {
 			t.Errorf("claim %+v: %v, spec = %+v", with, err, w.host(hostName).Spec)
 		}
 	}
@@ -386,5 +390,32 @@ func TestReleaseIsRecordedOnce(t *testing.T) {
 	w.settle("mac-1")
 	if after := w.host(hostName); !w.machineGone("mac-1") || after.ResourceVersion != before.ResourceVersion || w.mac.left != 1 {
 		t.Errorf("gone = %t, release = %+v, left %d times", w.machineGone("mac-1"), after.Spec.Release, w.mac.left)
+	}
+}
+
+// Between the look at the host and its release somebody else may have released it, by
+// another policy: what was recorded first is being done. A reinstall for the Machine
+// itself is no end, and gives way.
+func TestAReleaseThatIsRecordedStands(t *testing.T) {
+	for before, after := range map[infrav1.ReleasePolicy]infrav1.ReleasePolicy{
+		infrav1.Terminate: infrav1.Terminate, infrav1.Recycle: infrav1.Recycle, infrav1.Reinstall: infrav1.Recycle, "": infrav1.Recycle,
+	} {
+		t.Run(string(before), func(t *testing.T) {
+			w := runningWorld(t)
+			w.delete(w.machine("mac-1"))
+			v := &visit{Snapshot: machine.Snapshot{Machine: w.machine("mac-1"), Host: w.host(hostName)}}
+			if before != "" {
+				h := w.host(hostName)
+				h.Spec.Release = &infrav1.Release{Token: v.Token(), Policy: before, PoolPrefix: "earlier-", RequestedAt: metav1.NewMicroTime(start())}
+				w.update(h)
+			}
+			if err := w.r.releases.recordRelease(t.Context(), v, infrav1.Recycle); err != nil {
+				t.Fatal(err)
+			}
+			got := w.host(hostName).Spec.Release
+			if got.Policy != after || (got.PoolPrefix == "earlier-") != (before == after) {
+				t.Errorf("release = %+v, want policy %s", got, after)
+			}
+		})
 	}
 }

@@ -45,7 +45,7 @@ func TestAgentIsRestartedOnceForEachWish(t *testing.T) {
 			t.Errorf("restart %q with join %v; want %q, and a Node that is Ready needs no token", got.Restart, got.Join, id)
 		}
 		want := infrav1.AppliedStatus{Revision: revision, Agent: w.r.Agent.SHA256, Restart: id}
-		want.SSHKey = fleetkey.Fingerprint(w.secret("builders-ssh")[keyPublic])
+		want.SSHKey = fleetkey.Fingerprint(w.secret("builders-ssh")[fleetkey.KeyPublic])
 		if got := w.machine("mac-1").Status.Applied; got != want {
 			t.Errorf("applied = %+v, want %+v", got, want)
 		}

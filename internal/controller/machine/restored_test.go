@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 func pairMeta(name string) metav1.ObjectMeta {
@@ -82,7 +83,7 @@ func TestARestoredMachineGetsItsMacBack(t *testing.T) {
 			if h.Spec.Record.InstallEpoch != before.Spec.Record.InstallEpoch || m.Spec.ProviderID != backup.Spec.ProviderID {
 				t.Errorf("record = %+v, providerID %q", h.Spec.Record, m.Spec.ProviderID)
 			}
-			if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Phase != phaseRunning || m.Status.ServerID != serverID {
+			if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Phase != machine.PhaseRunning || m.Status.ServerID != serverID {
 				t.Errorf("status = %+v", m.Status)
 			}
 			if w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
@@ -94,7 +95,7 @@ func TestARestoredMachineGetsItsMacBack(t *testing.T) {
 			// It is an owner like any other now.
 			w.deleteRestored()
 			w.settleIfThere("mac-1")
-			if h := w.host(hostName); !w.machineGone("mac-1") || !host.Licensed(h) {
+			if h := w.host(hostName); !w.machineGone("mac-1") || !host.WipeAllowed(h) {
 				t.Errorf("gone = %t, release = %+v", w.machineGone("mac-1"), h.Spec.Release)
 			}
 		})
@@ -219,7 +220,7 @@ func TestARestoredMachineTakesNoHalfWipedMac(t *testing.T) {
 				switch {
 				case m.Spec.ProviderID == "" && (m.Spec.HostRef == nil || m.Spec.HostRef.Name == hostName || !host.HoldsClaim(w.host(m.Spec.HostRef.Name), m)):
 					t.Errorf("hostRef = %+v, want another host", m.Spec.HostRef)
-				case m.Spec.ProviderID != "" && free && (w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost || m.Status.Phase != phaseLost):
+				case m.Spec.ProviderID != "" && free && (w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost || m.Status.Phase != machine.PhaseLost):
 					t.Errorf("HostClaimed = %s, phase %s", w.reason("mac-1", infrav1.HostClaimedCondition), m.Status.Phase)
 				}
 				w.deleteRestored()
@@ -235,9 +236,9 @@ func TestARestoredMachineTakesNoHalfWipedMac(t *testing.T) {
 // An old copy of the Machine takes back nothing: its object may be gone as well.
 func TestAnOldCopyTakesNothingBack(t *testing.T) {
 	w := runningWorld(t)
-	v, before := &visit{machine: w.machine("mac-1")}, w.host(hostName).Spec.ClaimRef.UID
-	v.machine.UID = "before"
-	if err := w.r.recordUID(t.Context(), v, w.host(hostName)); !errors.Is(err, errStale) {
+	v, before := &visit{Snapshot: machine.Snapshot{Machine: w.machine("mac-1")}}, w.host(hostName).Spec.ClaimRef.UID
+	v.Machine.UID = "before"
+	if err := w.r.claims.recordUID(t.Context(), v, w.host(hostName)); !errors.Is(err, errStale) {
 		t.Errorf("%v, want it stale", err)
 	}
 	if got := w.host(hostName).Spec.ClaimRef.UID; got != before {
@@ -292,7 +293,7 @@ func TestAMachineWhoseMacWasFreedSaysSo(t *testing.T) {
 			if got := w.message("mac-1", infrav1.HostClaimedCondition); w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonClaimLost || !strings.Contains(got, row.says) {
 				t.Errorf("HostClaimed = %s: %s", w.reason("mac-1", infrav1.HostClaimedCondition), got)
 			}
-			if w.reason("mac-1", infrav1.ReadyCondition) != infrav1.ReasonClaimLost || m.Status.Phase != phaseLost {
+			if w.reason("mac-1", infrav1.ReadyCondition) != infrav1.ReasonClaimLost || m.Status.Phase != machine.PhaseLost {
 				t.Errorf("Ready = %s, phase %s", w.reason("mac-1", infrav1.ReadyCondition), m.Status.Phase)
 			}
 			if goes := w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}); goes != row.nodeGoes {
@@ -321,7 +322,7 @@ func TestAMachineWhoseHostAndServerAreGoneSaysSo(t *testing.T) {
 		w.report.At = w.clock.Now()
 		w.settle("mac-1")
 	}
-	if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != infrav1.ReasonServerGone || w.machine("mac-1").Status.Phase != phaseLost {
+	if got := w.reason("mac-1", infrav1.HostClaimedCondition); got != infrav1.ReasonServerGone || w.machine("mac-1").Status.Phase != machine.PhaseLost {
 		t.Errorf("HostClaimed = %s, phase %s", got, w.machine("mac-1").Status.Phase)
 	}
 }
@@ -356,7 +357,7 @@ func TestAKeptHostIsNotClaimedAgain(t *testing.T) {
 			row.end(h)
 			w.update(h)
 			w.settleIfThere("mac-1")
-			if !w.machineGone("mac-1") || !host.Licensed(w.host(hostName)) {
+			if !w.machineGone("mac-1") || !host.WipeAllowed(w.host(hostName)) {
 				t.Errorf("gone = %t, release = %+v", w.machineGone("mac-1"), w.host(hostName).Spec.Release)
 			}
 		})

@@ -10,6 +10,8 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/hostclaim"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // Whose token it is stands on the Host before the token can be used, and no longer
@@ -103,8 +105,8 @@ func TestTheEndOfATokenUnbindsNoOther(t *testing.T) {
 			bind("bbbbbb")
 		}
 	}
-	v := &visit{machine: w.machine("mac-1")}
-	if err := w.r.dropToken(t.Context(), client.ObjectKeyFromObject(v.machine), v.meant()); err != nil {
+	v := &visit{Snapshot: machine.Snapshot{Machine: w.machine("mac-1")}}
+	if err := w.r.tokens.End(t.Context(), client.ObjectKeyFromObject(v.Machine), hostclaim.RefOf(v.Machine)); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.host(hostName).Spec.Record.Bootstrap.TokenID; got != "bbbbbb" || len(w.tokens()) != 0 {

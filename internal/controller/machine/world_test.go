@@ -25,6 +25,9 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/job"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/internal/workload"
 )
@@ -101,25 +104,29 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 func (w *world) interceptors() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return w.write("create", o, func() error { return c.Create(ctx, o, opts...) })
+			return w.write(ctx, "create", o, func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return w.write("update", o, func() error { return c.Update(ctx, o, opts...) })
+			return w.write(ctx, "update", o, func() error { return c.Update(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return w.write("patch", o, func() error { return c.Patch(ctx, o, p, opts...) })
+			return w.write(ctx, "patch", o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return w.write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+			return w.write(ctx, "delete", o, func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return w.write("patch "+sub+" of", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			return w.write(ctx, "patch "+sub+" of", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	}
 }
 
-// write does a write with the faults of the test around it.
-func (w *world) write(verb string, object client.Object, do func() error) error {
+// write does a write with the faults of the test around it. Nothing is sent with a
+// context that has ended, as by a real client.
+func (w *world) write(ctx context.Context, verb string, object client.Object, do func() error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	w.mu.Lock()
 	intrude, err := w.intrude, w.fail(verb, object)
 	if err == nil {
@@ -158,19 +165,22 @@ func (w *world) once(picks func(verb string, object client.Object) bool, intrusi
 // restart puts a new manager in the place of the old one; its jobs are lost.
 func (w *world) restart() {
 	if w.r != nil {
-		w.r.pushes.stop()
-		w.r.leaves.stop()
-		w.r.checks.stop()
+		stopJobs(w.r)
 	}
-	w.r = w.reconciler(w.client)
-	w.t.Cleanup(func() {
-		w.r.pushes.stop()
-		w.r.leaves.stop()
-		w.r.checks.stop()
-		w.r.checks.group.Wait()
-		w.r.pushes.group.Wait()
-		w.r.leaves.group.Wait()
-	})
+	r := w.reconciler(w.client)
+	w.r = r
+	w.t.Cleanup(func() { stopJobs(r) })
+}
+
+// stopJobs ends the jobs of a manager, and waits until none of them runs.
+func stopJobs(r *Reconciler) {
+	pools := []*job.Pool{r.pushes, r.leaves, r.checks}
+	for _, p := range pools {
+		p.Stop()
+	}
+	for _, p := range pools {
+		p.Wait()
+	}
 }
 
 func (w *world) reconciler(reader client.Reader) *Reconciler {
@@ -179,7 +189,7 @@ func (w *world) reconciler(reader client.Reader) *Reconciler {
 		w.t.Fatal(err)
 	}
 	return New(Options{
-		Client: w.client, Reader: reader, Keys: w.keys, Macs: w.mac, Agent: Agent{Version: "v1", Build: build},
+		Client: w.client, Reader: reader, Keys: w.keys, Macs: w.mac, Agent: push.Agent{Version: "v1", Build: build},
 		Zone:              func(string) (host.ZoneReport, bool) { return w.report, true },
 		Lacks:             func(string, string) bool { return w.lacks },
 		DefaultPoolPrefix: poolName, Recorder: w.events, Clock: w.clock, DriftCheckInterval: w.checks,
@@ -205,9 +215,9 @@ func (w *world) settle(name string) ctrl.Result {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	for range 50 {
-		before, job := w.countWrites(), w.push(key)
+		before, push := w.countWrites(), w.pushState(key)
 		result := w.visit(name)
-		if w.awaitJobs(key) || w.push(key) != job {
+		if w.awaitJobs(key) || w.pushState(key) != push {
 			continue
 		}
 		if w.countWrites() == before {
@@ -218,26 +228,26 @@ func (w *world) settle(name string) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// push tells one push from another, also from one that ended at once.
-func (w *world) push(key types.NamespacedName) string {
-	s, _ := w.r.pushes.look(key)
-	return fmt.Sprint(s.id, s.recorded, s.answered, s.shown)
+// pushState tells one push from another, also from one that ended at once.
+func (w *world) pushState(key types.NamespacedName) string {
+	s, _ := w.r.pushes.Look(key)
+	return fmt.Sprint(s.ID, s.Recorded, s.Answered, s.Shown)
 }
 
 // awaitJobs waits for a running job to end, and reports whether there was one.
 func (w *world) awaitJobs(key types.NamespacedName) bool {
 	w.t.Helper()
 	waited := false
-	for _, pool := range []*jobs{w.r.pushes, w.r.leaves, w.r.checks} {
+	for _, pool := range []*job.Pool{w.r.pushes, w.r.leaves, w.r.checks} {
 		for {
-			job, ok := pool.look(key)
-			if !ok || job.done || w.mac.isHolding() {
+			run, ok := pool.Look(key)
+			if !ok || run.Done || w.mac.isHolding() {
 				break
 			}
 			waited = true
 			select {
-			case <-pool.wakeups:
-			case <-time.After(30 * time.Second):
+			case <-pool.Wakeups():
+			case <-time.After(time.Minute):
 				w.t.Fatal("a job does not end")
 			}
 		}
@@ -378,8 +388,8 @@ func (w *world) running(name string) {
 	w.settle(name)
 	w.join(name)
 	w.settle(name)
-	if got := w.machine(name).Status.Phase; got != phaseRunning {
-		w.t.Fatalf("phase = %s, want %s: %+v", got, phaseRunning, w.machine(name).Status.Conditions)
+	if got := w.machine(name).Status.Phase; got != machine.PhaseRunning {
+		w.t.Fatalf("phase = %s, want %s: %+v", got, machine.PhaseRunning, w.machine(name).Status.Conditions)
 	}
 }
 
@@ -393,7 +403,7 @@ func (w *world) reason(name, condition string) string {
 	return ""
 }
 
-// eventReasons empties the recorder.
+// heard empties the recorder.
 func (w *world) heard() []string {
 	var out []string
 	for {

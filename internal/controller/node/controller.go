@@ -139,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if keep.why != "" {
-		r.lone.forget(req.Name)
+		r.lone.Forget(req.Name)
 		return ctrl.Result{}, nil
 	}
 	return r.mayGo(ctx, keep)
@@ -199,7 +199,7 @@ func (r *Reconciler) mayGo(ctx context.Context, v verdict) (ctrl.Result, error) 
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.lone.forget(n.Name)
+	r.lone.Forget(n.Name)
 	log.Info("Deleted the Node of a Mac that no Machine has", "providerID", n.Spec.ProviderID)
 	r.Recorder.Eventf(n, nil, corev1.EventTypeWarning, reasonDeleted, "DeleteNode", "no Machine has this Mac: its Node is deleted")
 	return ctrl.Result{}, nil

@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	log := ctrl.LoggerFrom(ctx)
-	ask, err := Read(csr)
+	ask, err := read(csr)
 	if err != nil {
 		log.V(1).Info("Request left alone", "why", err.Error())
 		return ctrl.Result{}, nil
@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // answer looks up what the request is about, and approves it or says why not.
-func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask Ask) error {
+func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) error {
 	log := ctrl.LoggerFrom(ctx)
 	node, err := r.node(ctx, ask.Node)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	if err := r.Reader.List(ctx, hosts); err != nil {
 		return fmt.Errorf("listing hosts: %w", err)
 	}
-	h := Find(ask, node, hosts.Items)
+	h := find(ask, node, hosts.Items)
 	switch {
 	case h == nil && ask.TokenID != "":
 		log.Info("Certificate request left pending: no host's record bears the token; it was replaced, has ended, or is none of macfleet's", "token", ask.TokenID)
@@ -102,7 +102,7 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	if err != nil {
 		return err
 	}
-	if refused := Refusal(ask, h, m, node); refused.Why != "" {
+	if refused := refusal(ask, h, m, node); refused.Why != "" {
 		log.Info("Certificate request left pending: "+refused.Why, "host", h.Name)
 		if m != nil {
 			r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, refused.Check, "the certificate of Node %s is not approved: %s", ask.Node, refused.Why)

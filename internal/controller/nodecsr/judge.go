@@ -32,8 +32,8 @@ const (
 	maxSeconds = 24 * 60 * 60
 )
 
-// Ask is what a request asks for and who asks.
-type Ask struct {
+// nodeRequest is what a request asks for and who asks.
+type nodeRequest struct {
 	// Node is the name in the certificate's subject.
 	Node string
 	// TokenID the requester logged in with; empty for a renewal.
@@ -42,38 +42,38 @@ type Ask struct {
 	Seconds *int32
 }
 
-// Read checks what the request itself shows: the signer, the subject, the usages,
+// read checks what the request itself shows: the signer, the subject, the usages,
 // the requester. The error says what is not as a Mac asks it.
-func Read(csr *certificatesv1.CertificateSigningRequest) (Ask, error) {
+func read(csr *certificatesv1.CertificateSigningRequest) (nodeRequest, error) {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
-		return Ask{}, fmt.Errorf("the signer %s is not ours to decide", csr.Spec.SignerName)
+		return nodeRequest{}, fmt.Errorf("the signer %s is not ours to decide", csr.Spec.SignerName)
 	}
 	node, err := subjectNode(csr.Spec.Request)
 	if err != nil {
-		return Ask{}, err
+		return nodeRequest{}, err
 	}
 	if !clientUsages(csr.Spec.Usages) {
-		return Ask{}, errors.New("the usages are not those of a node's client certificate")
+		return nodeRequest{}, errors.New("the usages are not those of a node's client certificate")
 	}
-	ask := Ask{Node: node, Seconds: csr.Spec.ExpirationSeconds}
+	ask := nodeRequest{Node: node, Seconds: csr.Spec.ExpirationSeconds}
 	if id, bootstrap := strings.CutPrefix(csr.Spec.Username, workload.BootstrapUserPrefix); bootstrap {
 		if id == "" || !slices.Contains(csr.Spec.Groups, workload.JoinGroup) {
-			return Ask{}, fmt.Errorf("the requester holds no token of group %s", workload.JoinGroup)
+			return nodeRequest{}, fmt.Errorf("the requester holds no token of group %s", workload.JoinGroup)
 		}
 		ask.TokenID = id
 		return ask, nil
 	}
 	if csr.Spec.Username != nodeUserPrefix+node || !slices.Contains(csr.Spec.Groups, nodeGroup) {
-		return Ask{}, errors.New("the requester is neither a bootstrap token of ours nor the node itself")
+		return nodeRequest{}, errors.New("the requester is neither a bootstrap token of ours nor the node itself")
 	}
 	return ask, nil
 }
 
-// Find returns the Host that a request is about: for a first certificate the one
+// find returns the Host that a request is about: for a first certificate the one
 // whose record bears the token, for a renewal the one that the Node is. A renewal
 // of a Node that is no claimed Mac, but bears the name of one claim, is about that
 // claim, and will be refused. Nil: it is about none.
-func Find(ask Ask, node *corev1.Node, hosts []host.Host) *host.Host {
+func find(ask nodeRequest, node *corev1.Node, hosts []host.Host) *host.Host {
 	var named []*host.Host
 	for i := range hosts {
 		h := &hosts[i]
@@ -95,40 +95,40 @@ func Find(ask Ask, node *corev1.Node, hosts []host.Host) *host.Host {
 	return nil
 }
 
-// Refused is why a request about a Host is not approved. The zero value: it is.
-type Refused struct {
+// refused is why a request about a Host is not approved. The zero value: it is.
+type refused struct {
 	// Check that it did not pass: one Event is kept of each.
 	Check string
 	Why   string
 }
 
-// The checks of Refusal.
+// The checks of refusal.
 const (
 	checkClaim    = "CheckClaim"
 	checkLifetime = "CheckLifetime"
 	checkNode     = "CheckNode"
 )
 
-// Refusal looks for what is in the way of a request about a Host. The Machine is
+// refusal looks for what is in the way of a request about a Host. The Machine is
 // that of the Host's claim, nil when there is none; the Node is the one that the
 // certificate would be for, nil when there is none. Both were read uncached.
-func Refusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) Refused {
+func refusal(ask nodeRequest, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) refused {
 	if why := claimRefusal(ask, h, m); why != "" {
-		return Refused{checkClaim, why}
+		return refused{checkClaim, why}
 	}
 	if why := lifetimeRefusal(ask); why != "" {
-		return Refused{checkLifetime, why}
+		return refused{checkLifetime, why}
 	}
 	if why := nodeRefusal(ask, h, node); why != "" {
-		return Refused{checkNode, why}
+		return refused{checkNode, why}
 	}
-	return Refused{}
+	return refused{}
 }
 
-// claimRefusal is Refusal as far as the claim goes. A Mac that was handed over to
+// claimRefusal is refusal as far as the claim goes. A Mac that was handed over to
 // another management cluster is renewed here as long as its Node is here: its
 // Machine is there.
-func claimRefusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) string {
+func claimRefusal(ask nodeRequest, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) string {
 	claim, moved := h.Spec.ClaimRef, h.Spec.Record.HandedOverAt != nil
 	switch {
 	case claim == nil:
@@ -151,8 +151,8 @@ func claimRefusal(ask Ask, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine)
 	return ""
 }
 
-// lifetimeRefusal is Refusal as far as the certificate's end goes.
-func lifetimeRefusal(ask Ask) string {
+// lifetimeRefusal is refusal as far as the certificate's end goes.
+func lifetimeRefusal(ask nodeRequest) string {
 	switch {
 	case ask.Seconds == nil:
 		return fmt.Sprintf("spec.expirationSeconds is not set: a Mac's certificate lives %d seconds at most, and without the field the signer gives a year", maxSeconds)
@@ -162,8 +162,8 @@ func lifetimeRefusal(ask Ask) string {
 	return ""
 }
 
-// nodeRefusal is Refusal as far as the Node of the name goes.
-func nodeRefusal(ask Ask, h *host.Host, node *corev1.Node) string {
+// nodeRefusal is refusal as far as the Node of the name goes.
+func nodeRefusal(ask nodeRequest, h *host.Host, node *corev1.Node) string {
 	switch {
 	case node == nil && ask.TokenID == "":
 		return fmt.Sprintf("Node %s does not exist: a Mac whose Node was deleted joins again with a new token", ask.Node)

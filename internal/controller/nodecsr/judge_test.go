@@ -143,7 +143,7 @@ func TestRead(t *testing.T) {
 		"empty token id":                  {change(first(), func(r *request) { r.username = "system:bootstrap:" }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Read(c.request.csr(t)); (err == nil) != c.reads {
+			if _, err := read(c.request.csr(t)); (err == nil) != c.reads {
 				t.Errorf("reads = %t (%v), want %t", err == nil, err, c.reads)
 			}
 		})
@@ -223,11 +223,11 @@ func decisions() map[string]decision {
 func TestDecision(t *testing.T) {
 	for name, c := range decisions() {
 		t.Run(name, func(t *testing.T) {
-			ask, err := Read(c.request.csr(t))
+			ask, err := read(c.request.csr(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := Find(ask, c.node, c.hosts)
+			h := find(ask, c.node, c.hosts)
 			if h == nil || c.about == "" {
 				if h != nil || c.about != "" {
 					t.Errorf("it is about %v, want %q", h, c.about)
@@ -237,7 +237,7 @@ func TestDecision(t *testing.T) {
 			if h.Name != c.about {
 				t.Errorf("it is about %s, want %s", h.Name, c.about)
 			}
-			why := Refusal(ask, h, c.machine, c.node).Why
+			why := refusal(ask, h, c.machine, c.node).Why
 			if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 				t.Errorf("refusal %q, want %q", why, c.says)
 			}
@@ -254,7 +254,7 @@ func TestGarbageIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := csr.DeepCopy()
 			bad.Spec.Request = []byte(text)
-			if ask, err := Read(bad); err == nil {
+			if ask, err := read(bad); err == nil {
 				t.Errorf("read as %+v", ask)
 			}
 		})

@@ -1,7 +1,7 @@
 // Package profile keeps Macs that run in step with their MacNodeProfile: it gives
 // them their turns to be changed, keeps the labels and taints of their Nodes, and
 // says how far a change has come. Who is next is decided in package rollout;
-// pushing to a Mac whose turn it is, and finding what was changed there, is the
+// pushing to a Mac that has an update permit, and finding what was changed there, is the
 // machine controller's.
 package profile
 
@@ -112,7 +112,7 @@ func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infr
 	if s.invalid == nil {
 		decision = rollout.Plan(s.input(profile, r.Clock.Now()))
 		if len(decision.Begin)+len(decision.End) > 0 {
-			if s, decision, err = r.takeTurns(ctx, profile); err != nil {
+			if s, decision, err = r.updatePermits(ctx, profile); err != nil {
 				return ctrl.Result{}, err
 			}
 		}
@@ -128,7 +128,7 @@ func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infr
 }
 
 // again is when to look again for what no watch tells; zero: not at all. It is not
-// left to the pauses that grow after an error: a turn would end late.
+// left to the pauses that grow after an error: an update permit would end late.
 func (r *Reconciler) again(nodes upkeep, decision rollout.Decision) time.Duration {
 	var pauses []time.Duration
 	if !decision.Again.IsZero() {

@@ -75,7 +75,7 @@ func TestAQuietProfileWritesNothing(t *testing.T) {
 	}
 }
 
-// lagging is a cache that has not seen any turn yet.
+// lagging is a cache that has not seen any update permit yet.
 type lagging struct{ client.Client }
 
 func (c lagging) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -148,7 +148,7 @@ func TestAFailedCanaryHalts(t *testing.T) {
 	}
 }
 
-// A guest that dies in a turn is laid to its charge; one that ends is not.
+// A guest that dies in an update permit is laid to its charge; one that ends is not.
 func TestAGuestLostInATurnHalts(t *testing.T) {
 	for name, c := range map[string]struct {
 		status corev1.ContainerState
@@ -165,7 +165,7 @@ func TestAGuestLostInATurnHalts(t *testing.T) {
 			}
 			w := newWorld(t, append(three("old"), builders(), pod)...)
 			w.visit("builders")
-			if got := lastTurn(w.machine("a")).Guests; !slices.Equal(got, []types.UID{"guest-1"}) {
+			if got := lastPermit(w.machine("a")).Guests; !slices.Equal(got, []types.UID{"guest-1"}) {
 				t.Fatalf("the turn remembers the guests %q", got)
 			}
 			w.prove("a", revision())

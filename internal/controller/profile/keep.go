@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -62,7 +63,7 @@ func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProf
 		if m.node == nil || m.seen.Asleep || !m.node.DeletionTimestamp.IsZero() {
 			continue
 		}
-		err := r.keepNode(ctx, m.node, want(shared, m.machine))
+		err := r.keepNode(ctx, m, want(shared, m.machine))
 		switch {
 		case apierrors.IsConflict(err):
 			done.stale = true
@@ -74,9 +75,14 @@ func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProf
 	return done
 }
 
-func (r *Reconciler) keepNode(ctx context.Context, before *corev1.Node, w wanted) error {
+func (r *Reconciler) keepNode(ctx context.Context, m mac, w wanted) error {
+	ours, err := r.ours(ctx, m)
+	if err != nil {
+		return err
+	}
+	before := m.node
 	node := before.DeepCopy()
-	if err := keep(node, w); err != nil {
+	if err := keep(node, ours, w); err != nil {
 		return err
 	}
 	if equality.Semantic.DeepEqual(node, before) {
@@ -88,6 +94,29 @@ func (r *Reconciler) keepNode(ctx context.Context, before *corev1.Node, w wanted
 	}
 	ctrl.LoggerFrom(ctx).Info("Labels and taints of the Node are as the profile wants them", "node", node.Name)
 	return nil
+}
+
+// ours is what the manager has put on the Node: what it noted there, and before it has
+// looked at the Node once, what it told the Mac to register it with. That is on the
+// Host, where the Mac cannot write. It is read uncached: what is missed once stays.
+func (r *Reconciler) ours(ctx context.Context, m mac) (kept, error) {
+	var before kept
+	if text := m.node.Annotations[infrav1.KeptAnnotation]; text != "" {
+		// What cannot be read says nothing: then nothing is taken away.
+		_ = json.Unmarshal([]byte(text), &before)
+		return before, nil
+	}
+	if m.machine.Spec.HostRef == nil {
+		return before, nil
+	}
+	h := &host.Host{}
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: m.machine.Spec.HostRef.Name}, h); err != nil {
+		if apierrors.IsNotFound(err) {
+			return before, nil
+		}
+		return before, fmt.Errorf("reading host %s: %w", m.machine.Spec.HostRef.Name, err)
+	}
+	return kept(host.Registered(h, m.machine)), nil
 }
 
 // want leaves out what is a fact about the Mac, whatever a profile says.
@@ -115,14 +144,9 @@ func fleet(m *infrav1.ScalewayAppleSiliconMachine) string {
 	return m.Labels[clusterv1.MachineDeploymentNameLabel]
 }
 
-// keep sets what is wanted, and takes away what the profile once wanted and does
-// no more. What is neither is somebody else's and stays.
-func keep(node *corev1.Node, w wanted) error {
-	var before kept
-	if text := node.Annotations[infrav1.KeptAnnotation]; text != "" {
-		// What cannot be read says nothing: then nothing is taken away.
-		_ = json.Unmarshal([]byte(text), &before)
-	}
+// keep sets what is wanted, and takes away what is ours and not wanted any more. What
+// is neither is somebody else's and stays.
+func keep(node *corev1.Node, before kept, w wanted) error {
 	node.Labels = keepLabels(node.Labels, before.Labels, w.labels)
 	node.Spec.Taints = keepTaints(node.Spec.Taints, before.Taints, w.taints)
 	now := kept{Labels: slices.Sorted(maps.Keys(w.labels))}
@@ -153,8 +177,7 @@ func keepLabels(have map[string]string, before []string, want map[string]string)
 	return out
 }
 
-// identity of a taint: a Node has one at most of each.
-func identity(taint corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }
+func identity(taint corev1.Taint) string { return rollout.TaintID(taint.Key, taint.Effect) }
 
 func keepTaints(have []corev1.Taint, before []string, want []corev1.Taint) []corev1.Taint {
 	var out []corev1.Taint

@@ -18,8 +18,8 @@ type metrics struct {
 
 // Kinds of turns.
 const (
-	turnUpdates = "update"
-	turnMends   = "mend"
+	permitUpdates = "update"
+	permitMends   = "mend"
 )
 
 func newMetrics() *metrics {
@@ -68,10 +68,10 @@ func (m *metrics) forget(profile types.NamespacedName) {
 	m.halted.DeletePartialMatch(labels)
 }
 
-func (m *metrics) turn(mends bool) {
-	kind := turnUpdates
+func (m *metrics) permit(mends bool) {
+	kind := permitUpdates
 	if mends {
-		kind = turnMends
+		kind = permitMends
 	}
 	m.turns.WithLabelValues(kind).Inc()
 }

@@ -50,7 +50,7 @@ func TestACacheThatLagsTakesNoSecondMacAway(t *testing.T) {
 	}
 }
 
-// racing has somebody write a Machine just before its turn is written.
+// racing has somebody write a Machine just before its update permit is written.
 type racing struct {
 	client.Client
 	before func(name string)
@@ -63,7 +63,7 @@ func (c racing) Patch(ctx context.Context, o client.Object, p client.Patch, opts
 	return c.Client.Patch(ctx, o, p, opts...)
 }
 
-// A turn is given on what was read: where the Machine has changed since, nothing is
+// An update permit is given on what was read: where the Machine has changed since, nothing is
 // given, and it is looked at again soon.
 func TestATurnIsNotGivenOnAnOldCopy(t *testing.T) {
 	w := newWorld(t, append(join(running("a", "builders", "old")), builders())...)

@@ -121,7 +121,21 @@ func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decis
 	case decision.States[rollout.Held] == left && setup == 0:
 		return no(infrav1.ReasonHeld, "%d Macs cannot be changed for now; their condition UpToDate says why", left)
 	}
-	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup))
+	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup)+waitsFor(decision.Missed))
+}
+
+// waitsFor names the Macs that count against spec.rollout.maxUnavailable as they are,
+// so that it does not look as if nothing happened for no reason.
+func waitsFor(missed []string) string {
+	if len(missed) == 0 {
+		return ""
+	}
+	const most = 3
+	names := strings.Join(missed[:min(most, len(missed))], ", ")
+	if more := len(missed) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return "; the others wait for what is not Ready: " + names
 }
 
 // spell names the states that some Mac is in, and how many are in none yet.

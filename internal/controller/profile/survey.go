@@ -137,8 +137,8 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 	if found.seen.Asleep, err = r.asleep(ctx, m); err != nil {
 		return mac{}, err
 	}
-	last := lastTurn(m)
-	found.seen.TurnAt = last.At
+	last := lastPermit(m)
+	found.seen.PermitAt = last.At
 	if len(last.Guests) > 0 && r.Clock.Since(last.At) < guestsMatter {
 		found.seen.Lost, err = r.lost(ctx, m.Name, last.Guests)
 	}
@@ -150,8 +150,9 @@ func seen(m *infrav1.ScalewayAppleSiliconMachine) rollout.Machine {
 	update := m.Status.Update
 	return rollout.Machine{
 		Name: m.Name, Applied: m.Status.Applied.Revision, ProvedAt: rollout.Instant(update.ProvedAt),
-		Turn: m.Annotations[infrav1.UpdateAnnotation], Drifted: len(m.Status.Drift.Steps) > 0,
+		Permit: m.Annotations[infrav1.UpdateAnnotation], Drifted: len(m.Status.Drift.Steps) > 0,
 		Tried: update.Revision, Failures: int(update.Failures), FailedAt: rollout.Instant(update.LastFailedAt), HeldAt: rollout.Instant(update.HeldAt),
+		RetriedAt: rollout.Instant(update.RetriedAt),
 	}
 }
 

@@ -156,7 +156,7 @@ func (w *world) prove(name, revision string) {
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// turns are the Machines whose turn it is.
+// turns are the Machines that have an update permit.
 func (w *world) turns() []string {
 	w.t.Helper()
 	list := &infrav1.ScalewayAppleSiliconMachineList{}

@@ -24,7 +24,7 @@ func (r *Reconciler) act(ctx context.Context, v *visit, next host.RemediationSte
 	case infrav1.ReasonRebooting:
 		return r.reboot(ctx, v)
 	case infrav1.ReasonExhausted:
-		return r.giveUp(ctx, v, next.Message)
+		return r.requestReplacement(ctx, v, next.Message)
 	case infrav1.ReasonRecovered, infrav1.ReasonDiagnosing:
 		return r.withdraw(ctx, v)
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
 		return nil
 	}
 	v.host.Spec.Reboot = &infrav1.RebootRequest{ID: v.id(), Reason: "remediation of Machine " + v.owner.Name}
-	host.Disturb(v.host, r.Clock.Now())
+	host.RecordDisruption(v.host, r.Clock.Now())
 	return r.updateHost(ctx, v, "asking for a reboot")
 }
 
@@ -71,9 +71,9 @@ func (r *Reconciler) updateHost(ctx context.Context, v *visit, doing string) err
 	return nil
 }
 
-// giveUp tells the Machine's owner to replace it, once. The host is disturbed: its
+// requestReplacement tells the Machine's owner to replace it, once. The host is disturbed: its
 // next step is a wipe.
-func (r *Reconciler) giveUp(ctx context.Context, v *visit, why string) error {
+func (r *Reconciler) requestReplacement(ctx context.Context, v *visit, why string) error {
 	if err := r.withdrawReboot(ctx, v); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) giveUp(ctx context.Context, v *visit, why string) error {
 		return nil // the owner says from here on how far it is
 	}
 	if v.host != nil && v.disturbable() {
-		host.Disturb(v.host, r.Clock.Now())
+		host.RecordDisruption(v.host, r.Clock.Now())
 		if err := r.updateHost(ctx, v, "noting the coming wipe"); err != nil {
 			return err
 		}
@@ -124,9 +124,9 @@ func (r *Reconciler) withdrawReboot(ctx context.Context, v *visit) error {
 	return r.updateHost(ctx, v, "taking back the reboot")
 }
 
-// quietly makes a lost race against a newer version of an object an ordinary
+// requeueOnConflict makes a lost race against a newer version of an object an ordinary
 // second look instead of an error.
-func quietly(err error) (ctrl.Result, error) {
+func requeueOnConflict(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}

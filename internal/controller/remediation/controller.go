@@ -117,7 +117,8 @@ func updates[T client.Object](picks func(before, now T) bool) predicate.Predicat
 
 func machineChanges() predicate.Predicate {
 	return updates(func(before, now *infrav1.ScalewayAppleSiliconMachine) bool {
-		return before.Status.Applied.Restart != now.Status.Applied.Restart || before.Spec.ProviderID != now.Spec.ProviderID
+		return before.Status.Applied.Restart != now.Status.Applied.Restart || before.Spec.ProviderID != now.Spec.ProviderID ||
+			sshFails(before) != sshFails(now)
 	})
 }
 
@@ -141,21 +142,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.WatchFilter != "" && !labels.HasWatchLabel(remediation, r.WatchFilter) {
 		return ctrl.Result{}, nil
 	}
-	v, err := r.look(ctx, remediation)
+	v, err := r.load(ctx, remediation)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !remediation.DeletionTimestamp.IsZero() {
-		return quietly(r.leave(ctx, v))
+		return requeueOnConflict(r.leave(ctx, v))
 	}
 	switch {
 	case v.owner == nil, v.paused():
 		return ctrl.Result{}, nil
 	case v.leaving():
-		return quietly(r.withdraw(ctx, v))
+		return requeueOnConflict(r.withdraw(ctx, v))
 	}
 	if controllerutil.AddFinalizer(remediation, finalizer) {
-		return quietly(r.patch(ctx, remediation, v.before))
+		return requeueOnConflict(r.patch(ctx, remediation, v.before))
 	}
 	return r.step(ctx, v)
 }
@@ -164,10 +165,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) step(ctx context.Context, v *visit) (ctrl.Result, error) {
 	next := host.NextRemediation(v.input(r.Clock.Now()))
 	if err := r.act(ctx, v, next); err != nil {
-		return quietly(err)
+		return requeueOnConflict(err)
 	}
 	if err := r.record(ctx, v, next); err != nil {
-		return quietly(err)
+		return requeueOnConflict(err)
 	}
 	return ctrl.Result{RequeueAfter: r.wait(next)}, nil
 }

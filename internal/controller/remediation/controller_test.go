@@ -379,7 +379,7 @@ func remove(meta *metav1.ObjectMeta, now time.Time) {
 func disturbed(name string, now time.Time) *infrav1.ScalewayAppleSiliconHost {
 	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	h.Spec.Zone = "fr-par-1"
-	host.Disturb(h, now.Add(-time.Minute))
+	host.RecordDisruption(h, now.Add(-time.Minute))
 	return h
 }
 

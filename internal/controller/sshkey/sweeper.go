@@ -87,7 +87,7 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	ctx = ctrl.LoggerInto(ctx, ctrl.Log.WithName("sshkey"))
 	for {
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Info("SSH keys at the vendor could not be looked at; the next sweep tries again", "error", err.Error())
 		}
 		select {
@@ -98,9 +98,9 @@ func (s *Sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// Sweep looks at every key of the project once. A failure about one fleet does not
+// sweep looks at every key of the project once. A failure about one fleet does not
 // keep the others from being looked at.
-func (s *Sweeper) Sweep(ctx context.Context) error {
+func (s *Sweeper) sweep(ctx context.Context) error {
 	keys, err := s.Keys.ListSSHKeys(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the SSH keys of the vendor's project: %w", err)

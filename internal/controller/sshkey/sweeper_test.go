@@ -122,7 +122,7 @@ func (w *world) create(objects ...client.Object) {
 func (w *world) later() {
 	w.t.Helper()
 	for range 2 {
-		if err := w.sweeper.Sweep(w.t.Context()); err != nil && w.fail == nil {
+		if err := w.sweeper.sweep(w.t.Context()); err != nil && w.fail == nil {
 			w.t.Fatal(err)
 		}
 		w.clock.Step(grace)
@@ -167,16 +167,16 @@ func machineOf(name string, change func(*infrav1.ScalewayAppleSiliconMachine)) c
 // a person's name or another management cluster's.
 func TestTheKeyOfAFleetThatIsGoneIsTakenAway(t *testing.T) {
 	w := newWorld(t)
-	if err := w.sweeper.Sweep(t.Context()); err != nil {
+	if err := w.sweeper.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Step(grace - time.Second)
-	if err := w.sweeper.Sweep(t.Context()); err != nil {
+	if err := w.sweeper.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(true) // a Secret may be restored
 	w.clock.Step(time.Second)
-	if err := w.sweeper.Sweep(t.Context()); err != nil {
+	if err := w.sweeper.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(false)
@@ -228,13 +228,13 @@ func TestTheKeyOfAFleetStays(t *testing.T) {
 	})
 	t.Run("what cannot be read", func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.sweeper.Sweep(t.Context()); err != nil {
+		if err := w.sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.fail = errors.New("the API server is away")
 		w.later()
 		w.fail = nil
-		if err := w.sweeper.Sweep(t.Context()); err != nil {
+		if err := w.sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.expect(true)
@@ -247,7 +247,7 @@ func TestTheKeyOfAFleetStays(t *testing.T) {
 	})
 	t.Run("it came back meanwhile", func(t *testing.T) {
 		w := newWorld(t)
-		if err := w.sweeper.Sweep(t.Context()); err != nil {
+		if err := w.sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.create(w.secret)
@@ -256,7 +256,7 @@ func TestTheKeyOfAFleetStays(t *testing.T) {
 		if err := w.api.Delete(t.Context(), w.secret); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.sweeper.Sweep(t.Context()); err != nil {
+		if err := w.sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		w.expect(true) // the hour begins anew

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -19,10 +18,8 @@ const sudoersDir = "/etc/sudoers.d"
 
 func sudoRules(ctx context.Context, x *exam) Finding {
 	if _, err := x.output(ctx, "/usr/sbin/visudo", "-c"); err != nil {
-		return Finding{
-			Verdict: Problem, Evidence: "visudo refuses the rules there are: " + err.Error(),
-			Consequence: "sudo may ask for a password that nobody knows any more", Remedy: "look at them: sudo visudo -c",
-		}
+		return problem("visudo refuses the rules there are: "+err.Error(),
+			"sudo may ask for a password that nobody knows any more", "look at them: sudo visudo -c")
 	}
 	names, err := x.Mac.Files.List(sudoersDir)
 	if err != nil && !absent(err) {
@@ -44,15 +41,11 @@ func sudoRules(ctx context.Context, x *exam) Finding {
 	}
 	switch {
 	case len(broad) > 0:
-		return Finding{
-			Verdict: Problem, Evidence: "everything without a password by " + strings.Join(broad, ", "),
-			Consequence: "whoever becomes the console user is root", Remedy: "run converge to its end: its last step narrows the rule",
-		}
+		return problem("everything without a password by "+strings.Join(broad, ", "),
+			"whoever becomes the console user is root", "run converge to its end: its last step narrows the rule")
 	case len(ignored) > 0:
-		return Finding{
-			Verdict: Warning, Evidence: "sudo ignores files with a dot or a tilde at the end: " + strings.Join(ignored, ", "),
-			Consequence: "what they grant is not granted", Remedy: "rename or remove them",
-		}
+		return warning("sudo ignores files with a dot or a tilde at the end: "+strings.Join(ignored, ", "),
+			"what they grant is not granted", "rename or remove them")
 	}
 	return well("no rule grants everything without a password (%d files in %s)", len(names), sudoersDir)
 }
@@ -72,32 +65,16 @@ func grantsAll(rules string) bool {
 func sshdSettings(ctx context.Context, x *exam) Finding {
 	settings, err := x.Mac.SSHD.Effective(ctx)
 	if macos.Refused(err) {
-		return Finding{
-			Verdict: Problem, Evidence: "the SSH server refuses its own settings: " + err.Error(),
-			Consequence: "no new connection is served; those that are open go on",
-			Remedy:      "mend or remove the file it names, from a connection that is open or at the console, then: sudo sshd -t",
-		}
+		return problem("the SSH server refuses its own settings: "+err.Error(),
+			"no new connection is served; those that are open go on", "mend or remove the file it names, from a connection that is open or at the console, then: sudo sshd -t")
 	}
 	if err != nil {
 		return unseen(err)
 	}
-	var wrong []string
-	for _, s := range []struct{ key, want string }{
-		{"passwordauthentication", "no"},
-		{"kbdinteractiveauthentication", "no"},
-		{"permitrootlogin", "no"},
-		{"usepam", "yes"},
-	} {
-		if got := settings[s.key]; got != s.want {
-			wrong = append(wrong, fmt.Sprintf("%s is %q", s.key, got))
-		}
-	}
-	wrong = append(wrong, wrongKeyFiles(settings, x.config != nil)...)
+	wrong := x.wrongSettings(settings)
 	if len(wrong) > 0 {
-		return Finding{
-			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
-			Consequence: "passwords can be guessed from the internet, keys of others log in, or the fleet's key stops working", Remedy: "run converge: its step sshd sets them",
-		}
+		return problem(strings.Join(wrong, "; "),
+			"passwords can be guessed from the internet, keys of others log in, or the fleet's key stops working", "run converge: its step sshd sets them")
 	}
 	if x.config != nil {
 		return well("keys only, no root, and only the keys in %s", document.AuthorizedKeysFile)
@@ -105,34 +82,35 @@ func sshdSettings(ctx context.Context, x *exam) Finding {
 	return well("keys only, no root")
 }
 
-// wrongKeyFiles judges where keys come from: on a Mac of a fleet from one file of
-// root's alone, before that from the vendor's, too, or nobody reaches it.
-func wrongKeyFiles(settings map[string]string, converged bool) []string {
-	files := settings["authorizedkeysfile"]
-	if !converged {
-		if files == document.AuthorizedKeysFile || strings.Contains(files, "scw_authorized_keys") {
-			return nil
-		}
-		return []string{"the vendor's key file is not read"}
+// wrongSettings compares with what converge sets. Before it has run, no keys of a fleet
+// are there, and the vendor's have to be read, or nobody reaches the Mac.
+func (x *exam) wrongSettings(got map[string]string) []string {
+	wanted := []converge.SSHDSetting{
+		{Keyword: "PasswordAuthentication", Value: "no"},
+		{Keyword: "KbdInteractiveAuthentication", Value: "no"},
+		{Keyword: "PermitRootLogin", Value: "no"},
+		{Keyword: "UsePAM", Value: "yes"},
+	}
+	if x.config != nil {
+		wanted = converge.SSHDSettings(x.config.Host.User)
 	}
 	var wrong []string
-	if files != document.AuthorizedKeysFile {
-		wrong = append(wrong, fmt.Sprintf("keys in %q log in, so all of the vendor's project may", files))
-	}
-	for _, other := range []string{"authorizedkeyscommand", "trustedusercakeys"} {
-		if value := settings[other]; value != "" && value != "none" {
-			wrong = append(wrong, fmt.Sprintf("%s is %q", other, value))
+	for _, s := range wanted {
+		if key := strings.ToLower(s.Keyword); got[key] != s.Value {
+			wrong = append(wrong, fmt.Sprintf("%s is %q", key, got[key]))
 		}
+	}
+	files := got["authorizedkeysfile"]
+	if x.config == nil && files != document.AuthorizedKeysFile && !strings.Contains(files, "scw_authorized_keys") {
+		wrong = append(wrong, "the vendor's key file is not read")
 	}
 	return wrong
 }
 
 func sshAnswers(ctx context.Context, x *exam) Finding {
 	if err := x.Mac.SSHD.Answers(ctx); err != nil {
-		return Finding{
-			Verdict: Problem, Evidence: err.Error(), Consequence: "nobody reaches this Mac over SSH",
-			Remedy: "sudo launchctl kickstart -k system/com.openssh.sshd; turn Remote Login on in System Settings",
-		}
+		return problem(err.Error(),
+			"nobody reaches this Mac over SSH", "sudo launchctl kickstart -k system/com.openssh.sshd; turn Remote Login on in System Settings")
 	}
 	return well("it answers on this Mac's own port")
 }
@@ -152,15 +130,11 @@ func authorizedKeys(ctx context.Context, x *exam) Finding {
 	unique := slices.Compact(slices.Sorted(slices.Values(all)))
 	switch {
 	case len(all) == 0:
-		return Finding{
-			Verdict: Problem, Evidence: "no key may log in as " + user, Consequence: "the manager cannot reach this Mac",
-			Remedy: "paste the fleet's public key into ~/.ssh/scw_authorized_keys, or have the Mac reinstalled",
-		}
+		return problem("no key may log in as "+user,
+			"the manager cannot reach this Mac", "paste the fleet's public key into ~/.ssh/scw_authorized_keys, or have the Mac reinstalled")
 	case len(unique) < len(all):
-		return Finding{
-			Verdict: Warning, Evidence: fmt.Sprintf("%d keys, some of them twice: %s", len(all), strings.Join(unique, ", ")),
-			Consequence: "a key that is taken away once still logs in", Remedy: "remove the repeated lines",
-		}
+		return warning(fmt.Sprintf("%d keys, some of them twice: %s", len(all), strings.Join(unique, ", ")),
+			"a key that is taken away once still logs in", "remove the repeated lines")
 	}
 	return well("%d keys, check that you know each: %s", len(unique), strings.Join(unique, ", "))
 }
@@ -169,10 +143,8 @@ func authorizedKeys(ctx context.Context, x *exam) Finding {
 func (x *exam) fleetsKeys(ctx context.Context, text string) Finding {
 	all := fingerprints(text)
 	if len(all) == 0 {
-		return Finding{
-			Verdict: Problem, Evidence: document.AuthorizedKeysFile + " holds no key", Consequence: "the manager cannot reach this Mac",
-			Remedy: "at the console, remove " + document.AuthorizedKeysFile + " and the file in /etc/ssh/sshd_config.d that names it, or have the Mac reinstalled",
-		}
+		return problem(document.AuthorizedKeysFile+" holds no key",
+			"the manager cannot reach this Mac", "at the console, remove "+document.AuthorizedKeysFile+" and the file in /etc/ssh/sshd_config.d that names it, or have the Mac reinstalled")
 	}
 	ignored := 0
 	if user := x.user(ctx); user != "" {
@@ -200,10 +172,8 @@ func (x *exam) keysOf(user string) ([]string, error) {
 
 // screenSharing is wanted only where the profile says so.
 func screenSharing(ctx context.Context, x *exam) Finding {
-	_, err := x.Mac.Launchd.Print(ctx, converge.ScreenSharingLabel)
-	var refused *macos.LaunchdError
-	loaded := err == nil
-	if err != nil && (!errors.As(err, &refused) || !refused.Absent()) {
+	_, loaded, err := x.printJob(ctx, converge.ScreenSharingLabel)
+	if err != nil {
 		return unseen(err)
 	}
 	var on []string
@@ -216,19 +186,15 @@ func screenSharing(ctx context.Context, x *exam) Finding {
 	wanted := x.config != nil && x.config.Mac.ScreenSharing
 	switch {
 	case wanted && !loaded:
-		return Finding{
-			Verdict: Warning, Evidence: "Screen Sharing is off, and the profile wants it", Consequence: "nobody sees the screen from afar",
-			Remedy: "run converge: its step sharing turns it on",
-		}
+		return warning("Screen Sharing is off, and the profile wants it",
+			"nobody sees the screen from afar", "run converge: its step sharing turns it on")
 	case wanted:
 		return well("Screen Sharing is on, as the profile wants it")
 	case len(on) == 0:
 		return well("off")
 	}
-	return Finding{
-		Verdict: Warning, Evidence: strings.Join(on, " and ") + " is on", Consequence: "whoever knows a user's password drives the screen, where the packet filter lets them",
-		Remedy: "run converge: its step sharing turns both off, some of it with the next boot",
-	}
+	return warning(strings.Join(on, " and ")+" is on",
+		"whoever knows a user's password drives the screen, where the packet filter lets them", "run converge: its step sharing turns both off, some of it with the next boot")
 }
 
 // fingerprints are those of the keys in the text, as ssh-keygen -l shows them. What
@@ -260,10 +226,8 @@ func listening(ctx context.Context, x *exam) Finding {
 	if len(open) == 0 {
 		return well("nobody listens but on this Mac itself")
 	}
-	return Finding{
-		Verdict: Warning, Evidence: "reachable from outside, unless the packet filter says no: " + strings.Join(open, ", "),
-		Consequence: "each is a way in, also for guests where the firewall is not loaded", Remedy: "check that you know each of them, and see the checks firewall and screen-sharing",
-	}
+	return warning("reachable from outside, unless the packet filter says no: "+strings.Join(open, ", "),
+		"each is a way in, also for guests where the firewall is not loaded", "check that you know each of them, and see the checks firewall and screen-sharing")
 }
 
 // listeners are "program:port" of lsof's lines, without those on loopback and SSH.

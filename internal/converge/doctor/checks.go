@@ -16,7 +16,7 @@ func checks() []check {
 		{id: "keys", title: "Keys that may log in", look: authorizedKeys},
 		{id: "screen-sharing", title: "Nobody shares the screen", question: "R27", look: screenSharing},
 		{id: "listening", title: "Who listens on the network", look: listening},
-		{id: "session", title: "The console session", question: "R12", look: session},
+		{id: "session", title: "The console session", question: "R12", look: consoleSession},
 		{id: "auto-login", title: "Automatic login", question: "R11", root: true, look: autoLogin},
 		{id: "keychain", title: "The login keychain", question: "R17", look: keychain},
 		{id: "power", title: "It never sleeps and always comes back", question: "R18", look: power},

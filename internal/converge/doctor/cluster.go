@@ -42,10 +42,8 @@ func judgeCertificate(data []byte, now time.Time) Finding {
 		}
 		seen := fmt.Sprintf("%s, from %s to %s", cert.Subject.CommonName, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
 		if now.After(cert.NotAfter) || now.Before(cert.NotBefore) {
-			return Finding{
-				Verdict: Problem, Evidence: seen, Consequence: "the cluster does not know this Mac any more",
-				Remedy: "check the clock; the manager delivers a new token once the Node has been silent for ten minutes",
-			}
+			return problem(seen,
+				"the cluster does not know this Mac any more", "check the clock; the manager delivers a new token once the Node has been silent for ten minutes")
 		}
 		return well("%s", seen)
 	}
@@ -67,10 +65,8 @@ func apiServer(ctx context.Context, x *exam) Finding {
 		return unknown("%s cannot be read", document.AgentServerFile)
 	}
 	if err := greet(ctx, server.Server, server.CA); err != nil {
-		return Finding{
-			Verdict: Problem, Evidence: fmt.Sprintf("%s: %v", server.Server, err), Consequence: "the Node goes NotReady",
-			Remedy: "check this Mac's network and the API server's address and authority",
-		}
+		return problem(fmt.Sprintf("%s: %v", server.Server, err),
+			"the Node goes NotReady", "check this Mac's network and the API server's address and authority")
 	}
 	return well("%s answers, and its authority is the one that was delivered", server.Server)
 }
@@ -135,20 +131,12 @@ func lastReport(_ context.Context, x *exam) Finding {
 func judgeFailed(verb, when string, s document.StepReport) Finding {
 	switch s.Class {
 	case document.Wait:
-		return Finding{
-			Verdict: Warning, Evidence: fmt.Sprintf("%s of %s put off step %s: %s", verb, when, s.Name, s.Detail),
-			Consequence: "that is of that time: it waits for what is named, and the manager tries it again in its turn",
-			Remedy:      "nothing; to have it sooner, end what it waits for",
-		}
+		return warning(fmt.Sprintf("%s of %s put off step %s: %s", verb, when, s.Name, s.Detail),
+			"that is of that time: it waits for what is named, and the manager tries it again in its turn", "nothing; to have it sooner, end what it waits for")
 	case document.Retry:
-		return Finding{
-			Verdict: Warning, Evidence: fmt.Sprintf("%s of %s did not get past step %s: %s", verb, when, s.Name, s.Detail),
-			Consequence: "that is of that time: it may go well the next time, and the manager tries it again in its turn",
-			Remedy:      "nothing, unless it stays",
-		}
+		return warning(fmt.Sprintf("%s of %s did not get past step %s: %s", verb, when, s.Name, s.Detail),
+			"that is of that time: it may go well the next time, and the manager tries it again in its turn", "nothing, unless it stays")
 	}
-	return Finding{
-		Verdict: Problem, Evidence: fmt.Sprintf("%s of %s failed at step %s (%s): %s", verb, when, s.Name, s.Class, s.Detail),
-		Consequence: "what comes after that step is not as it should be", Remedy: "mend what it names; the manager runs it again by itself",
-	}
+	return problem(fmt.Sprintf("%s of %s failed at step %s (%s): %s", verb, when, s.Name, s.Class, s.Detail),
+		"what comes after that step is not as it should be", "mend what it names; the manager runs it again by itself")
 }

@@ -194,6 +194,14 @@ func well(format string, args ...any) Finding {
 	return Finding{Verdict: Well, Evidence: fmt.Sprintf(format, args...)}
 }
 
+func problem(evidence, consequence, remedy string) Finding {
+	return Finding{Verdict: Problem, Evidence: evidence, Consequence: consequence, Remedy: remedy}
+}
+
+func warning(evidence, consequence, remedy string) Finding {
+	return Finding{Verdict: Warning, Evidence: evidence, Consequence: consequence, Remedy: remedy}
+}
+
 func unknown(format string, args ...any) Finding {
 	return Finding{Verdict: Unknown, Evidence: fmt.Sprintf(format, args...)}
 }

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/firewall"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
 // script answers commands by their whole line.
@@ -48,13 +50,13 @@ func answers() script {
 
 const secretPassword = "hunter2 hunter2"
 
-func freshMac() *memory.Mac {
-	m := memory.New()
+func freshMac() *macostest.Mac {
+	m := macostest.New()
 	m.Put("/usr/bin/sw_vers", nil, macos.Attr{Mode: 0o755, Owner: "root", Group: "wheel"})
 	return m
 }
 
-func examine(m *memory.Mac, root bool) Report {
+func examine(m *macostest.Mac, root bool) Report {
 	return Examine(context.Background(), Options{Mac: m.Interfaces(), Commands: answers(), Root: root, User: "m1"})
 }
 
@@ -155,8 +157,8 @@ func TestTheStoredPasswordIsNotTold(t *testing.T) {
 	for i := range scrambled {
 		scrambled[i] ^= key[i%len(key)]
 	}
-	m.Put(kcpassword, scrambled, macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
-	if err := m.Interfaces().Defaults.WriteString(t.Context(), loginwindowDomain, "autoLoginUser", "m1"); err != nil {
+	m.Put(session.PasswordFile, scrambled, macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
+	if err := m.Interfaces().Defaults.WriteString(t.Context(), session.LoginwindowDomain, "autoLoginUser", "m1"); err != nil {
 		t.Fatal(err)
 	}
 	r := examine(m, true)
@@ -172,7 +174,7 @@ func TestTheStoredPasswordIsNotTold(t *testing.T) {
 			t.Error("the report holds the password")
 		}
 	}
-	m.Put(kcpassword, []byte("\x41\xfa\x37\x42\xbe\xd9\xb9\xd4\x00\x00\x00\x00"), macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
+	m.Put(session.PasswordFile, []byte("\x41\xfa\x37\x42\xbe\xd9\xb9\xd4\x00\x00\x00\x00"), macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"})
 	if got := examine(m, true).verdict("auto-login"); got != Problem {
 		t.Errorf("a sealed password is %q", got)
 	}
@@ -235,5 +237,38 @@ func TestEvidenceIsTamed(t *testing.T) {
 	got := oneLine("a\x1b[2Jb\n\ncritical\xff " + strings.Repeat("x", 5000))
 	if strings.ContainsAny(got, "\x1b\n") || len(got) > maxEvidence+len("…") {
 		t.Errorf("evidence %q", got)
+	}
+}
+
+// The firewall is judged by what converge and hostd load.
+func TestTheFirewallIsWellOnceItIsArmed(t *testing.T) {
+	m := freshMac()
+	mac := m.Interfaces()
+	config, err := document.EncodeConfig(document.Desired{
+		Host: document.Host{User: "m1"}, Mac: document.Mac{Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put(document.ConfigFile, config, macos.Attr{Mode: 0o640, Owner: "root", Group: "staff"})
+	if err := mac.Files.MakeDir(t.Context(), document.StateDir, macos.Attr{Mode: 0o700, Owner: "root", Group: "wheel"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := examine(m, true).verdict("firewall"); got != Problem {
+		t.Errorf("nothing is loaded, and it is %q", got)
+	}
+	c, err := document.DecodeConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := firewall.Arm(t.Context(), mac, firewall.PolicyOf(c.Host, c.Mac)); err != nil {
+		t.Fatal(err)
+	}
+	if got := examine(m, true).verdict("firewall"); got != Well {
+		t.Errorf("it is loaded, and it is %q", got)
+	}
+	m.PF.SetAnchor(firewall.Anchor)
+	if got := examine(m, true).verdict("firewall"); got != Problem {
+		t.Errorf("an empty anchor is %q", got)
 	}
 }

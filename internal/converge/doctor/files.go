@@ -8,8 +8,11 @@ import (
 	"path"
 	"strings"
 
+	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
 func readAll(r io.Reader, limit int64) ([]byte, error) {
@@ -33,30 +36,26 @@ type expectation struct {
 // reads a secret, or whether macOS takes the file at all.
 func expectations(user string) []expectation {
 	home := path.Join("/Users", user)
-	return []expectation{
-		{"/etc/kcpassword", 0o600, "root"},
+	all := []expectation{
+		{session.PasswordFile, 0o600, "root"},
 		{"/etc/sudoers", 0o440, "root"},
-		{"/usr/local", 0o755, "root"},
-		{"/usr/local/bin", 0o755, "root"},
-		{"/usr/local/libexec", 0o755, "root"},
-		{document.InstallDir, 0o755, "root"},
-		{document.ConfigDir, 0o750, "root"},
 		{document.ConfigFile, 0o640, "root"},
 		{document.JoinPermitFile, 0o640, "root"},
 		{document.BootstrapKubeconfig, 0o600, user},
-		{document.StateDir, 0o700, "root"},
 		{document.UpgradeKeyFile, 0o644, "root"},
-		{document.AgentStateDir, 0o700, user},
 		{document.AgentCertFile, 0o600, user},
 		{document.AgentPlist, 0o644, "root"},
 		{document.HostdPlist, 0o644, "root"},
-		{document.LogDir, 0o755, "root"},
-		{path.Join(document.LogDir, "tart-kubelet.err.log"), 0o640, user},
+		{launchd.AgentErrorLog, 0o640, user},
 		{document.AuthorizedKeysFile, 0o644, "root"},
 		{path.Join(home, ".ssh"), 0o700, user},
 		{path.Join(home, ".ssh/authorized_keys"), 0o644, user},
 		{path.Join(home, ".ssh/scw_authorized_keys"), 0o644, user},
 	}
+	for _, d := range converge.Dirs(user) {
+		all = append(all, expectation{d.Path, d.Attr.Mode, d.Attr.Owner})
+	}
+	return all
 }
 
 func modes(ctx context.Context, x *exam) Finding {
@@ -80,11 +79,8 @@ func modes(ctx context.Context, x *exam) Finding {
 		}
 	}
 	if len(wrong) > 0 {
-		return Finding{
-			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
-			Consequence: "whoever may write there can become root, or a secret can be read, or macOS ignores the file",
-			Remedy:      "run converge again, or set them by chown and chmod",
-		}
+		return problem(strings.Join(wrong, "; "),
+			"whoever may write there can become root, or a secret can be read, or macOS ignores the file", "run converge again, or set them by chown and chmod")
 	}
 	return well("%d files and folders are as they should be", looked)
 }
@@ -127,9 +123,6 @@ func leftovers(ctx context.Context, x *exam) Finding {
 	if len(foreign) == 0 {
 		return well("no launch daemons but ours")
 	}
-	return Finding{
-		Verdict: Warning, Evidence: "launch daemons of others: " + strings.Join(foreign, ", "),
-		Consequence: "they may start guests, load packet filter rules, or hold the licence's two slots",
-		Remedy:      "if an older version of this system put them there: converge --take-over; else ask who did",
-	}
+	return warning("launch daemons of others: "+strings.Join(foreign, ", "),
+		"they may start guests, load packet filter rules, or hold the licence's two slots", "if an older version of this system put them there: converge --take-over; else ask who did")
 }

@@ -7,17 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge"
 )
 
 const (
 	swVers   = "/usr/bin/sw_vers"
 	oldestOS = 14
 	gigabyte = 1e9
-	// tightDisk is what one image and one guest of common size take, fullDisk what
-	// macOS itself needs to go on.
+	// tightDisk is what one image and one guest of common size take.
 	tightDisk = 100 * gigabyte
-	fullDisk  = 20 * gigabyte
 	dataDisk  = "/System/Volumes/Data"
 	// leastMemory is what a guest and macOS share at the very least, in bytes.
 	leastMemory = 8 << 30
@@ -27,12 +25,8 @@ const (
 func system() check {
 	return check{id: "system", title: "A supported macOS", look: func(ctx context.Context, x *exam) Finding {
 		if x.foreign(ctx) {
-			return Finding{
-				Verdict:     Problem,
-				Evidence:    "this is not macOS: there is no " + swVers + kernel(ctx, x),
-				Consequence: "nothing else was looked at",
-				Remedy:      "run it on the Mac",
-			}
+			return problem("this is not macOS: there is no "+swVers+kernel(ctx, x),
+				"nothing else was looked at", "run it on the Mac")
 		}
 		text, err := x.output(ctx, swVers)
 		if err != nil {
@@ -68,10 +62,8 @@ func judgeSystem(text string) Finding {
 	}
 	seen := values["ProductName"] + " " + version + " (" + values["BuildVersion"] + ")"
 	if major < oldestOS {
-		return Finding{
-			Verdict: Warning, Evidence: seen, Consequence: "nobody tries releases this old any more",
-			Remedy: "have the Mac reinstalled with a newer macOS",
-		}
+		return warning(seen,
+			"nobody tries releases this old any more", "have the Mac reinstalled with a newer macOS")
 	}
 	return well("%s", seen)
 }
@@ -90,11 +82,14 @@ func hardware(ctx context.Context, x *exam) Finding {
 	bytes, _ := strconv.ParseInt(strings.TrimSpace(memory), 10, 64)
 	switch {
 	case !silicon:
-		return Finding{Verdict: Problem, Evidence: "no Apple silicon: " + model, Consequence: "macOS guests cannot run", Remedy: "take another Mac"}
+		return problem("no Apple silicon: "+model,
+			"macOS guests cannot run", "take another Mac")
 	case guest:
-		return Finding{Verdict: Problem, Evidence: "this is a virtual machine", Consequence: "guests cannot run in a guest", Remedy: "run it on the Mac itself"}
+		return problem("this is a virtual machine",
+			"guests cannot run in a guest", "run it on the Mac itself")
 	case bytes > 0 && bytes < leastMemory:
-		return Finding{Verdict: Warning, Evidence: "memory: " + strings.TrimSpace(memory) + " bytes", Consequence: "there is hardly room for one guest", Remedy: "take a Mac with more memory"}
+		return warning("memory: "+strings.TrimSpace(memory)+" bytes",
+			"there is hardly room for one guest", "take a Mac with more memory")
 	}
 	return well("%s, %d GiB", strings.TrimSpace(model), bytes>>30)
 }
@@ -105,10 +100,8 @@ func fileVault(ctx context.Context, x *exam) Finding {
 	case err != nil:
 		return unseen(err)
 	case on:
-		return Finding{
-			Verdict: Problem, Evidence: "FileVault is on", Consequence: "after each boot the Mac waits for somebody to type a password, without SSH and without guests",
-			Remedy: "turn it off: sudo fdesetup disable",
-		}
+		return problem("FileVault is on",
+			"after each boot the Mac waits for somebody to type a password, without SSH and without guests", "turn it off: sudo fdesetup disable")
 	}
 	return well("FileVault is off")
 }
@@ -155,25 +148,24 @@ func disk(ctx context.Context, x *exam) Finding {
 	seen := strconv.FormatInt(free/gigabyte, 10) + " GB free"
 	remedy := "remove images and guests that nobody uses (tart list, tart delete), or have the Mac reinstalled"
 	switch {
-	case free < fullDisk:
-		return Finding{Verdict: Problem, Evidence: seen, Consequence: "macOS itself runs out of room, and converge refuses to begin", Remedy: remedy}
+	case free < converge.MinFree:
+		return problem(seen,
+			"macOS itself runs out of room, and converge refuses to begin", remedy)
 	case free < tightDisk:
-		return Finding{Verdict: Warning, Evidence: seen, Consequence: "there may be no room for the next image", Remedy: remedy}
+		return warning(seen,
+			"there may be no room for the next image", remedy)
 	}
 	return well("%s", seen)
 }
 
 func timeKept(ctx context.Context, x *exam) Finding {
-	job, err := x.Mac.Launchd.Print(ctx, "com.apple.timed")
-	var refused *macos.LaunchdError
+	job, loaded, err := x.printJob(ctx, "com.apple.timed")
 	switch {
-	case errors.As(err, &refused) && refused.Absent():
-		return Finding{
-			Verdict: Warning, Evidence: "launchd does not know com.apple.timed", Consequence: "a clock that runs off makes certificates and tokens invalid",
-			Remedy: "sudo systemsetup -setusingnetworktime on",
-		}
 	case err != nil:
 		return unseen(err)
+	case !loaded:
+		return warning("launchd does not know com.apple.timed", "a clock that runs off makes certificates and tokens invalid",
+			"sudo systemsetup -setusingnetworktime on")
 	}
 	return well("com.apple.timed is %s", job.State)
 }

@@ -3,13 +3,13 @@ package doctor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
@@ -39,15 +39,14 @@ func (x *exam) job(ctx context.Context, label, socket string, request []byte) Fi
 	if x.config == nil {
 		return none("the agent is not installed, or its configuration cannot be read")
 	}
-	job, err := x.Mac.Launchd.Print(ctx, label)
+	job, loaded, err := x.printJob(ctx, label)
 	bad := Finding{Verdict: Problem, Consequence: "this Mac does not work as a node", Remedy: "look at the logs in " + document.LogDir + ", then run converge again"}
-	var refused *macos.LaunchdError
 	switch {
-	case errors.As(err, &refused) && refused.Absent():
-		bad.Evidence = "launchd does not know " + label + x.disabled(ctx, label)
-		return bad
 	case err != nil:
 		return unseen(err)
+	case !loaded:
+		bad.Evidence = "launchd does not know " + label + x.disabled(ctx, label)
+		return bad
 	case job.Unknown():
 		return unknown("launchd says of %s what nobody understands", label)
 	case job.BadSignature():
@@ -64,6 +63,10 @@ func (x *exam) job(ctx context.Context, label, socket string, request []byte) Fi
 		return bad
 	}
 	return well("process %d runs and answers, started %d times", job.PID, job.Runs)
+}
+
+func (x *exam) printJob(ctx context.Context, label string) (macos.Job, bool, error) {
+	return launchd.Control{Mac: x.Mac}.Print(ctx, label)
 }
 
 func (x *exam) disabled(ctx context.Context, label string) string {
@@ -92,11 +95,8 @@ func backgroundItems(ctx context.Context, x *exam) Finding {
 		_, err = readAll(f, largeItems)
 		_ = f.Close()
 		if err != nil {
-			return Finding{
-				Verdict: Problem, Evidence: fmt.Sprintf("%s is larger than %d bytes", name, largeItems),
-				Consequence: "launch daemons may not be started at the next boot, or not again when they end",
-				Remedy:      "move the file aside as root and reboot; have fewer programs register themselves again and again",
-			}
+			return problem(fmt.Sprintf("%s is larger than %d bytes", name, largeItems),
+				"launch daemons may not be started at the next boot, or not again when they end", "move the file aside as root and reboot; have fewer programs register themselves again and again")
 		}
 	}
 	return well("small (%d files)", len(names))

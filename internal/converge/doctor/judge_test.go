@@ -8,15 +8,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/macfleet/macfleet/internal/converge/document"
-	"github.com/macfleet/macfleet/internal/converge/firewall"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
@@ -126,32 +123,5 @@ func TestJudgeCertificate(t *testing.T) {
 	}
 	if got := judgeCertificate([]byte("nonsense"), from); got.Verdict != Unknown {
 		t.Errorf("nonsense is %q", got.Verdict)
-	}
-}
-
-func TestJudgeFirewall(t *testing.T) {
-	wanted, err := firewall.Wanted(document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var own []netip.Addr
-	main := []string{`anchor "com.apple/*" all`}
-	if got := judgeFirewall(false, 0, nil, nil, wanted, own); len(got) < 4 {
-		t.Errorf("nothing is loaded, and all that is said is %v", got)
-	}
-	if got := judgeFirewall(true, 1, main, nil, wanted, own); len(got) == 0 {
-		t.Error("an empty anchor is called well")
-	}
-	var live []string
-	for _, rule := range wanted {
-		self := "192.0.2.4"
-		if strings.Contains(rule.String(), "inet6") {
-			self = "2001:db8::4"
-		}
-		live = append(live, strings.ReplaceAll(rule.String(), " to self", " to "+self))
-	}
-	own = []netip.Addr{netip.MustParseAddr("192.0.2.4"), netip.MustParseAddr("2001:db8::4")}
-	if got := judgeFirewall(true, 1, main, live, wanted, own); len(got) != 0 {
-		t.Errorf("all is loaded, and it says %v", got)
 	}
 }

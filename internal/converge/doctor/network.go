@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/firewall"
 )
 
@@ -24,56 +23,15 @@ func guestFirewall(ctx context.Context, x *exam) Finding {
 	if x.config == nil {
 		return none("the agent is not installed, or its configuration cannot be read")
 	}
-	wrong, err := x.firewallDiffers(ctx, x.config.Mac.Network, x.config.Host.SSHPort)
+	wrong, err := firewall.Differs(ctx, x.Mac, firewall.PolicyOf(x.config.Host, x.config.Mac))
 	if err != nil {
 		return unseen(err)
 	}
 	if len(wrong) > 0 {
-		return Finding{
-			Verdict: Problem, Evidence: strings.Join(wrong, "; "),
-			Consequence: "guests may reach this Mac, each other, private networks and the vendor's metadata, and the internet this Mac",
-			Remedy:      "hostd mends it within a minute; if it does not, run converge and read what it says",
-		}
+		return problem(strings.Join(wrong, "; "),
+			"guests may reach this Mac, each other, private networks and the vendor's metadata, and the internet this Mac", "hostd mends it within a minute; if it does not, run converge and read what it says")
 	}
 	return well("loaded, called by the main ruleset, and enabled")
-}
-
-func (x *exam) firewallDiffers(ctx context.Context, n document.Network, sshPort int) ([]string, error) {
-	state, err := x.Mac.Firewall.State(ctx)
-	if err != nil {
-		return nil, err
-	}
-	main, err := x.Mac.Firewall.Rules(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	live, err := x.Mac.Firewall.Rules(ctx, firewall.Anchor)
-	if err != nil {
-		return nil, err
-	}
-	own, err := x.Mac.Firewall.Addresses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := firewall.Wanted(n, sshPort)
-	if err != nil {
-		return nil, err
-	}
-	return judgeFirewall(state.Enabled, len(state.Tokens), main, live, wanted, own), nil
-}
-
-func judgeFirewall(enabled bool, tokens int, main, live []string, wanted []firewall.Rule, own []netip.Addr) []string {
-	var wrong []string
-	if !enabled {
-		wrong = append(wrong, "the packet filter is off")
-	}
-	if tokens == 0 {
-		wrong = append(wrong, "nobody holds it enabled")
-	}
-	if says := firewall.JudgeMain(main); says != "" {
-		wrong = append(wrong, says)
-	}
-	return append(wrong, firewall.Judge(live, wanted, own)...)
 }
 
 func foreignRules(ctx context.Context, x *exam) Finding {
@@ -97,11 +55,8 @@ func foreignRules(ctx context.Context, x *exam) Finding {
 	if len(foreign) == 0 {
 		return well("none")
 	}
-	return Finding{
-		Verdict: Warning, Evidence: strings.Join(foreign, ", "),
-		Consequence: "rules of others come before or after ours, and tables of one name get in each other's way",
-		Remedy:      "if an older version of this system put them there: converge --take-over; else ask who did",
-	}
+	return warning(strings.Join(foreign, ", "),
+		"rules of others come before or after ours, and tables of one name get in each other's way", "if an older version of this system put them there: converge --take-over; else ask who did")
 }
 
 func dhcp(_ context.Context, x *exam) Finding {
@@ -114,10 +69,8 @@ func dhcp(_ context.Context, x *exam) Finding {
 	}
 	live := leases(string(data), time.Now())
 	if live > manyLeases {
-		return Finding{
-			Verdict: Problem, Evidence: fmt.Sprintf("%d leases are running", live), Consequence: "new guests get no address",
-			Remedy: "with no guest running: sudo rm " + leasesFile + "; converge's step network makes leases short",
-		}
+		return problem(fmt.Sprintf("%d leases are running", live),
+			"new guests get no address", "with no guest running: sudo rm "+leasesFile+"; converge's step network makes leases short")
 	}
 	return well("%d leases are running", live)
 }
@@ -151,24 +104,21 @@ func (x *exam) tartVersion(ctx context.Context, path string) (string, error) {
 }
 
 func tart(ctx context.Context, x *exam) Finding {
-	places := []string{"/usr/local/bin/tart", "/opt/homebrew/bin/tart"}
+	places := converge.TartPlaces()
 	i := slices.IndexFunc(places, func(p string) bool { return !x.missing(ctx, p) })
 	if i < 0 {
-		return Finding{
-			Verdict: Problem, Evidence: "it is in none of " + strings.Join(places, ", "), Consequence: "no guest can run",
-			Remedy: "name a release in the profile's spec.tart, or install it",
-		}
+		return problem("it is in none of "+strings.Join(places, ", "),
+			"no guest can run", "name a release in the profile's spec.tart, or install it")
 	}
 	version, err := x.tartVersion(ctx, places[i])
 	if err != nil {
-		return Finding{Verdict: Problem, Evidence: places[i] + " does not run: " + err.Error(), Consequence: "no guest can run", Remedy: "install it anew"}
+		return problem(places[i]+" does not run: "+err.Error(),
+			"no guest can run", "install it anew")
 	}
 	marks, err := x.output(ctx, "/usr/bin/xattr", places[i])
 	if err == nil && strings.Contains(marks, "com.apple.quarantine") {
-		return Finding{
-			Verdict: Warning, Evidence: places[i] + " is in quarantine", Consequence: "macOS may ask somebody at the screen before it runs",
-			Remedy: "sudo xattr -dr com.apple.quarantine on the application",
-		}
+		return warning(places[i]+" is in quarantine",
+			"macOS may ask somebody at the screen before it runs", "sudo xattr -dr com.apple.quarantine on the application")
 	}
 	return well("%s: %s", places[i], version)
 }

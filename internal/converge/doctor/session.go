@@ -3,21 +3,15 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/macfleet/macfleet/internal/converge"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
-const (
-	loginwindowDomain = "/Library/Preferences/com.apple.loginwindow"
-	updateDomain      = "/Library/Preferences/com.apple.SoftwareUpdate"
-	kcpassword        = "/etc/kcpassword"
-)
-
-func session(ctx context.Context, x *exam) Finding {
+func consoleSession(ctx context.Context, x *exam) Finding {
 	owner, err := x.Mac.Session.Owner(ctx)
 	if err != nil {
 		return unseen(err)
@@ -46,7 +40,7 @@ func session(ctx context.Context, x *exam) Finding {
 }
 
 func autoLogin(ctx context.Context, x *exam) Finding {
-	user, found, err := x.Mac.Defaults.Read(ctx, loginwindowDomain, "autoLoginUser")
+	user, found, err := x.Mac.Defaults.Read(ctx, session.LoginwindowDomain, session.AutoLoginUser)
 	if err != nil {
 		return unseen(err)
 	}
@@ -58,17 +52,17 @@ func autoLogin(ctx context.Context, x *exam) Finding {
 		bad.Evidence = "no user logs in by itself"
 		return bad
 	}
-	data, err := x.read(kcpassword)
+	data, err := x.read(session.PasswordFile)
 	if err != nil && !absent(err) {
 		return unseen(err)
 	}
-	switch state := converge.JudgePassword(data); {
+	switch state := session.JudgePassword(data); {
 	case absent(err):
-		bad.Evidence = kcpassword + " is missing"
+		bad.Evidence = session.PasswordFile + " is missing"
 		return bad
 	case !state.Usable():
 		// Never more than this is said of what is in the file.
-		bad.Evidence = fmt.Sprintf("the password in %s is %s", kcpassword, state)
+		bad.Evidence = fmt.Sprintf("the password in %s is %s", session.PasswordFile, state)
 		return bad
 	}
 	return well("%s logs in by itself, and the password is not sealed", user)
@@ -81,55 +75,38 @@ func keychain(ctx context.Context, x *exam) Finding {
 	}
 	file := path.Join("/Users", user, "Library/Keychains/login.keychain-db")
 	if x.missing(ctx, file) {
-		return Finding{
-			Verdict: Warning, Evidence: file + " is missing",
-			Consequence: "newer guests may not start: macOS keeps a key for them there", Remedy: "log in once at the console, or over VNC",
-		}
+		return warning(file+" is missing",
+			"newer guests may not start: macOS keeps a key for them there", "log in once at the console, or over VNC")
 	}
 	return well("there is one; whether it is unlocked only its session can tell")
 }
 
 func power(ctx context.Context, x *exam) Finding {
-	got, err := x.Mac.Power.Settings(ctx)
+	wrong, err := converge.PowerDiffers(ctx, x.Mac.Power)
 	if err != nil {
 		return unseen(err)
-	}
-	want := map[string]string{"sleep": "0", "displaysleep": "0", "disksleep": "0", "autorestart": "1"}
-	var wrong []string
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if value, known := got[name]; value != want[name] && (known || name == "sleep") {
-			wrong = append(wrong, fmt.Sprintf("%s is %q", name, value))
-		}
 	}
 	if len(wrong) == 0 {
 		return well("it never sleeps, and starts again after a power cut")
 	}
 	f := Finding{
 		Verdict: Warning, Evidence: strings.Join(wrong, "; "), Consequence: "it may not come back by itself, or comes back late",
-		Remedy: "sudo pmset -a sleep 0 displaysleep 0 disksleep 0 autorestart 1",
+		Remedy: "sudo pmset -a sleep 0 displaysleep 0 disksleep 0 autorestart 1 womp 1 powernap 0",
 	}
-	if got["sleep"] != "0" {
+	if slices.ContainsFunc(wrong, func(s string) bool { return strings.HasPrefix(s, "sleep ") }) {
 		f.Verdict, f.Consequence = Problem, "a Mac that sleeps is a node that is gone"
 	}
 	return f
 }
 
 func updates(ctx context.Context, x *exam) Finding {
-	var on []string
-	for _, key := range []string{"AutomaticDownload", "AutomaticallyInstallMacOSUpdates", "CriticalUpdateInstall"} {
-		value, found, err := x.Mac.Defaults.Read(ctx, updateDomain, key)
-		if err != nil {
-			return unseen(err)
-		}
-		if !found || value != "0" {
-			on = append(on, key)
-		}
+	on, err := converge.InstallersDiffer(ctx, x.Mac.Defaults)
+	if err != nil {
+		return unseen(err)
 	}
 	if len(on) == 0 {
 		return well("macOS installs nothing by itself")
 	}
-	return Finding{
-		Verdict: Warning, Evidence: "not turned off: " + strings.Join(on, ", "),
-		Consequence: "it may restart for an update, and wait at the login window", Remedy: "run converge: its step updates turns them off",
-	}
+	return warning("not turned off: "+strings.Join(on, ", "),
+		"it may restart for an update, and wait at the login window", "run converge: its step updates turns them off")
 }

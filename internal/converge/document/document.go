@@ -9,16 +9,16 @@ import "time"
 
 // Schema versions. A reader refuses what it does not know.
 const (
-	DesiredSchema = "macfleet.dev/desired/v1"
-	ReportSchema  = "macfleet.dev/report/v1"
-	ConfigSchema  = "macfleet.dev/agent-config/v1"
-	JournalSchema = "macfleet.dev/journal/v1"
+	DesiredSchema    = "macfleet.dev/desired/v1"
+	ReportSchema     = "macfleet.dev/report/v1"
+	ConfigSchema     = "macfleet.dev/agent-config/v1"
+	DiskMarkerSchema = "macfleet.dev/journal/v1"
 )
 
 // Paths on a Mac. They are part of the agreement: the manager calls the
 // installed agent by them.
 const (
-	// InstallDir holds one slot a build: <InstallDir>/<sha256>/tart-kubelet, and
+	// InstallDir holds one folder a build: <InstallDir>/<sha256>/tart-kubelet, and
 	// the link "current".
 	InstallDir = "/usr/local/libexec/macfleet"
 	// CurrentAgent is the installed agent.
@@ -33,11 +33,11 @@ const (
 	BootstrapKubeconfig = ConfigDir + "/bootstrap-kubeconfig"
 	// JoinPermitFile is the JoinPermit.
 	JoinPermitFile = ConfigDir + "/join-permit.json"
-	// StateDir holds the journal and the last report, for root only.
+	// StateDir holds the disk marker and the last report, for root only.
 	StateDir = "/var/db/macfleet"
-	// JournalFile is the Journal: it marks the install epoch of the disk.
-	JournalFile = StateDir + "/journal.json"
-	// RestartFile names the last wished restart that was made.
+	// DiskMarkerFile is the DiskMarker: it marks the install epoch of the disk.
+	DiskMarkerFile = StateDir + "/journal.json"
+	// RestartFile names the last requested restart that was made.
 	RestartFile = StateDir + "/restarted"
 	// ReportFile is the last Report.
 	ReportFile = StateDir + "/report.json"
@@ -65,7 +65,7 @@ const (
 	AgentLabel = "dev.macfleet.tart-kubelet"
 	// AgentPlist is the agent's launchd job.
 	AgentPlist = "/Library/LaunchDaemons/" + AgentLabel + ".plist"
-	// NextAgent is a build that upgrade has verified and put into its slot, and
+	// NextAgent is a build that upgrade has verified and installed, and
 	// that converge has yet to make the current one.
 	NextAgent = InstallDir + "/next/tart-kubelet"
 	// UpgradeKeyFile holds the public key that instructions and new builds must be
@@ -115,7 +115,7 @@ type Desired struct {
 	// Mac.AuthorizedKeys they are all that may log in. A document without them can only
 	// be for single steps.
 	SSHKeys []string `json:"sshKeys,omitempty"`
-	// Restart names one restart of the agent that is wished for; the Mac makes it
+	// Restart names one restart of the agent that is requested; the Mac makes it
 	// unless it has made the one of this name already. Empty: none is.
 	Restart string `json:"restart,omitempty"`
 }
@@ -126,7 +126,7 @@ type Host struct {
 	Name string `json:"name"`
 	// ProviderID is scw-applesilicon://<zone>/<serverID>.
 	ProviderID string `json:"providerID"`
-	// Epoch is the install epoch; the journal on the Mac marks it.
+	// Epoch is the install epoch; the disk marker on the Mac names it.
 	Epoch int64 `json:"epoch"`
 	// User is the console user, who runs the agent and its guests.
 	User string `json:"user"`
@@ -194,19 +194,19 @@ type JoinPermit struct {
 	NotAfter time.Time `json:"notAfter"`
 }
 
-// Journal is what the first converge of an install epoch leaves on the disk. A
-// disk that holds the journal of another epoch, or of another Machine, was not
+// DiskMarker is what the first converge of an install epoch leaves on the disk. A
+// disk that holds the marker of another epoch, or of another Machine, was not
 // wiped.
-type Journal struct {
+type DiskMarker struct {
 	Schema string `json:"schema"`
 	Epoch  int64  `json:"epoch"`
 	// Name of the Machine that holds the Mac in this epoch.
 	Name string `json:"name"`
 	// ProviderID of the Mac.
-	ProviderID string `json:"providerID,omitempty"`
+	ProviderID string `json:"providerID"`
 	// User is the console user that the Mac was set up for. Another one takes a
 	// reinstall: what the first owns is in places that root trusts.
-	User    string    `json:"user,omitempty"`
+	User    string    `json:"user"`
 	Created time.Time `json:"created"`
 }
 
@@ -226,7 +226,7 @@ type AgentConfig struct {
 
 // Health is what the agent answers on HealthSocket.
 type Health struct {
-	// Build is the SHA-256 in the path of the slot the agent was started from.
+	// Build is the SHA-256 in the path of the program that the agent was started from.
 	Build string `json:"build"`
 	// ConfigHash is the SHA-256 of the configuration file it read.
 	ConfigHash string `json:"configHash"`

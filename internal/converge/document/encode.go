@@ -71,23 +71,23 @@ func DecodeConfig(data []byte) (AgentConfig, error) {
 	return c, nil
 }
 
-// EncodeJournal returns the journal as the bytes of its file.
-func EncodeJournal(j Journal) ([]byte, error) {
-	j.Schema = JournalSchema
+// EncodeDiskMarker returns the disk marker as the bytes of its file.
+func EncodeDiskMarker(j DiskMarker) ([]byte, error) {
+	j.Schema = DiskMarkerSchema
 	return encode(j)
 }
 
-// DecodeJournal reads the bytes of a journal file.
-func DecodeJournal(data []byte) (Journal, error) {
+// DecodeDiskMarker reads the bytes of the file.
+func DecodeDiskMarker(data []byte) (DiskMarker, error) {
 	if len(data) > MaxSize {
-		return Journal{}, ErrTooLarge
+		return DiskMarker{}, ErrTooLarge
 	}
-	if err := checkSchema(data, JournalSchema); err != nil {
-		return Journal{}, fmt.Errorf("decoding the journal: %w", err)
+	if err := checkSchema(data, DiskMarkerSchema); err != nil {
+		return DiskMarker{}, fmt.Errorf("decoding the journal: %w", err)
 	}
-	var j Journal
+	var j DiskMarker
 	if err := json.Unmarshal(data, &j); err != nil {
-		return Journal{}, fmt.Errorf("decoding the journal: %w", quiet(err))
+		return DiskMarker{}, fmt.Errorf("decoding the journal: %w", quiet(err))
 	}
 	return j, nil
 }

@@ -26,13 +26,13 @@ type Pods struct {
 }
 
 const (
-	// MaxPrePull bounds Images.PrePull.
-	MaxPrePull = 32
-	// MaxHostPaths bounds Pods.HostPaths.
-	MaxHostPaths = 16
-	// MaxGCPercent bounds both thresholds of Images: in a volume that is fuller, less
+	// maxPrePull bounds Images.PrePull.
+	maxPrePull = 32
+	// maxHostPaths bounds Pods.HostPaths.
+	maxHostPaths = 16
+	// maxGCPercent bounds both thresholds of Images: in a volume that is fuller, less
 	// is free than a Node must have, and images are removed whatever a threshold says.
-	MaxGCPercent = 85
+	maxGCPercent = 85
 	// maxReference and maxPath are lengths in bytes.
 	maxReference = 512
 	maxPath      = 1024
@@ -56,8 +56,8 @@ var (
 )
 
 func (i Images) validate() error {
-	if len(i.PrePull) > MaxPrePull {
-		return &FieldError{Field: "images.prePull", Reason: fmt.Sprintf("has more than %d images", MaxPrePull)}
+	if len(i.PrePull) > maxPrePull {
+		return &FieldError{Field: "images.prePull", Reason: fmt.Sprintf("has more than %d images", maxPrePull)}
 	}
 	for n, ref := range i.PrePull {
 		if len(ref) > maxReference || !imageShape.MatchString(ref) {
@@ -65,8 +65,8 @@ func (i Images) validate() error {
 		}
 	}
 	for field, percent := range map[string]int{"images.gcHighPercent": i.GCHighPercent, "images.gcLowPercent": i.GCLowPercent} {
-		if percent < 0 || percent > MaxGCPercent {
-			return &FieldError{Field: field, Reason: fmt.Sprintf("is not between 0 and %d: a fuller volume is DiskPressure", MaxGCPercent)}
+		if percent < 0 || percent > maxGCPercent {
+			return &FieldError{Field: field, Reason: fmt.Sprintf("is not between 0 and %d: a fuller volume is DiskPressure", maxGCPercent)}
 		}
 	}
 	if i.GCHighPercent != 0 && i.GCLowPercent >= i.GCHighPercent {
@@ -76,8 +76,8 @@ func (i Images) validate() error {
 }
 
 func (p Pods) validate() error {
-	if len(p.HostPaths) > MaxHostPaths {
-		return &FieldError{Field: "pods.hostPaths", Reason: fmt.Sprintf("has more than %d paths", MaxHostPaths)}
+	if len(p.HostPaths) > maxHostPaths {
+		return &FieldError{Field: "pods.hostPaths", Reason: fmt.Sprintf("has more than %d paths", maxHostPaths)}
 	}
 	for n, dir := range p.HostPaths {
 		if !sharable(dir) {

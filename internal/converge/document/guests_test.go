@@ -8,7 +8,7 @@ import (
 )
 
 func TestImagesAndPodsAreValidated(t *testing.T) {
-	many := make([]string, MaxPrePull+1)
+	many := make([]string, maxPrePull+1)
 	for i := range many {
 		many[i] = fmt.Sprintf("r.test/a/b:v%d", i)
 	}
@@ -59,7 +59,7 @@ func TestImagesAndPodsAreValidated(t *testing.T) {
 		"part of a share":     {pods: Pods{HostPaths: []string{"/Users/a:ro"}}, field: "pods.hostPaths[0]"},
 		"option of a share":   {pods: Pods{HostPaths: []string{"/Users/a,tag=x"}}, field: "pods.hostPaths[0]"},
 		"line of its own":     {pods: Pods{HostPaths: []string{"/Users/a\nb"}}, field: "pods.hostPaths[0]"},
-		"too many hostPaths":  {pods: Pods{HostPaths: make([]string, MaxHostPaths+1)}, field: "pods.hostPaths"},
+		"too many hostPaths":  {pods: Pods{HostPaths: make([]string, maxHostPaths+1)}, field: "pods.hostPaths"},
 	} {
 		d := desired()
 		d.Images, d.Pods = c.images, c.pods

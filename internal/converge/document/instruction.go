@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// SignedSchema is the version of the envelope around an instruction.
-	SignedSchema = "macfleet.dev/signed/v1"
-	// InstructionSchema is the version of Instruction.
-	InstructionSchema = "macfleet.dev/instruction/v1"
+	// signedSchema is the version of the envelope around an instruction.
+	signedSchema = "macfleet.dev/signed/v1"
+	// instructionSchema is the version of Instruction.
+	instructionSchema = "macfleet.dev/instruction/v1"
 	// maxSigned bounds an envelope, in bytes: base64 makes four bytes of three.
 	maxSigned = 2 * MaxSize
 )
@@ -80,14 +80,14 @@ func DecodeSigned(r io.Reader) (Received, error) {
 		return Received{}, fmt.Errorf("reading the signed instruction: %w", err)
 	}
 	var e envelope
-	if err := decodeAs(data, SignedSchema, &e); err != nil {
+	if err := decodeAs(data, signedSchema, &e); err != nil {
 		return Received{}, fmt.Errorf("decoding the signed instruction: %w", err)
 	}
 	if len(e.Instruction) > MaxSize {
 		return Received{}, fmt.Errorf("decoding the signed instruction: %w", ErrTooLarge)
 	}
 	var i Instruction
-	if err := decodeAs(e.Instruction, InstructionSchema, &i); err != nil {
+	if err := decodeAs(e.Instruction, instructionSchema, &i); err != nil {
 		return Received{}, fmt.Errorf("decoding the instruction: %w", err)
 	}
 	if err := i.validate(); err != nil {
@@ -129,7 +129,7 @@ func (i Instruction) validate() error {
 
 // encodeSigned returns the instruction in its envelope, one line of JSON.
 func encodeSigned(key ed25519.PrivateKey, i Instruction) ([]byte, error) {
-	i.Schema = InstructionSchema
+	i.Schema = instructionSchema
 	if err := i.validate(); err != nil {
 		return nil, err
 	}
@@ -137,5 +137,5 @@ func encodeSigned(key ed25519.PrivateKey, i Instruction) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding an instruction: %w", err)
 	}
-	return encode(envelope{Schema: SignedSchema, Instruction: body, Signature: ed25519.Sign(key, signed(body))})
+	return encode(envelope{Schema: signedSchema, Instruction: body, Signature: ed25519.Sign(key, signed(body))})
 }

@@ -106,7 +106,7 @@ func TestDecodeSignedRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(envelope{SignedSchema, body, ed25519.Sign(fleetKey, signed(body))})
+		text, err := json.Marshal(envelope{signedSchema, body, ed25519.Sign(fleetKey, signed(body))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,9 +24,9 @@ func keyTypes() []string {
 	}
 }
 
-// ParseKey reads one line of authorized_keys: a type, a key, and perhaps a comment.
+// parseKey reads one line of authorized_keys: a type, a key, and perhaps a comment.
 // Options before the type are refused, since some of them run commands.
-func ParseKey(line string) (ssh.PublicKey, error) {
+func parseKey(line string) (ssh.PublicKey, error) {
 	if len(line) > maxKey || strings.ContainsAny(line, "\r\n\x00") {
 		return nil, fmt.Errorf("is no single line of %d characters at most", maxKey)
 	}
@@ -47,7 +47,7 @@ func validKeys(field string, lines []string, most int) error {
 		return &FieldError{Field: field, Reason: fmt.Sprintf("has more than %d keys", most)}
 	}
 	for i, line := range lines {
-		if _, err := ParseKey(line); err != nil {
+		if _, err := parseKey(line); err != nil {
 			return &FieldError{Field: fmt.Sprintf("%s[%d]", field, i), Reason: err.Error()}
 		}
 	}
@@ -59,7 +59,7 @@ func validKeys(field string, lines []string, most int) error {
 func (d Desired) AuthorizedKeys() []string {
 	var lines []string
 	for _, line := range slices.Concat(d.SSHKeys, d.Mac.AuthorizedKeys) {
-		key, err := ParseKey(line)
+		key, err := parseKey(line)
 		if err != nil {
 			continue // the document was validated
 		}

@@ -194,10 +194,10 @@ func replaceIn(l []string, from, to string) []string {
 func TestANewAddressTightensNothing(t *testing.T) {
 	n := document.Network{Subnet: "192.168.64.0/24"}
 	live := lines(t, n, "192.0.2.4")
-	if !SameBut(live, wanted(t, n)) {
+	if !sameBut(live, wanted(t, n)) {
 		t.Error("other addresses of the Mac count as other rules")
 	}
-	if SameBut(nil, wanted(t, n)) || SameBut(live[1:], wanted(t, n)) {
+	if sameBut(nil, wanted(t, n)) || sameBut(live[1:], wanted(t, n)) {
 		t.Error("missing rules count as none")
 	}
 }

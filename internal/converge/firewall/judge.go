@@ -44,10 +44,10 @@ func Judge(live []string, wanted []Rule, own []netip.Addr) []string {
 	return nil
 }
 
-// SameBut reports whether live rules differ from the wanted ones at most in the
+// sameBut reports whether live rules differ from the wanted ones at most in the
 // addresses that self stands for: then loading them closes nothing that was open
 // on purpose.
-func SameBut(live []string, wanted []Rule) bool { return len(Judge(live, wanted, nil)) == 0 }
+func sameBut(live []string, wanted []Rule) bool { return len(Judge(live, wanted, nil)) == 0 }
 
 // takeSelf takes the rules that are w for one address each.
 func takeSelf(rules []Rule, w Rule) (covered []netip.Addr, rest []Rule) {

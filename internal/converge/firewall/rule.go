@@ -1,6 +1,6 @@
 // Package firewall decides which packet filter rules a Mac should have around itself
-// and its guests, and whether the rules it has are those. It is pure: reading, loading
-// and enabling are package converge's, pf's command is package macos's.
+// and its guests, and whether the rules it has are those, which is pure; Arm loads
+// what differs, for converge and for hostd. pf's command is package macos's.
 //
 // A rule is made and compared in the form in which pfctl prints it, one a line,
 // nothing abbreviated by lists. Lists would be expanded by pfctl in an order of

@@ -37,8 +37,8 @@ func Command() *cobra.Command {
 	return c
 }
 
-// build is the slot that this process was started from: the folder of its file,
-// links resolved, where it is named by a SHA-256.
+// build is the build that this process was started from: the name of the folder of its
+// file, links resolved, where that is a SHA-256.
 func build(argv0 string) string {
 	real, err := filepath.EvalSymlinks(argv0)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/firewall"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 	// ConfigFile and Socket are document.ConfigFile and document.HostdSocket when
 	// empty.
 	ConfigFile, Socket string
-	// Build is the slot this process was started from.
+	// Build is the SHA-256 of the build this process was started from.
 	Build string
 	// UserID and PeerUID find the number of a user and who is at the other end of a
 	// connection; nil asks the Mac.
@@ -84,15 +84,15 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	h.log.Info("hostd starts", "build", h.o.Build, "boot", h.boot)
-	if err := h.live(ctx, l); err != nil {
+	if err := h.serveAndWatch(ctx, l); err != nil {
 		return err
 	}
 	h.log.Info("hostd stops, the firewall stays")
 	return nil
 }
 
-// live serves and watches until ctx ends, or serving fails.
-func (h *hostd) live(ctx context.Context, l *net.UnixListener) error {
+// serveAndWatch serves and watches until ctx ends, or serving fails.
+func (h *hostd) serveAndWatch(ctx context.Context, l *net.UnixListener) error {
 	ctx, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
@@ -139,30 +139,30 @@ type hostd struct {
 // watch looks at everything until ctx ends.
 func (h *hostd) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		h.look(ctx)
+		h.checkAll(ctx)
 		if h.o.Mac.Clock.Sleep(ctx, interval) != nil {
 			return
 		}
 	}
 }
 
-// look looks at everything once.
-func (h *hostd) look(ctx context.Context) {
+// checkAll looks at everything once.
+func (h *hostd) checkAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	h.note(ctx, aboutConfig, h.readConfig())
+	h.recordTrouble(ctx, aboutConfig, h.readConfig())
 	c := h.wanted()
 	if c.Mac.Network.Subnet != "" {
 		// What is wrong was noted.
-		_ = h.arm(ctx)
+		_ = h.armFirewall(ctx)
 	}
-	h.note(ctx, aboutSession, h.keepSession(ctx, c))
-	h.note(ctx, aboutSSH, h.watchSSH(ctx))
+	h.recordTrouble(ctx, aboutSession, h.keepSession(ctx, c))
+	h.recordTrouble(ctx, aboutSSH, h.watchSSH(ctx))
 }
 
-// note remembers what is wrong about something and logs when that changes. When ctx
+// recordTrouble remembers what is wrong about something and logs when that changes. When ctx
 // has ended, nothing was found out.
-func (h *hostd) note(ctx context.Context, about string, err error) {
+func (h *hostd) recordTrouble(ctx context.Context, about string, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -216,13 +216,13 @@ func (h *hostd) wanted() document.AgentConfig {
 	return h.config
 }
 
-// arm proves the firewall, and mends it first where that is needed.
-func (h *hostd) arm(ctx context.Context) error {
+// armFirewall proves the firewall, and mends it first where that is needed.
+func (h *hostd) armFirewall(ctx context.Context) error {
 	h.arming.Lock()
 	defer h.arming.Unlock()
 	c := h.wanted()
-	err := converge.ArmFirewall(ctx, h.o.Mac, converge.Fence{Network: c.Mac.Network, SSHPort: c.Host.SSHPort})
-	h.note(ctx, aboutFirewall, err)
+	err := firewall.Arm(ctx, h.o.Mac, firewall.PolicyOf(c.Host, c.Mac))
+	h.recordTrouble(ctx, aboutFirewall, err)
 	if err != nil {
 		return err
 	}

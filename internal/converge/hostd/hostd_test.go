@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/firewall"
 	"github.com/macfleet/macfleet/internal/converge/macos"
-	"github.com/macfleet/macfleet/internal/converge/macos/memory"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
 var rootOnly = macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"}
@@ -27,12 +27,12 @@ var rootOnly = macos.Attr{Mode: 0o600, Owner: "root", Group: "wheel"}
 type fixture struct {
 	*hostd
 	t   *testing.T
-	mac *memory.Mac
+	mac *macostest.Mac
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	mac := memory.New()
+	mac := macostest.New()
 	f := &fixture{t: t, mac: mac}
 	for _, dir := range []string{document.StateDir, document.ConfigDir} {
 		if err := mac.Interfaces().Files.MakeDir(t.Context(), dir, rootOnly); err != nil {
@@ -68,7 +68,7 @@ func (f *fixture) configure(edit func(*document.AgentConfig)) string {
 func (f *fixture) minutes(n int) {
 	f.t.Helper()
 	for range n {
-		f.look(f.t.Context())
+		f.checkAll(f.t.Context())
 		if err := f.o.Mac.Clock.Sleep(f.t.Context(), interval); err != nil {
 			f.t.Fatal(err)
 		}
@@ -79,8 +79,8 @@ func (f *fixture) minutes(n int) {
 func (f *fixture) logIn() {
 	f.t.Helper()
 	f.mac.SetDefault("/Library/Preferences/com.apple.loginwindow", "autoLoginUser", "m1")
-	f.mac.Put("/etc/kcpassword", scrambled("correct horse"), rootOnly)
-	if _, err := converge.KickLoginwindow(f.t.Context(), f.mac.Interfaces(), "m1"); err != nil {
+	f.mac.Put("/etc/kcpassword", macostest.ScrambledPassword("correct horse"), rootOnly)
+	if _, err := session.RestartLoginwindow(f.t.Context(), f.mac.Interfaces(), "m1"); err != nil {
 		f.t.Fatal(err)
 	}
 	if err := f.o.Mac.Clock.Sleep(f.t.Context(), 5*time.Second); err != nil {
@@ -88,36 +88,26 @@ func (f *fixture) logIn() {
 	}
 }
 
-// scrambled is a password as macOS stores it.
-func scrambled(password string) []byte {
-	const key = "\x7d\x89\x52\x23\xd2\xbc\xdd\xea\xa3\xb9\x1f"
-	data := append([]byte(password), 0)
-	for i := range data {
-		data[i] ^= key[i%len(key)]
-	}
-	return data
-}
-
-func TestKickDue(t *testing.T) {
-	gone := sessionLook{Wanted: true, User: "m1", Console: "root", Absent: time.Hour}
+func TestRestartDue(t *testing.T) {
+	gone := sessionState{Wanted: true, User: "m1", Console: "root", Absent: time.Hour}
 	for name, c := range map[string]struct {
-		edit    func(*sessionLook)
+		edit    func(*sessionState)
 		due     bool
 		trouble string
 	}{
-		"gone":               {func(*sessionLook) {}, true, ""},
-		"there":              {func(s *sessionLook) { s.Up = true }, false, ""},
-		"not wanted":         {func(s *sessionLook) { s.Wanted = false }, false, ""},
-		"guests":             {func(s *sessionLook) { s.Guests = 1 }, false, "1 guests run"},
-		"just gone":          {func(s *sessionLook) { s.Absent = absentFor - 1 }, false, ""},
-		"long enough":        {func(s *sessionLook) { s.Absent = absentFor }, true, ""},
-		"somebody else":      {func(s *sessionLook) { s.Console = "boss" }, false, "boss"},
-		"a service account":  {func(s *sessionLook) { s.Console = "_mbsetupuser" }, true, ""},
-		"the user, half out": {func(s *sessionLook) { s.Console = "m1" }, true, ""},
+		"gone":               {func(*sessionState) {}, true, ""},
+		"there":              {func(s *sessionState) { s.Up = true }, false, ""},
+		"not wanted":         {func(s *sessionState) { s.Wanted = false }, false, ""},
+		"guests":             {func(s *sessionState) { s.Guests = 1 }, false, "1 guests run"},
+		"just gone":          {func(s *sessionState) { s.Absent = absentFor - 1 }, false, ""},
+		"long enough":        {func(s *sessionState) { s.Absent = absentFor }, true, ""},
+		"somebody else":      {func(s *sessionState) { s.Console = "boss" }, false, "boss"},
+		"a service account":  {func(s *sessionState) { s.Console = "_mbsetupuser" }, true, ""},
+		"the user, half out": {func(s *sessionState) { s.Console = "m1" }, true, ""},
 	} {
 		s := gone
 		c.edit(&s)
-		due, trouble := s.kickDue()
+		due, trouble := s.restartDue()
 		if due != c.due || !strings.Contains(trouble, c.trouble) || (c.trouble == "") != (trouble == "") {
 			t.Errorf("%s: %v, %q", name, due, trouble)
 		}
@@ -179,36 +169,36 @@ func TestALostSessionComesBack(t *testing.T) {
 	if !f.answer(nil).Session {
 		t.Fatal("no session")
 	}
-	before := f.mac.Console.Kicks
+	before := f.mac.Console.Restarts
 	f.minutes(10)
 	f.mac.LogOut()
 	f.minutes(2) // macOS may bring it back by itself
-	if f.mac.Console.Kicks != before {
-		t.Error("kicked at once")
+	if f.mac.Console.Restarts != before {
+		t.Error("restarted at once")
 	}
 	f.minutes(2)
-	if f.mac.Console.Kicks != before+1 || !f.answer(nil).Session {
-		t.Errorf("%d kicks, session %v", f.mac.Console.Kicks-before, f.answer(nil).Session)
+	if f.mac.Console.Restarts != before+1 || !f.answer(nil).Session {
+		t.Errorf("%d restarts, session %v", f.mac.Console.Restarts-before, f.answer(nil).Session)
 	}
 }
 
-func TestASessionThatDoesNotComeIsKickedForEveryTenMinutes(t *testing.T) {
+func TestLoginwindowIsRestartedEveryTenMinutesWhileThereIsNoSession(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Console.NoLogin = true
 	f.minutes(34)
-	if n := f.mac.Console.Kicks; n < 3 || n > 4 {
-		t.Errorf("%d kicks in 34 minutes", n)
+	if n := f.mac.Console.Restarts; n < 3 || n > 4 {
+		t.Errorf("%d restarts in 34 minutes", n)
 	}
 	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, aboutSession) {
 		t.Errorf("troubles %q", got)
 	}
 }
 
-func TestGuestsKeepLoginwindowFromBeingKicked(t *testing.T) {
+func TestGuestsKeepLoginwindowFromBeingRestarted(t *testing.T) {
 	f := newFixture(t)
 	f.mac.Console.Guests = 1
 	f.minutes(20)
-	if f.mac.Console.Kicks != 0 {
+	if f.mac.Console.Restarts != 0 {
 		t.Error("guests were ended")
 	}
 	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, "guests run") {
@@ -425,7 +415,7 @@ func TestHostdEndsWhenItCannotAnswerAnyMore(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := f.live(ctx, l); !errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+	if err := f.serveAndWatch(ctx, l); !errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 		t.Errorf("it ended with %v, %v", err, ctx.Err())
 	}
 }

@@ -56,7 +56,7 @@ func (h *hostd) serve(ctx context.Context, l *net.UnixListener) error {
 		case room <- struct{}{}:
 			callers.Go(func() {
 				defer func() { <-room }()
-				h.attend(ctx, c)
+				h.handle(ctx, c)
 			})
 		default:
 			h.log.Warn("too many callers at once, one is turned away")
@@ -65,24 +65,24 @@ func (h *hostd) serve(ctx context.Context, l *net.UnixListener) error {
 	}
 }
 
-// attend is one conversation: one request, one answer.
-func (h *hostd) attend(ctx context.Context, c *net.UnixConn) {
+// handle is one conversation: one request, one answer.
+func (h *hostd) handle(ctx context.Context, c *net.UnixConn) {
 	defer func() { _ = c.Close() }()
 	// A caller who waits for an answer longer than it may take waits in vain.
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if err := h.admit(ctx, c); err != nil {
+	if err := h.authorize(ctx, c); err != nil {
 		h.log.Warn("a caller is turned away", "err", err)
 		return
 	}
-	if err := h.converse(ctx, c); err != nil {
+	if err := h.answerOne(ctx, c); err != nil {
 		h.log.Debug("a caller got no answer", "err", err)
 	}
 }
 
-// admit lets root and the console user in. The mode of the socket says nearly the
+// authorize lets root and the console user in. The mode of the socket says nearly the
 // same, but for the group, which other people are in.
-func (h *hostd) admit(ctx context.Context, c *net.UnixConn) error {
+func (h *hostd) authorize(ctx context.Context, c *net.UnixConn) error {
 	uid, err := h.o.PeerUID(c)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (h *hostd) admit(ctx context.Context, c *net.UnixConn) error {
 	return nil
 }
 
-func (h *hostd) converse(ctx context.Context, c *net.UnixConn) error {
+func (h *hostd) answerOne(ctx context.Context, c *net.UnixConn) error {
 	if err := c.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func readVerb(r io.Reader) (string, error) {
 func (h *hostd) do(ctx context.Context, verb string) error {
 	// What is asked for is asked for by whoever has read the newest configuration.
 	err := h.readConfig()
-	h.note(ctx, aboutConfig, err)
+	h.recordTrouble(ctx, aboutConfig, err)
 	if verb != document.HostdArm {
 		return nil
 	}
@@ -150,19 +150,19 @@ func (h *hostd) do(ctx context.Context, verb string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, armTimeout)
 	defer cancel()
-	if err := h.arm(ctx); err != nil {
+	if err := h.armFirewall(ctx); err != nil {
 		return err
 	}
-	h.seeSession(ctx)
+	h.lookForSession(ctx)
 	return nil
 }
 
-// seeSession looks whether there is a session now, for a guest that needs one. One
+// lookForSession looks whether there is a session now, for a guest that needs one. One
 // that cannot be seen counts as none, and says nothing about the firewall.
-func (h *hostd) seeSession(ctx context.Context) {
+func (h *hostd) lookForSession(ctx context.Context) {
 	up, err := h.o.Mac.Session.Aqua(ctx, h.wanted().Host.User)
 	if err != nil {
-		h.note(ctx, aboutSession, fmt.Errorf("looking for it: %w", err))
+		h.recordTrouble(ctx, aboutSession, fmt.Errorf("looking for it: %w", err))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
 const (
@@ -18,8 +18,8 @@ const (
 	sshMisses = 3
 )
 
-// sessionLook is what decides whether loginwindow is restarted.
-type sessionLook struct {
+// sessionState is what decides whether loginwindow is restarted.
+type sessionState struct {
 	// Wanted: the user is to have a session at all times; Up: there is one.
 	Wanted, Up bool
 	// Console is who owns the console.
@@ -29,13 +29,13 @@ type sessionLook struct {
 	Absent time.Duration
 }
 
-// kickDue decides, and says what is wrong while it is not for hostd to mend. How
+// restartDue decides, and says what is wrong while it is not for hostd to repair. How
 // often loginwindow is restarted at most is converge's rule for both.
-func (s sessionLook) kickDue() (due bool, trouble string) {
+func (s sessionState) restartDue() (due bool, trouble string) {
 	switch {
 	case s.Up, !s.Wanted:
 		return false, ""
-	case converge.Stranger(s.Console, s.User):
+	case session.AnotherUser(s.Console, s.User):
 		return false, fmt.Sprintf("somebody else, %.64q, is at the console: log that user out", s.Console)
 	case s.Guests > 0:
 		return false, fmt.Sprintf("no session of %s, and %d guests run, which a restart of loginwindow would end", s.User, s.Guests)
@@ -47,12 +47,12 @@ func (s sessionLook) kickDue() (due bool, trouble string) {
 
 // keepSession restarts loginwindow when the session is gone for good.
 func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
-	s := sessionLook{Wanted: c.Mac.AutoLogin, User: c.Host.User}
+	s := sessionState{Wanted: c.Mac.AutoLogin, User: c.Host.User}
 	var err error
 	if s.Up, err = h.o.Mac.Session.Aqua(ctx, s.User); err != nil {
 		return err
 	}
-	h.showSession(s.Up)
+	h.recordSession(s.Up)
 	if s.Up || !s.Wanted {
 		return nil
 	}
@@ -63,22 +63,22 @@ func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
 		return err
 	}
 	s.Absent = h.o.Mac.Clock.Now().Sub(h.absentSince)
-	due, trouble := s.kickDue()
+	due, trouble := s.restartDue()
 	if trouble != "" {
 		return fmt.Errorf("%s", trouble)
 	}
 	if !due {
 		return nil
 	}
-	kicked, err := converge.KickLoginwindow(ctx, h.o.Mac, s.User)
-	if kicked {
+	restarted, err := session.RestartLoginwindow(ctx, h.o.Mac, s.User)
+	if restarted {
 		h.log.Warn("loginwindow restarted, as there was no session", "user", s.User, "absent", s.Absent)
 	}
 	return err
 }
 
-// showSession remembers whether there is a session, and since when not.
-func (h *hostd) showSession(up bool) {
+// recordSession remembers whether there is a session, and since when not.
+func (h *hostd) recordSession(up bool) {
 	h.mu.Lock()
 	changed := h.session != up
 	h.session = up

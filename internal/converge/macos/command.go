@@ -49,8 +49,7 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s: %w", filepath.Base(path), ctx.Err())
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return stdout.String(), &commandError{
 			Command: filepath.Base(path), Code: exit.ExitCode(),
 			Text:      firstLine(stderr.String() + "\n" + stdout.String()),

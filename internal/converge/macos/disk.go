@@ -1,6 +1,7 @@
 package macos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/macfleet/macfleet/internal/atomicfile"
 	"github.com/macfleet/macfleet/internal/filetree"
 )
 
@@ -93,38 +95,19 @@ func (Disk) MakeDir(ctx context.Context, path string, attr Attr) error {
 
 // Replace implements Files.
 func (Disk) Replace(ctx context.Context, path string, c Content) error {
-	stage := c.Stage
-	if stage == "" {
-		stage = filepath.Dir(path)
+	stage := cmp.Or(c.Stage, filepath.Dir(path))
+	f := atomicfile.File{
+		Path: path, Temp: atomicfile.Temp(filepath.Join(stage, filepath.Base(path))),
+		Finish: func(f *os.File) error { return setAttr(ctx, f.Name(), c.Attr) },
 	}
-	temp := Staged(filepath.Join(stage, filepath.Base(path)))
-	if err := os.RemoveAll(temp); err != nil {
+	if err := os.RemoveAll(f.Temp); err != nil {
 		return err
 	}
-	err := writeNew(ctx, temp, c)
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
+	// What has taken effect must be proved by who replaced it: sshd reads its settings now.
+	if err := f.Write(c.Data); err != nil && !errors.Is(err, atomicfile.ErrNameNotSynced) {
 		return fmt.Errorf("replacing %s: %w", path, err)
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeNew(ctx context.Context, path string, c Content) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, c.Data)
-	if err == nil {
-		err = setAttr(ctx, path, c.Attr)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return nil
 }
 
 // setAttr changes the owner first: until then nobody but root can read the file.
@@ -135,19 +118,9 @@ func setAttr(ctx context.Context, path string, attr Attr) error {
 	return os.Chmod(path, attr.Mode.Perm())
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	// Not every file system can sync a folder; the rename stands all the same.
-	_ = d.Sync()
-	return d.Close()
-}
-
 // Link implements Files.
 func (Disk) Link(path, target string) error {
-	temp := Staged(path)
+	temp := atomicfile.Temp(path)
 	if err := os.RemoveAll(temp); err != nil {
 		return err
 	}
@@ -162,7 +135,7 @@ func (Disk) Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	return atomicfile.SyncDir(filepath.Dir(to))
 }
 
 // Remove implements Files.

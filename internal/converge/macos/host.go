@@ -72,7 +72,7 @@ func (UnixSockets) Ask(ctx context.Context, path string, request []byte) ([]byte
 			return nil, fmt.Errorf("writing to %s: %w", path, err)
 		}
 	}
-	data, err := io.ReadAll(io.LimitReader(conn, MaxAnswer))
+	data, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("reading from %s: %w", path, err)
 	}

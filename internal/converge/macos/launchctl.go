@@ -23,7 +23,7 @@ func (Launchctl) Print(ctx context.Context, label string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	return ParseJob(out), nil
+	return parseJob(out), nil
 }
 
 // Disabled implements Launchd.
@@ -32,12 +32,12 @@ func (Launchctl) Disabled(ctx context.Context, label string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return ParseDisabled(out, label), nil
+	return parseDisabled(out, label), nil
 }
 
-// ParseDisabled reads launchctl's list of overrides. It writes "disabled", and
+// parseDisabled reads launchctl's list of overrides. It writes "disabled", and
 // wrote "true" in older releases.
-func ParseDisabled(text, label string) bool {
+func parseDisabled(text, label string) bool {
 	for line := range strings.SplitSeq(text, "\n") {
 		name, value, found := strings.Cut(strings.TrimSpace(line), " => ")
 		if found && strings.Trim(name, `"`) == label {
@@ -83,16 +83,15 @@ func (Launchctl) Kickstart(ctx context.Context, label string, kill bool) error {
 
 func launchctl(ctx context.Context, args ...string) (string, error) {
 	out, err := run(ctx, launchctlCommand, args...)
-	var failed *commandError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*commandError](err); ok {
 		return out, &LaunchdError{Verb: args[0], Code: failed.Code, Text: failed.Text}
 	}
 	return out, err
 }
 
-// ParseJob reads what launchctl print says of a service. Only the service's own
+// parseJob reads what launchctl print says of a service. Only the service's own
 // fields count, not those of the blocks inside it, which reuse their names.
-func ParseJob(text string) Job {
+func parseJob(text string) Job {
 	var job Job
 	depth := 0
 	for line := range strings.SplitSeq(text, "\n") {

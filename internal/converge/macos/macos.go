@@ -1,6 +1,6 @@
 // Package macos is macOS as converge sees it: a few small interfaces, and their
 // implementation by the commands and files of the Mac the program runs on.
-// Package memory holds a second implementation for tests. What a Mac should look
+// Package macostest holds a second implementation for tests. What a Mac should look
 // like is decided in package converge; nothing here knows the product.
 //
 // Ownership is read with stat and set with chown, the commands, and never with
@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 	"time"
 )
@@ -92,21 +91,6 @@ type Content struct {
 	// Stage is the folder in which the file is written before it is moved to its
 	// place; it must be on the same volume. Empty means the file's own folder.
 	Stage string
-}
-
-const stagedPrefix, stagedSuffix = ".", ".new"
-
-// Staged is where a new file or link is made before it is moved to its place. The
-// name is fixed, so that a writer that was cut off leaves one at most, and does not
-// end in what a folder's watchers look for.
-func Staged(name string) string {
-	return path.Join(path.Dir(name), stagedPrefix+path.Base(name)+stagedSuffix)
-}
-
-// IsStaged reports whether Staged made that name.
-func IsStaged(name string) bool {
-	base := path.Base(name)
-	return strings.HasPrefix(base, stagedPrefix) && strings.HasSuffix(base, stagedSuffix)
 }
 
 // ErrLocked is returned by Files.Lock when somebody else holds the lock.
@@ -231,12 +215,12 @@ type Host interface {
 // Sockets asks local servers.
 type Sockets interface {
 	// Ask connects to the Unix socket at path, sends the request, if there is one,
-	// and reads what the server says, up to MaxAnswer bytes.
+	// and reads what the server says, up to maxAnswer bytes.
 	Ask(ctx context.Context, path string, request []byte) ([]byte, error)
 }
 
-// MaxAnswer bounds what Sockets.Ask reads.
-const MaxAnswer = 64 << 10
+// maxAnswer bounds what Sockets.Ask reads.
+const maxAnswer = 64 << 10
 
 // Clock is time, so that tests need not wait for it.
 type Clock interface {

@@ -56,7 +56,7 @@ func TestParseJob(t *testing.T) {
 		"empty":        {"", Job{}},
 		"unknown":      {"pid 4\n}\n}{\n= = =", Job{}},
 	} {
-		if diff := cmp.Diff(c.want, ParseJob(c.text)); diff != "" {
+		if diff := cmp.Diff(c.want, parseJob(c.text)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -65,7 +65,7 @@ func TestParseJob(t *testing.T) {
 func TestParseDisabled(t *testing.T) {
 	const text = "disabled services = {\n\t\"a.b\" => disabled\n\t\"c\" => true\n\t\"d\" => enabled\n\t\"e\" => false\n}\nlogin item associations = {\n}\n"
 	for label, want := range map[string]bool{"a.b": true, "c": true, "d": false, "e": false, "b": false, "": false} {
-		if got := ParseDisabled(text, label); got != want {
+		if got := parseDisabled(text, label); got != want {
 			t.Errorf("%q is disabled: %t, want %t", label, got, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestParseDisabled(t *testing.T) {
 func FuzzParseJob(f *testing.F) {
 	f.Add(printed)
 	f.Fuzz(func(t *testing.T, text string) {
-		if j := ParseJob(text); len(j.LastExit) > maxErrorText {
+		if j := parseJob(text); len(j.LastExit) > maxErrorText {
 			t.Error("unbounded")
 		}
 	})
@@ -145,14 +145,14 @@ func TestAskIsBounded(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte(strings.Repeat("x", 2*MaxAnswer)))
+			_, _ = c.Write([]byte(strings.Repeat("x", 2*maxAnswer)))
 			_ = c.Close()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	data, err := UnixSockets{}.Ask(ctx, path, nil)
-	if err != nil || len(data) != MaxAnswer {
+	if err != nil || len(data) != maxAnswer {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }

@@ -121,7 +121,7 @@ func (Pfctl) Addresses(ctx context.Context) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the Mac's addresses: %w", err)
 	}
-	addrs := ParseAddresses(out)
+	addrs := parseAddresses(out)
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("reading the Mac's addresses: ifconfig names none: %q", firstLine(out))
 	}
@@ -281,8 +281,8 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// ParseAddresses reads the addresses from ifconfig, with their zone.
-func ParseAddresses(text string) []netip.Addr {
+// parseAddresses reads the addresses from ifconfig, with their zone.
+func parseAddresses(text string) []netip.Addr {
 	var addrs []netip.Addr
 	for line := range strings.SplitSeq(text, "\n") {
 		fields := strings.Fields(line)

@@ -102,7 +102,7 @@ func TestParseAddresses(t *testing.T) {
 	text := "lo0: flags=8049<UP> mtu 16384\n\tinet 127.0.0.1 netmask 0xff000000\n\tinet6 ::1 prefixlen 128\n\tinet6 fe80::1%lo0 prefixlen 64 scopeid 0x1\n" +
 		"en0: flags=8863<UP> mtu 1500\n\tether aa:bb\n\tinet 192.0.2.4 netmask 0xffffff00 broadcast 192.0.2.255\n\tinet nonsense\n\tinet\n"
 	var got []string
-	for _, a := range ParseAddresses(text) {
+	for _, a := range parseAddresses(text) {
 		got = append(got, a.String())
 	}
 	if d := cmp.Diff([]string{"127.0.0.1", "::1", "fe80::1%lo0", "192.0.2.4"}, got); d != "" {
@@ -128,7 +128,7 @@ func TestParseLease(t *testing.T) {
 		"{\n    DHCPLeaseTimeSecs = 99999999999999999999;\n}":                0,
 		"{\n    NotDHCPLeaseTimeSecs = 5;\n    DHCPLeaseTimeSecsToo = 6;\n}": 0,
 	} {
-		if got := ParseLease(text); got != want {
+		if got := parseLease(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
@@ -155,6 +155,6 @@ func FuzzPfctlOutput(f *testing.F) {
 		if f := pfRefusal("-f -", text); f.Text == "" || len(f.Text) > maxErrorText {
 			t.Errorf("text %q", f.Text)
 		}
-		_, _ = ParseAddresses(text), ParseLease(text)
+		_, _ = parseAddresses(text), parseLease(text)
 	})
 }

@@ -20,7 +20,7 @@ func (Pmset) Settings(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParsePower(out), nil
+	return parsePower(out), nil
 }
 
 // Set implements Power.
@@ -36,9 +36,9 @@ func (Pmset) Set(ctx context.Context, settings map[string]string) error {
 // acPower heads the settings for mains power; a portable has others after it.
 const acPower = "AC Power:"
 
-// ParsePower reads the settings for mains power from what pmset -g custom says.
+// parsePower reads the settings for mains power from what pmset -g custom says.
 // A value may be followed by remarks in parentheses.
-func ParsePower(text string) map[string]string {
+func parsePower(text string) map[string]string {
 	settings := map[string]string{}
 	mains := false
 	for line := range strings.SplitSeq(text, "\n") {

@@ -39,8 +39,7 @@ func (Loginwindow) Aqua(ctx context.Context, user string) (bool, error) {
 		return false, fmt.Errorf("looking for user %s: id says %q", user, firstLine(out))
 	}
 	out, err = launchctl(ctx, "print", fmt.Sprintf("gui/%d", uid))
-	var refused *LaunchdError
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*LaunchdError](err); ok {
 		// launchd has several codes for a domain that is not there (112, 113, 125).
 		return false, nil
 	}
@@ -64,8 +63,8 @@ func isAqua(text string) bool {
 	return false
 }
 
-// Kick implements Session.
-func (Loginwindow) Kick(ctx context.Context) error {
+// RestartLoginwindow implements Session.
+func (Loginwindow) RestartLoginwindow(ctx context.Context) error {
 	return Launchctl{}.Kickstart(ctx, loginwindowLabel, true)
 }
 

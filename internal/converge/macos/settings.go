@@ -30,8 +30,8 @@ type Session interface {
 	Owner(ctx context.Context) (string, error)
 	// Aqua reports whether the user has a graphical launchd domain.
 	Aqua(ctx context.Context, user string) (bool, error)
-	// Kick restarts loginwindow. It ends the present session and all in it.
-	Kick(ctx context.Context) error
+	// RestartLoginwindow restarts loginwindow. It ends the present session and all in it.
+	RestartLoginwindow(ctx context.Context) error
 }
 
 // Guests are the virtual machines on this Mac, whoever started them.

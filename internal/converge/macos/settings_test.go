@@ -21,7 +21,7 @@ func TestParsePower(t *testing.T) {
 		"headless":  {"sleep 0\n", map[string]string{}},
 		"half line": {"AC Power:\nsleep\n", map[string]string{}},
 	} {
-		if diff := cmp.Diff(c.want, ParsePower(c.text)); diff != "" {
+		if diff := cmp.Diff(c.want, parsePower(c.text)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -32,7 +32,7 @@ func TestParseSSHD(t *testing.T) {
 		"port": "22", "allowusers": "m1 m2", "authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys",
 	}
 	text := "port 22\nAllowUsers m1\nallowusers m2\nauthorizedkeysfile .ssh/authorized_keys .ssh/scw_authorized_keys\nalone\n\n"
-	if diff := cmp.Diff(want, ParseSSHD(text)); diff != "" {
+	if diff := cmp.Diff(want, parseSSHD(text)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -139,8 +139,8 @@ func FuzzHostileOutput(f *testing.F) {
 	f.Add("gui/501 = {\n\tsession = Aqua\n}")
 	f.Add("<plist version=\"1.0\"><dict><key>VolumeUUID</key><integer>3</integer></dict></plist>")
 	f.Fuzz(func(_ *testing.T, text string) {
-		ParsePower(text)
-		ParseSSHD(text)
+		parsePower(text)
+		parseSSHD(text)
 		isAqua(text)
 		_, _ = parseFileVault(text)
 		_, _ = parseFree(text)

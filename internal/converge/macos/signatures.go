@@ -38,8 +38,7 @@ func (Codesign) VerifyBundle(ctx context.Context, dir, team string) error {
 		return err
 	}
 	err := codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", "-R", signedByTeam(team), dir)
-	var refused *SignatureError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*SignatureError](err); ok {
 		return &SignatureError{File: dir, Team: team, Text: refused.Text}
 	}
 	return err

@@ -43,12 +43,12 @@ func (OpenSSH) Effective(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ParseSSHD(out), nil
+	return parseSSHD(out), nil
 }
 
-// ParseSSHD reads what sshd -T says: a keyword and its value a line. The values of
+// parseSSHD reads what sshd -T says: a keyword and its value a line. The values of
 // a keyword that is repeated are joined with a space.
-func ParseSSHD(text string) map[string]string {
+func parseSSHD(text string) map[string]string {
 	settings := map[string]string{}
 	for line := range strings.SplitSeq(text, "\n") {
 		key, value, found := strings.Cut(strings.TrimSpace(line), " ")

@@ -13,7 +13,7 @@ func TestListenAddress(t *testing.T) {
 		{"rubbish", "port many\nlistenaddress here\n", "127.0.0.1:22"},
 	}
 	for _, tt := range tests {
-		if got := listenAddress(ParseSSHD(tt.text)); got != tt.want {
+		if got := listenAddress(parseSSHD(tt.text)); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

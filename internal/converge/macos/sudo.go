@@ -39,8 +39,7 @@ const (
 // Check implements Sudo.
 func (SudoCommand) Check(ctx context.Context, file string) error {
 	_, err := run(ctx, visudoCommand, "-cf", file)
-	var failed *commandError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*commandError](err); ok {
 		return &SudoersError{Text: failed.Text}
 	}
 	return err
@@ -50,8 +49,7 @@ func (SudoCommand) Check(ctx context.Context, file string) error {
 func (SudoCommand) Try(ctx context.Context, user string, command ...string) (int, error) {
 	args := append([]string{"-n", "-u", user, sudoCommand, "-n"}, command...)
 	_, err := run(ctx, sudoCommand, args...)
-	var failed *commandError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*commandError](err); ok {
 		return failed.Code, nil
 	}
 	return 0, err

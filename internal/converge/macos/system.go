@@ -69,8 +69,7 @@ func (LocalSystem) AppleSilicon(ctx context.Context) (bool, error) {
 // the command says with an exit code, is 0.
 func sysctlFlag(ctx context.Context, name string) (bool, error) {
 	out, err := run(ctx, sysctlCommand, "-n", name)
-	var failed *commandError
-	if errors.As(err, &failed) {
+	if _, ok := errors.AsType[*commandError](err); ok {
 		return false, nil
 	}
 	return strings.TrimSpace(out) == "1", err

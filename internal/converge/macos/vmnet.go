@@ -49,7 +49,7 @@ func (Vmnet) Lease(ctx context.Context) (int, error) {
 	if err != nil || !found {
 		return 0, err
 	}
-	return ParseLease(text), nil
+	return parseLease(text), nil
 }
 
 // SetLease implements GuestNet.
@@ -69,9 +69,9 @@ func (Vmnet) Reset(ctx context.Context) error {
 		d.Delete(ctx, vmnetDomain, addressKey), d.Delete(ctx, vmnetDomain, maskKey), d.Delete(ctx, sharingDomain, bootpdKey))
 }
 
-// ParseLease reads the lease time from the dictionary as the command prints it,
+// parseLease reads the lease time from the dictionary as the command prints it,
 // one "key = value;" a line. 0: it is not in there.
-func ParseLease(text string) int {
+func parseLease(text string) int {
 	for line := range strings.SplitSeq(text, "\n") {
 		key, value, found := strings.Cut(strings.Trim(strings.TrimSpace(line), "{};"), "=")
 		if !found || strings.Trim(strings.TrimSpace(key), `"`) != leaseKey {

@@ -28,7 +28,7 @@ func TestF09_EveryNewOrChangedPropertyListIsRegistered(t *testing.T) {
 	before := r.Registrations().Bytes()
 	r.want("bootout system/j", 0)
 	r.clock.Step(settleTime)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for r.root("print system/j").RC == 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

@@ -111,7 +111,7 @@ func (r *rig) prints(what string) bool {
 
 func (r *rig) await(what string) {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !r.prints(what) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never printed %q:\n%s", what, r.root("print system/j").Stdout)
@@ -198,7 +198,7 @@ func TestBootoutOfASlowProcess(t *testing.T) {
 	r.want("bootstrap system /j.plist", 5)
 	r.want("kickstart system/j", 113)
 	r.clock.Step(settleTime)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for r.root("print system/j").RC != 113 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

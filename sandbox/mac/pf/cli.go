@@ -359,7 +359,7 @@ func (f *Filter) flushRules(anchor, which string) {
 		gone = []section{translation, redirection}
 	}
 	for _, s := range gone {
-		f.refer(anchor, rs.rules[s], -1)
+		f.tables.refer(anchor, rs.rules[s], -1)
 		rs.rules[s], rs.private[s] = nil, nil
 	}
 	f.prune()

@@ -52,11 +52,11 @@ func (r *run) printRules(which ...section) {
 }
 
 func (r *run) printTables() {
-	if r.f.anchors[r.anchor] == nil && len(r.f.tableNames(r.anchor)) == 0 {
+	if r.f.anchors[r.anchor] == nil && len(r.f.tables.tableNames(r.anchor)) == 0 {
 		fmt.Fprintln(&r.err, "pfctl: Anchor or Ruleset does not exist.")
 		return
 	}
-	for _, name := range r.f.tableNames(r.anchor) {
+	for _, name := range r.f.tables.tableNames(r.anchor) {
 		fmt.Fprintln(&r.out, name)
 	}
 }
@@ -108,7 +108,7 @@ func (r *run) tables() {
 	missing := t == nil || !t.active
 	switch r.verb {
 	case "kill":
-		r.say("%s deleted.\n", plural(f.kill(k), "table"))
+		r.say("%s deleted.\n", plural(f.tables.kill(k), "table"))
 		f.prune()
 		return
 	case "add":
@@ -160,7 +160,7 @@ func (r *run) entries() ([]entry, error) {
 
 func (r *run) addTo(k tableKey, entries []entry) {
 	r.f.ruleset(k.anchor)
-	created, added := r.f.add(k, entries)
+	created, added := r.f.tables.add(k, entries)
 	if created {
 		r.say("1 table created.\n")
 	}

@@ -207,7 +207,7 @@ func (f *Filter) fitsHost(h host, anchor string, a netip.Addr) bool {
 	a = a.WithZone("")
 	switch {
 	case h.table != "":
-		return f.holds(tableKey{anchor, h.table}, a)
+		return f.tables.holds(tableKey{anchor, h.table}, a)
 	case h.dynamic != "":
 		return slices.Contains(f.dynamic(h.dynamic), a)
 	case h.prefix.IsValid():

@@ -144,7 +144,7 @@ func (f *Filter) forget(anchor string) {
 	for k, t := range maps.Clone(f.tables) {
 		if k.anchor == anchor {
 			t.pending = nil
-			f.settle(k)
+			f.tables.settle(k)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (l *load) define(anchor string, d definition) error {
 	if !rs.open || rs.ticket != l.ticketFor(anchor) || f.heldByPersistence(anchor, d.name) {
 		return errBusy
 	}
-	f.table(tableKey{anchor, d.name}).pending = &d
+	f.tables.table(tableKey{anchor, d.name}).pending = &d
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (f *Filter) swap(t ticket) {
 	old := *rs
 	rs.open, rs.rules, rs.private = false, t.file.rules, [sections][]*rule{}
 	for s := range sections {
-		f.refer(t.anchor, rs.rules[s], 1)
+		f.tables.refer(t.anchor, rs.rules[s], 1)
 	}
 	for k, table := range f.tables {
 		if d := table.pending; d != nil && k.anchor == t.anchor {
@@ -229,11 +229,11 @@ func (f *Filter) swap(t ticket) {
 		}
 	}
 	for s := range sections {
-		f.refer(t.anchor, old.rules[s], -1)
-		f.refer(t.anchor, old.private[s], -1)
+		f.tables.refer(t.anchor, old.rules[s], -1)
+		f.tables.refer(t.anchor, old.private[s], -1)
 	}
 	for k := range maps.Clone(f.tables) {
-		f.settle(k)
+		f.tables.settle(k)
 	}
 }
 

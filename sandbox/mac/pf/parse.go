@@ -39,7 +39,11 @@ type parser struct {
 	lex        lexer
 	place      section
 	file       file
+	left
+}
 
+// left is what is left to read of a statement.
+type left struct {
 	tokens []token
 	line   int // of the last token taken
 }
@@ -293,31 +297,31 @@ func (p *parser) translate(action string) error {
 	return p.rule(r)
 }
 
-func (p *parser) peek() token {
-	if len(p.tokens) == 0 {
-		return token{line: p.line}
+func (l *left) peek() token {
+	if len(l.tokens) == 0 {
+		return token{line: l.line}
 	}
-	return p.tokens[0]
+	return l.tokens[0]
 }
 
-func (p *parser) next() token {
-	t := p.peek()
-	if len(p.tokens) > 0 {
-		p.tokens, p.line = p.tokens[1:], t.line
+func (l *left) next() token {
+	t := l.peek()
+	if len(l.tokens) > 0 {
+		l.tokens, l.line = l.tokens[1:], t.line
 	}
 	return t
 }
 
 // take consumes the next token if it is that one.
-func (p *parser) take(text string) bool {
-	if !p.peek().is(text) {
+func (l *left) take(text string) bool {
+	if !l.peek().is(text) {
 		return false
 	}
-	p.next()
+	l.next()
 	return true
 }
 
-func (p *parser) done() bool { return len(p.tokens) == 0 }
+func (l *left) done() bool { return len(l.tokens) == 0 }
 
 func (p *parser) finish() error {
 	if !p.done() {

@@ -72,7 +72,7 @@ type Filter struct {
 	mu       sync.Mutex
 	beliefs  Beliefs
 	anchors  map[string]*ruleset
-	tables   map[tableKey]*table
+	tables   tables
 	refs     []Reference
 	lone     bool      // enabled by -e, which leaves no reference
 	issued   uint64    // the newest token
@@ -93,7 +93,7 @@ func New(o Options) *Filter {
 		o.Now = time.Now
 	}
 	return &Filter{
-		o: o, anchors: map[string]*ruleset{"": {}}, tables: map[tableKey]*table{},
+		o: o, anchors: map[string]*ruleset{"": {}}, tables: tables{},
 		issued: uint64(o.Now().UnixNano()) | 1<<62,
 	}
 }

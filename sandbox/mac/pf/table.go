@@ -37,12 +37,15 @@ func (e entry) String() string {
 	return text
 }
 
+// tables are all of them, of every scope.
+type tables map[tableKey]*table
+
 // table finds or makes a table.
-func (f *Filter) table(k tableKey) *table {
-	t, ok := f.tables[k]
+func (all tables) table(k tableKey) *table {
+	t, ok := all[k]
 	if !ok {
 		t = &table{}
-		f.tables[k] = t
+		all[k] = t
 	}
 	return t
 }
@@ -50,8 +53,8 @@ func (f *Filter) table(k tableKey) *table {
 // settle is what the kernel does after each change of a table's flags: one that
 // is neither persistent nor referred to is not active, an inactive one is empty,
 // and one that is nothing any more is gone.
-func (f *Filter) settle(k tableKey) {
-	t, ok := f.tables[k]
+func (all tables) settle(k tableKey) {
+	t, ok := all[k]
 	if !ok {
 		return
 	}
@@ -62,32 +65,32 @@ func (f *Filter) settle(k tableKey) {
 		t.persist, t.constant, t.entries = false, false, nil
 	}
 	if !t.active && t.pending == nil && t.refs == 0 {
-		delete(f.tables, k)
+		delete(all, k)
 	}
 }
 
 // refer counts the rules of a ruleset that use tables, up or down.
-func (f *Filter) refer(anchor string, rules []*rule, by int) {
+func (all tables) refer(anchor string, rules []*rule, by int) {
 	for _, r := range rules {
 		for _, s := range []side{r.from, r.to} {
 			if s.host.table == "" {
 				continue
 			}
 			k := tableKey{anchor, s.host.table}
-			f.table(k).refs += by
-			f.settle(k)
+			all.table(k).refs += by
+			all.settle(k)
 		}
 	}
 }
 
 // kill is -T kill: the table of that one scope, if it is active.
-func (f *Filter) kill(k tableKey) int {
-	t, ok := f.tables[k]
+func (all tables) kill(k tableKey) int {
+	t, ok := all[k]
 	if !ok || !t.active {
 		return 0
 	}
 	t.active = false
-	f.settle(k)
+	all.settle(k)
 	return 1
 }
 
@@ -95,21 +98,21 @@ func (f *Filter) kill(k tableKey) int {
 // refers to stays behind as an empty shell.
 func (f *Filter) flushTables(anchor string) int {
 	n := 0
-	for _, name := range f.tableNames(anchor) {
+	for _, name := range f.tables.tableNames(anchor) {
 		k := tableKey{anchor, name}
 		if f.beliefs.FlushKeepsPersist && f.tables[k].persist {
 			f.tables[k].entries = nil
 			continue
 		}
-		n += f.kill(k)
+		n += f.tables.kill(k)
 	}
 	return n
 }
 
 // tableNames are the active tables of one scope, sorted.
-func (f *Filter) tableNames(anchor string) []string {
+func (all tables) tableNames(anchor string) []string {
 	var names []string
-	for k, t := range f.tables {
+	for k, t := range all {
 		if k.anchor == anchor && t.active {
 			names = append(names, k.name)
 		}
@@ -119,8 +122,8 @@ func (f *Filter) tableNames(anchor string) []string {
 }
 
 // add is -T add: a table that is missing is made, and persistent.
-func (f *Filter) add(k tableKey, entries []entry) (created bool, added int) {
-	t := f.table(k)
+func (all tables) add(k tableKey, entries []entry) (created bool, added int) {
+	t := all.table(k)
 	if !t.active {
 		t.active, t.persist, created = true, true, true
 	}
@@ -137,10 +140,10 @@ func (f *Filter) add(k tableKey, entries []entry) (created bool, added int) {
 // holds says whether a table that a rule of that scope names has the address:
 // the scope's own table if it is active, else the main one's. The longest
 // network decides.
-func (f *Filter) holds(k tableKey, a netip.Addr) bool {
-	t := f.tables[k]
+func (all tables) holds(k tableKey, a netip.Addr) bool {
+	t := all[k]
 	if t == nil || !t.active {
-		t = f.tables[tableKey{"", k.name}]
+		t = all[tableKey{"", k.name}]
 	}
 	if t == nil || !t.active {
 		return false

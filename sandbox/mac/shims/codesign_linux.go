@@ -30,18 +30,18 @@ type codesignRequest struct {
 
 // codesign checks, shows and makes signatures; of identities it knows "-".
 func codesign(c *call) int {
-	r, ok := c.parseCodesign()
+	r, ok := signer{c}.parseCodesign()
 	if !ok {
 		return rcUsage
 	}
-	use := c.verifySignature
+	use := signer{c}.verifySignature
 	switch {
 	case r.sign && r.identity != "-":
 		return c.unmodelled("identity " + r.identity)
 	case r.sign:
-		use = c.sign
+		use = signer{c}.sign
 	case r.display:
-		use = c.displaySignature
+		use = signer{c}.displaySignature
 	case !r.verify:
 		return c.unmodelled("a form without --verify, -d or --sign")
 	}
@@ -52,14 +52,17 @@ func codesign(c *call) int {
 			fmt.Fprintln(c.err, err)
 			rc = rcRequirement
 		case err != nil:
-			c.complainOfSignature(path, err)
+			signer{c}.complainOfSignature(path, err)
 			rc = 1
 		}
 	}
 	return rc
 }
 
-func (c *call) parseCodesign() (codesignRequest, bool) {
+// signer is what codesign does.
+type signer struct{ *call }
+
+func (c signer) parseCodesign() (codesignRequest, bool) {
 	var r codesignRequest
 	args := c.args
 	value := func() string {
@@ -110,7 +113,7 @@ func (c *call) parseCodesign() (codesignRequest, bool) {
 
 // complainOfSignature says what codesign says; a tool of the system's own is
 // in order however it is made here.
-func (c *call) complainOfSignature(path string, err error) {
+func (c signer) complainOfSignature(path string, err error) {
 	switch {
 	case errors.Is(err, amfi.ErrNotMachO):
 		err = amfi.ErrUnsigned
@@ -130,7 +133,7 @@ var (
 	errSigned = errors.New("is already signed")
 )
 
-func (c *call) verifySignature(r codesignRequest, path string) error {
+func (c signer) verifySignature(r codesignRequest, path string) error {
 	_, s, err := c.signatureOf(path)
 	if err == nil && r.strict && s.Trailing {
 		return errStrict
@@ -161,7 +164,7 @@ var ofTeam = regexp.MustCompile(`^=anchor apple generic and certificate leaf\[su
 
 // signatureOf reads the signature of a program, or of the main program of a
 // bundle.
-func (c *call) signatureOf(path string) (string, amfi.Signature, error) {
+func (c signer) signatureOf(path string) (string, amfi.Signature, error) {
 	program, err := mainProgram(path)
 	if err != nil {
 		return "", amfi.Signature{}, err
@@ -203,7 +206,7 @@ func mainProgram(path string) (string, error) {
 
 var errBundle = errors.New("bundle format unrecognized, invalid, or unsuitable")
 
-func (c *call) displaySignature(r codesignRequest, path string) error {
+func (c signer) displaySignature(r codesignRequest, path string) error {
 	program, s, err := c.signatureOf(path)
 	if err != nil && !errors.Is(err, amfi.ErrBroken) {
 		return err
@@ -239,7 +242,7 @@ func (c *call) displaySignature(r codesignRequest, path string) error {
 
 // sign writes the signed program beside the old one and renames it over: the
 // file is a new one afterwards.
-func (c *call) sign(r codesignRequest, path string) error {
+func (c signer) sign(r codesignRequest, path string) error {
 	program, err := mainProgram(path)
 	if err != nil {
 		return err
@@ -272,7 +275,7 @@ func (c *call) sign(r codesignRequest, path string) error {
 	return c.recordSigned(old, signed)
 }
 
-func (c *call) replaceProgram(path string, data []byte) error {
+func (c signer) replaceProgram(path string, data []byte) error {
 	if err := errors.Join(c.mayChange(path), c.mayChangeFile(path, true)); err != nil {
 		return fs.ErrPermission
 	}
@@ -295,7 +298,7 @@ func (c *call) replaceProgram(path string, data []byte) error {
 }
 
 // recordSigned has the new bytes run as the twin of the old ones.
-func (c *call) recordSigned(old, signed []byte) error {
+func (c signer) recordSigned(old, signed []byte) error {
 	from, to := sha256.Sum256(old), sha256.Sum256(signed)
 	if from == to {
 		return nil

@@ -18,7 +18,7 @@ const (
 // policy reads the sudoers file and its drop-ins the way sudo does, saying on
 // stderr what it passes over. A damaged line is echoed, as the real one does:
 // whoever writes a secret into a drop-in sees it leak.
-func (c *call) policy() *sudoers.Policy {
+func (c sudoer) policy() *sudoers.Policy {
 	p := &sudoers.Policy{}
 	for _, path := range sudoersFiles() {
 		if why := c.distrusted(path); why != "" {
@@ -37,7 +37,7 @@ func (c *call) policy() *sudoers.Policy {
 	return p
 }
 
-func (c *call) complain(e *sudoers.SyntaxError) {
+func (c sudoer) complain(e *sudoers.SyntaxError) {
 	fmt.Fprintf(c.err, "%s:%d:%d: syntax error\n%s\n%*s\n", e.File, e.Line, len(e.Text), e.Text, max(len(e.Text), 1), "^")
 }
 
@@ -56,7 +56,7 @@ func sudoersFiles() []string {
 }
 
 // distrusted says why sudo refuses to read a file, or nothing.
-func (c *call) distrusted(path string) string {
+func (c sudoer) distrusted(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "cannot be found"
@@ -102,7 +102,7 @@ func visudo(c *call) int {
 	}
 	rc := 0
 	for _, path := range files {
-		if !c.checkSudoers(path, whole, f.has('q')) {
+		if !(sudoer{c}).checkSudoers(path, whole, f.has('q')) {
 			rc = 1
 		}
 	}
@@ -110,7 +110,7 @@ func visudo(c *call) int {
 }
 
 // checkSudoers is strict about owner and mode for the files in use only.
-func (c *call) checkSudoers(path string, inUse, quiet bool) bool {
+func (c sudoer) checkSudoers(path string, inUse, quiet bool) bool {
 	if path == "-" {
 		path = "/dev/stdin"
 	}
@@ -138,7 +138,7 @@ func (c *call) checkSudoers(path string, inUse, quiet bool) bool {
 	return len(errs) == 0
 }
 
-func (c *call) badMode(path string) string {
+func (c sudoer) badMode(path string) string {
 	o, err := c.owner(resolved(path))
 	if err != nil || o.UID != wire.RootUID || o.GID != wire.WheelGID {
 		return fmt.Sprintf("wrong owner (uid, gid) should be (%d, %d)", wire.RootUID, wire.WheelGID)

@@ -103,10 +103,10 @@ func pgrep(c *call) int {
 			text = strings.Join(p.args, " ")
 		}
 		switch {
-		case c.isMine(p) || !c.wantedUser(f, p) || !matchesWhole(pattern, text, f.has('x')):
+		case (processTable{c}).isMine(p) || !(processTable{c}).wantedUser(f, p) || !matchesWhole(pattern, text, f.has('x')):
 			continue
 		case c.name == "pkill":
-			if err := c.signal(p, sig); err != nil {
+			if err := (processTable{c}).signal(p, sig); err != nil {
 				c.errorf("signalling pid %d: %s", p.pid, reason(err))
 				continue
 			}
@@ -121,8 +121,11 @@ func pgrep(c *call) int {
 	return rc
 }
 
+// processTable is what ps, kill and their like see of the Mac's processes.
+type processTable struct{ *call }
+
 // isMine tells this very command and the ancestors pgrep leaves out on a Mac.
-func (c *call) isMine(p running) bool {
+func (c processTable) isMine(p running) bool {
 	for pid := os.Getpid(); pid > 1; {
 		if pid == p.pid {
 			return true
@@ -136,7 +139,7 @@ func (c *call) isMine(p running) bool {
 	return false
 }
 
-func (c *call) wantedUser(f flags, p running) bool {
+func (c processTable) wantedUser(f flags, p running) bool {
 	for _, letter := range []byte{'u', 'U'} {
 		if f.has(letter) && f[letter] != c.userName(p.uid) && f[letter] != strconv.Itoa(p.uid) {
 			return false
@@ -154,7 +157,7 @@ func matchesWhole(pattern *regexp.Regexp, text string, whole bool) bool {
 }
 
 // signal sends a signal as far as this process may.
-func (c *call) signal(p running, sig syscall.Signal) error {
+func (c processTable) signal(p running, sig syscall.Signal) error {
 	if c.uid != wire.RootUID && p.uid != c.uid {
 		return syscall.EPERM
 	}
@@ -203,7 +206,7 @@ func kill(c *call) int {
 	}
 	rc := 0
 	for _, a := range args {
-		if err := c.killOne(a, sig); err != nil {
+		if err := (processTable{c}).killOne(a, sig); err != nil {
 			c.errorf("%s: %s", a, reason(err))
 			rc = 1
 		}
@@ -211,7 +214,7 @@ func kill(c *call) int {
 	return rc
 }
 
-func (c *call) killOne(arg string, sig syscall.Signal) error {
+func (c processTable) killOne(arg string, sig syscall.Signal) error {
 	pid, err := strconv.Atoi(arg)
 	if err != nil || pid <= 0 {
 		return errors.New("illegal process id")
@@ -241,7 +244,7 @@ func killall(c *call) int {
 	for _, name := range args {
 		found := false
 		for _, p := range all {
-			if p.name() == name && p.pid != os.Getpid() && c.signal(p, sig) == nil {
+			if p.name() == name && p.pid != os.Getpid() && (processTable{c}).signal(p, sig) == nil {
 				found = true
 			}
 		}
@@ -262,7 +265,7 @@ func ps(c *call) int {
 	if len(rest) > 0 {
 		return c.unmodelled(strings.Join(rest, " "))
 	}
-	columns, ok := c.psColumns(f)
+	columns, ok := processTable{c}.psColumns(f)
 	if !ok {
 		return rcUsage
 	}
@@ -274,14 +277,14 @@ func ps(c *call) int {
 	wanted := strings.Split(f['p'], ",")
 	rc := 1
 	for _, p := range all {
-		if f.has('p') && !slices.Contains(wanted, strconv.Itoa(p.pid)) || !c.wantedUser(flags{}, p) {
+		if f.has('p') && !slices.Contains(wanted, strconv.Itoa(p.pid)) || !(processTable{c}).wantedUser(flags{}, p) {
 			continue
 		}
 		if !f.has('p') && !f.has('a') && !f.has('A') && !f.has('e') && p.uid != c.uid {
 			continue
 		}
 		rc = 0
-		c.psLine(columns, p)
+		processTable{c}.psLine(columns, p)
 	}
 	return rc
 }
@@ -290,7 +293,7 @@ func ps(c *call) int {
 // are empty.
 type psColumn struct{ key, title string }
 
-func (c *call) psColumns(f flags) ([]psColumn, bool) {
+func (c processTable) psColumns(f flags) ([]psColumn, bool) {
 	format := "pid,args"
 	if f.has('o') {
 		format = f['o']
@@ -328,7 +331,7 @@ func psCell(key, text string, last bool) string {
 	return fmt.Sprintf("%-16s ", text)
 }
 
-func (c *call) psLine(columns []psColumn, p running) {
+func (c processTable) psLine(columns []psColumn, p running) {
 	for i, col := range columns {
 		text := map[string]string{
 			"pid": strconv.Itoa(p.pid), "ppid": strconv.Itoa(p.parent), "uid": strconv.Itoa(p.uid), "user": c.userName(p.uid),

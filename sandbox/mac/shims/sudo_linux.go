@@ -31,30 +31,30 @@ type sudoRequest struct {
 // Tickets are modelled for terminals; elsewhere every run without a NOPASSWD
 // rule needs the password, as with -k.
 func sudo(c *call) int {
-	r, rc := c.parseSudo()
+	r, rc := sudoer{c}.parseSudo()
 	if rc != 0 {
 		return rc
 	}
 	if len(r.argv) == 0 {
 		if r.list {
-			return c.rulesOf(r, c.policy())
+			return sudoer{c}.rulesOf(r, sudoer{c}.policy())
 		}
-		return c.forgetTicket()
+		return sudoer{c}.forgetTicket()
 	}
 	path, err := lookPath(r.argv[0])
 	if err != nil {
 		c.errorf("%s: command not found", r.argv[0])
 		return 1
 	}
-	policy := c.policy()
+	policy := sudoer{c}.policy()
 	if r.list {
-		return c.mayRun(r, policy, path)
+		return sudoer{c}.mayRun(r, policy, path)
 	}
 	d := policy.Decide(sudoers.Request{
-		User: c.userName(c.uid), Groups: c.groups(), RunAs: r.runAs, Path: path, Args: r.argv[1:],
+		User: c.userName(c.uid), Groups: sudoer{c}.groups(), RunAs: r.runAs, Path: path, Args: r.argv[1:],
 	})
 	needPassword := c.uid != wire.RootUID && d.NeedPassword
-	if (needPassword || !d.Allowed) && !c.authenticate(r) {
+	if (needPassword || !d.Allowed) && !(sudoer{c}).authenticate(r) {
 		return 1
 	}
 	if !d.Allowed {
@@ -62,10 +62,13 @@ func sudo(c *call) int {
 			c.userName(c.uid), strings.Join(append([]string{path}, r.argv[1:]...), " "), r.runAs, c.hostName())
 		return 1
 	}
-	return c.runAs(r, path)
+	return sudoer{c}.runAs(r, path)
 }
 
-func (c *call) parseSudo() (sudoRequest, int) {
+// sudoer is what sudo and visudo do.
+type sudoer struct{ *call }
+
+func (c sudoer) parseSudo() (sudoRequest, int) {
 	r := sudoRequest{prompt: "Password:", runAs: "root"}
 	f, rest, ok := c.parse("nSkKHl", "pu")
 	if !ok {
@@ -101,7 +104,7 @@ func (c *call) parseSudo() (sudoRequest, int) {
 // authenticate asks for the password as often as sudo does, unless the
 // terminal is trusted. An empty line and the end of input are refused before
 // anybody is asked, so they do not count.
-func (c *call) authenticate(r sudoRequest) bool {
+func (c sudoer) authenticate(r sudoRequest) bool {
 	terminal := controllingTerminal()
 	if !r.ignoreTicket && c.ticket(wire.Ticket{Terminal: terminal}) {
 		return true
@@ -126,7 +129,7 @@ func (c *call) authenticate(r sudoRequest) bool {
 	return true
 }
 
-func (c *call) askPassword(ask func() (line string, eof bool)) bool {
+func (c sudoer) askPassword(ask func() (line string, eof bool)) bool {
 	wrong := 0
 	for try := range passwordTries {
 		line, eof := ask()
@@ -149,7 +152,7 @@ func (c *call) askPassword(ask func() (line string, eof bool)) bool {
 	return false
 }
 
-func (c *call) noPassword(wrong int) {
+func (c sudoer) noPassword(wrong int) {
 	if wrong > 0 {
 		c.errorf("no password was provided")
 		c.incorrect(wrong)
@@ -159,7 +162,7 @@ func (c *call) noPassword(wrong int) {
 	c.errorf("a password is required")
 }
 
-func (c *call) incorrect(n int) {
+func (c sudoer) incorrect(n int) {
 	plural := "s"
 	if n == 1 {
 		plural = ""
@@ -186,7 +189,7 @@ func readLine(from *os.File) (line string, eof bool) {
 	}
 }
 
-func (c *call) groups() []string {
+func (c sudoer) groups() []string {
 	if c.uid == wire.RootUID {
 		return []string{"wheel", "admin"}
 	}
@@ -211,7 +214,7 @@ func lookPath(name string) (string, error) {
 }
 
 // runAs has pid 1 start the command and waits, passing signals on.
-func (c *call) runAs(r sudoRequest, path string) int {
+func (c sudoer) runAs(r sudoRequest, path string) int {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/"
@@ -248,7 +251,7 @@ func (c *call) runAs(r sudoRequest, path string) int {
 
 // sudoEnv is what env_reset leaves on macOS: HOME and MAIL stay the caller's,
 // PATH stays as it is since there is no secure_path.
-func (c *call) sudoEnv(r sudoRequest, path string) []string {
+func (c sudoer) sudoEnv(r sudoRequest, path string) []string {
 	kept := []string{"PATH", "TERM", "HOME", "MAIL", "LANG", "TZ", "SSH_AUTH_SOCK", "COLORTERM", "EDITOR", "VISUAL"}
 	var env []string
 	for _, kv := range os.Environ() {

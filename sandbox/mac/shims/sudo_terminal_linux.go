@@ -12,7 +12,7 @@ import (
 )
 
 // rulesOf is sudo -l: the rules that hold for the caller.
-func (c *call) rulesOf(r sudoRequest, policy *sudoers.Policy) int {
+func (c sudoer) rulesOf(r sudoRequest, policy *sudoers.Policy) int {
 	rules, needPassword := policy.List(c.userName(c.uid), c.groups())
 	if c.uid != wire.RootUID && needPassword && !c.authenticate(r) {
 		return 1
@@ -31,7 +31,7 @@ func (c *call) rulesOf(r sudoRequest, policy *sudoers.Policy) int {
 // mayRun is sudo -l with a command: whether the caller may run it at all,
 // with or without a password. That none is needed for asking says nothing of
 // the command itself.
-func (c *call) mayRun(r sudoRequest, policy *sudoers.Policy, path string) int {
+func (c sudoer) mayRun(r sudoRequest, policy *sudoers.Policy, path string) int {
 	_, needPassword := policy.List(c.userName(c.uid), c.groups())
 	if c.uid != wire.RootUID && needPassword && !c.authenticate(r) {
 		return 1
@@ -63,7 +63,7 @@ func controllingTerminal() string {
 }
 
 // ticket asks about a terminal; there is none for what has no terminal.
-func (c *call) ticket(t wire.Ticket) bool {
+func (c sudoer) ticket(t wire.Ticket) bool {
 	if t.Terminal == "" {
 		return false
 	}
@@ -71,14 +71,14 @@ func (c *call) ticket(t wire.Ticket) bool {
 	return err == nil && a.Found
 }
 
-func (c *call) forgetTicket() int {
+func (c sudoer) forgetTicket() int {
 	c.ticket(wire.Ticket{Terminal: controllingTerminal(), Forget: true})
 	return 0
 }
 
 // asker returns what reads one password: from stdin with -S, else from the
 // terminal with the echo off; nil when there is neither.
-func (c *call) asker(r sudoRequest) (ask func() (string, bool), done func()) {
+func (c sudoer) asker(r sudoRequest) (ask func() (string, bool), done func()) {
 	if r.stdin {
 		return func() (string, bool) {
 			fmt.Fprint(c.err, r.prompt)

@@ -16,10 +16,13 @@ import (
 // pageSize is what a tmpfs accounts in.
 const pageSize = 4 << 10
 
+// volume is the Mac's disk, which can be filled up and emptied again.
+type volume struct{ *pid1 }
+
 // fill puts a small file system over a folder, holding what the folder held
 // and room for a few bytes more, or takes it away again, leaving what it held.
 // What was open before stays on the other one.
-func (p *pid1) fill(f wire.FullDisk) error {
+func (p volume) fill(f wire.FullDisk) error {
 	real, err := filepath.EvalSymlinks(f.Path)
 	if err != nil {
 		return fmt.Errorf("filling the disk: %w", err)
@@ -51,7 +54,7 @@ func (p *pid1) fill(f wire.FullDisk) error {
 }
 
 // unfill moves the content of the small file system to where it belongs.
-func (p *pid1) unfill(dir string) error {
+func (p volume) unfill(dir string) error {
 	small, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("making room: %w", err)
@@ -92,7 +95,7 @@ func sizeBelow(dir string) (int64, error) {
 }
 
 // copyTree copies folders, files and links with their modes and owners.
-func (p *pid1) copyTree(from *os.Root, to string) error {
+func (p volume) copyTree(from *os.Root, to string) error {
 	return fs.WalkDir(from.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -118,7 +121,7 @@ func (p *pid1) copyTree(from *os.Root, to string) error {
 }
 
 // ownerIn is the owner of what is covered and has no path of its own.
-func (p *pid1) ownerIn(root *os.Root, name, path string) (wire.Owner, error) {
+func (p volume) ownerIn(root *os.Root, name, path string) (wire.Owner, error) {
 	dir, err := root.Open(filepath.Dir(name))
 	if err != nil {
 		return wire.Owner{}, err

@@ -23,9 +23,12 @@ import (
 
 const hostKeyDir = "/private/etc/ssh"
 
+// sshServer is the Mac's sshd: who may come in, and what runs for them.
+type sshServer struct{ *pid1 }
+
 // hostKeys reads the host's keys for one connection, making those that are
 // missing: a Mac makes them at the first connection, not at boot.
-func (p *pid1) hostKeys() ([]ssh.Signer, error) {
+func (p sshServer) hostKeys() ([]ssh.Signer, error) {
 	if foreign := p.door.impostor(); foreign != nil {
 		return foreign, nil
 	}
@@ -106,10 +109,10 @@ func listsKey(data []byte, key ssh.PublicKey) bool {
 }
 
 // accountOpen is sshd's account stage: a locked account closes key logins too.
-func (p *pid1) accountOpen(string) bool { return !p.account.Locked() }
+func (p sshServer) accountOpen(string) bool { return !p.account.Locked() }
 
 // login runs one SSH command as the user, through the login shell.
-func (p *pid1) login(s sshd.Session) (sshd.Running, error) {
+func (p sshServer) login(s sshd.Session) (sshd.Running, error) {
 	argv := []string{"sh", "-c", s.Command}
 	if s.Command == "" {
 		argv = []string{"-sh"}
@@ -129,7 +132,7 @@ func (p *pid1) login(s sshd.Session) (sshd.Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{Process: proc, p: p, uid: uid, argv: append([]string{"/bin/sh"}, argv[1:]...)}, nil
+	return &session{Process: proc, p: p.pid1, uid: uid, argv: append([]string{"/bin/sh"}, argv[1:]...)}, nil
 }
 
 // userTemp is the user's own temporary folder, as confstr(3) names it.

@@ -22,7 +22,7 @@ const lockedBanner = "This system is locked. To unlock it, use a local account n
 // configureSSH holds one connection to sshd's settings as they are on the disk,
 // and returns how long it may take to log in. Settings that sshd cannot read
 // end the connection.
-func (p *pid1) configureSSH(c *ssh.ServerConfig) (time.Duration, error) {
+func (p sshServer) configureSSH(c *ssh.ServerConfig) (time.Duration, error) {
 	if p.cfg.Switches.Quirks.BaseSystem {
 		c.PublicKeyCallback = nil
 		c.BannerCallback = func(ssh.ConnMetadata) string { return lockedBanner }
@@ -61,7 +61,7 @@ func (p *pid1) configureSSH(c *ssh.ServerConfig) (time.Duration, error) {
 }
 
 // passwordLogin asks Open Directory, which counts. Root has no password here.
-func (p *pid1) passwordLogin(conf *sshconf.Config, user, password string) (*ssh.Permissions, error) {
+func (p sshServer) passwordLogin(conf *sshconf.Config, user, password string) (*ssh.Permissions, error) {
 	if user != p.cfg.Username || !conf.MayLogIn(user) || !p.verify(password).Verified {
 		return nil, errNotIn
 	}
@@ -69,7 +69,7 @@ func (p *pid1) passwordLogin(conf *sshconf.Config, user, password string) (*ssh.
 }
 
 // authorized looks for a key in the files that sshd's settings name.
-func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
+func (p sshServer) authorized(user string, key ssh.PublicKey) bool {
 	homes := map[string]string{p.cfg.Username: "/Users/" + p.cfg.Username, "root": "/var/root"}
 	home, known := homes[user]
 	if !known || p.door.noKeys() {
@@ -98,7 +98,7 @@ func (p *pid1) authorized(user string, key ssh.PublicKey) bool {
 
 // strict is sshd's StrictModes: a file of keys, and all folders above it, are root's
 // or the user's, and nobody else may write them. sshd reads the file as the user.
-func (p *pid1) strict(name string, user int) bool {
+func (p sshServer) strict(name string, user int) bool {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return false
@@ -124,7 +124,7 @@ func (p *pid1) strict(name string, user int) bool {
 }
 
 // identity is who a login runs as: uid, home and environment.
-func (p *pid1) identity(user string) (uid int, home string, env map[string]string) {
+func (p sshServer) identity(user string) (uid int, home string, env map[string]string) {
 	if user == "root" {
 		return wire.RootUID, "/var/root", map[string]string{
 			"HOME": "/var/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/sh",

@@ -132,7 +132,7 @@ func start(cfg wire.Config, host *hostLine) (*pid1, error) {
 			return nil, err
 		}
 	}
-	p.serveSSH()
+	sshServer{p}.serveSSH()
 	return p, p.turn(cfg.Switches)
 }
 
@@ -178,7 +178,7 @@ func (p *pid1) serveShims() error {
 	return nil
 }
 
-func (p *pid1) serveSSH() {
+func (p sshServer) serveSSH() {
 	p.door.server = sshd.New(sshd.Options{
 		HostKeys: p.hostKeys, Authorized: p.authorized, AccountOpen: p.accountOpen, Configure: p.configureSSH,
 		Start: p.login, Log: p.log,

@@ -21,7 +21,7 @@ func (p *pid1) inject(o wire.Order) error {
 		p.launchd.Arm(*o.JobFault)
 	}
 	if o.FullDisk != nil {
-		if err := p.fill(*o.FullDisk); err != nil {
+		if err := (volume{p}).fill(*o.FullDisk); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // attend waits for the guest to end, or for a signal to end it.
-func (c *cli) attend(m *machine, signals <-chan os.Signal) error {
+func (c runner) attend(m *machine, signals <-chan os.Signal) error {
 	deaf, err := c.plan.fires(RunIgnoresStop, m.names)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (m *machine) cut() {
 }
 
 // whenItRuns arms the fault, if there is one, that strikes a guest which has come up.
-func (c *cli) whenItRuns(m *machine) (<-chan FaultKind, error) {
+func (c runner) whenItRuns(m *machine) (<-chan FaultKind, error) {
 	for _, f := range c.plan.Faults {
 		hit := false
 		var err error
@@ -86,7 +86,7 @@ func (c *cli) whenItRuns(m *machine) (<-chan FaultKind, error) {
 }
 
 // strike is what a fault does to a running guest, and whether run is over.
-func (c *cli) strike(m *machine, kind FaultKind) (over bool, err error) {
+func (c runner) strike(m *machine, kind FaultKind) (over bool, err error) {
 	switch kind { //nolint:exhaustive // only these are armed
 	case SoftnetDies:
 		m.cut()
@@ -100,7 +100,7 @@ func (c *cli) strike(m *machine, kind FaultKind) (over bool, err error) {
 }
 
 // guestEnded reports an end the guest brought about; even a crash is a success to run.
-func (c *cli) guestEnded(m *machine, how error) error {
+func (c runner) guestEnded(m *machine, how error) error {
 	if err := m.guest.broken(how); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ var errNotSuspendable = errors.New(`VZErrorDomain Code=10 "The virtual machine's
 
 // save pauses the guest, writes its state beside its disk and ends run. A machine that
 // was not started with --suspendable, or a Linux guest, cannot be saved.
-func (c *cli) save(m *machine) error {
+func (c runner) save(m *machine) error {
 	c.printf("pausing VM to take a snapshot...\n")
 	if !m.options.suspendable || m.os == osLinux {
 		m.cut()

@@ -32,7 +32,8 @@ type guestSpec struct {
 	NoLease   bool          `json:"noLease,omitempty"`
 	StaleToo  bool          `json:"staleToo,omitempty"` // a wrong lease that looks newer
 	Crash     bool          `json:"crash,omitempty"`
-	Deaf      bool          `json:"deaf,omitempty"` // does not shut down when asked to
+	Deaf      bool          `json:"deaf,omitempty"`     // does not shut down when asked to
+	NoSocket  bool          `json:"noSocket,omitempty"` // nobody reaches its agent
 	DHCP      dhcp          `json:"dhcp"`
 	Agent     agentSpec     `json:"agent"`
 }
@@ -94,8 +95,10 @@ func bornGuest(in *bufio.Reader) (*guestLife, error) {
 	if !guest.Supported() {
 		return g, nil
 	}
-	if g.socket, err = listenControl(".."); err != nil {
-		return nil, err
+	if !g.spec.NoSocket {
+		if g.socket, err = listenControl(".."); err != nil {
+			return nil, err
+		}
 	}
 	s := guest.System{
 		Userland: g.spec.Userland, Disk: g.spec.Root + "/disk", Root: g.spec.Root + "/root", Shares: g.spec.Shares,
@@ -103,7 +106,9 @@ func bornGuest(in *bufio.Reader) (*guestLife, error) {
 	if g.inside, err = guest.Enter(s); err != nil {
 		return nil, err
 	}
-	go g.socket.accept()
+	if !g.spec.NoSocket {
+		go g.socket.accept()
+	}
 	return g, nil
 }
 
@@ -129,7 +134,7 @@ func (g *guestLife) live(cut <-chan error, shutdown <-chan os.Signal) int {
 			if err := g.comeUp(); err != nil {
 				return guestPanicked
 			}
-			if g.inside != nil && !g.spec.Agent.Never {
+			if g.socket != nil && !g.spec.Agent.Never {
 				agentUp = time.After(g.spec.Agent.Delay)
 			}
 		case <-agentUp:
@@ -140,6 +145,9 @@ func (g *guestLife) live(cut <-chan error, shutdown <-chan os.Signal) int {
 
 func (g *guestLife) shutDown() int {
 	if g.inside != nil {
+		if g.socket != nil {
+			close(g.socket.down)
+		}
 		g.inside.ShutDown()
 	}
 	return 0
@@ -187,6 +195,7 @@ type vsock struct {
 	listens chan struct{} // closed when the agent is up
 	conns   chan net.Conn
 	closed  chan struct{}
+	down    chan struct{} // closed when the system goes down
 	once    sync.Once
 }
 
@@ -200,7 +209,7 @@ func listenControl(dir string) (*vsock, error) {
 		return nil, fmt.Errorf("opening the control socket: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
-	return &vsock{Listener: l, listens: make(chan struct{}), conns: make(chan net.Conn), closed: make(chan struct{})}, nil
+	return &vsock{Listener: l, listens: make(chan struct{}), conns: make(chan net.Conn), closed: make(chan struct{}), down: make(chan struct{})}, nil
 }
 
 func (v *vsock) accept() {
@@ -211,14 +220,25 @@ func (v *vsock) accept() {
 		}
 		select {
 		case <-v.listens:
-			select {
-			case v.conns <- conn:
-			case <-v.closed:
-				_ = conn.Close()
-			}
+			go v.connect(conn)
 		default:
 			_ = conn.Close()
 		}
+	}
+}
+
+// connect has the guest agent accept a client.
+func (v *vsock) connect(client net.Conn) {
+	ours, theirs, err := line()
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	select {
+	case v.conns <- theirs:
+		relay(client, ours, v.down)
+	case <-v.closed:
+		_, _, _ = client.Close(), ours.Close(), theirs.Close()
 	}
 }
 

@@ -114,11 +114,11 @@ func (h home) collectImages() error {
 			return fmt.Errorf("removing an unused image: %w", err)
 		}
 	}
-	return nil
+	return h.collectContent()
 }
 
 // fqn prints the digest name of a cached image.
-func (c *cli) fqn(_ context.Context, args []string) error {
+func (c images) fqn(_ context.Context, args []string) error {
 	words, err := newArguments("fqn <name>").parse(args, 1, 1)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package tart
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 func (c *cli) clone(ctx context.Context, args []string) error {
 	a := newArguments("clone <source-name> <new-name> [--insecure] [--concurrency <n>] [--prune-limit <n>]")
 	a.ignore([]string{"insecure", "deduplicate", "stacked"}, []string{"concurrency", "prune-limit"})
+	overwrite := a.Bool("overwrite", false, "")
 	words, err := a.parse(args, 2, 2)
 	if err != nil {
 		return err
@@ -38,6 +40,9 @@ func (c *cli) clone(ctx context.Context, args []string) error {
 	if err := copied.comesFrom(origin); err != nil {
 		return err
 	}
+	if c.plan.RefuseReplace && !*overwrite && exists(filepath.Join(c.home.vms(), words[1])) {
+		return runtimeError(fmt.Sprintf("VM %q already exists, use --overwrite to replace it", words[1]))
+	}
 	return c.placeVM(copied, words[1])
 }
 
@@ -48,8 +53,8 @@ func (c *cli) source(ctx context.Context, name string) (vmDir, error) {
 		return c.home.local(name)
 	}
 	dir := c.home.dir(ref)
-	if !dir.complete() {
-		if err := c.fetch(ctx, ref); err != nil {
+	if !c.home.whole(dir) {
+		if err := (images{c}).fetch(ctx, ref); err != nil {
 			return "", err
 		}
 	}
@@ -70,6 +75,11 @@ func (c *cli) copyVM(ctx context.Context, source, to vmDir, names string) error 
 	}
 	if err := source.copyTo(to, c.plan.CopyBytes); err != nil {
 		return err
+	}
+	if source.layout() == stackedRecord {
+		if err := c.home.stackOn(source, to); err != nil {
+			return err
+		}
 	}
 	// Only a MAC that a local VM has already is replaced, and never that of a
 	// suspended source: the first clone of an image keeps the image's own.

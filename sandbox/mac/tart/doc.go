@@ -36,6 +36,11 @@
 // holding <host>/<namespace>/<name>/<tag>.json with the fields of [Image]; what is
 // not there is not found, and changing a file moves its tag to a new digest.
 //
+// A disk is a sparse file as long as the disk, or short: an ASIF file, which begins with
+// the disk's size. From version 2.36, which stands for what is not released yet, an image
+// may be a record with manifest.json and no disk, over layers in cache/content that others
+// share; a clone of it has an overlay.asif. What its Mac would need for that is not asked.
+//
 // A [Plan] can add images and say which credentials which image wants; what push
 // uploads is found again where there is a catalogue.
 //

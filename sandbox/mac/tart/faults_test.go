@@ -73,7 +73,7 @@ func TestADeafGuestNeedsAPowerCut(t *testing.T) {
 	m := cloned(t, &Plan{Faults: []Fault{{Kind: GuestIgnoresShutdown}}}, "vm")
 	run := m.boot("vm")
 	m.awaitAgent("vm")
-	m.must("exec", "vm", "shutdown", "-h", "now")
+	m.must("exec", "vm", "/sbin/shutdown", "-h", "now")
 	m.must("exec", "vm", "true")
 	run.signal(syscall.SIGINT)
 	if code := run.wait(); code != 0 {

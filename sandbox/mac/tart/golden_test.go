@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write testdata/contract-<version>.txt")
 // Macs is blotted out.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	versions := []string{"2.30.0", "2.32.1", "2.35.0"}
+	versions := []string{"2.30.0", "2.32.1", "2.35.0", "2.36.0"}
 	if os.Getenv("MACFLEET_TART") != "" {
 		versions = []string{""}
 	}

@@ -84,7 +84,7 @@ func (h home) local(name string) (vmDir, error) {
 	if _, err := os.Stat(string(vm)); err != nil {
 		return "", doesNotExist(name)
 	}
-	if !vm.complete() {
+	if !vm.runnable() {
 		return "", runtimeError("VM is missing some of its files (config.json, disk.img or nvram.bin)")
 	}
 	return vm, nil
@@ -98,7 +98,7 @@ func (h home) locals() ([]vmDir, error) {
 	}
 	var vms []vmDir
 	for _, e := range entries {
-		if vm := vmDir(filepath.Join(h.vms(), e.Name())); vm.complete() {
+		if vm := vmDir(filepath.Join(h.vms(), e.Name())); vm.runnable() {
 			vms = append(vms, vm)
 		}
 	}

@@ -19,7 +19,13 @@ type Image struct {
 	// Bytes are what a pull transfers, see [Plan].PullBytesPerSecond; default a tenth of
 	// the disk.
 	Bytes  int64 `json:"bytes,omitempty"`
-	DiskGB int   `json:"diskGB,omitempty"` // decimal gigabytes the sparse disk appears to have, default 1
+	DiskGB int   `json:"diskGB,omitempty"` // decimal gigabytes the disk appears to have, default 1
+	// DiskFormat is "raw" (default), a sparse file as long as the disk, or "asif", a
+	// short one.
+	DiskFormat string `json:"diskFormat,omitempty"`
+	// Layers make it an image in layers, from the base up. A tart up to 2.35 takes
+	// the base for the whole disk.
+	Layers []Layer `json:"layers,omitempty"`
 	// Status is an HTTP status with which the registry refuses: 401 without
 	// credentials, anything else always. 0 serves the image.
 	Status int `json:"status,omitempty"`
@@ -32,8 +38,10 @@ type reference struct {
 	host, namespace, tag, digest string
 }
 
-// remotePattern accepts what tart tells apart from a local name by its slash.
-var remotePattern = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9.:-]*)/([A-Za-z0-9._/-]+?)(?::([A-Za-z0-9_][A-Za-z0-9._-]*)|@(sha256:[0-9a-f]{64}))?$`)
+// remotePattern is tart's grammar: between letters and digits one separator at most,
+// so that some names which registries have are none to tart.
+var remotePattern = regexp.MustCompile(strings.ReplaceAll(
+	`^(N(?:[.-]N)*(?::[0-9]+)?)/((?:N[._-]?)+(?:/(?:N[._-]?)+)*)(?::(N(?:[._-]N)*)|@(sha256:[0-9a-f]{64}))?$`, "N", "[A-Za-z0-9]+"))
 
 func parseReference(name string) (reference, bool) {
 	m := remotePattern.FindStringSubmatch(name)
@@ -68,8 +76,11 @@ func (h home) dir(r reference) vmDir {
 	return vmDir(filepath.Join(h.registry(r.host), filepath.FromSlash(r.namespace), leaf))
 }
 
+// images is what knows registries, and the images in them.
+type images struct{ *cli }
+
 // manifest asks the registry for an image, see the package comment.
-func (c *cli) manifest(r reference) (Image, error) {
+func (c images) manifest(r reference) (Image, error) {
 	if err := c.plan.strikes(PullUnauthorized, r.String(), refusal(401)); err != nil {
 		return Image{}, err
 	}
@@ -92,7 +103,7 @@ func (c *cli) manifest(r reference) (Image, error) {
 	return image.withDefaults(), nil
 }
 
-func (c *cli) lookUp(r reference) (Image, error) {
+func (c images) lookUp(r reference) (Image, error) {
 	if image, there := c.planned(r); there {
 		return image, nil
 	}
@@ -165,6 +176,9 @@ func (i Image) withDefaults() Image {
 	if i.MemoryMinMB == 0 {
 		i.MemoryMinMB = 2048
 	}
+	if i.DiskFormat == "" {
+		i.DiskFormat = formatRaw
+	}
 	if i.DiskGB == 0 {
 		i.DiskGB = 1
 	}
@@ -175,7 +189,7 @@ func (i Image) withDefaults() Image {
 }
 
 // planned is an image that the plan describes, found by its tag or its digest.
-func (c *cli) planned(r reference) (Image, bool) {
+func (c images) planned(r reference) (Image, bool) {
 	for name, image := range c.plan.Images {
 		tag, ok := parseReference(name)
 		if !ok || tag.host != r.host || tag.namespace != r.namespace {
@@ -208,7 +222,7 @@ func (p *armedPlan) credentials(r reference) string {
 }
 
 // hasCredentials follows tart's environment provider, then what login has stored.
-func (c *cli) hasCredentials(r reference) bool {
+func (c images) hasCredentials(r reference) bool {
 	given := c.logins()[r.host]
 	user, password := c.env.Getenv("TART_REGISTRY_USERNAME"), c.env.Getenv("TART_REGISTRY_PASSWORD")
 	only := c.env.Getenv("TART_REGISTRY_HOSTNAME")
@@ -223,8 +237,8 @@ func refusal(status int) error {
 	return fmt.Errorf("UnexpectedHTTPStatusCode(when: \"pulling manifest\", code: %d)", status)
 }
 
-// unpack writes the three files of the image into dir.
-func (i Image) unpack(dir vmDir) error {
+// unpack writes the files of the image into dir.
+func (c images) unpack(i Image, dir vmDir) error {
 	sum := sha256.Sum256([]byte(i.digest))
 	cfg := vmConfig{
 		Version:       1,
@@ -236,16 +250,30 @@ func (i Image) unpack(dir vmDir) error {
 		MemorySize:    int64(max(4096, i.MemoryMinMB)) * mebibyte,
 		MACAddress:    localMAC(sum[:]),
 		Display:       display{Width: 1024, Height: 768},
-		DiskFormat:    "raw",
+		DiskFormat:    i.DiskFormat,
 	}
 	if i.OS == osDarwin {
 		cfg.ECID, cfg.HardwareModel = sum[6:14], sum[14:30]
 	}
-	if err := writeSparse(dir.disk(), "simulated disk of "+i.digest+"\n", int64(i.DiskGB)*1_000_000_000); err != nil {
-		return fmt.Errorf("writing a disk: %w", err)
+	if err := c.unpackDisk(i, dir); err != nil {
+		return err
 	}
 	if err := writeSparse(dir.nvram(), "simulated nvram\n", 0); err != nil {
 		return fmt.Errorf("writing an nvram: %w", err)
 	}
 	return dir.writeConfig(cfg)
+}
+
+func (c images) unpackDisk(i Image, dir vmDir) error {
+	size, text := int64(i.DiskGB)*1_000_000_000, "simulated disk of "+i.digest+"\n"
+	switch {
+	case len(i.Layers) > 0 && c.plan.minor() >= stackedMinor:
+		return c.home.unpackStacked(i, dir)
+	case i.DiskFormat == formatASIF:
+		text, size = asifHeader(size)+text, 0
+	}
+	if err := writeSparse(dir.disk(), text, size); err != nil {
+		return fmt.Errorf("writing a disk: %w", err)
+	}
+	return nil
 }

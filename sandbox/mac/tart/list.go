@@ -35,7 +35,10 @@ type listing struct {
 	vm           vmDir
 }
 
-func (c *cli) list(ctx context.Context, args []string) error {
+// lister is what shows VMs.
+type lister struct{ *cli }
+
+func (c lister) list(ctx context.Context, args []string) error {
 	a := newArguments("list [--source <source>] [--format <format>] [--quiet]")
 	source := a.String("source", "", "")
 	format := a.String("format", "text", "")
@@ -61,7 +64,7 @@ func (c *cli) list(ctx context.Context, args []string) error {
 }
 
 // printList is where the faults of list strike.
-func (c *cli) printList(ctx context.Context, text string) error {
+func (c lister) printList(ctx context.Context, text string) error {
 	hangs, err := c.plan.fires(ListHangs, "")
 	if err != nil {
 		return err
@@ -82,7 +85,7 @@ func (c *cli) printList(ctx context.Context, text string) error {
 }
 
 // rows are the local VMs, then the images, each sorted by name.
-func (c *cli) rows(source string) ([]listing, error) {
+func (c lister) rows(source string) ([]listing, error) {
 	var rows []listing
 	if source != "oci" {
 		vms, err := c.home.locals()
@@ -107,7 +110,7 @@ func (c *cli) rows(source string) ([]listing, error) {
 	return rows, nil
 }
 
-func (c *cli) renderRows(rows []listing, format string, quiet bool) (string, error) {
+func (c lister) renderRows(rows []listing, format string, quiet bool) (string, error) {
 	switch {
 	case quiet:
 		return namesOf(rows), nil
@@ -135,13 +138,13 @@ func namesOf(rows []listing) string {
 	return b.String()
 }
 
-func (c *cli) fields(r listing) []field {
-	apparent, allocated := r.vm.sizes()
+func (c lister) fields(r listing) []field {
+	_, allocated := r.vm.sizes()
 	state := r.vm.state()
 	fields := []field{
 		{"Source", r.source},
 		{"Name", r.name},
-		{"Disk", apparent / 1_000_000_000},
+		{"Disk", c.shownDisk(r.vm) / 1_000_000_000},
 		{"Size", allocated / 1_000_000_000},
 	}
 	if c.plan.minor() < 31 {
@@ -152,31 +155,31 @@ func (c *cli) fields(r listing) []field {
 	return append(fields, field{"Running", state == "running"}, field{"State", state})
 }
 
-func (c *cli) table(rows []listing) (string, error) {
+func (c lister) table(rows []listing) (string, error) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
 	_, _ = fmt.Fprintln(w, "Source\tName\tDisk\tSize\tState")
 	for _, r := range rows {
-		apparent, allocated := r.vm.sizes()
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.source, r.name, c.size(apparent), c.size(allocated), r.vm.state())
+		_, allocated := r.vm.sizes()
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.source, r.name, c.size(c.shownDisk(r.vm)), c.size(allocated), r.vm.state())
 	}
 	err := w.Flush()
 	return b.String(), err
 }
 
-// size is a column of text output: whole gigabytes, with units from 2.35 on.
-func (c *cli) size(bytes int64) string {
-	if c.plan.minor() < 35 {
+// size is a column of text output: whole gigabytes, with units after 2.35.
+func (c lister) size(bytes int64) string {
+	if c.plan.minor() < stackedMinor {
 		return fmt.Sprint(bytes / 1_000_000_000)
 	}
 	value, unit := float64(bytes), 0
 	for ; value >= 1000 && unit < 3; unit++ {
 		value /= 1000
 	}
-	return fmt.Sprintf("%.3g %s", value, []string{"B", "kB", "MB", "GB"}[unit])
+	return fmt.Sprintf("%.0f %s", value, []string{"B", "kB", "MB", "GB"}[unit])
 }
 
-func (c *cli) get(_ context.Context, args []string) error {
+func (c lister) get(_ context.Context, args []string) error {
 	a := newArguments("get <name> [--format <format>]")
 	format := a.String("format", "text", "")
 	words, err := a.parse(args, 1, 1)
@@ -195,7 +198,7 @@ func (c *cli) get(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fields := details(vm, cfg)
+	fields := c.details(vm, cfg)
 	if *format == "json" {
 		object, err := swiftObject("", fields)
 		c.printf("%s\n", object)
@@ -209,14 +212,14 @@ func (c *cli) get(_ context.Context, args []string) error {
 
 // details are what get prints. Size is a string with three decimals, where list has an
 // integer; there is no name.
-func details(vm vmDir, cfg vmConfig) []field {
-	apparent, allocated := vm.sizes()
+func (c lister) details(vm vmDir, cfg vmConfig) []field {
+	_, allocated := vm.sizes()
 	state := vm.state()
 	return []field{
 		{"OS", cfg.OS},
 		{"CPU", cfg.CPUCount},
 		{"Memory", cfg.MemorySize / mebibyte},
-		{"Disk", apparent / 1_000_000_000},
+		{"Disk", c.shownDisk(vm) / 1_000_000_000},
 		{"DiskFormat", cfg.DiskFormat},
 		{"Size", fmt.Sprintf("%.3f", float64(allocated)/1e9)},
 		{"Display", cfg.Display.String()},

@@ -21,7 +21,8 @@ func TestListDialects(t *testing.T) {
 	}{
 		{"2.28.0", []string{"Source", "Name", "Disk", "Size", "SizeOnDisk", "Running", "State"}, `\b1\s+0\b`},
 		{"2.32.1", []string{"Source", "Name", "Disk", "Size", "Accessed", "Running", "State"}, `\b1\s+0\b`},
-		{"2.35.0", []string{"Source", "Name", "Disk", "Size", "Accessed", "Running", "State"}, `\b1 GB\s+[0-9.]+ kB`},
+		{"2.35.0", []string{"Source", "Name", "Disk", "Size", "Accessed", "Running", "State"}, `\b1\s+0\b`},
+		{"2.36.0", []string{"Source", "Name", "Disk", "Size", "Accessed", "Running", "State"}, `\b1 GB\s+[0-9]+ kB`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.version, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	deadline  = 20 * time.Second
+	deadline  = 2 * time.Minute
 	testImage = "registry.test/macos/base:v1"
 )
 

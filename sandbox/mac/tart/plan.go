@@ -21,12 +21,15 @@ import (
 type Plan struct {
 	// Version as --version prints it; the dialect follows from its minor number. Before
 	// 31 list has SizeOnDisk and no Accessed, and the licence limit is told in the
-	// framework's words (the number is our guess, between releases known to differ);
-	// from 35 text shows human units. Default 2.32.1.
+	// framework's words (the number is our guess, between releases known to differ).
+	// 36 stands for what is not released yet: text shows human units, Disk is the size
+	// of the disk in any format, images may come in layers, and a control socket that
+	// cannot be opened ends run. Default 2.32.1.
 	Version string `json:"version,omitempty"`
 	// AgentDelay passes between that lease and the guest agent. Default none.
 	AgentDelay Duration `json:"agentDelay,omitempty"`
-	// Agent is the generation of the guest agent: "old", "env" or "signals", the default.
+	// Agent is the generation of the guest agent: "old", "env" (v0.11.0) or "signals" (in
+	// no release). Default env.
 	Agent guest.Generation `json:"agent,omitempty"`
 	// BootDelay passes between the start of a guest and its lease. Default 20 ms.
 	BootDelay Duration `json:"bootDelay,omitempty"`
@@ -50,6 +53,8 @@ type Plan struct {
 	// lock of TART_HOME. Default none.
 	PullDelay  Duration `json:"pullDelay,omitempty"`
 	CloneDelay Duration `json:"cloneDelay,omitempty"`
+	// RefuseReplace has clone refuse a name that is taken, as a later tart is said to.
+	RefuseReplace bool `json:"refuseReplace,omitempty"`
 	// Network is the first three octets of the guests' addresses. Default: what the
 	// Mac's vmnet is set to, else 192.168.64.
 	Network string `json:"network,omitempty"`
@@ -66,7 +71,7 @@ type Fault struct {
 	// VMs whose name does, and to what was cloned from either.
 	Name string `json:"name,omitempty"`
 	// Step narrows it further: for RunKilled one of the steps of run ("begun", "home-lock",
-	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command's name.
+	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command line.
 	Step string `json:"step,omitempty"`
 	// After lets so many occasions pass first; Times then ends the fault after so many
 	// failures, 0 meaning never. Rewriting the plan with other content counts anew.
@@ -86,6 +91,9 @@ const (
 	PullInterrupted      FaultKind = "pull-interrupted"       // fails half way; the next pull resumes
 	PullStalls           FaultKind = "pull-stalls"            // hangs half way until it is stopped
 	CloneNoSpace         FaultKind = "clone-no-space"         // ENOSPC, exit 1, nothing left behind
+	SetNoSpace           FaultKind = "set-no-space"           // ENOSPC, exit 1, the configuration is lost
+	DeleteNoSpace        FaultKind = "delete-no-space"        // a VM in layers cannot be deleted, exit 1
+	SocketFails          FaultKind = "socket-fails"           // the control socket cannot be opened: exit 1 from 36 on, no agent before
 	DuplicateMAC         FaultKind = "duplicate-mac"          // a clone keeps a MAC that is taken
 	RunExitsEarly        FaultKind = "run-exits-early"        // exit 1 after the VM lock was taken
 	RunNoSession         FaultKind = "run-no-session"         // locked keychain: VZErrorDomain Code=-9, exit 1

@@ -22,7 +22,7 @@ var (
 	errNoCopySpace = errors.New("“disk.img” couldn’t be copied to “tmp” because there isn’t enough space")
 )
 
-func (c *cli) pull(ctx context.Context, args []string) error {
+func (c images) pull(ctx context.Context, args []string) error {
 	a := newArguments("pull <remote-name> [--insecure] [--concurrency <n>]")
 	a.ignore([]string{"insecure", "deduplicate"}, []string{"concurrency"})
 	words, err := a.parse(args, 1, 1)
@@ -41,7 +41,7 @@ func (c *cli) pull(ctx context.Context, args []string) error {
 }
 
 // fetch caches an image and points its tag to it.
-func (c *cli) fetch(ctx context.Context, ref reference) error {
+func (c images) fetch(ctx context.Context, ref reference) error {
 	c.printf("pulling manifest...\n")
 	image, err := c.manifest(ref)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *cli) fetch(ctx context.Context, ref reference) error {
 	}
 	defer lock.close()
 	cached := c.home.dir(ref.byDigest(image.digest))
-	if cached.complete() {
+	if c.home.whole(cached) {
 		c.printf("%s image is already cached!\n", ref.byDigest(image.digest))
 	} else if err := c.download(ctx, ref, image, cached); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *cli) fetch(ctx context.Context, ref reference) error {
 }
 
 // lockRegistry lets one pull run for each registry host.
-func (c *cli) lockRegistry(host string) (flocked, error) {
+func (c images) lockRegistry(host string) (flocked, error) {
 	dir := c.home.registry(host)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return flocked{}, fmt.Errorf("preparing the image cache: %w", err)
@@ -77,7 +77,7 @@ func (c *cli) lockRegistry(host string) (flocked, error) {
 
 // download transfers in steps and leaves a mark after each, so that a pull that was
 // killed resumes where it stood.
-func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir) error {
+func (c images) download(ctx context.Context, ref reference, image Image, to vmDir) error {
 	dir, release, err := c.home.lockedTemporary(fmt.Sprintf("%x", md5.Sum([]byte(ref.String()))))
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 	if err := os.Remove(progress); err != nil {
 		return fmt.Errorf("finishing a pull: %w", err)
 	}
-	if err := image.unpack(dir); err != nil {
+	if err := c.unpack(image, dir); err != nil {
 		return err
 	}
 	return c.home.place(dir, string(to))
@@ -112,7 +112,7 @@ func (c *cli) download(ctx context.Context, ref reference, image Image, to vmDir
 
 // progress is a line for each step, but one that is written over on a terminal, unless
 // CI is set.
-func (c *cli) progress(percent int) {
+func (c images) progress(percent int) {
 	f, file := c.env.Stdout.(*os.File)
 	if file && c.env.Getenv("CI") == "" && term.IsTerminal(int(f.Fd())) {
 		c.printf("\r%d%%", percent)
@@ -122,7 +122,7 @@ func (c *cli) progress(percent int) {
 }
 
 // transfer is one step of a download; the faults strike half way.
-func (c *cli) transfer(ctx context.Context, ref reference, image Image, step int) error {
+func (c images) transfer(ctx context.Context, ref reference, image Image, step int) error {
 	if step == pullSteps/2 {
 		err := c.plan.strikes(PullInterrupted, ref.String(), errors.New("NSURLErrorDomain Code=-1005 \"The network connection was lost.\""))
 		if err != nil {

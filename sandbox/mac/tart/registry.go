@@ -13,10 +13,10 @@ import (
 )
 
 // loginFile stands for the login keychain.
-func (c *cli) loginFile() string { return filepath.Join(string(c.home), ".logins.json") }
+func (c images) loginFile() string { return filepath.Join(string(c.home), ".logins.json") }
 
 // logins are user:password by host. What cannot be read is no login.
-func (c *cli) logins() map[string]string {
+func (c images) logins() map[string]string {
 	all := map[string]string{}
 	if data, err := os.ReadFile(c.loginFile()); err == nil {
 		_ = json.Unmarshal(data, &all) // a keychain that is broken holds nothing
@@ -24,7 +24,7 @@ func (c *cli) logins() map[string]string {
 	return all
 }
 
-func (c *cli) saveLogins(all map[string]string) error {
+func (c images) saveLogins(all map[string]string) error {
 	data, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("storing credentials: %w", err)
@@ -36,7 +36,7 @@ func (c *cli) saveLogins(all map[string]string) error {
 }
 
 // login stores credentials, which a keychain that is locked refuses.
-func (c *cli) login(_ context.Context, args []string) error {
+func (c images) login(_ context.Context, args []string) error {
 	a := newArguments("login <host> [--username <username>] [--password-stdin] [--insecure] [--no-validate]")
 	user := a.String("username", "", "")
 	stdin := a.Bool("password-stdin", false, "")
@@ -65,7 +65,7 @@ func (c *cli) login(_ context.Context, args []string) error {
 	return c.saveLogins(all)
 }
 
-func (c *cli) logout(_ context.Context, args []string) error {
+func (c images) logout(_ context.Context, args []string) error {
 	words, err := newArguments("logout <host>").parse(args, 1, 1)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *cli) logout(_ context.Context, args []string) error {
 
 // push puts a VM under remote names. The registry here has no images of its own making:
 // what was pushed can be pulled where a catalogue is kept, and is forgotten elsewhere.
-func (c *cli) push(_ context.Context, args []string) error {
+func (c images) push(_ context.Context, args []string) error {
 	a := newArguments("push <local-name> <remote-names> ... [--populate-cache]")
 	a.ignore([]string{"insecure", "populate-cache"}, []string{"concurrency", "chunk-size", "label", "disk-format"})
 	words, err := a.parse(args, 2, -1)
@@ -95,8 +95,14 @@ func (c *cli) push(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	apparent, _ := vm.sizes()
-	image := Image{OS: cfg.OS, CPUMin: cfg.CPUCountMin, MemoryMinMB: int(cfg.MemorySizeMin / mebibyte), DiskGB: int(apparent / 1_000_000_000)}
+	disk, err := vm.diskBytes()
+	if err != nil {
+		return err
+	}
+	image := Image{
+		OS: cfg.OS, CPUMin: cfg.CPUCountMin, MemoryMinMB: int(cfg.MemorySizeMin / mebibyte),
+		DiskGB: int(disk / 1_000_000_000), DiskFormat: cfg.DiskFormat,
+	}
 	for _, name := range words[1:] {
 		ref, ok := parseReference(name)
 		if !ok || ref.tag == "" {
@@ -110,7 +116,7 @@ func (c *cli) push(_ context.Context, args []string) error {
 	return nil
 }
 
-func (c *cli) publish(ref reference, image Image) error {
+func (c images) publish(ref reference, image Image) error {
 	catalogue := c.env.Getenv("TART_FAKE_REGISTRY")
 	if catalogue == "" {
 		return nil

@@ -26,7 +26,10 @@ type runOptions struct {
 	ownNetwork bool
 }
 
-func (c *cli) parseRun(args []string) (runOptions, error) {
+// runner is what starts a VM and stays until it has ended.
+type runner struct{ *cli }
+
+func (c runner) parseRun(args []string) (runOptions, error) {
 	var o runOptions
 	a := newArguments("run <name> [<options>]")
 	a.BoolVar(&o.quiet, "no-graphics", false, "")
@@ -70,7 +73,7 @@ func (c *cli) parseRun(args []string) (runOptions, error) {
 }
 
 // run starts a VM and lives as long as it does.
-func (c *cli) run(_ context.Context, args []string) error {
+func (c runner) run(_ context.Context, args []string) error {
 	// From the first moment: a stop that arrives while the VM starts must still stop it.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -112,7 +115,7 @@ func (c *cli) run(_ context.Context, args []string) error {
 
 // lockForRun takes the VM lock under that of TART_HOME, after a MAC that another
 // running VM has was replaced. The configuration is read before, see lockConfig.
-func (c *cli) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
+func (c runner) lockForRun(vm vmDir) (vmConfig, *os.File, error) {
 	var cfg vmConfig
 	storage, err := c.home.lock()
 	if err != nil {
@@ -167,7 +170,7 @@ func (m *machine) gone() {
 }
 
 // power starts the guest. The VM shows as running already, also when this fails.
-func (c *cli) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
+func (c runner) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
 	if err := c.startFaults(vm); err != nil {
 		return nil, err
 	}
@@ -203,10 +206,30 @@ func (c *cli) power(vm vmDir, cfg vmConfig, o runOptions) (*machine, error) {
 		_ = m.line.Close()
 		return nil, err
 	}
+	if err := c.openSocket(spec); err != nil {
+		m.cut()
+		m.gone()
+		return nil, err
+	}
 	return m, nil
 }
 
-func (c *cli) startFaults(vm vmDir) error {
+// openSocket is where a control socket cannot be opened. Up to 2.35 run only says so,
+// and nobody reaches the guest's agent.
+func (c runner) openSocket(s guestSpec) error {
+	switch {
+	case !s.NoSocket:
+		return nil
+	case c.plan.minor() >= stackedMinor:
+		return errNoSocket
+	}
+	_, _ = fmt.Fprintf(c.env.Stderr, "Failed to run control socket: %v\n", errNoSocket)
+	return nil
+}
+
+var errNoSocket = errors.New("bind(descriptor:ptr:bytes:): No space left on device (errno: 28)")
+
+func (c runner) startFaults(vm vmDir) error {
 	if err := needSession(); err != nil {
 		return err
 	}
@@ -224,7 +247,7 @@ func (c *cli) startFaults(vm vmDir) error {
 }
 
 // restore uses up a saved state: it is good for one start.
-func (c *cli) restore(vm vmDir) error {
+func (c runner) restore(vm vmDir) error {
 	if !exists(vm.saved()) {
 		return nil
 	}
@@ -236,7 +259,7 @@ func (c *cli) restore(vm vmDir) error {
 	return nil
 }
 
-func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error) {
+func (c runner) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error) {
 	root, err := filepath.Abs(vm.guest())
 	if err != nil {
 		return guestSpec{}, fmt.Errorf("finding the guest's directory: %w", err)
@@ -254,7 +277,7 @@ func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error)
 	}
 	for kind, set := range map[FaultKind]*bool{
 		BootNoLease: &s.NoLease, BootCrash: &s.Crash, StaleLease: &s.StaleToo, DHCPEmpty: &s.DHCP.Empty,
-		GuestIgnoresShutdown: &s.Deaf, AgentNever: &s.Agent.Never,
+		GuestIgnoresShutdown: &s.Deaf, AgentNever: &s.Agent.Never, SocketFails: &s.NoSocket,
 	} {
 		if *set, err = c.plan.fires(kind, vm.names()); err != nil {
 			return s, err
@@ -271,7 +294,7 @@ func (c *cli) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, error)
 	return s, nil
 }
 
-func (c *cli) announceVNC(o runOptions) {
+func (c runner) announceVNC(o runOptions) {
 	if o.fullVNC {
 		c.printf("VNC server is running at vnc://:able-baker-charlie-delta@127.0.0.1:5900\n")
 	}

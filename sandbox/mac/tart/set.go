@@ -3,6 +3,7 @@ package tart
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -44,10 +45,13 @@ func (c *cli) set(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if s.disk != "" && vm.layout() == stacked {
+		return a.wrong("--disk is not supported for VMs with a stacked disk")
+	}
 	if err := s.apply(&cfg); err != nil {
 		return err
 	}
-	if err := vm.writeConfig(cfg); err != nil {
+	if err := c.saveConfig(vm, cfg); err != nil {
 		return err
 	}
 	if s.disk != "" {
@@ -56,6 +60,14 @@ func (c *cli) set(_ context.Context, args []string) error {
 		}
 	}
 	return vm.growDisk(s.diskGB)
+}
+
+// saveConfig writes in place, as tart does: a full disk leaves an empty file.
+func (c *cli) saveConfig(vm vmDir, cfg vmConfig) error {
+	if err := c.plan.strikes(SetNoSpace, vm.names(), errNoSpace); err != nil {
+		return errors.Join(err, os.Truncate(vm.config(), 0))
+	}
+	return vm.writeConfig(cfg)
 }
 
 // apply changes the configuration. Every call without a refit flag clears the refit,
@@ -119,20 +131,4 @@ func (c *cli) replaceDisk(vm vmDir, from string) error {
 		return fmt.Errorf("copying a disk: %w", err)
 	}
 	return os.Rename(copied.disk(), vm.disk())
-}
-
-// growDisk changes the disk to a size in decimal gigabytes; it never shrinks.
-func (vm vmDir) growDisk(gigabytes int) error {
-	st, err := os.Stat(vm.disk())
-	if err != nil {
-		return fmt.Errorf("looking at a disk: %w", err)
-	}
-	size := int64(gigabytes) * 1_000_000_000
-	switch {
-	case gigabytes == 0 || size == st.Size():
-		return nil
-	case size < st.Size():
-		return runtimeError(fmt.Sprintf("new disk size of %d bytes should be larger than the current one of %d bytes", size, st.Size()))
-	}
-	return os.Truncate(vm.disk(), size)
 }

@@ -19,7 +19,7 @@ type slot struct {
 }
 
 // takeSlot returns nil without an error when the limit is reached.
-func (c *cli) takeSlot() (*slot, error) {
+func (c runner) takeSlot() (*slot, error) {
 	if err := os.MkdirAll(c.stateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("preparing the licence slots: %w", err)
 	}
@@ -62,7 +62,7 @@ func touchFile(path string) error {
 
 // overLimit is the error of a start that the kernel refused; older versions hand on
 // what the framework says.
-func (c *cli) overLimit(self vmDir) error {
+func (c runner) overLimit(self vmDir) error {
 	vms, err := c.home.locals()
 	if err != nil {
 		return err

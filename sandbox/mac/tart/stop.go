@@ -84,7 +84,16 @@ func (c *cli) deleteLocal(name string) error {
 	if vm.holder() != 0 {
 		return runtimeError(fmt.Sprintf("VM %q is running", name))
 	}
-	return os.RemoveAll(string(vm))
+	layers := vm.layout() == stacked
+	if layers { // tart opens its content store first
+		if err := c.plan.strikes(DeleteNoSpace, vm.names(), errNoSpace); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(string(vm)); err != nil || !layers {
+		return err
+	}
+	return c.home.collectContent()
 }
 
 func (c *cli) deleteImage(name string, ref reference) error {

@@ -21,22 +21,25 @@ func (vm vmDir) nvram() string  { return filepath.Join(string(vm), "nvram.bin") 
 func (vm vmDir) saved() string  { return filepath.Join(string(vm), "state.vzvmsave") }
 func (vm vmDir) guest() string  { return filepath.Join(string(vm), "guest") }
 
-func (vm vmDir) files() []string { return []string{vm.config(), vm.disk(), vm.nvram()} }
+// files are those that its size counts: of an image in layers without the layers.
+func (vm vmDir) files() []string {
+	switch vm.layout() {
+	case stacked:
+		return []string{vm.config(), vm.overlay(), vm.nvram()}
+	case stackedRecord:
+		return []string{vm.config(), vm.nvram()}
+	default:
+		return []string{vm.config(), vm.disk(), vm.nvram()}
+	}
+}
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// complete reports whether the three files of a VM are there.
-func (vm vmDir) complete() bool {
-	for _, f := range vm.files() {
-		if !exists(f) {
-			return false
-		}
-	}
-	return true
-}
+// complete reports whether the files of a VM or an image are there.
+func (vm vmDir) complete() bool { return vm.layout() != incomplete }
 
 // state is running while a process holds the lock, whatever its guest is doing.
 func (vm vmDir) state() string {
@@ -83,9 +86,10 @@ func (vm vmDir) copyTo(to vmDir, whole bool) error {
 	if whole {
 		clone = copyWhole
 	}
-	for _, f := range append(vm.files(), vm.saved()) {
+	for _, f := range append(vm.files(), vm.manifest(), vm.saved()) {
 		err := clone(f, filepath.Join(string(to), filepath.Base(f)))
-		if err != nil && (f != vm.saved() || !errors.Is(err, os.ErrNotExist)) {
+		optional := f == vm.saved() || f == vm.manifest()
+		if err != nil && (!optional || !errors.Is(err, os.ErrNotExist)) {
 			return fmt.Errorf("copying %s: %w", filepath.Base(f), err)
 		}
 	}

@@ -86,7 +86,7 @@ func (r *resolver) takeAll(ctx context.Context, from corev1.EnvFromSource) error
 
 // take sets one variable, unless its source is optional and not there.
 func (r *resolver) take(ctx context.Context, v corev1.EnvVar) error {
-	value, found := Expand(v.Value, r.vars), true
+	value, found := expand(v.Value, r.vars), true
 	if v.Value == "" && v.ValueFrom != nil {
 		var err error
 		if value, found, err = r.valueFrom(ctx, v.ValueFrom); err != nil {

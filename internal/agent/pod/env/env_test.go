@@ -287,7 +287,7 @@ func TestExpand(t *testing.T) {
 		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$$$(A)": "$1", "$(B)": "$(A)",
 		"$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$(none)": "$(none)", "$()": "empty", "$$": "$", "$é(A)": "$é(A)", "$(A$(A)": "$(A$(A)",
 	} {
-		if got := Expand(in, vars); got != want {
+		if got := expand(in, vars); got != want {
 			t.Errorf("%q expands to %q, want %q", in, got, want)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Expand replaces $(NAME) by the value of NAME; a name that is not among vars is
+// expand replaces $(NAME) by the value of NAME; a name that is not among vars is
 // left as it stands, and $$ is a dollar that begins nothing.
-func Expand(s string, vars map[string]string) string {
+func expand(s string, vars map[string]string) string {
 	var out strings.Builder
 	for {
 		i := strings.IndexByte(s, '$')
@@ -51,10 +51,10 @@ func Argv(c corev1.Container, env []string) []string {
 	}
 	argv := make([]string, 0, len(c.Command)+len(c.Args))
 	for _, part := range c.Command {
-		argv = append(argv, Expand(part, vars))
+		argv = append(argv, expand(part, vars))
 	}
 	for _, part := range c.Args {
-		argv = append(argv, Expand(part, vars))
+		argv = append(argv, expand(part, vars))
 	}
 	return argv
 }

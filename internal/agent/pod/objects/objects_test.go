@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func await(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()

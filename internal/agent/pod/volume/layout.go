@@ -12,8 +12,8 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// GuestShares is where a macOS guest sees the directories shared with it.
-const GuestShares = "/Volumes/My Shared Files"
+// guestShares is where a macOS guest sees the directories shared with it.
+const guestShares = "/Volumes/My Shared Files"
 
 // The shares of a guest. A guest has those that its Pod needs. The view of a share
 // is the same directory, read-only: for mounts that ask for it.
@@ -127,4 +127,4 @@ func (d dirs) secret() string   { return filepath.Join(d.ram, "secret") }
 func (d dirs) memory() string   { return filepath.Join(d.ram, "memory") }
 
 // guestPath is where the guest sees a path of a share.
-func guestPath(share, rel string) string { return path.Join(GuestShares, share, rel) }
+func guestPath(share, rel string) string { return path.Join(guestShares, share, rel) }

@@ -117,7 +117,7 @@ func MountPath(p string) (string, error) {
 		return "", wrong("mount path %q has a control character", p)
 	case clean == "/":
 		return "", wrong("mount path %q is the root of the guest", p)
-	case clean == GuestShares || strings.HasPrefix(clean, GuestShares+"/"):
+	case clean == guestShares || strings.HasPrefix(clean, guestShares+"/"):
 		return "", wrong("mount path %q is where the guest sees its shares", p)
 	}
 	return clean, nil

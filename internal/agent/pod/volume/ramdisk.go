@@ -24,17 +24,17 @@ type RAMDisk interface {
 	Made() (string, bool)
 }
 
-// RAMDiskError says which step of making a RAM disk failed.
-type RAMDiskError struct {
+// ramDiskError says which step of making a RAM disk failed.
+type ramDiskError struct {
 	// Step that failed, e.g. attaching a RAM disk.
 	Step string
 	Err  error
 }
 
-func (e *RAMDiskError) Error() string { return fmt.Sprintf("%s: %v", e.Step, e.Err) }
+func (e *ramDiskError) Error() string { return fmt.Sprintf("%s: %v", e.Step, e.Err) }
 
 // Unwrap returns why.
-func (e *RAMDiskError) Unwrap() error { return e.Err }
+func (e *ramDiskError) Unwrap() error { return e.Err }
 
 type noRAMDisk struct{}
 
@@ -50,7 +50,7 @@ type Directory string
 // Dir makes the directory.
 func (d Directory) Dir(context.Context) (string, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return "", &RAMDiskError{Step: "making a directory", Err: err}
+		return "", &ramDiskError{Step: "making a directory", Err: err}
 	}
 	return string(d), nil
 }
@@ -97,7 +97,7 @@ func (h *HDIUtil) Made() (string, bool) {
 }
 
 // Dir attaches, formats and mounts the RAM disk, unless it is mounted. Errors are
-// *RAMDiskError.
+// *ramDiskError.
 func (h *HDIUtil) Dir(ctx context.Context) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,11 +134,11 @@ func (h *HDIUtil) mounted(ctx context.Context) (bool, error) {
 	const step = "listing attached disk images"
 	out, err := h.run(ctx, "hdiutil", "info", "-plist")
 	if err != nil {
-		return false, &RAMDiskError{step, err}
+		return false, &ramDiskError{step, err}
 	}
 	var list images
 	if _, err := plist.Unmarshal([]byte(out), &list); err != nil {
-		return false, &RAMDiskError{step, err}
+		return false, &ramDiskError{step, err}
 	}
 	// hdiutil tells the real path, and ours may have links above it.
 	real, err := filepath.EvalSymlinks(h.Mount)
@@ -158,7 +158,7 @@ func (h *HDIUtil) mounted(ctx context.Context) (bool, error) {
 // attach leaves nothing behind when it fails.
 func (h *HDIUtil) attach(ctx context.Context) error {
 	if err := os.MkdirAll(h.Mount, 0o700); err != nil {
-		return &RAMDiskError{"making the mount point", err}
+		return &ramDiskError{"making the mount point", err}
 	}
 	bytes := h.Bytes
 	if bytes <= 0 {
@@ -166,11 +166,11 @@ func (h *HDIUtil) attach(ctx context.Context) error {
 	}
 	out, err := h.run(ctx, "hdiutil", "attach", "-nomount", "ram://"+strconv.FormatInt(bytes/sectorBytes, 10))
 	if err != nil {
-		return &RAMDiskError{"attaching a RAM disk", err}
+		return &ramDiskError{"attaching a RAM disk", err}
 	}
 	device := strings.TrimSpace(out)
 	if !strings.HasPrefix(device, "/dev/disk") || strings.ContainsAny(device, " \t\n") {
-		return &RAMDiskError{"attaching a RAM disk", fmt.Errorf("hdiutil printed %q instead of a device", device)}
+		return &ramDiskError{"attaching a RAM disk", fmt.Errorf("hdiutil printed %q instead of a device", device)}
 	}
 	if err := h.format(ctx, device); err != nil {
 		_, detach := h.run(context.WithoutCancel(ctx), "hdiutil", "detach", device, "-force")
@@ -182,10 +182,10 @@ func (h *HDIUtil) attach(ctx context.Context) error {
 func (h *HDIUtil) format(ctx context.Context, device string) error {
 	raw := strings.Replace(device, "/dev/disk", "/dev/rdisk", 1)
 	if _, err := h.run(ctx, "newfs_hfs", "-v", ramName, raw); err != nil {
-		return &RAMDiskError{"formatting the RAM disk", err}
+		return &ramDiskError{"formatting the RAM disk", err}
 	}
 	if _, err := h.run(ctx, "diskutil", "mount", "nobrowse", "-mountPoint", h.Mount, device); err != nil {
-		return &RAMDiskError{"mounting the RAM disk", err}
+		return &ramDiskError{"mounting the RAM disk", err}
 	}
 	return nil
 }
@@ -193,10 +193,10 @@ func (h *HDIUtil) format(ctx context.Context, device string) error {
 func (h *HDIUtil) mark() error {
 	const step = "preparing the RAM disk"
 	if err := os.Chmod(h.Mount, 0o700); err != nil { //nolint:gosec // a directory
-		return &RAMDiskError{step, err}
+		return &ramDiskError{step, err}
 	}
 	if err := os.WriteFile(filepath.Join(h.Mount, ramMark), nil, 0o600); err != nil {
-		return &RAMDiskError{step, err}
+		return &ramDiskError{step, err}
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestRAMDiskFailures(t *testing.T) {
 		mac := &macTools{printed: c.printed, broken: c.broken}
 		disk := &HDIUtil{Mount: filepath.Join(t.TempDir(), "secrets"), Runner: mac}
 		_, err := disk.Dir(t.Context())
-		var ram *RAMDiskError
+		var ram *ramDiskError
 		if !errors.As(err, &ram) || ram.Step != c.step {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -31,7 +31,7 @@ link() {
 		old=$(readlink "$dst")
 		[ "$old" = "$src" ] && return 0
 		case $old in
-		"` + GuestShares + `/macfleet"*) why=$(try rm -f "$dst" 2>&1) || fail "mount path $dst: $why" ;;
+		"` + guestShares + `/macfleet"*) why=$(try rm -f "$dst" 2>&1) || fail "mount path $dst: $why" ;;
 		*) fail "mount path $dst is a link to $old, which is not replaced" ;;
 		esac
 	elif [ -d "$dst" ]; then

@@ -35,7 +35,7 @@ func TestSetupScriptMakesLinks(t *testing.T) {
 		links = append(links, Link{Source: from, MountPath: filepath.Join(guest, name)})
 	}
 	// An empty directory in the way, and a link of an earlier attempt.
-	if err := errors.Join(os.Mkdir(links[0].MountPath, 0o700), os.Symlink(GuestShares+"/macfleet/volumes/old", links[1].MountPath)); err != nil {
+	if err := errors.Join(os.Mkdir(links[0].MountPath, 0o700), os.Symlink(guestShares+"/macfleet/volumes/old", links[1].MountPath)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

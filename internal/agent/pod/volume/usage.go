@@ -67,7 +67,7 @@ func (s *Store) Usage(p *corev1.Pod) *Excess {
 		if inMemory(v) {
 			w = memory
 		}
-		used, limit := w.take(v.Name), SizeLimit(v)
+		used, limit := w.take(v.Name), sizeLimit(v)
 		if limit > 0 && used > limit {
 			return &Excess{fmt.Sprintf("emptyDir volume %q is larger than its sizeLimit", v.Name), used, limit}
 		}
@@ -84,8 +84,8 @@ func (s *Store) Usage(p *corev1.Pod) *Excess {
 	return nil
 }
 
-// SizeLimit is that of an emptyDir in bytes, which one in memory always has; 0: none.
-func SizeLimit(v corev1.Volume) int64 {
+// sizeLimit is that of an emptyDir in bytes, which one in memory always has; 0: none.
+func sizeLimit(v corev1.Volume) int64 {
 	switch {
 	case v.EmptyDir == nil:
 		return 0
@@ -103,7 +103,7 @@ func Memory(volumes []corev1.Volume) int64 {
 	for _, v := range volumes {
 		if inMemory(v) {
 			// Each is capped, as the sum of huge ones fits no integer.
-			sum += min(SizeLimit(v), MaxMemory+1)
+			sum += min(sizeLimit(v), MaxMemory+1)
 		}
 	}
 	return sum

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -26,6 +27,22 @@ const (
 	// break.
 	probeTries = 3
 )
+
+// ready asks what the guest's agent can do, on a line that was just seen to work: tart
+// keeps one whose guest's end is gone until something is written to it.
+func (c *Client) ready(ctx context.Context) (abilities, error) {
+	var last error
+	for range 2 {
+		ability, err := c.abilities(ctx)
+		if err != nil {
+			return abilities{}, err
+		}
+		if _, last = c.Address(ctx); !errors.Is(last, vm.ErrGuestUnreachable) {
+			return ability, nil // also when it has no address
+		}
+	}
+	return abilities{}, last
+}
 
 // abilities asks the guest once a connection.
 func (c *Client) abilities(ctx context.Context) (abilities, error) {
@@ -56,7 +73,7 @@ func (c *Client) abilities(ctx context.Context) (abilities, error) {
 // probe runs a command that shows whether its environment and directory were taken.
 func (c *Client) probe(ctx context.Context) (abilities, error) {
 	var out bytes.Buffer
-	end, err := c.call(ctx, &command{
+	end, err := c.call(ctx, ctx, &command{
 		name: "/bin/sh", args: []string{"-c", `printf '%s ' "$` + probeName + `"; pwd`},
 		env: map[string]string{probeName: "yes"}, dir: probeDir,
 	}, vm.Streams{Stdout: &out})

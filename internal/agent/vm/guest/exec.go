@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
@@ -24,7 +25,8 @@ const (
 
 // Exec runs one command. It returns when the guest says how it ended, without
 // waiting for a blocked read of Stdin. An error of Stdout or Stderr ends the command.
-// An error after the end of ctx wraps its cause too.
+// An error after the end of ctx wraps its cause too. With a terminal and an agent after
+// v0.11.0 the command's children are awaited however long they live.
 func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int, error) {
 	env, err := environment(g)
 	if err != nil {
@@ -32,14 +34,14 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 	}
 	answering, cancel := context.WithTimeout(ctx, c.answer)
 	defer cancel()
-	ability, err := c.abilities(answering)
+	ability, err := c.ready(answering)
 	if err != nil {
 		return 0, err
 	}
-	if !ability.started {
+	if !ability.started || !g.TTY {
 		return c.execWrapped(ctx, g, s, env, ability)
 	}
-	end, err := c.call(ctx, &command{
+	end, err := c.call(ctx, ctx, &command{
 		name: g.Argv[0], args: g.Argv[1:], interactive: s.Stdin != nil,
 		tty: g.TTY, size: terminalSize{rows: g.Size.Rows, cols: g.Size.Cols}, env: env, dir: g.Dir,
 	}, s)
@@ -82,12 +84,17 @@ type ending struct {
 	started bool
 }
 
-// call runs one command stream to its end. Until the command is sent, errors are
-// vm.ErrGuestUnreachable.
-func (c *Client) call(ctx context.Context, cmd *command, s vm.Streams) (ending, error) {
+// call runs one command stream to its end, and sends input until feeding ends. Until the
+// command is sent, errors are vm.ErrGuestUnreachable.
+func (c *Client) call(ctx, feeding context.Context, cmd *command, s vm.Streams) (ending, error) {
 	// Ending it has the agent kill a command that still runs.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, err := c.begin(cancel)
+	if err != nil {
+		return ending{}, err
+	}
+	defer done()
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, methodExec)
 	if err == nil {
 		err = stream.SendMsg(&execRequest{command: cmd})
@@ -95,8 +102,27 @@ func (c *Client) call(ctx context.Context, cmd *command, s vm.Streams) (ending, 
 	if err != nil {
 		return ending{}, unsent(ctx, stream, err)
 	}
-	go feed(ctx, stream, cmd, s)
+	go c.knock(ctx)
+	feeding, starve := context.WithCancel(feeding)
+	defer starve()
+	go feed(feeding, stream, cmd, s)
 	return receive(ctx, stream, s)
+}
+
+// knock sends something now and then while a command runs: tart does not tell that the
+// guest's end of the line is gone before that is written to. What comes of it shows in
+// the command's stream.
+func (c *Client) knock(ctx context.Context) {
+	tick := time.NewTicker(c.knocks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_, _ = c.Address(ctx)
+		}
+	}
 }
 
 // unsent explains a stream that took no command.
@@ -128,10 +154,15 @@ func receive(ctx context.Context, stream grpc.ClientStream, s vm.Streams) (endin
 			end.started = true
 		}
 		if err := errors.Join(write(s.Stdout, r.stdout), write(s.Stderr, r.stderr)); err != nil {
-			return ending{}, fmt.Errorf("taking the output of a command in the guest: %w: %w", vm.ErrLost, err)
+			return ending{}, untaken(err)
 		}
 	}
 }
+
+var errUntaken = errors.New("taking the output of a command in the guest")
+
+// untaken explains an output that the caller did not take.
+func untaken(err error) error { return fmt.Errorf("%w: %w: %w", errUntaken, vm.ErrLost, err) }
 
 func write(w io.Writer, data []byte) error {
 	if w == nil || len(data) == 0 {
@@ -158,7 +189,7 @@ func broken(ctx context.Context, err error, silent bool) error {
 	return fmt.Errorf("running a command in the guest: %w: %s", kind, status.Convert(err).Message())
 }
 
-// feed sends input and sizes for as long as the stream lives. It never closes its
+// feed sends input and sizes until ctx ends. It never closes its
 // side of the stream: some agents take that for the end of the command.
 func feed(ctx context.Context, stream grpc.ClientStream, cmd *command, s vm.Streams) {
 	input := make(chan []byte)

@@ -5,6 +5,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,13 +43,24 @@ type Options struct {
 	// AnswerTimeout bounds how long a guest may take to answer a connection or a
 	// question; commands are not bounded by it. Default 5 s.
 	AnswerTimeout time.Duration
+	// HeldTimeout is how long a call may outlast its command, whose children hold the
+	// outputs. Default 10 s.
+	HeldTimeout time.Duration
+	// KnockInterval is how often the guest is asked something while a command runs.
+	// Default 15 s.
+	KnockInterval time.Duration
 }
 
 // Client implements vm.Guest. It connects when it is first used, and again after
 // the connection broke.
 type Client struct {
-	conn   *grpc.ClientConn
-	answer time.Duration
+	conn                 *grpc.ClientConn
+	answer, held, knocks time.Duration
+
+	// life is ended by Close, and with it every call of a command.
+	life  context.Context
+	end   context.CancelCauseFunc
+	calls sync.WaitGroup
 
 	mu sync.Mutex
 	// dials counts connections; what was learnt of the agent is good for one.
@@ -62,10 +74,11 @@ var _ vm.Guest = (*Client)(nil)
 // Dial returns a client for the socket, which need not be there yet. It never
 // blocks and opens nothing. The path may be of any length.
 func Dial(socket string, o Options) *Client {
-	if o.AnswerTimeout <= 0 {
-		o.AnswerTimeout = 5 * time.Second
+	o.AnswerTimeout = cmp.Or(o.AnswerTimeout, 5*time.Second)
+	c := &Client{
+		answer: o.AnswerTimeout, held: cmp.Or(o.HeldTimeout, 10*time.Second), knocks: cmp.Or(o.KnockInterval, 15*time.Second),
 	}
-	c := &Client{answer: o.AnswerTimeout}
+	c.life, c.end = context.WithCancelCause(context.Background())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		c.mu.Lock()
 		c.dials++
@@ -82,8 +95,7 @@ func Dial(socket string, o Options) *Client {
 			MinConnectTimeout: o.AnswerTimeout,
 		}),
 		// No keepalive: agents refuse frequent pings, and a guest too busy to answer
-		// them is no reason to give its command up. A host that ends the guest closes
-		// the socket.
+		// them is no reason to give its command up.
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(messageLimit)),
@@ -94,29 +106,66 @@ func Dial(socket string, o Options) *Client {
 	return c
 }
 
-// Close gives the connection up. Commands that run are killed by the guest.
+// closeWait bounds how long Close waits for calls, which an output may hold up.
+const closeWait = time.Second
+
+// Close gives the connection up. Commands that run are killed by the guest, as each is
+// cancelled first: that the connection ends does not reach the guest, since tart keeps
+// its own to there.
 func (c *Client) Close() error {
 	if c.conn == nil {
 		return nil
 	}
+	c.cancelCalls()
 	if err := c.conn.Close(); err != nil && status.Code(err) != codes.Canceled {
 		return fmt.Errorf("closing the connection to the guest: %w", err)
 	}
 	return nil
 }
 
+// errClosed is why calls are given up by Close.
+var errClosed = errors.New("the connection to the guest was closed")
+
+// cancelCalls returns once the end of every call is on its way.
+func (c *Client) cancelCalls() {
+	c.mu.Lock()
+	c.end(errClosed)
+	c.mu.Unlock()
+	gone := make(chan struct{})
+	go func() {
+		c.calls.Wait()
+		close(gone)
+	}()
+	late := time.NewTimer(closeWait)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+	}
+}
+
+// begin has a call end with the client, by cancel, until it is done. None begins on a
+// closed client.
+func (c *Client) begin(cancel context.CancelCauseFunc) (done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.Err() != nil {
+		return nil, fmt.Errorf("starting a command in the guest: %w: %w", vm.ErrGuestUnreachable, errClosed)
+	}
+	c.calls.Add(1)
+	stop := context.AfterFunc(c.life, func() { cancel(errClosed) })
+	return func() {
+		stop()
+		c.calls.Done()
+	}, nil
+}
+
 // Up returns nil once the agent inside runs commands. It asks each time.
 func (c *Client) Up(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, c.answer)
 	defer cancel()
-	if _, err := c.abilities(asking); err != nil {
-		return err
-	}
-	// Any answer will do, also that there is no address.
-	if _, err := c.Address(ctx); errors.Is(err, vm.ErrGuestUnreachable) {
-		return err
-	}
-	return nil
+	_, err := c.ready(asking)
+	return err
 }
 
 // Address asks the guest for its own address on the network of its host.
@@ -128,7 +177,8 @@ func (c *Client) Address(ctx context.Context) (netip.Addr, error) {
 	}
 	var out addressResponse
 	if err := c.conn.Invoke(ctx, methodResolveIP, &addressRequest{}, &out); err != nil {
-		if status.Code(err) == codes.Unavailable || ctx.Err() != nil {
+		// The guest may notice first that it is late.
+		if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded || ctx.Err() != nil {
 			return netip.Addr{}, fmt.Errorf("asking the guest for its address: %w: %w", vm.ErrGuestUnreachable, err)
 		}
 		return netip.Addr{}, fmt.Errorf("asking the guest for its address: %w", err)

@@ -22,12 +22,15 @@ import (
 
 var generations = []generation{oldest, middle, newest}
 
+// patient is for tests on a busy host.
+var patient = Options{AnswerTimeout: time.Minute, HeldTimeout: time.Minute}
+
 // each runs a test against every generation of the agent.
 func each(t *testing.T, test func(t *testing.T, a *agent, c *Client)) {
 	for _, g := range generations {
 		t.Run(g.String(), func(t *testing.T) {
 			a := &agent{generation: g, address: "192.168.64.7"}
-			c := Dial(serve(t, a), Options{})
+			c := Dial(serve(t, a), patient)
 			t.Cleanup(func() { _ = c.Close() })
 			test(t, a, c)
 		})
@@ -45,7 +48,7 @@ type result struct {
 
 func run(t *testing.T, c *Client, g vm.GuestCommand, stdin io.Reader) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out, errOut bytes.Buffer
 	code, err := c.Exec(ctx, g, vm.Streams{Stdin: stdin, Stdout: &out, Stderr: &errOut})
@@ -57,9 +60,10 @@ func run(t *testing.T, c *Client, g vm.GuestCommand, stdin io.Reader) result {
 
 func TestExec(t *testing.T) {
 	each(t, func(t *testing.T, a *agent, c *Client) {
+		held := result{0, "out\x1emacerr\x1e", ""}
 		both := result{0, "out\nerr\n", ""} // one output for agents that stall with two
 		if a.generation == newest {
-			both = result{0, "out\n", "err\n"}
+			both, held = result{0, "out\n", "err\n"}, result{0, "out\x1emac", "err\x1e"}
 		}
 		long := strings.Repeat("0123456789abcdef", 1<<16)
 		for _, x := range []struct {
@@ -72,6 +76,7 @@ func TestExec(t *testing.T) {
 			{"highest code", sh("exit 255"), nil, result{Code: 255}},
 			{"125 of its own", sh("exit 125"), nil, result{Code: 125}},
 			{"both outputs", sh("echo out; echo err >&2"), nil, both},
+			{"what might have become a report", sh(`printf 'out\036mac'; printf 'err\036' >&2`), nil, held},
 			{"killed", sh("kill -KILL $$"), nil, result{Code: 137}},
 			{"interrupted", sh("kill -INT $$"), nil, result{Code: 130}},
 			{"terminated", sh("kill -TERM $$"), nil, result{Code: 143}},
@@ -151,6 +156,22 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
+func TestCodesOnATerminal(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		for _, code := range []int{0, 3, 125, 255} {
+			g := sh(fmt.Sprintf("exit %d", code))
+			g.TTY = true
+			if got := run(t, c, g, nil); got.Code != code {
+				t.Errorf("code %d: %+v", code, got)
+			}
+		}
+		g := vm.GuestCommand{Argv: []string{"/no/such/command"}, TTY: true}
+		if code, err := c.Exec(t.Context(), g, vm.Streams{}); !errors.Is(err, vm.ErrNotExecuted) {
+			t.Errorf("code %d, err %v", code, err)
+		}
+	})
+}
+
 // lines says which lines came.
 type lines struct {
 	seen chan string
@@ -170,7 +191,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) await(t *testing.T, want string) {
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		select {
 		case line := <-l.seen:
@@ -186,19 +207,20 @@ func (l *lines) await(t *testing.T, want string) {
 
 func TestCancelKills(t *testing.T) {
 	each(t, func(t *testing.T, _ *agent, c *Client) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		unwanted := errors.New("the Pod is deleted")
 		out := &lines{seen: make(chan string, 16)}
 		var pid int
 		go func() {
-			defer cancel()
+			defer cancel(unwanted)
 			select {
 			case line := <-out.seen:
 				pid, _ = strconv.Atoi(line)
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 			}
 		}()
 		_, err := c.Exec(ctx, sh("echo $$; exec sleep 600"), vm.Streams{Stdout: out})
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, vm.ErrLost) {
+		if !errors.Is(err, unwanted) || !errors.Is(err, vm.ErrLost) {
 			t.Errorf("err %v", err)
 		}
 		if pid == 0 {
@@ -210,20 +232,22 @@ func TestCancelKills(t *testing.T) {
 
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if syscall.Kill(pid, 0) != nil || (err == nil && bytes.Contains(stat, []byte(") Z "))) {
-			return
-		}
+	for alive(pid) {
 		select {
 		case <-tick.C:
 		case <-late:
 			t.Fatalf("process %d lives on", pid)
 		}
 	}
+}
+
+// alive is false for a zombie, too.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return syscall.Kill(pid, 0) == nil && (err != nil || !bytes.Contains(stat, []byte(") Z ")))
 }
 
 func TestUnreachable(t *testing.T) {
@@ -258,7 +282,7 @@ func TestUnreachable(t *testing.T) {
 
 func awaitUp(t *testing.T, c *Client) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -293,11 +317,25 @@ func TestSilentGuest(t *testing.T) {
 	}
 }
 
+// A guest that hangs begins no command, however well its agent was known.
+func TestAGuestThatHangs(t *testing.T) {
+	c := Dial(serve(t, &agent{generation: middle, hung: true}), patient)
+	defer c.Close()
+	for range 3 {
+		if err := c.Up(t.Context()); !errors.Is(err, vm.ErrGuestUnreachable) {
+			t.Errorf("up: %v", err)
+		}
+	}
+	if _, err := c.Exec(t.Context(), sh("true"), vm.Streams{}); !errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("exec: %v", err)
+	}
+}
+
 func TestLost(t *testing.T) {
 	a := &agent{generation: newest, breakAfter: true}
-	c := Dial(serve(t, a), Options{})
+	c := Dial(serve(t, a), patient)
 	defer c.Close()
-	if _, err := c.Exec(t.Context(), vm.GuestCommand{Argv: []string{"true"}}, vm.Streams{}); !errors.Is(err, vm.ErrLost) || errors.Is(err, vm.ErrGuestUnreachable) {
+	if _, err := c.Exec(t.Context(), vm.GuestCommand{Argv: []string{"echo", "last words"}}, vm.Streams{}); !errors.Is(err, vm.ErrLost) || errors.Is(err, vm.ErrGuestUnreachable) {
 		t.Errorf("err %v", err)
 	}
 }
@@ -322,7 +360,7 @@ func TestLongPath(t *testing.T) {
 	}
 	socket := filepath.Join(dir, "control.sock")
 	(&agent{generation: newest}).listen(t, socket)
-	c := Dial(socket, Options{})
+	c := Dial(socket, patient)
 	defer c.Close()
 	if err := c.Up(t.Context()); err != nil {
 		t.Error(err)
@@ -348,4 +386,48 @@ func listen(t *testing.T) net.Listener {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// What a prompt ends with, or somebody types, is no beginning of a report.
+func TestAPromptIsShownAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		in, keys := io.Pipe()
+		out := &tail{grown: make(chan string, 16)}
+		go func() {
+			defer keys.Close()
+			out.await(t, "a form")
+			_, _ = keys.Write([]byte("go\n"))
+		}()
+		g := sh("printf 'a form'; read x; exit 3")
+		if code, err := c.Exec(t.Context(), g, vm.Streams{Stdin: in, Stdout: out}); err != nil || code != 3 {
+			t.Errorf("code %d, err %v", code, err)
+		}
+	})
+}
+
+// tail says what has come so far.
+type tail struct {
+	all   string
+	grown chan string
+}
+
+func (o *tail) Write(p []byte) (int, error) {
+	o.all += string(p)
+	o.grown <- o.all
+	return len(p), nil
+}
+
+func (o *tail) await(t *testing.T, want string) {
+	late := time.After(time.Minute)
+	for {
+		select {
+		case all := <-o.grown:
+			if all == want {
+				return
+			}
+		case <-late:
+			t.Errorf("%q never came", want)
+			return
+		}
+	}
 }

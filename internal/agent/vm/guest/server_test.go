@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -44,7 +45,12 @@ type agent struct {
 	address    string
 	// breakAfter ends the connection once a command was received.
 	breakAfter bool
-	server     *grpc.Server
+	// hung: questions for the address take too long.
+	hung   bool
+	server *grpc.Server
+
+	// asked counts questions for the address.
+	asked atomic.Int64
 
 	mu    sync.Mutex
 	argvs [][]string
@@ -128,6 +134,10 @@ func (a *agent) listen(t *testing.T, socket string) {
 	a.server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "Agent", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{MethodName: "ResolveIP", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			a.asked.Add(1)
+			if a.hung {
+				return nil, status.Error(codes.DeadlineExceeded, "it took too long")
+			}
 			if err := decode(create(file, "ResolveIPRequest")); err != nil {
 				return nil, err
 			}
@@ -196,7 +206,7 @@ func (a *agent) exec(file protoreflect.FileDescriptor, s grpc.ServerStream) erro
 		return errors.New("the first request has no command")
 	}
 	c := get(first, "command").Message()
-	if a.breakAfter && get(c, "name").String() != "/bin/sh" {
+	if args := get(c, "args").List(); a.breakAfter && args.Get(args.Len()-1).String() == "last words" {
 		go a.server.Stop()
 		<-s.Context().Done()
 		return status.FromContextError(s.Context().Err()).Err()

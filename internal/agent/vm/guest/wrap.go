@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	_ "embed" // the wrapper
@@ -12,60 +11,124 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// wrapper runs a command below a shell, for agents that give no exact exit codes.
+// wrapper runs a command below a shell, which tells how it ended: agents give no exact
+// exit code, or none where the command left input, or none while its children live.
 //
 //go:embed wrapper.sh
 var wrapper string
 
+// wordMark begins the word of a report. No text ends with it, so that nothing of a prompt
+// or of what somebody types on a terminal is held back as the beginning of a report.
+const wordMark = "\x1e"
+
 // shellName is what a shell takes for the name of a variable.
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// execWrapped runs a command through the wrapper. A variable is never an argument: it
-// goes in by the standard input, before the command's own.
+// execWrapped runs a command through the wrapper. A variable is never an argument: with
+// agents that take none it goes in by the standard input, before the command's own.
+// Only a command that has input, or such variables, is sent any. Agents that tell of the
+// start run those with a terminal without it.
 func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Streams, env map[string]string, a abilities) (int, error) {
 	cmd := &command{
 		name: "/bin/sh", interactive: s.Stdin != nil,
 		tty: g.TTY, size: terminalSize{rows: g.Size.Rows, cols: g.Size.Cols},
 	}
-	header, headed := "", "no"
+	headed, outputs, apart := "no", 1, "one"
+	if a.started {
+		outputs, apart = 2, "both"
+	}
 	if a.env {
 		cmd.env = env
 	} else if len(env) > 0 {
-		var err error
-		if header, err = heading(env, g.TTY); err != nil {
+		header, err := heading(env, g.TTY)
+		if err != nil {
 			return 0, err
 		}
 		headed, cmd.interactive = "yes", true
 		s.Stdin = io.MultiReader(strings.NewReader(header), orEmpty(s.Stdin))
 	}
-	// The word with which the wrapper says that there is no such command.
-	refusal := "macfleet-" + rand.Text()
-	cmd.args = append([]string{"-c", wrapper, "sh", refusal, headed, g.Dir}, g.Argv...)
-	watch := &firstBytes{to: s.Stderr, limit: len(refusal) + 2, want: refusal}
-	if g.TTY {
-		watch.to = s.Stdout
-		s.Stdout = watch
-	} else {
-		s.Stderr = watch
+	word := wordMark + "macfleet-" + rand.Text()
+	cmd.args = append([]string{"-c", wrapper, "sh", word, headed, apart, g.Dir}, g.Argv...)
+	r := newReports(word, outputs)
+	out, errOut := &output{reports: r, to: s.Stdout}, &output{reports: r, to: s.Stderr}
+	held := s.Held
+	s.Stdout, s.Stderr = out, errOut
+	end, err := c.await(ctx, r, cmd, s)
+	if errors.Is(err, errHeld) {
+		if held != nil {
+			held()
+		}
+		err = nil
+	} else if err := errors.Join(out.flush(), errOut.flush()); err != nil {
+		return 0, untaken(err)
 	}
-	end, err := c.call(ctx, cmd, s)
+	return ended(g, r, end, err)
+}
+
+// ended is the end of a command as the wrapper told it, or else the agent.
+func ended(g vm.GuestCommand, r *reports, end ending, err error) (int, error) {
+	code, told, refused := r.end()
 	switch {
+	case refused:
+		return 0, fmt.Errorf("starting %q: %w", g.Argv[0], vm.ErrNotExecuted)
+	case errors.Is(err, errUntaken):
+		return 0, err
+	case told:
+		// What becomes of the call is of no interest any more.
+		return code, nil
 	case errors.Is(err, vm.ErrNotExecuted):
 		// Not the shell, which did start a moment ago: old agents fail like this when
 		// a command ends while its output is read.
 		return 0, fmt.Errorf("%w: %w", vm.ErrLost, unlost{err})
 	case err != nil:
 		return 0, err
-	case watch.matched():
-		return 0, fmt.Errorf("starting %q: %w", g.Argv[0], vm.ErrNotExecuted)
 	case end.code < 0:
 		return 0, fmt.Errorf("the shell of a command in the guest was killed: %w", vm.ErrLost)
 	}
-	return end.code, watch.flush()
+	return end.code, nil
+}
+
+// errHeld: the command has ended, the call has not.
+var errHeld = errors.New("what the command started holds its outputs")
+
+// await returns when the call has ended, or some time after the command has. Then the
+// call goes on, as agents kill what holds it when it is given up, and what it prints is
+// thrown away.
+func (c *Client) await(ctx context.Context, r *reports, cmd *command, s vm.Streams) (ending, error) {
+	calling, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	follow := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })
+	defer follow()
+	feeding, starve := context.WithCancel(calling)
+	defer starve()
+	type result struct {
+		end ending
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		end, err := c.call(calling, feeding, cmd, s)
+		done <- result{end, err}
+	}()
+	select {
+	case x := <-done:
+		return x.end, x.err
+	case <-r.over:
+	}
+	starve()
+	late := time.NewTimer(c.held)
+	defer late.Stop()
+	select {
+	case x := <-done:
+		return x.end, x.err
+	case <-late.C:
+	}
+	r.mute()
+	return ending{}, errHeld
 }
 
 // heading is the environment as the wrapper reads it: a name and an encoded value
@@ -94,39 +157,4 @@ func orEmpty(r io.Reader) io.Reader {
 		return strings.NewReader("")
 	}
 	return r
-}
-
-// firstBytes holds back the beginning of an output until it is clear that it is
-// not the wrapper's refusal.
-type firstBytes struct {
-	to    io.Writer
-	want  string
-	limit int
-	held  bytes.Buffer
-	open  bool
-}
-
-func (f *firstBytes) Write(p []byte) (int, error) {
-	if f.open {
-		return len(p), write(f.to, p)
-	}
-	f.held.Write(p)
-	text := strings.TrimRight(f.held.String(), "\r\n")
-	if strings.HasPrefix(f.want, text) && f.held.Len() <= f.limit {
-		return len(p), nil
-	}
-	return len(p), f.flush()
-}
-
-func (f *firstBytes) matched() bool {
-	return !f.open && strings.TrimRight(f.held.String(), "\r\n") == f.want
-}
-
-// flush lets go of what is held, and of all that follows.
-func (f *firstBytes) flush() error {
-	if f.open {
-		return nil
-	}
-	f.open = true
-	return write(f.to, f.held.Bytes())
 }

@@ -1,10 +1,10 @@
-# $1: the word that says the command cannot start; $2: yes when variables come on the
-# standard input; $3: working directory, may be empty; then the command. Names are such
-# that no variable of a command has them.
-macfleet_word=$1 macfleet_headed=$2 macfleet_dir=$3
-shift 3
+# $1: the word that begins each report; $2: yes when variables come on the standard
+# input; $3: one, or both outputs apart; $4: working directory, may be empty; then the
+# command. Names are such that no variable of a command has them.
+macfleet_word=$1 macfleet_headed=$2 macfleet_outputs=$3 macfleet_dir=$4
+shift 4
 macfleet_refuse() {
-	printf '%s\n' "$macfleet_word" >&2
+	printf '%sx;' "$macfleet_word"
 	exit 125
 }
 if [ "$macfleet_headed" = yes ]; then
@@ -16,28 +16,49 @@ if [ "$macfleet_headed" = yes ]; then
 	done
 fi
 if [ -n "$macfleet_dir" ]; then cd -- "$macfleet_dir" 2>/dev/null || macfleet_refuse; fi
-command -v -- "$1" >/dev/null 2>&1 || macfleet_refuse
+macfleet_path=$(command -v -- "$1" 2>/dev/null) || macfleet_refuse
+case $macfleet_path in
+*/*) if [ -d "$macfleet_path" ] || [ ! -x "$macfleet_path" ]; then macfleet_refuse; fi ;;
+esac
 # A signal from the terminal is for the command. Caught ones are its own again, ignored
 # ones would not be.
 trap : INT QUIT
 # What this shell says of a child that a signal ended is not the command's output.
-# The command writes to one stream: agents up to v0.11.0 stall for good when output
-# comes on both.
-exec 3>&1 2>/dev/null
-# The agent kills this shell alone when the command is given up, and may leave it a zombie
-# for as long as the command holds its output: the watch looks at who the command's
-# parent is. exec keeps its process number, and the foreground its signals.
+exec 3>&1 4>&2 2>/dev/null
+# Agents up to v0.11.0 stall for good when output comes on both.
+if [ "$macfleet_outputs" = one ]; then exec 4>&1; fi
+# Those agents kill this shell alone when the command is given up, and may leave it a
+# zombie for as long as the command holds its output: a watch looks at who the command's
+# parent is. It must not end by a signal of the terminal, which goes with this shell. exec
+# keeps the command's process number, and the foreground its signals.
 /bin/sh -c '
+	outputs=$1
+	shift
 	if command -v ps >/dev/null; then
 		parent() { ps -o ppid= -p "$$"; }
 	else
 		parent() { kill -0 "$0" && echo "$0" || echo 0; }
 	fi
-	(
-		while found=$(parent) && [ "$found" -eq "$0" ]; do sleep 1; done
-		# Nothing is found when the command has ended.
-		if [ -n "$found" ]; then kill -9 "$$"; fi
-	) </dev/null >/dev/null 2>&1 3>&- &
-	exec "$@" 2>&3 3>&-
-' "$$" "$@"
-exit $?
+	trap "" HUP INT QUIT TSTP
+	if [ "$outputs" = one ]; then (
+		while :; do
+			found=$(parent)
+			if [ -z "$found" ]; then
+				# The command has ended, or a signal has ended ps.
+				kill -0 "$$" || exit
+			elif [ "$found" -ne "$0" ]; then
+				kill -9 "$$"
+				exit
+			fi
+			sleep 1
+		done
+	) </dev/null >/dev/null 2>&1 3>&- 4>&- & fi
+	trap - HUP INT QUIT TSTP
+	exec "$@" 2>&4 3>&- 4>&-
+' "$$" "$macfleet_outputs" "$@"
+macfleet_code=$?
+# The end of the command, which is not that of the call: its children may hold the
+# outputs, and agents after v0.11.0 tell of input that it left instead of its code.
+printf '%s%d;' "$macfleet_word" "$macfleet_code" >&3
+if [ "$macfleet_outputs" = both ]; then printf '%s%d;' "$macfleet_word" "$macfleet_code" >&4; fi
+exit "$macfleet_code"

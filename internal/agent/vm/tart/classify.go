@@ -44,6 +44,8 @@ func hints(output string) string {
 	switch {
 	case sessionless(output):
 		return " (macOS guests need a login session with an unlocked login keychain on the host)"
+	case full(output):
+		return " (the volume is full: free some disk, or give Pods less ephemeral storage)"
 	case strings.Contains(output, "failed to lock auxiliary storage"):
 		return " (another process uses the machine's files)"
 	}

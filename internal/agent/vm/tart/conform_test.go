@@ -27,6 +27,8 @@ var (
 	realImage   = flag.String("image", "ghcr.io/cirruslabs/macos-sequoia-base:latest", "macOS image with tart-guest-agent")
 	realMissing = flag.String("missing", "ghcr.io/cirruslabs/no-such-image:none", "image that no registry has; empty: not tried")
 	realPrivate = flag.String("private", "", "image that refuses anonymous access; empty: not tried")
+	realApart   = flag.Bool("two-outputs", false, "the image's guest agent is newer than v0.11.0 and sends both outputs")
+	realAgent   = flag.String("real-agent", "", "guest agent, built for this system, to test instead of tart: its one argument is the socket to serve")
 	record      = flag.Bool("record", false, "write what tart says to testdata, by version")
 )
 
@@ -57,18 +59,56 @@ func TestConform(t *testing.T) {
 		vmtest.Conform(t, realSubject(t))
 		return
 	}
-	for _, version := range []string{"2.30.0", "2.32.1", "2.35.0"} {
+	if *realAgent != "" {
+		conformRealAgent(t)
+		return
+	}
+	if testing.Short() {
+		t.Skip("runs every promise of a driver against each release of tart")
+	}
+	for _, version := range versions() {
 		t.Run(version, func(t *testing.T) {
 			vmtest.Conform(t, func(t *testing.T) vmtest.Subject { return newFake(t, map[string]any{"version": version}).subject() })
 		})
 	}
-	for _, agent := range []string{"old", "env", "signals"} {
+	t.Run("in layers", func(t *testing.T) {
+		vmtest.Conform(t, func(t *testing.T) vmtest.Subject {
+			return newFake(t, map[string]any{"version": "2.36.0", "refuseReplace": true, "images": map[string]any{fakeImage: inLayers()}}).subject()
+		})
+	})
+	// "env" is that of all others.
+	for _, agent := range []string{"old", "signals"} {
 		t.Run("agent "+agent, func(t *testing.T) {
-			s := newFake(t, map[string]any{"agent": agent}).subject()
-			s.OneOutput = agent != "signals"
-			vmtest.ConformGuest(t, s)
+			vmtest.Conform(t, func(t *testing.T) vmtest.Subject {
+				s := newFake(t, map[string]any{"agent": agent}).subject()
+				s.OneOutput = agent != "signals"
+				return s
+			})
 		})
 	}
+}
+
+// conformRealAgent runs what is asked of guests against an agent on this host.
+func conformRealAgent(t *testing.T) {
+	t.Helper()
+	dir := shortDir(t)
+	socket := filepath.Join(dir, "agent.sock")
+	cmd := exec.Command(*realAgent, socket)
+	cmd.Dir = dir
+	// As the images' agents have it.
+	cmd.Env = []string{
+		"PATH=/bin:/usr/bin:/usr/sbin:/usr/local/bin:/opt/homebrew/bin", "TERM=xterm-256color", "HOME=" + dir,
+	}
+	// A group of its own, as launchd gives it: released agents do not give one to commands.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	vmtest.ConformAgent(t, vmtest.Subject{OneOutput: !*realApart}, socket)
 }
 
 // realSubject shares one home among all tests: an image is tens of gigabytes.
@@ -86,7 +126,7 @@ func realSubject(t *testing.T) func(*testing.T) vmtest.Subject {
 		_, err := d.Digest(context.Background(), *realImage)
 		return vmtest.Subject{
 			Driver: d, Image: *realImage, Missing: *realMissing, Private: *realPrivate,
-			Held: err == nil, Patience: 5 * time.Minute,
+			Held: err == nil, Patience: 5 * time.Minute, OneOutput: !*realApart,
 		}
 	}
 }
@@ -148,6 +188,23 @@ func (f *fake) plan(t *testing.T, plan map[string]any) {
 	}
 }
 
+// versions are those that the simulated tart speaks like; the last is not released.
+func versions() []string {
+	all := []string{"2.30.0", "2.32.1", "2.35.0", "2.36.0"}
+	if testing.Short() {
+		return all[2:3]
+	}
+	return all
+}
+
+// fakeImage has a port: tart keeps such images in folders of another name.
+const fakeImage = "registry.test:5000/macos/base:v1"
+
+// inLayers is an image of a newer tart: 50 GB of disk, 3 MiB of them on the volume.
+func inLayers() map[string]any {
+	return map[string]any{"diskGB": 50, "layers": []map[string]any{{"name": "macOS", "bytes": 1 << 20}, {"name": "Xcode", "bytes": 2 << 20}}}
+}
+
 func faults(kinds ...string) map[string]any {
 	var list []map[string]any
 	for _, k := range kinds {
@@ -158,10 +215,9 @@ func faults(kinds ...string) map[string]any {
 
 func (f *fake) subject() vmtest.Subject {
 	return vmtest.Subject{
-		// With a port: tart keeps such images in folders of another name.
-		Driver: f.Driver, Image: "registry.test:5000/macos/base:v1",
+		Driver: f.Driver, Image: fakeImage,
 		Missing: "registry.test/missing/base:v1", Private: "registry.test/private/base:v1",
-		Crash: f.crash,
+		Crash: f.crash, OneOutput: true,
 	}
 }
 

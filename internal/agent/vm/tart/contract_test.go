@@ -110,7 +110,7 @@ func TestContract(t *testing.T) {
 		contract(t, d, s, "tart-")
 		return
 	}
-	for _, version := range []string{"2.30.0", "2.32.1", "2.35.0"} {
+	for _, version := range versions() {
 		t.Run(version, func(t *testing.T) {
 			f := newFake(t, map[string]any{"version": version})
 			s := f.subject()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -59,10 +60,21 @@ func (d *Driver) clone(ctx context.Context, name, image string) error {
 	}
 	// The child inherits the lock: should this process be killed, the next one waits
 	// until the clone is whole, and then sees it.
-	if _, err := d.run(ctx, command{args: []string{"clone", image, name}, inherit: lock}); err != nil {
-		return fmt.Errorf("cloning %s to %s: %w", image, name, err)
+	_, err = d.run(ctx, command{args: []string{"clone", image, name}, inherit: lock})
+	switch {
+	case err == nil:
+		return nil
+	case d.taken(name, err):
+		return fmt.Errorf("cloning %s to %s: %w: %w", image, name, vm.ErrExists, err)
 	}
-	return nil
+	return fmt.Errorf("cloning %s to %s: %w", image, name, err)
+}
+
+// taken reports whether a clone failed as somebody took the name since we looked. A
+// later tart refuses then; up to 2.36 it replaces.
+func (d *Driver) taken(name string, err error) bool {
+	_, there := os.Lstat(d.machineDir(name))
+	return there == nil && strings.Contains(err.Error(), "already exists")
 }
 
 // lockCreate waits for the lock; closing the file gives it up.
@@ -97,21 +109,37 @@ func (d *Driver) reshape(ctx context.Context, name string, shape vm.Shape) error
 	if err := os.Remove(filepath.Join(d.machineDir(name), "state.vzvmsave")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the saved state of %s: %w", name, err)
 	}
-	if disk, err := os.Stat(filepath.Join(d.machineDir(name), "disk.img")); err == nil {
-		config.diskBytes = disk.Size()
-	}
 	if _, err := d.tart(ctx, setArgs(name, shape, config)...); err != nil {
 		return fmt.Errorf("setting the shape of %s: %w", name, err)
+	}
+	return d.growDisk(ctx, name, shape.DiskBytes, config)
+}
+
+// growDisk makes the disk at least as big as wanted. A disk is never smaller than its
+// file, but only a raw one is no bigger: tart is asked to grow any other, and says when
+// it is bigger already. What get calls Disk is the file's length, too, up to tart 2.35.
+func (d *Driver) growDisk(ctx context.Context, name string, wanted int64, c config) error {
+	if wanted <= 0 {
+		return nil
+	}
+	if disk, err := os.Stat(filepath.Join(d.machineDir(name), "disk.img")); err == nil && disk.Size() >= wanted {
+		return nil
+	}
+	size := (wanted + gigabyte - 1) / gigabyte
+	args := append([]string{"set", name, "--disk-size", fmt.Sprint(size)}, c.refit()...)
+	if _, err := d.tart(ctx, args...); err != nil && !errors.Is(err, errBigger) {
+		return fmt.Errorf("growing the disk of %s to %d GB: %w", name, size, err)
 	}
 	return nil
 }
 
+const (
+	mebibyte = 1 << 20
+	gigabyte = 1_000_000_000
+)
+
 // setArgs is the `tart set` command line for a shape and an identity of its own.
 func setArgs(name string, shape vm.Shape, c config) []string {
-	const (
-		mebibyte = 1 << 20
-		gigabyte = 1_000_000_000
-	)
 	args := []string{"set", name, "--random-mac"}
 	if c.macOS() {
 		// Only a Mac has one.
@@ -123,14 +151,7 @@ func setArgs(name string, shape vm.Shape, c config) []string {
 	if shape.MemoryBytes > 0 {
 		args = append(args, "--memory", fmt.Sprint(max(shape.MemoryBytes, c.MemorySizeMin)/mebibyte))
 	}
-	if shape.DiskBytes > c.diskBytes && c.diskBytes > 0 {
-		args = append(args, "--disk-size", fmt.Sprint((shape.DiskBytes+gigabyte-1)/gigabyte))
-	}
-	// Without a flag for it tart forgets the image's wish.
-	if c.DisplayRefit != nil && *c.DisplayRefit {
-		args = append(args, "--display-refit")
-	}
-	return args
+	return append(args, c.refit()...)
 }
 
 // config is what we read of a machine's configuration.
@@ -139,13 +160,18 @@ type config struct {
 	CPUCountMin   int    `json:"cpuCountMin"`
 	MemorySizeMin int64  `json:"memorySizeMin"`
 	DisplayRefit  *bool  `json:"displayRefit"`
-
-	// diskBytes is the size of its disk, 0 when it is not known.
-	diskBytes int64
 }
 
 // macOS takes a machine that does not say for a Mac: those are counted.
 func (c config) macOS() bool { return c.OS != "linux" }
+
+// refit keeps the image's wish: without a flag for it tart forgets it.
+func (c config) refit() []string {
+	if c.DisplayRefit != nil && *c.DisplayRefit {
+		return []string{"--display-refit"}
+	}
+	return nil
+}
 
 func (d *Driver) config(name string) (config, error) {
 	data, err := os.ReadFile(d.configFile(name))

@@ -109,10 +109,11 @@ func (d *Driver) Probe(ctx context.Context) (vm.Info, error) {
 	return vm.Info{Name: "tart", Version: version, Unknown: !known(version)}, nil
 }
 
-// The minor versions of tart 2 that were tried with this driver.
+// The minor versions of tart 2 that were tried with this driver. The newest is not
+// released yet: it is what follows 2.35.
 const (
 	oldestKnown = 30
-	newestKnown = 35
+	newestKnown = 36
 )
 
 func known(version string) bool {
@@ -185,10 +186,15 @@ func (d *Driver) Delete(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	if _, err := d.tart(ctx, "delete", name); err != nil && !errors.Is(err, vm.ErrNotFound) {
-		return fmt.Errorf("deleting %s: %w", name, err)
+	_, err = d.tart(ctx, "delete", name)
+	switch {
+	case err == nil || errors.Is(err, vm.ErrNotFound):
+		return nil
+	case errors.Is(err, vm.ErrNoSpace):
+		// To delete a machine over layers tart writes first. It does not run: just seen.
+		return d.removeRemains(name)
 	}
-	return nil
+	return fmt.Errorf("deleting %s: %w", name, err)
 }
 
 // removeRemains removes a directory that tart no longer takes for a machine.

@@ -97,12 +97,13 @@ func failure(err error, output string) error {
 	return fmt.Errorf("tart exited with %d and says %q", exit.ExitCode(), message)
 }
 
+// errBigger: a disk is bigger already than what it is to grow to.
+var errBigger = errors.New("the disk is bigger already")
+
 func kindOf(code int, output string) error {
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(output, w) })
-	}
+	has := func(words ...string) bool { return hasAny(output, words) }
 	switch {
-	case has("No space left on device", "NSPOSIXErrorDomain Code=28", "NSCocoaErrorDomain Code=640", "ENOSPC", "enough space", "out of space"):
+	case full(output):
 		return vm.ErrNoSpace
 	case has("code: 401", "code: 403", "AuthFailed"):
 		return vm.ErrAuth
@@ -110,10 +111,25 @@ func kindOf(code int, output string) error {
 		return vm.ErrImageNotFound
 	case has("is running"):
 		return vm.ErrRunning
+	case has("should be larger than the current", "shrinks the stacked disk"):
+		return errBigger
+	case has("failed to parse remote name"):
+		return vm.ErrInvalidReference
 	case code == exitState && has("does not exist"):
 		return vm.ErrNotFound
 	}
 	return nil
+}
+
+// full reports whether a full volume is what tart met, in its own words or macOS's.
+func full(output string) bool {
+	return hasAny(output, []string{
+		"No space left on device", "NSPOSIXErrorDomain Code=28", "NSCocoaErrorDomain Code=640", "ENOSPC", "enough space", "out of space",
+	})
+}
+
+func hasAny(output string, words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(output, w) })
 }
 
 // oneLine is the end of an output on one line, bounded.

@@ -43,26 +43,40 @@ func (d *Driver) imageLink(ref string) (string, error) {
 
 // Digest follows tart's own link.
 func (d *Driver) Digest(_ context.Context, ref string) (string, error) {
+	digest, _, err := d.image(ref)
+	return digest, err
+}
+
+// image finds the digest of an image and the bytes of its layers. One that is not
+// whole is not held: a clone would have tart pull it by itself.
+func (d *Driver) image(ref string) (digest string, layers int64, err error) {
 	link, err := d.imageLink(ref)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	real, err := filepath.EvalSymlinks(link)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("image %s: %w", ref, vm.ErrNotFound)
+		return "", 0, fmt.Errorf("image %s: %w", ref, vm.ErrNotFound)
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking for image %s: %w", ref, err)
+		return "", 0, fmt.Errorf("looking for image %s: %w", ref, err)
 	}
 	// A directory without its configuration is a pull that never finished.
 	if _, err := os.Stat(filepath.Join(real, "config.json")); err != nil {
-		return "", fmt.Errorf("image %s is not complete: %w", ref, vm.ErrNotFound)
+		return "", 0, fmt.Errorf("image %s is not complete: %w", ref, vm.ErrNotFound)
 	}
-	digest := filepath.Base(real)
+	digest = filepath.Base(real)
 	if !strings.HasPrefix(digest, "sha256:") {
-		return "", fmt.Errorf("image %s leads to %s: %w", ref, digest, vm.ErrNotFound)
+		return "", 0, fmt.Errorf("image %s leads to %s: %w", ref, digest, vm.ErrNotFound)
 	}
-	return digest, nil
+	layers, err = d.layerBytes(real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", 0, fmt.Errorf("image %s is not complete, of its disk something is missing: %w", ref, vm.ErrNotFound)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("looking for the disk of image %s: %w", ref, err)
+	}
+	return digest, layers, nil
 }
 
 // held names an image on this host by its digest.
@@ -90,13 +104,15 @@ func (d *Driver) Images(ctx context.Context) ([]vm.Image, error) {
 	}
 	var images []vm.Image
 	for _, i := range listed {
-		i.Digest, err = d.Digest(ctx, i.Name)
+		var layers int64
+		i.Digest, layers, err = d.image(i.Name)
 		switch {
 		case errors.Is(err, vm.ErrNotFound), errors.Is(err, vm.ErrInvalidReference):
 			continue
 		case err != nil:
 			return nil, err
 		}
+		i.SizeBytes += layers
 		images = append(images, i)
 	}
 	return images, nil

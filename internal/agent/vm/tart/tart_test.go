@@ -94,7 +94,7 @@ func TestPercents(t *testing.T) {
 
 func TestKnown(t *testing.T) {
 	for version, want := range map[string]bool{
-		"2.30.0": true, "2.32.1": true, "2.35.0-4-gabc": true, "2.36.0": false, "2.9.0": false, "3.32.0": false, "SNAPSHOT": false, "": false,
+		"2.30.0": true, "2.32.1": true, "2.35.0-4-gabc": true, "2.36.0": true, "2.37.0": false, "2.9.0": false, "3.32.0": false, "SNAPSHOT": false, "": false,
 	} {
 		if known(version) != want {
 			t.Errorf("%q: known %v", version, !want)
@@ -104,7 +104,7 @@ func TestKnown(t *testing.T) {
 
 func TestSetArgs(t *testing.T) {
 	yes := true
-	mac := config{OS: "darwin", CPUCountMin: 2, MemorySizeMin: 2 << 30, diskBytes: 50e9}
+	mac := config{OS: "darwin", CPUCountMin: 2, MemorySizeMin: 2 << 30}
 	for _, c := range []struct {
 		name   string
 		shape  vm.Shape
@@ -115,8 +115,7 @@ func TestSetArgs(t *testing.T) {
 		{"Linux has no serial", vm.Shape{}, config{OS: "linux"}, []string{"--random-mac"}},
 		{"wanted", vm.Shape{CPUs: 4, MemoryBytes: 8 << 30}, mac, []string{"--random-mac", "--random-serial", "--cpu", "4", "--memory", "8192"}},
 		{"minimum", vm.Shape{CPUs: 1, MemoryBytes: 1}, mac, []string{"--random-mac", "--random-serial", "--cpu", "2", "--memory", "2048"}},
-		{"bigger disk", vm.Shape{DiskBytes: 60e9 + 1}, mac, []string{"--random-mac", "--random-serial", "--disk-size", "61"}},
-		{"no smaller disk", vm.Shape{DiskBytes: 50e9}, mac, []string{"--random-mac", "--random-serial"}},
+		{"a disk is another step", vm.Shape{DiskBytes: 60e9}, mac, []string{"--random-mac", "--random-serial"}},
 		{"display", vm.Shape{}, config{OS: "linux", DisplayRefit: &yes}, []string{"--random-mac", "--display-refit"}},
 	} {
 		if d := cmp.Diff(append([]string{"set", "x"}, c.want...), setArgs("x", c.shape, c.config)); d != "" {

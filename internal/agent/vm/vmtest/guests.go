@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vm/guest"
 )
 
 // ConformGuest runs what is asked of the agent in a guest, in one guest.
@@ -21,7 +22,19 @@ func ConformGuest(t *testing.T, s Subject) {
 	t.Helper()
 	Create(t, s, "tk-g-0")
 	Run(t, s, "tk-g-0")
-	g := Up(t, s, "tk-g-0")
+	ConformAgent(t, s, s.Driver.GuestSocket("tk-g-0"))
+}
+
+// ConformAgent does it with the agent behind a socket. It needs no driver.
+func ConformAgent(t *testing.T, s Subject, socket string) {
+	t.Helper()
+	dial := func(held time.Duration) *guest.Client {
+		c := guest.Dial(socket, guest.Options{AnswerTimeout: s.patience() / 4, HeldTimeout: held})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	g := dial(s.patience())
+	await(t, s, "the agent behind "+socket+" answers", func() bool { return g.Up(t.Context()) == nil })
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Subject, vm.Guest)
@@ -29,10 +42,18 @@ func ConformGuest(t *testing.T, s Subject) {
 		{"Codes", codes},
 		{"Signals", signals},
 		{"Streams", streams},
+		{"ReportsInOutput", reportsInOutput},
 		{"EnvironmentAndDirectory", environmentAndDirectory},
 		{"NotExecuted", notExecuted},
 		{"Terminal", terminal},
+		{"InputLeft", inputLeft},
+		{"OutputsHeld", func(t *testing.T, s Subject, g vm.Guest) { outputsHeld(t, s, g, dial(heldTimeout)) }},
+		{"Flood", flood},
 		{"CancelKills", cancelKills},
+		{"CancelOnATerminal", cancelOnATerminal},
+		{"CloseKills", func(t *testing.T, s Subject, g vm.Guest) {
+			closeKills(t, s, g, func() *guest.Client { return dial(heldTimeout) })
+		}},
 		{"Address", address},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s, g) })
@@ -137,6 +158,9 @@ func notExecuted(t *testing.T, _ Subject, g vm.Guest) {
 		{Argv: []string{"/no/such/command"}},
 		{Argv: []string{"no-such-command"}},
 		{Argv: []string{"/bin/ls"}, Dir: "/no/such/directory"},
+		{Argv: []string{"/etc/passwd"}},
+		{Argv: []string{"./passwd"}, Dir: "/etc"},
+		{Argv: []string{"/usr"}},
 	} {
 		if code, err := g.Exec(t.Context(), c, vm.Streams{}); !errors.Is(err, vm.ErrNotExecuted) {
 			t.Errorf("%+v: code %d, err %v", c, code, err)
@@ -154,28 +178,7 @@ func terminal(t *testing.T, s Subject, g vm.Guest) {
 
 // cancelKills: a command that is given up is killed in the guest.
 func cancelKills(t *testing.T, s Subject, g vm.Guest) {
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	out := &tail{}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := g.Exec(ctx, shell("echo $$; exec sleep 600"), vm.Streams{Stdout: out})
-		ended <- err
-	}()
-	await(t, s, "the command begins", func() bool { return strings.HasSuffix(out.String(), "\n") })
-	stop()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, vm.ErrLost) || !errors.Is(err, context.Canceled) {
-			t.Errorf("err %v", err)
-		}
-	case <-time.After(s.patience()):
-		t.Fatal("exec does not return")
-	}
-	pid := strings.TrimSpace(out.String())
-	await(t, s, "the command is killed", func() bool {
-		return do(t, s, g, shell(`kill -0 "$1" 2>/dev/null`, pid), nil).Code != 0
-	})
+	cancelled(t, s, g, shell("echo $$; exec sleep 600"), vm.Streams{}, func(stop context.CancelFunc) { stop() })
 }
 
 func address(t *testing.T, s Subject, g vm.Guest) {

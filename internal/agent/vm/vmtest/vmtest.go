@@ -29,7 +29,7 @@ type Subject struct {
 	// OneOutput says that the guest agent is one of those with which all output comes
 	// as Stdout.
 	OneOutput bool
-	// Patience is how long anything may take that is waited for. Default 30 s.
+	// Patience is how long anything may take that is waited for. Default a minute.
 	Patience time.Duration
 }
 
@@ -37,7 +37,7 @@ func (s Subject) patience() time.Duration {
 	if s.Patience > 0 {
 		return s.Patience
 	}
-	return 30 * time.Second
+	return time.Minute
 }
 
 // Conform runs the suite; each test has a subject of its own.
@@ -119,11 +119,17 @@ func Create(t *testing.T, s Subject, name string) {
 func Run(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
 	t.Helper()
 	ended := Execute(t, s, name)
+	Running(t, s, name)
+	return ended
+}
+
+// Running waits until a machine runs.
+func Running(t *testing.T, s Subject, name string) {
+	t.Helper()
 	await(t, s, name+" runs", func() bool {
 		m, err := s.Driver.Machine(t.Context(), name)
 		return err == nil && m.Running
 	})
-	return ended
 }
 
 // Execute runs a machine's run command and tells how that ended.

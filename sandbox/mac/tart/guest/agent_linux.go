@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -58,7 +59,7 @@ func (a *agent) description() *grpc.ServiceDesc {
 }
 
 func (a *agent) hasEnv() bool     { return a.Generation != Old }
-func (a *agent) hasSignals() bool { return a.Generation != Old && a.Generation != WithEnv }
+func (a *agent) hasSignals() bool { return a.Generation == WithSignals }
 
 func (a *agent) method(name, takes string, answer func(*guestwire.Message) (*guestwire.Message, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{
@@ -93,15 +94,15 @@ func (a *agent) signal(r *guestwire.Message) (*guestwire.Message, error) {
 	p := a.runs[r.Text("exec_id")]
 	a.mu.Unlock()
 	if p == nil {
-		return nil, status.Errorf(codes.NotFound, "no command %q", r.Text("exec_id"))
+		return nil, fmt.Errorf("no command %q runs", r.Text("exec_id"))
 	}
 	signals := map[int]syscall.Signal{1: syscall.SIGTERM, 2: syscall.SIGKILL}
 	s, known := signals[r.Number("signal")]
 	if !known {
-		return nil, status.Errorf(codes.InvalidArgument, "no signal %d", r.Number("signal"))
+		return nil, fmt.Errorf("no signal %d", r.Number("signal"))
 	}
-	if err := syscall.Kill(p.pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return nil, status.Errorf(codes.Internal, "signalling: %v", err)
+	if err := syscall.Kill(-p.pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return nil, fmt.Errorf("signalling: %w", err)
 	}
 	return a.schema.New("Empty"), nil
 }
@@ -117,42 +118,75 @@ func (a *agent) exec(stream grpc.ServerStream) error {
 	}
 	answers := &answers{stream: stream, schema: a.schema, stalls: !a.hasSignals()}
 	c := a.read(request.Sub("command"))
+	if c.detach && (c.interactive || c.tty) {
+		return errors.New("a detached command has neither input nor terminal")
+	}
 	r, err := c.start(a.table)
 	if err != nil {
 		return a.notStarted(answers, err)
 	}
 	defer r.close()
+	if c.detach {
+		return a.detached(answers)
+	}
 	defer a.remember(r.process, answers)()
-	if a.Drops != nil && a.Drops(c.name) {
+	if a.Drops != nil && a.Drops(strings.Join(append([]string{c.name}, c.args...), " ")) {
 		_ = syscall.Kill(r.process.pid, syscall.SIGKILL)
 		return errDrop
 	}
-	if c.detach {
-		return answers.send("exit", a.schema.New("Exit").Set("code", int32(0)))
-	}
-	go a.feed(stream, r)
 	return a.follow(stream, r, answers)
 }
 
 // errDrop stands for a connection that broke.
 var errDrop = status.Error(codes.Unavailable, "connection reset by peer")
 
-// follow sends what the command prints, and how it ends; it kills a command whose
-// stream has ended.
+// follow sends what the command prints, and how it ends. It kills a command whose
+// stream has ended. Children of the command that keep its outputs open keep the call
+// open, however long ago the command ended.
 func (a *agent) follow(stream grpc.ServerStream, r *running, to *answers) error {
-	printed := make(chan struct{})
+	defer context.AfterFunc(stream.Context(), func() { a.kill(r) })()
+	failed := make(chan error, 1)
 	go func() {
-		r.copyOutput(to)
-		close(printed)
+		if err := a.feed(stream, r); err != nil && a.hasSignals() {
+			failed <- err
+			a.kill(r)
+		}
 	}()
+	r.copyOutput(to)
+	<-r.process.done
+	select {
+	case err := <-failed:
+		// The newest agents tell this instead of the exit code.
+		return err
+	default:
+	}
+	return to.send("exit", a.schema.New("Exit").Set("code", a.code(r.process.status)))
+}
+
+// kill ends the command; the newest agents end all of its group.
+func (a *agent) kill(r *running) {
 	select {
 	case <-r.process.done:
-	case <-stream.Context().Done():
-		_ = syscall.Kill(r.process.pid, syscall.SIGKILL)
-		return stream.Context().Err()
+		if !a.hasSignals() {
+			return // its number may be another's by now
+		}
+	default:
 	}
-	r.awaitOutput(printed)
-	return to.send("exit", a.schema.New("Exit").Set("code", a.code(r.process.status)))
+	pid := r.process.pid
+	if a.hasSignals() {
+		pid = -pid
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// detached answers for a command that is on its own from now on.
+func (a *agent) detached(to *answers) error {
+	if a.hasSignals() {
+		if err := to.send("started", a.schema.New("Started")); err != nil {
+			return err
+		}
+	}
+	return to.send("exit", a.schema.New("Exit").Set("code", int32(0)))
 }
 
 func (a *agent) code(s syscall.WaitStatus) int32 {
@@ -171,9 +205,6 @@ const startFailed = 125
 func (a *agent) notStarted(to *answers, err error) error {
 	if !a.hasSignals() {
 		return status.Errorf(codes.Unknown, "failed to start the command: %v", err)
-	}
-	if err := to.send("standard_error", a.schema.New("IOChunk").Set("data", []byte(err.Error()+"\n"))); err != nil {
-		return err
 	}
 	return to.send("exit", a.schema.New("Exit").Set("code", int32(startFailed)))
 }

@@ -11,17 +11,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/creack/pty"
 	"google.golang.org/grpc"
 
 	"github.com/macfleet/macfleet/sandbox/mac/tart/guestwire"
 )
-
-// outputGrace is how long output is awaited after the end of a command whose children
-// hold its streams open.
-const outputGrace = 500 * time.Millisecond
 
 // endOfInput is what a terminal takes for the end of its input.
 const endOfInput = 4
@@ -96,9 +91,13 @@ func (c command) start(t *table) (*running, error) {
 	default:
 		return nil, fmt.Errorf("user: unknown user %s", c.user)
 	}
-	path, err := exec.LookPath(c.name)
-	if err != nil {
-		return nil, err
+	path := c.name
+	if !strings.Contains(path, "/") { // others are found from the command's directory
+		found, err := exec.LookPath(path)
+		if err != nil {
+			return nil, err
+		}
+		path = found
 	}
 	if st, err := os.Stat(c.dir); err != nil || !st.IsDir() {
 		return nil, fmt.Errorf("chdir %s: no such directory", c.dir)
@@ -173,7 +172,7 @@ func (r *running) close() {
 	}
 }
 
-// copyOutput sends frames until all streams have ended.
+// copyOutput sends frames until nobody holds the streams any more, or nobody takes them.
 func (r *running) copyOutput(to *answers) {
 	var both sync.WaitGroup
 	if r.stderr != nil {
@@ -183,36 +182,24 @@ func (r *running) copyOutput(to *answers) {
 	both.Wait()
 }
 
-// awaitOutput gives up on streams that children of the command keep open.
-func (r *running) awaitOutput(printed <-chan struct{}) {
-	select {
-	case <-printed:
-		return
-	case <-time.After(outputGrace):
-	}
-	late := time.Unix(1, 0)
-	for _, f := range []*os.File{r.stdout, r.stderr} {
-		if f != nil {
-			_ = f.SetReadDeadline(late)
-		}
-	}
-	<-printed
-}
-
-// feed passes input and sizes on until the client has no more.
-func (a *agent) feed(stream grpc.ServerStream, r *running) {
+// feed passes input and sizes on until the client has no more, and returns why input
+// could not be passed on. Agents before Signal leave the input open when the client
+// closes its side of the stream.
+func (a *agent) feed(stream grpc.ServerStream, r *running) error {
 	for {
 		m := a.schema.New("ExecRequest")
 		err := stream.RecvMsg(m.Message)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && a.hasSignals() {
 			r.endInput()
 		}
 		if err != nil {
-			return
+			return nil
 		}
 		switch {
 		case m.Has("standard_input"):
-			r.input(m.Sub("standard_input").Bytes("data"))
+			if err := r.input(m.Sub("standard_input").Bytes("data")); err != nil {
+				return err
+			}
 		case m.Has("terminal_resize") && r.terminal != nil:
 			s := size(m.Sub("terminal_resize"))
 			_ = pty.Setsize(r.terminal, &s) // a terminal that has gone away needs none
@@ -221,14 +208,16 @@ func (a *agent) feed(stream grpc.ServerStream, r *running) {
 }
 
 // input is written to the command; no data is the end of it.
-func (r *running) input(data []byte) {
+func (r *running) input(data []byte) error {
 	if len(data) == 0 {
 		r.endInput()
-		return
+		return nil
 	}
-	if r.stdin != nil {
-		_, _ = r.stdin.Write(data) // a command that reads no more is no failure
+	if r.stdin == nil {
+		return nil
 	}
+	_, err := r.stdin.Write(data)
+	return err
 }
 
 func (r *running) endInput() {

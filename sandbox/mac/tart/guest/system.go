@@ -9,15 +9,17 @@ import "time"
 // Generation is how much of today's guest agent an image has.
 type Generation string
 
-// The generations. The zero value is the newest.
+// The generations. Who names none has WithEnv.
 const (
 	// Old knows five fields of a command, reports -1 for a signal and a failed call for
 	// a command it could not start.
 	Old Generation = "old"
-	// WithEnv adds detach, env and workdir.
+	// WithEnv adds detach, env and workdir: v0.11.0, the newest release.
 	WithEnv Generation = "env"
-	// WithSignals adds user, Started and Signal, reports 128 + N for a signal and 125
-	// for a command it could not start.
+	// WithSignals is in no release. It adds user, Started and Signal, reports 128 + N for
+	// a signal and 125 for a command it could not start, kills all of a command's group,
+	// takes both outputs without a stall, and gives a command up that does not take its
+	// input.
 	WithSignals Generation = "signals"
 )
 
@@ -43,7 +45,8 @@ type AgentOptions struct {
 	Generation Generation
 	// Address is what ResolveIP answers; empty: it has none.
 	Address func() string
-	// Drops: the connection breaks as soon as a command has begun on it.
+	// Drops: the connection breaks as soon as a command, of this command line, has begun
+	// on it.
 	Drops func(command string) bool
 }
 

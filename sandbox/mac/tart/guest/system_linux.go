@@ -48,7 +48,8 @@ func Enter(s System) (*Inside, error) {
 	os.Clearenv()
 	for name, value := range map[string]string{
 		"HOME": home, "USER": "admin", "LOGNAME": "admin", "SHELL": "/bin/sh", "TMPDIR": "/tmp",
-		"PATH": "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+		// As the images' agents have it: without /sbin.
+		"PATH": "/bin:/usr/bin:/usr/sbin:/usr/local/bin:/opt/homebrew/bin", "TERM": "xterm-256color",
 	} {
 		_ = os.Setenv(name, value) // names and values are well-formed
 	}
@@ -108,7 +109,10 @@ func (s System) mountUserland() error {
 	if err := writeTools(tools); err != nil {
 		return err
 	}
-	for _, name := range []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+	if err := s.hideInSbin(tools); err != nil {
+		return err
+	}
+	for _, name := range []string{"usr", "bin", "lib", "lib32", "lib64", "libx32"} {
 		from := filepath.Join(s.Userland, name)
 		st, err := os.Lstat(from)
 		switch {
@@ -127,7 +131,7 @@ func (s System) mountUserland() error {
 			return err
 		}
 	}
-	return nil
+	return s.mountSbin()
 }
 
 func copyLink(from, to string) error {

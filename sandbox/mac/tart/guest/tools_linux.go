@@ -46,7 +46,6 @@ kill -TERM 1
 func writeTools(dir string) error {
 	files := map[string]string{"usr/bin/sudo": sudo}
 	for _, name := range []string{"shutdown", "halt"} {
-		files["usr/sbin/"+name] = shutdown
 		files["sbin/"+name] = shutdown
 	}
 	for name, script := range files {

@@ -1,0 +1,240 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// urgency says who waits for a pull.
+type urgency bool
+
+const (
+	// foreground: a Pod does.
+	foreground urgency = false
+	// background: nobody yet.
+	background urgency = true
+)
+
+// pullKey: pulls of one reference with different credentials are not one pull, as
+// each proves something else.
+type pullKey struct{ ref, credential string }
+
+// sharedPull is one pull and those who wait for it.
+type sharedPull struct {
+	key     pullKey
+	ref     reference
+	waiters int
+	urgency urgency
+	cancel  context.CancelCauseFunc
+	// percent it has come to, and began with; -1: it has told nothing yet.
+	percent, first atomic.Int32
+	// queued is closed when it must wait for the pull of the image behind, begun when
+	// its turn has come.
+	queued, begun chan struct{}
+	behind        string
+	done          chan struct{}
+	digest        string
+	err           error
+}
+
+// pull joins the pull that is under way, or starts one. It ends with its last
+// waiter. A pull in the background ends with errYielded when a Pod needs its place.
+// waits, if not nil, is that of a Request.
+func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency, waits func(string)) (string, error) {
+	f := s.join(ctx, ref, c, u)
+	if waits != nil {
+		f.reportQueue(ctx, waits)
+	}
+	select {
+	case <-f.done:
+		return f.digest, f.err
+	case <-ctx.Done():
+		s.leavePull(f)
+		return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
+	}
+}
+
+func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency) *sharedPull {
+	key := pullKey{ref: ref.String(), credential: s.ledger.hash(c)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u == foreground {
+		s.cancelBackgroundPulls(ref.host(), key)
+	}
+	if f := s.pulls[key]; f != nil {
+		f.waiters++
+		f.urgency = f.urgency && u
+		return f
+	}
+	// Detached: a pull outlives the first who asked, if others wait.
+	pulling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	f := &sharedPull{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel}
+	f.queued, f.begun, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	f.first.Store(-1)
+	s.pulls[key] = f
+	go func() {
+		f.digest, f.err = s.pullQueued(pulling, f, c)
+		s.finishPull(f)
+	}()
+	return f
+}
+
+// cancelBackgroundPulls ends the pulls from a registry that nobody waits for, but for that of key.
+func (s *Store) cancelBackgroundPulls(host string, key pullKey) {
+	for k, f := range s.pulls {
+		if k != key && f.urgency == background && f.ref.host() == host {
+			f.cancel(errPreempted)
+			delete(s.pulls, k)
+		}
+	}
+}
+
+func (s *Store) finishPull(f *sharedPull) {
+	s.mu.Lock()
+	f.cancel(nil)
+	// Another may have its place, if it was being ended.
+	if s.pulls[f.key] == f {
+		delete(s.pulls, f.key)
+	}
+	close(f.done)
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wake makes Run look at the volume and the images again.
+func (s *Store) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) leavePull(f *sharedPull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.waiters--
+	if f.waiters > 0 {
+		return
+	}
+	f.cancel(nil)
+	// The next who asks starts anew rather than join a pull that is being ended.
+	if s.pulls[f.key] == f {
+		delete(s.pulls, f.key)
+	}
+}
+
+// pullQueued waits in the queue and pulls. A pull with a credential is noted before it
+// begins: what it leaves here is not for everybody, however it ends.
+func (s *Store) pullQueued(ctx context.Context, f *sharedPull, c credential) (string, error) {
+	leave, err := s.awaitQueue(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	if err := s.intend(ctx, f.ref.repository, c); err != nil {
+		return "", err
+	}
+	digest, err := s.transfer(ctx, f, c)
+	if err != nil {
+		return "", err
+	}
+	s.ledger.proved(digest, c)
+	return digest, nil
+}
+
+// intend notes a pull with a credential. Without knowing what was here before, none
+// begins: nobody could tell later what it brought.
+func (s *Store) intend(ctx context.Context, repository string, c credential) error {
+	if c.none() || s.ledger.private(repository) {
+		return nil
+	}
+	images, err := s.o.Source.Images(ctx)
+	if err != nil {
+		return fmt.Errorf("what is here of %s is not known before a pull with credentials: %w", repository, err)
+	}
+	var here []string
+	for _, i := range images {
+		ref, err := parseReference(i.Name)
+		if err != nil || directory(ref.repository) != directory(repository) {
+			continue
+		}
+		digest, err := s.digestOf(ctx, i)
+		if err != nil {
+			return err
+		}
+		if digest != "" {
+			here = append(here, digest)
+		}
+	}
+	return s.ledger.intend(repository, here)
+}
+
+// digestNow is empty when there is none.
+func (s *Store) digestNow(ctx context.Context, name string) (string, error) {
+	digest, err := s.o.Source.Digest(ctx, name)
+	if errors.Is(err, vm.ErrNotFound) {
+		return "", nil
+	}
+	return digest, err
+}
+
+// transfer pulls, and gives up when nothing comes any more.
+func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	before := s.space(ctx)
+	var heard atomic.Int64 // when something came, Unix nanoseconds
+	heard.Store(s.o.Clock.Now().UnixNano())
+	o := vm.PullOptions{Credential: c.login(), Progress: func(percent int) {
+		f.percent.Store(int32(percent))
+		f.first.CompareAndSwap(-1, int32(percent))
+		heard.Store(s.o.Clock.Now().UnixNano())
+	}}
+	go s.watchStall(ctx, cancel, f, &heard)
+	digest, err := s.o.Source.Pull(ctx, f.ref.String(), o)
+	var stalled *stalledError
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return digest, nil
+	case errors.As(cause, &stalled), errors.Is(cause, errPreempted):
+		return "", cause
+	case errors.Is(err, vm.ErrNoSpace):
+		return "", s.noSpace(ctx, f, before, err)
+	}
+	return "", err
+}
+
+// watchStall cancels when for the whole timeout nothing came.
+func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *sharedPull, heard *atomic.Int64) {
+	t := s.o.Clock.NewTimer(s.o.StallTimeout)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C():
+		}
+		left := s.o.StallTimeout - s.o.Clock.Since(time.Unix(0, heard.Load()))
+		if left <= 0 {
+			cancel(&stalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
+			return
+		}
+		t.Reset(left)
+	}
+}
+
+// noSpace says what was there, and from what came what the image needs.
+func (s *Store) noSpace(ctx context.Context, f *sharedPull, before space, err error) error {
+	e := &noSpaceError{Ref: f.ref.String(), Free: before.free, Total: before.total, Err: err}
+	first, came := int64(f.first.Load()), int64(f.percent.Load())
+	after := s.space(ctx)
+	if took := before.free - after.free; first >= 0 && came > first && took > 0 && after.total > 0 {
+		e.Needed = took / (came - first) * (100 - first)
+	}
+	return e
+}

@@ -1,0 +1,221 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/slot"
+)
+
+const (
+	// syncInterval is how often the Node and the permit are looked at, beside what
+	// the watch tells; a quarter of it is random.
+	syncInterval   = 10 * time.Second
+	requestTimeout = 15 * time.Second
+	// sameReason is how often an unchanged reason to wait is logged.
+	sameReason = time.Minute
+)
+
+// Options of a Manager. All must be set but Clock, Log, Images and
+// OnLeaseTrouble.
+type Options struct {
+	Client kubernetes.Interface
+	// LeaseClient should have connections of its own and a short timeout, so that
+	// nothing else can hold up the heartbeat.
+	LeaseClient kubernetes.Interface
+	// OnLeaseTrouble is called after repeated failures of the heartbeat. It should close
+	// all connections: what they say may never arrive.
+	OnLeaseTrouble func()
+	Self           Self
+	// PermitFile is the join permit; StateDir keeps the ids of used ones.
+	PermitFile, StateDir string
+	// Health of the host. Until it has found something out the Node has no status.
+	Health Health
+	// Slots say how many guests the Node has place for.
+	Slots Slots
+	// Images that the host holds, as the Node shows them, the biggest first. Nil: none.
+	Images func() []corev1.ContainerImage
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+}
+
+// Health is what is found out about the host, as package health does it.
+type Health interface {
+	Findings() []health.Finding
+	Changed() <-chan struct{}
+}
+
+// Slots are the guests' places, as package slot counts them.
+type Slots interface {
+	State() slot.State
+	Changed() <-chan struct{}
+}
+
+// Manager keeps one Node.
+type Manager struct {
+	o       Options
+	permits permits
+	wake    chan struct{}
+	// usedPermit is the permit that this process marked as used and may go on trying
+	// with, as the API server said for sure that it made no Node.
+	usedPermit string
+
+	reporter reporter
+	// reconnected: the heartbeat works again after it did not.
+	reconnected atomic.Bool
+
+	// uid is the life of the Node that stop ends the heartbeat of.
+	uid  types.UID
+	stop context.CancelFunc
+
+	blockedBy string
+	blockedAt time.Time
+}
+
+// NewManager returns a manager; Run makes it work.
+func NewManager(o Options) *Manager {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Manager{
+		o:        o,
+		permits:  permits{file: o.PermitFile, used: filepath.Join(o.StateDir, "used-permits.json")},
+		wake:     make(chan struct{}, 1),
+		reporter: reporter{self: o.Self},
+	}
+}
+
+// Run keeps the Node until ctx ends.
+func (k *Manager) Run(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(k.o.Client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name()).String()
+		}))
+	nodes := factory.Core().V1().Nodes()
+	if _, err := nodes.Informer().AddEventHandler(k.waker()); err != nil {
+		return fmt.Errorf("watching the Node: %w", err)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	defer k.stopHeartbeat()
+	if !cache.WaitForCacheSync(ctx.Done(), nodes.Informer().HasSynced) {
+		return nil
+	}
+	for ctx.Err() == nil {
+		// Asked for before what they tell of is looked at: nothing is missed.
+		healthNews, slotNews := k.o.Health.Changed(), k.o.Slots.Changed()
+		if err := k.sync(ctx, nodes.Lister()); err != nil && ctx.Err() == nil {
+			k.logBlocked(err.Error())
+		}
+		k.pause(ctx, healthNews, slotNews)
+	}
+	return nil
+}
+
+func (k *Manager) name() string { return k.o.Self.Config.Host.Name }
+
+func (k *Manager) waker() cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { k.wakeUp() },
+		UpdateFunc: func(any, any) { k.wakeUp() },
+		DeleteFunc: func(any) { k.wakeUp() },
+	}
+}
+
+func (k *Manager) wakeUp() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pause ends early when there is something new to say.
+func (k *Manager) pause(ctx context.Context, healthNews, slotNews <-chan struct{}) {
+	t := k.o.Clock.NewTimer(syncInterval - rand.N(syncInterval/4))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-k.wake:
+	case <-healthNews:
+	case <-slotNews:
+	case <-t.C():
+	}
+}
+
+// sync looks once and does one thing.
+func (k *Manager) sync(ctx context.Context, lister corelisters.NodeLister) error {
+	n, err := lister.Get(k.name())
+	if err != nil {
+		n = nil // the cache has no other error than that it is not there
+	}
+	if n == nil || n.Spec.ProviderID != k.o.Self.Config.Host.ProviderID {
+		if n, err = k.register(ctx); err != nil || n == nil {
+			k.stopHeartbeat()
+			return err
+		}
+	}
+	k.startHeartbeat(ctx, n)
+	return k.report(ctx, n)
+}
+
+// startHeartbeat starts the heartbeat of a Node, ending that of an earlier life.
+func (k *Manager) startHeartbeat(ctx context.Context, n *corev1.Node) {
+	if k.uid == n.UID {
+		return
+	}
+	k.stopHeartbeat()
+	k.usePermitUp()
+	beating, stop := context.WithCancel(ctx)
+	k.uid, k.stop = n.UID, stop
+	k.o.Log.Info("Node is ours", "node", n.Name, "uid", n.UID)
+	go k.beat(beating, n)
+}
+
+// usePermitUp uses the permit up for good: a Node was seen, so it has done its work, also
+// where an answer had taken the record of it back.
+func (k *Manager) usePermitUp() {
+	if k.usedPermit == "" {
+		return
+	}
+	if err := k.permits.use(k.usedPermit); err != nil {
+		k.logBlocked(err.Error())
+	}
+	k.usedPermit = ""
+}
+
+// stopHeartbeat ends the heartbeat.
+func (k *Manager) stopHeartbeat() {
+	if k.stop != nil {
+		k.stop()
+	}
+	k.uid, k.stop = "", nil
+}
+
+// logBlocked logs what keeps the Node away: at once when it is new, then rarely.
+func (k *Manager) logBlocked(why string) {
+	now := k.o.Clock.Now()
+	if why == k.blockedBy && now.Sub(k.blockedAt) < sameReason {
+		return
+	}
+	k.blockedBy, k.blockedAt = why, now
+	k.o.Log.Error("the Node is not kept", "node", k.name(), "why", why)
+}

@@ -1,0 +1,142 @@
+// Package admission says which Pods this node refuses and why, and which VM a Pod gets.
+// Its only input besides the Pod is the host, whose Node is read for selectors.
+package admission
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// vmResource is the extended resource of which a Node has one for each guest.
+const vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
+
+// ReasonUnsupported is the Pod's reason when it asks for what a VM cannot honour.
+const ReasonUnsupported = "UnsupportedField"
+
+// guestOS is what runs in a VM, in the words of spec.os.name.
+const guestOS corev1.OSName = "darwin"
+
+// Unsupported names the fields of a Pod that this agent cannot honour, by their
+// path. It looks at nothing but the Pod, so that its answer never changes. It
+// refuses what it does not know: fields that a later API version adds are named
+// too, and none is ignored silently. Accepted without effect are only defaults and
+// what admission and controllers add to many Pods: the DNS policies but None,
+// service links, host names of Indexed Jobs and StatefulSets, the
+// path and policy of termination messages, resize policies, and of the security
+// contexts what restricted namespaces ask for and no VM can break.
+func Unsupported(p *corev1.Pod) []string {
+	spec := p.Spec
+	found := unsupportedIn("spec", spec,
+		// Looked at below.
+		"containers", "initContainers", "volumes", "securityContext", "dnsPolicy", "os", "hostUsers",
+		// Honoured by the agent.
+		"restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets",
+		"serviceAccountName", "serviceAccount", "automountServiceAccountToken", "readinessGates",
+		// Honoured by others, and looked at again before the Pod begins.
+		"nodeName", "nodeSelector", "affinity", "schedulerName", "tolerations", "priorityClassName", "priority",
+		"preemptionPolicy", "topologySpreadConstraints", "schedulingGates", "schedulingGroup",
+		// Without effect, and on every Pod by default, or on each of an Indexed Job or a
+		// StatefulSet: the guest keeps its own name.
+		"enableServiceLinks", "hostname", "subdomain",
+	)
+	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
+	if spec.DNSPolicy == corev1.DNSNone {
+		found = append(found, "spec.dnsPolicy (None)")
+	}
+	if spec.OS != nil && spec.OS.Name != guestOS {
+		found = append(found, fmt.Sprintf("spec.os.name (%s, guests are %s)", spec.OS.Name, guestOS))
+	}
+	if spec.HostUsers != nil && !*spec.HostUsers {
+		found = append(found, "spec.hostUsers (false)")
+	}
+	found = append(found, unsupportedVolumes(spec.Volumes)...)
+	found = append(found, unsupportedContainers(spec)...)
+	return append(found, unsupportedMounts(spec)...)
+}
+
+// unsupportedContainers looks at each container, also where there are too many: what
+// a Pod must change is said at once.
+func unsupportedContainers(spec corev1.PodSpec) []string {
+	var found []string
+	if n := len(spec.Containers); n != 1 {
+		found = append(found, fmt.Sprintf("spec.containers (%d containers, a VM is one)", n))
+	}
+	for i, c := range spec.Containers {
+		found = append(found, unsupportedMain(fmt.Sprintf("spec.containers[%d]", i), c)...)
+	}
+	for i, c := range spec.InitContainers {
+		path := fmt.Sprintf("spec.initContainers[%d]", i)
+		found = append(found, unsupportedInit(path, c)...)
+		if len(spec.Containers) > 0 {
+			found = append(found, unlikeMain(path, c, spec.Containers[0])...)
+		}
+	}
+	return found
+}
+
+// unsupportedPodSecurity accepts what restricted namespaces ask of every Pod, and
+// a VM cannot break: it is not enforced, as nothing of the Pod runs on the host.
+func unsupportedPodSecurity(s *corev1.PodSecurityContext) []string {
+	if s == nil {
+		return nil
+	}
+	found := unsupportedIn("spec.securityContext", *s, "seccompProfile", "runAsNonRoot")
+	return append(found, unsupportedSeccomp("spec.securityContext", s.SeccompProfile)...)
+}
+
+func unsupportedSecurity(path string, s *corev1.SecurityContext) []string {
+	if s == nil {
+		return nil
+	}
+	found := unsupportedIn(path, *s, "seccompProfile", "runAsNonRoot", "capabilities", "procMount")
+	if s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount {
+		found = append(found, fmt.Sprintf("%s.procMount (%s)", path, *s.ProcMount))
+	}
+	if s.Capabilities != nil {
+		found = append(found, unsupportedIn(path+".capabilities", *s.Capabilities, "drop")...)
+	}
+	return append(found, unsupportedSeccomp(path, s.SeccompProfile)...)
+}
+
+func unsupportedSeccomp(path string, p *corev1.SeccompProfile) []string {
+	if p == nil || p.Type == corev1.SeccompProfileTypeRuntimeDefault {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s.seccompProfile (%s)", path, p.Type)}
+}
+
+// unsupportedIn names the fields of a struct that are set and not accepted, by
+// their names in JSON. A pointer to false and an empty list count as not set.
+// Fields of embedded structs count as the struct's own.
+func unsupportedIn(path string, value any, accepted ...string) []string {
+	return unsupportedOf(path, reflect.ValueOf(value), accepted)
+}
+
+func unsupportedOf(path string, v reflect.Value, accepted []string) []string {
+	var found []string
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && name == "" && value.Kind() == reflect.Struct:
+			found = append(found, unsupportedOf(path, value, accepted)...)
+		case isSet(value) && !slices.Contains(accepted, name):
+			found = append(found, path+"."+name)
+		}
+	}
+	return found
+}
+
+func isSet(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() > 0
+	case reflect.Pointer:
+		return !v.IsNil() && (v.Elem().Kind() != reflect.Bool || v.Elem().Bool())
+	}
+	return !v.IsZero()
+}

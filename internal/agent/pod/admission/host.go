@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+)
+
+// reasonNodeAffinity is a kubelet's, for Pods that came here although their
+// selector or required affinity does not match the Node.
+const reasonNodeAffinity = "NodeAffinity"
+
+// nodeTimeout bounds how long a Pod waits for a look at the Node.
+const nodeTimeout = 2 * time.Second
+
+// Admit says why this host does not take a Pod that has not begun; nil: it does. Its
+// answers change with the Node and its configuration, so that they are not for Pods
+// that run.
+func (h Host) Admit(ctx context.Context, p *corev1.Pod) *state.Failure {
+	if why := h.cannotHonour(p); why != "" {
+		return &state.Failure{Reason: ReasonUnsupported, Message: why}
+	}
+	return h.refuseOnNode(ctx, p)
+}
+
+func (h Host) refuseOnNode(ctx context.Context, p *corev1.Pod) *state.Failure {
+	if r := h.refuseAffinity(ctx, p); r != nil {
+		return r
+	}
+	return h.refuseResources(p)
+}
+
+// refuseAffinity asks for the Node only when a Pod is choosy. When the Node cannot
+// be read, the scheduler's word stands.
+func (h Host) refuseAffinity(ctx context.Context, p *corev1.Pod) *state.Failure {
+	if h.Node == nil || (len(p.Spec.NodeSelector) == 0 && p.Spec.Affinity == nil) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	node, err := h.Node(ctx)
+	if err != nil || node == nil {
+		return nil
+	}
+	match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node)
+	switch {
+	case err != nil:
+		return &state.Failure{Reason: reasonNodeAffinity, Message: fmt.Sprintf("The Pod's node affinity cannot be read: %v", err)}
+	case !match:
+		return &state.Failure{Reason: reasonNodeAffinity, Message: fmt.Sprintf("The Pod's node selector or required node affinity does not match the labels of node %s", node.Name)}
+	}
+	return nil
+}
+
+// refuseResources uses the reasons of a kubelet: OutOfcpu and its like.
+func (h Host) refuseResources(p *corev1.Pod) *state.Failure {
+	for _, limit := range []struct {
+		name  corev1.ResourceName
+		gives *resource.Quantity
+	}{
+		{corev1.ResourceCPU, resource.NewMilliQuantity(h.milliCPUs(), resource.DecimalSI)},
+		{corev1.ResourceMemory, resource.NewQuantity(h.MemoryBytes, resource.BinarySI)},
+		{corev1.ResourceEphemeralStorage, resource.NewQuantity(h.StorageBytes, resource.BinarySI)},
+	} {
+		want := most(p, limit.name, requested)
+		if limit.gives.Sign() > 0 && want.Cmp(*limit.gives) > 0 {
+			return &state.Failure{
+				Reason:  "OutOf" + string(limit.name),
+				Message: fmt.Sprintf("The Pod requests %s of %s, this node can give %s", want.String(), limit.name, limit.gives.String()),
+			}
+		}
+	}
+	return nil
+}
+
+// milliCPUs may be more than whole CPUs: requests are held against what the Node
+// says it can give, only VMs have whole ones.
+func (h Host) milliCPUs() int64 {
+	const milli = 1000
+	return max(h.MilliCPUs, int64(h.CPUs)*milli)
+}
+
+// cannotHonour says all at once which fields of the Pod no guest here can honour,
+// and which directories of the host its profile does not allow; empty: none.
+func (h Host) cannotHonour(p *corev1.Pod) string {
+	var why []string
+	if fields := Unsupported(p); len(fields) > 0 {
+		why = append(why, "This node runs a Pod as one macOS VM and cannot honour: "+strings.Join(fields, ", "))
+	}
+	if paths := h.forbiddenHostPaths(p); paths != "" {
+		why = append(why, paths)
+	}
+	return strings.Join(why, ". ")
+}
+
+func (h Host) forbiddenHostPaths(p *corev1.Pod) string {
+	var found []string
+	for i, v := range p.Spec.Volumes {
+		if v.HostPath != nil && !volume.Allowed(v.HostPath.Path, h.HostPaths) {
+			found = append(found, fmt.Sprintf("spec.volumes[%d].hostPath.path (%s)", i, v.HostPath.Path))
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	allowed := "none, until spec.pods.hostPaths of its MacNodeProfile names a directory"
+	if len(h.HostPaths) > 0 {
+		allowed = strings.Join(slices.Sorted(slices.Values(h.HostPaths)), ", ") + ", as spec.pods.hostPaths of its MacNodeProfile says"
+	}
+	return fmt.Sprintf("This node does not allow %s; it allows paths below: %s", strings.Join(found, ", "), allowed)
+}

@@ -1,0 +1,98 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// Host is what Pods can share on this host: allocatable, and how many guests run
+// at once; and what it asks of Pods.
+type Host struct {
+	CPUs        int
+	MemoryBytes int64
+	MaxVMs      int
+	// MilliCPUs is what of a CPU is left beyond whole ones, too; 0: nothing is.
+	MilliCPUs int64
+	// StorageBytes is what the disks of guests may grow to; 0: as they like.
+	StorageBytes int64
+	// HostPaths lists the directories below which volumes of the type hostPath may be.
+	HostPaths []string
+	// Node reads the Node object, with the labels that others gave it. Nil: selectors of
+	// Pods are not looked at again.
+	Node func(ctx context.Context) (*corev1.Node, error)
+}
+
+// mebibyte is the unit of guests' memory.
+const mebibyte = 1 << 20
+
+// ShapeOf gives a Pod its VM: limits, else requests, else an even share of
+// the host; never above what the host can give. CPUs are whole, rounded up; memory
+// is whole mebibytes, rounded down. The disk only grows. It is enough for each of
+// the containers, which run one after the other.
+func ShapeOf(p *corev1.Pod, h Host) vm.Shape {
+	containers := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	share := max(1, h.MaxVMs)
+	most := func(name corev1.ResourceName) resource.Quantity { return mostOf(containers, name, wanted) }
+	cpus := within(most(corev1.ResourceCPU), int64(max(1, h.CPUs)), int64(h.CPUs/share))
+	memory := within(most(corev1.ResourceMemory), max(mebibyte, h.MemoryBytes), h.MemoryBytes/int64(share))
+	storage := int64(maxDiskBytes)
+	if h.StorageBytes > 0 {
+		storage = min(storage, h.StorageBytes)
+	}
+	return vm.Shape{
+		CPUs:        int(max(1, cpus)),
+		MemoryBytes: max(mebibyte, memory/mebibyte*mebibyte),
+		DiskBytes:   within(most(corev1.ResourceEphemeralStorage), storage, 0),
+	}
+}
+
+// maxDiskBytes keeps absurd sizes within numbers: 8 TiB is more than any Mac has.
+const maxDiskBytes = 8 << 40
+
+// within is a quantity in whole units, rounded up, at most limit; otherwise when it
+// is not set. It is compared before it is read, as huge ones fit no integer.
+func within(q resource.Quantity, limit, otherwise int64) int64 {
+	switch {
+	case q.Sign() <= 0:
+		return min(otherwise, limit)
+	case q.CmpInt64(limit) >= 0:
+		return limit
+	}
+	return q.Value()
+}
+
+func wanted(c corev1.Container, name corev1.ResourceName) resource.Quantity {
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		if q, ok := list[name]; ok && q.Sign() > 0 {
+			return q
+		}
+	}
+	return resource.Quantity{}
+}
+
+// requested is what the API holds a container to; requests default to limits there.
+func requested(c corev1.Container, name corev1.ResourceName) resource.Quantity {
+	if q, ok := c.Resources.Requests[name]; ok {
+		return q
+	}
+	return c.Resources.Limits[name]
+}
+
+func most(p *corev1.Pod, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
+	return mostOf(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), name, of)
+}
+
+func mostOf(containers []corev1.Container, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
+	var greatest resource.Quantity
+	for _, c := range containers {
+		if q := of(c, name); q.Cmp(greatest) > 0 {
+			greatest = q
+		}
+	}
+	return greatest
+}

@@ -1,0 +1,94 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+	"github.com/macfleet/macfleet/internal/agent/pod/objects"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// ClusterInputs implements Inputs from the cluster's objects and the volumes made of
+// them, whose methods are its own.
+type ClusterInputs struct {
+	Objects *objects.Store
+	*volume.Store
+	// Facts of the host for the downward API. Nil: there are none.
+	Facts func() env.Facts
+}
+
+var _ Inputs = ClusterInputs{}
+
+// Hold watches the objects that the Pod refers to.
+func (g ClusterInputs) Hold(p *corev1.Pod) { g.Objects.Hold(p.UID, objects.Refs(p)) }
+
+// Drop ends what Hold began.
+func (g ClusterInputs) Drop(uid types.UID) { g.Objects.Drop(uid) }
+
+// Changed is that of the objects.
+func (g ClusterInputs) Changed(uid types.UID) <-chan struct{} { return g.Objects.Changed(uid) }
+
+// PullSecrets leaves out those that are not there, as a kubelet does.
+func (g ClusterInputs) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1.Secret, error) {
+	var list []corev1.Secret
+	for _, ref := range p.Spec.ImagePullSecrets {
+		s, err := g.Objects.Secret(ctx, p.Namespace, ref.Name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading pull secret %s/%s: %w", p.Namespace, ref.Name, err)
+		}
+		list = append(list, *s)
+	}
+	return list, nil
+}
+
+// Prepare resolves the environment of each container before it makes volumes, so
+// that nothing is written for a Pod that cannot run.
+func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error) {
+	given := Prepared{Commands: map[string]vm.GuestCommand{}}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
+		if err != nil {
+			return Prepared{}, err
+		}
+		given.Commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+	}
+	main := given.Commands[p.Spec.Containers[0].Name]
+	mode := volume.Mode{Report: !state.RunsCommand(p), Env: !state.RunsCommand(p) && len(main.Env) > 0}
+	setup, err := g.Store.SetUp(ctx, p, mode)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if mode.Env {
+		if err := g.Store.WriteEnv(ctx, p, main.Env); err != nil {
+			return Prepared{}, err
+		}
+	}
+	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
+	return given, nil
+}
+
+func (g ClusterInputs) facts() env.Facts {
+	if g.Facts == nil {
+		return env.Facts{}
+	}
+	return g.Facts()
+}
+
+// Overfull finds what is beyond its limit.
+func (g ClusterInputs) Overfull(p *corev1.Pod) string {
+	if excess := g.Store.Usage(p); excess != nil {
+		return excess.String()
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package pod
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// A Pod may wait for its image and its slot for hours: what it starts with is as of
+// the start, and looked at again.
+func TestInputsAreAsOfTheStart(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.host.pullGate = make(chan struct{})
+	w.inputs.shares = []vm.Share{{Name: "macfleet-hostpath-0", Path: "/before"}}
+	w.startAgent()
+	w.await("a pull", func() bool { return w.events.reasons("a") != nil })
+
+	w.inputs.mu.Lock()
+	w.inputs.shares = []vm.Share{{Name: "macfleet-hostpath-0", Path: "/now"}}
+	w.inputs.errs = []error{&volume.MountError{Message: "hostPath /x is a link that leads out of /allowed"}}
+	w.inputs.mu.Unlock()
+	w.frozen.Store(true)
+	close(w.host.pullGate)
+	if m := w.awaitWaiting(state.ReasonConfig).Status.ContainerStatuses[0].State.Waiting.Message; m != "hostPath /x is a link that leads out of /allowed" {
+		t.Errorf("message %q", m)
+	}
+	w.await("an event", func() bool { return w.events.count("a", "FailedMount") == 1 })
+	w.frozen.Store(false)
+
+	w.awaitRunning("a")
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	if d := cmp.Diff([][]vm.Share{{{Name: "macfleet-hostpath-0", Path: "/now"}}}, w.host.shares); d != "" {
+		t.Errorf("shares of the start (-want +got):\n%s", d)
+	}
+}
+
+// What the driver cannot share is not started without.
+func TestAShareThatTheDriverRefuses(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.host.refused = []error{&vm.ShareError{Share: vm.Share{Path: "/a:ro"}}}
+	w.frozen.Store(true)
+	w.startAgent()
+	p := w.awaitWaiting(state.ReasonRunError)
+	want := `directory "/a:ro" cannot be shared with a VM: its path is not absolute, or has a colon, a comma or a control character`
+	if d := cmp.Diff(want, p.Status.ContainerStatuses[0].State.Waiting.Message); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	w.frozen.Store(false)
+	w.awaitRunning("a")
+	if n := w.host.count("run"); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+}

@@ -1,0 +1,374 @@
+package pod
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+func (w *world) edit(name string, edit func(p *corev1.Pod)) {
+	w.t.Helper()
+	p := w.pod(name)
+	edit(p)
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func withDeadline(p *corev1.Pod, seconds int64) *corev1.Pod {
+	p.Spec.ActiveDeadlineSeconds = &seconds
+	return p
+}
+
+func TestADeadlineFailsThePod(t *testing.T) {
+	for name, p := range map[string]*corev1.Pod{
+		"a command":              withDeadline(podtest.Job(corev1.RestartPolicyNever), 60),
+		"a VM that is restarted": withDeadline(podtest.OnMac("a", corev1.RestartPolicyAlways), 60),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, p)
+			w.startAgent()
+			got := w.awaitPhase(corev1.PodFailed)
+			e := got.Status.ContainerStatuses[0].State.Terminated
+			if got.Status.Reason != "DeadlineExceeded" || e == nil || e.ExitCode == 0 {
+				t.Errorf("reason %q, terminated %+v", got.Status.Reason, e)
+			}
+			w.await("the VM is gone", func() bool { return len(w.host.names()) == 0 })
+			if n := w.host.count("run"); n != 1 {
+				t.Errorf("the VM was run %d times", n)
+			}
+			if took := w.clock.Since(got.Status.StartTime.Time); took < 60*time.Second {
+				t.Errorf("failed after %s", took)
+			}
+		})
+	}
+}
+
+func TestADeadlineOutlivesTheAgent(t *testing.T) {
+	w := newWorld(t, withDeadline(podtest.Job(corev1.RestartPolicyNever), 600))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.stopAgent()
+	w.frozen.Store(true)
+	w.clock.Step(600 * time.Second)
+	w.startAgent()
+	w.frozen.Store(false)
+	if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != "DeadlineExceeded" {
+		t.Errorf("reason %q", p.Status.Reason)
+	}
+}
+
+func TestADeadlineMayCome(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.edit("a", func(p *corev1.Pod) { withDeadline(p, 1) })
+	if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != "DeadlineExceeded" {
+		t.Errorf("reason %q", p.Status.Reason)
+	}
+}
+
+func TestAVolumeThatOutgrowsItsLimitEvicts(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.inputs.mu.Lock()
+	w.inputs.full = "emptyDir volume \"cache\" is too big"
+	w.inputs.mu.Unlock()
+	p := w.awaitPhase(corev1.PodFailed)
+	if p.Status.Reason != "Evicted" || p.Status.Message != w.inputs.full {
+		t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
+	}
+	if w.events.count("a", "Evicted") != 1 {
+		t.Errorf("events: %v", w.events.all())
+	}
+	if g := w.host.graces; len(g) != 1 || g[0] != state.OrphanGrace {
+		t.Errorf("graces %v", g)
+	}
+}
+
+func TestAGraceMayBeShortened(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.host.stopGate = make(chan struct{})
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.await("the guest is asked to shut down", func() bool { return w.host.stops() == 1 })
+	w.edit("a", func(p *corev1.Pod) {
+		grace := int64(2)
+		p.DeletionGracePeriodSeconds = &grace
+	})
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if n := w.host.stops(); n != 2 {
+		t.Errorf("stopped %d times", n)
+	}
+}
+
+// The Pod of a command that ended gets the grace its spec says for the shutdown.
+func TestTheGuestHasItsGraceAfterTheCommand(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	grace := int64(77)
+	p.Spec.TerminationGracePeriodSeconds = &grace
+	w := newWorld(t, p)
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.exit("main", exited(0))
+	w.awaitPhase(corev1.PodSucceeded)
+	if d := cmp.Diff([]time.Duration{77 * time.Second}, w.host.graces); d != "" {
+		t.Errorf("graces (-want +got):\n%s", d)
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
+	p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/warm"}}
+	w := newWorld(t, p)
+	w.startAgent()
+	got := w.awaitRunning("a")
+	if s := state.ConditionOf(got.Status.Conditions, corev1.PodReady); s != corev1.ConditionFalse {
+		t.Errorf("Ready is %s before its gate is open", s)
+	}
+	if s := state.ConditionOf(got.Status.Conditions, corev1.ContainersReady); s != corev1.ConditionTrue {
+		t.Errorf("ContainersReady is %s", s)
+	}
+	w.edit("a", func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/warm", Status: corev1.ConditionTrue})
+	})
+	w.awaitPod("a", "is Ready", func(p *corev1.Pod) bool {
+		return state.ConditionOf(p.Status.Conditions, corev1.PodReady) == corev1.ConditionTrue
+	})
+}
+
+func TestTheGenerationIsObserved(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.edit("a", func(p *corev1.Pod) { p.Generation = 2 })
+	w.awaitPod("a", "has its generation observed", func(p *corev1.Pod) bool { return p.Status.ObservedGeneration == 2 })
+}
+
+func TestAPodThatComesEndedIsLeftAlone(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Preempted"
+	w := newWorld(t, p)
+	w.host.machines["tk-uid-a-0"] = true
+	s := w.startAgent()
+	w.await("the Pod is known", func() bool { return s.has("uid-a") })
+	w.await("its VM is gone", func() bool { return len(w.host.names()) == 0 })
+	if got := w.pod("a"); got.Status.Reason != "Preempted" || w.phases.last("uid-a") != "" {
+		t.Errorf("status %+v", got.Status)
+	}
+	if n := w.host.count("create"); n != 0 {
+		t.Errorf("%d clones", n)
+	}
+}
+
+func TestAPodThatIsEndedByOthersIsStopped(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.edit("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	w.await("its VM is gone", func() bool { return len(w.host.names()) == 0 })
+	if n := w.host.count("run"); n != 1 {
+		t.Errorf("run %d times", n)
+	}
+}
+
+func TestVolumesAreRenewedWhileTheVMRuns(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.inputs.change()
+	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 1 })
+}
+
+func TestVolumesAreRenewedWhenDue(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.inputs.due = w.clock.Now().Add(2 * time.Minute)
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	if n := w.inputs.refreshed(); n != 0 && w.clock.Now().Before(w.inputs.due) {
+		t.Errorf("renewed %d times before it is due", n)
+	}
+	w.frozen.Store(false)
+	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 1 })
+}
+
+// The object goes when nothing is left of the Pod, its volumes included.
+func TestTheObjectGoesLast(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.inputs.tears = []error{errors.New("busy")}
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.awaitGone("a")
+	if left := w.inputs.left(); left != "held 0, kept 0" {
+		t.Errorf("the object is gone, and %s", left)
+	}
+}
+
+func TestVolumesWithoutAPodAreSwept(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.inputs.kept[types.UID("gone")] = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.await("they are swept", func() bool { return w.inputs.left() == "held 1, kept 1" })
+}
+
+func TestADeletedCommandIsKilled(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever, "one"))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.awaitGone("a")
+	if last := w.phases.last("uid-a"); last != corev1.PodFailed {
+		t.Errorf("last phase %s", last)
+	}
+	if n := w.host.count("exec tk-uid-a-0 main"); n != 1 {
+		t.Errorf("main ran %d times", n)
+	}
+}
+
+func TestCommandsAcrossAgents(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		away   func(w *world)
+		after  func(w *world)
+		code   int32
+		reason string
+	}{
+		{"the agent is restarted", func(*world) {}, func(w *world) { w.host.exit("main", exited(5)) }, 5, "Error"},
+		{"it ends meanwhile", func(w *world) { w.host.exit("main", exited(5)) }, nil, 5, "Error"},
+		{"it ends, and the VM is killed", func(w *world) {
+			w.host.exit("main", exited(5))
+			w.host.vanish()
+		}, nil, 5, "Error"},
+		{"it ends, and the host is rebooted", func(w *world) {
+			w.host.exit("main", exited(5))
+			w.host.vanish()
+			w.boot = "boot-2"
+		}, nil, 5, "Error"},
+		{"the shim is killed", func(w *world) { w.host.orphan() }, nil, 137, "ContainerStatusUnknown"},
+		{"shim and VM are killed", func(w *world) { w.host.vanish() }, nil, 137, "ContainerStatusUnknown"},
+		{"the guest crashes", func(w *world) {
+			w.host.end("tk-uid-a-0", vm.RunEnd{Tail: "due to error"}, "end")
+		}, nil, 1, "Error"},
+		{"the guest shuts down", func(w *world) {
+			w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+		}, nil, 137, "Error"},
+		{"the host is rebooted", func(w *world) {
+			w.host.vanish()
+			w.boot = "boot-2"
+		}, nil, 137, "ContainerStatusUnknown"},
+	} {
+		for _, live := range []bool{false, true} {
+			name := c.name
+			if live {
+				name += ", seen"
+			}
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+				w.startAgent()
+				w.awaitRunning("a")
+				boot := w.boot
+				if !live {
+					w.stopAgent()
+				}
+				c.away(w)
+				if live && w.boot != boot {
+					t.Skip("no agent outlives its host")
+				}
+				if !live {
+					w.startAgent()
+				}
+				if c.after != nil {
+					c.after(w)
+				}
+				e := w.awaitPhase(corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
+				if e == nil || e.ExitCode != c.code || e.Reason != c.reason {
+					t.Errorf("terminated: %+v", e)
+				}
+				w.await("the VM is gone", func() bool { return len(w.host.names()) == 0 })
+				if n := w.host.count("exec"); n != 1 {
+					t.Errorf("main ran %d times: %v", n, w.host.history())
+				}
+			})
+		}
+	}
+}
+
+// An agent that stops between two commands goes on where the one before was.
+func TestInitContainersAcrossAgents(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever, "one", "two"))
+	w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
+	w.startAgent()
+	w.awaitCommand("init-0")
+	w.stopAgent()
+	w.host.exit("init-0", exited(0))
+	w.startAgent()
+	w.awaitCommand("init-1")
+	w.stopAgent()
+	w.startAgent()
+	w.host.exit("init-1", exited(0))
+	p := w.awaitRunning("a")
+	for _, s := range p.Status.InitContainerStatuses {
+		if s.State.Terminated == nil || s.RestartCount != 0 {
+			t.Errorf("init container: %+v", s)
+		}
+	}
+	want := []string{
+		"create tk-uid-a-0", "run tk-uid-a-0", "exec tk-uid-a-0 init-0", "exec tk-uid-a-0 init-1", "exec tk-uid-a-0 main",
+	}
+	if d := cmp.Diff(want, w.host.history()); d != "" {
+		t.Errorf("host (-want +got):\n%s", d)
+	}
+}
+
+// A checkpoint that is lost while main runs never runs it again.
+func TestALostCheckpointRunsNothingTwice(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.stopAgent()
+	w.host.mu.Lock()
+	clear(w.host.guests.commands)
+	w.host.mu.Unlock()
+	if err := checkpoint.Store(w.dir + "/pods").Remove("uid-a"); err != nil {
+		t.Fatal(err)
+	}
+	w.startAgent()
+	e := w.awaitPhase(corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated
+	if e.Reason != "ContainerStatusUnknown" {
+		t.Errorf("terminated: %+v", e)
+	}
+	if n := w.host.count("exec"); n != 1 {
+		t.Errorf("main ran %d times", n)
+	}
+}
+
+func (h *fakeHost) stops() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.graces)
+}
+
+// What changes between the making of volumes and the machine's start is not missed.
+func TestAChangeWhileTheVMStartsIsNotMissed(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.host.starting = w.inputs.change
+	w.startAgent()
+	w.awaitRunning("a")
+	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 1 })
+}

@@ -1,0 +1,116 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
+)
+
+// object is the newest version of one Pod object.
+type object struct {
+	uid   types.UID
+	clock clock.Clock
+	// deleted is closed when the object is being deleted, or is gone.
+	deleted chan struct{}
+
+	mu  sync.Mutex
+	pod *corev1.Pod
+	// changed is closed and replaced when pod or gone changes.
+	changed chan struct{}
+	// gone: the object is not there any more.
+	gone bool
+	// deletingSince is by this host's clock; zero: the Pod is not being deleted.
+	deletingSince time.Time
+}
+
+func newObject(p *corev1.Pod, c clock.Clock) *object {
+	o := &object{uid: p.UID, clock: c, pod: p, changed: make(chan struct{}), deleted: make(chan struct{})}
+	if p.DeletionTimestamp != nil {
+		o.deletingSince = state.DeletingSince(p, c.Now())
+		close(o.deleted)
+	}
+	return o
+}
+
+func (o *object) update(p *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pod = p
+	if p.DeletionTimestamp != nil {
+		if o.deletingSince.IsZero() {
+			o.deletingSince = o.clock.Now()
+		}
+		o.markDeleted()
+	}
+	o.notify()
+}
+
+func (o *object) markGone() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gone = true
+	o.markDeleted()
+	o.notify()
+}
+
+// markDeleted may be called again: a deletion may come again with a shorter grace.
+func (o *object) markDeleted() {
+	select {
+	case <-o.deleted:
+	default:
+		close(o.deleted)
+	}
+}
+
+func (o *object) notify() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+func (o *object) current() *corev1.Pod {
+	p, _ := o.observe()
+	return p
+}
+
+// observe returns the Pod, and what is closed once there is a newer one.
+func (o *object) observe() (*corev1.Pod, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pod, o.changed
+}
+
+func (o *object) isGone() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.gone
+}
+
+// grace is how long the guest may take to shut down, as the Pod says now. life is
+// the context that a podFailedError ends.
+func (o *object) grace(life context.Context) vmruntime.Grace {
+	return func() (time.Duration, <-chan struct{}) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		var failed *podFailedError
+		switch {
+		case o.gone:
+			return state.OrphanGrace, o.changed
+		case !o.deletingSince.IsZero():
+			return max(state.OrphanGrace, state.DeletionGrace(o.pod)-o.clock.Since(o.deletingSince)), o.changed
+		case errors.As(context.Cause(life), &failed) && failed.grace >= 0:
+			return failed.grace, o.changed
+		}
+		return state.SpecGrace(o.pod), o.changed
+	}
+}
+
+// killGrace is for a VM that must not run on.
+func killGrace() (time.Duration, <-chan struct{}) { return state.OrphanGrace, nil }

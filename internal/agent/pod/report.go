@@ -1,0 +1,82 @@
+package pod
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/status"
+)
+
+// reporter tells the cluster of one Pod: by its status and by events.
+type reporter struct {
+	pod       *object
+	progress  *progress
+	writer    *status.Writer
+	events    record.EventRecorder
+	invariant state.Invariant
+	clock     clock.Clock
+
+	mu sync.Mutex
+	// shown is what was published last.
+	shown *state.View
+}
+
+// show publishes a view; nil: the last one again, for a Pod that changed.
+func (r *reporter) show(v *state.View) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v == nil {
+		v = r.shown
+	}
+	if r.shown = v; v != nil {
+		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
+	}
+}
+
+// view is what the record says while the container whose turn it is waits.
+func (r *reporter) view(reason, message string) *state.View {
+	v := state.ViewOf(r.pod.current(), r.progress.Record, r.progress.mainRan, corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	return &v
+}
+
+// showProgress publishes what the record says of an attempt that goes on.
+func (r *reporter) showProgress() {
+	message := ""
+	if r.progress.Step == state.StepRunning {
+		message = "the guest boots; its agent has not answered yet"
+	}
+	r.showWaiting(state.InitialReason(r.pod.current()), message)
+}
+
+// showWaiting publishes why the container whose turn it is does not run.
+func (r *reporter) showWaiting(reason, message string) { r.show(r.view(reason, message)) }
+
+// showBackOff publishes that the container that ended waits for its restart.
+func (r *reporter) showBackOff(e state.Exit, reason, message string) {
+	v := r.view(reason, message)
+	v.BackingOff(e, corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	r.show(v)
+}
+
+// showsLicenseLimit reports that the license refused the attempt before.
+func (r *reporter) showsLicenseLimit() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shown == nil {
+		return false
+	}
+	for _, s := range r.shown.Containers() {
+		if s.Waiting != nil && s.Waiting.Reason == state.ReasonLimited {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reporter) event(kind, reason, message string) {
+	r.events.Event(r.pod.current(), kind, reason, message)
+}

@@ -1,0 +1,90 @@
+package pod
+
+import (
+	"cmp"
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
+)
+
+// runAttempts runs VM after VM until the restart policy says stop.
+func (w *worker) runAttempts(ctx context.Context, action state.Action, why string) *state.View {
+	for {
+		e, err := w.act(ctx, action, why)
+		if err != nil {
+			return nil // deleted, over, or the agent stops
+		}
+		if action != state.ActionEnded {
+			w.recordExit(e)
+		}
+		if e.Reason == state.ReasonLimited && action != state.ActionEnded && action != state.ActionReadExit {
+			w.slot.refused(ctx)
+		}
+		p := w.pod.current()
+		if !e.Unstarted && !e.Replaced && !state.ShouldRestart(p.Spec.RestartPolicy, e) {
+			v := w.report.view(state.InitialReason(p), "")
+			v.Final = &e
+			return v
+		}
+		if w.prepareRestart(ctx, e) != nil {
+			return nil
+		}
+		action = state.ActionBegin
+	}
+}
+
+// recordExit writes an exit down before anything is done about it.
+func (w *worker) recordExit(e state.Exit) {
+	g := w.progress
+	w.log.Info("attempt ended", "machine", e.VM, "code", e.Code, "reason", e.Reason, "message", e.Message)
+	g.Record = g.CountCrash(e).Ended(e)
+	g.ran = g.ran || !e.Unstarted
+	g.mainRan = g.mainRan || !e.Unstarted && e.Init == ""
+	g.save()
+	// An exit that the policy does not restart could not be taken back once it is shown.
+	if !e.Unstarted && !e.Replaced {
+		w.report.showProgress()
+	}
+	if e.Reason == state.ReasonStart || e.Unstarted && (e.Reason == state.ReasonRunError || e.Reason == state.ReasonSession) {
+		w.report.event(corev1.EventTypeWarning, "Failed", "Error: "+e.Message)
+	}
+}
+
+// prepareRestart deletes the VM that exited and waits as long as the back-off asks.
+func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
+	g := w.progress
+	delay, reason := state.RestartDelay(g.Crashes), state.ReasonBackOff
+	if e.Unstarted && !e.Replaced {
+		delay, reason = state.PullDelay(g.Crashes), e.Reason
+	}
+	if e.Reason == state.ReasonLimited {
+		e.Message = w.slot.limitMessage()
+	}
+	if delay > 0 {
+		why := cmp.Or(e.Message, e.Reason)
+		w.report.showBackOff(e, reason, why+": back-off "+delay.String()+" restarting the VM")
+		w.report.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+why)
+	}
+	if err := w.removeVM(ctx, g.VMName(), g.Attempt); err != nil {
+		return err
+	}
+	if e.Reason == state.ReasonLimited {
+		// A Pod that was refused asks again, after those that wait already.
+		w.slot.release()
+	}
+	// The clock may have been set back since.
+	if left := min(delay, delay-w.clock.Since(e.Finished)); left > 0 {
+		if err := wait.For(ctx, w.clock, left); err != nil {
+			return err
+		}
+	}
+	g.Record = g.Next()
+	// The logs of the attempt before may still be asked for.
+	if err := g.checkpoints.DropAttempts(g.UID, g.Attempt-1); err != nil {
+		w.log.Warn("old attempts were left behind", "err", err)
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
+	"github.com/macfleet/macfleet/internal/agent/shim"
+)
+
+// The commands in a guest, in their order. They name files of the shim.
+const (
+	SetupID = "setup"
+	MainID  = "main"
+)
+
+// initID names the command of the i-th init container.
+func initID(i int) string { return "init-" + strconv.Itoa(i) }
+
+// RunsCommand reports that the main container is a command in the guest. Otherwise it
+// is the VM itself.
+func RunsCommand(p *corev1.Pod) bool {
+	c := p.Spec.Containers[0]
+	return len(c.Command) > 0 || len(c.Args) > 0
+}
+
+// CommandIDs are the commands of one attempt, in their order.
+func CommandIDs(p *corev1.Pod, setup bool) []string {
+	var ids []string
+	if setup {
+		ids = append(ids, SetupID)
+	}
+	for i := range p.Spec.InitContainers {
+		ids = append(ids, initID(i))
+	}
+	if RunsCommand(p) {
+		ids = append(ids, MainID)
+	}
+	return ids
+}
+
+// ContainerOf is the container that a command belongs to: -1 is the main one. What
+// is set up for all counts as the first one's.
+func ContainerOf(p *corev1.Pod, id string) (corev1.Container, int) {
+	for i, c := range p.Spec.InitContainers {
+		if id == initID(i) || id == SetupID {
+			return c, i
+		}
+	}
+	return p.Spec.Containers[0], -1
+}
+
+// CommandProgress is how far the commands of an attempt have come.
+type CommandProgress struct {
+	// ID of the first command that has not succeeded, or of the last one; empty when
+	// there are none.
+	ID    string
+	Begun bool
+	Exit  *shim.CommandEnd
+}
+
+// Succeeded reports that a command has ended with exit code 0.
+func Succeeded(e *shim.CommandEnd) bool { return e != nil && e.Outcome == shim.Exited && e.Code == 0 }
+
+// ProgressOf reads the commands in their order.
+func ProgressOf(ids []string, read func(id string) (bool, *shim.CommandEnd, error)) (CommandProgress, error) {
+	var s CommandProgress
+	for _, id := range ids {
+		begun, ended, err := read(id)
+		if err != nil {
+			return CommandProgress{}, err
+		}
+		if s = (CommandProgress{ID: id, Begun: begun, Exit: ended}); !Succeeded(ended) {
+			return s, nil
+		}
+	}
+	return s, nil
+}
+
+// NeedsNoGuestAgent reports that the VM is the container, and that nothing but what admission adds to
+// every Pod wants to be mounted in it.
+func NeedsNoGuestAgent(p *corev1.Pod) bool {
+	mounts := mountsOf(p)
+	return !RunsCommand(p) && len(p.Spec.InitContainers) == 0 &&
+		len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !volume.Injected(m) })
+}
+
+func mountsOf(p *corev1.Pod) []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		mounts = append(mounts, c.VolumeMounts...)
+	}
+	return mounts
+}
+
+// GuestAgentNeed says what a command needs the guest agent for.
+func GuestAgentNeed(p *corev1.Pod, id string) string {
+	if id == SetupID && slices.ContainsFunc(mountsOf(p), func(m corev1.VolumeMount) bool { return !volume.Injected(m) }) {
+		return "its volumes"
+	}
+	c, _ := ContainerOf(p, id)
+	return "the command of container " + c.Name
+}

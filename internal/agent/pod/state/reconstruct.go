@@ -1,0 +1,110 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// RecordFor is the Pod's record with room for its init containers, or what the API
+// shows of a Pod whose record is lost.
+func RecordFor(p *corev1.Pod, bootSession string, r *Record) Record {
+	if r == nil {
+		return recordOfPod(p, bootSession)
+	}
+	known := *r
+	known.Inits = append(known.Inits, make([]ContainerRecord, max(0, len(p.Spec.InitContainers)-len(known.Inits)))...)
+	return known
+}
+
+func recordOfPod(p *corev1.Pod, bootSession string) Record {
+	r := Record{UID: p.UID, Namespace: p.Namespace, Name: p.Name, BootSession: bootSession}
+	if len(p.Status.ContainerStatuses) > 0 {
+		s := p.Status.ContainerStatuses[0]
+		r.ContainerRecord, r.Image, r.ImageID = recordOfStatus(s, ""), s.Image, s.ImageID
+		r.Started = r.Begun
+		r.Attempt = max(int(s.RestartCount), attemptShown(p))
+	}
+	r.Inits = make([]ContainerRecord, len(p.Spec.InitContainers))
+	for i, s := range p.Status.InitContainerStatuses {
+		if i < len(r.Inits) {
+			r.Inits[i] = recordOfStatus(s, initID(i))
+		}
+	}
+	return r
+}
+
+// Reconstruct is the record of a Pod whose checkpoint is lost. last is the highest
+// attempt of which a directory or a running VM is left, -1 for none, and at how far
+// it came. Nil: neither the host nor the API shows one that ran.
+func Reconstruct(p *corev1.Pod, bootSession string, last int, at Step) *Record {
+	r, shown := recordOfPod(p, bootSession), attemptShown(p)
+	if shown >= 0 && last > shown {
+		r = r.Next() // the status shows the attempt before
+	} else if e := r.exitShown(); e != nil {
+		r.Step, r.Outcome = StepEnded, e
+		return &r
+	}
+	if last < 0 {
+		return nil
+	}
+	r.Attempt, r.Step = last, at
+	return &r
+}
+
+// attemptShown is the highest attempt that the status knows of; -1: none.
+func attemptShown(p *corev1.Pod) int {
+	highest := -1
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(s.ContainerID, containerIDPrefix), "/")
+		if uid, attempt, ours := ParseVMName(name); ours && uid == p.UID {
+			highest = max(highest, attempt)
+		}
+	}
+	return highest
+}
+
+// recordOfStatus is what a status tells of a container.
+func recordOfStatus(s corev1.ContainerStatus, init string) ContainerRecord {
+	l := ContainerRecord{Restarts: s.RestartCount}
+	if t := s.LastTerminationState.Terminated; t != nil {
+		l.LastExit = exitOfStatus(*t, init)
+	}
+	switch {
+	case s.State.Running != nil:
+		l.Begun = s.State.Running.StartedAt.Time
+	case s.State.Terminated != nil:
+		l.Begun, l.Exit = s.State.Terminated.StartedAt.Time, exitOfStatus(*s.State.Terminated, init)
+	case s.State.Waiting != nil && s.State.Waiting.Reason == ReasonBackOff && l.LastExit != nil:
+		// It ended in the last attempt, and the next one has not begun.
+		l.Begun, l.Exit, l.LastExit = l.LastExit.Started, l.LastExit, nil
+	}
+	return l
+}
+
+func exitOfStatus(t corev1.ContainerStateTerminated, init string) *Exit {
+	return &Exit{
+		Code: t.ExitCode, Reason: t.Reason, Message: t.Message, Init: init,
+		VM: strings.TrimPrefix(t.ContainerID, containerIDPrefix), Started: t.StartedAt.Time, Finished: t.FinishedAt.Time,
+	}
+}
+
+// exitShown is how the attempt that a status shows has ended: by the end of the main
+// container or by that of an init container that failed. Where no container runs
+// since, it is the last end there was. Nil: it has not ended.
+func (r Record) exitShown() *Exit {
+	var last *Exit
+	for _, l := range append(slices.Clone(r.Inits), r.ContainerRecord) {
+		if l.Exit != nil && (l.Exit.Init == "" || l.Exit.Code != 0) {
+			return l.Exit
+		}
+		if l.LastExit != nil {
+			last = l.LastExit
+		}
+	}
+	if r.hasBegun() {
+		return nil
+	}
+	return last
+}

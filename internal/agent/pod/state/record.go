@@ -1,0 +1,197 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// vmPrefix marks VMs as ours.
+const vmPrefix = "tk-"
+
+// VMName is the name of a Pod's VM; a restart is another VM.
+func VMName(uid types.UID, attempt int) string {
+	return fmt.Sprintf("%s%s-%d", vmPrefix, uid, attempt)
+}
+
+// ParseVMName takes a name of ours apart; false for anybody else's.
+func ParseVMName(name string) (types.UID, int, bool) {
+	rest, ours := strings.CutPrefix(name, vmPrefix)
+	dash := strings.LastIndex(rest, "-")
+	if !ours || dash < 1 {
+		return "", 0, false
+	}
+	attempt, err := strconv.Atoi(rest[dash+1:])
+	if err != nil || attempt < 0 {
+		return "", 0, false
+	}
+	return types.UID(rest[:dash]), attempt, true
+}
+
+// Step is how far an attempt has come. It is on the disk before what it names
+// happens.
+type Step string
+
+// The steps of an attempt, in their order.
+const (
+	StepCreating Step = "creating" // the clone is being made
+	StepStarting Step = "starting" // a shim is being started
+	StepRunning  Step = "running"  // the VM was seen running
+	StepEnded    Step = "ended"    // Outcome tells how
+)
+
+// Record is what must be known of a Pod after a crash.
+type Record struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	// Attempt numbers VMs.
+	Attempt int `json:"attempt"`
+	// LegacyVM is the attempt's VM where the first system's agent started it.
+	LegacyVM string `json:"former,omitempty"`
+	// Crashes counts ends in a row, for the back-off.
+	Crashes     int    `json:"crashes,omitempty"`
+	Step        Step   `json:"step"`
+	Image       string `json:"image,omitempty"`
+	ImageID     string `json:"imageID,omitempty"`
+	BootSession string `json:"bootSession,omitempty"`
+	// Started is when the VM was seen running.
+	Started time.Time `json:"started,omitzero"`
+	// The main container.
+	ContainerRecord
+	// Inits are the init containers, in their order.
+	Inits []ContainerRecord `json:"inits,omitempty"`
+	// Outcome is how the attempt ended.
+	Outcome *Exit `json:"outcome,omitempty"`
+}
+
+// ContainerRecord is what a container has gone through.
+type ContainerRecord struct {
+	// Restarts counts the attempts before this one in which it ran, as the status does.
+	Restarts int32 `json:"restarts"`
+	// Begun and End are those of this attempt.
+	Begun time.Time `json:"begun,omitzero"`
+	Exit  *Exit     `json:"end,omitempty"`
+	// LastExit is its end before this attempt.
+	LastExit *Exit `json:"last,omitempty"`
+}
+
+// next is the container in the next attempt.
+func (l ContainerRecord) next() ContainerRecord {
+	switch {
+	case l.Exit != nil:
+		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.Exit}
+	case !l.Begun.IsZero():
+		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.LastExit}
+	}
+	return ContainerRecord{Restarts: l.Restarts, LastExit: l.LastExit}
+}
+
+// VMName is the name of the attempt's VM.
+func (r Record) VMName() string {
+	if r.LegacyVM != "" {
+		return r.LegacyVM
+	}
+	return VMName(r.UID, r.Attempt)
+}
+
+// ExitOrLost of an attempt that ended.
+func (r Record) ExitOrLost() Exit {
+	switch {
+	case r.Outcome != nil:
+		return *r.Outcome
+	case r.LastExit != nil:
+		// Written by an agent that knew of one container only.
+		return *r.LastExit
+	}
+	return Exit{Code: CodeLost, Reason: ReasonUnknown, Message: "the journal does not say how the VM ended"}
+}
+
+// hasBegun reports whether a container has begun in this attempt.
+func (r Record) hasBegun() bool {
+	return !r.Begun.IsZero() || slices.ContainsFunc(r.Inits, func(l ContainerRecord) bool { return !l.Begun.IsZero() })
+}
+
+// MayRun reports that the attempt's VM may run.
+func (r Record) MayRun() bool { return r.Step == StepRunning || r.Step == StepStarting }
+
+// Ended is the record once e is known.
+func (r Record) Ended(e Exit) Record {
+	r.Step, r.Outcome = StepEnded, &e
+	r.Inits = slices.Clone(r.Inits)
+	if e.Unstarted {
+		// A VM may hold its lock before it turns out that it cannot start.
+		r.Begun = time.Time{}
+		return r
+	}
+	if i := r.initIndex(e.Init); i >= 0 {
+		r.Inits[i].Exit = &e
+		return r
+	}
+	r.Exit = &e
+	return r
+}
+
+// Next is the record of the attempt after this one.
+func (r Record) Next() Record {
+	r.Attempt++
+	r.LegacyVM = ""
+	r.Step, r.Started, r.Outcome = "", time.Time{}, nil
+	r.ContainerRecord = r.next()
+	inits := make([]ContainerRecord, len(r.Inits))
+	for i, l := range r.Inits {
+		inits[i] = l.next()
+	}
+	r.Inits = inits
+	return r
+}
+
+// initIndex is -1 for the main container, whose ends name no init container.
+func (r Record) initIndex(id string) int {
+	for i := range r.Inits {
+		if initID(i) == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Exit is how one attempt, or one container in it, ended, in the words of a
+// container status.
+type Exit struct {
+	Code    int32  `json:"code"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Unstarted: nothing of the Pod has run, so that this is no restart: the VM
+	// did not start or ended before any container began, the firewall around it was not
+	// proved, or its volumes could not be mounted. Reason is then what the Pod waits for.
+	Unstarted bool `json:"limited,omitempty"`
+	// Replaced: it was stopped for another image, and the restart policy has no say.
+	Replaced bool `json:"replaced,omitempty"`
+	// Init is the command of the init container that ended; empty: the main one.
+	Init string `json:"init,omitempty"`
+	// VM is the VM's name, with that of the init container.
+	VM       string    `json:"machine,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
+	Finished time.Time `json:"finished"`
+}
+
+// HasRun reports whether the API shows that one of the containers ran.
+func HasRun(list []corev1.ContainerStatus) bool {
+	for _, s := range list {
+		if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// HasEnded reports that the API shows the Pod in a terminal phase.
+func HasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}

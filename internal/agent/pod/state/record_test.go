@@ -1,0 +1,48 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestRestartCountsOfRecords(t *testing.T) {
+	r := Record{UID: "u", Inits: make([]ContainerRecord, 2)}
+	r.Inits[0].Begun, r.Inits[0].Exit = time.Unix(1, 0), &Exit{Init: "init-0"}
+	r.Inits[1].Begun = time.Unix(2, 0)
+	r = r.Ended(Exit{Code: 1, Init: "init-1"}).Next()
+	got := []int32{r.Restarts, r.Inits[0].Restarts, r.Inits[1].Restarts}
+	if d := cmp.Diff([]int32{0, 1, 1}, got); d != "" {
+		t.Errorf("restarts after init failed (-want +got):\n%s", d)
+	}
+	r = r.Ended(Exit{Unstarted: true}).Next()
+	got = []int32{r.Restarts, r.Inits[0].Restarts, r.Inits[1].Restarts}
+	if d := cmp.Diff([]int32{0, 1, 1}, got); d != "" {
+		t.Errorf("restarts after nothing ran (-want +got):\n%s", d)
+	}
+	if r.Attempt != 2 || r.Outcome != nil {
+		t.Errorf("record %+v", r)
+	}
+}
+
+func TestMachineNames(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		uid     types.UID
+		attempt int
+		ours    bool
+	}{
+		{VMName("0b1c-2d", 3), "0b1c-2d", 3, true},
+		{"tk-0b1c-x", "", 0, false},
+		{"tk-3", "", 0, false},
+		{"base", "", 0, false},
+		{"mytk-a-0", "", 0, false},
+	} {
+		uid, attempt, ours := ParseVMName(c.name)
+		if uid != c.uid || attempt != c.attempt || ours != c.ours {
+			t.Errorf("%s: %q %d %v", c.name, uid, attempt, ours)
+		}
+	}
+}

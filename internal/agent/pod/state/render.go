@@ -1,0 +1,213 @@
+package state
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Invariant is what does not change while a Pod lives.
+type Invariant struct {
+	HostIP    string
+	StartTime metav1.Time
+}
+
+// Render turns a view into the part of the status that a kubelet owns. Times of
+// conditions that did not change are taken from old.
+func Render(p *corev1.Pod, f Invariant, v View, old []corev1.PodCondition, now time.Time) corev1.PodStatus {
+	s := corev1.PodStatus{
+		ObservedGeneration: p.Generation,
+		Phase:              phase(v),
+		StartTime:          &f.StartTime,
+	}
+	if f.HostIP != "" {
+		s.HostIP = f.HostIP
+		s.HostIPs = []corev1.HostIP{{IP: f.HostIP}}
+	}
+	switch {
+	case v.Refused != nil:
+		s.Reason, s.Message = v.Refused.Reason, v.Refused.Message
+	default:
+		s.ContainerStatuses, s.InitContainerStatuses = containerStatuses(p, v)
+	}
+	if v.Failed != nil {
+		s.Reason, s.Message = v.Failed.Reason, v.Failed.Message
+	}
+	s.Conditions = conditions(p, v, old, now)
+	return s
+}
+
+// phase never goes back: a Pod whose main container ran once is Running until its
+// end.
+func phase(v View) corev1.PodPhase {
+	switch {
+	case v.Refused != nil, v.Failed != nil:
+		return corev1.PodFailed
+	case v.Final != nil && v.Final.Code == 0 && v.Final.Init == "":
+		return corev1.PodSucceeded
+	case v.Final != nil:
+		return corev1.PodFailed
+	case v.MainRan:
+		return corev1.PodRunning
+	}
+	return corev1.PodPending
+}
+
+func containerStatuses(p *corev1.Pod, v View) (containers, inits []corev1.ContainerStatus) {
+	for i, s := range v.Inits {
+		status := containerStatus(p.Spec.InitContainers[i], s, v)
+		// An init container is ready once it has done its work.
+		status.Ready = s.Exit != nil && s.Exit.Code == 0
+		inits = append(inits, status)
+	}
+	if len(p.Spec.Containers) > 0 {
+		containers = append(containers, containerStatus(p.Spec.Containers[0], v.Main, v))
+	}
+	return containers, inits
+}
+
+func containerStatus(c corev1.Container, s ContainerState, v View) corev1.ContainerStatus {
+	running := s.Running != nil
+	status := corev1.ContainerStatus{
+		Name:         c.Name,
+		Image:        cmp.Or(v.Image, c.Image),
+		ImageID:      v.ImageID,
+		RestartCount: s.Restarts,
+		Ready:        running,
+		Started:      &running,
+		ContainerID:  s.ID,
+	}
+	switch {
+	case running:
+		status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(*s.Running)}
+	case s.Exit != nil:
+		status.State.Terminated = s.Exit.terminated()
+		status.ContainerID = status.State.Terminated.ContainerID
+	default:
+		status.State.Waiting = s.Waiting
+		status.ContainerID = ""
+		if s.LastExit != nil {
+			status.ContainerID = s.LastExit.terminated().ContainerID
+		}
+	}
+	if s.LastExit != nil {
+		status.LastTerminationState.Terminated = s.LastExit.terminated()
+	}
+	return status
+}
+
+func (e Exit) terminated() *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{
+		ExitCode:    e.Code,
+		Reason:      e.Reason,
+		Message:     e.Message,
+		StartedAt:   metav1.NewTime(e.Started),
+		FinishedAt:  metav1.NewTime(e.Finished),
+		ContainerID: containerID(e.VM, ""),
+	}
+}
+
+// cause is the state of a condition that is not plainly true.
+type cause struct {
+	Status          corev1.ConditionStatus
+	Reason, Message string
+}
+
+// conditions are the four that this agent owns, and DisruptionTarget for a Pod that it
+// gave back. Those of others, readiness gates among them, are not in the list and stay as
+// they are.
+func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
+	containers := containersReady(p, v)
+	list := []corev1.PodCondition{
+		condition(corev1.PodReadyToStartContainers, cause{Status: truth(v.Up)}),
+		condition(corev1.PodInitialized, initialized(p, v)),
+		condition(corev1.ContainersReady, containers),
+		condition(corev1.PodReady, ready(p, containers)),
+	}
+	if v.Disrupted && v.Failed != nil {
+		list = append(list, condition(corev1.DisruptionTarget, cause{corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet, v.Failed.Message}))
+	}
+	for i := range list {
+		list[i].ObservedGeneration = p.Generation
+		list[i].LastTransitionTime = since(list[i], old, now)
+	}
+	return list
+}
+
+func condition(kind corev1.PodConditionType, b cause) corev1.PodCondition {
+	return corev1.PodCondition{Type: kind, Status: b.Status, Reason: b.Reason, Message: b.Message}
+}
+
+func truth(b bool) corev1.ConditionStatus {
+	if b {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+func initialized(p *corev1.Pod, v View) cause {
+	var missing []string
+	for i, s := range v.Inits {
+		if s.Exit == nil || s.Exit.Code != 0 {
+			missing = append(missing, p.Spec.InitContainers[i].Name)
+		}
+	}
+	// The main container proves the others, should their record be lost.
+	if len(missing) == 0 || v.Main.Running != nil || v.Main.Exit != nil && v.Main.Exit.Code == 0 {
+		return cause{Status: corev1.ConditionTrue}
+	}
+	return cause{corev1.ConditionFalse, "ContainersNotInitialized", "containers with incomplete status: [" + strings.Join(missing, " ") + "]"}
+}
+
+func containersReady(p *corev1.Pod, v View) cause {
+	switch {
+	case v.Refused != nil:
+		return cause{corev1.ConditionFalse, v.Refused.Reason, ""}
+	case v.Failed != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.Init != ""):
+		return cause{corev1.ConditionFalse, "PodFailed", ""}
+	case v.Final != nil:
+		return cause{corev1.ConditionFalse, "PodCompleted", ""}
+	case v.Main.Running != nil:
+		return cause{Status: corev1.ConditionTrue}
+	}
+	return cause{corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: [" + p.Spec.Containers[0].Name + "]"}
+}
+
+// ready is ContainersReady, unless a gate of somebody else's is closed.
+func ready(p *corev1.Pod, containers cause) cause {
+	if containers.Status != corev1.ConditionTrue {
+		return containers
+	}
+	var closed []string
+	for _, gate := range p.Spec.ReadinessGates {
+		if ConditionOf(p.Status.Conditions, gate.ConditionType) != corev1.ConditionTrue {
+			closed = append(closed, string(gate.ConditionType))
+		}
+	}
+	if len(closed) == 0 {
+		return containers
+	}
+	return cause{corev1.ConditionFalse, "ReadinessGatesNotReady", "readiness gates that are not True: [" + strings.Join(closed, " ") + "]"}
+}
+
+// ConditionOf is the status of a condition; Unknown where there is none.
+func ConditionOf(list []corev1.PodCondition, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range list {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
+}
+
+func since(c corev1.PodCondition, old []corev1.PodCondition, now time.Time) metav1.Time {
+	for _, o := range old {
+		if o.Type == c.Type && o.Status == c.Status {
+			return o.LastTransitionTime
+		}
+	}
+	return metav1.NewTime(now)
+}

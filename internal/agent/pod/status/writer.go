@@ -1,0 +1,216 @@
+// Package status writes the status of one Pod, and never an older one over a newer.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
+)
+
+// Back-off of a status that the API server does not take.
+const (
+	retryFirst     = 200 * time.Millisecond
+	retryMost      = 10 * time.Second
+	requestTimeout = 15 * time.Second
+)
+
+// Writer writes the status of one Pod. What is set later replaces what is
+// still to be written, only the newest is ever sent, and it never falls behind what
+// the Pod came with: it cannot go backwards.
+type Writer struct {
+	client kubernetes.Interface
+	clock  clock.Clock
+	log    *slog.Logger
+
+	namespace, name string
+	uid             types.UID
+
+	mu   sync.Mutex
+	want corev1.PodStatus
+	// set counts versions of want, written is the last one that the API server has.
+	set, written uint64
+	// changed is closed and replaced whenever set, written or gone changes.
+	changed chan struct{}
+	// gone: the Pod is not there any more, so that there is nothing to write.
+	gone bool
+}
+
+// New returns a writer of the status of p; Run makes it write.
+func New(client kubernetes.Interface, c clock.Clock, log *slog.Logger, p *corev1.Pod) *Writer {
+	return &Writer{
+		client: client, clock: c, log: log,
+		namespace: p.Namespace, name: p.Name, uid: p.UID,
+		want: *p.Status.DeepCopy(), changed: make(chan struct{}),
+	}
+}
+
+// Conditions are those last set, or those the Pod came with.
+func (w *Writer) Conditions() []corev1.PodCondition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.want.Conditions
+}
+
+// Set replaces what is to be written.
+func (w *Writer) Set(s corev1.PodStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s = state.NeverBack(w.want, s)
+	if w.set > 0 && equality.Semantic.DeepEqual(s, w.want) {
+		return
+	}
+	w.want = s
+	w.set++
+	w.notify()
+}
+
+// Gone ends all writing.
+func (w *Writer) Gone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = true
+	w.notify()
+}
+
+func (w *Writer) notify() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// Flush waits until everything that was set is written, or the Pod is gone.
+func (w *Writer) Flush(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		done, changed := w.gone || w.written == w.set, w.changed
+		w.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for a status to be written: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Run writes until ctx ends or the Pod is gone.
+func (w *Writer) Run(ctx context.Context) {
+	retry := retryFirst
+	for {
+		version, status, ok := w.next(ctx)
+		if !ok {
+			return
+		}
+		if err := w.write(ctx, status); err != nil {
+			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
+			_ = wait.For(ctx, w.clock, retry) // next returns when ctx has ended
+			retry = min(2*retry, retryMost)
+			continue
+		}
+		retry = retryFirst
+		w.mu.Lock()
+		w.written = version
+		w.notify()
+		w.mu.Unlock()
+	}
+}
+
+// next waits for something to write.
+func (w *Writer) next(ctx context.Context) (uint64, corev1.PodStatus, bool) {
+	for {
+		w.mu.Lock()
+		version, status, changed, gone := w.set, w.want, w.changed, w.gone
+		pending := w.written != w.set
+		w.mu.Unlock()
+		switch {
+		case gone || ctx.Err() != nil:
+			return 0, corev1.PodStatus{}, false
+		case pending:
+			return version, status, true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *Writer) write(ctx context.Context, s corev1.PodStatus) error {
+	patch, err := patchOf(w.uid, s)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err = w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// Conflict: the name belongs to a Pod with another UID.
+		w.Gone()
+		return nil
+	}
+	return err
+}
+
+// patchOf writes the fields that this agent owns and no others: conditions are
+// merged by their type, and the UID keeps the patch from another Pod of the name.
+func patchOf(uid types.UID, s corev1.PodStatus) ([]byte, error) {
+	own := map[string]any{
+		"observedGeneration": s.ObservedGeneration,
+		"phase":              s.Phase,
+		"reason":             orNull(s.Reason),
+		"message":            orNull(s.Message),
+		"startTime":          s.StartTime,
+		"conditions":         conditionPatches(s.Conditions),
+		"containerStatuses":  s.ContainerStatuses,
+	}
+	if len(s.InitContainerStatuses) > 0 {
+		own["initContainerStatuses"] = s.InitContainerStatuses
+	}
+	if s.HostIP != "" {
+		own["hostIP"], own["hostIPs"] = s.HostIP, s.HostIPs
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": own})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the status of a Pod: %w", err)
+	}
+	return patch, nil
+}
+
+// conditionPatches says explicitly what is empty: a merge would keep the reason of
+// the status before.
+func conditionPatches(list []corev1.PodCondition) []map[string]any {
+	patches := make([]map[string]any, 0, len(list))
+	for _, c := range list {
+		patches = append(patches, map[string]any{
+			"type":               c.Type,
+			"status":             c.Status,
+			"reason":             orNull(c.Reason),
+			"message":            orNull(c.Message),
+			"lastTransitionTime": c.LastTransitionTime,
+			"observedGeneration": c.ObservedGeneration,
+		})
+	}
+	return patches
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

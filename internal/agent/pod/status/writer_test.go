@@ -1,0 +1,58 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+)
+
+func TestTheWriterNeverGoesBack(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.Status.Phase = corev1.PodRunning
+	client := fake.NewClientset(p)
+	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	w.Set(corev1.PodStatus{Phase: corev1.PodPending})
+	if w.want.Phase != corev1.PodRunning {
+		t.Errorf("phase %s is to be written over Running", w.want.Phase)
+	}
+}
+
+// The API server refuses a status with the UID of a Pod whose name is another's by
+// now. There is nothing to write any more, and nobody waits for it.
+func TestNothingIsWrittenForAPodWhoseNameIsAnothers(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
+	client := fake.NewClientset(p)
+	tries := atomic.Int32{}
+	client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		tries.Add(1)
+		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("the UID in the precondition is another's"))
+	})
+	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(t.Context())
+	}()
+	w.Set(corev1.PodStatus{Phase: corev1.PodRunning})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := w.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if n := tries.Load(); n != 1 {
+		t.Errorf("the API server was asked %d times", n)
+	}
+}

@@ -1,0 +1,149 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/wait"
+)
+
+// flushTimeout: a status that the API server does not take does not hold up a
+// deletion for ever.
+const flushTimeout = 30 * time.Second
+
+// terminate stops and deletes whatever there is of the Pod's VMs and volumes and
+// gives the slot back, then shows the end. It fails only when ctx ends.
+func (w *worker) terminate(ctx context.Context, ended *state.View) error {
+	g := w.progress
+	if g.UID == "" {
+		if err := w.loadForTermination(ctx); err != nil {
+			return err
+		}
+	}
+	if ended == nil && g.MayRun() {
+		w.report.event(corev1.EventTypeNormal, "Killing", "Stopping VM "+g.VMName())
+	}
+	if g.Step != "" {
+		if err := w.removeVM(ctx, g.VMName(), g.Attempt); err != nil {
+			return err
+		}
+	}
+	if err := w.removeOtherVMs(ctx, ""); err != nil {
+		return err
+	}
+	if ended == nil && !state.HasEnded(w.pod.current()) {
+		ended = w.killedView()
+	}
+	w.shared.inputs.Drop(w.pod.uid)
+	if err := w.inputs.tearDown(ctx); err != nil {
+		return err
+	}
+	w.slot.release()
+	if ended != nil {
+		w.report.show(ended)
+	}
+	return nil
+}
+
+// loadForTermination is for Pods that are deleted or have ended when this agent first
+// sees them.
+func (w *worker) loadForTermination(ctx context.Context) error {
+	return wait.UntilDone(ctx, w.clock, w.log, "reading the journal", func() error {
+		r, err := w.progress.checkpoints.Load(w.pod.uid)
+		if err != nil {
+			return err
+		}
+		w.progress.Record = state.RecordFor(w.pod.current(), w.shared.bootSession, r)
+		if w.progress.Step != "" {
+			return nil
+		}
+		return w.loadLegacy(ctx)
+	})
+}
+
+// killedView is the end of a Pod whose life ended before its VM exited: a terminal
+// phase tells its owner that nothing of it runs any more.
+func (w *worker) killedView() *state.View {
+	g, e := w.progress, w.killedExit()
+	g.Record = g.Ended(e)
+	if g.Exit == nil {
+		// An init container was killed, or nothing has run at all.
+		main := state.LostExit(g.Record, "the Pod ended before this container ran", e.Finished)
+		g.Exit = &main
+	}
+	// Of a Pod that is deleted the records of the shim say the same: its checkpoint goes
+	// in a moment, and the disk may be slow.
+	p := w.pod.current()
+	if p.DeletionTimestamp == nil && !w.pod.isGone() {
+		if err := g.checkpoints.Save(g.Record); err != nil {
+			w.log.Warn("the journal cannot be written", "err", err)
+		}
+	}
+	v := state.ViewOf(p, g.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
+	v.Final = &e
+	var failed *podFailedError
+	if errors.As(context.Cause(w.life), &failed) {
+		v.Failed, v.Disrupted = &failed.Failure, failed.disrupted
+	}
+	return &v
+}
+
+// killedExit is the exit of a VM that was stopped with its Pod. A guest that shut
+// itself down first has succeeded all the same.
+func (w *worker) killedExit() state.Exit {
+	g := w.progress
+	if g.MayRun() {
+		return w.exits.read("the VM was stopped with its Pod")
+	}
+	if g.Step == state.StepEnded {
+		if e := g.ExitOrLost(); !e.Unstarted {
+			return e
+		}
+	}
+	return state.LostExit(g.Record, "the Pod ended before its VM ran", w.clock.Now())
+}
+
+// deletePod deletes the Pod object, once nothing is left of its VM, and then the
+// checkpoint.
+func (w *worker) deletePod(ctx context.Context) {
+	if !w.pod.isGone() {
+		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
+		defer cancel()
+		if err := w.status.Flush(flushing); err != nil {
+			w.log.Warn("the last status was not written", "err", err)
+		}
+		if err := w.deleteObject(ctx); err != nil {
+			return
+		}
+		w.log.Info("Pod deleted")
+	}
+	if err := w.progress.checkpoints.Remove(w.pod.uid); err != nil {
+		w.log.Warn("a journal was left behind", "err", err)
+	}
+}
+
+func (w *worker) deleteObject(ctx context.Context) error {
+	p, now := w.pod.current(), int64(0)
+	return wait.UntilDone(ctx, w.clock, w.log, "deleting the Pod", func() error {
+		if w.pod.isGone() {
+			return nil
+		}
+		if err := removeLegacyFinalizer(ctx, w.shared.client, w.pod.current()); err != nil {
+			return err
+		}
+		err := w.shared.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: &now,
+			Preconditions:      &metav1.Preconditions{UID: &p.UID},
+		})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+}

@@ -1,0 +1,108 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// A command is over when it has ended. The daemon that it left is not killed for that,
+// nor later, and what it prints reaches nobody.
+func TestADaemonHoldsUpNoCommand(t *testing.T) {
+	each(t, func(t *testing.T, a *agent, _ *Client) {
+		c := Dial(serve(t, &agent{generation: a.generation}), Options{AnswerTimeout: time.Minute, HeldTimeout: 50 * time.Millisecond})
+		defer c.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var out bytes.Buffer
+		held := 0
+		code, err := c.Exec(ctx, sh("while sleep 0.01; do echo x; done & echo $!; exit 6"), vm.Streams{Stdout: &out, Held: func() { held++ }})
+		if code != 6 || err != nil || held != 1 {
+			t.Fatalf("code %d, err %v, told %d times that the output is held", code, err, held)
+		}
+		first, _, _ := strings.Cut(out.String(), "\n")
+		daemon, err := strconv.Atoi(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
+		cancel()
+		before := out.Len()
+		for range 20 {
+			run(t, c, sh("sleep 0.01"), nil)
+		}
+		if got := out.Len(); got != before {
+			t.Errorf("%d bytes came after the end", got-before)
+		}
+		if !alive(daemon) {
+			t.Error("the daemon was killed")
+		}
+	})
+}
+
+func TestCloseKills(t *testing.T) {
+	for _, g := range generations {
+		t.Run(g.String(), func(t *testing.T) {
+			socket, _ := throughTart(t, serve(t, &agent{generation: g}))
+			c := Dial(socket, patient)
+			out, ended := &lines{seen: make(chan string, 1)}, make(chan error, 1)
+			go func() {
+				_, err := c.Exec(t.Context(), sh("echo $$; exec sleep 600"), vm.Streams{Stdout: out})
+				ended <- err
+			}()
+			var pid int
+			select {
+			case line := <-out.seen:
+				pid, _ = strconv.Atoi(line)
+			case <-time.After(time.Minute):
+				t.Fatal("it never began")
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-ended; !errors.Is(err, vm.ErrLost) || !errors.Is(err, errClosed) {
+				t.Errorf("err %v", err)
+			}
+			gone(t, pid)
+		})
+	}
+}
+
+func TestTheEndOfACommandIsThatOfItsReport(t *testing.T) {
+	broken := errors.New("the line broke")
+	for _, c := range []struct {
+		name, output string
+		end          ending
+		err          error
+		code         int
+		is, isNot    error
+	}{
+		{"told", "WORD3;", ending{code: 9}, nil, 3, nil, nil},
+		{"told before the line broke", "WORD3;", ending{}, broken, 3, nil, nil},
+		{"refused", "WORDx;", ending{code: 125}, nil, 0, vm.ErrNotExecuted, nil},
+		{"refused before the line broke", "WORDx;", ending{}, broken, 0, vm.ErrNotExecuted, broken},
+		{"not told", "", ending{code: 4}, nil, 4, nil, nil},
+		{"the line broke", "", ending{}, broken, 0, broken, nil},
+		{"nobody took what came before", "WORD0;", ending{}, untaken(broken), 0, errUntaken, nil},
+		{"the shell was killed", "", ending{code: -1}, nil, 0, vm.ErrLost, nil},
+		{"an old agent failed a shell that ran", "", ending{}, vm.ErrNotExecuted, 0, vm.ErrLost, vm.ErrNotExecuted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newReports("WORD", 1)
+			if _, err := (&output{reports: r}).Write([]byte(c.output)); err != nil {
+				t.Fatal(err)
+			}
+			code, err := ended(sh(""), r, c.end, c.err)
+			if code != c.code || !errors.Is(err, c.is) || c.isNot != nil && errors.Is(err, c.isNot) {
+				t.Errorf("code %d, err %v", code, err)
+			}
+		})
+	}
+}

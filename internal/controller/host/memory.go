@@ -1,0 +1,68 @@
+package host
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/memo"
+)
+
+// firstSeen remembers of each Host, by name, when the times it records were first seen
+// here. It is lost with the process: then what must pass after them passes once more.
+type firstSeen struct {
+	memo.Memo[string, sightings]
+}
+
+// sightings are those of one Host.
+type sightings struct{ required, requested, started, shown sighting }
+
+// sighting is one time of the record, and when it was first seen.
+type sighting struct{ recorded, seen time.Time }
+
+// at is when the time that is on record was first seen; zero: there is none.
+func (s *sighting) at(recorded *metav1.MicroTime, now time.Time) time.Time {
+	switch {
+	case recorded == nil:
+		*s = sighting{}
+	case s.seen.IsZero() || !s.recorded.Equal(recorded.Time):
+		*s = sighting{recorded.Time, now}
+	}
+	return s.seen
+}
+
+// note takes in what the Host records, seen now.
+func (f *firstSeen) note(h *host.Host, now time.Time) (since host.FirstSeen) {
+	f.Change(h.Name, func(of *sightings) {
+		wipe := h.Spec.Record.Wipe
+		since = host.FirstSeen{
+			Required: of.required.at(wipe.RequiredSince, now), Requested: of.requested.at(wipe.RequestedAt, now),
+			Started: of.started.at(wipe.StartedAt, now), Shown: of.shown.at(h.Status.ShownSince, now),
+		}
+	})
+	return since
+}
+
+// requests remember when the vendor acknowledged the reinstall of each host, or its
+// deletion. They are lost with the process: then the request is repeated at once,
+// which costs a second wipe at most.
+type requests struct {
+	memo.Memo[types.UID, acknowledged]
+}
+
+type acknowledged struct {
+	generation int64
+	at         time.Time
+}
+
+func (r *requests) note(h *host.Host, now time.Time) {
+	r.Set(h.UID, acknowledged{h.Spec.Record.Wipe.Generation, now})
+}
+
+// lately: this very wipe was acknowledged too short a time ago to ask again.
+func (r *requests) lately(h *host.Host, now time.Time) bool {
+	last := r.Get(h.UID)
+	return !last.at.IsZero() && last.generation == h.Spec.Record.Wipe.Generation && now.Before(last.at.Add(host.RepeatWipe))
+}

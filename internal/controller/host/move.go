@@ -1,0 +1,47 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// moved leaves the host alone: clusterctl moved it to another management cluster, until its
+// Machine is here again and stays.
+func (p *showing) moved(ctx context.Context) (ctrl.Result, error) {
+	if err := p.findOwner(ctx); err != nil || p.owner == nil {
+		return ctrl.Result{}, err
+	}
+	back, err := p.cameBack(ctx)
+	if err != nil || !back {
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, err
+	}
+	if err := p.Update(ctx, func(h *host.Host) { h.Spec.Record.HandedOverAt = nil }); err != nil {
+		return ctrl.Result{}, err
+	}
+	ctrl.LoggerFrom(ctx).Info("The Machine of a host that was handed over is back", "machine", p.owner.Name)
+	return p.reconcile(ctx)
+}
+
+// cameBack: an uncached read shows the Machine with its claim, neither leaving
+// nor about to be moved, in a Cluster that is at work.
+func (p *showing) cameBack(ctx context.Context) (bool, error) {
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.owner), m); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading the Machine of a host that was handed over: %w", err)
+	}
+	_, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	if moving || !m.DeletionTimestamp.IsZero() || !host.MeansClaim(p.host, m) {
+		return false, nil
+	}
+	return p.clusterActive(ctx)
+}

@@ -1,0 +1,168 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/machine"
+)
+
+func pod(name string, owner string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: "mac-1"}}
+	if owner != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: "x", UID: "x", Controller: ptr.To(true)}}
+	}
+	return p
+}
+
+// Deleted alone, without its Machine: core drains nothing, so it is ours to do.
+func TestTheNodeIsEmptiedWhereCoreDoesNot(t *testing.T) {
+	w := runningWorld(t)
+	w.create(pod("build", "ReplicaSet"))
+	w.create(pod("daemon", "DaemonSet"))
+	stays := pod("slow", "ReplicaSet")
+	stays.Finalizers = []string{"test/hold"}
+	w.create(stays)
+	w.delete(w.machine("mac-1"))
+	w.visit("mac-1")
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: "mac-1"}, node)
+	if !node.Spec.Unschedulable || w.reason("mac-1", infrav1.ReleasedCondition) != infrav1.ReasonDraining {
+		t.Errorf("unschedulable = %t, Released = %s", node.Spec.Unschedulable, w.reason("mac-1", infrav1.ReleasedCondition))
+	}
+	if !w.gone(client.ObjectKeyFromObject(pod("build", "")), &corev1.Pod{}) || w.gone(client.ObjectKeyFromObject(pod("daemon", "")), &corev1.Pod{}) {
+		t.Error("want the build evicted, and the daemon left")
+	}
+	if w.host(hostName).Spec.Release != nil {
+		t.Error("released with a Pod still running")
+	}
+	w.get(client.ObjectKeyFromObject(stays), stays)
+	stays.Finalizers = nil
+	w.update(stays)
+	w.settle("mac-1")
+	if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+		t.Errorf("gone = %t, release = %+v; want all of it, and the Node deleted", w.machineGone("mac-1"), w.host(hostName).Spec.Release)
+	}
+}
+
+func TestDrainEndsAfterItsTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout *int32
+		wait    time.Duration
+		ready   bool
+	}{
+		"default":      {nil, defaultDrainTimeout, true},
+		"the Machines": {ptr.To(int32(60)), time.Minute, true},
+		"silent Node":  {nil, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			core := &clusterv1.Machine{}
+			w.get(client.ObjectKey{Namespace: namespace, Name: "mac-1"}, core)
+			core.Spec.Deletion.NodeDrainTimeoutSeconds = c.timeout
+			w.update(core)
+			stuck := pod("stuck", "ReplicaSet")
+			stuck.Finalizers = []string{"test/hold"}
+			w.create(stuck)
+			if !c.ready {
+				node := &corev1.Node{}
+				w.get(client.ObjectKey{Name: "mac-1"}, node)
+				node.Status.Conditions[0].Status = corev1.ConditionUnknown
+				w.updateStatus(node)
+			}
+			w.delete(w.machine("mac-1"))
+			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Time)
+			if c.wait > 0 {
+				w.clock.SetTime(w.clock.Now().Add(c.wait - time.Second))
+				w.visit("mac-1")
+				if w.host(hostName).Spec.Release != nil {
+					t.Fatal("released before the drain's time was over")
+				}
+				w.clock.SetTime(w.clock.Now().Add(time.Second))
+			}
+			w.settle("mac-1")
+			if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil {
+				t.Error("a Pod that does not end holds the Machine for ever")
+			}
+		})
+	}
+}
+
+// The API server refuses a Pod with two disruption budgets for ever, and a webhook
+// may refuse the cordon: the drain's time ends that, too.
+func TestRefusedEvictionDoesNotBlockDeletion(t *testing.T) {
+	refused := apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget"))
+	for name, faults := range map[string]interceptor.Funcs{
+		"eviction": {SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return refused
+		}},
+		"cordon": {Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := o.(*corev1.Node); is {
+				return refused
+			}
+			return c.Patch(ctx, o, p, opts...)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			w.create(pod("stuck", "ReplicaSet"))
+			w.r.Client = interceptor.NewClient(w.client, faults)
+			w.r.wire()
+			w.delete(w.machine("mac-1"))
+			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Add(defaultDrainTimeout - time.Second))
+			key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
+			if _, err := w.r.Reconcile(t.Context(), key); err == nil || w.host(hostName).Spec.Release != nil {
+				t.Fatalf("error = %v, release = %+v; want the refusal, which is tried again", err, w.host(hostName).Spec.Release)
+			}
+			if got := w.message("mac-1", infrav1.ReleasedCondition); w.reason("mac-1", infrav1.ReleasedCondition) != infrav1.ReasonDraining || !strings.Contains(got, "PodDisruptionBudget") {
+				t.Errorf("Released = %q, want the refusal in it", got)
+			}
+			w.clock.SetTime(w.clock.Now().Add(time.Second))
+			w.settle("mac-1")
+			if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+				t.Errorf("gone = %t, release = %+v; want it released, and the Node deleted", w.machineGone("mac-1"), w.host(hostName).Spec.Release)
+			}
+		})
+	}
+}
+
+func TestWhoDrains(t *testing.T) {
+	now := metav1.Now()
+	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = &now }
+	for name, c := range map[string]struct {
+		change func(v *visit)
+		core   bool
+	}{
+		"Machine deleted":            {func(*visit) {}, true},
+		"infra machine alone":        {func(v *visit) { v.Owner.DeletionTimestamp = nil }, false},
+		"no owner":                   {func(v *visit) { v.Owner = nil }, false},
+		"Node never seen by core":    {func(v *visit) { v.Owner.Status.NodeRef = clusterv1.MachineNodeReference{} }, false},
+		"Cluster being deleted":      {func(v *visit) { v.Cluster.DeletionTimestamp = &now }, false},
+		"Cluster gone":               {func(v *visit) { v.Cluster = nil }, false},
+		"no control plane, no drain": {func(v *visit) { v.Cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := pair("mac-1")[0].(*clusterv1.Machine)
+			owner.Status.NodeRef = clusterv1.MachineNodeReference{Name: "mac-1"}
+			deleted(owner)
+			v := &visit{Snapshot: machine.Snapshot{Owner: owner, Cluster: cluster()}}
+			c.change(v)
+			if got := coreDrains(v); got != c.core {
+				t.Errorf("core drains = %t, want %t", got, c.core)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/rollout"
+	"github.com/macfleet/macfleet/internal/workload"
+)
+
+// guestsMatter is how long after the beginning of an update permit a guest that died is laid
+// to its charge: an update permit, and the halt that may follow.
+const guestsMatter = 2 * time.Hour
+
+// updatePermit is what TurnAnnotation holds.
+type updatePermit struct {
+	At time.Time `json:"at"`
+	// Guests that ran when it began, by the UIDs of their Pods.
+	Guests []types.UID `json:"guests,omitempty"`
+}
+
+// lastPermit of a Machine; zero when it had none, or when nobody can read it.
+func lastPermit(m *infrav1.ScalewayAppleSiliconMachine) updatePermit {
+	var t updatePermit
+	if json.Unmarshal([]byte(m.Annotations[infrav1.TurnAnnotation]), &t) != nil {
+		return updatePermit{}
+	}
+	return t
+}
+
+// updatePermits decides once more on what the API server itself says, and writes it
+// down: a cache that lags would have more Macs changed at once than may be. Turns
+// end before others begin.
+func (r *Reconciler) updatePermits(ctx context.Context, profile *infrav1.MacNodeProfile) (survey, rollout.Decision, error) {
+	s, err := r.survey(ctx, profile, r.Reader)
+	if err != nil {
+		return survey{}, rollout.Decision{}, err
+	}
+	decision := rollout.Plan(s.input(profile, r.Clock.Now()))
+	for _, name := range decision.End {
+		if err := r.endPermit(ctx, s.machine(name)); err != nil {
+			return survey{}, rollout.Decision{}, err
+		}
+	}
+	for _, name := range decision.Begin {
+		if err := r.grantPermit(ctx, s.machine(name), s.revision); err != nil {
+			return survey{}, rollout.Decision{}, err
+		}
+	}
+	return s, decision, nil
+}
+
+func (s survey) machine(name string) *infrav1.ScalewayAppleSiliconMachine {
+	i := slices.IndexFunc(s.macs, func(m mac) bool { return m.machine.Name == name })
+	return s.macs[i].machine
+}
+
+func (r *Reconciler) grantPermit(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, revision string) error {
+	pods, err := r.pods(ctx, m.Name)
+	if err != nil {
+		return err
+	}
+	next := updatePermit{At: r.Clock.Now().UTC().Truncate(time.Second)}
+	for i := range pods {
+		if pods[i].Status.Phase == corev1.PodRunning && pods[i].DeletionTimestamp.IsZero() {
+			next.Guests = append(next.Guests, pods[i].UID)
+		}
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("encoding a turn: %w", err)
+	}
+	mends := m.Status.Applied.Revision == revision
+	err = r.annotate(ctx, m, func(annotations map[string]string) {
+		annotations[infrav1.UpdateAnnotation], annotations[infrav1.TurnAnnotation] = revision, string(data)
+	})
+	if err != nil {
+		return err
+	}
+	r.metrics.permit(mends)
+	ctrl.LoggerFrom(ctx).Info("Turn begins", "machine", m.Name, "revision", revision, "mends", mends, "guests", len(next.Guests))
+	return nil
+}
+
+func (r *Reconciler) endPermit(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) error {
+	err := r.annotate(ctx, m, func(annotations map[string]string) { delete(annotations, infrav1.UpdateAnnotation) })
+	if err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Turn ends", "machine", m.Name, "applied", m.Status.Applied.Revision, "failures", m.Status.Update.Failures)
+	return nil
+}
+
+// annotate writes under the resourceVersion that the decision was made on.
+func (r *Reconciler) annotate(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, change func(map[string]string)) error {
+	before := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	change(m.Annotations)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, m, patch); err != nil {
+		return fmt.Errorf("writing the turn of %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// pods of a Node, uncached.
+func (r *Reconciler) pods(ctx context.Context, node string) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := r.Reader.List(ctx, list, client.MatchingFields{workload.NodeNameField: node}); err != nil {
+		return nil, fmt.Errorf("listing the Pods of %s: %w", node, err)
+	}
+	return list.Items, nil
+}
+
+// guestLost is what the agent says of a container whose guest is gone
+// without having ended.
+const guestLost = "ContainerStatusUnknown"
+
+// lost counts the guests among the given that died without having ended. A Pod
+// that ended, or that somebody deleted, was not lost.
+func (r *Reconciler) lost(ctx context.Context, node string, guests []types.UID) (int, error) {
+	pods, err := r.pods(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for i := range pods {
+		if slices.Contains(guests, pods[i].UID) && pods[i].DeletionTimestamp.IsZero() && died(&pods[i]) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func died(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && c.State.Terminated.Reason == guestLost
+	})
+}

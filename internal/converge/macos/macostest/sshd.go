@@ -1,0 +1,107 @@
+package macostest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/macos"
+)
+
+const sshdDropIns = "/etc/ssh/sshd_config.d"
+
+// SSHD is the SSH server of a Mac in memory.
+type SSHD struct {
+	// Defaults are in force where no file says anything, by lower-case keyword.
+	Defaults map[string]string
+	// Broken makes it refuse every file.
+	Broken bool
+	// Silent keeps it from answering.
+	Silent bool
+	// Deaf keeps it from taking any key.
+	Deaf bool
+	// Reloads counts the restarts of its listening socket.
+	Reloads int
+}
+
+func newSSHD() SSHD {
+	return SSHD{Defaults: map[string]string{
+		"port": "22", "passwordauthentication": "yes", "kbdinteractiveauthentication": "yes",
+		"permitrootlogin": "prohibit-password", "maxauthtries": "6", "logingracetime": "120",
+		"allowagentforwarding": "yes", "x11forwarding": "no", "usepam": "yes",
+		"authorizedkeysfile": ".ssh/authorized_keys .ssh/scw_authorized_keys", "authorizedkeyscommand": "none",
+		"trustedusercakeys": "none", "hostbasedauthentication": "no", "pubkeyauthentication": "yes",
+	}}
+}
+
+type sshd struct{ m *Mac }
+
+func (s sshd) Check(_ context.Context, name string) error {
+	if _, found := s.m.Get(name); !found {
+		return missing("open", name)
+	}
+	if s.m.SSHD.Broken {
+		return errors.New("sshd: exit 255: bad configuration option")
+	}
+	return nil
+}
+
+// Effective resolves the files as sshd does: in the order of their names, and the
+// first value counts.
+func (s sshd) Effective(ctx context.Context) (map[string]string, error) {
+	names, err := files(s).List(sshdDropIns)
+	if err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	for _, name := range names {
+		data, _ := s.m.Get(path.Join(sshdDropIns, name))
+		for line := range strings.SplitSeq(string(data), "\n") {
+			key, value, found := strings.Cut(strings.TrimSpace(line), " ")
+			key = strings.ToLower(key)
+			if _, said := settings[key]; found && !said && key != "#" {
+				settings[key] = value
+			}
+		}
+	}
+	all := maps.Clone(s.m.SSHD.Defaults)
+	maps.Copy(all, settings)
+	return all, ctx.Err()
+}
+
+func (s sshd) Answers(context.Context) error {
+	if s.m.SSHD.Silent {
+		return errors.New("the SSH server says nothing")
+	}
+	return nil
+}
+
+// Accepts looks into the files that the settings name.
+func (s sshd) Accepts(ctx context.Context, user, key string) error {
+	settings, err := s.Effective(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(settings["authorizedkeysfile"]) {
+		if !path.IsAbs(name) {
+			name = path.Join("/Users", user, name)
+		}
+		data, _ := s.m.Get(name)
+		if !s.m.SSHD.Deaf && strings.Contains(string(data), key) {
+			return nil
+		}
+	}
+	return errors.New("the SSH server does not take the key")
+}
+
+func (s sshd) Reload(context.Context) error {
+	if err := s.m.change("reload sshd"); err != nil {
+		return err
+	}
+	s.m.SSHD.Reloads++
+	return nil
+}
+
+var _ macos.SSHD = sshd{}
