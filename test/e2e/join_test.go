@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
 
@@ -41,6 +43,7 @@ func TestPodsAndNodes(t *testing.T) {
 	t.Run("a foreign common name stays Pending", func(t *testing.T) { f.on(t).foreignNameStaysPending() })
 	t.Run("guests survive a restart of the agent", func(t *testing.T) { f.on(t).guestsSurviveAgentRestart() })
 	t.Run("a deleted Node of a live Machine heals", func(t *testing.T) { f.on(t).deletedNodeHeals() })
+	t.Run("a taint of the registration goes with the profile", func(t *testing.T) { f.on(t).registrationTaintGoes() })
 	t.Run("no manager starts where it must not", func(t *testing.T) { f.on(t).noManagerStartsWhereItMustNot() })
 }
 
@@ -51,23 +54,33 @@ func (f *fleet) on(t *testing.T) *fleet {
 	return &sub
 }
 
+// refusesTwoContainers: the policy refuses what selects Macs when it is made, and the
+// agent what came to its Mac all the same.
 func (f *fleet) refusesTwoContainers() {
+	const field = "spec.containers"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "two", Namespace: metav1.NamespaceDefault}, Spec: macPod()}
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "ghcr.io/cirruslabs/macos-tahoe-base:1"})
+	if err := f.client.Create(f.Context(), pod.DeepCopy()); err == nil || !strings.Contains(err.Error(), "cannot honour: "+field) {
+		f.Errorf("made with %v, want a refusal that names %s", err, field)
+	}
+	pod.Spec.NodeSelector = nil // it only tolerates Macs
 	if err := f.client.Create(f.Context(), pod); err != nil {
 		f.Fatal(err)
 	}
+	var waits corev1.ContainerStateWaiting
 	f.await("the refusal", func() (string, bool) {
 		if err := f.client.Get(f.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err.Error(), false
 		}
-		return fmt.Sprint(pod.Status.Phase, pod.Status.Reason, pod.Status.Message), pod.Status.Phase == corev1.PodFailed
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				waits = *c.State.Waiting
+			}
+		}
+		return fmt.Sprint(pod.Status.Phase, waits), waits.Reason == "CreateContainerConfigError"
 	})
-	if pod.Status.Reason != "UnsupportedField" {
-		f.Errorf("reason %q, want UnsupportedField", pod.Status.Reason)
-	}
-	if want := "spec.containers"; !strings.Contains(pod.Status.Message, want) {
-		f.Errorf("message %q does not name %s", pod.Status.Message, want)
+	if !strings.Contains(waits.Message, field) {
+		f.Errorf("message %q does not name %s", waits.Message, field)
 	}
 	if err := f.client.Delete(f.Context(), pod); err != nil {
 		f.Fatal(err)
@@ -197,5 +210,53 @@ func (f *fleet) deletedNodeHeals() {
 		}
 		return "no Node", false
 	})
+	f.awaitRunning(1)
+}
+
+// registrationTaintGoes changes the profile after a Mac was told what to register its
+// Node with, and before the Node is there: nobody has looked at it with the taint on.
+func (f *fleet) registrationTaintGoes() {
+	const theirs = "example.com/theirs"
+	first := f.nodes()[0].Name
+	f.scale(2)
+	f.await("the second Mac to be told of its Node", func() (string, bool) {
+		for _, h := range f.hosts() {
+			if c := h.Spec.ClaimRef; c != nil && c.Name != first && h.Spec.Record.Registration != nil {
+				return fmt.Sprint(h.Spec.Record.Registration.Taints), true
+			}
+		}
+		return "nothing on record", false
+	})
+	f.setProfile(`{"spec":{"node":{"taints":[]}}}`)
+	// Kubernetes' own taints, and those of others, are nobody's but theirs.
+	f.await("the second Node", func() (string, bool) {
+		for _, node := range f.nodes() {
+			if node.Name == first {
+				continue
+			}
+			// The Node may have no taints left by now, or others by the next moment.
+			patch := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: theirs, Effect: corev1.TaintEffectPreferNoSchedule})
+			err := f.client.Patch(f.Context(), &node, patch)
+			return fmt.Sprint(err), err == nil
+		}
+		return "no second Node", false
+	})
+	f.awaitRunning(2)
+	f.await("both Nodes without the taint of their registration", func() (string, bool) {
+		seen, kept, plain := "", 0, 0
+		for _, node := range f.nodes() {
+			seen += fmt.Sprint(node.Name, node.Spec.Taints, node.Annotations[infrav1.KeptAnnotation], " ")
+			if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == theirs }) {
+				kept++
+			}
+			if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "tuist.dev/macos" }) {
+				plain++
+			}
+		}
+		return seen, kept == 1 && plain == 2
+	})
+	f.setProfile(`{"spec":{"node":{"taints":null}}}`)
+	f.scale(1)
 	f.awaitRunning(1)
 }
