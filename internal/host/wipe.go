@@ -64,8 +64,9 @@ type WipeInput struct {
 	FirstSeen FirstSeen
 }
 
-// NextWipe decides from a fresh reading of the server. The reinstall comes before
-// the rename: no crash may leave an unwiped Mac under a pool name. Record.Wipe's
+// NextWipe decides from a fresh reading of the server. The end of the reinstall comes
+// before the rename: neither a crash nor a reinstall that fails may leave an unwiped
+// Mac under a pool name. Record.Wipe's
 // RequestedAt is set only while a wipe is under way. What counts is when a reading
 // began, not when its answer came: only one that began after the request proves
 // that the wipe started, and only one that began after that, and the settle time
@@ -98,12 +99,12 @@ func NextWipe(h *Host, in WipeInput) WipeStep {
 	switch {
 	case wipe.ObservedAt == nil && ended(wipe, in):
 		return WipeObserve
+	case wipe.ObservedAt == nil:
+		return WipeWait
 	case ours && in.Server.Name != FinalName(h):
 		return WipeRename
-	case wipe.ObservedAt != nil:
-		return WipeFree // also with a foreign name: then it is whose name it bears
 	}
-	return WipeWait
+	return WipeFree // also with a foreign name: then it is whose name it bears
 }
 
 // ownName: the server bears its owner's name or a pool's; any other is somebody's.

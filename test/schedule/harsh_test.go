@@ -3,12 +3,15 @@ package schedule
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 	simulated "github.com/macfleet/macfleet/sandbox/scaleway"
 )
@@ -25,7 +28,7 @@ const spoilt = 45
 
 func troubles() []act {
 	return []act{
-		{2, (*sim).actMend},
+		{10, (*sim).actMend},
 		{1, (*sim).actRights},
 		{1, (*sim).actRivals},
 	}
@@ -179,5 +182,24 @@ func TestCatchesAStartThatOutlivesItsFailure(t *testing.T) {
 	bug := seams{client: func(m *manager, c client.Client) client.Client { return keepsStart{c, m} }}
 	if s := failedTwice(t, bug); len(s.broken) == 0 {
 		t.Errorf("the bug survived:\n%s", tail(s.told(), 60))
+	}
+}
+
+// renameWhileWiped gives the pool name back as soon as the reinstall is asked for.
+type renameWhileWiped struct{ cloud.Cloud }
+
+func (c renameWhileWiped) ReinstallServer(ctx context.Context, zone, id, os string) error {
+	if err := c.Cloud.ReinstallServer(ctx, zone, id, os); err != nil {
+		return err
+	}
+	return c.RenameServer(ctx, zone, id, host.PoolName(poolPrefix, id))
+}
+
+// A server whose reinstall had failed for good had its pool name already, and was in
+// the pool, for any other cluster to take, when it was ready again with its old disk.
+func TestCatchesRenameBeforeTheWipeEnds(t *testing.T) {
+	s := failedTwice(t, seams{cloud: func(_ *manager, c cloud.Cloud) cloud.Cloud { return renameWhileWiped{c} }})
+	if !slices.ContainsFunc(s.broken, func(b string) bool { return strings.Contains(b, "without a right to it") }) {
+		t.Errorf("the bug survived: %s\n%s", s.broken, tail(s.told(), 60))
 	}
 }

@@ -332,10 +332,10 @@ func (s *sim) licenceFor(h *host.Host, method, verb string, asks wish) {
 func (s *sim) licenceName(h *host.Host, name string) {
 	claim, release := h.Spec.ClaimRef, h.Spec.Release
 	justNow := s.clock.Since(s.releasedAt[h.Spec.ServerID]) <= grace // the pass has read it before
-	wiping := release != nil && h.Spec.Record.Wipe.StartedAt != nil
+	wiped := release != nil && h.Spec.Record.Wipe.ObservedAt != nil
 	switch {
 	case claim != nil && name == claim.Name && (release == nil || justNow):
-	case wiping && name == host.PoolName(release.PoolPrefix, h.Spec.ServerID):
+	case wiped && name == host.PoolName(release.PoolPrefix, h.Spec.ServerID):
 	case release == nil && h.Spec.Adopt != nil && h.Spec.Adopt.TrustDisk:
 	default:
 		s.violate("%s is named %s without a right to it", h.Name, name)

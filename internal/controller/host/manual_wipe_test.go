@@ -85,7 +85,7 @@ func TestAReinstallByHandDoesNotCountForAClaimMadeMeanwhile(t *testing.T) {
 func TestAFailedReinstallSaysSoOnceAndIsNeverFree(t *testing.T) {
 	w := inUse(t)
 	w.release()
-	w.until("named", func() bool { return w.serverName() == poolName })
+	w.untilReinstalling()
 	w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusError })
 	for range 5 {
 		w.clock.Step(time.Minute)

@@ -106,9 +106,9 @@ func TestRequirement000_ReleaseToPoolWhateverTheVendorAnswers(t *testing.T) {
 // A person deleted the server: at whichever step, the release ends with it.
 func TestRequirement000_AServerDeletedByHandEndsTheRelease(t *testing.T) {
 	for name, due := range map[string]func(*world) bool{
-		"before the reinstall": func(w *world) bool { return true },
-		"before the rename":    func(w *world) bool { return w.called("ReinstallServer") > 0 },
-		"while it is wiped":    func(w *world) bool { return w.serverName() == poolName },
+		"before the reinstall":  func(w *world) bool { return true },
+		"once it was asked for": func(w *world) bool { return w.called("ReinstallServer") > 0 },
+		"while it is wiped":     func(w *world) bool { return w.host().Spec.Record.Wipe.StartedAt != nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inUse(t)

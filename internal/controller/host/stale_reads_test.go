@@ -195,7 +195,7 @@ func TestNothingIsDoneWithoutAFreshLicence(t *testing.T) {
 func TestAStaleFreeDoesNotTakeTheNextOwnersClaim(t *testing.T) {
 	w := inUse(t)
 	w.release()
-	w.until("named", func() bool { return w.serverName() == poolName })
+	w.untilReinstalling()
 	w.cloud.Finish(serverID)
 	next := infrav1.ClaimReference{Cluster: "c", Namespace: "fleet", Name: "m-2", Token: "t-2"}
 	done := false

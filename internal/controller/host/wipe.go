@@ -18,8 +18,8 @@ import (
 // wait between.
 const mostSteps = 8
 
-// wiping is the phase of a released host: the request is recorded, then made, then the
-// name is given back, then the end is observed, and only then is the host free. A host
+// wiping is the phase of a released host: the request is recorded, then made, then its
+// end is observed, then the name is given back, and only then is the host free. A host
 // that goes back to the vendor is deleted once its wipe has begun.
 type wiping struct {
 	*scope
@@ -81,7 +81,7 @@ func (p *wiping) stillWiping() bool {
 		return seen.server.DeletionScheduled && (wipe.StartedAt != nil || timedOut) && !toObserve
 	}
 	return under && seen.at.After(in.FirstSeen.Started) && seen.server.Status == cloud.StatusReinstalling &&
-		seen.server.Name == host.FinalName(h) && (!timedOut || host.WipeAbandoned(h, p.now()))
+		(!timedOut || host.WipeAbandoned(h, p.now()))
 }
 
 // untilTimeout is when to look again at a wipe under way.

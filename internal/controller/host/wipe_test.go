@@ -24,21 +24,19 @@ import (
 
 // guard checks, at each mutating call, what must hold at that very moment.
 func (w *world) guard() {
-	wipedOnce := false
 	w.cloud.OnCall = func(call cloudtest.Call) {
 		h := w.host()
 		switch {
 		case call.Name == "DeleteServer":
 			w.t.Error("a server was deleted")
 		case call.Name == "ReinstallServer":
-			wipedOnce = true
 			if !host.WipeAllowed(h) || h.Spec.Record.Wipe.RequestedAt == nil {
 				w.t.Errorf("reinstalled without a recorded request: %+v", h.Spec)
 			}
 			if h.Status.ShownSince != nil || w.reason(infrav1.NameInSyncCondition) != "" || w.reason(host.CredentialsStagedCondition) != "" {
 				w.t.Errorf("reinstalled while the claim still shows: %+v", h.Status)
 			}
-		case call.Name == "RenameServer" && call.Arg == poolName && !wipedOnce:
+		case call.Name == "RenameServer" && call.Arg == poolName && h.Spec.Record.Wipe.ObservedAt == nil:
 			w.t.Error("an unwiped Mac got a pool name")
 		}
 	}
@@ -47,12 +45,18 @@ func (w *world) guard() {
 // wiped plays the vendor's part of a wipe, and waits for the host to be free.
 func (w *world) wiped() {
 	w.t.Helper()
-	w.until("reinstalling and named", func() bool {
-		server, _ := w.cloud.Server(serverID)
-		return server.Status == cloud.StatusReinstalling && server.Name == poolName && w.phase() == infrav1.HostWiping
-	})
+	w.untilReinstalling()
 	w.cloud.Finish(serverID)
 	w.untilPhase(infrav1.HostAvailable)
+}
+
+// untilReinstalling waits for the wipe to be seen under way.
+func (w *world) untilReinstalling() {
+	w.t.Helper()
+	w.until("reinstalling", func() bool {
+		server, _ := w.cloud.Server(serverID)
+		return server.Status == cloud.StatusReinstalling && w.host().Spec.Record.Wipe.StartedAt != nil && w.phase() == infrav1.HostWiping
+	})
 }
 
 func (w *world) checkFree() {
@@ -102,20 +106,20 @@ func TestARefusedRenameIsRepeatedUntilItReadsBack(t *testing.T) {
 	w.guard()
 	refused := 0
 	w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
-		server, _ := w.cloud.Server(serverID)
-		if call.Name == "RenameServer" && server.Status == cloud.StatusReinstalling {
+		if call.Name == "RenameServer" && refused < 3 {
 			refused++
 			return cloudtest.Err(cloud.KindTransient), nil
 		}
 		return nil, nil
 	}
 	w.release()
+	w.untilReinstalling()
+	w.cloud.Finish(serverID)
 	w.until("refused", func() bool { return refused >= 3 })
 	if got := w.phase(); got != infrav1.HostWiping {
 		t.Errorf("phase %s", got)
 	}
 	w.checkSays(infrav1.AvailableCondition, "the vendor refuses: ")
-	w.cloud.Finish(serverID)
 	w.untilPhase(infrav1.HostAvailable)
 	w.checkSays(infrav1.AvailableCondition, "")
 	w.checkFree()
@@ -328,7 +332,7 @@ func TestAServerDeletedByHandEndsItsRelease(t *testing.T) {
 func TestAWipeInProgressCostsNoReadings(t *testing.T) {
 	w := inUse(t)
 	w.release()
-	w.until("named", func() bool { return w.serverName() == poolName })
+	w.untilReinstalling()
 	w.must(w.step())
 	w.cloud.Forget()
 	for range 10 {

@@ -14,14 +14,13 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 )
 
-// stuck is a world whose host is released, reinstalling, and named.
+// stuck is a world whose host is released, and reinstalling.
 func stuck(t *testing.T) *world {
 	t.Helper()
 	w := inUse(t)
 	w.guard()
 	w.release()
-	w.untilPhase(infrav1.HostWiping)
-	w.until("named", func() bool { return w.serverName() == poolName })
+	w.untilReinstalling()
 	return w
 }
 
@@ -42,6 +41,9 @@ func TestAWipeThatTimesOutIsAskedForAgainAndThenQuarantined(t *testing.T) {
 	}
 	if w.reason(infrav1.WipedCondition) != infrav1.ReasonReinstallFailed || w.reason(infrav1.AvailableCondition) != infrav1.ReasonQuarantined {
 		t.Errorf("reason %s", w.reason(infrav1.WipedCondition))
+	}
+	if got := w.serverName(); got != "m-1" {
+		t.Errorf("a server that was not wiped is named %s", got)
 	}
 	if told := w.events(); !slices.ContainsFunc(told, func(e string) bool {
 		return strings.HasPrefix(e, "Warning Quarantined the host is quarantined: ReinstallFailed")
