@@ -39,7 +39,8 @@ func TestNextReboot(t *testing.T) {
 		{"starting", pooled(wantsReboot(true), status(cloud.StatusStarting)), false, host.RebootWait},
 		{"locked", pooled(wantsReboot(true), status("locked")), false, host.RebootWait},
 		{"a status nobody knows", pooled(wantsReboot(true), status("polishing")), false, host.RebootWait},
-		{"in error", pooled(wantsReboot(true), status(cloud.StatusError)), false, host.RebootAsk},
+		{"claimed and in error", pooled(claimed, wantsReboot(false), status(cloud.StatusError)), false, host.RebootAsk},
+		{"in error, and nobody's here", pooled(wantsReboot(true), status(cloud.StatusError)), false, host.RebootWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, why := host.NextReboot(c.host, c.gone)
