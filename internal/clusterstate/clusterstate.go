@@ -1,5 +1,6 @@
 // Package clusterstate reads of Clusters what package host decides from: whether they
-// are here, paused or being deleted. Its callers pass a reader that is not a cache.
+// are here, paused or being deleted; and whether the Cluster that owns an object lets
+// its controller work. Get and List are passed a reader that is not a cache.
 package clusterstate
 
 import (
@@ -7,8 +8,11 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -66,4 +70,22 @@ func owner(infra *infrav1.ScalewayAppleSiliconCluster) string {
 		}
 	}
 	return infra.Labels[clusterv1.ClusterNameLabel]
+}
+
+// Owner reads the Cluster that owns the object, and says in its condition Paused whether
+// either is paused. Nil: there is nothing to do before the next event. Core has not set
+// the reference yet, the object is paused, or the condition was just written.
+func Owner(ctx context.Context, c client.Client, object paused.ConditionSetter) (*clusterv1.Cluster, error) {
+	cluster, err := util.GetOwnerCluster(ctx, c, metav1.ObjectMeta{Namespace: object.GetNamespace(), OwnerReferences: object.GetOwnerReferences()})
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the owning Cluster: %w", err)
+	}
+	if cluster == nil || err != nil {
+		return nil, nil
+	}
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, c, cluster, object)
+	if err != nil || isPaused || requeue {
+		return nil, err
+	}
+	return cluster, nil
 }

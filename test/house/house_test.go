@@ -70,6 +70,8 @@ var rules = []rule{
 	{below: "internal/memo", only: []string{}, why: "memo knows keys and values and nothing else"},
 	{below: "internal/order", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
 	{below: "internal/push", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
+	{below: "internal/requeue", only: []string{}, why: "requeue knows errors and results and nothing else"},
+	{below: "internal/watch", only: []string{}, why: "watch knows events and nothing else"},
 	{below: "internal/rollout", only: []string{"api", "internal/converge/document", "internal/rollout"}, why: "rollout decides: no client, no I/O"},
 	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},
 	{below: "internal/converge", only: []string{"internal/atomicfile", "internal/converge", "internal/filetree"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "converge is the Mac's side"},

@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clusterstate"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -109,15 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.ignores(infra) {
 		return ctrl.Result{}, nil
 	}
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, infra.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the owning Cluster: %w", err)
-	}
-	if cluster == nil || err != nil {
-		return ctrl.Result{}, nil // core wakes us when it sets the reference
-	}
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra)
-	if err != nil || isPaused || requeue {
+	if cluster, err := clusterstate.Owner(ctx, r.Client, infra); err != nil || cluster == nil {
 		return ctrl.Result{}, err
 	}
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}

@@ -21,16 +21,15 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clusterstate"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -114,15 +113,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !plane.DeletionTimestamp.IsZero() || (r.WatchFilter != "" && !labels.HasWatchLabel(plane, r.WatchFilter)) {
 		return ctrl.Result{}, nil
 	}
-	cluster, err := util.GetOwnerCluster(ctx, r.Client, plane.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the owning Cluster: %w", err)
-	}
-	if cluster == nil || err != nil {
-		return ctrl.Result{}, nil // core wakes us when it sets the reference
-	}
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, plane)
-	if err != nil || isPaused || requeue {
+	cluster, err := clusterstate.Owner(ctx, r.Client, plane)
+	if err != nil || cluster == nil {
 		return ctrl.Result{}, err
 	}
 	return r.visit(ctx, cluster, plane)

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/watch"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;delete
@@ -125,12 +126,7 @@ func hostOfNode(_ context.Context, o client.Object) []reconcile.Request {
 
 // nodeAppears: a Node that comes, or learns which Mac it is, may be one that must go.
 func nodeAppears() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(*corev1.Node)
-			now, is := e.ObjectNew.(*corev1.Node)
-			return was && is && before.Spec.ProviderID != now.Spec.ProviderID
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
+	appears := watch.Updates(func(before, now *corev1.Node) bool { return before.Spec.ProviderID != now.Spec.ProviderID })
+	appears.DeleteFunc = func(event.DeleteEvent) bool { return false }
+	return appears
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -25,6 +24,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/watch"
 )
 
 // Back-off of a host whose Reconcile failed.
@@ -116,11 +116,9 @@ func hostOf(_ context.Context, o client.Object) []reconcile.Request {
 // and no longer when one comes that holds it. Other changes of a Machine that
 // matter here reach the host itself. Of an update both hosts are woken.
 func comesOrGoes() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, was := e.ObjectOld.(*infrav1.ScalewayAppleSiliconMachine)
-		now, is := e.ObjectNew.(*infrav1.ScalewayAppleSiliconMachine)
-		return was && is && !equality.Semantic.DeepEqual(before.Spec.HostRef, now.Spec.HostRef)
-	}}
+	return watch.Updates(func(before, now *infrav1.ScalewayAppleSiliconMachine) bool {
+		return !equality.Semantic.DeepEqual(before.Spec.HostRef, now.Spec.HostRef)
+	})
 }
 
 // filtered keeps to the hosts of this manager's watch filter.

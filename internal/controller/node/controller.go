@@ -26,6 +26,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/watch"
 )
 
 const (
@@ -79,16 +80,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // identifies: a Node comes, or changes what says whose it is. Heartbeats do not count.
 func identifies() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(*corev1.Node)
-			now, is := e.ObjectNew.(*corev1.Node)
-			return was && is && (before.Spec.ProviderID != now.Spec.ProviderID ||
-				!equality.Semantic.DeepEqual(before.Labels, now.Labels) ||
-				before.Status.NodeInfo.KubeletVersion != now.Status.NodeInfo.KubeletVersion)
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return true }, // forgets when it was first seen alone
-	}
+	return watch.Updates(func(before, now *corev1.Node) bool { // a deletion forgets when it was first seen alone
+		return before.Spec.ProviderID != now.Spec.ProviderID || !equality.Semantic.DeepEqual(before.Labels, now.Labels) ||
+			before.Status.NodeInfo.KubeletVersion != now.Status.NodeInfo.KubeletVersion
+	})
 }
 
 // named maps a Machine to the Node of its name.

@@ -20,6 +20,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -67,9 +68,6 @@ func New(o Options) *Reconciler {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// conflictDelay is how long a stale read is given to become a fresh one.
-const conflictDelay = 250 * time.Millisecond
-
 // unkeptDelay is when a Node that could not be kept is tried again.
 const unkeptDelay = 15 * time.Second
 
@@ -84,10 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	result, err := r.follow(ctx, req, profile)
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	}
-	return result, err
+	return requeue.OnConflict(result, err)
 }
 
 func (r *Reconciler) read(ctx context.Context, req ctrl.Request) (*infrav1.MacNodeProfile, error) {
@@ -138,7 +133,7 @@ func (r *Reconciler) again(nodes upkeep, decision rollout.Decision) time.Duratio
 		pauses = append(pauses, unkeptDelay)
 	}
 	if nodes.stale {
-		pauses = append(pauses, conflictDelay)
+		pauses = append(pauses, requeue.Delay)
 	}
 	if len(pauses) == 0 {
 		return 0

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 func taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
@@ -124,7 +125,7 @@ func TestANodeThatCannotBeKeptBlindsNobody(t *testing.T) {
 		again  time.Duration
 	}{
 		"refused":            {invalid, infrav1.ReasonNodeNotKept, unkeptDelay},
-		"changed meanwhile":  {apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("stale")), infrav1.RolledOutCondition, conflictDelay},
+		"changed meanwhile":  {apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("stale")), infrav1.RolledOutCondition, requeue.Delay},
 		"gone meanwhile":     {apierrors.NewNotFound(corev1.Resource("nodes"), "a"), infrav1.RolledOutCondition, 0},
 		"nothing is refused": {nil, infrav1.RolledOutCondition, 0},
 	} {

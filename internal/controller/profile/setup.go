@@ -11,12 +11,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/watch"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -78,15 +78,8 @@ func (r *Reconciler) ofDeployment(ctx context.Context, object client.Object) []r
 
 // nodeChanges leaves out the heartbeats.
 func nodeChanges() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(*corev1.Node)
-			now, is := e.ObjectNew.(*corev1.Node)
-			if !was || !is {
-				return false
-			}
-			return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID ||
-				!equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
-		},
-	}
+	return watch.Updates(func(before, now *corev1.Node) bool {
+		return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID ||
+			!equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
+	})
 }

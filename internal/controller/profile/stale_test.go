@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // down makes a Node not Ready since then.
@@ -72,7 +73,7 @@ func TestATurnIsNotGivenOnAnOldCopy(t *testing.T) {
 		m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		w.update(m)
 	}}
-	if result := w.visit("builders"); result.RequeueAfter != conflictDelay {
+	if result := w.visit("builders"); result.RequeueAfter != requeue.Delay {
 		t.Errorf("it is looked at again in %s", result.RequeueAfter)
 	}
 	w.visit("builders")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -122,13 +121,4 @@ func (r *Reconciler) withdrawReboot(ctx context.Context, v *visit) error {
 	}
 	v.host.Spec.Reboot = nil
 	return r.updateHost(ctx, v, "taking back the reboot")
-}
-
-// requeueOnConflict makes a lost race against a newer version of an object an ordinary
-// second look instead of an error.
-func requeueOnConflict(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	}
-	return ctrl.Result{}, err
 }

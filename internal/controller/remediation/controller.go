@@ -21,13 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
+	"github.com/macfleet/macfleet/internal/watch"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -35,12 +36,8 @@ import (
 // must not come after the Node is well again.
 const finalizer = "scalewayapplesiliconremediation.infrastructure.cluster.x-k8s.io/finalizer"
 
-const (
-	// holdPoll is how often a held or hindered remediation looks again.
-	holdPoll = 30 * time.Second
-	// conflictDelay is how long a stale read is given to become a fresh one.
-	conflictDelay = 250 * time.Millisecond
-)
+// holdPoll is how often a held or hindered remediation looks again.
+const holdPoll = 30 * time.Second
 
 // Options of the controller. Client, Reader, Zone and Recorder must be set.
 type Options struct {
@@ -106,31 +103,22 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return out
 }
 
-// updates are the updates of a kind that a test picks; creations and deletions count, too.
-func updates[T client.Object](picks func(before, now T) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, was := e.ObjectOld.(T)
-		now, is := e.ObjectNew.(T)
-		return was && is && picks(before, now)
-	}}
-}
-
 func machineChanges() predicate.Predicate {
-	return updates(func(before, now *infrav1.ScalewayAppleSiliconMachine) bool {
+	return watch.Updates(func(before, now *infrav1.ScalewayAppleSiliconMachine) bool {
 		return before.Status.Applied.Restart != now.Status.Applied.Restart || before.Spec.ProviderID != now.Spec.ProviderID ||
 			sshFails(before) != sshFails(now)
 	})
 }
 
 func hostChanges() predicate.Predicate {
-	return updates(func(before, now *infrav1.ScalewayAppleSiliconHost) bool {
+	return watch.Updates(func(before, now *infrav1.ScalewayAppleSiliconHost) bool {
 		return before.Status.LastReboot.ID != now.Status.LastReboot.ID || before.Status.Phase != now.Status.Phase ||
 			(before.Spec.Maintenance == nil) != (now.Spec.Maintenance == nil)
 	})
 }
 
 func nodeChanges() predicate.Predicate {
-	return updates(func(before, now *corev1.Node) bool { return workload.NodeReady(before) != workload.NodeReady(now) })
+	return watch.Updates(func(before, now *corev1.Node) bool { return workload.NodeReady(before) != workload.NodeReady(now) })
 }
 
 // Reconcile looks at one remediation and does the next thing.
@@ -147,16 +135,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !remediation.DeletionTimestamp.IsZero() {
-		return requeueOnConflict(r.leave(ctx, v))
+		return requeue.OnConflict(ctrl.Result{}, r.leave(ctx, v))
 	}
 	switch {
 	case v.owner == nil, v.paused():
 		return ctrl.Result{}, nil
 	case v.leaving():
-		return requeueOnConflict(r.withdraw(ctx, v))
+		return requeue.OnConflict(ctrl.Result{}, r.withdraw(ctx, v))
 	}
 	if controllerutil.AddFinalizer(remediation, finalizer) {
-		return requeueOnConflict(r.patch(ctx, remediation, v.before))
+		return requeue.OnConflict(ctrl.Result{}, r.patch(ctx, remediation, v.before))
 	}
 	return r.step(ctx, v)
 }
@@ -165,10 +153,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) step(ctx context.Context, v *visit) (ctrl.Result, error) {
 	next := host.NextRemediation(v.input(r.Clock.Now()))
 	if err := r.act(ctx, v, next); err != nil {
-		return requeueOnConflict(err)
+		return requeue.OnConflict(ctrl.Result{}, err)
 	}
 	if err := r.record(ctx, v, next); err != nil {
-		return requeueOnConflict(err)
+		return requeue.OnConflict(ctrl.Result{}, err)
 	}
 	return ctrl.Result{RequeueAfter: r.wait(next)}, nil
 }
