@@ -21,7 +21,6 @@ import (
 // adoption does what a person wishes in spec.adopt of a host that nobody has: wipe it
 // into the pool, or, where the person answers for the disk, only name it so.
 type adoption struct {
-	*scope
 	*vendor
 }
 
@@ -125,7 +124,7 @@ func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
 	if err != nil || step != host.AdoptRename {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
-	if still, err := p.confirm(ctx); err != nil || !still || p.tooOld() {
+	if still, err := p.confirmAdoption(ctx); err != nil || !still || p.tooOld() {
 		return ctrl.Result{RequeueAfter: conflictDelay}, err
 	}
 	want := host.PoolName(p.host.Spec.Adopt.PoolPrefix, p.host.Spec.ServerID)
@@ -149,9 +148,9 @@ func (p *adoption) trustDisk(ctx context.Context) error {
 	return nil
 }
 
-// confirm reads the host uncached, right before it is renamed: nobody has it still,
+// confirmAdoption reads the host uncached, right before it is renamed: nobody has it still,
 // and the person's wish is the same.
-func (p *adoption) confirm(ctx context.Context) (bool, error) {
+func (p *adoption) confirmAdoption(ctx context.Context) (bool, error) {
 	now := &host.Host{}
 	if err := p.Reader.Get(ctx, client.ObjectKeyFromObject(p.host), now); err != nil {
 		return false, fmt.Errorf("reading the host again: %w", err)

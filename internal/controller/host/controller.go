@@ -75,7 +75,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // phases are what a Reconcile may run, each with the services that it needs.
 type phases struct {
-	*scope
 	*vendor
 	nodes    nodeDeletion
 	idle     idling
@@ -90,17 +89,17 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 	s := &scope{Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, host: h, stored: *h.Status.DeepCopy()}
 	s.observed.Now, s.observed.RefuseUnseen = s.now(), r.RefuseUnseen
 	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}
-	idle := idling{scope: s, vendor: v, adoption: adoption{s, v}, judging: &r.unseen}
+	idle := idling{vendor: v, adoption: adoption{v}, judging: &r.unseen}
 	return &phases{
-		scope: s, vendor: v,
+		vendor: v,
 		nodes:  nodeDeletion{s, r.NodeReader, r.NodeWriter},
 		idle:   idle,
-		show:   showing{s, v, staging{s}},
-		wipe:   wiping{scope: s, vendor: v, idle: idle, metrics: r.metrics, reinstalls: &r.reinstalls, deletions: &r.deletions},
-		reboot: rebooting{s, v, diagnosing{s, v, &r.diagnostics}, r.metrics},
-		labels: labelling{s, v, &r.zoneTypes},
+		show:   showing{v, staging{s}},
+		wipe:   wiping{vendor: v, idle: idle, metrics: r.metrics, reinstalls: &r.reinstalls, deletions: &r.deletions},
+		reboot: rebooting{v, diagnosing{v, &r.diagnostics}, r.metrics},
+		labels: labelling{v, &r.zoneTypes},
 		ordering: order.Sender{
-			Object: orderObject{s, v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
+			Object: orderObject{v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
 			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: conflictDelay, WatchFilter: r.WatchFilter,
 		},
 	}

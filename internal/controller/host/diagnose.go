@@ -19,7 +19,6 @@ const diagnosePoll = 5 * time.Second
 // diagnosing is what a reboot waits for. The memory is lost with the process: then the
 // vendor is asked once more.
 type diagnosing struct {
-	*scope
 	*vendor
 	known *memo.Memo[types.UID, diagnostic]
 }

@@ -14,7 +14,6 @@ import (
 // idling is the phase of a host that nobody has: what a person wishes for it, its
 // finalizer off, and another look when something ends by itself.
 type idling struct {
-	*scope
 	*vendor
 	adoption adoption
 	// judging is held while a host that was never seen wiped is judged.

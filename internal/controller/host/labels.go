@@ -32,7 +32,6 @@ type zoneTypes struct {
 
 // labelling writes the facts about the Mac as labels, for the selectors of Machines.
 type labelling struct {
-	*scope
 	*vendor
 	zones *memo.Memo[string, zoneTypes]
 }

@@ -11,7 +11,6 @@ import (
 
 // orderObject is a Host that is an order, for package order.
 type orderObject struct {
-	*scope
 	*vendor
 }
 

@@ -24,7 +24,6 @@ import (
 // rebooting does what a request for a reboot needs next, after what the host needed
 // anyway. The request stays until the vendor took it: an error consumes nothing.
 type rebooting struct {
-	*scope
 	*vendor
 	diagnosing diagnosing
 	metrics    *metrics

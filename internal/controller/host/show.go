@@ -17,7 +17,6 @@ import (
 // the owner its credentials. Four vendor calls a claim: read, rename, read back, read
 // when settled.
 type showing struct {
-	*scope
 	*vendor
 	staging staging
 }

@@ -18,7 +18,8 @@ import (
 // has landed, or never will, when the name is read for good.
 const renameDeadline = 2 * time.Second
 
-// vendor is the vendor's server of the scope's host.
+// vendor is the vendor's server of the scope's host. Phases that ask the vendor embed
+// it, and the scope with it.
 type vendor struct {
 	*scope
 	*Options

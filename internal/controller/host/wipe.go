@@ -22,7 +22,6 @@ const mostSteps = 8
 // end is observed, then the name is given back, and only then is the host free. A host
 // that goes back to the vendor is deleted once its wipe has begun.
 type wiping struct {
-	*scope
 	*vendor
 	idle    idling
 	metrics *metrics
