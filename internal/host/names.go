@@ -13,6 +13,21 @@ import (
 // ObjectName is the name of the Host of a server.
 func ObjectName(zone, serverID string) string { return zone + "-" + serverID }
 
+// serverIDLength is that of a server's id, a UUID, which ends a Host's name.
+const serverIDLength = 36
+
+// SplitName returns the zone and the server's id in a Host's name.
+func SplitName(name string) (zone, serverID string) {
+	zone = name[:max(0, len(name)-serverIDLength-1)]
+	return zone, strings.TrimPrefix(name, zone+"-")
+}
+
+// NameOf is the name of the Host of the server in a providerID.
+func NameOf(providerID string) string {
+	zone, id, _ := strings.Cut(strings.TrimPrefix(providerID, infrav1.ProviderIDPrefix), "/")
+	return ObjectName(zone, id)
+}
+
 // New is the Host of a server. The watch filter is its label; empty: it gets none.
 func New(zone, serverID, watchFilter string) *Host {
 	h := &Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{ServerID: serverID, Zone: zone}}

@@ -30,7 +30,7 @@ type Snapshot struct {
 	Node *corev1.Node
 }
 
-// Token of the claim, empty without an intent.
+// Token of the claim, empty without spec.hostRef.
 func (s Snapshot) Token() string {
 	if s.Machine.Spec.HostRef == nil {
 		return ""
@@ -38,7 +38,7 @@ func (s Snapshot) Token() string {
 	return s.Machine.Spec.HostRef.ClaimToken
 }
 
-// ClaimRef is the claim that the intent means, as the host bears it.
+// ClaimRef is the claim that spec.hostRef means, as the host bears it.
 func (s Snapshot) ClaimRef() *infrav1.ClaimReference {
 	ref := host.ClaimOf(s.Machine)
 	ref.Cluster = ClusterName(s.Machine)

@@ -20,6 +20,7 @@ import (
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // claims judges, makes and ends the claims of Machines on hosts.
@@ -37,7 +38,7 @@ type claims struct {
 	tokens   *push.Tokens
 }
 
-// followOrder moves the intent to the Host of the server that was made. What a
+// followOrder moves spec.hostRef to the Host of the server that was made. What a
 // cache says is confirmed; the token stays the same.
 func (p *claims) followOrder(ctx context.Context, v *visit, reader client.Reader) (bool, error) {
 	h, err := order.Delivered(ctx, reader, host.ClaimOf(v.Machine))
@@ -49,9 +50,9 @@ func (p *claims) followOrder(ctx context.Context, v *visit, reader client.Reader
 		return false, fmt.Errorf("confirming host %s of an order: %w", h.Name, err)
 	}
 	if !host.MeansClaim(fresh, v.Machine) {
-		return false, errStale
+		return false, requeue.ErrStale
 	}
-	err = p.machines.patch(ctx, v, "intent on the server that was ordered", func(m *infrav1.ScalewayAppleSiliconMachine) {
+	err = p.machines.patch(ctx, v, "hostRef of the server that was ordered", func(m *infrav1.ScalewayAppleSiliconMachine) {
 		m.Spec.HostRef = &infrav1.HostReference{Name: fresh.Name, ClaimToken: m.Spec.HostRef.ClaimToken}
 	})
 	if err != nil {
@@ -65,7 +66,7 @@ func (p *claims) followOrder(ctx context.Context, v *visit, reader client.Reader
 // recordUID writes this object's UID into the claim, under the resourceVersion of
 // the read that showed another one's, and after an uncached read of the Machine.
 func (p *claims) recordUID(ctx context.Context, v *visit, h *host.Host) error {
-	if err := p.machines.confirmIntent(ctx, v, true); err != nil {
+	if err := p.machines.confirmHostRef(ctx, v, true); err != nil {
 		return err
 	}
 	before := h.Spec.ClaimRef.UID
@@ -97,13 +98,8 @@ func (p *claims) nextLegacy(ctx context.Context, v *visit, legacy host.Legacy) (
 }
 
 func (p *claims) patchLegacyHostRef(ctx context.Context, v *visit, h *host.Host) error {
-	intent := &infrav1.HostReference{Name: h.Name, ClaimToken: uuid.NewString(), TakeOver: true}
-	return p.machines.patch(ctx, v, "intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = intent })
-}
-
-// legacyEvent emits an event about a Machine that is taken over.
-func (p *claims) legacyEvent(v *visit, note string) {
-	p.machines.event(v.Machine, corev1.EventTypeNormal, infrav1.ReasonLegacyMachine, note)
+	ref := &infrav1.HostReference{Name: h.Name, ClaimToken: uuid.NewString(), TakeOver: true}
+	return p.machines.patch(ctx, v, "chosen host", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = ref })
 }
 
 // clearHost forgets a host that was held, with all that is staged for it.
@@ -121,7 +117,7 @@ func (p *claims) clearHost(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// judgeClaim reads the intended host and asks package host what the claim needs.
+// judgeClaim reads the Host in spec.hostRef and asks package host what the claim needs.
 func (p *claims) judgeClaim(ctx context.Context, v *visit, reader client.Reader) (*host.Host, host.Verdict, error) {
 	h := &infrav1.ScalewayAppleSiliconHost{}
 	name := v.Machine.Spec.HostRef.Name
@@ -137,12 +133,12 @@ func (p *claims) judgeClaim(ctx context.Context, v *visit, reader client.Reader)
 }
 
 // acquire writes the claim onto the host, under the resourceVersion of the read
-// that found it free, if the intent still stands after that read. A write that
+// that found it free, if spec.hostRef is still the same after that read. A write that
 // fails says nothing for certain: another manager may have claimed the host for
-// this very intent. So the intent stays, and the next read decides.
+// this very token. So spec.hostRef stays, and the next read decides.
 func (p *claims) acquire(ctx context.Context, v *visit, h *host.Host, verdict host.Verdict) error {
 	again := verdict == host.ClaimAgain
-	if err := p.machines.confirmIntent(ctx, v, again); err != nil {
+	if err := p.machines.confirmHostRef(ctx, v, again); err != nil {
 		return err
 	}
 	if err := p.writeClaim(ctx, v, h, again); err != nil {
@@ -162,7 +158,7 @@ func (p *claims) acquire(ctx context.Context, v *visit, h *host.Host, verdict ho
 	p.metrics.claim(result)
 	v.Host, v.claimed = h, machine.True(machine.ReasonClaimed)
 	if host.TakesOver(v.Machine) && v.Machine.DeletionTimestamp.IsZero() {
-		p.legacyEvent(v, "host "+h.Name+" is claimed as it stands: nothing is wiped or rebooted, and its guests run on")
+		p.machines.event(v.Machine, corev1.EventTypeNormal, infrav1.ReasonLegacyMachine, "host "+h.Name+" is claimed as it stands: nothing is wiped or rebooted, and its guests run on")
 	}
 	if again {
 		ctrl.LoggerFrom(ctx).Info("Host claimed again", "host", h.Name, "serverID", h.Spec.ServerID)
@@ -203,7 +199,7 @@ func (p *claims) clearHostRef(ctx context.Context, v *visit) error {
 	if err := p.nodes.deleteOwnNode(ctx, v); err != nil {
 		return err
 	}
-	return p.machines.patch(ctx, v, "dropped intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil })
+	return p.machines.patch(ctx, v, "end of hostRef", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil })
 }
 
 // clearBootstrap takes back what <machine>-bootstrap holds for a claim that ends while

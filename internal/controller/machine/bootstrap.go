@@ -2,16 +2,13 @@ package machine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -36,7 +33,6 @@ const stagingPoll = 5 * time.Second
 // bootstrapPhase brings the claimed Mac to its desired state.
 type bootstrapPhase struct {
 	clock    clock.PassiveClock
-	claims   *claims
 	drift    *driftPhase
 	hosts    hostclaim.Hosts
 	machines *machines
@@ -152,23 +148,6 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 	return ctrl.Result{}, p.starter.beginPush(ctx, v, want, id, need.Join)
 }
 
-// pushID names a push by its inputs: a result belongs to the same inputs only.
-func pushID(v *visit, want document.Desired) string {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s|%s|%d|%s|%s|%t|%s|%s", v.Machine.UID, v.Token(), want.Host.Epoch, document.Revision(want), v.secret.Address, v.secret.Password.Present(), want.Restart, v.Host.Spec.AcceptSerial)
-	return hex.EncodeToString(sum.Sum(nil))[:16]
-}
-
-// missingPassword says why there may be no password: the vendor seals it, as far as
-// the host controller has seen, or it is just not there.
-func missingPassword(h *host.Host) string {
-	c := apimeta.FindStatusCondition(h.Status.Conditions, host.CredentialsStagedCondition)
-	if c != nil && c.Reason == infrav1.ReasonCredentialsSealed {
-		return infrav1.ReasonCredentialsSealed
-	}
-	return infrav1.ReasonMissingSudoPassword
-}
-
 // succeed records what the Mac runs. providerID comes first, under lock: once it
 // is there the host is this Machine's for good, and the status that follows can
 // be derived again.
@@ -182,7 +161,7 @@ func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, want document.De
 		}
 	}
 	if v.TakingOver() {
-		p.claims.legacyEvent(v, "the Mac of host "+v.Host.Name+" is taken over: it runs this system's agent now")
+		p.machines.event(v.Machine, corev1.EventTypeNormal, infrav1.ReasonLegacyMachine, "the Mac of host "+v.Host.Name+" is taken over: it runs this system's agent now")
 	}
 	v.applied = ptr.To(v.AppliedBy(document.Revision(want), want.Agent.SHA256, want.Restart))
 	if len(given) > 0 {
@@ -254,9 +233,4 @@ func (v *visit) failed(failure *push.Failure) {
 	}
 	v.failure = failure
 	v.bootstrapped = machine.False(reason, "step %s failed (%s): %s", failure.Step, failure.Class, failure.Line())
-}
-
-// after asks to come back at an instant, or now when it has passed.
-func after(now, then time.Time) ctrl.Result {
-	return ctrl.Result{RequeueAfter: max(then.Sub(now), time.Millisecond)}
 }

@@ -24,21 +24,6 @@ import (
 	"github.com/macfleet/macfleet/internal/order"
 )
 
-// waitPoll is how often a Machine that waits for a host looks why there is none. A
-// host that becomes free wakes it; one that is taken, quarantined or gone does not,
-// and what the condition says would be an old story. It reads the cache, and asks
-// the vendor nothing.
-const waitPoll = time.Minute
-
-// Results of claims, as counted.
-const (
-	claimTaken    = "claimed"
-	claimAgain    = "claimed_again"
-	claimConflict = "conflict"
-	claimLost     = "lost"
-	claimNoHost   = "no_host"
-)
-
 // claimPhase gives the Machine a host.
 type claimPhase struct {
 	refuseUnseen bool
@@ -61,13 +46,13 @@ type claimPhase struct {
 	waitMessages *memo.Memo[client.ObjectKey, time.Time]
 }
 
-// run gives the Machine a host: first the intent is written into its spec, then
+// run gives the Machine a host: first the chosen host is written into its spec, then
 // the claim onto the host. The next host that becomes available wakes a Machine
 // that waits for one.
 func (p *claimPhase) run(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.Machine.Spec.HostRef == nil {
-		intended, err := p.setHostRef(ctx, v)
-		if err != nil || !intended {
+		chosen, err := p.setHostRef(ctx, v)
+		if err != nil || !chosen {
 			return ctrl.Result{RequeueAfter: v.poll}, err
 		}
 	}
@@ -88,7 +73,7 @@ func (p *claimPhase) setHostRef(ctx context.Context, v *visit) (bool, error) {
 	return p.setPoolHostRef(ctx, v)
 }
 
-// setPoolHostRef chooses a host and writes the intent, under the Machine's
+// setPoolHostRef chooses a host and writes spec.hostRef, under the Machine's
 // resourceVersion, with a token that was never used before.
 func (p *claimPhase) setPoolHostRef(ctx context.Context, v *visit) (bool, error) {
 	_, err := p.machines.profile(ctx, v.Machine)
@@ -113,8 +98,8 @@ func (p *claimPhase) setPoolHostRef(ctx context.Context, v *visit) (bool, error)
 	if err := p.requireFleetKey(ctx, v); err != nil {
 		return false, err
 	}
-	intent := &infrav1.HostReference{Name: name, ClaimToken: uuid.NewString()}
-	return true, p.machines.patch(ctx, v, "intent", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = intent })
+	ref := &infrav1.HostReference{Name: name, ClaimToken: uuid.NewString()}
+	return true, p.machines.patch(ctx, v, "chosen host", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = ref })
 }
 
 // requireFleetKey is ensureSSHKey for a claim, which waits for it.
@@ -126,7 +111,7 @@ func (p *claimPhase) requireFleetKey(ctx context.Context, v *visit) error {
 	return err
 }
 
-// selectHost names the Host to intend, or says why there is none.
+// selectHost names the Host to claim, or says why there is none.
 func (p *claimPhase) selectHost(ctx context.Context, v *visit) (string, error) {
 	if machine.OrdersServer(v.Machine) {
 		return p.selectOrder(ctx, v)
@@ -162,7 +147,7 @@ func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, erro
 	return "", nil
 }
 
-// reconcileClaim makes the intended host ours, or finds that it is already, or no longer.
+// reconcileClaim makes the chosen host ours, or finds that it is already, or no longer.
 // A claim seen in the cache is believed; that there is none is read uncached.
 func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	if host.OrderMeant(v.Machine) {
@@ -257,7 +242,7 @@ func (p *claimPhase) handleServerGone(ctx context.Context, v *visit) error {
 
 // handleReleasing answers a release of our claim while the Machine lives. A reinstall gives
 // the host back; after any other release it is the pool's or the vendor's, and an
-// intent that is left of it, as by a crash in between, is dropped.
+// spec.hostRef that is left of it, as by a crash in between, is dropped.
 func (p *claimPhase) handleReleasing(ctx context.Context, v *visit, h *host.Host) error {
 	v.Host, v.untouchable = h, true
 	release := h.Spec.Release
@@ -271,15 +256,12 @@ func (p *claimPhase) handleReleasing(ctx context.Context, v *visit, h *host.Host
 	return p.claims.clearHost(ctx, v)
 }
 
-// chooseAgain drops an intent that was never fulfilled.
+// chooseAgain drops the choice of a host that was never claimed.
 func (p *claimPhase) chooseAgain(ctx context.Context, v *visit, why string) error {
 	p.metrics.claim(claimConflict)
 	v.claimed = machine.False(infrav1.ReasonClaimConflict, "host %s %s", v.Machine.Spec.HostRef.Name, why)
 	return p.claims.clearHostRef(ctx, v)
 }
-
-// errStale: the Machine has changed since it was read; look again.
-var errStale = errors.New("the Machine has changed since it was read")
 
 // waitMessageDue reports that a waiting Machine may say anew why it waits, and notes
 // that it does. The counts in that message change with every host; written each time,

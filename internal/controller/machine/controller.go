@@ -36,6 +36,7 @@ import (
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -122,10 +123,7 @@ type Reconciler struct {
 	disruptions sync.Mutex
 	orders      order.Placer
 
-	machines       *machines
-	claims         *claims
-	releases       *releases
-	disruption     *disruption
+	services
 	claimPhase     *claimPhase
 	bootstrapPhase *bootstrapPhase
 	joinPhase      *joinPhase
@@ -168,6 +166,10 @@ func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
 	return []<-chan event.GenericEvent{r.pushes.Wakeups(), r.leaves.Wakeups(), r.checks.Wakeups()}
 }
 
+// ForgetKey has a key registered again before it is next relied on: the vendor does
+// not have it any more under this name.
+func (r *Reconciler) ForgetKey(name string) { r.keys.Forget(name) }
+
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/finalizers,verbs=update
@@ -204,18 +206,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if err := r.cleanConditions(ctx, m); err != nil {
-		return requeueOnConflict(ctrl.Result{}, err)
+		return requeue.OnConflict(ctrl.Result{}, err)
 	}
-	v, err := r.loadSnapshot(ctx, m)
+	v, err := r.machines.loadSnapshot(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if machine.BeingMoved(m) {
-		return requeueOnConflict(ctrl.Result{}, r.recordMove(ctx, v))
+		return requeue.OnConflict(ctrl.Result{}, r.recordMove(ctx, v))
 	}
 	if m.DeletionTimestamp.IsZero() {
 		if stop, err := r.admit(ctx, v); stop || err != nil {
-			return requeueOnConflict(ctrl.Result{}, err)
+			return requeue.OnConflict(ctrl.Result{}, err)
 		}
 	}
 	result, err := r.runPhases(ctx, v)
@@ -223,7 +225,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result = util.LowestNonZeroResult(result, r.addZoneReport(v))
 		err = errors.Join(err, r.patchStatus(ctx, v))
 	}
-	return requeueOnConflict(result, err)
+	return requeue.OnConflict(result, err)
 }
 
 // patchStatus records the status, and notes that a failure is told.
@@ -269,29 +271,19 @@ func (r *Reconciler) runPhases(ctx context.Context, v *visit) (ctrl.Result, erro
 	return result, nil
 }
 
-// conflictDelay is how long a stale read is given to become a fresh one.
-const conflictDelay = 250 * time.Millisecond
-
-// requeueOnConflict makes a lost race against a newer version of an object an ordinary
-// second look instead of an error.
-func requeueOnConflict(result ctrl.Result, err error) (ctrl.Result, error) {
-	if err != nil && onlyConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	}
-	return result, err
-}
-
-// onlyConflict looks through wrapped and joined errors for anything else.
-func onlyConflict(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			if !onlyConflict(one) {
-				return false
-			}
-		}
-		return true
-	}
-	return apierrors.IsConflict(err) || errors.Is(err, errStale)
+// services are what phases share.
+type services struct {
+	claims     *claims
+	disruption *disruption
+	fleetKeys  *fleetKeys
+	gone       *goneServers
+	machines   *machines
+	nodes      *nodes
+	ownerships *ownerships
+	pusher     *push.Pusher
+	releases   *releases
+	rights     *rights
+	starter    *pushStarter
 }
 
 // wire gives each part what it needs of the options.
@@ -299,51 +291,59 @@ func (r *Reconciler) wire() {
 	r.hosts = hostclaim.Hosts{Client: r.Client, Reader: r.Reader}
 	r.secrets = bootstrapsecret.Secrets{Client: r.Client, Reader: r.Reader}
 	r.tokens = &push.Tokens{Client: r.Client, Reader: r.Reader, Hosts: r.hosts, Secrets: r.secrets, Discovery: r.Discovery, Clock: r.Clock}
-	pusher := &push.Pusher{
+	r.wireServices()
+	r.wirePhases()
+}
+
+func (r *Reconciler) wireServices() {
+	pools := r.pools()
+	r.pusher = &push.Pusher{
 		Macs: r.Macs, Agent: r.Agent, Hosts: r.hosts, Secrets: r.secrets, Tokens: r.tokens, Clock: r.Clock, Pause: r.Pause, Observe: r.metrics.step,
 	}
-	pools := r.pools()
 	r.machines = &machines{client: r.Client, reader: r.Reader, recorder: r.Recorder}
-	proofs := &rights{client: r.Client, clock: r.Clock, reader: r.Reader, machines: r.machines, pools: pools, secrets: r.secrets}
-	nodeOps := &nodes{client: r.Client, clock: r.Clock, reader: r.Reader, rights: proofs}
+	r.rights = &rights{client: r.Client, clock: r.Clock, reader: r.Reader, machines: r.machines, pools: pools, secrets: r.secrets}
+	r.nodes = &nodes{client: r.Client, clock: r.Clock, reader: r.Reader, rights: r.rights}
 	r.claims = &claims{
-		client: r.Client, clock: r.Clock, reader: r.Reader, absences: &r.absences, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
+		client: r.Client, clock: r.Clock, reader: r.Reader, absences: &r.absences, machines: r.machines, metrics: r.metrics, nodes: r.nodes,
 		pools: pools, pushes: r.pushes, secrets: r.secrets, tokens: r.tokens,
 	}
-	gone := &goneServers{clock: r.Clock, absences: &r.absences, lacks: r.Lacks, secrets: r.secrets, zone: r.Zone}
+	r.gone = &goneServers{clock: r.Clock, absences: &r.absences, lacks: r.Lacks, secrets: r.secrets, zone: r.Zone}
 	r.releases = &releases{clock: r.Clock, hosts: r.hosts, machines: r.machines, pools: pools}
-	fleets := &fleetKeys{keys: r.keys, machines: r.machines}
-	starter := &pushStarter{
-		clock: r.Clock, agent: r.Agent, checks: r.checks, fleetKeys: fleets, pusher: pusher, pushes: r.pushes, sshPort: r.SSHPort,
+	r.ownerships = &ownerships{
+		client: r.Client, reader: r.Reader, claims: r.claims, gone: r.gone, machines: r.machines, nodes: r.nodes, orders: &r.orders,
+		releases: r.releases, rights: r.rights,
+	}
+	r.fleetKeys = &fleetKeys{keys: r.keys, machines: r.machines}
+	r.starter = &pushStarter{
+		clock: r.Clock, agent: r.Agent, checks: r.checks, fleetKeys: r.fleetKeys, pusher: r.pusher, pushes: r.pushes, sshPort: r.SSHPort,
 	}
 	r.disruption = &disruption{clock: r.Clock, reader: r.Reader, machines: r.machines, zone: r.Zone, counting: &r.disruptions}
+}
+
+func (r *Reconciler) wirePhases() {
+	pools := r.pools()
 	r.claimPhase = &claimPhase{
 		refuseUnseen: r.RefuseUnseen, client: r.Client, clock: r.Clock, reader: r.Reader, checks: r.checks, claims: r.claims,
-		fleetKeys: fleets, gone: gone, hosts: r.hosts, keys: r.keys, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
-		orders: &r.orders, pools: pools, pushes: r.pushes, rights: proofs, waitMessages: &r.waitMessages,
-	}
-	recoveryPhase := &recovery{
-		clock: r.Clock, claims: r.claims, disruption: r.disruption, hosts: r.hosts, maxAttempts: r.MaxAttempts,
-		metrics: r.metrics, nodes: nodeOps, pools: pools, rebootAfter: r.RebootAfter, recoverAfter: r.RecoverAfter, releases: r.releases,
-	}
-	updates := &updatePhase{clock: r.Clock, metrics: r.metrics, pushes: r.pushes, starter: starter}
-	drift := &driftPhase{
-		clock: r.Clock, checks: r.checks, driftCheckInterval: r.DriftCheckInterval, keys: r.keys, pusher: pusher, starter: starter,
+		fleetKeys: r.fleetKeys, gone: r.gone, hosts: r.hosts, keys: r.keys, machines: r.machines, metrics: r.metrics, nodes: r.nodes,
+		orders: &r.orders, pools: pools, pushes: r.pushes, rights: r.rights, waitMessages: &r.waitMessages,
 	}
 	r.bootstrapPhase = &bootstrapPhase{
-		clock: r.Clock, claims: r.claims, drift: drift, hosts: r.hosts, machines: r.machines, metrics: r.metrics, nodes: nodeOps,
-		pushes: r.pushes, recovery: recoveryPhase, secrets: r.secrets, starter: starter, updates: updates,
+		clock: r.Clock, hosts: r.hosts, machines: r.machines, metrics: r.metrics, nodes: r.nodes, pushes: r.pushes, secrets: r.secrets, starter: r.starter,
+		drift: &driftPhase{
+			clock: r.Clock, checks: r.checks, driftCheckInterval: r.DriftCheckInterval, keys: r.keys, pusher: r.pusher, starter: r.starter,
+		},
+		recovery: &recovery{
+			clock: r.Clock, claims: r.claims, disruption: r.disruption, hosts: r.hosts, maxAttempts: r.MaxAttempts,
+			metrics: r.metrics, nodes: r.nodes, pools: pools, rebootAfter: r.RebootAfter, recoverAfter: r.RecoverAfter, releases: r.releases,
+		},
+		updates: &updatePhase{clock: r.Clock, metrics: r.metrics, pushes: r.pushes, starter: r.starter},
 	}
-	r.joinPhase = &joinPhase{clock: r.Clock, nodes: nodeOps, pushes: r.pushes, tokens: r.tokens}
+	r.joinPhase = &joinPhase{clock: r.Clock, nodes: r.nodes, pushes: r.pushes, tokens: r.tokens}
 	r.slotsPhase = &slotsPhase{clock: r.Clock, reader: r.Reader, disruption: r.disruption, hosts: r.hosts}
-	atDeletion := &ownerships{
-		client: r.Client, reader: r.Reader, claims: r.claims, gone: gone, machines: r.machines, nodes: nodeOps, orders: &r.orders,
-		releases: r.releases, rights: proofs,
-	}
 	r.releasePhase = &releasePhase{
-		clock: r.Clock, reader: r.Reader, absences: &r.absences, checks: r.checks, claims: r.claims, gone: gone,
-		hosts: r.hosts, keys: r.keys, leaves: r.leaves, machines: r.machines, nodes: nodeOps, ownerships: atDeletion, pools: pools,
-		pusher: pusher, pushes: r.pushes, releases: r.releases, secrets: r.secrets, starter: starter, tokens: r.tokens,
+		clock: r.Clock, reader: r.Reader, absences: &r.absences, checks: r.checks, claims: r.claims, gone: r.gone,
+		hosts: r.hosts, keys: r.keys, leaves: r.leaves, machines: r.machines, nodes: r.nodes, ownerships: r.ownerships, pools: pools,
+		pusher: r.pusher, pushes: r.pushes, releases: r.releases, secrets: r.secrets, starter: r.starter, tokens: r.tokens,
 	}
 }
 

@@ -215,3 +215,20 @@ func TestACrashAtAnyWriteOfAReturn(t *testing.T) {
 		return f.fired
 	})
 }
+
+// failToRemoveFinalizer reconciles so often, and no write that removes the finalizer of
+// a Machine comes to anything.
+func (w *world) failToRemoveFinalizer(times int) {
+	w.t.Helper()
+	w.fail = func(verb string, object client.Object) error {
+		if m, is := object.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && len(m.Finalizers) == 0 {
+			return errPlain
+		}
+		return nil
+	}
+	key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+	for range times {
+		_, _ = w.r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
+		w.awaitJobs(key)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // disturbAnother uses up what may be disturbed within the hour: one of two hosts.
@@ -128,7 +129,7 @@ func TestRecoveriesCountOneAnother(t *testing.T) {
 			key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
 			w.visit("mac-1")
 			w.awaitJobs(key)
-			if result := w.visit("mac-1"); result.RequeueAfter != conflictDelay || c.begun(w.host(hostName)) {
+			if result := w.visit("mac-1"); result.RequeueAfter != requeue.Delay || c.begun(w.host(hostName)) {
 				t.Errorf("comes back after %s, spec = %+v", result.RequeueAfter, w.host(hostName).Spec)
 			}
 			w.r.disruptions.Unlock()

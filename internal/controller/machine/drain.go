@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,28 @@ type nodes struct {
 
 func (p *nodes) drainer() workload.Drainer {
 	return workload.Drainer{Client: p.client, Pods: p.reader}
+}
+
+// findNode reads the Node of the Machine's name. That it is absent is believed
+// of the API server only, since a new token follows from it.
+func (p *nodes) findNode(ctx context.Context, v *visit) error {
+	if v.nodeRead {
+		return nil
+	}
+	node := &corev1.Node{}
+	key := client.ObjectKey{Name: v.Machine.Name}
+	err := p.client.Get(ctx, key, node)
+	if apierrors.IsNotFound(err) {
+		err = p.reader.Get(ctx, key, node)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Node %s: %w", v.Machine.Name, err)
+	}
+	v.nodeRead = true
+	if err == nil {
+		v.Node = node
+	}
+	return nil
 }
 
 // drainNode cordons, drains and deletes the Machine's Node where core does not.
@@ -145,14 +168,15 @@ func (p *nodes) ownNode(ctx context.Context, v *visit) (*corev1.Node, error) {
 // othersNode reports, uncached, that the Node of this name is on a Mac that another
 // Machine of the name has, or may have: providerID and hostRef can be copied.
 func (p *nodes) othersNode(ctx context.Context, v *visit, node *corev1.Node) (bool, error) {
-	name := hostOfProviderID(node.Spec.ProviderID)
+	name := host.NameOf(node.Spec.ProviderID)
 	h := &host.Host{}
 	err := p.reader.Get(ctx, client.ObjectKey{Name: name}, h)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return false, fmt.Errorf("reading host %s of Node %s: %w", name, node.Name, err)
 	case err != nil:
-		h = hostNamed(name)
+		h.Name = name
+		h.Spec.Zone, h.Spec.ServerID = host.SplitName(name)
 	case h.Spec.ClaimRef != nil:
 		return host.Namesake(h, v.Machine), nil
 	}
@@ -168,7 +192,7 @@ func hostRefProviderID(v *visit) string {
 		return machine.ProviderID(v.Host)
 	}
 	if ref := v.Machine.Spec.HostRef; ref != nil {
-		return providerIDOf(ref.Name)
+		return host.ProviderID(host.SplitName(ref.Name))
 	}
 	return ""
 }

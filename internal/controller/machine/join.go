@@ -2,10 +2,7 @@ package machine
 
 import (
 	"context"
-	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,26 +56,4 @@ func (p *joinPhase) tokenDue(v *visit) ctrl.Result {
 		return after(now, since.Add(machine.SilentLimit))
 	}
 	return ctrl.Result{}
-}
-
-// findNode reads the Node of the Machine's name. That it is absent is believed
-// of the API server only, since a new token follows from it.
-func (p *nodes) findNode(ctx context.Context, v *visit) error {
-	if v.nodeRead {
-		return nil
-	}
-	node := &corev1.Node{}
-	key := client.ObjectKey{Name: v.Machine.Name}
-	err := p.client.Get(ctx, key, node)
-	if apierrors.IsNotFound(err) {
-		err = p.reader.Get(ctx, key, node)
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Node %s: %w", v.Machine.Name, err)
-	}
-	v.nodeRead = true
-	if err == nil {
-		v.Node = node
-	}
-	return nil
 }

@@ -3,20 +3,17 @@ package machine
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/machine"
 )
 
-// setLegacyHostRef writes the intent of a Machine that the first system made: the host
+// setLegacyHostRef writes spec.hostRef of a Machine that the first system made: the host
 // of its own server, or none.
 func (p *claimPhase) setLegacyHostRef(ctx context.Context, v *visit, legacy host.Legacy) (bool, error) {
 	if waiting := machine.NotReady(v.Snapshot); waiting.Reason != "" {
@@ -99,26 +96,4 @@ func (p *releasePhase) finishLegacy(ctx context.Context, v *visit, how string) e
 		return err
 	}
 	return p.removeFinalizer(ctx, v, how)
-}
-
-// cleanConditions removes conditions that the API no longer takes, as the first
-// system wrote them: without a reason. As long as they are there no status can be
-// written.
-func (r *Reconciler) cleanConditions(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) error {
-	var kept []metav1.Condition
-	for _, c := range m.Status.Conditions {
-		if c.Reason != "" {
-			kept = append(kept, c)
-		}
-	}
-	if len(kept) == len(m.Status.Conditions) {
-		return nil
-	}
-	base := m.DeepCopy()
-	m.Status.Conditions = kept
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, m, patch); err != nil {
-		return fmt.Errorf("removing conditions of another system: %w", err)
-	}
-	return nil
 }

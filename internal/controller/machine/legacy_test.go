@@ -17,6 +17,7 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -194,7 +195,7 @@ func TestALegacyClaimSurvivesACrash(t *testing.T) {
 	w.visit("mac-1") // conditions
 	w.fail = func(verb string, o client.Object) error {
 		if _, is := o.(*host.Host); is {
-			return errStale
+			return requeue.ErrStale
 		}
 		return nil
 	}
@@ -226,7 +227,9 @@ func TestALegacyMachineByItsStatus(t *testing.T) {
 	w.r.wire()
 	w.settle("mac-1")
 	w.stage("mac-1", "secret-1")
-	w.mac.set(func(m *fakeMac) { m.convErr = &push.Failure{Step: "session", Class: document.Reinstall, Err: errStale} })
+	w.mac.set(func(m *fakeMac) {
+		m.convErr = &push.Failure{Step: "session", Class: document.Reinstall, Err: requeue.ErrStale}
+	})
 	for range 3 {
 		w.clock.SetTime(w.clock.Now().Add(time.Hour))
 		w.settle("mac-1")

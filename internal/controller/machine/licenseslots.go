@@ -22,12 +22,6 @@ import (
 // watched.
 const slotPoll = 15 * time.Second
 
-// slotNews reports that a Node tells something else of its places.
-func slotNews(before, now *corev1.Node) bool {
-	a, b := host.LeakOf(before, nil), host.LeakOf(now, nil)
-	return a.Leaked != b.Leaked || a.BootID != b.BootID || a.Places != b.Places
-}
-
 // slotsPhase has a Mac rebooted whose macOS counts guests that are gone.
 type slotsPhase struct {
 	clock      clock.PassiveClock

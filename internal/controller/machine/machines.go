@@ -13,12 +13,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // machines reads and writes Machines, and what they belong to.
@@ -26,6 +28,27 @@ type machines struct {
 	client   client.Client
 	reader   client.Reader
 	recorder events.EventRecorder
+}
+
+// loadSnapshot reads what the phases need. Only the Machine itself must be there.
+func (p *machines) loadSnapshot(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (*visit, error) {
+	v := &visit{Snapshot: machine.Snapshot{Machine: m}}
+	var err error
+	if v.Owner, err = util.GetOwnerMachine(ctx, p.client, m.ObjectMeta); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the owning Machine: %w", err)
+	}
+	if name := machine.ClusterName(m); name != "" {
+		v.Cluster, err = util.GetClusterByName(ctx, p.client, m.Namespace, name)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
+		}
+	}
+	if v.Cluster != nil {
+		if v.Zones, err = p.clusterZones(ctx, v.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
 }
 
 // profile returns the Machine's profile, the built-in one where it names none,
@@ -89,19 +112,19 @@ func (p *machines) missingOwner(ctx context.Context, owned client.Object) (strin
 	return "", nil
 }
 
-// confirmIntent reads the Machine uncached: from a stale copy a host could be
+// confirmHostRef reads the Machine uncached: from a stale copy a host could be
 // claimed with a token that was dropped, and would belong to nobody. A Machine
 // that is being deleted gets back what is its own, and nothing new.
-func (p *machines) confirmIntent(ctx context.Context, v *visit, again bool) error {
+func (p *machines) confirmHostRef(ctx context.Context, v *visit, again bool) error {
 	fresh := &infrav1.ScalewayAppleSiliconMachine{}
 	if err := p.reader.Get(ctx, client.ObjectKeyFromObject(v.Machine), fresh); err != nil {
-		return fmt.Errorf("confirming the intent: %w", err)
+		return fmt.Errorf("confirming the chosen host: %w", err)
 	}
 	switch {
 	case fresh.UID != v.Machine.UID, fresh.Spec.HostRef == nil, *fresh.Spec.HostRef != *v.Machine.Spec.HostRef:
-		return errStale
+		return requeue.ErrStale
 	case !again && !fresh.DeletionTimestamp.IsZero():
-		return errStale
+		return requeue.ErrStale
 	}
 	return nil
 }
@@ -164,7 +187,7 @@ func (p *machines) confirmDeletion(ctx context.Context, v *visit) error {
 	}
 	ref := fresh.Spec.HostRef
 	if fresh.UID != v.Machine.UID || fresh.DeletionTimestamp.IsZero() || machine.BeingMoved(fresh) || ref == nil || ref.ClaimToken != v.Token() {
-		return fmt.Errorf("confirming the deletion: %w", errStale)
+		return fmt.Errorf("confirming the deletion: %w", requeue.ErrStale)
 	}
 	return nil
 }
@@ -206,4 +229,19 @@ func ownerObject(ref metav1.OwnerReference) client.Object {
 		return &clusterv1.Cluster{}
 	}
 	return nil
+}
+
+// clusterZones returns the zones of the Cluster's infrastructure; a Cluster
+// without ours has none, and its Machines name their zone.
+func (p *machines) clusterZones(ctx context.Context, cluster *clusterv1.Cluster) ([]string, error) {
+	ref := cluster.Spec.InfrastructureRef
+	if !ref.IsDefined() || ref.Kind != "ScalewayAppleSiliconCluster" {
+		return nil, nil
+	}
+	infra := &infrav1.ScalewayAppleSiliconCluster{}
+	err := p.client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, infra)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return infra.Spec.Zones, nil
 }

@@ -59,7 +59,7 @@ func (m *metrics) register(registerer prometheus.Registerer) error {
 	return nil
 }
 
-// recoveries counts one tier of the ladder. Other controllers count others under
+// recoveries counts one tier of recovery. Other controllers count others under
 // the same name, which needs the same help and label.
 func recoveries(tier host.Recovery) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
@@ -123,3 +123,12 @@ func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), g.fleet, g.of)
 	}
 }
+
+// Results of claims, as counted.
+const (
+	claimTaken    = "claimed"
+	claimAgain    = "claimed_again"
+	claimConflict = "conflict"
+	claimLost     = "lost"
+	claimNoHost   = "no_host"
+)

@@ -72,7 +72,7 @@ func (p *claimPhase) reconcileOrder(ctx context.Context, v *visit) error {
 // placeOrder makes the Host of the order, after uncached reads that prove that the
 // Machine still wants it and that no server was made for this token already.
 func (p *claimPhase) placeOrder(ctx context.Context, v *visit) error {
-	if err := p.machines.confirmIntent(ctx, v, false); err != nil {
+	if err := p.machines.confirmHostRef(ctx, v, false); err != nil {
 		return err
 	}
 	if moved, err := p.claims.followOrder(ctx, v, p.reader); err != nil || moved {
@@ -103,71 +103,8 @@ func (p *claimPhase) placeOrder(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// lostRace: another manager placed the order; look again, as at any lost race.
-func lostRace(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return errStale
-	}
-	return err
-}
-
 // orderProgress is what the host controller says of the order.
 func orderProgress(h *host.Host) machine.Finding {
 	reason, message := order.Progress(h)
 	return machine.False(reason, "%s", message)
-}
-
-// ownershipOfOrder is claimOwnership for an intent that is an order. Done: v.Host is the
-// order. Where nothing was made of it yet, the order is made with its release, so
-// that another manager's that is on its way finds it taken: it would be a server
-// for nobody.
-func (p *ownerships) ownershipOfOrder(ctx context.Context, v *visit) (done bool, err error) {
-	if moved, err := p.claims.followOrder(ctx, v, p.reader); err != nil || moved {
-		return false, err
-	}
-	h, verdict, err := p.claims.judgeClaim(ctx, v, p.reader)
-	if err != nil {
-		return false, err
-	}
-	switch verdict {
-	case host.Ordering, host.Releasing:
-		v.Host = h
-		return true, nil
-	case host.PlaceOrder:
-		if err := p.machines.confirmDeletion(ctx, v); err != nil {
-			return false, err
-		}
-		h = order.New(v.Machine, v.Zone(), v.ClaimRef())
-		if h.Spec.Zone == "" || h.Spec.Order.Type == "" {
-			return false, nil // it could never have been placed
-		}
-		h.Spec.Release = p.releases.newRelease(v, infrav1.Terminate)
-		v.Host = h
-		_, err = p.orders.Place(ctx, p.client, p.reader, h, nil) // a limit holds up nothing that is released
-		return true, lostRace(err)
-	}
-	return false, nil
-}
-
-// cancelOrder releases an order, and the server that was made of it meanwhile.
-// Nobody can detach or pool what does not exist: it is given back.
-func (p *releasePhase) cancelOrder(ctx context.Context, v *visit) error {
-	policy := p.releases.exitPolicy(v, true)
-	if policy == infrav1.Detach || p.pools.Prefix(v.Machine) == "" {
-		policy = infrav1.Terminate
-	}
-	if err := p.releases.recordRelease(ctx, v, policy); err != nil {
-		return err
-	}
-	server, err := order.Delivered(ctx, p.reader, host.ClaimOf(v.Machine))
-	if err != nil {
-		return err
-	}
-	if server != nil && server.Spec.Release == nil {
-		v.Host = server
-		if err := p.releases.recordRelease(ctx, v, policy); err != nil {
-			return err
-		}
-	}
-	return p.removeFinalizer(ctx, v, "order cancelled")
 }

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -88,6 +87,38 @@ func (p *ownerships) claimOwnership(ctx context.Context, v *visit) (ownership, e
 	return p.blocked(v), nil
 }
 
+// ownershipOfOrder is claimOwnership for a spec.hostRef that is an order. Done: v.Host is the
+// order. Where nothing was made of it yet, the order is made with its release, so
+// that another manager's that is on its way finds it taken: it would be a server
+// for nobody.
+func (p *ownerships) ownershipOfOrder(ctx context.Context, v *visit) (done bool, err error) {
+	if moved, err := p.claims.followOrder(ctx, v, p.reader); err != nil || moved {
+		return false, err
+	}
+	h, verdict, err := p.claims.judgeClaim(ctx, v, p.reader)
+	if err != nil {
+		return false, err
+	}
+	switch verdict {
+	case host.Ordering, host.Releasing:
+		v.Host = h
+		return true, nil
+	case host.PlaceOrder:
+		if err := p.machines.confirmDeletion(ctx, v); err != nil {
+			return false, err
+		}
+		h = order.New(v.Machine, v.Zone(), v.ClaimRef())
+		if h.Spec.Zone == "" || h.Spec.Order.Type == "" {
+			return false, nil // it could never have been placed
+		}
+		h.Spec.Release = p.releases.newRelease(v, infrav1.Terminate)
+		v.Host = h
+		_, err = p.orders.Place(ctx, p.client, p.reader, h, nil) // a limit holds up nothing that is released
+		return true, lostRace(err)
+	}
+	return false, nil
+}
+
 // ownershipOfUnclaimed is claimOwnership for a host whose server bears the Machine's name.
 // Where nothing proves that the Machine had it, nothing is released.
 func (p *ownerships) ownershipOfUnclaimed(ctx context.Context, v *visit, h *host.Host) (ownership, error) {
@@ -139,7 +170,8 @@ func (p *ownerships) blocked(v *visit) ownership {
 	name := v.Machine.Spec.HostRef.Name
 	v.released = machine.False(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory: it is released once it is found again, or forgotten once its server is proved gone", name)
 	if v.proof == machine.ProofImpossible {
-		v.released = machine.False(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory, and the lists of zone %s stay empty, as with lost rights: mend those; or, if the server is gone, annotate this object with %s=true and set its status.serverID to null", name, hostZone(name), clusterv1.PausedAnnotation)
+		zone, _ := host.SplitName(name)
+		v.released = machine.False(infrav1.ReasonReleaseBlocked, "host %s is not in the inventory, and the lists of zone %s stay empty, as with lost rights: mend those; or, if the server is gone, annotate this object with %s=true and set its status.serverID to null", name, zone, clusterv1.PausedAnnotation)
 	}
 	return ownershipUnknown
 }
@@ -170,7 +202,7 @@ type goneServers struct {
 	zone     func(zone string) (host.ZoneReport, bool)
 }
 
-// hostIsLost judges an intent whose Host does not exist, from an uncached read: there is
+// hostIsLost judges a spec.hostRef whose Host does not exist, from an uncached read: there is
 // nothing to hold or to release when the Machine never held the Host, or when the
 // server is gone.
 func (p *goneServers) hostIsLost(ctx context.Context, v *visit) (bool, error) {
@@ -179,6 +211,18 @@ func (p *goneServers) hostIsLost(ctx context.Context, v *visit) (bool, error) {
 		return false, err
 	}
 	return neverHeld(v.Machine, secret) || p.serverProvedGone(v), nil
+}
+
+// serverGone reports that there is no server to release. The phase alone may be
+// an old one, and its times are by the clock of the manager that wrote them: the own
+// last list must lack the server too. Where it does not, the host is released as any
+// other, and its controller ends the release of a server that it finds gone.
+func (p *goneServers) serverGone(h *host.Host) bool {
+	if h.Status.Phase != infrav1.HostGone || h.Status.MissingSince == nil || p.zone == nil || p.lacks == nil {
+		return false
+	}
+	report, listed := p.zone(h.Spec.Zone)
+	return listed && report.Err == nil && !report.Suspicious && p.lacks(h.Spec.Zone, h.Spec.ServerID)
 }
 
 // neverHeld reports that by its own records the Machine never held the Host that
@@ -190,7 +234,8 @@ func neverHeld(m *infrav1.ScalewayAppleSiliconMachine, s bootstrapsecret.Content
 
 // serverProvedGone reports that the vendor no longer has the server of the missing Host.
 func (p *goneServers) serverProvedGone(v *visit) bool {
-	return p.provedByLists(v, hostZone(v.Machine.Spec.HostRef.Name), v.Token())
+	zone, _ := host.SplitName(v.Machine.Spec.HostRef.Name)
+	return p.provedByLists(v, zone, v.Token())
 }
 
 // provedByLists reports that the zone was listed well enough since the Machine first
@@ -204,30 +249,4 @@ func (p *goneServers) provedByLists(v *visit, zone, token string) bool {
 	report, _ := p.zone(zone)
 	p.absences.Change(client.ObjectKeyFromObject(v.Machine), func(a *machine.Absence) { v.proof = a.Note(token, p.clock.Now(), report) })
 	return v.proof == machine.ProofGone
-}
-
-// serverIDLength is that of a server's id, a UUID, which ends a Host's name.
-const serverIDLength = 36
-
-// hostZone is the zone in a Host's name; see host.ObjectName.
-func hostZone(name string) string { return name[:max(0, len(name)-serverIDLength-1)] }
-
-// hostNamed is what the name of a Host tells of it.
-func hostNamed(name string) *host.Host {
-	zone := hostZone(name)
-	h := &host.Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{Zone: zone, ServerID: strings.TrimPrefix(name, zone+"-")}}
-	h.Name = name
-	return h
-}
-
-// providerIDOf is the providerID of the server in a Host's name.
-func providerIDOf(name string) string {
-	zone := hostZone(name)
-	return host.ProviderID(zone, strings.TrimPrefix(name, zone+"-"))
-}
-
-// hostOfProviderID is the name of the Host of the server in a providerID.
-func hostOfProviderID(providerID string) string {
-	zone, id, _ := strings.Cut(strings.TrimPrefix(providerID, infrav1.ProviderIDPrefix), "/")
-	return host.ObjectName(zone, id)
 }

@@ -2,9 +2,12 @@ package machine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +85,23 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 	return nil
 }
 
+// pushID names a push by its inputs: a result belongs to the same inputs only.
+func pushID(v *visit, want document.Desired) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s|%s|%d|%s|%s|%t|%s|%s", v.Machine.UID, v.Token(), want.Host.Epoch, document.Revision(want), v.secret.Address, v.secret.Password.Present(), want.Restart, v.Host.Spec.AcceptSerial)
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// missingPassword says why there may be no password: the vendor seals it, as far as
+// the host controller has seen, or it is just not there.
+func missingPassword(h *host.Host) string {
+	c := apimeta.FindStatusCondition(h.Status.Conditions, host.CredentialsStagedCondition)
+	if c != nil && c.Reason == infrav1.ReasonCredentialsSealed {
+		return infrav1.ReasonCredentialsSealed
+	}
+	return infrav1.ReasonMissingSudoPassword
+}
+
 // target is the claimed Mac, with the pin of its present epoch.
 func (p *pushStarter) target(v *visit, key fleetsecret.SSHKey) push.Target {
 	t := push.Target{Address: v.secret.Address, Port: p.sshPort, User: v.secret.User, Key: key.Signer, OtherKeys: key.Others()}
@@ -111,11 +131,6 @@ func (p *pushStarter) awaitReboot(v *visit) (ctrl.Result, bool) {
 // identity says which Mac is meant, and which installation of it.
 func identity(v *visit) document.Host {
 	return document.Host{Name: v.Machine.Name, ProviderID: machine.ProviderID(v.Host), Epoch: v.Host.Spec.Record.InstallEpoch}
-}
-
-// fleetOf is the Machine's fleet, as its Secrets know it.
-func (v *visit) fleetOf() fleetsecret.Fleet {
-	return fleetsecret.Fleet{Namespace: v.Machine.Namespace, Name: v.Fleet(), Cluster: machine.ClusterName(v.Machine)}
 }
 
 // fleetKeys has the keys of fleets made, and tells when one was replaced.
@@ -165,7 +180,3 @@ func (p *fleetKeys) macsOfFleet(ctx context.Context, v *visit) int {
 		return same && taken && m.Namespace == v.Machine.Namespace && m.Spec.ProviderID != ""
 	}))
 }
-
-// ForgetKey has a key registered again before it is next relied on: the vendor does
-// not have it any more under this name.
-func (r *Reconciler) ForgetKey(name string) { r.keys.Forget(name) }

@@ -16,6 +16,7 @@ import (
 	"github.com/macfleet/macfleet/internal/hostclaim"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // reasonLimit is how long a failure's reason may be on a host.
@@ -36,7 +37,7 @@ type recovery struct {
 	releases     *releases
 }
 
-// recoverFrom does what the ladder asks for after a failure that was counted. Once the
+// recoverFrom does what host.NextRecovery asks for after a failure that was counted. Once the
 // Machine is provisioned its host is its own, and health checks take over; one that
 // is on its way out lets its host go soon enough.
 func (p *recovery) recoverFrom(ctx context.Context, v *visit, failure *push.Failure) error {
@@ -74,7 +75,7 @@ func (p *recovery) startDisruption(ctx context.Context, v *visit, in host.Recove
 }
 
 // heldRecovery is what the failure's finding becomes when its answer is held back.
-// Without a reboot the ladder is not exhausted yet: the failure itself stays told.
+// Without a reboot recovery is not exhausted yet: the failure itself stays told.
 func heldRecovery(failed machine.Finding, next host.Recovery, hold host.Block, why string) machine.Finding {
 	if next == host.RecoverReboot {
 		return machine.False(failed.Reason, "%s; the reboot is held back (%s): %s", failed.Message, hold.Reason, hold.Message)
@@ -104,7 +105,7 @@ func (p *recovery) askForReboot(ctx context.Context, v *visit, in host.RecoveryI
 }
 
 // releaseUnhealthyHost releases the host so that it is wiped: back to the pool, or for the same
-// Machine. The intent goes only after the release is durable: an error keeps the
+// Machine. spec.hostRef goes only after the release is durable: an error keeps the
 // claim, and no other host is taken while this one is still ours.
 func (p *recovery) releaseUnhealthyHost(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *push.Failure, why string) error {
 	if err := p.nodes.deleteOwnNode(ctx, v); err != nil {
@@ -173,7 +174,7 @@ type disruption struct {
 // Machine is as it was when it was judged. A block says why it is held back.
 func (p *disruption) guarded(ctx context.Context, v *visit, begin func() error) (host.Block, error) {
 	if !p.counting.TryLock() {
-		return host.Block{}, errStale // another one is counting; look again when it has added itself
+		return host.Block{}, requeue.ErrStale // another one is counting; look again when it has added itself
 	}
 	defer p.counting.Unlock()
 	block, err := p.held(ctx, v.Host)
@@ -209,14 +210,14 @@ func (p *disruption) confirm(ctx context.Context, v *visit) error {
 		return fmt.Errorf("confirming a recovery: %w", err)
 	}
 	if !v.SameForDisruption(fresh) {
-		return errStale
+		return requeue.ErrStale
 	}
 	isPaused, err := p.machines.clusterPaused(ctx, v)
 	if err != nil {
 		return err
 	}
 	if isPaused || v.Cluster == nil || !v.Cluster.DeletionTimestamp.IsZero() {
-		return errStale
+		return requeue.ErrStale
 	}
 	return nil
 }

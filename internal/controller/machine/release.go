@@ -21,6 +21,7 @@ import (
 	"github.com/macfleet/macfleet/internal/job"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/memo"
+	"github.com/macfleet/macfleet/internal/order"
 	"github.com/macfleet/macfleet/internal/push"
 )
 
@@ -106,6 +107,29 @@ func (p *releasePhase) releaseHost(ctx context.Context, v *visit) (ctrl.Result, 
 	return ctrl.Result{}, p.applyReleasePolicy(ctx, v)
 }
 
+// cancelOrder releases an order, and the server that was made of it meanwhile.
+// Nobody can detach or pool what does not exist: it is given back.
+func (p *releasePhase) cancelOrder(ctx context.Context, v *visit) error {
+	policy := p.releases.exitPolicy(v, true)
+	if policy == infrav1.Detach || p.pools.Prefix(v.Machine) == "" {
+		policy = infrav1.Terminate
+	}
+	if err := p.releases.recordRelease(ctx, v, policy); err != nil {
+		return err
+	}
+	server, err := order.Delivered(ctx, p.reader, host.ClaimOf(v.Machine))
+	if err != nil {
+		return err
+	}
+	if server != nil && server.Spec.Release == nil {
+		v.Host = server
+		if err := p.releases.recordRelease(ctx, v, policy); err != nil {
+			return err
+		}
+	}
+	return p.removeFinalizer(ctx, v, "order cancelled")
+}
+
 // applyReleasePolicy does what the release policy says, once the Node is empty and the Mac was
 // told to leave. Only a return to the pool needs the pool's prefix.
 func (p *releasePhase) applyReleasePolicy(ctx context.Context, v *visit) error {
@@ -121,18 +145,6 @@ func (p *releasePhase) applyReleasePolicy(ctx context.Context, v *visit) error {
 		return err
 	}
 	return p.removeFinalizer(ctx, v, "release recorded")
-}
-
-// serverGone reports that there is no server to release. The phase alone may be
-// an old one, and its times are by the clock of the manager that wrote them: the own
-// last list must lack the server too. Where it does not, the host is released as any
-// other, and its controller ends the release of a server that it finds gone.
-func (p *goneServers) serverGone(h *host.Host) bool {
-	if h.Status.Phase != infrav1.HostGone || h.Status.MissingSince == nil || p.zone == nil || p.lacks == nil {
-		return false
-	}
-	report, listed := p.zone(h.Spec.Zone)
-	return listed && report.Err == nil && !report.Suspicious && p.lacks(h.Spec.Zone, h.Spec.ServerID)
 }
 
 // releaseGoneServer lets go of a host whose server is gone. The claim stays for the host

@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -127,16 +126,7 @@ func TestADetachedHostIsNotClaimedAgain(t *testing.T) {
 	m.Spec.ReleasePolicy = infrav1.Detach
 	w.update(m)
 	w.deleteByCore()
-	w.fail = func(verb string, object client.Object) error {
-		if m, is := object.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && len(m.Finalizers) == 0 {
-			return errPlain
-		}
-		return nil
-	}
-	for range 4 {
-		_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}})
-		w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"})
-	}
+	w.failToRemoveFinalizer(4)
 	if h := w.host(hostName); w.machineGone("mac-1") || h.Spec.ClaimRef != nil || h.Spec.Record.DetachedAt == nil {
 		t.Fatalf("spec = %+v, want it detached before the Machine goes", h.Spec)
 	}

@@ -143,13 +143,7 @@ func TestAGoneServerKeepsItsClaim(t *testing.T) {
 	w.vanish(0)
 	token := w.machine("mac-1").Spec.HostRef.ClaimToken
 	w.deleteByCore()
-	w.fail = func(verb string, object client.Object) error {
-		if m, is := object.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && len(m.Finalizers) == 0 {
-			return errPlain
-		}
-		return nil
-	}
-	_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}})
+	w.failToRemoveFinalizer(1)
 	if h := w.host(hostName); w.machineGone("mac-1") || !bears(h, token) || h.Spec.Release != nil {
 		t.Errorf("gone = %t, spec = %+v; want the claim to outlive the Machine", w.machineGone("mac-1"), h.Spec)
 	}
@@ -370,16 +364,7 @@ func TestARunningPushStopsBeforeTheRelease(t *testing.T) {
 func TestReleaseIsRecordedOnce(t *testing.T) {
 	w := runningWorld(t)
 	w.deleteByCore()
-	w.fail = func(verb string, object client.Object) error {
-		if m, is := object.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && len(m.Finalizers) == 0 {
-			return errPlain
-		}
-		return nil
-	}
-	for range 5 {
-		_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}})
-		w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"})
-	}
+	w.failToRemoveFinalizer(5)
 	before := w.host(hostName)
 	if before.Spec.Release == nil || w.machineGone("mac-1") {
 		t.Fatalf("release = %+v, gone = %t", before.Spec.Release, w.machineGone("mac-1"))

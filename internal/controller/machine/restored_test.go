@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 func pairMeta(name string) metav1.ObjectMeta {
@@ -238,7 +239,7 @@ func TestAnOldCopyTakesNothingBack(t *testing.T) {
 	w := runningWorld(t)
 	v, before := &visit{Snapshot: machine.Snapshot{Machine: w.machine("mac-1")}}, w.host(hostName).Spec.ClaimRef.UID
 	v.Machine.UID = "before"
-	if err := w.r.claims.recordUID(t.Context(), v, w.host(hostName)); !errors.Is(err, errStale) {
+	if err := w.r.claims.recordUID(t.Context(), v, w.host(hostName)); !errors.Is(err, requeue.ErrStale) {
 		t.Errorf("%v, want it stale", err)
 	}
 	if got := w.host(hostName).Spec.ClaimRef.UID; got != before {

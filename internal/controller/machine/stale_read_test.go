@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // Between a read and the act that follows from it the Machine may have become
@@ -22,8 +23,8 @@ func TestNothingFollowsFromAMachineThatHasChanged(t *testing.T) {
 		m.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
 	}
 	same := func(*visit, *infrav1.ScalewayAppleSiliconMachine) {}
-	claim := func(w *world, v *visit) error { return w.r.machines.confirmIntent(t.Context(), v, false) }
-	again := func(w *world, v *visit) error { return w.r.machines.confirmIntent(t.Context(), v, true) }
+	claim := func(w *world, v *visit) error { return w.r.machines.confirmHostRef(t.Context(), v, false) }
+	again := func(w *world, v *visit) error { return w.r.machines.confirmHostRef(t.Context(), v, true) }
 	release := func(w *world, v *visit) error { return w.r.machines.confirmDeletion(t.Context(), v) }
 	recovery := func(w *world, v *visit) error { return w.r.disruption.confirm(t.Context(), v) }
 	for name, row := range map[string]struct {
@@ -70,7 +71,7 @@ func TestNothingFollowsFromAMachineThatHasChanged(t *testing.T) {
 			if row.deleted {
 				w.delete(now)
 			}
-			if err := row.confirm(w, v); errors.Is(err, errStale) != row.stale || err != nil && !row.stale {
+			if err := row.confirm(w, v); errors.Is(err, requeue.ErrStale) != row.stale || err != nil && !row.stale {
 				t.Errorf("%v; want it stale: %t", err, row.stale)
 			}
 		})

@@ -35,6 +35,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, v *visit) error {
 	return nil
 }
 
+// forgetConsumed forgets the jobs whose outcome is written down now.
+func (r *Reconciler) forgetConsumed(v *visit) {
+	for _, pool := range v.consumed {
+		pool.Forget(client.ObjectKeyFromObject(v.Machine))
+	}
+}
+
 // derive sets the whole status.
 func derive(v *visit) {
 	status := &v.Machine.Status
@@ -202,4 +209,26 @@ func zoneOf(v *visit) string {
 		return v.Host.Spec.Zone
 	}
 	return v.Zone()
+}
+
+// cleanConditions removes conditions that the API no longer takes, as the first
+// system wrote them: without a reason. As long as they are there no status can be
+// written.
+func (r *Reconciler) cleanConditions(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) error {
+	var kept []metav1.Condition
+	for _, c := range m.Status.Conditions {
+		if c.Reason != "" {
+			kept = append(kept, c)
+		}
+	}
+	if len(kept) == len(m.Status.Conditions) {
+		return nil
+	}
+	base := m.DeepCopy()
+	m.Status.Conditions = kept
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, m, patch); err != nil {
+		return fmt.Errorf("removing conditions of another system: %w", err)
+	}
+	return nil
 }

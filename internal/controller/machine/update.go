@@ -74,9 +74,6 @@ func (v *visit) clearAppliedRevision(want document.Desired) bool {
 	return true
 }
 
-// soon comes back after what was found is written down.
-func soon() ctrl.Result { return ctrl.Result{RequeueAfter: time.Millisecond} }
-
 // updateFailed records that an update came to nothing. The job is forgotten once that
 // is written, so that each is counted once.
 func (p *updatePhase) updateFailed(ctx context.Context, v *visit, want document.Desired, err error) {
@@ -88,13 +85,6 @@ func (p *updatePhase) updateFailed(ctx context.Context, v *visit, want document.
 	v.consumed = append(v.consumed, p.pushes)
 	p.metrics.failure(failure)
 	ctrl.LoggerFrom(ctx).Info("Update came to nothing", "host", v.Host.Name, "reason", told.Reason, "step", failure.Step, "class", failure.Class, "failures", next.Failures, "error", told.Message)
-}
-
-// forgetConsumed forgets the jobs whose outcome is written down now.
-func (r *Reconciler) forgetConsumed(v *visit) {
-	for _, pool := range v.consumed {
-		pool.Forget(client.ObjectKeyFromObject(v.Machine))
-	}
 }
 
 // stepCheck is the one step of a check, as people see it.

@@ -1,21 +1,20 @@
 package machine
 
 import (
-	"context"
-	"fmt"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/bootstrapsecret"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/hostclaim"
 	"github.com/macfleet/macfleet/internal/job"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // visit is one look at one Machine. Phases read the snapshot and what other phases
@@ -65,38 +64,29 @@ func (v *visit) claimOnHost() hostclaim.Ref {
 	return hostclaim.Ref{Host: v.Host.Name, Claim: host.ClaimOf(v.Machine)}
 }
 
-// loadSnapshot reads what the phases need. Only the Machine itself must be there.
-func (r *Reconciler) loadSnapshot(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (*visit, error) {
-	v := &visit{Snapshot: machine.Snapshot{Machine: m}}
-	var err error
-	if v.Owner, err = util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the owning Machine: %w", err)
-	}
-	if name := machine.ClusterName(m); name != "" {
-		v.Cluster, err = util.GetClusterByName(ctx, r.Client, m.Namespace, name)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
-		}
-	}
-	if v.Cluster != nil {
-		if v.Zones, err = r.clusterZones(ctx, v.Cluster); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
+// fleetOf is the Machine's fleet, as its Secrets know it.
+func (v *visit) fleetOf() fleetsecret.Fleet {
+	return fleetsecret.Fleet{Namespace: v.Machine.Namespace, Name: v.Fleet(), Cluster: machine.ClusterName(v.Machine)}
 }
 
-// clusterZones returns the zones of the Cluster's infrastructure; a Cluster
-// without ours has none, and its Machines name their zone.
-func (r *Reconciler) clusterZones(ctx context.Context, cluster *clusterv1.Cluster) ([]string, error) {
-	ref := cluster.Spec.InfrastructureRef
-	if !ref.IsDefined() || ref.Kind != "ScalewayAppleSiliconCluster" {
-		return nil, nil
-	}
-	infra := &infrav1.ScalewayAppleSiliconCluster{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, infra)
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return infra.Spec.Zones, nil
+// after asks to come back at an instant, or now when it has passed.
+func after(now, then time.Time) ctrl.Result {
+	return ctrl.Result{RequeueAfter: max(then.Sub(now), time.Millisecond)}
 }
+
+// soon comes back after what was found is written down.
+func soon() ctrl.Result { return ctrl.Result{RequeueAfter: time.Millisecond} }
+
+// lostRace: another manager placed the order; look again, as at any lost race.
+func lostRace(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return requeue.ErrStale
+	}
+	return err
+}
+
+// waitPoll is how often a Machine that waits for a host looks why there is none. A
+// host that becomes free wakes it; one that is taken, quarantined or gone does not,
+// and what the condition says would be an old story. It reads the cache, and asks
+// the vendor nothing.
+const waitPoll = time.Minute

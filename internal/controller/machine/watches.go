@@ -27,6 +27,7 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/job"
 	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/watch"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -71,32 +72,25 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // clusterChanges are those that a Machine waits for.
 func clusterChanges() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(*clusterv1.Cluster)
-			now, is := e.ObjectNew.(*clusterv1.Cluster)
-			if !was || !is {
-				return false
-			}
-			return machine.InfrastructureProvisioned(before) != machine.InfrastructureProvisioned(now) ||
-				before.Generation != now.Generation || before.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero()
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	changes := watch.Updates(func(before, now *clusterv1.Cluster) bool {
+		return machine.InfrastructureProvisioned(before) != machine.InfrastructureProvisioned(now) ||
+			before.Generation != now.Generation || before.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero()
+	})
+	changes.GenericFunc = func(event.GenericEvent) bool { return false }
+	return changes
 }
 
 // nodeChanges leaves out the heartbeats.
 func nodeChanges() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, was := e.ObjectOld.(*corev1.Node)
-			now, is := e.ObjectNew.(*corev1.Node)
-			if !was || !is {
-				return false
-			}
-			return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID || slotNews(before, now)
-		},
-	}
+	return watch.Updates(func(before, now *corev1.Node) bool {
+		return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID || slotNews(before, now)
+	})
+}
+
+// slotNews reports that a Node tells something else of its places.
+func slotNews(before, now *corev1.Node) bool {
+	a, b := host.LeakOf(before, nil), host.LeakOf(now, nil)
+	return a.Leaked != b.Leaked || a.BootID != b.BootID || a.Places != b.Places
 }
 
 func (r *Reconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
