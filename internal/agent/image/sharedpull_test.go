@@ -26,6 +26,14 @@ func ask(ctx context.Context, s *Store, r Request) <-chan outcome {
 	return done
 }
 
+// gated is a store whose pulls begin, and wait for the host's gate.
+func gated(t *testing.T) (*fakeHost, *Store) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.gate = make(chan struct{})
+	return h, New(options(t, h))
+}
+
 func waiters(s *Store) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,10 +45,7 @@ func waiters(s *Store) int {
 }
 
 func TestFiftyPodsAreOnePull(t *testing.T) {
-	h := newHost()
-	h.publish(base, 1, gb, "")
-	h.gate = make(chan struct{})
-	s := New(options(t, h))
+	h, s := gated(t)
 	var all []<-chan outcome
 	for range 50 {
 		all = append(all, ask(t.Context(), s, Request{Ref: base}))
@@ -58,10 +63,7 @@ func TestFiftyPodsAreOnePull(t *testing.T) {
 }
 
 func TestPullOutlivesTheFirstWhoAsked(t *testing.T) {
-	h := newHost()
-	h.publish(base, 1, gb, "")
-	h.gate = make(chan struct{})
-	s := New(options(t, h))
+	h, s := gated(t)
 	first, leave := context.WithCancel(t.Context())
 	gone := ask(first, s, Request{Ref: base})
 	receive(t, "the pull", h.started)
@@ -78,10 +80,7 @@ func TestPullOutlivesTheFirstWhoAsked(t *testing.T) {
 }
 
 func TestPullEndsWithItsLastWaiter(t *testing.T) {
-	h := newHost()
-	h.publish(base, 1, gb, "")
-	h.gate = make(chan struct{})
-	s := New(options(t, h))
+	h, s := gated(t)
 	ctx, leave := context.WithCancel(t.Context())
 	gone := ask(ctx, s, Request{Ref: base})
 	receive(t, "the pull", h.started)
