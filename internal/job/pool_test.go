@@ -142,6 +142,22 @@ func TestCancelEndsAJob(t *testing.T) {
 	}
 }
 
+func TestAJobIsCancelledInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := NewPool(1, clock.RealClock{}, nil)
+		pool.Begin(key("runs"), "1", waitFor(nil))
+		synctest.Wait()
+		pool.Begin(key("waits"), "1", waitFor(nil))
+		pool.Cancel(key("waits"))
+		synctest.Wait()
+		if waits, _ := pool.Look(key("waits")); !waits.Done || waits.Step != Queued || !pool.Running(key("runs")) {
+			t.Errorf("waits = %+v, want it to end before the other does", waits)
+		}
+		pool.Stop()
+		pool.Wait()
+	})
+}
+
 // What is noted of a job and its being forgotten are for its end: while it runs it may
 // yet come to anything.
 func TestOnlyAFinishedJobIsNotedOrForgotten(t *testing.T) {
