@@ -39,7 +39,7 @@ func writeConfig(t *testing.T, dir string, edit func(*document.AgentConfig)) str
 
 func TestFlagsLieOverTheFile(t *testing.T) {
 	path := writeConfig(t, t.TempDir(), func(*document.AgentConfig) {})
-	c, hash, err := loadConfig(Options{
+	c, hash, err := loadConfig(options{
 		ConfigFile: path, NodeName: "mac-2", ProviderID: "x://y", MaxVMs: 1, NodeLabels: map[string]string{"rack": "7"},
 	})
 	if err != nil || len(hash) != 64 {
@@ -54,7 +54,7 @@ func TestFlagsLieOverTheFile(t *testing.T) {
 }
 
 func TestFlagsAlone(t *testing.T) {
-	c, _, err := loadConfig(Options{ConfigFile: filepath.Join(t.TempDir(), "none"), NodeName: "mac-1", ProviderID: "x://y"})
+	c, _, err := loadConfig(options{ConfigFile: filepath.Join(t.TempDir(), "none"), NodeName: "mac-1", ProviderID: "x://y"})
 	if err != nil || c.Node.MaxVMs != 1 {
 		t.Errorf("config %+v, err %v", c, err)
 	}
@@ -65,15 +65,15 @@ func TestWrongConfigurationIsOneLineAndExit2(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(*document.AgentConfig)
-		flag Options
+		flag options
 		want string
 	}{
-		{"schema", func(c *document.AgentConfig) { c.Schema = "other/v9" }, Options{}, "other/v9"},
-		{"name", func(c *document.AgentConfig) { c.Host.Name = "Not A Name" }, Options{}, "Not A Name"},
-		{"no provider ID", func(c *document.AgentConfig) { c.Host.ProviderID = "" }, Options{}, "provider ID"},
-		{"too many VMs", func(*document.AgentConfig) {}, Options{MaxVMs: 3}, "3 VMs"},
-		{"negative VMs", func(*document.AgentConfig) {}, Options{MaxVMs: -1}, "-1 VMs"},
-		{"a label", func(*document.AgentConfig) {}, Options{NodeLabels: map[string]string{"a b": "c"}}, "a b"},
+		{"schema", func(c *document.AgentConfig) { c.Schema = "other/v9" }, options{}, "other/v9"},
+		{"name", func(c *document.AgentConfig) { c.Host.Name = "Not A Name" }, options{}, "Not A Name"},
+		{"no provider ID", func(c *document.AgentConfig) { c.Host.ProviderID = "" }, options{}, "provider ID"},
+		{"too many VMs", func(*document.AgentConfig) {}, options{MaxVMs: 3}, "3 VMs"},
+		{"negative VMs", func(*document.AgentConfig) {}, options{MaxVMs: -1}, "-1 VMs"},
+		{"a label", func(*document.AgentConfig) {}, options{NodeLabels: map[string]string{"a b": "c"}}, "a b"},
 	} {
 		c.flag.ConfigFile = writeConfig(t, dir, c.edit)
 		_, _, err := loadConfig(c.flag)
@@ -82,7 +82,7 @@ func TestWrongConfigurationIsOneLineAndExit2(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if _, _, err := loadConfig(Options{ConfigFile: filepath.Join(dir, "none")}); err == nil {
+	if _, _, err := loadConfig(options{ConfigFile: filepath.Join(dir, "none")}); err == nil {
 		t.Error("no configuration at all was taken")
 	}
 }
@@ -178,7 +178,7 @@ func TestWhoProvesTheFirewall(t *testing.T) {
 		{"told to do without", &none, document.DefaultSubnet, ""},
 		{"told where", &other, "", other},
 	} {
-		a := agent{o: Options{HostdSocket: c.flag}, log: slog.New(slog.DiscardHandler)}
+		a := agent{o: options{HostdSocket: c.flag}, log: slog.New(slog.DiscardHandler)}
 		a.config.Mac.Network.Subnet = c.subnet
 		got := ""
 		if gate, ok := a.guard().(guard.Gate); ok {
@@ -204,7 +204,7 @@ func TestRequirement004_ProviderIDFlagWins(t *testing.T) {
 		"an empty one": {[]string{"--provider-id="}, "scw-applesilicon://fr-par-1/0001"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o Options
+			var o options
 			flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 			runFlags(flags, &o, new(string))
 			if err := flags.Parse(append(c.args, "--config="+path)); err != nil {

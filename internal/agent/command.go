@@ -24,7 +24,7 @@ func Commands(version string) []*cobra.Command {
 }
 
 func runCommand(version string) *cobra.Command {
-	o := Options{Version: version, HealthSocket: document.HealthSocket}
+	o := options{Version: version, HealthSocket: document.HealthSocket}
 	var hostd string
 	c := &cobra.Command{
 		Use:   "run",
@@ -49,7 +49,7 @@ func runCommand(version string) *cobra.Command {
 	return c
 }
 
-func runFlags(f *pflag.FlagSet, o *Options, hostd *string) {
+func runFlags(f *pflag.FlagSet, o *options, hostd *string) {
 	f.StringVar(&o.ConfigFile, "config", document.ConfigFile, "configuration that converge wrote")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "speak to the API server as this file says, without a bootstrap")
 	f.StringVar(&o.NodeName, "node-name", "", "name of the Node, instead of the configuration's")

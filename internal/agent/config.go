@@ -29,9 +29,9 @@ func (UsageError) ExitCode() int { return 2 }
 
 func usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Options of run, as the flags give them. Empty ones leave things to the
+// options of run, as the flags give them. Empty ones leave things to the
 // configuration file.
-type Options struct {
+type options struct {
 	// ConfigFile is a document.AgentConfig; missing is allowed only when the flags
 	// say everything.
 	ConfigFile string
@@ -58,7 +58,7 @@ type Options struct {
 
 // loadConfig reads the file, lays the flags over it, and returns the hash of the
 // file's bytes, empty when there is none.
-func loadConfig(o Options) (document.AgentConfig, string, error) {
+func loadConfig(o options) (document.AgentConfig, string, error) {
 	var c document.AgentConfig
 	data, err := os.ReadFile(o.ConfigFile)
 	switch {
@@ -80,7 +80,7 @@ func loadConfig(o Options) (document.AgentConfig, string, error) {
 	return c, hex.EncodeToString(sum[:]), validate(c)
 }
 
-func overlay(c document.AgentConfig, o Options) document.AgentConfig {
+func overlay(c document.AgentConfig, o options) document.AgentConfig {
 	if o.NodeName != "" {
 		c.Host.Name = o.NodeName
 	}
@@ -129,7 +129,7 @@ func validate(c document.AgentConfig) error {
 // tartHome is where the console user's machines are: on the volume for guests,
 // where there is one. launchd gives a system job
 // no HOME, whatever its user.
-func tartHome(o Options, c document.AgentConfig) (string, error) {
+func tartHome(o options, c document.AgentConfig) (string, error) {
 	if o.TartHome != "" {
 		return o.TartHome, nil
 	}

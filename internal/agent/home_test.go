@@ -13,15 +13,15 @@ func TestTartHome(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		home   string
-		flags  Options
+		flags  options
 		config document.AgentConfig
 		want   string
 	}{
-		"volume":       {"/Users/m1", Options{}, volume, "/Volumes/macfleet/tart"},
-		"flag":         {"/Users/m1", Options{TartHome: "/x"}, volume, "/x"},
-		"home":         {"/Users/m2", Options{}, document.AgentConfig{}, "/Users/m2/.tart"},
-		"user":         {"", Options{}, document.AgentConfig{Host: document.Host{User: "m1"}}, "/Users/m1/.tart"},
-		"nobody's own": {"/", Options{}, document.AgentConfig{}, ""},
+		"volume":       {"/Users/m1", options{}, volume, "/Volumes/macfleet/tart"},
+		"flag":         {"/Users/m1", options{TartHome: "/x"}, volume, "/x"},
+		"home":         {"/Users/m2", options{}, document.AgentConfig{}, "/Users/m2/.tart"},
+		"user":         {"", options{}, document.AgentConfig{Host: document.Host{User: "m1"}}, "/Users/m1/.tart"},
+		"nobody's own": {"/", options{}, document.AgentConfig{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("HOME", c.home)
@@ -35,13 +35,13 @@ func TestTartHome(t *testing.T) {
 func TestVolumesDir(t *testing.T) {
 	quota := document.AgentConfig{Mac: document.Mac{GuestQuotaBytes: 100e9}}
 	for name, c := range map[string]struct {
-		flags  Options
+		flags  options
 		config document.AgentConfig
 		want   string
 	}{
-		"beside the guests":     {Options{StateDir: "/s"}, quota, "/Volumes/macfleet/volumes"},
-		"no volume":             {Options{StateDir: "/s"}, document.AgentConfig{}, "/s/volumes"},
-		"guests somewhere else": {Options{StateDir: "/s", TartHome: "/x"}, quota, "/s/volumes"},
+		"beside the guests":     {options{StateDir: "/s"}, quota, "/Volumes/macfleet/volumes"},
+		"no volume":             {options{StateDir: "/s"}, document.AgentConfig{}, "/s/volumes"},
+		"guests somewhere else": {options{StateDir: "/s", TartHome: "/x"}, quota, "/s/volumes"},
 	} {
 		if got := volumesDir(c.flags, c.config); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -51,7 +51,7 @@ func TestVolumesDir(t *testing.T) {
 
 // No guest may share what decides what the agent runs, wherever tart is.
 func TestOwnDirs(t *testing.T) {
-	a := &agent{o: Options{StateDir: document.AgentStateDir}, config: document.AgentConfig{Host: document.Host{User: "m1"}}}
+	a := &agent{o: options{StateDir: document.AgentStateDir}, config: document.AgentConfig{Host: document.Host{User: "m1"}}}
 	own := a.ownDirs("/Volumes/macfleet/tart")
 	for _, dir := range []string{document.AgentStateDir, "/Users/m1", "/Volumes/macfleet/tart", "/usr/local", "/opt/homebrew", "/Applications"} {
 		if !slices.Contains(own, dir) {

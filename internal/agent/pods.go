@@ -102,7 +102,7 @@ func (a *agent) ownDirs(tartHome string) []string {
 
 // volumesDir is where volumes of Pods lie: on the volume for guests, where there is
 // one, as they fill up the disk as guests do.
-func volumesDir(o Options, c document.AgentConfig) string {
+func volumesDir(o options, c document.AgentConfig) string {
 	if o.TartHome == "" && c.Mac.GuestQuotaBytes > 0 {
 		return document.PodVolumesDir
 	}

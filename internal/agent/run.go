@@ -45,7 +45,7 @@ const (
 
 // run is the agent's life. It returns nil when ctx ends, and an error that has an
 // ExitCode when flags or configuration are wrong.
-func run(ctx context.Context, o Options, log *slog.Logger) error {
+func run(ctx context.Context, o options, log *slog.Logger) error {
 	config, hash, err := loadConfig(o)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func run(ctx context.Context, o Options, log *slog.Logger) error {
 	return nil
 }
 
-func newDriver(o Options, c document.AgentConfig) (vm.Driver, error) {
+func newDriver(o options, c document.AgentConfig) (vm.Driver, error) {
 	path, err := tart.Find(o.Tart)
 	if err != nil {
 		return nil, UsageError{err}
@@ -86,7 +86,7 @@ func newDriver(o Options, c document.AgentConfig) (vm.Driver, error) {
 }
 
 type agent struct {
-	o      Options
+	o      options
 	config document.AgentConfig
 	driver vm.Driver
 	host   hostos.Runner

@@ -45,7 +45,7 @@ func TestStorageIsThatOfTheGuestsVolume(t *testing.T) {
 		"on its own volume": {filepath.Join(large, "tart"), 5000 << 10},
 		"beside the state":  {t.TempDir(), 1000 << 10},
 	} {
-		a := agent{o: Options{StateDir: t.TempDir(), TartHome: c.home}, host: macWithVolumes{large}, driver: probedDriver{}}
+		a := agent{o: options{StateDir: t.TempDir(), TartHome: c.home}, host: macWithVolumes{large}, driver: probedDriver{}}
 		self, err := a.readSelf(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func convergeCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if explain {
-				_, err := fmt.Fprint(cmd.OutOrStdout(), Explain())
+				_, err := fmt.Fprint(cmd.OutOrStdout(), explanation())
 				return err
 			}
 			// First of all: which file this program is must not be asked after a wait
@@ -105,7 +105,7 @@ func uninstallCommand() *cobra.Command {
 		case signed:
 			return runInstruction(cmd, o, document.VerbUninstall)
 		}
-		return writeReport(cmd.OutOrStdout(), Uninstall(cmd.Context(), o, force))
+		return writeReport(cmd.OutOrStdout(), uninstall(cmd.Context(), o, force))
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "also while guests run")
 	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
@@ -118,7 +118,7 @@ func leaveCommand() *cobra.Command {
 		if signed {
 			return runInstruction(cmd, o, document.VerbLeave)
 		}
-		return writeReport(cmd.OutOrStdout(), Leave(cmd.Context(), o))
+		return writeReport(cmd.OutOrStdout(), leave(cmd.Context(), o))
 	})
 	cmd.Flags().BoolVar(&signed, "signed", false, signedHelp)
 	return cmd

@@ -146,19 +146,31 @@ func TestAnotherUserInTheSameEpochIsRefused(t *testing.T) {
 	}
 }
 
-// A mark that names no user is not taken for one of any user.
-func TestADiskMarkerWithoutAUserIsRefused(t *testing.T) {
-	f := newFixture(t)
-	f.converge()
-	data, err := document.EncodeDiskMarker(document.DiskMarker{
-		Epoch: f.desired.Host.Epoch, Name: f.desired.Host.Name, ProviderID: f.desired.Host.ProviderID,
-	})
-	if err != nil {
-		t.Fatal(err)
+// A mark that leaves out whose the disk is is not taken for one of anybody's.
+func TestADiskMarkerThatLeavesSomethingOutIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaveOut func(*document.DiskMarker)
+		class    document.Class
+		reason   string
+	}{
+		"user":       {func(m *document.DiskMarker) { m.User = "" }, document.Human, "set up for the user"},
+		"providerID": {func(m *document.DiskMarker) { m.ProviderID = "" }, document.Reinstall, `not wiped: the disk belongs to ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.converge()
+			host := f.desired.Host
+			marker := document.DiskMarker{Epoch: host.Epoch, Name: host.Name, ProviderID: host.ProviderID, User: host.User}
+			c.leaveOut(&marker)
+			data, err := document.EncodeDiskMarker(marker)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.mac.Put(document.DiskMarkerFile, data, step.RootAttr(0o600))
+			f.refused("journal", c.class, c.reason)
+			f.nothingDone()
+		})
 	}
-	f.mac.Put(document.DiskMarkerFile, data, step.RootAttr(0o600))
-	f.refused("journal", document.Human, "set up for the user")
-	f.nothingDone()
 }
 
 // nothingDone fails unless the last run left no more than its lock and its report.
@@ -399,7 +411,7 @@ func TestLeaveTakesAllBack(t *testing.T) {
 	f.converge()
 	f.mac.Put(document.AgentCertDir, nil, step.RootAttr(0o700))
 	f.mac.Put(document.AgentCertDir+"/client.pem", []byte("key"), step.RootAttr(0o700))
-	r := Leave(context.Background(), f.options())
+	r := leave(context.Background(), f.options())
 	if r.Exit != document.ExitChanged || r.Epoch != 3 || r.Verb != document.VerbLeave {
 		t.Errorf("report %+v", r)
 	}
@@ -407,7 +419,7 @@ func TestLeaveTakesAllBack(t *testing.T) {
 	if f.mac.Loaded(document.AgentLabel) {
 		t.Error("the agent is loaded")
 	}
-	if r := Leave(context.Background(), f.options()); r.Exit != document.ExitUnchanged {
+	if r := leave(context.Background(), f.options()); r.Exit != document.ExitUnchanged {
 		t.Errorf("leaving again: %v", outcomes(r))
 	}
 	f.converge()
@@ -426,7 +438,7 @@ func TestLeaveGoesOnAfterAFailure(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	f.mac.SettleAfterBootout = 1 << 62
-	r := Leave(context.Background(), f.options())
+	r := leave(context.Background(), f.options())
 	if s, failed := r.FailedStep(); !failed || s.Name != "agent" || r.Exit != document.ExitRetry {
 		t.Errorf("%v", outcomes(r))
 	}
@@ -435,7 +447,7 @@ func TestLeaveGoesOnAfterAFailure(t *testing.T) {
 
 func TestLeaveOnAForeignMac(t *testing.T) {
 	m := macostest.New()
-	r := Leave(context.Background(), Options{Mac: m.Interfaces()})
+	r := leave(context.Background(), Options{Mac: m.Interfaces()})
 	if r.Exit != document.ExitUnchanged {
 		t.Errorf("%v", outcomes(r))
 	}

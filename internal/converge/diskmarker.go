@@ -57,7 +57,7 @@ func (d diskMarker) step() step.Step {
 }
 
 func (d diskMarker) marked(ctx context.Context) (bool, error) {
-	j, err := readDiskMarker(d.Mac.Files)
+	m, err := readDiskMarker(d.Mac.Files)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, d.unmarkedIsClean(ctx)
 	}
@@ -65,12 +65,12 @@ func (d diskMarker) marked(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	want := d.Desired.Host
-	if err := anothersDisk(j, want); err != nil {
+	if err := anothersDisk(m, want); err != nil {
 		return false, err
 	}
-	if j.User != want.User {
+	if m.User != want.User {
 		return false, step.Fail(document.Human, "this Mac was set up for the user %.64q, and the document names %q: put the user back, or reinstall the Mac",
-			j.User, want.User)
+			m.User, want.User)
 	}
 	return true, nil
 }
@@ -81,32 +81,32 @@ func readDiskMarker(files macos.Files) (document.DiskMarker, error) {
 	if err != nil {
 		return document.DiskMarker{}, fmt.Errorf("reading the journal: %w", err)
 	}
-	j, err := document.DecodeDiskMarker(data)
+	m, err := document.DecodeDiskMarker(data)
 	if err != nil {
 		return document.DiskMarker{}, step.Fail(document.Reinstall, "not wiped: a journal survives that says nothing: %w", err)
 	}
-	return j, nil
+	return m, nil
 }
 
 // anothersDisk says why a marked disk is not this host's, in this epoch.
-func anothersDisk(j document.DiskMarker, host document.Host) error {
+func anothersDisk(m document.DiskMarker, host document.Host) error {
 	switch {
-	case j.Epoch != host.Epoch, j.Name != host.Name:
+	case m.Epoch != host.Epoch, m.Name != host.Name:
 		return step.Fail(document.Reinstall, "not wiped: the disk belongs to epoch %d of %.64q, not to epoch %d of %.64q",
-			j.Epoch, j.Name, host.Epoch, host.Name)
-	case j.ProviderID != host.ProviderID:
-		return step.Fail(document.Reinstall, "not wiped: the disk belongs to %.128q, not to %.128q", j.ProviderID, host.ProviderID)
+			m.Epoch, m.Name, host.Epoch, host.Name)
+	case m.ProviderID != host.ProviderID:
+		return step.Fail(document.Reinstall, "not wiped: the disk belongs to %.128q, not to %.128q", m.ProviderID, host.ProviderID)
 	}
 	return nil
 }
 
 // markedAs is the marker of the disk, and the zero value where none can be read.
 func markedAs(files macos.Files) document.DiskMarker {
-	j, err := readDiskMarker(files)
+	m, err := readDiskMarker(files)
 	if err != nil {
 		return document.DiskMarker{}
 	}
-	return j
+	return m
 }
 
 // unmarkedIsClean fails when there are builds of ours, or anything of the first

@@ -7,9 +7,9 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
-// Explain says what each step changes on a Mac and how a person takes it back, in
+// explanation says what each step changes on a Mac and how a person takes it back, in
 // the order in which they run, as Markdown.
-func Explain() string {
+func explanation() string {
 	o := Options{TakeOver: true}
 	var b strings.Builder
 	b.WriteString(`# What converge changes on a Mac, and how to undo it

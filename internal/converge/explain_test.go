@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the page of the steps")
 const pageOfSteps = "../../docs/operate/steps.md"
 
 func TestThePageOfStepsIsTheList(t *testing.T) {
-	want := Explain()
+	want := explanation()
 	if *update {
 		if err := os.WriteFile(pageOfSteps, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
-// Leave takes back what joining gave: it stops the agent and removes its
+// leave takes back what joining gave: it stops the agent and removes its
 // launchd job, the bootstrap token, the join permit and the client certificates.
 // Guests, hostd with its firewall, and the disk marker stay; a wipe follows. A step
 // that fails does not keep the others from being tried.
-func Leave(ctx context.Context, o Options) document.Report {
+func leave(ctx context.Context, o Options) document.Report {
 	r := o.newReport(ctx, document.VerbLeave)
 	return o.locked(ctx, &r, func() bool { o.leave(ctx, &r); return true })
 }

@@ -90,13 +90,13 @@ func TestScreenSharingThatLingersIsTold(t *testing.T) {
 func TestUninstallSharesTheScreenAgainOnlyWhereItWas(t *testing.T) {
 	f := shared(t)
 	f.converge()
-	Uninstall(t.Context(), f.options(), true)
+	uninstall(t.Context(), f.options(), true)
 	f.screen(true)
 	f.gone(sharingFile)
 
 	f = newFixture(t)
 	f.converge()
-	Uninstall(t.Context(), f.options(), true)
+	uninstall(t.Context(), f.options(), true)
 	if f.mac.Loaded(ScreenSharingLabel) {
 		t.Error("Screen Sharing was never on, and is now")
 	}

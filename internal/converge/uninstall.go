@@ -13,11 +13,11 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
-// Uninstall takes back what the steps did, the last one first, and goes on after
+// uninstall takes back what the steps did, the last one first, and goes on after
 // a failure. The disk marker, the upgrade key and the counter stay: the disk belongs to
 // its epoch until it is wiped. A Mac that changes hands is wiped instead: guests leave traces
 // that no list of ours knows. With force it does so although guests run.
-func Uninstall(ctx context.Context, o Options, force bool) document.Report {
+func uninstall(ctx context.Context, o Options, force bool) document.Report {
 	r := o.newReport(ctx, document.VerbUninstall)
 	return o.locked(ctx, &r, func() bool { o.uninstall(ctx, &r, force); return true })
 }

@@ -13,7 +13,7 @@ import (
 
 func (f *fixture) uninstall(force bool) document.Report {
 	f.mac.Changes = nil
-	return Uninstall(context.Background(), f.options(), force)
+	return uninstall(context.Background(), f.options(), force)
 }
 
 func TestUninstallTakesAllBack(t *testing.T) {
@@ -89,8 +89,8 @@ func TestVerbsThatWaitedForUninstallDoNothing(t *testing.T) {
 		"signed converge": func(f *fixture, o Options) document.Report {
 			return f.instructed(o, f.signed(f.signer(f.keyed('z')).Converge(f.desired)))
 		},
-		"leave":     func(f *fixture, o Options) document.Report { return Leave(f.t.Context(), o) },
-		"uninstall": func(f *fixture, o Options) document.Report { return Uninstall(f.t.Context(), o, false) },
+		"leave":     func(f *fixture, o Options) document.Report { return leave(f.t.Context(), o) },
+		"uninstall": func(f *fixture, o Options) document.Report { return uninstall(f.t.Context(), o, false) },
 	} {
 		for how, self := range map[string]func(f *fixture) string{
 			"slot": func(f *fixture) string { return f.mac.Resolve(document.CurrentAgent) },
@@ -167,10 +167,10 @@ func TestUninstallOfALostConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := f.options()
-	if s, failed := Uninstall(context.Background(), o, true).FailedStep(); !failed || s.Class != document.Human {
+	if s, failed := uninstall(context.Background(), o, true).FailedStep(); !failed || s.Class != document.Human {
 		t.Errorf("%s (%s): %s", s.Name, s.Class, s.Detail)
 	}
 	o.Invoker = "m1"
-	Uninstall(context.Background(), o, true)
+	uninstall(context.Background(), o, true)
 	f.gone(sudoersFile("m1"))
 }

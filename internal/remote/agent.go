@@ -178,17 +178,17 @@ func readReport(verb string, r result) (document.Report, error) {
 	report, err := document.DecodeReport([]byte(line))
 	switch {
 	case err != nil && r.exit == 0:
-		return document.Report{}, &BadAnswer{During: verb, Reason: "it does not end in a report"}
+		return document.Report{}, &badAnswer{During: verb, Reason: "it does not end in a report"}
 	case err != nil:
 		return document.Report{}, &NoReport{Verb: verb, Reason: noReportReason(r), Exit: r.exit}
 	case report.Verb != verb, report.Exit != r.exit:
-		return document.Report{}, &BadAnswer{During: verb, Reason: "report and exit code do not agree"}
+		return document.Report{}, &badAnswer{During: verb, Reason: "report and exit code do not agree"}
 	}
 	switch class, failed := document.ClassOfExit(r.exit); {
 	case failed:
 		return report, &Failed{Report: report, Class: class}
 	case r.exit != document.ExitUnchanged && r.exit != document.ExitChanged:
-		return report, &BadAnswer{During: verb, Reason: fmt.Sprintf("unknown exit code %d", r.exit)}
+		return report, &badAnswer{During: verb, Reason: fmt.Sprintf("unknown exit code %d", r.exit)}
 	}
 	return report, nil
 }

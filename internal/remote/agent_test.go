@@ -118,7 +118,7 @@ func noReport(want NoReportReason) func(document.Report, error) bool {
 }
 
 func isBadAnswer(_ document.Report, err error) bool {
-	var e *BadAnswer
+	var e *badAnswer
 	return errors.As(err, &e)
 }
 
@@ -339,7 +339,7 @@ func TestProbeRefusesHalfAnAnswer(t *testing.T) {
 		s := newServer(t, key)
 		s.handle = answering(out, "", 0)
 		_, err := s.dial(key).Probe(t.Context())
-		var bad *BadAnswer
+		var bad *badAnswer
 		if !errors.As(err, &bad) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -367,7 +367,7 @@ func TestGrantOutcomes(t *testing.T) {
 	for _, out := range []string{"", "grant \n", "grant yes\n"} {
 		s := newServer(t, key)
 		s.handle = answering(out, "", 0)
-		var bad *BadAnswer
+		var bad *badAnswer
 		if err := s.dial(key).Grant(t.Context(), secret("x")); !errors.As(err, &bad) {
 			t.Errorf("%q: got %v", out, err)
 		}

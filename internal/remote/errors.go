@@ -69,14 +69,14 @@ type Lost struct {
 func (e *Lost) Error() string { return fmt.Sprintf("%s: connection lost: %v", e.During, e.Err) }
 func (e *Lost) Unwrap() error { return e.Err }
 
-// BadAnswer says that the other side did not keep to the agreement: too much
+// badAnswer says that the other side did not keep to the agreement: too much
 // output, or not what was asked for. It quotes none of it.
-type BadAnswer struct {
+type badAnswer struct {
 	During string
 	Reason string
 }
 
-func (e *BadAnswer) Error() string { return fmt.Sprintf("%s: bad answer: %s", e.During, e.Reason) }
+func (e *badAnswer) Error() string { return fmt.Sprintf("%s: bad answer: %s", e.During, e.Reason) }
 
 // GrantOutcome is why a grant did not succeed.
 type GrantOutcome string

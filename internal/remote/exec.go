@@ -56,7 +56,7 @@ func (s *Session) exec(ctx context.Context, c command) (result, error) {
 	exit, err := exitCode(channel.Run(c.line))
 	switch {
 	case stdout.over:
-		return result{}, &BadAnswer{During: c.during, Reason: fmt.Sprintf("more than %d bytes", c.limit)}
+		return result{}, &badAnswer{During: c.during, Reason: fmt.Sprintf("more than %d bytes", c.limit)}
 	case ctx.Err() != nil:
 		return result{}, fmt.Errorf("%s: %w", c.during, ctx.Err())
 	case err != nil:

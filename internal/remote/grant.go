@@ -36,7 +36,7 @@ func (s *Session) Grant(ctx context.Context, password Secret) error {
 	}
 	answer, found := word(r.stdout, "grant")
 	if !found {
-		return &BadAnswer{During: during, Reason: "it does not say how it ended"}
+		return &badAnswer{During: during, Reason: "it does not say how it ended"}
 	}
 	switch outcome := GrantOutcome(answer); outcome {
 	case "granted":
@@ -45,5 +45,5 @@ func (s *Session) Grant(ctx context.Context, password Secret) error {
 	case PasswordRejected, AccountLocked, RuleOverridden, NoPassword, GrantFailed:
 		return &GrantRefused{Outcome: outcome}
 	}
-	return &BadAnswer{During: during, Reason: "it ended in an unknown way"}
+	return &badAnswer{During: during, Reason: "it ended in an unknown way"}
 }

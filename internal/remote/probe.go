@@ -97,7 +97,7 @@ func (s *Session) Probe(ctx context.Context) (Facts, error) {
 	}
 	f, complete := parseFacts(string(r.stdout))
 	if !complete {
-		return Facts{}, &BadAnswer{During: during, Reason: "it is not complete"}
+		return Facts{}, &badAnswer{During: during, Reason: "it is not complete"}
 	}
 	s.installed, s.root = f.CurrentAgent, f.root()
 	return f, nil

@@ -40,7 +40,7 @@ func (s *Session) Receive(ctx context.Context, b *Build) (sent int64, err error)
 		sent, err = u.run(b)
 	}
 	var refused *ReceiveRefused
-	var bad *BadAnswer
+	var bad *badAnswer
 	switch {
 	case err == nil, errors.As(err, &refused), errors.As(err, &bad):
 		return sent, err
@@ -107,7 +107,7 @@ func (u *upload) answer(size int64) (have int64, staged bool, err error) {
 		}
 		if rest, is := strings.CutPrefix(line, "have "); is && size >= 0 {
 			if !parse(strings.TrimSpace(rest), &have) || have > size {
-				return 0, false, &BadAnswer{During: "sending the build", Reason: "it has more than there is"}
+				return 0, false, &badAnswer{During: "sending the build", Reason: "it has more than there is"}
 			}
 			return have, false, nil
 		}
@@ -124,5 +124,5 @@ func ended(how string) error {
 	case Short, Corrupt, Full, ReceiveFailed:
 		return &ReceiveRefused{Outcome: outcome}
 	}
-	return &BadAnswer{During: "sending the build", Reason: "it ended in an unknown way"}
+	return &badAnswer{During: "sending the build", Reason: "it ended in an unknown way"}
 }

@@ -324,7 +324,7 @@ func TestHostileAnswersToAnUpload(t *testing.T) {
 		s.handle = answeringAtOnce(out)
 		_, err := s.dial(key).Receive(t.Context(), testBuild(t, 100))
 		var r *ReceiveRefused
-		var bad *BadAnswer
+		var bad *badAnswer
 		if refused && !errors.As(err, &r) || !refused && !errors.As(err, &bad) {
 			t.Errorf("%q: got %T %v", out, err, err)
 		}

@@ -35,7 +35,7 @@ func (g *progress) save() {
 		if err == nil {
 			return
 		}
-		g.log.Error("the journal cannot be written", "err", err)
+		g.log.Error("the checkpoint cannot be written", "err", err)
 		if wait.For(g.life, g.clock, delay) != nil {
 			return
 		}

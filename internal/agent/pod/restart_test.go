@@ -78,7 +78,7 @@ func TestWhatHappensWhileTheAgentIsAway(t *testing.T) {
 			w.host.vanish()
 			w.boot = "boot-2"
 		}, "", 137, "ContainerStatusUnknown"},
-		{"the journal is lost with the VM", corev1.RestartPolicyNever, func(w *world) {
+		{"the checkpoint is lost with the VM", corev1.RestartPolicyNever, func(w *world) {
 			w.host.vanish()
 			_ = os.RemoveAll(filepath.Join(w.dir, "pods"))
 		}, corev1.PodFailed, 137, "ContainerStatusUnknown"},

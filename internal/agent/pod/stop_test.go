@@ -117,13 +117,13 @@ func TestACheckpointStaysAsLongAsItsVM(t *testing.T) {
 		t.Error("a machine that was left behind is no failure")
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Errorf("the journal of a machine that is still there: %v", err)
+		t.Errorf("the checkpoint of a VM that is still there: %v", err)
 	}
 	if err := s.sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || len(w.host.names()) != 0 {
-		t.Errorf("machines %v, journal %v", w.host.names(), err)
+		t.Errorf("machines %v, checkpoint %v", w.host.names(), err)
 	}
 }
 
@@ -220,7 +220,7 @@ func (w *world) workerOf(p *corev1.Pod) *worker {
 	}, p)
 	r, err := wk.progress.checkpoints.Load(p.UID)
 	if err != nil || r == nil {
-		w.t.Fatalf("journal %+v, err %v", r, err)
+		w.t.Fatalf("checkpoint %+v, err %v", r, err)
 	}
 	wk.progress.Record = *r
 	return wk

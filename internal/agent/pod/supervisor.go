@@ -172,7 +172,7 @@ func (s *Supervisor) podSeen(ctx context.Context, o any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.workers[p.UID]; j != nil {
-		j.worker.Update(p)
+		j.worker.update(p)
 		return
 	}
 	j := &job{worker: newWorker(ctx, s.shared, p), done: make(chan struct{})}
@@ -211,7 +211,7 @@ func (s *Supervisor) podGone(uid types.UID) {
 	if j == nil {
 		return
 	}
-	j.worker.Gone()
+	j.worker.gone()
 	s.running.Go(func() {
 		<-j.done
 		s.mu.Lock()

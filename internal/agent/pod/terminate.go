@@ -54,7 +54,7 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 // loadForTermination is for Pods that are deleted or have ended when this agent first
 // sees them.
 func (w *worker) loadForTermination(ctx context.Context) error {
-	return wait.UntilDone(ctx, w.clock, w.log, "reading the journal", func() error {
+	return wait.UntilDone(ctx, w.clock, w.log, "reading the checkpoint", func() error {
 		r, err := w.progress.checkpoints.Load(w.pod.uid)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func (w *worker) killedView() *state.View {
 	p := w.pod.current()
 	if p.DeletionTimestamp == nil && !w.pod.isGone() {
 		if err := g.checkpoints.Save(g.Record); err != nil {
-			w.log.Warn("the journal cannot be written", "err", err)
+			w.log.Warn("the checkpoint cannot be written", "err", err)
 		}
 	}
 	v := state.ViewOf(p, g.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
@@ -124,7 +124,7 @@ func (w *worker) deletePod(ctx context.Context) {
 		w.log.Info("Pod deleted")
 	}
 	if err := w.progress.checkpoints.Remove(w.pod.uid); err != nil {
-		w.log.Warn("a journal was left behind", "err", err)
+		w.log.Warn("a checkpoint was left behind", "err", err)
 	}
 }
 

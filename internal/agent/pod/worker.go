@@ -111,8 +111,8 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	return w
 }
 
-// Update tells the worker of a newer object of its Pod.
-func (w *worker) Update(p *corev1.Pod) {
+// update tells the worker of a newer object of its Pod.
+func (w *worker) update(p *corev1.Pod) {
 	w.pod.update(p)
 	switch {
 	case p.DeletionTimestamp != nil:
@@ -125,8 +125,8 @@ func (w *worker) Update(p *corev1.Pod) {
 	w.report.show(nil)
 }
 
-// Gone tells the worker that its Pod object is not there any more.
-func (w *worker) Gone() {
+// gone tells the worker that its Pod object is not there any more.
+func (w *worker) gone() {
 	w.pod.markGone()
 	w.status.Gone()
 	w.endLife(errDeleted)

@@ -64,7 +64,7 @@ func TestDeletionEndsWithTheVMGone(t *testing.T) {
 	if !slices.Contains(w.events.reasons("a"), "Killing") {
 		t.Errorf("no Killing in %v", w.events.all())
 	}
-	w.await("the journal is gone", func() bool {
+	w.await("the checkpoint is gone", func() bool {
 		entries, err := os.ReadDir(filepath.Join(w.dir, "pods"))
 		return err == nil && len(entries) == 0
 	})

@@ -16,9 +16,9 @@ import (
 // Defaults of Options.
 const (
 	DefaultInventoryInterval = 30 * time.Second
-	// DefaultSettle covers the deadline of a rename, and as much again: one that
+	// defaultSettle covers the deadline of a rename, and as much again: one that
 	// timed out may still land.
-	DefaultSettle      = 5 * time.Second
+	defaultSettle      = 5 * time.Second
 	DefaultConcurrency = 32
 	// DefaultReclaimInterval lets two sweeps fit into half an hour of billing.
 	DefaultReclaimInterval = 15 * time.Minute
@@ -78,7 +78,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("the host controllers need a vendor")
 	}
 	o.InventoryInterval = cmp.Or(max(o.InventoryInterval, 0), DefaultInventoryInterval)
-	o.Settle = cmp.Or(max(o.Settle, 0), DefaultSettle)
+	o.Settle = cmp.Or(max(o.Settle, 0), defaultSettle)
 	o.Concurrency = cmp.Or(max(o.Concurrency, 0), DefaultConcurrency)
 	o.ReclaimInterval = cmp.Or(max(o.ReclaimInterval, 0), DefaultReclaimInterval)
 	o.ReinstallTimeout = cmp.Or(max(o.ReinstallTimeout, 0), DefaultReinstallTimeout)

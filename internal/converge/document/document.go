@@ -12,7 +12,7 @@ const (
 	DesiredSchema    = "macfleet.dev/desired/v1"
 	ReportSchema     = "macfleet.dev/report/v1"
 	ConfigSchema     = "macfleet.dev/agent-config/v1"
-	DiskMarkerSchema = "macfleet.dev/journal/v1"
+	diskMarkerSchema = "macfleet.dev/journal/v1"
 )
 
 // Paths on a Mac. They are part of the agreement: the manager calls the

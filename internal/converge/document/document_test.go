@@ -103,7 +103,7 @@ func TestDecodeDesiredRefuses(t *testing.T) {
 
 func TestNewerSchemaIsNamed(t *testing.T) {
 	_, err := DecodeDesired(strings.NewReader(`{"schema":"macfleet.dev/desired/v2","new":1}`))
-	var schema *SchemaError
+	var schema *schemaError
 	if !errors.As(err, &schema) || schema.Got != "macfleet.dev/desired/v2" {
 		t.Errorf("got %v", err)
 	}
@@ -247,14 +247,11 @@ func TestNothingPrintsTheToken(t *testing.T) {
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "desired", d, "join", d.Join)
 	for _, shown := range []string{
 		fmt.Sprint(d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprint(d.Join), fmt.Sprintf("%#v", *d.Join),
-		fmt.Sprintf("%+v", *d.Redacted().Join), log.String(),
+		fmt.Sprintf("%+v", *d.Join), log.String(),
 	} {
 		if strings.Contains(shown, secret) || strings.Contains(shown, password) {
 			t.Errorf("shows the token: %s", shown)
 		}
-	}
-	if d.Redacted(); d.Join.Token != secret {
-		t.Error("Redacted changed the original")
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 // kilobytes; more than this is not one of ours.
 const MaxSize = 1 << 20
 
-// ErrTooLarge is returned for input above MaxSize.
-var ErrTooLarge = fmt.Errorf("document is larger than %d bytes", MaxSize)
+// errTooLarge is returned for input above MaxSize.
+var errTooLarge = fmt.Errorf("document is larger than %d bytes", MaxSize)
 
-// SchemaError says that a document has another schema than the reader knows.
-type SchemaError struct{ Want, Got string }
+// schemaError says that a document has another schema than the reader knows.
+type schemaError struct{ Want, Got string }
 
-func (e *SchemaError) Error() string {
+func (e *schemaError) Error() string {
 	return fmt.Sprintf("schema is %q, this build reads %q", e.Got, e.Want)
 }
 
@@ -62,7 +62,7 @@ func EncodeConfig(d Desired) ([]byte, error) {
 // refused: whoever reads it must not pass over a wish.
 func DecodeConfig(data []byte) (AgentConfig, error) {
 	if len(data) > MaxSize {
-		return AgentConfig{}, ErrTooLarge
+		return AgentConfig{}, errTooLarge
 	}
 	var c AgentConfig
 	if err := decodeAs(data, ConfigSchema, &c); err != nil {
@@ -73,23 +73,23 @@ func DecodeConfig(data []byte) (AgentConfig, error) {
 
 // EncodeDiskMarker returns the disk marker as the bytes of its file.
 func EncodeDiskMarker(j DiskMarker) ([]byte, error) {
-	j.Schema = DiskMarkerSchema
+	j.Schema = diskMarkerSchema
 	return encode(j)
 }
 
 // DecodeDiskMarker reads the bytes of the file.
 func DecodeDiskMarker(data []byte) (DiskMarker, error) {
 	if len(data) > MaxSize {
-		return DiskMarker{}, ErrTooLarge
+		return DiskMarker{}, errTooLarge
 	}
-	if err := checkSchema(data, DiskMarkerSchema); err != nil {
+	if err := checkSchema(data, diskMarkerSchema); err != nil {
 		return DiskMarker{}, fmt.Errorf("decoding the journal: %w", err)
 	}
-	var j DiskMarker
-	if err := json.Unmarshal(data, &j); err != nil {
+	var m DiskMarker
+	if err := json.Unmarshal(data, &m); err != nil {
 		return DiskMarker{}, fmt.Errorf("decoding the journal: %w", quiet(err))
 	}
-	return j, nil
+	return m, nil
 }
 
 func encode(v any) ([]byte, error) {
@@ -106,7 +106,7 @@ func readBounded(r io.Reader, limit int) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > limit {
-		return nil, ErrTooLarge
+		return nil, errTooLarge
 	}
 	return data, nil
 }
@@ -119,7 +119,7 @@ func checkSchema(data []byte, want string) error {
 		return quiet(err)
 	}
 	if head.Schema != want {
-		return &SchemaError{Want: want, Got: clean(head.Schema, maxName)}
+		return &schemaError{Want: want, Got: clean(head.Schema, maxName)}
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func DecodeSigned(r io.Reader) (Received, error) {
 		return Received{}, fmt.Errorf("decoding the signed instruction: %w", err)
 	}
 	if len(e.Instruction) > MaxSize {
-		return Received{}, fmt.Errorf("decoding the signed instruction: %w", ErrTooLarge)
+		return Received{}, fmt.Errorf("decoding the signed instruction: %w", errTooLarge)
 	}
 	var i Instruction
 	if err := decodeAs(e.Instruction, instructionSchema, &i); err != nil {
@@ -120,7 +120,7 @@ func (i Instruction) validate() error {
 	case i.Desired == nil:
 		return refuse("desired", "is missing")
 	case i.Desired.Schema != DesiredSchema:
-		return fmt.Errorf("decoding the desired document: %w", &SchemaError{Want: DesiredSchema, Got: clean(i.Desired.Schema, maxName)})
+		return fmt.Errorf("decoding the desired document: %w", &schemaError{Want: DesiredSchema, Got: clean(i.Desired.Schema, maxName)})
 	case i.Desired.Host.Name != i.Name, i.Desired.Host.ProviderID != i.ProviderID, i.Desired.Host.Epoch != i.Epoch:
 		return refuse("desired.host", "is another Mac, or another epoch, than the instruction is for")
 	}

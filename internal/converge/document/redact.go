@@ -4,20 +4,6 @@ import "log/slog"
 
 const redacted = "[redacted]"
 
-// Redacted returns a copy that may be shown: no token, no password.
-func (d Desired) Redacted() Desired {
-	if d.Secrets != nil {
-		d.Secrets = &Secrets{ConsolePassword: redacted}
-	}
-	if d.Join == nil {
-		return d
-	}
-	join := *d.Join
-	join.Token = redacted
-	d.Join = &join
-	return d
-}
-
 // String hides the token.
 func (j Join) String() string {
 	return "join " + j.Server + " with permit " + j.Permit.ID + ", token " + redacted

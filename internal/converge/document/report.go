@@ -83,7 +83,7 @@ func EncodeReport(r Report) ([]byte, error) {
 // fields are passed over, so that a newer agent can still be understood.
 func DecodeReport(data []byte) (Report, error) {
 	if len(data) > MaxSize {
-		return Report{}, ErrTooLarge
+		return Report{}, errTooLarge
 	}
 	if err := checkSchema(data, ReportSchema); err != nil {
 		return Report{}, fmt.Errorf("decoding a report: %w", err)

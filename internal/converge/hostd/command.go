@@ -17,7 +17,7 @@ import (
 
 // Command returns the verb hostd.
 func Command() *cobra.Command {
-	o := Options{}
+	o := options{}
 	c := &cobra.Command{
 		Use:   "hostd",
 		Short: "Keep firewall, console session and SSH of this Mac alive; launchd runs it as root",
@@ -29,7 +29,7 @@ func Command() *cobra.Command {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			o.Mac, o.Build = macos.Local(), build(os.Args[0])
-			return Run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			return run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		},
 	}
 	c.Flags().StringVar(&o.ConfigFile, "config", document.ConfigFile, "configuration that converge wrote")

@@ -37,8 +37,8 @@ const (
 	armTimeout = 30 * time.Second
 )
 
-// Options of Run. Mac must be set, the rest has working zero values.
-type Options struct {
+// options of Run. Mac must be set, the rest has working zero values.
+type options struct {
 	Mac macos.Mac
 	// ConfigFile and Socket are document.ConfigFile and document.HostdSocket when
 	// empty.
@@ -51,7 +51,7 @@ type Options struct {
 	PeerUID func(*net.UnixConn) (int, error)
 }
 
-func (o Options) withDefaults() Options {
+func (o options) withDefaults() options {
 	if o.ConfigFile == "" {
 		o.ConfigFile = document.ConfigFile
 	}
@@ -67,10 +67,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run is hostd's life. It returns nil when ctx ends, and an error when hostd cannot
+// run is hostd's life. It returns nil when ctx ends, and an error when hostd cannot
 // answer any more, for launchd to start another. The rules around the guests stay
 // when it goes.
-func Run(ctx context.Context, o Options, log *slog.Logger) error {
+func run(ctx context.Context, o options, log *slog.Logger) error {
 	h := newHostd(o, log)
 	if err := h.readConfig(); err != nil {
 		return err
@@ -112,12 +112,12 @@ const (
 	aboutSSH      = "ssh server"
 )
 
-func newHostd(o Options, log *slog.Logger) *hostd {
+func newHostd(o options, log *slog.Logger) *hostd {
 	return &hostd{o: o.withDefaults(), log: log, troubles: map[string]string{}}
 }
 
 type hostd struct {
-	o    Options
+	o    options
 	log  *slog.Logger
 	boot string
 

@@ -40,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 		}
 	}
 	f.configure(func(*document.AgentConfig) {})
-	f.hostd = newHostd(Options{Mac: mac.Interfaces(), Build: "b1"}, slog.New(slog.DiscardHandler))
+	f.hostd = newHostd(options{Mac: mac.Interfaces(), Build: "b1"}, slog.New(slog.DiscardHandler))
 	f.boot = mac.Boot
 	if err := f.readConfig(); err != nil {
 		t.Fatal(err)

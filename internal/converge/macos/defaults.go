@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// DefaultsCommand is the preferences of this Mac, through the command "defaults":
+// localDefaults is the preferences of this Mac, through the command "defaults":
 // the preferences daemon keeps values in memory, and a file changed around it is
 // overwritten sooner or later.
-type DefaultsCommand struct{}
+type localDefaults struct{}
 
-var _ Defaults = DefaultsCommand{}
+var _ Defaults = localDefaults{}
 
 const defaultsCommand = "/usr/bin/defaults"
 
 // Read implements Defaults.
-func (DefaultsCommand) Read(ctx context.Context, domain, key string) (string, bool, error) {
+func (localDefaults) Read(ctx context.Context, domain, key string) (string, bool, error) {
 	out, err := run(ctx, defaultsCommand, "read", domain, key)
 	if isMissingDefault(err) {
 		return "", false, nil
@@ -30,21 +30,21 @@ func (DefaultsCommand) Read(ctx context.Context, domain, key string) (string, bo
 }
 
 // WriteBool implements Defaults.
-func (d DefaultsCommand) WriteBool(ctx context.Context, domain, key string, value bool) error {
+func (d localDefaults) WriteBool(ctx context.Context, domain, key string, value bool) error {
 	return d.write(ctx, domain, key, "-bool", strconv.FormatBool(value))
 }
 
 // WriteInt implements Defaults.
-func (d DefaultsCommand) WriteInt(ctx context.Context, domain, key string, value int) error {
+func (d localDefaults) WriteInt(ctx context.Context, domain, key string, value int) error {
 	return d.write(ctx, domain, key, "-int", strconv.Itoa(value))
 }
 
 // WriteString implements Defaults.
-func (d DefaultsCommand) WriteString(ctx context.Context, domain, key, value string) error {
+func (d localDefaults) WriteString(ctx context.Context, domain, key, value string) error {
 	return d.write(ctx, domain, key, "-string", value)
 }
 
-func (DefaultsCommand) write(ctx context.Context, domain, key, kind, value string) error {
+func (localDefaults) write(ctx context.Context, domain, key, kind, value string) error {
 	if _, err := run(ctx, defaultsCommand, "write", domain, key, kind, value); err != nil {
 		return fmt.Errorf("writing %s of %s: %w", key, domain, err)
 	}
@@ -52,7 +52,7 @@ func (DefaultsCommand) write(ctx context.Context, domain, key, kind, value strin
 }
 
 // Delete implements Defaults.
-func (DefaultsCommand) Delete(ctx context.Context, domain, key string) error {
+func (localDefaults) Delete(ctx context.Context, domain, key string) error {
 	_, err := run(ctx, defaultsCommand, "delete", domain, key)
 	if err == nil || isMissingDefault(err) {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/macfleet/macfleet/internal/filetree"
 )
 
-// Disk is the file system of this Mac.
-type Disk struct{}
+// disk is the file system of this Mac.
+type disk struct{}
 
-var _ Files = Disk{}
+var _ Files = disk{}
 
 const (
 	statCommand  = "/usr/bin/stat"
@@ -28,7 +28,7 @@ const (
 )
 
 // Stat implements Files.
-func (Disk) Stat(ctx context.Context, path string) (Info, error) {
+func (disk) Stat(ctx context.Context, path string) (Info, error) {
 	fi, err := os.Lstat(path)
 	if err != nil {
 		return Info{}, err
@@ -53,7 +53,7 @@ func (Disk) Stat(ctx context.Context, path string) (Info, error) {
 // Open implements Files. A staged build is the user's, who may put a pipe or a device
 // in its place: opening the one, or reading the other, would never end, and the lock
 // would be held meanwhile.
-func (Disk) Open(path string) (io.ReadCloser, error) {
+func (disk) Open(path string) (io.ReadCloser, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (Disk) Open(path string) (io.ReadCloser, error) {
 }
 
 // List implements Files.
-func (Disk) List(path string) ([]string, error) {
+func (disk) List(path string) ([]string, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (Disk) List(path string) ([]string, error) {
 }
 
 // MakeDir implements Files.
-func (Disk) MakeDir(ctx context.Context, path string, attr Attr) error {
+func (disk) MakeDir(ctx context.Context, path string, attr Attr) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -94,7 +94,7 @@ func (Disk) MakeDir(ctx context.Context, path string, attr Attr) error {
 }
 
 // Replace implements Files.
-func (Disk) Replace(ctx context.Context, path string, c Content) error {
+func (disk) Replace(ctx context.Context, path string, c Content) error {
 	stage := cmp.Or(c.Stage, filepath.Dir(path))
 	f := atomicfile.File{
 		Path: path, Temp: atomicfile.Temp(filepath.Join(stage, filepath.Base(path))),
@@ -119,7 +119,7 @@ func setAttr(ctx context.Context, path string, attr Attr) error {
 }
 
 // Link implements Files.
-func (Disk) Link(path, target string) error {
+func (disk) Link(path, target string) error {
 	temp := atomicfile.Temp(path)
 	if err := os.RemoveAll(temp); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (Disk) Link(path, target string) error {
 }
 
 // Rename implements Files.
-func (Disk) Rename(from, to string) error {
+func (disk) Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
@@ -139,10 +139,10 @@ func (Disk) Rename(from, to string) error {
 }
 
 // Remove implements Files.
-func (Disk) Remove(path string) error { return filetree.Remove(path) }
+func (disk) Remove(path string) error { return filetree.Remove(path) }
 
 // Lock implements Files.
-func (Disk) Lock(path string) (io.Closer, error) {
+func (disk) Lock(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

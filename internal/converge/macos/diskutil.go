@@ -11,10 +11,10 @@ import (
 	"howett.net/plist"
 )
 
-// Diskutil is the APFS volumes of this Mac, through the command of that name.
-type Diskutil struct{}
+// diskutil is the APFS volumes of this Mac, through the command of that name.
+type diskutil struct{}
 
-var _ Volumes = Diskutil{}
+var _ Volumes = diskutil{}
 
 const (
 	diskutilCommand = "/usr/sbin/diskutil"
@@ -62,7 +62,7 @@ func parseVolume(text string) (volumeInfo, error) {
 }
 
 // Volume implements Volumes.
-func (Diskutil) Volume(ctx context.Context, which string) (Volume, error) {
+func (diskutil) Volume(ctx context.Context, which string) (Volume, error) {
 	info, err := diskInfo(ctx, which)
 	if err != nil {
 		return Volume{}, err
@@ -79,7 +79,7 @@ func (Diskutil) Volume(ctx context.Context, which string) (Volume, error) {
 var sliceShape = regexp.MustCompile(`\bdisk[0-9]+s[0-9]+\b`)
 
 // Add implements Volumes.
-func (d Diskutil) Add(ctx context.Context, name string, quotaBytes int64) (Volume, error) {
+func (d diskutil) Add(ctx context.Context, name string, quotaBytes int64) (Volume, error) {
 	data, err := diskInfo(ctx, dataVolume)
 	if err != nil {
 		return Volume{}, fmt.Errorf("looking for the container of %s: %w", dataVolume, err)
@@ -100,19 +100,19 @@ func (d Diskutil) Add(ctx context.Context, name string, quotaBytes int64) (Volum
 }
 
 // Mount implements Volumes.
-func (Diskutil) Mount(ctx context.Context, uuid string) error {
+func (diskutil) Mount(ctx context.Context, uuid string) error {
 	_, err := run(ctx, diskutilCommand, "mount", uuid)
 	return err
 }
 
 // EnableOwners implements Volumes.
-func (Diskutil) EnableOwners(ctx context.Context, uuid string) error {
+func (diskutil) EnableOwners(ctx context.Context, uuid string) error {
 	_, err := run(ctx, diskutilCommand, "enableOwnership", uuid)
 	return err
 }
 
 // Remove implements Volumes.
-func (Diskutil) Remove(ctx context.Context, uuid string) error {
+func (diskutil) Remove(ctx context.Context, uuid string) error {
 	_, err := run(ctx, diskutilCommand, "apfs", "deleteVolume", uuid)
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Scutil reads and sets names with the command of that name.
-type Scutil struct{}
+// scutil reads and sets names with the command of that name.
+type scutil struct{}
 
-var _ Names = Scutil{}
+var _ Names = scutil{}
 
 const (
 	scutilCommand = "/usr/sbin/scutil"
@@ -21,7 +21,7 @@ const (
 )
 
 // Get implements Names.
-func (Scutil) Get(ctx context.Context, name Name) (string, error) {
+func (scutil) Get(ctx context.Context, name Name) (string, error) {
 	out, err := run(ctx, scutilCommand, "--get", string(name))
 	var failed *commandError
 	if errors.As(err, &failed) && failed.Code == 1 {
@@ -32,18 +32,18 @@ func (Scutil) Get(ctx context.Context, name Name) (string, error) {
 }
 
 // Set implements Names.
-func (Scutil) Set(ctx context.Context, name Name, value string) error {
+func (scutil) Set(ctx context.Context, name Name, value string) error {
 	_, err := run(ctx, scutilCommand, "--set", string(name), value)
 	return err
 }
 
-// Sysctl reads facts of this Mac.
-type Sysctl struct{}
+// sysctl reads facts of this Mac.
+type sysctl struct{}
 
-var _ Host = Sysctl{}
+var _ Host = sysctl{}
 
 // BootSession implements Host.
-func (Sysctl) BootSession(ctx context.Context) (string, error) {
+func (sysctl) BootSession(ctx context.Context) (string, error) {
 	out, err := run(ctx, sysctlCommand, "-n", "kern.bootsessionuuid")
 	return strings.TrimSpace(out), err
 }

@@ -17,14 +17,14 @@ type Images interface {
 }
 
 // HDIUtil is the disk images of this Mac, through the command of that name.
-type HDIUtil struct{}
+type hdiutil struct{}
 
-var _ Images = HDIUtil{}
+var _ Images = hdiutil{}
 
 const hdiutilCommand = "/usr/bin/hdiutil"
 
 // DetachRAM implements Images.
-func (HDIUtil) DetachRAM(ctx context.Context, mount string) error {
+func (hdiutil) DetachRAM(ctx context.Context, mount string) error {
 	out, err := run(ctx, hdiutilCommand, "info", "-plist")
 	if err != nil {
 		return err

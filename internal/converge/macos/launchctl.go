@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Launchctl is launchd of this Mac, through its command.
-type Launchctl struct{}
+// localLaunchd is launchd of this Mac, through its command.
+type localLaunchd struct{}
 
-var _ Launchd = Launchctl{}
+var _ Launchd = localLaunchd{}
 
 const (
 	launchctlCommand = "/bin/launchctl"
@@ -18,7 +18,7 @@ const (
 )
 
 // Print implements Launchd.
-func (Launchctl) Print(ctx context.Context, label string) (Job, error) {
+func (localLaunchd) Print(ctx context.Context, label string) (Job, error) {
 	out, err := launchctl(ctx, "print", systemDomain+"/"+label)
 	if err != nil {
 		return Job{}, err
@@ -27,7 +27,7 @@ func (Launchctl) Print(ctx context.Context, label string) (Job, error) {
 }
 
 // Disabled implements Launchd.
-func (Launchctl) Disabled(ctx context.Context, label string) (bool, error) {
+func (localLaunchd) Disabled(ctx context.Context, label string) (bool, error) {
 	out, err := launchctl(ctx, "print-disabled", systemDomain)
 	if err != nil {
 		return false, err
@@ -48,31 +48,31 @@ func parseDisabled(text, label string) bool {
 }
 
 // Enable implements Launchd.
-func (Launchctl) Enable(ctx context.Context, label string) error {
+func (localLaunchd) Enable(ctx context.Context, label string) error {
 	_, err := launchctl(ctx, "enable", systemDomain+"/"+label)
 	return err
 }
 
 // Disable implements Launchd.
-func (Launchctl) Disable(ctx context.Context, label string) error {
+func (localLaunchd) Disable(ctx context.Context, label string) error {
 	_, err := launchctl(ctx, "disable", systemDomain+"/"+label)
 	return err
 }
 
 // Bootstrap implements Launchd.
-func (Launchctl) Bootstrap(ctx context.Context, plist string) error {
+func (localLaunchd) Bootstrap(ctx context.Context, plist string) error {
 	_, err := launchctl(ctx, "bootstrap", systemDomain, plist)
 	return err
 }
 
 // Bootout implements Launchd.
-func (Launchctl) Bootout(ctx context.Context, label string) error {
+func (localLaunchd) Bootout(ctx context.Context, label string) error {
 	_, err := launchctl(ctx, "bootout", systemDomain+"/"+label)
 	return err
 }
 
 // Kickstart implements Launchd.
-func (Launchctl) Kickstart(ctx context.Context, label string, kill bool) error {
+func (localLaunchd) Kickstart(ctx context.Context, label string, kill bool) error {
 	args := []string{"kickstart"}
 	if kill {
 		args = append(args, "-k")

@@ -44,26 +44,26 @@ type Mac struct {
 // Local is the Mac this program runs on.
 func Local() Mac {
 	return Mac{
-		Files:   Disk{},
-		Launchd: Launchctl{},
-		Names:   Scutil{},
-		Host:    Sysctl{},
+		Files:   disk{},
+		Launchd: localLaunchd{},
+		Names:   scutil{},
+		Host:    sysctl{},
 		Sockets: UnixSockets{},
 		Clock:   WallClock{},
 
-		Power:      Pmset{},
-		Defaults:   DefaultsCommand{},
-		Session:    Loginwindow{},
-		Guests:     TartProcesses{},
-		Volumes:    Diskutil{},
-		Images:     HDIUtil{},
-		SSHD:       OpenSSH{},
-		System:     LocalSystem{},
-		Signatures: Codesign{},
-		Sudo:       SudoCommand{},
-		Firewall:   Pfctl{},
-		GuestNet:   Vmnet{},
-		Sharing:    RemoteDesktop{},
+		Power:      pmset{},
+		Defaults:   localDefaults{},
+		Session:    loginwindow{},
+		Guests:     tartProcesses{},
+		Volumes:    diskutil{},
+		Images:     hdiutil{},
+		SSHD:       openSSH{},
+		System:     localSystem{},
+		Signatures: codesign{},
+		Sudo:       localSudo{},
+		Firewall:   localFirewall{},
+		GuestNet:   vmnet{},
+		Sharing:    remoteDesktop{},
 	}
 }
 

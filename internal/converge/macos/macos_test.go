@@ -99,31 +99,31 @@ func TestLinkReplacesInOneStep(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "current")
 	for _, target := range []string{"one", "two"} {
-		if err := (Disk{}).Link(link, target); err != nil {
+		if err := (disk{}).Link(link, target); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.Readlink(link); err != nil || got != target {
 			t.Errorf("points to %q, want %q (%v)", got, target, err)
 		}
 	}
-	if names, err := (Disk{}).List(dir); err != nil || len(names) != 1 {
+	if names, err := (disk{}).List(dir); err != nil || len(names) != 1 {
 		t.Errorf("left %v (%v)", names, err)
 	}
 }
 
 func TestLockIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := Disk{}.Lock(path)
+	first, err := disk{}.Lock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Disk{}).Lock(path); !errors.Is(err, ErrLocked) {
+	if _, err := (disk{}).Lock(path); !errors.Is(err, ErrLocked) {
 		t.Errorf("second lock: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Disk{}.Lock(path)
+	again, err := disk{}.Lock(path)
 	if err != nil {
 		t.Fatalf("after release: %v", err)
 	}
@@ -170,7 +170,7 @@ func TestMakeDirFollowsNoLink(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := (Disk{}).MakeDir(t.Context(), name, Attr{Mode: 0o700, Owner: "root", Group: "wheel"}); !errors.Is(err, unix.ENOTDIR) {
+		if err := (disk{}).MakeDir(t.Context(), name, Attr{Mode: 0o700, Owner: "root", Group: "wheel"}); !errors.Is(err, unix.ENOTDIR) {
 			t.Errorf("%s: %v", filepath.Base(name), err)
 		}
 	}

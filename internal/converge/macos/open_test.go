@@ -17,7 +17,7 @@ func TestDiskOpensRegularFilesOnly(t *testing.T) {
 	for _, path := range []string{pipe, "/dev/zero", t.TempDir()} {
 		opened := make(chan error, 1)
 		go func() {
-			f, err := Disk{}.Open(path)
+			f, err := disk{}.Open(path)
 			if err == nil {
 				_ = f.Close()
 			}

@@ -13,11 +13,11 @@ import (
 	"unicode"
 )
 
-// Pfctl is the packet filter of this Mac, through its command. It never turns pf
+// localFirewall is the packet filter of this Mac, through its command. It never turns pf
 // off, nor on without a reference, and never loads the main ruleset.
-type Pfctl struct{}
+type localFirewall struct{}
 
-var _ Firewall = Pfctl{}
+var _ Firewall = localFirewall{}
 
 const (
 	pfctlCommand    = "/sbin/pfctl"
@@ -25,7 +25,7 @@ const (
 )
 
 // State implements Firewall.
-func (Pfctl) State(ctx context.Context) (FirewallState, error) {
+func (localFirewall) State(ctx context.Context) (FirewallState, error) {
 	info, _, err := pfctl(ctx, "", "-s", "info")
 	if err != nil {
 		return FirewallState{}, err
@@ -40,7 +40,7 @@ func (Pfctl) State(ctx context.Context) (FirewallState, error) {
 }
 
 // Rules implements Firewall.
-func (Pfctl) Rules(ctx context.Context, anchor string) ([]string, error) {
+func (localFirewall) Rules(ctx context.Context, anchor string) ([]string, error) {
 	out, _, err := pfctl(ctx, "", in(anchor, "-s", "rules")...)
 	if isAbsentAnchor(err) {
 		return nil, nil
@@ -49,7 +49,7 @@ func (Pfctl) Rules(ctx context.Context, anchor string) ([]string, error) {
 }
 
 // Check implements Firewall.
-func (Pfctl) Check(ctx context.Context, anchor, rules string) error {
+func (localFirewall) Check(ctx context.Context, anchor, rules string) error {
 	_, _, err := pfctl(ctx, rules, in(anchor, "-nf", "-")...)
 	return err
 }
@@ -58,7 +58,7 @@ func (Pfctl) Check(ctx context.Context, anchor, rules string) error {
 var errMainRuleset = errors.New("the main ruleset is not ours to load: rules of other programs live in it")
 
 // Load implements Firewall.
-func (Pfctl) Load(ctx context.Context, anchor, rules string) error {
+func (localFirewall) Load(ctx context.Context, anchor, rules string) error {
 	if anchor == "" {
 		return errMainRuleset
 	}
@@ -68,7 +68,7 @@ func (Pfctl) Load(ctx context.Context, anchor, rules string) error {
 }
 
 // Tables implements Firewall.
-func (Pfctl) Tables(ctx context.Context, anchor string) ([]string, error) {
+func (localFirewall) Tables(ctx context.Context, anchor string) ([]string, error) {
 	out, _, err := pfctl(ctx, "", in(anchor, "-s", "Tables")...)
 	if isAbsentAnchor(err) {
 		return nil, nil
@@ -77,7 +77,7 @@ func (Pfctl) Tables(ctx context.Context, anchor string) ([]string, error) {
 }
 
 // KillTable implements Firewall.
-func (Pfctl) KillTable(ctx context.Context, anchor, table string) error {
+func (localFirewall) KillTable(ctx context.Context, anchor, table string) error {
 	_, _, err := pfctl(ctx, "", in(anchor, "-t", table, "-T", "kill")...)
 	if isAbsentTable(err) || isAbsentAnchor(err) {
 		return nil
@@ -86,7 +86,7 @@ func (Pfctl) KillTable(ctx context.Context, anchor, table string) error {
 }
 
 // FlushTables implements Firewall.
-func (Pfctl) FlushTables(ctx context.Context, anchor string) error {
+func (localFirewall) FlushTables(ctx context.Context, anchor string) error {
 	_, _, err := pfctl(ctx, "", in(anchor, "-F", "Tables")...)
 	if isAbsentAnchor(err) {
 		return nil
@@ -95,7 +95,7 @@ func (Pfctl) FlushTables(ctx context.Context, anchor string) error {
 }
 
 // Enable implements Firewall.
-func (Pfctl) Enable(ctx context.Context) (string, error) {
+func (localFirewall) Enable(ctx context.Context) (string, error) {
 	out, noise, err := pfctl(ctx, "", "-E")
 	if err != nil {
 		return "", err
@@ -104,19 +104,19 @@ func (Pfctl) Enable(ctx context.Context) (string, error) {
 }
 
 // Release implements Firewall.
-func (Pfctl) Release(ctx context.Context, token string) error {
+func (localFirewall) Release(ctx context.Context, token string) error {
 	_, _, err := pfctl(ctx, "", "-X", token)
 	return err
 }
 
 // KillStates implements Firewall.
-func (Pfctl) KillStates(ctx context.Context, cidr string) error {
+func (localFirewall) KillStates(ctx context.Context, cidr string) error {
 	_, _, err := pfctl(ctx, "", "-k", cidr)
 	return err
 }
 
 // Addresses implements Firewall.
-func (Pfctl) Addresses(ctx context.Context) ([]netip.Addr, error) {
+func (localFirewall) Addresses(ctx context.Context) ([]netip.Addr, error) {
 	out, err := run(ctx, ifconfigCommand)
 	if err != nil {
 		return nil, fmt.Errorf("reading the Mac's addresses: %w", err)

@@ -112,7 +112,7 @@ func TestParseAddresses(t *testing.T) {
 
 // TestF07_TheMainRulesetIsNeverLoaded: not even by mistake.
 func TestF07_TheMainRulesetIsNeverLoaded(t *testing.T) {
-	if err := (Pfctl{}).Load(context.Background(), "", "pass all\n"); !errors.Is(err, errMainRuleset) {
+	if err := (localFirewall{}).Load(context.Background(), "", "pass all\n"); !errors.Is(err, errMainRuleset) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Pmset is the power management of this Mac, through the command of that name.
-type Pmset struct{}
+// pmset is the power management of this Mac, through the command of that name.
+type pmset struct{}
 
-var _ Power = Pmset{}
+var _ Power = pmset{}
 
 const pmsetCommand = "/usr/bin/pmset"
 
 // Settings implements Power.
-func (Pmset) Settings(ctx context.Context) (map[string]string, error) {
+func (pmset) Settings(ctx context.Context) (map[string]string, error) {
 	out, err := run(ctx, pmsetCommand, "-g", "custom")
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (Pmset) Settings(ctx context.Context) (map[string]string, error) {
 }
 
 // Set implements Power.
-func (Pmset) Set(ctx context.Context, settings map[string]string) error {
+func (pmset) Set(ctx context.Context, settings map[string]string) error {
 	args := []string{"-a"}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, name, settings[name])

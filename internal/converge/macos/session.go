@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Loginwindow is the session on the console of this Mac.
-type Loginwindow struct{}
+// loginwindow is the session on the console of this Mac.
+type loginwindow struct{}
 
-var _ Session = Loginwindow{}
+var _ Session = loginwindow{}
 
 const (
 	consoleDevice    = "/dev/console"
@@ -20,7 +20,7 @@ const (
 )
 
 // Owner implements Session.
-func (Loginwindow) Owner(ctx context.Context) (string, error) {
+func (loginwindow) Owner(ctx context.Context) (string, error) {
 	out, err := run(ctx, statCommand, "-f", "%Su", consoleDevice)
 	if err != nil {
 		return "", fmt.Errorf("reading who owns the console: %w", err)
@@ -29,7 +29,7 @@ func (Loginwindow) Owner(ctx context.Context) (string, error) {
 }
 
 // Aqua implements Session.
-func (Loginwindow) Aqua(ctx context.Context, user string) (bool, error) {
+func (loginwindow) Aqua(ctx context.Context, user string) (bool, error) {
 	out, err := run(ctx, idCommand, "-u", user)
 	if err != nil {
 		return false, fmt.Errorf("looking for user %s: %w", user, err)
@@ -64,20 +64,20 @@ func isAqua(text string) bool {
 }
 
 // RestartLoginwindow implements Session.
-func (Loginwindow) RestartLoginwindow(ctx context.Context) error {
-	return Launchctl{}.Kickstart(ctx, loginwindowLabel, true)
+func (loginwindow) RestartLoginwindow(ctx context.Context) error {
+	return localLaunchd{}.Kickstart(ctx, loginwindowLabel, true)
 }
 
-// TartProcesses are the guests of this Mac: the processes of tart, whoever started
+// tartProcesses are the guests of this Mac: the processes of tart, whoever started
 // them.
-type TartProcesses struct{}
+type tartProcesses struct{}
 
-var _ Guests = TartProcesses{}
+var _ Guests = tartProcesses{}
 
 const pgrepCommand = "/usr/bin/pgrep"
 
 // Running implements Guests.
-func (TartProcesses) Running(ctx context.Context) (int, error) {
+func (tartProcesses) Running(ctx context.Context) (int, error) {
 	out, err := run(ctx, pgrepCommand, "-f", "tart run ")
 	var failed *commandError
 	if errors.As(err, &failed) && failed.Code == 1 {

@@ -85,8 +85,6 @@ type SSHD interface {
 type System interface {
 	// FileVault reports whether the disk is encrypted for its users.
 	FileVault(ctx context.Context) (bool, error)
-	// Serial of the machine.
-	Serial(ctx context.Context) (string, error)
 	// VirtualMachine reports that this is a guest and no Mac.
 	VirtualMachine(ctx context.Context) (bool, error)
 	// AppleSilicon reports whether the processor is one of Apple's.

@@ -9,15 +9,15 @@ type Sharing interface {
 	StopRemoteManagement(ctx context.Context) error
 }
 
-// RemoteDesktop is Remote Management of this Mac, through Apple's own tool for it.
-type RemoteDesktop struct{}
+// remoteDesktop is Remote Management of this Mac, through Apple's own tool for it.
+type remoteDesktop struct{}
 
-var _ Sharing = RemoteDesktop{}
+var _ Sharing = remoteDesktop{}
 
 const remoteDesktopCommand = "/System/Library/CoreServices/RemoteManagement/ARDAgent.app/Contents/Resources/kickstart"
 
 // StopRemoteManagement implements Sharing.
-func (RemoteDesktop) StopRemoteManagement(ctx context.Context) error {
+func (remoteDesktop) StopRemoteManagement(ctx context.Context) error {
 	_, err := run(ctx, remoteDesktopCommand, "-deactivate", "-stop")
 	return err
 }

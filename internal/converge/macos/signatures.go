@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Codesign is the code signatures of this Mac, through the command of that name.
-type Codesign struct{}
+// codesign is the code signatures of this Mac, through the command of that name.
+type codesign struct{}
 
-var _ Signatures = Codesign{}
+var _ Signatures = codesign{}
 
 const codesignCommand = "/usr/bin/codesign"
 
@@ -28,12 +28,12 @@ func (e *SignatureError) Error() string {
 
 // Verify implements Signatures. A verdict of codesign is a *SignatureError; any
 // other error means that there is no verdict.
-func (Codesign) Verify(ctx context.Context, file string) error {
+func (codesign) Verify(ctx context.Context, file string) error {
 	return codesignVerdict(ctx, file, "--verify", "--strict", file)
 }
 
 // VerifyBundle implements Signatures, with the errors of Verify.
-func (Codesign) VerifyBundle(ctx context.Context, dir, team string) error {
+func (codesign) VerifyBundle(ctx context.Context, dir, team string) error {
 	if err := codesignVerdict(ctx, dir, "--verify", "--deep", "--strict", dir); err != nil || team == "" {
 		return err
 	}
@@ -51,7 +51,7 @@ func signedByTeam(team string) string {
 }
 
 // Sign implements Signatures.
-func (Codesign) Sign(ctx context.Context, file, identifier string) error {
+func (codesign) Sign(ctx context.Context, file, identifier string) error {
 	_, err := run(ctx, codesignCommand, "--force", "--sign", "-", "--identifier", identifier, file)
 	return err
 }

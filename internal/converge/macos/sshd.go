@@ -14,12 +14,12 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// OpenSSH is the SSH server of this Mac. launchd owns its port and starts one
+// openSSH is the SSH server of this Mac. launchd owns its port and starts one
 // sshd a connection, so a changed file holds for the next connection and nothing
 // needs a restart.
-type OpenSSH struct{}
+type openSSH struct{}
 
-var _ SSHD = OpenSSH{}
+var _ SSHD = openSSH{}
 
 const (
 	sshdCommand = "/usr/sbin/sshd"
@@ -32,13 +32,13 @@ const (
 )
 
 // Check implements SSHD.
-func (OpenSSH) Check(ctx context.Context, file string) error {
+func (openSSH) Check(ctx context.Context, file string) error {
 	_, err := run(ctx, sshdCommand, "-t", "-f", file)
 	return err
 }
 
 // Effective implements SSHD.
-func (OpenSSH) Effective(ctx context.Context) (map[string]string, error) {
+func (openSSH) Effective(ctx context.Context) (map[string]string, error) {
 	out, err := run(ctx, sshdCommand, "-T")
 	if err != nil {
 		return nil, err
@@ -65,11 +65,11 @@ func parseSSHD(text string) map[string]string {
 }
 
 // Answers implements SSHD. It asks where sshd itself says that it listens.
-func (s OpenSSH) Answers(ctx context.Context) error {
+func (s openSSH) Answers(ctx context.Context) error {
 	return readBanner(ctx, s.address(ctx))
 }
 
-func (s OpenSSH) address(ctx context.Context) string {
+func (s openSSH) address(ctx context.Context) string {
 	settings, err := s.Effective(ctx)
 	if err != nil {
 		settings = nil // the usual place, then
@@ -78,7 +78,7 @@ func (s OpenSSH) address(ctx context.Context) string {
 }
 
 // Accepts implements SSHD.
-func (s OpenSSH) Accepts(ctx context.Context, user, key string) error {
+func (s openSSH) Accepts(ctx context.Context, user, key string) error {
 	public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key))
 	if err != nil {
 		return fmt.Errorf("the key to ask the SSH server about: %w", err)
@@ -188,6 +188,6 @@ func readBanner(ctx context.Context, address string) error {
 }
 
 // Reload implements SSHD.
-func (OpenSSH) Reload(ctx context.Context) error {
-	return Launchctl{}.Kickstart(ctx, sshdLabel, true)
+func (openSSH) Reload(ctx context.Context) error {
+	return localLaunchd{}.Kickstart(ctx, sshdLabel, true)
 }

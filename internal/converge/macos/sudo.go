@@ -26,10 +26,10 @@ type SudoersError struct{ Text string }
 
 func (e *SudoersError) Error() string { return "visudo: " + e.Text }
 
-// SudoCommand is sudo of this Mac, through its commands.
-type SudoCommand struct{}
+// localSudo is sudo of this Mac, through its commands.
+type localSudo struct{}
 
-var _ Sudo = SudoCommand{}
+var _ Sudo = localSudo{}
 
 const (
 	sudoCommand   = "/usr/bin/sudo"
@@ -37,7 +37,7 @@ const (
 )
 
 // Check implements Sudo.
-func (SudoCommand) Check(ctx context.Context, file string) error {
+func (localSudo) Check(ctx context.Context, file string) error {
 	_, err := run(ctx, visudoCommand, "-cf", file)
 	if failed, ok := errors.AsType[*commandError](err); ok {
 		return &SudoersError{Text: failed.Text}
@@ -46,7 +46,7 @@ func (SudoCommand) Check(ctx context.Context, file string) error {
 }
 
 // Try implements Sudo. Its standard input is empty.
-func (SudoCommand) Try(ctx context.Context, user string, command ...string) (int, error) {
+func (localSudo) Try(ctx context.Context, user string, command ...string) (int, error) {
 	args := append([]string{"-n", "-u", user, sudoCommand, "-n"}, command...)
 	_, err := run(ctx, sudoCommand, args...)
 	if failed, ok := errors.AsType[*commandError](err); ok {

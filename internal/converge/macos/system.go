@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
 
-// LocalSystem is what else this Mac says of itself.
-type LocalSystem struct{}
+// localSystem is what else this Mac says of itself.
+type localSystem struct{}
 
-var _ System = LocalSystem{}
+var _ System = localSystem{}
 
 const (
 	fdesetupCommand  = "/usr/bin/fdesetup"
-	ioregCommand     = "/usr/sbin/ioreg"
 	dfCommand        = "/bin/df"
 	shutdownCommand  = "/sbin/shutdown"
 	newsyslogCommand = "/usr/sbin/newsyslog"
@@ -24,7 +22,7 @@ const (
 
 // FileVault implements System. What is not clearly off counts as on: a disk that
 // is being encrypted asks for a password at the next boot.
-func (LocalSystem) FileVault(ctx context.Context) (bool, error) {
+func (localSystem) FileVault(ctx context.Context) (bool, error) {
 	out, err := run(ctx, fdesetupCommand, "status")
 	if err != nil {
 		return false, err
@@ -40,28 +38,13 @@ func parseFileVault(text string) (bool, error) {
 	return !off, nil
 }
 
-var serialShape = regexp.MustCompile(`"IOPlatformSerialNumber" = "([0-9A-Za-z]{1,32})"`)
-
-// Serial implements System.
-func (LocalSystem) Serial(ctx context.Context) (string, error) {
-	out, err := run(ctx, ioregCommand, "-rd1", "-c", "IOPlatformExpertDevice")
-	if err != nil {
-		return "", err
-	}
-	found := serialShape.FindStringSubmatch(out)
-	if found == nil {
-		return "", errors.New("ioreg names no serial number")
-	}
-	return found[1], nil
-}
-
 // VirtualMachine implements System.
-func (LocalSystem) VirtualMachine(ctx context.Context) (bool, error) {
+func (localSystem) VirtualMachine(ctx context.Context) (bool, error) {
 	return sysctlFlag(ctx, "kern.hv_vmm_present")
 }
 
 // AppleSilicon implements System.
-func (LocalSystem) AppleSilicon(ctx context.Context) (bool, error) {
+func (localSystem) AppleSilicon(ctx context.Context) (bool, error) {
 	return sysctlFlag(ctx, "hw.optional.arm64")
 }
 
@@ -76,7 +59,7 @@ func sysctlFlag(ctx context.Context, name string) (bool, error) {
 }
 
 // FreeBytes implements System.
-func (LocalSystem) FreeBytes(ctx context.Context, path string) (int64, error) {
+func (localSystem) FreeBytes(ctx context.Context, path string) (int64, error) {
 	out, err := run(ctx, dfCommand, "-k", path)
 	if err != nil {
 		return 0, err
@@ -102,14 +85,14 @@ func parseFree(text string) (int64, error) {
 }
 
 // Reboot implements System.
-func (LocalSystem) Reboot(ctx context.Context) error {
+func (localSystem) Reboot(ctx context.Context) error {
 	_, err := run(ctx, shutdownCommand, "-r", "now")
 	return err
 }
 
 // LogRotation implements System. newsyslog complains about a line that it cannot
 // use and exits with 0 all the same, so its complaints count.
-func (LocalSystem) LogRotation(ctx context.Context, file string) error {
+func (localSystem) LogRotation(ctx context.Context, file string) error {
 	out, err := run(ctx, newsyslogCommand, "-nvv", "-f", file)
 	if err != nil {
 		return err

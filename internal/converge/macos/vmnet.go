@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Vmnet is the guests' network of this Mac, through its preferences.
-type Vmnet struct{}
+// vmnet is the guests' network of this Mac, through its preferences.
+type vmnet struct{}
 
-var _ GuestNet = Vmnet{}
+var _ GuestNet = vmnet{}
 
 // Preferences of vmnet and of the DHCP server beside it.
 const (
@@ -25,8 +25,8 @@ const (
 )
 
 // Subnet implements GuestNet.
-func (Vmnet) Subnet(ctx context.Context) (address, mask string, err error) {
-	d := DefaultsCommand{}
+func (vmnet) Subnet(ctx context.Context) (address, mask string, err error) {
+	d := localDefaults{}
 	if address, _, err = d.Read(ctx, vmnetDomain, addressKey); err != nil {
 		return "", "", err
 	}
@@ -35,8 +35,8 @@ func (Vmnet) Subnet(ctx context.Context) (address, mask string, err error) {
 }
 
 // SetSubnet implements GuestNet.
-func (Vmnet) SetSubnet(ctx context.Context, address, mask string) error {
-	d := DefaultsCommand{}
+func (vmnet) SetSubnet(ctx context.Context, address, mask string) error {
+	d := localDefaults{}
 	if err := d.WriteString(ctx, vmnetDomain, addressKey, address); err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func (Vmnet) SetSubnet(ctx context.Context, address, mask string) error {
 }
 
 // Lease implements GuestNet.
-func (Vmnet) Lease(ctx context.Context) (int, error) {
-	text, found, err := DefaultsCommand{}.Read(ctx, sharingDomain, bootpdKey)
+func (vmnet) Lease(ctx context.Context) (int, error) {
+	text, found, err := localDefaults{}.Read(ctx, sharingDomain, bootpdKey)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func (Vmnet) Lease(ctx context.Context) (int, error) {
 }
 
 // SetLease implements GuestNet.
-func (Vmnet) SetLease(ctx context.Context, seconds int) error {
+func (vmnet) SetLease(ctx context.Context, seconds int) error {
 	// A property list as the value, and not in the old style: that one has no numbers.
 	value := "<dict><key>" + leaseKey + "</key><integer>" + strconv.Itoa(seconds) + "</integer></dict>"
 	if _, err := run(ctx, defaultsCommand, "write", sharingDomain, bootpdKey, value); err != nil {
@@ -63,8 +63,8 @@ func (Vmnet) SetLease(ctx context.Context, seconds int) error {
 }
 
 // Reset implements GuestNet.
-func (Vmnet) Reset(ctx context.Context) error {
-	d := DefaultsCommand{}
+func (vmnet) Reset(ctx context.Context) error {
+	d := localDefaults{}
 	return errors.Join(
 		d.Delete(ctx, vmnetDomain, addressKey), d.Delete(ctx, vmnetDomain, maskKey), d.Delete(ctx, sharingDomain, bootpdKey))
 }

@@ -19,8 +19,8 @@ import (
 const (
 	// PacketFilterAnchor is the anchor they called from /etc/pf.conf.
 	PacketFilterAnchor = "tuist.runners"
-	// PacketFilterFile held its rules.
-	PacketFilterFile = "/etc/pf.anchors/" + PacketFilterAnchor
+	// packetFilterFile held its rules.
+	packetFilterFile = "/etc/pf.anchors/" + PacketFilterAnchor
 	pfConf           = "/etc/pf.conf"
 )
 

@@ -44,7 +44,7 @@ func formerLabels() []string {
 // rules are the firewall step's. What running guests read stays: /var/lib/tart-userdata.
 func formerFiles() []string {
 	return []string{
-		PacketFilterFile,
+		packetFilterFile,
 		"/etc/pf.anchors/tuist.sshguard",
 		"/usr/local/bin/tuist-pf-vmnat",
 		"/usr/local/bin/tuist-pf-sshguard",

@@ -38,10 +38,10 @@ func (s Store) AttemptDir(uid types.UID, attempt int) string {
 // Save writes a record, which is on the disk when it returns.
 func (s Store) Save(r state.Record) error {
 	if err := os.MkdirAll(s.Dir(r.UID), 0o700); err != nil {
-		return fmt.Errorf("making a journal: %w", err)
+		return fmt.Errorf("making a checkpoint: %w", err)
 	}
 	if err := atomicfile.WriteJSON(s.recordFile(r.UID), r); err != nil {
-		return fmt.Errorf("writing the journal of a Pod: %w", err)
+		return fmt.Errorf("writing the checkpoint of a Pod: %w", err)
 	}
 	return nil
 }
@@ -55,12 +55,12 @@ func (s Store) Load(uid types.UID) (*state.Record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal of a Pod: %w", err)
+		return nil, fmt.Errorf("reading the checkpoint of a Pod: %w", err)
 	}
 	var r state.Record
 	if err := json.Unmarshal(data, &r); err != nil || r.UID != uid {
 		if err := os.Rename(path, path+".unreadable"); err != nil {
-			return nil, fmt.Errorf("moving an unreadable journal aside: %w", err)
+			return nil, fmt.Errorf("moving an unreadable checkpoint aside: %w", err)
 		}
 		return nil, nil
 	}
@@ -70,7 +70,7 @@ func (s Store) Load(uid types.UID) (*state.Record, error) {
 // Remove removes all of a Pod.
 func (s Store) Remove(uid types.UID) error {
 	if err := os.RemoveAll(s.Dir(uid)); err != nil {
-		return fmt.Errorf("removing the journal of a Pod: %w", err)
+		return fmt.Errorf("removing the checkpoint of a Pod: %w", err)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s Store) UIDs() ([]types.UID, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing journals: %w", err)
+		return nil, fmt.Errorf("listing checkpoints: %w", err)
 	}
 	var uids []types.UID
 	for _, e := range entries {

@@ -214,11 +214,11 @@ func TestResolveSaysWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Resolve(t.Context(), pod(), corev1.Container{Name: "main", EnvFrom: c.envFrom, Env: c.env}, sources(), facts())
-			var config *ConfigError
+			var config *configError
 			if !errors.As(err, &config) {
 				t.Fatalf("error %v is no ConfigError", err)
 			}
-			if d := cmp.Diff(&ConfigError{Reason: "CreateContainerConfigError", Message: c.want}, config); d != "" {
+			if d := cmp.Diff(&configError{Reason: "CreateContainerConfigError", Message: c.want}, config); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -227,7 +227,7 @@ func TestResolveSaysWhatIsWrong(t *testing.T) {
 
 func TestResolveForbiddenAndUnreachable(t *testing.T) {
 	c := corev1.Container{Name: "main", Env: []corev1.EnvVar{{Name: "T", ValueFrom: secretKey("x", "k", true)}}}
-	var config *ConfigError
+	var config *configError
 	_, err := Resolve(t.Context(), pod(), c, shelf{forbidden: true}, facts())
 	if !errors.As(err, &config) || !strings.Contains(config.Message, "Secret build/x may not be read by this node") {
 		t.Errorf("forbidden: %v", err)

@@ -11,26 +11,26 @@ import (
 // made, as a kubelet writes it.
 const ReasonConfig = "CreateContainerConfigError"
 
-// ConfigError says that a Pod cannot have what it asks for, as it or the objects
+// configError says that a Pod cannot have what it asks for, as it or the objects
 // it names are now. Its text names objects and keys, never values.
-type ConfigError struct {
+type configError struct {
 	// Reason for the waiting state of the container.
 	Reason string
 	// Message for people, one line.
 	Message string
 }
 
-func (e *ConfigError) Error() string { return e.Message }
+func (e *configError) Error() string { return e.Message }
 
-func wrong(format string, args ...any) *ConfigError {
-	return &ConfigError{Reason: ReasonConfig, Message: fmt.Sprintf(format, args...)}
+func wrong(format string, args ...any) *configError {
+	return &configError{Reason: ReasonConfig, Message: fmt.Sprintf(format, args...)}
 }
 
 // at says where in a container an error was found, and keeps its kind.
 func at(c corev1.Container, where string, err error) error {
-	var config *ConfigError
+	var config *configError
 	if errors.As(err, &config) {
-		return &ConfigError{Reason: config.Reason, Message: fmt.Sprintf("container %s, %s: %s", c.Name, where, config.Message)}
+		return &configError{Reason: config.Reason, Message: fmt.Sprintf("container %s, %s: %s", c.Name, where, config.Message)}
 	}
 	return fmt.Errorf("container %s, %s: %w", c.Name, where, err)
 }

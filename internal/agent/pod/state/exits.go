@@ -14,7 +14,7 @@ import (
 
 // Exit codes and reasons of a container status, as a kubelet has them.
 const (
-	CodeLost        = 137 // 128 + SIGKILL: unknown exits count as kills
+	codeLost        = 137 // 128 + SIGKILL: unknown exits count as kills
 	CodeKilled      = 137
 	codeCrashed     = 1
 	codeNotExecuted = 128
@@ -139,7 +139,7 @@ func CommandExit(p *corev1.Pod, r Record, c shim.CommandEnd) Exit {
 	case shim.Unreachable:
 		e.Code, e.Reason = codeNotExecuted, ReasonNoAgent
 	default:
-		e.Code, e.Reason = CodeLost, ReasonUnknown
+		e.Code, e.Reason = codeLost, ReasonUnknown
 	}
 	if c.ID == SetupID && c.Outcome != shim.Unreachable && c.Outcome != shim.Lost {
 		// Nothing of the Pod has run, so that its restart policy has no say.
@@ -209,7 +209,7 @@ func LostExit(r Record, why string, now time.Time) Exit {
 	if started.IsZero() {
 		started = r.Started
 	}
-	return Exit{Code: CodeLost, Reason: ReasonUnknown, Message: why, VM: r.VMName(), Started: started, Finished: now}
+	return Exit{Code: codeLost, Reason: ReasonUnknown, Message: why, VM: r.VMName(), Started: started, Finished: now}
 }
 
 // LostCommand is the exit of a command of which nobody knows more.

@@ -109,7 +109,7 @@ func (r Record) ExitOrLost() Exit {
 		// Written by an agent that knew of one container only.
 		return *r.LastExit
 	}
-	return Exit{Code: CodeLost, Reason: ReasonUnknown, Message: "the journal does not say how the VM ended"}
+	return Exit{Code: codeLost, Reason: ReasonUnknown, Message: "the journal does not say how the VM ended"}
 }
 
 // hasBegun reports whether a container has begun in this attempt.

@@ -17,8 +17,8 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm/guest"
 )
 
-// ConformGuest runs what is asked of the agent in a guest, in one guest.
-func ConformGuest(t *testing.T, s Subject) {
+// conformGuest runs what is asked of the agent in a guest, in one guest.
+func conformGuest(t *testing.T, s Subject) {
 	t.Helper()
 	Create(t, s, "tk-g-0")
 	Run(t, s, "tk-g-0")

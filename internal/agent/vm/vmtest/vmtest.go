@@ -67,7 +67,7 @@ func Conform(t *testing.T, fresh func(t *testing.T) Subject) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
 	}
-	t.Run("Guest", func(t *testing.T) { ConformGuest(t, fresh(t)) })
+	t.Run("Guest", func(t *testing.T) { conformGuest(t, fresh(t)) })
 }
 
 // tail collects the output of a command.

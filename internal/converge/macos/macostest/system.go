@@ -24,7 +24,6 @@ type system struct{ m *Mac }
 var _ macos.System = system{}
 
 func (s system) FileVault(context.Context) (bool, error)      { return s.m.System.FileVault, nil }
-func (s system) Serial(context.Context) (string, error)       { return "H2WXXX0000", nil }
 func (s system) VirtualMachine(context.Context) (bool, error) { return s.m.System.VirtualMachine, nil }
 func (s system) AppleSilicon(context.Context) (bool, error)   { return !s.m.System.Intel, nil }
 
@@ -71,7 +70,7 @@ func (m *Mac) Reboot() {
 	m.LogOut()
 	m.now = m.now.Add(bootTakes)
 	clear(m.cached) // signatures are kept of inodes in memory
-	m.Drop(runDir)
+	m.drop(runDir)
 	m.PF.forget()
 	for _, f := range m.files {
 		f.locked = false
@@ -87,8 +86,8 @@ func (m *Mac) Reboot() {
 	}
 }
 
-// Drop removes what is below a folder without recording a change.
-func (m *Mac) Drop(dir string) {
+// drop removes what is below a folder without recording a change.
+func (m *Mac) drop(dir string) {
 	for name := range m.files {
 		if strings.HasPrefix(name, dir+"/") {
 			delete(m.files, name)
