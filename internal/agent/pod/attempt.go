@@ -19,10 +19,9 @@ const mainLog = "main.log"
 
 // attempt makes one VM and returns its exit.
 func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
-	g := w.progress
-	g.Step, g.BootSession, g.Started = state.StepCreating, w.shared.bootSession, time.Time{}
-	if g.Inits == nil {
-		g.Inits = make([]state.ContainerRecord, len(w.pod.current().Spec.InitContainers))
+	w.progress.Step, w.progress.BootSession, w.progress.Started = state.StepCreating, w.shared.bootSession, time.Time{}
+	if w.progress.Inits == nil {
+		w.progress.Inits = make([]state.ContainerRecord, len(w.pod.current().Spec.InitContainers))
 	}
 	w.inputs.prepared = nil
 	// A Pod that the licence refused says so until it has a slot.
@@ -46,7 +45,7 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 	if refused {
 		w.report.showProgress()
 	}
-	g.save()
+	w.progress.save()
 	if err := w.create(ctx, ref); err != nil {
 		return state.Exit{}, err
 	}
@@ -80,9 +79,8 @@ func (w *worker) create(ctx context.Context, ref string) error {
 }
 
 func (w *worker) start(ctx context.Context) error {
-	g := w.progress
 	return w.retryStart(ctx, startWaitingReason, func() error {
-		if err := errors.Join(g.checkpoints.ClearAttempt(g.UID, g.Attempt), w.shared.inputs.ClearReport(g.UID)); err != nil {
+		if err := errors.Join(w.progress.checkpoints.ClearAttempt(w.progress.UID, w.progress.Attempt), w.shared.inputs.ClearReport(w.progress.UID)); err != nil {
 			return err
 		}
 		if err := w.gate.Prove(ctx); err != nil {
@@ -98,24 +96,24 @@ func (w *worker) start(ctx context.Context) error {
 			return err
 		}
 		// Not before: a Pod that waits for the guard cannot have run, whatever comes.
-		g.Step = state.StepStarting
-		g.save()
+		w.progress.Step = state.StepStarting
+		w.progress.save()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return w.runtime.Shims.Start(g.dir(), spec)
+		return w.runtime.Shims.Start(w.progress.dir(), spec)
 	})
 }
 
 func (w *worker) shimSpec() (shim.Spec, error) {
 	name := w.progress.VMName()
-	c, err := w.shared.driver.RunCommand(name, vm.RunOptions{Shares: w.inputs.prepared.Shares})
+	c, err := w.runtime.Driver.RunCommand(name, vm.RunOptions{Shares: w.inputs.prepared.Shares})
 	if err != nil {
 		return shim.Spec{}, err
 	}
 	s := shim.Spec{
 		Run:         shim.Command{Path: c.Path, Args: c.Args, Env: c.Env},
-		GuestSocket: w.shared.driver.GuestSocket(name),
+		GuestSocket: w.runtime.Driver.GuestSocket(name),
 	}
 	if !state.RunsCommand(w.pod.current()) {
 		s.Log = mainLog

@@ -23,7 +23,7 @@ func (r *restorer) legacyVM(ctx context.Context, p *corev1.Pod) (name string, ru
 	if name = state.LegacyVM(p); name == "" {
 		return "", false, nil
 	}
-	m, err := r.driver.Machine(ctx, name)
+	m, err := r.runtime.Driver.Machine(ctx, name)
 	if errors.Is(err, vm.ErrNotFound) {
 		return "", false, nil
 	}

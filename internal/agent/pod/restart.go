@@ -38,12 +38,11 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 
 // recordExit writes an exit down before anything is done about it.
 func (w *worker) recordExit(e state.Exit) {
-	g := w.progress
 	w.log.Info("attempt ended", "machine", e.VM, "code", e.Code, "reason", e.Reason, "message", e.Message)
-	g.Record = g.CountCrash(e).Ended(e)
-	g.ran = g.ran || !e.Unstarted
-	g.mainRan = g.mainRan || !e.Unstarted && e.Init == ""
-	g.save()
+	w.progress.Record = w.progress.CountCrash(e).Ended(e)
+	w.progress.ran = w.progress.ran || !e.Unstarted
+	w.progress.mainRan = w.progress.mainRan || !e.Unstarted && e.Init == ""
+	w.progress.save()
 	// An exit that the policy does not restart could not be taken back once it is shown.
 	if !e.Unstarted && !e.Replaced {
 		w.report.showProgress()
@@ -55,10 +54,9 @@ func (w *worker) recordExit(e state.Exit) {
 
 // prepareRestart deletes the VM that exited and waits as long as the back-off asks.
 func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
-	g := w.progress
-	delay, reason := state.RestartDelay(g.Crashes), state.ReasonBackOff
+	delay, reason := state.RestartDelay(w.progress.Crashes), state.ReasonBackOff
 	if e.Unstarted && !e.Replaced {
-		delay, reason = state.PullDelay(g.Crashes), e.Reason
+		delay, reason = state.PullDelay(w.progress.Crashes), e.Reason
 	}
 	if e.Reason == state.ReasonLimited {
 		e.Message = w.slot.limitMessage()
@@ -68,7 +66,7 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		w.report.showBackOff(e, reason, why+": back-off "+delay.String()+" restarting the VM")
 		w.report.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+why)
 	}
-	if err := w.removeVM(ctx, g.VMName(), g.Attempt); err != nil {
+	if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
 		return err
 	}
 	if e.Reason == state.ReasonLimited {
@@ -81,9 +79,9 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 			return err
 		}
 	}
-	g.Record = g.Next()
+	w.progress.Record = w.progress.Next()
 	// The logs of the attempt before may still be asked for.
-	if err := g.checkpoints.DropAttempts(g.UID, g.Attempt-1); err != nil {
+	if err := w.progress.checkpoints.DropAttempts(w.progress.UID, w.progress.Attempt-1); err != nil {
 		w.log.Warn("old attempts were left behind", "err", err)
 	}
 	return context.Cause(ctx)

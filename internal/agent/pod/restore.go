@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
@@ -18,20 +17,18 @@ import (
 // restorer finds what an earlier agent left of one Pod.
 type restorer struct {
 	pod         *object
-	driver      vm.Driver
-	shims       vmruntime.Shims
-	checkpoints checkpoint.Store
+	progress    *progress
+	runtime     *vmruntime.Runtime
 	bootSession string
 	clock       clock.Clock
 	log         *slog.Logger
 }
 
-// find looks at the checkpoint and the host. ran: the API shows that a container of
-// the Pod has run.
-func (r *restorer) find(ctx context.Context, p *corev1.Pod, ran bool) (state.Findings, error) {
-	f := state.Findings{BootSession: r.bootSession, Ran: ran}
+// find looks at the checkpoint and the host.
+func (r *restorer) find(ctx context.Context, p *corev1.Pod) (state.Findings, error) {
+	f := state.Findings{BootSession: r.bootSession, Ran: r.progress.ran}
 	err := wait.UntilDone(ctx, r.clock, r.log, "looking for the Pod's VM", func() (err error) {
-		if f.Record, err = r.checkpoints.Load(p.UID); err != nil {
+		if f.Record, err = r.progress.checkpoints.Load(p.UID); err != nil {
 			return err
 		}
 		if f.Reconstructed = f.Record == nil; f.Reconstructed {
@@ -46,19 +43,19 @@ func (r *restorer) find(ctx context.Context, p *corev1.Pod, ran bool) (state.Fin
 }
 
 func (r *restorer) observeAttempt(ctx context.Context, f *state.Findings) error {
-	dir := r.checkpoints.AttemptDir(r.pod.uid, f.Record.Attempt)
-	machine, err := r.driver.Machine(ctx, f.Record.VMName())
+	dir := r.progress.checkpoints.AttemptDir(r.pod.uid, f.Record.Attempt)
+	machine, err := r.runtime.Driver.Machine(ctx, f.Record.VMName())
 	if err != nil && !errors.Is(err, vm.ErrNotFound) {
 		return err
 	}
 	f.Running = machine.Running
-	if f.ShimAlive, err = r.shims.Alive(dir); err != nil {
+	if f.ShimAlive, err = r.runtime.Shims.Alive(dir); err != nil {
 		return err
 	}
-	if f.ShimStarted, err = r.shims.Started(dir); err != nil {
+	if f.ShimStarted, err = r.runtime.Shims.Started(dir); err != nil {
 		return err
 	}
-	f.Exit, err = r.shims.Exit(dir)
+	f.Exit, err = r.runtime.Shims.Exit(dir)
 	return err
 }
 
@@ -78,11 +75,11 @@ func (r *restorer) reconstruct(ctx context.Context, p *corev1.Pod) (*state.Recor
 // lastAttempt is the last one on the host that got as far as a shim, and how far; -1
 // when there is none.
 func (r *restorer) lastAttempt(ctx context.Context) (int, state.Step, error) {
-	last, err := r.checkpoints.LastAttempt(r.pod.uid)
+	last, err := r.progress.checkpoints.LastAttempt(r.pod.uid)
 	if err != nil {
 		return 0, "", err
 	}
-	machines, err := r.driver.Machines(ctx)
+	machines, err := r.runtime.Driver.Machines(ctx)
 	if err != nil {
 		return 0, "", err
 	}
@@ -97,21 +94,20 @@ func (r *restorer) lastAttempt(ctx context.Context) (int, state.Step, error) {
 
 // restore takes up what an earlier agent left of the Pod and says how to go on.
 func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, string, error) {
-	g := w.progress
-	f, err := w.restorer.find(ctx, p, g.ran)
+	f, err := w.restorer.find(ctx, p)
 	if err != nil {
 		return "", "", err
 	}
 	action, why := state.Resume(f)
-	g.Record, g.reconstructed = state.RecordFor(p, w.shared.bootSession, f.Record), f.Reconstructed
-	g.mainRan = g.mainRan || !g.Begun.IsZero() || g.Exit != nil || g.LastExit != nil
-	g.ran = g.ran || g.mainRan || g.Step == state.StepRunning
+	w.progress.Record, w.progress.reconstructed = state.RecordFor(p, w.shared.bootSession, f.Record), f.Reconstructed
+	w.progress.mainRan = w.progress.mainRan || !w.progress.Begun.IsZero() || w.progress.Exit != nil || w.progress.LastExit != nil
+	w.progress.ran = w.progress.ran || w.progress.mainRan || w.progress.Step == state.StepRunning
 	if f.Record != nil || why != "" {
-		w.log.Info("Pod found again", "move", action, "why", why, "machine", g.VMName())
+		w.log.Info("Pod found again", "move", action, "why", why, "machine", w.progress.VMName())
 	}
 	keep := ""
 	if action == state.ActionReattach {
-		keep = g.VMName()
+		keep = w.progress.VMName()
 	}
 	return action, why, w.removeOtherVMs(ctx, keep)
 }
@@ -120,7 +116,7 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 // than one.
 func (w *worker) removeOtherVMs(ctx context.Context, keep string) error {
 	return wait.UntilDone(ctx, w.clock, w.log, "removing other VMs of the Pod", func() error {
-		machines, err := w.shared.driver.Machines(ctx)
+		machines, err := w.runtime.Driver.Machines(ctx)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (w *worker) shimNeverBegan(e state.Exit, err error) (state.Exit, error) {
 	if err != nil || e.Reason != state.ReasonUnknown || w.progress.Step != state.StepStarting {
 		return e, err
 	}
-	if started, err := w.shared.shims.Started(w.progress.dir()); err != nil || started {
+	if started, err := w.runtime.Shims.Started(w.progress.dir()); err != nil || started {
 		return e, nil
 	}
 	e.Unstarted, e.Reason = true, state.ReasonRunError

@@ -20,17 +20,16 @@ const flushTimeout = 30 * time.Second
 // terminate stops and deletes whatever there is of the Pod's VMs and volumes and
 // gives the slot back, then shows the end. It fails only when ctx ends.
 func (w *worker) terminate(ctx context.Context, ended *state.View) error {
-	g := w.progress
-	if g.UID == "" {
+	if w.progress.UID == "" {
 		if err := w.loadForTermination(ctx); err != nil {
 			return err
 		}
 	}
-	if ended == nil && g.MayRun() {
-		w.report.event(corev1.EventTypeNormal, "Killing", "Stopping VM "+g.VMName())
+	if ended == nil && w.progress.MayRun() {
+		w.report.event(corev1.EventTypeNormal, "Killing", "Stopping VM "+w.progress.VMName())
 	}
-	if g.Step != "" {
-		if err := w.removeVM(ctx, g.VMName(), g.Attempt); err != nil {
+	if w.progress.Step != "" {
+		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
 			return err
 		}
 	}
@@ -70,22 +69,22 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 // killedView is the end of a Pod whose life ended before its VM exited: a terminal
 // phase tells its owner that nothing of it runs any more.
 func (w *worker) killedView() *state.View {
-	g, e := w.progress, w.killedExit()
-	g.Record = g.Ended(e)
-	if g.Exit == nil {
+	e := w.killedExit()
+	w.progress.Record = w.progress.Ended(e)
+	if w.progress.Exit == nil {
 		// An init container was killed, or nothing has run at all.
-		main := state.LostExit(g.Record, "the Pod ended before this container ran", e.Finished)
-		g.Exit = &main
+		main := state.LostExit(w.progress.Record, "the Pod ended before this container ran", e.Finished)
+		w.progress.Exit = &main
 	}
 	// Of a Pod that is deleted the records of the shim say the same: its checkpoint goes
 	// in a moment, and the disk may be slow.
 	p := w.pod.current()
 	if p.DeletionTimestamp == nil && !w.pod.isGone() {
-		if err := g.checkpoints.Save(g.Record); err != nil {
+		if err := w.progress.checkpoints.Save(w.progress.Record); err != nil {
 			w.log.Warn("the checkpoint cannot be written", "err", err)
 		}
 	}
-	v := state.ViewOf(p, g.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
+	v := state.ViewOf(p, w.progress.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
 	v.Final = &e
 	var failed *podFailedError
 	if errors.As(context.Cause(w.life), &failed) {
@@ -97,16 +96,15 @@ func (w *worker) killedView() *state.View {
 // killedExit is the exit of a VM that was stopped with its Pod. A guest that shut
 // itself down first has succeeded all the same.
 func (w *worker) killedExit() state.Exit {
-	g := w.progress
-	if g.MayRun() {
+	if w.progress.MayRun() {
 		return w.exits.read("the VM was stopped with its Pod")
 	}
-	if g.Step == state.StepEnded {
-		if e := g.ExitOrLost(); !e.Unstarted {
+	if w.progress.Step == state.StepEnded {
+		if e := w.progress.ExitOrLost(); !e.Unstarted {
 			return e
 		}
 	}
-	return state.LostExit(g.Record, "the Pod ended before its VM ran", w.clock.Now())
+	return state.LostExit(w.progress.Record, "the Pod ended before its VM ran", w.clock.Now())
 }
 
 // deletePod deletes the Pod object, once nothing is left of its VM, and then the

@@ -34,17 +34,16 @@ func (w *worker) watch(ctx context.Context) (state.Exit, error) {
 // markRunning: the VM runs. Where there is nothing to do in the guest, so does the
 // container.
 func (w *worker) markRunning() {
-	g := w.progress
-	g.Step, g.Started = state.StepRunning, w.clock.Now()
+	w.progress.Step, w.progress.Started = state.StepRunning, w.clock.Now()
 	p, prepared := w.pod.current(), w.inputs.prepared
 	if state.NeedsNoGuestAgent(p) || !state.RunsCommand(p) && len(p.Spec.InitContainers) == 0 && prepared != nil && prepared.Setup == "" {
-		g.Begun, g.mainRan = g.Started, true
+		w.progress.Begun, w.progress.mainRan = w.progress.Started, true
 	}
-	g.ran = true
-	g.save()
-	w.log.Info("VM runs", "machine", g.VMName())
+	w.progress.ran = true
+	w.progress.save()
+	w.log.Info("VM runs", "machine", w.progress.VMName())
 	w.report.showProgress()
-	w.report.event(corev1.EventTypeNormal, "Started", "Started VM "+g.VMName())
+	w.report.event(corev1.EventTypeNormal, "Started", "Started VM "+w.progress.VMName())
 }
 
 // follow takes a VM that runs to the end of the attempt. prove makes the proofs of
@@ -111,14 +110,13 @@ func (w *worker) stopUnproved(ctx context.Context, why error) (state.Exit, error
 	if ctx.Err() != nil || !errors.As(why, &no) {
 		return state.Exit{}, why
 	}
-	g := w.progress
-	name := g.VMName()
+	name := w.progress.VMName()
 	own, over := w.exits.read(exitUnrecorded), w.runtime.Exited(ctx, name)
 	if !over {
 		w.log.Error("VM stopped, as the firewall around it is not proved", "machine", name, "err", why)
 		w.report.event(corev1.EventTypeWarning, state.ReasonNotProved, fmt.Sprintf("Stopping VM %s: %v", name, why))
 	}
-	if err := w.runtime.Stop(ctx, name, g.dir(), killGrace); err != nil {
+	if err := w.runtime.Stop(ctx, name, w.progress.dir(), killGrace); err != nil {
 		return state.Exit{}, err
 	}
 	switch {
@@ -128,8 +126,8 @@ func (w *worker) stopUnproved(ctx context.Context, why error) (state.Exit, error
 		return own, nil
 	}
 	return state.Exit{
-		Code: state.CodeKilled, Reason: state.ReasonNotProved, Message: why.Error(), Unstarted: g.Step != state.StepRunning,
-		VM: name, Started: g.Started, Finished: w.clock.Now(),
+		Code: state.CodeKilled, Reason: state.ReasonNotProved, Message: why.Error(), Unstarted: w.progress.Step != state.StepRunning,
+		VM: name, Started: w.progress.Started, Finished: w.clock.Now(),
 	}, nil
 }
 
