@@ -79,12 +79,9 @@ func (p push) spend(ctx context.Context, password cloud.Password) (bool, error) 
 }
 
 func tried(attempts []infrav1.PasswordAttempt, epoch int64, digests []string) bool {
-	for _, attempt := range attempts {
-		if attempt.Epoch == epoch && slices.Contains(digests, attempt.Digest) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(attempts, func(a infrav1.PasswordAttempt) bool {
+		return a.Epoch == epoch && slices.Contains(digests, a.Digest)
+	})
 }
 
 func passwordDigest(seed []byte, password cloud.Password) string {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,15 +67,9 @@ func (r *reporter) showBackOff(e state.Exit, reason, message string) {
 func (r *reporter) showsLicenseLimit() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.shown == nil {
-		return false
-	}
-	for _, s := range r.shown.Containers() {
-		if s.Waiting != nil && s.Waiting.Reason == state.ReasonLimited {
-			return true
-		}
-	}
-	return false
+	return r.shown != nil && slices.ContainsFunc(r.shown.Containers(), func(s *state.ContainerState) bool {
+		return s.Waiting != nil && s.Waiting.Reason == state.ReasonLimited
+	})
 }
 
 func (r *reporter) event(kind, reason, message string) {

@@ -3,6 +3,7 @@ package document
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -64,12 +65,7 @@ func (r Report) FailedStep() (StepReport, bool) {
 
 // Changed reports whether any step changed something.
 func (r Report) Changed() bool {
-	for _, s := range r.Steps {
-		if s.Outcome == Changed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Steps, func(s StepReport) bool { return s.Outcome == Changed })
 }
 
 // EncodeReport returns the report as one line of JSON.

@@ -18,7 +18,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -261,9 +260,4 @@ func encode(a document.HostdAnswer) ([]byte, error) {
 		return nil, fmt.Errorf("encoding an answer: %w", err)
 	}
 	return b.Bytes(), nil
-}
-
-// isVerb reports a verb that hostd knows.
-func isVerb(v string) bool {
-	return slices.Contains([]string{document.HostdStatus, document.HostdArm}, v)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,14 +35,7 @@ func prefixOf(p string, list []string) (string, bool) {
 	return "", false
 }
 
-func hasDots(p string) bool {
-	for part := range strings.SplitSeq(p, "/") {
-		if part == ".." {
-			return true
-		}
-	}
-	return false
-}
+func hasDots(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
 
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
