@@ -275,6 +275,9 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 	if h.Spec.ClaimRef == nil && (c.doubted(m) || !c.proved(m)) || c.twice(t) {
 		return
 	}
+	if c.sim.redirected[m.Name] && conditions.GetReason(m, infrav1.ReadyCondition) == infrav1.ReasonProviderIDMismatch {
+		return
+	}
 	if m.Status.Phase != "Running" && !spent(m) && !c.saysItRan(m) && !c.nodeless[m.Name] {
 		c.sim.violate("Machine %s does not come to run: %s; host %s", m.Name, encode(m.Status), encode(h))
 	}

@@ -284,9 +284,7 @@ func (s *sim) personPointsElsewhere(c *cluster) {
 	if !found || !known {
 		return
 	}
-	if ref := m.Spec.HostRef; ref != nil && strings.HasPrefix(ref.Name, "order-") {
-		s.misdirected[m.Name] = true
-	}
+	s.redirected[m.Name] = true
 	switch s.dice.IntN(4) {
 	case 0:
 		prefix, _ := pick(s, []string{"", poolPrefix, "other-pool-"})

@@ -375,7 +375,7 @@ func (s *sim) check() {
 			if s.stranded(server.ID) || s.madeUp(server.ID) {
 				continue
 			}
-			if whose := server.Name + s.whose(server.ID); !s.released(server.ID) && !s.misdirected[server.Name] {
+			if whose := server.Name + s.whose(server.ID); !s.released(server.ID) && !s.redirected[server.Name] {
 				if names[whose] {
 					s.violate("two servers are named %s", server.Name)
 				}

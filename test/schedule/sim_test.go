@@ -77,9 +77,10 @@ type sim struct {
 	renamed map[string]time.Time
 	// unasked is when a request for a reboot went with its host's claim.
 	unasked map[string]time.Time
-	// misdirected are the Machines that a person pointed elsewhere while a server was
-	// ordered for them: it comes all the same, under their name.
-	misdirected map[string]bool
+	// redirected are the Machines that a person pointed elsewhere. A server that was
+	// ordered for one comes all the same, under its name; the Node of the Mac that it had
+	// is that person's to delete, as the Machine's condition says.
+	redirected map[string]bool
 	// releasedAt is when a manager last released a server's host.
 	releasedAt map[string]time.Time
 	// spoilsAll: every reinstall fails.
@@ -110,7 +111,7 @@ func (quiet) next(operation) fault { return fine }
 func newSim(o settings) *sim {
 	s := &sim{
 		settings: o, dice: rand.New(rand.NewPCG(o.seed, 1)), scheme: testScheme(), macs: map[string]*mac{}, plan: quiet{},
-		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{}, unasked: map[string]time.Time{}, misdirected: map[string]bool{},
+		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{}, unasked: map[string]time.Time{}, redirected: map[string]bool{},
 	}
 	build, err := dummyBuild()
 	s.must(err)
