@@ -36,17 +36,15 @@ func dialAgent(vm vmDir) (*agentClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A socket's path is limited, the way to it from its directory is not.
-	back, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		if err := os.Chdir(string(vm)); err != nil {
+		// A socket's path is limited, the way to it from its open directory is not. The
+		// working directory is everybody's: who changes it may reach another guest.
+		dir, err := os.Open(string(vm))
+		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = os.Chdir(back) }()
-		return new(net.Dialer).DialContext(ctx, "unix", "control.sock")
+		defer dir.Close()
+		return new(net.Dialer).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/control.sock", dir.Fd()))
 	}
 	conn, err := grpc.NewClient("passthrough:///guest", grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
