@@ -24,7 +24,7 @@ func bugs() []bug {
 		}},
 		{"early", "was deleted while", []stage.Edit{
 			// The Pod's object goes before its VM.
-			{File: pods + "terminate.go", Old: "\tif g.Step != \"\" {", New: "\tif false {"},
+			{File: pods + "terminate.go", Old: "\tif w.progress.Step != \"\" {\n\t\tif err := w.removeVM(", New: "\tif false {\n\t\tif err := w.removeVM("},
 			{File: pods + "terminate.go", Old: "w.removeOtherVMs(ctx, \"\"); err != nil", New: "error(nil); err != nil"},
 		}},
 		{"backwards", "phase went from Running to Pending", []stage.Edit{
