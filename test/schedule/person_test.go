@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -284,7 +285,7 @@ func (s *sim) personPointsElsewhere(c *cluster) {
 	if !found || !known {
 		return
 	}
-	s.redirected[m.Name] = true
+	was := m.Spec.HostRef.DeepCopy()
 	switch s.dice.IntN(4) {
 	case 0:
 		prefix, _ := pick(s, []string{"", poolPrefix, "other-pool-"})
@@ -297,6 +298,9 @@ func (s *sim) personPointsElsewhere(c *cluster) {
 		}
 	default:
 		m.Spec.HostRef = nil
+	}
+	if !equality.Semantic.DeepEqual(was, m.Spec.HostRef) {
+		s.redirected[m.Name] = true
 	}
 	s.note("person: edits the references of Machine %s/%s", m.Namespace, m.Name)
 	s.refused(c.store.update(m, false))
