@@ -178,9 +178,9 @@ func (c *cluster) remakeCluster() {
 	}
 	object := manifest(c.kept)
 	c.apply(object)
-	c.pausedAt = c.pausedAt.Add(0)
-	if !c.paused() {
-		c.pausedAt = time.Time{}
+	c.pausedAt = time.Time{}
+	if c.paused() {
+		c.pausedAt = c.sim.clock.Now() // while there was no Cluster, nothing was paused
 	}
 	object = c.object()
 	object.Status.Initialization.InfrastructureProvisioned = ptr.To(true) // core finds it so
