@@ -2,4 +2,8 @@
 
 package main
 
-import _ "sigs.k8s.io/cluster-api/core" // built from here as its own binary, at this module's versions
+// Built from here as their own binaries, at this module's versions.
+import (
+	_ "k8s.io/kubernetes/test/e2e"
+	_ "sigs.k8s.io/cluster-api/core"
+)

@@ -1,0 +1,246 @@
+package conformance
+
+import (
+	"context"
+	_ "embed" // the policy
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/sandbox/world"
+)
+
+// What `make conformance` asks for.
+var (
+	whole     = flag.Bool("whole", false, "run all specs that a Mac is held to, not a few")
+	only      = flag.String("only", "", "run the specs whose name matches this, whatever the list says")
+	reportDir = flag.String("report-dir", "", "keep the suite's output and JUnit here")
+	tableFile = flag.String("table", "", "write the table of results below the marker of this page")
+)
+
+const (
+	macs     = 3
+	patience = 10 * time.Minute
+	// timeScale turns a reinstall of 17 minutes into 5 seconds.
+	timeScale = 200
+)
+
+// TestKubernetesOwnSuite runs Kubernetes' suite on simulated Macs.
+func TestKubernetesOwnSuite(t *testing.T) {
+	if err := mac.Supported(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := parseSpecs(specsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	built, err := world.Build(ctx, world.BuildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := buildSuite(ctx, filepath.Join("..", "..", "sandbox", "controlplane"), cacheDir(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, dir := startMacs(t, built)
+	run := suite{
+		Binary: binary, Kubectl: kubectl(t, built, dir), Kubeconfig: w.Kubeconfig(), Dir: filepath.Join(dir, "suite"),
+		Nodes: macs, Focus: list.Small, Skip: list.skips(),
+	}
+	if *reportDir != "" {
+		if run.Dir, err = filepath.Abs(*reportDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if *whole {
+		run.Focus = list.Focus
+	}
+	if *only != "" {
+		run.Focus, run.Skip = []string{*only}, nil
+	}
+	results := play(t, run, list)
+	for _, r := range results {
+		if r.Outcome == failed {
+			t.Errorf("%s: %s", r.Name, r.Why)
+		}
+	}
+	// An expression that matches nothing proves nothing.
+	if n := count(results, passed); n < len(run.Focus) {
+		t.Errorf("%d specs passed, want at least one for each of %d expressions", n, len(run.Focus))
+	}
+	t.Logf("%d specs passed, %d failed, %d were skipped", count(results, passed), count(results, failed), count(results, left))
+	if *tableFile != "" {
+		writeTable(t, *tableFile, results)
+	}
+}
+
+// play runs the suite and reads its report; its output is shown where a spec failed.
+func play(t *testing.T, run suite, list specs) []result {
+	t.Helper()
+	if err := os.MkdirAll(run.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	output, err := os.Create(filepath.Join(run.Dir, "output.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Output = output
+	report, err := run.run(t.Context())
+	_ = output.Close()
+	if err != nil {
+		said, _ := os.ReadFile(output.Name())
+		t.Fatalf("%v\n%s", err, said[max(0, len(said)-8<<10):])
+	}
+	results, err := readResults(report, list, run.Focus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func cacheDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "macfleet")
+}
+
+// kubectl links the control plane's binary under the name that makes it kubectl.
+func kubectl(t *testing.T, built world.Binaries, dir string) string {
+	t.Helper()
+	bin := filepath.Join(dir, "bin")
+	if err := built.Cluster.EnvtestAssets(bin); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(bin, "kubectl")
+}
+
+// startMacs starts a sandbox whose Macs are all Nodes, with the policy of the suite.
+func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "sandbox.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := world.Start(t.Context(), world.Options{
+		Dir: dir, Binaries: built, Hosts: macs, TimeScale: timeScale, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := w.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+		_ = log.Close()
+		if t.Failed() {
+			t.Logf("logs are kept in %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	applyPolicy(t, built.Cluster, w)
+	scale(t, w)
+	return w, dir
+}
+
+//go:embed policy.yaml
+var policy string
+
+func applyPolicy(t *testing.T, binaries cluster.Binaries, w *world.World) {
+	t.Helper()
+	apply := binaries.Kubectl(t.Context(), w.Kubeconfig(), "apply", "-f", "-")
+	apply.Stdin = strings.NewReader(policy)
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("applying the policy: %v\n%s", err, out)
+	}
+}
+
+// scale makes all Macs Nodes, and waits until they are Ready.
+func scale(t *testing.T, w *world.World) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(w.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment := &clusterv1.MachineDeployment{}
+	deployment.Namespace, deployment.Name = world.Namespace, world.Fleet
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, macs))
+	if err := c.Patch(t.Context(), deployment, patch); err != nil {
+		t.Fatal(err)
+	}
+	var nodes corev1.NodeList
+	err = wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		if err := c.List(ctx, &nodes); err != nil {
+			return false, nil //nolint:nilerr // asked again
+		}
+		ready := 0
+		for _, n := range nodes.Items {
+			if takesPods(n) {
+				ready++
+			}
+		}
+		return ready == macs, nil
+	})
+	if err != nil {
+		t.Fatalf("%d of %d Macs are Nodes: %v", len(nodes.Items), macs, err)
+	}
+}
+
+func takesPods(n corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return len(n.Spec.Taints) == 0
+		}
+	}
+	return false
+}
+
+// tableMark begins the part of the page that is generated.
+const tableMark = "<!-- results -->\n"
+
+func writeTable(t *testing.T, path string, results []result) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, found := strings.Cut(string(page), tableMark)
+	if !found {
+		t.Fatalf("%s has no line %q", path, tableMark)
+	}
+	summary := fmt.Sprintf("%d specs passed, %d failed, %d were skipped.\n\n", count(results, passed), count(results, failed), count(results, left))
+	if err := os.WriteFile(path, []byte(head+tableMark+"\n"+summary+table(results)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

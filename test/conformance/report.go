@@ -1,0 +1,142 @@
+package conformance
+
+import (
+	"encoding/xml"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// outcome of one spec.
+type outcome string
+
+const (
+	passed outcome = "passed"
+	failed outcome = "failed"
+	left   outcome = "skipped"
+)
+
+// result is one spec of a run.
+type result struct {
+	Name    string
+	Outcome outcome
+	// Why it failed or was skipped, in one line.
+	Why string
+}
+
+// junit is the part of the suite's report that is read.
+type junit struct {
+	Suites []struct {
+		Cases []junitCase `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+type junitCase struct {
+	Name    string   `xml:"name,attr"`
+	Status  string   `xml:"status,attr"`
+	Skipped *message `xml:"skipped"`
+	Failure *message `xml:"failure"`
+	Error   *message `xml:"error"`
+}
+
+type message struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// labels of a spec, at the end of its name.
+var labels = regexp.MustCompile(`\s+(\[[^\]]*\]|\{[^}]*\})$`)
+
+// readResults reads a report of a run over the specs that match focus, sorted by name.
+// Specs that the focus left out are in a report too: they are dropped, but for those that
+// the list skips.
+func readResults(path string, list specs, focus []string) ([]result, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the suite's report: %w", err)
+	}
+	var report junit
+	if err := xml.Unmarshal(data, &report); err != nil {
+		return nil, fmt.Errorf("parsing the suite's report: %w", err)
+	}
+	wanted := regexp.MustCompile(strings.Join(focus, "|"))
+	var results []result
+	for _, suite := range report.Suites {
+		for _, c := range suite.Cases {
+			r, ran := c.result(list)
+			if ran && (wanted.MatchString(r.Name) || r.Outcome == failed) {
+				results = append(results, r)
+			}
+		}
+	}
+	slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.Name, b.Name) })
+	return results, nil
+}
+
+// result is what became of a case; false for one that was never meant to run.
+func (c junitCase) result(list specs) (result, bool) {
+	name := strings.TrimPrefix(c.Name, "[It] ")
+	r := result{Name: name, Outcome: passed}
+	switch {
+	case c.Failure != nil:
+		r.Outcome, r.Why = failed, firstLine(c.Failure.Message)
+	case c.Error != nil:
+		r.Outcome, r.Why = failed, firstLine(c.Error.Message)
+	case c.Skipped != nil:
+		r.Outcome, r.Why = left, list.reasonOf(name)
+		if said := firstLine(strings.TrimPrefix(c.Skipped.Message, "skipped - ")); r.Why == "" && said != "skipped" {
+			r.Why = said
+		}
+		return r, r.Why != "" // by the focus alone, otherwise
+	case !strings.HasPrefix(c.Name, "[It] "):
+		return r, false
+	}
+	return r, true
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// shortName leaves the labels at the end of a name out.
+func shortName(name string) string {
+	for {
+		short := labels.ReplaceAllString(name, "")
+		if short == name {
+			return name
+		}
+		name = short
+	}
+}
+
+// table is the results as people read them.
+func table(results []result) string {
+	var b strings.Builder
+	b.WriteString("| Spec | Result |\n| --- | --- |\n")
+	for _, r := range results {
+		word := string(r.Outcome)
+		if r.Why != "" {
+			word += ": " + r.Why
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", cell(shortName(r.Name)), cell(word))
+	}
+	return b.String()
+}
+
+// cell keeps a text within its cell.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ").Replace(text)
+}
+
+func count(results []result, o outcome) int {
+	n := 0
+	for _, r := range results {
+		if r.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
