@@ -38,6 +38,10 @@ type GuestCommand struct {
 	// TTY gives the command a terminal of Size; stderr is then part of stdout.
 	TTY  bool
 	Size TerminalSize
+	// Bare has the guest agent run the command as it stands, and tell its exit code as it
+	// likes: -1 may stand for a signal, what the command started is awaited, and agents up
+	// to v0.11.0 must not get both outputs from it. For helpers of few bytes and exact streams.
+	Bare bool
 }
 
 // TerminalSize in characters.
@@ -49,6 +53,10 @@ type TerminalSize struct{ Rows, Cols uint16 }
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Began is called once the command runs, with what kill(2) takes to signal it: its
+	// process group as a negative number, or its process alone where the guest's shell makes
+	// no groups. It must not block. May be nil; never called for a bare command.
+	Began func(target int)
 	// Held is called when the command has ended while processes that it started hold its
 	// outputs: what they print from then on is thrown away. May be nil.
 	Held func()

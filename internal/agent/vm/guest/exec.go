@@ -25,8 +25,7 @@ const (
 
 // Exec runs one command. It returns when the guest says how it ended, without
 // waiting for a blocked read of Stdin. An error of Stdout or Stderr ends the command.
-// An error after the end of ctx wraps its cause too. With a terminal and an agent after
-// v0.11.0 the command's children are awaited however long they live.
+// An error after the end of ctx wraps its cause too.
 func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int, error) {
 	env, err := environment(g)
 	if err != nil {
@@ -38,8 +37,11 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 	if err != nil {
 		return 0, err
 	}
-	if !ability.started || !g.TTY {
+	if !g.Bare {
 		return c.execWrapped(ctx, g, s, env, ability)
+	}
+	if !ability.env && (len(env) > 0 || g.Dir != "") {
+		return 0, fmt.Errorf("the guest agent is too old to give %q an environment or a directory: %w", g.Argv[0], vm.ErrNotExecuted)
 	}
 	end, err := c.call(ctx, ctx, &command{
 		name: g.Argv[0], args: g.Argv[1:], interactive: s.Stdin != nil,

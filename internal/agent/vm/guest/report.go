@@ -7,12 +7,16 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // reports are what the wrapper says of a command between its output: that it could not
-// start, or how it ended, once on each output that the agent sends apart.
+// start, or which process began, and how it ended, once on each output that the agent
+// sends apart.
 type reports struct {
 	word []byte
+	// began is told once what signals for the command go to. May be nil.
+	began func(target int)
 	// awaited is how many outputs are to report the end.
 	awaited int
 	// over is closed when all have, or the command could not start.
@@ -30,15 +34,19 @@ func newReports(word string, outputs int) *reports {
 }
 
 // reportBody follows the word; anything else that does is the command's output, such as a
-// list of processes.
-var reportBody = regexp.MustCompile(`^(x|[0-9]{1,3});`)
+// list of processes. g is a process group, p a process.
+var reportBody = regexp.MustCompile(`^(x|[0-9]{1,3}|[gp][0-9]{1,10});`)
 
-// reportMost is the longest body, in bytes.
-const reportMost = 4
+// bodyBegin is what a body may begin with.
+var bodyBegin = regexp.MustCompile(`^(x|[0-9]{0,3}|[gp][0-9]{0,10})$`)
 
 // take notes one report.
 func (r *reports) take(body string) {
 	if r.seen == r.awaited || r.refused {
+		return
+	}
+	if body[0] == 'g' || body[0] == 'p' {
+		r.begin(body)
 		return
 	}
 	r.seen++
@@ -50,6 +58,20 @@ func (r *reports) take(body string) {
 	if r.refused || r.seen == r.awaited {
 		close(r.over)
 	}
+}
+
+// begin tells which process began, as kill(2) has it.
+func (r *reports) begin(body string) {
+	// Nothing that would mean the first process, or all of them.
+	n, err := strconv.Atoi(body[1:])
+	if err != nil || n < 2 || r.began == nil {
+		return
+	}
+	if body[0] == 'g' {
+		n = -n
+	}
+	r.began(n)
+	r.began = nil
 }
 
 // end is how the command ended, as far as any output told.
@@ -66,16 +88,30 @@ func (r *reports) mute() {
 	r.muted = true
 }
 
+// heldFor is how long output that may be the beginning of a report is held back. The shell
+// writes a report at once, and the guest's agent reads on: the rest of one follows by then.
+// Output that only looks like one goes on, as whoever reads it may have to answer first.
+const heldFor = 100 * time.Millisecond
+
 // output passes one output on, without the reports in it.
 type output struct {
 	*reports
 	to   io.Writer
 	held []byte // the beginning of what may be a report
+	// late flushes what is held for too long; failed is what came of that.
+	late   *time.Timer
+	failed error
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.failed != nil {
+		return 0, o.failed
+	}
+	if o.late != nil {
+		o.late.Stop()
+	}
 	text := slices.Concat(o.held, p)
 	o.held = nil
 	for {
@@ -84,12 +120,25 @@ func (o *output) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		if body == "" {
-			o.held = rest
+			o.hold(rest)
 			return len(p), nil
 		}
 		o.take(body)
 		text = rest
 	}
+}
+
+// hold keeps the beginning of what may be a report, for a while.
+func (o *output) hold(text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	o.held = text
+	if o.late == nil {
+		o.late = time.AfterFunc(heldFor, func() { _ = o.flush() })
+		return
+	}
+	o.late.Reset(heldFor)
 }
 
 // cut returns what precedes the first report, what follows it, and its body; without
@@ -105,7 +154,7 @@ func (o *output) cut(text []byte) (before, after []byte, body string) {
 		if m := reportBody.FindSubmatch(text[from:]); m != nil {
 			return text[:begin], text[from+len(m[0]):], string(m[1])
 		}
-		if len(text)-from < reportMost && undecided(text[from:]) {
+		if bodyBegin.Match(text[from:]) {
 			return text[:begin], text[begin:], ""
 		}
 	}
@@ -117,11 +166,6 @@ func (o *output) cut(text []byte) (before, after []byte, body string) {
 	return text, nil, ""
 }
 
-// undecided: more of the same may make it the body of a report.
-func undecided(text []byte) bool {
-	return string(text) == "x" || len(bytes.Trim(text, "0123456789")) == 0
-}
-
 func (o *output) pass(data []byte) error {
 	if o.muted {
 		return nil
@@ -129,11 +173,14 @@ func (o *output) pass(data []byte) error {
 	return write(o.to, data)
 }
 
-// flush lets go of what turned out to be no report.
+// flush passes on what turned out to be no report.
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	held := o.held
 	o.held = nil
-	return o.pass(held)
+	if o.failed == nil {
+		o.failed = o.pass(held)
+	}
+	return o.failed
 }

@@ -31,15 +31,17 @@ var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // execWrapped runs a command through the wrapper. A variable is never an argument: with
 // agents that take none it goes in by the standard input, before the command's own.
-// Only a command that has input, or such variables, is sent any. Agents that tell of the
-// start run those with a terminal without it.
+// Only a command that has input, or such variables, is sent any.
 func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Streams, env map[string]string, a abilities) (int, error) {
 	cmd := &command{
 		name: "/bin/sh", interactive: s.Stdin != nil,
 		tty: g.TTY, size: terminalSize{rows: g.Size.Rows, cols: g.Size.Cols},
 	}
 	headed, outputs, apart := "no", 1, "one"
-	if a.started {
+	switch {
+	case g.TTY:
+		apart = "terminal"
+	case a.started:
 		outputs, apart = 2, "both"
 	}
 	if a.env {
@@ -55,6 +57,7 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 	word := wordMark + "macfleet-" + rand.Text()
 	cmd.args = append([]string{"-c", wrapper, "sh", word, headed, apart, g.Dir}, g.Argv...)
 	r := newReports(word, outputs)
+	r.began = s.Began
 	out, errOut := &output{reports: r, to: s.Stdout}, &output{reports: r, to: s.Stderr}
 	held := s.Held
 	s.Stdout, s.Stderr = out, errOut
