@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -78,29 +79,48 @@ func pause(ctx context.Context, d time.Duration) error {
 // ask sends one request and returns the answer. A shim that lives but does not
 // answer is given up after timeout; zero: never.
 func ask(ctx context.Context, dir string, q request, timeout time.Duration) (reply, error) {
+	a, err := askFor(ctx, dir, q, timeout)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.reply, a.conn.Close()
+}
+
+// answered is a request with its answer, and the connection for what follows.
+type answered struct {
+	reply reply
+	conn  net.Conn
+	from  *bufio.Reader
+}
+
+// askFor sends one request and reads the answer. Where it fails nothing stays open.
+func askFor(ctx context.Context, dir string, q request, timeout time.Duration) (a answered, err error) {
 	data, err := line(q)
 	if err != nil {
-		return reply{}, err
+		return a, err
 	}
 	if len(data) > maxRequest {
-		return reply{}, invalid("arguments and environment are %d bytes on the way to the guest; at most %d are possible", len(data), maxRequest)
+		return a, invalid("arguments and environment are %d bytes on the way to the guest; at most %d are possible", len(data), maxRequest)
 	}
-	conn, err := connect(ctx, dir, timeout)
-	if err != nil {
-		return reply{}, err
+	if a.conn, err = connect(ctx, dir, timeout); err != nil {
+		return a, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	var answer reply
-	_, err = conn.Write(data)
-	// A shim that refused may have hung up before it read all of the request.
-	if readErr := readLine(conn, maxReply, &answer); readErr != nil {
-		if ctx.Err() != nil {
-			return reply{}, fmt.Errorf("waiting for a shim: %w", context.Cause(ctx))
+	defer func() {
+		if err != nil {
+			_ = a.conn.Close()
 		}
-		return reply{}, fmt.Errorf("%w: %w", ErrNoShim, errors.Join(err, readErr))
+	}()
+	defer context.AfterFunc(ctx, func() { _ = a.conn.Close() })()
+	a.from = bufio.NewReaderSize(a.conn, framePiece)
+	_, err = a.conn.Write(data)
+	// A shim that refused may have hung up before it read all of the request.
+	if readErr := readLine(a.from, maxReply, &a.reply); readErr != nil {
+		if ctx.Err() != nil {
+			return a, fmt.Errorf("waiting for a shim: %w", context.Cause(ctx))
+		}
+		return a, fmt.Errorf("%w: %w", ErrNoShim, errors.Join(err, readErr))
 	}
-	return answer, answer.refusal()
+	return a, a.reply.refusal()
 }
 
 func (r reply) refusal() error {
@@ -111,6 +131,12 @@ func (r reply) refusal() error {
 		return nil
 	case r.Error.Code == refusedEnded:
 		return fmt.Errorf("%w: %s", ErrNoShim, r.Error.Message)
+	case r.Error.Code == refusedStreams:
+		return fmt.Errorf("%w: %s", ErrTooManyStreams, r.Error.Message)
+	case r.Error.Code == refusedPort:
+		return ErrPortRefused
+	case r.Error.Code == refusedBehind:
+		return ErrFellBehind
 	}
 	return &RefusedError{Code: r.Error.Code, Message: r.Error.Message}
 }

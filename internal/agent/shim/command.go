@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -26,11 +27,15 @@ func (c *commands) run(cmd *command) {
 	var unrecorded *recordError
 	if errors.As(err, &unrecorded) {
 		cmd.refused = &refusal{Code: RefusedRecord, Message: oneLine(err)}
-		close(cmd.ended)
+		cmd.over()
 		return
 	}
 	end := &CommandEnd{ID: cmd.ID, Begun: cmd.since, Ended: time.Now(), Code: code}
 	end.Outcome, end.Message = outcome(err)
+	if end.Outcome == Lost && cmd.target.wasKilled() {
+		// The signal ended the guest's shell as well, which would have told.
+		end.Outcome, end.Code, end.Message = Exited, signalCode+int(syscall.SIGKILL), ""
+	}
 	if cmd.held {
 		end.Message = heldMessage
 	}
@@ -40,7 +45,16 @@ func (c *commands) run(cmd *command) {
 		_ = forget(c.dir, cmd.ID)
 	}
 	cmd.end = end
-	_ = record(endedFile(c.dir, cmd.ID), end, func() { close(cmd.ended) })
+	_ = record(endedFile(c.dir, cmd.ID), end, cmd.over)
+}
+
+// signalCode and the number of a signal are the exit code of what that signal ended.
+const signalCode = 128
+
+// over tells all who wait, once the end is there.
+func (c *command) over() {
+	close(c.ended)
+	c.taps.end()
 }
 
 // heldMessage is for a command that has ended while a daemon which it started holds its
@@ -67,7 +81,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 func (c *commands) execute(cmd *command) (int, error) {
 	streams, flush := c.streams(cmd)
 	defer flush()
-	streams.Held = func() { cmd.held = true }
+	defer cmd.target.end()
 	answering, cancel := context.WithTimeout(c.waiting, cmd.Timeout)
 	defer cancel()
 	for {
@@ -89,14 +103,24 @@ func (c *commands) execute(cmd *command) (int, error) {
 // streams are where the output goes. The pieces that are left when the command has
 // ended are flushed.
 func (c *commands) streams(cmd *command) (vm.Streams, func()) {
+	s := vm.Streams{
+		Stdout: tapped{&cmd.taps, stdout, nil}, Stderr: tapped{&cmd.taps, stderr, nil},
+		Held: func() { cmd.held = true }, Began: cmd.target.set, Resize: cmd.sizes,
+	}
+	endInput := func() {}
+	if cmd.input != nil {
+		s.Stdin, endInput = cmd.input, cmd.input.end
+	}
 	if cmd.Log == "" {
-		return vm.Streams{}, func() {}
+		return s, endInput
 	}
 	log := newLog(filepath.Join(c.dir, cmd.Log), c.logs)
-	stdout, stderr := log.stream("stdout"), log.stream("stderr")
-	return vm.Streams{Stdout: stdout, Stderr: stderr}, func() {
-		stdout.end()
-		stderr.end()
+	out, errOut := log.stream("stdout"), log.stream("stderr")
+	s.Stdout, s.Stderr = tapped{&cmd.taps, stdout, out}, tapped{&cmd.taps, stderr, errOut}
+	return s, func() {
+		endInput()
+		out.end()
+		errOut.end()
 		_ = log.Close()
 	}
 }

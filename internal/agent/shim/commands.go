@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -32,6 +33,10 @@ type commands struct {
 	mu     sync.Mutex
 	byID   map[string]*command
 	closed bool
+	// streaming counts streams whose callers are there.
+	streaming int
+	// tapped is how much output waits for all who are attached.
+	tapped atomic.Int64
 }
 
 // command is one that was taken.
@@ -42,6 +47,12 @@ type command struct {
 	since        time.Time
 	// held is set where the command ended before its outputs did.
 	held bool
+	// taps get the output as it comes, input and sizes are what Attach feeds; input is nil
+	// for a command without.
+	taps   taps
+	input  *input
+	sizes  chan vm.TerminalSize
+	target target
 	// end and refused may be read once ended is closed; one of them is set.
 	end     *CommandEnd
 	refused *refusal
@@ -70,7 +81,13 @@ func (c *commands) take(r GuestRun) (*command, *refusal) {
 	if err := forget(c.dir, r.ID); err != nil {
 		return nil, &refusal{Code: RefusedRecord, Message: err.Error()}
 	}
-	cmd := &command{GuestRun: r, begun: make(chan struct{}), ended: make(chan struct{})}
+	cmd := &command{
+		GuestRun: r, begun: make(chan struct{}), ended: make(chan struct{}),
+		taps: taps{waiting: &c.tapped}, sizes: make(chan vm.TerminalSize, 1), target: newTarget(),
+	}
+	if r.Stdin {
+		cmd.input = newInput()
+	}
 	c.byID[r.ID] = cmd
 	c.live.Go(func() { c.run(cmd) })
 	return cmd, nil

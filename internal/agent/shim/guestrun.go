@@ -25,6 +25,9 @@ type GuestRun struct {
 	Log string
 	// Timeout is how long the guest agent is waited for. Zero: it must answer at once.
 	Timeout time.Duration
+	// Stdin: the command has input, which Attach feeds. It ends with the first Attach that
+	// feeds it where StdinOnce is set, and with the command otherwise.
+	Stdin, StdinOnce bool
 }
 
 // Begun says since when a command of the guest may have had an effect.
@@ -62,10 +65,16 @@ const (
 	Lost Outcome = "Lost"
 )
 
-// The errors of Run and AwaitCommand, next to RefusedError.
+// The errors of what a shim is asked for, next to RefusedError.
 var (
 	// ErrNoShim: no shim answers for the attempt, or its machine has ended.
 	ErrNoShim = errors.New("no shim answers for this VM")
+	// ErrTooManyStreams: the shim has as many streams as it takes at the same time.
+	ErrTooManyStreams = errors.New("too many streams are open to this VM")
+	// ErrPortRefused: nobody listens on the port in the guest.
+	ErrPortRefused = errors.New("nobody listens on that port in the guest")
+	// ErrFellBehind: the reader of an Attach was so slow that output would have been lost.
+	ErrFellBehind = errors.New("the output came faster than it was read, and the stream was cut: see the log of the command")
 )
 
 // RefusedError says why a shim did not take a request. Nothing was run.
@@ -87,10 +96,18 @@ const (
 	RefusedUnknown = "unknown"
 	// RefusedRecord: the start could not be written down, e.g. as the disk is full.
 	RefusedRecord = "record"
+	// RefusedSignal: the guest could not signal the command.
+	RefusedSignal = "signal"
 )
 
-// refusedEnded is what a shim answers whose machine has ended: ErrNoShim for callers.
-const refusedEnded = "ended"
+// What callers get as errors of their own: refusedEnded, of a shim whose machine has ended,
+// as ErrNoShim.
+const (
+	refusedEnded   = "ended"
+	refusedStreams = "streams"
+	refusedPort    = "port"
+	refusedBehind  = "behind"
+)
 
 func invalid(format string, args ...any) *RefusedError {
 	return &RefusedError{Code: RefusedInvalid, Message: fmt.Sprintf(format, args...)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -25,13 +26,18 @@ func (hostGuest) Address(context.Context) (netip.Addr, error) { return netip.Add
 
 func (hostGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (int, error) {
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = c.Env, s.Stdout, s.Stderr
-	err := cmd.Run()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.Dir = append(os.Environ(), c.Env...), s.Stdout, s.Stderr, c.Dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := runFed(cmd, s)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("%w: %w", vm.ErrLost, context.Cause(ctx))
 	case errors.As(err, &exit):
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return 128 + int(status.Signal()), nil
+		}
 		return exit.ExitCode(), nil
 	case err != nil:
 		return 0, vm.ErrNotExecuted
@@ -40,6 +46,27 @@ func (hostGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (int
 }
 
 func (hostGuest) Close() error { return nil }
+
+// runFed runs a command without waiting for a reader of its input.
+func runFed(cmd *exec.Cmd, s vm.Streams) error {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if s.Began != nil {
+		s.Began(-cmd.Process.Pid)
+	}
+	go func() {
+		defer in.Close()
+		if s.Stdin != nil {
+			_, _ = io.Copy(in, s.Stdin)
+		}
+	}()
+	return cmd.Wait()
+}
 
 func killShim(t *testing.T, dir string) {
 	t.Helper()

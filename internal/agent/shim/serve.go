@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,20 @@ func (c *commands) serve(l net.Listener) {
 func (c *commands) answer(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	var q request
-	if err := readLine(conn, maxRequest, &q); err != nil {
+	from := bufio.NewReaderSize(conn, framePiece)
+	if err := readLine(from, maxRequest, &q); err != nil {
 		c.send(conn, reply{Error: &refusal{Code: RefusedInvalid, Message: err.Error()}})
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if q.V == version && c.answerStream(conn, from, q) {
+		return
+	}
 	// A caller sends nothing more: what ends the reading is its going.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		_, _ = io.Copy(io.Discard, conn)
+		_, _ = io.Copy(io.Discard, from)
 		cancel()
 	}()
 	c.send(conn, c.reply(ctx, q))
@@ -84,6 +89,8 @@ func (c *commands) reply(ctx context.Context, q request) reply {
 		return c.replyRun(ctx, q.Run.fromWire())
 	case q.Await != nil:
 		return c.replyAwait(ctx, q.Await.ID)
+	case q.Signal != nil:
+		return c.replySignal(ctx, *q.Signal)
 	}
 	return reply{Error: &refusal{Code: RefusedInvalid, Message: "it does not know what it is asked for"}}
 }
@@ -106,10 +113,14 @@ func (c *commands) replyRun(ctx context.Context, r GuestRun) reply {
 	}
 }
 
+func unknown(id string) *refusal {
+	return &refusal{Code: RefusedUnknown, Message: fmt.Sprintf("it was never given a command %q", id)}
+}
+
 func (c *commands) replyAwait(ctx context.Context, id string) reply {
 	cmd := c.find(id)
 	if cmd == nil {
-		return reply{Error: &refusal{Code: RefusedUnknown, Message: fmt.Sprintf("it was never given a command %q", id)}}
+		return reply{Error: unknown(id)}
 	}
 	select {
 	case <-cmd.ended:

@@ -13,6 +13,9 @@ import (
 
 // TestMain lets the test binary be the shim that the tests start.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "nc" {
+		os.Exit(netcat(os.Args[1:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == "shim" {
 		if err := runShim(os.Args[2], func(string) vm.Guest { return hostGuest{} }); err != nil {
 			os.Exit(1)

@@ -52,7 +52,7 @@ func TestWireStays(t *testing.T) {
 		t.Error(diff)
 	}
 	var back request
-	if err := readLine(bytes.NewReader(got.Bytes()), maxRequest, &back); err != nil {
+	if err := readLine(bufio.NewReader(bytes.NewReader(got.Bytes())), maxRequest, &back); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(full, back.Run.fromWire()); diff != "" {

@@ -1,0 +1,97 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// Dial connects to a TCP port of the guest's own loopback. The connection has CloseWrite,
+// and no deadlines. Where nobody listens it fails with ErrPortRefused; a guest that takes
+// long to say so has the first Read fail with that. Other errors are those of Exec.
+func Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
+	a, err := askFor(ctx, dir, request{V: version, Dial: &dialRequest{Port: port}}, answerPatience)
+	if err != nil {
+		return nil, err
+	}
+	if a.reply.End != nil {
+		return nil, errors.Join(a.reply.End.err(), a.conn.Close())
+	}
+	l := newLink(a.conn, []kind{stdout}, []kind{stdin})
+	go l.receive(a.from)
+	return &portConn{link: l, port: port}, nil
+}
+
+// portConn is a connection to a port of a guest.
+type portConn struct {
+	link *link
+	port uint16
+}
+
+// Read returns what the guest sent; io.EOF after its end, ErrPortRefused where nobody
+// listens.
+func (c *portConn) Read(p []byte) (int, error) {
+	n, err := c.link.in[stdout].Read(p)
+	if errors.Is(err, io.EOF) {
+		err = c.end()
+	}
+	return n, err
+}
+
+// end is what a reader gets in the end.
+func (c *portConn) end() error {
+	<-c.link.gone
+	end, err := c.link.told()
+	if err != nil {
+		return err
+	}
+	if err := end.err(); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// Write waits for the guest to take it.
+func (c *portConn) Write(p []byte) (int, error) { return c.link.to(stdin).Write(p) }
+
+// CloseWrite tells the guest that no more will come, and leaves its way back open.
+func (c *portConn) CloseWrite() error { return c.link.send(stdinEnd, nil) }
+
+// Close ends the connection.
+func (c *portConn) Close() error {
+	c.link.cut(net.ErrClosed)
+	return nil
+}
+
+// LocalAddr names no address: this side has none.
+func (c *portConn) LocalAddr() net.Addr { return portAddr(0) }
+
+// RemoteAddr is the port in the guest.
+func (c *portConn) RemoteAddr() net.Addr { return portAddr(c.port) }
+
+// SetDeadline is not possible.
+func (c *portConn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetReadDeadline is not possible.
+func (c *portConn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetWriteDeadline is not possible.
+func (c *portConn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// portAddr is a port of a guest's own loopback.
+type portAddr uint16
+
+// Network is that of the guest.
+func (portAddr) Network() string { return "guest" }
+
+func (a portAddr) String() string {
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(a)}).String()
+}
+
+var _ interface {
+	net.Conn
+	CloseWrite() error
+} = (*portConn)(nil)
