@@ -153,10 +153,12 @@ type fakeInputs struct {
 	kept    map[types.UID]bool
 	changed chan struct{}
 	refresh int
-	due     time.Time
-	full    string
-	report  *int32
-	tears   []error
+	// resolved counts environments that were made without volumes.
+	resolved int
+	due      time.Time
+	full     string
+	report   *int32
+	tears    []error
 	// pullSecrets are those of the Pod that there are.
 	pullSecrets []corev1.Secret
 }
@@ -201,11 +203,22 @@ func (f *fakeInputs) Prepare(_ context.Context, p *corev1.Pod) (Prepared, error)
 		return Prepared{}, err
 	}
 	f.kept[p.UID] = true
-	g := Prepared{Shares: f.shares, Setup: f.setup, Commands: map[string]vm.GuestCommand{}, RefreshAt: f.due}
+	return Prepared{Shares: f.shares, Setup: f.setup, Commands: f.commands(p), RefreshAt: f.due}, nil
+}
+
+func (f *fakeInputs) commands(p *corev1.Pod) map[string]vm.GuestCommand {
+	commands := map[string]vm.GuestCommand{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		g.Commands[c.Name] = vm.GuestCommand{Argv: slices.Concat(c.Command, c.Args)}
+		commands[c.Name] = vm.GuestCommand{Argv: slices.Concat(c.Command, c.Args), Env: []string{"NAME=" + c.Name}, Dir: c.WorkingDir}
 	}
-	return g, nil
+	return commands
+}
+
+func (f *fakeInputs) Commands(_ context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resolved++
+	return f.commands(p), nil
 }
 
 func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {

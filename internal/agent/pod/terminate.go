@@ -59,6 +59,7 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 			return err
 		}
 		w.progress.Record = state.RecordFor(w.pod.current(), w.shared.bootSession, r)
+		w.progress.publish()
 		if w.progress.Step != "" {
 			return nil
 		}
