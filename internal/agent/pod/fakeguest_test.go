@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,11 @@ type fakeGuests struct {
 	// hold, when set, lets the named command go on until it is told to exit.
 	hold    map[string]bool
 	noAgent bool
+	// stubborn commands go on when they are told to end. signals counts what they are told.
+	stubborn bool
+	signals  int
+	// signalErrs are used up one by one.
+	signalErrs []error
 	// boots: the agents do not answer yet.
 	boots bool
 }
@@ -59,6 +65,25 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	h.note("exec %s %s", h.run(dir).name, r.ID)
 	if r.ID != state.MainID && !h.guests.hold[r.ID] {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
+	}
+	return nil
+}
+
+// Signal ends the command as one that has no handler.
+func (h *fakeHost) Signal(_ context.Context, dir, id string, sig syscall.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := pop(&h.guests.signalErrs); err != nil {
+		return err
+	}
+	h.guests.signals++
+	c := h.command(dir, id)
+	if c == nil || !h.alive(dir) {
+		return shim.ErrNoShim
+	}
+	h.note("signal %s %s %s", h.run(dir).name, id, sig)
+	if !h.guests.stubborn {
+		c.ends(shim.CommandEnd{ID: id, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: 128 + int(sig)})
 	}
 	return nil
 }
