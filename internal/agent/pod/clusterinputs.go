@@ -55,14 +55,11 @@ func (g ClusterInputs) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1
 // Prepare resolves the environment of each container before it makes volumes, so
 // that nothing is written for a Pod that cannot run.
 func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error) {
-	given := Prepared{Commands: map[string]vm.GuestCommand{}}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
-		if err != nil {
-			return Prepared{}, err
-		}
-		given.Commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+	commands, err := g.Commands(ctx, p)
+	if err != nil {
+		return Prepared{}, err
 	}
+	given := Prepared{Commands: commands}
 	main := given.Commands[p.Spec.Containers[0].Name]
 	mode := volume.Mode{Report: !state.RunsCommand(p), Env: !state.RunsCommand(p) && len(main.Env) > 0}
 	setup, err := g.Store.SetUp(ctx, p, mode)
@@ -76,6 +73,19 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 	}
 	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
 	return given, nil
+}
+
+// Commands resolves the environment of each container.
+func (g ClusterInputs) Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
+	commands := map[string]vm.GuestCommand{}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
+		if err != nil {
+			return nil, err
+		}
+		commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+	}
+	return commands, nil
 }
 
 func (g ClusterInputs) facts() env.Facts {

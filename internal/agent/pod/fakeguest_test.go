@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,11 @@ type fakeGuests struct {
 	// hold, when set, lets the named command go on until it is told to exit.
 	hold    map[string]bool
 	noAgent bool
+	// stubborn commands go on when they are told to end. signals counts what they are told.
+	stubborn bool
+	signals  int
+	// signalErrs are used up one by one.
+	signalErrs []error
 	// boots: the agents do not answer yet.
 	boots bool
 }
@@ -59,6 +65,25 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	h.note("exec %s %s", h.run(dir).name, r.ID)
 	if r.ID != state.MainID && !h.guests.hold[r.ID] {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
+	}
+	return nil
+}
+
+// Signal ends the command as one that has no handler.
+func (h *fakeHost) Signal(_ context.Context, dir, id string, sig syscall.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := pop(&h.guests.signalErrs); err != nil {
+		return err
+	}
+	h.guests.signals++
+	c := h.command(dir, id)
+	if c == nil || !h.alive(dir) {
+		return shim.ErrNoShim
+	}
+	h.note("signal %s %s %s", h.run(dir).name, id, sig)
+	if !h.guests.stubborn {
+		c.ends(shim.CommandEnd{ID: id, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: 128 + int(sig)})
 	}
 	return nil
 }
@@ -153,10 +178,12 @@ type fakeInputs struct {
 	kept    map[types.UID]bool
 	changed chan struct{}
 	refresh int
-	due     time.Time
-	full    string
-	report  *int32
-	tears   []error
+	// resolved counts environments that were made without volumes.
+	resolved int
+	due      time.Time
+	full     string
+	report   *int32
+	tears    []error
 	// pullSecrets are those of the Pod that there are.
 	pullSecrets []corev1.Secret
 }
@@ -201,11 +228,22 @@ func (f *fakeInputs) Prepare(_ context.Context, p *corev1.Pod) (Prepared, error)
 		return Prepared{}, err
 	}
 	f.kept[p.UID] = true
-	g := Prepared{Shares: f.shares, Setup: f.setup, Commands: map[string]vm.GuestCommand{}, RefreshAt: f.due}
+	return Prepared{Shares: f.shares, Setup: f.setup, Commands: f.commands(p), RefreshAt: f.due}, nil
+}
+
+func (f *fakeInputs) commands(p *corev1.Pod) map[string]vm.GuestCommand {
+	commands := map[string]vm.GuestCommand{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		g.Commands[c.Name] = vm.GuestCommand{Argv: slices.Concat(c.Command, c.Args)}
+		commands[c.Name] = vm.GuestCommand{Argv: slices.Concat(c.Command, c.Args), Env: []string{"NAME=" + c.Name}, Dir: c.WorkingDir}
 	}
-	return g, nil
+	return commands
+}
+
+func (f *fakeInputs) Commands(_ context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resolved++
+	return f.commands(p), nil
 }
 
 func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type Inputs interface {
 	// Prepare makes everything ready; called again it repairs what is missing. An
 	// error may have a method EventReason.
 	Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error)
+	// Commands are those of Prepare, made anew without touching volumes.
+	Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error)
 	// Refresh renews what changed, and says when it wants to be called again; zero:
 	// when something changes.
 	Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error)
@@ -71,6 +74,8 @@ type podInputs struct {
 
 	// prepared is for this attempt; nil: not prepared by this process.
 	prepared *Prepared
+	// commands are those of the last attempt that was prepared, for any goroutine.
+	commands atomic.Pointer[map[string]vm.GuestCommand]
 }
 
 // prepare makes the Pod's inputs ready, as often as it takes.
@@ -106,7 +111,24 @@ func (i *podInputs) prepareOnce(ctx context.Context) error {
 	}
 	prepared.changed = changed
 	i.prepared = &prepared
+	i.commands.Store(&prepared.Commands)
 	return nil
+}
+
+// commandOf is the command of a container that runs. One that an agent before this one
+// began is resolved anew, from the objects as they are now.
+func (i *podInputs) commandOf(ctx context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error) {
+	known := i.commands.Load()
+	if known == nil {
+		anew, err := i.source.Commands(ctx, p)
+		if err != nil {
+			return vm.GuestCommand{}, err
+		}
+		// Where the worker has prepared them meanwhile, its own count.
+		i.commands.CompareAndSwap(nil, &anew)
+		known = &anew
+	}
+	return (*known)[container], nil
 }
 
 // ensure prepares what this process has not prepared yet.

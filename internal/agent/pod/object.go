@@ -29,6 +29,9 @@ type object struct {
 	gone bool
 	// deletingSince is by this host's clock; zero: the Pod is not being deleted.
 	deletingSince time.Time
+	// endingSince is when the end began of a Pod that is not being deleted; zero: it does
+	// not count yet.
+	endingSince time.Time
 }
 
 func newObject(p *corev1.Pod, c clock.Clock) *object {
@@ -99,17 +102,42 @@ func (o *object) grace(life context.Context) vmruntime.Grace {
 	return func() (time.Duration, <-chan struct{}) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		var failed *podFailedError
-		switch {
-		case o.gone:
-			return state.OrphanGrace, o.changed
-		case !o.deletingSince.IsZero():
-			return max(state.OrphanGrace, state.DeletionGrace(o.pod)-o.clock.Since(o.deletingSince)), o.changed
-		case errors.As(context.Cause(life), &failed) && failed.grace >= 0:
-			return failed.grace, o.changed
+		whole, since := o.graceOf(life)
+		if since.IsZero() {
+			return whole, o.changed
 		}
-		return state.SpecGrace(o.pod), o.changed
+		return max(state.OrphanGrace, min(whole, whole-o.clock.Since(since))), o.changed
 	}
+}
+
+// wholeGrace is the grace from its beginning.
+func (o *object) wholeGrace(life context.Context) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	whole, _ := o.graceOf(life)
+	return whole
+}
+
+// graceOf returns the grace, and since when it counts; zero: it does not.
+func (o *object) graceOf(life context.Context) (time.Duration, time.Time) {
+	var failed *podFailedError
+	switch {
+	case o.gone:
+		return state.OrphanGrace, time.Time{}
+	case !o.deletingSince.IsZero():
+		return state.DeletionGrace(o.pod), o.deletingSince
+	case errors.As(context.Cause(life), &failed) && failed.grace >= 0:
+		return failed.grace, time.Time{}
+	}
+	return state.SpecGrace(o.pod), o.endingSince
+}
+
+// countGrace counts the grace of a Pod that is not being deleted from a time on; zero:
+// it counts no more.
+func (o *object) countGrace(since time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.endingSince = since
 }
 
 // killGrace is for a VM that must not run on.

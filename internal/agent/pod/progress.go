@@ -3,6 +3,8 @@ package pod
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -12,13 +14,17 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
-// progress is how far a Pod has come. Only its worker's own goroutine touches it.
+// progress is how far a Pod has come. Only its worker's own goroutine touches it, but
+// for what is published.
 type progress struct {
 	state.Record
 	// ran: a container of the Pod has run; mainRan: the main one has.
 	ran, mainRan bool
 	// reconstructed: the record was made up, as the checkpoint was gone.
 	reconstructed bool
+
+	// published is the record as others may see it; nil: nothing is known yet.
+	published atomic.Pointer[state.Record]
 
 	// life ends the tries to save.
 	life        context.Context
@@ -27,9 +33,17 @@ type progress struct {
 	log         *slog.Logger
 }
 
+// publish shows the record to other goroutines.
+func (g *progress) publish() {
+	r := g.Record
+	r.Inits = slices.Clone(r.Inits)
+	g.published.Store(&r)
+}
+
 // save writes the checkpoint. When the disk fails it is tried until it works or the
 // Pod's life ends: nothing may happen that is not written down.
 func (g *progress) save() {
+	g.publish()
 	for delay := time.Second; ; delay = min(2*delay, time.Minute) {
 		err := g.checkpoints.Save(g.Record)
 		if err == nil {

@@ -40,6 +40,7 @@ func (r *reporter) show(v *state.View) {
 
 // view is what the record says while the container whose turn it is waits.
 func (r *reporter) view(reason, message string) *state.View {
+	r.progress.publish()
 	v := state.ViewOf(r.pod.current(), r.progress.Record, r.progress.mainRan, corev1.ContainerStateWaiting{Reason: reason, Message: message})
 	return &v
 }

@@ -80,8 +80,9 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		}
 	}
 	w.progress.Record = w.progress.Next()
-	// The logs of the attempt before may still be asked for.
-	if err := w.progress.checkpoints.DropAttempts(w.progress.UID, w.progress.Attempt-1); err != nil {
+	w.progress.publish()
+	// Logs of attempts that did run may still be asked for.
+	if err := w.progress.checkpoints.DropAttempts(w.progress.UID, w.progress.Kept()); err != nil {
 		w.log.Warn("old attempts were left behind", "err", err)
 	}
 	return context.Cause(ctx)

@@ -102,6 +102,7 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 	w.progress.Record, w.progress.reconstructed = state.RecordFor(p, w.shared.bootSession, f.Record), f.Reconstructed
 	w.progress.mainRan = w.progress.mainRan || !w.progress.Begun.IsZero() || w.progress.Exit != nil || w.progress.LastExit != nil
 	w.progress.ran = w.progress.ran || w.progress.mainRan || w.progress.Step == state.StepRunning
+	w.progress.publish()
 	if f.Record != nil || why != "" {
 		w.log.Info("Pod found again", "move", action, "why", why, "machine", w.progress.VMName())
 	}

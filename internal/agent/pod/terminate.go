@@ -27,6 +27,12 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 	}
 	if ended == nil && w.progress.MayRun() {
 		w.report.event(corev1.EventTypeNormal, "Killing", "Stopping VM "+w.progress.VMName())
+		// A Pod that somebody else ended, as one that is gone, holds nothing any more.
+		if !state.HasEnded(w.pod.current()) {
+			if err := w.endCommand(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	if w.progress.Step != "" {
 		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
@@ -59,6 +65,7 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 			return err
 		}
 		w.progress.Record = state.RecordFor(w.pod.current(), w.shared.bootSession, r)
+		w.progress.publish()
 		if w.progress.Step != "" {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -140,7 +141,12 @@ func (w *worker) stopForImage(ctx context.Context, why *imageChangedError) (stat
 	name := w.progress.VMName()
 	w.log.Info("VM stopped, as the Pod wants another image", "machine", name)
 	w.report.event(corev1.EventTypeNormal, "Killing", why.Error())
-	if err := w.runtime.Stop(ctx, name, w.progress.dir(), w.pod.grace(w.life)); err != nil {
+	if err := w.endCommand(ctx); err != nil {
+		return state.Exit{}, err
+	}
+	err := w.runtime.Stop(ctx, name, w.progress.dir(), w.pod.grace(w.life))
+	w.pod.countGrace(time.Time{})
+	if err != nil {
 		return state.Exit{}, err
 	}
 	e := w.exits.read(exitUnrecorded)

@@ -72,6 +72,7 @@ type worker struct {
 	runtime  *vmruntime.Runtime
 	exits    *exitReader
 	commands *guestCommands
+	ender    *ender
 	restorer *restorer
 	admitter *admitter
 }
@@ -101,6 +102,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits,
 		background: &w.background, clock: s.clock, log: log,
 	}
+	w.ender = &ender{life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
 	w.admitter = &admitter{host: s.host, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	if p.DeletionTimestamp != nil {

@@ -317,6 +317,8 @@ func takenBack(policy corev1.RestartPolicy, old, next []corev1.ContainerStatus) 
 type phaseLog struct {
 	mu   sync.Mutex
 	seen map[string][]corev1.PodPhase
+	// end is the last one of a main container.
+	end *corev1.ContainerStateTerminated
 }
 
 func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -335,6 +337,9 @@ func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
 	defer l.mu.Unlock()
 	if l.seen == nil {
 		l.seen = map[string][]corev1.PodPhase{}
+	}
+	if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].State.Terminated != nil {
+		l.end = s[0].State.Terminated
 	}
 	key := string(p.UID)
 	l.seen[key] = append(l.seen[key], p.Status.Phase)

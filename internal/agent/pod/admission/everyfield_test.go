@@ -19,7 +19,9 @@ var knownFields = map[string]string{
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
 		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain",
 	"Container": "name image imagePullPolicy command args workingDir tty ports env envFrom resources resizePolicy volumeMounts " +
-		"terminationMessagePath terminationMessagePolicy securityContext",
+		"terminationMessagePath terminationMessagePolicy securityContext lifecycle",
+	"Lifecycle":            "preStop",
+	"LifecycleHandler":     "exec httpGet sleep",
 	"PodSecurityContext":   "seccompProfile runAsNonRoot",
 	"SecurityContext":      "seccompProfile runAsNonRoot capabilities",
 	"Capabilities":         "drop",
@@ -60,6 +62,8 @@ func TestEveryFieldIsKnownOrNamed(t *testing.T) {
 			c.EnvFrom = make([]corev1.EnvFromSource, 1)
 			return &c.EnvFrom[0]
 		},
+		"Lifecycle":            func(p *corev1.Pod) any { return lifecycleOf(p) },
+		"LifecycleHandler":     func(p *corev1.Pod) any { h := &corev1.LifecycleHandler{}; lifecycleOf(p).PreStop = h; return h },
 		"ResourceRequirements": func(p *corev1.Pod) any { return &p.Spec.Containers[0].Resources },
 	} {
 		known := strings.Fields(knownFields[name])
@@ -85,7 +89,7 @@ func TestEveryFieldIsKnownOrNamed(t *testing.T) {
 func hasOwnRules(name, field string) bool {
 	return slices.Contains([]string{
 		"PodSpec.containers", "PodSpec.initContainers", "PodSpec.securityContext", "Container.resources", "Container.volumeMounts", "Container.securityContext",
-		"SecurityContext.seccompProfile", "PodSecurityContext.seccompProfile", "VolumeMount.mountPath", "Container.workingDir", "Container.tty",
+		"SecurityContext.seccompProfile", "PodSecurityContext.seccompProfile", "VolumeMount.mountPath", "Container.workingDir", "Container.tty", "Container.lifecycle",
 	}, name+"."+field)
 }
 
@@ -97,6 +101,12 @@ func securityOf(p *corev1.Pod) *corev1.SecurityContext {
 	s := &corev1.SecurityContext{}
 	p.Spec.Containers[0].SecurityContext = s
 	return s
+}
+
+func lifecycleOf(p *corev1.Pod) *corev1.Lifecycle {
+	l := &corev1.Lifecycle{}
+	p.Spec.Containers[0].Lifecycle = l
+	return l
 }
 
 func projectionOf(p *corev1.Pod) *corev1.VolumeProjection {

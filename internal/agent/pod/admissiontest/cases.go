@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Case is a Pod that the API server takes, in what it differs from New.
@@ -131,6 +132,17 @@ func ofContainers() []Case {
 			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 		}, Fields: []string{
 			"spec.containers[].livenessProbe", "spec.containers[].readinessProbe", "spec.containers[].startupProbe", "spec.containers[].lifecycle",
+		}},
+		{Name: "hooks of a command", Edit: func(_ *corev1.Pod, c *corev1.Container) {
+			c.Command = []string{"x"}
+			c.Lifecycle = &corev1.Lifecycle{
+				PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
+				PreStop:   &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}},
+			}
+		}, Fields: []string{"spec.containers[].lifecycle.postStart", "spec.containers[].lifecycle.preStop.tcpSocket"}},
+		{Name: "a hook before the end of a command", Edit: func(_ *corev1.Pod, c *corev1.Container) {
+			c.Command = []string{"x"}
+			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 		}},
 		{Name: "a command's fields without one", Edit: func(_ *corev1.Pod, c *corev1.Container) {
 			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true

@@ -83,12 +83,12 @@ func (s Store) ClearAttempt(uid types.UID, attempt int) error {
 	return nil
 }
 
-// DropAttempts removes what is left of the attempts before one.
-func (s Store) DropAttempts(uid types.UID, before int) error {
+// DropAttempts removes what is left of all attempts but those that are kept.
+func (s Store) DropAttempts(uid types.UID, kept []int) error {
 	attempts, err := s.attempts(uid)
 	errs := []error{err}
 	for _, n := range attempts {
-		if n < before {
+		if !slices.Contains(kept, n) {
 			errs = append(errs, s.ClearAttempt(uid, n))
 		}
 	}

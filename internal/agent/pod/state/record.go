@@ -66,6 +66,8 @@ type Record struct {
 	ContainerRecord
 	// Inits are the init containers, in their order.
 	Inits []ContainerRecord `json:"inits,omitempty"`
+	// Ending is how far the end of the command is that runs; nil: it goes on.
+	Ending *Ending `json:"ending,omitempty"`
 	// Outcome is how the attempt ended.
 	Outcome *Exit `json:"outcome,omitempty"`
 }
@@ -141,7 +143,7 @@ func (r Record) Ended(e Exit) Record {
 func (r Record) Next() Record {
 	r.Attempt++
 	r.LegacyVM = ""
-	r.Step, r.Started, r.Outcome = "", time.Time{}, nil
+	r.Step, r.Started, r.Outcome, r.Ending = "", time.Time{}, nil, nil
 	r.ContainerRecord = r.next()
 	inits := make([]ContainerRecord, len(r.Inits))
 	for i, l := range r.Inits {

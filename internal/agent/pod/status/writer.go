@@ -65,6 +65,14 @@ func (w *Writer) Conditions() []corev1.PodCondition {
 	return w.want.Conditions
 }
 
+// Current is the status last set, or the one the Pod came with. Its conditions are this
+// agent's own only, once a status was set.
+func (w *Writer) Current() corev1.PodStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return *w.want.DeepCopy()
+}
+
 // Set replaces what is to be written.
 func (w *Writer) Set(s corev1.PodStatus) {
 	w.mu.Lock()

@@ -2,6 +2,8 @@ package vmruntime
 
 import (
 	"context"
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/shim"
@@ -26,6 +28,9 @@ type Shims interface {
 	Run(ctx context.Context, dir string, r shim.GuestRun) error
 	// Await returns the end of a command, as shim.AwaitCommand.
 	Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error)
+	// Signal tells the process group of a command that Run began, as shim.Signal. It fails
+	// with errors.ErrUnsupported or a *shim.RefusedError where it never can.
+	Signal(ctx context.Context, dir, id string, sig syscall.Signal) error
 	// Command reads what is known of a command, as shim.ReadCommand.
 	Command(dir, id string) (begun bool, end *shim.CommandEnd, err error)
 	// Begun is when a command began; zero when it is not known.
@@ -72,6 +77,11 @@ func (ShimProcesses) Run(ctx context.Context, dir string, r shim.GuestRun) error
 // Await asks the shim.
 func (ShimProcesses) Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error) {
 	return shim.AwaitCommand(ctx, dir, id)
+}
+
+// Signal asks the shim.
+func (ShimProcesses) Signal(ctx context.Context, dir, id string, sig syscall.Signal) error {
+	return errors.ErrUnsupported
 }
 
 // Command reads a shim's records.

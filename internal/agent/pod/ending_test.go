@@ -1,0 +1,263 @@
+package pod
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/shim"
+)
+
+// order is where words stand in the host's history, -1 for those that do not.
+func (w *world) order(words ...string) []int {
+	history := w.host.history()
+	var at []int
+	for _, word := range words {
+		at = append(at, slices.Index(history, word))
+	}
+	return at
+}
+
+// deleteWithin deletes with a grace of that many seconds.
+func (w *world) deleteWithin(seconds int64) {
+	w.t.Helper()
+	p := w.pod("a")
+	end := metav1.NewTime(w.clock.Now().Add(time.Duration(seconds) * time.Second))
+	if p.DeletionTimestamp != nil {
+		end = metav1.NewTime(p.DeletionTimestamp.Add(time.Duration(seconds-*p.DeletionGracePeriodSeconds) * time.Second))
+	}
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &end, &seconds
+	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) awaitSignal() {
+	w.t.Helper()
+	w.await("the command is told to end", func() bool { return w.host.count("signal tk-uid-a-0 main") > 0 })
+}
+
+// shownEnd is the last end of main that was shown.
+func (w *world) shownEnd() *corev1.ContainerStateTerminated {
+	w.phases.mu.Lock()
+	defer w.phases.mu.Unlock()
+	return w.phases.end
+}
+
+func TestACommandIsToldToEndBeforeItsGuest(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.deleteWithin(30)
+	w.awaitGone("a")
+	at := w.order("signal tk-uid-a-0 main terminated", "stop tk-uid-a-0")
+	if at[0] < 0 || at[1] < at[0] {
+		t.Errorf("history %v", w.host.history())
+	}
+	if e := w.shownEnd(); e == nil || e.ExitCode != 143 {
+		t.Errorf("end %+v", e)
+	}
+}
+
+// The exit code is the command's own, however long it takes within the grace.
+func TestTheExitWithinTheGraceIsTheCommands(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.host.guests.stubborn = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.deleteWithin(3600)
+	w.awaitSignal()
+	w.clock.Step(3000 * time.Second)
+	if n := w.host.count("stop"); n != 0 {
+		t.Fatalf("the guest went down within the grace: %v", w.host.history())
+	}
+	w.host.exit("main", exited(5))
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if e := w.shownEnd(); e == nil || e.ExitCode != 5 {
+		t.Errorf("end %+v", e)
+	}
+}
+
+func TestAGuestGoesDownWhenTheGraceIsOver(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.host.guests.stubborn = true
+	w.startAgent()
+	w.awaitRunning("a")
+	begin := w.clock.Now()
+	w.deleteWithin(60)
+	w.awaitGone("a")
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	if took := w.clock.Since(begin); took < 50*time.Second || took > 75*time.Second || w.host.graces[0] > 10*time.Second {
+		t.Errorf("it took %s, and the guest had %s", took, w.host.graces)
+	}
+}
+
+// A second deletion may come with less time, down to none.
+func TestAShorterGraceCountsAtOnce(t *testing.T) {
+	for _, second := range []int64{1, 0} {
+		w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+		w.host.guests.stubborn = true
+		w.startAgent()
+		w.awaitRunning("a")
+		w.frozen.Store(true)
+		w.deleteWithin(3600)
+		w.awaitSignal()
+		w.frozen.Store(false)
+		if second == 0 {
+			w.forceDelete("a")
+		} else {
+			w.deleteWithin(second)
+		}
+		begin := w.clock.Now()
+		w.await("the guest is gone", func() bool { return len(w.host.names()) == 0 })
+		if took := w.clock.Since(begin); took > 30*time.Second {
+			t.Errorf("grace %d: it took %s", second, took)
+		}
+	}
+}
+
+// The next agent goes on counting, and does not tell the command again.
+func TestARestartOfTheAgentDoesNotRenewTheGrace(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.host.guests.stubborn = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	begin := w.clock.Now()
+	w.deleteWithin(600)
+	w.awaitSignal()
+	w.await("that is written down", func() bool {
+		r, err := w.supervisor().checkpoints.Load("uid-a")
+		return err == nil && r != nil && r.Ending != nil && r.Ending.Signaled
+	})
+	w.clock.Step(400 * time.Second)
+	w.stopAgent()
+	w.startAgent()
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if took := w.clock.Since(begin); took < 580*time.Second || took > 640*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if w.host.guests.signals != 1 {
+		t.Errorf("told %d times", w.host.guests.signals)
+	}
+}
+
+// A deadline has no deletionTimestamp: its grace counts from the record.
+func TestARestartOfTheAgentDoesNotRenewTheGraceOfADeadline(t *testing.T) {
+	p, deadline, grace := podtest.Job(corev1.RestartPolicyNever), int64(100), int64(600)
+	p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &deadline, &grace
+	w := newWorld(t, p)
+	w.host.guests.stubborn = true
+	w.startAgent()
+	w.awaitSignal()
+	w.frozen.Store(true)
+	begin := w.clock.Now()
+	w.await("that is written down", func() bool {
+		r, err := w.supervisor().checkpoints.Load("uid-a")
+		return err == nil && r != nil && r.Ending != nil && r.Ending.Signaled
+	})
+	w.clock.Step(400 * time.Second)
+	w.stopAgent()
+	w.startAgent()
+	w.frozen.Store(false)
+	p = w.awaitPhase(corev1.PodFailed)
+	if took := w.clock.Since(begin); took > 640*time.Second || p.Status.Reason != reasonDeadline {
+		t.Errorf("it took %s, reason %s", took, p.Status.Reason)
+	}
+}
+
+func TestAGuestThatBootsGetsNoGrace(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.host.guests.boots = true
+	w.startAgent()
+	w.await("the VM runs", func() bool { return w.events.count("a", "Started") == 1 })
+	begin := w.clock.Now()
+	w.deleteWithin(3600)
+	w.awaitGone("a")
+	if took := w.clock.Since(begin); took > 30*time.Second || w.host.guests.signals != 0 {
+		t.Errorf("it took %s, %d signals", took, w.host.guests.signals)
+	}
+}
+
+// A shim of an older build cannot tell a command anything: its guest does.
+func TestWhereNoSignalIsPossibleTheGuestGoesDown(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	w.host.guests.signalErrs = []error{&shim.RefusedError{Code: shim.RefusedInvalid, Message: "older"}}
+	w.startAgent()
+	w.awaitRunning("a")
+	w.deleteWithin(300)
+	w.awaitGone("a")
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	if len(w.host.graces) == 0 || w.host.graces[0] < 250*time.Second {
+		t.Errorf("the guest had %s", w.host.graces)
+	}
+}
+
+func TestThePreStopHookComesFirst(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	w := newWorld(t, p)
+	w.host.guests.codes[state.PreStopID] = 3
+	w.startAgent()
+	w.awaitRunning("a")
+	w.deleteWithin(30)
+	w.awaitGone("a")
+	at := w.order("exec tk-uid-a-0 prestop", "signal tk-uid-a-0 main terminated")
+	if at[0] < 0 || at[1] < at[0] {
+		t.Errorf("history %v", w.host.history())
+	}
+	if w.events.count("a", "FailedPreStopHook") != 1 {
+		t.Errorf("events %v", w.events.all())
+	}
+}
+
+// A hook that takes all of the grace leaves the command its last seconds.
+func TestAPreStopHookThatHangs(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1000}}}
+	w := newWorld(t, p)
+	w.startAgent()
+	w.awaitRunning("a")
+	begin := w.clock.Now()
+	w.deleteWithin(60)
+	w.awaitGone("a")
+	if took := w.clock.Since(begin); took > 70*time.Second || w.host.guests.signals != 1 {
+		t.Errorf("it took %s, %d signals", took, w.host.guests.signals)
+	}
+}
+
+// The firewall is proved on while the command of a young guest ends.
+func TestAFailedProofEndsTheGrace(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	var open atomic.Bool
+	w.guard(func(int) error {
+		if open.Load() {
+			return errOpen
+		}
+		return nil
+	})
+	w.host.guests.stubborn = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.deleteWithin(3600)
+	w.awaitSignal()
+	begin := w.clock.Now()
+	open.Store(true)
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if took := w.clock.Since(begin); took > 10*time.Minute || w.events.count("a", state.ReasonNotProved) != 1 {
+		t.Errorf("it took %s, events %v", took, w.events.all())
+	}
+}
