@@ -209,15 +209,20 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	if err != nil {
 		return fmt.Errorf("setting up discovery: %w", err)
 	}
+	clientCA := workload.NewClientCA(mgr.GetAPIReader())
+	if err := mgr.Add(clientCA); err != nil {
+		return fmt.Errorf("adding the authorities of the API server's clients: %w", err)
+	}
 	machines := machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Macs: push.SSH{}, Agent: agent,
-		Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
+		ClientCA: clientCA.PEM, Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
 		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
 	})
 	profiles := profile.New(profile.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agent: document.Agent{SHA256: agent.SHA256, Version: agent.Version},
+		ClientCA: clientCA.PEM, ClientCAChanged: clientCA.Changed(),
 		Recorder: mgr.GetEventRecorder("macfleet-profile"), Metrics: ctrlmetrics.Registry, WatchFilter: s.watchFilter,
 	})
 	remediations := remediation.New(remediation.Options{

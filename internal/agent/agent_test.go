@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/guard"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -48,6 +49,13 @@ func TestFlagsLieOverTheFile(t *testing.T) {
 	if c.Host.Name != "mac-2" || c.Host.ProviderID != "x://y" || c.Node.MaxVMs != 1 {
 		t.Errorf("config %+v", c)
 	}
+	if port := c.Kubelet.ListenPort(); port != document.DefaultKubeletPort {
+		t.Errorf("kubelet port %d", port)
+	}
+	off, _, err := loadConfig(options{ConfigFile: path, KubeletPort: ptr.To(0)})
+	if err != nil || off.Kubelet.ListenPort() != 0 {
+		t.Errorf("the kubelet API cannot be switched off: %+v (%v)", off.Kubelet, err)
+	}
 	if d := cmp.Diff(map[string]string{"team": "ios", "rack": "7"}, c.Node.Labels); d != "" {
 		t.Errorf("labels (-want +got):\n%s", d)
 	}
@@ -73,6 +81,8 @@ func TestWrongConfigurationIsOneLineAndExit2(t *testing.T) {
 		{"no provider ID", func(c *document.AgentConfig) { c.Host.ProviderID = "" }, options{}, "provider ID"},
 		{"too many VMs", func(*document.AgentConfig) {}, options{MaxVMs: 3}, "3 VMs"},
 		{"negative VMs", func(*document.AgentConfig) {}, options{MaxVMs: -1}, "-1 VMs"},
+		{"kubelet port", func(c *document.AgentConfig) { c.Kubelet.Port = ptr.To(65536) }, options{}, "65536"},
+		{"kubelet port's flag", func(*document.AgentConfig) {}, options{KubeletPort: ptr.To(-1)}, "-1 is no port"},
 		{"a label", func(*document.AgentConfig) {}, options{NodeLabels: map[string]string{"a b": "c"}}, "a b"},
 	} {
 		c.flag.ConfigFile = writeConfig(t, dir, c.edit)

@@ -26,6 +26,7 @@ func Commands(version string) []*cobra.Command {
 func runCommand(version string) *cobra.Command {
 	o := options{Version: version, HealthSocket: document.HealthSocket}
 	var hostd string
+	var kubeletPort int
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Make this Mac a node and run its Pods as macOS VMs",
@@ -42,10 +43,15 @@ func runCommand(version string) *cobra.Command {
 			if c.Flags().Changed("hostd-socket") {
 				o.HostdSocket = &hostd
 			}
+			if c.Flags().Changed("kubelet-port") {
+				o.KubeletPort = &kubeletPort
+			}
 			return run(ctx, o, log)
 		},
 	}
 	runFlags(c.Flags(), &o, &hostd)
+	c.Flags().IntVar(&kubeletPort, "kubelet-port", document.DefaultKubeletPort,
+		"port of the kubelet API on the Node's address, instead of the configuration's; 0: none, and kubectl logs, exec and port-forward do not work")
 	return c
 }
 

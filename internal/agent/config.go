@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,8 @@ type options struct {
 	// Nil: on document.HostdSocket, where the configuration names a guests' network.
 	// Empty: nowhere.
 	HostdSocket *string
+	// KubeletPort overrides the configuration. Nil: it does not. 0: no kubelet API.
+	KubeletPort *int
 	// Version of this build, for the Node.
 	Version string
 }
@@ -93,6 +96,9 @@ func overlay(c document.AgentConfig, o options) document.AgentConfig {
 	if c.Node.MaxVMs == 0 {
 		c.Node.MaxVMs = 1
 	}
+	if o.KubeletPort != nil {
+		c.Kubelet.Port = o.KubeletPort
+	}
 	if len(o.NodeLabels) > 0 {
 		labels := map[string]string{}
 		for _, from := range []map[string]string{c.Node.Labels, o.NodeLabels} {
@@ -117,6 +123,9 @@ func validate(c document.AgentConfig) error {
 	}
 	if c.Node.MaxVMs < 1 || c.Node.MaxVMs > mostVMs {
 		return usage("%d VMs at once: Apple's licence allows 1 or %d", c.Node.MaxVMs, mostVMs)
+	}
+	if port := c.Kubelet.ListenPort(); port < 0 || port > math.MaxUint16 {
+		return usage("%d is no port for the kubelet API", port)
 	}
 	for name, value := range c.Node.Labels {
 		if problems := append(content.IsLabelKey(name), content.IsLabelValue(value)...); len(problems) > 0 {

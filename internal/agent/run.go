@@ -115,8 +115,16 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	serving, err := a.serving(ctx, connections.main, self)
+	if err != nil {
+		return err
+	}
+	if serving.Certificate != nil {
+		checks = append(checks, serving.Check())
+	}
 	monitor := health.New(health.Options{Checks: checks, Log: a.log})
 	keychain.Changed = monitor.LookAgain
+	serving.news = monitor.LookAgain
 	pods, err := a.pods(connections.main, events, self, watchedEnds{a.driver, keychain}, slots)
 	if err != nil {
 		return err
@@ -127,7 +135,7 @@ func (a *agent) run(ctx context.Context) error {
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
 	})
-	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, func(ctx context.Context) error {
+	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, func(ctx context.Context) error {
 		return relieve(ctx, monitor, pods.images.FreeNow, a.log)
 	})
 }

@@ -36,7 +36,7 @@ func (f *fixture) fenced() {
 
 func (f *fixture) arm() error {
 	f.mac.Changes = nil
-	return firewall.Arm(context.Background(), f.mac.Interfaces(), firewall.PolicyOf(f.desired.Host, f.desired.Mac))
+	return firewall.Arm(context.Background(), f.mac.Interfaces(), firewall.PolicyOf(f.desired.Host, f.desired.Mac, f.desired.Kubelet))
 }
 
 const (

@@ -34,7 +34,8 @@ const (
 // Desired is what a profile asks of each of its Macs: the part of the document
 // that all of them share. It is the only builder there is, for first bootstraps,
 // later changes and checks alike, so that no field can reach one and miss another.
-func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Desired {
+// clientCA is document.Kubelet's, the same for the whole cluster.
+func Desired(profile *infrav1.MacNodeProfile, agent document.Agent, clientCA []byte) document.Desired {
 	spec := profile.Spec
 	return document.Desired{
 		Schema: document.DesiredSchema,
@@ -58,13 +59,23 @@ func Desired(profile *infrav1.MacNodeProfile, agent document.Agent) document.Des
 			GCHighPercent: cmp.Or(int(spec.Images.GCHighPercent), defaultGCHighPercent),
 			GCLowPercent:  cmp.Or(int(spec.Images.GCLowPercent), defaultGCLowPercent),
 		},
-		Pods: document.Pods{HostPaths: slices.Clone(spec.Pods.HostPaths)},
+		Pods:    document.Pods{HostPaths: slices.Clone(spec.Pods.HostPaths)},
+		Kubelet: document.Kubelet{Port: kubeletPort(spec.Node.KubeletPort), ClientCA: slices.Clone(clientCA)},
 	}
 }
 
 // Revision names what Desired asks for.
-func Revision(profile *infrav1.MacNodeProfile, agent document.Agent) string {
-	return document.Revision(Desired(profile, agent))
+func Revision(profile *infrav1.MacNodeProfile, agent document.Agent, clientCA []byte) string {
+	return document.Revision(Desired(profile, agent, clientCA))
+}
+
+// kubeletPort is the profile's; the usual one is left out, so that a profile that names
+// it and one that does not ask for the same.
+func kubeletPort(wanted *int32) *int {
+	if wanted == nil || *wanted == document.DefaultKubeletPort {
+		return nil
+	}
+	return ptr.To(int(*wanted))
 }
 
 // taints are the profile's; only a profile that says nothing gets the default.
@@ -121,7 +132,7 @@ func ports(wanted []int32) []int {
 // Check says what of a profile cannot be, beyond what the API server refuses: the
 // first field that no Mac could apply, or nil.
 func Check(profile *infrav1.MacNodeProfile) error {
-	d := Desired(profile, document.Agent{SHA256: strings.Repeat("0", 64)})
+	d := Desired(profile, document.Agent{SHA256: strings.Repeat("0", 64)}, nil)
 	// A Host that is valid, so that only the shared part can be refused.
 	d.Host = document.Host{Name: "any", ProviderID: "any", Epoch: 1, User: "any"}
 	err := d.Validate()

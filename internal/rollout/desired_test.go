@@ -24,7 +24,7 @@ func full() *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{Spec: infrav1.MacNodeProfileSpec{
 		Tart: &infrav1.TartRelease{Version: "2.30.0", Source: "https://example.com/tart.tar.gz", SHA256: strings.Repeat("b", 64)},
 		Node: infrav1.NodeSettings{
-			Labels: map[string]infrav1.LabelValue{"team": "ios"}, MaxVMs: 1,
+			Labels: map[string]infrav1.LabelValue{"team": "ios"}, MaxVMs: 1, KubeletPort: ptr.To[int32](0),
 			Taints: &[]infrav1.Taint{{Key: "mac", Effect: corev1.TaintEffectNoExecute}},
 		},
 		Network: infrav1.NetworkSettings{
@@ -54,10 +54,11 @@ func TestDesired(t *testing.T) {
 				HostAllow: []document.Allow{{CIDR: "203.0.113.0/24", Ports: []int{9100}}},
 			},
 		},
-		Images: document.Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 84, GCLowPercent: 70},
-		Pods:   document.Pods{HostPaths: []string{"/Users/Shared/cache"}},
+		Images:  document.Images{PrePull: []string{"registry.test/macos/base:v1"}, GCHighPercent: 84, GCLowPercent: 70},
+		Pods:    document.Pods{HostPaths: []string{"/Users/Shared/cache"}},
+		Kubelet: document.Kubelet{Port: ptr.To(0), ClientCA: []byte("ca")},
 	}
-	if diff := cmp.Diff(want, Desired(full(), agent())); diff != "" {
+	if diff := cmp.Diff(want, Desired(full(), agent(), []byte("ca"))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	plain := document.Desired{
@@ -66,7 +67,7 @@ func TestDesired(t *testing.T) {
 		Mac:    document.Mac{AutoLogin: true, ProofReboot: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
 		Images: document.Images{GCHighPercent: 85, GCLowPercent: 80},
 	}
-	if diff := cmp.Diff(plain, Desired(&infrav1.MacNodeProfile{}, agent())); diff != "" {
+	if diff := cmp.Diff(plain, Desired(&infrav1.MacNodeProfile{}, agent(), nil)); diff != "" {
 		t.Errorf("the built-in profile (-want +got)\n%s", diff)
 	}
 }
@@ -75,7 +76,7 @@ func TestDesired(t *testing.T) {
 // silence. Each that is about a Mac changes the revision when it alone changes;
 // each that is about the rollout does not.
 func TestRequirement004_NoFieldOfAProfileGetsLost(t *testing.T) {
-	before := Revision(&infrav1.MacNodeProfile{}, agent())
+	before := Revision(&infrav1.MacNodeProfile{}, agent(), nil)
 	fields := reflect.TypeFor[infrav1.MacNodeProfileSpec]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
@@ -89,13 +90,21 @@ func TestRequirement004_NoFieldOfAProfileGetsLost(t *testing.T) {
 			t.Errorf("%s: this test does not set it", name)
 		}
 		reflect.ValueOf(&profile.Spec).Elem().Field(i).Set(value)
-		changed := Revision(profile, agent()) != before
+		changed := Revision(profile, agent(), nil) != before
 		if ofMac := name != "Rollout" && name != "AgentVersion" && name != "MaxOrdered"; changed != ofMac {
 			t.Errorf("%s changes the revision: %t, want %t", name, changed, ofMac)
 		}
 	}
-	if other := (document.Agent{SHA256: strings.Repeat("c", 64), Version: "v1"}); Revision(&infrav1.MacNodeProfile{}, other) == before {
+	if other := (document.Agent{SHA256: strings.Repeat("c", 64), Version: "v1"}); Revision(&infrav1.MacNodeProfile{}, other, nil) == before {
 		t.Error("another build is the same revision")
+	}
+	if Revision(&infrav1.MacNodeProfile{}, agent(), []byte("ca")) == before {
+		t.Error("another authority of the API server's clients is the same revision, and no Mac would be told of it")
+	}
+	usual := &infrav1.MacNodeProfile{}
+	usual.Spec.Node.KubeletPort = ptr.To[int32](document.DefaultKubeletPort)
+	if Revision(usual, agent(), nil) != before {
+		t.Error("to name the kubelet's usual port is another revision")
 	}
 }
 

@@ -53,10 +53,14 @@ func (w *world) pfctl(stdin string, args ...string) pf.Result {
 	return r
 }
 
+func (w *world) policy() firewall.Policy {
+	return firewall.Policy{Network: w.network, KubeletPort: document.DefaultKubeletPort}
+}
+
 // arm loads the profile's rules.
 func (w *world) arm() {
 	w.t.Helper()
-	rules, err := firewall.Rules(w.network)
+	rules, err := firewall.Rules(w.policy())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -73,7 +77,7 @@ func (w *world) start() {
 // judge is what the agent thinks of the rules that are live.
 func (w *world) judge() []string {
 	w.t.Helper()
-	wanted, err := firewall.Wanted(w.network)
+	wanted, err := firewall.Wanted(w.policy())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -177,7 +181,7 @@ func TestGuestsReachTheInternetAndNothingElse(t *testing.T) {
 func TestF06_TheSameRulesOnTheWayOutWouldFenceNothing(t *testing.T) {
 	w := boot(t, fenced(), pf.Beliefs{})
 	w.start()
-	rules, err := firewall.Rules(w.network)
+	rules, err := firewall.Rules(w.policy())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestTheManagerIsNeverShutOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := boot(t, n, pf.Beliefs{})
-			rules, err := firewall.Rules(n, 2222)
+			rules, err := firewall.Rules(firewall.Policy{Network: n, SSHPort: 2222, KubeletPort: document.DefaultKubeletPort})
 			if err != nil {
 				t.Fatal(err)
 			}

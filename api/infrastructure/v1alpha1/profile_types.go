@@ -55,6 +55,14 @@ type NodeSettings struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2
 	MaxVMs int32 `json:"maxVMs,omitempty"`
+
+	// kubeletPort is where the API server reaches the Mac for logs, exec and port-forward.
+	// 0: nowhere, and they do not work. Default: 10250.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="!(self in [22, 5900])",message="22 and 5900 are taken on a Mac: SSH and Screen Sharing listen there"
+	KubeletPort *int32 `json:"kubeletPort,omitempty"`
 }
 
 // TartRelease is the release of tart to install.

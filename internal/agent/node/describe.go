@@ -135,6 +135,12 @@ func addressType(address string) corev1.NodeAddressType {
 	return corev1.NodeInternalIP
 }
 
+// endpoints are where the API server reaches the agent.
+func (s Self) endpoints() corev1.NodeDaemonEndpoints {
+	port := int32(s.Config.Kubelet.ListenPort()) //nolint:gosec // it was validated: 0 to 65535
+	return corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}}
+}
+
 func (s Self) info() corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID:               strings.ToLower(s.Facts.PlatformUUID),

@@ -58,7 +58,9 @@ func (r *reporter) next(n *corev1.Node, seen observation, now time.Time) ([]byte
 		Conditions:  conditions(seen.found, seen.slots, n.Status.Conditions, now),
 		Addresses:   r.self.Addresses(),
 		NodeInfo:    r.self.info(),
-		Images:      imageList(seen.images),
+		// Where logs, exec and port-forward are asked for; 0: nowhere.
+		DaemonEndpoints: r.self.endpoints(),
+		Images:          imageList(seen.images),
 	}
 	if r.uid == string(n.UID) && now.Sub(r.sentAt) < statusInterval && r.same(s) && shown(n, s) {
 		return nil, s, nil
@@ -109,12 +111,13 @@ func statusPatch(s corev1.NodeStatus) ([]byte, error) {
 		addresses = append(addresses, a)
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"capacity":    s.Capacity,
-		"allocatable": s.Allocatable,
-		"conditions":  conditions,
-		"addresses":   addresses,
-		"nodeInfo":    s.NodeInfo,
-		"images":      s.Images,
+		"capacity":        s.Capacity,
+		"allocatable":     s.Allocatable,
+		"conditions":      conditions,
+		"addresses":       addresses,
+		"nodeInfo":        s.NodeInfo,
+		"daemonEndpoints": s.DaemonEndpoints,
+		"images":          s.Images,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status of the Node: %w", err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/slot"
@@ -19,6 +20,26 @@ func fine() observation {
 	return observation{
 		found: []health.Finding{{Type: health.VirtualizationReady, Status: corev1.ConditionTrue, Reason: health.ReasonToolWorks}},
 		slots: slot.State{Allocatable: 2},
+	}
+}
+
+// The API server goes to the port that the Node names; 0 says that there is none.
+func TestTheStatusNamesTheKubeletsPort(t *testing.T) {
+	for name, c := range map[string]struct {
+		port *int
+		want string
+	}{
+		"usual": {nil, `"daemonEndpoints":{"kubeletEndpoint":{"Port":10250}}`},
+		"other": {ptr.To(10350), `"daemonEndpoints":{"kubeletEndpoint":{"Port":10350}}`},
+		"off":   {ptr.To(0), `"daemonEndpoints":{"kubeletEndpoint":{"Port":0}}`},
+	} {
+		s := self()
+		s.Config.Kubelet.Port = c.port
+		r := reporter{self: s}
+		patch, _, err := r.next(&corev1.Node{}, fine(), time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC))
+		if err != nil || !strings.Contains(string(patch), c.want) {
+			t.Errorf("%s: %s (%v)", name, patch, err)
+		}
 	}
 }
 

@@ -82,7 +82,10 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 		v.invalid(profile.Name, err)
 		return ctrl.Result{}, nil
 	}
-	want := p.starter.desired(v, profile)
+	want, err := p.starter.desired(ctx, v, profile)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	v.revision = document.Revision(want)
 	return p.converge(ctx, v, want)
 }

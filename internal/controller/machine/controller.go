@@ -54,6 +54,9 @@ type Options struct {
 	Macs push.Dialer
 	// Agent is the build that Macs are given.
 	Agent push.Agent
+	// ClientCA are the authorities of the API server's clients, which Macs are given.
+	// Default: none.
+	ClientCA func(context.Context) ([]byte, error)
 	// Discovery finds the API server's address for Macs.
 	Discovery workload.Discovery
 	// Zone returns how the last list of a zone went, and whether one has ended. Nil:
@@ -145,6 +148,9 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.ClientCA == nil {
+		o.ClientCA = func(context.Context) ([]byte, error) { return nil, nil }
+	}
 	if o.Discovery.Reader == nil {
 		o.Discovery.Reader = o.Reader
 	}
@@ -185,6 +191,7 @@ func (r *Reconciler) ForgetKey(name string) { r.keys.Forget(name) }
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=kube-system,verbs=create;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,namespace=kube-public,resourceNames=cluster-info,verbs=get
+// +kubebuilder:rbac:groups="",resources=configmaps,namespace=kube-system,resourceNames=extension-apiserver-authentication,verbs=get
 
 // Reconcile looks at one Machine. It never blocks on a Mac: that work is a job.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -315,7 +322,7 @@ func (r *Reconciler) wireServices() {
 	}
 	r.fleetKeys = &fleetKeys{keys: r.keys, machines: r.machines}
 	r.starter = &pushStarter{
-		clock: r.Clock, agent: r.Agent, checks: r.checks, fleetKeys: r.fleetKeys, pusher: r.pusher, pushes: r.pushes, sshPort: r.SSHPort,
+		clock: r.Clock, agent: r.Agent, checks: r.checks, clientCA: r.ClientCA, fleetKeys: r.fleetKeys, pusher: r.pusher, pushes: r.pushes, sshPort: r.SSHPort,
 	}
 	r.disruption = &disruption{clock: r.Clock, reader: r.Reader, machines: r.machines, zone: r.Zone, counting: &r.disruptions}
 }

@@ -122,7 +122,7 @@ func TestALegacyMachineGetsItsOwnHostAndNoOther(t *testing.T) {
 // takeOverInTurn gives the Machine its turn, and sees the Mac taken over as it is.
 func (w *world) takeOverInTurn() {
 	w.t.Helper()
-	w.turn("mac-1", rollout.Revision(&infrav1.MacNodeProfile{}, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}))
+	w.turn("mac-1", rollout.Revision(&infrav1.MacNodeProfile{}, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}, nil))
 	w.settle("mac-1")
 	if len(w.mac.desired) != 1 {
 		w.t.Fatalf("%d pushes: %+v", len(w.mac.desired), w.machine("mac-1").Status.Conditions)
@@ -179,7 +179,7 @@ func TestATokenOutlivesItsPush(t *testing.T) {
 		w.visit("mac-1")
 		close(joined)
 	}
-	w.turn("mac-1", rollout.Revision(&infrav1.MacNodeProfile{}, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}))
+	w.turn("mac-1", rollout.Revision(&infrav1.MacNodeProfile{}, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}, nil))
 	w.settle("mac-1")
 	<-joined
 	w.mac.onConverge = nil

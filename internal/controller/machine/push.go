@@ -30,6 +30,7 @@ const sshPort = 22
 type pushStarter struct {
 	clock     clock.PassiveClock
 	agent     push.Agent
+	clientCA  func(context.Context) ([]byte, error)
 	checks    *job.Pool
 	fleetKeys *fleetKeys
 	pusher    *push.Pusher
@@ -40,8 +41,12 @@ type pushStarter struct {
 // desired is the one document that a Mac is converged to, for its first bootstrap
 // and for each later run: what its profile asks of all its Macs, and what is this
 // one's. It holds no join material.
-func (p *pushStarter) desired(v *visit, profile *infrav1.MacNodeProfile) document.Desired {
-	want := rollout.Desired(profile, document.Agent{SHA256: p.agent.SHA256, Version: p.agent.Version})
+func (p *pushStarter) desired(ctx context.Context, v *visit, profile *infrav1.MacNodeProfile) (document.Desired, error) {
+	clientCA, err := p.clientCA(ctx)
+	if err != nil {
+		return document.Desired{}, err
+	}
+	want := rollout.Desired(profile, document.Agent{SHA256: p.agent.SHA256, Version: p.agent.Version}, clientCA)
 	want.Host = identity(v)
 	want.Host.User = v.secret.User
 	want.Host.Address = v.secret.Address
@@ -53,7 +58,7 @@ func (p *pushStarter) desired(v *visit, profile *infrav1.MacNodeProfile) documen
 		want.Host.SSHPort = p.sshPort
 	}
 	want.Restart = v.RequestedRestart()
-	return want
+	return want, nil
 }
 
 func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Desired, id string, join bool) error {

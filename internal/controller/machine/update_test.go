@@ -52,7 +52,7 @@ func profiled(t *testing.T) (w *world, wanted string) {
 	profile.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}
 	w.update(profile)
 	w.settle("mac-1")
-	return w, rollout.Revision(profile, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version})
+	return w, rollout.Revision(profile, document.Agent{SHA256: w.r.Agent.SHA256, Version: w.r.Agent.Version}, nil)
 }
 
 func (w *world) condition(kind string) metav1.Condition {

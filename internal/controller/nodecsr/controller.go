@@ -31,7 +31,7 @@ type Reconciler struct {
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
-// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client-kubelet,verbs=approve
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client-kubelet;kubernetes.io/kubelet-serving,verbs=approve
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	pending := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		csr, is := object.(*certificatesv1.CertificateSigningRequest)
-		return is && undecided(csr) && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName
+		return is && undecided(csr) && ours(csr.Spec.SignerName)
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodecsr").
@@ -75,45 +75,63 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		log.V(1).Info("Request left alone", "why", err.Error())
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, r.answer(ctrl.LoggerInto(ctx, log.WithValues("node", ask.Node)), csr, ask)
+	return r.answer(ctrl.LoggerInto(ctx, log.WithValues("node", ask.Node, "signer", csr.Spec.SignerName)), csr, ask)
 }
 
 // answer looks up what the request is about, and approves it or says why not.
-func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) error {
+func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) (ctrl.Result, error) {
 	log := ctrl.LoggerFrom(ctx)
 	node, err := r.node(ctx, ask.Node)
 	if err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
 	if err := r.Reader.List(ctx, hosts); err != nil {
-		return fmt.Errorf("listing hosts: %w", err)
+		return ctrl.Result{}, fmt.Errorf("listing hosts: %w", err)
 	}
 	h := find(ask, node, hosts.Items)
 	switch {
 	case h == nil && ask.TokenID != "":
 		log.Info("Certificate request left pending: no host's record bears the token; it was replaced, has ended, or is none of macfleet's", "token", ask.TokenID)
-		return nil
+		return ctrl.Result{}, nil
 	case h == nil:
 		log.V(1).Info("Request left alone", "why", "the Node is no Mac of ours")
-		return nil
+		if node == nil {
+			return ctrl.Result{RequeueAfter: again(ask)}, nil // which of two namesakes it is, the Node will tell
+		}
+		return ctrl.Result{}, nil
 	}
 	m, err := r.machine(ctx, h)
 	if err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	if refused := refusal(ask, h, m, node); refused.Why != "" {
-		log.Info("Certificate request left pending: "+refused.Why, "host", h.Name)
-		if m != nil {
-			r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, refused.Check, "the certificate of Node %s is not approved: %s", ask.Node, refused.Why)
-		}
-		return nil
+		r.tell(ctx, ask, h, m, refused)
+		return ctrl.Result{RequeueAfter: refused.Again}, nil
 	}
-	if err := r.approve(ctx, csr); err != nil {
-		return err
+	if err := r.approve(ctx, csr, ask); err != nil {
+		return ctrl.Result{}, err
 	}
-	log.Info("Certificate request approved", "host", h.Name, "renewal", ask.TokenID == "")
-	return nil
+	log.Info("Certificate request approved", "host", h.Name, "renewal", ask.TokenID == "" && !ask.Serving)
+	return ctrl.Result{}, nil
+}
+
+// tell says why a request is not approved.
+func (r *Reconciler) tell(ctx context.Context, ask nodeRequest, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, refused refused) {
+	log := ctrl.LoggerFrom(ctx)
+	if refused.Quietly {
+		log.V(1).Info("Certificate request waits: "+refused.Why, "host", h.Name)
+		return
+	}
+	log.Info("Certificate request left pending: "+refused.Why, "host", h.Name)
+	if m == nil {
+		return
+	}
+	what := "certificate"
+	if ask.Serving {
+		what = "serving certificate"
+	}
+	r.Recorder.Eventf(m, nil, corev1.EventTypeWarning, reasonRefused, refused.Check, "the %s of Node %s is not approved: %s", what, ask.Node, refused.Why)
 }
 
 // node is the Node of a name, or nil.
@@ -146,10 +164,14 @@ func (r *Reconciler) machine(ctx context.Context, h *host.Host) (*infrav1.Scalew
 	return m, nil
 }
 
-func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
+func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) error {
+	why := "the token was made for the Mac of this Machine, or the Mac's Node renews its certificate"
+	if ask.Serving {
+		why = "the Node is the Mac of a Machine, and the certificate names its name and its address alone"
+	}
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
-		Reason: "MacOfThisFleet", Message: "the token was made for the Mac of this Machine, or the Mac's Node renews its certificate",
+		Reason: "MacOfThisFleet", Message: why,
 	})
 	err := r.Client.SubResource("approval").Update(ctx, csr)
 	if apierrors.IsConflict(err) {

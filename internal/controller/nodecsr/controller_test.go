@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +87,7 @@ func TestReconcileApproves(t *testing.T) {
 	}{
 		"first":   {first().csr(t), []client.Object{&own, machineOf(own)}},
 		"renewal": {renewal().csr(t), []client.Object{&own, machineOf(own), nodeOf(mac1)}},
+		"serving": {serving().csr(t), []client.Object{&own, machineOf(own), nodeOf(mac1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conditions, told := answered(t, c.csr, c.objects...)
@@ -130,6 +132,7 @@ func TestReconcileLeavesPending(t *testing.T) {
 		"a Machine named like a control-plane node":  {first().csr(t), []client.Object{&own, machineOf(own), controlPlane}, "has no providerID"},
 		"renewal of a stray":                         {renewal().csr(t), []client.Object{nodeOf(mac1)}, ""},
 		"Machine is gone":                            {first().csr(t), []client.Object{&own}, ""},
+		"serving of another name":                    {change(serving(), func(r *request) { r.dns = []string{"mac-2"} }).csr(t), []client.Object{&own, machineOf(own), nodeOf(mac1)}, "the serving certificate of Node mac-1 is not approved"},
 		"no end":                                     {change(first(), func(r *request) { r.seconds = nil }).csr(t), []client.Object{&own, machineOf(own)}, "expirationSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,4 +145,34 @@ func TestReconcileLeavesPending(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Mac asks for what it serves with as soon as it has an identity, often before its
+// Node is there. Nothing changes the request afterwards, so that only being looked at
+// again gets it approved.
+func TestAServingRequestBeforeItsNodeIsApprovedLater(t *testing.T) {
+	own := claimed(mac1, "mac-1", token)
+	csr := serving().csr(t)
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(&own, machineOf(own), csr).Build()
+	heard := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, Reader: c, Recorder: heard}
+	key := client.ObjectKeyFromObject(csr)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > 10*time.Second {
+		t.Fatalf("looked at again after %s (%v), want a few seconds", result.RequeueAfter, err)
+	}
+	if len(heard.Events) != 0 {
+		t.Errorf("told %q, and nothing is wrong", <-heard.Events)
+	}
+	if err := c.Create(t.Context(), nodeOf(mac1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	got := &certificatesv1.CertificateSigningRequest{}
+	if err := c.Get(t.Context(), key, got); err != nil {
+		t.Fatal(err)
+	}
+	isApproved(t, got.Status.Conditions)
 }

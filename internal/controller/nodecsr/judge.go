@@ -1,6 +1,7 @@
-// Package nodecsr approves the client certificates that Macs ask for to be
-// Nodes, and no others. A request that it does not recognise is left Pending: it
-// may be somebody else's to decide. It never denies.
+// Package nodecsr approves the certificates that Macs ask for to be Nodes: those
+// they are clients with, and those they serve the kubelet API with. No others: a
+// request that it does not recognise is left Pending, as it may be somebody else's
+// to decide. It never denies.
 //
 // Who may be which Node is read from Hosts, which the manager alone writes: the
 // token that a claim's Mac joins with, and the claim itself. Secrets, which people
@@ -12,8 +13,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,32 +33,63 @@ const (
 	// maxSeconds is the longest life of a certificate, 24 hours: nothing takes back
 	// a certificate that was stolen, only its end does.
 	maxSeconds = 24 * 60 * 60
+
+	// lookAgain is when a request is looked at again that names what the vendor does
+	// not show yet.
+	lookAgain = time.Minute
+	// nodeDelay is when a request is looked at again whose Node does not exist yet.
+	nodeDelay = 5 * time.Second
 )
 
 // nodeRequest is what a request asks for and who asks.
 type nodeRequest struct {
 	// Node is the name in the certificate's subject.
 	Node string
-	// TokenID the requester logged in with; empty for a renewal.
+	// TokenID the requester logged in with; empty where it is the node itself.
 	TokenID string
+	// Serving: the kubelet API is to be served with it. Names and Addresses are what
+	// it would prove, one at least.
+	Serving   bool
+	Names     []string
+	Addresses []netip.Addr
 	// Seconds is spec.expirationSeconds; nil: as long as the signer likes.
 	Seconds *int32
+}
+
+// ours reports that a signer's requests are looked at.
+func ours(signer string) bool {
+	return signer == certificatesv1.KubeAPIServerClientKubeletSignerName || signer == certificatesv1.KubeletServingSignerName
 }
 
 // read checks what the request itself shows: the signer, the subject, the usages,
 // the requester. The error says what is not as a Mac asks it.
 func read(csr *certificatesv1.CertificateSigningRequest) (nodeRequest, error) {
-	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+	if !ours(csr.Spec.SignerName) {
 		return nodeRequest{}, fmt.Errorf("the signer %s is not ours to decide", csr.Spec.SignerName)
 	}
-	node, err := subjectNode(csr.Spec.Request)
+	parsed, err := parse(csr.Spec.Request)
 	if err != nil {
 		return nodeRequest{}, err
 	}
-	if !clientUsages(csr.Spec.Usages) {
-		return nodeRequest{}, errors.New("the usages are not those of a node's client certificate")
+	node, err := subjectNode(parsed)
+	if err != nil {
+		return nodeRequest{}, err
 	}
 	ask := nodeRequest{Node: node, Seconds: csr.Spec.ExpirationSeconds}
+	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		return readServing(csr, parsed, ask)
+	}
+	return readClient(csr, parsed, ask)
+}
+
+// readClient is read as far as only client certificates go.
+func readClient(csr *certificatesv1.CertificateSigningRequest, parsed *x509.CertificateRequest, ask nodeRequest) (nodeRequest, error) {
+	if len(parsed.DNSNames)+len(parsed.IPAddresses)+len(parsed.EmailAddresses)+len(parsed.URIs) != 0 {
+		return nodeRequest{}, errors.New("the request names alternative subjects")
+	}
+	if !usages(csr.Spec.Usages, certificatesv1.UsageClientAuth) {
+		return nodeRequest{}, errors.New("the usages are not those of a node's client certificate")
+	}
 	if id, bootstrap := strings.CutPrefix(csr.Spec.Username, workload.BootstrapUserPrefix); bootstrap {
 		if id == "" || !slices.Contains(csr.Spec.Groups, workload.JoinGroup) {
 			return nodeRequest{}, fmt.Errorf("the requester holds no token of group %s", workload.JoinGroup)
@@ -63,10 +97,15 @@ func read(csr *certificatesv1.CertificateSigningRequest) (nodeRequest, error) {
 		ask.TokenID = id
 		return ask, nil
 	}
-	if csr.Spec.Username != nodeUserPrefix+node || !slices.Contains(csr.Spec.Groups, nodeGroup) {
+	if !byNode(csr, ask.Node) {
 		return nodeRequest{}, errors.New("the requester is neither a bootstrap token of ours nor the node itself")
 	}
 	return ask, nil
+}
+
+// byNode reports that the node itself asks.
+func byNode(csr *certificatesv1.CertificateSigningRequest, node string) bool {
+	return csr.Spec.Username == nodeUserPrefix+node && slices.Contains(csr.Spec.Groups, nodeGroup)
 }
 
 // find returns the Host that a request is about: for a first certificate the one
@@ -100,6 +139,11 @@ type refused struct {
 	// Check that it did not pass: one Event is kept of each.
 	Check string
 	Why   string
+	// Again is when to look once more: what it lacks may come without the request
+	// changing. 0: not.
+	Again time.Duration
+	// Quietly: it is expected for now, and nobody needs to be told.
+	Quietly bool
 }
 
 // The checks of refusal.
@@ -107,6 +151,7 @@ const (
 	checkClaim    = "CheckClaim"
 	checkLifetime = "CheckLifetime"
 	checkNode     = "CheckNode"
+	checkNames    = "CheckNames"
 )
 
 // refusal looks for what is in the way of a request about a Host. The Machine is
@@ -114,15 +159,31 @@ const (
 // certificate would be for, nil when there is none. Both were read uncached.
 func refusal(ask nodeRequest, h *host.Host, m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) refused {
 	if why := claimRefusal(ask, h, m); why != "" {
-		return refused{checkClaim, why}
+		return refused{Check: checkClaim, Why: why}
 	}
 	if why := lifetimeRefusal(ask); why != "" {
-		return refused{checkLifetime, why}
+		return refused{Check: checkLifetime, Why: why}
+	}
+	if why := namesRefusal(ask, h); why != "" {
+		return refused{Check: checkNames, Why: why, Again: lookAgain}
+	}
+	if ask.Serving && node == nil {
+		// It asks as soon as it has an identity, and makes its Node with the same one.
+		return refused{Check: checkNode, Why: fmt.Sprintf("Node %s does not exist yet", ask.Node), Again: nodeDelay, Quietly: true}
 	}
 	if why := nodeRefusal(ask, h, node); why != "" {
-		return refused{checkNode, why}
+		return refused{Check: checkNode, Why: why, Again: again(ask)}
 	}
 	return refused{}
+}
+
+// again is when a request of whom the Node is not yet known is looked at again. Who asks
+// for a client certificate makes a new request.
+func again(ask nodeRequest) time.Duration {
+	if ask.Serving {
+		return lookAgain
+	}
+	return 0
 }
 
 // claimRefusal is refusal as far as the claim goes. A Mac that was handed over to
@@ -186,19 +247,24 @@ func holds(h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return ref != nil && ref.Name == h.Name && host.MeansClaim(h, m)
 }
 
-// subjectNode returns the node in the subject of a request that names nothing else.
-func subjectNode(request []byte) (string, error) {
+// parse returns the one certificate request that there must be.
+func parse(request []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) != 0 {
-		return "", errors.New("the request is not one PEM certificate request")
+		return nil, errors.New("the request is not one PEM certificate request")
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return "", fmt.Errorf("the request cannot be parsed: %w", err)
+		return nil, fmt.Errorf("the request cannot be parsed: %w", err)
 	}
 	if err := parsed.CheckSignature(); err != nil {
-		return "", fmt.Errorf("the request is not signed by its own key: %w", err)
+		return nil, fmt.Errorf("the request is not signed by its own key: %w", err)
 	}
+	return parsed, nil
+}
+
+// subjectNode returns the node in a subject that says nothing else.
+func subjectNode(parsed *x509.CertificateRequest) (string, error) {
 	node, is := strings.CutPrefix(parsed.Subject.CommonName, nodeUserPrefix)
 	switch {
 	case !is || node == "":
@@ -207,17 +273,15 @@ func subjectNode(request []byte) (string, error) {
 		return "", fmt.Errorf("the organisation is not exactly %s", nodeGroup)
 	case len(parsed.Subject.Names) != 2:
 		return "", errors.New("the subject holds more than a common name and an organisation")
-	case len(parsed.DNSNames)+len(parsed.IPAddresses)+len(parsed.EmailAddresses)+len(parsed.URIs) != 0:
-		return "", errors.New("the request names alternative subjects")
 	}
 	return node, nil
 }
 
-// clientUsages accepts what kubelets ask for: with key encipherment for RSA keys,
-// without it for others.
-func clientUsages(usages []certificatesv1.KeyUsage) bool {
-	rest := slices.DeleteFunc(slices.Clone(usages), func(u certificatesv1.KeyUsage) bool {
+// usages accepts what kubelets ask for, beside what the certificate is for: with key
+// encipherment for RSA keys, without it for others.
+func usages(asked []certificatesv1.KeyUsage, use certificatesv1.KeyUsage) bool {
+	rest := slices.DeleteFunc(slices.Clone(asked), func(u certificatesv1.KeyUsage) bool {
 		return u == certificatesv1.UsageKeyEncipherment
 	})
-	return len(rest) == 2 && slices.Contains(rest, certificatesv1.UsageDigitalSignature) && slices.Contains(rest, certificatesv1.UsageClientAuth)
+	return len(rest) == 2 && slices.Contains(rest, certificatesv1.UsageDigitalSignature) && slices.Contains(rest, use)
 }

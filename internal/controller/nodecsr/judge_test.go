@@ -53,6 +53,17 @@ func renewal() request {
 	return r
 }
 
+// address is the vendor's of mac-1.
+const address = "192.0.2.7"
+
+func serving() request {
+	r := renewal()
+	r.signer = certificatesv1.KubeletServingSignerName
+	r.usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
+	r.dns, r.ips = []string{"mac-1"}, []net.IP{net.ParseIP(address)}
+	return r
+}
+
 func (r request) csr(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -86,6 +97,7 @@ func claimed(id, name, token string, changes ...func(*host.Host)) host.Host {
 	h.Spec.Zone, h.Spec.ServerID = zone, id
 	h.Spec.ClaimRef = &infrav1.ClaimReference{Cluster: "macs", Namespace: "fleet", Name: name, Token: "claim-" + id}
 	h.Spec.Record.Bootstrap.TokenID = token
+	h.Status.Server.IP = address
 	for _, change := range changes {
 		change(&h)
 	}
@@ -121,26 +133,43 @@ func TestRead(t *testing.T) {
 		request request
 		reads   bool
 	}{
-		"first certificate":               {first(), true},
-		"renewal":                         {renewal(), true},
-		"with key encipherment":           {change(first(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageKeyEncipherment) }), true},
-		"common name of a person":         {change(first(), func(r *request) { r.subject.CommonName = "kubernetes-admin" }), false},
-		"empty node name":                 {change(first(), func(r *request) { r.subject.CommonName = "system:node:" }), false},
-		"other organisation":              {change(first(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), false},
-		"two organisations":               {change(first(), func(r *request) { r.subject.Organization = []string{"system:nodes", "system:masters"} }), false},
-		"more subject":                    {change(first(), func(r *request) { r.subject.OrganizationalUnit = []string{"x"} }), false},
-		"URI":                             {change(first(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "mac-1"}} }), false},
-		"e-mail address":                  {change(first(), func(r *request) { r.emails = []string{"root@mac-1"} }), false},
-		"DNS name":                        {change(first(), func(r *request) { r.dns = []string{"mac-1"} }), false},
-		"IP address":                      {change(first(), func(r *request) { r.ips = []net.IP{net.IPv4(127, 0, 0, 1)} }), false},
-		"server usage":                    {change(first(), func(r *request) { r.usages[1] = certificatesv1.UsageServerAuth }), false},
-		"extra usage":                     {change(first(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) }), false},
-		"wrong group":                     {change(first(), func(r *request) { r.groups = []string{"system:bootstrappers"} }), false},
-		"renewal for another node":        {change(renewal(), func(r *request) { r.username = "system:node:mac-2" }), false},
-		"renewal without the nodes group": {change(renewal(), func(r *request) { r.groups = nil }), false},
-		"other signer":                    {change(first(), func(r *request) { r.signer = certificatesv1.KubeletServingSignerName }), false},
-		"somebody else":                   {change(first(), func(r *request) { r.username = "system:serviceaccount:a:b" }), false},
-		"empty token id":                  {change(first(), func(r *request) { r.username = "system:bootstrap:" }), false},
+		"first certificate":                 {first(), true},
+		"renewal":                           {renewal(), true},
+		"with key encipherment":             {change(first(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageKeyEncipherment) }), true},
+		"common name of a person":           {change(first(), func(r *request) { r.subject.CommonName = "kubernetes-admin" }), false},
+		"empty node name":                   {change(first(), func(r *request) { r.subject.CommonName = "system:node:" }), false},
+		"other organisation":                {change(first(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), false},
+		"two organisations":                 {change(first(), func(r *request) { r.subject.Organization = []string{"system:nodes", "system:masters"} }), false},
+		"more subject":                      {change(first(), func(r *request) { r.subject.OrganizationalUnit = []string{"x"} }), false},
+		"URI":                               {change(first(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "mac-1"}} }), false},
+		"e-mail address":                    {change(first(), func(r *request) { r.emails = []string{"root@mac-1"} }), false},
+		"DNS name":                          {change(first(), func(r *request) { r.dns = []string{"mac-1"} }), false},
+		"IP address":                        {change(first(), func(r *request) { r.ips = []net.IP{net.IPv4(127, 0, 0, 1)} }), false},
+		"server usage":                      {change(first(), func(r *request) { r.usages[1] = certificatesv1.UsageServerAuth }), false},
+		"extra usage":                       {change(first(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageServerAuth) }), false},
+		"wrong group":                       {change(first(), func(r *request) { r.groups = []string{"system:bootstrappers"} }), false},
+		"renewal for another node":          {change(renewal(), func(r *request) { r.username = "system:node:mac-2" }), false},
+		"renewal without the nodes group":   {change(renewal(), func(r *request) { r.groups = nil }), false},
+		"other signer":                      {change(first(), func(r *request) { r.signer = certificatesv1.KubeAPIServerClientSignerName }), false},
+		"client's request, serving signer":  {change(renewal(), func(r *request) { r.signer = certificatesv1.KubeletServingSignerName }), false},
+		"somebody else":                     {change(first(), func(r *request) { r.username = "system:serviceaccount:a:b" }), false},
+		"empty token id":                    {change(first(), func(r *request) { r.username = "system:bootstrap:" }), false},
+		"serving":                           {serving(), true},
+		"serving, a name alone":             {change(serving(), func(r *request) { r.ips = nil }), true},
+		"serving, an address alone":         {change(serving(), func(r *request) { r.dns = nil }), true},
+		"serving with key encipherment":     {change(serving(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageKeyEncipherment) }), true},
+		"serving, neither name nor address": {change(serving(), func(r *request) { r.dns, r.ips = nil, nil }), false},
+		"serving, client signer":            {change(serving(), func(r *request) { r.signer = certificatesv1.KubeAPIServerClientKubeletSignerName }), false},
+		"serving and client":                {change(serving(), func(r *request) { r.usages = append(r.usages, certificatesv1.UsageClientAuth) }), false},
+		"serving without signature":         {change(serving(), func(r *request) { r.usages = r.usages[1:] }), false},
+		"serving asked with a token":        {change(serving(), func(r *request) { r.username, r.groups = first().username, first().groups }), false},
+		"serving for another node":          {change(serving(), func(r *request) { r.username = "system:node:mac-2" }), false},
+		"serving without the nodes group":   {change(serving(), func(r *request) { r.groups = []string{"system:authenticated"} }), false},
+		"serving, other common name":        {change(serving(), func(r *request) { r.subject.CommonName = "mac-1" }), false},
+		"serving, other organisation":       {change(serving(), func(r *request) { r.subject.Organization = []string{"system:masters"} }), false},
+		"serving, no organisation":          {change(serving(), func(r *request) { r.subject.Organization = nil }), false},
+		"serving, e-mail address":           {change(serving(), func(r *request) { r.emails = []string{"root@mac-1"} }), false},
+		"serving, URI":                      {change(serving(), func(r *request) { r.uris = []*url.URL{{Scheme: "spiffe", Host: "mac-1"}} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := read(c.request.csr(t)); (err == nil) != c.reads {
@@ -220,8 +249,57 @@ func decisions() map[string]decision {
 	}
 }
 
-func TestDecision(t *testing.T) {
-	for name, c := range decisions() {
+// servingDecisions are about what only serving certificates are judged by; whose the
+// request is, is judged as for a renewal.
+func servingDecisions() map[string]decision {
+	own := claimed(mac1, "mac-1", token)
+	name := own.Name
+	released := claimed(mac1, "mac-1", token, func(h *host.Host) { h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token} })
+	unseen := claimed(mac1, "mac-1", token, func(h *host.Host) { h.Status.Server.IP = "" })
+	twin := claimed(mac2, "mac-1", "fedcba", func(h *host.Host) { h.Spec.ClaimRef.Namespace = "elsewhere" })
+	unnamed := nodeOf(mac1, func(n *corev1.Node) { n.Spec.ProviderID = "" })
+	// What a Node says of itself opens nothing.
+	boasting := nodeOf(mac1, func(n *corev1.Node) {
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalDNS, Address: "kubernetes.default"}}
+	})
+	with := func(dns []string, ips ...string) request {
+		return change(serving(), func(r *request) {
+			r.dns, r.ips = dns, nil
+			for _, ip := range ips {
+				r.ips = append(r.ips, net.ParseIP(ip))
+			}
+		})
+	}
+	hosts := []host.Host{own}
+	return map[string]decision{
+		"name and address":          {serving(), hosts, machineOf(own), nodeOf(mac1), name, ""},
+		"a name alone":              {with([]string{"mac-1"}), []host.Host{unseen}, machineOf(own), nodeOf(mac1), name, ""},
+		"an address alone":          {with(nil, address), hosts, machineOf(own), nodeOf(mac1), name, ""},
+		"one of two namesakes":      {serving(), []host.Host{twin, own}, machineOf(own), nodeOf(mac1), name, ""},
+		"a further address":         {with([]string{"mac-1"}, address, "10.0.0.1"), hosts, machineOf(own), boasting, name, "it names 10.0.0.1"},
+		"another address":           {with(nil, "10.0.0.1"), hosts, machineOf(own), boasting, name, "the vendor shows 192.0.2.7"},
+		"another name":              {with([]string{"mac-1", "kubernetes.default"}, address), hosts, machineOf(own), boasting, name, "kubernetes.default"},
+		"a wildcard":                {with([]string{"*"}, address), hosts, machineOf(own), nodeOf(mac1), name, "it names"},
+		"address is not known":      {serving(), []host.Host{unseen}, machineOf(own), nodeOf(mac1), name, "shows no address"},
+		"before its Node":           {serving(), hosts, machineOf(own), nil, name, "does not exist yet"},
+		"two namesakes, no Node":    {serving(), []host.Host{twin, own}, nil, nil, "", ""},
+		"another machine's Node":    {serving(), hosts, machineOf(own), nodeOf(mac2), name, "and this Mac is"},
+		"Node without a providerID": {serving(), hosts, machineOf(own), unnamed, name, "has no providerID"},
+		"host is released":          {serving(), []host.Host{released}, machineOf(own), nodeOf(mac1), name, "is released"},
+		"Machine is gone":           {serving(), hosts, nil, nodeOf(mac1), name, "does not exist"},
+		"no claim of the Machine's": {serving(), hosts, machineOf(own, func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = nil }), nodeOf(mac1), name, "does not hold the claim"},
+		"a second too long":         {change(serving(), func(r *request) { r.seconds = ptr.To[int32](86401) }), hosts, machineOf(own), nodeOf(mac1), name, "86400 seconds at most"},
+		"no end":                    {change(serving(), func(r *request) { r.seconds = nil }), hosts, machineOf(own), nodeOf(mac1), name, "expirationSeconds is not set"},
+		"a linux node":              {serving(), nil, nil, nodeOf(mac1), "", ""},
+	}
+}
+
+func TestDecision(t *testing.T) { decide(t, decisions()) }
+
+func TestServingDecision(t *testing.T) { decide(t, servingDecisions()) }
+
+func decide(t *testing.T, all map[string]decision) {
+	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			ask, err := read(c.request.csr(t))
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -32,6 +33,11 @@ type Options struct {
 	Reader client.Reader
 	// Agent is the build that Macs are given.
 	Agent document.Agent
+	// ClientCA are the authorities of the API server's clients, as Macs are given them.
+	// Nil: they are given none.
+	ClientCA func(context.Context) ([]byte, error)
+	// ClientCAChanged wakes all profiles. Nil: nothing does.
+	ClientCAChanged <-chan event.GenericEvent
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
 	// Recorder of events. Nil: there are none.
@@ -55,6 +61,9 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.ClientCA == nil {
+		o.ClientCA = func(context.Context) ([]byte, error) { return nil, nil }
 	}
 	return &Reconciler{Options: o, metrics: newMetrics()}
 }

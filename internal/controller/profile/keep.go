@@ -58,7 +58,7 @@ func (r *Reconciler) keepNodes(ctx context.Context, profile *infrav1.MacNodeProf
 	if profile.Spec.Rollout.Paused {
 		return done
 	}
-	shared := rollout.Desired(profile, r.Agent).Node
+	shared := rollout.Desired(profile, r.Agent, nil).Node
 	for _, m := range s.macs {
 		if m.node == nil || m.seen.Asleep || !m.node.DeletionTimestamp.IsZero() {
 			continue

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/watch"
@@ -27,14 +28,16 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			return err
 		}
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	building := ctrl.NewControllerManagedBy(mgr).
 		Named("macnodeprofile").
 		For(&infrav1.MacNodeProfile{}).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment)).
-		Complete(r)
-	if err != nil {
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment))
+	if r.ClientCAChanged != nil {
+		building.WatchesRawSource(source.Channel(r.ClientCAChanged, handler.EnqueueRequestsFromMapFunc(r.all)))
+	}
+	if err := building.Complete(r); err != nil {
 		return fmt.Errorf("setting up the profile controller: %w", err)
 	}
 	return nil
@@ -60,6 +63,20 @@ func (r *Reconciler) ofNode(ctx context.Context, object client.Object) []reconci
 		if list.Items[i].Name == object.GetName() {
 			out = append(out, ofMachine(ctx, &list.Items[i])...)
 		}
+	}
+	return out
+}
+
+// all wakes the profiles of all Machines.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &infrav1.ScalewayAppleSiliconMachineList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines to wake their profiles")
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, ofMachine(ctx, &list.Items[i])...)
 	}
 	return out
 }

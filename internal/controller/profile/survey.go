@@ -63,7 +63,11 @@ func (s survey) count(picks func(mac) bool) int32 {
 // survey reads the Machines of a profile by the given reader, and what belongs to
 // them.
 func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile, reader client.Reader) (survey, error) {
-	s := survey{revision: rollout.Revision(profile, r.Agent), invalid: rollout.Check(profile)}
+	clientCA, err := r.ClientCA(ctx)
+	if err != nil {
+		return survey{}, err
+	}
+	s := survey{revision: rollout.Revision(profile, r.Agent, clientCA), invalid: rollout.Check(profile)}
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := reader.List(ctx, list, client.InNamespace(profile.Namespace)); err != nil {
 		return survey{}, fmt.Errorf("listing Machines: %w", err)

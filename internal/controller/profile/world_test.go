@@ -185,7 +185,7 @@ func builders() *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders", Generation: 7}}
 }
 
-func revision() string { return rollout.Revision(builders(), agent()) }
+func revision() string { return rollout.Revision(builders(), agent(), nil) }
 
 func providerID(name string) string {
 	return fmt.Sprintf("scw-applesilicon://fr-par-1/%08x-1111-4111-8111-111111111111", len(name))

@@ -261,7 +261,7 @@ func TestTheFirewallIsWellOnceItIsArmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := firewall.Arm(t.Context(), mac, firewall.PolicyOf(c.Host, c.Mac)); err != nil {
+	if err := firewall.Arm(t.Context(), mac, firewall.PolicyOf(c.Host, c.Mac, c.Kubelet)); err != nil {
 		t.Fatal(err)
 	}
 	if got := examine(m, true).verdict("firewall"); got != Well {

@@ -23,7 +23,7 @@ func guestFirewall(ctx context.Context, x *exam) Finding {
 	if x.config == nil {
 		return none("the agent is not installed, or its configuration cannot be read")
 	}
-	wrong, err := firewall.Differs(ctx, x.Mac, firewall.PolicyOf(x.config.Host, x.config.Mac))
+	wrong, err := firewall.Differs(ctx, x.Mac, firewall.PolicyOf(x.config.Host, x.config.Mac, x.config.Kubelet))
 	if err != nil {
 		return unseen(err)
 	}

@@ -91,8 +91,8 @@ const (
 	PodVolumesDir = GuestVolume + "/volumes"
 )
 
-// Desired is what a Mac should be. Agent, Node, Mac, Images and Pods are the same for
-// all Macs of a profile and make the revision; the rest is this Mac's, or this run's, and
+// Desired is what a Mac should be. Agent, Node, Mac, Images, Pods and Kubelet are the same
+// for all Macs of a profile and make the revision; the rest is this Mac's, or this run's, and
 // is left out of it.
 type Desired struct {
 	Schema string `json:"schema"`
@@ -102,6 +102,9 @@ type Desired struct {
 	Mac    Mac    `json:"mac"`
 	Images Images `json:"images,omitzero"`
 	Pods   Pods   `json:"pods,omitzero"`
+	// Kubelet is the API that the Mac serves, the same for all Macs of a cluster and
+	// a profile.
+	Kubelet Kubelet `json:"kubelet,omitzero"`
 	// Join is present when the Mac should (re-)join. It is secret.
 	Join *Join `json:"join,omitempty"`
 	// Secrets are what only some runs need and carry.
@@ -220,6 +223,9 @@ type AgentConfig struct {
 	Mac    Mac    `json:"mac"`
 	Images Images `json:"images,omitzero"`
 	Pods   Pods   `json:"pods,omitzero"`
+	// Kubelet is left out where it says nothing, so that a build that knows nothing of
+	// it reads the file.
+	Kubelet Kubelet `json:"kubelet,omitzero"`
 	// Agent is the build this configuration was written for.
 	Agent Agent `json:"agent"`
 }

@@ -131,6 +131,7 @@ var fleetWide = map[string]bool{
 
 	"Images.PrePull": true, "Images.GCHighPercent": true, "Images.GCLowPercent": true,
 	"Pods.HostPaths": true,
+	"Kubelet.Port":   true, "Kubelet.ClientCA": true,
 
 	// The first converge of an epoch installs the key, and later ones leave it.
 	"Restart": false, "UpgradeKey": false,
@@ -207,6 +208,8 @@ func disturb(v reflect.Value) {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 	case reflect.Struct:
 		v.Set(reflect.ValueOf(time.Unix(1, 0)))
+	case reflect.Pointer: // to what it is not set to
+		v.Set(reflect.New(v.Type().Elem()))
 	default:
 		panic("no way to disturb a " + v.Kind().String())
 	}

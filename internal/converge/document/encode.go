@@ -55,7 +55,7 @@ func DecodeDesired(r io.Reader) (Desired, error) {
 func EncodeConfig(d Desired) ([]byte, error) {
 	d.Host.TakeOver = false // it is converge's alone
 	d.Host.ManagedFrom = "" // else the agent would be restarted when another manager comes
-	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Images: d.Images, Pods: d.Pods, Agent: d.Agent})
+	return encode(AgentConfig{Schema: ConfigSchema, Host: d.Host, Node: d.Node, Mac: d.Mac, Images: d.Images, Pods: d.Pods, Kubelet: d.Kubelet, Agent: d.Agent})
 }
 
 // DecodeConfig reads the bytes of an agent's configuration file. Unknown fields are

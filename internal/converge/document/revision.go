@@ -13,13 +13,14 @@ import (
 // differs has drifted.
 func Revision(d Desired) string {
 	shared := struct {
-		Schema string `json:"schema"`
-		Agent  Agent  `json:"agent"`
-		Node   Node   `json:"node"`
-		Mac    Mac    `json:"mac"`
-		Images Images `json:"images,omitzero"`
-		Pods   Pods   `json:"pods,omitzero"`
-	}{DesiredSchema, d.Agent, canonicalNode(d.Node), d.Mac, d.Images, d.Pods}
+		Schema  string  `json:"schema"`
+		Agent   Agent   `json:"agent"`
+		Node    Node    `json:"node"`
+		Mac     Mac     `json:"mac"`
+		Images  Images  `json:"images,omitzero"`
+		Pods    Pods    `json:"pods,omitzero"`
+		Kubelet Kubelet `json:"kubelet,omitzero"`
+	}{DesiredSchema, d.Agent, canonicalNode(d.Node), d.Mac, d.Images, d.Pods, d.Kubelet}
 	// Strings, integers and maps of strings always encode, and package json
 	// sorts the keys of maps.
 	data, _ := json.Marshal(shared)

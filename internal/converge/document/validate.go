@@ -72,7 +72,7 @@ func (d Desired) Validate() error {
 	if err := validKeys("sshKeys", d.SSHKeys, maxFleetKeys); err != nil {
 		return err
 	}
-	for _, part := range []interface{ validate() error }{d.Mac, d.Images, d.Pods} {
+	for _, part := range []interface{ validate() error }{d.Mac, d.Images, d.Pods, d.Kubelet} {
 		if err := part.validate(); err != nil {
 			return err
 		}

@@ -34,10 +34,14 @@ type Policy struct {
 	Network document.Network
 	// SSHPort is Host.SSHPort of the document.
 	SSHPort int
+	// KubeletPort is where the Mac serves the kubelet API; 0: nowhere.
+	KubeletPort int
 }
 
 // PolicyOf is the policy of the configuration.
-func PolicyOf(host document.Host, mac document.Mac) Policy { return Policy{mac.Network, host.SSHPort} }
+func PolicyOf(host document.Host, mac document.Mac, kubelet document.Kubelet) Policy {
+	return Policy{mac.Network, host.SSHPort, kubelet.ListenPort()}
+}
 
 // Arm proves that the rules around the Mac and its guests are in force, repairs what is
 // not, and proves it again. It may be called at any time, also while converge
@@ -121,10 +125,10 @@ type firewallRecord struct {
 func newArming(ctx context.Context, mac macos.Mac, p Policy) (*arming, error) {
 	a := &arming{mac: mac, subnet: p.Network.Subnet}
 	var err error
-	if a.wanted, err = Wanted(p.Network, p.SSHPort); err != nil {
+	if a.wanted, err = Wanted(p); err != nil {
 		return nil, step.Fail(document.Bug, "rendering the firewall: %w", err)
 	}
-	if a.text, err = Rules(p.Network, p.SSHPort); err != nil {
+	if a.text, err = Rules(p); err != nil {
 		return nil, step.Fail(document.Bug, "rendering the firewall: %w", err)
 	}
 	a.boot, err = step.BootSession(ctx, mac)

@@ -35,9 +35,13 @@ func networks() map[string]document.Network {
 	}
 }
 
+func policy(n document.Network) Policy {
+	return Policy{Network: n, KubeletPort: document.DefaultKubeletPort}
+}
+
 func TestRules(t *testing.T) {
 	for name, n := range networks() {
-		got, err := Rules(n)
+		got, err := Rules(policy(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +70,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"ingress":        {Subnet: "192.168.64.0/24", HostAllow: []document.Allow{{CIDR: "office", Ports: []int{22}}}},
 		"ssh":            {Subnet: "192.168.64.0/24", SSHFrom: []string{"everybody"}},
 	} {
-		if got, err := Rules(n); err == nil {
+		if got, err := Rules(policy(n)); err == nil {
 			t.Errorf("%s: taken:\n%s", name, got)
 		}
 	}
@@ -75,7 +79,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 // lines are the rules as pf prints them once they are loaded on a Mac.
 func lines(t *testing.T, n document.Network, own ...string) []string {
 	t.Helper()
-	text, err := Rules(n)
+	text, err := Rules(policy(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +101,7 @@ func lines(t *testing.T, n document.Network, own ...string) []string {
 
 func wanted(t *testing.T, n document.Network) []Rule {
 	t.Helper()
-	rules, err := Wanted(n)
+	rules, err := Wanted(policy(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +227,7 @@ func TestF06_BlocksAreInRules(t *testing.T) {
 // TestF04_NoTables: a ruleset that defines no table cannot be refused for one.
 func TestF04_NoTables(t *testing.T) {
 	for name, n := range networks() {
-		text, err := Rules(n)
+		text, err := Rules(policy(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +262,7 @@ func TestJudgeMain(t *testing.T) {
 // FuzzParse: what was understood says the same again.
 func FuzzParse(f *testing.F) {
 	for _, n := range networks() {
-		text, err := Rules(n)
+		text, err := Rules(policy(n))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -30,13 +30,23 @@ func (p plan) mac() []Rule {
 		rules = append(rules, passIn(Rule{Interface: loopback, Family: fam, From: anyone, To: anyone}))
 	}
 	rules = append(rules, p.ssh()...)
-	for _, fam := range families() {
-		// network.sshIngress has no say here: API servers are elsewhere than the manager.
-		rules = append(rules, passIn(Rule{Family: fam, Proto: tcp, From: anyone, To: anyone, ToPort: portKubelet}))
-	}
+	rules = append(rules, p.kubelet()...)
 	rules = append(rules, addressing()...)
 	rules = append(rules, p.hostIngress()...)
 	return append(rules, closed()...)
+}
+
+// kubelet lets API servers in. network.sshIngress has no say here: they are elsewhere
+// than the manager.
+func (p plan) kubelet() []Rule {
+	if p.kubeletPort == 0 {
+		return nil
+	}
+	var rules []Rule
+	for _, fam := range families() {
+		rules = append(rules, passIn(Rule{Family: fam, Proto: tcp, From: anyone, To: anyone, ToPort: p.kubeletPort}))
+	}
+	return rules
 }
 
 func families() []string { return []string{inet, inet6} }

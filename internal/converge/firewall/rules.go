@@ -26,7 +26,6 @@ const (
 	loopback = "lo0"
 
 	portSSH        = 22
-	portKubelet    = 10250
 	portDNS        = 53
 	portDHCPServer = 67
 	portDHCPClient = 68
@@ -66,8 +65,8 @@ func special6() []string {
 }
 
 // Rules are the rules in pf's grammar, one a line.
-func Rules(n document.Network, sshPorts ...int) (string, error) {
-	rules, err := Wanted(n, sshPorts...)
+func Rules(policy Policy) (string, error) {
+	rules, err := Wanted(policy)
 	if err != nil {
 		return "", err
 	}
@@ -79,20 +78,18 @@ func Rules(n document.Network, sshPorts ...int) (string, error) {
 	return b.String(), nil
 }
 
-// Wanted are the rules for a network, in order. All blocks look at packets that
+// Wanted are the rules of a policy, in order. All blocks look at packets that
 // come in: what leaves the Mac was translated before it is filtered, and a guest's
-// address is not to be seen in it any more. sshPorts are those of the SSH server
-// beside the usual one; 0 is none.
-func Wanted(n document.Network, sshPorts ...int) ([]Rule, error) {
-	p, err := read(n)
+// address is not to be seen in it any more.
+func Wanted(policy Policy) ([]Rule, error) {
+	p, err := read(policy.Network)
 	if err != nil {
 		return nil, err
 	}
-	for _, port := range sshPorts {
-		if port != 0 && !slices.Contains(p.sshPorts, port) {
-			p.sshPorts = append(p.sshPorts, port)
-		}
+	if port := policy.SSHPort; port != 0 && !slices.Contains(p.sshPorts, port) {
+		p.sshPorts = append(p.sshPorts, port)
 	}
+	p.kubeletPort = policy.KubeletPort
 	rules := p.guests4()
 	for _, bridge := range bridges() {
 		rules = append(rules, p.guests6(bridge)...)
@@ -115,6 +112,7 @@ type plan struct {
 	allow           []allowed
 	sshFrom         []netip.Prefix
 	sshPorts        []int
+	kubeletPort     int
 	ingress         []allowed
 }
 

@@ -31,7 +31,7 @@ func Step(env *step.Env, predecessor Predecessor) step.Step {
 	return step.Step{
 		Name: "firewall",
 		About: "Loads the rules around the Mac and its guests into the packet filter's anchor " + Anchor +
-			": what comes in is dropped but for SSH, the kubelet's port 10250, pings, what an address takes, and the profile's `network.hostIngress`." +
+			": what comes in is dropped but for SSH, the kubelet's port, pings, what an address takes, and the profile's `network.hostIngress`." +
 			" It keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
 			" but for lines of older systems.",
 		Undo: "sudo pfctl -a " + Anchor + " -F rules, then sudo pfctl -X with the token in " + File + "." +
@@ -44,14 +44,14 @@ func Step(env *step.Env, predecessor Predecessor) step.Step {
 			if err != nil {
 				return nil, err
 			}
-			differs, err := Differs(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac))
+			differs, err := Differs(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac, g.Desired.Kubelet))
 			return append(left, differs...), err
 		},
 		Act: func(ctx context.Context) error {
 			if err := g.predecessor.Clear(ctx); err != nil {
 				return err
 			}
-			return Arm(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac))
+			return Arm(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac, g.Desired.Kubelet))
 		},
 		TakeBack: g.disarm,
 	}

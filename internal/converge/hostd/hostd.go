@@ -220,7 +220,7 @@ func (h *hostd) armFirewall(ctx context.Context) error {
 	h.arming.Lock()
 	defer h.arming.Unlock()
 	c := h.wanted()
-	err := firewall.Arm(ctx, h.o.Mac, firewall.PolicyOf(c.Host, c.Mac))
+	err := firewall.Arm(ctx, h.o.Mac, firewall.PolicyOf(c.Host, c.Mac, c.Kubelet))
 	h.recordTrouble(ctx, aboutFirewall, err)
 	if err != nil {
 		return err
