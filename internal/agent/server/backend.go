@@ -40,8 +40,8 @@ type Container struct {
 	WholeVM bool
 	// Stdin and TTY of its own command.
 	Stdin, TTY bool
-	// Log and PreviousLog are the logs of its current and its last attempt; empty: there
-	// is none.
+	// Log is what the container that runs, or ended last, has written, PreviousLog that of
+	// the one which lastState names; empty: there is none.
 	Log, PreviousLog string
 	// Handle is the Backend's own.
 	Handle any

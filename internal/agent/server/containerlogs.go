@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,7 +41,7 @@ func logOf(c Container, previous bool) (string, error) {
 		return "", err
 	}
 	path := c.Log
-	if previous || showsPrevious(c) {
+	if previous {
 		path = c.PreviousLog
 	}
 	switch {
@@ -52,17 +51,6 @@ func logOf(c Container, previous bool) (string, error) {
 		return "", fmt.Errorf("previous terminated container %q in pod %q not found", c.Name, c.Pod.Name)
 	}
 	return "", fmt.Errorf("container %q in pod %q is not available", c.Name, c.Pod.Name)
-}
-
-// showsPrevious: an attempt that is still to start has nothing to show but the log of
-// the one before.
-func showsPrevious(c Container) bool {
-	status, _ := containerStatus(c.Pod, c.Name)
-	if c.PreviousLog == "" || status.State.Waiting == nil {
-		return false
-	}
-	_, err := os.Stat(c.Log)
-	return err != nil
 }
 
 func (s *Server) sendLog(w http.ResponseWriter, r *http.Request, request logRequest, path string, ended func() bool) {

@@ -125,11 +125,6 @@ func TestLogsOfTheAttemptBefore(t *testing.T) {
 	b.put(c)
 	b.expect(b.client(), "/containerLogs/ci/build/main?previous=true", "good", http.StatusOK, "before\n")
 	b.expect(b.client(), "/containerLogs/ci/build/main", "good", http.StatusOK, "one\n")
-	// The next attempt has not begun to write.
-	status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-	c.Log += "-next"
-	b.put(c)
-	b.expect(b.client(), "/containerLogs/ci/build/main", "good", http.StatusOK, "before\n")
 }
 
 // follow opens a log that is followed, and returns its lines as they come.
