@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+// ServeHTTP answers one request: who is it, may they, what is it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// All that is asked for stands in the URL.
+	r.Body = http.NoBody
+	asked := routeOf(r.Method, r.URL.Path)
+	u, err := s.authn.authenticate(r)
+	if u == nil {
+		s.o.Log.Debug("client of the kubelet's API not authenticated", "client", r.RemoteAddr, "err", err)
+		refuse(w, http.StatusUnauthorized, "Unauthorized")
+		return
+	}
+	if !s.authorize(w, r, u, asked) {
+		return
+	}
+	switch {
+	case asked.kind == kindUnknown:
+		refuse(w, http.StatusNotFound, "404: Page Not Found")
+	case !slices.Contains(asked.allowed, r.Method):
+		refuse(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
+	default:
+		s.answer(w, r, asked)
+	}
+}
+
+// authorize answers who may not.
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request, u *user, asked route) bool {
+	for _, subresource := range asked.subresources {
+		allowed, err := s.authz.allowed(r.Context(), u, asked.verb, subresource)
+		if err != nil {
+			s.o.Log.Warn("client of the kubelet's API not authorized", "user", u.name, "err", err)
+			refuse(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.name, asked.verb, subresource))
+			return false
+		}
+		if allowed {
+			return true
+		}
+	}
+	refuse(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.name, asked.verb, asked.subresources))
+	return false
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
+	switch asked.kind {
+	case kindHealth:
+		refuse(w, http.StatusOK, "ok")
+	case kindPods:
+		s.pods(w)
+	case kindLogs:
+		s.stream(w, func() { s.containerLogs(w, r, asked) })
+	}
+}
+
+// stream has one of the places of requests that may go on for long.
+func (s *Server) stream(w http.ResponseWriter, serve func()) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+		serve()
+	default:
+		tooMany(w)
+	}
+}
+
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "60")
+	refuse(w, http.StatusTooManyRequests, ErrTooMany.Error())
+}
+
+// refuse answers with one text.
+func refuse(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text))
+}
+
+// find answers where there is no such container; texts are those of the route.
+func (s *Server) find(ctx context.Context, w http.ResponseWriter, asked route, noPod, noContainer string) (Container, bool) {
+	c, err := s.o.Backend.Container(ctx, asked.namespace, asked.pod, asked.uid, asked.container)
+	switch {
+	case err == nil:
+		return c, true
+	case errors.Is(err, ErrPodNotFound):
+		refuse(w, http.StatusNotFound, noPod)
+	case errors.Is(err, ErrContainerNotFound):
+		refuse(w, http.StatusNotFound, noContainer)
+	default:
+		s.o.Log.Warn("container not found out about", "namespace", asked.namespace, "pod", asked.pod, "err", err)
+		refuse(w, http.StatusInternalServerError, err.Error())
+	}
+	return Container{}, false
+}

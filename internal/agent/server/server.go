@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// A kubelet's bounds of one connection.
+	idleTimeout    = 90 * time.Second
+	maxHeaderBytes = 1 << 20
+	// streamTimeout ends an exec, an attach, a port-forward or a log on which nothing
+	// was sent for so long, or that nobody read.
+	streamTimeout = 4 * time.Hour
+	// headerTimeout is for the TLS handshake and for the head of a request.
+	headerTimeout = 30 * time.Second
+	// listenRetry is how often an address is tried that the host does not have yet.
+	listenRetry = 5 * time.Second
+	// mostConnections at once; further ones are closed at once.
+	mostConnections = 1000
+	// mostStreams at once: exec, attach, run, port-forward and logs.
+	mostStreams = 500
+)
+
+// Options of a Server. Certificate, Client, NodeName and Backend must be set.
+type Options struct {
+	// Address to listen on, host:port.
+	Address string
+	// Certificate of this node for a connection.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ClientCA is the PEM of those who sign certificates of clients. Empty: clients have
+	// tokens.
+	ClientCA []byte
+	// Client asks who has a token and who may do what.
+	Client   kubernetes.Interface
+	NodeName string
+	Backend  Backend
+	// Clock; nil: the real one.
+	Clock clock.WithTicker
+	Log   *slog.Logger
+}
+
+// Server is the API.
+type Server struct {
+	o       Options
+	roots   *x509.CertPool
+	authn   *authenticator
+	authz   *authorizer
+	streams chan struct{}
+	// taken are the connections that streams have taken over.
+	taken *connections
+}
+
+// New returns a server; Run makes it serve. It fails for a ClientCA that holds no
+// certificate.
+func New(o Options) (*Server, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Server{o: o, streams: make(chan struct{}, mostStreams), taken: newConnections()}
+	if len(o.ClientCA) > 0 {
+		s.roots = x509.NewCertPool()
+		if !s.roots.AppendCertsFromPEM(o.ClientCA) {
+			return nil, errors.New("the CA of API clients has no certificate in PEM")
+		}
+	}
+	asked := newReviews()
+	s.authn = newAuthenticator(s.roots, o.Client, asked, o.Clock)
+	s.authz = newAuthorizer(o.NodeName, o.Client, asked, o.Clock)
+	return s, nil
+}
+
+// Run listens, as soon as the host has the address, and serves until ctx ends. Then
+// all streams are cut.
+func (s *Server) Run(ctx context.Context) error {
+	for told := false; ; told = true {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.o.Address)
+		if err == nil {
+			return s.Serve(ctx, l)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !told {
+			s.o.Log.Warn("the kubelet's API cannot be served yet: no logs, exec or port-forward", "address", s.o.Address, "err", err)
+		}
+		timer := s.o.Clock.NewTimer(listenRetry)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// Serve serves on a listener until ctx ends, and closes it.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.o.Log.Info("the kubelet's API is served", "address", l.Addr().String())
+	server := &http.Server{
+		Handler:           s,
+		TLSConfig:         s.tls(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       streamTimeout,
+		WriteTimeout:      streamTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// What strangers get wrong is not ours to report.
+		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	defer context.AfterFunc(ctx, func() {
+		_ = server.Close()
+		s.taken.close()
+	})()
+	err := server.ServeTLS(limitListener(l, mostConnections), "", "")
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving the kubelet's API: %w", err)
+}
+
+func (s *Server) tls() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: s.o.Certificate,
+		// Who has a wrong certificate may still have a token: they are verified with
+		// each request.
+		ClientAuth: tls.RequestClientCert,
+		ClientCAs:  s.roots,
+		// Streams take their connection over, which HTTP/2 has no way for; and a reader
+		// that stalls stalls no other.
+		NextProtos: []string{"http/1.1"},
+	}
+}
