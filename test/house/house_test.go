@@ -87,7 +87,7 @@ var rules = []rule{
 	{below: "internal/agent/pod/firewall", only: []string{"internal/agent/pod/firewall", "internal/agent/pod/state", "internal/agent/pod/wait"}, why: "firewall asks the guard and knows no VM"},
 	{below: "internal/agent/pod/action", only: []string{}, why: "action asks a guest through its one interface"},
 	{below: "internal/agent/pod/hook", only: below("internal/agent/pod", "action", "actiontest", "hook", "wait"), why: "hook knows no Pod: its worker says when"},
-	{below: "internal/agent/pod/probe", only: below("internal/agent/pod", "action", "actiontest", "probe", "wait"), why: "probe knows one container, and its worker draws the conclusions"},
+	{below: "internal/agent/pod/probe", only: below("internal/agent/pod", "action", "actiontest", "env", "probe", "wait"), why: "probe knows one container, and its worker draws the conclusions"},
 	{below: "internal/agent/pod/vmruntime", only: []string{"internal/agent/pod/vmruntime", "internal/agent/pod/state", "internal/agent/pod/wait", "internal/agent/shim", "internal/agent/vm"}, why: "vmruntime is below the worker"},
 	{below: "internal/agent/shim", neverOutside: []string{"k8s.io"}, why: "a shim knows nothing of Pods, and there is one for each machine"},
 	{below: "internal/atomicfile", only: []string{}, why: "atomicfile replaces one file and knows nothing else"},

@@ -57,7 +57,7 @@ func headers(list []corev1.HTTPHeader, client string) http.Header {
 		h.Add(one.Name, one.Value)
 	}
 	if _, named := h["User-Agent"]; !named {
-		h.Set("User-Agent", "kube-"+client+"/"+agentVersion)
+		h.Set("User-Agent", UserAgent(client))
 	}
 	switch value, named := h["Accept"]; {
 	case !named:
@@ -67,6 +67,9 @@ func headers(list []corev1.HTTPHeader, client string) http.Header {
 	}
 	return h
 }
+
+// UserAgent names a kind of client as a kubelet's.
+func UserAgent(client string) string { return "kube-" + client + "/" + agentVersion }
 
 // Transport sends requests through the guest, each on a connection of its own. The
 // server's certificate is not verified, as a kubelet does not either: nobody has one for
