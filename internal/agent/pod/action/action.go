@@ -1,0 +1,57 @@
+// Package action carries out in a guest what a handler of a probe or of a lifecycle
+// hook names: a command, an HTTP request, a connection. What the result means is the
+// caller's.
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// maxOutput in bytes is what is read of a response, as a kubelet does.
+const maxOutput = 10 << 10
+
+// Runner reaches into the guest of one container. Its methods may be called at the same
+// time.
+type Runner interface {
+	// Exec runs argv with the container's environment and working directory, and returns
+	// what it wrote to either output, at most 10 KiB, and its exit code. An error says that
+	// there is none. A command whose ctx ends is killed.
+	Exec(ctx context.Context, argv []string) (output []byte, exitCode int, err error)
+	// Dial connects to a TCP port as the guest itself does: on its own loopback where host
+	// is empty, else on the host of that name or address.
+	Dial(ctx context.Context, host string, port int) (net.Conn, error)
+}
+
+// ErrNoHandler is of a handler that names nothing which a kubelet runs.
+var ErrNoHandler = errors.New("it names no handler that can be run")
+
+// Port is the number of a port that is given by number or by its name in the container.
+func Port(p intstr.IntOrString, c *corev1.Container) (int, error) {
+	if p.Type == intstr.Int {
+		return inRange(p.IntValue())
+	}
+	for _, named := range c.Ports {
+		if named.Name == p.StrVal {
+			return inRange(int(named.ContainerPort))
+		}
+	}
+	n, err := strconv.Atoi(p.StrVal)
+	if err != nil {
+		return 0, fmt.Errorf("container %s has no port named %q", c.Name, p.StrVal)
+	}
+	return inRange(n)
+}
+
+func inRange(port int) (int, error) {
+	if port < 1 || port > 65535 {
+		return 0, fmt.Errorf("%d is no port", port)
+	}
+	return port, nil
+}

@@ -1,0 +1,111 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/action"
+	"github.com/macfleet/macfleet/internal/agent/pod/env"
+)
+
+// result of one probe of a container.
+type result struct {
+	healthy bool
+	// warning: healthy, but people should know.
+	warning bool
+	message string
+}
+
+func failure(format string, args ...any) result {
+	return result{message: fmt.Sprintf(format, args...)}
+}
+
+// check makes one probe, within its timeout. An error says that it could not be made.
+func check(ctx context.Context, spec *corev1.Probe, c *corev1.Container, guest action.Runner) (result, error) {
+	limit := timeout(spec)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	switch {
+	case spec.Exec != nil:
+		return checkExec(ctx, env.Static(spec.Exec.Command, c.Env), guest, limit)
+	case spec.HTTPGet != nil:
+		return checkHTTP(ctx, spec.HTTPGet, c, guest, limit)
+	case spec.TCPSocket != nil:
+		return checkTCP(ctx, spec.TCPSocket, c, guest)
+	case spec.GRPC != nil:
+		return checkGRPC(ctx, spec.GRPC, guest, limit), nil
+	}
+	return result{}, action.ErrNoHandler
+}
+
+func checkExec(ctx context.Context, argv []string, guest action.Runner, limit time.Duration) (result, error) {
+	output, code, err := guest.Exec(ctx, argv)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return failure("command timed out: %q timed out after %s", strings.Join(argv, " "), limit), nil
+	case err != nil:
+		return result{}, err
+	}
+	return result{healthy: code == 0, message: string(output)}, nil
+}
+
+// checkTCP opens a connection and closes it.
+func checkTCP(ctx context.Context, a *corev1.TCPSocketAction, c *corev1.Container, guest action.Runner) (result, error) {
+	port, err := action.Port(a.Port, c)
+	if err != nil {
+		return result{}, err
+	}
+	conn, err := guest.Dial(ctx, a.Host, port)
+	if err != nil {
+		return failure("%v", err), nil
+	}
+	conn.Close()
+	return result{healthy: true}, nil
+}
+
+// maxRedirects on the same host are followed.
+const maxRedirects = 10
+
+// checkHTTP takes statuses from 200 to 399 for healthy. A redirect to another host is not
+// followed, as that is not the container.
+func checkHTTP(ctx context.Context, a *corev1.HTTPGetAction, c *corev1.Container, guest action.Runner, limit time.Duration) (result, error) {
+	request, err := action.Request(ctx, a, c, "probe")
+	if err != nil {
+		return result{}, err
+	}
+	client := http.Client{
+		Timeout:   limit,
+		Transport: action.Transport(ctx, guest),
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			switch {
+			case r.URL.Hostname() != via[0].URL.Hostname():
+				return http.ErrUseLastResponse
+			case len(via) >= maxRedirects:
+				return fmt.Errorf("stopped after %d redirects", maxRedirects)
+			}
+			return nil
+		},
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return failure("%v", err), nil
+	}
+	defer response.Body.Close()
+	body, err := action.Body(response)
+	switch {
+	case err != nil:
+		return result{}, err
+	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest:
+		// Whatever the server has to say is for whoever may talk to it.
+		return failure("HTTP probe failed with statuscode: %d", response.StatusCode), nil
+	case response.StatusCode >= http.StatusMultipleChoices:
+		return result{healthy: true, warning: true, message: "Probe terminated redirects, Response body: " + body}, nil
+	}
+	return result{healthy: true, message: body}, nil
+}
