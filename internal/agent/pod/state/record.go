@@ -60,6 +60,8 @@ type Record struct {
 	Image       string `json:"image,omitempty"`
 	ImageID     string `json:"imageID,omitempty"`
 	BootSession string `json:"bootSession,omitempty"`
+	// MemoryBytes that the VM was given; 0: not known.
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	// Started is when the VM was seen running.
 	Started time.Time `json:"started,omitzero"`
 	// The main container.

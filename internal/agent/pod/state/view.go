@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,11 @@ type View struct {
 
 // Failure is why a Pod has failed as a whole: its status.reason and status.message.
 type Failure struct{ Reason, Message string }
+
+// NotEnough is a kubelet's message: bytes, or thousandths of CPUs.
+func NotEnough(name corev1.ResourceName, wanted, used, capacity int64) string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, wanted, used, capacity)
+}
 
 // ContainerState of one container: exactly one of Waiting, Running and Exit, and the exit
 // before it.
