@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -27,6 +28,19 @@ type View struct {
 	ImageID string
 	Main    ContainerState
 	Inits   []ContainerState
+}
+
+// disruption is why the Mac ended the Pod; empty: it did not.
+func (v View) disruption() string {
+	switch {
+	case !v.Disrupted:
+		return ""
+	case v.Failed != nil:
+		return v.Failed.Message
+	case v.Final != nil:
+		return cmp.Or(v.Final.Message, v.Final.Reason)
+	}
+	return ""
 }
 
 // Failure is why a Pod has failed as a whole: its status.reason and status.message.
