@@ -143,18 +143,24 @@ func open(t *testing.T, conn httpstream.Connection, port string) (data, failure 
 }
 
 func TestPortForwardToAPortNobodyListensOn(t *testing.T) {
-	late := func(uint16) (net.Conn, error) { return refusing{}, nil }
-	atOnce := func(uint16) (net.Conn, error) { return nil, ErrPortRefused }
-	for _, dial := range []func(uint16) (net.Conn, error){late, atOnce} {
+	for _, late := range []bool{true, false} {
 		for _, transport := range transports[:2] {
 			b := newBench(t, nil)
-			b.guests.dial = dial
+			opened := make(chan struct{})
+			b.guests.dial = func(uint16) (net.Conn, error) {
+				<-opened
+				if late {
+					return refusing{}, nil
+				}
+				return nil, ErrPortRefused
+			}
 			conn, _, err := b.dialer(transport).Dial("portforward.k8s.io")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
 			_, failure := open(t, conn, "8080")
+			close(opened)
 			text, _ := io.ReadAll(failure)
 			const want = "error forwarding port 8080 to pod build, uid uid-1: dial tcp 127.0.0.1:8080: connect: connection refused"
 			if string(text) != want {
