@@ -21,6 +21,7 @@ const refusedPause = 30 * time.Second
 // admitter decides whether this node takes one Pod.
 type admitter struct {
 	host   admission.Host
+	memory *memoryShare
 	pod    *object
 	report *reporter
 	clock  clock.Clock
@@ -34,7 +35,10 @@ func (a *admitter) admit(ctx context.Context) *state.Failure {
 		p, changed := a.pod.observe()
 		refused := a.host.Admit(ctx, p)
 		if refused == nil {
-			return nil
+			var err error
+			if refused, err = a.memory.admit(ctx); refused == nil || err != nil {
+				return nil
+			}
 		}
 		if !admission.Waits(p, refused) {
 			return a.refuse(ctx, *refused)

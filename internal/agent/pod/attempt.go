@@ -45,6 +45,9 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 	if refused {
 		w.report.showProgress()
 	}
+	if err := w.memory.acquire(ctx); err != nil {
+		return state.Exit{}, err
+	}
 	w.progress.save()
 	if err := w.create(ctx, ref); err != nil {
 		return state.Exit{}, err
@@ -58,9 +61,9 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 // create clones the image under the attempt's name.
 func (w *worker) create(ctx context.Context, ref string) error {
 	name := w.progress.VMName()
-	clone := func() error {
-		return w.runtime.Create(ctx, name, ref, admission.ShapeOf(w.pod.current(), w.shared.host))
-	}
+	shape := admission.ShapeOf(w.pod.current(), w.shared.host)
+	shape.MemoryBytes = w.progress.MemoryBytes
+	clone := func() error { return w.runtime.Create(ctx, name, ref, shape) }
 	return w.retryStart(ctx, func(error) string { return "CreateContainerError" }, func() error {
 		err := clone()
 		if errors.Is(err, vm.ErrNotFound) {

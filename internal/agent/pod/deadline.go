@@ -63,5 +63,5 @@ func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.
 func (w *worker) evict(why string) {
 	w.log.Warn("Pod evicted", "why", why)
 	w.report.event(corev1.EventTypeWarning, reasonEvicted, why)
-	w.endLife(&podFailedError{Failure: state.Failure{Reason: reasonEvicted, Message: why}, grace: state.OrphanGrace})
+	w.endLife(&podFailedError{Failure: state.Failure{Reason: reasonEvicted, Message: why}, grace: state.OrphanGrace, disrupted: true})
 }

@@ -159,7 +159,7 @@ func (e *ender) signal(ctx context.Context, id string) error {
 	for {
 		err := e.runtime.Shims.Signal(ctx, e.progress.dir(), id, syscall.SIGTERM)
 		var refused *shim.RefusedError
-		if err == nil || errors.As(err, &refused) || errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
+		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
 			return err
 		}
 		if alive, aliveErr := e.runtime.Shims.Alive(e.progress.dir()); aliveErr == nil && !alive {

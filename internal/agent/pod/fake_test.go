@@ -47,6 +47,8 @@ type fakeHost struct {
 	shares [][]vm.Share
 	// starting is called once, right before a machine starts.
 	starting func()
+	// memory of each VM that was made.
+	memory []int64
 	// refused are used up one by one, by RunCommand.
 	refused []error
 }
@@ -104,7 +106,7 @@ func (h *fakeHost) Pull(ctx context.Context, ref string, _ vm.PullOptions) (stri
 	return h.images[ref], nil
 }
 
-func (h *fakeHost) Create(_ context.Context, name, _ string, _ vm.Shape) error {
+func (h *fakeHost) Create(_ context.Context, name, _ string, shape vm.Shape) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := pop(&h.createErrs); err != nil {
@@ -114,6 +116,7 @@ func (h *fakeHost) Create(_ context.Context, name, _ string, _ vm.Shape) error {
 		return vm.ErrExists
 	}
 	h.machines[name] = false
+	h.memory = append(h.memory, shape.MemoryBytes)
 	h.note("create %s", name)
 	return nil
 }

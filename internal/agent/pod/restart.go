@@ -26,7 +26,7 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 		p := w.pod.current()
 		if !e.Unstarted && !e.Replaced && !state.ShouldRestart(p.Spec.RestartPolicy, e) {
 			v := w.report.view(state.InitialReason(p), "")
-			v.Final = &e
+			v.Final, v.Disrupted = &e, e.Disrupted()
 			return v
 		}
 		if w.prepareRestart(ctx, e) != nil {
@@ -54,10 +54,7 @@ func (w *worker) recordExit(e state.Exit) {
 
 // prepareRestart deletes the VM that exited and waits as long as the back-off asks.
 func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
-	delay, reason := state.RestartDelay(w.progress.Crashes), state.ReasonBackOff
-	if e.Unstarted && !e.Replaced {
-		delay, reason = state.PullDelay(w.progress.Crashes), e.Reason
-	}
+	delay, reason := w.progress.Backoff(e)
 	if e.Reason == state.ReasonLimited {
 		e.Message = w.slot.limitMessage()
 	}

@@ -103,6 +103,10 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 	w.progress.mainRan = w.progress.mainRan || !w.progress.Begun.IsZero() || w.progress.Exit != nil || w.progress.LastExit != nil
 	w.progress.ran = w.progress.ran || w.progress.mainRan || w.progress.Step == state.StepRunning
 	w.progress.publish()
+	if !w.isNew(action) {
+		w.memory.restore()
+	}
+	w.memory.settled()
 	if f.Record != nil || why != "" {
 		w.log.Info("Pod found again", "move", action, "why", why, "machine", w.progress.VMName())
 	}
@@ -111,6 +115,12 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 		keep = w.progress.VMName()
 	}
 	return action, why, w.removeOtherVMs(ctx, keep)
+}
+
+// isNew reports that the Pod was never admitted: what was admitted once stays so,
+// whatever a later agent or profile allows.
+func (w *worker) isNew(action state.Action) bool {
+	return action == state.ActionBegin && w.progress.Step == "" && !w.progress.ran
 }
 
 // removeOtherVMs removes VMs of this Pod other than keep, so that there is never more

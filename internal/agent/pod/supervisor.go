@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -93,6 +94,7 @@ func NewSupervisor(o Options) *Supervisor {
 	if o.Slots == nil {
 		o.Slots = slot.New(o.Host.MaxVMs)
 	}
+	cpus, memory := o.Host.Allocatable()
 	return &Supervisor{
 		nodeName: o.NodeName,
 		workers:  map[types.UID]*job{},
@@ -100,7 +102,7 @@ func NewSupervisor(o Options) *Supervisor {
 			client: o.Client, events: o.Events, driver: o.Driver, shims: o.Shims, guard: o.Guard, started: o.Started,
 			images: o.Images, inputs: o.Inputs, slots: o.Slots, legacy: &sync.Map{},
 			checkpoints: checkpoint.Store(filepath.Join(o.Dir, "pods")),
-			clock:       o.Clock, log: o.Log, host: o.Host, hostIP: o.HostIP, bootSession: o.BootSession,
+			clock:       o.Clock, log: o.Log, host: o.Host, ledger: allocation.New(allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}), hostIP: o.HostIP, bootSession: o.BootSession,
 		},
 	}
 }
@@ -127,6 +129,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		return nil
 	}
 	s.known.Store(true)
+	s.ledger.Open()
 	s.log.Info("Pods are known", "workers", s.count())
 	s.sweepUntil(ctx)
 	return nil
@@ -174,6 +177,9 @@ func (s *Supervisor) podSeen(ctx context.Context, o any) {
 	if j := s.workers[p.UID]; j != nil {
 		j.worker.update(p)
 		return
+	}
+	if !s.known.Load() {
+		s.ledger.Expect(p.UID)
 	}
 	j := &job{worker: newWorker(ctx, s.shared, p), done: make(chan struct{})}
 	s.workers[p.UID] = j

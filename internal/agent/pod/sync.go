@@ -19,8 +19,7 @@ func (w *worker) syncPod(ctx context.Context) *state.View {
 	}
 	start := w.report.invariant.StartTime.Time
 	w.background.Go(func() { enforceDeadline(ctx, w.pod, start, w.clock, w.endLife) })
-	// What was admitted once stays admitted, whatever a later agent or profile allows.
-	if action == state.ActionBegin && w.progress.Step == "" && !w.progress.ran {
+	if w.isNew(action) {
 		if refused := w.admitter.admit(ctx); refused != nil {
 			return &state.View{Refused: refused}
 		}

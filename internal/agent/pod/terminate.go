@@ -50,6 +50,7 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 		return err
 	}
 	w.slot.release()
+	w.memory.release()
 	if ended != nil {
 		w.report.show(ended)
 	}
@@ -66,6 +67,10 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 		}
 		w.progress.Record = state.RecordFor(w.pod.current(), w.shared.bootSession, r)
 		w.progress.publish()
+		if w.progress.MayRun() {
+			w.memory.restore()
+		}
+		w.memory.settled()
 		if w.progress.Step != "" {
 			return nil
 		}

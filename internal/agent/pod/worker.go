@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -38,6 +39,7 @@ type shared struct {
 	clock       clock.WithTicker
 	log         *slog.Logger
 	host        admission.Host
+	ledger      *allocation.Ledger
 	hostIP      string
 	bootSession string
 }
@@ -68,6 +70,7 @@ type worker struct {
 	inputs   *podInputs
 	images   *imagePuller
 	slot     *licenseSlot
+	memory   *memoryShare
 	gate     firewall.Gate
 	runtime  *vmruntime.Runtime
 	exits    *exitReader
@@ -95,6 +98,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	w.inputs = &podInputs{source: s.inputs, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	w.images = &imagePuller{images: s.images, inputs: s.inputs, pod: w.pod, progress: w.progress, report: w.report, clock: s.clock, log: log}
 	w.slot = &licenseSlot{slots: s.slots, driver: s.driver, pod: w.pod, background: &w.background, endLife: w.endLife, clock: s.clock, log: log}
+	w.memory = &memoryShare{ledger: s.ledger, host: s.host, pod: w.pod, progress: w.progress, report: w.report}
 	w.gate = firewall.Gate{Guard: s.guard, Clock: s.clock, Log: log}
 	w.runtime = &vmruntime.Runtime{Driver: s.driver, Shims: s.shims, Clock: s.clock, Log: log}
 	w.exits = &exitReader{pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock}
@@ -104,7 +108,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	}
 	w.ender = &ender{life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
-	w.admitter = &admitter{host: s.host, pod: w.pod, report: w.report, clock: s.clock, log: log}
+	w.admitter = &admitter{host: s.host, memory: w.memory, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	if p.DeletionTimestamp != nil {
 		w.endLife(errDeleted)
 	}
@@ -136,6 +140,7 @@ func (w *worker) gone() {
 // are, for the next agent.
 func (w *worker) Run(ctx context.Context) {
 	defer w.background.Wait()
+	defer w.memory.settled()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	w.background.Go(func() { w.status.Run(writing) })

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -75,12 +76,32 @@ func (h Host) refuseResources(p *corev1.Pod) *state.Failure {
 		if limit.gives.Sign() > 0 && want.Cmp(*limit.gives) > 0 {
 			return &state.Failure{
 				Reason:  "OutOf" + string(limit.name),
-				Message: fmt.Sprintf("The Pod requests %s of %s, this node can give %s", want.String(), limit.name, limit.gives.String()),
+				Message: state.NotEnough(limit.name, counted(limit.name, want), 0, counted(limit.name, *limit.gives)),
 			}
 		}
 	}
 	return nil
 }
+
+// counted is a quantity as a kubelet counts it, and no more than fits in a number.
+func counted(name corev1.ResourceName, q resource.Quantity) int64 {
+	switch {
+	case q.CmpInt64(maxDiskBytes) > 0:
+		return math.MaxInt64
+	case name == corev1.ResourceCPU:
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// Requests are what the scheduler counts of a Pod that fits on the host.
+func Requests(p *corev1.Pod) (milliCPUs, memoryBytes int64) {
+	cpus, memory := most(p, corev1.ResourceCPU, requested), most(p, corev1.ResourceMemory, requested)
+	return counted(corev1.ResourceCPU, cpus), counted(corev1.ResourceMemory, memory)
+}
+
+// Allocatable is what Pods can have of the host together.
+func (h Host) Allocatable() (milliCPUs, memoryBytes int64) { return h.milliCPUs(), h.MemoryBytes }
 
 // milliCPUs may be more than whole CPUs: requests are held against what the Node
 // says it can give, only VMs have whole ones.

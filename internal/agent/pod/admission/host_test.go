@@ -44,13 +44,13 @@ func TestHostRefuses(t *testing.T) {
 	}{
 		{"nothing special", func(*corev1.Pod) {}, nil},
 		{"all there is", requests("cpu", "7500m"), nil},
-		{"more CPUs", requests("cpu", "7501m"), &state.Failure{Reason: "OutOfcpu", Message: "The Pod requests 7501m of cpu, this node can give 7500m"}},
-		{"absurdly many", requests("cpu", "1e30"), &state.Failure{Reason: "OutOfcpu", Message: "The Pod requests 1e30 of cpu, this node can give 7500m"}},
-		{"more memory", requests("memory", "15Gi"), &state.Failure{Reason: "OutOfmemory", Message: "The Pod requests 15Gi of memory, this node can give 14Gi"}},
-		{"more disk", requests("ephemeral-storage", "1Ti"), &state.Failure{Reason: "OutOfephemeral-storage", Message: "The Pod requests 1Ti of ephemeral-storage, this node can give 100Gi"}},
+		{"more CPUs", requests("cpu", "7501m"), &state.Failure{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 7501, used: 0, capacity: 7500"}},
+		{"absurdly many", requests("cpu", "1e30"), &state.Failure{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 9223372036854775807, used: 0, capacity: 7500"}},
+		{"more memory", requests("memory", "15Gi"), &state.Failure{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory, requested: 16106127360, used: 0, capacity: 15032385536"}},
+		{"more disk", requests("ephemeral-storage", "1Ti"), &state.Failure{Reason: "OutOfephemeral-storage", Message: "Node didn't have enough resource: ephemeral-storage, requested: 1099511627776, used: 0, capacity: 107374182400"}},
 		{"an init container's", func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("9")}}}}
-		}, &state.Failure{Reason: "OutOfcpu", Message: "The Pod requests 9 of cpu, this node can give 7500m"}},
+		}, &state.Failure{Reason: "OutOfcpu", Message: "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 7500"}},
 		{"a limit above is only capped", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
 				Limits: corev1.ResourceList{"cpu": resource.MustParse("64")}, Requests: corev1.ResourceList{"cpu": resource.MustParse("1")},

@@ -51,6 +51,19 @@ func ShapeOf(p *corev1.Pod, h Host) vm.Shape {
 	}
 }
 
+// leastGuestBytes is what a macOS guest needs at least of a Pod that asks for nothing.
+const leastGuestBytes = 4 << 30
+
+// MemoryNeed is what memory the Pod's VM can do with: what the Pod requests at least,
+// its shape at most. One that asks for nothing takes what is left.
+func MemoryNeed(p *corev1.Pod, h Host) (least, wanted int64) {
+	wanted = ShapeOf(p, h).MemoryBytes
+	if _, asked := Requests(p); asked > 0 {
+		return min(wanted, asked/mebibyte*mebibyte), wanted
+	}
+	return min(wanted, leastGuestBytes), wanted
+}
+
 // maxDiskBytes keeps absurd sizes within numbers: 8 TiB is more than any Mac has.
 const maxDiskBytes = 8 << 40
 

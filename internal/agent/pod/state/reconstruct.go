@@ -76,11 +76,16 @@ func recordOfStatus(s corev1.ContainerStatus, init string) ContainerRecord {
 		l.Begun = s.State.Running.StartedAt.Time
 	case s.State.Terminated != nil:
 		l.Begun, l.Exit = s.State.Terminated.StartedAt.Time, exitOfStatus(*s.State.Terminated, init)
-	case s.State.Waiting != nil && s.State.Waiting.Reason == ReasonBackOff && l.LastExit != nil:
+	case s.State.Waiting != nil && backsOff(s.State.Waiting.Reason) && l.LastExit != nil:
 		// It ended in the last attempt, and the next one has not begun.
 		l.Begun, l.Exit, l.LastExit = l.LastExit.Started, l.LastExit, nil
 	}
 	return l
+}
+
+// backsOff: a container that waits for this reason has ended before.
+func backsOff(reason string) bool {
+	return reason == ReasonBackOff || reason == ReasonNoAgent || reason == ReasonUnknown
 }
 
 func exitOfStatus(t corev1.ContainerStateTerminated, init string) *Exit {

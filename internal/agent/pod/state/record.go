@@ -55,11 +55,15 @@ type Record struct {
 	// LegacyVM is the attempt's VM where the first system's agent started it.
 	LegacyVM string `json:"former,omitempty"`
 	// Crashes counts ends in a row, for the back-off.
-	Crashes     int    `json:"crashes,omitempty"`
+	Crashes int `json:"crashes,omitempty"`
+	// Failures counts ends in a row that the Mac is to blame for, and no container.
+	Failures    int    `json:"failures,omitempty"`
 	Step        Step   `json:"step"`
 	Image       string `json:"image,omitempty"`
 	ImageID     string `json:"imageID,omitempty"`
 	BootSession string `json:"bootSession,omitempty"`
+	// MemoryBytes that the VM was given; 0: not known.
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	// Started is when the VM was seen running.
 	Started time.Time `json:"started,omitzero"`
 	// The main container.

@@ -127,8 +127,8 @@ func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time)
 		condition(corev1.ContainersReady, containers),
 		condition(corev1.PodReady, ready(p, containers)),
 	}
-	if v.Disrupted && v.Failed != nil {
-		list = append(list, condition(corev1.DisruptionTarget, cause{corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet, v.Failed.Message}))
+	if why := v.disruption(); why != "" {
+		list = append(list, condition(corev1.DisruptionTarget, cause{corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet, why}))
 	}
 	for i := range list {
 		list[i].ObservedGeneration = p.Generation

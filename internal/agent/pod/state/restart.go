@@ -1,6 +1,10 @@
 package state
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // ShouldRestart reports that a restartPolicy makes another attempt after e.
 func ShouldRestart(policy corev1.RestartPolicy, e Exit) bool {
@@ -14,14 +18,41 @@ func ShouldRestart(policy corev1.RestartPolicy, e Exit) bool {
 	return true
 }
 
-// CountCrash is the record with the exits in a row that the back-off counts.
+// Infrastructure reports an end that says nothing of the container: its VM did not start
+// or is lost, no guest agent answered, or the firewall around it was not proved.
+func (e Exit) Infrastructure() bool {
+	return e.Unstarted || e.Disrupted() || e.Reason == ReasonNoAgent
+}
+
+// Disrupted reports an end that the Mac brought about, by a reboot or its agent.
+func (e Exit) Disrupted() bool {
+	return e.Reason == ReasonUnknown || e.Reason == ReasonNotProved
+}
+
+// CountCrash is the record with the ends in a row that the back-offs count: those of
+// containers, and apart from them those of the infrastructure.
 func (r Record) CountCrash(e Exit) Record {
-	r.Crashes++
-	if !e.Started.IsZero() && e.Finished.Sub(e.Started) >= backOffReset {
-		r.Crashes = 1
+	if e.Replaced || !e.Started.IsZero() && e.Finished.Sub(e.Started) >= backOffReset {
+		r.Crashes, r.Failures = 0, 0
 	}
-	if e.Replaced {
-		r.Crashes = 0
+	switch {
+	case e.Replaced:
+	case e.Infrastructure():
+		r.Failures++
+	default:
+		r.Crashes++
+		r.Failures = 0
 	}
 	return r
+}
+
+// Backoff is how long the attempt after e waits, and the reason that is shown.
+func (r Record) Backoff(e Exit) (time.Duration, string) {
+	switch {
+	case e.Unstarted && !e.Replaced:
+		return PullDelay(r.Failures), e.Reason
+	case e.Infrastructure() && !e.Replaced:
+		return RestartDelay(r.Failures), e.Reason
+	}
+	return RestartDelay(r.Crashes), ReasonBackOff
 }

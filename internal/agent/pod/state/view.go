@@ -1,6 +1,8 @@
 package state
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +30,26 @@ type View struct {
 	Inits   []ContainerState
 }
 
+// disruption is why the Mac ended the Pod; empty: it did not.
+func (v View) disruption() string {
+	switch {
+	case !v.Disrupted:
+		return ""
+	case v.Failed != nil:
+		return v.Failed.Message
+	case v.Final != nil:
+		return cmp.Or(v.Final.Message, v.Final.Reason)
+	}
+	return ""
+}
+
 // Failure is why a Pod has failed as a whole: its status.reason and status.message.
 type Failure struct{ Reason, Message string }
+
+// NotEnough is a kubelet's message: bytes, or thousandths of CPUs.
+func NotEnough(name corev1.ResourceName, wanted, used, capacity int64) string {
+	return fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, wanted, used, capacity)
+}
 
 // ContainerState of one container: exactly one of Waiting, Running and Exit, and the exit
 // before it.

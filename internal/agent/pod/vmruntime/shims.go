@@ -2,7 +2,6 @@ package vmruntime
 
 import (
 	"context"
-	"errors"
 	"syscall"
 	"time"
 
@@ -28,8 +27,7 @@ type Shims interface {
 	Run(ctx context.Context, dir string, r shim.GuestRun) error
 	// Await returns the end of a command, as shim.AwaitCommand.
 	Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error)
-	// Signal tells the process group of a command that Run began, as shim.Signal. It fails
-	// with errors.ErrUnsupported or a *shim.RefusedError where it never can.
+	// Signal tells the process group of a command that Run began, as shim.Signal.
 	Signal(ctx context.Context, dir, id string, sig syscall.Signal) error
 	// Command reads what is known of a command, as shim.ReadCommand.
 	Command(dir, id string) (begun bool, end *shim.CommandEnd, err error)
@@ -81,7 +79,7 @@ func (ShimProcesses) Await(ctx context.Context, dir, id string) (*shim.CommandEn
 
 // Signal asks the shim.
 func (ShimProcesses) Signal(ctx context.Context, dir, id string, sig syscall.Signal) error {
-	return errors.ErrUnsupported
+	return shim.Signal(ctx, dir, id, sig)
 }
 
 // Command reads a shim's records.

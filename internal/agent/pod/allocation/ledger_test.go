@@ -1,0 +1,70 @@
+package allocation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+func TestPodsOfBeforeAreAdmittedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Amount{MemoryBytes: 16 * gib})
+		l.Expect("old")
+		l.Expect("new")
+		var refused bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f, err := l.Admit(t.Context(), "new", Amount{MemoryBytes: 8 * gib})
+			refused = f != nil && err == nil
+		}()
+		l.Open()
+		l.Settled("new")
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("admitted before the Pods that were there")
+		default:
+		}
+		l.Restore("old", Amount{MemoryBytes: 14 * gib}, 14*gib)
+		l.Settled("old")
+		<-done
+		if !refused {
+			t.Error("admitted beside a Pod that leaves no room")
+		}
+	})
+}
+
+func TestMemoryIsWaitedForUntilAPodIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Amount{MemoryBytes: 16 * gib})
+		l.Open()
+		l.Restore("big", Amount{}, 14*gib)
+		said := 0
+		got := make(chan int64, 1)
+		go func() {
+			given, err := l.Acquire(t.Context(), "a", Amount{}, Need{4 * gib, 8 * gib}, func(string) { said++ })
+			if err != nil {
+				t.Error(err)
+			}
+			got <- given
+		}()
+		synctest.Wait()
+		l.Restore("big", Amount{}, 13*gib)
+		synctest.Wait()
+		if len(got) != 0 || said != 1 {
+			t.Fatalf("it did not wait, or said so %d times", said)
+		}
+		l.Release("big")
+		if given := <-got; given != 8*gib {
+			t.Errorf("given %d GiB", given/gib)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("deleted")
+		cancel(why)
+		if _, err := l.Acquire(ctx, "b", Amount{}, Need{12 * gib, 12 * gib}, func(string) {}); !errors.Is(err, why) {
+			t.Errorf("err %v", err)
+		}
+	})
+}

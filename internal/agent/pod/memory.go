@@ -1,0 +1,62 @@
+package pod
+
+import (
+	"context"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+)
+
+// memoryShare is one Pod's part of what the VMs of the host hold together.
+type memoryShare struct {
+	ledger   *allocation.Ledger
+	host     admission.Host
+	pod      *object
+	progress *progress
+	report   *reporter
+}
+
+// requests are what the scheduler counts of the Pod.
+func (m *memoryShare) requests() allocation.Amount {
+	cpus, memory := admission.Requests(m.pod.current())
+	return allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}
+}
+
+// admit says why the Pod does not fit beside those that were admitted.
+func (m *memoryShare) admit(ctx context.Context) (*state.Failure, error) {
+	return m.ledger.Admit(ctx, m.pod.uid, m.requests())
+}
+
+// restore enters a Pod that an agent before this one admitted. Its VM has what the
+// checkpoint says; one of an older agent has what the Pod's shape is.
+func (m *memoryShare) restore() {
+	size := m.progress.MemoryBytes
+	if size == 0 && m.progress.MayRun() {
+		size = admission.ShapeOf(m.pod.current(), m.host).MemoryBytes
+	}
+	m.ledger.Restore(m.pod.uid, m.requests(), size)
+}
+
+// acquire waits for the memory of the VM that is to be made.
+func (m *memoryShare) acquire(ctx context.Context) error {
+	p, waited := m.pod.current(), false
+	least, wanted := admission.MemoryNeed(p, m.host)
+	given, err := m.ledger.Acquire(ctx, m.pod.uid, m.requests(), allocation.Need{Least: least, Wanted: wanted}, func(message string) {
+		waited = true
+		m.report.showWaiting(state.InitialReason(p), message)
+	})
+	if err != nil {
+		return context.Cause(ctx)
+	}
+	if waited {
+		m.report.showProgress()
+	}
+	m.progress.MemoryBytes = given
+	return nil
+}
+
+// settled says that what the Pod holds is in the ledger.
+func (m *memoryShare) settled() { m.ledger.Settled(m.pod.uid) }
+
+func (m *memoryShare) release() { m.ledger.Release(m.pod.uid) }

@@ -1,0 +1,101 @@
+package pod
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// asking is a Pod that requests memory, on a Mac that has 16Gi.
+func asking(name, memory string) *corev1.Pod {
+	p := podtest.OnMac(name, corev1.RestartPolicyNever)
+	if memory != "" {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return p
+}
+
+func TestPodsThatDoNotFitTogetherAreRefused(t *testing.T) {
+	w := newWorld(t, asking("b", "14Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	w.create(asking("a", "14Gi"))
+	p := w.awaitPhase(corev1.PodFailed)
+	if p.Status.Reason != "OutOfmemory" || p.Status.Message != "Node didn't have enough resource: memory, requested: 15032385536, used: 15032385536, capacity: 17179869184" {
+		t.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
+	}
+}
+
+func TestAPodWithoutRequestsWaitsForRoom(t *testing.T) {
+	w := newWorld(t, asking("b", "14Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	w.create(asking("a", ""))
+	w.awaitPod("a", "says what it waits for", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "4096 MiB of memory")
+	})
+	if n := w.host.count("create"); n != 1 {
+		t.Errorf("%d VMs", n)
+	}
+	w.host.end("tk-uid-b-0", vm.RunEnd{}, "end")
+	w.awaitRunning("a")
+}
+
+func TestAPodWithoutRequestsGetsWhatIsLeft(t *testing.T) {
+	w := newWorld(t, asking("b", "11Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	w.create(asking("a", ""))
+	w.awaitRunning("a")
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	if got := w.host.memory; !slices.Equal(got, []int64{11 << 30, 5 << 30}) {
+		t.Errorf("VMs of %d bytes", got)
+	}
+}
+
+// A Pod that runs is not refused for one that came later, in whatever order they are
+// listed.
+func TestPodsThatRunStayAdmitted(t *testing.T) {
+	w := newWorld(t, asking("b", "14Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	w.stopAgent()
+	for _, name := range []string{"a", "c"} {
+		w.create(asking(name, "4Gi"))
+	}
+	w.startAgent()
+	w.awaitPhase(corev1.PodFailed)
+	w.awaitPod("c", "is refused", func(p *corev1.Pod) bool { return p.Status.Reason == "OutOfmemory" })
+	if p := w.pod("b"); p.Status.Phase != corev1.PodRunning || w.host.count("stop") != 0 {
+		t.Errorf("the Pod that ran is %s", p.Status.Phase)
+	}
+}
+
+// Memory is another Pod's once its VM is gone, and not before.
+func TestAPodThatEndsHoldsItsMemory(t *testing.T) {
+	w := newWorld(t, asking("b", "14Gi"))
+	w.host.stopGate = make(chan struct{})
+	w.startAgent()
+	w.awaitRunning("b")
+	w.delete("b")
+	w.await("its VM is stopped", func() bool {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		return len(w.host.graces) > 0
+	})
+	w.create(asking("a", ""))
+	w.awaitPod("a", "waits", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "of memory")
+	})
+	close(w.host.stopGate)
+	w.awaitRunning("a")
+}
