@@ -137,7 +137,11 @@ func (a *agent) run(ctx context.Context) error {
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
 	})
-	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, func(ctx context.Context) error {
+	api, err := a.kubeletAPI(connections.main, self, serving, pods.supervisor)
+	if err != nil {
+		return err
+	}
+	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, api, func(ctx context.Context) error {
 		return relieve(ctx, monitor, pods.images.FreeNow, a.log)
 	})
 }

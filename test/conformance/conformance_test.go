@@ -163,7 +163,9 @@ func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 			t.Error(err)
 		}
 	})
-	applyPolicy(t, built.Cluster, w)
+	kubectlDoes(t, built.Cluster, w, policy, "apply", "-f", "-")
+	// Pods of the suite know nothing of Macs, and ask for no Mac by name.
+	kubectlDoes(t, built.Cluster, w, "", "-n", world.Namespace, "patch", "macnodeprofile", world.Fleet, "--type=merge", "-p", `{"spec":{"taints":[]}}`)
 	scale(t, w)
 	return w, dir
 }
@@ -171,12 +173,12 @@ func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 //go:embed policy.yaml
 var policy string
 
-func applyPolicy(t *testing.T, binaries cluster.Binaries, w *world.World) {
+func kubectlDoes(t *testing.T, binaries cluster.Binaries, w *world.World, input string, args ...string) {
 	t.Helper()
-	apply := binaries.Kubectl(t.Context(), w.Kubeconfig(), "apply", "-f", "-")
-	apply.Stdin = strings.NewReader(policy)
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("applying the policy: %v\n%s", err, out)
+	cmd := binaries.Kubectl(t.Context(), w.Kubeconfig(), args...)
+	cmd.Stdin = strings.NewReader(input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl %q: %v\n%s", args, err, out)
 	}
 }
 

@@ -57,6 +57,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 		s.pods(w)
 	case kindLogs:
 		s.stream(w, func() { s.containerLogs(w, r, asked) })
+	case kindExec:
+		s.stream(w, func() { s.exec(w, r, asked) })
+	case kindAttach:
+		s.stream(w, func() { s.attach(w, r, asked) })
+	case kindRun:
+		s.stream(w, func() { s.run(w, r, asked) })
+	case kindPortForward:
+		s.stream(w, func() { s.portForward(w, r, asked) })
 	}
 }
 

@@ -3,24 +3,26 @@ package server
 import (
 	"bufio"
 	"context"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 )
 
 // connections are those that streams have taken over from the HTTP server.
 type connections struct {
 	mu     sync.Mutex
-	open   map[net.Conn]struct{}
+	open   map[*watched]struct{}
 	closed bool
 }
 
-func newConnections() *connections { return &connections{open: map[net.Conn]struct{}{}} }
+func newConnections() *connections { return &connections{open: map[*watched]struct{}{}} }
 
 // add reports whether the connection may be used.
-func (c *connections) add(conn net.Conn) bool {
+func (c *connections) add(conn *watched) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -29,7 +31,7 @@ func (c *connections) add(conn net.Conn) bool {
 	return !c.closed
 }
 
-func (c *connections) remove(conn net.Conn) {
+func (c *connections) remove(conn *watched) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, conn)
@@ -42,7 +44,7 @@ func (c *connections) close() {
 	open := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()
 	for _, conn := range open {
-		conn.Close()
+		conn.cut()
 	}
 }
 
@@ -75,6 +77,8 @@ type watched struct {
 	reader *bufio.Reader
 	gone   context.CancelFunc
 	taken  *connections
+	// closing once is enough.
+	closing sync.Once
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -85,8 +89,29 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// lingerTimeout is how long what a client still sends is read, when we have said all:
+// closing before would take what it has not read of our answer away from it.
+const lingerTimeout = time.Second
+
+// Close tells the client, and closes when that has gone too, or soon.
 func (w *watched) Close() error {
 	w.gone()
-	w.taken.remove(w)
-	return w.Conn.Close()
+	w.closing.Do(func() {
+		// Also where a write of ours is stuck.
+		_ = w.Conn.SetWriteDeadline(time.Now().Add(lingerTimeout))
+		closeWrite(w.Conn)
+		_ = w.Conn.SetReadDeadline(time.Now().Add(lingerTimeout))
+		go func() {
+			_, _ = io.Copy(io.Discard, w.Conn)
+			w.taken.remove(w)
+			w.Conn.Close()
+		}()
+	})
+	return nil
+}
+
+// cut closes at once.
+func (w *watched) cut() {
+	w.gone()
+	w.Conn.Close()
 }

@@ -474,10 +474,14 @@ func TestAClosedConnectionEndsInTheGuest(t *testing.T) {
 	ended := make(chan struct{})
 	port := listenTCP(t, func(c *net.TCPConn) {
 		defer close(ended)
+		_, _ = c.Write([]byte("hello"))
 		_, _ = io.Copy(io.Discard, c)
 	})
 	conn, err := Dial(bounded(t), a.dir, port)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.Close()

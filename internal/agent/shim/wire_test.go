@@ -31,6 +31,8 @@ func TestWireStays(t *testing.T) {
 	}
 	short := guestRun("init-0", "true")
 	short.Timeout = 20 * time.Second
+	fed := guestRun("main", "cat")
+	fed.Timeout, fed.Stdin, fed.StdinOnce = time.Second, true, true
 	messages := []any{
 		request{V: version, Run: toWire(full)},
 		request{V: version, Run: toWire(short)},
@@ -39,6 +41,13 @@ func TestWireStays(t *testing.T) {
 		reply{V: version, End: &CommandEnd{ID: "main", Begun: at, Ended: at.Add(time.Second), Code: 3, Outcome: Exited}},
 		reply{V: version, End: &CommandEnd{ID: "main", Ended: at, Outcome: Unreachable, Message: "why"}},
 		reply{V: version, Error: &refusal{Code: RefusedUnknown, Message: "why"}},
+		request{V: version, Run: toWire(fed)},
+		request{V: version, Signal: &signalRequest{ID: "main", Signal: "TERM"}},
+		request{V: version, Exec: &execRequest{
+			Argv: []string{"sh"}, Env: []string{"A=b"}, Dir: "/tmp", TTY: true, Rows: 24, Cols: 80, Stdin: true, Stdout: true, Stderr: true, Tied: true,
+		}},
+		request{V: version, Attach: &attachRequest{ID: "main", Stdin: true, Stdout: true, Stderr: true}},
+		request{V: version, Dial: &dialRequest{Port: 8080}},
 	}
 	var got bytes.Buffer
 	for _, m := range messages {
@@ -56,6 +65,28 @@ func TestWireStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(full, back.Run.fromWire()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(fed, toWire(fed).fromWire()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestFramesStay holds the frames of v1.
+func TestFramesStay(t *testing.T) {
+	var got []byte
+	for _, f := range []struct {
+		kind    kind
+		payload []byte
+	}{
+		{stdin, []byte("in")}, {stdinEnd, nil}, {stdout, []byte("out")}, {stderr, []byte{0}},
+		{resize, sizePayload(vm.TerminalSize{Rows: 24, Cols: 300})}, {ended, []byte("{}")}, {credit, creditPayload(stdout, 70000)},
+	} {
+		got = appendFrame(got, f.kind, f.payload)
+	}
+	want := "\x00\x00\x00\x00\x02in" + "\x01\x00\x00\x00\x00" + "\x02\x00\x00\x00\x03out" + "\x03\x00\x00\x00\x01\x00" +
+		"\x04\x00\x00\x00\x04\x00\x18\x01\x2c" + "\x05\x00\x00\x00\x02{}" + "\x06\x00\x00\x00\x05\x02\x00\x01\x11\x70"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -49,6 +49,8 @@ func ConformAgent(t *testing.T, s Subject, socket string) {
 		{"InputLeft", inputLeft},
 		{"OutputsHeld", func(t *testing.T, s Subject, g vm.Guest) { outputsHeld(t, s, g, dial(heldTimeout)) }},
 		{"Flood", flood},
+		{"Groups", groups},
+		{"Bare", bare},
 		{"CancelKills", cancelKills},
 		{"CancelOnATerminal", cancelOnATerminal},
 		{"CloseKills", func(t *testing.T, s Subject, g vm.Guest) {
@@ -186,4 +188,39 @@ func address(t *testing.T, s Subject, g vm.Guest) {
 		a, err := g.Address(t.Context())
 		return err == nil && a.IsValid() && !a.IsLoopback() && !a.IsUnspecified()
 	})
+}
+
+// groups: a command has a process group of its own, which a further command can signal.
+func groups(t *testing.T, s Subject, g vm.Guest) {
+	for _, tty := range []bool{false, true} {
+		cmd := shell(`trap 'wait; echo caught; exit 9' TERM; sh -c 'trap "echo child; exit 0" TERM; echo ready; while :; do sleep 0.05; done' & wait; wait`)
+		cmd.TTY = tty
+		out, began, ended := &tail{}, make(chan int, 1), make(chan int, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), s.patience())
+			defer cancel()
+			code, err := g.Exec(ctx, cmd, vm.Streams{Stdout: out, Began: func(target int) { began <- target }})
+			if err != nil {
+				t.Errorf("on a terminal %v: %v", tty, err)
+			}
+			ended <- code
+		}()
+		await(t, s, "the command is ready", func() bool { return strings.Contains(out.String(), "ready") })
+		if got := do(t, s, g, shell(`kill -s TERM -- "$1"`, fmt.Sprint(<-began)), nil); got.Code != 0 {
+			t.Errorf("on a terminal %v: kill: %+v", tty, got)
+		}
+		code := <-ended
+		if text := out.String(); code != 9 || !strings.Contains(text, "caught") || !strings.Contains(text, "child") || strings.Contains(text, "macfleet-") {
+			t.Errorf("on a terminal %v: code %d, output %q", tty, code, text)
+		}
+	}
+}
+
+// bare: a command without the wrapper around it.
+func bare(t *testing.T, s Subject, g vm.Guest) {
+	cmd := shell("cat; exit 4")
+	cmd.Bare = true
+	if d := cmp.Diff(result{4, "in\x1eput\x1e", ""}, do(t, s, g, cmd, strings.NewReader("in\x1eput\x1e"))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
 }

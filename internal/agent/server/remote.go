@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// remote runs a command on the streams that package remotecommand has opened.
+type remote struct {
+	o   *remotecommand.Options
+	run command
+}
+
+// ExecInContainer is a remotecommand.Executor.
+func (c remote) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+	return c.run(ctx, streamsFrom(ctx, c.o, in, out, err, resize))
+}
+
+// AttachContainer is a remotecommand.Attacher.
+func (c remote) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
+	return c.run(ctx, streamsFrom(ctx, c.o, in, out, err, resize))
+}
+
+// streamsFrom leaves out what was not asked for: a WebSocket has all of them.
+func streamsFrom(ctx context.Context, o *remotecommand.Options, in io.Reader, out, err io.Writer, resize <-chan remotecommand.TerminalSize) vm.Streams {
+	var s vm.Streams
+	if o.Stdin {
+		s.Stdin = in
+	}
+	if o.Stdout {
+		s.Stdout = pieces{out}
+	}
+	if o.Stderr {
+		s.Stderr = pieces{err}
+	}
+	if o.TTY && resize != nil {
+		s.Resize = sizes(ctx, resize)
+	}
+	return s
+}
+
+// maxPiece is written to a client at once: a frame has a greatest length, and others
+// wait for its end.
+const maxPiece = 64 << 10
+
+// pieces writes no more than maxPiece at once.
+type pieces struct{ to io.Writer }
+
+func (w pieces) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		n, err := w.to.Write(p[written:min(len(p), written+maxPiece)])
+		written += n
+		if err != nil || written >= len(p) {
+			return written, err
+		}
+	}
+}
+
+// sizes are those of the client's terminal.
+func sizes(ctx context.Context, from <-chan remotecommand.TerminalSize) <-chan vm.TerminalSize {
+	to := make(chan vm.TerminalSize)
+	go func() {
+		defer close(to)
+		for size := range from {
+			select {
+			case to <- vm.TerminalSize{Rows: size.Height, Cols: size.Width}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return to
+}
+
+// splitCommand has no quotes: /run never had.
+func splitCommand(text string) []string { return strings.Split(text, " ") }
+
+// bounded keeps the first bytes that are written.
+type bounded struct {
+	mu   sync.Mutex
+	data []byte
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(p), b.left)
+	b.data = append(b.data, p[:n]...)
+	b.left -= n
+	return len(p), nil
+}

@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// statusTimeout bounds the last message to a client that does not read.
+const statusTimeout = 10 * time.Second
+
+// serveWebSocket serves version 5 of the protocol, in which a client can close its
+// input: package remotecommand has the versions before, and those over SPDY.
+func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
+	conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
+		remotecommand.StreamProtocolV5Name: {Binary: true, Channels: channels(o)},
+	})
+	conn.SetIdleTimeout(streamTimeout)
+	_, streams, err := conn.Open(w, r)
+	if err != nil {
+		s.o.Log.Debug("no WebSocket", "client", r.RemoteAddr, "err", err)
+		return
+	}
+	defer conn.Close()
+	// An empty message tells the client that all is open.
+	if _, err := streams[firstOutput(o)].Write(nil); err != nil {
+		return
+	}
+	resize := resizes(r.Context(), streams[remotecommand.StreamResize])
+	err = run(r.Context(), streamsFrom(r.Context(), o,
+		streams[remotecommand.StreamStdIn], streams[remotecommand.StreamStdOut], streams[remotecommand.StreamStdErr], resize))
+	data, err := json.Marshal(statusOf(failing, err))
+	if err != nil {
+		return
+	}
+	conn.SetWriteDeadline(statusTimeout)
+	_, _ = streams[remotecommand.StreamErr].Write(data)
+}
+
+// channels by their numbers, 0 to 4.
+func channels(o *remotecommand.Options) []wsstream.ChannelType {
+	asked := func(wanted bool, t wsstream.ChannelType) wsstream.ChannelType {
+		if wanted {
+			return t
+		}
+		return wsstream.IgnoreChannel
+	}
+	return []wsstream.ChannelType{
+		asked(o.Stdin, wsstream.ReadChannel), asked(o.Stdout, wsstream.WriteChannel), asked(o.Stderr, wsstream.WriteChannel),
+		wsstream.WriteChannel, wsstream.ReadChannel,
+	}
+}
+
+func firstOutput(o *remotecommand.Options) int {
+	switch {
+	case o.Stdout:
+		return remotecommand.StreamStdOut
+	case o.Stderr:
+		return remotecommand.StreamStdErr
+	}
+	return remotecommand.StreamErr
+}
+
+// resizes reads the sizes of the client's terminal.
+func resizes(ctx context.Context, from io.Reader) <-chan remotecommand.TerminalSize {
+	to := make(chan remotecommand.TerminalSize)
+	go func() {
+		defer close(to)
+		decoder := json.NewDecoder(from)
+		for {
+			var size remotecommand.TerminalSize
+			if decoder.Decode(&size) != nil {
+				// Whatever else comes must not hold up the other channels.
+				_, _ = io.Copy(io.Discard, from)
+				return
+			}
+			select {
+			case to <- size:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return to
+}
+
+// statusOf is how a command ended, for the client.
+func statusOf(failing string, err error) metav1.Status {
+	var exit exitError
+	switch {
+	case err == nil:
+		return metav1.Status{Status: metav1.StatusSuccess}
+	case errors.As(err, &exit):
+		return metav1.Status{
+			Status:  metav1.StatusFailure,
+			Reason:  remotecommand.NonZeroExitCodeReason,
+			Message: fmt.Sprintf("command terminated with non-zero exit code: %v", exit),
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+				{Type: remotecommand.ExitCodeCauseType, Message: strconv.Itoa(int(exit))},
+			}},
+		}
+	}
+	return metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
+		Message: fmt.Sprintf("Internal error occurred: %s: %v", failing, err),
+	}
+}
