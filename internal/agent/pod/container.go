@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/status"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -49,7 +51,7 @@ func (s *Supervisor) Container(ctx context.Context, namespace, name string, uid 
 	if w == nil {
 		return Container{}, fmt.Errorf("%w: %s/%s", ErrPodNotFound, namespace, name)
 	}
-	return w.container(ctx, container)
+	return w.locator.container(ctx, container)
 }
 
 // Pods of this node, with the status that the agent last rendered.
@@ -63,7 +65,7 @@ func (s *Supervisor) Pods() []*corev1.Pod {
 	list := make([]*corev1.Pod, 0, len(workers))
 	for _, w := range workers {
 		if !w.pod.isGone() {
-			list = append(list, w.rendered())
+			list = append(list, w.locator.rendered())
 		}
 	}
 	slices.SortFunc(list, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
@@ -82,16 +84,25 @@ func (s *Supervisor) workerOf(namespace, name string, uid types.UID) *worker {
 	return nil
 }
 
+// locator says where the containers of one Pod run. It is used by any goroutine, and
+// reads what the Pod's worker has published.
+type locator struct {
+	pod         *object
+	progress    *progress
+	status      *status.Writer
+	inputs      *podInputs
+	checkpoints checkpoint.Store
+}
+
 // rendered is the Pod with the newest status there is.
-func (w *worker) rendered() *corev1.Pod {
-	p := w.pod.current().DeepCopy()
-	p.Status = state.Overlay(p.Status, w.status.Current())
+func (l *locator) rendered() *corev1.Pod {
+	p := l.pod.current().DeepCopy()
+	p.Status = state.Overlay(p.Status, l.status.Current())
 	return p
 }
 
-// container is called from any goroutine: it reads what the worker has published.
-func (w *worker) container(ctx context.Context, name string) (Container, error) {
-	c := Container{Pod: w.rendered()}
+func (l *locator) container(ctx context.Context, name string) (Container, error) {
+	c := Container{Pod: l.rendered()}
 	id, found := state.CommandID(c.Pod, name)
 	if !found {
 		return Container{}, fmt.Errorf("%w: %s", ErrContainerNotFound, name)
@@ -101,13 +112,13 @@ func (w *worker) container(ctx context.Context, name string) (Container, error) 
 	c.WholeVM = id == state.MainID && !state.RunsCommand(c.Pod)
 	status := statusOf(c.Pod, name)
 	c.Running = status.State.Running != nil
-	c.Dir = w.attemptDir(status)
+	c.Dir = l.attemptDir(status)
 	current, previous := state.LogIDs(status)
-	c.Log, c.PreviousLog = w.logOf(current, id), w.logOf(previous, id)
+	c.Log, c.PreviousLog = l.logOf(current, id), l.logOf(previous, id)
 	if !c.Running {
 		return c, nil
 	}
-	given, err := w.inputs.commandOf(ctx, c.Pod, name)
+	given, err := l.inputs.commandOf(ctx, c.Pod, name)
 	c.Command = vm.GuestCommand{Env: given.Env, Dir: given.Dir}
 	return c, err
 }
@@ -123,24 +134,24 @@ func statusOf(p *corev1.Pod, container string) corev1.ContainerStatus {
 
 // attemptDir is that of the attempt which the worker is at, or which the status shows
 // to an agent that has not read its checkpoint yet.
-func (w *worker) attemptDir(s corev1.ContainerStatus) string {
-	if r := w.progress.published.Load(); r != nil {
+func (l *locator) attemptDir(s corev1.ContainerStatus) string {
+	if r := l.progress.published.Load(); r != nil {
 		if r.Step == "" || r.Step == state.StepCreating {
 			return ""
 		}
-		return w.shared.checkpoints.AttemptDir(w.pod.uid, r.Attempt)
+		return l.checkpoints.AttemptDir(l.pod.uid, r.Attempt)
 	}
-	attempt, ours := state.AttemptOf(w.pod.uid, s.ContainerID)
+	attempt, ours := state.AttemptOf(l.pod.uid, s.ContainerID)
 	if !ours {
 		return ""
 	}
-	return w.shared.checkpoints.AttemptDir(w.pod.uid, attempt)
+	return l.checkpoints.AttemptDir(l.pod.uid, attempt)
 }
 
-func (w *worker) logOf(containerID, id string) string {
-	attempt, ours := state.AttemptOf(w.pod.uid, containerID)
+func (l *locator) logOf(containerID, id string) string {
+	attempt, ours := state.AttemptOf(l.pod.uid, containerID)
 	if !ours {
 		return ""
 	}
-	return filepath.Join(w.shared.checkpoints.AttemptDir(w.pod.uid, attempt), id+".log")
+	return filepath.Join(l.checkpoints.AttemptDir(l.pod.uid, attempt), id+".log")
 }

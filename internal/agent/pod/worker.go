@@ -76,6 +76,7 @@ type worker struct {
 	exits    *exitReader
 	commands *guestCommands
 	ender    *ender
+	locator  *locator
 	restorer *restorer
 	admitter *admitter
 }
@@ -108,6 +109,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 		background: &w.background, clock: s.clock, log: log,
 	}
 	w.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
+	w.locator = &locator{pod: w.pod, progress: w.progress, status: w.status, inputs: w.inputs, checkpoints: s.checkpoints}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
 	w.admitter = &admitter{host: s.host, memory: w.memory, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	if p.DeletionTimestamp != nil {
