@@ -45,7 +45,10 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		return podParts{}, err
 	}
 	p := podParts{objects: objects.New(client, nil, a.log)}
-	facts := func() env.Facts { return env.Facts{HostIP: hostIP(self), Allocatable: self.Allocatable()} }
+	server := client.CoreV1().RESTClient().Get().URL()
+	facts := func() env.Facts {
+		return env.Facts{HostIP: hostIP(self), Allocatable: self.Allocatable(), APIServer: server}
+	}
 	p.images = image.New(image.Options{
 		Source: driver, Dir: a.o.StateDir, PrePull: a.config.Images.PrePull,
 		HighPercent: a.config.Images.GCHighPercent, LowPercent: a.config.Images.GCLowPercent,

@@ -39,8 +39,10 @@ const (
 	// clientQPS and clientBurst are a kubelet's defaults.
 	clientQPS   = 50
 	clientBurst = 100
-	// component names the agent in events.
+	// component names the agent to the API server.
 	component = "tart-kubelet"
+	// eventSource is a kubelet's, so that what is made for its events fits.
+	eventSource = "kubelet"
 )
 
 // run is the agent's life. It returns nil when ctx ends, and an error that has an
@@ -304,6 +306,6 @@ func clients(main, lease *rest.Config, reset func()) (connections, error) {
 func (a *agent) recorder(client kubernetes.Interface) (record.EventRecorder, func()) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	source := corev1.EventSource{Component: component, Host: a.config.Host.Name}
+	source := corev1.EventSource{Component: eventSource, Host: a.config.Host.Name}
 	return broadcaster.NewRecorder(scheme.Scheme, source), broadcaster.Shutdown
 }

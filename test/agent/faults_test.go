@@ -122,8 +122,13 @@ func asks(cpu, memory string) func(*corev1.Pod) {
 // can be.
 func badImages(s *scene) {
 	s.join()
+	// All of them are admitted, so that all of them must fit.
+	small := asks("500m", "1Gi")
 	with := func(image string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.Containers[0].Image = image }
+		return func(p *corev1.Pod) {
+			small(p)
+			p.Spec.Containers[0].Image = image
+		}
 	}
 	missing := s.create("missing", with("registry.test/macos/missing:v1"))
 	s.awaitWaiting(missing, "ImagePullBackOff")
@@ -131,7 +136,7 @@ func badImages(s *scene) {
 	s.awaitWaiting(private, "ImagePullBackOff")
 	invalid := s.create("invalid", with("Registry.test//UPPER:::v1"))
 	s.awaitWaiting(invalid, "InvalidImageName")
-	never := s.create("never", func(p *corev1.Pod) { p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever })
+	never := s.create("never", small, func(p *corev1.Pod) { p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever })
 	s.awaitWaiting(never, "ErrImageNeverPull")
 	for _, p := range []*corev1.Pod{missing, private, invalid, never} {
 		s.remove(p, metav1.DeleteOptions{})

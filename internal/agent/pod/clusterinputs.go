@@ -61,7 +61,9 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 	}
 	given := Prepared{Commands: commands}
 	main := given.Commands[p.Spec.Containers[0].Name]
-	mode := volume.Mode{Report: !state.RunsCommand(p), Env: !state.RunsCommand(p) && len(main.Env) > 0}
+	// A VM that asks for no environment gets no file of one.
+	asks := len(p.Spec.Containers[0].Env)+len(p.Spec.Containers[0].EnvFrom) > 0
+	mode := volume.Mode{Report: !state.RunsCommand(p), Env: !state.RunsCommand(p) && asks && len(main.Env) > 0}
 	setup, err := g.Store.SetUp(ctx, p, mode)
 	if err != nil {
 		return Prepared{}, err

@@ -34,6 +34,7 @@ type ender struct {
 	report   *reporter
 	inputs   *podInputs
 	runtime  *vmruntime.Runtime
+	messages *messages
 	clock    clock.Clock
 	log      *slog.Logger
 }
@@ -122,7 +123,10 @@ func (e *ender) end(ctx context.Context, id string, grace vmruntime.Grace) {
 		e.log.Info("command told to end", "command", id)
 	}
 	for {
-		_, err := e.runtime.Shims.Await(ctx, e.progress.dir(), id)
+		ended, err := e.runtime.Shims.Await(ctx, e.progress.dir(), id)
+		if err == nil && ended != nil && ended.Outcome == shim.Exited {
+			e.messages.fetch(ctx, id)
+		}
 		var refused *shim.RefusedError
 		if err == nil || errors.As(err, &refused) || wait.For(ctx, e.clock, shimPause) != nil {
 			return

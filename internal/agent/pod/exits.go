@@ -16,6 +16,7 @@ type exitReader struct {
 	progress *progress
 	runtime  *vmruntime.Runtime
 	inputs   Inputs
+	messages *messages
 	clock    clock.Clock
 }
 
@@ -31,5 +32,9 @@ func (r *exitReader) read(otherwise string) state.Exit {
 	if code, found := r.inputs.ExitReport(r.pod.uid); found && !state.RunsCommand(p) {
 		evidence.Report = &code
 	}
-	return state.ExitOf(p, r.progress.Record, evidence, r.clock.Now())
+	e := state.ExitOf(p, r.progress.Record, evidence, r.clock.Now())
+	if evidence.Progress.ID != "" {
+		r.messages.add(&e)
+	}
+	return e
 }

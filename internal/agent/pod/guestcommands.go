@@ -42,6 +42,7 @@ type guestCommands struct {
 	inputs     *podInputs
 	runtime    *vmruntime.Runtime
 	exits      *exitReader
+	messages   *messages
 	background *sync.WaitGroup
 	clock      clock.Clock
 	log        *slog.Logger
@@ -176,6 +177,7 @@ func (c *guestCommands) guestRun(p *corev1.Pod, id string) shim.GuestRun {
 	}
 	container, _ := state.ContainerOf(p, id)
 	r.Command = c.inputs.prepared.Commands[container.Name]
+	r.Stdin, r.StdinOnce = container.Stdin, container.StdinOnce
 	return r
 }
 
@@ -221,13 +223,16 @@ func (c *guestCommands) markBegun(id string, at time.Time) {
 	c.progress.save()
 	c.report.showProgress()
 	if id != state.MainID || state.RunsCommand(p) {
-		c.report.event(corev1.EventTypeNormal, "Started", "Started container "+container.Name)
+		c.report.containerEvent(id, corev1.EventTypeNormal, "Started", "Started container "+container.Name)
 	}
 	c.log.Info("container runs", "container", container.Name)
 }
 
 // ended says what the end of a command means for the attempt: nil, if it goes on.
 func (c *guestCommands) ended(ctx context.Context, p *corev1.Pod, id string, ended *shim.CommandEnd) (*state.Exit, error) {
+	if ended != nil && ended.Outcome == shim.Exited && id != state.SetupID {
+		c.messages.fetch(ctx, id)
+	}
 	if state.Succeeded(ended) && id != state.MainID {
 		c.initEnded(p, id, *ended)
 		return nil, nil
@@ -245,6 +250,7 @@ func (c *guestCommands) ended(ctx context.Context, p *corev1.Pod, id string, end
 		}
 	}
 	e := state.CommandExit(p, c.progress.Record, *ended)
+	c.messages.add(&e)
 	switch {
 	case e.Reason == state.ReasonNoAgent:
 		e.Message = c.noAgentMessage(p, id)
@@ -289,6 +295,7 @@ func (c *guestCommands) initEnded(p *corev1.Pod, id string, ended shim.CommandEn
 		return
 	}
 	e := state.CommandExit(p, c.progress.Record, ended)
+	c.messages.add(&e)
 	c.progress.Inits[i].Begun, c.progress.Inits[i].Exit = ended.Begun, &e
 	c.progress.save()
 	c.report.showProgress()

@@ -92,7 +92,7 @@ func (u *imagePuller) pullOnce(ctx context.Context, c corev1.Container) (string,
 	if err != nil {
 		return "", err
 	}
-	u.progress.ImageID = got.Digest
+	u.progress.ImageID = got.Ref // <repository>@sha256:…
 	if !got.Pulled {
 		u.report.event(corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", c.Image))
 		return got.Ref, nil

@@ -73,6 +73,21 @@ func (r *reporter) showsLicenseLimit() bool {
 	})
 }
 
+// event is about the Pod, or its main container where a kubelet says so of containers.
 func (r *reporter) event(kind, reason, message string) {
+	switch reason {
+	case "Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "Failed":
+		r.containerEvent(state.MainID, kind, reason, message)
+		return
+	}
 	r.events.Event(r.pod.current(), kind, reason, message)
+}
+
+// containerEvent is about the container of a command.
+func (r *reporter) containerEvent(id, kind, reason, message string) {
+	p := r.pod.current()
+	r.events.Event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		ResourceVersion: p.ResourceVersion, FieldPath: state.FieldPath(p, id),
+	}, kind, reason, message)
 }

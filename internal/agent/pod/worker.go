@@ -101,12 +101,13 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	w.memory = &memoryShare{ledger: s.ledger, host: s.host, pod: w.pod, progress: w.progress, report: w.report}
 	w.gate = firewall.Gate{Guard: s.guard, Clock: s.clock, Log: log}
 	w.runtime = &vmruntime.Runtime{Driver: s.driver, Shims: s.shims, Clock: s.clock, Log: log}
-	w.exits = &exitReader{pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock}
+	said := &messages{pod: w.pod, progress: w.progress, runtime: w.runtime, clock: s.clock}
+	w.exits = &exitReader{messages: said, pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock}
 	w.commands = &guestCommands{
-		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits,
+		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits, messages: said,
 		background: &w.background, clock: s.clock, log: log,
 	}
-	w.ender = &ender{life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
+	w.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
 	w.admitter = &admitter{host: s.host, memory: w.memory, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	if p.DeletionTimestamp != nil {

@@ -25,7 +25,7 @@ func TestPodBecomesAVM(t *testing.T) {
 	p := w.awaitRunning("a")
 
 	s := p.Status.ContainerStatuses[0]
-	if s.ContainerID != "tart://tk-uid-a-0" || s.ImageID != digest || s.RestartCount != 0 || !*s.Started || s.State.Running == nil {
+	if s.ContainerID != "tart://tk-uid-a-0" || s.ImageID != "registry.test/macos/base@"+digest || s.RestartCount != 0 || !*s.Started || s.State.Running == nil {
 		t.Errorf("container status: %+v", s)
 	}
 	if p.Status.HostIP != "10.0.0.7" || p.Status.PodIP != "" || p.Status.StartTime == nil || p.Status.ObservedGeneration != 1 {

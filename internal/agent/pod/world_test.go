@@ -221,6 +221,8 @@ func (w *world) create(p *corev1.Pod) {
 type eventLog struct {
 	mu    sync.Mutex
 	lines []string
+	// paths are "Reason fieldPath" of those about containers.
+	paths []string
 }
 
 func (e *eventLog) Event(o runtime.Object, _, reason, message string) {
@@ -229,6 +231,10 @@ func (e *eventLog) Event(o runtime.Object, _, reason, message string) {
 	name := ""
 	if p, ok := o.(*corev1.Pod); ok {
 		name = p.Name
+	}
+	if r, ok := o.(*corev1.ObjectReference); ok {
+		name = r.Name
+		e.paths = append(e.paths, reason+" "+r.FieldPath)
 	}
 	e.lines = append(e.lines, name+" "+reason+" "+message)
 }

@@ -22,7 +22,7 @@ func acceptedOfContainer() []string {
 }
 
 // ofCommand are fields that only a command in the guest has.
-func ofCommand() []string { return []string{"workingDir", "tty"} }
+func ofCommand() []string { return []string{"workingDir", "tty", "stdin", "stdinOnce"} }
 
 func unsupportedMain(path string, c corev1.Container) []string {
 	accepted := acceptedOfContainer()

@@ -18,7 +18,7 @@ var knownFields = map[string]string{
 	"PodSpec": "volumes initContainers containers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector " +
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
 		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain",
-	"Container": "name image imagePullPolicy command args workingDir tty ports env envFrom resources resizePolicy volumeMounts " +
+	"Container": "name image imagePullPolicy command args workingDir tty stdin stdinOnce ports env envFrom resources resizePolicy volumeMounts " +
 		"terminationMessagePath terminationMessagePolicy securityContext lifecycle",
 	"Lifecycle":            "preStop",
 	"LifecycleHandler":     "exec httpGet sleep",
@@ -89,7 +89,7 @@ func TestEveryFieldIsKnownOrNamed(t *testing.T) {
 func hasOwnRules(name, field string) bool {
 	return slices.Contains([]string{
 		"PodSpec.containers", "PodSpec.initContainers", "PodSpec.securityContext", "Container.resources", "Container.volumeMounts", "Container.securityContext",
-		"SecurityContext.seccompProfile", "PodSecurityContext.seccompProfile", "VolumeMount.mountPath", "Container.workingDir", "Container.tty", "Container.lifecycle",
+		"SecurityContext.seccompProfile", "PodSecurityContext.seccompProfile", "VolumeMount.mountPath", "Container.workingDir", "Container.tty", "Container.stdin", "Container.stdinOnce", "Container.lifecycle",
 	}, name+"."+field)
 }
 

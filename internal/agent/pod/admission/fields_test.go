@@ -143,7 +143,7 @@ func TestUnsupported(t *testing.T) {
 		}, []string{
 			"spec.hostNetwork", "spec.containers (2 containers, a VM is one)",
 			"spec.containers[0].livenessProbe", "spec.containers[1].securityContext.privileged",
-			"spec.initContainers[0].stdin", "spec.initContainers[0].command (an init container needs one, it runs in the VM of the main container)",
+			"spec.initContainers[0].command (an init container needs one, it runs in the VM of the main container)",
 			`spec.containers[0].volumeMounts[0].mountPath (mount path "/" is the root of the guest)`,
 		}},
 		{"the host's namespaces", func(p *corev1.Pod, _ *corev1.Container) {

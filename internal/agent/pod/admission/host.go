@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
@@ -19,6 +21,9 @@ import (
 // reasonNodeAffinity is a kubelet's, for Pods that came here although their
 // selector or required affinity does not match the Node.
 const reasonNodeAffinity = "NodeAffinity"
+
+// reasonTaint is a kubelet's, for Pods that do not tolerate a taint NoExecute.
+const reasonTaint = "TaintToleration"
 
 // nodeTimeout bounds how long a Pod waits for a look at the Node.
 const nodeTimeout = 2 * time.Second
@@ -34,16 +39,27 @@ func (h Host) Admit(ctx context.Context, p *corev1.Pod) *state.Failure {
 }
 
 func (h Host) refuseOnNode(ctx context.Context, p *corev1.Pod) *state.Failure {
-	if r := h.refuseAffinity(ctx, p); r != nil {
+	if r := h.refuseByNode(ctx, p); r != nil {
 		return r
 	}
 	return h.refuseResources(p)
 }
 
-// refuseAffinity asks for the Node only when a Pod is choosy. When the Node cannot
-// be read, the scheduler's word stands.
-func (h Host) refuseAffinity(ctx context.Context, p *corev1.Pod) *state.Failure {
-	if h.Node == nil || (len(p.Spec.NodeSelector) == 0 && p.Spec.Affinity == nil) {
+// refuseTaints: the scheduler may not have seen the Pod, and a taint that evicts would
+// do so at once.
+func refuseTaints(p *corev1.Pod, node *corev1.Node) *state.Failure {
+	taint, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.Spec.Tolerations,
+		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true)
+	if !untolerated {
+		return nil
+	}
+	return &state.Failure{Reason: reasonTaint, Message: fmt.Sprintf("Predicate TaintToleration failed: the Pod does not tolerate %s of node %s", taint.ToString(), node.Name)}
+}
+
+// refuseByNode looks at the Node's labels and taints. When the Node cannot be read, the
+// scheduler's word stands.
+func (h Host) refuseByNode(ctx context.Context, p *corev1.Pod) *state.Failure {
+	if h.Node == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
@@ -59,7 +75,7 @@ func (h Host) refuseAffinity(ctx context.Context, p *corev1.Pod) *state.Failure 
 	case !match:
 		return &state.Failure{Reason: reasonNodeAffinity, Message: fmt.Sprintf("The Pod's node selector or required node affinity does not match the labels of node %s", node.Name)}
 	}
-	return nil
+	return refuseTaints(p, node)
 }
 
 // refuseResources uses the reasons of a kubelet: OutOfcpu and its like.

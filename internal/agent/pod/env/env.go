@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -25,6 +26,24 @@ type Facts struct {
 	HostIP string
 	// Allocatable of the Node stands in for limits that a container does not set.
 	Allocatable corev1.ResourceList
+	// APIServer is where the host reaches the API server, which a guest does as well; nil:
+	// not known.
+	APIServer *url.URL
+}
+
+// apiServer has the variables that clients in a cluster look for. A kubelet sets them
+// whatever enableServiceLinks says.
+func (f Facts) apiServer() map[string]string {
+	if f.APIServer == nil || f.APIServer.Hostname() == "" {
+		return nil
+	}
+	port := f.APIServer.Port()
+	if port == "" {
+		port = "443"
+	}
+	return map[string]string{
+		"KUBERNETES_SERVICE_HOST": f.APIServer.Hostname(), "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port,
+	}
 }
 
 // maxBytes is what macOS lets a new process have of arguments and environment
@@ -32,12 +51,14 @@ type Facts struct {
 const maxBytes = 1 << 20
 
 // Resolve returns the environment of one container as NAME=value: envFrom in order,
-// then env over it, each variable once and sorted by name. There are no variables
-// of Services, whatever enableServiceLinks says: guests have no cluster network.
+// then env over it, each variable once and sorted by name. The only Service with
+// variables is the API server, whatever enableServiceLinks says: guests have no cluster
+// network.
 // The error is a *ConfigError when the Pod or the objects it names are wrong, and
 // something else when they could not be read.
 func Resolve(ctx context.Context, p *corev1.Pod, c corev1.Container, src Source, f Facts) ([]string, error) {
 	r := resolver{pod: p, container: c, src: src, facts: f, vars: map[string]string{}}
+	maps.Copy(r.vars, f.apiServer())
 	for i, from := range c.EnvFrom {
 		if err := r.takeAll(ctx, from); err != nil {
 			return nil, at(c, fmt.Sprintf("envFrom[%d]", i), err)

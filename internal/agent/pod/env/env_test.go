@@ -3,7 +3,9 @@ package env
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -321,5 +323,20 @@ func TestScriptInAShell(t *testing.T) {
 		if !strings.Contains(string(script), "# \""+name+"\" is no name") {
 			t.Errorf("%s is left out without a word", name)
 		}
+	}
+}
+
+// Clients in a guest find the API server where its Mac does; a Pod may say otherwise.
+func TestTheAPIServerIsInTheEnvironment(t *testing.T) {
+	f := Facts{APIServer: &url.URL{Scheme: "https", Host: "api.test:6443"}}
+	c := corev1.Container{Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_PORT", Value: "7"}}}
+	got, err := Resolve(t.Context(), pod(), c, nil, f)
+	want := []string{"KUBERNETES_SERVICE_HOST=api.test", "KUBERNETES_SERVICE_PORT=7", "KUBERNETES_SERVICE_PORT_HTTPS=6443"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	f.APIServer.Host = "[2001:db8::1]"
+	if got, err := Resolve(t.Context(), pod(), corev1.Container{}, nil, f); err != nil || !slices.Contains(got, "KUBERNETES_SERVICE_HOST=2001:db8::1") || !slices.Contains(got, "KUBERNETES_SERVICE_PORT=443") {
+		t.Errorf("%q, %v", got, err)
 	}
 }
