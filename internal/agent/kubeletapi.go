@@ -10,12 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
 	"github.com/macfleet/macfleet/internal/agent/server"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/agent/vmusage"
 )
 
 // kubeletAPI returns what serves the kubelet's API on the Node's own address until its
@@ -28,6 +31,10 @@ func (a *agent) kubeletAPI(client kubernetes.Interface, self node.Self, certific
 			return nil
 		}, nil
 	}
+	stats, err := a.stats(pods)
+	if err != nil {
+		return nil, err
+	}
 	s, err := server.New(server.Options{
 		Address:     net.JoinHostPort(hostIP(self), strconv.Itoa(port)),
 		Certificate: certificate.Get,
@@ -35,12 +42,27 @@ func (a *agent) kubeletAPI(client kubernetes.Interface, self node.Self, certific
 		Client:      client,
 		NodeName:    a.config.Host.Name,
 		Backend:     &guestsOf{pods: pods, exec: shim.Exec, attach: shim.Attach, dial: shim.Dial},
+		Stats:       stats,
 		Log:         a.log,
 	})
 	if err != nil {
 		return nil, usage("the kubelet's API: %w", err)
 	}
 	return s.Run, nil
+}
+
+// stats are read from this host.
+func (a *agent) stats(pods podSource) (*usageOf, error) {
+	home, err := tartHome(a.o, a.config)
+	if err != nil {
+		return nil, err
+	}
+	u := &usageOf{
+		pods: pods, guestSocket: a.driver.GuestSocket, runner: a.host, pressure: hostos.ReadPressure,
+		disk: func(ctx context.Context) (hostos.Disk, error) { return a.disk(ctx, home) },
+	}
+	u.reader = vmusage.NewReader(a.host, u.vms, clock.RealClock{})
+	return u, nil
 }
 
 // podSource knows the Pods of this Node: a pod.Supervisor.

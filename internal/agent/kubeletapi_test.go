@@ -28,6 +28,7 @@ func (k knownPods) Pods() []*corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "build", UID: "uid-1"}}
 	p.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "side"}}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}, {Name: "side"}}
+	p.Status.ContainerStatuses[1].ContainerID = "tart://tk-uid-1-0/c-side"
 	p.Status.ContainerStatuses[1].State.Running = &corev1.ContainerStateRunning{}
 	return []*corev1.Pod{p}
 }

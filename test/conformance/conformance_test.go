@@ -165,7 +165,7 @@ func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 	})
 	kubectlDoes(t, built.Cluster, w, policy, "apply", "-f", "-")
 	// Pods of the suite know nothing of Macs, and ask for no Mac by name.
-	kubectlDoes(t, built.Cluster, w, "", "-n", world.Namespace, "patch", "macnodeprofile", world.Fleet, "--type=merge", "-p", `{"spec":{"taints":[]}}`)
+	kubectlDoes(t, built.Cluster, w, "", "-n", world.Namespace, "patch", "macnodeprofile", world.Fleet, "--type=merge", "-p", `{"spec":{"node":{"taints":[]}}}`)
 	scale(t, w)
 	return w, dir
 }

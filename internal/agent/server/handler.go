@@ -55,6 +55,14 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 		refuse(w, http.StatusOK, "ok")
 	case kindPods:
 		s.pods(w)
+	case kindStats:
+		s.summary(w, r)
+	case kindMetrics:
+		s.metrics(w, r)
+	case kindResourceMetrics:
+		s.resourceMetrics(w, r)
+	case kindProbeMetrics:
+		s.probeMetrics(w)
 	case kindLogs:
 		s.stream(w, func() { s.containerLogs(w, r, asked) })
 	case kindExec:

@@ -32,7 +32,7 @@ const (
 	mostStreams = 500
 )
 
-// Options of a Server. Certificate, Client, NodeName and Backend must be set.
+// Options of a Server. Certificate, Client, NodeName, Backend and Stats must be set.
 type Options struct {
 	// Address to listen on, host:port.
 	Address string
@@ -45,6 +45,9 @@ type Options struct {
 	Client   kubernetes.Interface
 	NodeName string
 	Backend  Backend
+	Stats    Stats
+	// ProbeMetrics of the probes, in Prometheus' text format; nil: there are none.
+	ProbeMetrics func() string
 	// Clock; nil: the real one.
 	Clock clock.WithTicker
 	Log   *slog.Logger
@@ -58,7 +61,8 @@ type Server struct {
 	authz   *authorizer
 	streams chan struct{}
 	// taken are the connections that streams have taken over.
-	taken *connections
+	taken   *connections
+	started time.Time
 }
 
 // New returns a server; Run makes it serve. It fails for a ClientCA that holds no
@@ -70,7 +74,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, streams: make(chan struct{}, mostStreams), taken: newConnections()}
+	s := &Server{o: o, streams: make(chan struct{}, mostStreams), taken: newConnections(), started: o.Clock.Now()}
 	if len(o.ClientCA) > 0 {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(o.ClientCA) {

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// resourceMetrics are what metrics-server reads.
+func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
+	usage, err := s.o.Stats.Read(r.Context())
+	m := &metricsText{}
+	failed := 0.0
+	if err != nil {
+		s.o.Log.Warn("usage of the host and its VMs not read", "err", err)
+		failed = 1
+	} else {
+		writeUsage(m, usage)
+	}
+	m.one("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", failed)
+	m.send(w)
+}
+
+func writeUsage(m *metricsText, u Usage) {
+	m.one("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", u.Node.CPU.Seconds())
+	m.one("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", float64(u.Node.MemoryBytes))
+	each := func(name, kind, help string, container bool, value func(PodUsage) float64) {
+		if len(u.Pods) == 0 {
+			return
+		}
+		m.family(name, kind, help)
+		for _, p := range u.Pods {
+			labels := []string{"namespace", p.Pod.Namespace, "pod", p.Pod.Name}
+			if container {
+				labels = append([]string{"container", p.Container}, labels...)
+			}
+			m.sample(name, value(p), labels...)
+		}
+	}
+	cpu := func(p PodUsage) float64 { return p.CPU.Seconds() }
+	memory := func(p PodUsage) float64 { return float64(p.MemoryBytes) }
+	each("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", true, cpu)
+	each("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", true, memory)
+	each("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", true,
+		func(p PodUsage) float64 { return float64(p.Started.UnixNano()) / float64(time.Second) })
+	each("pod_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the pod in core-seconds", false, cpu)
+	each("pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes", false, memory)
+}
+
+// metrics are those of the agent and of the Mac.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	m := &metricsText{}
+	m.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.")
+	m.sample("kubelet_node_name", 1, "node", s.o.NodeName)
+	running := 0
+	for _, p := range s.o.Backend.Pods() {
+		if p.Status.Phase == corev1.PodRunning {
+			running++
+		}
+	}
+	m.one("kubelet_running_pods", "gauge", "Number of pods that have a running VM", float64(running))
+	m.one("tart_kubelet_streams", "gauge", "Requests for logs, exec, attach and port-forward that are being served", float64(len(s.streams)))
+	m.one("go_goroutines", "gauge", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	m.one("go_memstats_heap_inuse_bytes", "gauge", "Number of heap bytes that are in use.", float64(memory.HeapInuse))
+	m.one("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", float64(s.started.UnixNano())/float64(time.Second))
+	for _, g := range s.o.Stats.Host(r.Context()) {
+		m.one(g.Name, "gauge", g.Help, g.Value)
+	}
+	m.send(w)
+}
+
+// probeMetrics are what the probes have found.
+func (s *Server) probeMetrics(w http.ResponseWriter) {
+	m := &metricsText{}
+	if s.o.ProbeMetrics != nil {
+		m.WriteString(s.o.ProbeMetrics())
+	}
+	m.send(w)
+}
