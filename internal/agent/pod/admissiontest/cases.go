@@ -116,11 +116,11 @@ func ofPods() []Case {
 			p.Spec.InitContainers = []corev1.Container{
 				{Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: of(corev1.ContainerRestartPolicyAlways)},
 				{Name: "machine", Image: c.Image},
-				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, LivenessProbe: probe()},
+				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, SecurityContext: &corev1.SecurityContext{Privileged: of(true)}},
 			}
 		}, Fields: []string{
 			"spec.initContainers[].restartPolicy", "spec.initContainers[].command",
-			"spec.initContainers[].livenessProbe", "spec.initContainers[].image", "spec.initContainers[].imagePullPolicy",
+			"spec.initContainers[].securityContext.privileged", "spec.initContainers[].image", "spec.initContainers[].imagePullPolicy",
 		}},
 	}
 }
