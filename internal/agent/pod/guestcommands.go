@@ -42,6 +42,7 @@ type guestCommands struct {
 	inputs     *podInputs
 	runtime    *vmruntime.Runtime
 	exits      *exitReader
+	probing    *probing
 	background *sync.WaitGroup
 	clock      clock.Clock
 	log        *slog.Logger
@@ -187,7 +188,11 @@ func (c *guestCommands) await(ctx context.Context, id string) (*shim.CommandEnd,
 		if at.IsZero() {
 			at = c.clock.Now()
 		}
+		if err := c.postStart(ctx, id); err != nil {
+			return nil, err
+		}
 		c.markBegun(id, at)
+		c.probing.begin(id, at)
 	}
 	for {
 		ended, err := shims.Await(ctx, dir, id)
