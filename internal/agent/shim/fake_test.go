@@ -72,6 +72,9 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 	if !g.note(c) {
 		return 0, vm.ErrGuestUnreachable
 	}
+	if s.Began != nil {
+		s.Began(-12345)
+	}
 	switch c.Argv[0] {
 	case "fail":
 		return 3, nil

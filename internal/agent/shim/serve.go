@@ -76,6 +76,8 @@ func (c *commands) send(conn net.Conn, r reply) {
 	if data, err := line(r); err == nil {
 		_, _ = conn.Write(data)
 	}
+	// A stream may follow, which takes as long as it does.
+	_ = conn.SetWriteDeadline(time.Time{})
 }
 
 func (c *commands) reply(ctx context.Context, q request) reply {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -243,4 +244,27 @@ func TestDialToOneThatHangsUp(t *testing.T) {
 	if data, err := io.ReadAll(conn); len(data) > 0 || err != nil {
 		t.Errorf("%q, err %v", data, err)
 	}
+}
+
+// What bounds an answer must not end the stream that follows it.
+func TestAnAnswerLeavesNoDeadline(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }()
+	conn := &deadlines{Conn: ours}
+	serveAttempt(t, newFakeGuest()).commands.send(conn, reply{})
+	if conn.set < 2 || !conn.write.IsZero() {
+		t.Errorf("deadline %v, set %d times", conn.write, conn.set)
+	}
+}
+
+type deadlines struct {
+	net.Conn
+	write time.Time
+	set   int
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.write, d.set = at, d.set+1
+	return d.Conn.SetWriteDeadline(at)
 }
