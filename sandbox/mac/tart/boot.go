@@ -23,19 +23,22 @@ const shutdownPoll = 20 * time.Millisecond
 // guestSpec is all a guest knows of itself. It arrives as one line on stdin, which
 // then stays open for as long as the machine has power.
 type guestSpec struct {
-	Name      string        `json:"name"`
-	Root      string        `json:"root"` // its scratch directory
-	Userland  string        `json:"userland"`
-	Hardware  string        `json:"hardware"` // as DHCP knows it
-	Shares    []guest.Share `json:"shares,omitempty"`
-	BootDelay time.Duration `json:"bootDelay"`
-	NoLease   bool          `json:"noLease,omitempty"`
-	StaleToo  bool          `json:"staleToo,omitempty"` // a wrong lease that looks newer
-	Crash     bool          `json:"crash,omitempty"`
-	Deaf      bool          `json:"deaf,omitempty"`     // does not shut down when asked to
-	NoSocket  bool          `json:"noSocket,omitempty"` // nobody reaches its agent
-	DHCP      dhcp          `json:"dhcp"`
-	Agent     agentSpec     `json:"agent"`
+	Name     string        `json:"name"`
+	Root     string        `json:"root"` // its scratch directory
+	Userland string        `json:"userland"`
+	Hardware string        `json:"hardware"` // as DHCP knows it
+	Program  string        `json:"program"`
+	Shares   []guest.Share `json:"shares,omitempty"`
+	// OwnNetwork: two guests may listen on one port.
+	OwnNetwork bool          `json:"ownNetwork,omitempty"`
+	BootDelay  time.Duration `json:"bootDelay"`
+	NoLease    bool          `json:"noLease,omitempty"`
+	StaleToo   bool          `json:"staleToo,omitempty"` // a wrong lease that looks newer
+	Crash      bool          `json:"crash,omitempty"`
+	Deaf       bool          `json:"deaf,omitempty"`     // does not shut down when asked to
+	NoSocket   bool          `json:"noSocket,omitempty"` // nobody reaches its agent
+	DHCP       dhcp          `json:"dhcp"`
+	Agent      agentSpec     `json:"agent"`
 }
 
 // agentSpec is the guest agent of an image.
@@ -102,6 +105,7 @@ func bornGuest(in *bufio.Reader) (*guestLife, error) {
 	}
 	s := guest.System{
 		Userland: g.spec.Userland, Disk: g.spec.Root + "/disk", Root: g.spec.Root + "/root", Shares: g.spec.Shares,
+		Program: g.spec.Program, OwnNetwork: g.spec.OwnNetwork,
 	}
 	if g.inside, err = guest.Enter(s); err != nil {
 		return nil, err
@@ -165,6 +169,11 @@ func (g *guestLife) comeUp() error {
 			return err
 		}
 		g.address.Store(ip)
+		if g.inside != nil && ip != "" {
+			if err := g.inside.SetAddress(ip); err != nil {
+				return err
+			}
+		}
 	}
 	return g.files.WriteFile("state", []byte("running\n"), 0o644)
 }

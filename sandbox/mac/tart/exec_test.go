@@ -212,3 +212,51 @@ func TestNoAgentAnswers(t *testing.T) {
 	}
 	m.must("exec", "weak", "sleep", "0")
 }
+
+// Each guest is a machine of its own: what listens in one is not in the way of another,
+// and is reached from inside only.
+func TestEachGuestHasANetworkOfItsOwn(t *testing.T) {
+	t.Parallel()
+	m := newMac(t, &Plan{})
+	for _, name := range []string{"one", "two"} {
+		m.must("clone", testImage, name)
+		m.boot(name)
+	}
+	for _, name := range []string{"one", "two"} {
+		m.awaitAgent(name)
+		got := m.sh(name, "cd /tmp; >heard; (((until grep -q question heard; do sleep 0.02; done; echo from "+name+") | nc -l 8080 >heard) >/dev/null 2>&1 &); for i in $(seq 500); do grep -q ':1F90 ' /proc/net/tcp /proc/net/tcp6 && exit 0; sleep 0.02; done; exit 1")
+		if got.code != 0 {
+			t.Fatalf("%s: nobody listens: %+v; %s", name, got, m.sh(name, "cat /tmp/heard").out)
+		}
+	}
+	for _, name := range []string{"one", "two"} {
+		ip := strings.TrimSpace(m.must("ip", name))
+		host := "127.0.0.1"
+		if name == "two" {
+			host = ip // what listens on all addresses is at the leased one, too
+		}
+		if got := m.sh(name, "echo question | nc "+host+" 8080"); got.code != 0 || got.out != "from "+name+"\n" {
+			t.Errorf("%s at %s answers %+v", name, host, got)
+		}
+		if got := m.sh(name, "cat /tmp/heard"); got.out != "question\n" {
+			t.Errorf("%s heard %+v", name, got)
+		}
+		if got := m.sh(name, "nc 127.0.0.1 8080 </dev/null 2>/dev/null"); got.code != 1 || got.out != "" {
+			t.Errorf("%s: a port where nobody listens: %+v", name, got)
+		}
+	}
+}
+
+// What macOS has in these places, and not every host.
+func TestProgramsOfAGuest(t *testing.T) {
+	t.Parallel()
+	m := cloned(t, nil, "vm")
+	m.boot("vm")
+	m.awaitAgent("vm")
+	if got := m.sh("vm", "ls /usr/bin/nc /usr/bin/tar /bin/ps /bin/kill >/dev/null && sleep 60 & /bin/kill -TERM $! && wait $!"); got.code != 128+15 {
+		t.Errorf("%+v", got)
+	}
+	if got := m.sh("vm", "nc -z 127.0.0.1 80"); got.code != 64 {
+		t.Errorf("a use that is not modelled: %+v", got)
+	}
+}

@@ -35,7 +35,7 @@ const (
 type guestProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer // to be read when it has ended
-	power  io.Closer
+	power  io.WriteCloser
 	ended  chan error // gets one value: nil after a shutdown, the cause after a crash
 }
 
@@ -49,30 +49,26 @@ func startGuest(program string, spec guestSpec) (*guestProcess, error) {
 	if err != nil {
 		return nil, err
 	}
+	spec.Program, spec.OwnNetwork = self, true
+	g, err := begin(self, program, spec)
+	if err != nil && refusedByKernel(err) {
+		// Namespaces for networks may be fewer than others, or none. Guests then share
+		// the network of this machine, as far as it has one.
+		spec.OwnNetwork = false
+		g, err = begin(self, program, spec)
+	}
+	if err != nil {
+		return nil, unstartable(err)
+	}
 	line, err := json.Marshal(spec)
 	if err != nil {
+		g.cutPower()
 		return nil, fmt.Errorf("describing the guest: %w", err)
-	}
-	g := &guestProcess{cmd: exec.Command(self), ended: make(chan error, 1)}
-	g.cmd.Args = []string{program, guestCommand, spec.Name}
-	g.cmd.Dir = spec.Root
-	g.cmd.Stderr = &g.stderr
-	g.cmd.Env = runtimeEnv()
-	// Like the process of the virtualization framework, a guest is not reached by
-	// signals to the process group of run.
-	g.cmd.SysProcAttr = guest.Attributes()
-	power, err := g.cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("connecting the guest: %w", err)
-	}
-	g.power = power
-	if err := g.cmd.Start(); err != nil {
-		return nil, unstartable(err)
 	}
 	// Its own number in its own namespace would be of no use to anybody.
 	werr := os.WriteFile(filepath.Join(spec.Root, "pid"), []byte(strconv.Itoa(g.cmd.Process.Pid)+"\n"), 0o644)
 	if werr == nil {
-		_, werr = power.Write(append(line, '\n'))
+		_, werr = g.power.Write(append(line, '\n'))
 	}
 	go func() { g.ended <- g.cmd.Wait() }()
 	if werr != nil {
@@ -82,6 +78,24 @@ func startGuest(program string, spec guestSpec) (*guestProcess, error) {
 	return g, nil
 }
 
+// begin starts the process of a guest, which waits to be told what it is.
+func begin(self, program string, spec guestSpec) (*guestProcess, error) {
+	g := &guestProcess{cmd: exec.Command(self), ended: make(chan error, 1)}
+	g.cmd.Args = []string{program, guestCommand, spec.Name}
+	g.cmd.Dir = spec.Root
+	g.cmd.Stderr = &g.stderr
+	g.cmd.Env = runtimeEnv()
+	// Like the process of the virtualization framework, a guest is not reached by
+	// signals to the process group of run.
+	g.cmd.SysProcAttr = guest.Attributes(spec.OwnNetwork)
+	power, err := g.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("connecting the guest: %w", err)
+	}
+	g.power = power
+	return g, g.cmd.Start()
+}
+
 // runtimeEnv is what the Go runtime reads. Anything else would show in the guest.
 func runtimeEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return !strings.HasPrefix(kv, "GO") })
@@ -89,13 +103,17 @@ func runtimeEnv() []string {
 
 // unstartable names what a kernel refuses.
 func unstartable(err error) error {
-	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSPC, syscall.EUSERS, syscall.EINVAL} {
-		if errors.Is(err, errno) {
-			return fmt.Errorf("starting the guest: %w: this kernel refuses new user, mount or pid namespaces; "+
-				"allow them (user.max_user_namespaces, AppArmor's restriction, or the container's security options)", err)
-		}
+	if refusedByKernel(err) {
+		return fmt.Errorf("starting the guest: %w: this kernel refuses new user, mount or pid namespaces; "+
+			"allow them (user.max_user_namespaces, AppArmor's restriction, or the container's security options)", err)
 	}
 	return fmt.Errorf("starting the guest: %w", err)
+}
+
+// refusedByKernel tells the ways a kernel says no to namespaces.
+func refusedByKernel(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSPC, syscall.EUSERS, syscall.EINVAL},
+		func(errno syscall.Errno) bool { return errors.Is(err, errno) })
 }
 
 // executable finds this binary where /proc has been taken away.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/tart/guest"
 )
 
 // Env is what a process hands to [Main]. Its zero value stands for the streams and
@@ -47,12 +49,16 @@ func (e Env) get(name, otherwise string) string {
 // Main runs one tart command line and returns its exit code: 0 for success, 2 when a
 // VM does not exist, is not running or is already running, 64 for wrong usage, and 1
 // for everything else. args[0] is the name of the program; the guests of `run` are
-// processes of the same executable with the same args[0].
+// processes of the same executable with the same args[0]. Under the name nc it is what
+// guests have of that name.
 //
 // Main must be called from the main function of a process of its own: `run` holds
 // locks that end with the process, and handles its signals.
 func Main(args []string, env Env) int {
 	env = env.withDefaults()
+	if len(args) > 0 && filepath.Base(args[0]) == "nc" {
+		return guest.Netcat(args[1:], env.Stdin, env.Stdout, env.Stderr)
+	}
 	if len(args) > 1 && args[1] == guestCommand {
 		return guestMain(env.Stdin, env.Stderr)
 	}

@@ -43,6 +43,8 @@ func (p *plane) apiServerArgs() []string {
 		"--client-ca-file=" + p.certs.Path("ca.crt"),
 		"--kubelet-client-certificate=" + p.certs.Path("apiserver-kubelet-client.crt"),
 		"--kubelet-client-key=" + p.certs.Path("apiserver-kubelet-client.key"),
+		// By whom kubelets' serving certificates are signed: the controller manager does it with this authority.
+		"--kubelet-certificate-authority=" + p.certs.Path("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--requestheader-client-ca-file=" + p.certs.Path("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",

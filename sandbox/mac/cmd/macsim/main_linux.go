@@ -26,7 +26,7 @@ func main() {
 		os.Exit(supervisor.Main(os.NewFile(controlFD, "control")))
 	case process.DieCommand:
 		process.Die()
-	case "tart":
+	case "tart", "nc":
 		os.Exit(tart.Main(argv, tart.Env{}))
 	default:
 		os.Exit(shims.Main(argv))

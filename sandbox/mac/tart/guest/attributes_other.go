@@ -5,4 +5,4 @@ package guest
 import "syscall"
 
 // Attributes put a guest into a process group of its own.
-func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func Attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -38,7 +38,16 @@ type System struct {
 	Disk   string  `json:"disk"`
 	Root   string  `json:"root"`
 	Shares []Share `json:"shares,omitempty"`
+	// Program is this executable, which is /usr/bin/nc in the guest. Empty: the guest has
+	// the one of its userland, if there is one.
+	Program string `json:"program,omitempty"`
+	// OwnNetwork says that the guest's process was started with Attributes(true).
+	OwnNetwork bool `json:"ownNetwork,omitempty"`
 }
+
+// ExtraPrograms is the directory in the userland whose programs a guest has in
+// /usr/local/bin, and at its root.
+const ExtraPrograms = "extra"
 
 // AgentOptions say what the guest agent is like.
 type AgentOptions struct {

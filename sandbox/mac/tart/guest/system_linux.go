@@ -19,9 +19,14 @@ import (
 func Supported() bool { return true }
 
 // Attributes put a process into the namespaces of a guest, where it is root and pid 1.
-func Attributes() *syscall.SysProcAttr {
+// With a network of its own nothing but its own processes reach it, and it nobody.
+func Attributes(ownNetwork bool) *syscall.SysProcAttr {
+	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC)
+	if ownNetwork {
+		flags |= syscall.CLONE_NEWNET
+	}
 	return &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		Cloneflags:  flags,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Setpgid:     true,
@@ -30,14 +35,20 @@ func Attributes() *syscall.SysProcAttr {
 
 // Inside is a guest seen from its pid 1.
 type Inside struct {
-	table  *table
-	server atomic.Pointer[grpc.Server] // the agent, once it is up
+	table      *table
+	ownNetwork bool
+	server     atomic.Pointer[grpc.Server] // the agent, once it is up
 }
 
 // Enter makes the calling process, alone in its namespaces, pid 1 of the system.
 func Enter(s System) (*Inside, error) {
 	if os.Getpid() != 1 {
 		return nil, fmt.Errorf("entering the guest: process %d is not the first of its namespace", os.Getpid())
+	}
+	if s.OwnNetwork {
+		if err := raiseLoopback(); err != nil {
+			return nil, fmt.Errorf("entering the guest: %w", err)
+		}
 	}
 	if err := s.assemble(); err != nil {
 		return nil, fmt.Errorf("entering the guest: %w", err)
@@ -53,7 +64,7 @@ func Enter(s System) (*Inside, error) {
 	} {
 		_ = os.Setenv(name, value) // names and values are well-formed
 	}
-	return &Inside{table: newTable()}, nil
+	return &Inside{table: newTable(), ownNetwork: s.OwnNetwork}, nil
 }
 
 // ShutDown asks all processes to end and waits a moment for them. Who asked for it, and
@@ -112,6 +123,15 @@ func (s System) mountUserland() error {
 	if err := s.hideInSbin(tools); err != nil {
 		return err
 	}
+	programs, err := s.programs()
+	if err != nil {
+		return err
+	}
+	for at := range programs {
+		if err := writePlaceholder(filepath.Join(tools, at)); err != nil {
+			return err
+		}
+	}
 	for _, name := range []string{"usr", "bin", "lib", "lib32", "lib64", "libx32"} {
 		from := filepath.Join(s.Userland, name)
 		st, err := os.Lstat(from)
@@ -129,6 +149,11 @@ func (s System) mountUserland() error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	for at, from := range programs {
+		if err := unix.Mount(from, at, "", unix.MS_BIND, ""); err != nil {
+			return refused("binding "+from, err)
 		}
 	}
 	return s.mountSbin()

@@ -19,6 +19,9 @@ func Enter(System) (*Inside, error) { return nil, errUnsupported }
 // Serve never serves.
 func (*Inside) Serve(net.Listener, AgentOptions) error { return errUnsupported }
 
+// SetAddress has no network to set it on.
+func (*Inside) SetAddress(string) error { return errUnsupported }
+
 // ShutDown has nothing to end.
 func (*Inside) ShutDown() {}
 

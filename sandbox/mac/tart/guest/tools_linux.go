@@ -41,10 +41,15 @@ echo $$ >` + askedFile + `
 kill -TERM 1
 `
 
+// kill is a program on macOS, and not on every host.
+const kill = `#!/bin/sh
+kill "$@"
+`
+
 // writeTools makes a tree to lay over the host's. A kill of its own is no program
 // everywhere, so the shell's is used.
 func writeTools(dir string) error {
-	files := map[string]string{"usr/bin/sudo": sudo}
+	files := map[string]string{"usr/bin/sudo": sudo, "usr/bin/kill": kill, "bin/kill": kill}
 	for _, name := range []string{"shutdown", "halt"} {
 		files["sbin/"+name] = shutdown
 	}

@@ -1,0 +1,39 @@
+package guest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// programs are files to show in the guest, by their paths there.
+func (s System) programs() (map[string]string, error) {
+	found := map[string]string{}
+	if s.Program != "" {
+		found["usr/bin/nc"] = s.Program
+	}
+	dir := filepath.Join(s.Userland, ExtraPrograms)
+	extra, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range extra {
+		from := filepath.Join(dir, e.Name())
+		found[filepath.Join("usr/local/bin", e.Name())], found[e.Name()] = from, from
+	}
+	return found, nil
+}
+
+// writePlaceholder makes a file to mount another one over: at its place at the root, or
+// in the tree that is laid over the host's.
+func writePlaceholder(inTree string) error {
+	at := inTree
+	if name := filepath.Base(inTree); inTree == filepath.Join(tools, name) {
+		at = name
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(at, nil, 0o755)
+}
