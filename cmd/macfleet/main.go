@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 	})
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newSandbox(), newHost(), newPrepare("prepare-fleet-host"), &cobra.Command{
+	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },
 	})

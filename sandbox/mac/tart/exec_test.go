@@ -235,7 +235,7 @@ func TestEachGuestHasANetworkOfItsOwn(t *testing.T) {
 		if name == "two" {
 			host = ip // what listens on all addresses is at the leased one, too
 		}
-		if got := m.sh(name, "echo question | nc "+host+" 8080"); got.code != 0 || got.out != "from "+name+"\n" {
+		if got := m.sh(name, "cd /tmp; (echo question; until [ -e answered ]; do sleep 0.02; done) | (nc "+host+" 8080; touch answered)"); got.code != 0 || got.out != "from "+name+"\n" {
 			t.Errorf("%s at %s answers %+v", name, host, got)
 		}
 		if got := m.sh(name, "cat /tmp/heard"); got.out != "question\n" {

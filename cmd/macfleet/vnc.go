@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// vncPort is where Screen Sharing of a guest listens.
+const vncPort = 5900
+
+// screen is a guest's screen that somebody wants to see.
+type screen struct {
+	kubeconfig, context, namespace string
+	pod                            string
+	// port on this machine; 0: a free one.
+	port int
+	open bool
+}
+
+// screens are the ways to a screen; tests have others.
+type screens struct {
+	// forward joins a port of this machine, 0 for a free one, with the Pod's, tells which
+	// one it is, and goes on until ctx ends or the connection breaks.
+	forward func(ctx context.Context, s screen, errs io.Writer, ready func(port int)) error
+	// view opens a viewer, where the system has one.
+	view func(ctx context.Context, url string) error
+}
+
+func newVNC() *cobra.Command { return screens{forward: forwardVNC, view: openViewer}.command() }
+
+func (w screens) command() *cobra.Command {
+	var s screen
+	cmd := &cobra.Command{
+		Use:   "vnc POD",
+		Short: "See the screen of a Pod's macOS",
+		Long: "Forwards a port of this machine to the screen of a Pod's macOS (port 5900 of the guest), prints its\n" +
+			"address and, on macOS, opens it. It ends with Ctrl-C. The guest's Screen Sharing must be on, as it is\n" +
+			"in the usual images; user and password are the image's.\n\n" +
+			"It takes the right to create pods/portforward.",
+		Example: "  macfleet vnc build-7\n  kubectl macfleet vnc -n ci build-7 --port 5901",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usageError{fmt.Errorf("say which Pod: see %s --help", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.pod = args[0]
+			if s.port < 0 || s.port > 65535 {
+				return usageError{fmt.Errorf("--port %d is not a port", s.port)}
+			}
+			return w.show(cmd.Context(), s, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "the cluster to speak to (default: as kubectl)")
+	flags.StringVar(&s.context, "context", "", "context of the kubeconfig (default: the current one)")
+	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the Pod (default: the context's)")
+	flags.IntVar(&s.port, "port", 0, "port on this machine (default: a free one)")
+	flags.BoolVar(&s.open, "open", runtime.GOOS == "darwin", "open a viewer")
+	return cmd
+}
+
+// show prints the address once it answers. That a person ends it is no failure.
+func (w screens) show(ctx context.Context, s screen, out, errs io.Writer) error {
+	err := w.forward(ctx, s, errs, func(port int) {
+		url := "vnc://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		fmt.Fprintf(out, "%s is the screen of %s, until Ctrl-C\n", url, s.pod)
+		if !s.open {
+			return
+		}
+		if err := w.view(ctx, url); err != nil {
+			fmt.Fprintf(errs, "macfleet: no viewer could be opened: %s\n", oneLine(err))
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// openViewer is for macOS, which has a viewer.
+func openViewer(ctx context.Context, url string) error {
+	if runtime.GOOS != "darwin" {
+		return errors.New("only macOS is known to have one: give the address to yours")
+	}
+	return exec.CommandContext(ctx, "/usr/bin/open", url).Run()
+}
+
+// forwardVNC goes through the API server, as kubectl port-forward does.
+func forwardVNC(ctx context.Context, s screen, errs io.Writer, ready func(port int)) error {
+	dialer, err := s.dialer()
+	if err != nil {
+		return err
+	}
+	up := make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", s.port, vncPort)}, ctx.Done(), up, io.Discard, errs)
+	if err != nil {
+		return fmt.Errorf("preparing the port on this machine: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err := <-ended:
+		return forwardingFailed(s, err)
+	case <-up:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return forwardingFailed(s, err)
+	}
+	ready(int(ports[0].Local))
+	return forwardingFailed(s, <-ended)
+}
+
+func forwardingFailed(s screen, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("forwarding to port %d of Pod %s: %w", vncPort, s.pod, err)
+}
+
+// dialer speaks WebSocket, and SPDY to API servers that are older.
+func (s *screen) dialer() (httpstream.Dialer, error) {
+	config, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a client: %w", err)
+	}
+	url := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.namespace).Name(s.pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a connection: %w", err)
+	}
+	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	modern, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a connection: %w", err)
+	}
+	return portforward.NewFallbackDialer(modern, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+// config is the cluster's, as kubectl finds it; the namespace becomes the context's where
+// none was given.
+func (s *screen) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.context})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if s.namespace != "" {
+		return config, nil
+	}
+	if s.namespace, _, err = loader.Namespace(); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig's namespace: %w", err)
+	}
+	return config, nil
+}

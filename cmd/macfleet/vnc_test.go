@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestVNCShowsAndOpensTheAddress(t *testing.T) {
+	for name, c := range map[string]struct {
+		open   bool
+		view   error
+		opened string
+		errs   string
+	}{
+		"printed":     {},
+		"opened":      {open: true, opened: "vnc://127.0.0.1:40001"},
+		"no viewer":   {open: true, opened: "vnc://127.0.0.1:40001", view: errors.New("none"), errs: "no viewer could be opened: none"},
+		"not wanted":  {view: errors.New("must not be asked")},
+		"other error": {open: true, opened: "vnc://127.0.0.1:40001", view: errors.New("two\nlines"), errs: "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened := ""
+			w := screens{
+				forward: func(_ context.Context, s screen, _ io.Writer, ready func(int)) error {
+					if s.pod != "build-7" || s.port != 40001 {
+						t.Errorf("asked for %+v", s)
+					}
+					ready(s.port)
+					return nil
+				},
+				view: func(_ context.Context, url string) error { opened = url; return c.view },
+			}
+			var out, errs bytes.Buffer
+			if err := w.show(t.Context(), screen{pod: "build-7", port: 40001, open: c.open}, &out, &errs); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(out.String(), "vnc://127.0.0.1:40001 is the screen of build-7") {
+				t.Errorf("prints %q", &out)
+			}
+			if opened != c.opened || !strings.Contains(errs.String(), c.errs) || c.errs == "" && errs.Len() > 0 {
+				t.Errorf("opened %q, errors %q", opened, &errs)
+			}
+		})
+	}
+}
+
+// A person ends it with Ctrl-C, which is no failure; a connection that breaks is one.
+func TestVNCEnds(t *testing.T) {
+	broken := errors.New("lost connection to pod")
+	forward := func(ctx context.Context, _ screen, _ io.Writer, _ func(int)) error { return broken }
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := (screens{forward: forward}).show(ctx, screen{}, io.Discard, io.Discard); !errors.Is(err, broken) {
+		t.Errorf("a broken connection: %v", err)
+	}
+	cancel()
+	if err := (screens{forward: forward}).show(ctx, screen{}, io.Discard, io.Discard); err != nil {
+		t.Errorf("ended by hand: %v", err)
+	}
+}
+
+func TestVNCUsage(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for args, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"vnc":                           {exitUsage, "say which Pod"},
+		"vnc a b":                       {exitUsage, "say which Pod"},
+		"vnc a --port 65536":            {exitUsage, "65536 is not a port"},
+		"vnc a --kubeconfig " + none:    {exitFailed, "kubeconfig"},
+		"vnc a --port many":             {exitUsage, "invalid argument"},
+		"vnc a --kubeconfig /dev/null ": {exitFailed, "kubeconfig"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &out, &errs); code != c.code || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: exit code %d, %s", args, code, &errs)
+		}
+	}
+}
