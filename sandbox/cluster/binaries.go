@@ -14,6 +14,8 @@ type Binaries struct {
 	ControlPlane string
 	// Core is the manager of Cluster API's core.
 	Core string
+	// Agnhost is what Kubernetes' own tests run in containers.
+	Agnhost string
 	// Manifests holds core's CRDs in crds/ and its webhooks in webhooks.yaml, as its module ships them.
 	Manifests string
 }
@@ -22,6 +24,7 @@ func binariesIn(dir string) Binaries {
 	return Binaries{
 		ControlPlane: filepath.Join(dir, "controlplane"),
 		Core:         filepath.Join(dir, "core"),
+		Agnhost:      filepath.Join(dir, "agnhost"),
 		Manifests:    filepath.Join(dir, "manifests"),
 	}
 }

@@ -22,7 +22,7 @@ const (
 	entryPrefix = "controlplane-"
 	tempPrefix  = ".building-"
 	// layoutVersion changes when the same sources shall give another entry: other flags, other files in it.
-	layoutVersion = "1"
+	layoutVersion = "2"
 )
 
 // findSource returns the root of the checkout: dir, or the nearest folder at or above the working directory that

@@ -16,8 +16,10 @@ const (
 	coreModule  = "sigs.k8s.io/cluster-api"
 	corePackage = coreModule + "/core"
 	kubeModule  = "k8s.io/kubernetes"
-	// mainPackages are the control plane's and core's.
-	mainPackages = 2
+	// agnhostPackage is what Kubernetes' own tests run in containers, of the control plane's version.
+	agnhostPackage = kubeModule + "/test/images/agnhost"
+	// mainPackages are the control plane's, core's and agnhost's.
+	mainPackages = 3
 	// minimumFree is asked of every disk a build writes to. From nothing it takes 3.2 GB in Go's cache, 0.6 GB of
 	// modules, 0.3 GB of results; how much of it is there already, the go command alone knows.
 	minimumFree = 1 << 30
@@ -40,7 +42,7 @@ func (b *builder) compile(ctx context.Context, dir string) error {
 		return err
 	}
 	args := append([]string{"build", "-v", "-o", dir + string(filepath.Separator)}, buildFlags()...)
-	args = append(args, "-ldflags="+linkerFlags(modules[kubeModule].Version, modules[coreModule].Version), ".", corePackage)
+	args = append(args, "-ldflags="+linkerFlags(modules[kubeModule].Version, modules[coreModule].Version), ".", corePackage, agnhostPackage)
 	compile := GoCommand{Dir: b.module, Doing: "compiling the control plane", Stderr: b.watch(stale)}
 	if err := compile.Run(ctx, args...); err != nil {
 		return err
@@ -75,7 +77,7 @@ func (b *builder) modules(ctx context.Context) (map[string]module, error) {
 // stale is the set of packages that Go's build cache does not have.
 func (b *builder) stale(ctx context.Context) (map[string]bool, error) {
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags()...)
-	output, err := goOutput(ctx, b.module, "listing the packages of the control plane", append(args, ".", corePackage)...)
+	output, err := goOutput(ctx, b.module, "listing the packages of the control plane", append(args, ".", corePackage, agnhostPackage)...)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,9 @@ type Options struct {
 	// Twins maps the SHA-256 (hex) of a darwin program to the path of its
 	// Linux twin on the real machine.
 	Twins map[string]string
+	// GuestPrograms are static programs of this machine that guests of the Mac have in
+	// /usr/local/bin, and at their root.
+	GuestPrograms []string
 	// TimeScale divides the delays of the model (launchd's throttle and
 	// settling, a wrong password's delay); 0 means 1.
 	TimeScale float64

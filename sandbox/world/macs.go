@@ -20,7 +20,9 @@ type macs struct {
 	dir     string
 	sshPort int
 	twins   map[string]string
-	log     *slog.Logger
+	// guestPrograms are what guests have beside the programs of this machine.
+	guestPrograms []string
+	log           *slog.Logger
 
 	mu   sync.Mutex
 	byID map[string]*mac.Mac
@@ -53,11 +55,12 @@ func (m *macs) of(install scaleway.Install) (*mac.Mac, error) {
 		return machine, nil
 	}
 	machine, err := mac.New(mac.Options{
-		Binary:  m.binary,
-		Dir:     filepath.Join(m.dir, install.ServerID[:8]),
-		Address: install.IP,
-		SSHPort: m.sshPort,
-		Twins:   m.twins,
+		Binary:        m.binary,
+		Dir:           filepath.Join(m.dir, install.ServerID[:8]),
+		Address:       install.IP,
+		SSHPort:       m.sshPort,
+		Twins:         m.twins,
+		GuestPrograms: m.guestPrograms,
 		// A sandbox may have hundreds of Macs, and others on the machine need some.
 		FewWatches: true,
 		Facts:      factsOf(install),

@@ -47,6 +47,14 @@ type Binaries struct {
 	Mac string
 }
 
+// guestPrograms are what guests of simulated Macs have beside the programs of this machine.
+func (b Binaries) guestPrograms() []string {
+	if b.Cluster.Agnhost == "" {
+		return nil
+	}
+	return []string{b.Cluster.Agnhost}
+}
+
 // Options say what to start. Dir and Binaries are required.
 type Options struct {
 	// Dir takes everything the sandbox writes; an existing one is reused.

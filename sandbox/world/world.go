@@ -81,7 +81,7 @@ func (w *World) startVendor(ctx context.Context) error {
 	w.network = network
 	w.macs = &macs{
 		binary: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, "macs"),
-		sshPort: network.sshPort, twins: twins, log: w.options.Logger, byID: map[string]*mac.Mac{},
+		sshPort: network.sshPort, twins: twins, guestPrograms: w.options.Binaries.guestPrograms(), log: w.options.Logger, byID: map[string]*mac.Mac{},
 	}
 	w.vendor = scaleway.New(scaleway.Options{
 		TimeScale: w.options.TimeScale, Hardware: w.macs, Logger: w.options.Logger,

@@ -25,6 +25,26 @@ func mountUserland(c wire.Config) error {
 			return err
 		}
 	}
+	extra := filepath.Join(dir, wire.GuestPrograms)
+	if err := os.MkdirAll(extra, 0o755); err != nil {
+		return fmt.Errorf("making room for programs of guests: %w", err)
+	}
+	for _, program := range c.GuestPrograms {
+		if err := lendFile(program, filepath.Join(extra, filepath.Base(program))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lendFile shows one program.
+func lendFile(from, to string) error {
+	if err := os.WriteFile(to, nil, 0o755); err != nil {
+		return fmt.Errorf("making room for %s: %w", from, err)
+	}
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding %s: %w", from, err)
+	}
 	return nil
 }
 

@@ -9,12 +9,14 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/macfleet/macfleet/sandbox/mac/tart/guest"
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
 // shutdownPoll is how often a guest looks for the file that shuts it down.
@@ -105,7 +107,7 @@ func bornGuest(in *bufio.Reader) (*guestLife, error) {
 	}
 	s := guest.System{
 		Userland: g.spec.Userland, Disk: g.spec.Root + "/disk", Root: g.spec.Root + "/root", Shares: g.spec.Shares,
-		Program: g.spec.Program, OwnNetwork: g.spec.OwnNetwork,
+		Program: g.spec.Program, Extra: filepath.Join(g.spec.Userland, wire.GuestPrograms), OwnNetwork: g.spec.OwnNetwork,
 	}
 	if g.inside, err = guest.Enter(s); err != nil {
 		return nil, err

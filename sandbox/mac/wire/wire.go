@@ -18,6 +18,8 @@ const (
 	TwinDir    = HiddenDir + "/twins"
 	// UserlandDir holds the programs of the machine below, for the guests of the Mac.
 	UserlandDir = HiddenDir + "/userland"
+	// GuestPrograms is the directory in it of what guests have beside those.
+	GuestPrograms = "extra"
 )
 
 // ScreenSharing is the label of macOS' own job that shares the screen, and
@@ -72,10 +74,13 @@ type Config struct {
 	StateDir string `json:"stateDir"`
 	TwinDir  string `json:"twinDir"`
 	Binary   string `json:"binary"`
-	Address  string `json:"address"`
-	Port     int    `json:"port"`
-	Username string `json:"username"`
-	Password string `json:"password"`
+	// GuestPrograms are files of the machine below that guests have in /usr/local/bin, and
+	// at their root.
+	GuestPrograms []string `json:"guestPrograms,omitempty"`
+	Address       string   `json:"address"`
+	Port          int      `json:"port"`
+	Username      string   `json:"username"`
+	Password      string   `json:"password"`
 	// BootSession is the value of kern.bootsessionuuid for this boot.
 	BootSession string    `json:"bootSession"`
 	BootTime    time.Time `json:"bootTime"`

@@ -13,13 +13,15 @@ func (s System) programs() (map[string]string, error) {
 	if s.Program != "" {
 		found["usr/bin/nc"] = s.Program
 	}
-	dir := filepath.Join(s.Userland, ExtraPrograms)
-	extra, err := os.ReadDir(dir)
+	if s.Extra == "" {
+		return found, nil
+	}
+	extra, err := os.ReadDir(s.Extra)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for _, e := range extra {
-		from := filepath.Join(dir, e.Name())
+		from := filepath.Join(s.Extra, e.Name())
 		found[filepath.Join("usr/local/bin", e.Name())], found[e.Name()] = from, from
 	}
 	return found, nil

@@ -41,13 +41,12 @@ type System struct {
 	// Program is this executable, which is /usr/bin/nc in the guest. Empty: the guest has
 	// the one of its userland, if there is one.
 	Program string `json:"program,omitempty"`
+	// Extra is a directory of static programs that the guest has in /usr/local/bin, and at
+	// its root. It need not be there.
+	Extra string `json:"extra,omitempty"`
 	// OwnNetwork says that the guest's process was started with Attributes(true).
 	OwnNetwork bool `json:"ownNetwork,omitempty"`
 }
-
-// ExtraPrograms is the directory in the userland whose programs a guest has in
-// /usr/local/bin, and at its root.
-const ExtraPrograms = "extra"
 
 // AgentOptions say what the guest agent is like.
 type AgentOptions struct {
