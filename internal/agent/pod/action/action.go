@@ -25,8 +25,20 @@ type Runner interface {
 	// there is none. A command whose ctx ends is killed.
 	Exec(ctx context.Context, argv []string) (output []byte, exitCode int, err error)
 	// Dial connects to a TCP port as the guest itself does: on its own loopback where host
-	// is empty, else on the host of that name or address.
+	// is empty, else on the host of that name or address. The connection may have no
+	// deadlines.
 	Dial(ctx context.Context, host string, port int) (net.Conn, error)
+}
+
+// Dial is r.Dial for a connection that is closed when ctx ends: those into a guest may have
+// no deadlines.
+func Dial(ctx context.Context, r Runner, host string, port int) (net.Conn, error) {
+	conn, err := r.Dial(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { conn.Close() })
+	return conn, nil
 }
 
 // ErrNoHandler is of a handler that names nothing which a kubelet runs.

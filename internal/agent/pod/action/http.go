@@ -89,7 +89,7 @@ func Transport(ctx context.Context, r Runner) *http.Transport {
 			if host == self {
 				host = ""
 			}
-			return r.Dial(ctx, host, n)
+			return Dial(ctx, r, host, n)
 		},
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
 		DisableKeepAlives:  true,

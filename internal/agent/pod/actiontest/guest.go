@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/action"
 )
@@ -84,7 +86,7 @@ func (g *Guest) Dial(ctx context.Context, host string, port int) (net.Conn, erro
 	if l == nil {
 		return nil, ErrRefused
 	}
-	near, far := net.Pipe()
+	near, far := pipe()
 	select {
 	case l.conns <- far:
 		return near, nil
@@ -94,6 +96,18 @@ func (g *Guest) Dial(ctx context.Context, host string, port int) (net.Conn, erro
 		return nil, ctx.Err()
 	}
 }
+
+func pipe() (near, far net.Conn) {
+	near, far = net.Pipe()
+	return timeless{near}, far
+}
+
+// timeless has no deadlines, as connections through a shim.
+type timeless struct{ net.Conn }
+
+func (timeless) SetDeadline(time.Time) error      { return os.ErrNoDeadline }
+func (timeless) SetReadDeadline(time.Time) error  { return os.ErrNoDeadline }
+func (timeless) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
 
 type listener struct {
 	address string

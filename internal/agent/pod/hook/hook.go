@@ -54,6 +54,8 @@ func (r Runner) exec(ctx context.Context, argv []string) error {
 
 // get sends a request. Any answer is a success, whatever its status.
 func (r Runner) get(ctx context.Context, a *corev1.HTTPGetAction) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	request, err := action.Request(ctx, a, &r.Container, "lifecycle")
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func checkGRPC(ctx context.Context, a *corev1.GRPCAction, guest action.Runner, l
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent(action.UserAgent("probe")),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return guest.Dial(ctx, "", int(a.Port)) }),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return action.Dial(ctx, guest, "", int(a.Port)) }),
 	)
 	if err != nil {
 		return failure("error: failed to connect service at %q: %v", address, err)
