@@ -36,6 +36,7 @@ type fakeHost struct {
 	pulls    int
 	most     int // machines that ran at once
 	guests   fakeGuests
+	execs    fakeExecs
 	graces   []time.Duration
 	// stopGate, when set, holds graceful stops until it is closed.
 	stopGate chan struct{}

@@ -43,6 +43,7 @@ type guestCommands struct {
 	runtime    *vmruntime.Runtime
 	exits      *exitReader
 	messages   *messages
+	probing    *probing
 	background *sync.WaitGroup
 	clock      clock.Clock
 	log        *slog.Logger
@@ -189,7 +190,11 @@ func (c *guestCommands) await(ctx context.Context, id string) (*shim.CommandEnd,
 		if at.IsZero() {
 			at = c.clock.Now()
 		}
+		if err := c.postStart(ctx, id); err != nil {
+			return nil, err
+		}
 		c.markBegun(id, at)
+		c.probing.begin(id, at)
 	}
 	for {
 		ended, err := shims.Await(ctx, dir, id)

@@ -32,6 +32,8 @@ type object struct {
 	// endingSince is when the end began of a Pod that is not being deleted; zero: it does
 	// not count yet.
 	endingSince time.Time
+	// failureGrace is that of a container which is killed for its own failure; nil: none is.
+	failureGrace *time.Duration
 }
 
 func newObject(p *corev1.Pod, c clock.Clock) *object {
@@ -129,7 +131,18 @@ func (o *object) graceOf(life context.Context) (time.Duration, time.Time) {
 	case errors.As(context.Cause(life), &failed) && failed.grace >= 0:
 		return failed.grace, time.Time{}
 	}
+	if o.failureGrace != nil {
+		return *o.failureGrace, o.endingSince
+	}
 	return state.SpecGrace(o.pod), o.endingSince
+}
+
+// graceOfFailure is the grace from now on, where the Pod is not being deleted; nil: that of
+// the Pod.
+func (o *object) graceOfFailure(grace *time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failureGrace = grace
 }
 
 // countGrace counts the grace of a Pod that is not being deleted from a time on; zero:

@@ -19,6 +19,7 @@ type reporter struct {
 	writer    *status.Writer
 	events    record.EventRecorder
 	invariant state.Invariant
+	probed    *probeResults
 	clock     clock.Clock
 
 	mu sync.Mutex
@@ -34,6 +35,7 @@ func (r *reporter) show(v *state.View) {
 		v = r.shown
 	}
 	if r.shown = v; v != nil {
+		v.Main.Probed = r.probed.of(r.pod.current().Spec.Containers[0], v.Main.ID)
 		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
 	}
 }

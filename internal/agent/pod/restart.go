@@ -38,13 +38,14 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 
 // recordExit writes an exit down before anything is done about it.
 func (w *worker) recordExit(e state.Exit) {
+	w.probing.stop()
 	w.log.Info("attempt ended", "machine", e.VM, "code", e.Code, "reason", e.Reason, "message", e.Message)
 	w.progress.Record = w.progress.CountCrash(e).Ended(e)
 	w.progress.ran = w.progress.ran || !e.Unstarted
 	w.progress.mainRan = w.progress.mainRan || !e.Unstarted && e.Init == ""
 	w.progress.save()
 	// An exit that the policy does not restart could not be taken back once it is shown.
-	if !e.Unstarted && !e.Replaced {
+	if !e.Unstarted && !e.Replaced && !e.RestartedAsSuccess(w.pod.current().Spec.RestartPolicy) {
 		w.report.showProgress()
 	}
 	if e.Reason == state.ReasonStart || e.Unstarted && (e.Reason == state.ReasonRunError || e.Reason == state.ReasonSession) {

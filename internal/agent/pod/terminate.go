@@ -34,6 +34,7 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 			}
 		}
 	}
+	w.probing.stop()
 	if w.progress.Step != "" {
 		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
 			return err

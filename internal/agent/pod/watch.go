@@ -67,13 +67,21 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove func(co
 			cancel(err)
 		}
 	})
+	background.Go(func() {
+		if err := w.probing.awaitFailure(attempt); err != nil {
+			cancel(err)
+		}
+	})
 	e, err := w.awaitExit(attempt, gone)
 	var changed *imageChangedError
+	var failed *containerFailedError
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return e, err
 	case errors.As(err, &changed):
 		return w.stopForImage(ctx, changed)
+	case errors.As(err, &failed):
+		return w.killContainer(ctx, failed)
 	}
 	return w.stopUnproved(ctx, err)
 }

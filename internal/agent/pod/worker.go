@@ -16,6 +16,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/probe"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/status"
 	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
@@ -33,6 +34,7 @@ type shared struct {
 	started     func()
 	images      Images
 	inputs      Inputs
+	probes      *probe.Metrics
 	slots       *slot.Gate
 	legacy      *sync.Map // the first system's VMs that workers go on with, by name
 	checkpoints checkpoint.Store
@@ -75,6 +77,7 @@ type worker struct {
 	runtime  *vmruntime.Runtime
 	exits    *exitReader
 	commands *guestCommands
+	probing  *probing
 	ender    *ender
 	restorer *restorer
 	admitter *admitter
@@ -94,7 +97,10 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	if p.Status.StartTime != nil {
 		invariant.StartTime = *p.Status.StartTime
 	}
-	w.report = &reporter{pod: w.pod, progress: w.progress, writer: w.status, events: s.events, invariant: invariant, clock: s.clock}
+	w.report = &reporter{
+		pod: w.pod, progress: w.progress, writer: w.status, events: s.events, invariant: invariant,
+		probed: newProbeResults(p), clock: s.clock,
+	}
 	w.inputs = &podInputs{source: s.inputs, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	w.images = &imagePuller{images: s.images, inputs: s.inputs, pod: w.pod, progress: w.progress, report: w.report, clock: s.clock, log: log}
 	w.slot = &licenseSlot{slots: s.slots, driver: s.driver, pod: w.pod, background: &w.background, endLife: w.endLife, clock: s.clock, log: log}
@@ -103,8 +109,9 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	w.runtime = &vmruntime.Runtime{Driver: s.driver, Shims: s.shims, Clock: s.clock, Log: log}
 	said := &messages{pod: w.pod, progress: w.progress, runtime: w.runtime, clock: s.clock}
 	w.exits = &exitReader{messages: said, pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock}
+	w.probing = newProbing(ctx, w, s.probes)
 	w.commands = &guestCommands{
-		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits, messages: said,
+		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits, messages: said, probing: w.probing,
 		background: &w.background, clock: s.clock, log: log,
 	}
 	w.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
@@ -142,6 +149,7 @@ func (w *worker) gone() {
 func (w *worker) Run(ctx context.Context) {
 	defer w.background.Wait()
 	defer w.memory.settled()
+	defer w.probing.end()
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	w.background.Go(func() { w.status.Run(writing) })

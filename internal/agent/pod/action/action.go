@@ -24,14 +24,15 @@ type Runner interface {
 	// what it wrote to either output, at most 10 KiB, and its exit code. An error says that
 	// there is none. A command whose ctx ends is killed.
 	Exec(ctx context.Context, argv []string) (output []byte, exitCode int, err error)
-	// Dial connects to a TCP port as the guest itself does: on its own loopback where host
-	// is empty, else on the host of that name or address. The connection may have no
-	// deadlines.
+	// Connect returns nil when a connection to a TCP port can be opened from the guest: on
+	// its own loopback where host is empty, else on the host of that name or address.
+	Connect(ctx context.Context, host string, port int) error
+	// Dial opens one. It has no deadlines, and where nobody listens its first Read may be
+	// what fails.
 	Dial(ctx context.Context, host string, port int) (net.Conn, error)
 }
 
-// Dial is r.Dial for a connection that is closed when ctx ends: those into a guest may have
-// no deadlines.
+// Dial is r.Dial for a connection that is closed when ctx ends.
 func Dial(ctx context.Context, r Runner, host string, port int) (net.Conn, error) {
 	conn, err := r.Dial(ctx, host, port)
 	if err != nil {

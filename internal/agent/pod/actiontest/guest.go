@@ -73,6 +73,15 @@ func (g *Guest) Listen(host string, port int) net.Listener {
 
 func address(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
 
+// Connect connects to a listener, and hangs up.
+func (g *Guest) Connect(ctx context.Context, host string, port int) error {
+	conn, err := g.Dial(ctx, host, port)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
 // Dial connects to a listener.
 func (g *Guest) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	g.mu.Lock()

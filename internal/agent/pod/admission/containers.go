@@ -27,26 +27,13 @@ func ofCommand() []string { return []string{"workingDir", "tty", "stdin", "stdin
 func unsupportedMain(path string, c corev1.Container) []string {
 	accepted := acceptedOfContainer()
 	if len(c.Command) > 0 || len(c.Args) > 0 {
-		accepted = append(append(accepted, ofCommand()...), "lifecycle")
+		accepted = slices.Concat(accepted, ofCommand(), probes(), []string{"lifecycle"})
 	}
 	found := unsupportedContainer(path, c, accepted)
-	if c.Lifecycle == nil || !slices.Contains(accepted, "lifecycle") {
+	if !slices.Contains(accepted, "lifecycle") {
 		return found
 	}
-	return append(found, unsupportedLifecycle(path+".lifecycle", *c.Lifecycle)...)
-}
-
-// unsupportedLifecycle accepts what happens before a container is told to end.
-func unsupportedLifecycle(path string, l corev1.Lifecycle) []string {
-	found := unsupportedIn(path, l, "preStop")
-	if l.PreStop == nil {
-		return found
-	}
-	found = append(found, unsupportedIn(path+".preStop", *l.PreStop, "exec", "httpGet", "sleep")...)
-	if g := l.PreStop.HTTPGet; g != nil {
-		found = append(found, unsupportedIn(path+".preStop.httpGet", *g, "path", "port", "host", "scheme", "httpHeaders")...)
-	}
-	return found
+	return append(found, unsupportedHandlers(path, c)...)
 }
 
 // unsupportedInit holds an init container to what it is here: one more command in

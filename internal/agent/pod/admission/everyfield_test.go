@@ -19,8 +19,11 @@ var knownFields = map[string]string{
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
 		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain",
 	"Container": "name image imagePullPolicy command args workingDir tty stdin stdinOnce ports env envFrom resources resizePolicy volumeMounts " +
-		"terminationMessagePath terminationMessagePolicy securityContext lifecycle",
-	"Lifecycle":            "preStop",
+		"terminationMessagePath terminationMessagePolicy securityContext lifecycle livenessProbe readinessProbe startupProbe",
+	"Lifecycle":            "postStart preStop",
+	"Probe":                "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds",
+	"ProbeHandler":         "exec httpGet tcpSocket grpc",
+	"HTTPGetAction":        "path port host scheme httpHeaders",
 	"LifecycleHandler":     "exec httpGet sleep",
 	"PodSecurityContext":   "seccompProfile runAsNonRoot",
 	"SecurityContext":      "seccompProfile runAsNonRoot capabilities",
@@ -64,12 +67,18 @@ func TestEveryFieldIsKnownOrNamed(t *testing.T) {
 		},
 		"Lifecycle":            func(p *corev1.Pod) any { return lifecycleOf(p) },
 		"LifecycleHandler":     func(p *corev1.Pod) any { h := &corev1.LifecycleHandler{}; lifecycleOf(p).PreStop = h; return h },
+		"Probe":                func(p *corev1.Pod) any { return probeOf(p) },
+		"ProbeHandler":         func(p *corev1.Pod) any { return &probeOf(p).ProbeHandler },
+		"HTTPGetAction":        func(p *corev1.Pod) any { g := &corev1.HTTPGetAction{}; probeOf(p).HTTPGet = g; return g },
 		"ResourceRequirements": func(p *corev1.Pod) any { return &p.Spec.Containers[0].Resources },
 	} {
 		known := strings.Fields(knownFields[name])
 		fields := reflect.TypeOf(at(basic())).Elem()
 		for i := range fields.NumField() {
 			field, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+			if field == "" {
+				continue // the fields of another struct
+			}
 			p := basic()
 			set(reflect.ValueOf(at(p)).Elem().Field(i))
 			named := slices.ContainsFunc(Unsupported(p), func(f string) bool {
@@ -101,6 +110,12 @@ func securityOf(p *corev1.Pod) *corev1.SecurityContext {
 	s := &corev1.SecurityContext{}
 	p.Spec.Containers[0].SecurityContext = s
 	return s
+}
+
+func probeOf(p *corev1.Pod) *corev1.Probe {
+	probe := &corev1.Probe{}
+	p.Spec.Containers[0].StartupProbe = probe
+	return probe
 }
 
 func lifecycleOf(p *corev1.Pod) *corev1.Lifecycle {

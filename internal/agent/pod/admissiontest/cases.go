@@ -139,10 +139,23 @@ func ofContainers() []Case {
 				PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
 				PreStop:   &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}},
 			}
-		}, Fields: []string{"spec.containers[].lifecycle.postStart", "spec.containers[].lifecycle.preStop.tcpSocket"}},
-		{Name: "a hook before the end of a command", Edit: func(_ *corev1.Pod, c *corev1.Container) {
+		}, Fields: []string{"spec.containers[].lifecycle.preStop.tcpSocket"}},
+		{Name: "another hook that no kubelet runs", Edit: func(_ *corev1.Pod, c *corev1.Container) {
 			c.Command = []string{"x"}
-			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}}
+		}, Fields: []string{"spec.containers[].lifecycle.postStart.tcpSocket"}},
+		{Name: "probes and hooks of a command", Edit: func(_ *corev1.Pod, c *corev1.Container) {
+			c.Args = []string{"x"}
+			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe(), probe(), probe()
+			get := &corev1.HTTPGetAction{Host: "x.example", Port: intstr.FromInt32(1), Scheme: corev1.URISchemeHTTPS, HTTPHeaders: []corev1.HTTPHeader{{Name: "A", Value: "b"}}}
+			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{HTTPGet: get}
+			c.ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
+			c.StartupProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}
+			c.LivenessProbe.TerminationGracePeriodSeconds = of(int64(3))
+			c.Lifecycle = &corev1.Lifecycle{
+				PostStart: &corev1.LifecycleHandler{HTTPGet: get},
+				PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}},
+			}
 		}},
 		{Name: "a command's fields without one", Edit: func(_ *corev1.Pod, c *corev1.Container) {
 			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true

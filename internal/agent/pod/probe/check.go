@@ -55,17 +55,14 @@ func checkExec(ctx context.Context, argv []string, guest action.Runner, limit ti
 	return result{healthy: code == 0, message: string(output)}, nil
 }
 
-// checkTCP opens a connection and closes it.
 func checkTCP(ctx context.Context, a *corev1.TCPSocketAction, c *corev1.Container, guest action.Runner) (result, error) {
 	port, err := action.Port(a.Port, c)
 	if err != nil {
 		return result{}, err
 	}
-	conn, err := guest.Dial(ctx, a.Host, port)
-	if err != nil {
+	if err := guest.Connect(ctx, a.Host, port); err != nil {
 		return failure("%v", err), nil
 	}
-	conn.Close()
 	return result{healthy: true}, nil
 }
 

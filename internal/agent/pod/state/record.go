@@ -179,6 +179,8 @@ type Exit struct {
 	Unstarted bool `json:"limited,omitempty"`
 	// Replaced: it was stopped for another image, and the restart policy has no say.
 	Replaced bool `json:"replaced,omitempty"`
+	// Unhealthy: it was ended because its startup or liveness probe failed.
+	Unhealthy bool `json:"unhealthy,omitempty"`
 	// Init is the command of the init container that ended; empty: the main one.
 	Init string `json:"init,omitempty"`
 	// VM is the VM's name, with that of the init container.

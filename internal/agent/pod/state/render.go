@@ -70,14 +70,14 @@ func containerStatuses(p *corev1.Pod, v View) (containers, inits []corev1.Contai
 }
 
 func containerStatus(c corev1.Container, s ContainerState, v View) corev1.ContainerStatus {
-	running := s.Running != nil
+	running, started := s.Running != nil, s.started()
 	status := corev1.ContainerStatus{
 		Name:         c.Name,
 		Image:        cmp.Or(v.Image, c.Image),
 		ImageID:      v.ImageID,
 		RestartCount: s.Restarts,
-		Ready:        running,
-		Started:      &running,
+		Ready:        s.ready(),
+		Started:      &started,
 		ContainerID:  s.ID,
 	}
 	switch {
@@ -170,7 +170,7 @@ func containersReady(p *corev1.Pod, v View) cause {
 		return cause{corev1.ConditionFalse, "PodFailed", ""}
 	case v.Final != nil:
 		return cause{corev1.ConditionFalse, "PodCompleted", ""}
-	case v.Main.Running != nil:
+	case v.Main.ready():
 		return cause{Status: corev1.ConditionTrue}
 	}
 	return cause{corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: [" + p.Spec.Containers[0].Name + "]"}

@@ -12,7 +12,8 @@ func ShouldRestart(policy corev1.RestartPolicy, e Exit) bool {
 	case corev1.RestartPolicyNever:
 		return false
 	case corev1.RestartPolicyOnFailure:
-		return e.Code != 0
+		// As a kubelet restarts what it killed for its probes, however it took that.
+		return e.Code != 0 || e.Unhealthy
 	}
 	// Always means the main container: an init container that succeeded is no end.
 	return true

@@ -60,6 +60,21 @@ type ContainerState struct {
 	LastExit *Exit
 	Restarts int32
 	ID       string
+	// Probed is what probes say of the container while it runs; nil: it has none, and is
+	// started and ready.
+	Probed *Probed
+}
+
+// Probed is what the probes of a container say.
+type Probed struct{ Started, Ready bool }
+
+// started and ready report what the status of a container says by these names.
+func (s ContainerState) started() bool {
+	return s.Running != nil && (s.Probed == nil || s.Probed.Started)
+}
+
+func (s ContainerState) ready() bool {
+	return s.Running != nil && (s.Probed == nil || s.Probed.Started && s.Probed.Ready)
 }
 
 // InitialReason is the reason of a container that waits for nothing special.

@@ -2,10 +2,12 @@ package vmruntime
 
 import (
 	"context"
+	"net"
 	"syscall"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // Shims runs VMs and commands in their guests beside this process, which may
@@ -29,6 +31,10 @@ type Shims interface {
 	Await(ctx context.Context, dir, id string) (*shim.CommandEnd, error)
 	// Signal tells the process group of a command that Run began, as shim.Signal.
 	Signal(ctx context.Context, dir, id string, sig syscall.Signal) error
+	// Exec runs a further command in the guest, as shim.ExecTied: it is killed when ctx ends.
+	Exec(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int, error)
+	// Dial connects to a port of the guest's own loopback, as shim.Dial.
+	Dial(ctx context.Context, dir string, port uint16) (net.Conn, error)
 	// Command reads what is known of a command, as shim.ReadCommand.
 	Command(dir, id string) (begun bool, end *shim.CommandEnd, err error)
 	// Begun is when a command began; zero when it is not known.
@@ -80,6 +86,16 @@ func (ShimProcesses) Await(ctx context.Context, dir, id string) (*shim.CommandEn
 // Signal asks the shim.
 func (ShimProcesses) Signal(ctx context.Context, dir, id string, sig syscall.Signal) error {
 	return shim.Signal(ctx, dir, id, sig)
+}
+
+// Exec asks the shim.
+func (ShimProcesses) Exec(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int, error) {
+	return shim.ExecTied(ctx, dir, c, s)
+}
+
+// Dial asks the shim.
+func (ShimProcesses) Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
+	return shim.Dial(ctx, dir, port)
 }
 
 // Command reads a shim's records.
