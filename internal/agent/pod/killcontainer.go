@@ -23,7 +23,7 @@ func (e *containerFailedError) Error() string { return e.message }
 
 // killContainer ends a container as a kubelet does, by its preStop hook, SIGTERM and the
 // grace period, and then its VM. One that ended by itself meanwhile has its own exit.
-func (w *worker) killContainer(ctx context.Context, why *containerFailedError) (state.Exit, error) {
+func killContainer(ctx context.Context, w *worker, why *containerFailedError) (state.Exit, error) {
 	if own := w.exits.read(exitUnrecorded); own.Reason != state.ReasonUnknown {
 		return own, nil
 	}

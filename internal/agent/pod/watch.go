@@ -81,7 +81,7 @@ func (w *worker) follow(ctx context.Context, gone <-chan struct{}, prove func(co
 	case errors.As(err, &changed):
 		return w.stopForImage(ctx, changed)
 	case errors.As(err, &failed):
-		return w.killContainer(ctx, failed)
+		return killContainer(ctx, w, failed)
 	}
 	return w.stopUnproved(ctx, err)
 }
