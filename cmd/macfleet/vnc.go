@@ -12,12 +12,12 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // vncPort is where Screen Sharing of a guest listens.
@@ -109,7 +109,7 @@ func forwardVNC(ctx context.Context, s screen, errs io.Writer, ready func(port i
 		return err
 	}
 	up := make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", s.port, vncPort)}, ctx.Done(), up, io.Discard, errs)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", s.port, vncPort)}, ctx.Done(), up, io.Discard, errs)
 	if err != nil {
 		return fmt.Errorf("preparing the port on this machine: %w", err)
 	}
@@ -150,12 +150,12 @@ func (s *screen) dialer() (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection: %w", err)
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	modern, err := portforward.NewSPDYOverWebsocketDialer(url, config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	modern, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a connection: %w", err)
 	}
-	return portforward.NewFallbackDialer(modern, old, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(modern, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }

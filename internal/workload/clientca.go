@@ -86,7 +86,7 @@ func (c *ClientCA) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection: who does not lead tells Macs nothing.
+// NeedLeaderElection is true: who does not lead tells Macs nothing.
 func (c *ClientCA) NeedLeaderElection() bool { return true }
 
 func (c *ClientCA) refresh(ctx context.Context) {

@@ -101,7 +101,7 @@ func (g *probing) stop() {
 	g.cancel = nil
 	g.running.Wait()
 	select {
-	case <-g.failed: // of a container that is gone
+	case <-g.failed: //nolint:errcheck // of a container that is gone
 	default:
 	}
 }

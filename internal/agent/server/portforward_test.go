@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // dialer as kubectl has it.
@@ -23,7 +23,7 @@ func (b *bench) dialer(transport string) httpstream.Dialer {
 	b.t.Helper()
 	target := &url.URL{Scheme: "https", Host: b.addr, Path: "/portForward/ci/build"}
 	if transport == "WebSocket" {
-		d, err := portforward.NewSPDYOverWebsocketDialer(target, b.config("good"))
+		d, err := portforward.NewSPDYOverWebsocketDialerForStreaming(target, b.config("good"))
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func (b *bench) dialer(transport string) httpstream.Dialer {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return spdy.NewDialer(upgrader, &http.Client{Transport: trip}, http.MethodPost, target)
+	return spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target)
 }
 
 // forward makes a port of the client's lead to one of the guest; it returns the
@@ -41,7 +41,7 @@ func (b *bench) dialer(transport string) httpstream.Dialer {
 func (b *bench) forward(transport string, port int) string {
 	b.t.Helper()
 	stop, ready := make(chan struct{}), make(chan struct{})
-	f, err := portforward.NewOnAddresses(b.dialer(transport), []string{"127.0.0.1"}, []string{fmt.Sprint(":", port)}, stop, ready, io.Discard, io.Discard)
+	f, err := portforward.NewOnAddressesForStreaming(b.dialer(transport), []string{"127.0.0.1"}, []string{fmt.Sprint(":", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (b *bench) forward(transport string, port int) string {
 	go func() { done <- f.ForwardPorts() }()
 	b.t.Cleanup(func() {
 		close(stop)
-		<-done
+		<-done //nolint:errcheck // it was stopped
 	})
 	select {
 	case <-ready:

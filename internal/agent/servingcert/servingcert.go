@@ -39,9 +39,10 @@ const (
 
 // Condition of the Node, with its reasons.
 const (
-	Condition        corev1.NodeConditionType = "ServingCertificateReady"
-	ReasonSigned                              = "Signed"
-	ReasonSelfSigned                          = "SelfSigned"
+	Condition corev1.NodeConditionType = "ServingCertificateReady"
+
+	ReasonSigned     = "Signed"
+	ReasonSelfSigned = "SelfSigned"
 )
 
 // Options of New. All must be set but Changed and Log.

@@ -79,8 +79,13 @@ func TestFramesStay(t *testing.T) {
 		kind    kind
 		payload []byte
 	}{
-		{stdin, []byte("in")}, {stdinEnd, nil}, {stdout, []byte("out")}, {stderr, []byte{0}},
-		{resize, sizePayload(vm.TerminalSize{Rows: 24, Cols: 300})}, {ended, []byte("{}")}, {credit, creditPayload(stdout, 70000)},
+		{stdin, []byte("in")},
+		{stdinEnd, nil},
+		{stdout, []byte("out")},
+		{stderr, []byte{0}},
+		{resize, sizePayload(vm.TerminalSize{Rows: 24, Cols: 300})},
+		{ended, []byte("{}")},
+		{credit, creditPayload(stdout, 70000)},
 	} {
 		got = appendFrame(got, f.kind, f.payload)
 	}

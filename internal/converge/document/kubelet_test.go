@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"testing"
 	"time"
@@ -48,7 +49,8 @@ func TestKubeletIsValidated(t *testing.T) {
 				t.Errorf("port %d, want %d", got, c.port)
 			}
 			field := ""
-			if refused, is := c.kubelet.validate().(*FieldError); is {
+			var refused *FieldError
+			if errors.As(c.kubelet.validate(), &refused) {
 				field = refused.Field
 			}
 			if field != c.field {

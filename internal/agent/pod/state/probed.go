@@ -33,8 +33,8 @@ const killLeast = 2 * time.Second
 // MainContainerID is the ID of the main container in an attempt.
 func MainContainerID(r Record) string { return containerID(r.VMName(), "") }
 
-// RestartedAsSuccess: the API takes a success under OnFailure for the last word, and the
-// container is restarted all the same, as it was ended for its probes.
+// RestartedAsSuccess says that an exit is followed by a restart though the API takes a
+// success under OnFailure for the last word: the container was ended for its probes.
 func (e Exit) RestartedAsSuccess(policy corev1.RestartPolicy) bool {
 	return e.Unhealthy && e.Code == 0 && policy == corev1.RestartPolicyOnFailure
 }

@@ -73,7 +73,7 @@ func (w *waker) wait(ctx context.Context) error {
 		if e.Has(fsnotify.Rename) || e.Has(fsnotify.Remove) {
 			w.moved()
 		}
-	case <-w.failures():
+	case <-w.failures(): //nolint:errcheck // the next look tells
 	}
 	return nil
 }
