@@ -179,6 +179,8 @@ func TestExecWithATerminal(t *testing.T) {
 			if !c.TTY || s.Stderr != nil {
 				return 0, errors.New("no terminal")
 			}
+			// Over WebSocket all comes in one queue: sizes wait behind input that nobody takes.
+			go func() { _, _ = io.Copy(io.Discard, s.Stdin) }()
 			for range 2 {
 				size := <-s.Resize
 				fmt.Fprintf(s.Stdout, "%dx%d\n", size.Rows, size.Cols)
