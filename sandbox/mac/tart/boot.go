@@ -130,11 +130,11 @@ func (g *guestLife) live(cut <-chan error, shutdown <-chan os.Signal) int {
 			return guestPanicked
 		case <-shutdown:
 			if !g.spec.Deaf {
-				return g.shutDown()
+				return unlessCut(cut, g.shutDown)
 			}
 		case <-look.C:
 			if g.files.Remove("shutdown") == nil && !g.spec.Deaf {
-				return g.shutDown()
+				return unlessCut(cut, g.shutDown)
 			}
 		case <-booted.C:
 			if err := g.comeUp(); err != nil {
@@ -149,14 +149,29 @@ func (g *guestLife) live(cut <-chan error, shutdown <-chan os.Signal) int {
 	}
 }
 
-func (g *guestLife) shutDown() int {
-	if g.inside != nil {
-		if g.socket != nil {
-			close(g.socket.down)
-		}
-		g.inside.ShutDown()
+// unlessCut lets a guest shut down for as long as it has power.
+func unlessCut(cut <-chan error, shutDown func()) int {
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		shutDown()
+	}()
+	select {
+	case <-down:
+		return 0
+	case <-cut: //nolint:errcheck // any end of the pipe is the power cut
+		return guestPanicked
 	}
-	return 0
+}
+
+func (g *guestLife) shutDown() {
+	if g.inside == nil {
+		return
+	}
+	if g.socket != nil {
+		close(g.socket.down)
+	}
+	g.inside.ShutDown()
 }
 
 // comeUp is the end of the boot: a lease, then a running system.
