@@ -60,8 +60,9 @@ type Prepared struct {
 	// RefreshAt is when Refresh is due; zero: when something changes.
 	RefreshAt time.Time
 
-	// changed is closed when something has changed since all this was made.
-	changed <-chan struct{}
+	// changed is closed when an object has changed since all this was made, relabeled when
+	// the Pod's own labels or annotations have.
+	changed, relabeled <-chan struct{}
 }
 
 // podInputs prepares the inputs of one Pod.
@@ -104,12 +105,12 @@ func (i *podInputs) prepare(ctx context.Context) error {
 
 // prepareOnce is one try.
 func (i *podInputs) prepareOnce(ctx context.Context) error {
-	changed := i.source.Changed(i.pod.uid)
+	changed, relabeled := i.source.Changed(i.pod.uid), i.pod.relabels()
 	prepared, err := i.source.Prepare(ctx, i.pod.current())
 	if err != nil {
 		return err
 	}
-	prepared.changed = changed
+	prepared.changed, prepared.relabeled = changed, relabeled
 	i.prepared = &prepared
 	i.commands.Store(&prepared.Commands)
 	return nil

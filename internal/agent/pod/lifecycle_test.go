@@ -191,6 +191,8 @@ func TestVolumesAreRenewedWhileTheVMRuns(t *testing.T) {
 	w.awaitRunning("a")
 	w.inputs.change()
 	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 1 })
+	w.edit("a", func(p *corev1.Pod) { p.Annotations = map[string]string{"builder": "foo"} })
+	w.await("the volumes are renewed", func() bool { return w.inputs.refreshed() == 2 })
 }
 
 func TestVolumesAreRenewedWhenDue(t *testing.T) {

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type object struct {
 	pod *corev1.Pod
 	// changed is closed and replaced when pod or gone changes.
 	changed chan struct{}
+	// relabeled is closed and replaced when labels or annotations change.
+	relabeled chan struct{}
 	// gone: the object is not there any more.
 	gone bool
 	// deletingSince is by this host's clock; zero: the Pod is not being deleted.
@@ -37,7 +40,7 @@ type object struct {
 }
 
 func newObject(p *corev1.Pod, c clock.Clock) *object {
-	o := &object{uid: p.UID, clock: c, pod: p, changed: make(chan struct{}), deleted: make(chan struct{})}
+	o := &object{uid: p.UID, clock: c, pod: p, changed: make(chan struct{}), relabeled: make(chan struct{}), deleted: make(chan struct{})}
 	if p.DeletionTimestamp != nil {
 		o.deletingSince = state.DeletingSince(p, c.Now())
 		close(o.deleted)
@@ -48,6 +51,10 @@ func newObject(p *corev1.Pod, c clock.Clock) *object {
 func (o *object) update(p *corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !maps.Equal(o.pod.Labels, p.Labels) || !maps.Equal(o.pod.Annotations, p.Annotations) {
+		close(o.relabeled)
+		o.relabeled = make(chan struct{})
+	}
 	o.pod = p
 	if p.DeletionTimestamp != nil {
 		if o.deletingSince.IsZero() {
@@ -90,6 +97,14 @@ func (o *object) observe() (*corev1.Pod, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.pod, o.changed
+}
+
+// relabels returns what is closed once the Pod has other labels or annotations, which its
+// volumes may show.
+func (o *object) relabels() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.relabeled
 }
 
 func (o *object) isGone() bool {

@@ -24,9 +24,9 @@ const (
 // agent started.
 func (i *podInputs) refreshVolumes(ctx context.Context, prepared *Prepared, evict func(why string)) {
 	// An earlier agent may not have made a refresh that was due: it is due at once.
-	due, changed, failures := i.clock.Now(), i.source.Changed(i.pod.uid), 0
+	due, changed, relabeled, failures := i.clock.Now(), i.source.Changed(i.pod.uid), i.pod.relabels(), 0
 	if prepared != nil {
-		due, changed = prepared.RefreshAt, prepared.changed
+		due, changed, relabeled = prepared.RefreshAt, prepared.changed, prepared.relabeled
 	}
 	interval := usageInterval
 	for {
@@ -34,7 +34,7 @@ func (i *podInputs) refreshVolumes(ctx context.Context, prepared *Prepared, evic
 		if left := due.Sub(i.clock.Now()); !due.IsZero() && left < delay {
 			delay = max(0, left)
 		}
-		news, err := wait.Or(ctx, i.clock, changed, delay)
+		news, err := wait.Either(ctx, i.clock, changed, relabeled, delay)
 		if err != nil {
 			return
 		}
@@ -47,7 +47,7 @@ func (i *podInputs) refreshVolumes(ctx context.Context, prepared *Prepared, evic
 		if !news && (due.IsZero() || i.clock.Now().Before(due)) {
 			continue
 		}
-		changed = i.source.Changed(i.pod.uid)
+		changed, relabeled = i.source.Changed(i.pod.uid), i.pod.relabels()
 		due, err = i.source.Refresh(ctx, i.pod.current())
 		if err == nil || ctx.Err() != nil {
 			failures = 0

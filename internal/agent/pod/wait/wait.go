@@ -20,12 +20,19 @@ func For(ctx context.Context, c clock.Clock, d time.Duration) error {
 
 // Or waits for d, or until done is closed: then it is over.
 func Or(ctx context.Context, c clock.Clock, done <-chan struct{}, d time.Duration) (over bool, err error) {
+	return Either(ctx, c, done, nil, d)
+}
+
+// Either waits for d, or until one of two is closed: then it is over.
+func Either(ctx context.Context, c clock.Clock, one, other <-chan struct{}, d time.Duration) (over bool, err error) {
 	t := c.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
 		return false, nil
-	case <-done:
+	case <-one:
+		return true, nil
+	case <-other:
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
