@@ -166,7 +166,7 @@ func (g *guests) Container(_ context.Context, namespace, pod, uid, container str
 		if c.Pod.Namespace != namespace || c.Pod.Name != pod || uid != "" && string(c.Pod.UID) != uid {
 			continue
 		}
-		if c.Name == container || container == "" {
+		if c.Name == container || container == "" && c.Running {
 			return c, nil
 		}
 		found = ErrContainerNotFound
