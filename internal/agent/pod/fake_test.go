@@ -31,6 +31,9 @@ type fakeHost struct {
 	createErrs []error
 	deleteErrs []error
 	runEnds    []vm.RunEnd
+	// refusals are used up one by one: macOS refuses a VM that holds its lock already, once
+	// somebody has looked.
+	refusals []vm.RunEnd
 	// pullGate, when set, holds pulls until it is closed.
 	pullGate chan struct{}
 	pulls    int
@@ -148,12 +151,20 @@ func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
 
 func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	running, there := h.machines[name]
+	refused := running && len(h.refusals) > 0
+	var end vm.RunEnd
+	if refused {
+		end, h.refusals = h.refusals[0], h.refusals[1:]
+	}
+	h.mu.Unlock()
 	if !there {
 		return vm.Machine{}, vm.ErrNotFound
 	}
-	return vm.Machine{Name: name, Running: running, MacOS: true}, nil
+	if refused {
+		h.end(name, end, "refuse")
+	}
+	return vm.Machine{Name: name, Running: running, Powered: running && !refused, MacOS: true}, nil
 }
 
 func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }

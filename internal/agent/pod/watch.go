@@ -18,7 +18,7 @@ import (
 func (w *worker) watch(ctx context.Context) (state.Exit, error) {
 	name, dir := w.progress.VMName(), w.progress.dir()
 	gone := w.runtime.ShimGone(dir)
-	running, err := w.runtime.AwaitLock(ctx, name, dir, gone)
+	running, err := w.runtime.AwaitStart(ctx, name, dir, gone)
 	if err != nil {
 		return state.Exit{}, err
 	}

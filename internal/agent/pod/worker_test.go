@@ -190,6 +190,17 @@ func TestSecondRestartBacksOff(t *testing.T) {
 	}
 }
 
+// macOS counts its guests when tart has taken the VM's lock.
+func TestAStartThatMacOSRefusesWithTheLockHeldIsNotShownAsRunning(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.host.refusals = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
+	w.startAgent()
+	w.awaitWaiting(state.ReasonLimited)
+	if p := w.pod("a"); p.Status.Phase != corev1.PodPending {
+		t.Errorf("phase %s, want Pending", p.Status.Phase)
+	}
+}
+
 // A refused start is no restart, and the Pod waits for the reboot that helps.
 func TestLicenceLimitIsNoRestart(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))

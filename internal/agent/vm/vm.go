@@ -104,6 +104,9 @@ type Machine struct {
 	Name string
 	// Running means that a process holds the machine, not that the guest is up.
 	Running bool
+	// Powered: macOS has let the guest start, as far as the tool shows it. One that runs
+	// and shows nothing may still be refused.
+	Powered bool
 	// MacOS: its guest is macOS, so that it takes one of the places the licence allows.
 	MacOS bool
 	// Unseen is why a machine in a list could not be looked at. It is taken for a macOS

@@ -22,6 +22,9 @@ const (
 	lockPoll = 50 * time.Millisecond
 	// lockTimeout is long, as a clone of another Pod may hold up the start.
 	lockTimeout = 5 * time.Minute
+	// refusalTimeout is how long macOS may take to refuse a VM that holds its lock, as it
+	// does beyond its licence, where tart does not show that the VM was started.
+	refusalTimeout = time.Second
 	// retryPause is the pause after the driver failed.
 	retryPause = time.Second
 	// endingTimeout is how long after its guest agent a VM may end and still be what
@@ -56,18 +59,22 @@ func (r *Runtime) Create(ctx context.Context, name, ref string, shape vm.Shape) 
 	return r.Driver.Create(ctx, name, ref, shape)
 }
 
-// AwaitLock waits until the VM runs; false when its command ended before.
-func (r *Runtime) AwaitLock(ctx context.Context, name, dir string, gone <-chan struct{}) (bool, error) {
+// AwaitStart waits until the VM runs; false when its command ended before.
+func (r *Runtime) AwaitStart(ctx context.Context, name, dir string, gone <-chan struct{}) (bool, error) {
 	deadline := r.Clock.Now().Add(lockTimeout)
+	var locked time.Time
 	for {
 		m, err := r.Driver.Machine(ctx, name)
 		if err != nil && !errors.Is(err, vm.ErrNotFound) {
 			r.Log.Warn("looking at a VM that starts failed", "err", err)
 		}
-		if m.Running {
+		if m.Running && locked.IsZero() {
+			locked = r.Clock.Now()
+		}
+		if m.Powered || m.Running && r.Clock.Since(locked) >= refusalTimeout {
 			return true, nil
 		}
-		if r.Clock.Now().After(deadline) {
+		if !m.Running && r.Clock.Now().After(deadline) {
 			r.Log.Warn("the VM took no lock in time, ending it", "timeout", lockTimeout)
 			if err := r.Shims.Kill(dir); err != nil {
 				r.Log.Warn("ending the VM's process failed", "err", err)

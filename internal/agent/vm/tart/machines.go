@@ -58,7 +58,14 @@ func (d *Driver) machine(name string) (vm.Machine, error) {
 		return vm.Machine{}, err
 	}
 	config, err := d.config(name)
-	return vm.Machine{Name: name, Running: pid != 0, MacOS: err != nil || config.macOS()}, nil
+	return vm.Machine{Name: name, Running: pid != 0, Powered: pid != 0 && d.powered(name), MacOS: err != nil || config.macOS()}, nil
+}
+
+// powered: tart opens the control socket of a clone after the guest's start, which is
+// after it took the lock. It may run a guest without one.
+func (d *Driver) powered(name string) bool {
+	_, err := os.Lstat(d.GuestSocket(name))
+	return err == nil
 }
 
 func (d *Driver) configFile(name string) string {
