@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -60,6 +61,11 @@ func TestACommandHasAGroup(t *testing.T) {
 
 // Every signal of a group is the command's exit code, as that of one process is.
 func TestSignalsToAGroup(t *testing.T) {
+	// A test that is started under nohup hands its deafness for SIGHUP on, unless it hears
+	// the signal itself.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP)
+	defer signal.Stop(heard)
 	each(t, func(t *testing.T, _ *agent, c *Client) {
 		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
 			out := &lines{seen: make(chan string, 1)}
