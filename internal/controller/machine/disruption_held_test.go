@@ -145,31 +145,58 @@ func TestRecoveriesCountOneAnother(t *testing.T) {
 // are read again before that is asked for.
 func TestNoRecoveryFromAnOldCopy(t *testing.T) {
 	for name, change := range changesBeforeRecovery() {
-		for tier, rebootAfter := range map[string]int{"wipe": 0, "reboot": 8} {
+		for tier, rebootAfter := range recoveryTiers() {
 			t.Run(name+", "+tier, func(t *testing.T) {
 				w := failingWorld(t)
-				w.r.RebootAfter = rebootAfter
-				w.r.wire()
-				if rebootAfter > 0 {
-					w.r.MaxAttempts = 0
-					w.r.wire()
-				}
-				w.failTimes(7)
-				w.clock.SetTime(w.clock.Now().Add(time.Hour))
-				w.visit("mac-1")
-				key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
-				w.awaitJobs(key)
-				reader := &intrudingReader{Reader: w.client}
-				w.r.Reader = reader
-				w.r.wire()
-				reader.intrude = func() { change(w) }
-				_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+				w.recoverAfterChange(rebootAfter, change)
 				if h := w.host(hostName); h.Spec.Release != nil || h.Spec.Reboot != nil || !bears(h, h.Spec.ClaimRef.Token) {
 					t.Errorf("spec = %+v, want the host left alone", h.Spec)
 				}
 			})
 		}
 	}
+}
+
+// TestRecoveryOverwritesNoRelease: another manager, or a person, was faster.
+func TestRecoveryOverwritesNoRelease(t *testing.T) {
+	for tier, rebootAfter := range recoveryTiers() {
+		t.Run(tier, func(t *testing.T) {
+			w := failingWorld(t)
+			w.recoverAfterChange(rebootAfter, func(w *world) {
+				h := w.host(hostName)
+				h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Reinstall, RequestedAt: metav1.NewMicroTime(start())}
+				w.update(h)
+			})
+			h := w.host(hostName)
+			if r := h.Spec.Release; r == nil || r.Policy != infrav1.Reinstall || r.Origin != "" || h.Spec.Reboot != nil {
+				t.Errorf("release = %+v, reboot = %+v, want the first release alone", r, h.Spec.Reboot)
+			}
+		})
+	}
+}
+
+// recoveryTiers are what recovery does, by the failures after which it reboots.
+func recoveryTiers() map[string]int { return map[string]int{"wipe": 0, "reboot": 8} }
+
+// recoverAfterChange lets the attempt fail that is answered by a reboot, or a wipe, and
+// something change before that is recorded.
+func (w *world) recoverAfterChange(rebootAfter int, change func(*world)) {
+	w.t.Helper()
+	w.r.RebootAfter = rebootAfter
+	if rebootAfter > 0 {
+		w.r.MaxAttempts = 0
+	}
+	w.r.wire()
+	w.failTimes(7)
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.visit("mac-1")
+	key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+	w.awaitJobs(key)
+	reader := &intrudingReader{Reader: w.client}
+	w.r.Reader = reader
+	w.r.wire()
+	reader.intrude = func() { change(w) }
+	_, _ = w.r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
 }
 
 // changesBeforeRecovery happen between the decision and the act, and forbid it.

@@ -53,48 +53,6 @@ func Cases() []Case {
 	return append(honoured(), append(ofPods(), append(ofContainers(), ofVolumes()...)...)...)
 }
 
-func honoured() []Case {
-	return []Case{
-		{Name: "what everybody writes", Edit: func(*corev1.Pod, *corev1.Container) {}},
-		{Name: "what restricted namespaces ask for", Edit: func(p *corev1.Pod, c *corev1.Container) {
-			seccomp := &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: of(true), SeccompProfile: seccomp}
-			c.SecurityContext = &corev1.SecurityContext{
-				AllowPrivilegeEscalation: of(false), ReadOnlyRootFilesystem: of(false), ProcMount: of(corev1.DefaultProcMount), SeccompProfile: seccomp,
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			}
-		}},
-		{Name: "all that is honoured", Edit: everything},
-		{Name: "what is false", Edit: func(p *corev1.Pod, c *corev1.Container) {
-			p.Spec.ShareProcessNamespace, p.Spec.SetHostnameAsFQDN, p.Spec.HostUsers = of(false), of(false), of(true)
-			c.SecurityContext = &corev1.SecurityContext{Privileged: of(false)}
-		}},
-	}
-}
-
-func everything(p *corev1.Pod, c *corev1.Container) {
-	p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = of(int64(60)), of(int64(5))
-	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "s"}}
-	p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/x"}}
-	p.Spec.Tolerations = []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}}
-	p.Spec.Hostname, p.Spec.Subdomain = "h", "s"
-	c.Command, c.Args, c.WorkingDir, c.TTY = []string{"sh"}, []string{"-c"}, "/tmp", true
-	c.Ports = []corev1.ContainerPort{{ContainerPort: 22}}
-	c.Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
-	c.EnvFrom = []corev1.EnvFromSource{{Prefix: "P", SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
-	c.Resources.Limits = corev1.ResourceList{
-		"macfleet.dev/macos-vm": resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceEphemeralStorage: resource.MustParse("9Gi"),
-	}
-	p.Spec.Volumes = []corev1.Volume{
-		volume("e", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(1, "")}}),
-		volume("c", corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Optional: of(true)}}),
-		volume("s", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s", Items: []corev1.KeyToPath{{Key: "k", Path: "p"}}}}),
-		volume("h", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x", Type: of(corev1.HostPathDirectory)}}),
-	}
-	c.VolumeMounts = []corev1.VolumeMount{{Name: "e", MountPath: "/opt/e", SubPath: "a/b"}, {Name: "c", MountPath: "/opt/c", ReadOnly: true}}
-	p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: c.Image, Args: []string{"x"}, WorkingDir: "/"}}
-}
-
 func ofPods() []Case {
 	return []Case{
 		{Name: "namespaces of the host", Edit: func(p *corev1.Pod, _ *corev1.Container) {
@@ -144,19 +102,6 @@ func ofContainers() []Case {
 			c.Command = []string{"x"}
 			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}}
 		}, Fields: []string{"spec.containers[].lifecycle.postStart.tcpSocket"}},
-		{Name: "probes and hooks of a command", Edit: func(_ *corev1.Pod, c *corev1.Container) {
-			c.Args = []string{"x"}
-			c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe(), probe(), probe()
-			get := &corev1.HTTPGetAction{Host: "x.example", Port: intstr.FromInt32(1), Scheme: corev1.URISchemeHTTPS, HTTPHeaders: []corev1.HTTPHeader{{Name: "A", Value: "b"}}}
-			c.LivenessProbe.ProbeHandler = corev1.ProbeHandler{HTTPGet: get}
-			c.ReadinessProbe.ProbeHandler = corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
-			c.StartupProbe.ProbeHandler = corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}
-			c.LivenessProbe.TerminationGracePeriodSeconds = of(int64(3))
-			c.Lifecycle = &corev1.Lifecycle{
-				PostStart: &corev1.LifecycleHandler{HTTPGet: get},
-				PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}},
-			}
-		}},
 		{Name: "a command's fields without one", Edit: func(_ *corev1.Pod, c *corev1.Container) {
 			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true
 		}, Fields: []string{"spec.containers[].workingDir", "spec.containers[].stdin", "spec.containers[].stdinOnce", "spec.containers[].tty"}},
