@@ -125,3 +125,37 @@ func TestAnOrderOutlivesLostRights(t *testing.T) {
 		t.Errorf("order %v, made %+v", w.openOrder() != nil, made)
 	}
 }
+
+// A list that lacks too many servers at once does not prove that nothing came of an
+// order: it may have become one of those.
+func TestAnOrderIsNotRepeatedByASuspiciousList(t *testing.T) {
+	w := ordering(t)
+	w.another(6)
+	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+		if c.Name == "CreateServer" {
+			return nil, cloudtest.Err(cloud.KindUnavailable)
+		}
+		return nil, nil
+	}
+	_, err := w.look()
+	w.must(err)
+	w.cloud.Fault = nil
+	servers, err := w.cloud.ListServers(w.ctx, zone)
+	w.must(err)
+	for _, server := range servers {
+		if server.ID != serverID {
+			w.cloud.Remove(server.ID)
+		}
+	}
+	before := w.calls("CreateServer")
+	for began := w.clock.Now(); w.clock.Since(began) < host.GoneAfterSuspicious-time.Minute; w.clock.Step(10 * time.Second) {
+		_, err := w.look()
+		w.must(err)
+		if report, _ := w.inventory.Zone(zone); !report.Suspicious {
+			t.Fatalf("the list is not suspicious: %+v", report)
+		}
+	}
+	if n := w.calls("CreateServer") - before; n != 0 {
+		t.Errorf("ordered %d times more on the word of suspicious lists", n)
+	}
+}
