@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
 
@@ -18,9 +19,7 @@ import (
 func TestManagerKilledAtThreePoints(t *testing.T) {
 	t.Parallel()
 	// Without an election: the next process need not wait for the dead one's lease.
-	// And at a pace at which a wipe outlasts the restart: one that was not seen would
-	// be asked for again.
-	f := start(t, world.Options{Hosts: 3, TimeScale: 60, ManagerArgs: []string{"--leader-elect=false"}})
+	f := start(t, world.Options{Hosts: 3, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(3)
 
 	f.scale(1)
@@ -37,12 +36,16 @@ func TestManagerKilledAtThreePoints(t *testing.T) {
 		t.Fatalf("claimed hosts: %v, want one", owners)
 	}
 
+	// The wipe outlasts the restart: one that was not seen would be asked for again.
+	f.endReinstalls(scaleway.EndsNever)
 	f.scale(0)
 	f.await("the reinstall", func() (string, bool) {
 		reinstalls := f.calls("ReinstallServer")
 		return fmt.Sprint(len(reinstalls), " reinstalls"), len(reinstalls) > 0
 	})
 	f.restartManager("during the wipe")
+	f.await("the wipe to be seen", func() (string, bool) { return f.phases(), f.inPhase(infrav1.HostWiping) == 1 })
+	f.endReinstalls(scaleway.EndsWell)
 	f.awaitPool(3)
 	f.awaitRunning(0)
 	for _, server := range f.world.Vendor().Servers() {
@@ -52,6 +55,14 @@ func TestManagerKilledAtThreePoints(t *testing.T) {
 	}
 	if deletions := f.calls("DeleteServer"); len(deletions) != 0 {
 		t.Errorf("servers were deleted: %v", deletions)
+	}
+}
+
+// endReinstalls says how reinstalls end from now on, those that run too.
+func (f *fleet) endReinstalls(how string) {
+	f.Helper()
+	if err := f.world.Vendor().Turn(func(k *scaleway.Knobs) { k.Reinstall = how }); err != nil {
+		f.Fatal(err)
 	}
 }
 
