@@ -37,14 +37,27 @@ func (c *connections) remove(conn *watched) {
 	delete(c.open, conn)
 }
 
-// close cuts them; no others may come.
+// partingTimeout is how long streams that are to end have to tell their clients: a SPDY
+// client takes a connection that is cut for a command that has succeeded.
+const partingTimeout = 2 * time.Second
+
+// close waits until they have ended, cuts those that have not in time, and lets no others
+// come.
 func (c *connections) close() {
 	c.mu.Lock()
 	c.closed = true
 	open := slices.Collect(maps.Keys(c.open))
 	c.mu.Unlock()
-	for _, conn := range open {
-		conn.cut()
+	soon := time.After(partingTimeout)
+	for i, conn := range open {
+		select {
+		case <-conn.ended:
+		case <-soon:
+			for _, late := range open[i:] {
+				late.cut()
+			}
+			return
+		}
 	}
 }
 
@@ -62,7 +75,7 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &watched{Conn: conn, reader: buffered.Reader, gone: u.gone, taken: u.taken}
+	w := &watched{Conn: conn, reader: buffered.Reader, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
 	if !u.taken.add(w) {
 		conn.Close()
 		return nil, nil, http.ErrServerClosed
@@ -79,6 +92,8 @@ type watched struct {
 	taken  *connections
 	// closing once is enough.
 	closing sync.Once
+	// ended is closed when it is.
+	ended chan struct{}
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -105,6 +120,7 @@ func (w *watched) Close() error {
 			_, _ = io.Copy(io.Discard, w.Conn)
 			w.taken.remove(w)
 			w.Conn.Close()
+			close(w.ended)
 		}()
 	})
 	return nil

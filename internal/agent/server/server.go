@@ -88,7 +88,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Run listens, as soon as the host has the address, and serves until ctx ends. Then
-// all streams are cut.
+// all streams end.
 func (s *Server) Run(ctx context.Context) error {
 	for told := false; ; told = true {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.o.Address)
@@ -126,12 +126,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	defer context.AfterFunc(ctx, func() {
-		_ = server.Close()
-		s.taken.close()
-	})()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	err := server.ServeTLS(limitListener(l, mostConnections), "", "")
 	if ctx.Err() != nil {
+		s.taken.close()
 		return nil
 	}
 	return fmt.Errorf("serving the kubelet's API: %w", err)
