@@ -291,9 +291,10 @@ func givesVolumes(s *scene) {
 [ "$(cat /opt/data/info/name)" = `+s.name("volumes")+` ] || exit 14
 echo x > /opt/data/config/new 2>/dev/null && exit 15
 echo x > /opt/data/empty/new || exit 16
-touch /opt/data/empty/waiting
+echo yes > /Users/admin/waiting
 until [ "$(cat /opt/data/config/color)" = blue ]; do sleep 0.1; done`))
-	s.awaitRunning(p)
+	p = s.awaitRunning(p)
+	s.await("the guest has read what was there", func() bool { return s.guestFile(p, "Users/admin/waiting") != "" })
 	maps := s.plane.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	changed, err := maps.Get(s.Context(), config, metav1.GetOptions{})
 	s.must(err)
