@@ -139,6 +139,9 @@ func (a *apiServer) count(what string) int {
 	return a.asked[what]
 }
 
+// patience with a busy machine: what it bounds takes moments, or hours where it hangs.
+const patience = time.Minute
+
 // guests are a Backend; exec, attach and dial are what a test says.
 type guests struct {
 	mu         sync.Mutex
