@@ -68,6 +68,7 @@ func (a *agent) stats(pods podSource) (*usageOf, error) {
 // podSource knows the Pods of this Node: a pod.Supervisor.
 type podSource interface {
 	Pods() []*corev1.Pod
+	ProbeMetrics() string
 	Container(ctx context.Context, namespace, name string, uid types.UID, container string) (pod.Container, error)
 }
 
@@ -88,6 +89,8 @@ type place struct {
 }
 
 func (g *guestsOf) Pods() []*corev1.Pod { return g.pods.Pods() }
+
+func (g *guestsOf) ProbeMetrics() string { return g.pods.ProbeMetrics() }
 
 func (g *guestsOf) Container(ctx context.Context, namespace, name, uid, container string) (server.Container, error) {
 	if container == "" {

@@ -33,6 +33,8 @@ func (k knownPods) Pods() []*corev1.Pod {
 	return []*corev1.Pod{p}
 }
 
+func (knownPods) ProbeMetrics() string { return "prober_probe_total 1\n" }
+
 func (k knownPods) Container(_ context.Context, _, name string, _ types.UID, container string) (pod.Container, error) {
 	if name != "build" {
 		return pod.Container{}, pod.ErrPodNotFound
@@ -75,6 +77,12 @@ func TestContainersOfTheKubeletAPI(t *testing.T) {
 	}
 	if _, err := g.Container(t.Context(), "ci", "build", "uid-2", ""); !errors.Is(err, server.ErrContainerNotFound) {
 		t.Error(err)
+	}
+}
+
+func TestTheKubeletAPITellsOfProbes(t *testing.T) {
+	if got := guestsWith(knownPods{}).ProbeMetrics(); got != "prober_probe_total 1\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -72,6 +72,9 @@ func (s *Supervisor) Pods() []*corev1.Pod {
 	return list
 }
 
+// ProbeMetrics are what the probes of this node have found, in Prometheus' text format.
+func (s *Supervisor) ProbeMetrics() string { return s.probes.Text() }
+
 func (s *Supervisor) workerOf(namespace, name string, uid types.UID) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()

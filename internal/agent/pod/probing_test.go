@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
-	"github.com/macfleet/macfleet/internal/agent/pod/probe"
 )
 
 // probes is a probe by the command of that name.
@@ -240,14 +239,12 @@ func TestReadinessIsProbedUntilTheEnd(t *testing.T) {
 // TestProbesEndWithTheContainer, and what was counted of them with the Pod.
 func TestProbesEndWithTheContainer(t *testing.T) {
 	w := newWorld(t, probed(corev1.RestartPolicyNever, func(c *corev1.Container) { c.ReadinessProbe = probes("ready", 0, 1) }))
-	var metrics probe.Metrics
-	w.probes = &metrics
-	w.startAgent()
+	s := w.startAgent()
 	w.awaitReady(true)
 	if env := w.host.execs.env("ready"); !slices.Contains(env, "NAME=vm") {
 		t.Errorf("the probe had the environment %v", env)
 	}
-	if text := counted(t, &metrics); !strings.Contains(text, `prober_probe_total{container="vm",namespace="ns",pod="a",pod_uid="uid-a",probe_type="Readiness",result="successful"}`) {
+	if text := s.ProbeMetrics(); !strings.Contains(text, `prober_probe_total{container="vm",namespace="ns",pod="a",pod_uid="uid-a",probe_type="Readiness",result="successful"}`) {
 		t.Errorf("metrics:\n%s", text)
 	}
 	w.host.exit("main", exited(0))
@@ -259,14 +256,5 @@ func TestProbesEndWithTheContainer(t *testing.T) {
 	}
 	w.delete("a")
 	w.awaitGone("a")
-	w.await("its counts are gone", func() bool { return !strings.Contains(counted(t, &metrics), "uid-a") })
-}
-
-func counted(t *testing.T, m *probe.Metrics) string {
-	t.Helper()
-	var b strings.Builder
-	if err := m.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
+	w.await("its counts are gone", func() bool { return !strings.Contains(s.ProbeMetrics(), "uid-a") })
 }

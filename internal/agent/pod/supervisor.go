@@ -41,8 +41,6 @@ type Options struct {
 	Shims  vmruntime.Shims
 	Images Images
 	Inputs Inputs
-	// Probes counts what probes find; nil: nobody does.
-	Probes *probe.Metrics
 	// Guard is asked before and after a VM starts; nil: nobody is.
 	Guard firewall.Guard
 	// Started is called when a VM has run for so long that its start was not
@@ -103,7 +101,7 @@ func NewSupervisor(o Options) *Supervisor {
 		workers:  map[types.UID]*job{},
 		shared: shared{
 			client: o.Client, events: o.Events, driver: o.Driver, shims: o.Shims, guard: o.Guard, started: o.Started,
-			images: o.Images, inputs: o.Inputs, probes: o.Probes, slots: o.Slots, legacy: &sync.Map{},
+			images: o.Images, inputs: o.Inputs, probes: &probe.Metrics{}, slots: o.Slots, legacy: &sync.Map{},
 			checkpoints: checkpoint.Store(filepath.Join(o.Dir, "pods")),
 			clock:       o.Clock, log: o.Log, host: o.Host, ledger: allocation.New(allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}), hostIP: o.HostIP, bootSession: o.BootSession,
 		},

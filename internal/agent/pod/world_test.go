@@ -24,7 +24,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
-	"github.com/macfleet/macfleet/internal/agent/pod/probe"
 )
 
 const awaitDeadline = 2 * time.Minute
@@ -41,8 +40,6 @@ type world struct {
 	boot   string
 	// guarded, when set before the agent starts, is its Guard.
 	guarded firewall.Guard
-	// probes, when set before it starts, counts its probes.
-	probes *probe.Metrics
 	// started is its Started, when set before it starts.
 	started func()
 
@@ -104,7 +101,7 @@ func (w *world) supervisor() *Supervisor {
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
-		BootSession: w.boot, Clock: w.clock, Probes: w.probes,
+		BootSession: w.boot, Clock: w.clock,
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 type Backend interface {
 	// Pods of this Node, with the status that the agent last made for them.
 	Pods() []*corev1.Pod
+	// ProbeMetrics are what the Pods' probes have found, in Prometheus' text format.
+	ProbeMetrics() string
 	// Container finds one. An empty uid stands for any Pod of that name. It fails with
 	// ErrPodNotFound and ErrContainerNotFound.
 	Container(ctx context.Context, namespace, pod, uid, container string) (Container, error)

@@ -139,6 +139,9 @@ func (a *apiServer) count(what string) int {
 	return a.asked[what]
 }
 
+// patience with a busy machine: what it bounds takes moments, or hours where it hangs.
+const patience = time.Minute
+
 // guests are a Backend; exec, attach and dial are what a test says.
 type guests struct {
 	mu         sync.Mutex
@@ -157,6 +160,8 @@ func (g *guests) Pods() []*corev1.Pod {
 	}
 	return list
 }
+
+func (*guests) ProbeMetrics() string { return "prober_probe_total 1\n" }
 
 func (g *guests) Container(_ context.Context, namespace, pod, uid, container string) (Container, error) {
 	g.mu.Lock()

@@ -76,8 +76,6 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 // probeMetrics are what the probes have found.
 func (s *Server) probeMetrics(w http.ResponseWriter) {
 	m := &metricsText{}
-	if s.o.ProbeMetrics != nil {
-		m.WriteString(s.o.ProbeMetrics())
-	}
+	m.WriteString(s.o.Backend.ProbeMetrics())
 	m.send(w)
 }

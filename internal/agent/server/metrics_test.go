@@ -73,7 +73,6 @@ func TestResourceMetrics(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	b, _ := measured(t)
-	b.server.o.ProbeMetrics = func() string { return "prober_probe_total 1\n" }
 	code, text := b.get("/metrics")
 	parsed(t, text)
 	for _, want := range []string{`kubelet_node_name{node="mac-1"} 1`, "tart_kubelet_host_disk_free_bytes 5e+12"} {

@@ -91,7 +91,7 @@ func listen(t *testing.T, serve func(*net.TCPConn)) func(uint16) (net.Conn, erro
 // talk sends text, ends it, and returns what comes back.
 func talk(t *testing.T, address string, text []byte) ([]byte, error) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		return nil, err
 	}
@@ -186,12 +186,11 @@ func TestPortForwardEndsWithItsClient(t *testing.T) {
 			close(connected)
 			// It never speaks, and never closes by itself.
 			_, _ = io.Copy(io.Discard, c)
-			for {
-				if _, err := c.Write([]byte("x")); err != nil {
+			for piece := make([]byte, 32<<10); ; {
+				if _, err := c.Write(piece); err != nil {
 					close(ended)
 					return
 				}
-				time.Sleep(time.Millisecond)
 			}
 		})
 		conn, _, err := b.dialer(transport).Dial("portforward.k8s.io")
@@ -203,7 +202,7 @@ func TestPortForwardEndsWithItsClient(t *testing.T) {
 		conn.Close()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: the guest was not told", transport)
 		}
 	}

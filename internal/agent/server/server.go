@@ -46,8 +46,6 @@ type Options struct {
 	NodeName string
 	Backend  Backend
 	Stats    Stats
-	// ProbeMetrics of the probes, in Prometheus' text format; nil: there are none.
-	ProbeMetrics func() string
 	// Clock; nil: the real one.
 	Clock clock.WithTicker
 	Log   *slog.Logger

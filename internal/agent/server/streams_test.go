@@ -87,7 +87,7 @@ func (b *bench) run(transport, stdin string, argv ...string) (stdout, stderr str
 	if stdin != "" {
 		o.Stdin = strings.NewReader(stdin)
 	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
 	err = b.executor(transport, execPath, o, argv...).StreamWithContext(ctx, o)
 	return out.String(), errOut.String(), err
@@ -219,7 +219,7 @@ func TestExecEndsWithItsClient(t *testing.T) {
 		_ = b.executor(transport, execPath, o, "any").StreamWithContext(ctx, o)
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: the command was not told", transport)
 		}
 	}
@@ -244,7 +244,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: the client takes it for a success", transport)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: the client was not told", transport)
 		}
 	}
@@ -391,7 +391,7 @@ func TestClientsThatNeverReadAStream(t *testing.T) {
 		}
 		begin := time.Now()
 		b.stop()
-		if took := time.Since(begin); took > 10*time.Second {
+		if took := time.Since(begin); took > patience {
 			t.Errorf("%s: stopped after %s", transport, took)
 		}
 		close(stuck)

@@ -175,8 +175,10 @@ func newest(sizes chan vm.TerminalSize, size vm.TerminalSize) {
 	}
 }
 
-// stop has writers fail, and leaves the stream for its last frame.
+// stop has writers fail, also one that the other side's socket holds up, and leaves the
+// stream for its last frame.
 func (l *link) stop(err error) {
+	_ = l.conn.SetWriteDeadline(time.Now().Add(lastWord))
 	for _, a := range l.out {
 		a.end(err)
 	}

@@ -106,6 +106,45 @@ func TestTheMachineEndsUnderAStream(t *testing.T) {
 	}
 }
 
+// A caller that is stopped, and reads nothing at all, does not hold up the end of the shim.
+func TestTheMachineEndsUnderACallerThatIsStopped(t *testing.T) {
+	a := serveAttempt(t, newFakeGuest())
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	conn := &writes{Conn: theirs, begun: make(chan struct{}, 8)}
+	go a.commands.answer(conn)
+	asked, err := line(request{V: version, Exec: &execRequest{Argv: []string{"print"}, Stdout: true, Stderr: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ours.Write(asked); err != nil {
+		t.Fatal(err)
+	}
+	var answer reply
+	if err := readLine(bufio.NewReader(ours), maxReply, &answer); err != nil || answer.Error != nil {
+		t.Fatal(answer, err)
+	}
+	receive(t, "the answer", conn.begun)
+	receive(t, "the output", conn.begun)
+	ended := make(chan struct{})
+	go func() {
+		a.gone()
+		close(ended)
+	}()
+	receive(t, "the shim ends", ended)
+}
+
+// writes tells of each.
+type writes struct {
+	net.Conn
+	begun chan struct{}
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.begun <- struct{}{}
+	return w.Conn.Write(p)
+}
+
 func TestAnOutputThatFailsCutsTheStream(t *testing.T) {
 	a := serveAttempt(t, hostGuest{})
 	done, full := filepath.Join(t.TempDir(), "done"), errors.New("full")

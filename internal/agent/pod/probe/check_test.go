@@ -200,14 +200,7 @@ func TestMetricsAreThoseOfAKubelet(t *testing.T) {
 	m.add(l, Liveness, true, 2*time.Second)
 	m.add(l, Liveness, false, time.Second)
 	m.add(Labels{Container: "app", Pod: "web", Namespace: "ci", UID: "u0"}, Readiness, false, time.Second)
-	text := func() string {
-		var b strings.Builder
-		if err := m.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	got := text()
+	got := m.Text()
 	for _, want := range []string{
 		`prober_probe_total{container="app",namespace="ci",pod="web",pod_uid="u1",probe_type="Liveness",result="successful"} 2` + "\n",
 		`prober_probe_total{container="app",namespace="ci",pod="web",pod_uid="u1",probe_type="Liveness",result="failed"} 1` + "\n",
@@ -223,11 +216,11 @@ func TestMetricsAreThoseOfAKubelet(t *testing.T) {
 		}
 	}
 	m.add(Labels{Container: "app", Pod: "web", Namespace: "ci", UID: "u2"}, Liveness, true, 20*time.Second)
-	if got, sum := text(), "prober_probe_duration_seconds_count{container=\"app\",namespace=\"ci\",pod=\"web\",probe_type=\"Liveness\"} "; strings.Count(got, sum) != 1 || !strings.Contains(got, sum+"3\n") {
+	if got, sum := m.Text(), "prober_probe_duration_seconds_count{container=\"app\",namespace=\"ci\",pod=\"web\",probe_type=\"Liveness\"} "; strings.Count(got, sum) != 1 || !strings.Contains(got, sum+"3\n") {
 		t.Errorf("two Pods of one name:\n%s", got)
 	}
 	m.Forget("u1")
-	if got := text(); strings.Contains(got, "u1") || !strings.Contains(got, "u0") {
+	if got := m.Text(); strings.Contains(got, "u1") || !strings.Contains(got, "u0") {
 		t.Errorf("after the Pod is gone:\n%s", got)
 	}
 	var none *Metrics

@@ -3,7 +3,6 @@ package probe
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -75,13 +74,8 @@ func (m *Metrics) Forget(uid string) {
 	maps.DeleteFunc(m.count, func(s series, _ *counts) bool { return s.UID == uid })
 }
 
-// Write writes all counts in Prometheus' text format.
-func (m *Metrics) Write(w io.Writer) error {
-	_, err := w.Write(m.text())
-	return err
-}
-
-func (m *Metrics) text() []byte {
+// Text is all counts in Prometheus' text format.
+func (m *Metrics) Text() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	text := []byte("# HELP prober_probe_total Probes of containers by their result.\n# TYPE prober_probe_total counter\n")
@@ -93,7 +87,7 @@ func (m *Metrics) text() []byte {
 	for _, s := range slices.SortedFunc(maps.Keys(names), series.compare) {
 		text = names[s].appendDurations(text, s)
 	}
-	return text
+	return string(text)
 }
 
 // byName adds up Pods that had one name, one after the other: durations are counted without

@@ -3,12 +3,12 @@ package state
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/action"
 )
 
 // PreStopID is the command of a preStop hook. It is none of the attempt's own.
@@ -64,8 +64,9 @@ func HookArgv(c corev1.Container, h corev1.LifecycleHandler) ([]string, error) {
 	return nil, fmt.Errorf("the hook of container %s says nothing to do", c.Name)
 }
 
+// httpGetArgv sends a request, to which any answer is a success, whatever its status.
 func httpGetArgv(c corev1.Container, g corev1.HTTPGetAction) ([]string, error) {
-	port, err := portOf(c, g.Port)
+	port, err := action.Port(g.Port, &c)
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +80,9 @@ func httpGetArgv(c corev1.Container, g corev1.HTTPGetAction) ([]string, error) {
 	if len(path) == 0 || path[0] != '/' {
 		path = "/" + path
 	}
-	argv := []string{"/usr/bin/curl", "--silent", "--show-error", "--fail", "--insecure", "--location", "--globoff", "--output", "/dev/null"}
+	argv := []string{"/usr/bin/curl", "--silent", "--show-error", "--insecure", "--location", "--globoff", "--output", "/dev/null"}
 	for _, h := range g.HTTPHeaders {
 		argv = append(argv, "--header", h.Name+": "+h.Value)
 	}
 	return append(argv, scheme+"://"+net.JoinHostPort(host, strconv.Itoa(port))+path), nil
-}
-
-func portOf(c corev1.Container, port intstr.IntOrString) (int, error) {
-	if port.Type == intstr.Int {
-		return port.IntValue(), nil
-	}
-	i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
-	if i < 0 {
-		return 0, fmt.Errorf("container %s has no port named %q", c.Name, port.StrVal)
-	}
-	return int(c.Ports[i].ContainerPort), nil
 }

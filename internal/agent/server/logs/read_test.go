@@ -175,7 +175,7 @@ func (r *received) await(t *testing.T, want string) {
 	for r.String() != want {
 		select {
 		case <-r.news:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("got %q, want %q", r.String(), want)
 		}
 	}

@@ -88,9 +88,9 @@ func (r *reports) mute() {
 	r.muted = true
 }
 
-// heldFor is how long output that may be the beginning of a report is held back. The shell
-// writes a report at once, and the guest's agent reads on: the rest of one follows by then.
-// Output that only looks like one goes on, as whoever reads it may have to answer first.
+// heldFor is how long output is held back that may be the beginning of a report, or of
+// what anybody prints: whoever reads it may have to answer first. What has a part of the
+// word that is random is a report, however long a busy guest takes for the rest of it.
 const heldFor = 100 * time.Millisecond
 
 // output passes one output on, without the reports in it.
@@ -128,14 +128,17 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 }
 
-// hold keeps the beginning of what may be a report, for a while.
+// hold keeps the beginning of what may be a report; what may be none, for a while.
 func (o *output) hold(text []byte) {
 	if len(text) == 0 {
 		return
 	}
 	o.held = text
+	if len(text) > len(wordBegin) {
+		return
+	}
 	if o.late == nil {
-		o.late = time.AfterFunc(heldFor, func() { _ = o.flush() })
+		o.late = time.AfterFunc(heldFor, o.expire)
 		return
 	}
 	o.late.Reset(heldFor)
@@ -177,6 +180,19 @@ func (o *output) pass(data []byte) error {
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.release()
+}
+
+// expire passes on what was held for too long. It may come late, and find a report.
+func (o *output) expire() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.held) <= len(wordBegin) {
+		_ = o.release()
+	}
+}
+
+func (o *output) release() error {
 	held := o.held
 	o.held = nil
 	if o.failed == nil {

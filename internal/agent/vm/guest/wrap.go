@@ -26,6 +26,9 @@ var wrapper string
 // or of what somebody types on a terminal is held back as the beginning of a report.
 const wordMark = "\x1e"
 
+// wordBegin is what all words begin with; the rest of each is random.
+const wordBegin = wordMark + "macfleet-"
+
 // shellName is what a shell takes for the name of a variable.
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -54,7 +57,7 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 		headed, cmd.interactive = "yes", true
 		s.Stdin = io.MultiReader(strings.NewReader(header), orEmpty(s.Stdin))
 	}
-	word := wordMark + "macfleet-" + rand.Text()
+	word := wordBegin + rand.Text()
 	cmd.args = append([]string{"-c", wrapper, "sh", word, headed, apart, g.Dir}, g.Argv...)
 	r := newReports(word, outputs)
 	r.began = s.Began

@@ -1,0 +1,49 @@
+package state
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// A preStop hook that was answered has succeeded, as with a kubelet.
+func TestARequestOfAPreStopHook(t *testing.T) {
+	var asked *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	port := server.URL[strings.LastIndex(server.URL, ":")+1:]
+	hook := corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
+		Path: "bye", Port: intstr.FromString(port), HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Who", Value: "kubelet"}},
+	}}
+	argv, err := HookArgv(corev1.Container{}, hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() error { return exec.CommandContext(t.Context(), argv[0], argv[1:]...).Run() }
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		t.Skip("no curl")
+	}
+	if err := run(); err != nil || asked == nil || asked.URL.Path != "/bye" || asked.Header.Get("X-Who") != "kubelet" {
+		t.Errorf("%v, asked %v", err, asked)
+	}
+	server.Close()
+	if run() == nil {
+		t.Error("nobody answered")
+	}
+}
+
+func TestAHookWithoutItsPort(t *testing.T) {
+	for _, port := range []intstr.IntOrString{intstr.FromString("web"), intstr.FromInt32(0)} {
+		hook := corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: port}}
+		if argv, err := HookArgv(corev1.Container{}, hook); err == nil {
+			t.Errorf("port %s: %q", port.String(), argv)
+		}
+	}
+}
