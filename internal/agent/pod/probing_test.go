@@ -151,14 +151,16 @@ func TestAFailedProbeKillsTheContainer(t *testing.T) {
 // TestWhatIsKilledForItsProbesIsNoSuccess: a command that ends well when it is told to end
 // has not done its work.
 func TestWhatIsKilledForItsProbesIsNoSuccess(t *testing.T) {
-	w := newWorld(t, probed(corev1.RestartPolicyOnFailure, func(c *corev1.Container) { c.LivenessProbe = probes("check", 1, 1) }))
+	p := probed(corev1.RestartPolicyOnFailure, func(c *corev1.Container) { c.LivenessProbe = probes("check", 1, 1) })
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(36000))
+	w := newWorld(t, p)
 	w.host.guests.stubborn = true
 	w.host.execs.exits("check", 1)
 	w.startAgent()
 	w.awaitSignal()
 	w.host.execs.exits("check", 0)
 	w.host.exit("main", exited(0))
-	p := w.awaitPod("a", "is restarted", func(p *corev1.Pod) bool { return mainOf(p).State.Running != nil && mainOf(p).RestartCount == 1 })
+	p = w.awaitPod("a", "is restarted", func(p *corev1.Pod) bool { return mainOf(p).State.Running != nil && mainOf(p).RestartCount == 1 })
 	if e := mainOf(p).LastTerminationState.Terminated; e == nil || e.ExitCode != 0 {
 		t.Errorf("end %+v", e)
 	}
@@ -179,7 +181,7 @@ func TestTheGraceIsThatOfTheProbe(t *testing.T) {
 	begin := w.clock.Now()
 	w.host.execs.exits("check", 0)
 	w.await("its guest goes down", func() bool { return w.host.count("stop tk-uid-a-0") > 0 })
-	if took := w.clock.Since(begin); took > time.Minute {
+	if took := w.clock.Since(begin); took > 30*time.Minute {
 		t.Errorf("it took %s", took)
 	}
 	now := w.awaitPod("a", "is restarted", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 })

@@ -132,7 +132,7 @@ func TestWhoMay(t *testing.T) {
 func TestNoOtherWayToExec(t *testing.T) {
 	for _, path := range []string{
 		"//exec/ci/build/main", "/pods/../exec/ci/build/main", "/metrics/../exec/ci/build/main", "exec/ci/build/main", "/Exec/ci/build/main",
-		"/exec//build/main/x/y", "/exec/ci/build", "/exec/a/b/c/d/e",
+		"/exec//build/main/x/y", "/exec/ci/build", "/exec/a/b/c/d/e", "/containerLogs", "/containerLogs/", "/exec", "/portForward", "/run/", "/",
 	} {
 		if r := routeOf("GET", path); r.kind != kindUnknown && r.verb != "create" {
 			t.Errorf("%s is %s with %s", path, r.kind, r.verb)

@@ -185,10 +185,10 @@ func TestFollowedLogEndsWithItsContainer(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectLine(t, lines, "four\n")
-			end(b, c)
 			if _, err := f.WriteString("2026-08-01T00:00:05Z stdout F five\n"); err != nil {
 				t.Fatal(err)
 			}
+			end(b, c)
 			expectLine(t, lines, "five\n")
 			expectLine(t, lines, "")
 		})

@@ -13,9 +13,9 @@ import (
 
 // A preStop hook that was answered has succeeded, as with a kubelet.
 func TestARequestOfAPreStopHook(t *testing.T) {
-	var asked *http.Request
+	asked := make(chan *http.Request, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = r
+		asked <- r
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	port := server.URL[strings.LastIndex(server.URL, ":")+1:]
@@ -30,8 +30,11 @@ func TestARequestOfAPreStopHook(t *testing.T) {
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		t.Skip("no curl")
 	}
-	if err := run(); err != nil || asked == nil || asked.URL.Path != "/bye" || asked.Header.Get("X-Who") != "kubelet" {
-		t.Errorf("%v, asked %v", err, asked)
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-asked; r.URL.Path != "/bye" || r.Header.Get("X-Who") != "kubelet" {
+		t.Errorf("asked %s with %v", r.URL, r.Header)
 	}
 	server.Close()
 	if run() == nil {
