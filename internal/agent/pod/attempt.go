@@ -39,13 +39,7 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 	if refused {
 		w.report.showWaiting(state.ReasonLimited, w.slot.limitMessage())
 	}
-	if err := w.slot.acquire(ctx); err != nil {
-		return state.Exit{}, err
-	}
-	if refused {
-		w.report.showProgress()
-	}
-	if err := w.memory.acquire(ctx); err != nil {
+	if err := w.acquireRoom(ctx, refused); err != nil {
 		return state.Exit{}, err
 	}
 	w.progress.save()
@@ -56,6 +50,23 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 		return state.Exit{}, err
 	}
 	return w.watch(ctx)
+}
+
+// acquireRoom waits for a slot and for memory. Who waits for memory holds no slot: whoever
+// has the memory may wait for that.
+func (w *worker) acquireRoom(ctx context.Context, refused bool) error {
+	for {
+		if err := w.slot.acquire(ctx); err != nil {
+			return err
+		}
+		if refused {
+			w.report.showProgress()
+		}
+		waited, err := w.memory.acquire(ctx, w.slot.release)
+		if err != nil || !waited {
+			return err
+		}
+	}
 }
 
 // create clones the image under the attempt's name.

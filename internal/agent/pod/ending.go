@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
+	"github.com/macfleet/macfleet/internal/agent/pod/hook"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
@@ -192,11 +193,11 @@ func (e *ender) preStop(ctx context.Context, c corev1.Container, hook corev1.Lif
 	e.progress.save()
 }
 
-func (e *ender) runHook(ctx context.Context, c corev1.Container, hook corev1.LifecycleHandler) error {
-	if hook.Sleep != nil {
-		return wait.For(ctx, e.clock, time.Duration(hook.Sleep.Seconds)*time.Second-e.clock.Since(e.progress.Ending.Since))
+func (e *ender) runHook(ctx context.Context, c corev1.Container, h corev1.LifecycleHandler) error {
+	if h.Sleep != nil {
+		return wait.For(ctx, e.clock, time.Duration(h.Sleep.Seconds)*time.Second-e.clock.Since(e.progress.Ending.Since))
 	}
-	argv, err := state.HookArgv(c, hook)
+	argv, err := hook.Argv(c, h)
 	if err != nil {
 		return err
 	}

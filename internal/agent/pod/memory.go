@@ -38,22 +38,24 @@ func (m *memoryShare) restore() {
 	m.ledger.Restore(m.pod.uid, m.requests(), size)
 }
 
-// acquire waits for the memory of the VM that is to be made.
-func (m *memoryShare) acquire(ctx context.Context) error {
-	p, waited := m.pod.current(), false
+// acquire waits for the memory of the VM that is to be made, and reports whether it had
+// to; waits is called before it does.
+func (m *memoryShare) acquire(ctx context.Context, waits func()) (waited bool, err error) {
+	p := m.pod.current()
 	least, wanted := admission.MemoryNeed(p, m.host)
 	given, err := m.ledger.Acquire(ctx, m.pod.uid, m.requests(), allocation.Need{Least: least, Wanted: wanted}, func(message string) {
 		waited = true
+		waits()
 		m.report.showWaiting(state.InitialReason(p), message)
 	})
 	if err != nil {
-		return context.Cause(ctx)
+		return waited, context.Cause(ctx)
 	}
 	if waited {
 		m.report.showProgress()
 	}
 	m.progress.MemoryBytes = given
-	return nil
+	return waited, nil
 }
 
 // settled says that what the Pod holds is in the ledger.

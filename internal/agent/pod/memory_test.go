@@ -37,10 +37,7 @@ func TestAPodWithoutRequestsWaitsForRoom(t *testing.T) {
 	w.startAgent()
 	w.awaitRunning("b")
 	w.create(asking("a", ""))
-	w.awaitPod("a", "says what it waits for", func(p *corev1.Pod) bool {
-		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "4096 MiB of memory")
-	})
+	w.awaitPod("a", "says what it waits for", waitsForMemory)
 	if n := w.host.count("create"); n != 1 {
 		t.Errorf("%d VMs", n)
 	}
@@ -59,6 +56,35 @@ func TestAPodWithoutRequestsGetsWhatIsLeft(t *testing.T) {
 	if got := w.host.memory; !slices.Equal(got, []int64{11 << 30, 5 << 30}) {
 		t.Errorf("VMs of %d bytes", got)
 	}
+}
+
+// A Pod that waits for memory holds no slot, which the one that was promised the memory may
+// wait for.
+func TestAPodThatWaitsForMemoryHoldsNoSlot(t *testing.T) {
+	w := newWorld(t, asking("b", "2Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	promised, pulled := asking("c", "12Gi"), make(chan struct{})
+	promised.Spec.Containers[0].Image = "ghcr.io/ci/another:1"
+	w.host.mu.Lock()
+	pulls := w.host.pulls
+	w.host.pullGate = pulled
+	w.host.mu.Unlock()
+	w.create(promised)
+	w.await("its image is pulled", func() bool {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		return w.host.pulls > pulls
+	})
+	w.create(asking("a", ""))
+	w.awaitPod("a", "waits for memory", waitsForMemory)
+	close(pulled)
+	w.awaitRunning("c")
+}
+
+func waitsForMemory(p *corev1.Pod) bool {
+	s := p.Status.ContainerStatuses
+	return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "4096 MiB of memory")
 }
 
 // A Pod that runs is not refused for one that came later, in whatever order they are
@@ -92,10 +118,7 @@ func TestAPodThatEndsHoldsItsMemory(t *testing.T) {
 		return len(w.host.graces) > 0
 	})
 	w.create(asking("a", ""))
-	w.awaitPod("a", "waits", func(p *corev1.Pod) bool {
-		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "of memory")
-	})
+	w.awaitPod("a", "waits", waitsForMemory)
 	close(w.host.stopGate)
 	w.awaitRunning("a")
 }

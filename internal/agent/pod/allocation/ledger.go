@@ -127,6 +127,12 @@ func (l *Ledger) acquire(uid types.UID, requests Amount, n Need) (given int64, m
 		l.held[uid] = holding{requests, given}
 		return given, "", nil
 	}
+	// It has no VM now. What that had is not kept from those whom this Pod waits for.
+	if l.held[uid].memory > 0 {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+	l.held[uid] = holding{requests: requests}
 	return 0, fmt.Sprintf("the VM needs %d MiB of memory at least, and other Pods have %d of %d MiB: it waits until one of them ends",
 		n.Least>>20, taken(others)>>20, l.capacity.MemoryBytes>>20), l.changed
 }

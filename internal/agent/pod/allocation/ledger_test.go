@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPodsOfBeforeAreAdmittedFirst(t *testing.T) {
@@ -32,6 +34,36 @@ func TestPodsOfBeforeAreAdmittedFirst(t *testing.T) {
 		<-done
 		if !refused {
 			t.Error("admitted beside a Pod that leaves no room")
+		}
+	})
+}
+
+// A Pod that waits has no VM: it does not keep from others what they are to leave it.
+func TestPodsThatWaitDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Amount{MemoryBytes: 16 * gib})
+		l.Open()
+		l.Restore("crashed", Amount{}, 14*gib)
+		promised := Amount{MemoryBytes: 14 * gib}
+		if refused, err := l.Admit(t.Context(), "new", promised); refused != nil || err != nil {
+			t.Fatal(refused, err)
+		}
+		got := make(chan string, 2)
+		acquire := func(uid types.UID, requests Amount, n Need) {
+			if _, err := l.Acquire(t.Context(), uid, requests, n, func(string) {}); err == nil {
+				got <- string(uid)
+			}
+		}
+		go acquire("new", promised, Need{14 * gib, 14 * gib})
+		synctest.Wait()
+		go acquire("crashed", Amount{}, Need{4 * gib, 14 * gib})
+		synctest.Wait()
+		if len(got) != 1 || <-got != "new" {
+			t.Fatal("the Pod with a request has no memory")
+		}
+		l.Release("new")
+		if uid := <-got; uid != "crashed" {
+			t.Error(uid)
 		}
 	})
 }

@@ -1,14 +1,9 @@
 package state
 
 import (
-	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/macfleet/macfleet/internal/agent/pod/action"
 )
 
 // PreStopID is the command of a preStop hook. It is none of the attempt's own.
@@ -50,39 +45,4 @@ func PreStop(c corev1.Container) *corev1.LifecycleHandler {
 		return nil
 	}
 	return c.Lifecycle.PreStop
-}
-
-// HookArgv is the command that a hook is in the guest. A request by HTTP is made there,
-// where the container's ports are.
-func HookArgv(c corev1.Container, h corev1.LifecycleHandler) ([]string, error) {
-	switch {
-	case h.Exec != nil:
-		return h.Exec.Command, nil
-	case h.HTTPGet != nil:
-		return httpGetArgv(c, *h.HTTPGet)
-	}
-	return nil, fmt.Errorf("the hook of container %s says nothing to do", c.Name)
-}
-
-// httpGetArgv sends a request, to which any answer is a success, whatever its status.
-func httpGetArgv(c corev1.Container, g corev1.HTTPGetAction) ([]string, error) {
-	port, err := action.Port(g.Port, &c)
-	if err != nil {
-		return nil, err
-	}
-	host, scheme, path := g.Host, "http", g.Path
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if g.Scheme == corev1.URISchemeHTTPS {
-		scheme = "https"
-	}
-	if len(path) == 0 || path[0] != '/' {
-		path = "/" + path
-	}
-	argv := []string{"/usr/bin/curl", "--silent", "--show-error", "--insecure", "--location", "--globoff", "--output", "/dev/null"}
-	for _, h := range g.HTTPHeaders {
-		argv = append(argv, "--header", h.Name+": "+h.Value)
-	}
-	return append(argv, scheme+"://"+net.JoinHostPort(host, strconv.Itoa(port))+path), nil
 }

@@ -1,4 +1,4 @@
-package state
+package hook
 
 import (
 	"net/http"
@@ -22,7 +22,7 @@ func TestARequestOfAPreStopHook(t *testing.T) {
 	hook := corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{
 		Path: "bye", Port: intstr.FromString(port), HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Who", Value: "kubelet"}},
 	}}
-	argv, err := HookArgv(corev1.Container{}, hook)
+	argv, err := Argv(corev1.Container{}, hook)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestARequestOfAPreStopHook(t *testing.T) {
 func TestAHookWithoutItsPort(t *testing.T) {
 	for _, port := range []intstr.IntOrString{intstr.FromString("web"), intstr.FromInt32(0)} {
 		hook := corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: port}}
-		if argv, err := HookArgv(corev1.Container{}, hook); err == nil {
+		if argv, err := Argv(corev1.Container{}, hook); err == nil {
 			t.Errorf("port %s: %q", port.String(), argv)
 		}
 	}
