@@ -100,7 +100,7 @@ func (e *ender) runs() string {
 // begin notes since when the grace of an end counts that has no deletionTimestamp.
 func (e *ender) begin() {
 	if e.progress.Ending == nil {
-		e.progress.Ending = &state.Ending{Since: e.clock.Now()}
+		e.progress.Ending = &state.Ending{Since: e.clock.Now(), ContainerOnly: e.life.Err() == nil}
 		e.progress.save()
 	}
 	e.pod.countGrace(e.progress.Ending.Since)

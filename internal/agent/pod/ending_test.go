@@ -43,6 +43,15 @@ func (w *world) awaitSignal() {
 	w.await("the command is told to end", func() bool { return w.host.count("signal tk-uid-a-0 main") > 0 })
 }
 
+// awaitSignalOnRecord waits until the next agent would know of the signal.
+func (w *world) awaitSignalOnRecord() {
+	w.t.Helper()
+	w.await("that is written down", func() bool {
+		r, err := w.supervisor().checkpoints.Load("uid-a")
+		return err == nil && r != nil && r.Ending != nil && r.Ending.Signaled
+	})
+}
+
 // shownEnd is the last end of main that was shown.
 func (w *world) shownEnd() *corev1.ContainerStateTerminated {
 	w.phases.mu.Lock()
@@ -135,10 +144,7 @@ func TestARestartOfTheAgentDoesNotRenewTheGrace(t *testing.T) {
 	begin := w.clock.Now()
 	w.deleteWithin(600)
 	w.awaitSignal()
-	w.await("that is written down", func() bool {
-		r, err := w.supervisor().checkpoints.Load("uid-a")
-		return err == nil && r != nil && r.Ending != nil && r.Ending.Signaled
-	})
+	w.awaitSignalOnRecord()
 	w.clock.Step(400 * time.Second)
 	w.stopAgent()
 	w.startAgent()
@@ -162,10 +168,7 @@ func TestARestartOfTheAgentDoesNotRenewTheGraceOfADeadline(t *testing.T) {
 	w.awaitSignal()
 	w.frozen.Store(true)
 	begin := w.clock.Now()
-	w.await("that is written down", func() bool {
-		r, err := w.supervisor().checkpoints.Load("uid-a")
-		return err == nil && r != nil && r.Ending != nil && r.Ending.Signaled
-	})
+	w.awaitSignalOnRecord()
 	w.clock.Step(400 * time.Second)
 	w.stopAgent()
 	w.startAgent()
@@ -173,6 +176,32 @@ func TestARestartOfTheAgentDoesNotRenewTheGraceOfADeadline(t *testing.T) {
 	p = w.awaitPhase(corev1.PodFailed)
 	if took := w.clock.Since(begin); took > 900*time.Second || p.Status.Reason != reasonDeadline {
 		t.Errorf("it took %s, reason %s", took, p.Status.Reason)
+	}
+}
+
+// An agent that restarts in the kill of a container does not know of it: what comes later
+// has its hook, its signal and its grace.
+func TestAKillThatTheAgentForgotTakesNothingFromADeletion(t *testing.T) {
+	p, grace := probed(corev1.RestartPolicyAlways, func(c *corev1.Container) { c.LivenessProbe = probes("check", 1, 1) }), int64(36000)
+	p.Spec.TerminationGracePeriodSeconds = &grace
+	w := newWorld(t, p)
+	w.host.guests.stubborn = true
+	w.host.execs.exits("check", 1)
+	w.startAgent()
+	w.awaitSignal()
+	w.frozen.Store(true)
+	w.awaitSignalOnRecord()
+	w.stopAgent()
+	w.host.execs.exits("check", 0)
+	w.startAgent()
+	w.frozen.Store(false)
+	w.awaitExec("check") // the next agent has the container
+	w.deleteWithin(36000)
+	w.await("the command is told again", func() bool { return w.host.count("signal tk-uid-a-0 main") == 2 })
+	w.host.exit("main", exited(5))
+	w.awaitGone("a")
+	if e := w.shownEnd(); e == nil || e.ExitCode != 5 {
+		t.Errorf("end %+v", e)
 	}
 }
 

@@ -100,6 +100,9 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 	}
 	action, why := state.Resume(f)
 	w.progress.Record, w.progress.reconstructed = state.RecordFor(p, w.shared.bootSession, f.Record), f.Reconstructed
+	if e := w.progress.Ending; e != nil && e.ContainerOnly {
+		w.progress.Ending = nil
+	}
 	w.progress.mainRan = w.progress.mainRan || !w.progress.Begun.IsZero() || w.progress.Exit != nil || w.progress.LastExit != nil
 	w.progress.ran = w.progress.ran || w.progress.mainRan || w.progress.Step == state.StepRunning
 	w.progress.publish()

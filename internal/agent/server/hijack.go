@@ -39,7 +39,7 @@ func (c *connections) remove(conn *watched) {
 
 // partingTimeout is how long streams that are to end have to tell their clients: a SPDY
 // client takes a connection that is cut for a command that has succeeded.
-const partingTimeout = 2 * time.Second
+const partingTimeout = 5 * time.Second
 
 // close waits until they have ended, cuts those that have not in time, and lets no others
 // come.
@@ -92,7 +92,7 @@ type watched struct {
 	taken  *connections
 	// closing once is enough.
 	closing sync.Once
-	// ended is closed when it is.
+	// ended is closed once the connection is, unless it was cut.
 	ended chan struct{}
 }
 

@@ -63,7 +63,7 @@ func (r *route) ofContainer(parts []string) {
 	withUID := 4
 	switch k := kind(parts[0]); k {
 	case kindLogs:
-		withUID = -1 // a log has no such path
+		withUID = -1 // no path of a log has a UID
 	case kindPortForward:
 		// A Pod and no container.
 		names = append(slices.Clone(names), "")

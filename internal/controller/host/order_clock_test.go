@@ -89,12 +89,7 @@ func TestAnUnwantedOrderEndsBesideANamesake(t *testing.T) {
 // nothing: an order whose answer was lost may have become a server that bills.
 func TestAnOrderOutlivesLostRights(t *testing.T) {
 	w := ordering(t)
-	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
-		if c.Name == "CreateServer" {
-			return nil, cloudtest.Err(cloud.KindUnavailable)
-		}
-		return nil, nil
-	}
+	w.loseCreateAnswers()
 	_, err := w.look()
 	w.must(err)
 	w.releaseOrder()
@@ -131,12 +126,7 @@ func TestAnOrderOutlivesLostRights(t *testing.T) {
 func TestAnOrderIsNotRepeatedByASuspiciousList(t *testing.T) {
 	w := ordering(t)
 	w.another(6)
-	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
-		if c.Name == "CreateServer" {
-			return nil, cloudtest.Err(cloud.KindUnavailable)
-		}
-		return nil, nil
-	}
+	w.loseCreateAnswers()
 	_, err := w.look()
 	w.must(err)
 	w.cloud.Fault = nil

@@ -284,6 +284,16 @@ func (w *world) refuseCreate(kind cloud.Kind) {
 	}
 }
 
+// loseCreateAnswers: servers are made, and nobody is told.
+func (w *world) loseCreateAnswers() {
+	w.cloud.Fault = func(c cloudtest.Call) (error, error) {
+		if c.Name == "CreateServer" {
+			return nil, cloudtest.Err(cloud.KindUnavailable)
+		}
+		return nil, nil
+	}
+}
+
 func (w *world) calls(name string) (n int) {
 	for _, c := range w.cloud.Calls() {
 		if c.Name == name {
@@ -390,12 +400,7 @@ func TestAReleasedOrderEndsWithItsServer(t *testing.T) {
 	})
 	t.Run("the answer was lost, and the server is there", func(t *testing.T) {
 		w := ordering(t)
-		w.cloud.Fault = func(c cloudtest.Call) (error, error) {
-			if c.Name == "CreateServer" {
-				return nil, cloudtest.Err(cloud.KindUnavailable)
-			}
-			return nil, nil
-		}
+		w.loseCreateAnswers()
 		_, err := w.look()
 		w.must(err)
 		w.releaseOrder()

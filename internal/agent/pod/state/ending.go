@@ -13,6 +13,9 @@ const PreStopID = "prestop"
 type Ending struct {
 	// Since is when it began, by this host's clock.
 	Since time.Time `json:"since"`
+	// ContainerOnly: its Pod was to live on, for a probe that failed or another image. The
+	// next agent, which does not know why, decides anew.
+	ContainerOnly bool `json:"containerOnly,omitempty"`
 	// Hooked: the preStop hook is done. Signaled: the command was told to end.
 	Hooked   bool `json:"hooked,omitempty"`
 	Signaled bool `json:"signaled,omitempty"`
