@@ -16,8 +16,9 @@ import (
 func acceptedOfContainer() []string {
 	return []string{
 		"name", "image", "imagePullPolicy", "command", "args", "env", "envFrom", "resources", "ports", "volumeMounts", "securityContext",
-		// Defaults without effect: there is no message file, and nothing is resized.
-		"terminationMessagePath", "terminationMessagePolicy", "resizePolicy",
+		"terminationMessagePath", "terminationMessagePolicy",
+		// A default without effect: nothing is resized.
+		"resizePolicy",
 	}
 }
 
