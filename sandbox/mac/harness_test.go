@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,10 +22,10 @@ import (
 // real hang fails one on a busy machine.
 const patience = time.Minute
 
-// binaryEnv hands a built binary to the tests when they run themselves again.
-const binaryEnv = "MACSIM_TEST_BINARY"
+// programsEnv hands the built programs to the tests when they run themselves again.
+const programsEnv = "MACSIM_TEST_PROGRAMS"
 
-var macsim string // the binary under test, built once by TestMain
+var programs string // the folder of the programs under test, built once by TestMain
 
 var lastAddress atomic.Uint32
 
@@ -41,11 +40,11 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if macsim = os.Getenv(binaryEnv); macsim != "" {
+	if programs = os.Getenv(programsEnv); programs != "" {
 		return m.Run()
 	}
-	macsim = filepath.Join(dir, "macsim")
-	if err := goBuild("linux", "", macsim, "./cmd/macsim"); err != nil {
+	programs = dir
+	if err := goBuild("linux", "", dir, "./cmd/macsim", "./cmd/macshim"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -55,14 +54,15 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-func goBuild(goos, goarch, out, pkg string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, pkg)
+// goBuild builds packages to out, which is a folder where they are several.
+func goBuild(goos, goarch, out string, pkgs ...string) error {
+	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, pkgs...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos)
 	if goarch != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+goarch)
 	}
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", pkg, err, text)
+		return fmt.Errorf("building %s: %w\n%s", strings.Join(pkgs, " "), err, text)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 	pid := uint32(os.Getpid())
 	n := lastAddress.Add(1)
 	o := Options{
-		Binary: macsim, Dir: t.TempDir(), SSHPort: freePort(t),
+		Programs: programs, Dir: t.TempDir(), SSHPort: freePort(t),
 		Address:  netip.AddrFrom4([4]byte{127, byte(80 + pid%100), byte(pid >> 8), byte(n)}),
 		Password: testPassword, AuthorizedKeys: []string{b.authorizedKey()}, TimeScale: 50,
 	}

@@ -51,10 +51,10 @@ type Execution = wire.Execution
 // Fault makes a command of a Mac fail.
 type Fault = wire.Fault
 
-// Options describe a Mac. Binary, Dir and Address are needed.
+// Options describe a Mac. Programs, Dir and Address are needed.
 type Options struct {
-	// Binary is the path of a static build of cmd/macsim.
-	Binary string
+	// Programs is the folder of static builds of cmd/macsim and cmd/macshim.
+	Programs string
 	// Dir holds the disk and state of this Mac; it is made when missing.
 	Dir string
 	// Address is the loopback address, SSHPort the port SSH answers on; 0
@@ -140,7 +140,7 @@ func New(o Options) (*Mac, error) {
 	if !o.Address.IsLoopback() {
 		return nil, fmt.Errorf("simulated Mac: address %s is not a loopback address", o.Address)
 	}
-	for name, v := range map[string]*string{"binary": &o.Binary, "folder": &o.Dir} {
+	for name, v := range map[string]*string{"folder of programs": &o.Programs, "folder": &o.Dir} {
 		if *v == "" {
 			return nil, fmt.Errorf("simulated Mac: no %s", name)
 		}

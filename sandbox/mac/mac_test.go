@@ -195,10 +195,10 @@ func snapshot(t *testing.T, dir string) map[string]string {
 
 func TestNewRefuses(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no loopback address": {Binary: "b", Dir: t.TempDir(), Address: netip.MustParseAddr("192.0.2.1")},
-		"no address":          {Binary: "b", Dir: t.TempDir()},
-		"no binary":           {Dir: t.TempDir(), Address: netip.MustParseAddr("127.0.0.2")},
-		"no folder":           {Binary: "b", Address: netip.MustParseAddr("127.0.0.2")},
+		"no loopback address": {Programs: "p", Dir: t.TempDir(), Address: netip.MustParseAddr("192.0.2.1")},
+		"no address":          {Programs: "p", Dir: t.TempDir()},
+		"no programs":         {Dir: t.TempDir(), Address: netip.MustParseAddr("127.0.0.2")},
+		"no folder":           {Programs: "p", Address: netip.MustParseAddr("127.0.0.2")},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)

@@ -121,7 +121,7 @@ func (m *Mac) config() wire.Config {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return wire.Config{
-		Root: m.Root(), StateDir: m.stateDir(), TwinDir: m.twinDir(), Binary: m.o.Binary, GuestPrograms: m.o.GuestPrograms,
+		Root: m.Root(), StateDir: m.stateDir(), TwinDir: m.twinDir(), Programs: m.o.Programs, GuestPrograms: m.o.GuestPrograms,
 		Address: m.o.Address.String(), Port: m.o.SSHPort,
 		Username: m.account.username, Password: m.account.password,
 		BootSession: strings.ToUpper(uuid.NewString()), BootTime: time.Now(),

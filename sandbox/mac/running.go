@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"syscall"
 
@@ -34,7 +35,7 @@ func startRunning(ctx context.Context, m *Mac, c wire.Config) (*running, error) 
 		m: m, exited: make(chan struct{}), ready: make(chan error, 1),
 		wishes: make(chan wire.EventKind, 1), waiting: map[int]chan wire.Event{},
 	}
-	if err := r.launch(m.o.Binary); err != nil {
+	if err := r.launch(filepath.Join(m.o.Programs, wire.Binary)); err != nil {
 		return nil, err
 	}
 	heard := make(chan struct{})

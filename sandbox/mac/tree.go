@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -87,10 +88,18 @@ func plantTree(root string, a account) error {
 	return plantAutoLogin(root, a)
 }
 
+// programOf is the program that a command of that name is.
+func programOf(command string) string {
+	if command == "tart" || command == "nc" {
+		return wire.BinaryPath
+	}
+	return wire.ShimPath
+}
+
 func plantLinks(root string) error {
 	links := map[string]string{"/etc": "private/etc", "/var": "private/var", "/tmp": "private/tmp"}
 	for _, command := range append(catalogue.Modelled(), catalogue.Unmodelled()...) {
-		links[command] = wire.BinaryPath
+		links[command] = programOf(path.Base(command))
 	}
 	for path, target := range links {
 		full := filepath.Join(root, path)

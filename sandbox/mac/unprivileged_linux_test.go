@@ -36,7 +36,7 @@ func TestUnprivileged(t *testing.T) {
 	}
 	cmd := exec.Command(self, "-test.run", "^Test(FirstContact|Sudo|NothingOutside|Launchd|ACommandInAGuest|ReinstallLeaves)", "-test.v")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), binaryEnv+"="+macsim, "TMPDIR="+dir, "HOME="+dir)
+	cmd.Env = append(os.Environ(), programsEnv+"="+programs, "TMPDIR="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

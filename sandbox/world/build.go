@@ -98,14 +98,15 @@ func buildOurs(ctx context.Context, source, cache string) (Binaries, error) {
 		Manager:   filepath.Join(dir, "manager"),
 		AgentDir:  filepath.Join(dir, "agent"),
 		AgentTwin: filepath.Join(dir, "twin", "tart-kubelet"),
-		Mac:       filepath.Join(dir, "macsim"),
+		Mac:       filepath.Join(dir, "mac"),
 	}
 	darwin := []string{"GOOS=darwin", "GOARCH=arm64"}
 	programs := []program{
 		{pkg: "./cmd/manager", out: binaries.Manager},
 		{pkg: "./cmd/tart-kubelet", out: filepath.Join(binaries.AgentDir, "tart-kubelet"), env: darwin},
 		{pkg: "./cmd/tart-kubelet", out: binaries.AgentTwin},
-		{pkg: "./sandbox/mac/cmd/macsim", out: binaries.Mac},
+		{pkg: "./sandbox/mac/cmd/macsim", out: filepath.Join(binaries.Mac, "macsim")},
+		{pkg: "./sandbox/mac/cmd/macshim", out: filepath.Join(binaries.Mac, "macshim")},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range programs {

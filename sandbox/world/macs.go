@@ -16,10 +16,10 @@ import (
 // macs are the simulated Macs behind the vendor's servers: it is the hardware that
 // the vendor drives.
 type macs struct {
-	binary  string
-	dir     string
-	sshPort int
-	twins   map[string]string
+	programs string
+	dir      string
+	sshPort  int
+	twins    map[string]string
 	// guestPrograms are what guests have beside the programs of this machine.
 	guestPrograms []string
 	log           *slog.Logger
@@ -55,7 +55,7 @@ func (m *macs) of(install scaleway.Install) (*mac.Mac, error) {
 		return machine, nil
 	}
 	machine, err := mac.New(mac.Options{
-		Binary:        m.binary,
+		Programs:      m.programs,
 		Dir:           filepath.Join(m.dir, install.ServerID[:8]),
 		Address:       install.IP,
 		SSHPort:       m.sshPort,

@@ -43,7 +43,7 @@ type Binaries struct {
 	AgentDir string
 	// AgentTwin is the same agent for Linux: what a simulated Mac runs in its place.
 	AgentTwin string
-	// Mac is the simulated Mac's multi-call binary.
+	// Mac is the folder of a simulated Mac's programs.
 	Mac string
 }
 

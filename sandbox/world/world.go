@@ -80,7 +80,7 @@ func (w *World) startVendor(ctx context.Context) error {
 	}
 	w.network = network
 	w.macs = &macs{
-		binary: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, "macs"),
+		programs: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, "macs"),
 		sshPort: network.sshPort, twins: twins, guestPrograms: w.options.Binaries.guestPrograms(), log: w.options.Logger, byID: map[string]*mac.Mac{},
 	}
 	w.vendor = scaleway.New(scaleway.Options{

@@ -36,7 +36,8 @@ var fleetKey = ed25519.NewKeyFromSeed([]byte("the fleet that these tests play!")
 
 // programs are built once for all tests.
 var programs struct {
-	macsim, twin string
+	// macs is the folder of a simulated Mac's programs.
+	macs, twin string
 	// builds are two releases of the agent for macOS, and files are where they are.
 	builds [2]*remote.Build
 	files  [2]string
@@ -60,10 +61,11 @@ func buildAndRun(m *testing.M) int {
 }
 
 func buildPrograms(dir string) error {
-	programs.macsim = filepath.Join(dir, "macsim")
+	programs.macs = dir
 	programs.twin = filepath.Join(dir, "twin")
 	err := errors.Join(
-		goBuild(programs.macsim, "linux", "", "./sandbox/mac/cmd/macsim", ""),
+		goBuild(filepath.Join(dir, "macsim"), "linux", "", "./sandbox/mac/cmd/macsim", "", "-tags", "grpcnotrace"),
+		goBuild(filepath.Join(dir, "macshim"), "linux", "", "./sandbox/mac/cmd/macshim", ""),
 		goBuild(programs.twin, "linux", "", "./cmd/tart-kubelet", ""),
 	)
 	for i := range programs.builds {
@@ -124,7 +126,7 @@ func newBenchNow(t *testing.T) *bench {
 	pid, n := uint32(os.Getpid()), lastAddress.Add(1)
 	address := netip.AddrFrom4([4]byte{127, byte(190 + pid%50), byte(pid >> 6), byte(n)})
 	b.Mac, err = mac.New(mac.Options{
-		Binary: programs.macsim, Dir: t.TempDir(), Address: address, SSHPort: freePort(t, address),
+		Programs: programs.macs, Dir: t.TempDir(), Address: address, SSHPort: freePort(t, address),
 		Password: password, TimeScale: 20, LockAfter: 3,
 		AuthorizedKeys: []string{b.authorizedKey()},
 		Twins: map[string]string{

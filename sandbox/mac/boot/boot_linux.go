@@ -35,15 +35,17 @@ func Enter(c wire.Config) error {
 	return pivot(c.Root)
 }
 
-// mountHidden brings in this program and the twins, read-only, beside a place
+// mountHidden brings in the programs and the twins, read-only, beside a place
 // for the shims' socket.
 func mountHidden(c wire.Config) error {
 	dir := filepath.Join(c.Root, wire.HiddenDir)
 	if err := mountTmpfs(dir, "mode=0755,size=1m"); err != nil {
 		return err
 	}
-	if err := bindFile(c.Binary, filepath.Join(c.Root, wire.BinaryPath)); err != nil {
-		return err
+	for _, program := range []string{wire.Binary, wire.Shim} {
+		if err := bindFile(filepath.Join(c.Programs, program), filepath.Join(dir, program)); err != nil {
+			return err
+		}
 	}
 	twins := filepath.Join(c.Root, wire.TwinDir)
 	if err := os.Mkdir(twins, 0o755); err != nil {

@@ -169,7 +169,7 @@ func (c signer) signatureOf(path string) (string, amfi.Signature, error) {
 	if err != nil {
 		return "", amfi.Signature{}, err
 	}
-	if real, err := filepath.EvalSymlinks(program); err == nil && real == wire.BinaryPath {
+	if real, err := filepath.EvalSymlinks(program); err == nil && filepath.Dir(real) == wire.HiddenDir {
 		return program, amfi.Signature{Identifier: "com.apple." + filepath.Base(path)}, nil
 	}
 	f, err := os.Open(program)

@@ -10,11 +10,19 @@ import (
 	"github.com/macfleet/macfleet/sandbox/mac/pf"
 )
 
+// The programs of a simulated Mac, in the folder that the host side builds them in: pid 1
+// with tart, and the modelled commands.
+const (
+	Binary = "macsim"
+	Shim   = "macshim"
+)
+
 // Paths that exist inside every simulated Mac and on no real one.
 const (
 	HiddenDir  = "/.macsim"
 	SocketPath = HiddenDir + "/sock"
-	BinaryPath = HiddenDir + "/macsim"
+	BinaryPath = HiddenDir + "/" + Binary
+	ShimPath   = HiddenDir + "/" + Shim
 	TwinDir    = HiddenDir + "/twins"
 	// UserlandDir holds the programs of the machine below, for the guests of the Mac.
 	UserlandDir = HiddenDir + "/userland"
@@ -73,7 +81,7 @@ type Config struct {
 	Root     string `json:"root"`
 	StateDir string `json:"stateDir"`
 	TwinDir  string `json:"twinDir"`
-	Binary   string `json:"binary"`
+	Programs string `json:"programs"`
 	// GuestPrograms are files of the machine below that guests have in /usr/local/bin, and
 	// at their root.
 	GuestPrograms []string `json:"guestPrograms,omitempty"`

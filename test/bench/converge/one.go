@@ -70,8 +70,7 @@ func admit(ctx context.Context, dir string, delay time.Duration) (*patient, erro
 	if p.build, err = remote.ReadBuild(filepath.Join(agent.Dir, "tart-kubelet")); err != nil {
 		return nil, err
 	}
-	macsim := filepath.Join(dir, "macsim")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", macsim, "./sandbox/mac/cmd/macsim")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir, "./sandbox/mac/cmd/macsim", "./sandbox/mac/cmd/macshim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the simulated Mac: %w\n%s", err, text)
@@ -99,7 +98,7 @@ func admit(ctx context.Context, dir string, delay time.Duration) (*patient, erro
 		return nil, err
 	}
 	p.Mac, err = mac.New(mac.Options{
-		Binary: macsim, Dir: filepath.Join(dir, "mac"), Address: address, SSHPort: port, Password: password,
+		Programs: dir, Dir: filepath.Join(dir, "mac"), Address: address, SSHPort: port, Password: password,
 		AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))},
 		Twins:          map[string]string{p.build.SHA256: agent.Twin},
 	})

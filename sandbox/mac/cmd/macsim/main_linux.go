@@ -1,14 +1,14 @@
-// Command macsim is everything that runs inside a simulated Mac: pid 1 when
-// started as "macsim init" with the host side's socket as descriptor 3, and
-// each modelled command when started under its name.
+// Command macsim is pid 1 of a simulated Mac when started as "macsim init" with the
+// host side's socket as descriptor 3, and tart and its nc when started under their names.
+// The other commands are macshim.
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/macfleet/macfleet/sandbox/mac/process"
-	"github.com/macfleet/macfleet/sandbox/mac/shims"
 	"github.com/macfleet/macfleet/sandbox/mac/supervisor"
 	"github.com/macfleet/macfleet/sandbox/mac/tart"
 )
@@ -29,6 +29,7 @@ func main() {
 	case "tart", "nc":
 		os.Exit(tart.Main(argv, tart.Env{}))
 	default:
-		os.Exit(shims.Main(argv))
+		_, _ = fmt.Fprintf(os.Stderr, "macsim is pid 1 of a simulated Mac (init) and tart, not %q\n", argv[0])
+		os.Exit(2)
 	}
 }
