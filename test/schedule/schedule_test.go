@@ -110,9 +110,17 @@ func TestSchedules(t *testing.T) {
 // brokeOnce are seeds that have broken a promise, from beyond those of make test.
 var brokeOnce = []uint64{1668, 1960, 2454, 2568, 3302, 700002, 700842, 703212, 704749, 2001409, 2003066}
 
+// brokeHarsh are those that did so in a harsh history.
+var brokeHarsh = []uint64{9000312}
+
 func TestSeedsThatBrokeOnce(t *testing.T) {
 	for _, seed := range brokeOnce {
 		report(t, play(ofSeed(seed, *stepFlag)), false)
+	}
+	for _, seed := range brokeHarsh {
+		o := ofSeed(seed, *stepFlag)
+		o.harsh = true
+		report(t, play(o), false)
 	}
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -56,8 +57,7 @@ func (p *idling) endQuarantine(ctx context.Context) error {
 // rest is all there is to do for a host that nobody has.
 func (p *idling) rest(ctx context.Context) error {
 	p.clearShown()
-	var err error
-	if p.observed.PoolPrefixes, err = p.poolPrefixes(ctx, p.pools()); err != nil {
+	if err := p.seeWishes(ctx); err != nil {
 		return err
 	}
 	if err := p.recordManualWipe(ctx); err != nil {
@@ -67,6 +67,25 @@ func (p *idling) rest(ctx context.Context) error {
 		return nil
 	}
 	return p.removeFinalizer(ctx, func(*host.Host) {})
+}
+
+// seeWishes finds out whether a live Machine means the host, before others can claim it.
+// A pool name that may be older than that Machine's is read from the server itself;
+// until that answers, the host is as if no list had shown it.
+func (p *idling) seeWishes(ctx context.Context) error {
+	machines, err := p.machines(ctx)
+	if err != nil {
+		return err
+	}
+	pools := p.pools().Known(machines)
+	if p.readAt.IsZero() && host.PoolNameDoubtful(p.host, p.stored.Server.Name, machines, pools...) {
+		if _, _, err := p.read(ctx); err != nil {
+			p.host.Status.Server = p.stored.Server
+			return fmt.Errorf("reading the server that a list shows in the pool: %w", err)
+		}
+	}
+	p.observed.PoolPrefixes, p.observed.Wanted = pools, host.Wanted(p.host, machines, pools...)
+	return nil
 }
 
 // recordManualWipe records a reinstall that a person asked for at the vendor: it is

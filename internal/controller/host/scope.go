@@ -125,32 +125,18 @@ func (s *scope) findOwner(ctx context.Context) error {
 	return nil
 }
 
-// poolPrefixes are those of the owner's pool, or of all pools known here.
-func (s *scope) poolPrefixes(ctx context.Context, pools host.Pools) ([]string, error) {
-	if s.owner != nil {
-		return []string{pools.Default, pools.Prefix(s.owner)}, nil
-	}
+// machines are those of all namespaces: from the cache, unless the host may become
+// available now, for the cache may not know its Machine yet.
+func (s *scope) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMachine, error) {
 	reader := client.Reader(s.Client)
 	if phase := s.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
-		reader = s.Reader // it may become available now: the cache may not know its Machine yet
+		reader = s.Reader
 	}
-	named := false
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	known := pools.Known(machines.Items)
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		if m.Spec.HostRef != nil && m.Spec.HostRef.Name == s.host.Name {
-			s.observed.Wanted = true
-			named = named || m.Name == s.host.Status.Server.Name
-		}
-	}
-	if !named && host.InPool(s.host.Status.Server.Name, s.host.Spec.ServerID, known...) {
-		s.observed.Wanted = false // a wish for a host in the pool takes nothing from it
-	}
-	return known, nil
+	return machines.Items, nil
 }
 
 func (s *scope) event(kind, reason, note string) {

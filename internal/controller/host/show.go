@@ -28,15 +28,12 @@ func (p *showing) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if wait, done, err := p.nothingToShow(ctx); done || err != nil {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
-	pools, err := p.poolPrefixes(ctx, p.pools())
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	server, credentials, err := p.read(ctx)
 	if err != nil {
 		return p.Refused(ctx, err)
 	}
-	in := host.ShowInput{Name: server.Name, Began: p.readAt, Settle: p.Settle, Pools: pools, FirstSeen: p.since(p.now())}
+	pools := p.pools()
+	in := host.ShowInput{Name: server.Name, Began: p.readAt, Settle: p.Settle, Pools: []string{pools.Default, pools.Prefix(p.owner)}, FirstSeen: p.since(p.now())}
 	step := host.NextShow(p.host, in)
 	if step == host.ShowRename && p.owner.Spec.ProviderID != "" {
 		// The server bore its owner's name before any Mac was provisioned on it. That
