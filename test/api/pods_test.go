@@ -1,16 +1,21 @@
 package api
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,6 +104,44 @@ func TestWhichPodsAreForMacs(t *testing.T) {
 			default:
 				must(t, err)
 			}
+		})
+	}
+}
+
+// TestNoContainerIsAddedToAPodOfAMac: kubectl debug ends with the reason. A Pod of which
+// nothing has run yet is left to the agent, as nothing tells for sure where it runs.
+func TestNoContainerIsAddedToAPodOfAMac(t *testing.T) {
+	pods := kubernetes.NewForConfigOrDie(apiConfig).CoreV1().Pods("default")
+	debug := []byte(`{"spec":{"ephemeralContainers":[{"name":"d","image":"busybox"}]}}`)
+	try := func(name string) error {
+		_, err := pods.Patch(t.Context(), name, types.StrategicMergePatchType, debug, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "ephemeralcontainers")
+		return err
+	}
+	for name, c := range map[string]struct {
+		status  string
+		refused bool
+	}{
+		"on a Mac":                 {`{"containerStatuses":[{"name":"vm","containerID":"tart://tk-uid-1","image":"","imageID":"","ready":true,"restartCount":0}]}`, true},
+		"on a Mac, its first step": {`{"initContainerStatuses":[{"name":"i","containerID":"tart://tk-uid-1/i","image":"","imageID":"","ready":true,"restartCount":0}]}`, true},
+		"on another node":          {`{"containerStatuses":[{"name":"vm","containerID":"containerd://1","image":"","imageID":"","ready":true,"restartCount":0}]}`, false},
+		"not started yet":          {`{}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := admissiontest.New()
+			p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: p.Spec.Containers[0].Image, Command: []string{"true"}}}
+			must(t, api.Create(t.Context(), p))
+			must(t, api.Status().Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"status":`+c.status+`}`))))
+			if !c.refused {
+				must(t, try(p.Name))
+				return
+			}
+			var err error
+			// A policy counts within a moment.
+			must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, rights, true, func(context.Context) (bool, error) {
+				err = try(p.Name)
+				return err != nil, nil
+			}))
+			refused(t, err, "no container can be added to it. kubectl exec runs further commands in the VM.")
 		})
 	}
 }

@@ -38,8 +38,10 @@ func TestThePolicyForPodsHasItsOwnSwitch(t *testing.T) {
 	}{{nil, true}, {set("podAdmission.enabled=false"), false}, {set("trust.admissionPolicies=false"), true}} {
 		found := objects(t, c.args...)
 		for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-			if got := named(found, kind, "macfleet-mac-pods") != nil; got != c.want {
-				t.Errorf("%q: %s is there: %t", c.args, kind, got)
+			for _, name := range []string{"macfleet-mac-pods", "macfleet-mac-ephemeral-containers"} {
+				if got := named(found, kind, name) != nil; got != c.want {
+					t.Errorf("%q: %s %s is there: %t", c.args, kind, name, got)
+				}
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (a *admitter) reportRefusal(f state.Failure) {
 // once, without end, waits with the same words before.
 func (a *admitter) refuse(ctx context.Context, f state.Failure) *state.Failure {
 	a.reportRefusal(f)
-	if f.Reason == admission.ReasonUnsupported && admission.RecreatedAtOnce(a.pod.current()) {
+	if f.Reason == state.ReasonUnsupported && admission.RecreatedAtOnce(a.pod.current()) {
 		a.report.showWaiting(f.Reason, f.Message)
 		if wait.For(ctx, a.clock, refusedPause) != nil {
 			return nil

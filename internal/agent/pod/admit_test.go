@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/slot"
@@ -61,7 +60,7 @@ func TestARefusedPodThatIsMadeAnewWaits(t *testing.T) {
 			if p = w.pod("a"); p.Status.Phase != corev1.PodPending {
 				t.Errorf("phase %s", p.Status.Phase)
 			}
-			if got := w.events.reasons("a"); !slices.Equal(got, []string{admission.ReasonUnsupported}) {
+			if got := w.events.reasons("a"); !slices.Equal(got, []string{state.ReasonUnsupported}) {
 				t.Errorf("events %v", got)
 			}
 			if n := w.writes(); n != 1 {
@@ -85,7 +84,7 @@ func TestARefusedPodWaitsOnWithoutWritesAfterARestart(t *testing.T) {
 	if n := w.writes() - before; n != 0 {
 		t.Errorf("%d writes after the restart", n)
 	}
-	if n := w.events.count("a", admission.ReasonUnsupported); n != 1 {
+	if n := w.events.count("a", state.ReasonUnsupported); n != 1 {
 		t.Errorf("%d events", n)
 	}
 	w.delete("a")
@@ -131,7 +130,7 @@ func TestARefusedPodOfAnotherPolicyFails(t *testing.T) {
 		for _, owner := range []string{"", "Job", "EphemeralRunner"} {
 			w := newWorld(t, refused(policy, owner))
 			w.startAgent()
-			if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != admission.ReasonUnsupported {
+			if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != state.ReasonUnsupported {
 				t.Errorf("%s of %s: reason %s", policy, owner, p.Status.Reason)
 			}
 		}
@@ -145,7 +144,7 @@ func TestARefusedPodThatIsMadeAnewAfterItFailedFailsSlowly(t *testing.T) {
 		w.frozen.Store(true)
 		w.startAgent()
 		if slow {
-			w.awaitWaiting(admission.ReasonUnsupported)
+			w.awaitWaiting(state.ReasonUnsupported)
 			w.frozen.Store(false)
 		}
 		w.awaitPhase(corev1.PodFailed)

@@ -107,7 +107,10 @@ func (l *locator) rendered() *corev1.Pod {
 func (l *locator) container(ctx context.Context, name string) (Container, error) {
 	c := Container{Pod: l.rendered()}
 	id, found := state.CommandID(c.Pod, name)
-	if !found {
+	switch {
+	case !found && state.IsEphemeral(c.Pod, name):
+		return c, nil // it never runs, as its status says
+	case !found:
 		return Container{}, fmt.Errorf("%w: %s", ErrContainerNotFound, name)
 	}
 	c.ID = id

@@ -6,19 +6,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 )
 
 // refuseEphemeralContainers says of each ephemeral container, which may be added to a
-// running Pod, that nothing comes of it. The Pod goes on.
+// running Pod, that nothing comes of it, as its status does. The Pod goes on.
 func refuseEphemeralContainers(ctx context.Context, pod *object, report *reporter) {
 	for told := 0; ; {
 		p, changed := pod.observe()
 		// They can be added, and never be taken away.
 		for ; told < len(p.Spec.EphemeralContainers); told++ {
-			report.event(corev1.EventTypeWarning, admission.ReasonUnsupported, fmt.Sprintf(
-				"This node runs a Pod as one macOS VM and cannot honour: spec.ephemeralContainers[%d] (%s); the Pod goes on without it",
-				told, p.Spec.EphemeralContainers[told].Name))
+			report.event(corev1.EventTypeWarning, state.ReasonUnsupported, fmt.Sprintf(
+				"spec.ephemeralContainers[%d] (%s) does not run: %s", told, p.Spec.EphemeralContainers[told].Name, state.MessageEphemeral))
 		}
 		select {
 		case <-changed:

@@ -2,36 +2,74 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 )
 
-func TestAnEphemeralContainerIsRefusedOnce(t *testing.T) {
-	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
-	w.startAgent()
-	w.awaitRunning("a")
-	for n, name := range []string{"debugger", "another"} {
-		p := w.pod("a")
+// debug adds an ephemeral container, and returns its status once there is one.
+func (w *world) debug(name string) corev1.ContainerStatus {
+	w.t.Helper()
+	w.edit("a", func(p *corev1.Pod) {
 		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
-			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name},
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "busybox"},
 		})
-		if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
-			t.Fatal(err)
+	})
+	var found corev1.ContainerStatus
+	w.awaitPod("a", "a status of "+name, func(p *corev1.Pod) bool {
+		i := slices.IndexFunc(p.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+		if i >= 0 {
+			found = p.Status.EphemeralContainerStatuses[i]
 		}
-		w.await("an event", func() bool { return w.events.count("a", admission.ReasonUnsupported) > n })
+		return i >= 0
+	})
+	return found
+}
+
+// kubectl debug waits until its container runs or has ended, and then shows its log.
+func TestAnEphemeralContainerEndsAtOnceWithAReason(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	s := w.startAgent()
+	w.awaitRunning("a")
+	first := w.debug("debugger")
+	ended := first.State.Terminated
+	if ended == nil || ended.ExitCode != 128 || ended.Reason != state.ReasonUnsupported || !strings.Contains(ended.Message, "kubectl exec") ||
+		ended.FinishedAt.IsZero() || first.Image != "busybox" {
+		t.Errorf("status %+v", first)
 	}
-	want := "a UnsupportedField This node runs a Pod as one macOS VM and cannot honour: spec.ephemeralContainers[1] (another); the Pod goes on without it"
+	w.debug("another")
+	p := w.awaitRunning("a")
+	if d := cmp.Diff(first, p.Status.EphemeralContainerStatuses[0]); d != "" {
+		t.Errorf("the end changed with another container (-was +is):\n%s", d)
+	}
+	c, err := s.Container(t.Context(), "ns", "a", "", "debugger")
+	if err != nil || c.Running || c.Log != "" || len(c.Pod.Status.EphemeralContainerStatuses) != 2 {
+		t.Errorf("found as %+v, %v", c, err)
+	}
 	w.delete("a")
 	w.awaitGone("a")
-	if n := w.events.count("a", admission.ReasonUnsupported); n != 2 {
+	if n := w.events.count("a", state.ReasonUnsupported); n != 2 {
 		t.Errorf("%d events for two containers", n)
 	}
-	all := w.events.all()
-	if !slices.Contains(all, want) {
+	want := "a UnsupportedField spec.ephemeralContainers[1] (another) does not run: " + state.MessageEphemeral
+	if all := w.events.all(); !slices.Contains(all, want) {
 		t.Errorf("%q is not among %q", want, all)
+	}
+}
+
+// Nobody can take it away again: a Pod that waits is not lost for it.
+func TestAPodGoesOnThatGotAnEphemeralContainerBeforeItsNode(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.edit("a", func(p *corev1.Pod) {
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "early"}}}
+	})
+	w.startAgent()
+	if p := w.awaitRunning("a"); len(p.Status.EphemeralContainerStatuses) != 1 {
+		t.Errorf("status %+v", p.Status)
 	}
 }

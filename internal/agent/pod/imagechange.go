@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 )
 
 // imageChangedError ends an attempt whose image is not the Pod's any more.
@@ -32,7 +33,7 @@ func awaitImageChange(ctx context.Context, pod *object, report *reporter, runnin
 			}
 			if told != p.Generation {
 				told = p.Generation
-				report.event(corev1.EventTypeWarning, admission.ReasonUnsupported,
+				report.event(corev1.EventTypeWarning, state.ReasonUnsupported,
 					fmt.Sprintf("The VM runs on with image %q, as this node cannot honour: %s", running, strings.Join(fields, ", ")))
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 )
@@ -70,7 +69,7 @@ func TestAnImageThatInitContainersDoNotShareIsRefused(t *testing.T) {
 		p.Generation++
 		p.Spec.InitContainers[0].Image = nextImage
 	})
-	w.await("the user is told", func() bool { return w.events.count("a", admission.ReasonUnsupported) == 1 })
+	w.await("the user is told", func() bool { return w.events.count("a", state.ReasonUnsupported) == 1 })
 	w.host.exit("main", exited(0))
 	p := w.awaitPhase(corev1.PodSucceeded)
 	if n := w.host.count("run"); n != 1 {

@@ -81,11 +81,14 @@ func TestContainersWithoutLogs(t *testing.T) {
 		previous bool
 		want     string
 	}{
-		"creating":                    {waiting("ContainerCreating"), false, is + "waiting to start: ContainerCreating"},
-		"pulling":                     {waiting("ErrImagePull"), false, is + "waiting to start: image can't be pulled"},
-		"backing off":                 {waiting("ImagePullBackOff"), false, is + "waiting to start: trying and failing to pull image"},
-		"nothing":                     {corev1.ContainerStatus{}, false, is + "waiting to start - no logs yet"},
-		"never started":               {corev1.ContainerStatus{State: terminated("")}, false, is + "terminated"},
+		"creating":      {waiting("ContainerCreating"), false, is + "waiting to start: ContainerCreating"},
+		"pulling":       {waiting("ErrImagePull"), false, is + "waiting to start: image can't be pulled"},
+		"backing off":   {waiting("ImagePullBackOff"), false, is + "waiting to start: trying and failing to pull image"},
+		"nothing":       {corev1.ContainerStatus{}, false, is + "waiting to start - no logs yet"},
+		"never started": {corev1.ContainerStatus{State: terminated("")}, false, is + "terminated"},
+		"never started, and why": {corev1.ContainerStatus{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Message: "no room"},
+		}}, false, is + "terminated: no room"},
 		"ended":                       {corev1.ContainerStatus{State: terminated("a")}, false, ""},
 		"ended before":                {corev1.ContainerStatus{State: terminated(""), LastTerminationState: terminated("a")}, false, ""},
 		"crashed":                     {corev1.ContainerStatus{State: waiting("CrashLoopBackOff").State, LastTerminationState: terminated("a")}, false, ""},

@@ -24,7 +24,12 @@ func logError(pod *corev1.Pod, container string, previous bool) error {
 		}
 	case state.Running != nil:
 	case state.Terminated != nil:
-		if state.Terminated.ContainerID == "" && !lastRan {
+		switch ended := state.Terminated; {
+		case ended.ContainerID != "" || lastRan:
+		case ended.Message != "":
+			// As of an ephemeral container: kubectl debug shows this in the place of its log.
+			return none("terminated: " + ended.Message)
+		default:
 			return none("terminated")
 		}
 	case last != nil:

@@ -199,6 +199,33 @@ func TestExecWithATerminal(t *testing.T) {
 	}
 }
 
+// Over a WebSocket, sizes that nobody takes would hold up the input behind them.
+func TestSizesWithoutATerminalHoldUpNothing(t *testing.T) {
+	b := newBench(t, nil)
+	b.guests.exec = func(_ context.Context, _ vm.GuestCommand, s vm.Streams) (int, error) {
+		_, err := io.CopyN(s.Stdout, s.Stdin, 1)
+		return 0, err
+	}
+	sizes := make(queue)
+	defer close(sizes)
+	stdin, typed := io.Pipe()
+	go func() {
+		for range 3 { // the third is asked for once the second is sent
+			sizes <- remotecommand.TerminalSize{Width: 80, Height: 24}
+		}
+		_, _ = typed.Write([]byte("x"))
+	}()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	asked := remotecommand.StreamOptions{Stdin: stdin, Stdout: &out}
+	sent := asked
+	sent.Tty, sent.TerminalSizeQueue = true, sizes
+	if err := b.executor("WebSocket", execPath, asked, "any").StreamWithContext(ctx, sent); err != nil || out.String() != "x" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 // A command whose client is gone is told so, also when it neither reads nor writes.
 func TestExecEndsWithItsClient(t *testing.T) {
 	for _, transport := range transports[:3] {

@@ -56,7 +56,7 @@ func channels(o *remotecommand.Options) []wsstream.ChannelType {
 	}
 	return []wsstream.ChannelType{
 		asked(o.Stdin, wsstream.ReadChannel), asked(o.Stdout, wsstream.WriteChannel), asked(o.Stderr, wsstream.WriteChannel),
-		wsstream.WriteChannel, wsstream.ReadChannel,
+		wsstream.WriteChannel, asked(o.TTY, wsstream.ReadChannel),
 	}
 }
 

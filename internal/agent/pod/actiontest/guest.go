@@ -25,10 +25,9 @@ type Guest struct {
 	// Deaf is a port that takes no connection, nor refuses one.
 	Deaf int
 
-	mu      sync.Mutex
-	ports   map[string]*listener
-	said    []string
-	dialled []string
+	mu    sync.Mutex
+	ports map[string]*listener
+	said  []string
 }
 
 var _ action.Runner = (*Guest)(nil)
@@ -50,13 +49,6 @@ func (g *Guest) Commands() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]string(nil), g.said...)
-}
-
-// Dialled are the addresses that were, in their order; the guest's own is the port alone.
-func (g *Guest) Dialled() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return append([]string(nil), g.dialled...)
 }
 
 // Listen opens a port: of the guest itself where host is empty.
@@ -86,7 +78,6 @@ func (g *Guest) Connect(ctx context.Context, host string, port int) error {
 func (g *Guest) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	g.mu.Lock()
 	l := g.ports[address(host, port)]
-	g.dialled = append(g.dialled, address(host, port))
 	g.mu.Unlock()
 	if g.Deaf != 0 && port == g.Deaf {
 		<-ctx.Done()

@@ -17,7 +17,7 @@ import (
 var knownFields = map[string]string{
 	"PodSpec": "volumes initContainers containers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector " +
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
-		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain",
+		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain ephemeralContainers",
 	"Container": "name image imagePullPolicy command args workingDir tty stdin stdinOnce ports env envFrom resources resizePolicy volumeMounts " +
 		"terminationMessagePath terminationMessagePolicy securityContext lifecycle livenessProbe readinessProbe startupProbe",
 	"Lifecycle":            "postStart preStop",

@@ -14,9 +14,6 @@ import (
 // vmResource is the extended resource of which a Node has one for each guest.
 const vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
 
-// ReasonUnsupported is the Pod's reason when it asks for what a VM cannot honour.
-const ReasonUnsupported = "UnsupportedField"
-
 // guestOS is what runs in a VM, in the words of spec.os.name.
 const guestOS corev1.OSName = "darwin"
 
@@ -42,6 +39,8 @@ func Unsupported(p *corev1.Pod) []string {
 		// Without effect, and on every Pod by default, or on each of an Indexed Job or a
 		// StatefulSet: the guest keeps its own name.
 		"enableServiceLinks", "hostname", "subdomain",
+		// Nobody can take one away again: each is refused in its own status, and the Pod goes on.
+		"ephemeralContainers",
 	)
 	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
 	if spec.DNSPolicy == corev1.DNSNone {

@@ -129,9 +129,8 @@ func TestUnsupported(t *testing.T) {
 			p.Spec.RuntimeClassName, p.Spec.HostUsers, p.Spec.OS = &class, &no, &corev1.PodOS{Name: corev1.Linux}
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}}
 			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1")}
-			p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{}}
 		}, []string{
-			"spec.ephemeralContainers", "spec.runtimeClassName", "spec.overhead", "spec.resourceClaims",
+			"spec.runtimeClassName", "spec.overhead", "spec.resourceClaims",
 			"spec.os.name (linux, guests are darwin)", "spec.hostUsers (false)",
 		}},
 		{"two containers, and all that is wrong with each", func(p *corev1.Pod, c *corev1.Container) {

@@ -33,7 +33,7 @@ const nodeTimeout = 2 * time.Second
 // that run.
 func (h Host) Admit(ctx context.Context, p *corev1.Pod) *state.Failure {
 	if why := h.cannotHonour(p); why != "" {
-		return &state.Failure{Reason: ReasonUnsupported, Message: why}
+		return &state.Failure{Reason: state.ReasonUnsupported, Message: why}
 	}
 	return h.refuseOnNode(ctx, p)
 }

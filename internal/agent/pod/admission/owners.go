@@ -11,7 +11,7 @@ import (
 // its controller would replace a failed one at once, without end; no Mac is better
 // for it.
 func Waits(p *corev1.Pod, no *state.Failure) bool {
-	return no.Reason == ReasonUnsupported && p.Spec.RestartPolicy == corev1.RestartPolicyAlways
+	return no.Reason == state.ReasonUnsupported && p.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }
 
 // RecreatedAtOnce reports that the Pod's controller counts no failures, as a Job's does.

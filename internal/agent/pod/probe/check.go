@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -90,6 +91,10 @@ func checkHTTP(ctx context.Context, a *corev1.HTTPGetAction, c *corev1.Container
 		},
 	}
 	response, err := client.Do(request)
+	var failed *url.Error
+	if errors.As(err, &failed) && ctx.Err() != nil && !failed.Timeout() {
+		failed.Err = ctx.Err() // the connection through the guest goes with ctx, and may be the first to fail
+	}
 	if err != nil {
 		return failure("%v", err), nil
 	}

@@ -69,6 +69,7 @@ func Overlay(shown, rendered corev1.PodStatus) corev1.PodStatus {
 	s.ObservedGeneration, s.Phase, s.Reason, s.Message = rendered.ObservedGeneration, rendered.Phase, rendered.Reason, rendered.Message
 	s.StartTime, s.HostIP, s.HostIPs = rendered.StartTime, rendered.HostIP, rendered.HostIPs
 	s.ContainerStatuses, s.InitContainerStatuses = rendered.ContainerStatuses, rendered.InitContainerStatuses
+	s.EphemeralContainerStatuses = rendered.EphemeralContainerStatuses
 	for _, c := range rendered.Conditions {
 		s.Conditions = withCondition(s.Conditions, c)
 	}

@@ -19,9 +19,9 @@ func PullDelay(n int) time.Duration {
 	return min(d, backOffMost)
 }
 
-// RestartDelay is the wait after the n-th end in a row, counted from 1: the first
+// restartDelay is the wait after the n-th end in a row, counted from 1: the first
 // restart does not wait.
-func RestartDelay(n int) time.Duration {
+func restartDelay(n int) time.Duration {
 	if n <= 1 {
 		return 0
 	}

@@ -34,6 +34,8 @@ const (
 	ReasonLimited   = "LicenseLimitReached"
 	ReasonSession   = "NoConsoleSession"
 	ReasonNotProved = "FirewallNotProved"
+	// ReasonUnsupported is that of what is asked for and a VM cannot honour.
+	ReasonUnsupported = "UnsupportedField"
 )
 
 // StartedAfter is how long a VM runs before its start counts as one that macOS

@@ -8,6 +8,7 @@ func NeverBack(shown, next corev1.PodStatus) corev1.PodStatus {
 	if shown.StartTime != nil {
 		next.StartTime = shown.StartTime
 	}
+	next.EphemeralContainerStatuses = keepExits(shown.EphemeralContainerStatuses, next.EphemeralContainerStatuses)
 	if rank(shown.Phase) == rankEnded {
 		return keepPhase(shown, next)
 	}

@@ -19,9 +19,9 @@ func ShouldRestart(policy corev1.RestartPolicy, e Exit) bool {
 	return true
 }
 
-// Infrastructure reports an end that says nothing of the container: its VM did not start
+// infrastructure reports an end that says nothing of the container: its VM did not start
 // or is lost, no guest agent answered, or the firewall around it was not proved.
-func (e Exit) Infrastructure() bool {
+func (e Exit) infrastructure() bool {
 	return e.Unstarted || e.Disrupted() || e.Reason == ReasonNoAgent
 }
 
@@ -38,7 +38,7 @@ func (r Record) CountCrash(e Exit) Record {
 	}
 	switch {
 	case e.Replaced:
-	case e.Infrastructure():
+	case e.infrastructure():
 		r.Failures++
 	default:
 		r.Crashes++
@@ -52,8 +52,8 @@ func (r Record) Backoff(e Exit) (time.Duration, string) {
 	switch {
 	case e.Unstarted && !e.Replaced:
 		return PullDelay(r.Failures), e.Reason
-	case e.Infrastructure() && !e.Replaced:
-		return RestartDelay(r.Failures), e.Reason
+	case e.infrastructure() && !e.Replaced:
+		return restartDelay(r.Failures), e.Reason
 	}
-	return RestartDelay(r.Crashes), ReasonBackOff
+	return restartDelay(r.Crashes), ReasonBackOff
 }

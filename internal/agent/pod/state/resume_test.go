@@ -45,7 +45,7 @@ func TestResume(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	var pulls, restarts []time.Duration
 	for n := 1; n <= 8; n++ {
-		pulls, restarts = append(pulls, PullDelay(n)/time.Second), append(restarts, RestartDelay(n)/time.Second)
+		pulls, restarts = append(pulls, PullDelay(n)/time.Second), append(restarts, restartDelay(n)/time.Second)
 	}
 	if d := cmp.Diff([]time.Duration{10, 20, 40, 80, 160, 300, 300, 300}, pulls); d != "" {
 		t.Errorf("pulls (-want +got):\n%s", d)

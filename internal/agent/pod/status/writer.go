@@ -189,6 +189,9 @@ func patchOf(uid types.UID, s corev1.PodStatus) ([]byte, error) {
 	if len(s.InitContainerStatuses) > 0 {
 		own["initContainerStatuses"] = s.InitContainerStatuses
 	}
+	if len(s.EphemeralContainerStatuses) > 0 {
+		own["ephemeralContainerStatuses"] = s.EphemeralContainerStatuses
+	}
 	if s.HostIP != "" {
 		own["hostIP"], own["hostIPs"] = s.HostIP, s.HostIPs
 	}
