@@ -213,7 +213,8 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 	if _, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
 		s.violate("host %s is released by a Machine that was moved", now.Name)
 	}
-	if c.paused() && s.clock.Since(c.pausedAt) > grace {
+	// A Machine in the tenant's namespace has no Cluster that could be paused.
+	if m.Namespace == namespace && c.paused() && s.clock.Since(c.pausedAt) > grace {
 		s.violate("host %s is released while its Cluster is paused", now.Name)
 	}
 }
