@@ -36,7 +36,7 @@ func bugs() []bug {
 }
 
 // mostTries is how many histories may pass before a bug strikes.
-const mostTries = 16
+const mostTries = 48
 
 // roundsToCatch make short histories: the end of each is where some bugs show.
 const roundsToCatch = 4

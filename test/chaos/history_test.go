@@ -138,12 +138,20 @@ func (h *history) live(ctx context.Context) {
 }
 
 // lifeTime is how long a Pod may take to begin before something is done to it; it may
-// never begin.
-const lifeTime = 2 * time.Second
+// never begin. Where a bug is to strike, it is worth more: on a slow machine nothing has
+// begun in two seconds, and what is killed then has nothing to run again.
+const (
+	lifeTime   = 2 * time.Second
+	lifeOfABug = 30 * time.Second
+)
 
 // awaitLife waits until some container has begun.
 func (h *history) awaitLife(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lifeTime)
+	most := lifeTime
+	if h.agent != "" {
+		most = lifeOfABug
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	_ = stage.Await(ctx, "life", func() bool {
 		for _, p := range h.mine(ctx) {
