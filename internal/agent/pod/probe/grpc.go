@@ -32,7 +32,11 @@ func checkGRPC(ctx context.Context, a *corev1.GRPCAction, guest action.Runner, l
 	}
 	defer conn.Close()
 	answer, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: ptr.Deref(a.Service, "")})
-	switch status.Code(err) {
+	code := status.Code(err)
+	if code == codes.Unavailable && ctx.Err() != nil {
+		code = codes.DeadlineExceeded // the dial ends with ctx, too, and may be the first to say so
+	}
+	switch code {
 	case codes.OK:
 	case codes.Unimplemented:
 		return failure("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s", status.Convert(err).Message())
