@@ -135,7 +135,7 @@ func (a *agent) run(ctx context.Context) error {
 	manager := node.NewManager(node.Options{
 		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
-		Health: monitor, Slots: slots, Images: pods.images.Images, Log: a.log,
+		Health: monitor, Slots: slots, Images: pods.images.Images, Events: events, Log: a.log,
 	})
 	api, err := a.kubeletAPI(connections.main, self, serving, pods.supervisor)
 	if err != nil {

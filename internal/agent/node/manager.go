@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
@@ -32,7 +33,7 @@ const (
 	sameReason = time.Minute
 )
 
-// Options of a Manager. All must be set but Clock, Log, Images and
+// Options of a Manager. All must be set but Clock, Log, Images, Events and
 // OnLeaseTrouble.
 type Options struct {
 	Client kubernetes.Interface
@@ -51,6 +52,8 @@ type Options struct {
 	Slots Slots
 	// Images that the host holds, as the Node shows them, the biggest first. Nil: none.
 	Images func() []corev1.ContainerImage
+	// Events takes those about the Node. Nil: there are none.
+	Events record.EventRecorder
 	Clock  clock.WithTicker
 	Log    *slog.Logger
 }
@@ -114,6 +117,7 @@ func (k *Manager) Run(ctx context.Context) error {
 	if _, err := nodes.Informer().AddEventHandler(k.waker()); err != nil {
 		return fmt.Errorf("watching the Node: %w", err)
 	}
+	k.event(corev1.EventTypeNormal, reasonStarting, "Starting tart-kubelet %s.", k.o.Self.Version)
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	defer k.stopHeartbeat()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
@@ -41,6 +42,7 @@ type cluster struct {
 	ended  chan error
 
 	slots   *slot.Gate
+	events  record.EventRecorder
 	manager *Manager
 	// still stops the clock.
 	still atomic.Bool
@@ -143,7 +145,7 @@ func (c *cluster) start() {
 	c.manager = NewManager(Options{
 		Client: c.client, LeaseClient: c.client, Self: self(),
 		PermitFile: c.permitFile(), StateDir: c.dir, Clock: c.clock,
-		Health: c, Slots: c.slots,
+		Health: c, Slots: c.slots, Events: c.events,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.ended = cancel, make(chan error, 1)

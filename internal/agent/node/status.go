@@ -171,5 +171,6 @@ func (k *Manager) report(ctx context.Context, n *corev1.Node) error {
 		k.o.Log.Info("Node conditions", "now", describeHealth(status.Conditions))
 	}
 	k.reporter.recordSent(n, status, now)
+	k.tellChanges(n.Status, status)
 	return nil
 }

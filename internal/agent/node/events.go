@@ -1,0 +1,50 @@
+package node
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Reasons of the events about a Node, as a kubelet's.
+const (
+	reasonStarting      = "Starting"
+	reasonNodeReady     = "NodeReady"
+	reasonNodeNotReady  = "NodeNotReady"
+	reasonRebooted      = "Rebooted"
+	formatStatusChanged = "Node %s status is now: %s"
+)
+
+// event tells something about the Node.
+func (k *Manager) event(kind, reason, format string, args ...any) {
+	if k.o.Events == nil {
+		return
+	}
+	// kubectl describe looks for events of a Node by its name in the place of its UID.
+	ref := &corev1.ObjectReference{Kind: "Node", Name: k.name(), UID: types.UID(k.name())}
+	k.o.Events.Eventf(ref, kind, reason, format, args...)
+}
+
+// tellChanges tells what a status that the API server took has changed about the Node.
+func (k *Manager) tellChanges(was, now corev1.NodeStatus) {
+	if before := was.NodeInfo.BootID; before != "" && before != now.NodeInfo.BootID {
+		k.event(corev1.EventTypeWarning, reasonRebooted, "Node %s has been rebooted, boot id: %s", k.name(), now.NodeInfo.BootID)
+	}
+	switch is := readyStatus(now); {
+	case is == readyStatus(was):
+	case is == corev1.ConditionTrue:
+		k.event(corev1.EventTypeNormal, reasonNodeReady, formatStatusChanged, k.name(), reasonNodeReady)
+	default:
+		k.event(corev1.EventTypeNormal, reasonNodeNotReady, formatStatusChanged, k.name(), reasonNodeNotReady)
+	}
+}
+
+// readyStatus is that of the condition Ready; empty: there is none.
+func readyStatus(s corev1.NodeStatus) corev1.ConditionStatus {
+	at := slices.IndexFunc(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if at < 0 {
+		return ""
+	}
+	return s.Conditions[at].Status
+}
