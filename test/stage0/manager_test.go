@@ -16,7 +16,7 @@ const (
 	// tryAgain is the pause between two attempts; a real manager's is longer.
 	tryAgain = 50 * time.Millisecond
 	// enough is for a bootstrap with all that a sweep does to it, beside others.
-	enough = 3 * time.Minute
+	enough = 10 * time.Minute
 )
 
 // manager brings a Mac to a build as the manager of a fleet does: again and again,

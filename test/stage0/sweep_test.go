@@ -20,8 +20,9 @@ import (
 // pointsFlag widens the sweep.
 var pointsFlag = flag.String("points", "", `"all" cuts a bootstrap and a roll at every few commands, too`)
 
-// atOnce is how many Macs a sweep has at a time: most of the time they wait.
-const atOnce = 8
+// atOnce is how many Macs a sweep has at a time: some of the time they wait. More only
+// make each slower.
+const atOnce = 4
 
 // point is where a bootstrap or a roll is disturbed, and how.
 type point struct {
