@@ -49,6 +49,8 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 		{"exec", (*fleet).runsCommands},
 		{"cp", (*fleet).copiesFiles},
 		{"port-forward", (*fleet).forwardsPorts},
+		{"debug", (*fleet).refusesDebug},
+		{"describe", func(f *fleet) { f.describesNode(node) }},
 		{"strangers", func(f *fleet) { f.refusesStrangers(node) }},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(f.on(t)) })
@@ -206,6 +208,22 @@ func (f *fleet) forwardsPorts() {
 	if answer, err := bufio.NewReader(conn).ReadString('\n'); answer != "answer\n" {
 		f.Errorf("answers %q, %v", answer, err)
 	}
+}
+
+// refusesDebug asks for a container beside the VM.
+func (f *fleet) refusesDebug() {
+	if got := f.try(nil, "debug", "look", "--image=busybox"); got.code == 0 || !strings.Contains(got.err, "kubectl exec runs further commands in the VM") {
+		f.Errorf("debug: %+v", got)
+	}
+}
+
+// describesNode looks for a kubelet's events of the Node.
+func (f *fleet) describesNode(node string) {
+	f.await("the events of the Node", func() (string, bool) {
+		got := f.try(nil, "describe", "node", node)
+		_, events, _ := strings.Cut(got.out, "Events:")
+		return events + got.err, strings.Contains(events, "Starting") && strings.Contains(events, "status is now: NodeReady")
+	})
 }
 
 // refusesStrangers asks a Mac for its Pods as nobody.

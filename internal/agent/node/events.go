@@ -9,11 +9,10 @@ import (
 
 // Reasons of the events about a Node, as a kubelet's.
 const (
-	reasonStarting      = "Starting"
-	reasonNodeReady     = "NodeReady"
-	reasonNodeNotReady  = "NodeNotReady"
-	reasonRebooted      = "Rebooted"
-	formatStatusChanged = "Node %s status is now: %s"
+	reasonStarting     = "Starting"
+	reasonNodeReady    = "NodeReady"
+	reasonNodeNotReady = "NodeNotReady"
+	reasonRebooted     = "Rebooted"
 )
 
 // event tells something about the Node.
@@ -31,13 +30,15 @@ func (k *Manager) tellChanges(was, now corev1.NodeStatus) {
 	if before := was.NodeInfo.BootID; before != "" && before != now.NodeInfo.BootID {
 		k.event(corev1.EventTypeWarning, reasonRebooted, "Node %s has been rebooted, boot id: %s", k.name(), now.NodeInfo.BootID)
 	}
-	switch is := readyStatus(now); {
-	case is == readyStatus(was):
-	case is == corev1.ConditionTrue:
-		k.event(corev1.EventTypeNormal, reasonNodeReady, formatStatusChanged, k.name(), reasonNodeReady)
-	default:
-		k.event(corev1.EventTypeNormal, reasonNodeNotReady, formatStatusChanged, k.name(), reasonNodeNotReady)
+	is := readyStatus(now)
+	if is == readyStatus(was) {
+		return
 	}
+	reason := reasonNodeNotReady
+	if is == corev1.ConditionTrue {
+		reason = reasonNodeReady
+	}
+	k.event(corev1.EventTypeNormal, reason, "Node %s status is now: %s", k.name(), reason)
 }
 
 // readyStatus is that of the condition Ready; empty: there is none.

@@ -2,10 +2,13 @@ package node
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/macfleet/macfleet/internal/agent/health"
 )
 
 func statusOf(ready corev1.ConditionStatus, boot string) corev1.NodeStatus {
@@ -35,15 +38,15 @@ func TestEventsOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			events := record.NewFakeRecorder(9)
 			NewManager(Options{Self: self(), Events: events}).tellChanges(c.was, c.now)
-			close(events.Events)
-			if got := slices.Collect(valuesOf(events.Events)); !slices.Equal(got, c.want) {
+			if got := told(events); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// A manager tells once that it starts, and that the Node is Ready once it is shown so.
+// A manager tells that it starts, and once that the Node is Ready, also where the cache
+// does not show yet what it sent.
 func TestAManagerTellsWhatBecameOfItsNode(t *testing.T) {
 	c := newCluster(t)
 	events := record.NewFakeRecorder(9)
@@ -51,19 +54,33 @@ func TestAManagerTellsWhatBecameOfItsNode(t *testing.T) {
 	c.permit("p1")
 	c.start()
 	c.awaitReady()
-	for _, want := range []string{"Normal Starting Starting tart-kubelet v0.1.0.", "Normal NodeReady Node mac-1 status is now: NodeReady"} {
-		if got := <-events.Events; got != want {
-			t.Errorf("%q, want %q", got, want)
+	c.looks()
+	c.stop()
+	old := c.node().DeepCopy()
+	old.Status, old.ResourceVersion = corev1.NodeStatus{}, "1"
+	c.manager.reporter = reporter{self: self()}
+	for _, look := range []int{0, 1, 2} {
+		if look == 2 {
+			old.Status, old.ResourceVersion = statusOf(corev1.ConditionUnknown, "boot"), "2"
 		}
+		c.find(health.Finding{Type: health.VirtualizationReady, Status: corev1.ConditionTrue, Message: strconv.Itoa(look)})
+		if err := c.manager.report(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := "Normal NodeReady Node mac-1 status is now: NodeReady"
+	want := []string{"Normal Starting Starting tart-kubelet v0.1.0.", ready, ready, ready} // of Run, of a new Node, of one that was not heard of
+	if got := told(events); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-func valuesOf(from <-chan string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for v := range from {
-			if !yield(v) {
-				return
-			}
-		}
+// told are the events so far; there are no more.
+func told(from *record.FakeRecorder) []string {
+	close(from.Events)
+	var all []string
+	for e := range from.Events {
+		all = append(all, e)
 	}
+	return all
 }

@@ -30,6 +30,8 @@ type reporter struct {
 	sent   corev1.NodeStatus
 	sentAt time.Time
 	uid    string
+	// over is the resourceVersion of the Node that it was sent over.
+	over string
 }
 
 // observation is what a status is made of, beside what does not change.
@@ -84,7 +86,15 @@ func shown(n *corev1.Node, s corev1.NodeStatus) bool {
 }
 
 func (r *reporter) recordSent(n *corev1.Node, s corev1.NodeStatus, now time.Time) {
-	r.sent, r.sentAt, r.uid = s, now, string(n.UID)
+	r.sent, r.sentAt, r.uid, r.over = s, now, string(n.UID), n.ResourceVersion
+}
+
+// before is the Node's status so far: the cache may not show yet what was sent last.
+func (r *reporter) before(n *corev1.Node) corev1.NodeStatus {
+	if r.uid == string(n.UID) && r.over == n.ResourceVersion {
+		return r.sent
+	}
+	return n.Status
 }
 
 func (r *reporter) same(s corev1.NodeStatus) bool {
@@ -170,7 +180,7 @@ func (k *Manager) report(ctx context.Context, n *corev1.Node) error {
 	if !sameButTimes(k.reporter.sent.Conditions, status.Conditions) {
 		k.o.Log.Info("Node conditions", "now", describeHealth(status.Conditions))
 	}
+	k.tellChanges(k.reporter.before(n), status)
 	k.reporter.recordSent(n, status, now)
-	k.tellChanges(n.Status, status)
 	return nil
 }
