@@ -40,10 +40,11 @@ func consoleSession(ctx context.Context, x *exam) Finding {
 }
 
 func autoLogin(ctx context.Context, x *exam) Finding {
-	user, found, err := x.Mac.Defaults.Read(ctx, session.LoginwindowDomain, session.AutoLoginUser)
+	loginwindow, err := x.Mac.Defaults.Values(ctx, session.LoginwindowDomain)
 	if err != nil {
 		return unseen(err)
 	}
+	user, found := loginwindow[session.AutoLoginUser]
 	bad := Finding{
 		Verdict: Problem, Consequence: "after the next reboot nobody is logged in, and guests do not start",
 		Remedy: "run converge with the user's password: its step session sets it up",

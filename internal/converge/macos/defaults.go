@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"howett.net/plist"
 )
 
 // localDefaults is the preferences of this Mac, through the command "defaults":
@@ -17,16 +19,55 @@ var _ Defaults = localDefaults{}
 
 const defaultsCommand = "/usr/bin/defaults"
 
-// Read implements Defaults.
-func (localDefaults) Read(ctx context.Context, domain, key string) (string, bool, error) {
-	out, err := run(ctx, defaultsCommand, "read", domain, key)
+// Values implements Defaults.
+func (d localDefaults) Values(ctx context.Context, domain string) (map[string]string, error) {
+	all, err := d.export(ctx, domain)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(all))
+	for key, value := range all {
+		values[key] = printedDefault(value)
+	}
+	return values, nil
+}
+
+// printedDefault is a value as "defaults read" prints it.
+func printedDefault(value any) string {
+	switch value {
+	case true:
+		return "1"
+	case false:
+		return "0"
+	}
+	return fmt.Sprint(value)
+}
+
+// export reads a whole domain with one command; one that is not there is empty.
+func (localDefaults) export(ctx context.Context, domain string) (map[string]any, error) {
+	out, err := run(ctx, defaultsCommand, "export", domain, "-")
 	if isMissingDefault(err) {
-		return "", false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("reading %s of %s: %w", key, domain, err)
+		return nil, fmt.Errorf("reading %s: %w", domain, err)
 	}
-	return strings.TrimRight(out, "\n"), true, nil
+	all, err := parseDomain(out)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", domain, err)
+	}
+	return all, nil
+}
+
+func parseDomain(text string) (map[string]any, error) {
+	if strings.TrimSpace(text) == "" { // an empty dictionary, in the old style
+		return nil, errors.New("defaults exports nothing")
+	}
+	var all map[string]any
+	if _, err := plist.Unmarshal([]byte(text), &all); err != nil {
+		return nil, fmt.Errorf("defaults exports %q, which is no dictionary: %w", firstLine(text), err)
+	}
+	return all, nil
 }
 
 // WriteBool implements Defaults.

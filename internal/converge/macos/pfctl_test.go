@@ -117,19 +117,23 @@ func TestF07_TheMainRulesetIsNeverLoaded(t *testing.T) {
 	}
 }
 
-func TestParseLease(t *testing.T) {
-	for text, want := range map[string]int{
-		"{\n    DHCPLeaseTimeSecs = 600;\n}":                           600,
-		"{\n    \"DHCPLeaseTimeSecs\" = \"86400\";\n    other = 3;\n}": 86400,
-		"{ DHCPLeaseTimeSecs = 600; }":                                 600,
-		"{\n}":                                                         0,
-		"":                                                             0,
-		"{\n    DHCPLeaseTimeSecs = -1;\n}":                            0,
-		"{\n    DHCPLeaseTimeSecs = 99999999999999999999;\n}":                0,
-		"{\n    NotDHCPLeaseTimeSecs = 5;\n    DHCPLeaseTimeSecsToo = 6;\n}": 0,
+func TestLeaseSeconds(t *testing.T) {
+	for _, c := range []struct {
+		bootpd any
+		want   int
+	}{
+		{map[string]any{"DHCPLeaseTimeSecs": uint64(600)}, 600},
+		{map[string]any{"DHCPLeaseTimeSecs": "86400", "other": 3}, 86400},
+		{map[string]any{}, 0},
+		{nil, 0},
+		{"DHCPLeaseTimeSecs = 600", 0},
+		{map[string]any{"DHCPLeaseTimeSecs": int64(-1)}, 0},
+		{map[string]any{"DHCPLeaseTimeSecs": uint64(1) << 63}, 0},
+		{map[string]any{"DHCPLeaseTimeSecs": []any{uint64(600)}}, 0},
+		{map[string]any{"DHCPLeaseTimeSecsToo": uint64(6)}, 0},
 	} {
-		if got := parseLease(text); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
+		if got := leaseSeconds(c.bootpd); got != c.want {
+			t.Errorf("%v: %d, want %d", c.bootpd, got, c.want)
 		}
 	}
 }
@@ -155,6 +159,5 @@ func FuzzPfctlOutput(f *testing.F) {
 		if f := pfRefusal("-f -", text); f.Text == "" || len(f.Text) > maxErrorText {
 			t.Errorf("text %q", f.Text)
 		}
-		_, _ = parseAddresses(text), parseLease(text)
 	})
 }

@@ -14,9 +14,10 @@ type Power interface {
 // .plist, e.g. /Library/Preferences/com.apple.loginwindow. It is never read or
 // written around the preferences daemon, which keeps values in memory.
 type Defaults interface {
-	// Read returns a value as the command prints it: 1 and 0 for booleans. Found
-	// is false for a key or domain that is not there.
-	Read(ctx context.Context, domain, key string) (value string, found bool, err error)
+	// Values are the values of a domain as the command prints one: 1 and 0 for
+	// booleans. A collection is in no form to be relied on. A domain that is not
+	// there has none.
+	Values(ctx context.Context, domain string) (map[string]string, error)
 	WriteBool(ctx context.Context, domain, key string, value bool) error
 	WriteInt(ctx context.Context, domain, key string, value int) error
 	WriteString(ctx context.Context, domain, key, value string) error

@@ -112,6 +112,42 @@ func TestParseVolume(t *testing.T) {
 	}
 }
 
+func TestExportedDefaults(t *testing.T) {
+	all, err := parseDomain(`<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<plist version="1.0">
+<dict>
+	<key>on</key><true/>
+	<key>off</key><false/>
+	<key>idle</key><integer>600</integer>
+	<key>user</key><string>m1</string>
+	<key>blob</key><data>AAEC</data>
+	<key>when</key><date>2026-11-22T01:00:00Z</date>
+	<key>bootpd</key><dict><key>DHCPLeaseTimeSecs</key><integer>600</integer></dict>
+</dict>
+</plist>
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"on": "1", "off": "0", "idle": "600", "user": "m1"} {
+		if got := printedDefault(all[key]); got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if got := leaseSeconds(all["bootpd"]); got != 600 {
+		t.Errorf("a lease of %d s, want 600", got)
+	}
+	if all, err := parseDomain("<plist version=\"1.0\">\n<dict/>\n</plist>\n"); err != nil || len(all) > 0 {
+		t.Errorf("a domain that is not there: %v, %v", all, err)
+	}
+	for _, text := range []string{"", "<plist><array/></plist>", "defaults: no\n", "<plist><dict><key>a"} {
+		if all, err := parseDomain(text); err == nil {
+			t.Errorf("%q is %v", text, all)
+		}
+	}
+}
+
 func TestMissingDefaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string
@@ -145,6 +181,7 @@ func FuzzHostileOutput(f *testing.F) {
 		_, _ = parseFileVault(text)
 		_, _ = parseFree(text)
 		_, _ = parseVolume(text)
+		_, _ = parseDomain(text)
 	})
 }
 

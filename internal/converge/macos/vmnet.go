@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // vmnet is the guests' network of this Mac, through its preferences.
@@ -26,12 +25,8 @@ const (
 
 // Subnet implements GuestNet.
 func (vmnet) Subnet(ctx context.Context) (address, mask string, err error) {
-	d := localDefaults{}
-	if address, _, err = d.Read(ctx, vmnetDomain, addressKey); err != nil {
-		return "", "", err
-	}
-	mask, _, err = d.Read(ctx, vmnetDomain, maskKey)
-	return address, mask, err
+	values, err := localDefaults{}.Values(ctx, vmnetDomain)
+	return values[addressKey], values[maskKey], err
 }
 
 // SetSubnet implements GuestNet.
@@ -45,11 +40,8 @@ func (vmnet) SetSubnet(ctx context.Context, address, mask string) error {
 
 // Lease implements GuestNet.
 func (vmnet) Lease(ctx context.Context) (int, error) {
-	text, found, err := localDefaults{}.Read(ctx, sharingDomain, bootpdKey)
-	if err != nil || !found {
-		return 0, err
-	}
-	return parseLease(text), nil
+	all, err := localDefaults{}.export(ctx, sharingDomain)
+	return leaseSeconds(all[bootpdKey]), err
 }
 
 // SetLease implements GuestNet.
@@ -69,18 +61,12 @@ func (vmnet) Reset(ctx context.Context) error {
 		d.Delete(ctx, vmnetDomain, addressKey), d.Delete(ctx, vmnetDomain, maskKey), d.Delete(ctx, sharingDomain, bootpdKey))
 }
 
-// parseLease reads the lease time from the dictionary as the command prints it,
-// one "key = value;" a line. 0: it is not in there.
-func parseLease(text string) int {
-	for line := range strings.SplitSeq(text, "\n") {
-		key, value, found := strings.Cut(strings.Trim(strings.TrimSpace(line), "{};"), "=")
-		if !found || strings.Trim(strings.TrimSpace(key), `"`) != leaseKey {
-			continue
-		}
-		n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"; `), 10, 31)
-		if err == nil {
-			return int(n)
-		}
+// leaseSeconds is the lease time in the settings of the DHCP server. 0: it is not in there.
+func leaseSeconds(bootpd any) int {
+	settings, _ := bootpd.(map[string]any)
+	n, err := strconv.ParseUint(fmt.Sprint(settings[leaseKey]), 10, 31)
+	if err != nil {
+		return 0
 	}
-	return 0
+	return int(n)
 }

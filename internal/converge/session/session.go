@@ -112,9 +112,11 @@ func (c *Console) sessionState(ctx context.Context) (sessionState, error) {
 			s.attr = fmt.Sprintf("%s is %s, not %s", PasswordFile, info.Attr, kcpasswordAttr)
 		}
 	}
-	if s.autoLogin, _, err = c.Mac.Defaults.Read(ctx, LoginwindowDomain, AutoLoginUser); err != nil {
+	loginwindow, err := c.Mac.Defaults.Values(ctx, LoginwindowDomain)
+	if err != nil {
 		return s, err
 	}
+	s.autoLogin = loginwindow[AutoLoginUser]
 	if s.console, err = c.Mac.Session.Owner(ctx); err != nil {
 		return s, err
 	}

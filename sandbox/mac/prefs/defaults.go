@@ -52,6 +52,8 @@ func (s *Store) Defaults(uid int, args []string) wire.Answer {
 		return d.read(rest)
 	case verb == "read-type" && len(rest) == 1:
 		return d.readType(rest[0])
+	case verb == "export" && slices.Equal(rest, []string{"-"}):
+		return d.export()
 	case verb == "write" && len(rest) >= 2:
 		return d.write(rest[0], rest[1:])
 	case verb == "delete" && len(rest) <= 1:
@@ -84,6 +86,19 @@ func (d domain) read(keys []string) wire.Answer {
 		return d.missing(keys[0])
 	}
 	return wire.Answer{Stdout: text(v) + "\n"}
+}
+
+// export prints the whole domain; one that is not there is an empty dictionary.
+func (d domain) export() wire.Answer {
+	values := d.values
+	if values == nil {
+		values = map[string]any{}
+	}
+	data, err := plist.MarshalIndent(values, plist.XMLFormat, "\t")
+	if err != nil {
+		return failure("Could not export domain %s to -: %v", d.name, err)
+	}
+	return wire.Answer{Stdout: string(data) + "\n"}
 }
 
 // text is the form defaults prints: numbers for booleans, strings as they are,

@@ -65,9 +65,23 @@ func TestDefaults(t *testing.T) {
 		step{0, "delete|" + loginwindow + "|autoLoginUser", 0, "", ""},
 		step{0, "delete|" + loginwindow + "|autoLoginUser", 1, "", "not found"},
 		step{0, "delete|com.apple.nothing|x", 1, "", "Defaults have not been changed"},
+		step{0, "export|com.apple.none|-", 0, exported(t, map[string]any{}), ""},
+		step{0, "export|" + loginwindow + "|-", 0, exported(t, map[string]any{
+			"DisableScreenLock": true, "n": 600, "l": []string{"a", "b"}, "d": map[string]any{"DHCPLeaseTimeSecs": 600, "other": "word"},
+		}), ""},
+		step{0, "export|" + loginwindow + "|/tmp/x.plist", 64, "", "not modelled"},
 		step{0, "domains", 64, "", "not modelled"},
 		step{0, "write|x|y|-date|z", 64, "", "not modelled"},
 	)
+}
+
+func exported(t *testing.T, values any) string {
+	t.Helper()
+	data, err := plist.MarshalIndent(values, plist.XMLFormat, "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data) + "\n"
 }
 
 func TestDomainsArePerUserAndPerHost(t *testing.T) {

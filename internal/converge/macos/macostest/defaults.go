@@ -2,6 +2,7 @@ package macostest
 
 import (
 	"context"
+	"maps"
 	"strconv"
 )
 
@@ -21,9 +22,8 @@ func (m *Mac) SetDefault(domain, key, value string) {
 
 type defaults struct{ m *Mac }
 
-func (d defaults) Read(_ context.Context, domain, key string) (string, bool, error) {
-	value, found := d.m.Default(domain, key)
-	return value, found, nil
+func (d defaults) Values(_ context.Context, domain string) (map[string]string, error) {
+	return maps.Clone(d.m.defaults[domain]), nil
 }
 
 func (d defaults) WriteBool(_ context.Context, domain, key string, value bool) error {
