@@ -37,7 +37,7 @@ const (
 	// not know its kind yet, or a webhook does not answer yet.
 	applyPoll = 100 * time.Millisecond
 	// applyTimeout bounds that.
-	applyTimeout = 30 * time.Second
+	applyTimeout = 5 * time.Minute
 )
 
 // applier applies manifests, server-side, as the administrator.

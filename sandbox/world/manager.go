@@ -28,7 +28,7 @@ const (
 	// managerGrace is how long a manager may take to stop.
 	managerGrace = 20 * time.Second
 	// managerReady bounds its start.
-	managerReady = 60 * time.Second
+	managerReady = 5 * time.Minute
 	// managerToken is how long its token lives: longer than anyone keeps a sandbox.
 	managerToken = 30 * 24 * time.Hour
 )

@@ -50,8 +50,13 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 		{"cp", (*fleet).copiesFiles},
 		{"port-forward", (*fleet).forwardsPorts},
 		{"debug", (*fleet).refusesDebug},
+		{"terminal", (*fleet).opensATerminal},
+		{"attach", func(f *fleet) { f.attaches(node) }},
+		{"run", func(f *fleet) { f.runsAtOnce(node) }},
+		{"previous", func(f *fleet) { f.readsAnEarlierLife(node) }},
 		{"describe", func(f *fleet) { f.describesNode(node) }},
 		{"strangers", func(f *fleet) { f.refusesStrangers(node) }},
+		{"drain", func(f *fleet) { f.drainsWithGrace(node) }}, // last: no Pod is left
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(f.on(t)) })
 	}

@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// startTimeout is how long etcd and the API server may take to be ready. A quiet machine needs 3 s.
-	startTimeout = 2 * time.Minute
+	// startTimeout is how long etcd and the API server may take to be ready. A quiet machine needs 3 s; with four
+	// starting at once and 28 processes that want two cores, two minutes were not enough.
+	startTimeout = 10 * time.Minute
 	// stopTimeout is how long stopping may take before the process ends anyway. It takes about 1 s; it never ends
 	// when somebody removed the data directory under a running etcd.
 	stopTimeout = 20 * time.Second
