@@ -38,6 +38,9 @@ test: check-generated lint vet agent-size test-go ## everything CI runs: generat
 # The first of the seeds that are new with each commit: make prints it with the command.
 FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf '%d\n' 0x$$(echo $$h | cut -c1-5); else date +%s; fi)
 
+# Long lists of cases are played in parts, another one with each commit: see test/parttest.
+test-go: export PART = $(FRESH)/4
+
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
 	go test -race -timeout 60m -count=1 $$(go list ./... | grep -v -e /test/schedule -e /test/conformance) # a kept result knows nothing of the programs that a test builds
@@ -59,6 +62,11 @@ FROM ?= 1
 chaos: N = 1000
 chaos: ## N rounds of chance against node agents, of seeds from FROM on; a seed alone: SEED=7
 	go test -race -timeout 12h ./test/chaos -run TestChaos -v -rounds $(N) -from $(FROM) -outage 120s $(if $(SEED),-seed $(SEED))
+
+.PHONY: cuts
+cuts: ## all cuts of bootstraps and rolls over SSH, and all bugs that chaos is to catch, of which make test plays a part
+	go test -race -timeout 3h -v ./test/stage0 -run TestCutsOverSSHEndAsIfThereWereNone
+	go test -race -timeout 3h -v ./test/chaos -run TestCatches
 
 .PHONY: schedule
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds

@@ -15,10 +15,11 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 // pointsFlag widens the sweep.
-var pointsFlag = flag.String("points", "", `"all" cuts a bootstrap and a roll at every few commands, too`)
+var pointsFlag = flag.String("points", "", `"all" cuts a bootstrap and a roll at every few commands, too: hours`)
 
 // atOnce is how many Macs a sweep has at a time: some of the time they wait. More only
 // make each slower.
@@ -147,12 +148,6 @@ func points() []point {
 		{"agent, when the new build is current", true, moved(current), killConverge},
 		{"agent itself, when the new build is current", true, moved(current), killAgent},
 		{"power, when the new build is current", true, moved(current), cutPower},
-	}
-}
-
-// morePoints are left out of a sweep in a hurry.
-func morePoints() []point {
-	return []point{
 		{"connection, in the probe", false, nil, afterBytes(3500)},
 		{"connection, at the journal", false, appears(document.DiskMarkerFile), cutConnection},
 		{"controller, at the slot", false, slotOf(0), killController},
@@ -280,10 +275,9 @@ func awaitMoment(t *testing.T, what string, come func() bool) {
 func TestCutsOverSSHEndAsIfThereWereNone(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t)
-	all := points()
+	all := parttest.Of(t, points())
 	want := map[bool]outcome{false: s.run(t, false, nil), true: s.run(t, true, nil)}
 	if *pointsFlag == "all" {
-		all = append(all, morePoints()...)
 		for roll, w := range want {
 			all = append(all, everyFew(roll, w.commands, 4)...)
 		}
