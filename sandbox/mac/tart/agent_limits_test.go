@@ -114,3 +114,16 @@ func TestAFileThatIsNoProgram(t *testing.T) {
 		}
 	})
 }
+
+// Released agents start commands in their own process group.
+func TestWhoseGroupACommandIsIn(t *testing.T) {
+	generations(t, func(t *testing.T, m *fakeMac, g guest.Generation, _ string) {
+		for kind, fields := range map[string]map[string]any{"plain": nil, "tty": {"tty": true}} {
+			out, code := m.client("vm").exec(t, `read -r pid name state parent group rest </proc/$$/stat; [ "$group" -eq $$ ] && echo its own`, fields).end()
+			own := g == guest.WithSignals || kind == "tty"
+			if (code == 0) != own || (out != "") != own {
+				t.Errorf("%s: %q, %d", kind, out, code)
+			}
+		}
+	})
+}
