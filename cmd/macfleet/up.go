@@ -139,7 +139,8 @@ func (f *sandboxFlags) tryNext() string {
 	}
 	return fmt.Sprintf(`
   %[1]s status                     what is there, on one screen
-  %[1]s kubectl get sash,samm -A   the hosts, and the Macs of the fleet
+  %[1]s kubectl get sash           the hosts
+  %[1]s kubectl get samm -A        the Macs of the fleet
   %[1]s kubectl get nodes -o wide
   %[1]s down                       stop it and remove everything
 `, self)

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,5 +52,15 @@ func TestDestructionIsBlocked(t *testing.T) {
 				t.Errorf("held: %+v, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// Who sees a Mac rebooted under a guard that holds everything reads why it may be.
+func TestTheStormGuardSaysWhoGoesOn(t *testing.T) {
+	got := host.DestructionBlocked("z", zoneOf(5, time.Minute), host.ZoneReport{}, true, noon()).Message
+	for _, part := range []string{"1 of 5 hosts in zone z", "; 1 may be", "counted here still goes on to the next step of its own recovery"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q does not say %q", got, part)
+		}
 	}
 }

@@ -48,6 +48,17 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// Who tells of a failure names its step and class; the report's own sentence, which does
+// so too, is not in between.
+func TestAFailedStepIsNamedOnce(t *testing.T) {
+	report := document.Report{Verb: document.VerbConverge, Steps: []document.StepReport{{Name: "tart", Outcome: document.Failed, Class: document.Retry, Detail: "no route to host"}}}
+	cause := &remote.Failed{Report: report, Class: document.Retry}
+	got := AsFailure(StepConverge, Classify(StepConverge, cause))
+	if got.Step != "tart" || got.Line() != "no route to host" || got.Error() != "tart: no route to host" || !errors.Is(got, cause) {
+		t.Errorf("%s, line %q", got, got.Line())
+	}
+}
+
 func TestRolledBackKeepsTheClass(t *testing.T) {
 	failed := &Failure{Step: "agent", Class: document.Human, Err: errPlain}
 	got := AsFailure(StepConverge, rolledBack(document.Report{RolledBack: "bad"}, failed))

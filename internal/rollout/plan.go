@@ -25,6 +25,8 @@ const (
 	permitLimit = time.Hour
 	// inARow failures on different Macs halt a rollout.
 	inARow = 2
+	// clocksDiffer is by how much the clocks of two managers may differ.
+	clocksDiffer = 10 * time.Minute
 )
 
 // Machine is what is known of one Mac that was bootstrapped before.
@@ -33,6 +35,9 @@ type Machine struct {
 	// Applied is the revision the Mac last proved, at ProvedAt.
 	Applied  string
 	ProvedAt time.Time
+	// ProvedSeen is when the manager that plans first saw that proof, by the clock of Now.
+	// Zero: nobody knows.
+	ProvedSeen time.Time
 	// Turn is the revision it may be changed to, or empty; PermitAt is when its last
 	// permit began.
 	Permit   string
@@ -120,10 +125,20 @@ func (p *plan) settledAt(m Machine) (time.Time, bool) {
 	if !p.at(m) || m.Drifted || m.ReadySince.IsZero() || m.Lost > 0 {
 		return time.Time{}, false
 	}
-	if m.ReadySince.After(m.ProvedAt) {
+	proved := p.provedAt(m)
+	if m.ReadySince.After(proved) {
 		return m.ReadySince.Add(p.soak), true
 	}
-	return m.ProvedAt.Add(p.soak), true
+	return proved.Add(p.soak), true
+}
+
+// provedAt is from when a soak is measured: while it may not be over by another manager's
+// clock, which may have written ProvedAt, that is when this manager saw the proof.
+func (p *plan) provedAt(m Machine) time.Time {
+	if m.ProvedSeen.IsZero() || p.Now.After(m.ProvedAt.Add(p.soak+clocksDiffer)) {
+		return m.ProvedAt
+	}
+	return m.ProvedSeen
 }
 
 func (p *plan) settled(m Machine) bool {

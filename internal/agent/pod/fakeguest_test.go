@@ -36,6 +36,8 @@ type fakeGuests struct {
 	// hold, when set, lets the named command go on until it is told to exit.
 	hold    map[string]bool
 	noAgent bool
+	// refused are used up one by one, by Run.
+	refused []error
 	// stubborn commands go on when they are told to end. signals counts what they are told.
 	stubborn bool
 	signals  int
@@ -52,6 +54,9 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	defer h.mu.Unlock()
 	if !h.alive(dir) {
 		return shim.ErrNoShim
+	}
+	if err := pop(&h.guests.refused); err != nil {
+		return err
 	}
 	if c := h.command(dir, r.ID); c != nil && (c.end == nil || c.end.Outcome != shim.Unreachable) {
 		return nil

@@ -142,7 +142,7 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*st
 		return nil, err
 	}
 	dir := c.progress.dir()
-	for {
+	for told := false; ; {
 		err := c.runtime.Shims.Run(ctx, dir, c.guestRun(p, id))
 		var refused *shim.RefusedError
 		switch {
@@ -154,6 +154,9 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*st
 			// No shim can run it.
 			e := state.CommandExit(p, c.progress.Record, shim.CommandEnd{ID: id, Ended: c.clock.Now(), Outcome: shim.NotExecuted, Message: refused.Message})
 			return &e, nil
+		case refused != nil && !told:
+			told = true
+			c.report.unwritten(refused)
 		case errors.Is(err, shim.ErrNoShim):
 			if alive, aliveErr := c.runtime.Shims.Alive(dir); aliveErr == nil && !alive {
 				// A VM that runs on without a shim can be told nothing.

@@ -27,7 +27,9 @@ type progress struct {
 	published atomic.Pointer[state.Record]
 
 	// life ends the tries to save.
-	life        context.Context
+	life context.Context
+	// unsaved is told why, once for all tries of one save. May be nil.
+	unsaved     func(error)
 	checkpoints checkpoint.Store
 	clock       clock.Clock
 	log         *slog.Logger
@@ -44,12 +46,17 @@ func (g *progress) publish() {
 // Pod's life ends: nothing may happen that is not written down.
 func (g *progress) save() {
 	g.publish()
+	told := g.unsaved == nil
 	for delay := time.Second; ; delay = min(2*delay, time.Minute) {
 		err := g.checkpoints.Save(g.Record)
 		if err == nil {
 			return
 		}
 		g.log.Error("the checkpoint cannot be written", "err", err)
+		if !told {
+			told = true
+			g.unsaved(err)
+		}
 		if wait.For(g.life, g.clock, delay) != nil {
 			return
 		}

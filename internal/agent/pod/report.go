@@ -59,6 +59,15 @@ func (r *reporter) showProgress() {
 // showWaiting publishes why the container whose turn it is does not run.
 func (r *reporter) showWaiting(reason, message string) { r.show(r.view(reason, message)) }
 
+// unwritten tells what cannot be written down: nothing goes on without its record. What
+// ends or has ended shows that instead.
+func (r *reporter) unwritten(err error) {
+	r.event(corev1.EventTypeWarning, "Failed", "Error: "+err.Error())
+	if r.progress.Step != state.StepEnded && r.progress.Ending == nil {
+		r.showWaiting(state.ReasonRunError, err.Error())
+	}
+}
+
 // showBackOff publishes that the container that ended waits for its restart.
 func (r *reporter) showBackOff(e state.Exit, reason, message string) {
 	v := r.view(reason, message)

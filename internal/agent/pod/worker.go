@@ -102,6 +102,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 		pod: w.pod, progress: w.progress, writer: w.status, events: s.events, invariant: invariant,
 		probed: newProbeResults(p), clock: s.clock,
 	}
+	w.progress.unsaved = w.report.unwritten
 	w.inputs = &podInputs{source: s.inputs, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	w.images = &imagePuller{images: s.images, inputs: s.inputs, pod: w.pod, progress: w.progress, report: w.report, clock: s.clock, log: log}
 	w.slot = &licenseSlot{slots: s.slots, driver: s.driver, pod: w.pod, background: &w.background, endLife: w.endLife, clock: s.clock, log: log}

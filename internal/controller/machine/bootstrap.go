@@ -171,7 +171,8 @@ func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, want document.De
 		v.applied.SSHKey = given[0]
 	}
 	now := metav1.NewTime(p.clock.Now())
-	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &now}
+	proved := metav1.NewTime(rollout.TriedAt(v.Machine, now.Time))
+	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &proved}
 	v.drift = &infrav1.DriftStatus{CheckedAt: &now}
 	v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
 	return nil

@@ -79,7 +79,8 @@ func (v *visit) clearAppliedRevision(want document.Desired) bool {
 func (p *updatePhase) updateFailed(ctx context.Context, v *visit, want document.Desired, err error) {
 	failure := push.AsFailure(push.StepConverge, err)
 	failed := fmt.Sprintf("at step %s (%s): %s", failure.Step, failure.Class, failure.Line())
-	next, told := machine.UpdateFailed(v.Machine.Status.Update, document.Revision(want), failed, failure.SaysNothingOfRevision(), failure.IsTransient(), metav1.NewTime(p.clock.Now()))
+	at := metav1.NewTime(rollout.TriedAt(v.Machine, p.clock.Now()))
+	next, told := machine.UpdateFailed(v.Machine.Status.Update, document.Revision(want), failed, failure.SaysNothingOfRevision(), failure.IsTransient(), at)
 	v.update, v.upToDate = &next, told
 	v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
 	v.consumed = append(v.consumed, p.pushes)

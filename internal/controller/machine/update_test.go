@@ -160,6 +160,33 @@ func TestDeferredUpdateIsNoFailure(t *testing.T) {
 	}
 }
 
+// What comes of a turn is recorded as after its beginning, also where that was written by a
+// clock that is ahead.
+func TestWhatComesOfATurnIsRecordedAfterItsBeginning(t *testing.T) {
+	for name, fault := range map[string]func(*fakeMac){
+		"proved": func(*fakeMac) {},
+		"failed": func(f *fakeMac) {
+			f.convErr = &remote.Failed{Class: document.Human, Report: document.Report{Steps: []document.StepReport{{Name: "network", Outcome: document.Failed, Class: document.Human}}}}
+		},
+		"held": func(f *fakeMac) { f.dialErr = &remote.Unreachable{Phase: remote.PhaseSession, Err: errPlain} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, wanted := profiled(t)
+			w.mac.set(fault)
+			began := w.clock.Now().Add(10 * time.Minute).UTC().Truncate(time.Second)
+			m := w.machine("mac-1")
+			m.Annotations = map[string]string{infrav1.UpdateAnnotation: wanted, infrav1.TurnAnnotation: `{"at":"` + began.Format(time.RFC3339) + `"}`}
+			w.update(m)
+			w.settle("mac-1")
+			u := w.machine("mac-1").Status.Update
+			recorded := map[string]*metav1.Time{"proved": u.ProvedAt, "failed": u.LastFailedAt, "held": u.HeldAt}[name]
+			if u.Revision != wanted || recorded == nil || recorded.Time.Before(began) {
+				t.Errorf("%+v, and the turn began at %s", u, began)
+			}
+		})
+	}
+}
+
 // A turn that is taken back while the Mac is at it does not lose what came of it.
 func TestPushOutlivingItsUpdatePermitCounts(t *testing.T) {
 	w, wanted := profiled(t)

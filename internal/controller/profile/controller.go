@@ -55,6 +55,7 @@ type Reconciler struct {
 	Options
 
 	metrics *metrics
+	proofs  proofs
 }
 
 // New returns a reconciler with the defaults filled in.
@@ -85,6 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	profile, err := r.read(ctx, req)
 	if apierrors.IsNotFound(err) {
 		r.metrics.forget(req.NamespacedName)
+		r.proofs.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil || !profile.DeletionTimestamp.IsZero() {

@@ -165,7 +165,7 @@ func TestAGuestLostInATurnHalts(t *testing.T) {
 			}
 			w := newWorld(t, append(three("old"), builders(), pod)...)
 			w.visit("builders")
-			if got := lastPermit(w.machine("a")).Guests; !slices.Equal(got, []types.UID{"guest-1"}) {
+			if got := rollout.LastPermit(w.machine("a")).Guests; !slices.Equal(got, []types.UID{"guest-1"}) {
 				t.Fatalf("the turn remembers the guests %q", got)
 			}
 			w.prove("a", revision())

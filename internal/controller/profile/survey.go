@@ -94,6 +94,7 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 		}
 		s.macs = append(s.macs, found)
 	}
+	r.proofs.note(client.ObjectKeyFromObject(profile), s.macs, r.Clock.Now())
 	return s, nil
 }
 
@@ -141,7 +142,7 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 	if found.seen.Asleep, err = r.asleep(ctx, m); err != nil {
 		return mac{}, err
 	}
-	last := lastPermit(m)
+	last := rollout.LastPermit(m)
 	found.seen.PermitAt = last.At
 	if len(last.Guests) > 0 && r.Clock.Since(last.At) < guestsMatter {
 		found.seen.Lost, err = r.lost(ctx, m.Name, last.Guests)

@@ -21,22 +21,6 @@ import (
 // to its charge: an update permit, and the halt that may follow.
 const guestsMatter = 2 * time.Hour
 
-// updatePermit is what TurnAnnotation holds.
-type updatePermit struct {
-	At time.Time `json:"at"`
-	// Guests that ran when it began, by the UIDs of their Pods.
-	Guests []types.UID `json:"guests,omitempty"`
-}
-
-// lastPermit of a Machine; zero when it had none, or when nobody can read it.
-func lastPermit(m *infrav1.ScalewayAppleSiliconMachine) updatePermit {
-	var t updatePermit
-	if json.Unmarshal([]byte(m.Annotations[infrav1.TurnAnnotation]), &t) != nil {
-		return updatePermit{}
-	}
-	return t
-}
-
 // updatePermits decides once more on what the API server itself says, and writes it
 // down: a cache that lags would have more Macs changed at once than may be. Turns
 // end before others begin.
@@ -69,7 +53,7 @@ func (r *Reconciler) grantPermit(ctx context.Context, m *infrav1.ScalewayAppleSi
 	if err != nil {
 		return err
 	}
-	next := updatePermit{At: r.Clock.Now().UTC().Truncate(time.Second)}
+	next := rollout.Permit{At: rollout.PermitAt(m, r.Clock.Now())}
 	for i := range pods {
 		if pods[i].Status.Phase == corev1.PodRunning && pods[i].DeletionTimestamp.IsZero() {
 			next.Guests = append(next.Guests, pods[i].UID)

@@ -37,6 +37,40 @@ func TestAnImageHasTheReleasedAgent(t *testing.T) {
 	}
 }
 
+// Released agents stall for good when a command is busy on both outputs, until the call is
+// given up; the agent in no release does not.
+func TestTwoBusyOutputsStall(t *testing.T) {
+	const busy = "head -c 1000000 /dev/zero & head -c 1000000 /dev/zero >&2; wait; exit 3"
+	generations(t, func(t *testing.T, m *fakeMac, g guest.Generation, _ string) {
+		client := m.client("vm")
+		c := client.exec(t, busy, nil)
+		ended := make(chan error, 1)
+		go func() {
+			for {
+				if m, err := c.receive(); err != nil || m.Has("exit") {
+					ended <- err
+					return
+				}
+			}
+		}()
+		for range 2 { // as long as it takes one that does not stall
+			if _, code := client.exec(t, "exec 2>&1; "+busy, nil).end(); code != 3 {
+				t.Errorf("on one output: %d", code)
+			}
+		}
+		if g == guest.WithSignals {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		c.cancel()
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("it ended: %v", err)
+		}
+	})
+}
+
 func TestACallLastsAsLongAsItsOutputsAreHeld(t *testing.T) {
 	generations(t, func(t *testing.T, m *fakeMac, _ guest.Generation, private string) {
 		c := m.client("vm").exec(t, "(while [ ! -e /tmp/go ]; do sleep 0.01; done; echo late) & echo $$ >/tmp/pid; echo gone", nil)
@@ -111,6 +145,19 @@ func TestAFileThatIsNoProgram(t *testing.T) {
 		}
 		if got.code != want || (g == guest.WithSignals && got.err != "") {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Released agents start commands in their own process group.
+func TestWhoseGroupACommandIsIn(t *testing.T) {
+	generations(t, func(t *testing.T, m *fakeMac, g guest.Generation, _ string) {
+		for kind, fields := range map[string]map[string]any{"plain": nil, "tty": {"tty": true}} {
+			out, code := m.client("vm").exec(t, `read -r pid name state parent group rest </proc/$$/stat; [ "$group" -eq $$ ] && echo its own`, fields).end()
+			own := g == guest.WithSignals || kind == "tty"
+			if (code == 0) != own || (out != "") != own {
+				t.Errorf("%s: %q, %d", kind, out, code)
+			}
 		}
 	})
 }

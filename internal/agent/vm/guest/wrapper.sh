@@ -27,7 +27,9 @@ if [ "$macfleet_outputs" = one ]; then exec 4>&1; fi
 # Agents kill this shell, and few of them the command too, when the command is given up, and
 # may leave it a zombie for as long as the command holds its output: a watch looks at who the
 # command's parent is. It must not end by a signal to the group of the command, which goes
-# with this shell. exec keeps the command's process number, and the foreground its signals.
+# with this shell, nor be a child of the command: many programs wait for whatever children
+# they have, and shells do in a trap. exec keeps the command's process number, and the
+# foreground its signals.
 macfleet_start='
 	outputs=$1 word=$2
 	shift 2
@@ -43,18 +45,20 @@ macfleet_start='
 	if [ "$began" = "g$$" ]; then target=-$$; fi
 	trap "" HUP INT QUIT TERM TSTP USR1 USR2 ALRM
 	(
-		while :; do
-			found=$(parent)
-			if [ -z "$found" ]; then
-				# The command has ended, or a signal has ended ps.
-				kill -0 "$$" || exit
-			elif [ "$found" -ne "$0" ]; then
-				kill -s KILL -- "$target"
-				exit
-			fi
-			sleep 1
-		done
-	) </dev/null >/dev/null 2>&1 3>&- 4>&- &
+		(
+			while :; do
+				found=$(parent)
+				if [ -z "$found" ]; then
+					# The command has ended, or a signal has ended ps.
+					kill -0 "$$" || exit
+				elif [ "$found" -ne "$0" ]; then
+					kill -s KILL -- "$target"
+					exit
+				fi
+				sleep 1
+			done
+		) </dev/null >/dev/null 2>&1 3>&- 4>&- &
+	)
 	trap - HUP INT QUIT TERM TSTP USR1 USR2 ALRM
 	printf "%s%s;" "$word" "$began" >&3
 	exec "$@" 2>&4 3>&- 4>&-

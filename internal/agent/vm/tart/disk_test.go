@@ -211,6 +211,22 @@ func TestFullAtEveryStep(t *testing.T) {
 	}
 }
 
+// macOS tells of a full volume in several ways, most of them in words and without a code.
+func TestHowAFullVolumeIsTold(t *testing.T) {
+	for _, says := range []string{
+		"write failed: No space left on device",
+		`Error Domain=NSPOSIXErrorDomain Code=28 "…"`,
+		`Error Domain=NSCocoaErrorDomain Code=640 "…"`,
+		"“disk.img” couldn’t be copied to “tmp” because there isn’t enough space.",
+		"You can’t save the file “disk.img” because the volume “guests” is out of space.",
+	} {
+		d := scripted(t, "cat >&2 <<'END'\n"+says+"\nEND\nexit 1")
+		if _, err := d.Pull(t.Context(), "registry.test/macos/base:v1", vm.PullOptions{}); !errors.Is(err, vm.ErrNoSpace) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+}
+
 // A tart after 2.35 ends run where it cannot open its socket; up to then nobody
 // reaches the guest's agent, and a stop works all the same.
 func TestWithoutAControlSocket(t *testing.T) {

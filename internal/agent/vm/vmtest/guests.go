@@ -50,6 +50,7 @@ func ConformAgent(t *testing.T, s Subject, socket string) {
 		{"OutputsHeld", func(t *testing.T, s Subject, g vm.Guest) { outputsHeld(t, s, g, dial(heldTimeout)) }},
 		{"Flood", flood},
 		{"Groups", groups},
+		{"Children", children},
 		{"Bare", bare},
 		{"CancelKills", cancelKills},
 		{"CancelOnATerminal", cancelOnATerminal},
@@ -212,6 +213,18 @@ func groups(t *testing.T, s Subject, g vm.Guest) {
 		code := <-ended
 		if text := out.String(); code != 9 || !strings.Contains(text, "caught") || !strings.Contains(text, "child") || strings.Contains(text, "macfleet-") {
 			t.Errorf("on a terminal %v: code %d, output %q", tty, code, text)
+		}
+	}
+}
+
+// children: a command has none but its own, so that waiting for all of them ends. Here
+// that is who lists the processes.
+func children(t *testing.T, s Subject, g vm.Guest) {
+	for _, tty := range []bool{false, true} {
+		cmd := shell(`n=0; for parent in $(ps -A -o ppid=); do if [ "$parent" -eq $$ ]; then n=$((n+1)); fi; done; echo $n`)
+		cmd.TTY = tty
+		if got := do(t, s, g, cmd, nil); strings.TrimSpace(got.Out) != "1" || got.Code != 0 {
+			t.Errorf("on a terminal %v: %+v", tty, got)
 		}
 	}
 }

@@ -27,10 +27,13 @@ type command struct {
 	args             []string
 	interactive, tty bool
 	detach           bool
-	size             pty.Winsize
-	env              []string
-	dir              string
-	user             string
+	// session: it leads one of its own, as newer agents and terminals give it; the others
+	// are in the agent's group.
+	session bool
+	size    pty.Winsize
+	env     []string
+	dir     string
+	user    string
 }
 
 func (a *agent) read(m *guestwire.Message) command {
@@ -38,10 +41,12 @@ func (a *agent) read(m *guestwire.Message) command {
 		name: m.Text("name"), args: m.Texts("args"), interactive: m.Yes("interactive"), tty: m.Yes("tty"),
 		size: size(m.Sub("terminal_size")), env: os.Environ(), dir: home,
 	}
+	c.session = c.tty || a.hasSignals()
 	if !a.hasEnv() {
 		return c
 	}
 	c.detach = m.Yes("detach")
+	c.session = c.session || c.detach
 	if dir := m.Text("workdir"); dir != "" {
 		c.dir = dir
 	}
@@ -107,7 +112,7 @@ func (c command) start(t *table) (*running, error) {
 		return nil, err
 	}
 	defer closeAll(theirs)
-	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: r.terminal != nil}}
+	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{Setsid: c.session, Setctty: r.terminal != nil}}
 	for _, f := range theirs {
 		attr.Files = append(attr.Files, f.Fd())
 	}

@@ -29,7 +29,7 @@ func Attributes(ownNetwork bool) *syscall.SysProcAttr {
 		Cloneflags:  flags,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		Setpgid:     true,
+		Setsid:      true, // commands share it, and no terminal of the Mac's is theirs
 	}
 }
 
