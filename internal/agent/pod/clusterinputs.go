@@ -77,11 +77,16 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 	return given, nil
 }
 
-// Commands resolves the environment of each container.
+// Commands resolves the environment of each container. The file that stands in for the
+// environment of a VM is written before there is an address to write in it.
 func (g ClusterInputs) Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
 	commands := map[string]vm.GuestCommand{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
+		facts := g.facts()
+		if len(c.Command) > 0 || len(c.Args) > 0 {
+			facts.PodIP = vm.GuestAddress
+		}
+		list, err := env.Resolve(ctx, p, c, g.Objects, facts)
 		if err != nil {
 			return nil, err
 		}

@@ -58,3 +58,20 @@ func TestAShareThatTheDriverRefuses(t *testing.T) {
 		t.Errorf("%d starts", n)
 	}
 }
+
+// The address of a guest is known when it is up: a command is told then, and a file that
+// is written before the start has none.
+func TestTheAddressOfAPodIsThatOfItsGuest(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+	for want, argv := range map[string][]string{"IP=" + vm.GuestAddress: {"serve"}, "IP=": nil} {
+		p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = argv, nil
+		commands, err := ClusterInputs{}.Commands(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{want}, commands[p.Spec.Containers[0].Name].Env); d != "" {
+			t.Errorf("with the command %q (-want +got):\n%s", argv, d)
+		}
+	}
+}
