@@ -27,6 +27,8 @@ type fakeGuest struct {
 	// goesAway: the next command finds the agent gone, though it was up before.
 	goesAway int
 	ran      []vm.GuestCommand
+	// starts, when set, holds commands up that were sent until it is closed.
+	starts chan struct{}
 	// leaseless is how often it does not know its address yet.
 	leaseless int
 	// running has one entry for a command that hangs; release ends it with a code.
@@ -73,6 +75,9 @@ func (g *fakeGuest) note(c vm.GuestCommand) bool {
 func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (int, error) {
 	if !g.note(c) {
 		return 0, vm.ErrGuestUnreachable
+	}
+	if g.starts != nil {
+		<-g.starts
 	}
 	if s.Began != nil {
 		s.Began(-12345)
