@@ -77,7 +77,7 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 			return Prepared{}, err
 		}
 	}
-	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
+	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links, volume.MessageScript(state.MessagePaths(p))), setup.RefreshAt
 	return given, nil
 }
 
