@@ -64,6 +64,13 @@ chaos: ## N rounds of chance against node agents, of seeds from FROM on; a seed 
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds
 	go test -timeout 12h ./test/schedule -run TestSchedules -v -schedules $(N) -from $(FROM)
 
+CONFORMANCE := bin/conformance
+
+.PHONY: conformance
+conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubectl exec' runs the specs of that name
+	go test -count=1 -timeout 3h -v ./test/conformance -args -report-dir $(CURDIR)/$(CONFORMANCE) \
+		$(if $(ONLY),-only '$(ONLY)',-whole -table $(CURDIR)/docs/conformance.md)
+
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...
