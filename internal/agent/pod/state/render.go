@@ -100,7 +100,11 @@ func containerStatus(c corev1.Container, s ContainerState, v View) corev1.Contai
 	return status
 }
 
+// terminated has no times for what never began.
 func (e Exit) terminated() *corev1.ContainerStateTerminated {
+	if e.Started.IsZero() {
+		e.Finished = time.Time{}
+	}
 	return &corev1.ContainerStateTerminated{
 		ExitCode:    e.Code,
 		Reason:      e.Reason,
