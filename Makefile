@@ -70,7 +70,7 @@ CONFORMANCE := bin/conformance
 .PHONY: conformance
 conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubectl exec' runs the specs of that name
 	go test -count=1 -timeout 3h -v ./test/conformance -args -report-dir $(CURDIR)/$(CONFORMANCE) \
-		$(if $(ONLY),-only '$(ONLY)',-whole -table $(CURDIR)/docs/conformance.md)
+		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
 
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS

@@ -130,6 +130,27 @@ func table(results []result) string {
 	return b.String()
 }
 
+// row is a line of a table; the name is a shortName.
+var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*))? \|$`)
+
+// merged are the results of a table, in the place of each of which comes what is known of
+// the spec now.
+func merged(written string, now []result) []result {
+	known := map[string]bool{}
+	for _, r := range now {
+		known[cell(shortName(r.Name))] = true
+	}
+	for _, fields := range row.FindAllStringSubmatch(written, -1) {
+		if !known[fields[1]] {
+			now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+		}
+	}
+	return sorted(now)
+}
+
+// uncell undoes what cell does to keep a text in its cell.
+func uncell(text string) string { return strings.NewReplacer(`\|`, "|", "&lt;", "<").Replace(text) }
+
 // cell keeps a text within its cell.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ").Replace(text)

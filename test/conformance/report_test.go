@@ -53,3 +53,15 @@ func TestAListWithoutReasonsIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A run of a few specs changes their rows, and no other.
+func TestRowsOfOthersStay(t *testing.T) {
+	written := table([]result{
+		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed},
+	})
+	got := table(merged("some text\n\n"+written, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
+	want := strings.Replace(written, "failed: late", "passed", 1)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("table (-want +got):\n%s", d)
+	}
+}
