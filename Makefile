@@ -44,6 +44,7 @@ test-go: export PART = $(FRESH)/4
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
 	go test -race -timeout 60m -count=1 $$(go list ./... | grep -v -e /test/schedule -e /test/conformance) # a kept result knows nothing of the programs that a test builds
+	go test -timeout 40m -count=1 ./test/conformance # alone, as Kubernetes' specs wait for minutes and no more
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	go test -timeout 30m ./test/schedule -schedules 500
 	go test -timeout 30m ./test/schedule -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
@@ -71,6 +72,13 @@ cuts: ## all cuts of bootstraps and rolls over SSH, and all bugs that chaos is t
 .PHONY: schedule
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds
 	go test -timeout 12h ./test/schedule -run TestSchedules -v -schedules $(N) -from $(FROM)
+
+CONFORMANCE := bin/conformance
+
+.PHONY: conformance
+conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubectl exec' runs the specs of that name
+	go test -count=1 -timeout 3h -v ./test/conformance -args -report-dir $(CURDIR)/$(CONFORMANCE) \
+		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
 
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS

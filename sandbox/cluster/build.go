@@ -119,7 +119,13 @@ func (b *builder) cached() (Binaries, bool) {
 
 // lock waits until no other builder works on the same entry.
 func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
-	file, err := os.OpenFile(b.entry+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	return Lock(ctx, b.entry+".lock", func() { b.tell(Progress{Stage: StageWaiting}) })
+}
+
+// Lock waits until no other process has the lock of that file, which it makes, and takes it. waiting, which may be nil,
+// is called each time that it looks in vain. A process that dies holds nothing.
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the build: %w", err)
 	}
@@ -133,7 +139,9 @@ func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
 		if err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
-		b.tell(Progress{Stage: StageWaiting})
+		if waiting != nil {
+			waiting()
+		}
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), file.Close())

@@ -49,10 +49,9 @@ type message struct {
 // labels of a spec, at the end of its name.
 var labels = regexp.MustCompile(`\s+(\[[^\]]*\]|\{[^}]*\})$`)
 
-// readResults reads a report of a run over the specs that match focus, sorted by name.
-// Specs that the focus left out are in a report too: they are dropped, but for those that
-// the list skips.
-func readResults(path string, list specs, focus []string) ([]result, error) {
+// readResults reads a report of a run over the specs that match focus. Specs that the focus
+// left out are in a report too: they are dropped, but for those that the list skips.
+func readResults(path string, list specs, focus string) ([]result, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the suite's report: %w", err)
@@ -61,7 +60,7 @@ func readResults(path string, list specs, focus []string) ([]result, error) {
 	if err := xml.Unmarshal(data, &report); err != nil {
 		return nil, fmt.Errorf("parsing the suite's report: %w", err)
 	}
-	wanted := regexp.MustCompile(strings.Join(focus, "|"))
+	wanted := regexp.MustCompile(focus)
 	var results []result
 	for _, suite := range report.Suites {
 		for _, c := range suite.Cases {
@@ -71,8 +70,13 @@ func readResults(path string, list specs, focus []string) ([]result, error) {
 			}
 		}
 	}
-	slices.SortFunc(results, func(a, b result) int { return strings.Compare(a.Name, b.Name) })
 	return results, nil
+}
+
+// sorted is by name, and each once: what the list skips may be in several reports.
+func sorted(results []result) []result {
+	slices.SortStableFunc(results, func(a, b result) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(results, func(a, b result) bool { return a.Name == b.Name && a.Outcome == b.Outcome })
 }
 
 // result is what became of a case; false for one that was never meant to run.
@@ -125,6 +129,27 @@ func table(results []result) string {
 	}
 	return b.String()
 }
+
+// row is a line of a table; the name is a shortName.
+var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*))? \|$`)
+
+// merged are the results of a table, in the place of each of which comes what is known of
+// the spec now.
+func merged(written string, now []result) []result {
+	known := map[string]bool{}
+	for _, r := range now {
+		known[cell(shortName(r.Name))] = true
+	}
+	for _, fields := range row.FindAllStringSubmatch(written, -1) {
+		if !known[fields[1]] {
+			now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+		}
+	}
+	return sorted(now)
+}
+
+// uncell undoes what cell does to keep a text in its cell.
+func uncell(text string) string { return strings.NewReplacer(`\|`, "|", "&lt;", "<").Replace(text) }
 
 // cell keeps a text within its cell.
 func cell(text string) string {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // reportFile is the suite's own report in its folder.
@@ -20,49 +23,69 @@ const reportFile = "junit_01.xml"
 type suite struct {
 	// Binary is the suite's, Kubectl a kubectl, Kubeconfig the cluster's.
 	Binary, Kubectl, Kubeconfig string
-	// Dir takes the reports.
+	// Dir takes a folder for each expression of Focus, with report and output.
 	Dir string
 	// Nodes is how many Macs there are.
 	Nodes int
+	// Focus are the specs to run, in the order in which they begin.
 	Focus []string
 	Skip  []string
-	// Output gets what the suite prints.
-	Output io.Writer
 }
 
-// run runs the suite to its end; specs that fail are no error, but in the report.
-func (s suite) run(ctx context.Context) (report string, err error) {
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return "", fmt.Errorf("making room for the suite's report: %w", err)
+// outputFile is what the suite printed, in its folder.
+const outputFile = "output.log"
+
+// run runs the expressions of the focus, some of them at once, to the end of all; specs
+// that fail are no error, but in the reports. A spec that several expressions match is run
+// with the first of them.
+func (s suite) run(ctx context.Context, atOnce int) (reports []string, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, focus := range s.Focus {
+		dir := filepath.Join(s.Dir, strconv.Itoa(i+1))
+		reports = append(reports, filepath.Join(dir, reportFile))
+		group.Go(func() error { return s.runOne(ctx, dir, focus, slices.Concat(s.Skip, s.Focus[:i])) })
 	}
-	cmd := exec.CommandContext(ctx, s.Binary, s.args()...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, s.Output, s.Output
+	return reports, group.Wait()
+}
+
+// runOne runs one expression.
+func (s suite) runOne(ctx context.Context, dir, focus string, skip []string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making room for the suite's report: %w", err)
+	}
+	output, err := os.Create(filepath.Join(dir, outputFile))
+	if err != nil {
+		return fmt.Errorf("making room for the suite's output: %w", err)
+	}
+	defer func() { _ = output.Close() }()
+	cmd := exec.CommandContext(ctx, s.Binary, s.args(dir, focus, skip)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	ended := new(exec.ExitError)
 	if err := cmd.Run(); err != nil && (!errors.As(err, &ended) || ctx.Err() != nil) {
-		return "", fmt.Errorf("running the suite: %w", err)
+		return fmt.Errorf("running the suite: %w", err)
 	}
-	report = filepath.Join(s.Dir, reportFile)
-	if _, err := os.Stat(report); err != nil {
-		return "", fmt.Errorf("the suite ended without a report: %w", err)
+	if _, err := os.Stat(filepath.Join(dir, reportFile)); err != nil {
+		return fmt.Errorf("the suite ended without a report, see what it printed in %s: %w", output.Name(), err)
 	}
-	return report, nil
+	return nil
 }
 
-func (s suite) args() []string {
+func (s suite) args(dir, focus string, skip []string) []string {
 	args := []string{
 		"--kubeconfig=" + s.Kubeconfig, "--kubectl-path=" + s.Kubectl, "--provider=local",
-		"--report-dir=" + s.Dir, "--node-os-distro=debian", "--minStartupPods=0",
+		"--report-dir=" + dir, "--node-os-distro=debian", "--minStartupPods=0",
 		// There is no Pod of the system on Macs: no network plugin, no DNS.
 		fmt.Sprintf("--num-nodes=%d", s.Nodes),
-		"--ginkgo.focus=" + strings.Join(s.Focus, "|"), "--ginkgo.timeout=6h", "--ginkgo.no-color",
+		"--ginkgo.focus=" + focus, "--ginkgo.timeout=6h", "--ginkgo.no-color",
 		// What is behind feature gates, takes a node away or needs minutes of peace is another suite.
 		"--ginkgo.label-filter=Feature: isEmpty && !Disruptive && !Slow && !Serial",
 	}
-	if len(s.Skip) > 0 {
-		args = append(args, "--ginkgo.skip="+strings.Join(s.Skip, "|"))
+	if len(skip) > 0 {
+		args = append(args, "--ginkgo.skip="+strings.Join(skip, "|"))
 	}
 	return args
 }

@@ -23,7 +23,6 @@ Pod is refused in the same words each time. */}}
 + c.?resources.?limits.orValue({}).filter(r, !(r in variables.resources)).map(r, 'resources.limits[' + r + ']')
 + c.?resources.?requests.orValue({}).filter(r, !(r in variables.resources)).map(r, 'resources.requests[' + r + ']')
 + ['limits', 'requests'].filter(l, quantity(string(c.?resources[?l][?'macfleet.dev/macos-vm'].orValue('1'))).isGreaterThan(quantity('1'))).map(l, 'resources.' + l + '[macfleet.dev/macos-vm]')
-+ (c.?volumeMounts.orValue([]).exists(m, m.?subPathExpr.hasValue()) ? ['volumeMounts[].subPathExpr'] : [])
 + (c.?volumeMounts.orValue([]).exists(m, m.?mountPropagation.orValue('None') != 'None') ? ['volumeMounts[].mountPropagation'] : [])
 ).map(f, '{{ .path }}' + f)
 {{- end -}}

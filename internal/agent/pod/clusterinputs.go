@@ -64,7 +64,11 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 	// A VM that asks for no environment gets no file of one.
 	asks := len(p.Spec.Containers[0].Env)+len(p.Spec.Containers[0].EnvFrom) > 0
 	mode := volume.Mode{Report: !state.RunsCommand(p), Env: !state.RunsCommand(p) && asks && len(main.Env) > 0}
-	setup, err := g.Store.SetUp(ctx, p, mode)
+	mounting, err := withSubPaths(p, commands)
+	if err != nil {
+		return Prepared{}, err
+	}
+	setup, err := g.Store.SetUp(ctx, mounting, mode)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -73,15 +77,35 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 			return Prepared{}, err
 		}
 	}
-	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links), setup.RefreshAt
+	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links, volume.MessageScript(state.MessagePaths(p))), setup.RefreshAt
 	return given, nil
 }
 
-// Commands resolves the environment of each container.
+// withSubPaths is the Pod with each subPathExpr expanded from its container's environment.
+func withSubPaths(p *corev1.Pod, commands map[string]vm.GuestCommand) (*corev1.Pod, error) {
+	expanded := *p
+	for _, list := range []*[]corev1.Container{&expanded.Spec.InitContainers, &expanded.Spec.Containers} {
+		*list = slices.Clone(*list)
+		for i, c := range *list {
+			var err error
+			if (*list)[i], err = env.WithSubPaths(c, commands[c.Name].Env); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &expanded, nil
+}
+
+// Commands resolves the environment of each container. The file that stands in for the
+// environment of a VM is written before there is an address to write in it.
 func (g ClusterInputs) Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
 	commands := map[string]vm.GuestCommand{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		list, err := env.Resolve(ctx, p, c, g.Objects, g.facts())
+		facts := g.facts()
+		if len(c.Command) > 0 || len(c.Args) > 0 {
+			facts.PodIP = vm.GuestAddress
+		}
+		list, err := env.Resolve(ctx, p, c, g.Objects, facts)
 		if err != nil {
 			return nil, err
 		}

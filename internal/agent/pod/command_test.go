@@ -228,6 +228,14 @@ func TestAMountThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatIsMissingIsWaitedFor(t *testing.T) {
+	t.Run("an object", func(t *testing.T) { missingUntil(t, func(w *world) { w.inputs.change() }) })
+	t.Run("an annotation", func(t *testing.T) {
+		missingUntil(t, func(w *world) { w.edit("a", func(p *corev1.Pod) { p.Annotations = map[string]string{"path": "foo"} }) })
+	})
+}
+
+func missingUntil(t *testing.T, change func(*world)) {
+	t.Helper()
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.inputs.errs = []error{errors.New(`secret "s" does not exist`)}
 	w.frozen.Store(true)
@@ -239,9 +247,9 @@ func TestWhatIsMissingIsWaitedFor(t *testing.T) {
 	if len(w.host.history()) != 0 {
 		t.Errorf("the host was touched: %v", w.host.history())
 	}
-	// The back-off ends when the object comes.
+	// The back-off ends when what is missing comes.
 	w.clock.Step(time.Second)
-	w.inputs.change()
+	change(w)
 	w.awaitRunning("a")
 }
 

@@ -82,7 +82,7 @@ type podInputs struct {
 // prepare makes the Pod's inputs ready, as often as it takes.
 func (i *podInputs) prepare(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		changed := i.source.Changed(i.pod.uid)
+		changed, relabeled := i.source.Changed(i.pod.uid), i.pod.relabels()
 		err := i.prepareOnce(ctx)
 		if err == nil {
 			return nil
@@ -97,7 +97,7 @@ func (i *podInputs) prepare(ctx context.Context) error {
 		if err := wait.For(ctx, i.clock, time.Second); err != nil {
 			return err
 		}
-		if _, err := wait.Or(ctx, i.clock, changed, state.PullDelay(failures)-time.Second); err != nil {
+		if _, err := wait.Either(ctx, i.clock, changed, relabeled, state.PullDelay(failures)-time.Second); err != nil {
 			return err
 		}
 	}

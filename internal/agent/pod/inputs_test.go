@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,5 +57,43 @@ func TestAShareThatTheDriverRefuses(t *testing.T) {
 	w.awaitRunning("a")
 	if n := w.host.count("run"); n != 1 {
 		t.Errorf("%d starts", n)
+	}
+}
+
+// The address of a guest is known when it is up: a command is told then, and a file that
+// is written before the start has none.
+func TestTheAddressOfAPodIsThatOfItsGuest(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+	for want, argv := range map[string][]string{"IP=" + vm.GuestAddress: {"serve"}, "IP=": nil} {
+		p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = argv, nil
+		commands, err := ClusterInputs{}.Commands(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{want}, commands[p.Spec.Containers[0].Name].Env); d != "" {
+			t.Errorf("with the command %q (-want +got):\n%s", argv, d)
+		}
+	}
+}
+
+// A mount leads to what its subPathExpr says, by the variables of its own container.
+func TestSubPathExpressionsAreMounted(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	c := &p.Spec.Containers[0]
+	c.Env = []corev1.EnvVar{{Name: "NAME", Value: "foo"}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "work", MountPath: "/opt/work", SubPathExpr: "$(NAME)/logs"}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	inputs := ClusterInputs{Store: volume.New(volume.Options{Dir: t.TempDir()})}
+	given, err := inputs.Prepare(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(given.Setup, "/volumes/work/foo/logs' '/opt/work'") {
+		t.Errorf("the guest is told to\n%s", given.Setup)
+	}
+	c.Env[0].Value = ".."
+	if _, err := inputs.Prepare(t.Context(), p); err == nil {
+		t.Error("a path that leads up is mounted")
 	}
 }

@@ -82,16 +82,19 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 // killedView is the end of a Pod whose life ended before its VM exited: a terminal
 // phase tells its owner that nothing of it runs any more.
 func (w *worker) killedView() *state.View {
+	p := w.pod.current()
+	if w.progress.Inits == nil {
+		w.progress.Inits = make([]state.ContainerRecord, len(p.Spec.InitContainers))
+	}
 	e := w.killedExit()
 	w.progress.Record = w.progress.Ended(e)
-	if w.progress.Exit == nil {
-		// An init container was killed, or nothing has run at all.
+	// A container that still waits for init containers waits for good, as with a kubelet.
+	if w.progress.Exit == nil && w.progress.Turn() == state.MainID {
 		main := state.LostExit(w.progress.Record, "the Pod ended before this container ran", e.Finished)
 		w.progress.Exit = &main
 	}
 	// Of a Pod that is deleted the records of the shim say the same: its checkpoint goes
 	// in a moment, and the disk may be slow.
-	p := w.pod.current()
 	if p.DeletionTimestamp == nil && !w.pod.isGone() {
 		if err := w.progress.checkpoints.Save(w.progress.Record); err != nil {
 			w.log.Warn("the checkpoint cannot be written", "err", err)
@@ -117,7 +120,7 @@ func (w *worker) killedExit() state.Exit {
 			return e
 		}
 	}
-	return state.LostExit(w.progress.Record, "the Pod ended before its VM ran", w.clock.Now())
+	return state.LostCommand(w.pod.current(), w.progress.Record, w.progress.Turn(), "the Pod ended before its VM ran", w.clock.Now())
 }
 
 // deletePod deletes the Pod object, once nothing is left of its VM, and then the

@@ -163,3 +163,29 @@ func TestAnAttemptIsMadeAgainInItsDirectory(t *testing.T) {
 	w.startAgent()
 	w.awaitRunning("a")
 }
+
+// Of a Pod that ends before anything ran, the first container alone has ended, and at no
+// time; those behind it wait for good. Without init containers that is the main one.
+func TestAPodThatEndsBeforeAnythingRan(t *testing.T) {
+	for name, inits := range map[string][]string{"with init containers": {"fetch", "build"}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := podtest.Job(corev1.RestartPolicyNever, inits...)
+			p.Spec.ActiveDeadlineSeconds = new(int64)
+			*p.Spec.ActiveDeadlineSeconds = 5
+			w := newWorld(t, p)
+			w.host.pullGate = make(chan struct{})
+			w.startAgent()
+			s := w.awaitPhase(corev1.PodFailed).Status
+			all := slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
+			e := all[0].State.Terminated
+			if e == nil || e.ExitCode != 137 || e.Reason != state.ReasonUnknown || !e.StartedAt.IsZero() || !e.FinishedAt.IsZero() {
+				t.Errorf("the first container: %+v", all[0].State)
+			}
+			for _, c := range all[1:] {
+				if c.State.Waiting == nil || c.State.Waiting.Reason != state.ReasonInitializing {
+					t.Errorf("%s: %+v", c.Name, c.State)
+				}
+			}
+		})
+	}
+}

@@ -37,6 +37,9 @@ func TestPodBecomesAVM(t *testing.T) {
 		if c.Type == corev1.PodReady && c.Reason != "" {
 			t.Errorf("Ready has kept a reason: %q", c.Reason)
 		}
+		if c.ObservedGeneration != 1 {
+			t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+		}
 	}
 	want := map[corev1.PodConditionType]corev1.ConditionStatus{
 		corev1.PodScheduled: corev1.ConditionTrue, corev1.PodReadyToStartContainers: corev1.ConditionTrue,

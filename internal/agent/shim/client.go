@@ -21,9 +21,9 @@ const (
 )
 
 // Run has the shim of the attempt in dir run a command in the guest, at most once:
-// for an ID that began nothing runs again. It returns nil once the command began,
-// or ended without having begun, which ReadCommand tells apart; both are on the
-// disk by then. Any error says that the command was not taken: ErrNoShim,
+// for an ID that began nothing runs again. It returns nil once the guest has
+// started the command, or it ended, begun or not, which ReadCommand tells apart; both
+// are on the disk by then. Any error says that the command was not taken: ErrNoShim,
 // a *RefusedError, or that of ctx, after which the shim may go on with it.
 func Run(ctx context.Context, dir string, r GuestRun) error {
 	if refused := r.check(); refused != nil {

@@ -59,6 +59,27 @@ func TestOutputIsLogged(t *testing.T) {
 	}
 }
 
+// What is said to run has its process: on a busy host the guest may take a while to start
+// what it was sent.
+func TestACommandIsSaidToRunOnceItDoes(t *testing.T) {
+	g := newFakeGuest()
+	g.starts = make(chan struct{})
+	a := serveAttempt(t, g)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := Run(ctx, a.dir, guestRun("main", "hang")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that was sent, and has no process: %v", err)
+	}
+	if begun, _, err := ReadCommand(a.dir, "main"); !begun || err != nil {
+		t.Errorf("begun %v, err %v: it may run all the same", begun, err)
+	}
+	close(g.starts)
+	mustRun(t, a.dir, guestRun("main", "hang"))
+	receive(t, "the command runs", g.running)
+	g.release <- 0
+	mustEnd(t, a.dir, "main")
+}
+
 func TestAnIDRunsOnce(t *testing.T) {
 	g := newFakeGuest()
 	a := serveAttempt(t, g)

@@ -59,6 +59,9 @@ type command struct {
 }
 
 func newCommands(dir string, guest vm.Guest, logs Logs) *commands {
+	if guest != nil {
+		guest = &addressed{Guest: guest}
+	}
 	c := &commands{dir: dir, guest: guest, logs: logs, exitPatience: exitTimeout, byID: map[string]*command{}}
 	c.running, c.giveUp = context.WithCancelCause(context.Background())
 	c.waiting, c.giveUpWaiting = context.WithCancelCause(c.running)

@@ -27,6 +27,10 @@ type fakeGuest struct {
 	// goesAway: the next command finds the agent gone, though it was up before.
 	goesAway int
 	ran      []vm.GuestCommand
+	// starts, when set, holds commands up that were sent until it is closed.
+	starts chan struct{}
+	// leaseless is how often it does not know its address yet.
+	leaseless int
 	// running has one entry for a command that hangs; release ends it with a code.
 	running chan struct{}
 	release chan int
@@ -72,6 +76,9 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 	if !g.note(c) {
 		return 0, vm.ErrGuestUnreachable
 	}
+	if g.starts != nil {
+		<-g.starts
+	}
 	if s.Began != nil {
 		s.Began(-12345)
 	}
@@ -104,7 +111,15 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 	return 0, nil
 }
 
-func (g *fakeGuest) Address(context.Context) (netip.Addr, error) { return netip.Addr{}, nil }
+func (g *fakeGuest) Address(context.Context) (netip.Addr, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaseless > 0 {
+		g.leaseless--
+		return netip.Addr{}, errors.New("no lease yet")
+	}
+	return netip.MustParseAddr("192.168.64.7"), nil
+}
 
 func (g *fakeGuest) Close() error { return nil }
 

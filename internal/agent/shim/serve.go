@@ -106,7 +106,7 @@ func (c *commands) replyRun(ctx context.Context, r GuestRun) reply {
 		return reply{Error: refused}
 	}
 	select {
-	case <-cmd.begun:
+	case <-cmd.target.known: // not when it was sent: what is shown to run has its process
 		return reply{}
 	case <-cmd.ended:
 		return reply{Error: cmd.refused}

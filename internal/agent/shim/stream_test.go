@@ -334,28 +334,26 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Input stays open from one who is attached to the next, without StdinOnce.
+// Input stays open from one who is attached to the next, without StdinOnce: who has no more
+// to say goes, and does not wait for the command.
 func TestInputOfSeveral(t *testing.T) {
 	a := serveAttempt(t, hostGuest{})
-	r := guestRun("main", "/bin/sh", "-c", `read x; echo "got $x"; read y; echo "and $y"; exit 2`)
+	r := guestRun("main", "/bin/sh", "-c", `read x; echo "got $x"; read y; echo "and $y"; read z; exit 2`)
 	r.Log, r.Stdin = "main.log", true
 	mustRun(t, a.dir, r)
-	ctx, cancel := context.WithCancel(bounded(t))
-	first := make(chan error, 1)
-	go func() {
-		_, err := Attach(ctx, a.dir, "main", vm.Streams{Stdin: strings.NewReader("one\n")})
-		first <- err
-	}()
-	awaitText(t, filepath.Join(a.dir, "main.log"), "got one")
-	cancel()
-	if err := receive(t, "the first is gone", first); !errors.Is(err, context.Canceled) {
-		t.Errorf("err %v", err)
+	for _, said := range []struct{ input, output string }{{"one\n", "got one"}, {"two\n", "and two"}} {
+		end, err := Attach(bounded(t), a.dir, "main", vm.Streams{Stdin: strings.NewReader(said.input)})
+		if err != nil || end.Outcome != Exited || !end.Ended.IsZero() {
+			t.Errorf("end %+v, err %v", end, err)
+		}
+		awaitText(t, filepath.Join(a.dir, "main.log"), said.output)
 	}
-	end, err := Attach(bounded(t), a.dir, "main", vm.Streams{Stdin: strings.NewReader("two\n")})
-	if err != nil || end.Code != 2 {
-		t.Errorf("end %+v, err %v", end, err)
+	if _, err := Attach(bounded(t), a.dir, "main", vm.Streams{Stdin: strings.NewReader("three\n")}); err != nil {
+		t.Error(err)
 	}
-	awaitText(t, filepath.Join(a.dir, "main.log"), "and two")
+	if end := mustEnd(t, a.dir, "main"); end.Code != 2 {
+		t.Errorf("end %+v", end)
+	}
 }
 
 // A slow reader holds up neither the command nor its log, and is told.

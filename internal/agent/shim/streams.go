@@ -3,6 +3,7 @@ package shim
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -168,11 +169,19 @@ func (c *commands) serveAttach(s *stream, q attachRequest) {
 	defer cmd.taps.remove(t)
 	s.open()
 	defer s.whenGone(func() { cmd.taps.remove(t) })()
-	go s.feed(cmd, q.Stdin)
+	go func() {
+		if s.feed(cmd, q.Stdin) {
+			t.end(errInputOver)
+		}
+	}()
 	go s.resize(cmd)
 	err := s.copy(t, q)
-	if err == ErrFellBehind { //nolint:errorlint // ours, and never wrapped
+	switch err { //nolint:errorlint // ours, and never wrapped
+	case ErrFellBehind:
 		s.link.finish(reply{Error: &refusal{Code: refusedBehind, Message: err.Error()}})
+		return
+	case errInputOver:
+		s.link.finish(reply{End: &CommandEnd{ID: q.ID, Outcome: Exited}})
 		return
 	}
 	select {
@@ -199,16 +208,24 @@ func (s *stream) copy(t *tap, q attachRequest) error {
 	}
 }
 
-// feed passes input on to a command that has any.
-func (s *stream) feed(cmd *command, asked bool) {
+// errInputOver ends the stream of a caller that has no more input for a command which
+// takes it from others after that: as container runtimes do, lest the caller waits for a
+// command that waits for input.
+var errInputOver = errors.New("its input is over, that of the command is not")
+
+// feed passes input on to a command that has any, and reports whether the caller's ended
+// before the command's.
+func (s *stream) feed(cmd *command, asked bool) (over bool) {
 	if cmd.input == nil || !asked {
 		_, _ = io.Copy(io.Discard, s.link.in[stdin])
-		return
+		return false
 	}
-	_, _ = io.Copy(cmd.input, s.link.in[stdin])
+	_, err := io.Copy(cmd.input, s.link.in[stdin])
 	if cmd.StdinOnce {
 		cmd.input.end()
+		return false
 	}
+	return err == nil
 }
 
 func (s *stream) resize(cmd *command) {

@@ -44,6 +44,10 @@ type GuestCommand struct {
 	Bare bool
 }
 
+// GuestAddress stands, in the arguments and the environment of a command, for the address
+// of its guest, which nobody knows before the guest is up. The shim puts that in its place.
+const GuestAddress = "\x1eguest-address\x1e"
+
 // TerminalSize in characters.
 type TerminalSize struct{ Rows, Cols uint16 }
 

@@ -44,7 +44,7 @@ func TestCommandsRunInTheGuest(t *testing.T) {
 		{name: "what a Mac has in /sbin", script: "for c in ping mount shutdown; do command -v $c && echo found $c; done; /sbin/mount >/dev/null && echo mounts", out: "mounts\n"},
 		{name: "the agent's environment", script: "echo $PATH $TERM", out: "/bin:/usr/bin:/usr/sbin:/usr/local/bin:/opt/homebrew/bin xterm-256color\n"},
 		{name: "sudo", script: "sudo -n echo yes", out: "yes\n"},
-		{name: "no such program", script: "exec /nowhere/at-all", code: 127, err: "not found"},
+		{name: "no such program", script: "exec /nowhere/at-all", code: 127, err: "/nowhere/at-all: "},
 		{name: "orphans are reaped", script: "(sleep 0.01 &); sleep 0.1; for i in $(seq 200); do ps -eo stat= | grep -q Z || exit 0; sleep 0.02; done; exit 1"},
 	}
 	for _, tt := range tests {

@@ -115,7 +115,7 @@ func unsupportedMounts(spec corev1.PodSpec) []string {
 	var found []string
 	var mounts []placed
 	for _, m := range allMounts(spec) {
-		found = append(found, unsupportedIn(m.at, m.VolumeMount, "name", "mountPath", "subPath", "readOnly", "recursiveReadOnly", "mountPropagation")...)
+		found = append(found, unsupportedIn(m.at, m.VolumeMount, "name", "mountPath", "subPath", "subPathExpr", "readOnly", "recursiveReadOnly", "mountPropagation")...)
 		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
 			found = append(found, fmt.Sprintf("%s.mountPropagation (%s)", m.at, *m.MountPropagation))
 		}
@@ -152,7 +152,7 @@ func allMounts(spec corev1.PodSpec) []placed {
 
 func inTheWay(mounts []placed, m placed) (placed, bool) {
 	i := slices.IndexFunc(mounts, func(o placed) bool {
-		same := o.path == m.path && o.Name == m.Name && o.SubPath == m.SubPath && o.ReadOnly == m.ReadOnly
+		same := o.path == m.path && o.Name == m.Name && o.SubPath == m.SubPath && o.SubPathExpr == m.SubPathExpr && o.ReadOnly == m.ReadOnly
 		return !same && volume.Overlap(o.path, m.path)
 	})
 	if i < 0 {

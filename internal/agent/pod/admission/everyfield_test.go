@@ -30,7 +30,7 @@ var knownFields = map[string]string{
 	"Capabilities":         "drop",
 	"Volume":               "name emptyDir configMap secret downwardAPI projected hostPath",
 	"VolumeProjection":     "secret configMap downwardAPI serviceAccountToken",
-	"VolumeMount":          "name mountPath subPath readOnly recursiveReadOnly",
+	"VolumeMount":          "name mountPath subPath subPathExpr readOnly recursiveReadOnly",
 	"ContainerPort":        "name containerPort protocol",
 	"EnvVarSource":         "fieldRef resourceFieldRef configMapKeyRef secretKeyRef",
 	"EnvFromSource":        "prefix configMapRef secretRef",

@@ -115,7 +115,7 @@ func TestUnsupported(t *testing.T) {
 			c.VolumeDevices = []corev1.VolumeDevice{{}}
 		}, []string{
 			"spec.containers[0].volumeDevices",
-			"spec.containers[0].volumeMounts[0].subPathExpr", "spec.containers[0].volumeMounts[0].mountPropagation (Bidirectional)",
+			"spec.containers[0].volumeMounts[0].mountPropagation (Bidirectional)",
 			"spec.containers[0].volumeMounts[1].mountPath (/a/b is at, in or around /a of spec.containers[0].volumeMounts[0])",
 			`spec.containers[0].volumeMounts[2].subPath ("../x" leads out of the volume)`,
 			`spec.containers[0].volumeMounts[3].mountPath (mount path "/" is the root of the guest)`,

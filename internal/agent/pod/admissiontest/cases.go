@@ -140,11 +140,10 @@ func ofVolumes() []Case {
 				volume("pages", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumHugePages}}),
 			}
 		}, Fields: []string{"spec.volumes[].nfs", "spec.volumes[].persistentVolumeClaim", "spec.volumes[].hostPath.type", "spec.volumes[].emptyDir.medium"}},
-		{Name: "a mount's propagation and expression", Edit: func(p *corev1.Pod, c *corev1.Container) {
+		{Name: "a mount's propagation", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			p.Spec.Volumes = scratch
-			c.Env = []corev1.EnvVar{{Name: "A", Value: "1"}}
-			mounts(c, corev1.VolumeMount{Name: "v", MountPath: "/opt/v", SubPathExpr: "$(A)", MountPropagation: of(corev1.MountPropagationHostToContainer)})
-		}, Fields: []string{"spec.containers[].volumeMounts[].subPathExpr", "spec.containers[].volumeMounts[].mountPropagation"}},
+			mounts(c, corev1.VolumeMount{Name: "v", MountPath: "/opt/v", MountPropagation: of(corev1.MountPropagationHostToContainer)})
+		}, Fields: []string{"spec.containers[].volumeMounts[].mountPropagation"}},
 		{Name: "mounts inside one another", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			p.Spec.Volumes = scratch
 			mounts(c, corev1.VolumeMount{Name: "v", MountPath: "/opt/v"}, corev1.VolumeMount{Name: "v", MountPath: "/opt/v/w"})

@@ -24,6 +24,8 @@ type Source interface {
 type Facts struct {
 	// HostIP is the Node's first address; empty when it has none.
 	HostIP string
+	// PodIP is the address of the Pod's guest, or what stands for it; empty: it has none.
+	PodIP string
 	// Allocatable of the Node stands in for limits that a container does not set.
 	Allocatable corev1.ResourceList
 	// APIServer is where the host reaches the API server, which a guest does as well; nil:

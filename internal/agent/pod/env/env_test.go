@@ -76,7 +76,7 @@ func pod() *corev1.Pod {
 }
 
 func facts() Facts {
-	return Facts{HostIP: "10.0.0.7", Allocatable: corev1.ResourceList{"cpu": resource.MustParse("7"), "memory": resource.MustParse("14Gi")}}
+	return Facts{HostIP: "10.0.0.7", PodIP: "192.168.64.7", Allocatable: corev1.ResourceList{"cpu": resource.MustParse("7"), "memory": resource.MustParse("14Gi")}}
 }
 
 func from(f func(*corev1.EnvVarSource)) *corev1.EnvVarSource {
@@ -247,7 +247,7 @@ func TestField(t *testing.T) {
 		"metadata.labels['app']": "web", "metadata.labels['none']": "", "metadata.annotations['x/y']": "a \"b\"\nc",
 		"metadata.labels": "app=\"web\"\nb=\"2\"", "metadata.annotations": `x/y="a \"b\"\nc"`,
 		"spec.nodeName": "mac-1", "spec.serviceAccountName": "robot",
-		"status.hostIP": "10.0.0.7", "status.hostIPs": "10.0.0.7", "status.podIP": "", "status.podIPs": "",
+		"status.hostIP": "10.0.0.7", "status.hostIPs": "10.0.0.7", "status.podIP": "192.168.64.7", "status.podIPs": "192.168.64.7",
 	} {
 		if got, err := Field(pod(), path, facts()); err != nil || got != want {
 			t.Errorf("%s = %q, %v; want %q", path, got, err, want)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Field is one field of a Pod as the downward API gives it, by its path. The
-// addresses of the Pod are empty: those of guests mean nothing outside their host.
+// Field is one field of a Pod as the downward API gives it, by its path. The address of
+// the Pod is the guest's own, which means nothing outside its host.
 func Field(p *corev1.Pod, path string, f Facts) (string, error) {
 	if value, ok, err := entry(p, path); ok || err != nil {
 		return value, err
@@ -35,7 +35,7 @@ func Field(p *corev1.Pod, path string, f Facts) (string, error) {
 	case "status.hostIP", "status.hostIPs":
 		return f.HostIP, nil
 	case "status.podIP", "status.podIPs":
-		return "", nil
+		return f.PodIP, nil
 	}
 	return "", wrong("fieldRef %q is not supported", path)
 }

@@ -22,9 +22,20 @@ const messagePrefix = "message-"
 func MessageID(id string) string { return messagePrefix + id }
 
 // MessageArgv prints what a container left at its path, and makes room for the next
-// container of the guest.
+// container of the guest. A link stays, with nothing in what it leads to.
 func MessageArgv(path string) []string {
-	return []string{"/bin/sh", "-c", `tail -c 4096 "$1" 2>/dev/null && rm -f "$1"`, "sh", path}
+	return []string{"/bin/sh", "-c", `tail -c 4096 "$1" 2>/dev/null && if [ -L "$1" ]; then : >"$1"; else rm -f "$1"; fi`, "sh", path}
+}
+
+// MessagePaths are those of the containers that are commands.
+func MessagePaths(p *corev1.Pod) []string {
+	var paths []string
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if (len(c.Command) > 0 || len(c.Args) > 0) && !slices.Contains(paths, c.TerminationMessagePath) {
+			paths = append(paths, c.TerminationMessagePath)
+		}
+	}
+	return paths
 }
 
 // LogText is the output in a log of the CRI, from which a first line that was cut is

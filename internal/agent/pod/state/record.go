@@ -157,6 +157,17 @@ func (r Record) Next() Record {
 	return r
 }
 
+// Turn is the command of the first container of the attempt that has not succeeded: of
+// the main one after all init containers.
+func (r Record) Turn() string {
+	for i, l := range r.Inits {
+		if l.Exit == nil || l.Exit.Code != 0 {
+			return initID(i)
+		}
+	}
+	return MainID
+}
+
 // initIndex is -1 for the main container, whose ends name no init container.
 func (r Record) initIndex(id string) int {
 	for i := range r.Inits {

@@ -100,7 +100,11 @@ func containerStatus(c corev1.Container, s ContainerState, v View) corev1.Contai
 	return status
 }
 
+// terminated has no times for what never began.
 func (e Exit) terminated() *corev1.ContainerStateTerminated {
+	if e.Started.IsZero() {
+		e.Finished = time.Time{}
+	}
 	return &corev1.ContainerStateTerminated{
 		ExitCode:    e.Code,
 		Reason:      e.Reason,
@@ -117,12 +121,14 @@ type cause struct {
 	Reason, Message string
 }
 
-// conditions are the four that this agent owns, and DisruptionTarget for a Pod that it
+// conditions are the five that this agent owns, and DisruptionTarget for a Pod that it
 // gave back. Those of others, readiness gates among them, are not in the list and stay as
 // they are.
 func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
 	containers := containersReady(p, v)
 	list := []corev1.PodCondition{
+		// It is here, whoever sent it; a kubelet says so again for each generation.
+		condition(corev1.PodScheduled, cause{Status: corev1.ConditionTrue}),
 		condition(corev1.PodReadyToStartContainers, cause{Status: truth(v.Up)}),
 		condition(corev1.PodInitialized, initialized(p, v)),
 		condition(corev1.ContainersReady, containers),

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"path"
 	"strings"
 )
 
@@ -45,18 +46,38 @@ link() {
 	fi
 	why=$(try ln -s "$src" "$dst" 2>&1) || sealed "$dst" "$why"
 }
+message() {
+	[ -e "$1" ] || [ -L "$1" ] || try ln -s "/private/tmp/${1##*/}" "$1" 2>/dev/null || :
+}
 `
 
-// SetupScript is what /bin/sh runs in the guest to make the links; it is empty when
-// there are none. It may be run again. It replaces links of ours and empty
+// devices is where macOS lets root make links, and nobody files.
+const devices = "/dev"
+
+// MessageScript has paths of termination messages that lie where nobody can make a file,
+// as the API's default does, lead to where all can. It is empty when there are none, and
+// never fails: what runs in the guest may have no message.
+func MessageScript(paths []string) string {
+	var script strings.Builder
+	for _, p := range paths {
+		if path.Dir(p) == devices && path.Clean(p) == p {
+			script.WriteString("message " + quoted(p) + "\n")
+		}
+	}
+	return script.String()
+}
+
+// SetupScript is what /bin/sh runs in the guest to make the links, and what MessageScript
+// wants; it is empty when there is neither. It may be run again. It replaces links of ours and empty
 // directories only, and says on one line of stderr which path it could not make.
 // It holds paths and nothing else of a Pod.
-func SetupScript(links []Link) string {
-	if len(links) == 0 {
+func SetupScript(links []Link, messages string) string {
+	if len(links) == 0 && messages == "" {
 		return ""
 	}
 	var script strings.Builder
 	script.WriteString(prologue)
+	script.WriteString(messages)
 	for _, l := range links {
 		script.WriteString("link " + quoted(l.Source) + " " + quoted(l.MountPath) + "\n")
 	}

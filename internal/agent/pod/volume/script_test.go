@@ -39,7 +39,7 @@ func TestSetupScriptMakesLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if out, err := run(t, SetupScript(links)); err != nil || out != "" {
+		if out, err := run(t, SetupScript(links, "")); err != nil || out != "" {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, l := range links {
@@ -48,7 +48,7 @@ func TestSetupScriptMakesLinks(t *testing.T) {
 			}
 		}
 	}
-	if SetupScript(nil) != "" {
+	if SetupScript(nil, "") != "" {
 		t.Error("a script for nothing")
 	}
 }
@@ -64,7 +64,7 @@ func TestSetupScriptReplacesNothingOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := os.Lstat(at)
-		out, err := run(t, SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}))
+		out, err := run(t, SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, ""))
 		want := "mount path " + at + " is " + name + ", which is not replaced"
 		if err == nil || out != want {
 			t.Errorf("%s: %v: got %q, want %q", name, err, out, want)
@@ -81,11 +81,11 @@ func TestSetupScriptSaysWhatFailed(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, SetupScript([]Link{{Source: guest, MountPath: file + "/below"}}))
+	out, err := run(t, SetupScript([]Link{{Source: guest, MountPath: file + "/below"}}, ""))
 	if err == nil || !strings.HasPrefix(out, "mount path "+file+"/below: ") || strings.Contains(out, "\n") {
 		t.Errorf("%v: %q", err, out)
 	}
-	out, err = run(t, SetupScript([]Link{{Source: guest + "/none", MountPath: guest + "/m"}}))
+	out, err = run(t, SetupScript([]Link{{Source: guest + "/none", MountPath: guest + "/m"}}, ""))
 	if want := "the guest does not see " + guest + "/none, which " + guest + "/m should lead to"; err == nil || out != want {
 		t.Errorf("%v: %q", err, out)
 	}
@@ -95,9 +95,31 @@ func TestSetupScriptSaysWhatFailed(t *testing.T) {
 func TestSetupScriptNamesPlacesForMounts(t *testing.T) {
 	sealed := "ln() { echo 'ln: /data: Read-only file system' >&2; return 1; }\nsudo() { shift; \"$@\"; }\n"
 	at := filepath.Join(t.TempDir(), "data")
-	out, err := run(t, sealed+SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}))
+	out, err := run(t, sealed+SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, ""))
 	want := "mount path " + at + ": ln: /data: Read-only file system; macOS seals it: mount below /Users, /private, /opt or /Volumes"
 	if err == nil || out != want {
 		t.Errorf("%v: got %q, want %q", err, out, want)
+	}
+}
+
+// What lies elsewhere needs no link, and a link that cannot be made is nobody's end.
+func TestMessagesBelowDevices(t *testing.T) {
+	if got := MessageScript([]string{"", "/tmp/m", "/dev/../tmp/m", "/dev/fd/1", "/dev"}); got != "" {
+		t.Errorf("a script for nothing: %s", got)
+	}
+	script := MessageScript([]string{"/dev/termination-log", "/dev/it's"})
+	if want := "message '/dev/termination-log'\nmessage '/dev/it'\\''s'\n"; script != want {
+		t.Errorf("got %s, want %s", script, want)
+	}
+	fails := "ln() { return 1; }\nsudo() { return 1; }\n"
+	if out, err := run(t, SetupScript(nil, fails+script)); err != nil || out != "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	dir := t.TempDir()
+	if out, err := run(t, SetupScript(nil, "message '"+dir+"/m'\nmessage '"+dir+"/m'\n")); err != nil || out != "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if to, err := os.Readlink(dir + "/m"); err != nil || to != "/private/tmp/m" {
+		t.Errorf("it leads to %s, %v", to, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // programs are files to show in the guest, by their paths there.
 func (s System) programs() (map[string]string, error) {
-	found := map[string]string{}
+	found := s.shell()
 	if s.Program != "" {
 		found["usr/bin/nc"] = s.Program
 	}
@@ -25,6 +25,23 @@ func (s System) programs() (map[string]string, error) {
 		found[filepath.Join("usr/local/bin", e.Name())], found[e.Name()] = from, from
 	}
 	return found, nil
+}
+
+// shell puts bash where sh is, as macOS does: other shells lose variables whose names are
+// no identifiers, which a Pod may have. Without a bash the host's own sh stays.
+func (s System) shell() map[string]string {
+	bash := filepath.Join(s.Userland, "usr/bin/bash")
+	if st, err := os.Lstat(filepath.Join(s.Userland, "bin")); err == nil && st.IsDir() {
+		bash = filepath.Join(s.Userland, "bin/bash")
+	}
+	if st, err := os.Stat(bash); err != nil || !st.Mode().IsRegular() {
+		return map[string]string{}
+	}
+	at, err := filepath.Rel(s.Userland, filepath.Join(filepath.Dir(bash), "sh"))
+	if err != nil {
+		return map[string]string{}
+	}
+	return map[string]string{at: bash}
 }
 
 // writePlaceholder makes a file to mount another one over: at its place at the root, or

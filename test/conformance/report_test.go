@@ -1,0 +1,67 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const someReport = `<testsuites><testsuite>
+<testcase name="[SynchronizedBeforeSuite]" status="passed"></testcase>
+<testcase name="[It] [sig-node] Pods should run [Conformance] [sig-node, Conformance]" status="passed"></testcase>
+<testcase name="[It] [sig-node] Pods should end [sig-node]" status="failed"><failure message="timed out&#xA;at x"></failure></testcase>
+<testcase name="[It] [sig-node] Pods should share [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
+<testcase name="[It] [sig-node] Pods should wait [sig-node]" status="skipped"><skipped message="skipped - no such node"></skipped></testcase>
+<testcase name="[It] [sig-node] Pods should hide [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
+<testcase name="[It] [sig-apps] Jobs should share [sig-apps]" status="skipped"><skipped message="skipped"></skipped></testcase>
+</testsuite></testsuites>`
+
+func TestResultsOfAReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), reportFile)
+	if err := os.WriteFile(path, []byte(someReport), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := specs{Skip: []skipped{{Match: "should share", Reason: "a VM is one"}}}
+	found, err := readResults(path, list, `\[sig-node\] Pods`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range sorted(append(found, found...)) {
+		got = append(got, strings.Join([]string{shortName(r.Name), string(r.Outcome), r.Why}, "|"))
+	}
+	// One that another expression is for, or the suite's labels leave out, is none of ours.
+	want := []string{
+		"[sig-node] Pods should end|failed|timed out", "[sig-node] Pods should run|passed|",
+		"[sig-node] Pods should share|skipped|a VM is one", "[sig-node] Pods should wait|skipped|no such node",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("results (-want +got):\n%s", d)
+	}
+}
+
+func TestAListWithoutReasonsIsRefused(t *testing.T) {
+	if _, err := parseSpecs(specsFile); err != nil {
+		t.Error(err)
+	}
+	for _, list := range []string{"skip: [{match: x}]", "skip: [{match: '(', reason: y}]", "focus: ['']", "fokus: [x]"} {
+		if _, err := parseSpecs([]byte(list)); err == nil {
+			t.Errorf("%s is taken", list)
+		}
+	}
+}
+
+// A run of a few specs changes their rows, and no other.
+func TestRowsOfOthersStay(t *testing.T) {
+	written := table([]result{
+		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed},
+	})
+	got := table(merged("some text\n\n"+written, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
+	want := strings.Replace(written, "failed: late", "passed", 1)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("table (-want +got):\n%s", d)
+	}
+}
