@@ -26,7 +26,8 @@ type fakeGuest struct {
 	down bool
 	// goesAway: the next command finds the agent gone, though it was up before.
 	goesAway int
-	ran      []vm.GuestCommand
+	// ran are all commands, cut those that were ended while they hung.
+	ran, cut []vm.GuestCommand
 	// running has one entry for a command that hangs; release ends it with a code.
 	running chan struct{}
 	release chan int
@@ -98,6 +99,9 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 		case code := <-g.release:
 			return code, nil
 		case <-ctx.Done():
+			g.mu.Lock()
+			g.cut = append(g.cut, c)
+			g.mu.Unlock()
 			return 0, fmt.Errorf("%w: %w", vm.ErrLost, context.Cause(ctx))
 		}
 	}
