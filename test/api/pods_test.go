@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -38,6 +40,10 @@ func refusedFields(t *testing.T, message string) []string {
 
 // TestThePolicyForPodsIsTheAgents: both name the same fields of the same Pods.
 func TestThePolicyForPodsIsTheAgents(t *testing.T) {
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: admissiontest.AnotherClass}, Handler: "x", Overhead: &nodev1.Overhead{PodFixed: cpu}}
+	must(t, api.Create(t.Context(), class))
+	t.Cleanup(func() { must(t, api.Delete(context.Background(), class)) })
 	for _, c := range admissiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			err := api.Create(t.Context(), c.Pod(), client.DryRunAll)
@@ -83,6 +89,7 @@ func TestWhichPodsAreForMacs(t *testing.T) {
 		refused bool
 	}{
 		"selects macOS":                  {func(*corev1.Pod) {}, true},
+		"is of the class of Macs":        {none(func(s *corev1.PodSpec) { s.RuntimeClassName = new("macos") }), true},
 		"selects a fleet":                {none(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"tuist.dev/fleet": "f"} }), true},
 		"requires macOS":                 {none(func(s *corev1.PodSpec) { s.Affinity = macAffinity(darwin, darwin) }), true},
 		"may be elsewhere":               {none(func(s *corev1.PodSpec) { s.Affinity = macAffinity(darwin, either) }), false},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // The policies are there unless somebody switches them off; the one that holds the
@@ -43,6 +45,26 @@ func TestThePolicyForPodsHasItsOwnSwitch(t *testing.T) {
 					t.Errorf("%q: %s %s is there: %t", c.args, kind, name, got)
 				}
 			}
+		}
+	}
+}
+
+// The class is the cluster's: of two releases, one brings it.
+func TestTheRuntimeClassHasASwitch(t *testing.T) {
+	for _, c := range []struct {
+		args     []string
+		overhead any
+	}{
+		{nil, "128Mi"},
+		{set("runtimeClass.overhead.memory=1Gi"), "1Gi"},
+		{set("runtimeClass.enabled=false"), nil},
+	} {
+		var got any
+		if class := named(objects(t, c.args...), "RuntimeClass", "macos"); class != nil {
+			got, _, _ = unstructured.NestedFieldNoCopy(class.Object, "overhead", "podFixed", "memory")
+		}
+		if got != c.overhead {
+			t.Errorf("%q: a class with the overhead %v, want %v", c.args, got, c.overhead)
 		}
 	}
 }

@@ -1,16 +1,18 @@
 package pod
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -45,10 +47,10 @@ func TestAJobHasTheExitCodeOfItsCommand(t *testing.T) {
 				t.Errorf("terminated: %+v", e)
 			}
 			want := []string{"create tk-uid-a-0", "run tk-uid-a-0", "exec tk-uid-a-0 main", "stop tk-uid-a-0", "delete tk-uid-a-0"}
-			if d := cmp.Diff(want, w.host.history()); d != "" {
+			if d := gocmp.Diff(want, w.host.history()); d != "" {
 				t.Errorf("host (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff([]string{"make", "test"}, w.host.given("main").Command.Argv); d != "" {
+			if d := gocmp.Diff([]string{"make", "test"}, w.host.given("main").Command.Argv); d != "" {
 				t.Errorf("argv (-want +got):\n%s", d)
 			}
 		})
@@ -91,7 +93,7 @@ func TestInitContainersRunInOrderBeforeMain(t *testing.T) {
 		"create tk-uid-a-0", "run tk-uid-a-0",
 		"exec tk-uid-a-0 setup", "exec tk-uid-a-0 init-0", "exec tk-uid-a-0 init-1", "exec tk-uid-a-0 main",
 	}
-	if d := cmp.Diff(want, w.host.history()); d != "" {
+	if d := gocmp.Diff(want, w.host.history()); d != "" {
 		t.Errorf("host (-want +got):\n%s", d)
 	}
 }
@@ -200,12 +202,43 @@ func TestAVMIsReadyOnceItHasItsVolumes(t *testing.T) {
 	}
 	w.host.exit("setup", exited(0))
 	w.awaitRunning("a")
-	if d := cmp.Diff([]string{"/bin/sh", "-c", "link"}, w.host.given("setup").Command.Argv); d != "" {
+	if d := gocmp.Diff([]string{"/bin/sh", "-c", "link"}, w.host.given("setup").Command.Argv); d != "" {
 		t.Errorf("argv (-want +got):\n%s", d)
 	}
 }
 
-// What cannot be mounted is no end of the Pod, whatever its policy: nothing ran.
+// A mount that can never work ends its container as a kubelet's does: a Pod that runs once
+// has failed.
+func TestAMountThatCanNeverWork(t *testing.T) {
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+		p := podtest.Job(policy)
+		p.Spec.InitContainers = []corev1.Container{{Name: "prepare", Image: p.Spec.Containers[0].Image, Command: []string{"true"}}}
+		w := newWorld(t, p)
+		w.inputs.setup = "link"
+		w.host.guests.hold["setup"] = true
+		w.startAgent()
+		w.awaitCommand("setup")
+		w.host.exit("setup", exited(volume.NeverMounted))
+		if policy == corev1.RestartPolicyNever {
+			p = w.awaitPhase(corev1.PodFailed)
+		} else {
+			p = w.awaitPod("a", "is started again", func(p *corev1.Pod) bool {
+				s := p.Status.InitContainerStatuses
+				return len(s) == 1 && s[0].RestartCount == 1
+			})
+		}
+		s := p.Status.InitContainerStatuses[0]
+		e := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		if e == nil || e.ExitCode != 128 || e.Reason != "StartError" || e.Message == "" {
+			t.Errorf("%s: the first container ended with %+v", policy, e)
+		}
+		if w.events.count("a", "FailedMount") != 1 {
+			t.Errorf("%s: events: %v", policy, w.events.all())
+		}
+	}
+}
+
+// What was not mounted this time is no end of the Pod, whatever its policy: nothing ran.
 func TestAMountThatFailsIsTriedAgain(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.inputs.setup = "link"

@@ -71,9 +71,10 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 		return nil
 	}
 	c.begun = h.now()
-	if strings.HasPrefix(r.ID, state.MessageID("")) {
+	switch {
+	case strings.HasPrefix(r.ID, state.MessageID("")):
 		h.leaves(dir, r)
-	} else {
+	case r.ID != state.AnswerID:
 		h.note("exec %s %s", h.run(dir).name, r.ID)
 	}
 	if r.ID != state.MainID && !h.guests.hold[r.ID] {

@@ -53,12 +53,15 @@ type guestCommands struct {
 func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 	p := c.pod.current()
 	if c.progress.LegacyVM != "" {
+		c.markAnswered(state.MainContainerID(c.progress.Record))
 		return nil, nil // its guest runs what its image says
 	}
 	if state.NeedsNoGuestAgent(p) {
+		c.awaitAnswerInBackground(ctx)
 		return nil, c.mountTokenInBackground(ctx)
 	}
 	if !state.RunsCommand(p) && !c.progress.Begun.IsZero() {
+		c.awaitAnswerInBackground(ctx)
 		return nil, nil // all of it is done
 	}
 	setup, err := c.needsSetup(ctx)
@@ -72,6 +75,7 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 		}
 	}
 	if !state.RunsCommand(p) {
+		c.markAnswered(state.MainContainerID(c.progress.Record))
 		c.markBegun(state.MainID, c.clock.Now())
 	}
 	return nil, nil

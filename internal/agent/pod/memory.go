@@ -35,6 +35,9 @@ func (m *memoryShare) restore() {
 	if size == 0 && m.progress.MayRun() {
 		size = admission.ShapeOf(m.pod.current(), m.host).MemoryBytes
 	}
+	if size > 0 {
+		size += admission.Overhead(m.pod.current())
+	}
 	m.ledger.Restore(m.pod.uid, m.requests(), size)
 }
 
@@ -43,7 +46,8 @@ func (m *memoryShare) restore() {
 func (m *memoryShare) acquire(ctx context.Context, waits func()) (waited bool, err error) {
 	p := m.pod.current()
 	least, wanted := admission.MemoryNeed(p, m.host)
-	given, err := m.ledger.Acquire(ctx, m.pod.uid, m.requests(), allocation.Need{Least: least, Wanted: wanted}, func(message string) {
+	overhead := admission.Overhead(p)
+	given, err := m.ledger.Acquire(ctx, m.pod.uid, m.requests(), allocation.Need{Least: least + overhead, Wanted: wanted + overhead}, func(message string) {
 		waited = true
 		waits()
 		m.report.showWaiting(state.InitialReason(p), message)
@@ -54,7 +58,7 @@ func (m *memoryShare) acquire(ctx context.Context, waits func()) (waited bool, e
 	if waited {
 		m.report.showProgress()
 	}
-	m.progress.MemoryBytes = given
+	m.progress.MemoryBytes = given - overhead
 	return waited, nil
 }
 

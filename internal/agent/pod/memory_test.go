@@ -58,6 +58,48 @@ func TestAPodWithoutRequestsGetsWhatIsLeft(t *testing.T) {
 	}
 }
 
+// classed is a Pod of a class with an overhead of 1Gi.
+func classed(name, memory string) *corev1.Pod {
+	p := asking(name, memory)
+	p.Spec.RuntimeClassName, p.Spec.Overhead = new("macos"), corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	return p
+}
+
+// The overhead of a Pod's class is counted beside its VM, and given to no VM.
+func TestTheOverheadOfAClassIsNoVMs(t *testing.T) {
+	w := newWorld(t, classed("b", "9Gi"))
+	w.startAgent()
+	w.awaitRunning("b")
+	w.create(classed("a", ""))
+	w.awaitRunning("a")
+	w.host.mu.Lock()
+	got := slices.Clone(w.host.memory)
+	w.host.mu.Unlock()
+	if !slices.Equal(got, []int64{9 << 30, 5 << 30}) {
+		t.Errorf("VMs of %d bytes", got)
+	}
+	w.create(asking("c", "6Gi"))
+	p := w.awaitPod("c", "is refused", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
+	if want := "Node didn't have enough resource: memory, requested: 6442450944, used: 11811160064, capacity: 17179869184"; p.Status.Message != want {
+		t.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
+	}
+}
+
+func TestTheOverheadOfAPodThatRunsIsCountedByTheNextAgent(t *testing.T) {
+	limited := classed("b", "2Gi")
+	limited.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("14Gi")}
+	w := newWorld(t, limited)
+	w.startAgent()
+	w.awaitRunning("b")
+	w.stopAgent()
+	w.startAgent()
+	w.create(asking("a", ""))
+	p := w.awaitPod("a", "waits for memory", waitsForMemory)
+	if said := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(said, "15360 of 16384 MiB") {
+		t.Error(said)
+	}
+}
+
 // A Pod that waits for memory holds no slot, which the one that was promised the memory may
 // wait for.
 func TestAPodThatWaitsForMemoryHoldsNoSlot(t *testing.T) {

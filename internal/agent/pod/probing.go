@@ -125,26 +125,40 @@ func newProbeResults(p *corev1.Pod) *probeResults {
 
 // of is what probes say of one run of a container; nil: it has none that say anything.
 func (r *probeResults) of(c corev1.Container, id string) *state.Probed {
-	if c.StartupProbe == nil && c.ReadinessProbe == nil {
+	if !isVM(c) && c.StartupProbe == nil && c.ReadinessProbe == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, known := r.known[id]
-	if !known {
-		found = state.Probed(probe.Initial(c))
-	}
+	found := r.find(c, id)
 	return &found
+}
+
+// isVM reports that the container is the VM: whether its guest agent answers is its probe.
+func isVM(c corev1.Container) bool { return len(c.Command) == 0 && len(c.Args) == 0 }
+
+// find is what is known of one run, at first: nothing.
+func (r *probeResults) find(c corev1.Container, id string) state.Probed {
+	if found, known := r.known[id]; known {
+		return found
+	}
+	if isVM(c) {
+		return state.Probed{Started: true}
+	}
+	return state.Probed(probe.Initial(c))
+}
+
+func (r *probeResults) isReady(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[id].Ready
 }
 
 // begin forgets other runs of the container, and returns what is known of this one.
 func (r *probeResults) begin(c corev1.Container, id string) state.Probed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, known := r.known[id]
-	if !known {
-		found = state.Probed(probe.Initial(c))
-	}
+	found := r.find(c, id)
 	r.known = map[string]state.Probed{id: found}
 	return found
 }

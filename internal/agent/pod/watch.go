@@ -40,11 +40,15 @@ func (w *worker) markRunning() {
 	if state.NeedsNoGuestAgent(p) || !state.RunsCommand(p) && len(p.Spec.InitContainers) == 0 && prepared != nil && prepared.Setup == "" {
 		w.progress.Begun, w.progress.mainRan = w.progress.Started, true
 	}
+	first := !w.progress.ran
 	w.progress.ran = true
 	w.progress.save()
 	w.log.Info("VM runs", "machine", w.progress.VMName())
 	w.report.showProgress()
 	w.report.event(corev1.EventTypeNormal, "Started", "Started VM "+w.progress.VMName())
+	if first && state.MissesPodIP(p) {
+		w.report.event(corev1.EventTypeNormal, "NoPodIP", state.NoPodIP)
+	}
 }
 
 // follow takes a VM that runs to the end of the attempt. prove makes the proofs of

@@ -35,6 +35,8 @@ type commands struct {
 	closed bool
 	// streaming counts streams whose callers are there.
 	streaming int
+	// left are commands of streams whose callers have gone, the first one first.
+	left []*leftCommand
 	// tapped is how much output waits for all who are attached.
 	tapped atomic.Int64
 }

@@ -13,7 +13,16 @@ import (
 // and no deadlines. Where nobody listens it fails with ErrPortRefused; a guest that takes
 // long to say so has the first Read fail with that. Other errors are those of Exec.
 func Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
-	a, err := askFor(ctx, dir, request{V: version, Dial: &dialRequest{Port: port}}, answerPatience)
+	return dialIn(ctx, dir, dialRequest{Port: port})
+}
+
+// DialReserved is Dial for a probe or a hook: it has a place though people have taken all.
+func DialReserved(ctx context.Context, dir string, port uint16) (net.Conn, error) {
+	return dialIn(ctx, dir, dialRequest{Port: port, Reserved: true})
+}
+
+func dialIn(ctx context.Context, dir string, q dialRequest) (net.Conn, error) {
+	a, err := askFor(ctx, dir, request{V: version, Dial: &q}, answerPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +31,7 @@ func Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
 	}
 	l := newLink(a.conn, []kind{stdout}, []kind{stdin})
 	go l.receive(a.from)
-	return &portConn{link: l, port: port}, nil
+	return &portConn{link: l, port: q.Port}, nil
 }
 
 // portConn is a connection to a port of a guest.

@@ -13,7 +13,8 @@ import (
 
 // Exec runs a further command in the guest of the attempt in dir, with the caller's streams,
 // and returns its exit code. When ctx ends, or an output fails, the stream is cut and not the
-// command: its output is then thrown away, its input has ended. It returns once no output is
+// command: its output is then thrown away, its input has ended. With a terminal, the command
+// ends with it; of those without, the last maxLeft go on. It returns once no output is
 // being written; a Read of Stdin is not waited for. Errors are ErrNoShim, ErrTooManyStreams,
 // *RefusedError, those of package vm where there is no exit code, and that of ctx.
 func Exec(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int, error) {
@@ -21,7 +22,7 @@ func Exec(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int
 }
 
 // ExecTied is Exec for a command that is killed when ctx ends or the caller dies, such as a
-// probe's.
+// probe's. It has a place though people have taken all.
 func ExecTied(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int, error) {
 	return execIn(ctx, dir, c, s, true)
 }

@@ -26,7 +26,8 @@ type fakeGuest struct {
 	down bool
 	// goesAway: the next command finds the agent gone, though it was up before.
 	goesAway int
-	ran      []vm.GuestCommand
+	// ran are all commands, cut those that were ended while they hung.
+	ran, cut []vm.GuestCommand
 	// starts, when set, holds commands up that were sent until it is closed.
 	starts chan struct{}
 	// leaseless is how often it does not know its address yet.
@@ -105,6 +106,9 @@ func (g *fakeGuest) Exec(ctx context.Context, c vm.GuestCommand, s vm.Streams) (
 		case code := <-g.release:
 			return code, nil
 		case <-ctx.Done():
+			g.mu.Lock()
+			g.cut = append(g.cut, c)
+			g.mu.Unlock()
 			return 0, fmt.Errorf("%w: %w", vm.ErrLost, context.Cause(ctx))
 		}
 	}

@@ -250,6 +250,16 @@ func TestTooManyStreams(t *testing.T) {
 	if _, err := Exec(bounded(t), a.dir, vm.GuestCommand{Argv: []string{"succeed"}}, vm.Streams{}); !errors.Is(err, ErrTooManyStreams) {
 		t.Errorf("err %v", err)
 	}
+	if _, err := Dial(bounded(t), a.dir, 80); !errors.Is(err, ErrTooManyStreams) {
+		t.Errorf("err %v", err)
+	}
+	// Probes have places of their own.
+	if _, err := ExecTied(bounded(t), a.dir, vm.GuestCommand{Argv: []string{"succeed"}}, vm.Streams{}); err != nil {
+		t.Errorf("a probe's command: %v", err)
+	}
+	if _, err := DialReserved(bounded(t), a.dir, 80); errors.Is(err, ErrTooManyStreams) {
+		t.Errorf("a probe's connection: %v", err)
+	}
 	mustRun(t, a.dir, guestRun("main", "succeed"))
 	cancel()
 	all.Wait()

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxStreams is how many streams a shim has at the same time.
-	maxStreams = 200
+	// maxStreams is how many streams a shim has at the same time. reservedStreams are more
+	// than that, for those of probes and hooks: people cannot take their places.
+	maxStreams, reservedStreams = 200, 20
 	// refusedSoon is how long a guest has to say that nobody listens on a port before the
 	// connection counts as made. A later word of that comes when it is read.
 	refusedSoon = 50 * time.Millisecond
@@ -29,7 +30,7 @@ func (c *commands) answerStream(conn net.Conn, from *bufio.Reader, q request) bo
 	if serve == nil {
 		return false
 	}
-	leave, refused := c.enter()
+	leave, refused := c.enter(q.places())
 	if refused != nil {
 		c.send(conn, reply{Error: refused})
 		return true
@@ -78,8 +79,16 @@ func (c *commands) streamOf(q request) func(*stream) {
 	return nil
 }
 
-// enter takes a place for a stream, and holds up the end of the shim until live is done.
-func (c *commands) enter() (leave func(), refused *refusal) {
+// places are how many streams there may be with the one that is asked for.
+func (q request) places() int {
+	if q.Exec != nil && q.Exec.Tied || q.Dial != nil && q.Dial.Reserved {
+		return maxStreams + reservedStreams
+	}
+	return maxStreams
+}
+
+// enter takes one of the places for a stream, and holds up the end of the shim until live is done.
+func (c *commands) enter(places int) (leave func(), refused *refusal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -87,8 +96,8 @@ func (c *commands) enter() (leave func(), refused *refusal) {
 		return nil, &refusal{Code: refusedEnded, Message: "the VM has ended"}
 	case c.guest == nil:
 		return nil, &refusal{Code: RefusedInvalid, Message: "it holds no guest that commands could run in"}
-	case c.streaming == maxStreams:
-		return nil, &refusal{Code: refusedStreams, Message: fmt.Sprintf("it has %d streams, and takes no more", maxStreams)}
+	case c.streaming >= places:
+		return nil, &refusal{Code: refusedStreams, Message: fmt.Sprintf("it has %d streams, and takes no more", places)}
 	}
 	c.streaming++
 	c.live.Add(1)
@@ -106,7 +115,8 @@ func ending(code int, err error) *CommandEnd {
 	return end
 }
 
-// serveExec runs a command that outlives its stream: what it prints then is thrown away.
+// serveExec runs a command. With a terminal, that hangs up with the stream. Without, the
+// command outlives it: what it prints then is thrown away.
 func (c *commands) serveExec(s *stream, q execRequest) {
 	if bad := (GuestRun{ID: "exec", Command: q.command()}).check(); bad != nil {
 		s.refuse(c, reply{Error: &refusal{Code: bad.Code, Message: bad.Message}})
@@ -115,8 +125,13 @@ func (c *commands) serveExec(s *stream, q execRequest) {
 	s.open()
 	ctx, cancel := context.WithCancel(c.running)
 	defer cancel()
-	if q.Tied {
+	if q.Tied || q.TTY {
 		defer s.whenGone(cancel)()
+	} else {
+		defer s.whenGone(func() {
+			forget := c.orphan(cancel)
+			context.AfterFunc(ctx, forget)
+		})()
 	}
 	streams := vm.Streams{Resize: s.link.sizes}
 	held := false

@@ -89,6 +89,8 @@ type attachRequest struct {
 // dialRequest is answered once somebody listens, as far as that shows soon.
 type dialRequest struct {
 	Port uint16 `json:"port"`
+	// Reserved: it is for a probe or a hook, which have places of their own.
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 // reply of a shim. Neither field is set for a command that began.

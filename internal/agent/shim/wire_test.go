@@ -48,6 +48,7 @@ func TestWireStays(t *testing.T) {
 		}},
 		request{V: version, Attach: &attachRequest{ID: "main", Stdin: true, Stdout: true, Stderr: true}},
 		request{V: version, Dial: &dialRequest{Port: 8080}},
+		request{V: version, Dial: &dialRequest{Port: 8080, Reserved: true}},
 	}
 	var got bytes.Buffer
 	for _, m := range messages {

@@ -17,7 +17,7 @@ import (
 var knownFields = map[string]string{
 	"PodSpec": "volumes initContainers containers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector " +
 		"serviceAccountName serviceAccount automountServiceAccountToken nodeName securityContext imagePullSecrets affinity schedulerName tolerations " +
-		"priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain ephemeralContainers",
+		"runtimeClassName overhead priorityClassName priority readinessGates enableServiceLinks preemptionPolicy topologySpreadConstraints schedulingGates schedulingGroup hostUsers hostname subdomain ephemeralContainers",
 	"Container": "name image imagePullPolicy command args workingDir tty stdin stdinOnce ports env envFrom resources resizePolicy volumeMounts " +
 		"terminationMessagePath terminationMessagePolicy securityContext lifecycle livenessProbe readinessProbe startupProbe",
 	"Lifecycle":            "postStart preStop",
@@ -97,7 +97,7 @@ func TestEveryFieldIsKnownOrNamed(t *testing.T) {
 // hasOwnRules: some of the values that set gives the field are refused.
 func hasOwnRules(name, field string) bool {
 	return slices.Contains([]string{
-		"PodSpec.containers", "PodSpec.initContainers", "PodSpec.securityContext", "Container.resources", "Container.volumeMounts", "Container.securityContext",
+		"PodSpec.containers", "PodSpec.initContainers", "PodSpec.runtimeClassName", "PodSpec.overhead", "PodSpec.securityContext", "Container.resources", "Container.volumeMounts", "Container.securityContext",
 		"SecurityContext.seccompProfile", "PodSecurityContext.seccompProfile", "VolumeMount.mountPath", "Container.workingDir", "Container.tty", "Container.stdin", "Container.stdinOnce", "Container.lifecycle",
 	}, name+"."+field)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // vmResource is the extended resource of which a Node has one for each guest.
@@ -16,6 +17,9 @@ const vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
 
 // guestOS is what runs in a VM, in the words of spec.os.name.
 const guestOS corev1.OSName = "darwin"
+
+// runtimeClass is the RuntimeClass that the chart brings.
+const runtimeClass = "macos"
 
 // Unsupported names the fields of a Pod that this agent cannot honour, by their
 // path. It looks at nothing but the Pod, so that its answer never changes. It
@@ -29,7 +33,7 @@ func Unsupported(p *corev1.Pod) []string {
 	spec := p.Spec
 	found := unsupportedIn("spec", spec,
 		// Looked at below.
-		"containers", "initContainers", "volumes", "securityContext", "dnsPolicy", "os", "hostUsers",
+		"containers", "initContainers", "volumes", "securityContext", "dnsPolicy", "os", "hostUsers", "runtimeClassName", "overhead",
 		// Honoured by the agent.
 		"restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets",
 		"serviceAccountName", "serviceAccount", "automountServiceAccountToken", "readinessGates",
@@ -42,6 +46,7 @@ func Unsupported(p *corev1.Pod) []string {
 		// Nobody can take one away again: each is refused in its own status, and the Pod goes on.
 		"ephemeralContainers",
 	)
+	found = append(found, unsupportedClass(spec)...)
 	found = append(found, unsupportedPodSecurity(spec.SecurityContext)...)
 	if spec.DNSPolicy == corev1.DNSNone {
 		found = append(found, "spec.dnsPolicy (None)")
@@ -55,6 +60,19 @@ func Unsupported(p *corev1.Pod) []string {
 	found = append(found, unsupportedVolumes(spec.Volumes)...)
 	found = append(found, unsupportedContainers(spec)...)
 	return append(found, unsupportedMounts(spec)...)
+}
+
+// unsupportedClass: an overhead is what the API server gives the Pods of a class.
+func unsupportedClass(spec corev1.PodSpec) []string {
+	var found []string
+	class := ptr.Deref(spec.RuntimeClassName, "")
+	if spec.RuntimeClassName != nil && class != runtimeClass {
+		found = append(found, fmt.Sprintf("spec.runtimeClassName (%s, guests are of the class %s)", class, runtimeClass))
+	}
+	if len(spec.Overhead) > 0 && class != runtimeClass {
+		found = append(found, "spec.overhead")
+	}
+	return found
 }
 
 // unsupportedContainers looks at each container, also where there are too many: what

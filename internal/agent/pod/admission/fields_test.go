@@ -130,7 +130,7 @@ func TestUnsupported(t *testing.T) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}}
 			p.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("1")}
 		}, []string{
-			"spec.runtimeClassName", "spec.overhead", "spec.resourceClaims",
+			"spec.resourceClaims", "spec.runtimeClassName (gvisor, guests are of the class macos)", "spec.overhead",
 			"spec.os.name (linux, guests are darwin)", "spec.hostUsers (false)",
 		}},
 		{"two containers, and all that is wrong with each", func(p *corev1.Pod, c *corev1.Container) {

@@ -88,7 +88,7 @@ func (h Host) refuseResources(p *corev1.Pod) *state.Failure {
 		{corev1.ResourceMemory, resource.NewQuantity(h.MemoryBytes, resource.BinarySI)},
 		{corev1.ResourceEphemeralStorage, resource.NewQuantity(h.StorageBytes, resource.BinarySI)},
 	} {
-		want := most(p, limit.name, requested)
+		want := promised(p, limit.name)
 		if limit.gives.Sign() > 0 && want.Cmp(*limit.gives) > 0 {
 			return &state.Failure{
 				Reason:  "OutOf" + string(limit.name),
@@ -112,7 +112,7 @@ func counted(name corev1.ResourceName, q resource.Quantity) int64 {
 
 // Requests are what the scheduler counts of a Pod that fits on the host.
 func Requests(p *corev1.Pod) (milliCPUs, memoryBytes int64) {
-	cpus, memory := most(p, corev1.ResourceCPU, requested), most(p, corev1.ResourceMemory, requested)
+	cpus, memory := promised(p, corev1.ResourceCPU), promised(p, corev1.ResourceMemory)
 	return counted(corev1.ResourceCPU, cpus), counted(corev1.ResourceMemory, memory)
 }
 

@@ -56,6 +56,10 @@ func TestHostRefuses(t *testing.T) {
 				Limits: corev1.ResourceList{"cpu": resource.MustParse("64")}, Requests: corev1.ResourceList{"cpu": resource.MustParse("1")},
 			}
 		}, nil},
+		{"no memory for its class", func(p *corev1.Pod) {
+			requests("memory", "14Gi")(p)
+			p.Spec.Overhead = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
+		}, &state.Failure{Reason: "OutOfmemory", Message: "Node didn't have enough resource: memory, requested: 15166603264, used: 0, capacity: 15032385536"}},
 		{"a selector that matches", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "a"} }, nil},
 		{
 			"a selector that does not", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "b"} },

@@ -58,8 +58,9 @@ const leastGuestBytes = 4 << 30
 // its shape at most. One that asks for nothing takes what is left.
 func MemoryNeed(p *corev1.Pod, h Host) (least, wanted int64) {
 	wanted = ShapeOf(p, h).MemoryBytes
-	if _, asked := Requests(p); asked > 0 {
-		return min(wanted, asked/mebibyte*mebibyte), wanted
+	asked := most(p, corev1.ResourceMemory, requested)
+	if bytes := counted(corev1.ResourceMemory, asked); bytes > 0 {
+		return min(wanted, bytes/mebibyte*mebibyte), wanted
 	}
 	return min(wanted, leastGuestBytes), wanted
 }
@@ -94,6 +95,19 @@ func requested(c corev1.Container, name corev1.ResourceName) resource.Quantity {
 		return q
 	}
 	return c.Resources.Limits[name]
+}
+
+// promised is what the scheduler counts of one resource: requests, and what the Pod's
+// class takes besides.
+func promised(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	sum := most(p, name, requested).DeepCopy()
+	sum.Add(p.Spec.Overhead[name])
+	return sum
+}
+
+// Overhead is the memory in bytes that a VM takes of the host besides the guest's own.
+func Overhead(p *corev1.Pod) int64 {
+	return counted(corev1.ResourceMemory, p.Spec.Overhead[corev1.ResourceMemory])
 }
 
 func most(p *corev1.Pod, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {

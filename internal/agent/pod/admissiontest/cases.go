@@ -38,6 +38,9 @@ func (c Case) Pod() *corev1.Pod {
 	return p
 }
 
+// AnotherClass is a RuntimeClass that a case names. Its overhead is one CPU.
+const AnotherClass = "another"
+
 func of[T any](v T) *T { return &v }
 
 func volume(name string, s corev1.VolumeSource) corev1.Volume {
@@ -66,6 +69,9 @@ func ofPods() []Case {
 			p.Spec.HostUsers, p.Spec.OS = of(false), &corev1.PodOS{Name: corev1.Linux}
 			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: of(int64(0)), FSGroup: of(int64(1))}
 		}, Fields: []string{"spec.securityContext.runAsUser", "spec.securityContext.fsGroup", "spec.os.name", "spec.hostUsers"}},
+		{Name: "another class", Edit: func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.RuntimeClassName, p.Spec.Overhead = of(AnotherClass), corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}, Fields: []string{"spec.runtimeClassName", "spec.overhead"}},
 		{Name: "two containers, and all that is wrong with each", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			c.LivenessProbe = probe()
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", Image: "x", SecurityContext: &corev1.SecurityContext{Privileged: of(true)}})

@@ -26,6 +26,9 @@ func honoured() []Case {
 		}},
 		{Name: "how a Pod lives", Edit: lives},
 		{Name: "where a Pod runs", Edit: placed},
+		{Name: "the class that the chart brings, with its overhead", Edit: func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.RuntimeClassName, p.Spec.Overhead = of("macos"), corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
+		}},
 		{Name: "a Pod that has its node", Edit: func(p *corev1.Pod, _ *corev1.Container) { p.Spec.NodeName = "mac-1" }},
 		{Name: "all that a command can have", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			init := corev1.Container{Name: "i", Image: c.Image}

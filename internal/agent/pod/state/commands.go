@@ -14,6 +14,8 @@ import (
 const (
 	SetupID = "setup"
 	MainID  = "main"
+	// AnswerID is none of the attempt's own: it tells that the guest agent answers.
+	AnswerID = "answer"
 )
 
 // initID names the command of the i-th init container.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -144,11 +145,22 @@ func CommandExit(p *corev1.Pod, r Record, c shim.CommandEnd) Exit {
 		e.Code, e.Reason = codeLost, ReasonUnknown
 	}
 	if c.ID == SetupID && c.Outcome != shim.Unreachable && c.Outcome != shim.Lost {
-		// Nothing of the Pod has run, so that its restart policy has no say.
-		e.Unstarted, e.Reason = true, ReasonConfig
-		e.Message = cmp.Or(c.Message, fmt.Sprintf("the volumes could not be mounted in the guest: exit code %d", c.Code))
+		e = e.notMounted(c)
 	}
 	return e.ofContainer(p, r, c.ID)
+}
+
+// notMounted is the end of an attempt in which nothing of the Pod has run, so that its
+// restart policy has no say; unless no other attempt would come further: that is the end of
+// a container that cannot start.
+func (e Exit) notMounted(c shim.CommandEnd) Exit {
+	e.Message = cmp.Or(c.Message, fmt.Sprintf("the volumes could not be mounted in the guest: exit code %d", c.Code))
+	if c.Outcome == shim.Exited && c.Code == volume.NeverMounted {
+		e.Code, e.Reason = codeNotExecuted, ReasonStart
+		return e
+	}
+	e.Unstarted, e.Reason = true, ReasonConfig
+	return e
 }
 
 // notExecutedMessage names what could not be run, as the Pod has it: what it is expanded to

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -59,6 +60,7 @@ func TestExitOf(t *testing.T) {
 		{"an init container failed", ExitEvidence{Progress: command("init-0", shim.Exited, 3)}, want{3, "Error", "init-0", false}},
 		{"a crash while it ran", ExitEvidence{Progress: CommandProgress{ID: "init-0", Begun: true}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{1, "Error", "init-0", false}},
 		{"the mounts failed", ExitEvidence{Progress: command("setup", shim.Exited, 1)}, want{1, "CreateContainerConfigError", "init-0", true}},
+		{"a mount can never work", ExitEvidence{Progress: command("setup", shim.Exited, volume.NeverMounted)}, want{128, "StartError", "init-0", false}},
 		{"a crash while they are made", ExitEvidence{Progress: CommandProgress{ID: "setup", Begun: true}, Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}}, want{128, "RunContainerError", "", true}},
 	} {
 		p := podtest.Job(corev1.RestartPolicyNever, "one")

@@ -33,7 +33,7 @@ type Shims interface {
 	Signal(ctx context.Context, dir, id string, sig syscall.Signal) error
 	// Exec runs a further command in the guest, as shim.ExecTied: it is killed when ctx ends.
 	Exec(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams) (int, error)
-	// Dial connects to a port of the guest's own loopback, as shim.Dial.
+	// Dial connects to a port of the guest's own loopback, as shim.DialReserved.
 	Dial(ctx context.Context, dir string, port uint16) (net.Conn, error)
 	// Command reads what is known of a command, as shim.ReadCommand.
 	Command(dir, id string) (begun bool, end *shim.CommandEnd, err error)
@@ -95,7 +95,7 @@ func (ShimProcesses) Exec(ctx context.Context, dir string, c vm.GuestCommand, s 
 
 // Dial asks the shim.
 func (ShimProcesses) Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
-	return shim.Dial(ctx, dir, port)
+	return shim.DialReserved(ctx, dir, port)
 }
 
 // Command reads a shim's records.

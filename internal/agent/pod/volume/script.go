@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// NeverMounted is the exit code of a setup script where no other attempt at a fresh clone
+// of the image would come further: something is in the way, or macOS seals the place.
+const NeverMounted = 3
+
 // prologue has the functions of a setup script. Commands are tried as the guest
 // agent's user first, then by sudo, which asks nothing. Guests see their shares a
 // moment after they are up, so that it waits for each source.
@@ -15,7 +19,8 @@ sealed() {
 	*) fail "mount path $1: $2" ;;
 	esac
 }
-fail() { printf '%s\n' "$1" >&2; exit 1; }
+fail() { printf '%s\n' "$1" >&2; exit 3; }
+unseen() { printf '%s\n' "$1" >&2; exit 1; }
 try() {
 	"$@" 2>/dev/null && return 0
 	[ "$(id -u)" = 0 ] && { "$@"; return; }
@@ -25,7 +30,7 @@ link() {
 	src=$1 dst=$2 n=0
 	until [ -e "$src" ]; do
 		n=$((n+1))
-		[ "$n" -gt 30 ] && fail "the guest does not see $src, which $dst should lead to"
+		[ "$n" -gt 30 ] && unseen "the guest does not see $src, which $dst should lead to"
 		sleep 1
 	done
 	if [ -L "$dst" ]; then

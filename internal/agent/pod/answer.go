@@ -1,0 +1,49 @@
+package pod
+
+import (
+	"context"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/shim"
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// answerTimeout is how long a guest that is the container may take to answer before it
+// counts as one without a guest agent, which is ready as soon as it runs. A boot takes a
+// quarter of it.
+const answerTimeout = 2 * time.Minute
+
+// awaitAnswerInBackground makes a container that is the VM ready once its guest agent
+// answers: the guest has booted.
+func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
+	id, dir := state.MainContainerID(c.progress.Record), c.progress.dir()
+	timeout := max(0, answerTimeout-c.clock.Since(c.progress.Started))
+	if c.report.probed.isReady(id) {
+		return
+	}
+	c.background.Go(func() {
+		c.awaitAnswer(ctx, dir, timeout)
+		if ctx.Err() != nil {
+			return
+		}
+		c.report.probed.begin(c.pod.current().Spec.Containers[0], id)
+		c.markAnswered(id)
+		c.report.show(nil)
+	})
+}
+
+// awaitAnswer returns once the guest agent has run a command, or is not to be expected.
+func (c *guestCommands) awaitAnswer(ctx context.Context, dir string, timeout time.Duration) {
+	run := shim.GuestRun{ID: state.AnswerID, Command: vm.GuestCommand{Argv: []string{"/usr/bin/true"}}, Timeout: timeout}
+	if err := c.runtime.Shims.Run(ctx, dir, run); err != nil {
+		return
+	}
+	if ended, err := c.runtime.Shims.Await(ctx, dir, state.AnswerID); err != nil || ended == nil || ended.Outcome == shim.Unreachable {
+		c.log.Info("no guest agent answers, the VM counts as ready", "err", err)
+	}
+}
+
+func (c *guestCommands) markAnswered(id string) {
+	c.report.probed.set(id, state.Probed{Started: true, Ready: true})
+}
