@@ -101,6 +101,13 @@ func (r *reporter) event(kind, reason, message string) {
 	r.events.Event(r.pod.current(), kind, reason, message)
 }
 
+// hookFellBack tells that a hook's request went without TLS.
+func (r *reporter) hookFellBack(hook string) func(host string) {
+	return func(host string) {
+		r.event(corev1.EventTypeWarning, "LifecycleHTTPFallback", "The "+hook+" hook's request to "+host+" by HTTPS was answered by HTTP, and was sent again without TLS")
+	}
+}
+
 // containerEvent is about the container of a command.
 func (r *reporter) containerEvent(id, kind, reason, message string) {
 	p := r.pod.current()
