@@ -46,11 +46,11 @@ func (u *usageOf) running() []runningPod {
 }
 
 // vms are those of the Pods that run, by the Pods' UIDs.
-func (u *usageOf) vms() []vmusage.VM {
+func (u *usageOf) vms(ctx context.Context) []vmusage.VM {
 	var list []vmusage.VM
 	for _, r := range u.running() {
 		// Where it runs is all that is asked for: an environment may be missing.
-		c, _ := u.pods.Container(context.Background(), r.pod.Namespace, r.pod.Name, r.pod.UID, r.status.Name)
+		c, _ := u.pods.Container(ctx, r.pod.Namespace, r.pod.Name, r.pod.UID, r.status.Name)
 		vm := vmusage.VM{Name: string(r.pod.UID), Dir: filepath.Dir(u.guestSocket(vmOf(r.status.ContainerID)))}
 		if started, found, err := shim.ReadStarted(c.Dir); err == nil && found {
 			vm.Shim = started.ShimPID

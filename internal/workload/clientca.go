@@ -51,8 +51,8 @@ func NewClientCA(reader client.Reader) *ClientCA {
 func (c *ClientCA) Changed() <-chan event.GenericEvent { return c.changed }
 
 // PEM returns the authorities as Start has read them last, so that all who ask are told
-// the same; the first who asks waits for them. Empty: the cluster publishes none, or the
-// manager may not read them.
+// the same; the first who asks waits for them. Empty: the cluster publishes none. A manager
+// that may not read them does not know that: Macs would be told twice, once without them.
 func (c *ClientCA) PEM(ctx context.Context) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *ClientCA) read(ctx context.Context) ([]byte, error) {
 	published := &corev1.ConfigMap{}
 	err := c.Reader.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: authenticationConfig}, published)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	case apierrors.IsNotFound(err):
 		ctrl.LoggerFrom(ctx).V(1).Info("Macs will know the API server's clients by their tokens alone", "why", err.Error())
 		return nil, nil
 	case err != nil:

@@ -57,7 +57,7 @@ func TestClientCA(t *testing.T) {
 		"none":                {published: authentication("")},
 		"garbage":             {published: authentication("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")},
 		"no ConfigMap":        {},
-		"may not be read":     {fails: forbidden},
+		"may not be read":     {fails: forbidden, err: true},
 		"cannot be read":      {fails: errors.New("away"), err: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +136,27 @@ func TestClientCAChanges(t *testing.T) {
 	publish("")
 	c.refresh(t.Context())
 	expect("taken back", first+second, false)
+}
+
+// A right that comes a moment after the manager tells no fleet of two authorities.
+func TestClientCAIsAskedForUntilItMayBeRead(t *testing.T) {
+	first := authorityPEM(t, 1)
+	var fails error = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
+	c := NewClientCA(fake.NewClientBuilder().WithObjects(authentication(first)).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if fails != nil {
+				return fails
+			}
+			return inner.Get(ctx, key, o, opts...)
+		},
+	}).Build())
+	if got, err := c.PEM(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("got %.60q (%v)", got, err)
+	}
+	fails = nil
+	if got, err := c.PEM(t.Context()); err != nil || string(got) != first {
+		t.Errorf("got %.60q (%v)", got, err)
+	}
 }
 
 func TestClientCAIsReadAgain(t *testing.T) {

@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := dropForeign(o.Dir, o.NodeName); err != nil {
+	if err := DropForeign(o.Dir, pairName, o.NodeName); err != nil {
 		return nil, err
 	}
 	manager, err := newManager(ctx, o, server)
@@ -90,7 +90,7 @@ func newManager(ctx context.Context, o Options, server endpoint) (certificate.Ma
 		Ctx:        &ctx,
 		SignerName: certificates.KubeAPIServerClientKubeletSignerName,
 		Template: &x509.CertificateRequest{Subject: pkix.Name{
-			CommonName:   commonName(o.NodeName),
+			CommonName:   CommonName(o.NodeName),
 			Organization: []string{"system:nodes"},
 		}},
 		RequestedCertificateLifetime: &life,
@@ -106,7 +106,8 @@ func newManager(ctx context.Context, o Options, server endpoint) (certificate.Ma
 	})
 }
 
-func commonName(nodeName string) string { return "system:node:" + nodeName }
+// CommonName is that of a node's certificates.
+func CommonName(nodeName string) string { return "system:node:" + nodeName }
 
 // requestConfig is who asks for a certificate: the one at hand, else the token.
 // The file is read each time, as a fresh token may have been delivered.
@@ -148,19 +149,20 @@ func missing(o Options) string {
 	return "the certificate request to be approved, or a bootstrap token that is still valid"
 }
 
-// dropForeign moves away what cannot serve: a certificate for another node, or a
-// file that is none. An expired one is left to be replaced.
-func dropForeign(dir, nodeName string) error {
+// DropForeign moves away what cannot serve as the pair of that name: a certificate for
+// another node, or a file that is none. One for other addresses, or that has expired, is
+// left to be replaced.
+func DropForeign(dir, pairName, nodeName string) error {
 	path := filepath.Join(dir, pairName+"-current.pem")
 	pair, err := tls.LoadX509KeyPair(path, path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil && pair.Leaf != nil && pair.Leaf.Subject.CommonName == commonName(nodeName) {
+	if err == nil && pair.Leaf != nil && pair.Leaf.Subject.CommonName == CommonName(nodeName) {
 		return nil
 	}
 	if err := os.Rename(path, path+".unusable"); err != nil {
-		return fmt.Errorf("moving an unusable certificate aside: %w", err)
+		return fmt.Errorf("moving an unusable certificate %s aside: %w", pairName, err)
 	}
 	return nil
 }

@@ -176,8 +176,8 @@ func (e *ender) signal(ctx context.Context, id string) error {
 	}
 }
 
-// preStop runs the hook, once however often the agent is restarted meanwhile. A hook
-// that fails ends nothing.
+// preStop runs the hook; one that is a command once, however often the agent is restarted
+// meanwhile. A hook that fails ends nothing.
 func (e *ender) preStop(ctx context.Context, c corev1.Container, hook corev1.LifecycleHandler, grace vmruntime.Grace) {
 	within, cancel := e.within(ctx, grace, state.TermLeast)
 	defer cancel()
@@ -194,13 +194,20 @@ func (e *ender) preStop(ctx context.Context, c corev1.Container, hook corev1.Lif
 }
 
 func (e *ender) runHook(ctx context.Context, c corev1.Container, h corev1.LifecycleHandler) error {
-	if h.Sleep != nil {
+	switch {
+	case h.Sleep != nil:
 		return wait.For(ctx, e.clock, time.Duration(h.Sleep.Seconds)*time.Second-e.clock.Since(e.progress.Ending.Since))
+	case h.Exec != nil:
+		return e.runHookCommand(ctx, c, h.Exec.Command)
 	}
-	argv, err := hook.Argv(c, h)
-	if err != nil {
-		return err
+	r := hook.Runner{
+		Container: c, Clock: e.clock, FellBack: e.report.hookFellBack("preStop"),
+		Guest: guestAccess{shims: e.runtime.Shims, dir: e.progress.dir(), pod: e.pod, inputs: e.inputs, container: c.Name},
 	}
+	return r.Run(ctx, &h)
+}
+
+func (e *ender) runHookCommand(ctx context.Context, c corev1.Container, argv []string) error {
 	given, err := e.inputs.commandOf(ctx, e.pod.current(), c.Name)
 	if err != nil {
 		return err

@@ -2,13 +2,16 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/action"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
@@ -248,6 +251,26 @@ func TestThePreStopHookComesFirst(t *testing.T) {
 	}
 	if w.events.count("a", "FailedPreStopHook") != 1 {
 		t.Errorf("events %v", w.events.all())
+	}
+}
+
+// Requests of both hooks are made in one way, and what no kubelet runs fails alike.
+func TestThePreStopHookIsRunAsAPostStartHook(t *testing.T) {
+	for why, hook := range map[string]*corev1.LifecycleHandler{
+		shim.ErrPortRefused.Error():      {HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(8080)}},
+		action.ErrNoHandler.Error():      {},
+		`container vm has no port named`: {HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web")}},
+	} {
+		p := podtest.Job(corev1.RestartPolicyNever)
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: hook}
+		w := newWorld(t, p)
+		w.startAgent()
+		w.awaitRunning("a")
+		w.deleteWithin(30)
+		w.awaitGone("a")
+		if all := strings.Join(w.events.all(), "\n"); !strings.Contains(all, "FailedPreStopHook PreStopHook failed: ") || !strings.Contains(all, why) {
+			t.Errorf("%s is not among %s", why, all)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // refuseEphemeralContainers says of each ephemeral container, which may be added to a
-// running Pod, that nothing comes of it, as its status does. The Pod goes on.
+// Pod that runs or has ended, that nothing comes of it, as its status does. The Pod goes on.
 func refuseEphemeralContainers(ctx context.Context, pod *object, report *reporter) {
 	for told := 0; ; {
 		p, changed := pod.observe()
@@ -19,6 +19,7 @@ func refuseEphemeralContainers(ctx context.Context, pod *object, report *reporte
 			report.event(corev1.EventTypeWarning, state.ReasonUnsupported, fmt.Sprintf(
 				"spec.ephemeralContainers[%d] (%s) does not run: %s", told, p.Spec.EphemeralContainers[told].Name, state.MessageEphemeral))
 		}
+		report.showEphemeral()
 		select {
 		case <-changed:
 		case <-ctx.Done():

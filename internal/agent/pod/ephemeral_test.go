@@ -10,6 +10,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // debug adds an ephemeral container, and returns its status once there is one.
@@ -60,6 +61,27 @@ func TestAnEphemeralContainerEndsAtOnceWithAReason(t *testing.T) {
 	if all := w.events.all(); !slices.Contains(all, want) {
 		t.Errorf("%q is not among %q", want, all)
 	}
+}
+
+// Whoever debugs a Pod that has ended is told, too, whichever agent saw its end.
+func TestAnEphemeralContainerOfAPodThatHasEnded(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+	was := w.awaitPhase(corev1.PodSucceeded)
+	w.debug("first")
+	w.stopAgent()
+	w.startAgent()
+	s := w.debug("second")
+	if s.State.Terminated == nil || s.State.Terminated.Reason != state.ReasonUnsupported {
+		t.Errorf("status %+v", s)
+	}
+	is := w.pod("a")
+	if d := cmp.Diff(was.Status.ContainerStatuses, is.Status.ContainerStatuses); d != "" || is.Status.Phase != corev1.PodSucceeded || len(is.Status.Conditions) != len(was.Status.Conditions) {
+		t.Errorf("%s, %v, containers (-was +is):\n%s", is.Status.Phase, is.Status.Conditions, d)
+	}
+	w.await("an event", func() bool { return w.events.count("a", state.ReasonUnsupported) >= 2 })
 }
 
 // Nobody can take it away again: a Pod that waits is not lost for it.

@@ -32,11 +32,8 @@ func (c *guestCommands) postStart(ctx context.Context, id string) error {
 		}
 	})
 	r := hook.Runner{
-		Container: container, Clock: c.clock,
+		Container: container, Clock: c.clock, FellBack: c.report.hookFellBack("postStart"),
 		Guest: guestAccess{shims: c.runtime.Shims, dir: dir, pod: c.pod, inputs: c.inputs, container: container.Name},
-		FellBack: func(host string) {
-			c.report.event(corev1.EventTypeWarning, "LifecycleHTTPFallback", "The postStart hook's request to "+host+" by HTTPS was answered by HTTP, and was sent again without TLS")
-		},
 	}
 	err := r.Run(hooking, container.Lifecycle.PostStart)
 	switch {

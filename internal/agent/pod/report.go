@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -38,6 +39,21 @@ func (r *reporter) show(v *state.View) {
 		v.Main.Probed = r.probed.of(r.pod.current().Spec.Containers[0], v.Main.ID)
 		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
 	}
+}
+
+// showEphemeral publishes the ends of ephemeral containers alone, of a Pod that an agent
+// before this one saw end: nothing else is known of it.
+func (r *reporter) showEphemeral() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pod.current()
+	if r.shown != nil || !state.HasEnded(p) || len(p.Spec.EphemeralContainers) == 0 {
+		return
+	}
+	s := r.writer.Current()
+	s.Conditions = nil // they stay as they are
+	s.ObservedGeneration, s.EphemeralContainerStatuses = p.Generation, state.EphemeralStatuses(p, metav1.NewTime(r.clock.Now()))
+	r.writer.Set(s)
 }
 
 // view is what the record says while the container whose turn it is waits.
@@ -92,6 +108,13 @@ func (r *reporter) event(kind, reason, message string) {
 		return
 	}
 	r.events.Event(r.pod.current(), kind, reason, message)
+}
+
+// hookFellBack tells that a hook's request went without TLS.
+func (r *reporter) hookFellBack(hook string) func(host string) {
+	return func(host string) {
+		r.event(corev1.EventTypeWarning, "LifecycleHTTPFallback", "The "+hook+" hook's request to "+host+" by HTTPS was answered by HTTP, and was sent again without TLS")
+	}
 }
 
 // containerEvent is about the container of a command.

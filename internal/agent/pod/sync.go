@@ -28,7 +28,6 @@ func (w *worker) syncPod(ctx context.Context) *state.View {
 		}
 	}
 	w.shared.inputs.Hold(w.pod.current())
-	w.background.Go(func() { refuseEphemeralContainers(ctx, w.pod, w.report) })
 	return w.runAttempts(ctx, action, why)
 }
 

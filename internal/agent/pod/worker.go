@@ -156,6 +156,7 @@ func (w *worker) Run(ctx context.Context) {
 	writing, stop := context.WithCancel(ctx)
 	defer stop()
 	w.background.Go(func() { w.status.Run(writing) })
+	w.background.Go(func() { refuseEphemeralContainers(writing, w.pod, w.report) })
 
 	ended := w.syncPod(w.life)
 	if ctx.Err() != nil {

@@ -10,12 +10,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/identity"
 )
 
 const (
@@ -80,7 +79,7 @@ func New(ctx context.Context, o Options) (*Certificate, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of the serving certificate: %w", err)
 	}
-	if err := dropForeign(o.Dir, o.NodeName); err != nil {
+	if err := identity.DropForeign(o.Dir, pairName, o.NodeName); err != nil {
 		return nil, err
 	}
 	store, err := certificate.NewFileStore(pairName, o.Dir, o.Dir, "", "")
@@ -104,7 +103,7 @@ func New(ctx context.Context, o Options) (*Certificate, error) {
 
 // template is what is asked for; nil while there is no name to serve by.
 func (c *Certificate) template() *x509.CertificateRequest {
-	t := &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName(c.o.NodeName), Organization: []string{"system:nodes"}}}
+	t := &x509.CertificateRequest{Subject: pkix.Name{CommonName: identity.CommonName(c.o.NodeName), Organization: []string{"system:nodes"}}}
 	for _, a := range c.o.Addresses() {
 		if ip := net.ParseIP(a.Address); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
@@ -117,8 +116,6 @@ func (c *Certificate) template() *x509.CertificateRequest {
 	}
 	return t
 }
-
-func commonName(nodeName string) string { return "system:node:" + nodeName }
 
 // Get returns the certificate to serve with now, as tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -161,21 +158,4 @@ func (c *Certificate) Check() health.Check {
 				"--kubelet-certificate-authority refuses: the request of signer " + certificates.KubeletServingSignerName + " is not approved and signed yet",
 		}, nil
 	}}
-}
-
-// dropForeign moves away what cannot serve: a certificate for another node, or a file
-// that is none. One for other addresses, or at its end, is left to be replaced.
-func dropForeign(dir, nodeName string) error {
-	path := filepath.Join(dir, pairName+"-current.pem")
-	pair, err := tls.LoadX509KeyPair(path, path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err == nil && pair.Leaf != nil && pair.Leaf.Subject.CommonName == commonName(nodeName) {
-		return nil
-	}
-	if err := os.Rename(path, path+".unusable"); err != nil {
-		return fmt.Errorf("moving an unusable serving certificate aside: %w", err)
-	}
-	return nil
 }

@@ -5,9 +5,9 @@ package vmusage
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -52,10 +52,11 @@ type Reading struct {
 // Reader reads. Its methods may be called at the same time.
 type Reader struct {
 	runner hostos.Runner
-	vms    func() []VM
+	vms    func(context.Context) []VM
 	clock  clock.PassiveClock
 
-	mu   sync.Mutex
+	// turn is held by who reads; others wait for as long as they like.
+	turn chan struct{}
 	last Reading
 	// ended is the CPU time of processes that were seen and are no more, seen that of
 	// the others: together they never grow less.
@@ -66,14 +67,18 @@ type Reader struct {
 }
 
 // NewReader returns a reader of the VMs that vms lists.
-func NewReader(runner hostos.Runner, vms func() []VM, c clock.PassiveClock) *Reader {
-	return &Reader{runner: runner, vms: vms, clock: c, seen: map[int]time.Duration{}, guests: map[int]string{}}
+func NewReader(runner hostos.Runner, vms func(context.Context) []VM, c clock.PassiveClock) *Reader {
+	return &Reader{runner: runner, vms: vms, clock: c, turn: make(chan struct{}, 1), seen: map[int]time.Duration{}, guests: map[int]string{}}
 }
 
 // Read returns figures that are ten seconds old at most.
 func (r *Reader) Read(ctx context.Context) (Reading, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Reading{}, fmt.Errorf("waiting for a reading that is under way: %w", context.Cause(ctx))
+	}
+	defer func() { <-r.turn }()
 	now := r.clock.Now()
 	if !r.last.At.IsZero() && now.Sub(r.last.At) < keep {
 		return r.last, nil
@@ -86,7 +91,7 @@ func (r *Reader) Read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	vms := r.vms()
+	vms := r.vms(ctx)
 	r.findGuests(ctx, processes, vms)
 	next := Reading{At: now, Host: Figures{CPU: r.total(processes), MemoryBytes: memory}, VMs: map[string]Figures{}}
 	for _, vm := range vms {

@@ -29,13 +29,38 @@ func (h *host) Run(_ context.Context, name string, _ ...string) (string, error) 
 	return "", errors.New("no such command")
 }
 
+// Whoever waits for another's reading waits no longer than its own caller.
+func TestAReadingIsNotWaitedForInVain(t *testing.T) {
+	h := &host{ran: map[string]int{}, ps: "1 0 1 0:01.00 x\n"}
+	reads, goOn := make(chan context.Context), make(chan struct{})
+	r := NewReader(h, func(ctx context.Context) []VM { reads <- ctx; <-goOn; return nil }, clocktesting.NewFakeClock(time.Now()))
+	type key struct{}
+	first := make(chan error, 1)
+	go func() {
+		_, err := r.Read(context.WithValue(context.Background(), key{}, "the caller's"))
+		first <- err
+	}()
+	if ctx := <-reads; ctx.Value(key{}) != "the caller's" {
+		t.Error("VMs are listed with another context than the caller's")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Read(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("err %v", err)
+	}
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
 const xpc = "/System/XPC Services/" + virtualization
 
 func TestRead(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	h := &host{ran: map[string]int{}, lsof: "p30\nn/vms/a/disk.img\np31\nn/vms/ab/disk.img\nn/dev/null\n"}
 	vms := []VM{{Name: "a", Shim: 10, Dir: "/vms/a"}, {Name: "b", Shim: 20, Dir: "/vms/ab"}}
-	r := NewReader(h, func() []VM { return vms }, clock)
+	r := NewReader(h, func(context.Context) []VM { return vms }, clock)
 	h.ps = strings.Join([]string{
 		"11 10 100 0:01.00 tart", "10 1 10 0:01.00 shim", "30 1 5000 1:00.00 " + xpc, "12 11 1 0:01.00 child of tart",
 		"20 1 10 0:00.00 shim", "31 1 9000 2:00.00 " + xpc, "99 1 1 1:00.00 other",
@@ -81,12 +106,12 @@ func TestRead(t *testing.T) {
 func TestOneGuestNeedsNoTelling(t *testing.T) {
 	h := &host{ran: map[string]int{}, ps: "30 1 5000 1:00.00 " + xpc + "\n"}
 	vms := []VM{{Name: "a", Dir: "/vms/a"}}
-	r := NewReader(h, func() []VM { return vms }, clocktesting.NewFakeClock(time.Now()))
+	r := NewReader(h, func(context.Context) []VM { return vms }, clocktesting.NewFakeClock(time.Now()))
 	if got, err := r.Read(t.Context()); err != nil || got.VMs["a"].CPU != time.Minute {
 		t.Errorf("%+v, %v", got, err)
 	}
 	vms = append(vms, VM{Name: "b", Dir: "/vms/b"})
-	r = NewReader(h, func() []VM { return vms }, clocktesting.NewFakeClock(time.Now()))
+	r = NewReader(h, func(context.Context) []VM { return vms }, clocktesting.NewFakeClock(time.Now()))
 	if got, err := r.Read(t.Context()); err != nil || got.VMs["a"].CPU+got.VMs["b"].CPU != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}

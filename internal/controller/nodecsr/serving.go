@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
@@ -34,6 +35,14 @@ func readServing(csr *certificatesv1.CertificateSigningRequest, parsed *x509.Cer
 	return ask, nil
 }
 
+// ofCluster tells names by which Pods reach Services, the API server first of all: the name of
+// a Machine is written by whoever may make one.
+func ofCluster(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "kubernetes" || name == "kubernetes.default" || name == "localhost" ||
+		strings.Contains(name+".", ".svc.") || strings.HasSuffix(name, ".cluster.local")
+}
+
 // namesRefusal is refusal as far as the names of a serving certificate go: the
 // Machine's name, and the address that the vendor shows. What the Node says of itself
 // is no evidence, as the one who asks writes it.
@@ -41,6 +50,9 @@ func namesRefusal(ask nodeRequest, h *host.Host) string {
 	own, err := netip.ParseAddr(h.Status.Server.IP)
 	known := err == nil
 	for _, name := range ask.Names {
+		if ofCluster(name) {
+			return fmt.Sprintf("it names %.253q, which is a Service's in the cluster: give the Machine another name", name)
+		}
 		if name != ask.Node {
 			return fmt.Sprintf("it names %.253q, and the Machine is called %s", name, ask.Node)
 		}

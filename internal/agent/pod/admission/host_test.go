@@ -80,6 +80,43 @@ func TestHostRefuses(t *testing.T) {
 	}
 }
 
+func TestHostRefusesPodsThatDoNotTolerateNoExecute(t *testing.T) {
+	gone := corev1.Taint{Key: "gone", Value: "yes", Effect: corev1.TaintEffectNoExecute}
+	taints := []corev1.Taint{{Key: "new", Effect: corev1.TaintEffectNoSchedule}, gone}
+	host := Host{CPUs: 7, MemoryBytes: 14 << 30, Node: func(ctx context.Context) (*corev1.Node, error) {
+		node, err := aNode(nil)(ctx)
+		node.Spec.Taints = taints
+		return node, err
+	}}
+	for name, c := range map[string]struct {
+		tolerations []corev1.Toleration
+		refused     bool
+	}{
+		"none":             {nil, true},
+		"of another key":   {[]corev1.Toleration{{Key: "new", Operator: corev1.TolerationOpExists}}, true},
+		"of another value": {[]corev1.Toleration{{Key: "gone", Value: "no"}}, true},
+		"of the taint":     {[]corev1.Toleration{{Key: "gone", Value: "yes", Effect: corev1.TaintEffectNoExecute}}, false},
+		"of everything":    {[]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, false},
+	} {
+		p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+		p.Spec.NodeSelector, p.Spec.Tolerations = nil, c.tolerations
+		var want *state.Failure
+		if c.refused {
+			want = &state.Failure{Reason: "TaintToleration", Message: "Predicate TaintToleration failed: the Pod does not tolerate gone=yes:NoExecute of node mac-1"}
+		}
+		if d := cmp.Diff(want, host.Admit(t.Context(), p)); d != "" {
+			t.Errorf("tolerations %s (-want +got):\n%s", name, d)
+		}
+	}
+	// As with a kubelet, one that only keeps Pods from being scheduled does not matter any more.
+	taints = taints[:1]
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.Spec.NodeSelector, p.Spec.Tolerations = nil, nil
+	if no := host.Admit(t.Context(), p); no != nil {
+		t.Errorf("refused: %+v", no)
+	}
+}
+
 func TestHostCannotHonour(t *testing.T) {
 	host := Host{HostPaths: []string{"/Volumes/cache"}}
 	hostDir := func(path string) *corev1.Pod {

@@ -16,8 +16,8 @@ func IsEphemeral(p *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// ephemeralStatuses are ends, so that who waits for the containers waits no longer.
-func ephemeralStatuses(p *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
+// EphemeralStatuses are ends, so that who waits for the containers waits no longer.
+func EphemeralStatuses(p *corev1.Pod, now metav1.Time) []corev1.ContainerStatus {
 	var list []corev1.ContainerStatus
 	for _, c := range p.Spec.EphemeralContainers {
 		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{

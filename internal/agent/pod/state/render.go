@@ -33,7 +33,7 @@ func Render(p *corev1.Pod, f Invariant, v View, old []corev1.PodCondition, now t
 	default:
 		s.ContainerStatuses, s.InitContainerStatuses = containerStatuses(p, v)
 	}
-	s.EphemeralContainerStatuses = ephemeralStatuses(p, metav1.NewTime(now))
+	s.EphemeralContainerStatuses = EphemeralStatuses(p, metav1.NewTime(now))
 	if v.Failed != nil {
 		s.Reason, s.Message = v.Failed.Reason, v.Failed.Message
 	}
