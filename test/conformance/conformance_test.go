@@ -83,7 +83,7 @@ func TestKubernetesOwnSuite(t *testing.T) {
 	}
 	t.Logf("%d specs passed, %d failed, %d were skipped", count(results, passed), count(results, failed), count(results, left))
 	if *tableFile != "" {
-		writeTable(t, *tableFile, results)
+		writeTable(t, *tableFile, list, results)
 	}
 }
 
@@ -228,7 +228,7 @@ func takesPods(n corev1.Node) bool {
 // tableMark begins the part of the page that is generated.
 const tableMark = "<!-- results -->\n"
 
-func writeTable(t *testing.T, path string, results []result) {
+func writeTable(t *testing.T, path string, list specs, results []result) {
 	t.Helper()
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -239,7 +239,7 @@ func writeTable(t *testing.T, path string, results []result) {
 		t.Fatalf("%s has no line %q", path, tableMark)
 	}
 	if !*whole {
-		results = merged(written, results)
+		results = merged(written, list, results)
 	}
 	summary := fmt.Sprintf("%d specs passed, %d failed, %d were skipped.\n\n", count(results, passed), count(results, failed), count(results, left))
 	if err := os.WriteFile(path, []byte(head+tableMark+"\n"+summary+table(results)), 0o644); err != nil {

@@ -134,16 +134,21 @@ func table(results []result) string {
 var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*))? \|$`)
 
 // merged are the results of a table, in the place of each of which comes what is known of
-// the spec now.
-func merged(written string, now []result) []result {
+// the spec now: from a run, or as the list skips it by now.
+func merged(written string, list specs, now []result) []result {
 	known := map[string]bool{}
 	for _, r := range now {
 		known[cell(shortName(r.Name))] = true
 	}
 	for _, fields := range row.FindAllStringSubmatch(written, -1) {
-		if !known[fields[1]] {
-			now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+		if known[fields[1]] {
+			continue
 		}
+		r := result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])}
+		if why := list.reasonOf(r.Name); why != "" {
+			r.Outcome, r.Why = left, why
+		}
+		now = append(now, r)
 	}
 	return sorted(now)
 }

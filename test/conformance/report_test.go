@@ -57,10 +57,11 @@ func TestAListWithoutReasonsIsRefused(t *testing.T) {
 // A run of a few specs changes their rows, and no other.
 func TestRowsOfOthersStay(t *testing.T) {
 	written := table([]result{
-		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed},
+		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed}, {Name: "[sig-node] D", Outcome: failed, Why: "late"},
 	})
-	got := table(merged("some text\n\n"+written, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
-	want := strings.Replace(written, "failed: late", "passed", 1)
+	list := specs{Skip: []skipped{{Match: "D$", Reason: "it cannot"}}}
+	got := table(merged("some text\n\n"+written, list, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
+	want := strings.Replace(strings.Replace(written, "failed: late", "passed", 1), "failed: late", "skipped: it cannot", 1)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("table (-want +got):\n%s", d)
 	}
