@@ -26,10 +26,20 @@ import (
 // What `make conformance` asks for.
 var (
 	whole     = flag.Bool("whole", false, "run all specs that a Mac is held to, not a few")
-	only      = flag.String("only", "", "run the specs whose name matches this, whatever the list says")
+	only      = repeated("only", "run the specs whose name matches this, whatever the list says; several of these run side by side")
 	reportDir = flag.String("report-dir", "", "keep the suite's output and JUnit here")
 	tableFile = flag.String("table", "", "write the table of results below the marker of this page; other rows than those of the specs that ran stay, without -whole")
 )
+
+// repeated is a flag that may be given several times.
+func repeated(name, usage string) *[]string {
+	var values []string
+	flag.Func(name, usage, func(value string) error {
+		values = append(values, value)
+		return nil
+	})
+	return &values
+}
 
 const (
 	macs = 3
@@ -72,8 +82,8 @@ func TestKubernetesOwnSuite(t *testing.T) {
 	if *whole {
 		run.Focus = list.Focus
 	}
-	if *only != "" {
-		run.Focus, run.Skip = []string{*only}, nil
+	if len(*only) > 0 {
+		run.Focus, run.Skip = *only, nil
 	}
 	results := play(t, run, list)
 	for _, r := range results {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"os"
@@ -85,9 +86,9 @@ func (c junitCase) result(list specs) (result, bool) {
 	r := result{Name: name, Outcome: passed}
 	switch {
 	case c.Failure != nil:
-		r.Outcome, r.Why = failed, firstLine(c.Failure.Message)
+		r.Outcome, r.Why = failed, c.Failure.firstLine()
 	case c.Error != nil:
-		r.Outcome, r.Why = failed, firstLine(c.Error.Message)
+		r.Outcome, r.Why = failed, c.Error.firstLine()
 	case c.Skipped != nil:
 		r.Outcome, r.Why = left, list.reasonOf(name)
 		if said := firstLine(strings.TrimPrefix(c.Skipped.Message, "skipped - ")); r.Why == "" && said != "skipped" {
@@ -98,6 +99,11 @@ func (c junitCase) result(list specs) (result, bool) {
 		return r, false
 	}
 	return r, true
+}
+
+// firstLine of what failed, which stands in the text where the message is empty.
+func (m message) firstLine() string {
+	return firstLine(strings.TrimPrefix(cmp.Or(m.Message, m.Text), "[FAILED] "))
 }
 
 func firstLine(text string) string {

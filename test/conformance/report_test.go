@@ -12,7 +12,7 @@ import (
 const someReport = `<testsuites><testsuite>
 <testcase name="[SynchronizedBeforeSuite]" status="passed"></testcase>
 <testcase name="[It] [sig-node] Pods should run [Conformance] [sig-node, Conformance]" status="passed"></testcase>
-<testcase name="[It] [sig-node] Pods should end [sig-node]" status="failed"><failure message="timed out&#xA;at x"></failure></testcase>
+<testcase name="[It] [sig-node] Pods should end [sig-node]" status="failed"><failure message="" type="failed">[FAILED] timed out&#xA;at x</failure></testcase>
 <testcase name="[It] [sig-node] Pods should share [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
 <testcase name="[It] [sig-node] Pods should wait [sig-node]" status="skipped"><skipped message="skipped - no such node"></skipped></testcase>
 <testcase name="[It] [sig-node] Pods should hide [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
