@@ -140,7 +140,8 @@ func table(results []result) string {
 var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*))? \|$`)
 
 // merged are the results of a table, in the place of each of which comes what is known of
-// the spec now: from a run, or as the list skips it by now.
+// the spec now. What the list skips by now is shown as that, also where it was run all the
+// same.
 func merged(written string, list specs, now []result) []result {
 	known := map[string]bool{}
 	for _, r := range now {
@@ -150,11 +151,12 @@ func merged(written string, list specs, now []result) []result {
 		if known[fields[1]] {
 			continue
 		}
-		r := result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])}
+		now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+	}
+	for i, r := range now {
 		if why := list.reasonOf(r.Name); why != "" {
-			r.Outcome, r.Why = left, why
+			now[i].Outcome, now[i].Why = left, why
 		}
-		now = append(now, r)
 	}
 	return sorted(now)
 }
