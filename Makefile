@@ -44,7 +44,6 @@ test-go: export PART = $(FRESH)/4
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
 	go test -race -timeout 60m -count=1 $$(go list ./... | grep -v -e /test/schedule -e /test/conformance) # a kept result knows nothing of the programs that a test builds
-	go test -timeout 40m -count=1 ./test/conformance # alone, as Kubernetes' specs wait for minutes and no more
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	go test -timeout 30m ./test/schedule -schedules 500
 	go test -timeout 30m ./test/schedule -run 'TestSchedules$$' -schedules 250 -from $(FRESH)

@@ -26,10 +26,20 @@ import (
 // What `make conformance` asks for.
 var (
 	whole     = flag.Bool("whole", false, "run all specs that a Mac is held to, not a few")
-	only      = flag.String("only", "", "run the specs whose name matches this, whatever the list says")
+	only      = repeated("only", "run the specs whose name matches this, whatever the list says; several of these run side by side")
 	reportDir = flag.String("report-dir", "", "keep the suite's output and JUnit here")
 	tableFile = flag.String("table", "", "write the table of results below the marker of this page; other rows than those of the specs that ran stay, without -whole")
 )
+
+// repeated is a flag that may be given several times.
+func repeated(name, usage string) *[]string {
+	var values []string
+	flag.Func(name, usage, func(value string) error {
+		values = append(values, value)
+		return nil
+	})
+	return &values
+}
 
 const (
 	macs = 3
@@ -72,8 +82,8 @@ func TestKubernetesOwnSuite(t *testing.T) {
 	if *whole {
 		run.Focus = list.Focus
 	}
-	if *only != "" {
-		run.Focus, run.Skip = []string{*only}, nil
+	if len(*only) > 0 {
+		run.Focus, run.Skip = *only, nil
 	}
 	results := play(t, run, list)
 	for _, r := range results {
@@ -83,7 +93,7 @@ func TestKubernetesOwnSuite(t *testing.T) {
 	}
 	t.Logf("%d specs passed, %d failed, %d were skipped", count(results, passed), count(results, failed), count(results, left))
 	if *tableFile != "" {
-		writeTable(t, *tableFile, results)
+		writeTable(t, *tableFile, list, results)
 	}
 }
 
@@ -228,7 +238,7 @@ func takesPods(n corev1.Node) bool {
 // tableMark begins the part of the page that is generated.
 const tableMark = "<!-- results -->\n"
 
-func writeTable(t *testing.T, path string, results []result) {
+func writeTable(t *testing.T, path string, list specs, results []result) {
 	t.Helper()
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -239,7 +249,7 @@ func writeTable(t *testing.T, path string, results []result) {
 		t.Fatalf("%s has no line %q", path, tableMark)
 	}
 	if !*whole {
-		results = merged(written, results)
+		results = merged(written, list, results)
 	}
 	summary := fmt.Sprintf("%d specs passed, %d failed, %d were skipped.\n\n", count(results, passed), count(results, failed), count(results, left))
 	if err := os.WriteFile(path, []byte(head+tableMark+"\n"+summary+table(results)), 0o644); err != nil {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"os"
@@ -85,9 +86,9 @@ func (c junitCase) result(list specs) (result, bool) {
 	r := result{Name: name, Outcome: passed}
 	switch {
 	case c.Failure != nil:
-		r.Outcome, r.Why = failed, firstLine(c.Failure.Message)
+		r.Outcome, r.Why = failed, c.Failure.firstLine()
 	case c.Error != nil:
-		r.Outcome, r.Why = failed, firstLine(c.Error.Message)
+		r.Outcome, r.Why = failed, c.Error.firstLine()
 	case c.Skipped != nil:
 		r.Outcome, r.Why = left, list.reasonOf(name)
 		if said := firstLine(strings.TrimPrefix(c.Skipped.Message, "skipped - ")); r.Why == "" && said != "skipped" {
@@ -98,6 +99,11 @@ func (c junitCase) result(list specs) (result, bool) {
 		return r, false
 	}
 	return r, true
+}
+
+// firstLine of what failed, which stands in the text where the message is empty.
+func (m message) firstLine() string {
+	return firstLine(strings.TrimPrefix(cmp.Or(m.Message, m.Text), "[FAILED] "))
 }
 
 func firstLine(text string) string {
@@ -134,15 +140,22 @@ func table(results []result) string {
 var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*))? \|$`)
 
 // merged are the results of a table, in the place of each of which comes what is known of
-// the spec now.
-func merged(written string, now []result) []result {
+// the spec now. What the list skips by now is shown as that, also where it was run all the
+// same.
+func merged(written string, list specs, now []result) []result {
 	known := map[string]bool{}
 	for _, r := range now {
 		known[cell(shortName(r.Name))] = true
 	}
 	for _, fields := range row.FindAllStringSubmatch(written, -1) {
-		if !known[fields[1]] {
-			now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+		if known[fields[1]] {
+			continue
+		}
+		now = append(now, result{Name: uncell(fields[1]), Outcome: outcome(fields[2]), Why: uncell(fields[3])})
+	}
+	for i, r := range now {
+		if why := list.reasonOf(r.Name); why != "" {
+			now[i].Outcome, now[i].Why = left, why
 		}
 	}
 	return sorted(now)

@@ -12,7 +12,7 @@ import (
 const someReport = `<testsuites><testsuite>
 <testcase name="[SynchronizedBeforeSuite]" status="passed"></testcase>
 <testcase name="[It] [sig-node] Pods should run [Conformance] [sig-node, Conformance]" status="passed"></testcase>
-<testcase name="[It] [sig-node] Pods should end [sig-node]" status="failed"><failure message="timed out&#xA;at x"></failure></testcase>
+<testcase name="[It] [sig-node] Pods should end [sig-node]" status="failed"><failure message="" type="failed">[FAILED] timed out&#xA;at x</failure></testcase>
 <testcase name="[It] [sig-node] Pods should share [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
 <testcase name="[It] [sig-node] Pods should wait [sig-node]" status="skipped"><skipped message="skipped - no such node"></skipped></testcase>
 <testcase name="[It] [sig-node] Pods should hide [sig-node]" status="skipped"><skipped message="skipped"></skipped></testcase>
@@ -57,10 +57,11 @@ func TestAListWithoutReasonsIsRefused(t *testing.T) {
 // A run of a few specs changes their rows, and no other.
 func TestRowsOfOthersStay(t *testing.T) {
 	written := table([]result{
-		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed},
+		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed}, {Name: "[sig-node] D", Outcome: failed, Why: "late"},
 	})
-	got := table(merged("some text\n\n"+written, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
-	want := strings.Replace(written, "failed: late", "passed", 1)
+	list := specs{Skip: []skipped{{Match: "D$", Reason: "it cannot"}}}
+	got := table(merged("some text\n\n"+written, list, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
+	want := strings.Replace(strings.Replace(written, "failed: late", "passed", 1), "failed: late", "skipped: it cannot", 1)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("table (-want +got):\n%s", d)
 	}

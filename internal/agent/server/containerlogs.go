@@ -72,7 +72,11 @@ func (s *Server) sendLog(w http.ResponseWriter, r *http.Request, request logRequ
 		// In the middle of a log there is no other way left to say it.
 		s.o.Log.Warn("log of a container not read to its end", "pod", path, "err", err)
 		refuse(w, http.StatusInternalServerError, "failed to read the log of the container")
+		return
 	}
+	// Before the end, and without a length, as a kubelet sends it: the API server gives a
+	// WebSocket nothing of what comes together with the end.
+	flush()
 }
 
 // logEnded reports whether nothing more comes into the log of the attempt that is

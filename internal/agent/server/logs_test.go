@@ -2,7 +2,9 @@ package server
 
 import (
 	"bufio"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 )
 
 const entries = "2026-08-01T00:00:01Z stdout F one\n2026-08-01T00:00:02Z stderr F two\n2026-08-01T00:00:03Z stdout F three\n"
@@ -46,6 +49,17 @@ func TestContainerLogs(t *testing.T) {
 		if code, got := b.get("/containerLogs/ci/build/main?" + query); code != http.StatusOK || got != want {
 			t.Errorf("%q: %d %q, want %q", query, code, got, want)
 		}
+	}
+}
+
+// What comes together with the end of a response, the API server does not pass on to a
+// WebSocket.
+func TestALogIsSentBeforeItsEnd(t *testing.T) {
+	s := &Server{o: Options{Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}}
+	w := httptest.NewRecorder()
+	s.sendLog(w, httptest.NewRequest(http.MethodGet, "/", nil), logRequest{}, logged(t).Log, nil)
+	if !w.Flushed || w.Body.Len() == 0 {
+		t.Errorf("flushed: %v, %d bytes", w.Flushed, w.Body.Len())
 	}
 }
 

@@ -33,7 +33,7 @@ func execIn(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams, ti
 	}
 	end, err := converse(ctx, dir, request{V: version, Exec: &execRequest{
 		Argv: c.Argv, Env: c.Env, Dir: c.Dir, TTY: c.TTY, Rows: c.Size.Rows, Cols: c.Size.Cols,
-		Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: s.Stderr != nil, Tied: tied,
+		Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: s.Stderr != nil, Tied: tied, Bare: c.Bare,
 	}}, s)
 	if err != nil {
 		return 0, err

@@ -191,11 +191,11 @@ func (c *commands) serveAttach(s *stream, q attachRequest) {
 	}()
 	go s.resize(cmd)
 	err := s.copy(t, q)
-	switch err { //nolint:errorlint // ours, and never wrapped
-	case ErrFellBehind:
+	switch {
+	case errors.Is(err, ErrFellBehind):
 		s.link.finish(reply{Error: &refusal{Code: refusedBehind, Message: err.Error()}})
 		return
-	case errInputOver:
+	case errors.Is(err, errInputOver):
 		s.link.finish(reply{End: &CommandEnd{ID: q.ID, Outcome: Exited}})
 		return
 	}

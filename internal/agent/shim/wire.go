@@ -76,6 +76,8 @@ type execRequest struct {
 	Stderr bool     `json:"stderr,omitempty"`
 	// Tied: the command is killed when its stream is cut.
 	Tied bool `json:"tied,omitempty"`
+	// Bare: without what tells its end exactly, which takes further processes.
+	Bare bool `json:"bare,omitempty"`
 }
 
 // attachRequest is for the streams of a command that Run began.
@@ -124,7 +126,7 @@ func (r runRequest) fromWire() GuestRun {
 
 func (r execRequest) command() vm.GuestCommand {
 	return vm.GuestCommand{
-		Argv: r.Argv, Env: r.Env, Dir: r.Dir, TTY: r.TTY, Size: vm.TerminalSize{Rows: r.Rows, Cols: r.Cols},
+		Argv: r.Argv, Env: r.Env, Dir: r.Dir, TTY: r.TTY, Size: vm.TerminalSize{Rows: r.Rows, Cols: r.Cols}, Bare: r.Bare,
 	}
 }
 

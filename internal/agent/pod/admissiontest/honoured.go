@@ -90,7 +90,8 @@ func command(c *corev1.Container) {
 	c.Resources.Requests = c.Resources.Limits
 	c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: of(true)}
 	c.VolumeMounts = []corev1.VolumeMount{
-		{Name: "e", MountPath: "/opt/e", SubPath: "a/b"}, {Name: "e", MountPath: "/opt/f", SubPathExpr: "$(A)/b"},
+		{Name: "e", MountPath: "/opt/e", SubPath: "a/b"},
+		{Name: "e", MountPath: "/opt/f", SubPathExpr: "$(A)/b"},
 		{Name: "c", MountPath: "/opt/c", ReadOnly: true, RecursiveReadOnly: of(corev1.RecursiveReadOnlyIfPossible)},
 	}
 }
