@@ -259,21 +259,6 @@ func TestNeverPull(t *testing.T) {
 	}
 }
 
-func TestOnePullForAReference(t *testing.T) {
-	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways), podtest.OnMac("b", corev1.RestartPolicyAlways))
-	w.host.pullGate = make(chan struct{})
-	w.startAgent()
-	w.await("both ask", func() bool {
-		return slices.Contains(w.events.reasons("a"), "Pulling") && slices.Contains(w.events.reasons("b"), "Pulling")
-	})
-	close(w.host.pullGate)
-	w.awaitRunning("a")
-	w.awaitRunning("b")
-	if w.host.pulls != 1 {
-		t.Errorf("%d pulls for one reference", w.host.pulls)
-	}
-}
-
 func TestCreateIsTriedAgain(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.host.createErrs = []error{vm.ErrNoSpace}

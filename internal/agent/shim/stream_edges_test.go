@@ -197,6 +197,9 @@ func (*sizedGuest) Address(context.Context) (netip.Addr, error) { return netip.A
 func (*sizedGuest) Close() error                                { return nil }
 func (g *sizedGuest) Exec(_ context.Context, c vm.GuestCommand, s vm.Streams) (int, error) {
 	g.first = c.Size
+	if s.Began != nil {
+		s.Began(12345)
+	}
 	g.sizes <- <-s.Resize
 	return 0, nil
 }

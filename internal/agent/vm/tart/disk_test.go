@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/vmtest"
@@ -245,7 +246,7 @@ func TestWithoutAControlSocket(t *testing.T) {
 				return
 			}
 			vmtest.Running(t, s, "tk-a-0")
-			if err := f.Stop(t.Context(), "tk-a-0", s.Patience); err != nil {
+			if err := f.Stop(t.Context(), "tk-a-0", time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			vmtest.Expect(t, s, ended, vm.Stopped)

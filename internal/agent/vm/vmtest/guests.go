@@ -84,8 +84,10 @@ func do(t *testing.T, s Subject, g vm.Guest, c vm.GuestCommand, stdin io.Reader)
 	return result{code, out.String(), errOut.String()}
 }
 
+// codes at the edges of what agents, shells and the wrapper use for themselves: each costs
+// half a dozen processes.
 func codes(t *testing.T, s Subject, g vm.Guest) {
-	for code := range 256 {
+	for _, code := range []int{0, 1, 2, 3, 10, 64, 99, 100, 124, 125, 126, 127, 128, 129, 130, 137, 143, 192, 254, 255} {
 		if d := cmp.Diff(result{Code: code}, do(t, s, g, shell(fmt.Sprintf("exit %d", code)), nil)); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
