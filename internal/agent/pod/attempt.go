@@ -24,6 +24,7 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 		w.progress.Inits = make([]state.ContainerRecord, len(w.pod.current().Spec.InitContainers))
 	}
 	w.inputs.prepared = nil
+	w.memory.resize()
 	// A Pod that the licence refused says so until it has a slot.
 	refused := w.report.showsLicenseLimit()
 	if !refused {

@@ -28,6 +28,19 @@ func (m *memoryShare) admit(ctx context.Context) (*state.Failure, error) {
 	return m.ledger.Admit(ctx, m.pod.uid, m.requests())
 }
 
+// resize gives the Pod the resources that it asks for by now, where the host has them
+// beside the other Pods': else it keeps what it was given. Nothing of it runs.
+func (m *memoryShare) resize() {
+	p := m.pod.resized()
+	if p == nil {
+		return
+	}
+	cpus, memory := admission.Requests(p)
+	if m.ledger.Readmit(m.pod.uid, allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}) {
+		m.pod.give(p)
+	}
+}
+
 // restore enters a Pod that an agent before this one admitted. Its VM has what the
 // checkpoint says; one of an older agent has what the Pod's shape is.
 func (m *memoryShare) restore() {

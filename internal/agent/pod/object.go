@@ -22,8 +22,11 @@ type object struct {
 	// deleted is closed when the object is being deleted, or is gone.
 	deleted chan struct{}
 
-	mu  sync.Mutex
-	pod *corev1.Pod
+	mu sync.Mutex
+	// asked is the object as it is, pod the same with the resources that it was given: a
+	// change of them has no effect before the VM is made anew.
+	asked, pod *corev1.Pod
+	given      state.Resources
 	// changed is closed and replaced when pod or gone changes.
 	changed chan struct{}
 	// relabeled is closed and replaced when labels or annotations change.
@@ -40,7 +43,8 @@ type object struct {
 }
 
 func newObject(p *corev1.Pod, c clock.Clock) *object {
-	o := &object{uid: p.UID, clock: c, pod: p, changed: make(chan struct{}), relabeled: make(chan struct{}), deleted: make(chan struct{})}
+	given := state.ShownResources(p)
+	o := &object{uid: p.UID, clock: c, asked: p, pod: state.WithResources(p, given), given: given, changed: make(chan struct{}), relabeled: make(chan struct{}), deleted: make(chan struct{})}
 	if p.DeletionTimestamp != nil {
 		o.deletingSince = state.DeletingSince(p, c.Now())
 		close(o.deleted)
@@ -55,7 +59,7 @@ func (o *object) update(p *corev1.Pod) {
 		close(o.relabeled)
 		o.relabeled = make(chan struct{})
 	}
-	o.pod = p
+	o.asked, o.pod = p, state.WithResources(p, o.given)
 	if p.DeletionTimestamp != nil {
 		if o.deletingSince.IsZero() {
 			o.deletingSince = o.clock.Now()
@@ -97,6 +101,25 @@ func (o *object) observe() (*corev1.Pod, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.pod, o.changed
+}
+
+// resized returns the Pod as it asks to be, where that is with other resources than it was
+// given; nil: it has what it asks for.
+func (o *object) resized() *corev1.Pod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked == o.pod {
+		return nil
+	}
+	return o.asked
+}
+
+// give makes the resources that p asks for those that the Pod has.
+func (o *object) give(p *corev1.Pod) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.given = state.ResourcesOf(p)
+	o.pod = state.WithResources(o.asked, o.given)
 }
 
 // relabels returns what is closed once the Pod has other labels or annotations, which its

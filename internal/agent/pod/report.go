@@ -36,6 +36,7 @@ func (r *reporter) show(v *state.View) {
 		v = r.shown
 	}
 	if r.shown = v; v != nil {
+		v.Resized = r.pod.resized() != nil
 		v.Main.Probed = r.probed.of(r.pod.current().Spec.Containers[0], v.Main.ID)
 		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
 	}

@@ -99,6 +99,18 @@ func (l *Ledger) admit(uid types.UID, requests Amount) (*state.Failure, <-chan s
 	return nil, nil
 }
 
+// Readmit promises a Pod of which nothing runs other requests than it was admitted with,
+// and reports whether they fit: else it keeps those it has.
+func (l *Ledger) Readmit(uid types.UID, requests Amount) bool {
+	fits := false
+	l.change(func() {
+		if fits = refusal(l.capacity, l.others(uid), requests) == nil; fits {
+			l.held[uid] = holding{requests: requests}
+		}
+	})
+	return fits
+}
+
 // Acquire gives the VM of an admitted Pod its memory in bytes, in place of what the Pod
 // had. Where there is too little it says so once and waits; the error is that of ctx.
 func (l *Ledger) Acquire(ctx context.Context, uid types.UID, requests Amount, n Need, waits func(message string)) (int64, error) {

@@ -80,6 +80,8 @@ func containerStatus(c corev1.Container, s ContainerState, v View) corev1.Contai
 		Ready:        s.ready(),
 		Started:      &started,
 		ContainerID:  s.ID,
+
+		Resources: shown(c.Resources), AllocatedResources: c.Resources.Requests,
 	}
 	switch {
 	case running:
@@ -121,8 +123,8 @@ type cause struct {
 	Reason, Message string
 }
 
-// conditions are the five that this agent owns, and DisruptionTarget for a Pod that it
-// gave back. Those of others, readiness gates among them, are not in the list and stay as
+// conditions are the five that this agent owns, PodResizePending for a Pod that asks for
+// other resources than it has, and DisruptionTarget for one that it gave back. Those of others, readiness gates among them, are not in the list and stay as
 // they are.
 func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
 	containers := containersReady(p, v)
@@ -133,6 +135,9 @@ func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time)
 		condition(corev1.PodInitialized, initialized(p, v)),
 		condition(corev1.ContainersReady, containers),
 		condition(corev1.PodReady, ready(p, containers)),
+	}
+	if v.Resized && v.Final == nil && v.Failed == nil {
+		list = append(list, condition(corev1.PodResizePending, cause{corev1.ConditionTrue, corev1.PodReasonInfeasible, NoResize}))
 	}
 	if why := v.disruption(); why != "" {
 		list = append(list, condition(corev1.DisruptionTarget, cause{corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet, why}))

@@ -21,6 +21,8 @@ type View struct {
 	Final *Exit
 	// Up: the VM runs.
 	Up bool
+	// Resized: the Pod asks for other resources than it was given.
+	Resized bool
 	// MainRan: the main container began in some attempt.
 	MainRan bool
 	// Image is the one that runs, or ran last; empty: not known.

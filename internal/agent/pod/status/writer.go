@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ type Writer struct {
 
 	mu   sync.Mutex
 	want corev1.PodStatus
+	// withdrawn: PodResizePending was set, and is not any more. A merge would keep it.
+	withdrawn bool
 	// set counts versions of want, written is the last one that the API server has.
 	set, written uint64
 	// changed is closed and replaced whenever set, written or gone changes.
@@ -81,6 +84,9 @@ func (w *Writer) Set(s corev1.PodStatus) {
 	if w.set > 0 && equality.Semantic.DeepEqual(s, w.want) {
 		return
 	}
+	if s.Conditions != nil {
+		w.withdrawn = (w.withdrawn || pendsResize(w.want)) && !pendsResize(s)
+	}
 	w.want = s
 	w.set++
 	w.notify()
@@ -120,11 +126,11 @@ func (w *Writer) Flush(ctx context.Context) error {
 func (w *Writer) Run(ctx context.Context) {
 	retry := retryFirst
 	for {
-		version, status, ok := w.next(ctx)
+		v, ok := w.next(ctx)
 		if !ok {
 			return
 		}
-		if err := w.write(ctx, status); err != nil {
+		if err := w.write(ctx, v); err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
 			_ = wait.For(ctx, w.clock, retry) // next returns when ctx has ended
 			retry = min(2*retry, retryMost)
@@ -132,24 +138,35 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		retry = retryFirst
 		w.mu.Lock()
-		w.written = version
+		w.written = v.number
 		w.notify()
 		w.mu.Unlock()
 	}
 }
 
+// version is a status to be written.
+type version struct {
+	number    uint64
+	status    corev1.PodStatus
+	withdrawn bool
+}
+
+func pendsResize(s corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+}
+
 // next waits for something to write.
-func (w *Writer) next(ctx context.Context) (uint64, corev1.PodStatus, bool) {
+func (w *Writer) next(ctx context.Context) (version, bool) {
 	for {
 		w.mu.Lock()
-		version, status, changed, gone := w.set, w.want, w.changed, w.gone
+		v, changed, gone := version{w.set, w.want, w.withdrawn}, w.changed, w.gone
 		pending := w.written != w.set
 		w.mu.Unlock()
 		switch {
 		case gone || ctx.Err() != nil:
-			return 0, corev1.PodStatus{}, false
+			return version{}, false
 		case pending:
-			return version, status, true
+			return v, true
 		}
 		select {
 		case <-changed:
@@ -158,8 +175,8 @@ func (w *Writer) next(ctx context.Context) (uint64, corev1.PodStatus, bool) {
 	}
 }
 
-func (w *Writer) write(ctx context.Context, s corev1.PodStatus) error {
-	patch, err := patchOf(w.uid, s)
+func (w *Writer) write(ctx context.Context, v version) error {
+	patch, err := patchOf(w.uid, v)
 	if err != nil {
 		return err
 	}
@@ -176,14 +193,19 @@ func (w *Writer) write(ctx context.Context, s corev1.PodStatus) error {
 
 // patchOf writes the fields that this agent owns and no others: conditions are
 // merged by their type, and the UID keeps the patch from another Pod of the name.
-func patchOf(uid types.UID, s corev1.PodStatus) ([]byte, error) {
+func patchOf(uid types.UID, v version) ([]byte, error) {
+	s := v.status
+	conditions := conditionPatches(s.Conditions)
+	if v.withdrawn {
+		conditions = append(conditions, map[string]any{"$patch": "delete", "type": corev1.PodResizePending})
+	}
 	own := map[string]any{
 		"observedGeneration": s.ObservedGeneration,
 		"phase":              s.Phase,
 		"reason":             orNull(s.Reason),
 		"message":            orNull(s.Message),
 		"startTime":          s.StartTime,
-		"conditions":         conditionPatches(s.Conditions),
+		"conditions":         conditions,
 		"containerStatuses":  s.ContainerStatuses,
 	}
 	if len(s.InitContainerStatuses) > 0 {
