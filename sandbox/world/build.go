@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -132,10 +133,28 @@ func (p program) build(ctx context.Context, source string) error {
 	if err := compile.Run(ctx, "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, p.out); err != nil {
-		return fmt.Errorf("finishing %s: %w", p.out, err)
+	return finish(temp, p.out)
+}
+
+// finish puts a whole build in place. One of the same bytes stays, with its file: Macs of
+// another sandbox may run from it, and can show their guests no file that was replaced.
+func finish(temp, out string) error {
+	if same, err := sameBytes(temp, out); err == nil && same {
+		return os.Remove(temp)
+	}
+	if err := os.Rename(temp, out); err != nil {
+		return fmt.Errorf("finishing %s: %w", out, err)
 	}
 	return nil
+}
+
+func sameBytes(a, b string) (bool, error) {
+	first, err := os.ReadFile(filepath.Clean(a))
+	if err != nil {
+		return false, err
+	}
+	second, err := os.ReadFile(filepath.Clean(b))
+	return bytes.Equal(first, second), err
 }
 
 // findSource returns the root of the checkout: dir, or the nearest parent of the
