@@ -42,6 +42,7 @@ func TestACheckpointThatCannotBeWrittenIsTold(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(blocked, "in its place"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	w.frozen.Store(true) // no other try while it is removed
 	close(w.host.pullGate)
 	w.unwritten("writing the checkpoint of a Pod")
 	if h := w.host.history(); len(h) != 0 {
@@ -50,6 +51,7 @@ func TestACheckpointThatCannotBeWrittenIsTold(t *testing.T) {
 	if err := os.RemoveAll(blocked); err != nil {
 		t.Fatal(err)
 	}
+	w.frozen.Store(false)
 	w.awaitRunning("a")
 }
 

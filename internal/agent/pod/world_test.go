@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -49,6 +50,8 @@ type world struct {
 	refused atomic.Int32
 	// frozen: time passes only when a test says so.
 	frozen atomic.Bool
+	// watches counts those of Pods that have begun.
+	watches atomic.Int32
 }
 
 func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
@@ -64,6 +67,7 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 	}
 	w.client.PrependReactor("patch", "pods", w.phases.react)
 	w.client.PrependReactor("patch", "pods", w.keepsEnds)
+	w.client.PrependWatchReactor("pods", w.watchPods)
 	ctx, cancel := context.WithCancel(context.Background())
 	var ticking sync.WaitGroup
 	ticking.Go(func() { w.tick(ctx) })
@@ -77,6 +81,18 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 		}
 	})
 	return w
+}
+
+// watchPods is what the fake API server does, and counts. It knows of no versions: what changes
+// between an agent's list and its watch is lost to the agent.
+func (w *world) watchPods(action k8stesting.Action) (bool, watch.Interface, error) {
+	var options metav1.ListOptions
+	if a, ok := action.(k8stesting.WatchActionImpl); ok {
+		options = a.ListOptions
+	}
+	watching, err := w.client.Tracker().Watch(action.GetResource(), action.GetNamespace(), options)
+	w.watches.Add(1)
+	return true, watching, err
 }
 
 // tick lets half a second pass every millisecond for whoever waits.
@@ -105,9 +121,10 @@ func (w *world) supervisor() *Supervisor {
 	})
 }
 
+// startAgent returns once the agent watches its Pods.
 func (w *world) startAgent() *Supervisor {
 	w.t.Helper()
-	s := w.supervisor()
+	s, before := w.supervisor(), w.watches.Load()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -117,6 +134,7 @@ func (w *world) startAgent() *Supervisor {
 			w.t.Errorf("the supervisor failed: %v", err)
 		}
 	}
+	w.await("the agent watches its Pods", func() bool { return w.watches.Load() > before })
 	return s
 }
 
