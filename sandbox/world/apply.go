@@ -36,7 +36,7 @@ const (
 	// applyPoll is how often something is applied again while the API server does
 	// not know its kind yet, or a webhook does not answer yet.
 	applyPoll = 100 * time.Millisecond
-	// applyTimeout bounds that.
+	// applyTimeout bounds that: a busy machine takes minutes where a quiet one takes a second.
 	applyTimeout = 5 * time.Minute
 )
 

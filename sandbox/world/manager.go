@@ -27,7 +27,7 @@ import (
 const (
 	// managerGrace is how long a manager may take to stop.
 	managerGrace = 20 * time.Second
-	// managerReady bounds its start.
+	// managerReady bounds its start: a busy machine takes minutes where a quiet one takes seconds.
 	managerReady = 5 * time.Minute
 	// managerToken is how long its token lives: longer than anyone keeps a sandbox.
 	managerToken = 30 * 24 * time.Hour

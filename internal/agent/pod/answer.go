@@ -36,10 +36,12 @@ func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
 // awaitAnswer returns once the guest agent has run a command, or is not to be expected.
 func (c *guestCommands) awaitAnswer(ctx context.Context, dir string, timeout time.Duration) {
 	run := shim.GuestRun{ID: state.AnswerID, Command: vm.GuestCommand{Argv: []string{"/usr/bin/true"}}, Timeout: timeout}
-	if err := c.runtime.Shims.Run(ctx, dir, run); err != nil {
-		return
+	err := c.runtime.Shims.Run(ctx, dir, run)
+	var ended *shim.CommandEnd
+	if err == nil {
+		ended, err = c.runtime.Shims.Await(ctx, dir, state.AnswerID)
 	}
-	if ended, err := c.runtime.Shims.Await(ctx, dir, state.AnswerID); err != nil || ended == nil || ended.Outcome == shim.Unreachable {
+	if ctx.Err() == nil && (err != nil || ended == nil || ended.Outcome == shim.Unreachable) {
 		c.log.Info("no guest agent answers, the VM counts as ready", "err", err)
 	}
 }

@@ -77,7 +77,7 @@ func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, er
 			return Prepared{}, err
 		}
 	}
-	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links, volume.MessageScript(state.MessagePaths(p))), setup.RefreshAt
+	given.Shares, given.Setup, given.RefreshAt = setup.Shares, volume.SetupScript(setup.Links, state.MessagePaths(p)), setup.RefreshAt
 	return given, nil
 }
 
@@ -102,7 +102,7 @@ func (g ClusterInputs) Commands(ctx context.Context, p *corev1.Pod) (map[string]
 	commands := map[string]vm.GuestCommand{}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		facts := g.facts()
-		if len(c.Command) > 0 || len(c.Args) > 0 {
+		if state.IsCommand(c) {
 			facts.PodIP = vm.GuestAddress
 		}
 		list, err := env.Resolve(ctx, p, c, g.Objects, facts)

@@ -3,6 +3,8 @@ package pod
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -18,8 +20,10 @@ type memoryShare struct {
 }
 
 // requests are what the scheduler counts of the Pod.
-func (m *memoryShare) requests() allocation.Amount {
-	cpus, memory := admission.Requests(m.pod.current())
+func (m *memoryShare) requests() allocation.Amount { return requestsOf(m.pod.current()) }
+
+func requestsOf(p *corev1.Pod) allocation.Amount {
+	cpus, memory := admission.Requests(p)
 	return allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}
 }
 
@@ -31,12 +35,7 @@ func (m *memoryShare) admit(ctx context.Context) (*state.Failure, error) {
 // resize gives the Pod the resources that it asks for by now, where the host has them
 // beside the other Pods': else it keeps what it was given. Nothing of it runs.
 func (m *memoryShare) resize() {
-	p := m.pod.resized()
-	if p == nil {
-		return
-	}
-	cpus, memory := admission.Requests(p)
-	if m.ledger.Readmit(m.pod.uid, allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}) {
+	if p := m.pod.resized(); p != nil && m.ledger.Readmit(m.pod.uid, requestsOf(p)) {
 		m.pod.give(p)
 	}
 }

@@ -21,6 +21,12 @@ func asking(name, memory string) *corev1.Pod {
 	return p
 }
 
+func (w *world) memoryOfVMs() []int64 {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	return slices.Clone(w.host.memory)
+}
+
 func TestPodsThatDoNotFitTogetherAreRefused(t *testing.T) {
 	w := newWorld(t, asking("b", "14Gi"))
 	w.startAgent()
@@ -51,9 +57,7 @@ func TestAPodWithoutRequestsGetsWhatIsLeft(t *testing.T) {
 	w.awaitRunning("b")
 	w.create(asking("a", ""))
 	w.awaitRunning("a")
-	w.host.mu.Lock()
-	defer w.host.mu.Unlock()
-	if got := w.host.memory; !slices.Equal(got, []int64{11 << 30, 5 << 30}) {
+	if got := w.memoryOfVMs(); !slices.Equal(got, []int64{11 << 30, 5 << 30}) {
 		t.Errorf("VMs of %d bytes", got)
 	}
 }
@@ -72,10 +76,7 @@ func TestTheOverheadOfAClassIsNoVMs(t *testing.T) {
 	w.awaitRunning("b")
 	w.create(classed("a", ""))
 	w.awaitRunning("a")
-	w.host.mu.Lock()
-	got := slices.Clone(w.host.memory)
-	w.host.mu.Unlock()
-	if !slices.Equal(got, []int64{9 << 30, 5 << 30}) {
+	if got := w.memoryOfVMs(); !slices.Equal(got, []int64{9 << 30, 5 << 30}) {
 		t.Errorf("VMs of %d bytes", got)
 	}
 	w.create(asking("c", "6Gi"))

@@ -44,7 +44,10 @@ type object struct {
 
 func newObject(p *corev1.Pod, c clock.Clock) *object {
 	given := state.ShownResources(p)
-	o := &object{uid: p.UID, clock: c, asked: p, pod: state.WithResources(p, given), given: given, changed: make(chan struct{}), relabeled: make(chan struct{}), deleted: make(chan struct{})}
+	o := &object{
+		uid: p.UID, clock: c, asked: p, pod: state.WithResources(p, given), given: given,
+		changed: make(chan struct{}), relabeled: make(chan struct{}), deleted: make(chan struct{}),
+	}
 	if p.DeletionTimestamp != nil {
 		o.deletingSince = state.DeletingSince(p, c.Now())
 		close(o.deleted)

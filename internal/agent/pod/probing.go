@@ -123,9 +123,10 @@ func newProbeResults(p *corev1.Pod) *probeResults {
 	return &probeResults{known: state.ProbedBefore(p.Status.ContainerStatuses)}
 }
 
-// of is what probes say of one run of a container; nil: it has none that say anything.
+// of is what probes say of one run of a container; nil: it has none that say anything. Of
+// one that is the VM, whether its guest agent answers is the probe.
 func (r *probeResults) of(c corev1.Container, id string) *state.Probed {
-	if !isVM(c) && c.StartupProbe == nil && c.ReadinessProbe == nil {
+	if state.IsCommand(c) && c.StartupProbe == nil && c.ReadinessProbe == nil {
 		return nil
 	}
 	r.mu.Lock()
@@ -134,15 +135,12 @@ func (r *probeResults) of(c corev1.Container, id string) *state.Probed {
 	return &found
 }
 
-// isVM reports that the container is the VM: whether its guest agent answers is its probe.
-func isVM(c corev1.Container) bool { return len(c.Command) == 0 && len(c.Args) == 0 }
-
 // find is what is known of one run, at first: nothing.
 func (r *probeResults) find(c corev1.Container, id string) state.Probed {
 	if found, known := r.known[id]; known {
 		return found
 	}
-	if isVM(c) {
+	if !state.IsCommand(c) {
 		return state.Probed{Started: true}
 	}
 	return state.Probed(probe.Initial(c))

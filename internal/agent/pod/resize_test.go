@@ -34,12 +34,6 @@ func shows(memory string, pending bool) func(*corev1.Pod) bool {
 	}
 }
 
-func (w *world) memoryOfVMs() []int64 {
-	w.host.mu.Lock()
-	defer w.host.mu.Unlock()
-	return slices.Clone(w.host.memory)
-}
-
 // A VM that runs keeps its size, and its status says so; the next one has what the Pod asks
 // for by then.
 func TestChangedResourcesCountFromTheNextStart(t *testing.T) {

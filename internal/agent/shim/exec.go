@@ -45,10 +45,10 @@ func execIn(ctx context.Context, dir string, c vm.GuestCommand, s vm.Streams, ti
 }
 
 // Attach copies the output of a command that Run began, from now on, and feeds its input
-// where it was run with Stdin. It returns the command's end; one that has no time where the
-// input of s ended before, and that of the command goes on without StdinOnce. A reader that is a mebibyte
-// behind is cut off with ErrFellBehind, as it must hold up neither the command nor its log.
-// Other errors are those of Exec; those of the command are in its end.
+// where it was run with Stdin. It returns the command's end, or one without a time where the
+// input of s ended first and the command, which was run without StdinOnce, waits for more. A
+// reader that is a mebibyte behind is cut off with ErrFellBehind, as it must hold up neither
+// the command nor its log. Other errors are those of Exec; those of the command are in its end.
 func Attach(ctx context.Context, dir, id string, s vm.Streams) (*CommandEnd, error) {
 	return converse(ctx, dir, request{V: version, Attach: &attachRequest{
 		ID: id, Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: s.Stderr != nil,

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 )
 
@@ -27,7 +28,7 @@ func ofCommand() []string { return []string{"workingDir", "tty", "stdin", "stdin
 
 func unsupportedMain(path string, c corev1.Container) []string {
 	accepted := acceptedOfContainer()
-	if len(c.Command) > 0 || len(c.Args) > 0 {
+	if state.IsCommand(c) {
 		accepted = slices.Concat(accepted, ofCommand(), probes(), []string{"lifecycle"})
 	}
 	found := unsupportedContainer(path, c, accepted)
@@ -41,7 +42,7 @@ func unsupportedMain(path string, c corev1.Container) []string {
 // the VM of the main container.
 func unsupportedInit(path string, c corev1.Container) []string {
 	found := unsupportedContainer(path, c, append(acceptedOfContainer(), ofCommand()...))
-	if len(c.Command) == 0 && len(c.Args) == 0 {
+	if !state.IsCommand(c) {
 		found = append(found, path+".command (an init container needs one, it runs in the VM of the main container)")
 	}
 	return found

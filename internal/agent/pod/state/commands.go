@@ -23,10 +23,10 @@ func initID(i int) string { return "init-" + strconv.Itoa(i) }
 
 // RunsCommand reports that the main container is a command in the guest. Otherwise it
 // is the VM itself.
-func RunsCommand(p *corev1.Pod) bool {
-	c := p.Spec.Containers[0]
-	return len(c.Command) > 0 || len(c.Args) > 0
-}
+func RunsCommand(p *corev1.Pod) bool { return IsCommand(p.Spec.Containers[0]) }
+
+// IsCommand reports that the container is a command in the guest, and not the VM itself.
+func IsCommand(c corev1.Container) bool { return len(c.Command) > 0 || len(c.Args) > 0 }
 
 // CommandIDs are the commands of one attempt, in their order.
 func CommandIDs(p *corev1.Pod, setup bool) []string {

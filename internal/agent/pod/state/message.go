@@ -31,7 +31,7 @@ func MessageArgv(path string) []string {
 func MessagePaths(p *corev1.Pod) []string {
 	var paths []string
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		if (len(c.Command) > 0 || len(c.Args) > 0) && !slices.Contains(paths, c.TerminationMessagePath) {
+		if IsCommand(c) && !slices.Contains(paths, c.TerminationMessagePath) {
 			paths = append(paths, c.TerminationMessagePath)
 		}
 	}

@@ -124,8 +124,8 @@ type cause struct {
 }
 
 // conditions are the five that this agent owns, PodResizePending for a Pod that asks for
-// other resources than it has, and DisruptionTarget for one that it gave back. Those of others, readiness gates among them, are not in the list and stay as
-// they are.
+// other resources than it has, and DisruptionTarget for one that it gave back. Those of
+// others, readiness gates among them, are not in the list and stay as they are.
 func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time) []corev1.PodCondition {
 	containers := containersReady(p, v)
 	list := []corev1.PodCondition{

@@ -23,7 +23,8 @@ func ResourcesOf(p *corev1.Pod) Resources {
 }
 
 // ShownResources are those that the Pod was given when it was last started, as its status
-// says, or those it asks for where that says nothing.
+// says, or those it asks for where that says nothing: a Pod that had none cannot get any, as
+// that would be another QoS class.
 func ShownResources(p *corev1.Pod) Resources {
 	given := ResourcesOf(p)
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {

@@ -59,10 +59,10 @@ message() {
 // devices is where macOS lets root make links, and nobody files.
 const devices = "/dev"
 
-// MessageScript has paths of termination messages that lie where nobody can make a file,
+// messageScript has paths of termination messages that lie where nobody can make a file,
 // as the API's default does, lead to where all can. It is empty when there are none, and
 // never fails: what runs in the guest may have no message.
-func MessageScript(paths []string) string {
+func messageScript(paths []string) string {
 	var script strings.Builder
 	for _, p := range paths {
 		if path.Dir(p) == devices && path.Clean(p) == p {
@@ -72,11 +72,12 @@ func MessageScript(paths []string) string {
 	return script.String()
 }
 
-// SetupScript is what /bin/sh runs in the guest to make the links, and what MessageScript
-// wants; it is empty when there is neither. It may be run again. It replaces links of ours and empty
-// directories only, and says on one line of stderr which path it could not make.
-// It holds paths and nothing else of a Pod.
-func SetupScript(links []Link, messages string) string {
+// SetupScript is what /bin/sh runs in the guest to make the links, and those that paths of
+// termination messages need; it is empty when there is nothing to make. It may be run again.
+// It replaces links of ours and empty directories only, and says on one line of stderr which
+// path it could not make. It holds paths and nothing else of a Pod.
+func SetupScript(links []Link, messagePaths []string) string {
+	messages := messageScript(messagePaths)
 	if len(links) == 0 && messages == "" {
 		return ""
 	}

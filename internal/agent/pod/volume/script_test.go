@@ -47,7 +47,7 @@ func TestSetupScriptMakesLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if out, err := run(t, SetupScript(links, "")); err != nil || out != "" {
+		if out, err := run(t, SetupScript(links, nil)); err != nil || out != "" {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for _, l := range links {
@@ -56,7 +56,7 @@ func TestSetupScriptMakesLinks(t *testing.T) {
 			}
 		}
 	}
-	if SetupScript(nil, "") != "" {
+	if SetupScript(nil, nil) != "" {
 		t.Error("a script for nothing")
 	}
 }
@@ -72,7 +72,7 @@ func TestSetupScriptReplacesNothingOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := os.Lstat(at)
-		out, err := run(t, SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, ""))
+		out, err := run(t, SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, nil))
 		want := "mount path " + at + " is " + name + ", which is not replaced"
 		if exitCode(err) != NeverMounted || out != want {
 			t.Errorf("%s: %v: got %q, want %q", name, err, out, want)
@@ -89,11 +89,11 @@ func TestSetupScriptSaysWhatFailed(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := run(t, SetupScript([]Link{{Source: guest, MountPath: file + "/below"}}, ""))
+	out, err := run(t, SetupScript([]Link{{Source: guest, MountPath: file + "/below"}}, nil))
 	if exitCode(err) != NeverMounted || !strings.HasPrefix(out, "mount path "+file+"/below: ") || strings.Contains(out, "\n") {
 		t.Errorf("%v: %q", err, out)
 	}
-	out, err = run(t, SetupScript([]Link{{Source: guest + "/none", MountPath: guest + "/m"}}, ""))
+	out, err = run(t, SetupScript([]Link{{Source: guest + "/none", MountPath: guest + "/m"}}, nil))
 	if want := "the guest does not see " + guest + "/none, which " + guest + "/m should lead to"; exitCode(err) != 1 || out != want {
 		t.Errorf("%v: %q", err, out)
 	}
@@ -103,7 +103,7 @@ func TestSetupScriptSaysWhatFailed(t *testing.T) {
 func TestSetupScriptNamesPlacesForMounts(t *testing.T) {
 	sealed := "ln() { echo 'ln: /data: Read-only file system' >&2; return 1; }\nsudo() { shift; \"$@\"; }\n"
 	at := filepath.Join(t.TempDir(), "data")
-	out, err := run(t, sealed+SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, ""))
+	out, err := run(t, sealed+SetupScript([]Link{{Source: t.TempDir(), MountPath: at}}, nil))
 	want := "mount path " + at + ": ln: /data: Read-only file system; macOS seals it: mount below /Users, /private, /opt or /Volumes"
 	if exitCode(err) != NeverMounted || out != want {
 		t.Errorf("%v: got %q, want %q", err, out, want)
@@ -112,19 +112,20 @@ func TestSetupScriptNamesPlacesForMounts(t *testing.T) {
 
 // What lies elsewhere needs no link, and a link that cannot be made is nobody's end.
 func TestMessagesBelowDevices(t *testing.T) {
-	if got := MessageScript([]string{"", "/tmp/m", "/dev/../tmp/m", "/dev/fd/1", "/dev"}); got != "" {
+	if got := messageScript([]string{"", "/tmp/m", "/dev/../tmp/m", "/dev/fd/1", "/dev"}); got != "" {
 		t.Errorf("a script for nothing: %s", got)
 	}
-	script := MessageScript([]string{"/dev/termination-log", "/dev/it's"})
+	paths := []string{"/dev/termination-log", "/dev/it's"}
+	script := messageScript(paths)
 	if want := "message '/dev/termination-log'\nmessage '/dev/it'\\''s'\n"; script != want {
 		t.Errorf("got %s, want %s", script, want)
 	}
 	fails := "ln() { return 1; }\nsudo() { return 1; }\n"
-	if out, err := run(t, SetupScript(nil, fails+script)); err != nil || out != "" {
+	if out, err := run(t, fails+SetupScript(nil, paths)); err != nil || out != "" {
 		t.Errorf("%v: %s", err, out)
 	}
 	dir := t.TempDir()
-	if out, err := run(t, SetupScript(nil, "message '"+dir+"/m'\nmessage '"+dir+"/m'\n")); err != nil || out != "" {
+	if out, err := run(t, prologue+"message '"+dir+"/m'\nmessage '"+dir+"/m'\n"); err != nil || out != "" {
 		t.Errorf("%v: %s", err, out)
 	}
 	if to, err := os.Readlink(dir + "/m"); err != nil || to != "/private/tmp/m" {
