@@ -14,7 +14,7 @@ func Claim(h *Host, ref infrav1.ClaimReference, now time.Time) {
 	wiped := record.Wipe.ObservedAt != nil && Clean(h)
 	h.Spec.ClaimRef = &ref
 	record.Wipe.RequiredSince = stampAfter(now, record.Wipe.ObservedAt, record.Wipe.RequiredSince)
-	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil // a wipe before this claim is none after it
+	record.Wipe.RequestedAt, record.Wipe.StartedAt, record.Wipe.ReturnedAt = nil, nil, nil // a wipe before this claim is none after it
 	record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: ref.Token}
 	record.Registration = nil
 	record.DetachedAt, record.HandedOverAt = nil, nil

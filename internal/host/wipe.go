@@ -325,9 +325,21 @@ func Free(h *Host) {
 func forgetOS(h *Host) {
 	record := &h.Spec.Record
 	record.HostKey, record.PasswordAttempts, record.Registration = nil, nil, nil
-	record.Wipe.RequestedAt, record.Wipe.StartedAt = nil, nil
+	record.Wipe.RequestedAt, record.Wipe.StartedAt, record.Wipe.ReturnedAt = nil, nil, nil
 	record.Wipe.Repeats = 0
 }
+
+// RecordReturn notes, once, that the vendor is about to be asked to delete the server.
+func RecordReturn(h *Host, now time.Time) {
+	wipe := &h.Spec.Record.Wipe
+	if wipe.ReturnedAt == nil {
+		wipe.ReturnedAt = stampAfter(now, wipe.RequestedAt)
+	}
+}
+
+// Returned reports that the vendor was asked to delete the server, and that lists are
+// expected to lack it. A Terminate alone is no such thing: its wipe may not have begun.
+func Returned(h *Host) bool { return terminating(h) && h.Spec.Record.Wipe.ReturnedAt != nil }
 
 // NodeMustGo reports that no Node may bear the host's providerID: it was let go,
 // and the OS that knew the old owner may still run.

@@ -62,6 +62,10 @@ type WipeRecord struct {
 	// delivered.
 	// +optional
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
+	// returnedAt is recorded before the vendor is first asked to delete the server,
+	// in a Terminate. Only from then on lists are expected to lack it.
+	// +optional
+	ReturnedAt *metav1.MicroTime `json:"returnedAt,omitempty"`
 	// repeats counts how often this wipe was asked for again after it timed out.
 	// +optional
 	Repeats int32 `json:"repeats,omitempty"`

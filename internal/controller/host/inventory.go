@@ -240,7 +240,7 @@ func expect(hosts []*host.Host) (expected expectation, orders map[string]*host.H
 			continue
 		}
 		expected.ids = append(expected.ids, h.Spec.ServerID)
-		returned := h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate
+		returned := host.Returned(h)
 		if returned {
 			expected.returned[h.Spec.ServerID] = true
 		}

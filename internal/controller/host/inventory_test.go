@@ -139,6 +139,7 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			}
 			host.Claim(&h, infrav1.ClaimReference{Namespace: "fleet", Name: "x", Token: "t"}, w.clock.Now())
 			h.Spec.Release = &infrav1.Release{Token: "t", Policy: infrav1.Terminate, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+			host.RecordReturn(&h, w.clock.Now())
 			w.must(w.client.Update(w.ctx, &h))
 			w.cloud.Remove(h.Spec.ServerID)
 		}
@@ -157,6 +158,7 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		w.release()
 		h := w.host()
 		h.Spec.Release.Policy = infrav1.Terminate
+		host.RecordReturn(h, w.clock.Now())
 		w.must(w.client.Update(w.ctx, h))
 		w.cloud.Remove(serverID)
 		for range 3 {
@@ -164,6 +166,18 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			w.clock.Step(5 * time.Minute)
 		}
 		w.until("removed", func() bool { return w.host() == nil })
+	})
+	t.Run("an empty list, and a Terminate whose server we have not given back yet", func(t *testing.T) {
+		w := inUse(t)
+		w.release()
+		h := w.host()
+		h.Spec.Release.Policy = infrav1.Terminate
+		w.must(w.client.Update(w.ctx, h))
+		w.cloud.Remove(serverID) // as lost rights show it
+		w.stepFor(2 * host.GoneAfterSuspicious)
+		if w.host() == nil {
+			t.Error("forgotten, on the word of lists that may be lost rights")
+		}
 	})
 	t.Run("one answer", func(t *testing.T) {
 		w := newWorld(t)

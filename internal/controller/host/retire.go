@@ -25,6 +25,11 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	if reasonOf(p.stored, host.RetiredCondition) == infrav1.ReasonDeletionScheduled {
 		p.event(corev1.EventTypeWarning, infrav1.ReasonDeletionScheduled, "the deletion was cancelled at the vendor; it is asked for again, since the release still stands")
 	}
+	if now.Spec.Record.Wipe.ReturnedAt == nil {
+		if err := p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) }); err != nil {
+			return ctrl.Result{}, true, err
+		}
+	}
 	scheduled, err := p.Cloud.DeleteServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if err != nil {
 		result, err := p.Refused(ctx, err)
