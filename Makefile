@@ -38,12 +38,16 @@ test: check-generated lint vet agent-size test-go ## everything CI runs: generat
 # The first of the seeds that are new with each commit: make prints it with the command.
 FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf '%d\n' 0x$$(echo $$h | cut -c1-5); else date +%s; fi)
 
-# Long lists of cases are played in parts, another one with each commit: see test/parttest.
+# What is long is played in parts, another one with each commit: see test/parttest. make test PART= plays all.
 test-go: export PART = $(FRESH)/4
+
+# A kept result knows nothing of the programs that a test builds: hence -count=1.
+GO_TEST := go test -race -timeout 60m -count=1
 
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
-	go test -race -timeout 60m -count=1 $$(go list ./... | grep -v -e /test/schedule -e /test/conformance) # a kept result knows nothing of the programs that a test builds
+	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/) # which wait for timers more than they work
+	$(GO_TEST) $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	go test -timeout 30m ./test/schedule -schedules 500
 	go test -timeout 30m ./test/schedule -run 'TestSchedules$$' -schedules 250 -from $(FRESH)

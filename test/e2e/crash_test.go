@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/world"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 // TestManagerKilledAtThreePoints kills the manager in the middle of a claim, of a
@@ -18,6 +19,7 @@ import (
 // same as without.
 func TestManagerKilledAtThreePoints(t *testing.T) {
 	t.Parallel()
+	parttest.Skip(t)
 	// Without an election: the next process need not wait for the dead one's lease.
 	f := start(t, world.Options{Hosts: 3, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(3)
@@ -98,6 +100,7 @@ func (f *fleet) restartManager(when string) {
 // Macs keep their owners, and the vendor sees no write.
 func TestLostRecordsCostNothing(t *testing.T) {
 	t.Parallel()
+	parttest.Skip(t)
 	f := start(t, world.Options{Hosts: 3})
 	f.awaitPool(3)
 	f.scale(2)
@@ -176,6 +179,7 @@ func (f *fleet) vendorWrites() int {
 // Each host ends with one owner, and nobody's Mac is wiped.
 func TestTwoManagersOneOwner(t *testing.T) {
 	t.Parallel()
+	parttest.Skip(t)
 	f := start(t, world.Options{Hosts: 3, Managers: 2, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(3)
 	f.scale(3)

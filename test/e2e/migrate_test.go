@@ -18,6 +18,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/world"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 const migratePage = "migrate.md"
@@ -27,6 +28,7 @@ const migratePage = "migrate.md"
 // deleted, and a Mac that was released before its wipe bears a pool name.
 func TestComingFromTheFirstSystem(t *testing.T) {
 	t.Parallel()
+	parttest.Skip(t)
 	f := start(t, world.Options{Hosts: 4})
 	was := f.formerWorld()
 	f.startsOnlyAlone(was)

@@ -1,6 +1,7 @@
 package parttest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -28,5 +29,36 @@ func TestPartsTogetherAreAll(t *testing.T) {
 	t.Setenv(Variable, "")
 	if got := Of(t, all); !slices.Equal(got, all) {
 		t.Errorf("without a part: %v", got)
+	}
+}
+
+func TestATestBelongsToOnePart(t *testing.T) {
+	for _, part := range []string{"0/3", "1/3", "2/3", "3/3", "4/3", "5/3"} {
+		t.Run(part[:1], func(t *testing.T) {
+			t.Setenv(Variable, part)
+			skipped := false
+			t.Run("case", func(t *testing.T) {
+				defer func() { skipped = t.Skipped() }()
+				Skip(t)
+			})
+			name := t.Name() + "/case"
+			if plays := int(part[0]-'0')%3 == partOf(name, 3); plays == skipped {
+				t.Errorf("%s in part %s: skipped %v", name, part, skipped)
+			}
+		})
+	}
+	t.Run("without a part", func(t *testing.T) {
+		t.Setenv(Variable, "")
+		Skip(t)
+	})
+}
+
+func TestPartsAreOfAboutOneSize(t *testing.T) {
+	sizes := make([]int, 4)
+	for i := range 400 {
+		sizes[partOf(fmt.Sprintf("TestNumber%d", i), 4)]++
+	}
+	if slices.Min(sizes) < 70 {
+		t.Errorf("400 tests make parts of %v", sizes)
 	}
 }

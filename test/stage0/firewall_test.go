@@ -5,12 +5,14 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 // TestRequirement002_AStuckMacConverges: an older system left tables in two scopes
 // and a pf.conf that cannot be loaded. Whatever the packet filter makes of tables
 // that persist, the Mac gets its firewall, and stays as it is at the second look.
 func TestRequirement002_AStuckMacConverges(t *testing.T) {
+	parttest.Skip(t)
 	for name, beliefs := range map[string]mac.Beliefs{
 		"a stale change is in the way": {},
 		"tables that persist are":      {PersistIsBusy: true, FlushKeepsPersist: true},

@@ -14,6 +14,7 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 func newKey(t *testing.T) (ssh.Signer, string) {
@@ -50,6 +51,7 @@ func (b *bench) refuses(key ssh.Signer, whose string) {
 // profile's, not after a reboot, and not when it is added by hand; while the fleet's
 // key is replaced both work, and the manager never loses its way in.
 func TestOnlyTheFleetsKeysLogInAfterConverge(t *testing.T) {
+	parttest.Skip(t)
 	b := newBench(t)
 	colleague, colleagueKey := newKey(t)
 	admin, adminKey := newKey(t)
@@ -134,6 +136,7 @@ func TestOnlyTheFleetsKeysLogInAfterConverge(t *testing.T) {
 // TestAKeyThatDoesNotLogInIsTakenBack: the Mac has no other door, so the files that
 // name a key which a new connection refuses do not stay.
 func TestAKeyThatDoesNotLogInIsTakenBack(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	d.Join = nil
 	// StrictModes: sshd takes no file that the group may write the folder of.

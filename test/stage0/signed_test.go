@@ -13,6 +13,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 // said is how a command of the console user ended.
@@ -69,6 +70,7 @@ func (b *bench) state() map[string]string {
 // Whoever is the console user can pass on to root what the fleet's key has signed for
 // this Mac, once, and nothing else.
 func TestTheConsoleUserCanTellRootNothing(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	d.Join = nil
 	own := ed25519.NewKeyFromSeed(bytes.Repeat([]byte("x"), ed25519.SeedSize))
@@ -132,6 +134,7 @@ func TestTheConsoleUserCanTellRootNothing(t *testing.T) {
 // What the fleet signed for one push installs no build a second time; the manager goes
 // back to an older build on purpose.
 func TestAnOlderSignedBuildIsNotReplayed(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	d.Join = nil
 	older := d
@@ -161,6 +164,7 @@ func TestAnOlderSignedBuildIsNotReplayed(t *testing.T) {
 
 // A manager whose clock is behind the one before it is let in all the same.
 func TestAClockThatWentBackShutsNobodyOut(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	d.Join = nil
 	ahead := document.NewSigner(fleetKey, d.Host, func() time.Time { return time.Now().Add(48 * time.Hour) })
@@ -175,6 +179,7 @@ func TestAClockThatWentBackShutsNobodyOut(t *testing.T) {
 
 // A person with the password needs no signature; the fleet needs no password.
 func TestLeavingTakesAPasswordOrASignature(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	const asked = `read -r p; printf '%s\n' "$p" | sudo -S -k -p '' `
 	if got := b.asUser(asked+document.CurrentAgent+" leave", password+"\n"); got.exit != document.ExitChanged {
@@ -200,6 +205,7 @@ func TestLeavingTakesAPasswordOrASignature(t *testing.T) {
 
 // A fleet whose signing key was lost is refused in one line, and what runs goes on.
 func TestALostSigningKeyIsSaid(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	another := ed25519.NewKeyFromSeed(bytes.Repeat([]byte("y"), ed25519.SeedSize))
 	d.UpgradeKey, d.Join, d.Node.MaxVMs = another.Public().(ed25519.PublicKey), nil, 1

@@ -16,6 +16,7 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/sandbox/mac/amfi"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 const (
@@ -58,6 +59,7 @@ func release(t *testing.T) []byte {
 // The profile may say which team must have signed tart; the server proves itself to
 // the Mac by a certificate that it trusts, and leads it to no other that does not.
 func TestTartComesByHTTPSFromItsTeam(t *testing.T) {
+	parttest.Skip(t)
 	b, s, d := prepared(t)
 	data := release(t)
 	give := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(data) })
