@@ -92,7 +92,7 @@ func convergeCommand() *cobra.Command {
 }
 
 func upgradeCommand() *cobra.Command {
-	return onThisMac("upgrade < instruction.json", "take a staged build that the fleet's key has signed into its slot, as the next one",
+	return onThisMac("upgrade < instruction.json", "take a staged build that the fleet's key has signed into its install dir, as the next one",
 		func(cmd *cobra.Command, o Options) error { return runInstruction(cmd, o, document.VerbUpgrade) })
 }
 

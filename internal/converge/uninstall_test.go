@@ -78,7 +78,7 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 
 // The installed build's verbs are root's without a password, and wait for what they
 // are given. One that waited while the Mac was uninstalled does nothing with it: its
-// right went with its slot.
+// right went with its install dir.
 func TestVerbsThatWaitedForUninstallDoNothing(t *testing.T) {
 	for name, verb := range map[string]func(f *fixture, o Options) document.Report{
 		"converge": func(f *fixture, o Options) document.Report { return f.run(o) },

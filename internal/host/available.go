@@ -9,36 +9,6 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 )
 
-// Skip is why a host cannot be taken, in words that follow a number.
-type Skip string
-
-// Why hosts are skipped. Taken hosts have none.
-const (
-	SkipZone      Skip = "in another zone"
-	SkipType      Skip = "of another type"
-	SkipOS        Skip = "with another OS"
-	SkipClaimed   Skip = "claimed"
-	SkipWiping    Skip = "wiping"
-	SkipRemoved   Skip = "being removed"
-	SkipUnseen    Skip = "not seen yet"
-	SkipMissing   Skip = "missing from the vendor's list"
-	SkipNotInPool Skip = "not in the pool"
-	SkipScheduled Skip = "scheduled for deletion"
-	SkipUndeliv   Skip = "not delivered"
-	SkipBusy      Skip = "busy at the vendor"
-	SkipDirty     Skip = "not wiped since the last claim"
-	SkipNamed     Skip = "named after a Machine"
-	// SkipNeverWiped: where hosts with an unknown past are not trusted.
-	SkipNeverWiped Skip = "never seen wiped"
-
-	SkipOrder       Skip = "still being ordered"
-	SkipRetiring    Skip = "retiring"
-	SkipHandedOver  Skip = "handed over to another management cluster"
-	SkipQuarantined Skip = "quarantined"
-	SkipMaintenance Skip = "in maintenance"
-	SkipAdopting    Skip = "being adopted"
-)
-
 // Unavailable says why nobody can claim the host from a pool with one of these
 // prefixes, or "" when it is available. A quarantine counts until the host
 // controller has taken it off, also when its time is over.

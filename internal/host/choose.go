@@ -27,13 +27,6 @@ type Requirements struct {
 	Now time.Time
 }
 
-// SkipOwnName is the Skip of hosts that would look free under the Machine's name:
-// a name that ends in the server's id is a pool name.
-const SkipOwnName Skip = "with an id that the Machine's name ends in"
-
-// SkipLabels is the Skip of hosts that the Machine's hostSelector leaves out.
-const SkipLabels Skip = "not matched by the host selector"
-
 // Skipped counts the hosts that cannot be taken, by reason.
 type Skipped map[Skip]int
 

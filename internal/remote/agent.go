@@ -59,7 +59,7 @@ func (s *Session) convergeNext(
 	return s.converge(ctx, document.NextAgent, d, signer)
 }
 
-// upgrade has the installed build put the staged one into its slot. It stays the
+// upgrade has the installed build put the staged one into its install dir. It stays the
 // current one until the new one converges.
 func (s *Session) upgrade(ctx context.Context, sha256 string, signer *document.Signer) (document.Report, error) {
 	return s.instruct(ctx, call{program: document.CurrentAgent, verb: document.VerbUpgrade, timeout: upgradeTimeout},

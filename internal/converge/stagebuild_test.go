@@ -78,13 +78,13 @@ func TestUpgradeRefusals(t *testing.T) {
 			f.converge()
 			f.desired.Agent.SHA256 = strings.Repeat("0", 64)
 			return key
-		}, "slot", document.Retry},
+		}, "install-dir", document.Retry},
 		"no program": {func(f *fixture) ed25519.PrivateKey {
 			key := f.keyed('a')
 			f.converge()
 			f.stageBytes([]byte("#!/bin/sh\nexec sh\n"))
 			return key
-		}, "slot", document.Human},
+		}, "install-dir", document.Human},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

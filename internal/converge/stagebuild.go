@@ -22,12 +22,12 @@ func (o Options) upgradeSteps(e *step.Env, build string) []step.Step {
 	store, staged := builds.Store{Env: e}, path.Join(o.Home, document.StagingDir, build)
 	return []step.Step{
 		{
-			Name: "slot",
+			Name: "install-dir",
 			Check: func(ctx context.Context) ([]string, error) {
 				if sound, err := store.Sound(ctx, build); err != nil || sound {
 					return nil, err
 				}
-				return []string{"build " + build + " is not in its slot"}, nil
+				return []string{"build " + build + " is not in its install dir"}, nil
 			},
 			Act: func(ctx context.Context) error {
 				if err := store.Prune(ctx, build); err != nil {
