@@ -168,6 +168,9 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	case host.Releasing:
 		return p.handleReleasing(ctx, v, h)
 	case host.Acquire:
+		if !mayTakeHost(v) {
+			return nil
+		}
 		if refusal := p.pools.Refusal(v.Machine); refusal != "" {
 			v.claimed = machine.False(infrav1.ReasonPoolPrefixNotAllowed, "%s", refusal)
 			return p.claims.clearHostRef(ctx, v)
@@ -194,6 +197,17 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 		return p.awaitHost(ctx, v)
 	}
 	return nil
+}
+
+// mayTakeHost reports that the Machine may claim a host of the pool, or order one, as its
+// spec.hostRef says: a person may have written that of an object that no Machine owns.
+func mayTakeHost(v *visit) bool {
+	waiting := machine.NotReady(v.Snapshot)
+	if waiting.Reason == "" {
+		return true
+	}
+	v.claimed = waiting
+	return false
 }
 
 // awaitHost waits for a Host that does not exist, until its server is proved gone.

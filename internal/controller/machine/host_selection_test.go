@@ -71,6 +71,31 @@ func TestNoHostReasonIsReported(t *testing.T) {
 	}
 }
 
+// A hostRef that a person wrote takes no Mac, and orders none, for an object that no
+// Machine owns.
+func TestAHostRefWithoutAnOwnerTakesNothing(t *testing.T) {
+	for name, ref := range map[string]string{"a host of the pool": hostName, "an order": host.OrderName("mac-1")} {
+		t.Run(name, func(t *testing.T) {
+			objects := pair("mac-1")
+			infra := objects[1].(*infrav1.ScalewayAppleSiliconMachine)
+			infra.OwnerReferences, infra.Spec.Type = nil, "M2-L"
+			infra.Spec.HostRef = &infrav1.HostReference{Name: ref, ClaimToken: "made-up"}
+			w := newWorld(t, append(objects, poolHost(serverID))...)
+			w.settle("mac-1")
+			hosts := &infrav1.ScalewayAppleSiliconHostList{}
+			if err := w.client.List(t.Context(), hosts); err != nil {
+				t.Fatal(err)
+			}
+			if len(hosts.Items) != 1 || hosts.Items[0].Spec.ClaimRef != nil {
+				t.Errorf("hosts = %+v", hosts.Items)
+			}
+			if reason := w.reason("mac-1", infrav1.HostClaimedCondition); reason != infrav1.ReasonWaitingForCluster {
+				t.Errorf("HostClaimed = %s", reason)
+			}
+		})
+	}
+}
+
 func profile(name string) *infrav1.MacNodeProfile {
 	return &infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }

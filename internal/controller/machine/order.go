@@ -54,6 +54,9 @@ func (p *claimPhase) reconcileOrder(ctx context.Context, v *visit) error {
 	}
 	switch verdict {
 	case host.PlaceOrder:
+		if !mayTakeHost(v) {
+			return nil
+		}
 		return p.placeOrder(ctx, v)
 	case host.Releasing:
 		return p.handleReleasing(ctx, v, h)
