@@ -18,14 +18,10 @@ import (
 )
 
 // checks are what guests need of this host, for the conditions of its Node.
-func (a *agent) checks(keychain *health.Keychain) ([]health.Check, error) {
+func (a *agent) checks(keychain *health.Keychain, disks *health.Disks) ([]health.Check, error) {
 	path, err := tart.Find(a.o.Tart)
 	if err != nil {
 		return nil, UsageError{err}
-	}
-	home, err := tartHome(a.o, a.config)
-	if err != nil {
-		return nil, err
 	}
 	// Away from macOS the agent runs for tests only, as anybody.
 	tool := health.Tool{Probe: a.driver.Probe, Path: path, Root: runtime.GOOS == "darwin" && os.Geteuid() == 0}
@@ -40,16 +36,23 @@ func (a *agent) checks(keychain *health.Keychain) ([]health.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks := []health.Check{tool.Check(), health.Disks(a.volumes(home), a.disk), health.Leases(health.LeasesFile, subnet, time.Now)}
-	return append(append(checks, hostd.Checks()...), health.Pressures(hostos.ReadPressure)...), nil
+	checks := []health.Check{tool.Check(), health.Leases(health.LeasesFile, subnet, time.Now)}
+	for _, pressure := range append(health.Pressures(hostos.ReadPressure), disks.Check()) {
+		checks = append(checks, health.Lasting(pressure, time.Now))
+	}
+	return append(checks, hostd.Checks()...), nil
 }
 
-// volumes that must have something free, by a kubelet's thresholds.
-func (a *agent) volumes(home string) []health.Volume {
-	return []health.Volume{
+// disks are the volumes that must have something free, by a kubelet's thresholds.
+func (a *agent) disks() (*health.Disks, error) {
+	home, err := tartHome(a.o, a.config)
+	if err != nil {
+		return nil, err
+	}
+	return health.NewDisks([]health.Volume{
 		{Name: "the agent's state", Path: a.o.StateDir, Percent: health.NodePercent},
 		{Name: "images and VMs", Path: home, Percent: health.ImagePercent},
-	}
+	}, a.disk), nil
 }
 
 // disk reads the volume that path is on, or will be once it is there: the tool makes

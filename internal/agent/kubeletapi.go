@@ -23,17 +23,13 @@ import (
 
 // kubeletAPI returns what serves the kubelet's API on the Node's own address until its
 // context ends.
-func (a *agent) kubeletAPI(client kubernetes.Interface, self node.Self, certificate *serving, pods podSource) (func(context.Context) error, error) {
+func (a *agent) kubeletAPI(client kubernetes.Interface, self node.Self, certificate *serving, pods podSource, stats *usageOf) (func(context.Context) error, error) {
 	port := a.config.Kubelet.ListenPort()
 	if port == 0 {
 		return func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		}, nil
-	}
-	stats, err := a.stats(pods)
-	if err != nil {
-		return nil, err
 	}
 	s, err := server.New(server.Options{
 		Address:     net.JoinHostPort(hostIP(self), strconv.Itoa(port)),
@@ -122,12 +118,8 @@ func (g *guestsOf) anyContainer(namespace, name, uid string) string {
 		if p.Namespace != namespace || p.Name != name || uid != "" && string(p.UID) != uid {
 			continue
 		}
-		for _, statuses := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
-			for _, s := range statuses {
-				if s.State.Running != nil {
-					return s.Name
-				}
-			}
+		if s := runningContainer(p); s != nil {
+			return s.Name
 		}
 		return p.Spec.Containers[0].Name
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,14 +36,21 @@ type runningPod struct {
 func (u *usageOf) running() []runningPod {
 	var list []runningPod
 	for _, p := range u.pods.Pods() {
-		for _, s := range append(p.Status.ContainerStatuses, p.Status.InitContainerStatuses...) {
-			if s.State.Running != nil {
-				list = append(list, runningPod{p, s})
-				break
-			}
+		if s := runningContainer(p); s != nil {
+			list = append(list, runningPod{p, *s})
 		}
 	}
 	return list
+}
+
+// runningContainer is the first container of a Pod that runs; nil: none does.
+func runningContainer(p *corev1.Pod) *corev1.ContainerStatus {
+	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
+		if s.State.Running != nil {
+			return &s
+		}
+	}
+	return nil
 }
 
 // vms are those of the Pods that run, by the Pods' UIDs.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/macfleet/macfleet/internal/agent/eviction"
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/image"
 	"github.com/macfleet/macfleet/internal/agent/node"
@@ -35,7 +36,7 @@ type podParts struct {
 }
 
 // pods puts them together.
-func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate) (podParts, error) {
+func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate, host eviction.Host) (podParts, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return podParts{}, fmt.Errorf("finding our own file, which shims run: %w", err)
@@ -82,7 +83,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		Dir:         a.o.StateDir,
 		NodeName:    a.config.Host.Name,
 		HostIP:      hostIP(self),
-		Host:        a.share(client, self),
+		Host:        a.share(client, self, host),
 		Slots:       slots,
 		BootSession: self.Facts.BootSession,
 		Log:         a.log,
@@ -129,7 +130,7 @@ func nodeReference(name string) *corev1.ObjectReference {
 }
 
 // share is what Pods can have of this host.
-func (a *agent) share(client kubernetes.Interface, s node.Self) admission.Host {
+func (a *agent) share(client kubernetes.Interface, s node.Self, host eviction.Host) admission.Host {
 	list := s.Allocatable()
 	return admission.Host{
 		CPUs:         int(list.Cpu().MilliValue() / 1000),
@@ -138,6 +139,7 @@ func (a *agent) share(client kubernetes.Interface, s node.Self) admission.Host {
 		StorageBytes: list.StorageEphemeral().Value(),
 		MaxVMs:       s.Config.Node.MaxVMs,
 		HostPaths:    a.config.Pods.HostPaths,
+		Pressures:    func() []corev1.NodeConditionType { return eviction.Pressures(host.Findings()) },
 		Node: func(ctx context.Context) (*corev1.Node, error) {
 			return client.CoreV1().Nodes().Get(ctx, a.config.Host.Name, metav1.GetOptions{})
 		},

@@ -113,7 +113,11 @@ func (a *agent) run(ctx context.Context) error {
 		Limit: a.config.Node.MaxVMs, File: filepath.Join(a.o.StateDir, "slots.json"), BootSession: self.Facts.BootSession, Log: a.log,
 	})
 	keychain := &health.Keychain{}
-	checks, err := a.checks(keychain)
+	disks, err := a.disks()
+	if err != nil {
+		return err
+	}
+	checks, err := a.checks(keychain, disks)
 	if err != nil {
 		return err
 	}
@@ -127,7 +131,7 @@ func (a *agent) run(ctx context.Context) error {
 	monitor := health.New(health.Options{Checks: checks, Log: a.log})
 	keychain.Changed = monitor.LookAgain
 	serving.news = monitor.LookAgain
-	pods, err := a.pods(connections.main, events, self, watchedEnds{a.driver, keychain}, slots)
+	pods, err := a.pods(connections.main, events, self, watchedEnds{a.driver, keychain}, slots, monitor)
 	if err != nil {
 		return err
 	}
@@ -137,13 +141,16 @@ func (a *agent) run(ctx context.Context) error {
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Events: events, Log: a.log,
 	})
-	api, err := a.kubeletAPI(connections.main, self, serving, pods.supervisor)
+	usage, err := a.stats(pods.supervisor)
 	if err != nil {
 		return err
 	}
-	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, api, func(ctx context.Context) error {
-		return relieve(ctx, monitor, pods.images.FreeNow, a.log)
-	})
+	api, err := a.kubeletAPI(connections.main, self, serving, pods.supervisor, usage)
+	if err != nil {
+		return err
+	}
+	evicting := a.evicting(monitor, disks, pods, usage, self, events)
+	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, api, evicting.Run)
 }
 
 // hostdSocket is where hostd answers; empty where there is no guests' network to

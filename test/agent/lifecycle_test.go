@@ -54,6 +54,7 @@ func stories() map[string]func(*scene) {
 		"missing":     missesObjects,
 		"agentless":   guestWithoutAgent,
 		"deadline":    meetsDeadline,
+		"short":       evictsWhenShort,
 		"steps":       killedAtEachStep,
 		"ended-alone": endsWithoutAgent,
 	}

@@ -36,7 +36,10 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 	f.awaitServing(node)
 	pod := f.podOn(node, "look", corev1.RestartPolicyAlways)
 	pod.Spec.Containers[0].Command = []string{"/bin/sh", "-c", `echo started with "$COLOUR"; echo to stderr >&2; while :; do sleep 1; echo tick; done`}
-	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "COLOUR", Value: "blue"}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{
+		{Name: "COLOUR", Value: "blue"},
+		{Name: "PATH", Value: "/Users/admin/bin:/bin:/usr/bin:/usr/sbin:/usr/local/bin"},
+	}
 	if err := f.client.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +51,7 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 		{"logs", (*fleet).readsLogs},
 		{"exec", (*fleet).runsCommands},
 		{"cp", (*fleet).copiesFiles},
+		{"hostile cp", (*fleet).copiesFromAHostileGuest},
 		{"port-forward", (*fleet).forwardsPorts},
 		{"debug", (*fleet).refusesDebug},
 		{"terminal", (*fleet).opensATerminal},

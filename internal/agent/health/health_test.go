@@ -283,7 +283,7 @@ func TestSessionAndFirewall(t *testing.T) {
 
 func TestDiskPressureDoesNotFlap(t *testing.T) {
 	free := map[string]int64{"/state": 500, "/vms": 500}
-	c := Disks([]Volume{{"state", "/state", NodePercent}, {"images", "/vms", ImagePercent}}, func(_ context.Context, path string) (hostos.Disk, error) {
+	c := NewDisks([]Volume{{"state", "/state", NodePercent}, {"images", "/vms", ImagePercent}}, func(_ context.Context, path string) (hostos.Disk, error) {
 		if free[path] < 0 {
 			return hostos.Disk{}, errors.New("df failed")
 		}
@@ -305,7 +305,7 @@ func TestDiskPressureDoesNotFlap(t *testing.T) {
 		{-1, 10, "True", false, "/vms"},
 	} {
 		free["/state"], free["/vms"] = step.state, step.vms
-		f, err := c.Look(t.Context())
+		f, err := c.Check().Look(t.Context())
 		if (err != nil) != step.fails || (err == nil && (f.Status != step.want || !strings.Contains(f.Message, step.word))) {
 			t.Errorf("%d, %d: %+v, %v", step.state, step.vms, f, err)
 		}

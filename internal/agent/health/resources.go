@@ -35,24 +35,57 @@ type Volume struct {
 	Percent int64
 }
 
-// Disks is the check DiskPressure of some volumes.
-func Disks(volumes []Volume, read func(ctx context.Context, path string) (hostos.Disk, error)) Check {
-	d := &disks{volumes: volumes, read: read, short: map[string]bool{}}
-	return Check{Type: corev1.NodeDiskPressure, Look: d.look}
+// NewDisks watches some volumes.
+func NewDisks(volumes []Volume, read func(ctx context.Context, path string) (hostos.Disk, error)) *Disks {
+	return &Disks{volumes: volumes, read: read, short: map[string]bool{}}
 }
 
-type disks struct {
+// Disks knows which volumes are short, for DiskPressure and for whoever ends it.
+type Disks struct {
 	volumes []Volume
 	read    func(ctx context.Context, path string) (hostos.Disk, error)
 	mu      sync.Mutex
 	short   map[string]bool
 }
 
-func (d *disks) look(ctx context.Context) (Finding, error) {
+// Check is DiskPressure.
+func (d *Disks) Check() Check { return Check{Type: corev1.NodeDiskPressure, Look: d.look} }
+
+func (d *Disks) look(ctx context.Context) (Finding, error) {
+	found, failed := d.find(ctx)
+	var words []string
+	for _, s := range found {
+		words = append(words, fmt.Sprintf("less than %d %% of the volume of %s (%s) is free", s.volume.Percent, s.volume.Name, s.volume.Path))
+	}
+	if len(words) > 0 {
+		return pressed("AgentHasDiskPressure", strings.Join(words, "; ")), nil
+	}
+	return relieved("AgentHasNoDiskPressure"), failed
+}
+
+// Short reads the volumes now, and returns those that are short.
+func (d *Disks) Short(ctx context.Context) ([]Shortage, error) {
+	found, failed := d.find(ctx)
+	var list []Shortage
+	for _, s := range found {
+		list = append(list, Shortage{
+			Resource:  corev1.ResourceEphemeralStorage,
+			Threshold: bytes(s.disk.TotalBytes / 100 * s.volume.Percent), Available: bytes(s.disk.FreeBytes),
+		})
+	}
+	return list, failed
+}
+
+// shortVolume is one, with what was read.
+type shortVolume struct {
+	volume Volume
+	disk   hostos.Disk
+}
+
+// find reads the volumes; the error is that of those which cannot be read.
+func (d *Disks) find(ctx context.Context) (list []shortVolume, failed error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var words []string
-	var failed error
 	for _, v := range d.volumes {
 		disk, err := d.read(ctx, v.Path)
 		if err != nil {
@@ -60,13 +93,10 @@ func (d *disks) look(ctx context.Context) (Finding, error) {
 			continue
 		}
 		if d.short[v.Name] = short(disk, v.Percent, d.short[v.Name]); d.short[v.Name] {
-			words = append(words, fmt.Sprintf("less than %d %% of the volume of %s (%s) is free", v.Percent, v.Name, v.Path))
+			list = append(list, shortVolume{v, disk})
 		}
 	}
-	if len(words) > 0 {
-		return pressed("AgentHasDiskPressure", strings.Join(words, "; ")), nil
-	}
-	return relieved("AgentHasNoDiskPressure"), failed
+	return list, failed
 }
 
 // short reports whether a volume is; one that was is for a little longer.

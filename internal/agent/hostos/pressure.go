@@ -4,6 +4,8 @@ package hostos
 type Pressure struct {
 	// Memory: the kernel asks processes to give memory back.
 	Memory bool
+	// MemoryCritical: compressing and swapping do not keep up any more.
+	MemoryCritical bool
 	// Processes: fewer than a twentieth of the kernel's process slots are free.
 	Processes bool
 }

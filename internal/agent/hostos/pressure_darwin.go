@@ -6,9 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pressureWarn is the second of the levels of kern.memorystatus_vm_pressure_level:
-// 1 normal, 2 warning, 4 critical.
-const pressureWarn = 2
+// Levels of kern.memorystatus_vm_pressure_level; 1 is normal.
+const (
+	pressureWarn     = 2
+	pressureCritical = 4
+)
 
 // ReadPressure asks the kernel.
 func ReadPressure() (Pressure, error) {
@@ -25,5 +27,5 @@ func ReadPressure() (Pressure, error) {
 	if err != nil {
 		return Pressure{}, fmt.Errorf("reading the limit of processes: %w", err)
 	}
-	return Pressure{Memory: level >= pressureWarn, Processes: uint32(len(processes)) > limit-limit/20}, nil
+	return Pressure{Memory: level >= pressureWarn, MemoryCritical: level >= pressureCritical, Processes: uint32(len(processes)) > limit-limit/20}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 // mainLog is the file with the main container's output.
@@ -87,6 +88,7 @@ func (w *worker) create(ctx context.Context, ref string) error {
 		if err != nil {
 			return err
 		}
+		w.progress.CloneBytes = filetree.Size(w.runtime.Dir(name), filetree.Limits{})
 		w.log.Info("VM created", "machine", name)
 		w.report.event(corev1.EventTypeNormal, "Created", "Created VM "+name)
 		return nil

@@ -12,10 +12,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
-const (
-	reasonDeadline = "DeadlineExceeded"
-	reasonEvicted  = "Evicted"
-)
+const reasonDeadline = "DeadlineExceeded"
 
 // podFailedError ends the life of a Pod that has failed for a reason of its own.
 type podFailedError struct {
@@ -59,9 +56,10 @@ func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.
 	}
 }
 
-// evict ends the life of a Pod whose volumes have outgrown their limits.
+// evict ends the life of a Pod whose volumes have outgrown their limits, or which has to
+// go because its host is short of something.
 func (w *worker) evict(why string) {
 	w.log.Warn("Pod evicted", "why", why)
-	w.report.event(corev1.EventTypeWarning, reasonEvicted, why)
-	w.endLife(&podFailedError{Failure: state.Failure{Reason: reasonEvicted, Message: why}, grace: state.OrphanGrace, disrupted: true})
+	w.report.event(corev1.EventTypeWarning, state.ReasonEvicted, why)
+	w.endLife(&podFailedError{Failure: state.Failure{Reason: state.ReasonEvicted, Message: why}, grace: state.OrphanGrace, disrupted: true})
 }

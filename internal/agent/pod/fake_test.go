@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -55,6 +56,8 @@ type fakeHost struct {
 	memory []int64
 	// refused are used up one by one, by RunCommand.
 	refused []error
+	// vms, when set, is where each clone has a file of 8 KiB.
+	vms string
 }
 
 type fakeRun struct {
@@ -119,6 +122,11 @@ func (h *fakeHost) Create(_ context.Context, name, _ string, shape vm.Shape) err
 	if _, there := h.machines[name]; there {
 		return vm.ErrExists
 	}
+	if h.vms != "" {
+		if err := errors.Join(os.Mkdir(filepath.Join(h.vms, name), 0o700), os.WriteFile(filepath.Join(h.vms, name, "disk.img"), make([]byte, 8<<10), 0o600)); err != nil {
+			return err
+		}
+	}
 	h.machines[name] = false
 	h.memory = append(h.memory, shape.MemoryBytes)
 	h.note("create %s", name)
@@ -169,7 +177,7 @@ func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 
 func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }
 
-func (h *fakeHost) GuestSocket(name string) string { return name }
+func (h *fakeHost) GuestSocket(name string) string { return filepath.Join(h.vms, name, "control.sock") }
 
 func (h *fakeHost) Wait(ctx context.Context, name string) error {
 	for {

@@ -62,6 +62,8 @@ type worker struct {
 	// endLife cancels life, which all steps before the termination run under.
 	life    context.Context
 	endLife context.CancelCauseFunc
+	// freed is closed once nothing of the Pod is left on the host but its object.
+	freed chan struct{}
 	// background is what goes on next to the worker's own steps, under life.
 	background sync.WaitGroup
 
@@ -86,7 +88,7 @@ type worker struct {
 
 func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	log := s.log.With("pod", p.Namespace+"/"+p.Name, "uid", p.UID)
-	w := &worker{shared: s, clock: s.clock, log: log, pod: newObject(p, s.clock)}
+	w := &worker{shared: s, clock: s.clock, log: log, pod: newObject(p, s.clock), freed: make(chan struct{})}
 	w.life, w.endLife = context.WithCancelCause(ctx)
 	w.status = status.New(s.client, s.clock, log, p)
 	mainRan := state.HasRun(p.Status.ContainerStatuses)
@@ -167,6 +169,7 @@ func (w *worker) Run(ctx context.Context) {
 	if err := w.terminate(ctx, ended); err != nil {
 		return
 	}
+	close(w.freed)
 	select {
 	case <-w.pod.deleted:
 		w.deletePod(ctx)

@@ -41,6 +41,8 @@ type world struct {
 	boot   string
 	// guarded, when set before the agent starts, is its Guard.
 	guarded firewall.Guard
+	// pressures, when set before it starts, are those of its host.
+	pressures func() []corev1.NodeConditionType
 	// started is its Started, when set before it starts.
 	started func()
 
@@ -116,7 +118,7 @@ func (w *world) supervisor() *Supervisor {
 		Client: w.client, Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Started: w.started, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
-		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2},
+		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2, Pressures: w.pressures},
 		BootSession: w.boot, Clock: w.clock,
 	})
 }

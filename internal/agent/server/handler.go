@@ -87,7 +87,9 @@ func (s *Server) stream(w http.ResponseWriter, serve func()) {
 	}
 }
 
+// tooMany ends the connection, too: one that is kept would take the place of another.
 func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
 	w.Header().Set("Retry-After", "60")
 	refuse(w, http.StatusTooManyRequests, ErrTooMany.Error())
 }

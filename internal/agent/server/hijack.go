@@ -83,7 +83,7 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return w, bufio.NewReadWriter(bufio.NewReader(w), bufio.NewWriter(w)), nil
 }
 
-// watched tells when it ends: somebody reads from it all the time.
+// watched tells when it ends: somebody reads from it, or writes to it, now and then.
 type watched struct {
 	net.Conn
 	// reader has what was read of the connection before it was taken over.
@@ -98,6 +98,14 @@ type watched struct {
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.reader.Read(p)
+	if err != nil {
+		w.gone()
+	}
+	return n, err
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
 	if err != nil {
 		w.gone()
 	}

@@ -5,45 +5,89 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // remote runs a command on the streams that package remotecommand has opened.
 type remote struct {
-	o   *remotecommand.Options
-	run command
+	o     *remotecommand.Options
+	run   command
+	clock clock.WithTicker
 }
 
 // ExecInContainer is a remotecommand.Executor.
 func (c remote) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
-	return c.run(ctx, streamsFrom(ctx, c.o, in, out, err, resize))
+	return c.run(ctx, streamsFrom(ctx, c.clock, c.o, in, out, err, resize))
 }
 
 // AttachContainer is a remotecommand.Attacher.
 func (c remote) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
-	return c.run(ctx, streamsFrom(ctx, c.o, in, out, err, resize))
+	return c.run(ctx, streamsFrom(ctx, c.clock, c.o, in, out, err, resize))
 }
 
 // streamsFrom leaves out what was not asked for: a WebSocket has all of them.
-func streamsFrom(ctx context.Context, o *remotecommand.Options, in io.Reader, out, err io.Writer, resize <-chan remotecommand.TerminalSize) vm.Streams {
+func streamsFrom(ctx context.Context, c clock.WithTicker, o *remotecommand.Options, in io.Reader, out, err io.Writer, resize <-chan remotecommand.TerminalSize) vm.Streams {
 	var s vm.Streams
-	if o.Stdin {
-		s.Stdin = in
+	said := io.Discard
+	if o.Stderr {
+		s.Stderr, said = pieces{err}, err
 	}
 	if o.Stdout {
-		s.Stdout = pieces{out}
+		s.Stdout, said = pieces{out}, out
 	}
-	if o.Stderr {
-		s.Stderr = pieces{err}
+	if o.Stdin {
+		s.Stdin = patientInput(ctx, c, in, said)
 	}
 	if o.TTY && resize != nil {
 		s.Resize = sizes(ctx, resize)
 	}
 	return s
+}
+
+// beat is how often a client whose input waits is looked after.
+const beat = 10 * time.Second
+
+// patientInput is an input of which one piece is kept at most. While that waits, nothing is read
+// of the client, and so not that it is gone: every ten seconds nothing is written to it, for
+// which its system tells.
+func patientInput(ctx context.Context, c clock.WithTicker, in io.Reader, out io.Writer) io.Reader {
+	to, from := io.Pipe()
+	var waits atomic.Bool
+	go func() {
+		piece := make([]byte, maxPiece)
+		for {
+			n, err := in.Read(piece)
+			waits.Store(true)
+			_, untaken := from.Write(piece[:n])
+			waits.Store(false)
+			if err != nil || untaken != nil {
+				_ = from.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	go func() {
+		ticker := c.NewTicker(beat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				_ = to.CloseWithError(context.Cause(ctx))
+				return
+			case <-ticker.C():
+			}
+			if waits.Load() {
+				_, _ = out.Write(nil)
+			}
+		}
+	}()
+	return to
 }
 
 // maxPiece is written to a client at once: a frame has a greatest length, and others

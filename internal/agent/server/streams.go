@@ -71,7 +71,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 		s.serveWebSocket(w, r, o, "error executing command in container", run)
 		return
 	}
-	remotecommand.ServeExec(w, r, remote{o, run}, asked.pod, string(c.Pod.UID), c.Name, argv, o, streamTimeout,
+	remotecommand.ServeExec(w, r, remote{o, run, s.o.Clock}, asked.pod, string(c.Pod.UID), c.Name, argv, o, streamTimeout,
 		remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
@@ -102,7 +102,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request, asked route) {
 		s.serveWebSocket(w, r, o, "error attaching to container", run)
 		return
 	}
-	remotecommand.ServeAttach(w, r, remote{o, run}, asked.pod, string(c.Pod.UID), c.Name, o, streamTimeout,
+	remotecommand.ServeAttach(w, r, remote{o, run, s.o.Clock}, asked.pod, string(c.Pod.UID), c.Name, o, streamTimeout,
 		remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
 }
 

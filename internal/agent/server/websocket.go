@@ -36,7 +36,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, o *remot
 		return
 	}
 	resize := resizes(r.Context(), streams[remotecommand.StreamResize])
-	err = run(r.Context(), streamsFrom(r.Context(), o,
+	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o,
 		streams[remotecommand.StreamStdIn], streams[remotecommand.StreamStdOut], streams[remotecommand.StreamStdErr], resize))
 	data, err := json.Marshal(statusOf(failing, err))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 
 // Dial connects to a TCP port of the guest's own loopback. The connection has CloseWrite,
 // and no deadlines. Where nobody listens it fails with ErrPortRefused; a guest that takes
-// long to say so has the first Read fail with that. Other errors are those of Exec.
+// long to say so has the first Read fail with that. It returns once the guest runs what
+// connects, and ctx ends only the wait for that. Other errors are those of Exec.
 func Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
 	return dialIn(ctx, dir, dialRequest{Port: port})
 }

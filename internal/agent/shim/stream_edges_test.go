@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -271,6 +272,36 @@ func TestAMissingNetcatIsNoRefusal(t *testing.T) {
 	}
 	if !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, ErrPortRefused) {
 		t.Errorf("err %v", err)
+	}
+}
+
+// A connection does not count as made before the guest runs what connects, which takes
+// long on a busy host, and nobody waits for ever.
+func TestADialWaitsForItsProgram(t *testing.T) {
+	for name, c := range map[string]struct {
+		begins, sends, ends, counts time.Duration
+	}{
+		"a guest that is slow":            {5 * time.Second, time.Hour, time.Hour, 5*time.Second + refusedSoon},
+		"a server that speaks first":      {5 * time.Second, 5*time.Second + refusedSoon/2, time.Hour, 5*time.Second + refusedSoon/2},
+		"nobody listens":                  {5 * time.Second, time.Hour, 5*time.Second + refusedSoon/2, 5*time.Second + refusedSoon/2},
+		"a guest that starts no programs": {time.Hour, time.Hour, time.Hour, startsWithin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &opening{to: io.Discard, begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
+				done := make(chan reply, 1)
+				close(o.open)
+				write := func() { _, _ = o.Write([]byte(".")) }
+				time.AfterFunc(c.begins, write)
+				time.AfterFunc(c.sends, write)
+				time.AfterFunc(c.ends, func() { done <- reply{} })
+				begin := time.Now()
+				end := o.await(done)
+				if took := time.Since(begin); took != c.counts || (end != nil) != (c.ends == c.counts) {
+					t.Errorf("after %s, want %s: %+v", took, c.counts, end)
+				}
+			})
+		})
 	}
 }
 

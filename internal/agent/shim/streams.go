@@ -21,6 +21,9 @@ const (
 	// refusedSoon is how long a guest has to say that nobody listens on a port before the
 	// connection counts as made. A later word of that comes when it is read.
 	refusedSoon = 50 * time.Millisecond
+	// startsWithin is how long the program of a connection may take to begin: then the
+	// connection counts as made, too, so that nobody waits for ever.
+	startsWithin = 30 * time.Second
 )
 
 // answerStream serves a request that is answered by a stream, and reports whether this
@@ -255,37 +258,33 @@ func (s *stream) resize(cmd *command) {
 }
 
 // portCommand connects to a port of the guest's own loopback. What the program says of
-// itself is not the connection's.
+// itself is not the connection's. It prints one byte before: it runs.
 func portCommand(port uint16) vm.GuestCommand {
 	return vm.GuestCommand{
-		Argv: []string{"/bin/sh", "-c", `exec nc 127.0.0.1 "$1" 2>/dev/null`, "sh", strconv.Itoa(int(port))},
+		Argv: []string{"/bin/sh", "-c", `printf . && exec nc 127.0.0.1 "$1" 2>/dev/null`, "sh", strconv.Itoa(int(port))},
 		Bare: true,
 	}
 }
 
 // serveDial is answered once anything came through the connection, or nobody said for a
-// moment that there is none.
+// moment that there is none. The moment counts from when the program runs in the guest,
+// which takes long on a busy Mac.
 func (c *commands) serveDial(s *stream, port uint16) {
 	ctx, cancel := context.WithCancel(c.running)
 	defer cancel()
 	defer s.whenGone(cancel)()
-	out := &opening{to: s.link.to(stdout), first: make(chan struct{}), open: make(chan struct{})}
+	out := &opening{to: s.link.to(stdout), begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
 	done := make(chan reply, 1)
 	go func() {
 		code, err := c.guest.Exec(ctx, portCommand(port), vm.Streams{Stdin: s.link.in[stdin], Stdout: out})
 		done <- dialEnd(code, err, out.used())
 	}()
-	soon := time.NewTimer(refusedSoon)
-	defer soon.Stop()
-	select {
-	case end := <-done:
+	if end := out.await(done); end != nil {
 		if end.Error != nil || end.End.Outcome != Exited {
-			s.refuse(c, end)
+			s.refuse(c, *end)
 			return
 		}
-		done <- end
-	case <-out.first:
-	case <-soon.C:
+		done <- *end
 	}
 	s.open()
 	close(out.open)
@@ -306,17 +305,49 @@ func dialEnd(code int, err error, used bool) reply {
 	return reply{End: ending(code, err)}
 }
 
-// opening tells of the first bytes, and lets none pass before it is open.
+// opening tells when the program of a connection runs, and of the first bytes that come
+// through; it lets none of them pass before it is open.
 type opening struct {
-	to          io.Writer
-	once        sync.Once
-	first, open chan struct{}
+	to                 io.Writer
+	begun, first, open chan struct{}
+	begin, once        sync.Once
 }
 
 func (o *opening) Write(p []byte) (int, error) {
+	n := len(p)
+	o.begin.Do(func() {
+		close(o.begun)
+		p = p[1:] // the program's own
+	})
+	if len(p) == 0 {
+		return n, nil
+	}
 	o.once.Do(func() { close(o.first) })
 	<-o.open
-	return o.to.Write(p)
+	if _, err := o.to.Write(p); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// await returns the end of a connection that is not to be made; nil: it counts as made.
+func (o *opening) await(done <-chan reply) *reply {
+	begun := o.begun
+	soon := time.NewTimer(startsWithin)
+	defer soon.Stop()
+	for {
+		select {
+		case end := <-done:
+			return &end
+		case <-begun:
+			begun = nil
+			soon.Reset(refusedSoon)
+		case <-o.first:
+			return nil
+		case <-soon.C:
+			return nil
+		}
+	}
 }
 
 func (o *opening) used() bool {

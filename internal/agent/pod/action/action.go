@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,10 +27,11 @@ type Runner interface {
 	// there is none. A command whose ctx ends is killed.
 	Exec(ctx context.Context, argv []string) (output []byte, exitCode int, err error)
 	// Connect returns nil when a connection to a TCP port can be opened from the guest: on
-	// its own loopback where host is empty, else on the host of that name or address.
-	Connect(ctx context.Context, host string, port int) error
-	// Dial opens one. It has no deadlines, and where nobody listens its first Read may be
-	// what fails.
+	// its own loopback where host is empty, else on the host of that name or address. The
+	// time that it may take counts from when the guest begins; that has a limit of its own.
+	Connect(ctx context.Context, host string, port int, within time.Duration) error
+	// Dial opens one, and returns once the guest begins to, which has a limit of its own. It
+	// has no deadlines, and where nobody listens its first Read may be what fails.
 	Dial(ctx context.Context, host string, port int) (net.Conn, error)
 }
 
@@ -40,6 +43,27 @@ func Dial(ctx context.Context, r Runner, host string, port int) (net.Conn, error
 	}
 	context.AfterFunc(ctx, func() { conn.Close() })
 	return conn, nil
+}
+
+// Opened is r with its first connection made, or failed, beforehand: what the guest took to
+// begin is then not the time of whoever uses it. The connection is closed when ctx ends.
+func Opened(ctx context.Context, r Runner, host string, port int) Runner {
+	conn, err := Dial(ctx, r, host, port)
+	return &opened{Runner: r, conn: conn, err: err}
+}
+
+type opened struct {
+	Runner
+	conn  net.Conn
+	err   error
+	taken atomic.Bool
+}
+
+func (o *opened) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	if o.taken.CompareAndSwap(false, true) {
+		return o.conn, o.err
+	}
+	return o.Runner.Dial(ctx, host, port)
 }
 
 // ErrNoHandler is of a handler that names nothing which a kubelet runs.

@@ -78,24 +78,41 @@ func Transport(ctx context.Context, r Runner) *http.Transport {
 	return &http.Transport{
 		// The transport's own context outlasts the request.
 		DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
-			host, port, err := net.SplitHostPort(address)
+			host, port, err := target(address)
 			if err != nil {
 				return nil, err
 			}
-			n, err := strconv.Atoi(port)
-			if err != nil {
-				return nil, err
-			}
-			if host == self {
-				host = ""
-			}
-			return Dial(ctx, r, host, n)
+			return Dial(ctx, r, host, port)
 		},
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
 		DisableKeepAlives:  true,
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
 	}
+}
+
+// target takes the address of a request apart, as Runner wants it.
+func target(address string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	if port, err = strconv.Atoi(text); err != nil {
+		return "", 0, err
+	}
+	if host == self {
+		host = ""
+	}
+	return host, port, nil
+}
+
+// OpenedFor is Opened for a request that Request made.
+func OpenedFor(r *http.Request, guest Runner) (Runner, error) {
+	host, port, err := target(r.URL.Host)
+	if err != nil {
+		return nil, err
+	}
+	return Opened(r.Context(), guest, host, port), nil
 }
 
 // Body reads the beginning of a response, as much as a kubelet does.

@@ -24,6 +24,8 @@ type Guest struct {
 	Command func(ctx context.Context, argv []string) (output string, exitCode int, err error)
 	// Deaf is a port that takes no connection, nor refuses one.
 	Deaf int
+	// Starts is how long the guest takes to begin with a connection.
+	Starts time.Duration
 
 	mu    sync.Mutex
 	ports map[string]*listener
@@ -66,8 +68,17 @@ func (g *Guest) Listen(host string, port int) net.Listener {
 func address(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
 
 // Connect connects to a listener, and hangs up.
-func (g *Guest) Connect(ctx context.Context, host string, port int) error {
-	conn, err := g.Dial(ctx, host, port)
+func (g *Guest) Connect(ctx context.Context, host string, port int, within time.Duration) error {
+	if err := g.start(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if g.Deaf != 0 && port == g.Deaf {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	conn, err := g.connect(ctx, host, port)
 	if err != nil {
 		return err
 	}
@@ -76,13 +87,29 @@ func (g *Guest) Connect(ctx context.Context, host string, port int) error {
 
 // Dial connects to a listener.
 func (g *Guest) Dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	if err := g.start(ctx); err != nil {
+		return nil, err
+	}
+	if g.Deaf != 0 && port == g.Deaf {
+		near, _ := pipe()
+		return near, nil
+	}
+	return g.connect(ctx, host, port)
+}
+
+func (g *Guest) start(ctx context.Context) error {
+	select {
+	case <-time.After(g.Starts):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *Guest) connect(ctx context.Context, host string, port int) (net.Conn, error) {
 	g.mu.Lock()
 	l := g.ports[address(host, port)]
 	g.mu.Unlock()
-	if g.Deaf != 0 && port == g.Deaf {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
 	if l == nil {
 		return nil, ErrRefused
 	}

@@ -39,6 +39,9 @@ func (h Host) Admit(ctx context.Context, p *corev1.Pod) *state.Failure {
 }
 
 func (h Host) refuseOnNode(ctx context.Context, p *corev1.Pod) *state.Failure {
+	if r := h.refuseUnderPressure(p); r != nil {
+		return r
+	}
 	if r := h.refuseByNode(ctx, p); r != nil {
 		return r
 	}
@@ -88,7 +91,7 @@ func (h Host) refuseResources(p *corev1.Pod) *state.Failure {
 		{corev1.ResourceMemory, resource.NewQuantity(h.MemoryBytes, resource.BinarySI)},
 		{corev1.ResourceEphemeralStorage, resource.NewQuantity(h.StorageBytes, resource.BinarySI)},
 	} {
-		want := promised(p, limit.name)
+		want := Promised(p, limit.name)
 		if limit.gives.Sign() > 0 && want.Cmp(*limit.gives) > 0 {
 			return &state.Failure{
 				Reason:  "OutOf" + string(limit.name),
@@ -112,7 +115,7 @@ func counted(name corev1.ResourceName, q resource.Quantity) int64 {
 
 // Requests are what the scheduler counts of a Pod that fits on the host.
 func Requests(p *corev1.Pod) (milliCPUs, memoryBytes int64) {
-	cpus, memory := promised(p, corev1.ResourceCPU), promised(p, corev1.ResourceMemory)
+	cpus, memory := Promised(p, corev1.ResourceCPU), Promised(p, corev1.ResourceMemory)
 	return counted(corev1.ResourceCPU, cpus), counted(corev1.ResourceMemory, memory)
 }
 

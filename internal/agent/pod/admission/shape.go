@@ -22,6 +22,8 @@ type Host struct {
 	StorageBytes int64
 	// HostPaths lists the directories below which volumes of the type hostPath may be.
 	HostPaths []string
+	// Pressures are the conditions of the Node that keep Pods away. Nil: there are none.
+	Pressures func() []corev1.NodeConditionType
 	// Node reads the Node object, with the labels that others gave it. Nil: selectors of
 	// Pods are not looked at again.
 	Node func(ctx context.Context) (*corev1.Node, error)
@@ -97,9 +99,9 @@ func requested(c corev1.Container, name corev1.ResourceName) resource.Quantity {
 	return c.Resources.Limits[name]
 }
 
-// promised is what the scheduler counts of one resource: requests, and what the Pod's
+// Promised is what the scheduler counts of one resource: requests, and what the Pod's
 // class takes besides.
-func promised(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+func Promised(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	sum := most(p, name, requested).DeepCopy()
 	sum.Add(p.Spec.Overhead[name])
 	return sum

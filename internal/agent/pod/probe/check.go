@@ -27,10 +27,12 @@ func failure(format string, args ...any) result {
 	return result{message: fmt.Sprintf(format, args...)}
 }
 
-// check makes one probe, within its timeout. An error says that it could not be made.
+// check makes one probe, within its timeout. That of a command counts from the beginning;
+// that of a connection from when the guest runs what connects, as a busy Mac takes long to
+// start a program in it. An error says that the probe could not be made.
 func check(ctx context.Context, spec *corev1.Probe, c *corev1.Container, guest action.Runner) (result, error) {
 	limit := timeout(spec)
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithCancel(ctx) // its connections end with it
 	defer cancel()
 	switch {
 	case spec.Exec != nil:
@@ -38,14 +40,16 @@ func check(ctx context.Context, spec *corev1.Probe, c *corev1.Container, guest a
 	case spec.HTTPGet != nil:
 		return checkHTTP(ctx, spec.HTTPGet, c, guest, limit)
 	case spec.TCPSocket != nil:
-		return checkTCP(ctx, spec.TCPSocket, c, guest)
+		return checkTCP(ctx, spec.TCPSocket, c, guest, limit)
 	case spec.GRPC != nil:
-		return checkGRPC(ctx, spec.GRPC, guest, limit), nil
+		return checkGRPC(ctx, spec.GRPC, action.Opened(ctx, guest, "", int(spec.GRPC.Port)), limit), nil
 	}
 	return result{}, action.ErrNoHandler
 }
 
 func checkExec(ctx context.Context, argv []string, guest action.Runner, limit time.Duration) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	output, code, err := guest.Exec(ctx, argv)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -56,12 +60,12 @@ func checkExec(ctx context.Context, argv []string, guest action.Runner, limit ti
 	return result{healthy: code == 0, message: string(output)}, nil
 }
 
-func checkTCP(ctx context.Context, a *corev1.TCPSocketAction, c *corev1.Container, guest action.Runner) (result, error) {
+func checkTCP(ctx context.Context, a *corev1.TCPSocketAction, c *corev1.Container, guest action.Runner, limit time.Duration) (result, error) {
 	port, err := action.Port(a.Port, c)
 	if err != nil {
 		return result{}, err
 	}
-	if err := guest.Connect(ctx, a.Host, port); err != nil {
+	if err := guest.Connect(ctx, a.Host, port, limit); err != nil {
 		return failure("%v", err), nil
 	}
 	return result{healthy: true}, nil
@@ -77,6 +81,12 @@ func checkHTTP(ctx context.Context, a *corev1.HTTPGetAction, c *corev1.Container
 	if err != nil {
 		return result{}, err
 	}
+	if guest, err = action.OpenedFor(request, guest); err != nil {
+		return result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	request = request.WithContext(ctx)
 	client := http.Client{
 		Timeout:   limit,
 		Transport: action.Transport(ctx, guest),

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -226,4 +227,37 @@ func TestMetricsAreThoseOfAKubelet(t *testing.T) {
 	var none *Metrics
 	none.add(l, Liveness, true, time.Second)
 	none.Forget("u1")
+}
+
+// A busy Mac takes long to start what connects. That is not the application's time, which
+// is no longer for it.
+func TestTheTimeoutOfAConnectionBeginsInTheGuest(t *testing.T) {
+	service := "slow"
+	for name, h := range map[string]corev1.ProbeHandler{
+		"http":                      gets(corev1.HTTPGetAction{Port: intstr.FromInt32(8080), Path: "/status/200"}),
+		"tcp":                       {TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}},
+		"grpc":                      {GRPC: &corev1.GRPCAction{Port: 9090}},
+		"an http server that hangs": gets(corev1.HTTPGetAction{Port: intstr.FromInt32(8080), Path: "/hang"}),
+		"a tcp port that is deaf":   {TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(7)}},
+		"a grpc port that is deaf":  {GRPC: &corev1.GRPCAction{Port: 7, Service: &service}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &actiontest.Guest{Deaf: 7, Starts: 5 * time.Second}
+				web, rpc := &http.Server{Handler: site()}, grpc.NewServer()
+				grpc_health_v1.RegisterHealthServer(rpc, health.NewServer())
+				go func() { _ = web.Serve(g.Listen("", 8080)) }()
+				go func() { _ = rpc.Serve(g.Listen("", 9090)) }()
+				synctest.Wait()
+				begin := time.Now()
+				r, err := made(t, g, h, 1)
+				took := time.Since(begin)
+				web.Close()
+				rpc.Stop()
+				if hangs := strings.Contains(name, "that"); err != nil || r.healthy == hangs || hangs && took != 6*time.Second || !hangs && took < 5*time.Second {
+					t.Errorf("after %s: %+v, %v", took, r, err)
+				}
+			})
+		})
+	}
 }

@@ -17,8 +17,11 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/action"
 )
 
-// checkGRPC asks for the health of a service by gRPC's health protocol, without TLS.
+// checkGRPC asks for the health of a service by gRPC's health protocol, without TLS. The
+// connection of guest is opened.
 func checkGRPC(ctx context.Context, a *corev1.GRPCAction, guest action.Runner, limit time.Duration) result {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	// Nothing is looked up: the guest's own loopback is what the dialer reaches.
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(a.Port)))
 	conn, err := grpc.NewClient("passthrough:///"+address,

@@ -37,6 +37,8 @@ const (
 	ReasonNotProved = "FirewallNotProved"
 	// ReasonUnsupported is that of what is asked for and a VM cannot honour.
 	ReasonUnsupported = "UnsupportedField"
+	// ReasonEvicted is that of a Pod that its Mac has no room for.
+	ReasonEvicted = "Evicted"
 )
 
 // StartedAfter is how long a VM runs before its start counts as one that macOS

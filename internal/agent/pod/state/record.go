@@ -64,6 +64,9 @@ type Record struct {
 	BootSession string `json:"bootSession,omitempty"`
 	// MemoryBytes that the VM was given; 0: not known.
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	// CloneBytes is what the VM's files took on their volume when they were cloned; the
+	// rest is what the guest wrote. 0: not known.
+	CloneBytes int64 `json:"cloneBytes,omitempty"`
 	// Started is when the VM was seen running.
 	Started time.Time `json:"started,omitzero"`
 	// The main container.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,9 @@ type Runtime struct {
 		gone <-chan struct{}
 	}
 }
+
+// Dir is where the driver has the files of a VM. Any goroutine may ask.
+func (r *Runtime) Dir(name string) string { return filepath.Dir(r.Driver.GuestSocket(name)) }
 
 // Create clones an image. It replaces what is left of an earlier try under the name,
 // which never ran.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -142,11 +141,11 @@ func (w *weight) add(name string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return
 	}
-	w.all += onDisk(info)
+	w.all += filetree.OnDisk(info)
 	if rest, in := strings.CutPrefix(name, volumesDir+"/"); in {
 		volume, _, _ := strings.Cut(rest, "/")
 		if _, known := w.volumes[volume]; known {
-			w.volumes[volume] += onDisk(info)
+			w.volumes[volume] += filetree.OnDisk(info)
 		}
 	}
 }
@@ -162,14 +161,4 @@ func (s *Store) weigh(dir string, p *corev1.Pod) (*weight, error) {
 		return w, nil
 	}
 	return w, err
-}
-
-// blockBytes is the unit of st_blocks, whatever the file system's own is.
-const blockBytes = 512
-
-func onDisk(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * blockBytes
-	}
-	return info.Size()
 }

@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"syscall"
+
+	"github.com/macfleet/macfleet/internal/filetree"
 )
 
 // After 2.35 an image may come in layers: its directory then has a manifest and no
@@ -62,9 +63,7 @@ func (d *Driver) layerBytes(image string) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-			sum += sys.Blocks * 512 // st_blocks counts units of 512 bytes everywhere
-		}
+		sum += filetree.OnDisk(st)
 	}
 	return sum, nil
 }

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/pod"
+	"github.com/macfleet/macfleet/internal/agent/vmusage"
+)
+
+// holders are Pods that hold something.
+type holders []pod.Holder
+
+func (h holders) Holders() []pod.Holder { return h }
+
+func fill(t *testing.T, path string, bytes int) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, bytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an image and its clones share is no Pod's use of the disk; memory is that of the
+// VM's process on the Mac. A Pod that is new here has no figures yet.
+func TestWhatPodsHold(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, filepath.Join(dir, "vms/one/disk.img"), 64<<10)
+	fill(t, filepath.Join(dir, "volumes/uid-1/disk/cache/file"), 16<<10)
+	fill(t, filepath.Join(dir, "logs/main.log"), 4<<10)
+	list := holders{
+		{
+			Pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{UID: "uid-1"},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "side", ContainerID: "tart://tk-uid-1-0", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}}},
+			},
+			VMDir: filepath.Join(dir, "vms/one"), CloneBytes: 40 << 10, LogDir: filepath.Join(dir, "logs"),
+		},
+		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pulling"}}},
+		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "booting"}}, VMDir: filepath.Join(dir, "vms/two"), CloneBytes: 1 << 20},
+	}
+	const guest = "com.apple.Virtualization.VirtualMachine"
+	runner := hostCommands{
+		"ps": "30 1 1024 0:07.00 " + guest + "\n", "vm_stat": "(page size of 1 bytes)\nPages active: 5.\n", "lsof": "p30\nn/vms/tk-uid-1-0/disk.img\n",
+	}
+	u := &usageOf{
+		pods: knownPods{containers: map[string]pod.Container{"side": {Dir: t.TempDir()}}}, runner: runner,
+		guestSocket: func(vm string) string { return "/vms/" + vm + "/control.sock" },
+	}
+	u.reader = vmusage.NewReader(runner, u.vms, clock.RealClock{})
+	held := holdings{pods: list, usage: u, volumes: filepath.Join(dir, "volumes")}
+
+	for r, want := range map[corev1.ResourceName]map[types.UID]int64{
+		corev1.ResourceEphemeralStorage: {"uid-1": (64 - 40 + 16 + 4) << 10, "pulling": -1, "booting": 0},
+		corev1.ResourceMemory:           {"uid-1": 1 << 20, "booting": -1},
+	} {
+		got := held.candidates(t.Context(), r)
+		if len(got) != len(want) {
+			t.Errorf("%s: %+v", r, got)
+		}
+		for _, c := range got {
+			if c.Used != want[c.Pod.UID] || (c.Container == "side") != (c.Pod.UID == "uid-1") {
+				t.Errorf("%s: Pod %s with container %q uses %d bytes, want %d", r, c.Pod.UID, c.Container, c.Used, want[c.Pod.UID])
+			}
+		}
+	}
+}

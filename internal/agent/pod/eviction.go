@@ -1,0 +1,68 @@
+package pod
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
+)
+
+// Holder is a Pod that holds something of the host.
+type Holder struct {
+	// Pod with the status that the agent last rendered.
+	Pod *corev1.Pod
+	// VMDir has the files of its VM; empty: that is not made yet. CloneBytes is what they
+	// took when they were cloned; 0: not known.
+	VMDir      string
+	CloneBytes int64
+	// LogDir has what its commands print.
+	LogDir string
+}
+
+// Holders are the Pods that have a VM, or are about to, and whose end has not begun, the
+// oldest first.
+func (s *Supervisor) Holders() []Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Holder
+	for _, j := range s.workers {
+		if j.worker.life.Err() != nil {
+			continue
+		}
+		if h := j.worker.locator.holds(j.worker.runtime); h != nil {
+			list = append(list, *h)
+		}
+	}
+	slices.SortFunc(list, func(a, b Holder) int { return a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time) })
+	return list
+}
+
+// holds returns nil for a Pod that holds nothing.
+func (l *locator) holds(runtime *vmruntime.Runtime) *Holder {
+	r := l.progress.published.Load()
+	if r == nil || r.Step == "" || r.Step == state.StepEnded {
+		return nil
+	}
+	h := &Holder{Pod: l.rendered()}
+	if r.Step != state.StepCreating {
+		h.VMDir, h.CloneBytes = runtime.Dir(r.VMName()), r.CloneBytes
+		h.LogDir = l.checkpoints.AttemptDir(r.UID, r.Attempt)
+	}
+	return h
+}
+
+// Evict ends a Pod because its host is short of something, and returns what is closed once
+// nothing of it is left; nil: it is gone, or ends already.
+func (s *Supervisor) Evict(uid types.UID, message string) <-chan struct{} {
+	s.mu.Lock()
+	j := s.workers[uid]
+	s.mu.Unlock()
+	if j == nil || j.worker.life.Err() != nil {
+		return nil
+	}
+	j.worker.evict(message)
+	return j.worker.freed
+}
