@@ -88,7 +88,7 @@ func serve(ctx context.Context, dir string, stdin *bufio.Reader, events *json.En
 	}()
 	w, err := world.Start(ctx, world.Options{
 		Dir: dir, Binaries: wanted.Binaries, Hosts: wanted.Hosts, TimeScale: wanted.TimeScale, Port: wanted.Port,
-		AuditLog: filepath.Join(dir, "logs", "audit.log"),
+		MetricsServer: true, AuditLog: filepath.Join(dir, "logs", "audit.log"),
 		Progress: func(text string) { _ = events.Encode(event{Progress: text}) },
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})

@@ -10,7 +10,8 @@ import (
 
 // Binaries are what Build leaves in its cache. Nothing but these files is needed to start a cluster.
 type Binaries struct {
-	// ControlPlane is the multi-call binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, up.
+	// ControlPlane is the multi-call binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
+	// metrics-server, up.
 	ControlPlane string
 	// Core is the manager of Cluster API's core.
 	Core string

@@ -19,6 +19,7 @@ require (
 	k8s.io/kubectl v0.36.4
 	k8s.io/kubernetes v1.36.4
 	sigs.k8s.io/cluster-api v1.14.2
+	sigs.k8s.io/metrics-server v0.8.0
 )
 
 require (
@@ -84,6 +85,7 @@ require (
 	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
+	github.com/grafana/regexp v0.0.0-20240518133315-a468a5bfb3bc // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware v1.3.0 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.1.0 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3 // indirect
@@ -126,6 +128,7 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/procfs v0.19.2 // indirect
+	github.com/prometheus/prometheus v0.304.2 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/shopspring/decimal v1.4.0 // indirect
@@ -251,4 +254,11 @@ replace (
 	k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.36.4
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.4
 	k8s.io/streaming => k8s.io/streaming v0.36.4
+)
+
+exclude (
+	// Has a package that its successor cloud.google.com/go/compute/metadata has as well: go mod tidy refuses both.
+	cloud.google.com/go v0.26.0
+	// With it, which metrics-server asks for, most of Kubernetes would compile a second time beside the product's.
+	github.com/go-openapi/jsonreference v0.21.0
 )

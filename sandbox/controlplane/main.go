@@ -1,9 +1,9 @@
 // Command controlplane is a whole Kubernetes control plane in one file.
 //
 // By the name it is called with, or else by its first argument, it is etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler or kubectl, each with the flags of the original. `controlplane up` runs
-// the first four in one process, with certificates, kubeconfigs and cluster-info prepared: see internal/up. Cluster
-// API's core manager is built from the same module as a binary of its own.
+// kube-controller-manager, kube-scheduler, kubectl or metrics-server, each with the flags of the original.
+// `controlplane up` runs the first four in one process, with certificates, kubeconfigs and cluster-info prepared:
+// see internal/up. Cluster API's core manager is built from the same module as a binary of its own.
 package main
 
 import (
@@ -25,13 +25,14 @@ import (
 	controllerapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"github.com/macfleet/macfleet/sandbox/controlplane/internal/metricsserver"
 	"github.com/macfleet/macfleet/sandbox/controlplane/internal/up"
 )
 
 func main() {
 	component, args, ok := choose(os.Args)
 	if !ok {
-		fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubectl|up [flags]")
+		fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubectl|metrics-server|up [flags]")
 		os.Exit(2)
 	}
 	os.Args = args // the components read their flags from here
@@ -55,7 +56,7 @@ func choose(args []string) (component string, rest []string, ok bool) {
 
 func isComponent(name string) bool {
 	switch name {
-	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "up":
+	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "metrics-server", "up":
 		return true
 	}
 	return false
@@ -74,6 +75,8 @@ func run(component string) (exitCode int) {
 		return cli.Run(controllerapp.NewControllerManagerCommand())
 	case "kube-scheduler":
 		return cli.Run(schedulerapp.NewSchedulerCommand())
+	case "metrics-server":
+		return metricsserver.Main(os.Args[1:], os.Stderr)
 	case "kubectl":
 		return kubectl()
 	default:

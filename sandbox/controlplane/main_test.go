@@ -16,6 +16,7 @@ func TestChoose(t *testing.T) {
 		{"by its name", []string{"/assets/etcd", "--version"}, "etcd", []string{"/assets/etcd", "--version"}},
 		{"by the first argument", []string{"./controlplane", "kubectl", "get", "nodes"}, "kubectl", []string{"kubectl", "get", "nodes"}},
 		{"the name wins", []string{"kubectl", "up"}, "kubectl", []string{"kubectl", "up"}},
+		{"metrics-server", []string{"controlplane", "metrics-server", "--v=1"}, "metrics-server", []string{"metrics-server", "--v=1"}},
 		{"up", []string{"controlplane", "up", "--dir=/x"}, "up", []string{"up", "--dir=/x"}},
 		{"unknown component", []string{"controlplane", "kubelet"}, "", nil},
 		{"nothing asked for", []string{"controlplane"}, "", nil},

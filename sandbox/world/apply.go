@@ -67,7 +67,11 @@ func (a *applier) install(ctx context.Context, chart []*unstructured.Unstructure
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
 	}}
-	for _, object := range slices.Concat(crds, []*unstructured.Unstructured{namespace}, chart) {
+	return a.applyAll(ctx, slices.Concat(crds, []*unstructured.Unstructured{namespace}, chart))
+}
+
+func (a *applier) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
 		if err := a.apply(ctx, object); err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ const (
 	managerGrace = 20 * time.Second
 	// managerReady bounds its start: a busy machine takes minutes where a quiet one takes seconds.
 	managerReady = 5 * time.Minute
-	// managerToken is how long its token lives: longer than anyone keeps a sandbox.
-	managerToken = 30 * 24 * time.Hour
+	// accountToken is how long a token lives: longer than anyone keeps a sandbox.
+	accountToken = 30 * 24 * time.Hour
 )
 
 // manager is one manager process and how it is started.
@@ -52,29 +52,28 @@ type manager struct {
 	kept   chan struct{}
 }
 
-// managerKubeconfig writes a kubeconfig for the manager: its own ServiceAccount, so
-// that it has exactly the chart's rights.
-func (w *World) managerKubeconfig(ctx context.Context) (string, error) {
+// writeKubeconfig writes a kubeconfig for a ServiceAccount, so that a process has exactly
+// its rights.
+func (w *World) writeKubeconfig(ctx context.Context, path, namespace, account string) error {
 	client, err := kubernetes.NewForConfig(w.cluster.Config())
 	if err != nil {
-		return "", fmt.Errorf("building a client: %w", err)
+		return fmt.Errorf("building a client: %w", err)
 	}
-	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, managerServiceAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(managerToken / time.Second))},
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(accountToken / time.Second))},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for the manager's token: %w", err)
+		return fmt.Errorf("asking for the token of %s: %w", account, err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: w.cluster.Server(), CertificateAuthorityData: w.cluster.CA()}
-	config.AuthInfos["manager"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: "manager", Namespace: Namespace}
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: account, Namespace: namespace}
 	config.CurrentContext = "sandbox"
-	path := filepath.Join(w.options.Dir, "manager.kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return "", fmt.Errorf("writing the manager's kubeconfig: %w", err)
+		return fmt.Errorf("writing the kubeconfig of %s: %w", account, err)
 	}
-	return path, nil
+	return nil
 }
 
 // newManager prepares the n-th manager process.

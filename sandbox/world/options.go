@@ -72,6 +72,8 @@ type Options struct {
 	// ControllerManagerArgs are further flags of kube-controller-manager, which win
 	// over the sandbox's own.
 	ControllerManagerArgs []string
+	// MetricsServer runs Kubernetes' metrics-server, of which kubectl top asks.
+	MetricsServer bool
 	// Port of the API server; 0 takes a free one.
 	Port int
 	// AuditLog is a file for the API server's audit log; empty writes none.

@@ -18,6 +18,7 @@ import (
 	"github.com/macfleet/macfleet/sandbox/cluster"
 	"github.com/macfleet/macfleet/sandbox/mac"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
+	"github.com/macfleet/macfleet/sandbox/subprocess"
 )
 
 // poolServerAge is how old the pool's servers are: past the 24 h of their lease.
@@ -33,6 +34,7 @@ type World struct {
 	macs           *macs
 	key            fleetKey
 	managers       []*manager
+	metricsServer  *subprocess.Process
 	// unmount ends that the managers' credentials follow the Secret, and unmounted is
 	// closed after; nil: they never did.
 	unmount   context.CancelFunc
@@ -195,6 +197,11 @@ func (w *World) startProduct(ctx context.Context) error {
 	if err := w.mountVendorSecret(ctx); err != nil {
 		return err
 	}
+	if w.options.MetricsServer {
+		if err := w.startMetricsServer(ctx, applier); err != nil {
+			return err
+		}
+	}
 	return w.startManagers(ctx, flags)
 }
 
@@ -224,8 +231,8 @@ func (w *World) mountVendorSecret(ctx context.Context) error {
 func (w *World) vendorMount() string { return filepath.Join(w.options.Dir, "vendor-credentials") }
 
 func (w *World) startManagers(ctx context.Context, flags []string) error {
-	kubeconfig, err := w.managerKubeconfig(ctx)
-	if err != nil {
+	kubeconfig := filepath.Join(w.options.Dir, "manager.kubeconfig")
+	if err := w.writeKubeconfig(ctx, kubeconfig, Namespace, managerServiceAccount); err != nil {
 		return err
 	}
 	for n := range w.options.Managers {
@@ -249,6 +256,9 @@ func (w *World) Stop(ctx context.Context) error {
 	for _, m := range w.managers {
 		m.letGo()
 		errs = append(errs, m.stop(ctx))
+	}
+	if w.metricsServer != nil {
+		errs = append(errs, w.metricsServer.Stop(ctx, metricsGrace))
 	}
 	if w.unmount != nil {
 		w.unmount()
@@ -329,6 +339,9 @@ func (w *World) PIDs() map[string]int {
 	pids := w.cluster.PIDs()
 	for _, m := range w.managers {
 		pids[m.name] = m.current().PID()
+	}
+	if w.metricsServer != nil {
+		pids[metricsServer] = w.metricsServer.PID()
 	}
 	return pids
 }

@@ -28,7 +28,7 @@ import (
 // an API server that checks what kubelets serve with.
 func TestKubectlLooksIntoAPod(t *testing.T) {
 	t.Parallel()
-	f := start(t, world.Options{Hosts: 1})
+	f := start(t, world.Options{Hosts: 1, MetricsServer: true})
 	f.awaitPool(1)
 	f.scale(1)
 	f.awaitRunning(1)
@@ -59,6 +59,7 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 		{"run", func(f *fleet) { f.runsAtOnce(node) }},
 		{"previous", func(f *fleet) { f.readsAnEarlierLife(node) }},
 		{"describe", func(f *fleet) { f.describesNode(node) }},
+		{"top", func(f *fleet) { f.showsUsage(node) }},
 		{"strangers", func(f *fleet) { f.refusesStrangers(node) }},
 		{"drain", func(f *fleet) { f.drainsWithGrace(node) }}, // last: no Pod is left
 	} {

@@ -19,14 +19,20 @@ func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	} else {
 		writeUsage(m, usage)
 	}
-	m.one("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", failed)
+	m.gauge("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", failed)
 	m.send(w)
 }
 
+// writeUsage says of each figure when it was read, as a kubelet does: a rate over the times
+// at which it was asked for would be wrong by as much as a figure is old.
 func writeUsage(m *metricsText, u Usage) {
-	m.one("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", u.Node.CPU.Seconds())
-	m.one("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", float64(u.Node.MemoryBytes))
-	each := func(name, kind, help string, container bool, value func(PodUsage) float64) {
+	node := func(name, kind, help string, value float64) {
+		m.family(name, kind, help)
+		m.sampleAt(u.At, name, value)
+	}
+	node("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", u.Node.CPU.Seconds())
+	node("node_memory_working_set_bytes", "gauge", "Current working set of the node in bytes", float64(u.Node.MemoryBytes))
+	each := func(at time.Time, name, kind, help string, container bool, value func(PodUsage) float64) {
 		if len(u.Pods) == 0 {
 			return
 		}
@@ -36,17 +42,17 @@ func writeUsage(m *metricsText, u Usage) {
 			if container {
 				labels = append([]string{"container", p.Container}, labels...)
 			}
-			m.sample(name, value(p), labels...)
+			m.sampleAt(at, name, value(p), labels...)
 		}
 	}
 	cpu := func(p PodUsage) float64 { return p.CPU.Seconds() }
 	memory := func(p PodUsage) float64 { return float64(p.MemoryBytes) }
-	each("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", true, cpu)
-	each("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", true, memory)
-	each("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", true,
+	each(u.At, "container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds", true, cpu)
+	each(u.At, "container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes", true, memory)
+	each(time.Time{}, "container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", true,
 		func(p PodUsage) float64 { return float64(p.Started.UnixNano()) / float64(time.Second) })
-	each("pod_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the pod in core-seconds", false, cpu)
-	each("pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes", false, memory)
+	each(u.At, "pod_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the pod in core-seconds", false, cpu)
+	each(u.At, "pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes", false, memory)
 }
 
 // metrics are those of the agent and of the Mac.
@@ -60,15 +66,15 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 			running++
 		}
 	}
-	m.one("kubelet_running_pods", "gauge", "Number of pods that have a running VM", float64(running))
-	m.one("tart_kubelet_streams", "gauge", "Requests for logs, exec, attach and port-forward that are being served", float64(len(s.streams)))
-	m.one("go_goroutines", "gauge", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
+	m.gauge("kubelet_running_pods", "Number of pods that have a running VM", float64(running))
+	m.gauge("tart_kubelet_streams", "Requests for logs, exec, attach and port-forward that are being served", float64(len(s.streams)))
+	m.gauge("go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	m.one("go_memstats_heap_inuse_bytes", "gauge", "Number of heap bytes that are in use.", float64(memory.HeapInuse))
-	m.one("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", float64(s.started.UnixNano())/float64(time.Second))
+	m.gauge("go_memstats_heap_inuse_bytes", "Number of heap bytes that are in use.", float64(memory.HeapInuse))
+	m.gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", float64(s.started.UnixNano())/float64(time.Second))
 	for _, g := range s.o.Stats.Host(r.Context()) {
-		m.one(g.Name, "gauge", g.Help, g.Value)
+		m.gauge(g.Name, g.Help, g.Value)
 	}
 	m.send(w)
 }

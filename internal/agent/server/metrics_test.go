@@ -54,12 +54,13 @@ func TestResourceMetrics(t *testing.T) {
 	code, text := b.get("/metrics/resource")
 	parsed(t, text)
 	for _, want := range []string{
-		"node_cpu_usage_seconds_total 90\n", "node_memory_working_set_bytes 1.073741824e+09\n", "\nresource_scrape_error 0\n",
-		`container_cpu_usage_seconds_total{container="main",namespace="ci",pod="a\"b"} 60` + "\n",
-		`container_memory_working_set_bytes{container="main",namespace="ci",pod="a\"b"} 1.048576e+06` + "\n",
+		// What was measured bears the time of its measurement.
+		"node_cpu_usage_seconds_total 90 1000000\n", "node_memory_working_set_bytes 1.073741824e+09 1000000\n", "\nresource_scrape_error 0\n",
+		`container_cpu_usage_seconds_total{container="main",namespace="ci",pod="a\"b"} 60 1000000` + "\n",
+		`container_memory_working_set_bytes{container="main",namespace="ci",pod="a\"b"} 1.048576e+06 1000000` + "\n",
 		`container_start_time_seconds{container="main",namespace="ci",pod="a\"b"} 900` + "\n",
-		`pod_cpu_usage_seconds_total{namespace="ci",pod="a\"b"} 60` + "\n",
-		`pod_memory_working_set_bytes{namespace="ci",pod="a\"b"} 1.048576e+06` + "\n",
+		`pod_cpu_usage_seconds_total{namespace="ci",pod="a\"b"} 60 1000000` + "\n",
+		`pod_memory_working_set_bytes{namespace="ci",pod="a\"b"} 1.048576e+06 1000000` + "\n",
 	} {
 		if code != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%d: no %q in\n%s", code, want, text)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // metricsText is written in Prometheus' text format.
@@ -16,6 +17,11 @@ func (m *metricsText) family(name, kind, help string) {
 
 // sample writes a value; labels are names and values by turns.
 func (m *metricsText) sample(name string, value float64, labels ...string) {
+	m.sampleAt(time.Time{}, name, value, labels...)
+}
+
+// sampleAt writes a value that was read earlier; the zero time is that of the request.
+func (m *metricsText) sampleAt(at time.Time, name string, value float64, labels ...string) {
 	m.WriteString(name)
 	for i := 0; i+1 < len(labels); i += 2 {
 		separator := ","
@@ -27,12 +33,16 @@ func (m *metricsText) sample(name string, value float64, labels ...string) {
 	if len(labels) > 0 {
 		m.WriteString("}")
 	}
-	m.WriteString(" " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
+	m.WriteString(" " + strconv.FormatFloat(value, 'g', -1, 64))
+	if !at.IsZero() {
+		m.WriteString(" " + strconv.FormatInt(at.UnixMilli(), 10))
+	}
+	m.WriteString("\n")
 }
 
-// one is a metric with one value.
-func (m *metricsText) one(name, kind, help string, value float64) {
-	m.family(name, kind, help)
+// gauge is a metric with one value.
+func (m *metricsText) gauge(name, help string, value float64) {
+	m.family(name, "gauge", help)
 	m.sample(name, value)
 }
 

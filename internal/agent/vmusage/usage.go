@@ -58,17 +58,16 @@ type Reader struct {
 	// turn is held by who reads; others wait for as long as they like.
 	turn chan struct{}
 	last Reading
-	// ended is the CPU time of processes that were seen and are no more, seen that of
-	// the others: together they never grow less.
-	ended time.Duration
-	seen  map[int]time.Duration
+	// host and used are the CPU time of all processes, and of those of each VM.
+	host counter
+	used map[VM]counter
 	// guests are the VMs of virtualization processes.
 	guests map[int]string
 }
 
 // NewReader returns a reader of the VMs that vms lists.
 func NewReader(runner hostos.Runner, vms func(context.Context) []VM, c clock.PassiveClock) *Reader {
-	return &Reader{runner: runner, vms: vms, clock: c, turn: make(chan struct{}, 1), seen: map[int]time.Duration{}, guests: map[int]string{}}
+	return &Reader{runner: runner, vms: vms, clock: c, turn: make(chan struct{}, 1), guests: map[int]string{}}
 }
 
 // Read returns figures that are ten seconds old at most.
@@ -93,35 +92,51 @@ func (r *Reader) Read(ctx context.Context) (Reading, error) {
 	}
 	vms := r.vms(ctx)
 	r.findGuests(ctx, processes, vms)
-	next := Reading{At: now, Host: Figures{CPU: r.total(processes), MemoryBytes: memory}, VMs: map[string]Figures{}}
+	next := Reading{At: now, Host: r.host.add(processes), VMs: map[string]Figures{}}
+	next.Host.MemoryBytes = memory
+	used := map[VM]counter{}
 	for _, vm := range vms {
-		next.VMs[vm.Name] = r.of(vm, processes)
+		c := r.used[vm]
+		next.VMs[vm.Name] = c.add(r.of(vm, processes))
+		used[vm] = c
 	}
+	r.used = used
 	r.last = next.since(r.last)
 	return r.last, nil
 }
 
-// total is the CPU time of all processes that were ever seen.
-func (r *Reader) total(processes []hostos.Process) time.Duration {
-	now := map[int]time.Duration{}
-	sum := time.Duration(0)
-	for _, p := range processes {
-		now[p.PID] = p.CPU
-		sum += p.CPU
-	}
-	for pid, used := range r.seen {
-		// Less than before: another process has its number.
-		if current, lives := now[pid]; !lives || current < used {
-			r.ended += used
-		}
-	}
-	r.seen = now
-	return r.ended + sum
+// counter is the CPU time of processes that come and go.
+type counter struct {
+	// ended is that of processes that were seen and are no more, seen that of the others:
+	// together they never grow less.
+	ended time.Duration
+	seen  map[int]time.Duration
 }
 
-// of sums up the processes of one VM.
-func (r *Reader) of(vm VM, processes []hostos.Process) Figures {
+// add takes what runs now, and returns what all that ever ran has used of the CPU, and
+// the memory of what runs.
+func (c *counter) add(processes []hostos.Process) Figures {
+	now := map[int]time.Duration{}
 	var f Figures
+	for _, p := range processes {
+		now[p.PID] = p.CPU
+		f.CPU += p.CPU
+		f.MemoryBytes += p.ResidentBytes
+	}
+	for pid, used := range c.seen {
+		// Less than before: another process has its number.
+		if current, lives := now[pid]; !lives || current < used {
+			c.ended += used
+		}
+	}
+	c.seen = now
+	f.CPU += c.ended
+	return f
+}
+
+// of picks the processes of one VM.
+func (r *Reader) of(vm VM, processes []hostos.Process) []hostos.Process {
+	var its []hostos.Process
 	family := map[int]bool{vm.Shim: true}
 	// Parents may come after their children.
 	for grown := true; grown; {
@@ -134,11 +149,10 @@ func (r *Reader) of(vm VM, processes []hostos.Process) Figures {
 	}
 	for _, p := range processes {
 		if vm.Shim > 0 && family[p.PID] || r.guests[p.PID] == vm.Name {
-			f.CPU += p.CPU
-			f.MemoryBytes += p.ResidentBytes
+			its = append(its, p)
 		}
 	}
-	return f
+	return its
 }
 
 // findGuests finds out whose the virtualization processes are, once for each.

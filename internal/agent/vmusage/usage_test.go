@@ -97,8 +97,16 @@ func TestRead(t *testing.T) {
 	if got.Host.Cores != 0.6 {
 		t.Errorf("host uses %f cores", got.Host.Cores)
 	}
-	if f := got.VMs["a"]; f.CPU != 66*time.Second || f.Cores != 0.3 && f.Cores >= 0 {
+	if f := got.VMs["a"]; f.CPU != 68*time.Second || f.MemoryBytes != 5010<<10 || f.Cores != 0.5 {
 		t.Errorf("%+v", f)
+	}
+
+	// What runs after a restart is another VM, and has used nothing yet.
+	clock.Step(keep)
+	vms[0] = VM{Name: "a", Shim: 11, Dir: "/vms/a2"}
+	h.ps = "11 1 10 0:01.00 shim\n"
+	if got, err = r.Read(t.Context()); err != nil || got.VMs["a"].CPU != time.Second {
+		t.Errorf("%+v, %v", got.VMs["a"], err)
 	}
 }
 

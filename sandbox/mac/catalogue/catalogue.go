@@ -19,7 +19,7 @@ func Modelled() []string {
 		"/usr/bin": {
 			"basename", "cmp", "codesign", "csrutil", "cut", "defaults", "dirname", "env", "false", "fdesetup", "grep", "gunzip",
 			"gzip", "hdiutil", "head", "id", "killall", "mktemp", "pgrep", "pkill", "pmset", "readlink", "seq", "shasum", "sort", "stat", "sudo",
-			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "wc", "whoami", "xz", "xattr",
+			"sw_vers", "tail", "tee", "touch", "tr", "true", "uname", "vm_stat", "wc", "whoami", "xz", "xattr",
 		},
 		"/usr/sbin":         {"chown", "diskutil", "ioreg", "newsyslog", "scutil", "softwareupdate", "spctl", "sshd", "sysctl", "visudo"},
 		"/sbin":             {"ifconfig", "newfs_hfs", "pfctl", "reboot", "shutdown"},
@@ -42,7 +42,7 @@ func Unmodelled() []string {
 			"pkgutil", "plutil", "powermetrics", "profiles", "rsync", "sample", "say", "scp", "screen",
 			"script", "security", "sed", "sftp", "sfltool", "split", "ssh", "ssh-keygen", "strings", "su",
 			"tar", "tccutil", "time", "tmutil", "top", "tput", "truncate", "tty", "uniq", "unzip", "uptime",
-			"uuidgen", "vm_stat", "w", "who", "xargs", "xcode-select", "xcrun", "zip", "zsh",
+			"uuidgen", "w", "who", "xargs", "xcode-select", "xcrun", "zip", "zsh",
 		},
 		"/usr/sbin": {
 			"arp", "bless", "chroot", "dseditgroup", "firmwarepasswd", "installer", "iostat", "netstat",

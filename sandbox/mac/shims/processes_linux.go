@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
@@ -18,6 +19,8 @@ import (
 type running struct {
 	pid, parent, uid int
 	args             []string
+	residentBytes    int64
+	cpu              time.Duration
 }
 
 func (r running) name() string { return filepath.Base(r.args[0]) }
@@ -55,14 +58,32 @@ func readProcess(pid int) (running, bool) {
 		return running{}, false
 	}
 	r := running{pid: pid, args: strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")}
-	if _, rest, ok := strings.Cut(string(stat), ") "); ok && len(strings.Fields(rest)) > 1 {
-		r.parent, _ = strconv.Atoi(strings.Fields(rest)[1])
-	}
+	r.readStat(string(stat))
 	if pid == 1 {
 		r.args = []string{"/sbin/launchd"}
 	}
 	r.uid = processUID(dir)
 	return r, true
+}
+
+// readStat reads a line of proc(5): what follows the name in brackets is numbered from 3.
+func (r *running) readStat(line string) {
+	const (
+		parent, user, system, resident = 4 - 3, 14 - 3, 15 - 3, 24 - 3
+		// clockTick is the unit of times, on all Linux there is.
+		clockTick = time.Second / 100
+	)
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	number := func(i int) int64 {
+		if i >= len(fields) {
+			return 0
+		}
+		n, _ := strconv.ParseInt(fields[i], 10, 64)
+		return n
+	}
+	r.parent = int(number(parent))
+	r.cpu = time.Duration(number(user)+number(system)) * clockTick
+	r.residentBytes = number(resident) * int64(os.Getpagesize())
 }
 
 // processUID is who a process is in its own namespace.
@@ -305,7 +326,7 @@ func (c processTable) psColumns(f flags) ([]psColumn, bool) {
 		if !renamed {
 			title = strings.ToUpper(key)
 		}
-		if !slices.Contains([]string{"pid", "ppid", "uid", "user", "args", "command", "comm"}, key) {
+		if !slices.Contains([]string{"pid", "ppid", "uid", "user", "rss", "time", "args", "command", "comm"}, key) {
 			c.unmodelled("column " + key)
 			return nil, false
 		}
@@ -325,6 +346,10 @@ func psCell(key, text string, last bool) string {
 		return text + "\n"
 	case last:
 		return fmt.Sprintf("%5s\n", text)
+	case key == "rss":
+		return fmt.Sprintf("%6s ", text)
+	case key == "time":
+		return fmt.Sprintf("%9s ", text)
 	case key == "pid" || key == "ppid" || key == "uid":
 		return fmt.Sprintf("%5s ", text)
 	}
@@ -335,8 +360,15 @@ func (c processTable) psLine(columns []psColumn, p running) {
 	for i, col := range columns {
 		text := map[string]string{
 			"pid": strconv.Itoa(p.pid), "ppid": strconv.Itoa(p.parent), "uid": strconv.Itoa(p.uid), "user": c.userName(p.uid),
+			"rss": strconv.FormatInt(p.residentBytes>>10, 10), "time": cpuTime(p.cpu),
 			"args": strings.Join(p.args, " "), "command": strings.Join(p.args, " "), "comm": p.args[0],
 		}[col.key]
 		fmt.Fprint(c.out, psCell(col.key, text, i == len(columns)-1))
 	}
+}
+
+// cpuTime is in minutes, seconds and hundredths: a Mac's ps counts no hours.
+func cpuTime(d time.Duration) string {
+	hundredths := d / (10 * time.Millisecond)
+	return fmt.Sprintf("%d:%02d.%02d", hundredths/6000, hundredths/100%60, hundredths%100)
 }

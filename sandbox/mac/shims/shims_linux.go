@@ -59,7 +59,7 @@ func tools() map[string]tool {
 		"reboot": reboot, "rm": rm, "rmdir": rmdir, "scutil": scutil, "seq": seq, "shasum": shasum,
 		"shutdown": shutdown, "sleep": sleep, "softwareupdate": inPID1, "sort": sortLines, "spctl": spctl, "sshd": inPID1, "stat": stat, "sudo": sudo, "sw_vers": swVers,
 		"sync": func(*call) int { return 0 }, "sysctl": sysctl, "tail": tail, "tee": tee, "touch": touch,
-		"tr": tr, "true": func(*call) int { return 0 }, "uname": uname, "visudo": visudo, "wc": wc, "whoami": whoami, "xz": gunzip, "xattr": xattr,
+		"tr": tr, "true": func(*call) int { return 0 }, "uname": uname, "visudo": visudo, "vm_stat": vmStat, "wc": wc, "whoami": whoami, "xz": gunzip, "xattr": xattr,
 	}
 }
 

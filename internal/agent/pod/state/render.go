@@ -161,6 +161,9 @@ func truth(b bool) corev1.ConditionStatus {
 }
 
 func initialized(p *corev1.Pod, v View) cause {
+	if phase(v) == corev1.PodSucceeded {
+		return cause{corev1.ConditionTrue, "PodCompleted", ""}
+	}
 	var missing []string
 	for i, s := range v.Inits {
 		if s.Exit == nil || s.Exit.Code != 0 {
