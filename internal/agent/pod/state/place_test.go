@@ -143,6 +143,10 @@ func TestTheStatusOfSeveralContainers(t *testing.T) {
 	if d := cmp.Diff("containers with unready status: [web]", conditionOf(s, corev1.ContainersReady).Message); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	r.Others[0] = ContainerRecord{Begun: now, Exit: &Exit{Replaced: true, Reason: ReasonCompleted}}
+	if p.Spec.RestartPolicy = corev1.RestartPolicyNever; ConditionOf(render().Conditions, corev1.PodReady) != corev1.ConditionFalse {
+		t.Error("the Pod is ready though one of its containers has ended")
+	}
 	r.Others[0] = ContainerRecord{}
 	if s := render(); s.Phase != corev1.PodPending {
 		t.Errorf("phase %s though one container never ran", s.Phase)

@@ -210,9 +210,7 @@ func unreadyContainers(p *corev1.Pod, v View) []string {
 		}
 	}
 	for i, s := range v.mains() {
-		// With a kubelet, one that has succeeded is no reason for the Pod not to be ready.
-		succeeded := s.Exit != nil && s.Exit.Code == 0 && Several(p)
-		if !s.ready() && !succeeded {
+		if !s.ready() {
 			names = append(names, p.Spec.Containers[i].Name)
 		}
 	}
