@@ -91,12 +91,25 @@ func (b *besideOthers) startSidecar(at state.Place) error {
 	}
 	started := make(chan struct{})
 	b.live.Go(func() { b.keepRunning(at, func() {}, sync.OnceFunc(func() { close(started) })) })
+	if b.initialized() {
+		return nil // an agent before this one waited for it
+	}
 	select {
 	case <-started:
 		return nil
 	case <-b.ctx.Done():
 		return context.Cause(b.ctx)
 	}
+}
+
+// initialized reports that one of the containers that wait for init containers has begun in
+// this attempt.
+func (b *besideOthers) initialized() bool {
+	r := b.progress.record()
+	return slices.ContainsFunc(state.Mains(b.p), func(at state.Place) bool {
+		begun, _, err := b.record(at.Command(r.Container(at).Run))
+		return begun && err == nil
+	})
 }
 
 // runMains begins the containers in their order, each once the one before it has begun, and
