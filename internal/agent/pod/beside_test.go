@@ -2,6 +2,7 @@ package pod
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
@@ -290,4 +292,96 @@ func TestContainersBeginInTheirOrder(t *testing.T) {
 	w.clock.Step(5 * time.Second)
 	w.frozen.Store(false)
 	w.awaitAllRunning()
+}
+
+// A changed image stops all containers, whatever their policy, and starts them again.
+func TestAnotherImageRestartsAllContainers(t *testing.T) {
+	w := newWorld(t, two(corev1.RestartPolicyNever))
+	w.startAgent()
+	w.awaitAllRunning()
+	w.edit("a", func(p *corev1.Pod) {
+		for i := range p.Spec.Containers {
+			p.Spec.Containers[i].Image = nextImage
+		}
+	})
+	w.await("both run again", func() bool {
+		return w.host.count("exec tk-uid-a-1 main") == 1 && w.host.count("exec tk-uid-a-1 c-1") == 1
+	})
+	p := w.awaitAllRunning()
+	for _, name := range []string{"vm", "web"} {
+		if s := of(p, name); s.RestartCount != 1 || s.LastTerminationState.Terminated == nil || s.LastTerminationState.Terminated.ExitCode != 143 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// What the probes of one container find says nothing of another one, also to the next agent.
+func TestProbesOfTwoContainers(t *testing.T) {
+	p := two(corev1.RestartPolicyAlways)
+	for i, command := range []string{"look", "peek"} {
+		p.Spec.Containers[i].ReadinessProbe = &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}},
+			PeriodSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1, TimeoutSeconds: 1,
+		}
+	}
+	w := newWorld(t, p)
+	w.host.execs.exits("look", 1)
+	w.startAgent()
+	ready := func(name string, is bool) *corev1.Pod {
+		return w.awaitContainer(name, "is ready or not", func(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.Ready == is })
+	}
+	ready("web", true)
+	if p := ready("vm", false); p.Status.Phase != corev1.PodRunning {
+		t.Errorf("phase %s", p.Status.Phase)
+	}
+	w.host.execs.exits("look", 0)
+	w.awaitAllRunning()
+	w.host.execs.exits("peek", 1)
+	ready("vm", true)
+	ready("web", false)
+	w.stopAgent()
+	w.frozen.Store(true)
+	w.startAgent()
+	w.await("the VM is adopted", func() bool { return slices.Contains(w.events.reasons("a"), "Adopted") })
+	ready("vm", true)
+	ready("web", false)
+	w.frozen.Store(false)
+}
+
+// The logs of the run that goes on and of the one before it are kept.
+func TestLogsOfOldRunsAreRemoved(t *testing.T) {
+	w := newWorld(t, two(corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitAllRunning()
+	dir := checkpoint.Store(filepath.Join(w.dir, "pods")).AttemptDir("uid-a", 0)
+	for n, id := range []string{"c-1", "c-1-r1", "c-1-r2"} {
+		for _, name := range []string{id + ".log", id + ".log.1", "message-" + id + ".log"} {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.host.exit(id, exited(1))
+		w.awaitContainer("web", "was restarted", func(c corev1.ContainerStatus) bool {
+			return c.RestartCount == int32(n)+1 && c.State.Running != nil
+		})
+	}
+	w.await("the old logs are gone", func() bool {
+		left, err := filepath.Glob(filepath.Join(dir, "*c-1*"))
+		return err == nil && len(left) == 3
+	})
+}
+
+// A hook that fails ends its own container, which is started again.
+func TestAHookThatFailsKillsItsContainerAlone(t *testing.T) {
+	p := two(corev1.RestartPolicyAlways)
+	p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"greet"}}}}
+	w := newWorld(t, p)
+	w.host.execs.exits("greet", 1)
+	w.startAgent()
+	w.await("it runs again", func() bool { return w.host.given("c-1-r1") != nil })
+	w.host.execs.exits("greet", 0)
+	p = w.awaitAllRunning()
+	if e := of(p, "web").LastTerminationState.Terminated; e == nil || e.ExitCode != 143 || of(p, "vm").RestartCount != 0 || w.host.count("run") != 1 {
+		t.Errorf("web %+v, main %+v", of(p, "web"), of(p, "vm"))
+	}
 }
