@@ -20,7 +20,7 @@ import (
 type progress struct {
 	mu sync.Mutex
 	state.Record
-	// ran: a container of the Pod has run; mainRan: the main one has.
+	// ran: a container of the Pod has run; mainRan: all that are no init containers have.
 	ran, mainRan bool
 	// reconstructed: the record was made up, as the checkpoint was gone.
 	reconstructed bool
@@ -48,9 +48,15 @@ func (g *progress) change(by func(*state.Record)) {
 
 // record is a copy of the record.
 func (g *progress) record() state.Record {
+	r, _ := g.seen()
+	return r
+}
+
+// seen is a copy of the record, and whether all but init containers have run.
+func (g *progress) seen() (state.Record, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.Record.Clone()
+	return g.Record.Clone(), g.mainRan
 }
 
 // publish shows the record to other goroutines.

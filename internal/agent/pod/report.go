@@ -60,7 +60,8 @@ func (r *reporter) showEphemeral() {
 // view is what the record says while the container whose turn it is waits.
 func (r *reporter) view(reason, message string) *state.View {
 	r.progress.publish()
-	v := state.ViewOf(r.pod.current(), r.progress.record(), r.progress.mainRan, corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	known, ran := r.progress.seen()
+	v := state.ViewOf(r.pod.current(), known, ran, corev1.ContainerStateWaiting{Reason: reason, Message: message})
 	return &v
 }
 
