@@ -385,3 +385,20 @@ func TestAHookThatFailsKillsItsContainerAlone(t *testing.T) {
 		t.Errorf("web %+v, main %+v", of(p, "web"), of(p, "vm"))
 	}
 }
+
+// A container that has ended is not probed any more, though its guest goes on.
+func TestWhatHasEndedIsNotProbed(t *testing.T) {
+	p := two(corev1.RestartPolicyNever)
+	p.Spec.Containers[1].LivenessProbe = startupProbe("check")
+	w := newWorld(t, p)
+	w.startAgent()
+	w.awaitAllRunning()
+	w.await("it is probed", func() bool { return w.host.execs.count("check") > 1 })
+	w.host.exit("c-1", exited(0))
+	w.awaitContainer("web", "has ended", hasEnded)
+	before, at := w.host.execs.count("check"), w.clock.Now()
+	w.await("time passes", func() bool { return w.clock.Since(at) > 10*time.Second })
+	if n := w.host.execs.count("check"); n != before {
+		t.Errorf("it was probed %d times more", n-before)
+	}
+}
