@@ -15,8 +15,8 @@ type Place struct {
 	Index int
 }
 
-// Before what stands between the ID of a container's first command in an attempt and the
-// number of a further one.
+// runMark stands between the ID of a container's first command in an attempt and the number
+// of a further one.
 const runMark = "-r"
 
 // Command is the n-th command of a container in one attempt, from 0 on: it names files of

@@ -39,8 +39,8 @@ func Decided(p *corev1.Pod, r Record) (Exit, bool) {
 	return FirstFailure(p, r), true
 }
 
-// FirstFailure is the first end of a container that is one, else that of the main one. All
-// but sidecars have ended.
+// FirstFailure is the end of the first container that has failed, else that of the main one.
+// All but sidecars have ended.
 func FirstFailure(p *corev1.Pod, r Record) Exit {
 	for _, at := range Mains(p) {
 		if e := r.Container(at).Exit; e.Code != 0 {

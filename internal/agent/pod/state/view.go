@@ -201,7 +201,8 @@ func (v *View) Probe(p *corev1.Pod, of func(c corev1.Container, id string) *Prob
 
 const containerIDPrefix = "tart://"
 
-// containerID of a container is that of its VM for the main one, else with what names it there.
+// containerID is made of the name of a VM, and of what names a container other than the main
+// one there.
 func containerID(name string) string {
 	if name == "" {
 		return ""
