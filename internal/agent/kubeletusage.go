@@ -68,7 +68,7 @@ func (u *usageOf) vms(ctx context.Context) []vmusage.VM {
 	return list
 }
 
-// vmOf takes the name of the VM out of a container's ID, tart://<vm>[/<container>].
+// vmOf takes the name of the VM out of a container's ID, tart://<vm>[/<container>[/<run>]].
 func vmOf(containerID string) string {
 	_, rest, _ := strings.Cut(containerID, "://")
 	name, _, _ := strings.Cut(rest, "/")

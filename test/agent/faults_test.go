@@ -84,7 +84,7 @@ func refuses(s *scene) {
 		{"privileged", "UnsupportedField", "privileged", func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 		}},
-		{"sidecar", "UnsupportedField", "spec.initContainers[0].restartPolicy", func(p *corev1.Pod) {
+		{"sidecar", "UnsupportedField", "spec.containers[0].command", func(p *corev1.Pod) {
 			stage.Before("side", "sleep 1")(p)
 			p.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		}},

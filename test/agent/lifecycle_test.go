@@ -48,6 +48,7 @@ func stories() map[string]func(*scene) {
 		"jobs":        runsJobs,
 		"policies":    restartPolicies,
 		"init":        initContainers,
+		"beside":      besideOneAnother,
 		"env":         givesEnv,
 		"volumes":     givesVolumes,
 		"token":       givesToken,

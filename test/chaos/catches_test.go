@@ -20,7 +20,7 @@ func bugs() []bug {
 	return []bug{
 		{"rerun", "a main command was run again", []stage.Edit{
 			// The next agent does not ask what its shim has run already.
-			{File: pods + "guestcommands.go", Old: "\tif !begun {\n\t\tif c.shownBegun(p, id) {", New: "\tbegun = false\n\tif !begun {\n\t\tif false {"},
+			{File: pods + "guestcommands.go", Old: "\tcase begun:\n\t\treturn ended, nil\n\tcase c.shownBegun(p, id):", New: "\tcase begun && false:\n\t\treturn ended, nil\n\tcase false:"},
 			{File: shims + "commands.go", Old: "case known != nil && !known.neverRan():", New: "case false:"},
 		}},
 		{"early", "was deleted while", []stage.Edit{

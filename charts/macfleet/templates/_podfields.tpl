@@ -8,6 +8,18 @@ Pod is refused in the same words each time. */}}
 (variables.known + {{ .of }}.filter(f, !(f in variables.known))).filter(f, f in {{ .of }} && {{ .of }}[f] != false && !(f in {{ .accepted | toJson }}))
 {{- end -}}
 
+{{/* What is refused of the hooks of one container c that is a command. */}}
+{{- define "macfleet.unsupportedHooks" -}}
+['stopSignal'].filter(f, f in c.?lifecycle.orValue({})).map(f, '{{ .path }}lifecycle.' + f)
++ ['postStart', 'preStop'].filter(f, 'tcpSocket' in c.?lifecycle[?f].orValue({})).map(f, '{{ .path }}lifecycle.' + f + '.tcpSocket')
+{{- end -}}
+
+{{/* What container c must have in common with the first one, as they share a VM. */}}
+{{- define "macfleet.unlikeMain" -}}
+(c.?image.orValue('') == variables.main.?image.orValue('') ? [] : ['{{ .path }}image'])
++ (c.?imagePullPolicy.orValue('') == '' || c.?imagePullPolicy.orValue('') == variables.main.?imagePullPolicy.orValue('') ? [] : ['{{ .path }}imagePullPolicy'])
+{{- end -}}
+
 {{/* What is refused of one container c, as a list of paths. */}}
 {{- define "macfleet.unsupportedOfContainer" -}}
 {{- $accepted := concat (list "name" "image" "imagePullPolicy" "command" "args" "env" "envFrom" "resources" "ports" "volumeMounts" "securityContext" "terminationMessagePath" "terminationMessagePolicy" "resizePolicy") .accepted -}}

@@ -17,9 +17,10 @@ const answerTimeout = 2 * time.Minute
 // awaitAnswerInBackground makes a container that is the VM ready once its guest agent
 // answers: the guest has booted.
 func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
-	id, dir := state.MainContainerID(c.progress.Record), c.progress.dir()
+	p, dir := c.pod.current(), c.progress.dir()
+	main, id := p.Spec.Containers[0], state.ContainerID(p, c.progress.Record, state.Place{})
 	timeout := max(0, answerTimeout-c.clock.Since(c.progress.Started))
-	if c.report.probed.isReady(id) {
+	if c.report.probed.begin(main, id).Ready {
 		return
 	}
 	c.background.Go(func() {
@@ -27,8 +28,7 @@ func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.report.probed.begin(c.pod.current().Spec.Containers[0], id)
-		c.markAnswered(id)
+		c.report.probed.set(main, id, answered)
 		c.report.show(nil)
 	})
 }
@@ -46,6 +46,10 @@ func (c *guestCommands) awaitAnswer(ctx context.Context, dir string, timeout tim
 	}
 }
 
-func (c *guestCommands) markAnswered(id string) {
-	c.report.probed.set(id, state.Probed{Started: true, Ready: true})
+// answered is what is known of a container that is a VM whose guest agent answers.
+var answered = state.Probed{Started: true, Ready: true}
+
+func (c *guestCommands) markAnswered() {
+	p := c.pod.current()
+	c.report.probed.set(p.Spec.Containers[0], state.ContainerID(p, c.progress.Record, state.Place{}), answered)
 }

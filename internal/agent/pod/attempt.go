@@ -21,9 +21,7 @@ const mainLog = "main.log"
 // attempt makes one VM and returns its exit.
 func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 	w.progress.Step, w.progress.BootSession, w.progress.Started = state.StepCreating, w.shared.bootSession, time.Time{}
-	if w.progress.Inits == nil {
-		w.progress.Inits = make([]state.ContainerRecord, len(w.pod.current().Spec.InitContainers))
-	}
+	w.progress.Fit(w.pod.current())
 	w.inputs.prepared = nil
 	w.memory.resize()
 	// A Pod that the licence refused says so until it has a slot.

@@ -106,21 +106,20 @@ func (l *locator) rendered() *corev1.Pod {
 
 func (l *locator) container(ctx context.Context, name string) (Container, error) {
 	c := Container{Pod: l.rendered()}
-	id, found := state.CommandID(c.Pod, name)
+	at, found := state.PlaceOf(c.Pod, name)
 	switch {
 	case !found && state.IsEphemeral(c.Pod, name):
 		return c, nil // it never runs, as its status says
 	case !found:
 		return Container{}, fmt.Errorf("%w: %s", ErrContainerNotFound, name)
 	}
-	c.ID = id
-	c.Spec, _ = state.ContainerOf(c.Pod, id)
-	c.WholeVM = id == state.MainID && !state.RunsCommand(c.Pod)
 	status := statusOf(c.Pod, name)
+	c.ID, c.Spec = at.CommandID(status.ContainerID), at.In(c.Pod)
+	c.WholeVM = c.ID == state.MainID && !state.RunsCommand(c.Pod)
 	c.Running = status.State.Running != nil
 	c.Dir = l.attemptDir(status)
 	current, previous := state.LogIDs(status)
-	c.Log, c.PreviousLog = l.logOf(current, id), l.logOf(previous, id)
+	c.Log, c.PreviousLog = l.logOf(current, at), l.logOf(previous, at)
 	if !c.Running {
 		return c, nil
 	}
@@ -154,10 +153,10 @@ func (l *locator) attemptDir(s corev1.ContainerStatus) string {
 	return l.checkpoints.AttemptDir(l.pod.uid, attempt)
 }
 
-func (l *locator) logOf(containerID, id string) string {
+func (l *locator) logOf(containerID string, at state.Place) string {
 	attempt, ours := state.AttemptOf(l.pod.uid, containerID)
 	if !ours {
 		return ""
 	}
-	return filepath.Join(l.checkpoints.AttemptDir(l.pod.uid, attempt), id+".log")
+	return filepath.Join(l.checkpoints.AttemptDir(l.pod.uid, attempt), at.CommandID(containerID)+".log")
 }

@@ -44,12 +44,12 @@ type ender struct {
 // guest may go down; the error is that of ctx. What goes on around a VM that runs does
 // so meanwhile: a proof of the firewall that fails ends it at once.
 func (w *worker) endCommand(ctx context.Context) error {
-	id := w.ender.runs()
+	groups := w.ender.runs()
 	grace := w.pod.grace(w.life)
-	if left, _ := grace(); id == "" || left <= state.OrphanGrace {
+	if left, _ := grace(); len(groups) == 0 || left <= state.OrphanGrace {
 		return nil
 	}
-	w.ender.begin()
+	w.ender.begin(w.life.Err() == nil)
 	w.shared.inputs.Hold(w.pod.current())
 	ending, cancel := context.WithCancelCause(ctx)
 	var background sync.WaitGroup
@@ -63,7 +63,7 @@ func (w *worker) endCommand(ctx context.Context) error {
 	})
 	prepared := w.inputs.prepared
 	background.Go(func() { w.inputs.refreshVolumes(ending, prepared, func(why string) { cancel(errors.New(why)) }) })
-	w.ender.end(ending, id, grace)
+	w.ender.endAll(ending, groups, grace)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -73,60 +73,150 @@ func (w *worker) endCommand(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.progress.Record = w.progress.Ended(e)
+		w.progress.Record = w.progress.Ended(w.pod.current(), e)
 	}
 	return nil
 }
 
-// runs is the command of the guest that runs now; empty: none, or none that can be
-// told to end.
-func (e *ender) runs() string {
+// runs are the commands of the guest that run now, in the order in which they are to end;
+// none that cannot be told so.
+func (e *ender) runs() [][]string {
 	if e.progress.LegacyVM != "" || e.progress.Step != state.StepRunning {
-		return ""
+		return nil
 	}
 	dir := e.progress.dir()
 	if alive, err := e.runtime.Shims.Alive(dir); err != nil || !alive {
-		return ""
+		return nil
 	}
-	found, err := state.ProgressOf(state.CommandIDs(e.pod.current(), false), func(id string) (bool, *shim.CommandEnd, error) {
+	p := e.pod.current()
+	found, err := state.ProgressOf(state.CommandIDs(p, false), func(id string) (bool, *shim.CommandEnd, error) {
 		return e.runtime.Shims.Command(dir, id)
 	})
 	if err != nil {
-		return ""
+		return nil
 	}
-	return found.CommandToEnd()
+	var groups [][]string
+	if id := found.CommandToEnd(); id != "" {
+		groups = [][]string{{id}}
+	}
+	if !state.Several(p) {
+		return groups
+	}
+	return append(groups, groupsToEnd(p, e.progress.Record, e.isRunning)...)
+}
+
+func (e *ender) isRunning(id string) bool {
+	begun, ended, err := e.runtime.Shims.Command(e.progress.dir(), id)
+	return err == nil && begun && ended == nil
 }
 
 // begin notes since when the grace of an end counts that has no deletionTimestamp.
-func (e *ender) begin() {
+// containerOnly: the Pod is to live on.
+func (e *ender) begin(containerOnly bool) {
 	if e.progress.Ending == nil {
-		e.progress.Ending = &state.Ending{Since: e.clock.Now(), ContainerOnly: e.life.Err() == nil}
+		e.progress.Ending = &state.Ending{Since: e.clock.Now(), ContainerOnly: containerOnly}
 		e.progress.save()
 	}
 	e.pod.countGrace(e.progress.Ending.Since)
 }
 
-// end returns once the command has ended, its grace is over, or it cannot be told.
-func (e *ender) end(ctx context.Context, id string, grace vmruntime.Grace) {
-	c, _ := state.ContainerOf(e.pod.current(), id)
-	if hook := state.PreStop(c); hook != nil && !e.progress.Ending.Hooked {
-		e.preStop(ctx, c, *hook, grace)
+// endSidecars ends what runs beside containers that have all ended for good. The error is
+// that of ctx.
+func (e *ender) endSidecars(ctx context.Context, p *corev1.Pod) error {
+	groups := groupsToEnd(p, e.progress.Record, e.isRunning)
+	if len(groups) == 0 {
+		return nil
 	}
-	ctx, cancel := e.within(ctx, grace, 0)
+	e.begin(false)
+	e.endAll(ctx, groups, e.pod.grace(e.life))
+	// The guest has the grace for itself.
+	e.pod.countGrace(time.Time{})
+	return context.Cause(ctx)
+}
+
+// endAll ends the commands of one group after those of another.
+func (e *ender) endAll(ctx context.Context, groups [][]string, grace vmruntime.Grace) {
+	since, several := e.progress.Ending.Since, state.Several(e.pod.current())
+	for _, group := range groups {
+		var ending sync.WaitGroup
+		for _, id := range group {
+			c := &commandEnding{
+				id: id, since: since, grace: grace, told: e.progress.record().Ending.Of(id),
+				margin: func() time.Duration { return state.StopMargin(e.pod.wholeGrace(e.life)) },
+			}
+			c.note = func() {
+				e.progress.change(func(r *state.Record) { r.Ending.Note(id, several, c.told) })
+				e.progress.save()
+			}
+			ending.Go(func() { e.end(ctx, c) })
+		}
+		ending.Wait()
+	}
+}
+
+// killTimeout is how long a command may take to end that was killed.
+const killTimeout = 10 * time.Second
+
+// kill ends a command beside which others go on, by force where its grace is over. It reports
+// whether it has ended.
+func (e *ender) kill(ctx context.Context, id string, grace time.Duration) bool {
+	since := e.clock.Now()
+	c := &commandEnding{id: id, since: since, margin: func() time.Duration { return 0 }, note: func() {}}
+	c.grace = func() (time.Duration, <-chan struct{}) { return grace - e.clock.Since(since), nil }
+	e.end(ctx, c)
+	if ctx.Err() != nil || !e.isRunning(id) {
+		return true
+	}
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !e.progress.Ending.Signaled {
-		if err := e.signal(ctx, id); err != nil {
-			e.log.Warn("the command was not told to end, its guest is", "command", id, "err", err)
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		_ = wait.For(within, e.clock, killTimeout) // either way it is over
+		cancel()
+	})
+	defer counting.Wait()
+	defer cancel()
+	if err := e.signal(within, id, syscall.SIGKILL); err != nil {
+		e.log.Warn("the command was not killed", "command", id, "err", err)
+		return ctx.Err() != nil
+	}
+	_, _ = e.runtime.Shims.Await(within, e.progress.dir(), id) // what came of it is looked at
+	return ctx.Err() != nil || !e.isRunning(id)
+}
+
+// commandEnding is the end of one command.
+type commandEnding struct {
+	id    string
+	since time.Time
+	grace vmruntime.Grace
+	// margin of the grace is left for the guest.
+	margin func() time.Duration
+	// told is what it was told already; note writes that down.
+	told state.Told
+	note func()
+}
+
+// end returns once the command has ended, its grace is over, or it cannot be told.
+func (e *ender) end(ctx context.Context, c *commandEnding) {
+	container, _ := state.ContainerOf(e.pod.current(), c.id)
+	if hook := state.PreStop(container); hook != nil && !c.told.Hooked {
+		e.preStop(ctx, c, container, *hook)
+	}
+	ctx, cancel := e.within(ctx, c, 0)
+	defer cancel()
+	if !c.told.Signaled {
+		if err := e.signal(ctx, c.id, syscall.SIGTERM); err != nil {
+			e.log.Warn("the command was not told to end, its guest is", "command", c.id, "err", err)
 			return
 		}
-		e.progress.Ending.Signaled = true
-		e.progress.save()
-		e.log.Info("command told to end", "command", id)
+		c.told.Signaled = true
+		c.note()
+		e.log.Info("command told to end", "command", c.id)
 	}
 	for {
-		ended, err := e.runtime.Shims.Await(ctx, e.progress.dir(), id)
+		ended, err := e.runtime.Shims.Await(ctx, e.progress.dir(), c.id)
 		if err == nil && ended != nil && ended.Outcome == shim.Exited {
-			e.messages.fetch(ctx, id)
+			e.messages.fetch(ctx, c.id)
 		}
 		var refused *shim.RefusedError
 		if err == nil || errors.As(err, &refused) || wait.For(ctx, e.clock, shimPause) != nil {
@@ -137,13 +227,13 @@ func (e *ender) end(ctx context.Context, id string, grace vmruntime.Grace) {
 
 // within ends a context when no more is left of the grace than is reserved, beside what
 // the guest takes to go down.
-func (e *ender) within(ctx context.Context, grace vmruntime.Grace, reserved time.Duration) (context.Context, func()) {
+func (e *ender) within(ctx context.Context, c *commandEnding, reserved time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var counting sync.WaitGroup
 	counting.Go(func() {
 		for {
-			left, changed := grace()
-			usable := left - reserved - state.StopMargin(e.pod.wholeGrace(e.life))
+			left, changed := c.grace()
+			usable := left - reserved - c.margin()
 			if left <= state.OrphanGrace || usable <= 0 {
 				cancel(errGraceOver)
 				return
@@ -159,10 +249,10 @@ func (e *ender) within(ctx context.Context, grace vmruntime.Grace, reserved time
 	}
 }
 
-// signal sends SIGTERM, as often as it takes. It fails where it never can be sent.
-func (e *ender) signal(ctx context.Context, id string) error {
+// signal sends a signal, as often as it takes. It fails where it never can be sent.
+func (e *ender) signal(ctx context.Context, id string, sig syscall.Signal) error {
 	for {
-		err := e.runtime.Shims.Signal(ctx, e.progress.dir(), id, syscall.SIGTERM)
+		err := e.runtime.Shims.Signal(ctx, e.progress.dir(), id, sig)
 		var refused *shim.RefusedError
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
 			return err
@@ -178,10 +268,10 @@ func (e *ender) signal(ctx context.Context, id string) error {
 
 // preStop runs the hook; one that is a command once, however often the agent is restarted
 // meanwhile. A hook that fails ends nothing.
-func (e *ender) preStop(ctx context.Context, c corev1.Container, hook corev1.LifecycleHandler, grace vmruntime.Grace) {
-	within, cancel := e.within(ctx, grace, state.TermLeast)
+func (e *ender) preStop(ctx context.Context, ending *commandEnding, c corev1.Container, hook corev1.LifecycleHandler) {
+	within, cancel := e.within(ctx, ending, state.TermLeast)
 	defer cancel()
-	err := e.runHook(within, c, hook)
+	err := e.runHook(within, ending, c, hook)
 	if ctx.Err() != nil {
 		return
 	}
@@ -189,16 +279,16 @@ func (e *ender) preStop(ctx context.Context, c corev1.Container, hook corev1.Lif
 		e.log.Warn("preStop hook failed", "container", c.Name, "err", err)
 		e.report.event(corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: "+err.Error())
 	}
-	e.progress.Ending.Hooked = true
-	e.progress.save()
+	ending.told.Hooked = true
+	ending.note()
 }
 
-func (e *ender) runHook(ctx context.Context, c corev1.Container, h corev1.LifecycleHandler) error {
+func (e *ender) runHook(ctx context.Context, ending *commandEnding, c corev1.Container, h corev1.LifecycleHandler) error {
 	switch {
 	case h.Sleep != nil:
-		return wait.For(ctx, e.clock, time.Duration(h.Sleep.Seconds)*time.Second-e.clock.Since(e.progress.Ending.Since))
+		return wait.For(ctx, e.clock, time.Duration(h.Sleep.Seconds)*time.Second-e.clock.Since(ending.since))
 	case h.Exec != nil:
-		return e.runHookCommand(ctx, c, h.Exec.Command)
+		return e.runHookCommand(ctx, state.PreStopOf(ending.id), c, h.Exec.Command)
 	}
 	r := hook.Runner{
 		Container: c, Clock: e.clock, FellBack: e.report.hookFellBack("preStop"),
@@ -207,17 +297,17 @@ func (e *ender) runHook(ctx context.Context, c corev1.Container, h corev1.Lifecy
 	return r.Run(ctx, &h)
 }
 
-func (e *ender) runHookCommand(ctx context.Context, c corev1.Container, argv []string) error {
+func (e *ender) runHookCommand(ctx context.Context, id string, c corev1.Container, argv []string) error {
 	given, err := e.inputs.commandOf(ctx, e.pod.current(), c.Name)
 	if err != nil {
 		return err
 	}
 	dir := e.progress.dir()
-	run := shim.GuestRun{ID: state.PreStopID, Command: vm.GuestCommand{Argv: argv, Env: given.Env, Dir: given.Dir}}
+	run := shim.GuestRun{ID: id, Command: vm.GuestCommand{Argv: argv, Env: given.Env, Dir: given.Dir}}
 	if err := e.runtime.Shims.Run(ctx, dir, run); err != nil {
 		return err
 	}
-	ended, err := e.runtime.Shims.Await(ctx, dir, state.PreStopID)
+	ended, err := e.runtime.Shims.Await(ctx, dir, id)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

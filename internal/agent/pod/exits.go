@@ -1,10 +1,14 @@
 package pod
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
+	"github.com/macfleet/macfleet/internal/agent/shim"
 )
 
 // exitUnrecorded is the message of an exit that nobody wrote down.
@@ -18,6 +22,8 @@ type exitReader struct {
 	inputs   Inputs
 	messages *messages
 	clock    clock.Clock
+	// replaced: what ends is stopped for another image.
+	replaced bool
 }
 
 // read takes the exit from what is written down; otherwise is its message where
@@ -26,6 +32,12 @@ func (r *exitReader) read(otherwise string) state.Exit {
 	p := r.pod.current()
 	evidence := r.runtime.Evidence(p, r.progress.dir())
 	evidence.Why = otherwise
+	if state.Several(p) {
+		r.readBeside(p)
+		if s := evidence.Progress; s.ID == "" || state.Succeeded(s.Exit) {
+			evidence.Progress = state.Pending(p, r.progress.Record)
+		}
+	}
 	if r.progress.LegacyVM != "" {
 		evidence.Why = state.LegacyExitUnknown
 	}
@@ -37,4 +49,27 @@ func (r *exitReader) read(otherwise string) state.Exit {
 		r.messages.add(&e)
 	}
 	return e
+}
+
+// readBeside takes what is written down of containers that run beside one another and is not
+// in the record yet.
+func (r *exitReader) readBeside(p *corev1.Pod) {
+	dir := r.progress.dir()
+	for _, at := range slices.Concat(state.Sidecars(p), state.Mains(p)) {
+		l := r.progress.Container(at)
+		id := at.Command(l.Run)
+		begun, ended, err := r.runtime.Shims.Command(dir, id)
+		if l.Exit != nil || err != nil || !begun {
+			continue
+		}
+		if l.Begun.IsZero() {
+			l.Begun = r.runtime.Shims.Begun(dir, id)
+		}
+		if ended != nil && (ended.Outcome == shim.Exited || ended.Outcome == shim.NotExecuted) {
+			e := state.CommandExit(p, r.progress.Record, *ended)
+			r.messages.add(&e)
+			e.Replaced = r.replaced
+			*l = l.CountEnd(e)
+		}
+	}
 }

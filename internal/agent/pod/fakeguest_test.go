@@ -28,8 +28,8 @@ type fakeCommand struct {
 	cut   chan struct{} // closed when the shim goes without one
 }
 
-// fakeGuests are the commands of all attempts. Those but main succeed at once,
-// unless codes say otherwise; main goes on until it is told to exit.
+// fakeGuests are the commands of all attempts. Those of setup and init containers succeed at
+// once, unless codes say otherwise; others go on until they are told to exit.
 type fakeGuests struct {
 	commands map[string]*fakeCommand // by directory and ID
 	codes    map[string]int
@@ -77,10 +77,16 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 	case r.ID != state.AnswerID:
 		h.note("exec %s %s", h.run(dir).name, r.ID)
 	}
-	if r.ID != state.MainID && !h.guests.hold[r.ID] {
+	if !h.guests.goesOn(r.ID) {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})
 	}
 	return nil
+}
+
+// goesOn: a command that is not held back and is none of a container ends at once.
+func (g *fakeGuests) goesOn(id string) bool {
+	first, _, _ := strings.Cut(id, "-r")
+	return first == state.MainID || strings.HasPrefix(first, "c-") || g.hold[first]
 }
 
 // leaves writes the message of a command where its log would be.
@@ -103,7 +109,7 @@ func (h *fakeHost) Signal(_ context.Context, dir, id string, sig syscall.Signal)
 		return shim.ErrNoShim
 	}
 	h.note("signal %s %s %s", h.run(dir).name, id, sig)
-	if !h.guests.stubborn {
+	if !h.guests.stubborn || sig == syscall.SIGKILL {
 		c.ends(shim.CommandEnd{ID: id, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: 128 + int(sig)})
 	}
 	return nil

@@ -34,7 +34,8 @@ const (
 )
 
 // guestCommands runs the commands of an attempt in its guest: the mounts, the init
-// containers and the main container, one after the other.
+// containers and the main container, one after the other. Containers that run beside one
+// another are in beside.go.
 type guestCommands struct {
 	pod        *object
 	progress   *progress
@@ -44,6 +45,7 @@ type guestCommands struct {
 	exits      *exitReader
 	messages   *messages
 	probing    *probing
+	ender      *ender
 	background *sync.WaitGroup
 	clock      clock.Clock
 	log        *slog.Logger
@@ -53,7 +55,7 @@ type guestCommands struct {
 func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 	p := c.pod.current()
 	if c.progress.LegacyVM != "" {
-		c.markAnswered(state.MainContainerID(c.progress.Record))
+		c.markAnswered()
 		return nil, nil // its guest runs what its image says
 	}
 	if state.NeedsNoGuestAgent(p) {
@@ -68,6 +70,9 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
+	if state.Several(p) {
+		return c.runBeside(ctx, p, setup)
+	}
 	for _, id := range state.CommandIDs(p, setup) {
 		e, err := c.runOne(ctx, p, id)
 		if e != nil || err != nil {
@@ -75,7 +80,7 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 		}
 	}
 	if !state.RunsCommand(p) {
-		c.markAnswered(state.MainContainerID(c.progress.Record))
+		c.markAnswered()
 		c.markBegun(state.MainID, c.clock.Now())
 	}
 	return nil, nil
@@ -102,33 +107,43 @@ func (c *guestCommands) needsSetup(ctx context.Context) (bool, error) {
 			}
 		}
 	}
-	if err := c.inputs.ensure(ctx); err != nil {
-		return false, err
-	}
-	return c.inputs.prepared.Setup != "", nil
+	prepared, err := c.inputs.ensure(ctx)
+	return err == nil && prepared.Setup != "", err
 }
 
 // runOne runs one command in the guest, unless it ran already, and waits for its end.
 // It returns the exit of the attempt where this is it.
 func (c *guestCommands) runOne(ctx context.Context, p *corev1.Pod, id string) (*state.Exit, error) {
-	begun, ended, err := c.record(id)
+	ended, err := c.begin(ctx, p, id)
+	if ended == nil && err == nil {
+		if err = c.markRuns(ctx, id, c.probing.fail, func() {}); err == nil {
+			ended, err = c.await(ctx, id)
+		}
+	}
 	if err != nil {
-		return c.lost(p, id, fmt.Sprintf("the record of its command cannot be read: %v", err)), nil
-	}
-	if !begun {
-		if c.shownBegun(p, id) {
-			return c.lost(p, id, "the record of its command is gone"), nil
-		}
-		if e, err := c.send(ctx, p, id); e != nil || err != nil {
-			return e, err
-		}
-	}
-	if ended == nil || !begun {
-		if ended, err = c.await(ctx, id); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	return c.ended(ctx, p, id, ended)
+}
+
+// begin has the shim run one command in the guest, unless it did already. It returns the
+// end where there is one; one that is Lost where nobody knows of it.
+func (c *guestCommands) begin(ctx context.Context, p *corev1.Pod, id string) (*shim.CommandEnd, error) {
+	begun, ended, err := c.record(id)
+	switch {
+	case err != nil:
+		return lostCommand(id, fmt.Sprintf("the record of its command cannot be read: %v", err)), nil
+	case begun:
+		return ended, nil
+	case c.shownBegun(p, id):
+		return lostCommand(id, "the record of its command is gone"), nil
+	}
+	return c.send(ctx, p, id)
+}
+
+// lostCommand is the end of a command of which nobody knows more.
+func lostCommand(id, why string) *shim.CommandEnd {
+	return &shim.CommandEnd{ID: id, Outcome: shim.Lost, Message: why}
 }
 
 // shownBegun: the status shows a begin of which there is no record.
@@ -136,18 +151,20 @@ func (c *guestCommands) shownBegun(p *corev1.Pod, id string) bool {
 	if id == state.SetupID {
 		return false
 	}
-	_, i := state.ContainerOf(p, id)
-	return !c.progress.container(i).Begun.IsZero()
+	_, at := state.ContainerOf(p, id)
+	return !c.progress.begun(at).IsZero()
 }
 
-// send gives the command to the shim. It returns nil once the command began or ended.
-func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*state.Exit, error) {
-	if err := c.inputs.ensure(ctx); err != nil {
+// send gives the command to the shim. It returns nil once the command began or ended, or
+// the end of one that no shim takes.
+func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*shim.CommandEnd, error) {
+	prepared, err := c.inputs.ensure(ctx)
+	if err != nil {
 		return nil, err
 	}
 	dir := c.progress.dir()
 	for told := false; ; {
-		err := c.runtime.Shims.Run(ctx, dir, c.guestRun(p, id))
+		err := c.runtime.Shims.Run(ctx, dir, c.guestRun(p, prepared, id))
 		var refused *shim.RefusedError
 		switch {
 		case err == nil:
@@ -156,15 +173,14 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*st
 			return nil, context.Cause(ctx)
 		case errors.As(err, &refused) && refused.Code != shim.RefusedRecord:
 			// No shim can run it.
-			e := state.CommandExit(p, c.progress.Record, shim.CommandEnd{ID: id, Ended: c.clock.Now(), Outcome: shim.NotExecuted, Message: refused.Message})
-			return &e, nil
+			return &shim.CommandEnd{ID: id, Ended: c.clock.Now(), Outcome: shim.NotExecuted, Message: refused.Message}, nil
 		case refused != nil && !told:
 			told = true
 			c.report.unwritten(refused)
 		case errors.Is(err, shim.ErrNoShim):
 			if alive, aliveErr := c.runtime.Shims.Alive(dir); aliveErr == nil && !alive {
 				// A VM that runs on without a shim can be told nothing.
-				return c.exitOrLost(ctx, p, id, "the process that runs its commands is gone")
+				return lostCommand(id, "the process that runs its commands is gone"), nil
 			}
 		}
 		c.log.Warn("a command was not taken, asking again", "command", id, "err", err)
@@ -174,35 +190,43 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*st
 	}
 }
 
-func (c *guestCommands) guestRun(p *corev1.Pod, id string) shim.GuestRun {
+func (c *guestCommands) guestRun(p *corev1.Pod, prepared *Prepared, id string) shim.GuestRun {
 	r := shim.GuestRun{ID: id, Log: id + ".log", Timeout: guestTimeout}
 	if started := c.progress.Started; !started.IsZero() {
 		r.Timeout = min(guestTimeout, max(guestTimeoutLeast, guestTimeout-c.clock.Since(started)))
 	}
 	if id == state.SetupID {
-		r.Command = vm.GuestCommand{Argv: []string{"/bin/sh", "-c", c.inputs.prepared.Setup}}
+		r.Command = vm.GuestCommand{Argv: []string{"/bin/sh", "-c", prepared.Setup}}
 		return r
 	}
 	container, _ := state.ContainerOf(p, id)
-	r.Command = c.inputs.prepared.Commands[container.Name]
+	r.Command = prepared.Commands[container.Name]
 	r.Stdin, r.StdinOnce = container.Stdin, container.StdinOnce
 	return r
 }
 
-// await shows that the command runs and waits for its end; nil: it is lost.
+// markRuns shows that a command runs that has begun, once its postStart hook is done, and has
+// it probed: fail is told that it is to be killed, started that its startup probe has
+// succeeded.
+func (c *guestCommands) markRuns(ctx context.Context, id string, fail func(*containerFailedError), started func()) error {
+	if begun, _, _ := c.record(id); !begun || id == state.SetupID {
+		return nil
+	}
+	at := c.runtime.Shims.Begun(c.progress.dir(), id)
+	if at.IsZero() {
+		at = c.clock.Now()
+	}
+	if err := c.postStart(ctx, id); err != nil {
+		return err
+	}
+	c.markBegun(id, at)
+	c.probing.begin(id, at, fail, started)
+	return nil
+}
+
+// await waits for the end of a command; nil: it is lost.
 func (c *guestCommands) await(ctx context.Context, id string) (*shim.CommandEnd, error) {
 	shims, dir := c.runtime.Shims, c.progress.dir()
-	if begun, _, _ := c.record(id); begun && id != state.SetupID {
-		at := shims.Begun(dir, id)
-		if at.IsZero() {
-			at = c.clock.Now()
-		}
-		if err := c.postStart(ctx, id); err != nil {
-			return nil, err
-		}
-		c.markBegun(id, at)
-		c.probing.begin(id, at)
-	}
 	for {
 		ended, err := shims.Await(ctx, dir, id)
 		var refused *shim.RefusedError
@@ -224,14 +248,15 @@ func (c *guestCommands) await(ctx context.Context, id string) (*shim.CommandEnd,
 // markBegun notes that a container runs.
 func (c *guestCommands) markBegun(id string, at time.Time) {
 	p := c.pod.current()
-	container, i := state.ContainerOf(p, id)
-	r := c.progress.container(i)
-	if !r.Begun.IsZero() {
+	container, place := state.ContainerOf(p, id)
+	if !c.progress.begun(place).IsZero() {
 		return
 	}
-	r.Begun = at
-	c.progress.ran = true
-	c.progress.mainRan = c.progress.mainRan || i < 0
+	c.progress.change(func(r *state.Record) {
+		r.Container(place).Begun = at
+		c.progress.ran = true
+		c.progress.mainRan = c.progress.mainRan || r.MainsRan(p)
+	})
 	c.progress.save()
 	c.report.showProgress()
 	if id != state.MainID || state.RunsCommand(p) {
@@ -261,7 +286,7 @@ func (c *guestCommands) ended(ctx context.Context, p *corev1.Pod, id string, end
 			return e, err
 		}
 	}
-	e := state.CommandExit(p, c.progress.Record, *ended)
+	e := state.CommandExit(p, c.progress.record(), *ended)
 	c.messages.add(&e)
 	switch {
 	case e.Reason == state.ReasonNoAgent:
@@ -280,7 +305,8 @@ func (c *guestCommands) exitOrLost(ctx context.Context, p *corev1.Pod, id, why s
 	if e, err := c.vmExit(ctx); e != nil || err != nil {
 		return e, err
 	}
-	return c.lost(p, id, why), nil
+	e := state.LostCommand(p, c.progress.Record, id, why, c.clock.Now())
+	return &e, nil
 }
 
 // vmExit is the exit of a VM that is ending; nil where it runs on.
@@ -302,20 +328,16 @@ func (c *guestCommands) noAgentMessage(p *corev1.Pod, id string) string {
 
 // initEnded notes the end of an init container.
 func (c *guestCommands) initEnded(p *corev1.Pod, id string, ended shim.CommandEnd) {
-	_, i := state.ContainerOf(p, id)
-	if id == state.SetupID || i < 0 || c.progress.Inits[i].Exit != nil {
+	_, at := state.ContainerOf(p, id)
+	r := c.progress.record()
+	if id == state.SetupID || !at.Init || r.Container(at).Exit != nil {
 		return
 	}
-	e := state.CommandExit(p, c.progress.Record, ended)
+	e := state.CommandExit(p, r, ended)
 	c.messages.add(&e)
-	c.progress.Inits[i].Begun, c.progress.Inits[i].Exit = ended.Begun, &e
+	c.progress.change(func(r *state.Record) { r.Container(at).Begun, r.Container(at).Exit = ended.Begun, &e })
 	c.progress.save()
 	c.report.showProgress()
-}
-
-func (c *guestCommands) lost(p *corev1.Pod, id, why string) *state.Exit {
-	e := state.LostCommand(p, c.progress.Record, id, why, c.clock.Now())
-	return &e
 }
 
 // mountMessage is what the setup said last, which names the path that is in the way.
@@ -341,13 +363,11 @@ func (c *guestCommands) mountTokenInBackground(ctx context.Context) error {
 	if begun, ended, err := c.record(state.SetupID); err != nil || begun || ended != nil {
 		return nil
 	}
-	if err := c.inputs.ensure(ctx); err != nil {
+	prepared, err := c.inputs.ensure(ctx)
+	if err != nil || prepared.Setup == "" {
 		return err
 	}
-	if c.inputs.prepared.Setup == "" {
-		return nil
-	}
-	run, dir := c.guestRun(p, state.SetupID), c.progress.dir()
+	run, dir := c.guestRun(p, prepared, state.SetupID), c.progress.dir()
 	c.background.Go(func() { c.mountToken(ctx, dir, run) })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,8 +74,10 @@ type podInputs struct {
 	clock  clock.Clock
 	log    *slog.Logger
 
-	// prepared is for this attempt; nil: not prepared by this process.
-	prepared *Prepared
+	// prepared is for this attempt; nil: not prepared by this process. preparing is held by
+	// those of several goroutines that ensure it.
+	preparing sync.Mutex
+	prepared  *Prepared
 	// commands are those of the last attempt that was prepared, for any goroutine.
 	commands atomic.Pointer[map[string]vm.GuestCommand]
 }
@@ -132,12 +135,15 @@ func (i *podInputs) commandOf(ctx context.Context, p *corev1.Pod, container stri
 	return (*known)[container], nil
 }
 
-// ensure prepares what this process has not prepared yet.
-func (i *podInputs) ensure(ctx context.Context) error {
+// ensure prepares what this process has not prepared yet, once for all who ask.
+func (i *podInputs) ensure(ctx context.Context) (*Prepared, error) {
+	i.preparing.Lock()
+	defer i.preparing.Unlock()
 	if i.prepared != nil {
-		return nil
+		return i.prepared, nil
 	}
-	return i.prepare(ctx)
+	err := i.prepare(ctx)
+	return i.prepared, err
 }
 
 // tearDown removes the Pod's volumes.

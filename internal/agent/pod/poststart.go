@@ -18,8 +18,8 @@ var errCommandEnded = errors.New("the container ended before its postStart hook"
 // restarted meanwhile runs the hook again.
 func (c *guestCommands) postStart(ctx context.Context, id string) error {
 	p := c.pod.current()
-	container, i := state.ContainerOf(p, id)
-	if container.Lifecycle == nil || container.Lifecycle.PostStart == nil || !c.progress.container(i).Begun.IsZero() {
+	container, at := state.ContainerOf(p, id)
+	if container.Lifecycle == nil || container.Lifecycle.PostStart == nil || !c.progress.begun(at).IsZero() {
 		return nil
 	}
 	c.report.showWaiting(state.InitialReason(p), "its postStart hook runs")

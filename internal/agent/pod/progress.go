@@ -3,7 +3,7 @@ package pod
 import (
 	"context"
 	"log/slog"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,17 +14,21 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
-// progress is how far a Pod has come. Only its worker's own goroutine touches it, but
-// for what is published.
+// progress is how far a Pod has come. Only its worker's own goroutine touches it, but for
+// what is published, and while several goroutines do by change and record: those of containers
+// that run beside one another, or end so.
 type progress struct {
+	mu sync.Mutex
 	state.Record
-	// ran: a container of the Pod has run; mainRan: the main one has.
+	// ran: a container of the Pod has run; mainRan: all that are no init containers have.
 	ran, mainRan bool
 	// reconstructed: the record was made up, as the checkpoint was gone.
 	reconstructed bool
 
 	// published is the record as others may see it; nil: nothing is known yet.
 	published atomic.Pointer[state.Record]
+	// saving is held by who writes, so that the newest record is written last.
+	saving sync.Mutex
 
 	// life ends the tries to save.
 	life context.Context
@@ -35,20 +39,41 @@ type progress struct {
 	log         *slog.Logger
 }
 
+// change has the record changed by one goroutine at a time.
+func (g *progress) change(by func(*state.Record)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	by(&g.Record)
+}
+
+// record is a copy of the record.
+func (g *progress) record() state.Record {
+	r, _ := g.seen()
+	return r
+}
+
+// seen is a copy of the record, and whether all but init containers have run.
+func (g *progress) seen() (state.Record, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.Record.Clone(), g.mainRan
+}
+
 // publish shows the record to other goroutines.
 func (g *progress) publish() {
-	r := g.Record
-	r.Inits = slices.Clone(r.Inits)
+	r := g.record()
 	g.published.Store(&r)
 }
 
 // save writes the checkpoint. When the disk fails it is tried until it works or the
 // Pod's life ends: nothing may happen that is not written down.
 func (g *progress) save() {
+	g.saving.Lock()
+	defer g.saving.Unlock()
 	g.publish()
 	told := g.unsaved == nil
 	for delay := time.Second; ; delay = min(2*delay, time.Minute) {
-		err := g.checkpoints.Save(g.Record)
+		err := g.checkpoints.Save(g.record())
 		if err == nil {
 			return
 		}
@@ -66,10 +91,8 @@ func (g *progress) save() {
 // dir is that of the attempt.
 func (g *progress) dir() string { return g.checkpoints.AttemptDir(g.UID, g.Attempt) }
 
-// container is the record of the i-th init container; of the main one for -1.
-func (g *progress) container(i int) *state.ContainerRecord {
-	if i < 0 || i >= len(g.Inits) {
-		return &g.ContainerRecord
-	}
-	return &g.Inits[i]
+// begun is when the container at a place began in this attempt; zero: it did not.
+func (g *progress) begun(at state.Place) time.Time {
+	r := g.record()
+	return r.Container(at).Begun
 }

@@ -37,7 +37,7 @@ func (r *reporter) show(v *state.View) {
 	}
 	if r.shown = v; v != nil {
 		v.Resized = r.pod.resized() != nil
-		v.Main.Probed = r.probed.of(r.pod.current().Spec.Containers[0], v.Main.ID)
+		v.Probe(r.pod.current(), r.probed.of)
 		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
 	}
 }
@@ -60,7 +60,8 @@ func (r *reporter) showEphemeral() {
 // view is what the record says while the container whose turn it is waits.
 func (r *reporter) view(reason, message string) *state.View {
 	r.progress.publish()
-	v := state.ViewOf(r.pod.current(), r.progress.Record, r.progress.mainRan, corev1.ContainerStateWaiting{Reason: reason, Message: message})
+	known, ran := r.progress.seen()
+	v := state.ViewOf(r.pod.current(), known, ran, corev1.ContainerStateWaiting{Reason: reason, Message: message})
 	return &v
 }
 

@@ -40,12 +40,13 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 func (w *worker) recordExit(e state.Exit) {
 	w.probing.stop()
 	w.log.Info("attempt ended", "machine", e.VM, "code", e.Code, "reason", e.Reason, "message", e.Message)
-	w.progress.Record = w.progress.CountCrash(e).Ended(e)
+	p := w.pod.current()
+	w.progress.Record = w.progress.CountCrash(e).Ended(p, e)
 	w.progress.ran = w.progress.ran || !e.Unstarted
-	w.progress.mainRan = w.progress.mainRan || !e.Unstarted && e.Init == ""
+	w.progress.mainRan = w.progress.mainRan || !e.Unstarted && w.progress.MainsRan(p)
 	w.progress.save()
 	// An exit that the policy does not restart could not be taken back once it is shown.
-	if !e.Unstarted && !e.Replaced && !e.RestartedAsSuccess(w.pod.current().Spec.RestartPolicy) {
+	if !e.Unstarted && !e.Replaced && !e.RestartedAsSuccess(p.Spec.RestartPolicy) {
 		w.report.showProgress()
 	}
 	if e.Reason == state.ReasonStart || e.Unstarted && (e.Reason == state.ReasonRunError || e.Reason == state.ReasonSession) {
@@ -77,7 +78,7 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 			return err
 		}
 	}
-	w.progress.Record = w.progress.Next()
+	w.progress.Record = w.progress.Next(w.pod.current())
 	w.progress.publish()
 	// Logs of attempts that did run may still be asked for.
 	if err := w.progress.checkpoints.DropAttempts(w.progress.UID, w.progress.Kept()); err != nil {

@@ -103,7 +103,7 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 	if e := w.progress.Ending; e != nil && e.ContainerOnly {
 		w.progress.Ending = nil
 	}
-	w.progress.mainRan = w.progress.mainRan || !w.progress.Begun.IsZero() || w.progress.Exit != nil || w.progress.LastExit != nil
+	w.progress.mainRan = w.progress.mainRan || w.progress.MainsRan(p)
 	w.progress.ran = w.progress.ran || w.progress.mainRan || w.progress.Step == state.StepRunning
 	w.progress.publish()
 	if !w.isNew(action) {

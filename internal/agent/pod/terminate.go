@@ -83,15 +83,12 @@ func (w *worker) loadForTermination(ctx context.Context) error {
 // phase tells its owner that nothing of it runs any more.
 func (w *worker) killedView() *state.View {
 	p := w.pod.current()
-	if w.progress.Inits == nil {
-		w.progress.Inits = make([]state.ContainerRecord, len(p.Spec.InitContainers))
-	}
+	w.progress.Fit(p)
 	e := w.killedExit()
-	w.progress.Record = w.progress.Ended(e)
+	w.progress.Record = w.progress.Ended(p, e)
 	// A container that still waits for init containers waits for good, as with a kubelet.
-	if w.progress.Exit == nil && w.progress.Turn() == state.MainID {
-		main := state.LostExit(w.progress.Record, "the Pod ended before this container ran", e.Finished)
-		w.progress.Exit = &main
+	if w.progress.Turn(p) == state.MainID {
+		e = w.progress.EndUnrun(p, e)
 	}
 	// Of a Pod that is deleted the records of the shim say the same: its checkpoint goes
 	// in a moment, and the disk may be slow.
@@ -112,6 +109,7 @@ func (w *worker) killedView() *state.View {
 // killedExit is the exit of a VM that was stopped with its Pod. A guest that shut
 // itself down first has succeeded all the same.
 func (w *worker) killedExit() state.Exit {
+	p := w.pod.current()
 	if w.progress.MayRun() {
 		return w.exits.read("the VM was stopped with its Pod")
 	}
@@ -120,7 +118,7 @@ func (w *worker) killedExit() state.Exit {
 			return e
 		}
 	}
-	return state.LostCommand(w.pod.current(), w.progress.Record, w.progress.Turn(), "the Pod ended before its VM ran", w.clock.Now())
+	return state.LostCommand(p, w.progress.Record, w.progress.Turn(p), "the Pod ended before its VM ran", w.clock.Now())
 }
 
 // deletePod deletes the Pod object, once nothing is left of its VM, and then the

@@ -92,7 +92,7 @@ func TestAClockThatIsSetBackHoldsUpNoRestart(t *testing.T) {
 func TestGuestTimeout(t *testing.T) {
 	w := newWorld(t)
 	p := podtest.Job(corev1.RestartPolicyNever)
-	commands := &guestCommands{progress: &progress{}, inputs: &podInputs{prepared: &Prepared{}}, clock: w.clock}
+	commands := &guestCommands{progress: &progress{}, clock: w.clock}
 	for name, c := range map[string]struct {
 		started time.Time
 		want    time.Duration
@@ -104,7 +104,7 @@ func TestGuestTimeout(t *testing.T) {
 		"the clock is back": {w.clock.Now().Add(time.Hour), 5 * time.Minute},
 	} {
 		commands.progress.Started = c.started
-		if got := commands.guestRun(p, state.MainID).Timeout; got != c.want {
+		if got := commands.guestRun(p, &Prepared{}, state.MainID).Timeout; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

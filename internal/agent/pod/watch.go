@@ -153,6 +153,8 @@ func (w *worker) stopForImage(ctx context.Context, why *imageChangedError) (stat
 	name := w.progress.VMName()
 	w.log.Info("VM stopped, as the Pod wants another image", "machine", name)
 	w.report.event(corev1.EventTypeNormal, "Killing", why.Error())
+	w.exits.replaced = true
+	defer func() { w.exits.replaced = false }()
 	if err := w.endCommand(ctx); err != nil {
 		return state.Exit{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,10 +92,10 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	w := &worker{shared: s, clock: s.clock, log: log, pod: newObject(p, s.clock), freed: make(chan struct{})}
 	w.life, w.endLife = context.WithCancelCause(ctx)
 	w.status = status.New(s.client, s.clock, log, p)
-	mainRan := state.HasRun(p.Status.ContainerStatuses)
 	w.progress = &progress{
-		mainRan: mainRan, ran: mainRan || state.HasRun(p.Status.InitContainerStatuses),
-		life: w.life, checkpoints: s.checkpoints, clock: s.clock, log: log,
+		mainRan: state.AllRan(p.Status.ContainerStatuses),
+		ran:     state.HasRun(slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses)),
+		life:    w.life, checkpoints: s.checkpoints, clock: s.clock, log: log,
 	}
 	invariant := state.Invariant{HostIP: s.hostIP, StartTime: metav1.NewTime(s.clock.Now())}
 	if p.Status.StartTime != nil {
@@ -118,7 +119,8 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits, messages: said, probing: w.probing,
 		background: &w.background, clock: s.clock, log: log,
 	}
-	w.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
+	w.commands.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
+	w.ender = w.commands.ender
 	w.locator = &locator{pod: w.pod, progress: w.progress, status: w.status, inputs: w.inputs, checkpoints: s.checkpoints}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
 	w.admitter = &admitter{host: s.host, memory: w.memory, pod: w.pod, report: w.report, clock: s.clock, log: log}

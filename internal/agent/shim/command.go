@@ -24,6 +24,8 @@ const (
 // run is the life of one command.
 func (c *commands) run(cmd *command) {
 	code, err := c.execute(cmd)
+	// Nobody asks for it again, and a VM may see thousands of commands.
+	cmd.Command = vm.GuestCommand{}
 	var unrecorded *recordError
 	if errors.As(err, &unrecorded) {
 		cmd.refused = &refusal{Code: RefusedRecord, Message: oneLine(err)}

@@ -387,3 +387,35 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		t.Errorf("a command nobody ran: %v", err)
 	}
 }
+
+// A container that is restarted again and again in one guest leaves next to nothing in its
+// shim, and nothing on the disk once its run is forgotten.
+func TestCommandsOfTheSameGuestDoNotAddUp(t *testing.T) {
+	a := serveAttempt(t, newFakeGuest())
+	for _, id := range []string{"main", "main-r1"} {
+		r := guestRun(id, "print")
+		r.Log, r.Command.Env = id+".log", []string{"A=1"}
+		mustRun(t, a.dir, r)
+		mustEnd(t, a.dir, id)
+	}
+	if kept := a.commands.find("main").Command; len(kept.Env)+len(kept.Argv) > 0 {
+		t.Errorf("the shim keeps %+v", kept)
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, "main.log.1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Forget(a.dir, "main", "main.log"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(a.dir, "*main*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"command-main-r1.begun.json", "command-main-r1.ended.json", "main-r1.log"}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if d := cmp.Diff(want, left); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}

@@ -172,11 +172,26 @@ func ReadBegun(dir, id string) (Begun, bool, error) {
 	return b, found, err
 }
 
+// Forget removes what is left of a command that ended long ago, with its log: nobody asks for
+// it any more, and its ID is not given again.
+func Forget(dir, id, log string) error {
+	logs, err := filepath.Glob(filepath.Join(dir, log) + "*")
+	if err != nil {
+		return fmt.Errorf("finding the log of a command: %w", err)
+	}
+	for _, path := range logs {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the log of a command: %w", err)
+		}
+	}
+	return forget(dir, id)
+}
+
 // forget removes the records of a command that never ran.
 func forget(dir, id string) error {
 	for _, path := range []string{begunFile(dir, id), endedFile(dir, id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing the record of a command that never ran: %w", err)
+			return fmt.Errorf("removing the record of a command: %w", err)
 		}
 	}
 	return nil

@@ -58,6 +58,15 @@ func Before(name, script string) func(*corev1.Pod) {
 	}
 }
 
+// Beside adds a container that runs a shell script beside the main one.
+func Beside(name, script string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name: name, Image: p.Spec.Containers[0].Image, Command: []string{"/bin/sh", "-c", script},
+		})
+	}
+}
+
 // Mounts adds a volume, and a mount of it to the main container.
 func Mounts(name, path string, source corev1.VolumeSource) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

@@ -27,28 +27,35 @@ func acceptedOfContainer() []string {
 func ofCommand() []string { return []string{"workingDir", "tty", "stdin", "stdinOnce"} }
 
 func unsupportedMain(path string, c corev1.Container) []string {
-	accepted := acceptedOfContainer()
 	if state.IsCommand(c) {
-		accepted = slices.Concat(accepted, ofCommand(), probes(), []string{"lifecycle"})
+		return unsupportedService(path, c)
 	}
-	found := unsupportedContainer(path, c, accepted)
-	if !slices.Contains(accepted, "lifecycle") {
-		return found
-	}
-	return append(found, unsupportedHandlers(path, c)...)
+	return unsupportedContainer(path, c, acceptedOfContainer())
+}
+
+// unsupportedService is for commands that run for as long as their Pod does. What else they
+// accept is given.
+func unsupportedService(path string, c corev1.Container, more ...string) []string {
+	accepted := slices.Concat(acceptedOfContainer(), ofCommand(), probes(), []string{"lifecycle"}, more)
+	return append(unsupportedContainer(path, c, accepted), unsupportedHandlers(path, c)...)
 }
 
 // unsupportedInit holds an init container to what it is here: one more command in
-// the VM of the main container.
+// the VM of the main container. A sidecar has what that one may have.
 func unsupportedInit(path string, c corev1.Container) []string {
-	found := unsupportedContainer(path, c, append(acceptedOfContainer(), ofCommand()...))
+	var found []string
+	if state.IsSidecar(c) {
+		found = unsupportedService(path, c, "restartPolicy")
+	} else {
+		found = unsupportedContainer(path, c, append(acceptedOfContainer(), ofCommand()...))
+	}
 	if !state.IsCommand(c) {
 		found = append(found, path+".command (an init container needs one, it runs in the VM of the main container)")
 	}
 	return found
 }
 
-// unlikeMain names what an init container must have in common with the main one.
+// unlikeMain names what a container must have in common with the first one.
 func unlikeMain(path string, c, main corev1.Container) []string {
 	var found []string
 	if c.Image != main.Image {

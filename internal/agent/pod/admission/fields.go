@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 )
 
 // vmResource is the extended resource of which a Node has one for each guest.
@@ -58,7 +60,7 @@ func Unsupported(p *corev1.Pod) []string {
 		found = append(found, "spec.hostUsers (false)")
 	}
 	found = append(found, unsupportedVolumes(spec.Volumes)...)
-	found = append(found, unsupportedContainers(spec)...)
+	found = append(found, unsupportedContainers(p)...)
 	return append(found, unsupportedMounts(spec)...)
 }
 
@@ -75,22 +77,28 @@ func unsupportedClass(spec corev1.PodSpec) []string {
 	return found
 }
 
-// unsupportedContainers looks at each container, also where there are too many: what
-// a Pod must change is said at once.
-func unsupportedContainers(spec corev1.PodSpec) []string {
-	var found []string
-	if n := len(spec.Containers); n != 1 {
-		found = append(found, fmt.Sprintf("spec.containers (%d containers, a VM is one)", n))
+// unsupportedContainers looks at each container: what a Pod must change is said at once.
+func unsupportedContainers(p *corev1.Pod) []string {
+	spec := p.Spec
+	if len(spec.Containers) == 0 {
+		return []string{"spec.containers (0 containers, a VM is one at least)"}
 	}
+	var found []string
 	for i, c := range spec.Containers {
-		found = append(found, unsupportedMain(fmt.Sprintf("spec.containers[%d]", i), c)...)
+		path := fmt.Sprintf("spec.containers[%d]", i)
+		found = append(found, unsupportedMain(path, c)...)
+		if state.Several(p) && !state.IsCommand(c) {
+			found = append(found, path+".command (each of several containers needs one, they run in one VM)")
+		}
+		found = append(found, unlikeMain(path, c, spec.Containers[0])...)
 	}
 	for i, c := range spec.InitContainers {
 		path := fmt.Sprintf("spec.initContainers[%d]", i)
 		found = append(found, unsupportedInit(path, c)...)
-		if len(spec.Containers) > 0 {
-			found = append(found, unlikeMain(path, c, spec.Containers[0])...)
-		}
+		found = append(found, unlikeMain(path, c, spec.Containers[0])...)
+	}
+	if vms := most(p, vmResource, requested); len(spec.Containers) > 1 && vms.CmpInt64(1) > 0 {
+		found = append(found, fmt.Sprintf("spec.containers (%s of %s together, a Pod is one VM)", vms.String(), vmResource))
 	}
 	return found
 }

@@ -71,13 +71,14 @@ func TestUnsupported(t *testing.T) {
 			"spec.containers[0].livenessProbe", "spec.containers[0].readinessProbe", "spec.containers[0].startupProbe", "spec.containers[0].lifecycle",
 		}},
 		{"init containers that are none here", func(p *corev1.Pod, c *corev1.Container) {
-			always := corev1.ContainerRestartPolicyAlways
+			always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
 			p.Spec.InitContainers = []corev1.Container{
-				{Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: &always},
-				{Name: "machine", Image: c.Image},
+				{Name: "sometimes", Image: c.Image, Command: []string{"x"}, RestartPolicy: &never},
+				{Name: "machine", Image: c.Image, RestartPolicy: &always},
 				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, LivenessProbe: &corev1.Probe{}},
 			}
 		}, []string{
+			"spec.containers[0].command (each of several containers needs one, they run in one VM)",
 			"spec.initContainers[0].restartPolicy",
 			"spec.initContainers[1].command (an init container needs one, it runs in the VM of the main container)",
 			"spec.initContainers[2].livenessProbe",
@@ -140,11 +141,20 @@ func TestUnsupported(t *testing.T) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", SecurityContext: &corev1.SecurityContext{Privileged: &yes}})
 			p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: c.Image, Stdin: true}}
 		}, []string{
-			"spec.hostNetwork", "spec.containers (2 containers, a VM is one)",
-			"spec.containers[0].livenessProbe", "spec.containers[1].securityContext.privileged",
+			"spec.hostNetwork",
+			"spec.containers[0].livenessProbe",
+			"spec.containers[0].command (each of several containers needs one, they run in one VM)",
+			"spec.containers[1].securityContext.privileged",
+			"spec.containers[1].command (each of several containers needs one, they run in one VM)",
+			"spec.containers[1].image (it must be that of the main container, they share a VM)",
 			"spec.initContainers[0].command (an init container needs one, it runs in the VM of the main container)",
 			`spec.containers[0].volumeMounts[0].mountPath (mount path "/" is the root of the guest)`,
 		}},
+		{"two guests for two containers", func(p *corev1.Pod, c *corev1.Container) {
+			c.Command = []string{"x"}
+			c.Resources.Limits = corev1.ResourceList{vmResource: resource.MustParse("1")}
+			podtest.Beside(p, "b")
+		}, []string{"spec.containers (2 of macfleet.dev/macos-vm together, a Pod is one VM)"}},
 		{"the host's namespaces", func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.HostNetwork, p.Spec.HostPID, p.Spec.HostIPC = true, true, true
 		}, []string{"spec.hostNetwork", "spec.hostPID", "spec.hostIPC"}},

@@ -198,6 +198,24 @@ func TestShapeOfPod(t *testing.T) {
 	if d := cmp.Diff(vm.Shape{CPUs: 6, MemoryBytes: 4 << 30}, ShapeOf(p, host)); d != "" {
 		t.Errorf("an init container that needs more (-want +got):\n%s", d)
 	}
+	sized := func(cpu, memory string, sidecar bool) corev1.Container {
+		c := corev1.Container{Resources: corev1.ResourceRequirements{Limits: list(cpu, memory), Requests: list(cpu, "1Gi")}}
+		if always := corev1.ContainerRestartPolicyAlways; sidecar {
+			c.RestartPolicy = &always
+		}
+		return c
+	}
+	p.Spec.Containers = []corev1.Container{sized("1", "2Gi", false), sized("2", "3Gi", false)}
+	p.Spec.InitContainers = []corev1.Container{sized("1", "1Gi", true), sized("5", "1Gi", false), sized("1", "2Gi", true), sized("1", "1Gi", false)}
+	if d := cmp.Diff(vm.Shape{CPUs: 6, MemoryBytes: 8 << 30}, ShapeOf(p, host)); d != "" {
+		t.Errorf("containers at the same time (-want +got):\n%s", d)
+	}
+	if cpus, memory := Requests(p); cpus != 6000 || memory != 4<<30 {
+		t.Errorf("they request %d thousandths of CPUs and %d bytes", cpus, memory)
+	}
+	if least, wanted := MemoryNeed(p, host); least != 4<<30 || wanted != 8<<30 {
+		t.Errorf("their VM needs %d bytes, and wants %d", least, wanted)
+	}
 	if d := cmp.Diff(vm.Shape{CPUs: 1, MemoryBytes: 1 << 20}, ShapeOf(of(corev1.Container{}), Host{})); d != "" {
 		t.Errorf("a host that tells nothing (-want +got):\n%s", d)
 	}

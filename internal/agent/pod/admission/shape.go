@@ -2,11 +2,11 @@ package admission
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -34,14 +34,12 @@ const mebibyte = 1 << 20
 
 // ShapeOf gives a Pod its VM: limits, else requests, else an even share of
 // the host; never above what the host can give. CPUs are whole, rounded up; memory
-// is whole mebibytes, rounded down. The disk only grows. It is enough for each of
-// the containers, which run one after the other.
+// is whole mebibytes, rounded down. The disk only grows. It is enough for all containers
+// that run at the same time.
 func ShapeOf(p *corev1.Pod, h Host) vm.Shape {
-	containers := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 	share := max(1, h.MaxVMs)
-	most := func(name corev1.ResourceName) resource.Quantity { return mostOf(containers, name, wanted) }
-	cpus := within(most(corev1.ResourceCPU), int64(max(1, h.CPUs)), int64(h.CPUs/share))
-	memory := within(most(corev1.ResourceMemory), max(mebibyte, h.MemoryBytes), h.MemoryBytes/int64(share))
+	cpus := within(most(p, corev1.ResourceCPU, wanted), int64(max(1, h.CPUs)), int64(h.CPUs/share))
+	memory := within(most(p, corev1.ResourceMemory, wanted), max(mebibyte, h.MemoryBytes), h.MemoryBytes/int64(share))
 	storage := int64(maxDiskBytes)
 	if h.StorageBytes > 0 {
 		storage = min(storage, h.StorageBytes)
@@ -49,7 +47,7 @@ func ShapeOf(p *corev1.Pod, h Host) vm.Shape {
 	return vm.Shape{
 		CPUs:        int(max(1, cpus)),
 		MemoryBytes: max(mebibyte, memory/mebibyte*mebibyte),
-		DiskBytes:   within(most(corev1.ResourceEphemeralStorage), storage, 0),
+		DiskBytes:   within(most(p, corev1.ResourceEphemeralStorage, wanted), storage, 0),
 	}
 }
 
@@ -112,16 +110,27 @@ func Overhead(p *corev1.Pod) int64 {
 	return counted(corev1.ResourceMemory, p.Spec.Overhead[corev1.ResourceMemory])
 }
 
+// most is the greatest sum of what containers have that run at the same time, as a kubelet
+// counts it: each init container with the sidecars before it, and all others with all of them.
 func most(p *corev1.Pod, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
-	return mostOf(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), name, of)
+	var greatest, sidecars resource.Quantity
+	for _, c := range p.Spec.InitContainers {
+		with := sidecars.DeepCopy()
+		with.Add(of(c, name))
+		if state.IsSidecar(c) {
+			sidecars = with
+		}
+		greatest = greater(greatest, with)
+	}
+	for _, c := range p.Spec.Containers {
+		sidecars.Add(of(c, name))
+	}
+	return greater(greatest, sidecars)
 }
 
-func mostOf(containers []corev1.Container, name corev1.ResourceName, of func(corev1.Container, corev1.ResourceName) resource.Quantity) resource.Quantity {
-	var greatest resource.Quantity
-	for _, c := range containers {
-		if q := of(c, name); q.Cmp(greatest) > 0 {
-			greatest = q
-		}
+func greater(a, b resource.Quantity) resource.Quantity {
+	if b.Cmp(a) > 0 {
+		return b
 	}
-	return greatest
+	return a
 }

@@ -74,16 +74,33 @@ func ofPods() []Case {
 		}, Fields: []string{"spec.runtimeClassName", "spec.overhead"}},
 		{Name: "two containers, and all that is wrong with each", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			c.LivenessProbe = probe()
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", Image: "x", SecurityContext: &corev1.SecurityContext{Privileged: of(true)}})
-		}, Fields: []string{"spec.containers", "spec.containers[].livenessProbe", "spec.containers[].securityContext.privileged"}},
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+				Name: "b", Image: "x", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, SecurityContext: &corev1.SecurityContext{Privileged: of(true)},
+			})
+		}, Fields: []string{
+			"spec.containers[].livenessProbe", "spec.containers[].command", "spec.containers[].securityContext.privileged",
+			"spec.containers[].image", "spec.containers[].imagePullPolicy",
+		}},
+		{Name: "a sidecar beside a machine, with a hook that no kubelet runs", Edit: func(p *corev1.Pod, c *corev1.Container) {
+			p.Spec.InitContainers = []corev1.Container{{
+				Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: of(corev1.ContainerRestartPolicyAlways),
+				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}},
+			}}
+		}, Fields: []string{"spec.containers[].command", "spec.initContainers[].lifecycle.preStop.tcpSocket"}},
+		{Name: "two containers that ask for a guest each", Edit: func(p *corev1.Pod, c *corev1.Container) {
+			c.Command, c.Resources.Limits = []string{"x"}, corev1.ResourceList{"macfleet.dev/macos-vm": resource.MustParse("1")}
+			c.Resources.Requests = c.Resources.Limits
+			beside := *c.DeepCopy()
+			beside.Name = "b"
+			p.Spec.Containers = append(p.Spec.Containers, beside)
+		}, Fields: []string{"spec.containers"}, AgentOnly: true},
 		{Name: "init containers that are none here", Edit: func(p *corev1.Pod, c *corev1.Container) {
 			p.Spec.InitContainers = []corev1.Container{
-				{Name: "sidecar", Image: c.Image, Command: []string{"x"}, RestartPolicy: of(corev1.ContainerRestartPolicyAlways)},
 				{Name: "machine", Image: c.Image},
 				{Name: "another", Image: "other", Command: []string{"x"}, ImagePullPolicy: corev1.PullAlways, SecurityContext: &corev1.SecurityContext{Privileged: of(true)}},
 			}
 		}, Fields: []string{
-			"spec.initContainers[].restartPolicy", "spec.initContainers[].command",
+			"spec.initContainers[].command",
 			"spec.initContainers[].securityContext.privileged", "spec.initContainers[].image", "spec.initContainers[].imagePullPolicy",
 		}},
 	}

@@ -39,6 +39,12 @@ func honoured() []Case {
 			p.Spec.InitContainers = []corev1.Container{init}
 		}},
 		{Name: "probes and hooks of a command", Edit: handlers},
+		{Name: "containers beside one another, and a sidecar", Edit: func(p *corev1.Pod, c *corev1.Container) {
+			handlers(p, c)
+			beside, sidecar := *c.DeepCopy(), *c.DeepCopy()
+			beside.Name, sidecar.Name, sidecar.RestartPolicy = "b", "s", of(corev1.ContainerRestartPolicyAlways)
+			p.Spec.Containers, p.Spec.InitContainers = append(p.Spec.Containers, beside), []corev1.Container{sidecar}
+		}},
 		{Name: "commands as probe and hook", Edit: func(_ *corev1.Pod, c *corev1.Container) {
 			c.Command, c.LivenessProbe = []string{"x"}, probe()
 			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: c.LivenessProbe.Exec}}

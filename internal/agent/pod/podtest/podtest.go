@@ -39,6 +39,29 @@ func Job(policy corev1.RestartPolicy, inits ...string) *corev1.Pod {
 	return p
 }
 
+// Beside is p with containers of the given names beside the main one.
+func Beside(p *corev1.Pod, names ...string) *corev1.Pod {
+	for _, name := range names {
+		c := *p.Spec.Containers[0].DeepCopy()
+		c.Name, c.Command = name, []string{"serve", name}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+	}
+	return p
+}
+
+// Sidecars is p with sidecars of the given names before all other containers.
+func Sidecars(p *corev1.Pod, names ...string) *corev1.Pod {
+	always := corev1.ContainerRestartPolicyAlways
+	var list []corev1.Container
+	for _, name := range names {
+		c := *p.Spec.Containers[0].DeepCopy()
+		c.Name, c.Command, c.RestartPolicy = name, []string{"watch", name}, &always
+		list = append(list, c)
+	}
+	p.Spec.InitContainers = append(list, p.Spec.InitContainers...)
+	return p
+}
+
 // DeleteAt is what the API server does at a time of its own.
 func DeleteAt(p *corev1.Pod, now time.Time) {
 	grace := int64(30)

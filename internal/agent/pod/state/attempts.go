@@ -35,7 +35,7 @@ func LogIDs(s corev1.ContainerStatus) (current, previous string) {
 // and those that the ends of containers name.
 func (r Record) Kept() []int {
 	kept := []int{r.Attempt, r.Attempt - 1}
-	for _, l := range append([]ContainerRecord{r.ContainerRecord}, r.Inits...) {
+	for _, l := range r.containers() {
 		for _, e := range []*Exit{l.Exit, l.LastExit} {
 			if e == nil {
 				continue
@@ -48,20 +48,18 @@ func (r Record) Kept() []int {
 	return kept
 }
 
-// CommandID is the command of the container of that name; false: the Pod has none.
-func CommandID(p *corev1.Pod, container string) (string, bool) {
-	for i, c := range p.Spec.InitContainers {
-		if c.Name == container {
-			return initID(i), true
+// PlaceOf is the place of the container of that name; false: the Pod has none.
+func PlaceOf(p *corev1.Pod, container string) (Place, bool) {
+	for _, at := range places(p) {
+		if at.In(p).Name == container {
+			return at, true
 		}
 	}
-	for i, c := range p.Spec.Containers {
-		if c.Name == container && i == 0 {
-			return MainID, true
-		}
-	}
-	return "", false
+	return Place{}, false
 }
+
+// CommandID is the command of the container at a place that a container ID is about.
+func (a Place) CommandID(containerID string) string { return a.Command(runOf(containerID)) }
 
 // Overlay is the status that the API shows, with what the agent last rendered over it.
 func Overlay(shown, rendered corev1.PodStatus) corev1.PodStatus {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,16 +9,16 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/shim"
 )
 
-// The commands in a guest, in their order. They name files of the shim.
+// The commands in a guest. They name files of the shim.
 const (
 	SetupID = "setup"
 	MainID  = "main"
+	// initPrefix and otherPrefix name those of init containers, and of containers beside
+	// the main one.
+	initPrefix, otherPrefix = "init-", "c-"
 	// AnswerID is none of the attempt's own: it tells that the guest agent answers.
 	AnswerID = "answer"
 )
-
-// initID names the command of the i-th init container.
-func initID(i int) string { return "init-" + strconv.Itoa(i) }
 
 // RunsCommand reports that the main container is a command in the guest. Otherwise it
 // is the VM itself.
@@ -28,30 +27,32 @@ func RunsCommand(p *corev1.Pod) bool { return IsCommand(p.Spec.Containers[0]) }
 // IsCommand reports that the container is a command in the guest, and not the VM itself.
 func IsCommand(c corev1.Container) bool { return len(c.Command) > 0 || len(c.Args) > 0 }
 
-// CommandIDs are the commands of one attempt, in their order.
+// CommandIDs are the commands of one attempt that run one after the other, in their order:
+// those of containers that run beside one another are not among them.
 func CommandIDs(p *corev1.Pod, setup bool) []string {
 	var ids []string
 	if setup {
 		ids = append(ids, SetupID)
 	}
 	for i := range p.Spec.InitContainers {
-		ids = append(ids, initID(i))
+		if at := (Place{Init: true, Index: i}); !at.IsSidecar(p) {
+			ids = append(ids, at.Command(0))
+		}
 	}
-	if RunsCommand(p) {
+	if RunsCommand(p) && !Several(p) {
 		ids = append(ids, MainID)
 	}
 	return ids
 }
 
-// ContainerOf is the container that a command belongs to: -1 is the main one. What
-// is set up for all counts as the first one's.
-func ContainerOf(p *corev1.Pod, id string) (corev1.Container, int) {
-	for i, c := range p.Spec.InitContainers {
-		if id == initID(i) || id == SetupID {
-			return c, i
-		}
+// ContainerOf is the container that a command belongs to, and its place. What is set up for
+// all counts as the first one's.
+func ContainerOf(p *corev1.Pod, id string) (corev1.Container, Place) {
+	at, _, ok := placeOf(p, id)
+	if !ok && id == SetupID {
+		at = places(p)[0]
 	}
-	return p.Spec.Containers[0], -1
+	return at.In(p), at
 }
 
 // CommandProgress is how far the commands of an attempt have come.

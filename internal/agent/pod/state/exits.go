@@ -61,6 +61,9 @@ type ExitEvidence struct {
 // command that failed, else that of the VM.
 func ExitOf(p *corev1.Pod, r Record, m ExitEvidence, now time.Time) Exit {
 	s := m.Progress
+	if e, over := Decided(p, r); over {
+		return e
+	}
 	if e := s.Exit; e != nil && e.Outcome == shim.Exited && (e.Code != 0 || s.ID == MainID) {
 		return CommandExit(p, r, *e)
 	}
@@ -95,7 +98,8 @@ func nothingRan(p *corev1.Pod, r Record, m ExitEvidence) bool {
 	case s.ID == SetupID:
 		return !Succeeded(s.Exit)
 	}
-	return s.ID == CommandIDs(p, false)[0] && !s.Begun
+	_, at := ContainerOf(p, s.ID)
+	return !s.Begun && (Several(p) || at == places(p)[0])
 }
 
 // unstarted is the end of a VM in which nothing ran.
@@ -115,15 +119,24 @@ func (e Exit) unstarted(o vm.Outcome) Exit {
 
 // ofContainer is the end as that of the container which a command belongs to.
 func (e Exit) ofContainer(p *corev1.Pod, r Record, id string) Exit {
-	c, i := ContainerOf(p, id)
-	if i < 0 {
-		return e
+	c, at := ContainerOf(p, id)
+	if _, n, _ := placeOf(p, id); n > 0 || !at.isMain() {
+		e.Of, e.VM = at.Command(n), runName(r.VMName(), c.Name, n)
 	}
-	e.Init, e.VM = initID(i), r.VMName()+"/"+c.Name
-	if i < len(r.Inits) && !r.Inits[i].Begun.IsZero() {
-		e.Started = r.Inits[i].Begun
+	if begun := r.Container(at).Begun; !begun.IsZero() && e.Of != "" {
+		e.Started = begun
 	}
 	return e
+}
+
+// beside is the end of a container that ran beside the one whose end this is, and ended with
+// the VM.
+func (e Exit) beside() Exit {
+	own := Exit{Code: CodeKilled, Reason: reasonError, Message: "its VM ended", Replaced: e.Replaced, VM: e.VM, Started: e.Started, Finished: e.Finished}
+	if e.Disrupted() {
+		own.Reason, own.Message = e.Reason, e.Message
+	}
+	return own
 }
 
 // CommandExit is that of a container which is a command in the guest.

@@ -65,7 +65,7 @@ func TestExitOf(t *testing.T) {
 	} {
 		p := podtest.Job(corev1.RestartPolicyNever, "one")
 		e := ExitOf(p, Record{UID: "u", Inits: make([]ContainerRecord, 1)}, c.in, now)
-		if d := cmp.Diff(c.want, want{e.Code, e.Reason, e.Init, e.Unstarted}); d != "" {
+		if d := cmp.Diff(c.want, want{e.Code, e.Reason, e.Of, e.Unstarted}); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, d)
 		}
 	}

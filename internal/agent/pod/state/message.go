@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -73,17 +74,14 @@ func (e Exit) OfCommand() bool { return e.Reason == ReasonCompleted || e.Reason 
 
 // CommandOf is the command whose end this is.
 func (e Exit) CommandOf() string {
-	if e.Init != "" {
-		return e.Init
-	}
-	return MainID
+	return cmp.Or(e.Of, MainID)
 }
 
 // FieldPath names the container of a command within its Pod, as events have it.
 func FieldPath(p *corev1.Pod, id string) string {
-	c, i := ContainerOf(p, id)
-	if i < 0 {
-		return "spec.containers{" + c.Name + "}"
+	c, at := ContainerOf(p, id)
+	if at.Init {
+		return "spec.initContainers{" + c.Name + "}"
 	}
-	return "spec.initContainers{" + c.Name + "}"
+	return "spec.containers{" + c.Name + "}"
 }

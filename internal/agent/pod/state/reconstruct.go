@@ -7,29 +7,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// RecordFor is the Pod's record with room for its init containers, or what the API
-// shows of a Pod whose record is lost.
+// RecordFor is the Pod's record with room for its containers, or what the API shows of a
+// Pod whose record is lost.
 func RecordFor(p *corev1.Pod, bootSession string, r *Record) Record {
 	if r == nil {
 		return recordOfPod(p, bootSession)
 	}
-	known := *r
-	known.Inits = append(known.Inits, make([]ContainerRecord, max(0, len(p.Spec.InitContainers)-len(known.Inits)))...)
+	known := r.Clone()
+	known.Fit(p)
 	return known
 }
 
 func recordOfPod(p *corev1.Pod, bootSession string) Record {
 	r := Record{UID: p.UID, Namespace: p.Namespace, Name: p.Name, BootSession: bootSession}
+	r.Fit(p)
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if at, ok := PlaceOf(p, s.Name); ok {
+			*r.Container(at) = recordOfStatus(s, at)
+			if n, ours := AttemptOf(p.UID, s.ContainerID); ours && n < attemptShown(p) {
+				r.Container(at).Run = 0 // its number is of another attempt
+			}
+		}
+	}
 	if len(p.Status.ContainerStatuses) > 0 {
 		s := p.Status.ContainerStatuses[0]
-		r.ContainerRecord, r.Image, r.ImageID = recordOfStatus(s, ""), s.Image, s.ImageID
-		r.Started = r.Begun
-		r.Attempt = max(int(s.RestartCount), attemptShown(p))
-	}
-	r.Inits = make([]ContainerRecord, len(p.Spec.InitContainers))
-	for i, s := range p.Status.InitContainerStatuses {
-		if i < len(r.Inits) {
-			r.Inits[i] = recordOfStatus(s, initID(i))
+		r.Image, r.ImageID, r.Started, r.Attempt = s.Image, s.ImageID, r.Begun, max(0, attemptShown(p))
+		if !Several(p) {
+			r.Attempt = max(int(s.RestartCount), r.Attempt)
 		}
 	}
 	return r
@@ -41,8 +45,8 @@ func recordOfPod(p *corev1.Pod, bootSession string) Record {
 func Reconstruct(p *corev1.Pod, bootSession string, last int, at Step) *Record {
 	r, shown := recordOfPod(p, bootSession), attemptShown(p)
 	if shown >= 0 && last > shown {
-		r = r.Next() // the status shows the attempt before
-	} else if e := r.exitShown(); e != nil {
+		r = r.Next(p) // the status shows the attempt before
+	} else if e := r.exitShown(p); e != nil {
 		r.Step, r.Outcome = StepEnded, e
 		return &r
 	}
@@ -66,16 +70,16 @@ func attemptShown(p *corev1.Pod) int {
 }
 
 // recordOfStatus is what a status tells of a container.
-func recordOfStatus(s corev1.ContainerStatus, init string) ContainerRecord {
-	l := ContainerRecord{Restarts: s.RestartCount}
+func recordOfStatus(s corev1.ContainerStatus, at Place) ContainerRecord {
+	l := ContainerRecord{Restarts: s.RestartCount, Run: runOf(s.ContainerID)}
 	if t := s.LastTerminationState.Terminated; t != nil {
-		l.LastExit = exitOfStatus(*t, init)
+		l.LastExit = exitOfStatus(*t, at)
 	}
 	switch {
 	case s.State.Running != nil:
 		l.Begun = s.State.Running.StartedAt.Time
 	case s.State.Terminated != nil:
-		l.Begun, l.Exit = s.State.Terminated.StartedAt.Time, exitOfStatus(*s.State.Terminated, init)
+		l.Begun, l.Exit = s.State.Terminated.StartedAt.Time, exitOfStatus(*s.State.Terminated, at)
 	case s.State.Waiting != nil && backsOff(s.State.Waiting.Reason) && l.LastExit != nil:
 		// It ended in the last attempt, and the next one has not begun.
 		l.Begun, l.Exit, l.LastExit = l.LastExit.Started, l.LastExit, nil
@@ -88,20 +92,29 @@ func backsOff(reason string) bool {
 	return reason == ReasonBackOff || reason == ReasonNoAgent || reason == ReasonUnknown
 }
 
-func exitOfStatus(t corev1.ContainerStateTerminated, init string) *Exit {
-	return &Exit{
-		Code: t.ExitCode, Reason: t.Reason, Message: t.Message, Init: init,
+func exitOfStatus(t corev1.ContainerStateTerminated, at Place) *Exit {
+	e := &Exit{
+		Code: t.ExitCode, Reason: t.Reason, Message: t.Message, Of: at.CommandID(t.ContainerID),
 		VM: strings.TrimPrefix(t.ContainerID, containerIDPrefix), Started: t.StartedAt.Time, Finished: t.FinishedAt.Time,
 	}
+	if e.Of == MainID {
+		e.Of = ""
+	}
+	return e
 }
 
 // exitShown is how the attempt that a status shows has ended: by the end of the main
 // container or by that of an init container that failed. Where no container runs
 // since, it is the last end there was. Nil: it has not ended.
-func (r Record) exitShown() *Exit {
+func (r Record) exitShown(p *corev1.Pod) *Exit {
 	var last *Exit
-	for _, l := range append(slices.Clone(r.Inits), r.ContainerRecord) {
-		if l.Exit != nil && (l.Exit.Init == "" || l.Exit.Code != 0) {
+	if e, over := Decided(p, r); over {
+		return &e
+	}
+	runsOn := beside(p)
+	for _, at := range places(p) {
+		l := r.Container(at)
+		if l.Exit != nil && (!at.Init || l.Exit.Code != 0) && !slices.Contains(runsOn, at) {
 			return l.Exit
 		}
 		if l.LastExit != nil {

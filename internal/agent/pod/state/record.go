@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +72,9 @@ type Record struct {
 	Started time.Time `json:"started,omitzero"`
 	// The main container.
 	ContainerRecord
-	// Inits are the init containers, in their order.
-	Inits []ContainerRecord `json:"inits,omitempty"`
+	// Inits are the init containers, Others those beside the main one, in their order.
+	Inits  []ContainerRecord `json:"inits,omitempty"`
+	Others []ContainerRecord `json:"others,omitempty"`
 	// Ending is how far the end of the command is that runs; nil: it goes on.
 	Ending *Ending `json:"ending,omitempty"`
 	// Outcome is how the attempt ended.
@@ -86,19 +88,24 @@ type ContainerRecord struct {
 	// Begun and End are those of this attempt.
 	Begun time.Time `json:"begun,omitzero"`
 	Exit  *Exit     `json:"end,omitempty"`
-	// LastExit is its end before this attempt.
+	// LastExit is its end before this attempt, or before its command ran again in the same
+	// guest.
 	LastExit *Exit `json:"last,omitempty"`
+	// Run numbers its commands in this attempt, and Ends counts ends in a row, for its
+	// back-off, of a container that runs beside others.
+	Run  int `json:"run,omitempty"`
+	Ends int `json:"ends,omitempty"`
 }
 
 // next is the container in the next attempt.
 func (l ContainerRecord) next() ContainerRecord {
 	switch {
 	case l.Exit != nil:
-		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.Exit}
+		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.Exit, Ends: l.Ends}
 	case !l.Begun.IsZero():
-		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.LastExit}
+		return ContainerRecord{Restarts: l.Restarts + 1, LastExit: l.LastExit, Ends: l.Ends}
 	}
-	return ContainerRecord{Restarts: l.Restarts, LastExit: l.LastExit}
+	return ContainerRecord{Restarts: l.Restarts, LastExit: l.LastExit, Ends: l.Ends}
 }
 
 // VMName is the name of the attempt's VM.
@@ -123,62 +130,107 @@ func (r Record) ExitOrLost() Exit {
 
 // hasBegun reports whether a container has begun in this attempt.
 func (r Record) hasBegun() bool {
-	return !r.Begun.IsZero() || slices.ContainsFunc(r.Inits, func(l ContainerRecord) bool { return !l.Begun.IsZero() })
+	return slices.ContainsFunc(r.containers(), func(l ContainerRecord) bool { return !l.Begun.IsZero() })
+}
+
+// MainsRan reports that each container that is none for initialization has begun, in this
+// attempt or before.
+func (r Record) MainsRan(p *corev1.Pod) bool {
+	return !slices.ContainsFunc(Mains(p), func(at Place) bool {
+		l := r.Container(at)
+		return l.Begun.IsZero() && l.Exit == nil && l.LastExit == nil
+	})
 }
 
 // MayRun reports that the attempt's VM may run.
 func (r Record) MayRun() bool { return r.Step == StepRunning || r.Step == StepStarting }
 
-// Ended is the record once e is known.
-func (r Record) Ended(e Exit) Record {
+// Ended is the record once e is known: all that runs beside the container that it is the
+// end of has ended with the VM.
+func (r Record) Ended(p *corev1.Pod, e Exit) Record {
 	r.Step, r.Outcome = StepEnded, &e
-	r.Inits = slices.Clone(r.Inits)
+	r = r.Clone()
 	if e.Unstarted {
 		// A VM may hold its lock before it turns out that it cannot start.
 		r.Begun = time.Time{}
 		return r
 	}
-	if i := r.initIndex(e.Init); i >= 0 {
-		r.Inits[i].Exit = &e
-		return r
+	_, at := ContainerOf(p, e.CommandOf())
+	if l := r.Container(at); l.Exit == nil || !Several(p) {
+		l.Exit = &e
 	}
-	r.Exit = &e
+	for _, at := range beside(p) {
+		if l := r.Container(at); l.Exit == nil && !l.Begun.IsZero() {
+			own := e.beside().ofContainer(p, r, at.Command(l.Run))
+			l.Exit = &own
+		}
+	}
 	return r
 }
 
-// Next is the record of the attempt after this one.
-func (r Record) Next() Record {
+// Next is the record of the attempt after this one. Of containers that run beside one
+// another those do not run again that have ended for good.
+func (r Record) Next(p *corev1.Pod) Record {
 	r.Attempt++
 	r.LegacyVM = ""
 	r.Step, r.Started, r.Outcome, r.Ending = "", time.Time{}, nil, nil
-	r.ContainerRecord = r.next()
-	inits := make([]ContainerRecord, len(r.Inits))
-	for i, l := range r.Inits {
-		inits[i] = l.next()
+	kept := beside(p)
+	r = r.Clone()
+	for _, at := range places(p) {
+		l := r.Container(at)
+		if slices.Contains(kept, at) && l.done(at.PolicyOf(p)) {
+			l.Begun, l.Run = time.Time{}, 0
+			continue
+		}
+		*l = l.next()
 	}
-	r.Inits = inits
 	return r
 }
 
 // Turn is the command of the first container of the attempt that has not succeeded: of
 // the main one after all init containers.
-func (r Record) Turn() string {
-	for i, l := range r.Inits {
-		if l.Exit == nil || l.Exit.Code != 0 {
-			return initID(i)
+func (r Record) Turn(p *corev1.Pod) string {
+	for _, id := range CommandIDs(p, false) {
+		if _, at := ContainerOf(p, id); at.Init {
+			if e := r.Container(at).Exit; e == nil || e.Code != 0 {
+				return id
+			}
 		}
 	}
 	return MainID
 }
 
-// initIndex is -1 for the main container, whose ends name no init container.
-func (r Record) initIndex(id string) int {
-	for i := range r.Inits {
-		if initID(i) == id {
-			return i
-		}
+// Fit makes room for all containers of the Pod.
+func (r *Record) Fit(p *corev1.Pod) {
+	r.Inits = append(r.Inits, make([]ContainerRecord, max(0, len(p.Spec.InitContainers)-len(r.Inits)))...)
+	r.Others = append(r.Others, make([]ContainerRecord, max(0, len(p.Spec.Containers)-1-len(r.Others)))...)
+}
+
+// Container is the record of the container at a place, for which there must be room.
+func (r *Record) Container(at Place) *ContainerRecord {
+	switch {
+	case at.Init:
+		return &r.Inits[at.Index]
+	case at.Index > 0:
+		return &r.Others[at.Index-1]
 	}
-	return -1
+	return &r.ContainerRecord
+}
+
+// Clone shares nothing with r that changes.
+func (r Record) Clone() Record {
+	r.Inits, r.Others = slices.Clone(r.Inits), slices.Clone(r.Others)
+	if r.Ending != nil {
+		e := *r.Ending
+		e.Others = maps.Clone(e.Others)
+		r.Ending = &e
+	}
+	return r
+}
+
+// containers are the records of all, the main one last.
+func (r Record) containers() []ContainerRecord {
+	return append(slices.Concat(r.Inits, r.Others), r.ContainerRecord)
 }
 
 // Exit is how one attempt, or one container in it, ended, in the words of a
@@ -195,22 +247,24 @@ type Exit struct {
 	Replaced bool `json:"replaced,omitempty"`
 	// Unhealthy: it was ended because its startup or liveness probe failed.
 	Unhealthy bool `json:"unhealthy,omitempty"`
-	// Init is the command of the init container that ended; empty: the main one.
-	Init string `json:"init,omitempty"`
-	// VM is the VM's name, with that of the init container.
+	// Of is the command of the container that ended; empty: the only one of the main one.
+	Of string `json:"init,omitempty"`
+	// VM is the VM's name, with that of a container other than the main one.
 	VM       string    `json:"machine,omitempty"`
 	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished"`
 }
 
-// HasRun reports whether the API shows that one of the containers ran.
-func HasRun(list []corev1.ContainerStatus) bool {
-	for _, s := range list {
-		if s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
-			return true
-		}
-	}
-	return false
+// HasRun reports whether the API shows that one of the containers ran, AllRan that each did.
+func HasRun(list []corev1.ContainerStatus) bool { return slices.ContainsFunc(list, hasRun) }
+
+// AllRan is false where the API shows none.
+func AllRan(list []corev1.ContainerStatus) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(s corev1.ContainerStatus) bool { return !hasRun(s) })
+}
+
+func hasRun(s corev1.ContainerStatus) bool {
+	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 }
 
 // HasEnded reports that the API shows the Pod in a terminal phase.

@@ -5,19 +5,23 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
 func TestRestartCountsOfRecords(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyAlways, "one", "two")
 	r := Record{UID: "u", Inits: make([]ContainerRecord, 2)}
-	r.Inits[0].Begun, r.Inits[0].Exit = time.Unix(1, 0), &Exit{Init: "init-0"}
+	r.Inits[0].Begun, r.Inits[0].Exit = time.Unix(1, 0), &Exit{Of: "init-0"}
 	r.Inits[1].Begun = time.Unix(2, 0)
-	r = r.Ended(Exit{Code: 1, Init: "init-1"}).Next()
+	r = r.Ended(p, Exit{Code: 1, Of: "init-1"}).Next(p)
 	got := []int32{r.Restarts, r.Inits[0].Restarts, r.Inits[1].Restarts}
 	if d := cmp.Diff([]int32{0, 1, 1}, got); d != "" {
 		t.Errorf("restarts after init failed (-want +got):\n%s", d)
 	}
-	r = r.Ended(Exit{Unstarted: true}).Next()
+	r = r.Ended(p, Exit{Unstarted: true}).Next(p)
 	got = []int32{r.Restarts, r.Inits[0].Restarts, r.Inits[1].Restarts}
 	if d := cmp.Diff([]int32{0, 1, 1}, got); d != "" {
 		t.Errorf("restarts after nothing ran (-want +got):\n%s", d)

@@ -47,7 +47,7 @@ func phase(v View) corev1.PodPhase {
 	switch {
 	case v.Refused != nil, v.Failed != nil:
 		return corev1.PodFailed
-	case v.Final != nil && v.Final.Code == 0 && v.Final.Init == "":
+	case v.Final != nil && v.Final.Code == 0 && !v.Final.ofInit():
 		return corev1.PodSucceeded
 	case v.Final != nil:
 		return corev1.PodFailed
@@ -60,12 +60,15 @@ func phase(v View) corev1.PodPhase {
 func containerStatuses(p *corev1.Pod, v View) (containers, inits []corev1.ContainerStatus) {
 	for i, s := range v.Inits {
 		status := containerStatus(p.Spec.InitContainers[i], s, v)
-		// An init container is ready once it has done its work.
-		status.Ready = s.Exit != nil && s.Exit.Code == 0
+		if !IsSidecar(p.Spec.InitContainers[i]) {
+			// It is ready once it has done its work.
+			status.Ready = s.Exit != nil && s.Exit.Code == 0
+		}
 		inits = append(inits, status)
 	}
-	if len(p.Spec.Containers) > 0 {
-		containers = append(containers, containerStatus(p.Spec.Containers[0], v.Main, v))
+	mains := v.mains()
+	for i, c := range p.Spec.Containers[:min(len(mains), len(p.Spec.Containers))] {
+		containers = append(containers, containerStatus(c, *mains[i], v))
 	}
 	return containers, inits
 }
@@ -113,9 +116,12 @@ func (e Exit) terminated() *corev1.ContainerStateTerminated {
 		Message:     e.Message,
 		StartedAt:   metav1.NewTime(e.Started),
 		FinishedAt:  metav1.NewTime(e.Finished),
-		ContainerID: containerID(e.VM, ""),
+		ContainerID: containerID(e.VM),
 	}
 }
+
+// ofInit reports the end of an init container.
+func (e Exit) ofInit() bool { return strings.HasPrefix(e.Of, initPrefix) }
 
 // cause is the state of a condition that is not plainly true.
 type cause struct {
@@ -166,12 +172,16 @@ func initialized(p *corev1.Pod, v View) cause {
 	}
 	var missing []string
 	for i, s := range v.Inits {
-		if s.Exit == nil || s.Exit.Code != 0 {
+		done := s.Exit != nil && s.Exit.Code == 0
+		if IsSidecar(p.Spec.InitContainers[i]) {
+			done = s.started()
+		}
+		if !done {
 			missing = append(missing, p.Spec.InitContainers[i].Name)
 		}
 	}
 	// The main container proves the others, should their record be lost.
-	if len(missing) == 0 || v.Main.Running != nil || v.Main.Exit != nil && v.Main.Exit.Code == 0 {
+	if len(missing) == 0 || v.Main.Running != nil || v.Main.Exit != nil && v.Main.Exit.Code == 0 || v.MainRan && Several(p) {
 		return cause{Status: corev1.ConditionTrue}
 	}
 	return cause{corev1.ConditionFalse, "ContainersNotInitialized", "containers with incomplete status: [" + strings.Join(missing, " ") + "]"}
@@ -181,14 +191,33 @@ func containersReady(p *corev1.Pod, v View) cause {
 	switch {
 	case v.Refused != nil:
 		return cause{corev1.ConditionFalse, v.Refused.Reason, ""}
-	case v.Failed != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.Init != ""):
+	case v.Failed != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.ofInit()):
 		return cause{corev1.ConditionFalse, "PodFailed", ""}
 	case v.Final != nil:
 		return cause{corev1.ConditionFalse, "PodCompleted", ""}
-	case v.Main.ready():
+	}
+	unready := unreadyContainers(p, v)
+	if len(unready) == 0 {
 		return cause{Status: corev1.ConditionTrue}
 	}
-	return cause{corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: [" + p.Spec.Containers[0].Name + "]"}
+	return cause{corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: [" + strings.Join(unready, " ") + "]"}
+}
+
+// unreadyContainers are the names of containers that run for as long as the Pod does, and are
+// not ready.
+func unreadyContainers(p *corev1.Pod, v View) []string {
+	var names []string
+	for i, s := range v.Inits {
+		if c := p.Spec.InitContainers[i]; IsSidecar(c) && !s.ready() {
+			names = append(names, c.Name)
+		}
+	}
+	for i, s := range v.mains() {
+		if !s.ready() {
+			names = append(names, p.Spec.Containers[i].Name)
+		}
+	}
+	return names
 }
 
 // ready is ContainersReady, unless a gate of somebody else's is closed.

@@ -3,6 +3,8 @@ package state
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +25,14 @@ type View struct {
 	Up bool
 	// Resized: the Pod asks for other resources than it was given.
 	Resized bool
-	// MainRan: the main container began in some attempt.
+	// MainRan: each container that is none for initialization began in some attempt.
 	MainRan bool
 	// Image is the one that runs, or ran last; empty: not known.
 	Image   string
 	ImageID string
 	Main    ContainerState
-	Inits   []ContainerState
+	// Others are the containers beside the main one.
+	Inits, Others []ContainerState
 }
 
 // disruption is why the Mac ended the Pod; empty: it did not.
@@ -94,33 +97,36 @@ const ReasonInitializing = "PodInitializing"
 // given reason, those after it for their turn.
 func ViewOf(p *corev1.Pod, r Record, began bool, waiting corev1.ContainerStateWaiting) View {
 	v := View{Up: r.Step == StepRunning, MainRan: began, Image: r.Image, ImageID: r.ImageID}
+	v.Inits, v.Others = make([]ContainerState, len(p.Spec.InitContainers)), make([]ContainerState, max(0, len(p.Spec.Containers)-1))
+	r.Fit(p)
 	turn := &waiting
-	policy := p.Spec.RestartPolicy
-	for i, c := range p.Spec.InitContainers {
-		var l ContainerRecord
-		if i < len(r.Inits) {
-			l = r.Inits[i]
+	for _, at := range places(p) {
+		s, next := stateOf(p, r, at, turn)
+		s.ID = ContainerID(p, r, at)
+		*v.at(at) = s
+		if at.Init {
+			turn = next
 		}
-		var s ContainerState
-		s, turn = stateOf(l, policy, turn)
-		s.ID = containerID(r.VMName(), c.Name)
-		v.Inits = append(v.Inits, s)
 	}
-	v.Main, _ = stateOf(r.ContainerRecord, corev1.RestartPolicyAlways, turn)
-	v.Main.ID = containerID(r.VMName(), "")
 	return v
 }
 
 // stateOf returns how a container is, and what the next one waits for. The API takes
-// no end of an init container back that its policy does not restart: it is shown
-// until the container has ended again.
-func stateOf(l ContainerRecord, policy corev1.RestartPolicy, turn *corev1.ContainerStateWaiting) (ContainerState, *corev1.ContainerStateWaiting) {
+// no end of a container back that its policy does not restart: it is shown until the
+// container has ended again.
+func stateOf(p *corev1.Pod, r Record, at Place, turn *corev1.ContainerStateWaiting) (ContainerState, *corev1.ContainerStateWaiting) {
+	l, policy := *r.Container(at), at.PolicyOf(p)
 	s := ContainerState{LastExit: l.LastExit, Restarts: l.Restarts}
 	switch {
+	case l.backsOff(p, r, at):
+		delay, _ := r.WaitsFor(p, at)
+		s.Waiting = &corev1.ContainerStateWaiting{Reason: ReasonBackOff, Message: "back-off " + delay.String() + " restarting container " + at.In(p).Name}
+		s.LastExit = l.Exit
+		return s, turn
 	case l.Exit != nil:
 		s.Exit = l.Exit
 		return s, turn
-	case l.LastExit != nil && !ShouldRestart(policy, *l.LastExit):
+	case l.LastExit != nil && !ShouldRestart(policy, *l.LastExit) && at.Init:
 		s.Exit = l.LastExit
 		return s, turn
 	case !l.Begun.IsZero():
@@ -128,36 +134,96 @@ func stateOf(l ContainerRecord, policy corev1.RestartPolicy, turn *corev1.Contai
 	default:
 		s.Waiting = turn
 	}
+	if at.IsSidecar(p) && s.Running != nil {
+		return s, turn
+	}
 	return s, &corev1.ContainerStateWaiting{Reason: ReasonInitializing}
 }
 
-// BackingOff shows the container that ended as waiting for its restart.
+// backsOff reports that a container has ended whose command runs again in the same guest.
+// What could not be taken back is never shown.
+func (l ContainerRecord) backsOff(p *corev1.Pod, r Record, at Place) bool {
+	if l.Exit == nil || !Several(p) || at.Init && !at.IsSidecar(p) || l.done(at.PolicyOf(p)) {
+		return false
+	}
+	return r.Step == StepRunning || l.Exit.RestartedAsSuccess(at.PolicyOf(p))
+}
+
+// BackingOff shows what ended with the attempt as waiting for its restart.
 func (v *View) BackingOff(e Exit, waiting corev1.ContainerStateWaiting) {
 	for _, s := range v.Containers() {
-		if s.Exit != nil && s.Exit.Init == e.Init && s.Exit.Finished.Equal(e.Finished) && s.Exit.VM == e.VM {
+		if s.Exit != nil && s.Exit.Of == e.Of && s.Exit.Finished.Equal(e.Finished) && s.Exit.VM == e.VM {
 			s.Waiting, s.LastExit, s.Exit = &waiting, s.Exit, nil
 		}
 	}
 }
 
-// Containers are the init containers and, last, the main one.
+// at is the state of the container at a place, for which there must be room.
+func (v *View) at(a Place) *ContainerState {
+	switch {
+	case a.Init:
+		return &v.Inits[a.Index]
+	case a.Index > 0:
+		return &v.Others[a.Index-1]
+	}
+	return &v.Main
+}
+
+// Containers are the states of all, in the order in which they begin.
 func (v *View) Containers() []*ContainerState {
-	list := make([]*ContainerState, 0, len(v.Inits)+1)
+	list := make([]*ContainerState, 0, len(v.Inits)+1+len(v.Others))
 	for i := range v.Inits {
 		list = append(list, &v.Inits[i])
 	}
-	return append(list, &v.Main)
+	return append(list, v.mains()...)
+}
+
+// mains are the states of spec.containers.
+func (v *View) mains() []*ContainerState {
+	list := []*ContainerState{&v.Main}
+	for i := range v.Others {
+		list = append(list, &v.Others[i])
+	}
+	return list
+}
+
+// Probe lays over each container that probes can say something of what of finds.
+func (v *View) Probe(p *corev1.Pod, of func(c corev1.Container, id string) *Probed) {
+	for i, s := range v.mains() {
+		s.Probed = of(p.Spec.Containers[i], s.ID)
+	}
+	for _, at := range Sidecars(p) {
+		if at.Index < len(v.Inits) {
+			v.Inits[at.Index].Probed = of(at.In(p), v.Inits[at.Index].ID)
+		}
+	}
 }
 
 const containerIDPrefix = "tart://"
 
-// containerID of the main container is that of its VM.
-func containerID(machine, container string) string {
-	if machine == "" {
+// containerID is made of the name of a VM, and of what names a container other than the main
+// one there.
+func containerID(name string) string {
+	if name == "" {
 		return ""
 	}
-	if container != "" {
-		return containerIDPrefix + machine + "/" + container
+	return containerIDPrefix + name
+}
+
+// runName names the n-th run of a container in a VM.
+func runName(vm, container string, n int) string {
+	if n > 0 {
+		return vm + "/" + container + "/" + strconv.Itoa(n)
 	}
-	return containerIDPrefix + machine
+	return vm + "/" + container
+}
+
+// runOf is the n of a container ID.
+func runOf(id string) int {
+	parts := strings.Split(strings.TrimPrefix(id, containerIDPrefix), "/")
+	if len(parts) < 3 { // VM, container, run
+		return 0
+	}
+	n, _ := strconv.Atoi(parts[2])
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/macfleet/macfleet/internal/filetree"
 )
@@ -108,15 +109,11 @@ func Memory(volumes []corev1.Volume) int64 {
 	return sum
 }
 
-// storageLimit is the greatest limit of ephemeral-storage of a container, in bytes;
-// 0: none has one. Containers run one after the other.
+// storageLimit is the limit of ephemeral-storage of the containers that run at the same time,
+// in bytes; 0: none has one.
 func storageLimit(p *corev1.Pod) int64 {
-	var greatest int64
-	for _, c := range containers(p) {
-		q := c.Resources.Limits[corev1.ResourceEphemeralStorage]
-		greatest = max(greatest, q.Value())
-	}
-	return greatest
+	q := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
+	return q.Value()
 }
 
 // weight is what a share holds on disk, in bytes.

@@ -52,7 +52,10 @@ func TestUsage(t *testing.T) {
 				[]corev1.Volume{limited(emptyDir("a"), "64Ki"), limited(memoryDir("m"), "64Ki"), memoryDir("free"), emptyDir("unlimited")},
 				mount("a", "/a"), mount("m", "/m"), mount("free", "/f"), mount("unlimited", "/u"),
 			)
-			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("100Mi")}
+			beside := *p.Spec.Containers[0].DeepCopy()
+			beside.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("60Mi")}
+			p.Spec.Containers = append(p.Spec.Containers, beside)
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("40Mi")}
 			if _, err := b.SetUp(t.Context(), p, Mode{}); err != nil {
 				t.Fatal(err)
 			}

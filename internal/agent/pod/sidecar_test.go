@@ -1,0 +1,145 @@
+package pod
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
+	"github.com/macfleet/macfleet/internal/agent/pod/state"
+)
+
+// withSidecar is a Pod with a sidecar proxy, an init container and a main one.
+func withSidecar(policy corev1.RestartPolicy) *corev1.Pod {
+	return podtest.Sidecars(podtest.Job(policy, "prepare"), "proxy")
+}
+
+func startupProbe(command string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}},
+		PeriodSeconds: 1, FailureThreshold: 1000, SuccessThreshold: 1, TimeoutSeconds: 1,
+	}
+}
+
+// What comes after a sidecar waits for its startup probe, and what it does after that does not
+// decide the phase.
+func TestASidecarStartsBeforeTheOthers(t *testing.T) {
+	p := withSidecar(corev1.RestartPolicyNever)
+	p.Spec.InitContainers[0].StartupProbe = startupProbe("up")
+	w := newWorld(t, p)
+	w.host.guests.hold["init-0"] = true
+	w.host.execs.exits("up", 1)
+	w.startAgent()
+	p = w.awaitContainer("proxy", "runs", func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
+	w.await("it is probed", func() bool { return w.host.execs.count("up") > 2 })
+	if w.host.given("init-1") != nil || *of(p, "proxy").Started || state.ConditionOf(p.Status.Conditions, corev1.PodInitialized) != corev1.ConditionFalse {
+		t.Errorf("proxy %+v, host %v", of(p, "proxy"), w.host.history())
+	}
+	w.host.execs.exits("up", 0)
+	p = w.awaitAllRunning()
+	if !of(p, "proxy").Ready || !*of(p, "proxy").Started || of(p, "prepare").State.Terminated == nil {
+		t.Errorf("proxy %+v, prepare %+v", of(p, "proxy"), of(p, "prepare"))
+	}
+	w.host.exit("init-0", exited(2))
+	p = w.awaitContainer("proxy", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
+	if p.Status.Phase != corev1.PodRunning {
+		t.Errorf("phase %s", p.Status.Phase)
+	}
+	w.host.exit("main", exited(0))
+	p = w.awaitPhase(corev1.PodSucceeded)
+	if e := of(p, "proxy").State.Terminated; e == nil || e.ExitCode != 143 {
+		t.Errorf("the sidecar ended with %+v", of(p, "proxy").State)
+	}
+	want := []string{
+		"create tk-uid-a-0", "run tk-uid-a-0", "exec tk-uid-a-0 init-0", "exec tk-uid-a-0 init-1", "exec tk-uid-a-0 main",
+		"exec tk-uid-a-0 init-0-r1", "signal tk-uid-a-0 init-0-r1 terminated", "stop tk-uid-a-0", "delete tk-uid-a-0",
+	}
+	if d := cmp.Diff(want, w.host.history()); d != "" {
+		t.Errorf("host (-want +got):\n%s", d)
+	}
+}
+
+// Sidecars end after all others, the last one first.
+func TestSidecarsEndInReverse(t *testing.T) {
+	for name, deleted := range map[string]bool{"with their Pod": true, "after its command": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"))
+			w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
+			w.startAgent()
+			w.awaitAllRunning()
+			want := []string{"signal tk-uid-a-0 init-1 terminated", "signal tk-uid-a-0 init-0 terminated"}
+			if deleted {
+				w.delete("a")
+				w.awaitGone("a")
+				want = slices.Insert(want, 0, "signal tk-uid-a-0 main terminated")
+			} else {
+				w.host.exit("main", exited(3))
+				w.awaitPhase(corev1.PodFailed)
+			}
+			got := slices.DeleteFunc(w.host.history(), func(l string) bool { return l[:4] != "sign" })
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("host (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// Where the main container restarts, the sidecar goes on.
+func TestASidecarOutlivesARestart(t *testing.T) {
+	w := newWorld(t, withSidecar(corev1.RestartPolicyOnFailure))
+	w.host.guests.hold["init-0"] = true
+	w.startAgent()
+	w.awaitAllRunning()
+	w.host.exit("main", exited(1))
+	p := w.awaitContainer("vm", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
+	if of(p, "proxy").RestartCount != 0 || of(p, "prepare").RestartCount != 0 || w.host.count("run") != 1 {
+		t.Errorf("proxy %+v, prepare %+v, host %v", of(p, "proxy"), of(p, "prepare"), w.host.history())
+	}
+}
+
+// An agent that comes while a sidecar is told to end gives the Pod the exit of its command.
+func TestSidecarsEndOnceAcrossAgents(t *testing.T) {
+	w := newWorld(t, withSidecar(corev1.RestartPolicyNever))
+	w.host.guests.hold["init-0"] = true
+	w.startAgent()
+	w.awaitAllRunning()
+	w.frozen.Store(true)
+	w.host.mu.Lock()
+	w.host.guests.stubborn = true
+	w.host.mu.Unlock()
+	w.host.exit("main", exited(0))
+	w.await("the sidecar is told", func() bool { return w.host.count("signal") == 1 })
+	w.stopAgent()
+	w.startAgent()
+	w.await("the VM is adopted", func() bool { return slices.Contains(w.events.reasons("a"), "Adopted") })
+	w.frozen.Store(false)
+	p := w.awaitPhase(corev1.PodSucceeded)
+	if e := of(p, "proxy").State.Terminated; e == nil || e.ExitCode != 137 || w.host.count("signal") != 1 {
+		t.Errorf("the sidecar ended with %+v, host %v", e, w.host.history())
+	}
+}
+
+// An agent that comes while a sidecar waits for its restart looks after the containers that
+// run already.
+func TestASidecarHoldsUpNothingThatRuns(t *testing.T) {
+	w := newWorld(t, withSidecar(corev1.RestartPolicyNever))
+	w.host.guests.hold["init-0"] = true
+	w.startAgent()
+	w.awaitAllRunning()
+	w.host.exit("init-0", exited(1))
+	w.awaitContainer("proxy", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
+	w.frozen.Store(true)
+	w.host.exit("init-0-r1", exited(1))
+	w.awaitContainer("proxy", "backs off", func(c corev1.ContainerStatus) bool { return c.State.Waiting != nil })
+	w.stopAgent()
+	w.startAgent()
+	w.host.exit("main", exited(6))
+	w.awaitContainer("vm", "has ended", hasEnded)
+	w.frozen.Store(false)
+	w.awaitPhase(corev1.PodFailed)
+	if w.host.count("exec tk-uid-a-0 init-0-r2") != 0 {
+		t.Errorf("host %v", w.host.history())
+	}
+}
