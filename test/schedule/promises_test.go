@@ -223,7 +223,10 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 func (c *cluster) judgeSweep(now *host.Host) {
 	s := c.sim
 	server, exists := s.vendor.Server(now.Spec.ServerID)
-	if !exists || c.store.get(kindMachine, client.ObjectKey{Namespace: namespace, Name: server.Name}) != nil {
+	if !exists {
+		return // deleted at the vendor since it was read: there is nothing to take
+	}
+	if c.store.get(kindMachine, client.ObjectKey{Namespace: namespace, Name: server.Name}) != nil {
 		s.violate("host %s is taken back though there is a Machine of its name", now.Name)
 	}
 	if now.Spec.Release.Origin != infrav1.OriginReclaim {

@@ -60,8 +60,10 @@ func TestAKilledShimEndsItsStreams(t *testing.T) {
 	}()
 	receive(t, "its output", out.seen)
 	attached := make(chan struct{})
+	silence, quiet := io.Pipe()
+	defer quiet.Close()
 	go func() {
-		_, err := Attach(bounded(t), dir, "main", vm.Streams{Stdin: notice{attached}, Stdout: io.Discard})
+		_, err := Attach(bounded(t), dir, "main", vm.Streams{Stdin: notice{attached, silence}, Stdout: io.Discard})
 		ended <- err
 	}()
 	receive(t, "it is attached", attached)
@@ -76,12 +78,16 @@ func TestAKilledShimEndsItsStreams(t *testing.T) {
 	}
 }
 
-// notice tells when it is read, and is empty.
-type notice struct{ read chan struct{} }
+// notice tells when it is read, and has nothing until then is closed: an input that ends has
+// attach end before the shim is killed.
+type notice struct {
+	read chan struct{}
+	then io.Reader
+}
 
-func (n notice) Read([]byte) (int, error) {
+func (n notice) Read(p []byte) (int, error) {
 	close(n.read)
-	return 0, io.EOF
+	return n.then.Read(p)
 }
 
 func TestTheMachineEndsUnderAStream(t *testing.T) {
