@@ -9,7 +9,7 @@
 // the worker uses has its own fields: the Pod object (object.go), its record
 // (progress.go), what is told of it (report.go), admission (admit.go), inputs
 // (inputs.go, volumes.go), the image (pull.go), the place among the guests
-// (licenseslot.go), commands in the guest (guestcommands.go; beside.go for several containers).
+// (licenseslot.go), commands in the guest (guestcommands.go; multicontainer.go for several containers).
 //
 // Decisions are pure functions in packages admission and state. What must be
 // remembered is in a checkpoint on the disk, written before each side effect. A VM is

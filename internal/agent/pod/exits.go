@@ -33,7 +33,7 @@ func (r *exitReader) read(otherwise string) state.Exit {
 	evidence := r.runtime.Evidence(p, r.progress.dir())
 	evidence.Why = otherwise
 	if state.Several(p) {
-		r.readBeside(p)
+		r.readMultiContainer(p)
 		if s := evidence.Progress; s.ID == "" || state.Succeeded(s.Exit) {
 			evidence.Progress = state.Pending(p, r.progress.Record)
 		}
@@ -51,9 +51,9 @@ func (r *exitReader) read(otherwise string) state.Exit {
 	return e
 }
 
-// readBeside takes what is written down of containers that run beside one another and is not
+// readMultiContainer takes what is written down of containers that run beside one another and is not
 // in the record yet.
-func (r *exitReader) readBeside(p *corev1.Pod) {
+func (r *exitReader) readMultiContainer(p *corev1.Pod) {
 	dir := r.progress.dir()
 	for _, at := range slices.Concat(state.Sidecars(p), state.Mains(p)) {
 		l := r.progress.Container(at)

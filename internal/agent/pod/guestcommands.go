@@ -35,7 +35,7 @@ const (
 
 // guestCommands runs the commands of an attempt in its guest: the mounts, the init
 // containers and the main container, one after the other. Containers that run beside one
-// another are in beside.go.
+// another are in multicontainer.go.
 type guestCommands struct {
 	pod        *object
 	progress   *progress
@@ -71,7 +71,7 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 		return nil, err
 	}
 	if state.Several(p) {
-		return c.runBeside(ctx, p, setup)
+		return c.runMultiContainer(ctx, p, setup)
 	}
 	for _, id := range state.CommandIDs(p, setup) {
 		e, err := c.runOne(ctx, p, id)

@@ -26,9 +26,9 @@ func (e *commandLostError) Error() string { return "command " + e.id + " is lost
 // errMainsEnded ends the sidecars of a Pod whose other containers have ended.
 var errMainsEnded = errors.New("all containers but the sidecars have ended")
 
-// besideOthers are the containers of one attempt that run beside one another, each in a
+// multiContainer are the containers of one attempt that run beside one another, each in a
 // goroutine of its own.
-type besideOthers struct {
+type multiContainer struct {
 	*guestCommands
 	p *corev1.Pod
 	// ctx ends with the attempt, by stop.
@@ -37,20 +37,20 @@ type besideOthers struct {
 	live sync.WaitGroup
 }
 
-// runBeside runs the containers of a Pod that has several: setup and init containers one
+// runMultiContainer runs the containers of a Pod that has several: setup and init containers one
 // after the other, each sidecar until it has started, then all others at once. It returns the
 // exit of the attempt: that of its containers, once all but the sidecars have ended for good.
-func (c *guestCommands) runBeside(ctx context.Context, p *corev1.Pod, setup bool) (*state.Exit, error) {
-	b := &besideOthers{guestCommands: c, p: p}
-	b.ctx, b.stop = context.WithCancelCause(ctx)
-	e, err := b.run(setup)
-	b.stop(errMainsEnded)
-	b.live.Wait()
+func (c *guestCommands) runMultiContainer(ctx context.Context, p *corev1.Pod, setup bool) (*state.Exit, error) {
+	m := &multiContainer{guestCommands: c, p: p}
+	m.ctx, m.stop = context.WithCancelCause(ctx)
+	e, err := m.run(setup)
+	m.stop(errMainsEnded)
+	m.live.Wait()
 	var lost *commandLostError
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.As(context.Cause(b.ctx), &lost):
+	case errors.As(context.Cause(m.ctx), &lost):
 		return c.ended(ctx, p, lost.id, lost.ended)
 	case err != nil:
 		return nil, err
@@ -64,106 +64,106 @@ func (c *guestCommands) runBeside(ctx context.Context, p *corev1.Pod, setup bool
 
 // run returns once all but the sidecars have ended for good, or something has ended the
 // attempt.
-func (b *besideOthers) run(setup bool) (*state.Exit, error) {
+func (m *multiContainer) run(setup bool) (*state.Exit, error) {
 	if setup {
-		if e, err := b.runOne(b.ctx, b.p, state.SetupID); e != nil || err != nil {
+		if e, err := m.runOne(m.ctx, m.p, state.SetupID); e != nil || err != nil {
 			return e, err
 		}
 	}
-	for i := range b.p.Spec.InitContainers {
+	for i := range m.p.Spec.InitContainers {
 		at := state.Place{Init: true, Index: i}
-		if at.IsSidecar(b.p) {
-			if err := b.startSidecar(at); err != nil {
+		if at.IsSidecar(m.p) {
+			if err := m.startSidecar(at); err != nil {
 				return nil, err
 			}
-		} else if e, err := b.runOne(b.ctx, b.p, at.Command(0)); e != nil || err != nil {
+		} else if e, err := m.runOne(m.ctx, m.p, at.Command(0)); e != nil || err != nil {
 			return e, err
 		}
 	}
-	return nil, b.runMains()
+	return nil, m.runMains()
 }
 
 // startSidecar returns once a sidecar has started. It is restarted until then, too. Where all
 // others have ended, that is not waited for.
-func (b *besideOthers) startSidecar(at state.Place) error {
-	if _, over := state.Decided(b.p, b.progress.record()); over {
+func (m *multiContainer) startSidecar(at state.Place) error {
+	if _, over := state.Decided(m.p, m.progress.record()); over {
 		return nil
 	}
 	started := make(chan struct{})
-	b.live.Go(func() { b.keepRunning(at, func() {}, sync.OnceFunc(func() { close(started) })) })
-	if b.initialized() {
+	m.live.Go(func() { m.keepRunning(at, func() {}, sync.OnceFunc(func() { close(started) })) })
+	if m.initialized() {
 		return nil // an agent before this one waited for it
 	}
 	select {
 	case <-started:
 		return nil
-	case <-b.ctx.Done():
-		return context.Cause(b.ctx)
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
 	}
 }
 
 // initialized reports that one of the containers that wait for init containers has begun in
 // this attempt.
-func (b *besideOthers) initialized() bool {
-	r := b.progress.record()
-	return slices.ContainsFunc(state.Mains(b.p), func(at state.Place) bool {
-		begun, _, err := b.record(at.Command(r.Container(at).Run))
+func (m *multiContainer) initialized() bool {
+	r := m.progress.record()
+	return slices.ContainsFunc(state.Mains(m.p), func(at state.Place) bool {
+		begun, _, err := m.record(at.Command(r.Container(at).Run))
 		return begun && err == nil
 	})
 }
 
 // runMains begins the containers in their order, each once the one before it has begun, and
 // returns once all have ended for good.
-func (b *besideOthers) runMains() error {
+func (m *multiContainer) runMains() error {
 	var mains sync.WaitGroup
-	for _, at := range state.Mains(b.p) {
+	for _, at := range state.Mains(m.p) {
 		begun := make(chan struct{})
 		release := sync.OnceFunc(func() { close(begun) })
 		mains.Go(func() {
 			defer release()
-			b.keepRunning(at, release, func() {})
+			m.keepRunning(at, release, func() {})
 		})
 		select {
 		case <-begun:
-		case <-b.ctx.Done():
+		case <-m.ctx.Done():
 		}
 	}
 	mains.Wait()
-	return context.Cause(b.ctx)
+	return context.Cause(m.ctx)
 }
 
 // keepRunning runs a container as often as its policy asks, until it has ended for good or
 // the attempt is over. begun is called once its command has begun, its hook included, and
 // started once its startup probe has succeeded.
-func (b *besideOthers) keepRunning(at state.Place, begun, started func()) {
-	for b.ctx.Err() == nil {
-		if !b.ended(at) {
-			if err := b.runOnce(at, begun, started); err != nil {
-				b.stop(err)
+func (m *multiContainer) keepRunning(at state.Place, begun, started func()) {
+	for m.ctx.Err() == nil {
+		if !m.ended(at) {
+			if err := m.runOnce(at, begun, started); err != nil {
+				m.stop(err)
 				return
 			}
 		}
 		begun()
-		if !b.restart(at) {
+		if !m.restart(at) {
 			return
 		}
 	}
 }
 
 // ended reports that a container has an end of the run that it is at.
-func (b *besideOthers) ended(at state.Place) bool {
-	r := b.progress.record()
+func (m *multiContainer) ended(at state.Place) bool {
+	r := m.progress.record()
 	return r.Container(at).Exit != nil
 }
 
 // runOnce runs a container's command to its end, and notes that.
-func (b *besideOthers) runOnce(at state.Place, begun, started func()) error {
-	r := b.progress.record()
+func (m *multiContainer) runOnce(at state.Place, begun, started func()) error {
+	r := m.progress.record()
 	id := at.Command(r.Container(at).Run)
-	ended, err := b.begin(b.ctx, b.p, id)
+	ended, err := m.begin(m.ctx, m.p, id)
 	var killed *containerFailedError
 	if ended == nil && err == nil {
-		ended, killed, err = b.toEnd(id, begun, started)
+		ended, killed, err = m.toEnd(id, begun, started)
 	}
 	switch {
 	case err != nil:
@@ -171,18 +171,18 @@ func (b *besideOthers) runOnce(at state.Place, begun, started func()) error {
 	case ended == nil || ended.Outcome == shim.Lost || ended.Outcome == shim.Unreachable:
 		return &commandLostError{id, ended}
 	case ended.Outcome == shim.Exited:
-		b.messages.fetch(b.ctx, id)
+		m.messages.fetch(m.ctx, id)
 	}
-	e := state.CommandExit(b.p, b.progress.record(), *ended)
+	e := state.CommandExit(m.p, m.progress.record(), *ended)
 	e.Unhealthy = killed != nil && killed.unhealthy
-	b.messages.add(&e)
-	b.noteEnd(at, e)
+	m.messages.add(&e)
+	m.noteEnd(at, e)
 	return nil
 }
 
 // toEnd waits for the end of a command that has begun, and brings that about where its hook
 // or a probe fails.
-func (b *besideOthers) toEnd(id string, begun, started func()) (ended *shim.CommandEnd, killed *containerFailedError, err error) {
+func (m *multiContainer) toEnd(id string, begun, started func()) (ended *shim.CommandEnd, killed *containerFailedError, err error) {
 	failures := make(chan *containerFailedError, 1)
 	fail := func(why *containerFailedError) {
 		select {
@@ -190,91 +190,91 @@ func (b *besideOthers) toEnd(id string, begun, started func()) (ended *shim.Comm
 		default:
 		}
 	}
-	running, cancel := context.WithCancelCause(b.ctx)
+	running, cancel := context.WithCancelCause(m.ctx)
 	var killing sync.WaitGroup
 	killing.Go(func() {
 		select {
 		case killed = <-failures:
-			if !b.kill(running, id, killed) {
+			if !m.kill(running, id, killed) {
 				cancel(&commandLostError{id, lostCommand(id, "it could not be killed")})
 			}
 		case <-running.Done():
 		}
 	})
 	var failed *containerFailedError
-	if err = b.markRuns(running, id, fail, started); errors.As(err, &failed) {
+	if err = m.markRuns(running, id, fail, started); errors.As(err, &failed) {
 		fail(failed)
 		err = nil
 	}
 	begun()
 	if err == nil {
-		ended, err = b.await(running, id)
+		ended, err = m.await(running, id)
 	}
 	cancel(nil)
 	killing.Wait()
 	if err == nil {
-		b.probing.stopOf(id)
+		m.probing.stopOf(id)
 	}
 	return ended, killed, err
 }
 
 // kill ends one container, and the guest goes on. It reports that the command has ended, or
 // that the attempt is over.
-func (b *besideOthers) kill(ctx context.Context, id string, why *containerFailedError) bool {
-	b.log.Info("container killed", "command", id, "why", why.message)
-	b.report.containerEvent(id, corev1.EventTypeNormal, "Killing", why.message)
-	return b.ender.kill(ctx, id, why.grace)
+func (m *multiContainer) kill(ctx context.Context, id string, why *containerFailedError) bool {
+	m.log.Info("container killed", "command", id, "why", why.message)
+	m.report.containerEvent(id, corev1.EventTypeNormal, "Killing", why.message)
+	return m.ender.kill(ctx, id, why.grace)
 }
 
 // noteEnd writes the end of a container down before anything is done about it.
-func (b *besideOthers) noteEnd(at state.Place, e state.Exit) {
-	b.log.Info("container ended", "container", at.In(b.p).Name, "code", e.Code, "reason", e.Reason, "message", e.Message)
-	b.progress.change(func(r *state.Record) {
+func (m *multiContainer) noteEnd(at state.Place, e state.Exit) {
+	m.log.Info("container ended", "container", at.In(m.p).Name, "code", e.Code, "reason", e.Reason, "message", e.Message)
+	m.progress.change(func(r *state.Record) {
 		l := r.Container(at)
 		*l = l.CountEnd(e)
-		b.progress.mainRan = b.progress.mainRan || r.MainsRan(b.p)
+		m.progress.mainRan = m.progress.mainRan || r.MainsRan(m.p)
 	})
-	b.progress.save()
-	b.report.showProgress()
+	m.progress.save()
+	m.report.showProgress()
 	if e.Reason == state.ReasonStart {
-		b.report.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "Failed", "Error: "+e.Message)
+		m.report.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "Failed", "Error: "+e.Message)
 	}
 }
 
 // restart waits for as long as the back-off of a container that has ended asks, and has its
 // next command be the one to run. False: it does not run again.
-func (b *besideOthers) restart(at state.Place) bool {
-	r := b.progress.record()
-	delay, again := r.WaitsFor(b.p, at)
+func (m *multiContainer) restart(at state.Place) bool {
+	r := m.progress.record()
+	delay, again := r.WaitsFor(m.p, at)
 	if !again {
 		return false
 	}
 	last := r.Container(at).Exit
 	if delay > 0 {
-		b.report.containerEvent(last.CommandOf(), corev1.EventTypeWarning, "BackOff",
-			fmt.Sprintf("Back-off restarting failed container %s in pod %s", at.In(b.p).Name, b.p.Name))
+		m.report.containerEvent(last.CommandOf(), corev1.EventTypeWarning, "BackOff",
+			fmt.Sprintf("Back-off restarting failed container %s in pod %s", at.In(m.p).Name, m.p.Name))
 	}
 	// The clock may have been set back since.
-	if left := min(delay, delay-b.clock.Since(last.Finished)); left > 0 && wait.For(b.ctx, b.clock, left) != nil {
+	if left := min(delay, delay-m.clock.Since(last.Finished)); left > 0 && wait.For(m.ctx, m.clock, left) != nil {
 		return false
 	}
-	b.progress.change(func(r *state.Record) { *r.Container(at) = r.Container(at).Again() })
-	b.progress.save()
-	b.report.showProgress()
-	b.dropRun(at, r.Container(at).Run-1)
-	return b.ctx.Err() == nil
+	m.progress.change(func(r *state.Record) { *r.Container(at) = r.Container(at).Again() })
+	m.progress.save()
+	m.report.showProgress()
+	m.dropRun(at, r.Container(at).Run-1)
+	return m.ctx.Err() == nil
 }
 
 // dropRun removes what is left of a run of a container that is not asked for any more: its
 // last one is what --previous means.
-func (b *besideOthers) dropRun(at state.Place, n int) {
+func (m *multiContainer) dropRun(at state.Place, n int) {
 	if n < 0 {
 		return
 	}
 	id := at.Command(n)
 	for _, of := range []string{id, state.MessageID(id), state.PreStopOf(id)} {
-		if err := shim.Forget(b.progress.dir(), of, of+".log"); err != nil {
-			b.log.Warn("what an old run of a container has left was not removed", "command", of, "err", err)
+		if err := shim.Forget(m.progress.dir(), of, of+".log"); err != nil {
+			m.log.Warn("what an old run of a container has left was not removed", "command", of, "err", err)
 		}
 	}
 }
