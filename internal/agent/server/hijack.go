@@ -113,8 +113,9 @@ func (w *watched) Write(p []byte) (int, error) {
 }
 
 // lingerTimeout is how long what a client still sends is read, when we have said all:
-// closing before would take what it has not read of our answer away from it.
-const lingerTimeout = time.Second
+// closing before would take what it has not read of our answer away from it, which may be
+// megabytes where it is slow.
+const lingerTimeout = 10 * time.Second
 
 // Close tells the client, and closes when that has gone too, or soon.
 func (w *watched) Close() error {
