@@ -14,6 +14,7 @@ import (
 
 	"github.com/creack/pty"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // talk is a kubectl that a person talks to, by lines.
@@ -184,9 +185,8 @@ func (f *fleet) drainsWithGrace(node string) {
 	})
 	drain := f.overPipes("drain", node, "--ignore-daemonsets", "--force")
 	f.awaitExit("graceful", 42)
-	f.get("graceful", pod)
-	pod.Finalizers = nil
-	if err := f.client.Update(f.Context(), pod); err != nil {
+	// A patch, as the agent goes on writing the Pod's status.
+	if err := f.client.Patch(f.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		f.Fatal(err)
 	}
 	drain.ends(0)
