@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -17,8 +19,8 @@ const answerTimeout = 2 * time.Minute
 // awaitAnswerInBackground makes a container that is the VM ready once its guest agent
 // answers: the guest has booted.
 func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
-	p, dir := c.pod.current(), c.progress.dir()
-	main, id := p.Spec.Containers[0], state.ContainerID(p, c.progress.Record, state.Place{})
+	main, id := c.wholeVM()
+	dir := c.progress.dir()
 	timeout := max(0, answerTimeout-c.clock.Since(c.progress.Started))
 	if c.report.probed.begin(main, id).Ready {
 		return
@@ -28,7 +30,7 @@ func (c *guestCommands) awaitAnswerInBackground(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.report.probed.set(main, id, answered)
+		c.markAnswered(main, id)
 		c.report.show(nil)
 	})
 }
@@ -46,10 +48,13 @@ func (c *guestCommands) awaitAnswer(ctx context.Context, dir string, timeout tim
 	}
 }
 
-// answered is what is known of a container that is a VM whose guest agent answers.
-var answered = state.Probed{Started: true, Ready: true}
+// markAnswered makes the container that is the VM ready.
+func (c *guestCommands) markAnswered(main corev1.Container, id string) {
+	c.report.probed.set(main, id, state.Probed{Started: true, Ready: true})
+}
 
-func (c *guestCommands) markAnswered() {
+// wholeVM is the container that is the VM, with its ID.
+func (c *guestCommands) wholeVM() (corev1.Container, string) {
 	p := c.pod.current()
-	c.report.probed.set(p.Spec.Containers[0], state.ContainerID(p, c.progress.Record, state.Place{}), answered)
+	return p.Spec.Containers[0], state.ContainerID(p, c.progress.Record, state.Place{})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -54,12 +53,4 @@ func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.
 			return
 		}
 	}
-}
-
-// evict ends the life of a Pod whose volumes have outgrown their limits, or which has to
-// go because its host is short of something.
-func (w *worker) evict(why string) {
-	w.log.Warn("Pod evicted", "why", why)
-	w.report.event(corev1.EventTypeWarning, state.ReasonEvicted, why)
-	w.endLife(&podFailedError{Failure: state.Failure{Reason: state.ReasonEvicted, Message: why}, grace: state.OrphanGrace, disrupted: true})
 }

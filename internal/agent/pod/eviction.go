@@ -66,3 +66,11 @@ func (s *Supervisor) Evict(uid types.UID, message string) <-chan struct{} {
 	j.worker.evict(message)
 	return j.worker.freed
 }
+
+// evict ends the life of a Pod whose volumes have outgrown their limits, or which has to
+// go because its host is short of something.
+func (w *worker) evict(why string) {
+	w.log.Warn("Pod evicted", "why", why)
+	w.report.event(corev1.EventTypeWarning, state.ReasonEvicted, why)
+	w.endLife(&podFailedError{Failure: state.Failure{Reason: state.ReasonEvicted, Message: why}, grace: state.OrphanGrace, disrupted: true})
+}

@@ -55,7 +55,7 @@ type guestCommands struct {
 func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 	p := c.pod.current()
 	if c.progress.LegacyVM != "" {
-		c.markAnswered()
+		c.markAnswered(c.wholeVM())
 		return nil, nil // its guest runs what its image says
 	}
 	if state.NeedsNoGuestAgent(p) {
@@ -80,7 +80,7 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 		}
 	}
 	if !state.RunsCommand(p) {
-		c.markAnswered()
+		c.markAnswered(c.wholeVM())
 		c.markBegun(state.MainID, c.clock.Now())
 	}
 	return nil, nil

@@ -187,7 +187,7 @@ func Forget(dir, id, log string) error {
 	return forget(dir, id)
 }
 
-// forget removes the records of a command that never ran.
+// forget removes the records of a command.
 func forget(dir, id string) error {
 	for _, path := range []string{begunFile(dir, id), endedFile(dir, id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -168,7 +168,8 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	case host.Releasing:
 		return p.handleReleasing(ctx, v, h)
 	case host.Acquire:
-		if !mayTakeHost(v) {
+		// A person may have written spec.hostRef, of an object that no Machine owns.
+		if waits(v) {
 			return nil
 		}
 		if refusal := p.pools.Refusal(v.Machine); refusal != "" {
@@ -199,15 +200,14 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	return nil
 }
 
-// mayTakeHost reports that the Machine may claim a host of the pool, or order one, as its
-// spec.hostRef says: a person may have written that of an object that no Machine owns.
-func mayTakeHost(v *visit) bool {
+// waits reports that no host can be claimed or ordered for the Machine yet, and sets the
+// condition HostClaimed to why.
+func waits(v *visit) bool {
 	waiting := machine.NotReady(v.Snapshot)
-	if waiting.Reason == "" {
-		return true
+	if waiting.Reason != "" {
+		v.claimed = waiting
 	}
-	v.claimed = waiting
-	return false
+	return waiting.Reason != ""
 }
 
 // awaitHost waits for a Host that does not exist, until its server is proved gone.

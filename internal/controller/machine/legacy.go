@@ -16,8 +16,7 @@ import (
 // setLegacyHostRef writes spec.hostRef of a Machine that the first system made: the host
 // of its own server, or none.
 func (p *claimPhase) setLegacyHostRef(ctx context.Context, v *visit, legacy host.Legacy) (bool, error) {
-	if waiting := machine.NotReady(v.Snapshot); waiting.Reason != "" {
-		v.claimed = waiting
+	if waits(v) {
 		return false, nil
 	}
 	step, h, why, err := p.claims.nextLegacy(ctx, v, legacy)

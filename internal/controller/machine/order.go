@@ -54,7 +54,7 @@ func (p *claimPhase) reconcileOrder(ctx context.Context, v *visit) error {
 	}
 	switch verdict {
 	case host.PlaceOrder:
-		if !mayTakeHost(v) {
+		if waits(v) {
 			return nil
 		}
 		return p.placeOrder(ctx, v)
