@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/macfleet/macfleet/sandbox/world"
 )
 
 // lockPoll is how often `down` looks whether the sandbox has stopped.
@@ -94,11 +97,7 @@ func onlyOfSandbox(dir string) error {
 
 // ofSandbox tells whether a sandbox writes such a file or folder.
 func ofSandbox(name string) bool {
-	switch name {
-	case "cluster", "logs", "macs", "ended", "state.json", "state.json.new", "manager.kubeconfig", "vendor-credentials":
-		return true
-	}
-	return false
+	return world.Owns(name) || slices.Contains([]string{"ended", "state.json", "state.json.new"}, name)
 }
 
 func ignoreMissing(err error) error {

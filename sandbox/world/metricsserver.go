@@ -110,7 +110,7 @@ func live(ctx context.Context, client *http.Client, url string) error {
 // metricsServerArgs writes the files that metrics-server reads. What Macs serve with is
 // signed by the cluster's authority, as the API server has it.
 func (w *World) metricsServerArgs(ctx context.Context, certificate, key []byte) ([]string, error) {
-	dir := filepath.Join(w.options.Dir, metricsServer)
+	dir := filepath.Join(w.options.Dir, metricsServerDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the folder of metrics-server: %w", err)
 	}

@@ -82,7 +82,7 @@ func (w *World) startVendor(ctx context.Context) error {
 	}
 	w.network = network
 	w.macs = &macs{
-		programs: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, "macs"),
+		programs: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, macsDir),
 		sshPort: network.sshPort, twins: twins, guestPrograms: w.options.Binaries.guestPrograms(), log: w.options.Logger, byID: map[string]*mac.Mac{},
 	}
 	w.vendor = scaleway.New(scaleway.Options{
@@ -144,7 +144,7 @@ func (w *World) Upgrade(ctx context.Context, agent Agent) error {
 func (w *World) startCluster(ctx context.Context) error {
 	started, err := cluster.Start(ctx, cluster.Options{
 		Binaries: w.options.Binaries.Cluster,
-		Dir:      filepath.Join(w.options.Dir, "cluster"),
+		Dir:      filepath.Join(w.options.Dir, clusterDir),
 		LogDir:   w.logDir(),
 		Port:     w.options.Port,
 		AuditLog: w.options.AuditLog,
@@ -228,10 +228,10 @@ func (w *World) mountVendorSecret(ctx context.Context) error {
 }
 
 // vendorMount is where the managers find the vendor's credentials.
-func (w *World) vendorMount() string { return filepath.Join(w.options.Dir, "vendor-credentials") }
+func (w *World) vendorMount() string { return filepath.Join(w.options.Dir, vendorMountDir) }
 
 func (w *World) startManagers(ctx context.Context, flags []string) error {
-	kubeconfig := filepath.Join(w.options.Dir, "manager.kubeconfig")
+	kubeconfig := filepath.Join(w.options.Dir, managerKubeconfig)
 	if err := w.writeKubeconfig(ctx, kubeconfig, Namespace, managerServiceAccount); err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (w *World) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (w *World) logDir() string { return filepath.Join(w.options.Dir, "logs") }
+func (w *World) logDir() string { return filepath.Join(w.options.Dir, logsDir) }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (w *World) Kubeconfig() string { return w.cluster.Kubeconfig() }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +101,28 @@ func (f *fleet) stop() {
 		f.Errorf("stopping the sandbox: %v", err)
 	}
 	f.checkRights()
+	f.checkFiles()
 	if f.Failed() {
 		f.Logf("logs are kept in %s", filepath.Join(f.dir, "logs"))
 		return
 	}
 	if err := os.RemoveAll(f.dir); err != nil {
 		f.Errorf("removing the sandbox: %v", err)
+	}
+}
+
+// checkFiles fails the test when the sandbox has left something that `sandbox down` would
+// take for somebody else's.
+func (f *fleet) checkFiles() {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		f.Error(err)
+	}
+	ofTests := []string{"bin", "builds"}
+	for _, entry := range entries {
+		if !world.Owns(entry.Name()) && !slices.Contains(ofTests, entry.Name()) {
+			f.Errorf("the sandbox has left %s, which world.Owns does not know", entry.Name())
+		}
 	}
 }
 
