@@ -83,6 +83,15 @@ func (s Snapshot) Fleet() string {
 	return ClusterName(s.Machine)
 }
 
+// KubernetesVersion is the one that the Machine names, and its Node is to show: core
+// compares the two. Empty: it names none.
+func (s Snapshot) KubernetesVersion() string {
+	if s.Owner == nil {
+		return ""
+	}
+	return s.Owner.Spec.Version
+}
+
 // RequestedRestart names the restart of the agent that is asked for and was not made
 // yet, or nothing. The Mac remembers the last one it made, so a push that is
 // repeated restarts nothing twice.

@@ -283,6 +283,20 @@ func (f *fleet) awaitRunning(n int) {
 	})
 }
 
+// awaitUpToDate waits until Cluster API calls each Machine up to date, which takes a
+// Node that shows the Machine's version.
+func (f *fleet) awaitUpToDate() {
+	f.Helper()
+	f.await("Machines that are up to date", func() (string, bool) {
+		for _, m := range f.machines() {
+			if !conditionTrue(m.Status.Conditions, clusterv1.MachineUpToDateCondition) {
+				return fmt.Sprintf("%s: version %q, node %+v", m.Name, m.Spec.Version, m.Status.NodeInfo), false
+			}
+		}
+		return "", true
+	})
+}
+
 func conditionTrue(conditions []metav1.Condition, kind string) bool {
 	for _, c := range conditions {
 		if c.Type == kind {

@@ -23,6 +23,7 @@ func TestFleetComesUpAndGoesBackWiped(t *testing.T) {
 
 	f.scale(3)
 	f.awaitRunning(3)
+	f.awaitUpToDate()
 	f.deploy(3)
 	f.awaitPods(3)
 	used := f.owners()

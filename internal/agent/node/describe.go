@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -22,6 +23,7 @@ const (
 	// minor with that of the API server.
 	kubernetesVersion = "v1.36.4"
 	fleetLabel        = "tuist.dev/fleet"
+	versionLabel      = "macfleet.dev/agent-version"
 	taintKey          = "tuist.dev/macos"
 )
 
@@ -65,6 +67,7 @@ func (s Self) labels() map[string]string {
 		corev1.LabelTopologyZone:       h.Zone,
 		corev1.LabelInstanceTypeStable: h.ServerType,
 		fleetLabel:                     s.Config.Host.Fleet,
+		versionLabel:                   inName(s.Version),
 	} {
 		if value != "" {
 			labels[name] = value
@@ -149,23 +152,28 @@ func (s Self) info() corev1.NodeSystemInfo {
 		KernelVersion:           s.Facts.Kernel,
 		OSImage:                 s.Facts.OSImage,
 		ContainerRuntimeVersion: fmt.Sprintf("%s://%s", s.Tool.Name, s.Tool.Version),
-		KubeletVersion:          kubeletVersion(s.Version),
+		KubeletVersion:          cmp.Or(s.Config.Host.KubernetesVersion, kubeletVersion(s.Version)),
 		OperatingSystem:         "darwin",
 		Architecture:            "arm64",
 	}
 }
 
-// kubeletVersion is semantic, with our own version as a pre-release that cannot
-// break it: v1.36.4-macfleet.0.1.0.
+// kubeletVersion is what a Node shows whose Machine names no version: semantic, with
+// our own version as a pre-release that cannot break it: v1.36.4-macfleet.0.1.0.
 func kubeletVersion(own string) string {
+	if own = strings.Trim(inName(strings.TrimPrefix(own, "v")), "."); own == "" {
+		return kubernetesVersion + "-macfleet"
+	}
+	return kubernetesVersion + "-macfleet." + own
+}
+
+// inName keeps of a version what a label's value may hold.
+func inName(version string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || ('0' <= r && r <= '9') || ('a' <= r && r <= 'z') || ('A' <= r && r <= 'Z') {
 			return r
 		}
 		return '-'
-	}, strings.TrimPrefix(own, "v"))
-	if clean = strings.Trim(clean, ".-"); clean == "" {
-		return kubernetesVersion + "-macfleet"
-	}
-	return kubernetesVersion + "-macfleet." + clean
+	}, version)
+	return strings.Trim(clean, ".-")
 }

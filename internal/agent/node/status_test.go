@@ -169,6 +169,15 @@ func TestTaintsAreTheConfigurations(t *testing.T) {
 	}
 }
 
+// Cluster API compares what a Machine names with what its Node shows.
+func TestANodeShowsItsMachinesVersion(t *testing.T) {
+	s := self()
+	s.Config.Host.KubernetesVersion = "v1.35.2"
+	if got := s.info().KubeletVersion; got != "v1.35.2" {
+		t.Errorf("the Node shows %s", got)
+	}
+}
+
 func TestKubeletVersion(t *testing.T) {
 	for own, want := range map[string]string{
 		"v0.1.0":      "v1.36.4-macfleet.0.1.0",

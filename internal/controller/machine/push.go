@@ -53,6 +53,7 @@ func (p *pushStarter) desired(ctx context.Context, v *visit, profile *infrav1.Ma
 	want.Host.Zone = v.Host.Spec.Zone
 	want.Host.ServerType = v.Host.Status.Server.Type
 	want.Host.Fleet = v.Fleet()
+	want.Host.KubernetesVersion = v.KubernetesVersion()
 	want.Host.TakeOver = host.TakesOver(v.Machine)
 	if p.sshPort != sshPort {
 		want.Host.SSHPort = p.sshPort

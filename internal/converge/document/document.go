@@ -140,6 +140,9 @@ type Host struct {
 	ServerType string `json:"serverType"`
 	// Fleet is shown as label tuist.dev/fleet of the Node.
 	Fleet string `json:"fleet,omitempty"`
+	// KubernetesVersion is the Machine's spec.version, which the Node shows as its
+	// kubelet's. Empty: it names none.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// ManagedFrom is the address from which the manager reaches this Mac, as the Mac
 	// sees it, so that no firewall shuts the manager out. Empty: it is not known. It
 	// belongs to one run, and the Mac does not keep it.
