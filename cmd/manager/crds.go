@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
@@ -15,10 +13,6 @@ import (
 	"github.com/macfleet/macfleet/charts"
 	"github.com/macfleet/macfleet/internal/startup"
 )
-
-// crdsCommand is the first argument of `manager crds apply`, which the chart's hook
-// runs before an upgrade.
-const crdsCommand = "crds"
 
 // crdsPatience bounds the command: a hook that hangs would hold the upgrade.
 const crdsPatience = 2 * time.Minute
@@ -64,38 +58,8 @@ func plainClient(config *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// runCRDs is `manager crds apply`.
-func runCRDs(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := applyCRDs(ctx, args, stdout)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	_, _ = fmt.Fprintln(stderr, "manager crds:", err)
-	return exitCode(err)
-}
-
-func applyCRDs(ctx context.Context, args []string, stdout io.Writer) error {
-	var s settings
-	f := flag.NewFlagSet("manager crds apply", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; default: KUBECONFIG, or the cluster the command runs in")
-	if len(args) == 0 || args[0] != "apply" {
-		return wrong(`give "apply": manager crds apply [--kubeconfig=<file>]`)
-	}
-	if err := f.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
-		f.SetOutput(stdout)
-		f.Usage()
-		return err
-	} else if err != nil {
-		return wrong("%w", err)
-	}
-	if f.NArg() > 0 {
-		return wrong("unexpected argument %q", f.Arg(0))
-	}
-	to, err := connect(s)
-	if err != nil {
-		return err
-	}
+// applyCRDs is `manager crds apply`, which the chart's hook runs before an upgrade.
+func applyCRDs(ctx context.Context, to connection, stdout io.Writer) error {
 	c, err := plainClient(to.config)
 	if err != nil {
 		return err

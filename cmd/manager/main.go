@@ -36,8 +36,8 @@ func main() {
 
 // run is main with everything that a test replaces.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == crdsCommand {
-		return runCRDs(ctx, args[1:], stdout, stderr)
+	if command, is := oneOffOf(args); is {
+		return command.execute(ctx, args[1:], stdout, stderr)
 	}
 	settings, err := parse(args, getenv)
 	switch {

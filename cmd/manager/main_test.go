@@ -71,6 +71,7 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"CRDs of a flag":      {args: []string{"crds", "apply", "--force"}, says: "-force"},
 		"CRDs of an argument": {args: []string{"crds", "apply", "hosts"}, says: `unexpected argument "hosts"`},
 		"CRDs of nowhere":     {args: []string{"crds", "apply", "--kubeconfig=/nonexistent"}, says: "no Kubernetes API server is known"},
+		"uninstall of what":   {args: []string{"uninstall"}, says: "manager uninstall check [--kubeconfig=<file>]"},
 		"no certificate":      {args: []string{"--metrics-cert-dir=/nonexistent"}, says: "--metrics-cert-dir: tls.crt and tls.key must be in /nonexistent"},
 		"TLS and none":        {args: []string{"--metrics-cert-dir=/nonexistent", "--insecure-metrics"}, says: "give one of the two"},
 		"no access key":       {env: map[string]string{"SCW_ACCESS_KEY": ""}, says: "SCW_ACCESS_KEY is not set"},

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -51,6 +52,7 @@ func TestChartOnAnAPIServer(t *testing.T) {
 	p := startPlane(t)
 	t.Run("beside the first system it is refused", func(t *testing.T) { p.on(t).refusedBesideTheFirstSystem() })
 	t.Run("wait waits for the first status", func(t *testing.T) { p.on(t).waitsForTheFirstStatus() })
+	t.Run("it is not deleted before its hook has looked", func(t *testing.T) { p.on(t).notDeletedUnseen() })
 	t.Run("the hook applies CRDs, and no more", func(t *testing.T) { p.on(t).hookAppliesCRDs() })
 }
 
@@ -139,7 +141,8 @@ func (p *plane) waitsForTheFirstStatus() {
 	if strings.Count(said, " not ready") != 1 {
 		p.Errorf("something else is not ready, which this test then says nothing about: %s", said)
 	}
-	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--wait", "--timeout", "1m"); refused {
+	// No node is there to run the hook that looks for Macs first.
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--wait", "--timeout", "1m", "--no-hooks"); refused {
 		p.Fatal(said)
 	}
 
@@ -216,10 +219,26 @@ func (p *plane) startRefused(own, says string) {
 	}
 }
 
+// notDeletedUnseen: a release whose hook has not said that nothing is left stays as it
+// is, and can be deleted later. What the hook reads, its rights suffice for.
+func (p *plane) notDeletedUnseen() {
+	said, refused := p.run(p.Context(), "uninstall", "macfleet", "--timeout", "3s")
+	if !refused || !strings.Contains(said, "macfleet-uninstall not ready") {
+		p.Errorf("helm uninstall did not wait for its hook: %s", said)
+	}
+	p.must(p.client.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: "macfleet-builders"}, &infrav1.MacNodeProfile{}))
+	hook := p.newClient(p.hookConfig("uninstall-hook.yaml"))
+	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconHostList{}))
+	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconMachineList{}, client.InNamespace(namespace)))
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks"); refused {
+		p.Error(said)
+	}
+}
+
 // hookAppliesCRDs does what the hook's Job does, with the hook's own rights: no node
 // is there to run it.
 func (p *plane) hookAppliesCRDs() {
-	hook := p.newClient(p.hookConfig())
+	hook := p.newClient(p.hookConfig("crds-hook.yaml"))
 	own, err := charts.CRDs()
 	p.must(err)
 	apply := func() (string, error) {
@@ -279,10 +298,10 @@ func (p *plane) checkRefused(says string) {
 	}
 }
 
-// hookConfig applies what the chart gives the hook, and is a client with no more.
-func (p *plane) hookConfig() *rest.Config {
+// hookConfig applies what the chart gives a hook, and is a client with no more.
+func (p *plane) hookConfig(template string) *rest.Config {
 	p.Helper()
-	said, refused := p.run(p.Context(), "template", "macfleet", chart, "--show-only", "templates/crds-hook.yaml")
+	said, refused := p.run(p.Context(), "template", "macfleet", chart, "--show-only", "templates/"+template)
 	if refused {
 		p.Fatal(said)
 	}
@@ -291,7 +310,9 @@ func (p *plane) hookConfig() *rest.Config {
 		for kind, object := range map[string]client.Object{"\nkind: ServiceAccount\n": account, "\nkind: ClusterRole\n": role, "\nkind: ClusterRoleBinding\n": binding} {
 			if strings.Contains(document, kind) {
 				p.must(yaml.Unmarshal([]byte(document), object))
-				p.must(p.client.Create(p.Context(), object))
+				if err := p.client.Create(p.Context(), object); !apierrors.IsAlreadyExists(err) { // left by a hook that failed
+					p.must(err)
+				}
 			}
 		}
 	}

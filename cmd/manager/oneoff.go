@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+)
+
+// oneOff is a command that does one thing and ends. The chart's hooks run them.
+type oneOff struct {
+	name, verb string
+	run        func(ctx context.Context, to connection, stdout io.Writer) error
+}
+
+func oneOffs() []oneOff {
+	return []oneOff{{"crds", "apply", applyCRDs}, {"uninstall", "check", checkUninstall}}
+}
+
+// oneOffOf is the command of this name, if there is one.
+func oneOffOf(args []string) (oneOff, bool) {
+	for _, o := range oneOffs() {
+		if len(args) > 0 && args[0] == o.name {
+			return o, true
+		}
+	}
+	return oneOff{}, false
+}
+
+// execute runs the command with what follows its name, and returns the exit code.
+func (o oneOff) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	to, err := o.parse(args, stdout)
+	if err == nil {
+		err = o.run(ctx, to, stdout)
+	}
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	_, _ = fmt.Fprintf(stderr, "manager %s: %s\n", o.name, err)
+	return exitCode(err)
+}
+
+func (o oneOff) parse(args []string, stdout io.Writer) (connection, error) {
+	var s settings
+	f := flag.NewFlagSet("manager "+o.name+" "+o.verb, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; default: KUBECONFIG, or the cluster the command runs in")
+	if len(args) == 0 || args[0] != o.verb {
+		return connection{}, wrong("give %q: manager %s %s [--kubeconfig=<file>]", o.verb, o.name, o.verb)
+	}
+	if err := f.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		f.SetOutput(stdout)
+		f.Usage()
+		return connection{}, err
+	} else if err != nil {
+		return connection{}, wrong("%w", err)
+	}
+	if f.NArg() > 0 {
+		return connection{}, wrong("unexpected argument %q", f.Arg(0))
+	}
+	return connect(s)
+}
