@@ -230,7 +230,8 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 		Recorder: mgr.GetEventRecorder("macfleet-remediation"), WatchFilter: s.watchFilter,
 	})
 	clusters := &cluster.Reconciler{
-		Client: mgr.GetClient(), Inventory: inventory, Recorder: mgr.GetEventRecorder("macfleet-cluster"), WatchFilter: s.watchFilter,
+		Client: mgr.GetClient(), Inventory: inventory, Recorder: mgr.GetEventRecorder("macfleet-cluster"),
+		Metrics: ctrlmetrics.Registry, WatchFilter: s.watchFilter,
 	}
 	planes := &controlplane.Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: discoverer, Discovery: toServer,

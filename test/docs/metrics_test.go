@@ -12,7 +12,9 @@ import (
 // metricName is a metric of ours, where the code makes it and where a page names it.
 var metricName = regexp.MustCompile("[\"`{( ]((?:macfleet|scaleway)_[a-z_]+)")
 
-func TestEachMetricIsOnItsPage(t *testing.T) {
+// madeMetrics are the names of our metrics, and where the code makes them.
+func madeMetrics(t *testing.T) map[string]string {
+	t.Helper()
 	made := map[string]string{}
 	for _, dir := range []string{"cmd", "internal"} {
 		walk(t, filepath.Join(root, dir), func(path, text string) {
@@ -27,6 +29,11 @@ func TestEachMetricIsOnItsPage(t *testing.T) {
 	if len(made) < 10 {
 		t.Fatalf("only %d metrics found: the search is broken", len(made))
 	}
+	return made
+}
+
+func TestEachMetricIsOnItsPage(t *testing.T) {
+	made := madeMetrics(t)
 	explained := map[string]bool{}
 	page := read(t, book, "operate", "metrics.md")
 	for _, r := range rows(page) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,6 +56,8 @@ type Reconciler struct {
 	Inventory Inventory
 	// Recorder of events. Nil: there are none.
 	Recorder events.EventRecorder
+	// Metrics is where the metrics go. Nil: nowhere.
+	Metrics prometheus.Registerer
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
 	// Poll of the inventory's reports. Default: defaultPoll.
@@ -70,6 +73,11 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if r.Metrics != nil {
+		if err := r.Metrics.Register(newCollector(r.Client)); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	kind := infrav1.GroupVersion.WithKind("ScalewayAppleSiliconCluster")
 	ofCluster := util.ClusterToInfrastructureMapFunc(context.Background(), kind, r.Client, &infrav1.ScalewayAppleSiliconCluster{})
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -228,7 +228,7 @@ func TestNodeNewsOfSlots(t *testing.T) {
 func TestLostSlotsAreCounted(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.running("mac-1")
-	if n := testutil.CollectAndCount(newMachineCollector(w.client), "macfleet_machines_lost_slots"); n != 0 {
+	if n := testutil.CollectAndCount(newMachineCollector(w.client, w.clock), "macfleet_machines_lost_slots"); n != 0 {
 		t.Errorf("%d series although no slot is lost", n)
 	}
 	m := w.machine("mac-1")
@@ -238,7 +238,7 @@ func TestLostSlotsAreCounted(t *testing.T) {
 # TYPE macfleet_machines_lost_slots gauge
 macfleet_machines_lost_slots{fleet="` + machine.Snapshot{Machine: m}.Fleet() + `",reason="SlotsLeaked"} 1
 `
-	if err := testutil.CollectAndCompare(newMachineCollector(w.client), strings.NewReader(want), "macfleet_machines_lost_slots"); err != nil {
+	if err := testutil.CollectAndCompare(newMachineCollector(w.client, w.clock), strings.NewReader(want), "macfleet_machines_lost_slots"); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,18 +1,12 @@
 package machine
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
-	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/push"
 )
 
@@ -78,51 +72,6 @@ func (m *metrics) step(step string, took time.Duration) {
 func (m *metrics) failure(f *push.Failure) { m.failures.WithLabelValues(f.Step, string(f.Class)).Inc() }
 
 func (m *metrics) nodeReady(took time.Duration) { m.readiness.Observe(took.Seconds()) }
-
-// machineCollector counts the Machines at each scrape, from the cache.
-type machineCollector struct {
-	reader    client.Reader
-	desc      *prometheus.Desc
-	lostSlots *prometheus.Desc
-}
-
-func newMachineCollector(reader client.Reader) *machineCollector {
-	return &machineCollector{
-		reader:    reader,
-		desc:      prometheus.NewDesc("macfleet_machines", "Machines by fleet and phase.", []string{"fleet", "phase"}, nil),
-		lostSlots: prometheus.NewDesc("macfleet_machines_lost_slots", "Machines whose Mac cannot use all its slots for guests, by fleet and reason.", []string{"fleet", "reason"}, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *machineCollector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- c.desc
-	descs <- c.lostSlots
-}
-
-// Collect implements prometheus.Collector.
-func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
-	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := c.reader.List(context.Background(), list); err != nil {
-		return
-	}
-	type group struct{ fleet, of string }
-	counts, lost := map[group]int{}, map[group]int{}
-	for i := range list.Items {
-		m := &list.Items[i]
-		fleet := machine.Snapshot{Machine: m}.Fleet()
-		counts[group{fleet, m.Status.Phase}]++
-		if c := conditions.Get(m, infrav1.SlotsHealthyCondition); c != nil && c.Status == metav1.ConditionFalse {
-			lost[group{fleet, c.Reason}]++
-		}
-	}
-	for g, n := range lost {
-		out <- prometheus.MustNewConstMetric(c.lostSlots, prometheus.GaugeValue, float64(n), g.fleet, g.of)
-	}
-	for g, n := range counts {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), g.fleet, g.of)
-	}
-}
 
 // Results of claims, as counted.
 const (

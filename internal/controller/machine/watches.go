@@ -42,7 +42,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		if err := r.metrics.register(r.Metrics); err != nil {
 			return err
 		}
-		if err := r.Metrics.Register(newMachineCollector(r.Client)); err != nil {
+		if err := r.Metrics.Register(newMachineCollector(r.Client, r.Clock)); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}

@@ -1,0 +1,43 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Both kinds are the Prometheus Operator's, without which nothing of them may be made.
+func TestMonitoringIsAskedFor(t *testing.T) {
+	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+		if named(objects(t), kind, "macfleet") != nil {
+			t.Errorf("a %s is made although nobody asked for one", kind)
+		}
+	}
+	found := objects(t, set("manager.metricsService=true", "monitoring.serviceMonitor.enabled=true",
+		"monitoring.prometheusRule.enabled=true", "monitoring.labels.release=prometheus")...)
+	monitor, rule, service := named(found, "ServiceMonitor", "macfleet"), named(found, "PrometheusRule", "macfleet"), named(found, "Service", "macfleet-manager-metrics")
+	if monitor == nil || rule == nil || service == nil {
+		t.Fatal("no ServiceMonitor, no PrometheusRule, or no Service")
+	}
+	selected, _, _ := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	for name, value := range selected {
+		if service.GetLabels()[name] != value {
+			t.Errorf("the ServiceMonitor selects %s=%s, and the Service bears %v", name, value, service.GetLabels())
+		}
+	}
+	if len(selected) == 0 || monitor.GetLabels()["release"] != "prometheus" || rule.GetLabels()["release"] != "prometheus" {
+		t.Errorf("selector %v, labels %v and %v", selected, monitor.GetLabels(), rule.GetLabels())
+	}
+	groups, _, _ := unstructured.NestedSlice(rule.Object, "spec", "groups")
+	rules, _, _ := unstructured.NestedSlice(groups[0].(map[string]any), "rules")
+	for _, r := range rules {
+		url, _, _ := unstructured.NestedString(r.(map[string]any), "annotations", "runbook_url")
+		if name := r.(map[string]any)["alert"].(string); !strings.HasSuffix(url, "/docs/operate/alerts.md#"+strings.ToLower(name)) {
+			t.Errorf("%s: runbook %s", name, url)
+		}
+	}
+	if len(rules) < 10 {
+		t.Errorf("%d alerts", len(rules))
+	}
+}
