@@ -57,6 +57,7 @@ test-go: ## the Go tests, race detector on
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
 	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
+	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
 .PHONY: bench
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
@@ -107,6 +108,24 @@ bin/macfleet:
 agent-size: ## the agent is one static darwin/arm64 file of at most 45 MB
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
 	@size=$$(wc -c < bin/tart-kubelet); echo "tart-kubelet: $$size bytes"; test $$size -le 45000000
+
+RELEASE = cd hack/release && GOWORK=off go run . $(1) -root ../.. -out ../../dist $(2)
+
+.PHONY: image
+image: ## the manager's image as an OCI layout in dist/image, without a daemon; PUSH=registry/name pushes it
+	$(call RELEASE,image,-version $(VERSION))
+	$(if $(PUSH),$(call RELEASE,push,$(PUSH)))
+
+bin/helm: hack/tools/go.mod hack/tools/go.sum
+	cd hack/tools && GOWORK=off go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+
+.PHONY: release-dry-run
+release-dry-run: bin/helm ## all files of a release in dist/, offline: image, chart, clusterctl's files, CLI, sandbox, SBOM, checksums
+	$(call RELEASE,dist,-version $(VERSION) -helm ../../bin/helm)
+
+.PHONY: release-test
+release-test: bin/helm ## a release of this commit made twice has the same bytes, and its sandbox runs without Go
+	cd hack/release && GOWORK=off go test -count=1 -timeout 60m -v . -run TestRelease -long
 
 .PHONY: generate
 generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart

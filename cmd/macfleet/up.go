@@ -31,7 +31,7 @@ func (o *upOptions) register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&o.hosts, "hosts", 6, "how many Macs are in the vendor's pool")
 	cmd.Flags().Float64Var(&o.timeScale, "time-scale", 60, "how much faster than in reality the vendor's time passes")
 	cmd.Flags().IntVar(&o.port, "port", 0, "port of the API server on 127.0.0.1 (0: a free one)")
-	cmd.Flags().StringVar(&o.source, "source", "", "the checkout to build from (default: the one around the working directory)")
+	cmd.Flags().StringVar(&o.source, "source", "", "the checkout to build from (default: the programs beside macfleet, else the checkout around the working directory)")
 }
 
 func newUp(flags *sandboxFlags) *cobra.Command {
@@ -96,7 +96,11 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 	if err := flags.check(dir, options.port); err != nil {
 		return err
 	}
-	binaries, err := world.Build(ctx, world.BuildOptions{SourceDir: options.source, Progress: p.step})
+	prebuilt, err := beside("sandbox")
+	if err != nil {
+		return err
+	}
+	binaries, err := world.Build(ctx, world.BuildOptions{SourceDir: options.source, Prebuilt: prebuilt, Progress: p.step})
 	if err != nil {
 		return err
 	}
@@ -108,6 +112,18 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 	}
 	p.done("the sandbox is up")
 	return nil
+}
+
+// beside is what lies beside this program, wherever a link to it is.
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding this program: %w", err)
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
 }
 
 // fill waits until the pool's hosts are known, and gives the fleet its size.

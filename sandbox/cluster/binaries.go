@@ -21,7 +21,8 @@ type Binaries struct {
 	Manifests string
 }
 
-func binariesIn(dir string) Binaries {
+// Layout is where they are in a folder that holds them all.
+func Layout(dir string) Binaries {
 	return Binaries{
 		ControlPlane: filepath.Join(dir, "controlplane"),
 		Core:         filepath.Join(dir, "core"),

@@ -114,7 +114,7 @@ func (b *builder) cached() (Binaries, bool) {
 	}
 	now := time.Now()
 	_ = os.Chtimes(b.entry, now, now) // only feeds prune; a cache that cannot be written still serves
-	return binariesIn(b.entry), true
+	return Layout(b.entry), true
 }
 
 // lock waits until no other builder works on the same entry.
@@ -171,7 +171,7 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 	}
 	prune(b.cacheDir, b.entry, time.Now().Add(-keepUnused))
 	b.tell(Progress{Stage: StageDone})
-	return binariesIn(b.entry), nil
+	return Layout(b.entry), nil
 }
 
 func (b *builder) tell(p Progress) {

@@ -20,6 +20,9 @@ type BuildOptions struct {
 	// SourceDir is the root of a checkout; empty means the one around the working
 	// directory.
 	SourceDir string
+	// Prebuilt is the folder of programs that came with a release, laid out as Layout
+	// says. Where there is one, and no SourceDir, nothing is built.
+	Prebuilt string
 	// CacheDir keeps finished builds; empty means "macfleet" in the user's cache
 	// directory.
 	CacheDir string
@@ -28,7 +31,7 @@ type BuildOptions struct {
 }
 
 // ErrNoSource means that there is no checkout of macfleet to build from.
-var ErrNoSource = errors.New("no checkout of macfleet around the working directory: run this inside one, or name it with --source")
+var ErrNoSource = errors.New("there is nothing to run: take a release's sandbox archive, which holds all programs, or build them: run this inside a checkout of macfleet, or name one with --source")
 
 // program is one binary to build.
 type program struct {
@@ -61,11 +64,17 @@ func BuildAgent(ctx context.Context, sourceDir, dir, version string) (Agent, err
 	return agent, nil
 }
 
-// Build makes the sandbox's programs from a checkout. The control plane takes
-// minutes the first time and is cached; the rest is left to Go's own cache.
+// Build finds the sandbox's programs among what came with a release, or makes them
+// from a checkout. The control plane takes minutes the first time and is cached; the
+// rest is left to Go's own cache.
 //
-// Errors: ErrNoSource, and those of cluster.Build.
+// Errors: ErrNoSource, ErrIncomplete, and those of cluster.Build.
 func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
+	if options.SourceDir == "" {
+		if binaries, found, err := prebuilt(options.Prebuilt); found || err != nil {
+			return binaries, err
+		}
+	}
 	source, err := findSource(options.SourceDir)
 	if err != nil {
 		return Binaries{}, err
@@ -94,13 +103,7 @@ func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 // that two checkouts don't overwrite each other's.
 func buildOurs(ctx context.Context, source, cache string) (Binaries, error) {
 	sum := sha256.Sum256([]byte(source))
-	dir := filepath.Join(cache, "checkout-"+hex.EncodeToString(sum[:6]))
-	binaries := Binaries{
-		Manager:   filepath.Join(dir, "manager"),
-		AgentDir:  filepath.Join(dir, "agent"),
-		AgentTwin: filepath.Join(dir, "twin", "tart-kubelet"),
-		Mac:       filepath.Join(dir, "mac"),
-	}
+	binaries := layoutOurs(filepath.Join(cache, "checkout-"+hex.EncodeToString(sum[:6])))
 	darwin := []string{"GOOS=darwin", "GOARCH=arm64"}
 	programs := []program{
 		{pkg: "./cmd/manager", out: binaries.Manager},

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,5 +161,28 @@ func TestRightsAreEnumerated(t *testing.T) {
 	}
 	if roles < 7 {
 		t.Errorf("only %d roles: the search is broken", roles)
+	}
+}
+
+// A chart that was released names its image by digest; a tag of your own is no longer
+// that image. The Job before an upgrade runs the same one.
+func TestImageIsNamedByTheDigestOfItsRelease(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	for want, values := range map[string][]string{
+		"ghcr.io/macfleet/manager:v0.1.0":           nil,
+		"ghcr.io/macfleet/manager:v0.1.0@" + digest: {"manager.image.digest=" + digest},
+		"mirror.example/manager:v0.1.0@" + digest:   {"manager.image.digest=" + digest, "manager.image.repository=mirror.example/manager"},
+		"ghcr.io/macfleet/manager:mine":             {"manager.image.digest=" + digest, "manager.image.tag=mine"},
+	} {
+		found := objects(t, set(values...)...)
+		for kind, name := range map[string]string{"Deployment": "macfleet-manager", "Job": "macfleet-crds"} {
+			containers, _, err := unstructured.NestedSlice(named(found, kind, name).Object, "spec", "template", "spec", "containers")
+			if err != nil || len(containers) != 1 {
+				t.Fatalf("%s: %d containers, %v", kind, len(containers), err)
+			}
+			if got := containers[0].(map[string]any)["image"]; got != want {
+				t.Errorf("%s %v: image %v, want %s", kind, values, got, want)
+			}
+		}
 	}
 }

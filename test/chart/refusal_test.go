@@ -86,6 +86,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"API server without a scheme":  {[]string{"manager.apiServerURL=api.example:6443"}, "https://host[:port]"},
 		"API server inside":            {[]string{"manager.apiServerURL=https://kubernetes.default.svc"}, "names a Service, which a Mac cannot reach"},
 		"image misspelt":               {[]string{"manager.image.name=ours"}, "'name' not allowed"},
+		"image's digest":               {[]string{"manager.image.digest=v1"}, "manager/image/digest"},
 		"image's pull policy":          {[]string{"manager.image.pullPolicy=Sometimes"}, "'Always', 'IfNotPresent', 'Never'"},
 		"resources misspelt":           {[]string{"manager.resources.cpu=1"}, "'cpu' not allowed"},
 		"attempts below zero":          {[]string{"manager.bootstrapMaxAttempts=-1"}, "/manager/bootstrapMaxAttempts"},

@@ -56,7 +56,7 @@ spec:
         seccompProfile: {type: RuntimeDefault}
       containers:
         - name: manager
-          image: {{ printf "%s:%s" $root.Values.manager.image.repository ($root.Values.manager.image.tag | default $root.Chart.AppVersion) }}
+          image: {{ include "macfleet.image" $root }}
           imagePullPolicy: {{ $root.Values.manager.image.pullPolicy }}
           args: {{- toYaml .args | nindent 12 }}
           # Shown by kubectl describe, and by helm where it tells of a failed hook.

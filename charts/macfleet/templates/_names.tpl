@@ -43,3 +43,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- range .Values.fleets -}}{{- $zones = append $zones .zone -}}{{- end -}}
 {{- $zones | uniq | sortAlpha | toJson -}}
 {{- end -}}
+
+{{/* The manager's image. The digest is that of the image that the chart came with: not of a tag of your own. */}}
+{{- define "macfleet.image" -}}
+{{- $image := .Values.manager.image -}}
+{{- $image.repository -}}:{{- $image.tag | default .Chart.AppVersion -}}
+{{- if and $image.digest (not $image.tag) -}}@{{- $image.digest -}}{{- end -}}
+{{- end -}}

@@ -1,0 +1,126 @@
+package chart
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/macfleet/macfleet/test/helm"
+)
+
+var (
+	root     = filepath.Join("..", "..", "..")
+	chartDir = filepath.Join(root, "charts", "macfleet")
+)
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func packaged(t *testing.T) string {
+	t.Helper()
+	file, err := Package(chartDir, t.TempDir(), Release{Version: "v0.1.0-rc.1", Digest: digest, Made: time.Unix(1_700_000_000, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// runHelm runs the helm that people have, and returns what it prints.
+func runHelm(t *testing.T, args ...string) string {
+	t.Helper()
+	binary, err := helm.Binary(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("helm %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestTwoPackagesAreTheSame(t *testing.T) {
+	first, err := os.ReadFile(packaged(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(packaged(t))
+	if err != nil || !bytes.Equal(first, second) {
+		t.Errorf("%d and %d bytes that are not the same (%v)", len(first), len(second), err)
+	}
+}
+
+func TestPackagedChartNamesItsRelease(t *testing.T) {
+	file := packaged(t)
+	if filepath.Base(file) != "macfleet-0.1.0-rc.1.tgz" {
+		t.Errorf("the chart is %s", file)
+	}
+	about := runHelm(t, "show", "chart", file)
+	for _, line := range []string{"version: 0.1.0-rc.1\n", "appVersion: v0.1.0-rc.1\n"} {
+		if !strings.Contains(about, line) {
+			t.Errorf("no %q in\n%s", line, about)
+		}
+	}
+	rendered := runHelm(t, "template", "macfleet", file, "--set", "fleets.builders.zone=fr-par-1")
+	for _, want := range []string{"image: ghcr.io/macfleet/manager:v0.1.0-rc.1@" + digest, "agentVersion: v0.1.0-rc.1"} {
+		if !strings.Contains(rendered, want) {
+			t.Errorf("it does not render %q", want)
+		}
+	}
+}
+
+// A line that is no longer there, or there twice, is no release without its digest.
+func TestAChartWithoutALineForTheDigestIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
+		t.Fatal(err)
+	}
+	values := filepath.Join(dir, "values.yaml")
+	text, err := os.ReadFile(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(values, bytes.ReplaceAll(text, []byte("    digest:"), []byte("    checksum:")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Package(dir, t.TempDir(), Release{Version: "v0.1.0", Digest: digest}); err == nil || !strings.Contains(err.Error(), "digest:") {
+		t.Errorf("%v: want a refusal that names the line", err)
+	}
+}
+
+// helm takes the chart from a registry as it was packaged.
+func TestPushedChartIsPulledByHelm(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	t.Cleanup(server.Close)
+	file := packaged(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	artifact, _, err := Artifact(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository := strings.TrimPrefix(server.URL, "http://") + "/charts/macfleet"
+	tag, err := name.NewTag(repository + ":0.1.0-rc.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, artifact); err != nil {
+		t.Fatal(err)
+	}
+	into := t.TempDir()
+	runHelm(t, "pull", "oci://"+repository, "--version", "0.1.0-rc.1", "--plain-http", "--destination", into)
+	pulled, err := os.ReadFile(filepath.Join(into, filepath.Base(file)))
+	if err != nil || !bytes.Equal(content, pulled) {
+		t.Errorf("%d bytes of %d came back (%v)", len(pulled), len(content), err)
+	}
+}

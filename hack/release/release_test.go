@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/macfleet/macfleet/hack/release/image"
+	"github.com/macfleet/macfleet/hack/release/sbom"
+	"github.com/macfleet/macfleet/test/helm"
+)
+
+var long = flag.Bool("long", false, "make whole releases, which takes minutes")
+
+const (
+	version = "v0.1.0-rc.1"
+	// largest is what a node may have to download.
+	largest = 60_000_000
+)
+
+// clone is a checkout of this commit at another place.
+func clone(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "src")
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", filepath.Join("..", ".."), dir).CombinedOutput(); err != nil {
+		t.Fatalf("cloning: %v: %s", err, out)
+	}
+	return dir
+}
+
+// made is a release of this commit, made in a place of its own.
+func made(t *testing.T) string {
+	t.Helper()
+	binary, err := helm.Binary(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "dist")
+	if err := run(t.Context(), []string{"dist", "-root", clone(t), "-out", out, "-version", version, "-helm", binary}, testWriter{t}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(text []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(text)))
+	return len(text), nil
+}
+
+// TestReleaseIsReproducibleAndRuns makes two releases of the commit, from two
+// checkouts, and tries the first.
+func TestReleaseIsReproducibleAndRuns(t *testing.T) {
+	if !*long {
+		t.Skip("takes minutes: make release-test")
+	}
+	first := made(t)
+	t.Run("image is small", func(t *testing.T) { imageIsSmall(t, first) })
+	t.Run("everything is there", func(t *testing.T) { everythingIsThere(t, first) })
+	t.Run("sandbox comes up without Go", func(t *testing.T) { sandboxComesUp(t, first) })
+	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t)) })
+}
+
+func sameBytes(t *testing.T, first, second string) {
+	a, b := sums(t, first), sums(t, second)
+	if !slices.Equal(slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))) {
+		t.Errorf("files %q and %q", slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b)))
+	}
+	for name, sum := range a {
+		if b[name] != sum {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if len(a) < 20 {
+		t.Errorf("only %d files compared", len(a))
+	}
+}
+
+// sums are those of all files below a folder.
+func sums(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil {
+			found[name], err = digest(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func imageIsSmall(t *testing.T, dist string) {
+	index, tagged, err := image.ReadLayout(filepath.Join(dist, imageDir))
+	if err != nil || tagged != version {
+		t.Fatalf("the image is of %q: %v", tagged, err)
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		size, err := image.Size(index, arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("linux/%s: %d bytes", arch, size)
+		if size > largest {
+			t.Errorf("linux/%s: %d bytes, want at most %d", arch, size, largest)
+		}
+	}
+}
+
+func everythingIsThere(t *testing.T, dist string) {
+	listed := map[string]bool{}
+	text, err := os.Open(filepath.Join(dist, checksums))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		sum, name, _ := strings.Cut(lines.Text(), "  ")
+		listed[name] = true
+		if got, err := digest(filepath.Join(dist, name)); err != nil || got != sum {
+			t.Errorf("%s: %s, want %s (%v)", name, got, sum, err)
+		}
+	}
+	for _, name := range []string{
+		"macfleet_" + version + "_linux_amd64.tar.gz", "macfleet_" + version + "_linux_arm64.tar.gz",
+		"macfleet_" + version + "_darwin_amd64.tar.gz", "macfleet_" + version + "_darwin_arm64.tar.gz",
+		"macfleet_" + version + "_linux_amd64_sandbox.tar.gz", "tart-kubelet_" + version + "_darwin_arm64.tar.gz",
+		"macfleet-" + strings.TrimPrefix(version, "v") + ".tgz", "macfleet_" + version + ".spdx.json",
+		"infrastructure-components.yaml", "metadata.yaml", "cluster-template.yaml", "cluster-template-fleet-mhc.yaml",
+	} {
+		if !listed[name] {
+			t.Errorf("no checksum of %s", name)
+		}
+	}
+}
+
+// sandboxComesUp runs the unpacked sandbox as somebody does who has nothing else.
+func sandboxComesUp(t *testing.T, dist string) {
+	dir := t.TempDir()
+	name := "macfleet_" + version + "_linux_amd64_sandbox"
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, name+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpacking: %v: %s", err, out)
+	}
+	const path = "/usr/bin:/bin"
+	if found, err := exec.LookPath("/usr/bin/go"); err == nil {
+		t.Fatalf("%s would be found: this proves nothing", found)
+	}
+	macfleet := func(ctx context.Context, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, name, "macfleet"), args...)
+		cmd.Env = []string{"PATH=" + path, "HOME=" + filepath.Join(dir, "home")}
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := macfleet(t.Context(), "version"); err != nil || out != version+"\n" {
+		t.Errorf("version: %q, %v", out, err)
+	}
+	t.Cleanup(func() {
+		if out, err := macfleet(context.Background(), "sandbox", "down"); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	began := time.Now()
+	if out, err := macfleet(t.Context(), "sandbox", "up", "--hosts", "2", "--replicas", "1"); err != nil {
+		t.Fatalf("up: %v\n%s", err, out)
+	}
+	t.Logf("up after %s", time.Since(began).Round(time.Second))
+	if out, err := macfleet(t.Context(), "sandbox", "kubectl", "wait", "-n", "macfleet-system", "machinedeployment/macfleet-builders",
+		"--for=jsonpath={.status.availableReplicas}=1", "--timeout=5m"); err != nil {
+		t.Errorf("the fleet: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "home", ".cache")); err == nil {
+		t.Error("something was built, or cached")
+	}
+}
+
+func TestAVersionThatTheChartIsNotOfIsRefused(t *testing.T) {
+	for given, want := range map[string]string{
+		"0.1.0": "such as v0.1.0", "v0.1": "such as v0.1.0", "v9.1.0": "make generate", "": "such as v0.1.0", "v0.1.0 ": "such as v0.1.0",
+	} {
+		err := run(t.Context(), []string{"image", "-root", filepath.Join("..", ".."), "-out", t.TempDir(), "-version", given}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", given, err, want)
+		}
+	}
+	r := &release{root: filepath.Join("..", ".."), version: "v0.1.0-rc.1"}
+	if err := r.checkVersion(); err != nil {
+		t.Errorf("a candidate of the chart's version is refused: %v", err)
+	}
+}
+
+func TestASeriesThatClusterctlDoesNotKnowIsRefused(t *testing.T) {
+	metadata := []byte("releaseSeries: [{major: 0, minor: 1, contract: v1beta2}]")
+	if err := (&release{version: "v0.1.7"}).checkSeries(metadata); err != nil {
+		t.Error(err)
+	}
+	if err := (&release{version: "v0.2.0"}).checkSeries(metadata); err == nil || !strings.Contains(err.Error(), "0.2") {
+		t.Errorf("%v: want that 0.2 is missing", err)
+	}
+}
+
+// A folder that is named by mistake keeps its files.
+func TestOnlyAnEarlierReleaseIsRemoved(t *testing.T) {
+	theirs := t.TempDir()
+	file := filepath.Join(theirs, "letter.txt")
+	if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := clear(theirs); err == nil {
+		t.Error("a folder of other files is emptied")
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if err := writeChecksums(theirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := clear(theirs); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(theirs); err != nil || len(left) > 0 {
+		t.Errorf("%v is left of the release before (%v)", left, err)
+	}
+}
+
+func described(t *testing.T, r *release, program string) []byte {
+	t.Helper()
+	text, err := sbom.Describe(r.version, r.made, map[string]string{"a": program, "b": program})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// The SBOM lists what the linker put in, once each.
+func TestSBOMListsTheModulesOfThePrograms(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{version: version, made: time.Unix(1_700_000_000, 0)}
+	first := described(t, r, self)
+	if !bytes.Equal(first, described(t, r, self)) {
+		t.Error("two descriptions differ")
+	}
+	var document struct {
+		SPDXVersion  string
+		CreationInfo struct{ Created string }
+		Packages     []struct{ Name, SPDXID string }
+	}
+	if err := json.Unmarshal(first, &document); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, one := range document.Packages {
+		names[one.Name]++
+	}
+	for _, want := range []string{"a", "b", "stdlib", "github.com/google/go-containerregistry"} {
+		if names[want] != 1 {
+			t.Errorf("%s is listed %d times", want, names[want])
+		}
+	}
+	if document.SPDXVersion != "SPDX-2.3" || document.CreationInfo.Created != "2023-11-14T22:13:20Z" {
+		t.Errorf("%s of %s", document.SPDXVersion, document.CreationInfo.Created)
+	}
+}
