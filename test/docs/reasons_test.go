@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	clireasons "github.com/macfleet/macfleet/internal/cli/reasons"
 )
 
 func TestEachReasonIsExplained(t *testing.T) {
@@ -23,6 +25,17 @@ func TestEachReasonIsExplained(t *testing.T) {
 	for _, reason := range slices.Sorted(maps.Keys(declared)) {
 		if !strings.Contains(text.String(), "`"+reason+"`") {
 			t.Errorf("%s: no page explains `%s`: what it means, and what to do", declared[reason], reason)
+		}
+	}
+}
+
+// macfleet explain reads the page of reasons: a reason that is only mentioned has no answer.
+func TestEachReasonHasAnAnswer(t *testing.T) {
+	book := clireasons.Read()
+	declared := reasons(t)
+	for _, reason := range slices.Sorted(maps.Keys(declared)) {
+		if answer, found := book.Any(reason); !found || answer.Means == "" {
+			t.Errorf("%s: no table of docs/operate/reasons.md has a row for `%s`, so explain has no answer", declared[reason], reason)
 		}
 	}
 }
