@@ -85,21 +85,23 @@ func (t Table) rows(text *strings.Builder, s Screen, widths []int, room int) {
 	}
 }
 
-// blocks writes the first cell of a row as a head, and the others below it.
+// blocks writes the first cell of a row whole, since it is a name to be typed, and the
+// others below it.
 func (t Table) blocks(text *strings.Builder, s Screen) {
 	label := 0
 	for _, title := range t.Head[1:] {
 		label = max(label, runes(title))
 	}
+	text.WriteString(s.Paint(t.Head[0], Head) + "\n")
 	for _, row := range t.Rows {
-		text.WriteString(s.Paint(Cut(row[0].Text, s.Width), Head) + "\n")
+		text.WriteString(row[0].Text + "\n")
 		for i, cell := range row[1:] {
 			if cell.Text == "" {
 				continue
 			}
-			indent := strings.Repeat(" ", label+4)
+			indent := strings.Repeat(" ", label+3)
 			lines := s.Wrap(cell.Text, indent)
-			lines[0] = "  " + t.Head[i+1] + strings.Repeat(" ", label-runes(t.Head[i+1])+2) + s.Paint(strings.TrimPrefix(lines[0], indent), cell.Mood)
+			lines[0] = "  " + t.Head[i+1] + strings.Repeat(" ", label-runes(t.Head[i+1])+1) + s.Paint(strings.TrimPrefix(lines[0], indent), cell.Mood)
 			text.WriteString(strings.Join(lines, "\n") + "\n")
 		}
 	}

@@ -41,6 +41,9 @@ type Snapshot struct {
 
 	// Missing is what was asked for and could not be read.
 	Missing []Missing
+
+	// versions are those of the lists, for who waits for a change.
+	versions map[Kind]string
 }
 
 // Missing is a kind that could not be read, and why.
@@ -153,10 +156,11 @@ func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind)
 		all.Go(func() { errs[i] = c.List(ctx, lists[i].into, options...) })
 	}
 	all.Wait()
-	s := &Snapshot{At: time.Now()}
+	s := &Snapshot{At: time.Now(), versions: map[Kind]string{}}
 	for i, kind := range kinds {
 		if errs[i] == nil {
 			lists[i].store(s)
+			s.versions[kind] = lists[i].into.GetResourceVersion()
 			continue
 		}
 		missing, err := missingOf(kind, namespace, errs[i])
