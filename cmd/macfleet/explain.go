@@ -92,17 +92,7 @@ func newExplainMachine() *cobra.Command {
 }
 
 func newExplainProfile() *cobra.Command {
-	return explainer("profile", "The story of a MacNodeProfile and its rollout", snapshot.Profiles, []string{"mnp"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
-		s, err := v.loadFor(ctx, snapshot.Profiles, explain.ProfileKinds())
-		if err != nil {
-			return explain.Story{}, err
-		}
-		p, err := explain.Find(s.Profiles, "profile", name)
-		if err != nil {
-			return explain.Story{}, err
-		}
-		return explain.Profile(s, reasons.Read(), p), nil
-	})
+	return explainer("profile", "The story of a MacNodeProfile and its rollout", snapshot.Profiles, []string{"mnp"}, tellProfile)
 }
 
 func newExplainPod() *cobra.Command {

@@ -41,7 +41,7 @@ func Host(n int, phase infrav1.HostPhase, conditions ...metav1.Condition) infrav
 		Status: infrav1.ScalewayAppleSiliconHostStatus{
 			Phase: phase, Conditions: conditions,
 			Server: infrav1.ServerStatus{
-				Name: "tuist-pool-" + id[:8], Type: "M2-L", OSFamily: "tahoe", IP: fmt.Sprintf("10.0.0.%d", n),
+				Name: "tuist-pool-" + id, Type: "M2-L", OSFamily: "tahoe", IP: fmt.Sprintf("10.0.0.%d", n),
 				Status: "ready", Delivered: true, DeletableAt: ptr.To(metav1.NewTime(Now().Add(5 * time.Hour))),
 			},
 		},

@@ -1,5 +1,6 @@
 // Package clitest holds what tests of the operator's verbs share: a fleet with one of each
-// trouble, and golden outputs. go test ./internal/cli/... -update writes these anew.
+// trouble, and golden outputs. cd internal/cli && go test ./act
+// ./explain ./show ./timeline -update writes these anew.
 package clitest
 
 import (

@@ -19,8 +19,11 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
-// site is where the book's pages are read.
-const site = "https://github.com/macfleet/macfleet/blob/main/docs/operate/"
+// bookSite is where the book is read, and site its pages about operating.
+const (
+	bookSite = "https://github.com/macfleet/macfleet/blob/main/docs/"
+	site     = bookSite + "operate/"
+)
 
 // Story is what is known of an object. Its JSON is documented in docs/operate/cli.md.
 type Story struct {
@@ -77,7 +80,7 @@ func (t *teller) is(format string, values ...any) {
 // add takes up a point, and what the book has on it.
 func (t *teller) add(p Point, entry reasons.Entry) {
 	p.Means = cmp.Or(p.Means, entry.Means)
-	p.You = cmp.Or(p.You, entry.You)
+	p.You = cmp.Or(p.You, t.named(entry.You))
 	if entry.Page != "" {
 		p.Read = cmp.Or(p.Read, site+entry.Page)
 	}

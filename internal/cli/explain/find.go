@@ -41,11 +41,23 @@ func Find[T any, P interface {
 	*T
 	client.Object
 }](objects []T, kind, name string) (P, error) {
-	found, err := find1(objects, kind, name, false, func(o *T) []string {
-		object := P(o)
-		return []string{object.GetName(), object.GetNamespace() + "/" + object.GetName()}
-	})
-	return found, err
+	return find1(objects, kind, name, false, namesOf[T, P])
+}
+
+// FindExactly finds an object by its whole name, for who is about to change it.
+func FindExactly[T any, P interface {
+	*T
+	client.Object
+}](objects []T, kind, name string) (P, error) {
+	return find1(objects, kind, name, true, namesOf[T, P])
+}
+
+func namesOf[T any, P interface {
+	*T
+	client.Object
+}](o *T) []string {
+	object := P(o)
+	return []string{object.GetName(), object.GetNamespace() + "/" + object.GetName()}
 }
 
 // find1 finds the one object that has the name, or begins with it.

@@ -83,7 +83,10 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 	p := Point{About: about, Reason: string(h.Status.Phase), Healthy: h.Status.Phase == infrav1.HostInUse || h.Status.Phase == infrav1.HostAvailable, Read: site + "phases.md"}
 	if rule, found := host.RuleOf(h, t.s.At); found {
-		p.Means, p.Next = rule.Meaning, rule.Next
+		p.Means = rule.Meaning
+		if !p.Healthy {
+			p.Next = "it goes on when " + rule.Next
+		}
 	}
 	wipe := h.Spec.Record.Wipe
 	switch h.Status.Phase {

@@ -24,7 +24,7 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 		t.is("on the Mac of Node %s", p.Spec.NodeName)
 	}
 	reason, message := show.WhyPending(p)
-	point := Point{Reason: reason, Says: message, Since: &p.CreationTimestamp.Time, Read: site + "../pods.md#when-a-pod-waits"}
+	point := Point{Reason: reason, Says: message, Since: &p.CreationTimestamp.Time, Read: bookSite + "pods.md#when-a-pod-waits"}
 	switch {
 	case p.DeletionTimestamp != nil:
 		point.Reason, point.Since, point.Means = "Terminating", &p.DeletionTimestamp.Time, "it is being deleted"

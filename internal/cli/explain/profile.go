@@ -23,11 +23,16 @@ func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile)
 	t := newTeller(s, book, "profile", p)
 	t.names["PROFILE"] = p.Name
 	t.is("what the Macs of a fleet should be, at revision %s", p.Status.Revision)
-	t.is("%d Machines have it, %d are available, %d are at this revision", p.Status.Machines, p.Status.Available, p.Status.Updated)
+	t.is("%d Machines have it: %d available, %d at this revision", p.Status.Machines, p.Status.Available, p.Status.Updated)
+	told := map[string]bool{}
 	for _, kind := range []string{infrav1.HaltedCondition, infrav1.RolledOutCondition, infrav1.ReadyCondition} {
 		c := find(p.Status.Conditions, kind)
-		if c == nil || kind == infrav1.HaltedCondition && !show.Unhealthy(*c) {
+		if c == nil || kind == infrav1.HaltedCondition && !show.Unhealthy(*c) || told[c.Reason] {
 			continue
+		}
+		told[c.Reason] = true
+		if kind == infrav1.HaltedCondition {
+			told[infrav1.ReasonRolloutHalted] = true // the others say no more than that
 		}
 		var when next
 		if kind == infrav1.HaltedCondition {
