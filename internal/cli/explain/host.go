@@ -64,6 +64,8 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 	switch claim := h.Spec.ClaimRef; {
 	case claim == nil:
 		t.is("no Machine has it")
+	case claim.Namespace == host.NoNamespace:
+		t.is("claimed by its own adoption, which no Machine is behind")
 	default:
 		t.is("claimed by Machine %s/%s", claim.Namespace, claim.Name)
 	}
@@ -144,6 +146,8 @@ func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
 	switch c.Type {
 	case infrav1.AvailableCondition:
 		return true
+	case infrav1.KeptOutCondition:
+		return c.Reason == string(h.Status.Phase)
 	case infrav1.WipedCondition:
 		return !idle
 	case infrav1.NameInSyncCondition, host.CredentialsStagedCondition:

@@ -118,6 +118,12 @@ func linksIn(cell string) []string {
 	return links
 }
 
+// quotedCommand is one with what leads to it: it is shown beside the prose, not in it.
+var quotedCommand = regexp.MustCompile("\\s*[:,(]?\\s*`(?:macfleet|kubectl) [^`]*`\\)?")
+
+// prose is a cell without its commands.
+func prose(cell string) string { return plain(quotedCommand.ReplaceAllString(cell, "")) }
+
 // plain is a cell as people read it.
 func plain(cell string) string {
 	return strings.ReplaceAll(link.ReplaceAllString(cell, "$1"), "`", "")

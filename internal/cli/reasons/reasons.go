@@ -71,7 +71,7 @@ func (b *Book) add(r row) {
 		entry.Conditions = quoted(r.section)
 	}
 	you := head("you")
-	entry.You = plain(you)
+	entry.You = prose(you)
 	entry.Commands = commandsIn(you)
 	for i, link := range linksIn(you + " " + head("it means")) {
 		if i == 0 {
