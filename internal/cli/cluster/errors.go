@@ -36,7 +36,7 @@ func Fatal(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the cluster does not take these credentials, which have expired or were revoked: log in again, or choose another --context: %w", err)
 	case errors.As(err, &unreachable):
-		return fmt.Errorf("the API server %s does not answer: %w", serverOf(unreachable.URL), unreachable.Err)
+		return fmt.Errorf("the API server %s cannot be reached: %w", serverOf(unreachable.URL), unreachable.Err)
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the API server does not answer in time: %w", err)
 	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsTimeout(err):

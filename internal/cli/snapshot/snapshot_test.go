@@ -86,7 +86,7 @@ func TestOneLineSaysWhyNothingIsThere(t *testing.T) {
 	}{
 		"expired":     {answers(t, map[string]int{"nodes": 401}), "expired or were revoked"},
 		"no macfleet": {answers(t, map[string]int{"scalewayapplesiliconhosts": 404}), "has no macfleet"},
-		"away":        {away, "does not answer"},
+		"away":        {away, "cannot be reached"},
 		"overloaded":  {answers(t, map[string]int{"*": 503}), "cannot answer now"},
 		"no right":    {answers(t, map[string]int{"*": 403}), "nothing can be shown"},
 	} {

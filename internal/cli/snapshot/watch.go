@@ -23,7 +23,7 @@ func (s *Snapshot) AwaitChange(ctx context.Context, c client.WithWatch, namespac
 			continue // may not be read, so it may not be watched
 		}
 		l := kind.list()
-		options := append(l.options, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+		options := append([]client.ListOption{&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}}, l.options...)
 		if kind.namespaced() {
 			options = append(options, client.InNamespace(namespace))
 		}
