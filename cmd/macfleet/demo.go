@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 const (
@@ -93,7 +94,7 @@ func (s *story) tell(ctx context.Context) error {
 	chapters := []struct {
 		text  string
 		act   func(context.Context) error
-		until func(snapshot) (string, bool)
+		until func(*snapshot.Snapshot) (string, bool)
 		took  *time.Duration
 	}{
 		{fmt.Sprintf("scaling the fleet from 0 to %d Macs", demoMacs), s.scaleTo(demoMacs), s.allRunning, &s.nodesAfter},
@@ -118,7 +119,7 @@ func (s *story) tell(ctx context.Context) error {
 }
 
 // await looks until the chapter has ended, and shows how far it is.
-func (s *story) await(ctx context.Context, text string, until func(snapshot) (string, bool)) error {
+func (s *story) await(ctx context.Context, text string, until func(*snapshot.Snapshot) (string, bool)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoStep, fmt.Errorf("not done after %s", demoStep))
 	defer cancel()
 	var last string
@@ -142,28 +143,28 @@ func (s *story) scaleTo(replicas int) func(context.Context) error {
 	return func(ctx context.Context) error { return scaleFleet(ctx, s.client, replicas) }
 }
 
-func (s *story) poolFull(now snapshot) (string, bool) {
-	available := now.phase(infrav1.HostAvailable)
+func (s *story) poolFull(now *snapshot.Snapshot) (string, bool) {
+	available := inPhase(now, infrav1.HostAvailable)
 	return fmt.Sprintf("%d of %d hosts available", available, s.hosts), available == s.hosts
 }
 
-func (s *story) allRunning(now snapshot) (string, bool) {
+func (s *story) allRunning(now *snapshot.Snapshot) (string, bool) {
 	return fmt.Sprintf("%d claimed, %d nodes, %d Machines available",
-		now.phase(infrav1.HostClaimed)+now.phase(infrav1.HostInUse), len(now.nodes), now.running()), now.running() == demoMacs
+		inPhase(now, infrav1.HostClaimed)+inPhase(now, infrav1.HostInUse), len(now.Nodes), runningMachines(now)), runningMachines(now) == demoMacs
 }
 
-func (s *story) allPodsReady(now snapshot) (string, bool) {
-	return fmt.Sprintf("%d of %d running", now.podsReady(), demoMacs), now.podsReady() == demoMacs
+func (s *story) allPodsReady(now *snapshot.Snapshot) (string, bool) {
+	return fmt.Sprintf("%d of %d running", podsReady(now), demoMacs), podsReady(now) == demoMacs
 }
 
-func (s *story) drained(now snapshot) (string, bool) {
-	return count(len(now.nodes), "node") + ", " + count(len(now.machines), "Machine") + " left",
-		len(now.nodes) == demoLeft && len(now.machines) == demoLeft
+func (s *story) drained(now *snapshot.Snapshot) (string, bool) {
+	return count(len(now.Nodes), "node") + ", " + count(len(now.CoreMachines), "Machine") + " left",
+		len(now.Nodes) == demoLeft && len(now.CoreMachines) == demoLeft
 }
 
-func (s *story) wiped(now snapshot) (string, bool) {
-	available := now.phase(infrav1.HostAvailable)
-	return fmt.Sprintf("%d wiping, %d of %d hosts available", now.phase(infrav1.HostWiping)+now.phase(infrav1.HostReleasing), available, s.hosts),
+func (s *story) wiped(now *snapshot.Snapshot) (string, bool) {
+	available := inPhase(now, infrav1.HostAvailable)
+	return fmt.Sprintf("%d wiping, %d of %d hosts available", inPhase(now, infrav1.HostWiping)+inPhase(now, infrav1.HostReleasing), available, s.hosts),
 		available == s.hosts-demoLeft
 }
 

@@ -6,14 +6,15 @@ import (
 	"net"
 	"strconv"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/cluster"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
 
@@ -24,13 +25,7 @@ func newClient(kubeconfig string) (client.Client, error) {
 		return nil, fmt.Errorf("reading the sandbox's kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 100, 200
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return client.New(config, client.Options{Scheme: scheme})
+	return cluster.NewClient(config)
 }
 
 // scaleFleet sets how many Macs the sandbox's fleet has.
@@ -44,61 +39,30 @@ func scaleFleet(ctx context.Context, c client.Client, replicas int) error {
 	return nil
 }
 
-// snapshot is what the fleet looks like at one moment.
-type snapshot struct {
-	hosts    []infrav1.ScalewayAppleSiliconHost
-	macs     []infrav1.ScalewayAppleSiliconMachine
-	machines []clusterv1.Machine
-	nodes    []corev1.Node
-	pods     []corev1.Pod
-	clusters []infrav1.ScalewayAppleSiliconCluster
-	mending  []infrav1.ScalewayAppleSiliconRemediation
-}
-
-func look(ctx context.Context, c client.Client) (snapshot, error) {
-	var (
-		hosts    infrav1.ScalewayAppleSiliconHostList
-		macs     infrav1.ScalewayAppleSiliconMachineList
-		machines clusterv1.MachineList
-		nodes    corev1.NodeList
-		pods     corev1.PodList
-		mending  infrav1.ScalewayAppleSiliconRemediationList
-		clusters infrav1.ScalewayAppleSiliconClusterList
-	)
-	for _, list := range []struct {
-		what    client.ObjectList
-		options []client.ListOption
-	}{
-		{&hosts, nil},
-		{&macs, []client.ListOption{client.InNamespace(world.Namespace)}},
-		{&machines, []client.ListOption{client.InNamespace(world.Namespace)}},
-		{&nodes, nil},
-		{&pods, nil},
-		{&clusters, []client.ListOption{client.InNamespace(world.Namespace)}},
-		{&mending, []client.ListOption{client.InNamespace(world.Namespace)}},
-	} {
-		if err := c.List(ctx, list.what, list.options...); err != nil {
-			return snapshot{}, fmt.Errorf("reading from the sandbox's API server: %w", err)
-		}
+// look reads what the demo waits for.
+func look(ctx context.Context, c client.Client) (*snapshot.Snapshot, error) {
+	s, err := snapshot.Load(ctx, c, metav1.NamespaceAll, snapshot.Hosts, snapshot.CoreMachines, snapshot.Nodes, snapshot.Pods)
+	if err != nil {
+		return nil, fmt.Errorf("reading from the sandbox's API server: %w", err)
 	}
-	return snapshot{hosts: hosts.Items, macs: macs.Items, machines: machines.Items, nodes: nodes.Items, pods: pods.Items, mending: mending.Items, clusters: clusters.Items}, nil
+	return s, nil
 }
 
-// phases counts the hosts in a phase.
-func (s snapshot) phase(phase infrav1.HostPhase) int {
+// inPhase counts the hosts in a phase.
+func inPhase(s *snapshot.Snapshot, phase infrav1.HostPhase) int {
 	n := 0
-	for _, host := range s.hosts {
-		if host.Status.Phase == phase {
+	for i := range s.Hosts {
+		if s.Hosts[i].Status.Phase == phase {
 			n++
 		}
 	}
 	return n
 }
 
-// running counts Machines that are Running, Available, and bound to a Node.
-func (s snapshot) running() int {
+// runningMachines counts Machines that are Running, Available, and bound to a Node.
+func runningMachines(s *snapshot.Snapshot) int {
 	n := 0
-	for _, machine := range s.machines {
+	for _, machine := range s.CoreMachines {
 		if machine.Status.Phase == string(clusterv1.MachinePhaseRunning) && machine.Status.NodeRef.Name != "" && available(machine) {
 			n++
 		}
@@ -116,9 +80,9 @@ func available(machine clusterv1.Machine) bool {
 }
 
 // podsReady counts ready Pods of the demo.
-func (s snapshot) podsReady() int {
+func podsReady(s *snapshot.Snapshot) int {
 	n := 0
-	for _, pod := range s.pods {
+	for _, pod := range s.Pods {
 		if pod.Labels["app"] == demoApp && podReady(pod) {
 			n++
 		}

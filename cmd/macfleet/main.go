@@ -1,6 +1,7 @@
 // Command macfleet is the operator's tool; as kubectl-macfleet it is a kubectl
-// plugin. It prepares Macs by hand, and holds the sandbox: the whole system on one
-// Linux machine, with a simulated vendor and simulated Macs.
+// plugin. It shows a fleet of any cluster and says what to do, prepares Macs by hand, and
+// holds the sandbox: the whole system on one Linux machine, with a simulated vendor and
+// simulated Macs.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitPartly      = 3 // shown, but for what may not be read
 	exitInterrupted = 130
 )
 
@@ -49,7 +51,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	help, unknown := root.HelpFunc(), error(nil)
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if unknown = unknownTopic(cmd); unknown == nil {
+			help(cmd, args)
+		}
+	})
+	err := errors.Join(root.ExecuteContext(ctx), unknown)
 	var exited exitError
 	switch {
 	case err == nil:
@@ -87,7 +95,9 @@ func newRoot() *cobra.Command {
 		return usageError{fmt.Errorf("%s: see %s --help", text, cmd.CommandPath())}
 	})
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(newHelp())
+	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newCompletion())
 	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },

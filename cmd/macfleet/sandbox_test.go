@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
 // What people are told to type works for the directory they gave.
@@ -74,22 +71,6 @@ func TestStatusSaysWhetherTheManagerRuns(t *testing.T) {
 	manager.Close()
 	if got := managerNow(t.Context(), manager.URL); !strings.Contains(got, "does not run") || !strings.Contains(got, "manager-1.log") {
 		t.Errorf("a manager that is away: %s", got)
-	}
-}
-
-func TestStatusSaysWhatHoldsARemediation(t *testing.T) {
-	var mac infrav1.ScalewayAppleSiliconMachine
-	mac.Name = "m-1"
-	mac.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: "True", Reason: "Ready"}}
-	var held infrav1.ScalewayAppleSiliconRemediation
-	held.Name = "m-1"
-	held.Status.Conditions = []metav1.Condition{{Type: infrav1.RemediatedCondition, Status: "False", Reason: "Held", Message: "too many at once"}}
-	s := snapshot{macs: []infrav1.ScalewayAppleSiliconMachine{mac}, mending: []infrav1.ScalewayAppleSiliconRemediation{held}}
-	if got := s.whyNotReady("m-1"); got != "Held: too many at once" {
-		t.Errorf("why not = %q", got)
-	}
-	if got := s.whyNotReady("m-2"); got != "" {
-		t.Errorf("why not of another = %q", got)
 	}
 }
 

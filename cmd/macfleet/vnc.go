@@ -14,19 +14,21 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/macfleet/macfleet/internal/cli/cluster"
 )
 
 // vncPort is where Screen Sharing of a guest listens.
 const vncPort = 5900
 
-// screen is a guest's screen that somebody wants to see.
-type screen struct {
-	kubeconfig, context, namespace string
-	pod                            string
+// guestScreen is a guest's guestScreen that somebody wants to see.
+type guestScreen struct {
+	cluster   *cluster.Flags
+	namespace string
+	pod       string
 	// port on this machine; 0: a free one.
 	port int
 	open bool
@@ -36,7 +38,7 @@ type screen struct {
 type screens struct {
 	// forward joins a port of this machine, 0 for a free one, with the Pod's, tells which
 	// one it is, and goes on until ctx ends or the connection breaks.
-	forward func(ctx context.Context, s screen, errs io.Writer, ready func(port int)) error
+	forward func(ctx context.Context, s guestScreen, errs io.Writer, ready func(port int)) error
 	// view opens a viewer, where the system has one.
 	view func(ctx context.Context, url string) error
 }
@@ -44,7 +46,8 @@ type screens struct {
 func newVNC() *cobra.Command { return screens{forward: forwardVNC, view: openViewer}.command() }
 
 func (w screens) command() *cobra.Command {
-	var s screen
+	var v verb
+	s := guestScreen{cluster: &v.cluster}
 	cmd := &cobra.Command{
 		Use:   "vnc POD",
 		Short: "See the screen of a Pod's macOS",
@@ -67,17 +70,15 @@ func (w screens) command() *cobra.Command {
 			return w.show(cmd.Context(), s, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	v.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "the cluster to speak to (default: as kubectl)")
-	flags.StringVar(&s.context, "context", "", "context of the kubeconfig (default: the current one)")
-	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace of the Pod (default: the context's)")
 	flags.IntVar(&s.port, "port", 0, "port on this machine (default: a free one)")
 	flags.BoolVar(&s.open, "open", runtime.GOOS == "darwin", "open a viewer")
 	return cmd
 }
 
 // show prints the address once it answers. That a person ends it is no failure.
-func (w screens) show(ctx context.Context, s screen, out, errs io.Writer) error {
+func (w screens) show(ctx context.Context, s guestScreen, out, errs io.Writer) error {
 	err := w.forward(ctx, s, errs, func(port int) {
 		url := "vnc://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		fmt.Fprintf(out, "%s is the screen of %s, until Ctrl-C\n", url, s.pod)
@@ -103,7 +104,7 @@ func openViewer(ctx context.Context, url string) error {
 }
 
 // forwardVNC goes through the API server, as kubectl port-forward does.
-func forwardVNC(ctx context.Context, s screen, errs io.Writer, ready func(port int)) error {
+func forwardVNC(ctx context.Context, s guestScreen, errs io.Writer, ready func(port int)) error {
 	dialer, err := s.dialer()
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func forwardVNC(ctx context.Context, s screen, errs io.Writer, ready func(port i
 	return forwardingFailed(s, <-ended)
 }
 
-func forwardingFailed(s screen, err error) error {
+func forwardingFailed(s guestScreen, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -136,7 +137,7 @@ func forwardingFailed(s screen, err error) error {
 }
 
 // dialer speaks WebSocket, and SPDY to API servers that are older.
-func (s *screen) dialer() (httpstream.Dialer, error) {
+func (s *guestScreen) dialer() (httpstream.Dialer, error) {
 	config, err := s.config()
 	if err != nil {
 		return nil, err
@@ -160,21 +161,12 @@ func (s *screen) dialer() (httpstream.Dialer, error) {
 	}), nil
 }
 
-// config is the cluster's, as kubectl finds it; the namespace becomes the context's where
-// none was given.
-func (s *screen) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = s.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.context})
-	config, err := loader.ClientConfig()
+// config is the cluster's; the namespace becomes the one that was typed, or the context's.
+func (s *guestScreen) config() (*rest.Config, error) {
+	config, err := s.cluster.Config()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
-	if s.namespace != "" {
-		return config, nil
-	}
-	if s.namespace, _, err = loader.Namespace(); err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig's namespace: %w", err)
-	}
-	return config, nil
+	s.namespace, err = s.cluster.Namespace()
+	return config, err
 }

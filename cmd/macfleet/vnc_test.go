@@ -26,7 +26,7 @@ func TestVNCShowsAndOpensTheAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opened := ""
 			w := screens{
-				forward: func(_ context.Context, s screen, _ io.Writer, ready func(int)) error {
+				forward: func(_ context.Context, s guestScreen, _ io.Writer, ready func(int)) error {
 					if s.pod != "build-7" || s.port != 40001 {
 						t.Errorf("asked for %+v", s)
 					}
@@ -36,7 +36,7 @@ func TestVNCShowsAndOpensTheAddress(t *testing.T) {
 				view: func(_ context.Context, url string) error { opened = url; return c.view },
 			}
 			var out, errs bytes.Buffer
-			if err := w.show(t.Context(), screen{pod: "build-7", port: 40001, open: c.open}, &out, &errs); err != nil {
+			if err := w.show(t.Context(), guestScreen{pod: "build-7", port: 40001, open: c.open}, &out, &errs); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.HasPrefix(out.String(), "vnc://127.0.0.1:40001 is the screen of build-7") {
@@ -52,13 +52,13 @@ func TestVNCShowsAndOpensTheAddress(t *testing.T) {
 // A person ends it with Ctrl-C, which is no failure; a connection that breaks is one.
 func TestVNCEnds(t *testing.T) {
 	broken := errors.New("lost connection to pod")
-	forward := func(ctx context.Context, _ screen, _ io.Writer, _ func(int)) error { return broken }
+	forward := func(ctx context.Context, _ guestScreen, _ io.Writer, _ func(int)) error { return broken }
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := (screens{forward: forward}).show(ctx, screen{}, io.Discard, io.Discard); !errors.Is(err, broken) {
+	if err := (screens{forward: forward}).show(ctx, guestScreen{}, io.Discard, io.Discard); !errors.Is(err, broken) {
 		t.Errorf("a broken connection: %v", err)
 	}
 	cancel()
-	if err := (screens{forward: forward}).show(ctx, screen{}, io.Discard, io.Discard); err != nil {
+	if err := (screens{forward: forward}).show(ctx, guestScreen{}, io.Discard, io.Discard); err != nil {
 		t.Errorf("ended by hand: %v", err)
 	}
 }

@@ -165,6 +165,25 @@ func Phase(h *Host, seen Observation) infrav1.HostPhase {
 	return infrav1.HostDiscovered
 }
 
+// RuleOf is the row that gave a host the phase in its status, as far as that can be told
+// without the observation: of several with this phase, the first that holds.
+func RuleOf(h *Host, now time.Time) (PhaseRule, bool) {
+	seen := Observation{Now: now, Gone: h.Status.Phase == infrav1.HostGone, OwnerGone: h.Status.Phase == infrav1.HostStranded}
+	var first PhaseRule
+	for _, rule := range Phases() {
+		if rule.Phase != h.Status.Phase {
+			continue
+		}
+		if rule.holds(h, seen) {
+			return rule, true
+		}
+		if first.Phase == "" {
+			first = rule
+		}
+	}
+	return first, first.Phase != ""
+}
+
 // settled: the owner's name and its credentials are where they should be.
 func settled(h *Host) bool {
 	return meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.NameInSyncCondition) &&

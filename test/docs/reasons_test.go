@@ -10,6 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/explain"
+	clireasons "github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 func TestEachReasonIsExplained(t *testing.T) {
@@ -25,6 +34,31 @@ func TestEachReasonIsExplained(t *testing.T) {
 			t.Errorf("%s: no page explains `%s`: what it means, and what to do", declared[reason], reason)
 		}
 	}
+}
+
+// macfleet explain reads the page of reasons: a reason that is only mentioned has no answer.
+func TestEachReasonHasAnAnswer(t *testing.T) {
+	book := clireasons.Read()
+	declared := reasons(t)
+	for _, reason := range slices.Sorted(maps.Keys(declared)) {
+		if answer, found := book.Any(reason); !found || answer.Means == "" {
+			t.Errorf("%s: no table of docs/operate/reasons.md has a row for `%s`, so explain has no answer", declared[reason], reason)
+		}
+		if got := told(book, reason); got.Means == "" || got.Next == "" && got.You == "" || !strings.HasPrefix(got.Read, "https://") {
+			t.Errorf("%s: explain says of a Machine with `%s`: %+v", declared[reason], reason, got)
+		}
+	}
+}
+
+// told is what explain says of a Machine that has a condition False for a reason.
+func told(book clireasons.Book, reason string) explain.Point {
+	m := clitest.Machine(1, "Pending", clitest.Condition(infrav1.HostClaimedCondition, metav1.ConditionFalse, reason, "", time.Minute))
+	story := explain.Machine(&snapshot.Snapshot{At: clitest.Now()}, book, &m)
+	at := slices.IndexFunc(story.Points, func(p explain.Point) bool { return p.Condition != "" && p.Reason == reason })
+	if at < 0 {
+		return explain.Point{}
+	}
+	return story.Points[at]
 }
 
 // declaring are the packages whose constants Reason… or reason… end up in conditions.

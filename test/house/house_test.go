@@ -63,6 +63,10 @@ type rule struct {
 
 var rules = []rule{
 	{below: "api", only: []string{"api"}, why: "the API imports nothing of ours"},
+	{below: "internal/cli", never: []string{"internal/controller", "internal/agent", "internal/converge", "internal/remote"}, why: "the CLI knows a cluster by its objects"},
+	{below: "internal/cli/explain", only: []string{"api", "internal/cli/clitest", "internal/cli/explain", "internal/cli/reasons", "internal/cli/screen", "internal/cli/show", "internal/cli/snapshot", "internal/host", "internal/rollout"}, why: "explain decides: no client, no I/O"},
+	{below: "internal/cli/reasons", only: []string{"api", "docs/operate"}, neverOutside: []string{"sigs.k8s.io/controller-runtime"}, why: "reasons reads the book, and knows no objects"},
+	{below: "internal/cli/screen", only: []string{}, neverOutside: []string{"k8s.io"}, why: "screen writes, and knows no objects"},
 	{below: "internal/cloud", only: []string{"api", "internal/cloud"}, why: "cloud is a seam: it knows the API at most"},
 	{below: "internal/fleetkey", only: []string{"internal/fleetkey"}, neverOutside: []string{"sigs.k8s.io/controller-runtime"}, why: "fleetkey decides: no client, no I/O"},
 	{below: "internal/host", only: []string{"api", "internal/cloud", "internal/host"}, why: "host decides: no client, no I/O"},

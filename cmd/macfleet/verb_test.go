@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	terminals "github.com/creack/pty"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+)
+
+// fleetServer answers lists with the fleet of clitest, and some with a refusal.
+type fleetServer struct {
+	codes map[string]int
+	// writes are the methods and queries of requests that change something.
+	writes []string
+}
+
+func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := clitest.Fleet()
+	w.Header().Set("Content-Type", "application/json")
+	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	if r.Method != http.MethodGet {
+		f.writes = append(f.writes, r.Method+" "+r.URL.RawQuery)
+		_, _ = w.Write([]byte(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"ScalewayAppleSiliconHost","metadata":{"name":"h"}}`))
+		return
+	}
+	if code := f.codes[kind]; code != 0 {
+		reasons := map[int]metav1.StatusReason{401: metav1.StatusReasonUnauthorized, 403: metav1.StatusReasonForbidden, 404: metav1.StatusReasonNotFound}
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: reasons[code], Code: int32(code), TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
+		return
+	}
+	items := map[string]any{
+		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles,
+		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods,
+	}[kind]
+	if items == nil {
+		items = []any{}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+}
+
+// speakTo makes a server the cluster of the kubeconfig.
+func speakTo(t *testing.T, f *fleetServer) {
+	t.Helper()
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, namespace: ci}}], current-context: c}", server.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+}
+
+const stranded = "fr-par-1-00000004-0000-4000-8000-000000000000"
+
+func TestVerbsAndTheirExitCodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  string
+		codes map[string]int
+		code  int
+		out   string
+		errs  string
+	}{
+		"status":                      {args: "status", out: "NEEDS A PERSON"},
+		"status for programs":         {args: "status -o json", out: `"needsPerson"`},
+		"status of a namespace":       {args: "status -n nowhere", out: "POOL"},
+		"half of it":                  {args: "status", codes: map[string]int{"machinedeployments": 403}, code: exitPartly, out: "POOL", errs: "not shown: machinedeployments: you may not list"},
+		"no rights at all":            {args: "hosts", codes: map[string]int{"scalewayapplesiliconhosts": 403}, code: exitFailed, errs: "nothing can be shown"},
+		"expired":                     {args: "status", codes: map[string]int{"scalewayapplesiliconhosts": 401}, code: exitFailed, errs: "expired or were revoked"},
+		"no macfleet":                 {args: "status", codes: map[string]int{"scalewayapplesiliconhosts": 404}, code: exitFailed, errs: "has no macfleet"},
+		"hosts":                       {args: "hosts", out: "HOST"},
+		"hosts of a phase":            {args: "hosts --phase Stranded -o name", out: "scalewayapplesiliconhost/" + stranded + "\n"},
+		"hosts with labels":           {args: "hosts -l a=b", errs: "No host of the pool is as asked for."},
+		"hosts as objects":            {args: "hosts -o json", out: `"kind": "ScalewayAppleSiliconHost"`},
+		"hosts as YAML":               {args: "hosts -o yaml", out: "kind: List"},
+		"machines":                    {args: "machines", out: "NoAvailableHost"},
+		"a selector that is none":     {args: "hosts -l =", code: exitUsage, errs: "--selector"},
+		"a column that is none":       {args: "hosts --sort-by colour", code: exitUsage, errs: "kept-out"},
+		"an output that is none":      {args: "status -o wide", code: exitUsage, errs: "json, yaml"},
+		"a host's story":              {args: "explain host 00000004", out: "macfleet host release " + stranded},
+		"a Machine's":                 {args: "explain machine macfleet-builders-x7k2p-00006", out: "ServerGone"},
+		"a Pod's":                     {args: "explain pod build-1", out: "Unschedulable"},
+		"a profile's":                 {args: "explain profile macfleet-builders", out: "CanaryFailed"},
+		"for programs":                {args: "explain host 00000004 -o json", out: `"commands"`},
+		"an unknown name":             {args: "explain host fr-par-1-00000004-0000-4000-8000-000000000001", code: exitFailed, errs: "did you mean " + stranded},
+		"an ambiguous name":           {args: "explain machine macfleet-builders", code: exitFailed, errs: "one of several"},
+		"no name":                     {args: "explain host", code: exitUsage, errs: "say which host"},
+		"an unknown kind":             {args: "explain vm x", code: exitUsage, errs: `unknown command "vm"`},
+		"a timeline":                  {args: "timeline 00000007", out: "the vendor showed the reinstall"},
+		"a timeline of a Machine":     {args: "timeline macfleet-builders-x7k2p-00002", out: "UpdateFailed"},
+		"a timeline of nothing":       {args: "timeline nonsense", code: exitFailed, errs: "macfleet hosts"},
+		"a rollout":                   {args: "rollout status macfleet-builders", out: "CanaryFailed"},
+		"nobody to ask":               {args: "host release " + stranded, code: exitUsage, out: "- host " + stranded, errs: "--yes"},
+		"done":                        {args: "host release " + stranded + " --yes", out: "Done"},
+		"tried":                       {args: "host release " + stranded + " --dry-run", out: "Nothing is changed"},
+		"refused":                     {args: "host adopt " + stranded + " --yes", code: exitFailed, errs: "macfleet host release"},
+		"a name that is cut":          {args: "host release 00000004 --yes", code: exitFailed, errs: "did you mean"},
+		"without sight of Machines":   {args: "host release " + stranded + " --yes", codes: map[string]int{"scalewayapplesiliconmachines": 403}, code: exitFailed, errs: "cannot be told"},
+		"no reason":                   {args: "host quarantine " + stranded, code: exitUsage, errs: "--reason"},
+		"a pause":                     {args: "rollout pause macfleet-builders --yes", out: "Done"},
+		"a resume of what is at work": {args: "rollout resume macfleet-builders --yes", code: exitFailed, errs: "not paused"},
+		"an unknown command":          {args: "nonsense --help", code: exitUsage, errs: `unknown command "nonsense"`},
+		"an unknown verb of host":     {args: "host fly --help", code: exitUsage, errs: `unknown command "fly"`},
+		"an unknown topic":            {args: "help nonsense", code: exitUsage, errs: "unknown command"},
+		"help":                        {args: "help explain host", out: "The story of a Mac"},
+		"an unknown shell":            {args: "completion tcsh", code: exitUsage, errs: `unknown shell "tcsh"`},
+		"no shell":                    {args: "completion", code: exitUsage, errs: "bash, zsh, fish, powershell"},
+		"names of hosts":              {args: "__complete explain host fr", out: stranded},
+		"names of Machines":           {args: "__complete explain machine m", out: "macfleet-builders-x7k2p-00001"},
+		"names of profiles":           {args: "__complete rollout pause m", out: "macfleet-builders"},
+		"completion is to be seen":    {args: "--help", out: "completion "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			speakTo(t, &fleetServer{codes: c.codes})
+			var out, errs bytes.Buffer
+			code := run(t.Context(), strings.Fields(c.args), &out, &errs)
+			if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
+				t.Errorf("%s: exit code %d, want %d\n%s\n%s", c.args, code, c.code, &out, &errs)
+			}
+			if code != 0 && strings.Count(errs.String(), "\n") != 1 {
+				t.Errorf("%s: not one line: %q", c.args, &errs)
+			}
+		})
+	}
+}
+
+func TestCompletionOfEachShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"completion", shell}, &out, &errs); code != 0 || !strings.Contains(out.String(), "macfleet") {
+			t.Errorf("%s: exit code %d, %d bytes, %s", shell, code, out.Len(), &errs)
+		}
+	}
+}
+
+// Only --yes changes something where nobody can be asked, and a dry run is one for the
+// API server, too.
+func TestWhatIsSent(t *testing.T) {
+	for args, want := range map[string]string{
+		"host release " + stranded:                "",
+		"host release " + stranded + " --yes":     "PATCH ",
+		"host release " + stranded + " --dry-run": "PATCH dryRun=All",
+	} {
+		f := &fleetServer{}
+		speakTo(t, f)
+		var out, errs bytes.Buffer
+		run(t.Context(), strings.Fields(args), &out, &errs)
+		if got := strings.Join(f.writes, ","); got != want {
+			t.Errorf("%s sends %q, want %q", args, got, want)
+		}
+	}
+}
+
+// On a terminal a person is asked, and a no changes nothing.
+func TestAPersonIsAsked(t *testing.T) {
+	for answer, c := range map[string]struct{ code, writes int }{"y\n": {0, 1}, "yes\n": {0, 1}, "n\n": {exitFailed, 0}, "\n": {exitFailed, 0}} {
+		keyboard, terminal, err := terminals.Open()
+		if err != nil {
+			t.Skipf("no terminals here: %v", err)
+		}
+		f := &fleetServer{}
+		speakTo(t, f)
+		if _, err := keyboard.WriteString(answer); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		root := newRoot()
+		root.SetIn(terminal)
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		root.SetArgs([]string{"host", "release", stranded})
+		err = root.ExecuteContext(t.Context())
+		if (err != nil) != (c.code != 0) || len(f.writes) != c.writes || !strings.Contains(errs.String(), "Go on?") {
+			t.Errorf("%q: %v, %d writes, asks %q", answer, err, len(f.writes), &errs)
+		}
+		keyboard.Close()
+		terminal.Close()
+	}
+}

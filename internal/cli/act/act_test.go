@@ -1,0 +1,298 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// fleet is one with a host for each recipe.
+func fleet() *snapshot.Snapshot {
+	s := clitest.Fleet()
+	handedOver, foreign := clitest.Host(9, infrav1.HostHandedOver), clitest.Host(10, infrav1.HostForeign)
+	at := metav1.NewMicroTime(clitest.Now().Add(-time.Hour))
+	handedOver.Spec.Record.HandedOverAt = &at
+	handedOver.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "away", Name: "away", Token: "t"}
+	foreign.Status.Server.Name = "somebodys"
+	s.Hosts = append(s.Hosts, handedOver, foreign)
+	s.Hosts[4].Spec.Maintenance = &infrav1.Maintenance{Reason: "disk swap"}
+	s.Hosts[1].Spec.Reboot = &infrav1.RebootRequest{ID: "first", Reason: "hangs"}
+	s.Machines[1].Spec.ReleasePolicy = infrav1.Detach
+	yes := true
+	for i := range s.Hosts {
+		s.Hosts[i].ResourceVersion = "7"
+	}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		m.ResourceVersion = "8"
+		core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.Name, UID: "core", ResourceVersion: "9",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: "builders-x7k2p", Controller: &yes}},
+		}}
+		core.Spec.InfrastructureRef.Name = m.Name
+		s.CoreMachines = append(s.CoreMachines, core)
+	}
+	return s
+}
+
+// recipes are all verbs, with the flags that change what they do.
+func recipes() []struct {
+	name string
+	plan func(Mac) (Plan, error)
+} {
+	now := clitest.Now()
+	return []struct {
+		name string
+		plan func(Mac) (Plan, error)
+	}{
+		{"release", Release{Now: now}.Plan},
+		{"release --pool other- --os sequoia", Release{Pool: "other-", OS: "sequoia", Now: now}.Plan},
+		{"release --terminate", Release{Terminate: true, Now: now}.Plan},
+		{"adopt", Adopt{}.Plan},
+		{"adopt --trust-disk", Adopt{TrustDisk: true}.Plan},
+		{"adopt --cancel", Adopt{Cancel: true}.Plan},
+		{"wipe", Wipe{Release{Now: now}}.Plan},
+		{"wipe --terminate", Wipe{Release{Terminate: true, Now: now}}.Plan},
+		{"detach", Detach{}.Plan},
+		{"detach --elsewhere", Detach{Elsewhere: true}.Plan},
+		{"quarantine --reason fans --for 48h", Quarantine{Reason: "fans", For: 48 * time.Hour, Now: now}.Plan},
+		{"quarantine --end", Quarantine{End: true, Now: now}.Plan},
+		{"maintenance --reason swap", Maintenance{Reason: "swap"}.Plan},
+		{"maintenance --end", Maintenance{End: true}.Plan},
+		{"reboot --reason hangs", Reboot{ID: "by-hand-1", Reason: "hangs"}.Plan},
+		{"reboot --reason hangs --force", Reboot{ID: "by-hand-1", Reason: "hangs", Force: true}.Plan},
+	}
+}
+
+// What each verb says and sends, for a host of each phase.
+func TestPlans(t *testing.T) {
+	clitest.Golden(t, "plans.txt", screen.Screen{}, func(out io.Writer, _ screen.Screen) error {
+		s := fleet()
+		for _, recipe := range recipes() {
+			for i := range s.Hosts {
+				h := &s.Hosts[i]
+				fmt.Fprintf(out, "%s %s (%s)\n", recipe.name, h.Name[:17], h.Status.Phase)
+				plan, err := recipe.plan(MacOf(s, h))
+				if err != nil {
+					fmt.Fprintf(out, "  refused: %v\n", err)
+					continue
+				}
+				describe(t, out, plan)
+			}
+		}
+		for _, pause := range []Pause{{}, {Resume: true}} {
+			for _, paused := range []bool{false, true} {
+				p := s.Profiles[0]
+				p.Spec.Rollout.Paused = paused
+				fmt.Fprintf(out, "rollout resume %v, paused %v\n", pause.Resume, paused)
+				plan, err := pause.Plan(&p)
+				if err != nil {
+					fmt.Fprintf(out, "  refused: %v\n", err)
+					continue
+				}
+				describe(t, out, plan)
+			}
+		}
+		return nil
+	})
+}
+
+func describe(t *testing.T, out io.Writer, plan Plan) {
+	t.Helper()
+	for _, says := range plan.Says {
+		fmt.Fprintf(out, "  - %s\n", says)
+	}
+	for _, step := range plan.Steps {
+		what := fmt.Sprintf("%T %s", step.Object, step.Object.GetName())
+		if step.Patch == nil {
+			fmt.Fprintf(out, "  DELETE %s\n", what)
+			continue
+		}
+		body, err := step.body(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(out, "  PATCH %s status=%v %s\n", what, step.Status, body)
+	}
+}
+
+func newFake(t *testing.T, s *snapshot.Snapshot, funcs interceptor.Funcs) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(infrav1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}, &infrav1.ScalewayAppleSiliconMachine{}).WithInterceptorFuncs(funcs)
+	for i := range s.Hosts {
+		builder = builder.WithObjects(&s.Hosts[i])
+	}
+	for i := range s.Machines {
+		builder = builder.WithObjects(&s.Machines[i])
+	}
+	for i := range s.CoreMachines {
+		builder = builder.WithObjects(&s.CoreMachines[i])
+	}
+	return builder.Build()
+}
+
+// looking plans from what is there.
+func looking(c client.Client, host string, recipe func(Mac) (Plan, error)) func(context.Context) (Plan, error) {
+	return func(ctx context.Context) (Plan, error) {
+		s, err := snapshot.Load(ctx, c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
+		if err != nil {
+			return Plan{}, err
+		}
+		for i := range s.Hosts {
+			if s.Hosts[i].Name == host {
+				return recipe(MacOf(s, &s.Hosts[i]))
+			}
+		}
+		return Plan{}, errors.New("no such host")
+	}
+}
+
+func agree(t *testing.T, look func(context.Context) (Plan, error)) Plan {
+	t.Helper()
+	plan, err := look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func get(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Mac that somebody else has is paused first, forgotten then, and its Machine deleted last.
+func TestATakenMacIsLeftInThisOrder(t *testing.T) {
+	s := fleet()
+	var calls []string
+	c := newFake(t, s, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			calls = append(calls, "patch")
+			return c.Patch(ctx, o, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			calls = append(calls, sub)
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			calls = append(calls, "delete")
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
+	get(t, c, m)
+	m.Status.ServerID = "server"
+	if err := c.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	look := looking(c, s.Hosts[0].Name, Detach{Elsewhere: true}.Plan)
+	if err := Run(t.Context(), c, agree(t, look), false, look); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(calls, " "); got != "patch status delete" {
+		t.Errorf("calls: %s", got)
+	}
+	get(t, c, m)
+	if m.Annotations[clusterv1.PausedAnnotation] != "true" || m.Status.ServerID != "" {
+		t.Errorf("annotations %v, server %q", m.Annotations, m.Status.ServerID)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), &clusterv1.Machine{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Machine is there: %v", err)
+	}
+}
+
+// The vendor's readings change a Host all the time: what was agreed to is done all the same.
+func TestWhatWasAgreedToIsDone(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{})
+	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[7].Name}}
+	look := looking(c, h.Name, Quarantine{Reason: "fans", Now: clitest.Now()}.Plan)
+	plan := agree(t, look)
+	get(t, c, h)
+	h.Status.Server.IP = "10.0.0.99"
+	if err := c.Status().Update(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), c, plan, false, look); err != nil {
+		t.Fatal(err)
+	}
+	if get(t, c, h); h.Spec.Quarantine == nil || h.Spec.Quarantine.Reason != "fans" {
+		t.Errorf("quarantine %+v", h.Spec.Quarantine)
+	}
+}
+
+// Between the question and the answer a Machine claimed the host: nobody agreed to that.
+func TestWhatNobodyAgreedToIsNotDone(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{})
+	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[9].Name}}
+	look := looking(c, h.Name, Wipe{Release{Pool: "tuist-pool-"}}.Plan)
+	plan := agree(t, look)
+	get(t, c, h)
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[3].Name}}
+	get(t, c, m)
+	clitest.Claim(h, m)
+	if err := errors.Join(c.Update(t.Context(), h), c.Update(t.Context(), m)); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(t.Context(), c, plan, false, look)
+	if err == nil || !strings.Contains(err.Error(), "nothing is changed") {
+		t.Errorf("says %v", err)
+	}
+	if get(t, c, h); h.Spec.Adopt != nil {
+		t.Error("it is adopted")
+	}
+}
+
+// A dry run asks the API server each time, and changes nothing.
+func TestDryRun(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{})
+	for _, recipe := range recipes() {
+		for i := range s.Hosts {
+			look := looking(c, s.Hosts[i].Name, recipe.plan)
+			plan, err := look(t.Context())
+			if err != nil {
+				continue
+			}
+			if err := Run(t.Context(), c, plan, true, look); err != nil {
+				t.Errorf("%s of %s: %v", recipe.name, s.Hosts[i].Name, err)
+			}
+		}
+	}
+	after, err := snapshot.Load(t.Context(), c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after.CoreMachines) != len(s.CoreMachines) {
+		t.Error("a Machine is deleted")
+	}
+	for i := range after.Hosts {
+		if after.Hosts[i].ResourceVersion != "7" {
+			t.Errorf("host %s is changed", after.Hosts[i].Name)
+		}
+	}
+}

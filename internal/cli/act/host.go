@@ -1,0 +1,274 @@
+package act
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// Mac is a host with those that have it.
+type Mac struct {
+	Host *infrav1.ScalewayAppleSiliconHost
+	// Machine holds its claim; nil: none does.
+	Machine *infrav1.ScalewayAppleSiliconMachine
+	// Core is that Machine's, which people delete.
+	Core *clusterv1.Machine
+	// Pools are the prefixes that Machines and releases name.
+	Pools []string
+}
+
+// MacOf finds those that have a host.
+func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
+	mac := Mac{Host: h}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		if host.HoldsClaim(h, m) {
+			mac.Machine = m
+		}
+		mac.addPool(m.Spec.AdoptPoolPrefix)
+	}
+	for i := range s.Hosts {
+		if release := s.Hosts[i].Spec.Release; release != nil {
+			mac.addPool(release.PoolPrefix)
+		}
+		if s.Hosts[i].Status.Phase == infrav1.HostAvailable {
+			prefix, found := strings.CutSuffix(s.Hosts[i].Status.Server.Name, s.Hosts[i].Spec.ServerID)
+			if found {
+				mac.addPool(prefix)
+			}
+		}
+	}
+	for i := range s.CoreMachines {
+		c := &s.CoreMachines[i]
+		if m := mac.Machine; m != nil && c.Namespace == m.Namespace && c.Spec.InfrastructureRef.Name == m.Name {
+			mac.Core = c
+		}
+	}
+	return mac
+}
+
+func (m *Mac) addPool(prefix string) {
+	if prefix != "" && !slices.Contains(m.Pools, prefix) {
+		m.Pools = append(m.Pools, prefix)
+	}
+}
+
+func (m Mac) owner() string { return m.Machine.Namespace + "/" + m.Machine.Name }
+
+// pool is the one that was named, or the only one that is known.
+func (m Mac) pool(named string) (string, error) {
+	switch {
+	case named != "":
+		return named, nil
+	case len(m.Pools) == 1:
+		return m.Pools[0], nil
+	case len(m.Pools) == 0:
+		return "", fmt.Errorf("no pool is known here: name one with --pool, such as tuist-pool-")
+	}
+	return "", fmt.Errorf("there are several pools: name one with --pool, of %s", strings.Join(m.Pools, ", "))
+}
+
+// Release records the release that a stranded host lacks, or gives up one that is being
+// wiped.
+type Release struct {
+	Pool, OS  string
+	Terminate bool
+	Now       time.Time
+}
+
+// Plan is for a host that no Machine has any more.
+func (r Release) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	switch release := h.Spec.Release; {
+	case release != nil && r.Terminate && release.Policy != infrav1.Terminate:
+		var p Plan
+		p.say("host %s, whose release was recorded %s, is given back to the vendor when it is wiped, and does not go back to the pool", h.Name, since(&release.RequestedAt))
+		p.patch(h, spec(map[string]any{"release": map[string]any{"policy": infrav1.Terminate}}))
+		return p, nil
+	case release != nil:
+		return Plan{}, fmt.Errorf("host %s is being released already, recorded %s: macfleet explain host %s", h.Name, since(&release.RequestedAt), h.Name)
+	case h.Spec.ClaimRef == nil:
+		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is %s. To wipe it: macfleet host wipe %s", h.Name, h.Status.Phase, h.Name)
+	case m.Machine != nil:
+		return Plan{}, fmt.Errorf("host %s is not stranded: Machine %s has it. To take it away: macfleet host wipe %s", h.Name, m.owner(), h.Name)
+	case h.Status.Phase != infrav1.HostStranded:
+		return Plan{}, fmt.Errorf("host %s is %s and not Stranded: macfleet explain host %s", h.Name, h.Status.Phase, h.Name)
+	}
+	return r.stranded(m)
+}
+
+func (r Release) stranded(m Mac) (Plan, error) {
+	h, claim := m.Host, m.Host.Spec.ClaimRef
+	system := cmp.Or(r.OS, h.Status.Server.OSFamily)
+	fields := map[string]any{"token": claim.Token, "policy": infrav1.Recycle, "requestedAt": r.Now.UTC().Format("2006-01-02T15:04:05.000000Z")}
+	if system != "" {
+		fields["osFamily"] = system
+	}
+	var p Plan
+	p.say("host %s loses the claim of Machine %s/%s, which is gone; all that is on its disk is wiped", h.Name, claim.Namespace, claim.Name)
+	if r.Terminate {
+		fields["policy"] = infrav1.Terminate
+		p.say("then it is given back to the vendor, at its billing floor")
+	} else {
+		pool, err := m.pool(r.Pool)
+		if err != nil {
+			return Plan{}, err
+		}
+		fields["poolPrefix"] = pool
+		p.say("then it is Available in the pool %s, with macOS %s", pool, cmp.Or(system, "as the vendor's default is"))
+	}
+	p.patch(h, spec(map[string]any{"release": fields}))
+	return p, nil
+}
+
+// Adopt takes a host into the pool.
+type Adopt struct {
+	Pool              string
+	TrustDisk, Cancel bool
+}
+
+// Plan is for a host that nobody here has.
+func (a Adopt) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	var p Plan
+	switch {
+	case a.Cancel && h.Spec.Adopt == nil:
+		return Plan{}, fmt.Errorf("host %s is not being adopted", h.Name)
+	case a.Cancel:
+		p.say("host %s is not adopted any more", h.Name)
+		p.patch(h, spec(map[string]any{"adopt": nil}))
+		return p, nil
+	case m.Machine != nil:
+		return Plan{}, fmt.Errorf("host %s is not free to be adopted: Machine %s has it", h.Name, m.owner())
+	case h.Spec.Record.HandedOverAt != nil:
+		return Plan{}, fmt.Errorf("host %s went to another management cluster. If that is gone for good, end the claim first: macfleet host detach %s", h.Name, h.Name)
+	case h.Spec.Release != nil:
+		return Plan{}, fmt.Errorf("host %s is being released already, recorded %s: macfleet explain host %s", h.Name, since(&h.Spec.Release.RequestedAt), h.Name)
+	case h.Spec.ClaimRef != nil:
+		return Plan{}, fmt.Errorf("host %s bears the claim of a Machine that is gone: macfleet host release %s", h.Name, h.Name)
+	}
+	pool, err := m.pool(a.Pool)
+	if err != nil {
+		return Plan{}, err
+	}
+	if h.Status.Phase == infrav1.HostAvailable && host.InPool(h.Status.Server.Name, h.Spec.ServerID, pool) {
+		return Plan{}, fmt.Errorf("host %s is Available in the pool %s already", h.Name, pool)
+	}
+	fields := map[string]any{"poolPrefix": pool}
+	p.say("host %s, whose server is named %s, joins the pool %s", h.Name, cmp.Or(h.Status.Server.Name, "nothing"), pool)
+	if a.TrustDisk {
+		fields["trustDisk"] = true
+		p.say("it is only renamed and NOT wiped: you answer for what is on its disk")
+	} else {
+		p.say("all that is on its disk is wiped before")
+	}
+	if h.Spec.Maintenance != nil {
+		p.say("that waits until its maintenance (%s) ends", h.Spec.Maintenance.Reason)
+	}
+	p.patch(h, spec(map[string]any{"adopt": fields}))
+	return p, nil
+}
+
+// Wipe wipes a host, whoever has it.
+type Wipe struct {
+	Release
+}
+
+// Plan is the recipe for the phase that the host is in.
+func (w Wipe) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	switch {
+	case m.Machine != nil:
+		policy := infrav1.ReleasePolicy("")
+		if own, _ := host.ReleasePolicy(m.Machine, h.Spec.Record.Ordered); own == infrav1.Detach {
+			policy = infrav1.Recycle // a wipe was asked for
+		}
+		if w.Terminate {
+			policy = infrav1.Terminate
+		}
+		return deleteMachine(m, policy)
+	case h.Spec.ClaimRef != nil || h.Spec.Release != nil:
+		return w.Release.Plan(m)
+	case h.Status.Phase == infrav1.HostAvailable && w.Pool == "":
+		return Plan{}, fmt.Errorf("host %s is clean and Available: nothing is to be wiped", h.Name)
+	case w.Terminate:
+		return Plan{}, fmt.Errorf("host %s has no Machine: only what was claimed can be given back; delete the server in the vendor's console", h.Name)
+	}
+	return Adopt{Pool: w.Pool}.Plan(m)
+}
+
+// deleteMachine deletes the Machine that has the host, with another policy than its own
+// where one is named.
+func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
+	if m.Core == nil {
+		return Plan{}, fmt.Errorf("the Cluster API Machine of %s is not to be seen: delete it with kubectl", m.owner())
+	}
+	var p Plan
+	ends := policy
+	if policy == "" {
+		ends, _ = host.ReleasePolicy(m.Machine, m.Host.Spec.Record.Ordered)
+	} else {
+		p.patch(m.Machine, annotation(infrav1.ReleasePolicyAnnotation, strings.ToLower(string(policy))))
+	}
+	p.say("Machine %s is deleted: its Pods are drained, and its Node goes", m.owner())
+	if owner := metav1.GetControllerOf(m.Core); owner != nil {
+		p.say("%s %s replaces it, with another Mac", owner.Kind, owner.Name)
+	}
+	switch ends {
+	case infrav1.Terminate:
+		p.say("host %s is wiped and given back to the vendor, at its billing floor", m.Host.Name)
+	case infrav1.Detach:
+		p.say("host %s is let go as it is: NOT wiped, Foreign, and to be adopted before anybody has it again", m.Host.Name)
+	default:
+		p.say("host %s is wiped and goes back to the pool, which takes 15 to 20 minutes", m.Host.Name)
+	}
+	p.delete(m.Core)
+	return p, nil
+}
+
+// Detach lets a host go without a wipe.
+type Detach struct {
+	// Elsewhere: somebody else has the Mac; neither it nor the vendor is touched.
+	Elsewhere bool
+}
+
+// Plan is for a host that a Machine has, or that went to another management cluster.
+func (d Detach) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	switch {
+	case h.Spec.Record.HandedOverAt != nil:
+		var p Plan
+		p.say("the claim of host %s ends here, without a wipe; it went to another management cluster %s", h.Name, since(h.Spec.Record.HandedOverAt))
+		p.say("it is Foreign then, and can be adopted: do this only if that cluster is gone for good")
+		p.patch(h, spec(map[string]any{"claimRef": nil, "record": map[string]any{"handedOverAt": nil}}))
+		return p, nil
+	case m.Machine == nil:
+		return Plan{}, fmt.Errorf("no Machine has host %s: it is %s", h.Name, h.Status.Phase)
+	case d.Elsewhere:
+		return takeOff(m)
+	}
+	return deleteMachine(m, infrav1.Detach)
+}
+
+// takeOff takes a Machine off a Mac that somebody else has: pause, forget, delete.
+func takeOff(m Mac) (Plan, error) {
+	if m.Core == nil {
+		return Plan{}, fmt.Errorf("the Cluster API Machine of %s is not to be seen: delete it with kubectl", m.owner())
+	}
+	var p Plan
+	p.say("Machine %s is paused, loses its server's id, and is deleted: its Pods are drained and its Node goes", m.owner())
+	p.say("host %s and its server are not touched: it is Foreign, or its other owner's", m.Host.Name)
+	p.patch(m.Machine, annotation(clusterv1.PausedAnnotation, "true"))
+	p.Steps = append(p.Steps, Step{Object: m.Machine, Patch: map[string]any{"status": map[string]any{"serverID": nil}}, Status: true})
+	p.delete(m.Core)
+	return p, nil
+}

@@ -1,0 +1,125 @@
+package act
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// reasoned: what is begun has a reason.
+func reasoned(reason string, end bool) error {
+	if reason == "" && !end {
+		return errors.New("say why with --reason: it is shown to people")
+	}
+	return nil
+}
+
+// Quarantine keeps a host out of the pool, or ends that.
+type Quarantine struct {
+	Reason string
+	// For is how long; 0: until somebody ends it.
+	For time.Duration
+	End bool
+	Now time.Time
+}
+
+// Check says what is missing in what was typed.
+func (q Quarantine) Check() error { return reasoned(q.Reason, q.End) }
+
+// Plan is for any host.
+func (q Quarantine) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	var p Plan
+	switch {
+	case q.End && h.Spec.Quarantine == nil:
+		return Plan{}, fmt.Errorf("host %s is not quarantined", h.Name)
+	case q.End:
+		p.say("the quarantine of host %s (%s) ends", h.Name, h.Spec.Quarantine.Reason)
+		p.say("it is free then, unless no wipe was seen since its last owner")
+		p.patch(h, spec(map[string]any{"quarantine": nil}))
+		return p, nil
+	}
+	fields := map[string]any{"reason": q.Reason, "until": nil}
+	until := "somebody ends it"
+	if q.For > 0 {
+		until = q.Now.Add(q.For).UTC().Truncate(time.Second).Format(time.RFC3339)
+		fields["until"] = until
+	}
+	p.say("host %s is kept out of the pool until %s", h.Name, until)
+	p.kept(m)
+	p.patch(h, spec(map[string]any{"quarantine": fields}))
+	return p, nil
+}
+
+func (p *Plan) kept(m Mac) {
+	if m.Machine != nil {
+		p.say("Machine %s, which has it, keeps it as long as it lives", m.owner())
+	}
+}
+
+// Maintenance keeps a host out of everything, or ends that.
+type Maintenance struct {
+	Reason string
+	End    bool
+}
+
+// Check says what is missing in what was typed.
+func (a Maintenance) Check() error { return reasoned(a.Reason, a.End) }
+
+// Plan is for any host.
+func (a Maintenance) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	var p Plan
+	switch {
+	case a.End && h.Spec.Maintenance == nil:
+		return Plan{}, fmt.Errorf("host %s is not in maintenance", h.Name)
+	case a.End:
+		p.say("the maintenance of host %s (%s) ends: recovery and the pool have it again", h.Name, h.Spec.Maintenance.Reason)
+		p.patch(h, spec(map[string]any{"maintenance": nil}))
+		return p, nil
+	}
+	p.say("host %s is kept out of the pool and of recovery until somebody ends it: no reboot, no adoption, no reclaim", h.Name)
+	p.kept(m)
+	if m.Machine != nil {
+		p.say("a rollout still takes the Mac in its turn, and deleting its Machine still wipes it")
+	}
+	p.patch(h, spec(map[string]any{"maintenance": map[string]any{"reason": a.Reason}}))
+	return p, nil
+}
+
+// Reboot asks for one reboot, which is a power cut.
+type Reboot struct {
+	ID, Reason string
+	Force      bool
+}
+
+// Check says what is missing in what was typed.
+func (r Reboot) Check() error { return reasoned(r.Reason, false) }
+
+// Plan is for a host whose server exists.
+func (r Reboot) Plan(m Mac) (Plan, error) {
+	h := m.Host
+	switch {
+	case h.Spec.Order != nil || h.Status.Phase == infrav1.HostGone:
+		return Plan{}, fmt.Errorf("host %s has no server: it is %s", h.Name, h.Status.Phase)
+	case h.Spec.Release != nil:
+		return Plan{}, fmt.Errorf("host %s is being released, and is not rebooted before it is wiped", h.Name)
+	case h.Spec.Reboot != nil:
+		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s", h.Name, h.Spec.Reboot.ID, h.Name)
+	}
+	var p Plan
+	p.say("the vendor cuts the power of host %s, and the Mac starts again", h.Name)
+	if r.Force {
+		p.say("at once: Pods on it die with it")
+	} else {
+		p.say("when no Pod runs on its Ready Node, and neither maintenance nor a pause holds it up")
+	}
+	fields := map[string]any{"id": r.ID, "reason": r.Reason}
+	if r.Force {
+		fields["force"] = true
+	}
+	p.patch(h, spec(map[string]any{"reboot": fields}))
+	return p, nil
+}

@@ -1,0 +1,90 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/internal/cli/cluster"
+)
+
+// attempts bounds how often a plan is made anew because its objects changed meanwhile,
+// as a Host does with each reading of its server.
+const attempts = 5
+
+// Run carries out what was agreed to. Where an object changed meanwhile the plan is made
+// anew, and carried out only if it still says the same. dry: the API server looks whether
+// it would take it, and changes nothing.
+func Run(ctx context.Context, c client.Client, agreed Plan, dry bool, again func(context.Context) (Plan, error)) error {
+	plan := agreed
+	for attempt := 1; ; attempt++ {
+		done, err := plan.run(ctx, c, dry)
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) || done > 0 || attempt == attempts {
+			return failed(done, err)
+		}
+		if plan, err = again(ctx); err != nil {
+			return fmt.Errorf("nothing is changed: %w", err)
+		}
+		if !slices.Equal(plan.Says, agreed.Says) {
+			return fmt.Errorf("nothing is changed: somebody changed it meanwhile, and this would now do something else: look again")
+		}
+	}
+}
+
+// run carries out the steps, and returns how many of them were. The first patch of an
+// object is locked to what was looked at; those that follow it are not, for it changed.
+func (p Plan) run(ctx context.Context, c client.Client, dry bool) (int, error) {
+	patched := map[client.Object]bool{}
+	for i, step := range p.Steps {
+		if err := step.run(ctx, c, dry, !patched[step.Object]); err != nil {
+			return i, err
+		}
+		patched[step.Object] = true
+	}
+	return len(p.Steps), nil
+}
+
+func (s Step) run(ctx context.Context, c client.Client, dry, lock bool) error {
+	if s.Patch == nil {
+		var options []client.DeleteOption
+		if dry {
+			options = append(options, client.DryRunAll)
+		}
+		uid := s.Object.GetUID()
+		return c.Delete(ctx, s.Object, append(options, client.Preconditions{UID: &uid})...)
+	}
+	body, err := s.body(lock)
+	if err != nil {
+		return err
+	}
+	object := s.Object.DeepCopyObject().(client.Object) // the answer overwrites it
+	patch := client.RawPatch(types.MergePatchType, body)
+	switch {
+	case s.Status && dry:
+		return c.Status().Patch(ctx, object, patch, client.DryRunAll)
+	case s.Status:
+		return c.Status().Patch(ctx, object, patch)
+	case dry:
+		return c.Patch(ctx, object, patch, client.DryRunAll)
+	}
+	return c.Patch(ctx, object, patch)
+}
+
+func failed(done int, err error) error {
+	if fatal := cluster.Fatal(err); fatal != nil {
+		err = fatal
+	} else if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("you may not do this: ask for the right, as of the role macfleet-host-operator: %w", err)
+	}
+	if done > 0 {
+		return fmt.Errorf("%d of the steps are done, and the next failed: %w", done, err)
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+// Package explain tells the whole story of one object, in order: what it is, what it waits
+// for and since when, what happens next by itself and when, and what a person can do. It
+// decides that from a snapshot and from the book, and reads nothing.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/show"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// bookSite is where the book is read, and site its pages about operating.
+const (
+	bookSite = "https://github.com/macfleet/macfleet/blob/main/docs/"
+	site     = bookSite + "operate/"
+)
+
+// Story is what is known of an object. Its JSON is documented in docs/operate/cli.md.
+type Story struct {
+	At        time.Time `json:"at"`
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	// Is says what the object is, a sentence each.
+	Is []string `json:"is"`
+	// Points are what is to be told, in order; the first is what it is at now.
+	Points  []Point            `json:"points"`
+	Missing []snapshot.Missing `json:"missing,omitempty"`
+}
+
+// Point is one thing in a story.
+type Point struct {
+	// About is the object, "host NAME", where it is not the story's own.
+	About     string `json:"about,omitempty"`
+	Condition string `json:"condition,omitempty"`
+	Reason    string `json:"reason"`
+	// Healthy: nothing is wrong with it.
+	Healthy bool       `json:"healthy,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	// Says is the object's own message, and Means what the book says of the reason.
+	Says  string `json:"says,omitempty"`
+	Means string `json:"means,omitempty"`
+	// Next happens by itself, at NextAt where that is known.
+	Next     string     `json:"next,omitempty"`
+	NextAt   *time.Time `json:"nextAt,omitempty"`
+	You      string     `json:"you,omitempty"`
+	Commands []string   `json:"commands,omitempty"`
+	Read     string     `json:"read,omitempty"`
+}
+
+// teller writes one story.
+type teller struct {
+	s     *snapshot.Snapshot
+	book  reasons.Book
+	story *Story
+	// names are what stands for $HOST and the like in commands.
+	names map[string]string
+}
+
+func newTeller(s *snapshot.Snapshot, book reasons.Book, kind string, object metav1.Object) *teller {
+	t := &teller{s: s, book: book, names: map[string]string{"NS": cmp.Or(object.GetNamespace(), "macfleet-system")}}
+	t.story = &Story{At: s.At, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Points: []Point{}, Missing: s.Missing}
+	return t
+}
+
+func (t *teller) is(format string, values ...any) {
+	t.story.Is = append(t.story.Is, fmt.Sprintf(format, values...))
+}
+
+// add takes up a point, and what the book has on it.
+func (t *teller) add(p Point, entry reasons.Entry) {
+	p.Means = cmp.Or(p.Means, entry.Means)
+	p.You = cmp.Or(p.You, t.named(entry.You))
+	if entry.Page != "" {
+		p.Read = cmp.Or(p.Read, site+entry.Page)
+	}
+	if !p.Healthy {
+		for _, command := range entry.Commands {
+			p.Commands = append(p.Commands, t.named(command))
+		}
+	}
+	t.story.Points = append(t.story.Points, p)
+}
+
+// named puts names in the places that the book leaves for them.
+func (t *teller) named(command string) string {
+	for _, place := range []string{"NS", "HOST", "MACHINE", "PROFILE"} {
+		name := cmp.Or(t.names[place], place)
+		command = strings.ReplaceAll(strings.ReplaceAll(command, `"$`+place+`"`, name), "$"+place, name)
+	}
+	return command
+}
+
+// condition takes up a condition; of are the ones that Ready may repeat.
+func (t *teller) condition(about string, c metav1.Condition, when next, of ...string) {
+	p := Point{About: about, Condition: c.Type, Reason: c.Reason, Healthy: !show.Unhealthy(c), Says: c.Message, Next: when.text, NextAt: when.at}
+	if !c.LastTransitionTime.IsZero() {
+		p.Since = &c.LastTransitionTime.Time
+	}
+	of = append([]string{c.Type}, of...)
+	entry, found := t.book.Find(c.Reason, of...)
+	if !found {
+		entry, found = t.book.Any(c.Reason)
+	}
+	switch {
+	case p.Healthy || p.Next != "":
+	case !found:
+		p.Means = "the book does not explain this; its message says why"
+	case entry.You == "":
+		p.Next = "it passes by itself"
+	case t.book.Passes(c.Reason, of...):
+		p.Next = "it is tried again by itself"
+	default:
+		p.Next = "nothing, until somebody acts"
+	}
+	t.add(p, entry)
+}
+
+// next is what happens by itself, and when.
+type next struct {
+	text string
+	at   *time.Time
+}
+
+func at(text string, from *metav1.Time, after time.Duration) next {
+	if from == nil || from.IsZero() {
+		return next{text: text}
+	}
+	when := from.Add(after)
+	return next{text, &when}
+}
+
+// zones takes up what the vendor's side has that is not well: most waits end there.
+func (t *teller) zones(namespace string) {
+	for i := range t.s.Zones {
+		zone := &t.s.Zones[i]
+		if namespace != "" && zone.Namespace != namespace {
+			continue
+		}
+		for _, c := range zone.Status.Conditions {
+			if c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
+				t.condition("cluster "+zone.Name, c, next{})
+			}
+		}
+	}
+	for i := range t.s.ControlPlanes {
+		plane := &t.s.ControlPlanes[i]
+		for _, c := range plane.Status.Conditions {
+			if plane.Namespace == namespace && c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
+				t.condition("controlplane "+plane.Name, c, next{})
+			}
+		}
+	}
+}
+
+// pauses takes up what keeps macfleet's hands off.
+func (t *teller) pauses(about, cluster string, object metav1.Object) {
+	const annotation = "cluster.x-k8s.io/paused"
+	if _, paused := object.GetAnnotations()[annotation]; paused {
+		t.add(Point{
+			About: about, Reason: infrav1.PausedCondition, Means: "its annotation " + annotation + " keeps every controller away",
+			Next: "nothing, until somebody acts", You: "take the annotation off when you are done",
+			Commands: []string{fmt.Sprintf("kubectl -n %s annotate machine,samm %s %s-", object.GetNamespace(), object.GetName(), annotation)},
+		}, reasons.Entry{})
+	}
+	for i := range t.s.Clusters {
+		c := &t.s.Clusters[i]
+		if c.Namespace == object.GetNamespace() && c.Name == cluster && c.Spec.Paused != nil && *c.Spec.Paused {
+			t.add(Point{
+				About: "cluster " + c.Name, Reason: infrav1.PausedCondition, Means: "spec.paused of the Cluster keeps every controller away, deletions included",
+				Next: "nothing, until somebody acts", You: "unset it when you are done",
+				Commands: []string{fmt.Sprintf("kubectl -n %s patch cluster %s --type=merge -p '{\"spec\":{\"paused\":false}}'", c.Namespace, c.Name)},
+			}, reasons.Entry{})
+		}
+	}
+}
+
+// node takes up what a Mac's Node says of the Mac.
+func (t *teller) node(name string) {
+	for i := range t.s.Nodes {
+		n := &t.s.Nodes[i]
+		if n.Name != name {
+			continue
+		}
+		if n.Spec.Unschedulable {
+			t.add(Point{
+				About: "node " + name, Reason: "Cordoned", Means: "no new Pod is put on it", Next: "nothing, until somebody acts",
+				Commands: []string{"kubectl uncordon " + name},
+			}, reasons.Entry{})
+		}
+		for _, c := range n.Status.Conditions {
+			if nodeUnwell(c) {
+				t.condition("node "+name, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}, next{})
+			}
+		}
+	}
+}
+
+// nodeUnwell: pressures are bad when they are True, all else when it is not.
+func nodeUnwell(c corev1.NodeCondition) bool {
+	switch c.Type {
+	case corev1.NodeDiskPressure, corev1.NodeMemoryPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable:
+		return c.Status != corev1.ConditionFalse
+	}
+	return c.Status != corev1.ConditionTrue
+}
+
+func find(conditions []metav1.Condition, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(conditions, kind)
+}

@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/screen"
+)
+
+func TestStories(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		clitest.Golden(t, fmt.Sprintf("host-%d-%s.txt", i+1, h.Status.Phase), screen.Screen{}, Host(s, book, h).Write)
+	}
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		clitest.Golden(t, fmt.Sprintf("machine-%d-%s.txt", i+1, m.Status.Phase), screen.Screen{}, Machine(s, book, m).Write)
+	}
+	clitest.Golden(t, "profile.txt", screen.Screen{}, Profile(s, book, &s.Profiles[0]).Write)
+	clitest.Golden(t, "pod-waits.txt", screen.Screen{}, Pod(s, book, &s.Pods[0]).Write)
+	clitest.Golden(t, "host-40.txt", screen.Screen{Width: 40}, Host(s, book, &s.Hosts[3]).Write)
+	clitest.Golden(t, "host-colour.txt", screen.Screen{Width: 120, Colour: true}, Host(s, book, &s.Hosts[3]).Write)
+}
+
+// Each command of the book bears the names of the story's objects.
+func TestCommandsCanBeTyped(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	var stories []Story
+	for i := range s.Hosts {
+		stories = append(stories, Host(s, book, &s.Hosts[i]))
+	}
+	for i := range s.Machines {
+		stories = append(stories, Machine(s, book, &s.Machines[i]))
+	}
+	stories = append(stories, Profile(s, book, &s.Profiles[0]), Pod(s, book, &s.Pods[0]))
+	seen := 0
+	for _, story := range stories {
+		for _, p := range story.Points {
+			for _, command := range p.Commands {
+				seen++
+				if strings.ContainsAny(command, "$<") {
+					t.Errorf("%s %s: %s: %q has places without names", story.Kind, story.Name, p.Reason, command)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no commands: the search is broken")
+	}
+}
+
+func point(t *testing.T, story Story, reason string) Point {
+	t.Helper()
+	at := slices.IndexFunc(story.Points, func(p Point) bool { return p.Reason == reason })
+	if at < 0 {
+		t.Fatalf("%s tells nothing of %s: %+v", story.Name, reason, story.Points)
+	}
+	return story.Points[at]
+}
+
+func TestWhenTheNextThingHappens(t *testing.T) {
+	in := func(d time.Duration) time.Time { return clitest.Now().Add(d) }
+	s, book := clitest.Fleet(), reasons.Read()
+	failed := &s.Machines[1]
+	failed.Status.Update = infrav1.UpdateStatus{Failures: 3, LastFailedAt: ptr.To(clitest.Ago(3 * time.Minute))}
+	draining := clitest.Machine(7, "Releasing", clitest.Condition(infrav1.ReleasedCondition, metav1.ConditionFalse, infrav1.ReasonDraining, "2 Pods are left", time.Minute))
+	draining.DeletionTimestamp = ptr.To(clitest.Ago(2 * time.Minute))
+	core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: draining.Namespace, Name: draining.Name, DeletionTimestamp: draining.DeletionTimestamp}}
+	core.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(600))
+	s.CoreMachines = []clusterv1.Machine{core}
+	mended := clitest.Machine(8, "NotReady", clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeNotReady, "", time.Minute))
+	s.Remediations = []infrav1.ScalewayAppleSiliconRemediation{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: mended.Namespace, Name: mended.Name},
+		Status: infrav1.ScalewayAppleSiliconRemediationStatus{
+			Step: infrav1.ReasonRebooting, StepStartedAt: ptr.To(metav1.NewMicroTime(in(-5 * time.Minute))),
+			Conditions: []metav1.Condition{clitest.Condition(infrav1.RemediatedCondition, metav1.ConditionFalse, infrav1.ReasonRebooting, "", time.Minute)},
+		},
+	}}
+	for name, c := range map[string]struct {
+		story  Story
+		reason string
+		at     time.Time
+	}{
+		"a failed change backs off": {Machine(s, book, failed), infrav1.ReasonUpdateFailed, in(time.Minute)},
+		"a drain has a limit":       {Machine(s, book, &draining), infrav1.ReasonDraining, in(8 * time.Minute)},
+		"a step of a remediation":   {Machine(s, book, &mended), infrav1.ReasonRebooting, in(10 * time.Minute)},
+		"a quarantine ends":         {Host(s, book, &s.Hosts[4]), "Quarantined", in(3 * time.Hour)},
+		"a wipe takes a while":      {Host(s, book, &s.Hosts[6]), "Wiping", in(15 * time.Minute)},
+		"a halt ends":               {Profile(s, book, &s.Profiles[0]), infrav1.ReasonCanaryFailed, in(27 * time.Minute)},
+	} {
+		if p := point(t, c.story, c.reason); p.NextAt == nil || !p.NextAt.Equal(c.at) {
+			t.Errorf("%s: next %q at %v, want %s", name, p.Next, p.NextAt, c.at)
+		}
+	}
+}
+
+// What keeps every controller away is part of the story.
+func TestPausesAreTold(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	s.Clusters = []clusterv1.Cluster{{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "macfleet"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}}
+	m := &s.Machines[0]
+	if p := point(t, Machine(s, book, m), infrav1.PausedCondition); p.About != "cluster macfleet" || len(p.Commands) == 0 {
+		t.Errorf("a paused Cluster: %+v", p)
+	}
+	s.Clusters = nil
+	m.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
+	if p := point(t, Machine(s, book, m), infrav1.PausedCondition); p.About != "" || len(p.Commands) == 0 {
+		t.Errorf("a paused Machine: %+v", p)
+	}
+}
+
+// What a Mac's Node says is part of its Machine's story, and of its Pods'.
+func TestNodesAreTold(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Machines[0].Name}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "AgentHasDiskPressure"},
+		{Type: "GUISessionReady", Status: corev1.ConditionFalse, Reason: "KeychainLocked"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "AgentHasSufficientPID"},
+	}
+	s.Nodes = []corev1.Node{node}
+	pod := clitest.PendingPod(1)
+	pod.Spec.NodeName = node.Name
+	for _, story := range []Story{Machine(s, book, &s.Machines[0]), Pod(s, book, &pod)} {
+		point(t, story, "Cordoned")
+		if p := point(t, story, "KeychainLocked"); !strings.Contains(p.You, "log in at the Mac") {
+			t.Errorf("%s: KeychainLocked: %+v", story.Kind, p)
+		}
+		point(t, story, "AgentHasDiskPressure")
+		if slices.ContainsFunc(story.Points, func(p Point) bool { return p.Reason == "AgentHasSufficientPID" }) {
+			t.Errorf("%s tells of what is well", story.Kind)
+		}
+	}
+}
+
+func TestNamesAreFound(t *testing.T) {
+	s := clitest.Fleet()
+	for typed, want := range map[string]string{
+		s.Hosts[1].Name:                        s.Hosts[1].Name,
+		"fr-par-1-00000002":                    s.Hosts[1].Name,
+		"00000002":                             s.Hosts[1].Name,
+		s.Hosts[1].Status.Server.Name:          s.Hosts[1].Name,
+		"00000002-0000-4000-8000-000000000000": s.Hosts[1].Name,
+		"fr-par":                               "host fr-par is one of several: fr-par-1-00000001-",
+		"fr-par-1-00000002-0000-4000-8000-000000000009": "did you mean fr-par-1-00000002-0000-4000-8000-000000000000",
+		"nonsense": "there is no host nonsense",
+	} {
+		got := ""
+		if h, err := FindHost(s.Hosts, typed, false); err != nil {
+			got = err.Error()
+		} else {
+			got = h.Name
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s finds %s, want %s", typed, got, want)
+		}
+	}
+	if _, err := FindHost(s.Hosts, "fr-par-1-00000002", true); err == nil || !strings.Contains(err.Error(), "did you mean "+s.Hosts[1].Name) {
+		t.Errorf("who changes something names it whole: %v", err)
+	}
+	if m, err := Find(s.Machines, "machine", clitest.Namespace+"/"+s.Machines[3].Name); err != nil || m.Name != s.Machines[3].Name {
+		t.Errorf("with its namespace: %v", err)
+	}
+	other := s.Machines[3]
+	other.Namespace = "other"
+	if _, err := Find(append(s.Machines, other), "machine", other.Name); err == nil || !strings.Contains(err.Error(), "other/"+other.Name) {
+		t.Errorf("in two namespaces: %v", err)
+	}
+}

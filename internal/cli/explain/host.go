@@ -1,0 +1,157 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/show"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// reinstall is what the vendor takes for one at most, as docs/operate/hosts.md says.
+const reinstall = 20 * time.Minute
+
+// HostKinds are what a Host's story is told from.
+func HostKinds() []snapshot.Kind {
+	return []snapshot.Kind{snapshot.Hosts, snapshot.Machines, snapshot.Zones, snapshot.Remediations, snapshot.Clusters}
+}
+
+// Host tells a Host's story.
+func Host(s *snapshot.Snapshot, book reasons.Book, h *infrav1.ScalewayAppleSiliconHost) Story {
+	t := newTeller(s, book, "host", h)
+	t.names["HOST"] = h.Name
+	m := ownerOf(s, h)
+	if m != nil {
+		t.names["NS"], t.names["MACHINE"] = m.Namespace, m.Name
+	}
+	t.hostIs(h)
+	t.hostPhase("", h)
+	t.hostConditions("", h)
+	if m != nil && m.Status.Phase != "Running" {
+		t.machine("machine "+m.Name, m)
+	}
+	t.zones("")
+	return *t.story
+}
+
+func ownerOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) *infrav1.ScalewayAppleSiliconMachine {
+	for i := range s.Machines {
+		if host.HoldsClaim(h, &s.Machines[i]) {
+			return &s.Machines[i]
+		}
+	}
+	return nil
+}
+
+func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
+	server := h.Status.Server
+	facts := []string{"a Mac in " + h.Spec.Zone}
+	for _, fact := range []struct{ label, value string }{
+		{"type ", server.Type}, {"macOS ", server.OSFamily}, {"named ", server.Name}, {"at ", server.IP}, {"server ", h.Spec.ServerID},
+	} {
+		if fact.value != "" {
+			facts = append(facts, fact.label+fact.value)
+		}
+	}
+	t.is("%s", strings.Join(facts, ", "))
+	switch claim := h.Spec.ClaimRef; {
+	case claim == nil:
+		t.is("no Machine has it")
+	case claim.Namespace == host.NoNamespace:
+		t.is("claimed by its own adoption, which no Machine is behind")
+	default:
+		t.is("claimed by Machine %s/%s", claim.Namespace, claim.Name)
+	}
+	if server.DeletableAt != nil {
+		t.is("the vendor bills it until %s at least", server.DeletableAt.UTC().Format(time.RFC3339))
+	}
+	if n := h.Spec.Failures.Count; n > 0 {
+		last := ""
+		if recent := h.Spec.Failures.Recent; len(recent) > 0 {
+			last = fmt.Sprintf(", the last at %s: %s", recent[len(recent)-1].Time.UTC().Format(time.RFC3339), recent[len(recent)-1].Reason)
+		}
+		t.is("claims of it came to nothing %d times%s", n, last)
+	}
+}
+
+// hostPhase takes up where in its life the host is.
+func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
+	p := Point{About: about, Reason: string(h.Status.Phase), Healthy: h.Status.Phase == infrav1.HostInUse || h.Status.Phase == infrav1.HostAvailable, Read: site + "phases.md"}
+	if rule, found := host.RuleOf(h, t.s.At); found {
+		p.Means = rule.Meaning
+		if !p.Healthy {
+			p.Next = "it goes on when " + rule.Next
+		}
+	}
+	wipe := h.Spec.Record.Wipe
+	switch h.Status.Phase {
+	case infrav1.HostWiping, infrav1.HostReleasing:
+		if wipe.RequestedAt != nil {
+			p.Since = &wipe.RequestedAt.Time
+			when := wipe.RequestedAt.Add(reinstall)
+			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
+		}
+	case infrav1.HostRetiring:
+		p.NextAt = timeOf(h.Status.Server.DeletableAt)
+	case infrav1.HostQuarantined:
+		if h.Spec.Quarantine != nil {
+			p.NextAt = timeOf(h.Spec.Quarantine.Until)
+		}
+	}
+	entry, found := reasons.Entry{}, false
+	if !p.Healthy && h.Status.Phase != infrav1.HostClaimed {
+		entry, found = t.book.Find(string(h.Status.Phase), infrav1.AvailableCondition)
+	}
+	if found {
+		p.Read = ""
+	}
+	if c := find(h.Status.Conditions, infrav1.AvailableCondition); c != nil && !p.Healthy {
+		p.Says = c.Message
+	}
+	entry.Means = ""
+	t.add(p, entry)
+}
+
+func timeOf(at *metav1.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return &at.Time
+}
+
+// hostConditions takes up those that the phase does not tell.
+func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHost) {
+	for _, c := range h.Status.Conditions {
+		if !show.Unhealthy(c) || toldByPhase(h, c) {
+			continue
+		}
+		var when next
+		if c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil {
+			when = next{"the quarantine ends", &h.Spec.Quarantine.Until.Time}
+		}
+		t.condition(about, c, when)
+	}
+}
+
+// toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
+func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
+	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil
+	switch c.Type {
+	case infrav1.AvailableCondition:
+		return true
+	case infrav1.KeptOutCondition:
+		return c.Reason == string(h.Status.Phase)
+	case infrav1.WipedCondition:
+		return !idle
+	case infrav1.NameInSyncCondition, host.CredentialsStagedCondition:
+		return idle && slices.Contains([]infrav1.HostPhase{infrav1.HostAvailable, infrav1.HostForeign}, h.Status.Phase)
+	}
+	return false
+}

@@ -1,0 +1,173 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/show"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/rollout"
+)
+
+// MachineKinds are what a Machine's story is told from.
+func MachineKinds() []snapshot.Kind {
+	return []snapshot.Kind{
+		snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines, snapshot.Zones, snapshot.ControlPlanes,
+		snapshot.Remediations, snapshot.Clusters, snapshot.Nodes, snapshot.Profiles,
+	}
+}
+
+// Machine tells a Machine's story.
+func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSiliconMachine) Story {
+	t := newTeller(s, book, "machine", m)
+	t.names["MACHINE"], t.names["HOST"] = m.Name, hostNameOf(m)
+	if m.Spec.ProfileRef != nil {
+		t.names["PROFILE"] = m.Spec.ProfileRef.Name
+	}
+	t.machineIs(m)
+	t.machine("", m)
+	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
+	for i := range s.Hosts {
+		if h := &s.Hosts[i]; h.Name == hostNameOf(m) && h.Status.Phase != infrav1.HostInUse {
+			t.hostPhase("host "+h.Name, h)
+			t.hostConditions("host "+h.Name, h)
+		}
+	}
+	t.node(m.Name)
+	t.zones(m.Namespace)
+	return *t.story
+}
+
+func hostNameOf(m *infrav1.ScalewayAppleSiliconMachine) string {
+	if m.Spec.HostRef != nil {
+		return m.Spec.HostRef.Name
+	}
+	return m.Status.HostName
+}
+
+func (t *teller) machineIs(m *infrav1.ScalewayAppleSiliconMachine) {
+	var wants []string
+	for _, want := range []struct{ label, value string }{{"of type ", m.Spec.Type}, {"with macOS ", m.Spec.OS}, {"in ", m.Spec.Zone}} {
+		if want.value != "" {
+			wants = append(wants, want.label+want.value)
+		}
+	}
+	from := "of the pool"
+	if m.Spec.Acquisition == infrav1.Order {
+		from = "that is ordered for it"
+	}
+	t.is("%s", strings.TrimSpace(fmt.Sprintf("a Machine that wants one Mac %s %s", from, strings.Join(wants, " "))))
+	if fleet := cmp.Or(m.Labels[clusterv1.MachineDeploymentNameLabel], m.Spec.FleetName); fleet != "" {
+		t.is("of the fleet %s", fleet)
+	}
+	if name := hostNameOf(m); name != "" {
+		t.is("its Mac is the host %s", name)
+	}
+	if m.Status.Applied.Revision != "" {
+		t.is("its Mac proved revision %s", m.Status.Applied.Revision)
+	}
+	for i := range t.s.CoreMachines {
+		if c := &t.s.CoreMachines[i]; c.Namespace == m.Namespace && c.Name == m.Name && c.Status.NodeRef.Name != "" {
+			t.is("its Node is %s", c.Status.NodeRef.Name)
+		}
+	}
+}
+
+// machine takes up how far a Machine is, and all that is in its way.
+func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
+	entry, _ := t.book.MachinePhase(m.Status.Phase)
+	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
+	if m.DeletionTimestamp != nil {
+		p.Since = &m.DeletionTimestamp.Time
+	}
+	t.add(p, reasons.Entry{})
+	for _, kind := range show.MachineConditions() {
+		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) {
+			t.condition(about, *c, t.whenMachine(m, *c))
+		}
+	}
+	t.remediation(m)
+}
+
+// whenMachine says what comes next by itself, where the time is known.
+func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
+	update := m.Status.Update
+	switch c.Reason {
+	case infrav1.ReasonNoAvailableHost, infrav1.ReasonNoHostInFailureDomain:
+		return next{text: "the next host that is free and fits is claimed within a second"}
+	case infrav1.ReasonUpdateFailed:
+		return at("it is tried again", update.LastFailedAt, rollout.Backoff(int(update.Failures)))
+	case infrav1.ReasonHeld:
+		if c.Type == infrav1.UpToDateCondition {
+			return at("it is tried again", cmp.Or(update.RetriedAt, update.HeldAt), rollout.HeldBackoff)
+		}
+	case infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable:
+		return next{text: "a health check, where there is one, restarts its agent, reboots the Mac, and at last replaces the Machine"}
+	case infrav1.ReasonBootstrapFailed, infrav1.ReasonSSHUnreachable:
+		return next{text: fmt.Sprintf("it is tried again with growing pauses; %d attempts failed. After 3 the Mac is rebooted once, after 8 it goes back to be wiped and the Machine takes another", m.Status.Bootstrap.Attempts)}
+	case infrav1.ReasonDraining:
+		return t.drainEnds(m)
+	}
+	return next{}
+}
+
+func (t *teller) drainEnds(m *infrav1.ScalewayAppleSiliconMachine) next {
+	for i := range t.s.CoreMachines {
+		c := &t.s.CoreMachines[i]
+		if c.Namespace != m.Namespace || c.Name != m.Name || c.DeletionTimestamp == nil {
+			continue
+		}
+		if seconds := c.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil && *seconds > 0 {
+			return at("the drain ends, whatever Pods are left", c.DeletionTimestamp, time.Duration(*seconds)*time.Second)
+		}
+	}
+	return next{text: "the drain ends when no Pod is left"}
+}
+
+// remediation takes up a Machine's, which bears its name.
+func (t *teller) remediation(m *infrav1.ScalewayAppleSiliconMachine) {
+	for i := range t.s.Remediations {
+		r := &t.s.Remediations[i]
+		if r.Namespace != m.Namespace || r.Name != m.Name {
+			continue
+		}
+		c := find(r.Status.Conditions, infrav1.RemediatedCondition)
+		if c == nil || !show.Unhealthy(*c) {
+			continue
+		}
+		t.condition("remediation of "+m.Name, *c, stepEnds(r))
+	}
+}
+
+// stepEnds is when a remediation goes on to its next step.
+func stepEnds(r *infrav1.ScalewayAppleSiliconRemediation) next {
+	if r.Status.StepStartedAt == nil {
+		return next{}
+	}
+	var after time.Duration
+	switch r.Status.Step {
+	case infrav1.ReasonRestartingAgent:
+		after = seconds(r.Spec.AgentRestartTimeoutSeconds, host.DefaultAgentRestartTimeout)
+	case infrav1.ReasonRebooting:
+		after = seconds(r.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout)
+	default:
+		return next{}
+	}
+	from := metav1.NewTime(r.Status.StepStartedAt.Time)
+	return at("unless its Node is Ready before, the next step is taken", &from, after)
+}
+
+func seconds(n *int32, otherwise time.Duration) time.Duration {
+	if n == nil {
+		return otherwise
+	}
+	return time.Duration(*n) * time.Second
+}

@@ -1,0 +1,70 @@
+package explain
+
+import (
+	"fmt"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/show"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/rollout"
+)
+
+// manyMacs of a profile are told of one by one; more are counted.
+const manyMacs = 5
+
+// ProfileKinds are what a MacNodeProfile's story is told from.
+func ProfileKinds() []snapshot.Kind {
+	return []snapshot.Kind{snapshot.Profiles, snapshot.Machines, snapshot.Zones, snapshot.ControlPlanes}
+}
+
+// Profile tells a MacNodeProfile's story: that of its rollout.
+func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile) Story {
+	t := newTeller(s, book, "profile", p)
+	t.names["PROFILE"] = p.Name
+	t.is("what the Macs of a fleet should be, at revision %s", p.Status.Revision)
+	t.is("%d Machines have it: %d available, %d at this revision", p.Status.Machines, p.Status.Available, p.Status.Updated)
+	told := map[string]bool{}
+	for _, kind := range []string{infrav1.HaltedCondition, infrav1.RolledOutCondition, infrav1.ReadyCondition} {
+		c := find(p.Status.Conditions, kind)
+		if c == nil || kind == infrav1.HaltedCondition && !show.Unhealthy(*c) || told[c.Reason] {
+			continue
+		}
+		told[c.Reason] = true
+		if kind == infrav1.HaltedCondition {
+			told[infrav1.ReasonRolloutHalted] = true // the others say no more than that
+		}
+		var when next
+		if kind == infrav1.HaltedCondition {
+			when = at("another revision, or the next try of this one", &c.LastTransitionTime, rollout.CoolDown)
+		}
+		t.condition("", *c, when, infrav1.RolledOutCondition)
+	}
+	t.behind(p)
+	t.zones(p.Namespace)
+	return *t.story
+}
+
+// behind takes up the Macs that are not at the revision.
+func (t *teller) behind(p *infrav1.MacNodeProfile) {
+	told, left := 0, 0
+	for i := range t.s.Machines {
+		m := &t.s.Machines[i]
+		if m.Namespace != p.Namespace || m.Spec.ProfileRef == nil || m.Spec.ProfileRef.Name != p.Name {
+			continue
+		}
+		c := show.Hindrance(m.Status.Conditions)
+		switch {
+		case c == nil:
+		case told == manyMacs:
+			left++
+		default:
+			t.names["MACHINE"], t.names["HOST"] = m.Name, hostNameOf(m)
+			t.condition("machine "+m.Name, *c, t.whenMachine(m, *c), show.MachineConditions()...)
+			told++
+		}
+	}
+	if left > 0 {
+		t.add(Point{Reason: "More", Means: fmt.Sprintf("%d more Machines of it are not as they should be", left), Commands: []string{t.named("macfleet machines -n $NS")}}, reasons.Entry{})
+	}
+}

@@ -1,0 +1,64 @@
+package reasons
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const page = "# T\n\n## A thing waits: `Condition`\n\n| reason | it means | you |\n|---|---|---|\n" +
+	"| `One`, `Two` | see [a page](hosts.md#x) \\| more | end it: `macfleet host wipe $HOST`, or (`kubectl get x`) wait |\n" +
+	"| `Three` | waits | |\n\n| condition | reason | it means | you |\n|---|---|---|---|\n| `Other` | `One` | other | [do](#a-thing-waits-condition) |\n"
+
+func read(text string) Book {
+	book := Book{machines: map[string]Entry{}, recipes: map[string][]string{}}
+	for _, row := range rowsOf(text) {
+		book.add(row)
+	}
+	return book
+}
+
+func TestRowsAreRead(t *testing.T) {
+	book := read(page)
+	e, found := book.Find("Two", "Condition")
+	if !found || e.Means != "see a page | more" || e.You != "end it, or wait" && e.You != "end it or wait" || e.Page != "hosts.md#x" {
+		t.Errorf("%v %+v", found, e)
+	}
+	if want := []string{"macfleet host wipe $HOST", "kubectl get x"}; !slices.Equal(e.Commands, want) {
+		t.Errorf("commands %q, want %q", e.Commands, want)
+	}
+	if e, found := book.Find("Three", "Condition"); !found || e.You != "" || e.Page != "reasons.md#a-thing-waits-condition" {
+		t.Errorf("%v %+v", found, e)
+	}
+	if e, found := book.Find("One", "Nothing", "Other"); !found || e.Means != "other" || e.Page != "reasons.md#a-thing-waits-condition" {
+		t.Errorf("%v %+v", found, e)
+	}
+	if _, found := book.Find("One", "Nothing"); found {
+		t.Error("a condition without rows has one")
+	}
+}
+
+// A reason of two conditions means what its own says.
+func TestTheBookIsRead(t *testing.T) {
+	book := Read()
+	for _, c := range []struct{ condition, reason, says string }{
+		{"UpToDate", "Held", "guests run"},
+		{"RolledOut", "Held", "all that is left"},
+		{"Remediated", "Held", "storm guard"},
+		{"Available", "Stranded", "vanished"},
+		{"LicenseSlotsHealthy", "SlotsLeaked", "a reboot would help"},
+	} {
+		if e, found := book.Find(c.reason, c.condition); !found || !strings.Contains(e.Means, c.says) {
+			t.Errorf("%s %s: %v %+v", c.condition, c.reason, found, e)
+		}
+	}
+	if e, found := book.MachinePhase("Lost"); !found || !strings.Contains(e.Means, "not this Machine's") {
+		t.Errorf("phase Lost: %v %+v", found, e)
+	}
+	if got, _ := book.Find("Stranded", "Available"); !slices.Equal(got.Commands, []string{"macfleet host release $HOST"}) {
+		t.Errorf("the recipe of a stranded host: %q", got.Commands)
+	}
+	if !book.Asks("Stranded", "Available") || book.Asks("NoAvailableHost", "HostClaimed") || !book.Passes("NoAvailableHost", "HostClaimed") || book.Asks("Claiming", "HostClaimed") {
+		t.Error("who needs a person")
+	}
+}

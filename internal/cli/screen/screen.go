@@ -1,0 +1,96 @@
+// Package screen is how the operator's verbs write for people: tables that fit, prose that
+// is broken between words, and colours where there is a terminal. What is written is
+// decided elsewhere.
+package screen
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// narrowest is the width below which nothing is broken any more.
+const narrowest = 20
+
+// Screen is where something is written to.
+type Screen struct {
+	// Width in characters; 0: any, as of a pipe.
+	Width int
+	// Colour is for terminals.
+	Colour bool
+	// Terminal: a person may be asked, and the screen can be drawn again.
+	Terminal bool
+}
+
+// Of says what out is. NO_COLOR and TERM=dumb are heeded.
+func Of(out io.Writer, getenv func(string) string) Screen {
+	file, is := out.(*os.File)
+	if !is || !term.IsTerminal(int(file.Fd())) {
+		return Screen{}
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 {
+		width = 80 // a terminal that does not say
+	}
+	return Screen{
+		Width:    max(width, narrowest),
+		Colour:   getenv("NO_COLOR") == "" && getenv("TERM") != "dumb",
+		Terminal: true,
+	}
+}
+
+// Mood is what a cell wants to be noticed for.
+type Mood int
+
+// The moods.
+const (
+	Plain Mood = iota
+	Good
+	Busy
+	Bad
+	Head
+)
+
+// Paint colours a text, where there are colours.
+func (s Screen) Paint(text string, mood Mood) string {
+	codes := map[Mood]string{Good: "32", Busy: "33", Bad: "31", Head: "1"}
+	code, painted := codes[mood]
+	if !s.Colour || !painted || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Cut shortens a text to a width, where there is one.
+func Cut(text string, width int) string {
+	if runes := []rune(text); width > 0 && len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
+}
+
+// Wrap breaks a text between words, each line behind the indent.
+func (s Screen) Wrap(text, indent string) []string {
+	width := s.Width - runes(indent)
+	if s.Width == 0 {
+		width = 100
+	}
+	width = max(width, narrowest)
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && runes(line)+1+runes(word) > width {
+			lines = append(lines, indent+line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, indent+line)
+}
+
+func runes(text string) int { return len([]rune(text)) }

@@ -1,0 +1,66 @@
+package screen
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+func TestColoursAndWidthAreOfTerminals(t *testing.T) {
+	var text strings.Builder
+	none := func(string) string { return "" }
+	if got := Of(&text, none); got != (Screen{}) {
+		t.Errorf("a pipe is %+v", got)
+	}
+	_, terminal, err := pty.Open()
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer terminal.Close()
+	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	if got := Of(terminal, none); got != (Screen{Width: 40, Colour: true, Terminal: true}) {
+		t.Errorf("a terminal of 40 columns is %+v", got)
+	}
+	for _, set := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		name, value, _ := strings.Cut(set, "=")
+		getenv := func(asked string) string {
+			if asked == name {
+				return value
+			}
+			return ""
+		}
+		if Of(terminal, getenv).Colour {
+			t.Errorf("%s is not heeded", set)
+		}
+	}
+	file, err := os.Create(t.TempDir() + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got := Of(file, none); got != (Screen{}) {
+		t.Errorf("a file is %+v", got)
+	}
+}
+
+func TestWrapBreaksBetweenWords(t *testing.T) {
+	got := Screen{Width: 24}.Wrap("one two  three four-and-a-long-word-that-fits-nowhere five", "  ")
+	want := []string{"  one two three", "  four-and-a-long-word-that-fits-nowhere", "  five"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestPaint(t *testing.T) {
+	if got := (Screen{}).Paint("x", Bad); got != "x" {
+		t.Errorf("without colours: %q", got)
+	}
+	if got := (Screen{Colour: true}).Paint("x", Bad); got != "\x1b[31mx\x1b[0m" {
+		t.Errorf("with colours: %q", got)
+	}
+}

@@ -1,0 +1,118 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/screen"
+)
+
+// phases is the order that hosts are counted in: of use, then on their way, then of trouble.
+var phases = []infrav1.HostPhase{
+	infrav1.HostInUse, infrav1.HostClaimed, infrav1.HostAvailable, infrav1.HostOrdering, infrav1.HostDiscovered,
+	infrav1.HostReleasing, infrav1.HostWiping, infrav1.HostRetiring, infrav1.HostMaintenance, infrav1.HostQuarantined,
+	infrav1.HostStranded, infrav1.HostDirty, infrav1.HostForeign, infrav1.HostHandedOver, infrav1.HostGone,
+}
+
+// Write writes the one screen.
+func (s Status) Write(out io.Writer, sc screen.Screen) error {
+	parts := []func(io.Writer, screen.Screen) error{s.pool, s.fleets, s.waits("WAITS", s.Waits, screen.Busy), s.waits("NEEDS A PERSON", s.Person, screen.Bad), s.last}
+	for _, part := range parts {
+		if err := part(out, sc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Status) pool(out io.Writer, sc screen.Screen) error {
+	var counts []string
+	for _, phase := range phases {
+		if n := s.Pool.Phases[phase]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
+		}
+	}
+	text := count(s.Pool.Hosts, "Mac")
+	if len(counts) > 0 {
+		text += ": " + strings.Join(counts, ", ")
+	}
+	lines := sc.Wrap(text, "       ")
+	lines[0] = sc.Paint("POOL", screen.Head) + "   " + strings.TrimSpace(lines[0])
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func (s Status) fleets(out io.Writer, sc screen.Screen) error {
+	table := screen.Table{Head: []string{"FLEET", "AVAILABLE", "UPDATED", "ROLLOUT", "SAYS"}}
+	for _, f := range s.Fleets {
+		available := screen.Cell{Text: fmt.Sprintf("%d of %d", f.Available, f.Wanted), Mood: screen.Good}
+		if f.Available < f.Wanted {
+			available.Mood = screen.Busy
+		}
+		updated := ""
+		if f.Profile != "" {
+			updated = fmt.Sprintf("%d of %d", f.Updated, f.Machines)
+		}
+		table.Rows = append(table.Rows, []screen.Cell{{Text: f.Namespace + "/" + f.Name}, available, {Text: updated}, {Text: f.Rollout}, {Text: f.Message}})
+	}
+	if len(table.Rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return table.Write(out, sc)
+}
+
+func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writer, screen.Screen) error {
+	return func(out io.Writer, sc screen.Screen) error {
+		table := screen.Table{Head: []string{title, "FOR", "WHY"}}
+		for _, i := range items {
+			table.Rows = append(table.Rows, []screen.Cell{{Text: i.Object()}, {Text: ago(s.At, i.Since)}, {Text: because(i.Reason, i.Message), Mood: mood}})
+		}
+		if len(table.Rows) == 0 {
+			return nil
+		}
+		fmt.Fprintln(out)
+		return table.Write(out, sc)
+	}
+}
+
+// last says where to read on, or that all is well.
+func (s Status) last(out io.Writer, sc screen.Screen) error {
+	text := "Nothing waits, and nobody is needed."
+	switch first := append(append([]Item{}, s.Person...), s.Waits...); {
+	case len(s.Person)+len(s.Waits) > 0 && explained(first[0].Kind):
+		text = "Whole stories: macfleet explain " + first[0].Kind + " " + first[0].Name
+	case len(s.Person)+len(s.Waits) > 0:
+		text = "Whole stories: macfleet explain machine|host|pod|profile NAME"
+	case len(s.Missing) > 0:
+		text = "Nothing of what you may see waits."
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(sc.Wrap(text, ""), "\n"))
+	return err
+}
+
+func explained(kind string) bool { return kind != "cluster" && kind != "controlplane" }
+
+func because(reason, message string) string {
+	return strings.TrimSuffix(reason+": "+strings.Join(strings.Fields(message), " "), ": ")
+}
+
+// ago is how long something lasts, as kubectl writes ages.
+func ago(now time.Time, since *time.Time) string {
+	if since == nil || since.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(*since))
+}

@@ -1,0 +1,112 @@
+package show
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// widths are a pipe's, a usual terminal's and a narrow one's.
+var widths = map[string]screen.Screen{"pipe": {}, "120": {Width: 120}, "40": {Width: 40}, "colour": {Width: 120, Colour: true}}
+
+func TestStatusOnOneScreen(t *testing.T) {
+	for name, sc := range widths {
+		clitest.Golden(t, "status-"+name+".txt", sc, StatusOf(clitest.Fleet(), reasons.Read()).Write)
+	}
+	clitest.Golden(t, "status-empty.txt", screen.Screen{}, StatusOf(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read()).Write)
+	clitest.Golden(t, "status.json", screen.Screen{}, func(out io.Writer, _ screen.Screen) error {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(StatusOf(clitest.Fleet(), reasons.Read()))
+	})
+}
+
+func TestTables(t *testing.T) {
+	s := clitest.Fleet()
+	for name, sc := range widths {
+		for _, wide := range []bool{false, true} {
+			file := name
+			if wide {
+				file = "wide-" + name
+			}
+			hosts, err := Hosts(s.Hosts, s.At, wide, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			machines, err := Machines(s, wide, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			clitest.Golden(t, "hosts-"+file+".txt", sc, hosts.Write)
+			clitest.Golden(t, "machines-"+file+".txt", sc, machines.Write)
+		}
+	}
+}
+
+// Rows fit the usual terminal, with the widest usual cells.
+func TestTablesFit(t *testing.T) {
+	s := clitest.Fleet()
+	s.Hosts[0].Status.Phase, s.Hosts[0].Status.Server.Type = infrav1.HostQuarantined, "M4-M"
+	hosts, err := Hosts(s.Hosts, s.At, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, err := Machines(s, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := StatusOf(s, reasons.Read())
+	for _, width := range []int{40, 120} {
+		for name, write := range map[string]func(io.Writer, screen.Screen) error{"hosts": hosts.Write, "machines": machines.Write, "status": status.Write} {
+			var text strings.Builder
+			if err := write(&text, screen.Screen{Width: width}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(text.String(), "\n") {
+				if n := len([]rune(line)); n > width && (width == 120 || strings.HasPrefix(line, " ")) { // names are whole
+					t.Errorf("%s at %d columns: %d in %q", name, width, n, line)
+				}
+			}
+			if width == 120 && !strings.Contains(text.String(), "PHASE   ") && name != "status" {
+				t.Errorf("%s is no table at 120 columns", name)
+			}
+		}
+	}
+}
+
+func TestSorting(t *testing.T) {
+	s := clitest.Fleet()
+	for by, first := range map[string]string{"": "fr-par-1-00000001", "age": "fr-par-1-00000001", "phase": "fr-par-1-00000008", "kept-out": "fr-par-1-00000001", "PHASE": "fr-par-1-00000008"} {
+		table, err := Hosts(s.Hosts, s.At, false, by)
+		if err != nil || !strings.HasPrefix(table.Rows[0][0].Text, first) {
+			t.Errorf("by %q: first is %s, %v", by, table.Rows[0][0].Text, err)
+		}
+	}
+	if _, err := Hosts(s.Hosts, s.At, false, "colour"); err == nil || !strings.Contains(err.Error(), "kept-out") {
+		t.Errorf("by a column that is none: %v", err)
+	}
+}
+
+// Pods of Linux are no Mac's business; one that a Mac has is, while it starts.
+func TestPodsThatAMacConcerns(t *testing.T) {
+	s := clitest.Fleet()
+	bound := clitest.PendingPod(9)
+	bound.Spec.NodeSelector, bound.Spec.NodeName = nil, s.Machines[0].Name
+	elsewhere := clitest.PendingPod(8)
+	elsewhere.Spec.NodeName = "linux-1"
+	s.Pods = append(s.Pods, bound, elsewhere)
+	var names []string
+	for _, f := range podFindings(s, reasons.Read()) {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "build-1 build-2 build-3 build-9" {
+		t.Errorf("tells of %s", got)
+	}
+}

@@ -1,0 +1,313 @@
+// Package show is what the operator's verbs say of a snapshot: the one screen of status,
+// and the tables of hosts, Machines and Pods. Pure functions.
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// StatusKinds are what Of looks at.
+func StatusKinds() []snapshot.Kind {
+	return []snapshot.Kind{
+		snapshot.Hosts, snapshot.Machines, snapshot.Fleets, snapshot.Profiles, snapshot.Zones,
+		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods,
+	}
+}
+
+// Status is a fleet on one screen. Its JSON is documented in docs/operate/cli.md.
+type Status struct {
+	At      time.Time          `json:"at"`
+	Pool    Pool               `json:"pool"`
+	Fleets  []Fleet            `json:"fleets"`
+	Waits   []Item             `json:"waits"`
+	Person  []Item             `json:"needsPerson"`
+	Missing []snapshot.Missing `json:"missing,omitempty"`
+}
+
+// Pool counts hosts.
+type Pool struct {
+	Hosts  int                       `json:"hosts"`
+	Phases map[infrav1.HostPhase]int `json:"phases"`
+}
+
+// Fleet is a MachineDeployment with its profile.
+type Fleet struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Wanted    int32  `json:"wanted"`
+	Available int32  `json:"available"`
+	Profile   string `json:"profile,omitempty"`
+	Machines  int32  `json:"machines"`
+	Updated   int32  `json:"updated"`
+	// Rollout is the reason of the profile's RolledOut, and Message what it says while that
+	// is not True.
+	Rollout string `json:"rollout,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Item is something that waits.
+type Item struct {
+	Kind      string     `json:"kind"`
+	Namespace string     `json:"namespace,omitempty"`
+	Name      string     `json:"name"`
+	More      int        `json:"more,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+	Reason    string     `json:"reason"`
+	Message   string     `json:"message,omitempty"`
+}
+
+// StatusOf sums a snapshot up.
+func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
+	status := Status{
+		At: s.At, Missing: s.Missing, Fleets: fleetsOf(s),
+		Pool: Pool{Hosts: len(s.Hosts), Phases: map[infrav1.HostPhase]int{}},
+	}
+	for i := range s.Hosts {
+		status.Pool.Phases[s.Hosts[i].Status.Phase]++
+	}
+	var items []finding
+	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, podFindings} {
+		items = append(items, of(s, book)...)
+	}
+	status.Waits = grouped(items, false)
+	status.Person = grouped(items, true)
+	return status
+}
+
+// finding is an item, and whether it ends without a person.
+type finding struct {
+	Item
+	person bool
+}
+
+func fleetsOf(s *snapshot.Snapshot) []Fleet {
+	fleets := []Fleet{}
+	for i := range s.Fleets {
+		md := &s.Fleets[i]
+		if md.Spec.Template.Spec.InfrastructureRef.Kind != "ScalewayAppleSiliconMachineTemplate" {
+			continue
+		}
+		fleet := Fleet{Namespace: md.Namespace, Name: md.Name}
+		if md.Spec.Replicas != nil {
+			fleet.Wanted = *md.Spec.Replicas
+		}
+		if md.Status.AvailableReplicas != nil {
+			fleet.Available = *md.Status.AvailableReplicas
+		}
+		fleet.addProfile(s, profileOf(s, md))
+		fleets = append(fleets, fleet)
+	}
+	slices.SortFunc(fleets, func(a, b Fleet) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return fleets
+}
+
+// profileOf is the name of the profile that the fleet's Machines have; of a fleet without
+// any, the one that the chart made for it, which bears its name.
+func profileOf(s *snapshot.Snapshot, md *clusterv1.MachineDeployment) string {
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		if m.Namespace == md.Namespace && m.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name && m.Spec.ProfileRef != nil {
+			return m.Spec.ProfileRef.Name
+		}
+	}
+	return md.Name
+}
+
+func (f *Fleet) addProfile(s *snapshot.Snapshot, name string) {
+	for i := range s.Profiles {
+		p := &s.Profiles[i]
+		if p.Namespace != f.Namespace || p.Name != name {
+			continue
+		}
+		f.Profile, f.Machines, f.Updated = p.Name, p.Status.Machines, p.Status.Updated
+		if c := meta.FindStatusCondition(p.Status.Conditions, infrav1.RolledOutCondition); c != nil {
+			f.Rollout = c.Reason
+			if c.Status != metav1.ConditionTrue {
+				f.Message = c.Message
+			}
+		}
+	}
+}
+
+func of(kind string, object metav1.Object, c metav1.Condition) Item {
+	item := Item{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Reason: c.Reason, Message: c.Message}
+	if !c.LastTransitionTime.IsZero() {
+		item.Since = &c.LastTransitionTime.Time
+	}
+	return item
+}
+
+func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
+	var found []finding
+	for i := range s.Zones {
+		for _, c := range s.Zones[i].Status.Conditions {
+			if c.Type != infrav1.ReadyCondition && Unhealthy(c) { // Ready repeats one of the others
+				found = append(found, finding{of("cluster", &s.Zones[i], c), book.Asks(c.Reason, c.Type)})
+			}
+		}
+	}
+	for i := range s.ControlPlanes {
+		for _, c := range s.ControlPlanes[i].Status.Conditions {
+			if c.Type != infrav1.ReadyCondition && Unhealthy(c) {
+				found = append(found, finding{of("controlplane", &s.ControlPlanes[i], c), book.Asks(c.Reason, c.Type)})
+			}
+		}
+	}
+	return found
+}
+
+// Unhealthy says whether a condition is not as it is on a good day.
+func Unhealthy(c metav1.Condition) bool {
+	switch c.Type {
+	case infrav1.DestructionHeldCondition, infrav1.PausedCondition, infrav1.HaltedCondition, infrav1.KeptOutCondition:
+		return c.Status == metav1.ConditionTrue
+	}
+	return c.Status != metav1.ConditionTrue
+}
+
+func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
+	var found []finding
+	for i := range s.Profiles {
+		conditions := s.Profiles[i].Status.Conditions
+		for _, kind := range []string{infrav1.HaltedCondition, infrav1.RolledOutCondition, infrav1.ReadyCondition} {
+			c := meta.FindStatusCondition(conditions, kind)
+			if c == nil || !Unhealthy(*c) {
+				continue
+			}
+			if c.Reason == infrav1.ReasonRollingOut {
+				break // the fleet's own line shows how far it is
+			}
+			found = append(found, finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)})
+			break // the others follow from it
+		}
+	}
+	return found
+}
+
+// alone are the phases of hosts that no Machine waits for, and that only a person ends.
+var alone = []infrav1.HostPhase{infrav1.HostStranded, infrav1.HostDirty, infrav1.HostForeign}
+
+func hostFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
+	var found []finding
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		kept := meta.FindStatusCondition(h.Status.Conditions, infrav1.KeptOutCondition)
+		switch {
+		case kept != nil && kept.Status == metav1.ConditionTrue:
+			ends := h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
+			found = append(found, finding{of("host", h, *kept), !ends})
+		case slices.Contains(alone, h.Status.Phase):
+			c := metav1.Condition{Reason: string(h.Status.Phase)}
+			if available := meta.FindStatusCondition(h.Status.Conditions, "Available"); available != nil {
+				c.Message = available.Message
+			}
+			found = append(found, finding{of("host", h, c), h.Status.Phase != infrav1.HostForeign})
+		}
+	}
+	return found
+}
+
+func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
+	mending := map[string]*infrav1.ScalewayAppleSiliconRemediation{}
+	for i := range s.Remediations {
+		mending[s.Remediations[i].Namespace+"/"+s.Remediations[i].Name] = &s.Remediations[i]
+	}
+	var found []finding
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		if c := Hindrance(m.Status.Conditions); c != nil {
+			found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, MachineConditions()...)})
+		}
+		if r := mending[m.Namespace+"/"+m.Name]; r != nil {
+			if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
+				found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)})
+			}
+		}
+	}
+	return found
+}
+
+// MachineConditions are those of a Machine that can hinder it, in the order of its life.
+func MachineConditions() []string {
+	return []string{
+		infrav1.ReleasedCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition, infrav1.NodeReadyCondition,
+		infrav1.UpToDateCondition, infrav1.SlotsHealthyCondition,
+	}
+}
+
+// Hindrance is the first condition of a Machine that is not as it should be.
+func Hindrance(conditions []metav1.Condition) *metav1.Condition {
+	for _, kind := range MachineConditions() {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil && Unhealthy(*c) {
+			return c
+		}
+	}
+	return nil
+}
+
+func podFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
+	macs := map[string]bool{}
+	for i := range s.Machines {
+		macs[s.Machines[i].Name] = true
+	}
+	var found []finding
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Status.Phase == corev1.PodPending && (macs[p.Spec.NodeName] || p.Spec.NodeName == "" && WantsMac(p)) {
+			reason, message := WhyPending(p)
+			c := metav1.Condition{Reason: reason, Message: message, LastTransitionTime: p.CreationTimestamp}
+			found = append(found, finding{of("pod", p, c), false})
+		}
+	}
+	return found
+}
+
+// grouped are the items that need a person, or those that do not, with those of one kind
+// that wait for the same on one line.
+func grouped(all []finding, person bool) []Item {
+	items := []Item{}
+	for _, f := range all {
+		if f.person != person {
+			continue
+		}
+		same := func(i Item) bool {
+			return i.Kind == f.Kind && i.Namespace == f.Namespace && i.Reason == f.Reason && i.Message == f.Message
+		}
+		at := slices.IndexFunc(items, same)
+		if at < 0 {
+			items = append(items, f.Item)
+			continue
+		}
+		items[at].More++
+		if items[at].Since == nil || f.Since != nil && f.Since.Before(*items[at].Since) {
+			items[at].Since = f.Since
+		}
+	}
+	return items
+}
+
+// Object is an item as it is typed and shown.
+func (i Item) Object() string {
+	name := i.Name
+	if i.Namespace != "" {
+		name = i.Namespace + "/" + name
+	}
+	if i.More > 0 {
+		return fmt.Sprintf("%s %s and %d more", i.Kind, name, i.More)
+	}
+	return i.Kind + " " + name
+}

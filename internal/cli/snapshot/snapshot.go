@@ -1,0 +1,199 @@
+// Package snapshot is what the operator's verbs look at: the objects of a fleet at one
+// moment, read at once, and what of them could not be read. It changes nothing.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/cluster"
+)
+
+// Snapshot is a fleet at one moment.
+type Snapshot struct {
+	At time.Time
+
+	Hosts         []infrav1.ScalewayAppleSiliconHost
+	Machines      []infrav1.ScalewayAppleSiliconMachine
+	CoreMachines  []clusterv1.Machine
+	Fleets        []clusterv1.MachineDeployment
+	Profiles      []infrav1.MacNodeProfile
+	Zones         []infrav1.ScalewayAppleSiliconCluster
+	Clusters      []clusterv1.Cluster
+	ControlPlanes []controlplanev1.ExternalControlPlane
+	Remediations  []infrav1.ScalewayAppleSiliconRemediation
+	Nodes         []corev1.Node
+	Pods          []corev1.Pod
+	Events        []corev1.Event
+
+	// Missing is what was asked for and could not be read.
+	Missing []Missing
+
+	// versions are those of the lists, for who waits for a change.
+	versions map[Kind]string
+}
+
+// Missing is a kind that could not be read, and why.
+type Missing struct {
+	Kind Kind   `json:"kind"`
+	Why  string `json:"why"`
+}
+
+// Kind is a list that can be asked for.
+type Kind string
+
+// The kinds, by the names that kubectl knows them by.
+const (
+	Hosts         Kind = "scalewayapplesiliconhosts"
+	Machines      Kind = "scalewayapplesiliconmachines"
+	Zones         Kind = "scalewayapplesiliconclusters"
+	Remediations  Kind = "scalewayapplesiliconremediations"
+	Profiles      Kind = "macnodeprofiles"
+	ControlPlanes Kind = "externalcontrolplanes"
+	CoreMachines  Kind = "machines"
+	Fleets        Kind = "machinedeployments"
+	Clusters      Kind = "clusters"
+	Nodes         Kind = "nodes"
+	// Pods are all, and PendingPods those that run nowhere yet.
+	Pods        Kind = "pods"
+	PendingPods Kind = "pending pods"
+	Events      Kind = "events"
+)
+
+// list is one request, and where its answer goes.
+type list struct {
+	into    client.ObjectList
+	store   func(*Snapshot)
+	options []client.ListOption
+}
+
+func (k Kind) list() list {
+	switch k {
+	case Hosts:
+		of := &infrav1.ScalewayAppleSiliconHostList{}
+		return list{into: of, store: func(s *Snapshot) { s.Hosts = of.Items }}
+	case Machines:
+		of := &infrav1.ScalewayAppleSiliconMachineList{}
+		return list{into: of, store: func(s *Snapshot) { s.Machines = of.Items }}
+	case Zones:
+		of := &infrav1.ScalewayAppleSiliconClusterList{}
+		return list{into: of, store: func(s *Snapshot) { s.Zones = of.Items }}
+	case Remediations:
+		of := &infrav1.ScalewayAppleSiliconRemediationList{}
+		return list{into: of, store: func(s *Snapshot) { s.Remediations = of.Items }}
+	case Profiles:
+		of := &infrav1.MacNodeProfileList{}
+		return list{into: of, store: func(s *Snapshot) { s.Profiles = of.Items }}
+	case ControlPlanes:
+		of := &controlplanev1.ExternalControlPlaneList{}
+		return list{into: of, store: func(s *Snapshot) { s.ControlPlanes = of.Items }}
+	}
+	return k.listOfOthers()
+}
+
+// listOfOthers is for kinds that are not macfleet's.
+func (k Kind) listOfOthers() list {
+	switch k {
+	case CoreMachines:
+		of := &clusterv1.MachineList{}
+		return list{into: of, store: func(s *Snapshot) { s.CoreMachines = of.Items }}
+	case Fleets:
+		of := &clusterv1.MachineDeploymentList{}
+		return list{into: of, store: func(s *Snapshot) { s.Fleets = of.Items }}
+	case Clusters:
+		of := &clusterv1.ClusterList{}
+		return list{into: of, store: func(s *Snapshot) { s.Clusters = of.Items }}
+	case Nodes:
+		of := &corev1.NodeList{}
+		return list{into: of, store: func(s *Snapshot) { s.Nodes = of.Items }}
+	case Events:
+		of := &corev1.EventList{}
+		return list{into: of, store: func(s *Snapshot) { s.Events = of.Items }}
+	}
+	of := &corev1.PodList{}
+	pods := list{into: of, store: func(s *Snapshot) { s.Pods = of.Items }}
+	if k == PendingPods {
+		pending := fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))
+		pods.options = []client.ListOption{client.MatchingFieldsSelector{Selector: pending}}
+	}
+	return pods
+}
+
+// ours are macfleet's own kinds: a cluster without them is without macfleet.
+func (k Kind) ours() bool {
+	return slices.Contains([]Kind{Hosts, Machines, Zones, Remediations, Profiles, ControlPlanes}, k)
+}
+
+// cluster-wide kinds have no namespace to be limited to; Pods run anywhere.
+func (k Kind) namespaced() bool { return !slices.Contains([]Kind{Hosts, Nodes}, k) }
+
+// Load reads the kinds at once, of one namespace or, where it is empty, of all. What may
+// not be read, or is not installed, is in Missing. It fails when nothing can be read, or
+// when the cluster has no macfleet.
+func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind) (*Snapshot, error) {
+	lists := make([]list, len(kinds))
+	errs := make([]error, len(kinds))
+	var all sync.WaitGroup
+	for i, kind := range kinds {
+		lists[i] = kind.list()
+		options := lists[i].options
+		if kind.namespaced() {
+			options = append(options, client.InNamespace(namespace))
+		}
+		all.Go(func() { errs[i] = c.List(ctx, lists[i].into, options...) })
+	}
+	all.Wait()
+	s := &Snapshot{At: time.Now(), versions: map[Kind]string{}}
+	for i, kind := range kinds {
+		if errs[i] == nil {
+			lists[i].store(s)
+			s.versions[kind] = lists[i].into.GetResourceVersion()
+			continue
+		}
+		missing, err := missingOf(kind, namespace, errs[i])
+		if err != nil {
+			return nil, err
+		}
+		s.Missing = append(s.Missing, missing)
+	}
+	if len(kinds) > 0 && len(s.Missing) == len(kinds) {
+		return nil, fmt.Errorf("nothing can be shown: %s: %s", s.Missing[0].Kind, s.Missing[0].Why)
+	}
+	return s, nil
+}
+
+// missingOf says why a kind is not there; an error: nothing else will be, either.
+func missingOf(kind Kind, namespace string, err error) (Missing, error) {
+	if fatal := cluster.Fatal(err); fatal != nil {
+		return Missing{}, fatal
+	}
+	switch {
+	case apierrors.IsForbidden(err) && namespace == "" && kind.namespaced():
+		return Missing{kind, "you may not list them in all namespaces: name one with -n, or ask for the right"}, nil
+	case apierrors.IsForbidden(err):
+		return Missing{kind, "you may not list them: ask for the right"}, nil
+	case notInstalled(err) && kind.ours():
+		return Missing{}, fmt.Errorf("this cluster has no macfleet: it knows no %s. Is it the right --context? Else install macfleet", kind)
+	case notInstalled(err):
+		return Missing{kind, "the cluster does not know them: is Cluster API installed?"}, nil
+	}
+	return Missing{}, fmt.Errorf("reading %s: %w", kind, err)
+}
+
+func notInstalled(err error) bool {
+	var unknown *meta.NoKindMatchError
+	return apierrors.IsNotFound(err) || errors.As(err, &unknown)
+}
