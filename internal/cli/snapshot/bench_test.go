@@ -21,7 +21,7 @@ import (
 // managed is what the API server remembers of who wrote what: half of an object.
 func managed() []metav1.ManagedFieldsEntry {
 	fields := `{"f:status":{"f:conditions":{` + strings.Repeat(`"k:{\"type\":\"Available\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}},`, 6) + `".":{}}}}`
-	return []metav1.ManagedFieldsEntry{{Manager: "manager", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}
+	return []metav1.ManagedFieldsEntry{{Manager: "manager", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}}
 }
 
 // thousand serves 1000 hosts and 1000 Machines, written once.
