@@ -90,7 +90,7 @@ func (r *release) image(ctx context.Context) (string, error) {
 
 // dist makes everything.
 func (r *release) dist(ctx context.Context) error {
-	if err := clear(r.out); err != nil {
+	if err := emptyOut(r.out); err != nil {
 		return err
 	}
 	digest, err := r.image(ctx)
@@ -121,9 +121,9 @@ func (r *release) dist(ctx context.Context) error {
 	return writeChecksums(r.out)
 }
 
-// clear empties the folder of what an earlier run left; whatever else is in it stays,
+// emptyOut empties the folder of what an earlier run left; whatever else is in it stays,
 // and would be in the checksums: it is refused.
-func clear(out string) error {
+func emptyOut(out string) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {
 		return fmt.Errorf("looking into %s: %w", out, err)

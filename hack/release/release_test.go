@@ -225,7 +225,7 @@ func TestOnlyAnEarlierReleaseIsRemoved(t *testing.T) {
 	if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := clear(theirs); err == nil {
+	if err := emptyOut(theirs); err == nil {
 		t.Error("a folder of other files is emptied")
 	}
 	if _, err := os.Stat(file); err != nil {
@@ -234,7 +234,7 @@ func TestOnlyAnEarlierReleaseIsRemoved(t *testing.T) {
 	if err := writeChecksums(theirs); err != nil {
 		t.Fatal(err)
 	}
-	if err := clear(theirs); err != nil {
+	if err := emptyOut(theirs); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(theirs); err != nil || len(left) > 0 {

@@ -37,8 +37,8 @@ func TestTemplatesAreTheChartsFleets(t *testing.T) {
 		"cluster-template.yaml":           nil,
 		"cluster-template-fleet-mhc.yaml": {"fleets.macs.healthCheck.enabled=true"},
 	} {
-		want := comparable(t, chartsFleet(t, append(values, more...)))
-		got := comparable(t, processed(t, name, variables))
+		want := fleetObjects(t, chartsFleet(t, append(values, more...)))
+		got := fleetObjects(t, processed(t, name, variables))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-chart +template):\n%s", name, diff)
 		}
@@ -104,8 +104,8 @@ func chartsFleet(t *testing.T, values []string) []byte {
 	return out
 }
 
-// comparable are the objects of a fleet, without what says who made them.
-func comparable(t *testing.T, text []byte) map[string]any {
+// fleetObjects are the objects of a fleet, without what says who made them.
+func fleetObjects(t *testing.T, text []byte) map[string]any {
 	t.Helper()
 	objects, err := Decode(text)
 	if err != nil {
