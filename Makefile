@@ -89,6 +89,12 @@ conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubect
 	go test -count=1 -timeout 3h -v ./test/conformance -args -report-dir $(CURDIR)/$(CONFORMANCE) \
 		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
 
+.PHONY: oracle
+oracle: ## the same Pods on Kubernetes' own kubelet and on Macs, and what differs; PODS, SEED and MACS vary it
+	cd test/oracle/hollowkubelet && go build -ldflags '-s -w' -o $(CURDIR)/bin/hollowkubelet .
+	go test -count=1 -timeout 2h -v ./test/oracle -run TestOracle -args -hollow $(CURDIR)/bin/hollowkubelet \
+		$(if $(PODS),-pods $(PODS)) $(if $(SEED),-seed $(SEED)) $(if $(MACS),-macs $(MACS))
+
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -24,6 +23,9 @@ type podFailedError struct {
 
 func (e *podFailedError) Error() string { return e.Message }
 
+// deadlineMessage is a kubelet's.
+const deadlineMessage = "Pod was active on the node longer than the specified deadline"
+
 // enforceDeadline ends the Pod's life once it was active for activeDeadlineSeconds,
 // which may be changed while it lives.
 func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.Clock, endLife context.CancelCauseFunc) {
@@ -41,11 +43,8 @@ func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.
 		left := due.Sub(c.Now())
 		if left <= 0 {
 			endLife(&podFailedError{
-				Failure: state.Failure{
-					Reason:  reasonDeadline,
-					Message: fmt.Sprintf("the Pod was active for longer than its deadline of %d s", *p.Spec.ActiveDeadlineSeconds),
-				},
-				grace: -1,
+				Failure: state.Failure{Reason: reasonDeadline, Message: deadlineMessage},
+				grace:   -1,
 			})
 			return
 		}

@@ -105,6 +105,15 @@ func (e *ender) runs() [][]string {
 	return append(groups, groupsToEnd(p, e.progress.Record, e.isRunning)...)
 }
 
+// reportKilling tells which containers are ended with their Pod.
+func (e *ender) reportKilling() {
+	groups := e.runs()
+	if len(groups) == 0 {
+		groups = [][]string{{state.MainID}}
+	}
+	e.report.killing(groups)
+}
+
 func (e *ender) isRunning(id string) bool {
 	begun, ended, err := e.runtime.Shims.Command(e.progress.dir(), id)
 	return err == nil && begun && ended == nil
@@ -127,6 +136,7 @@ func (e *ender) endSidecars(ctx context.Context, p *corev1.Pod) error {
 	if len(groups) == 0 {
 		return nil
 	}
+	e.report.killing(groups)
 	e.begin(false)
 	e.endAll(ctx, groups, e.pod.grace(e.life))
 	// The guest has the grace for itself.

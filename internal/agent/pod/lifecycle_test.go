@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
@@ -42,6 +43,9 @@ func TestADeadlineFailsThePod(t *testing.T) {
 			if got.Status.Reason != "DeadlineExceeded" || e == nil || e.ExitCode == 0 {
 				t.Errorf("reason %q, terminated %+v", got.Status.Reason, e)
 			}
+			if m := "Pod was active on the node longer than the specified deadline"; got.Status.Message != m || !w.told("a DeadlineExceeded "+m) {
+				t.Errorf("message %q, events %v", got.Status.Message, w.events.all())
+			}
 			w.await("the VM is gone", func() bool { return len(w.host.names()) == 0 })
 			if n := w.host.count("run"); n != 1 {
 				t.Errorf("the VM was run %d times", n)
@@ -51,6 +55,22 @@ func TestADeadlineFailsThePod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Pod whose time is over is not ready any more, though its command runs for as long as its
+// grace lets it.
+func TestWhatIsEndedForADeadlineIsNotReady(t *testing.T) {
+	p := withDeadline(podtest.Job(corev1.RestartPolicyNever), 600)
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(36000))
+	w := newWorld(t, p)
+	w.host.guests.hold["main"], w.host.guests.stubborn = true, true
+	w.startAgent()
+	w.awaitSignal()
+	p = w.awaitPod("a", "is not ready", func(p *corev1.Pod) bool { return conditionOf(p, corev1.PodReady).Status == corev1.ConditionFalse })
+	if c := conditionOf(p, corev1.PodReady); c.Reason != "PodFailed" || mainOf(p).State.Running == nil || p.Status.Phase != corev1.PodRunning {
+		t.Errorf("phase %s, condition %+v, main %+v", p.Status.Phase, c, mainOf(p))
+	}
+	w.host.exit("main", exited(0))
 }
 
 func TestADeadlineOutlivesTheAgent(t *testing.T) {

@@ -252,7 +252,7 @@ func (m *multiContainer) restart(at state.Place) bool {
 	last := r.Container(at).Exit
 	if delay > 0 {
 		m.report.containerEvent(last.CommandOf(), corev1.EventTypeWarning, "BackOff",
-			fmt.Sprintf("Back-off restarting failed container %s in pod %s", at.In(m.p).Name, m.p.Name))
+			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", at.In(m.p).Name, m.p.Name, m.p.Namespace, m.p.UID))
 	}
 	// The clock may have been set back since.
 	if left := min(delay, delay-m.clock.Since(last.Finished)); left > 0 && wait.For(m.ctx, m.clock, left) != nil {
@@ -260,7 +260,6 @@ func (m *multiContainer) restart(at state.Place) bool {
 	}
 	m.progress.change(func(r *state.Record) { *r.Container(at) = r.Container(at).Again() })
 	m.progress.save()
-	m.report.showProgress()
 	m.dropRun(at, r.Container(at).Run-1)
 	return m.ctx.Err() == nil
 }

@@ -204,6 +204,11 @@ func TestADeletionEndsAllContainers(t *testing.T) {
 	if e := w.phases.end; e == nil || e.ExitCode != 143 {
 		t.Errorf("the main container ended with %+v", e)
 	}
+	for _, name := range []string{"vm", "web"} {
+		if !w.told("a Killing Stopping container "+name) || !w.events.of("Killing", "spec.containers{"+name+"}") {
+			t.Errorf("%s: %v", name, w.events.all())
+		}
+	}
 }
 
 // An agent that is restarted in the middle tells nobody twice.

@@ -80,7 +80,7 @@ func (g *probing) begin(id string, at time.Time, fail func(*containerFailedError
 			}
 		},
 		Failed:  func(kind probe.Kind) { fail(unhealthy(place.PolicyOf(p), p, c, kind)) },
-		Event:   g.report.event,
+		Event:   func(kind, reason, message string) { g.report.containerEvent(id, kind, reason, message) },
 		Metrics: g.metrics,
 		Labels:  probe.Labels{Container: c.Name, Pod: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 	})

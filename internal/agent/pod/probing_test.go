@@ -141,7 +141,7 @@ func TestAFailedProbeKillsTheContainer(t *testing.T) {
 			if e := end(p); e.ExitCode != 143 || e.Reason != "Error" || (mainOf(p).RestartCount == 1) != c.restarts {
 				t.Errorf("%d restarts, end %+v", mainOf(p).RestartCount, e)
 			}
-			if !w.told("a Killing "+c.message) || !w.told("a Unhealthy ") {
+			if !w.told("a Killing "+c.message) || !w.told("a Unhealthy ") || !w.events.of("Unhealthy", "spec.containers{vm}") {
 				t.Errorf("events %v", w.events.all())
 			}
 		})

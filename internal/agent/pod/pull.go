@@ -21,6 +21,9 @@ type Images interface {
 	Ensure(ctx context.Context, r image.Request) (image.Result, error)
 }
 
+// reasonNeverPull is of an image that is not here and may not be pulled.
+const reasonNeverPull = "ErrImageNeverPull"
+
 // backOffShown is how long the error of a pull is shown before the back-off is.
 const backOffShown = time.Second
 
@@ -64,7 +67,12 @@ func (u *imagePuller) pull(ctx context.Context) (string, error) {
 func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures int, why error) error {
 	reason := image.Reason(why)
 	u.log.Warn("image not pulled", "image", c.Image, "reason", reason, "err", why)
-	u.report.event(corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, why))
+	if reason == reasonNeverPull {
+		u.report.event(corev1.EventTypeWarning, reason, fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image))
+	} else {
+		u.report.event(corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, why))
+	}
+	u.report.event(corev1.EventTypeWarning, "Failed", "Error: "+reason)
 	u.report.showWaiting(reason, why.Error())
 	if err := wait.For(ctx, u.clock, backOffShown); err != nil {
 		return err
@@ -72,6 +80,7 @@ func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures 
 	if reason == "ErrImagePull" {
 		u.report.showWaiting("ImagePullBackOff", fmt.Sprintf("Back-off pulling image %q: %v", c.Image, why))
 		u.report.event(corev1.EventTypeNormal, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
+		u.report.event(corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 	}
 	return wait.For(ctx, u.clock, state.PullDelay(failures)-backOffShown)
 }

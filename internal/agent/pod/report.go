@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -39,6 +40,32 @@ func (r *reporter) show(v *state.View) {
 		v.Resized = r.pod.resized() != nil
 		v.Probe(r.pod.current(), r.probed.of)
 		r.writer.Set(state.Render(r.pod.current(), r.invariant, *v, r.writer.Conditions(), r.clock.Now()))
+	}
+}
+
+// failing tells of a Pod that is ended for a reason of its own. It is not ready, though its
+// containers run until their grace is over.
+func (r *reporter) failing(cause error) {
+	var failed *podFailedError
+	if !errors.As(cause, &failed) {
+		return
+	}
+	r.mu.Lock()
+	if r.shown != nil {
+		r.shown.Failing = true
+	}
+	r.mu.Unlock()
+	r.show(nil)
+	if failed.Reason == reasonDeadline {
+		r.event(corev1.EventTypeNormal, reasonDeadline, failed.Message)
+	}
+}
+
+// killing tells of the containers of commands that they are ended with their Pod.
+func (r *reporter) killing(groups [][]string) {
+	for _, id := range slices.Concat(groups...) {
+		c, _ := state.ContainerOf(r.pod.current(), id)
+		r.containerEvent(id, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
 	}
 }
 
@@ -105,7 +132,7 @@ func (r *reporter) showsLicenseLimit() bool {
 // event is about the Pod, or its main container where a kubelet says so of containers.
 func (r *reporter) event(kind, reason, message string) {
 	switch reason {
-	case "Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "Failed":
+	case "Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "Failed", reasonNeverPull:
 		r.containerEvent(state.MainID, kind, reason, message)
 		return
 	}

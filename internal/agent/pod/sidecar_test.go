@@ -82,6 +82,9 @@ func TestSidecarsEndInReverse(t *testing.T) {
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("host (-want +got):\n%s", d)
 			}
+			if !w.events.of("Killing", "spec.initContainers{one}") || !w.events.of("Killing", "spec.initContainers{two}") {
+				t.Errorf("events %v", w.events.all())
+			}
 		})
 	}
 }

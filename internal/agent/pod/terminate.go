@@ -25,8 +25,11 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 			return err
 		}
 	}
+	if ended == nil {
+		w.report.failing(context.Cause(w.life))
+	}
 	if ended == nil && w.progress.MayRun() {
-		w.report.event(corev1.EventTypeNormal, "Killing", "Stopping VM "+w.progress.VMName())
+		w.ender.reportKilling()
 		// A Pod that somebody else ended, as one that is gone, holds nothing any more.
 		if !state.HasEnded(w.pod.current()) {
 			if err := w.endCommand(ctx); err != nil {

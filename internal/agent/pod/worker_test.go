@@ -64,7 +64,7 @@ func TestDeletionEndsWithTheVMGone(t *testing.T) {
 	if d := cmp.Diff(want, w.host.history()); d != "" {
 		t.Errorf("host (-want +got):\n%s", d)
 	}
-	if !slices.Contains(w.events.reasons("a"), "Killing") {
+	if !w.told("a Killing Stopping container vm") {
 		t.Errorf("no Killing in %v", w.events.all())
 	}
 	w.await("the checkpoint is gone", func() bool {
@@ -243,8 +243,10 @@ func TestPullBacksOff(t *testing.T) {
 		t.Errorf("phase %s", p.Status.Phase)
 	}
 	w.awaitRunning("a")
-	if got := w.events.reasons("a"); !slices.Contains(got, "Failed") || !slices.Contains(got, "BackOff") {
-		t.Errorf("events: %v", got)
+	for _, want := range []string{"Failed Failed to pull image", "Failed Error: ErrImagePull", "BackOff ", "Failed Error: ImagePullBackOff"} {
+		if !w.told("a " + want) {
+			t.Errorf("no %s in %v", want, w.events.all())
+		}
 	}
 }
 
@@ -256,6 +258,12 @@ func TestNeverPull(t *testing.T) {
 	w.awaitWaiting("ErrImageNeverPull")
 	if w.host.pulls != 0 {
 		t.Errorf("%d pulls", w.host.pulls)
+	}
+	image := p.Spec.Containers[0].Image
+	for _, want := range []string{"ErrImageNeverPull Container image \"" + image + "\" is not present with pull policy of Never", "Failed Error: ErrImageNeverPull"} {
+		if !w.told("a " + want) {
+			t.Errorf("no %s in %v", want, w.events.all())
+		}
 	}
 }
 

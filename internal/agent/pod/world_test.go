@@ -273,6 +273,13 @@ func (e *eventLog) all() []string {
 	return slices.Clone(e.lines)
 }
 
+// of reports an event of this reason about the container at a path.
+func (e *eventLog) of(reason, path string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.paths, reason+" "+path)
+}
+
 func (e *eventLog) reasons(pod string) []string {
 	var reasons []string
 	for _, l := range e.all() {

@@ -153,6 +153,33 @@ func TestTheStatusOfSeveralContainers(t *testing.T) {
 	}
 }
 
+// A container that runs again at once is shown as it ended, unless the API would take that for
+// its last word: that of a sidecar, by the Pod's policy.
+func TestAnEndWithoutBackOff(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		policy corev1.RestartPolicy
+		ends   int
+		waits  [2]bool // the sidecar and web
+	}{
+		"first":              {corev1.RestartPolicyAlways, 1, [2]bool{false, false}},
+		"second":             {corev1.RestartPolicyAlways, 2, [2]bool{true, true}},
+		"first, under Never": {corev1.RestartPolicyNever, 1, [2]bool{true, false}},
+	} {
+		p := several(c.policy)
+		r := recordOf(p)
+		for _, l := range []*ContainerRecord{&r.Inits[0], &r.Others[0]} {
+			*l = ContainerRecord{Begun: now, Ends: c.ends, Exit: &Exit{Code: 1, Started: now, Finished: now}}
+		}
+		v := ViewOf(p, r, true, corev1.ContainerStateWaiting{Reason: "x"})
+		for i, s := range []ContainerState{v.Inits[0], v.Others[0]} {
+			if waits := s.Waiting != nil && s.Waiting.Reason == ReasonBackOff; waits != c.waits[i] || (s.Exit == nil) != c.waits[i] {
+				t.Errorf("%s end: container %d: %+v", name, i, s)
+			}
+		}
+	}
+}
+
 func conditionOf(s corev1.PodStatus, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range s.Conditions {
 		if c.Type == kind {

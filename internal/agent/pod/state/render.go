@@ -191,7 +191,7 @@ func containersReady(p *corev1.Pod, v View) cause {
 	switch {
 	case v.Refused != nil:
 		return cause{corev1.ConditionFalse, v.Refused.Reason, ""}
-	case v.Failed != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.ofInit()):
+	case v.Failing, v.Failed != nil, v.Final != nil && (v.Final.Code != 0 || v.Final.ofInit()):
 		return cause{corev1.ConditionFalse, "PodFailed", ""}
 	case v.Final != nil:
 		return cause{corev1.ConditionFalse, "PodCompleted", ""}

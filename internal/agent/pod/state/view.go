@@ -17,6 +17,8 @@ type View struct {
 	// Failed is set when the Pod was ended for a reason of its own: a deadline, an
 	// eviction.
 	Failed *Failure
+	// Failing: the Pod is ended for a reason of its own, and its containers have their grace.
+	Failing bool
 	// Disrupted: the Pod failed because of its Mac, and not by itself.
 	Disrupted bool
 	// Final is how the Pod ended; nil while it lives, or may be restarted.
@@ -140,13 +142,17 @@ func stateOf(p *corev1.Pod, r Record, at Place, turn *corev1.ContainerStateWaiti
 	return s, &corev1.ContainerStateWaiting{Reason: ReasonInitializing}
 }
 
-// backsOff reports that a container has ended whose command runs again in the same guest.
-// What could not be taken back is never shown.
+// backsOff reports that a container has ended whose command waits until it runs again in the
+// same guest. What could not be taken back is never shown.
 func (l ContainerRecord) backsOff(p *corev1.Pod, r Record, at Place) bool {
 	if l.Exit == nil || !Several(p) || at.Init && !at.IsSidecar(p) || l.done(at.PolicyOf(p)) {
 		return false
 	}
-	return r.Step == StepRunning || l.Exit.RestartedAsSuccess(at.PolicyOf(p))
+	if l.Exit.RestartedAsSuccess(at.PolicyOf(p)) {
+		return true
+	}
+	// A sidecar runs again whatever the Pod's policy is, by which the API goes.
+	return r.Step == StepRunning && (restartDelay(l.Ends) > 0 || !ShouldRestart(p.Spec.RestartPolicy, *l.Exit))
 }
 
 // BackingOff shows what ended with the attempt as waiting for its restart.
