@@ -16,7 +16,6 @@ func (p *Plane) StartHollow(binary, name string, log io.Writer, args ...string) 
 	kubeconfig := filepath.Join(p.started.Dir, "admin.kubeconfig")
 	cmd := exec.Command(binary, append([]string{"-kubeconfig=" + kubeconfig, "-name=" + name}, args...)...) //nolint:noctx // it outlives who starts it, and is signalled
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the hollow kubelet: %w", err)
 	}
