@@ -50,7 +50,7 @@ SCHEDULES := GOGC=800 go test ./test/schedule -timeout 12h
 .PHONY: test-go
 test-go: ## the Go tests, race detector on
 	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/) # which wait for timers more than they work
-	go test -count=1 -run TestMany ./internal/agent/server # ten thousand of each
+	go test -count=1 -run TestMany ./internal/agent/server -streams 10000
 	$(GO_TEST) $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	$(SCHEDULES) -schedules 500

@@ -49,6 +49,11 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code)
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
+	return execute(ctx, root, stdout, stderr)
+}
+
+// execute runs the command and tells its error in one line.
+func execute(ctx context.Context, root *cobra.Command, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	help, unknown := root.HelpFunc(), error(nil)
@@ -97,7 +102,7 @@ func newRoot() *cobra.Command {
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newCompletion())
+	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newMachine(), newCompletion())
 	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },

@@ -38,6 +38,8 @@ type testMac struct {
 	grant string
 	// steps are the answers to the runs of the session step, one after the other.
 	steps []document.Report
+	// console plays all commands, where it is there.
+	console func(command string, c ssh.Channel) int
 
 	mu     sync.Mutex
 	logins int
@@ -144,6 +146,9 @@ func (m *testMac) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 
 // execute plays a command by what it is for.
 func (m *testMac) execute(command string, c ssh.Channel) int {
+	if m.console != nil {
+		return m.console(command, c)
+	}
 	what := "session"
 	switch {
 	case strings.Contains(command, "macfleet-grant"):

@@ -91,6 +91,16 @@ func oneName(say string) cobra.PositionalArgs {
 	}
 }
 
+// atLeastOne wants a name first; what follows is the verb's.
+func atLeastOne(say string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || args[0] == "" {
+			return usageError{fmt.Errorf("%s: see %s --help", say, cmd.CommandPath())}
+		}
+		return nil
+	}
+}
+
 // group is a command that only holds others.
 func group(use, short string) *cobra.Command {
 	return &cobra.Command{

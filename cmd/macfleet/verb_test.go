@@ -15,17 +15,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 // fleetServer answers lists with the fleet of clitest, and some with a refusal.
 type fleetServer struct {
 	codes map[string]int
+	// change makes the fleet another one.
+	change func(*snapshot.Snapshot)
+	// objects are what is had by its path.
+	objects map[string]any
 	// writes are the methods and queries of requests that change something.
 	writes []string
 }
 
 func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := clitest.Fleet()
+	if f.change != nil {
+		f.change(s)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	if r.Method != http.MethodGet {
@@ -39,8 +47,12 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: reasons[code], Code: int32(code), TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
 		return
 	}
+	if object, known := f.objects[r.URL.Path]; known {
+		_ = json.NewEncoder(w).Encode(object)
+		return
+	}
 	items := map[string]any{
-		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles,
+		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
 		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods,
 	}[kind]
 	if items == nil {

@@ -31,9 +31,11 @@ type server struct {
 	accepted atomic.Int64
 	mu       sync.Mutex
 	commands []string
-	started  sync.Once
-	execs    sync.WaitGroup
-	conns    sync.WaitGroup
+	// terminals are the requests for one, and of its sizes.
+	terminals chan *ssh.Request
+	started   sync.Once
+	execs     sync.WaitGroup
+	conns     sync.WaitGroup
 }
 
 func newSigner(t *testing.T) ssh.Signer {
@@ -56,7 +58,7 @@ func newServer(t *testing.T, client ssh.Signer) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, listener: listener, hostKey: newSigner(t)}
+	s := &server{t: t, listener: listener, hostKey: newSigner(t), terminals: make(chan *ssh.Request, 2)}
 	s.config = &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if string(key.Marshal()) != string(client.PublicKey().Marshal()) {
@@ -111,11 +113,17 @@ func (s *server) serve(conn net.Conn) {
 
 func (s *server) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	for r := range requests {
-		if r.Type != "exec" {
+		var p struct{ Command string }
+		switch r.Type {
+		case "exec", "shell":
+		case "pty-req", "window-change":
+			s.terminals <- r
+			_ = r.Reply(true, nil)
+			continue
+		default:
 			_ = r.Reply(false, nil)
 			continue
 		}
-		var p struct{ Command string }
 		_ = ssh.Unmarshal(r.Payload, &p)
 		s.mu.Lock()
 		s.commands = append(s.commands, p.Command)

@@ -28,6 +28,7 @@ func TestNodeIsMadeOnceAndComplete(t *testing.T) {
 	wantLabels := map[string]string{
 		"kubernetes.io/os": "darwin", "kubernetes.io/arch": "arm64", "kubernetes.io/hostname": "mac-1",
 		"topology.kubernetes.io/zone": "fr-par-1", "node.kubernetes.io/instance-type": "M2-M", "tuist.dev/fleet": "ci", "team": "ios",
+		"macfleet.dev/agent-version": "v0.1.0",
 	}
 	if d := cmp.Diff(wantLabels, n.Labels); d != "" {
 		t.Errorf("labels (-want +got):\n%s", d)

@@ -134,6 +134,7 @@ func mapper() meta.RESTMapper {
 			clusterv1.GroupVersion.WithKind("MachineDeployment"),
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 			corev1.SchemeGroupVersion.WithKind("Pod"),
+			corev1.SchemeGroupVersion.WithKind("Secret"),
 			corev1.SchemeGroupVersion.WithKind("Event"),
 		},
 	} {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/bootstrapsecret"
+	"github.com/macfleet/macfleet/internal/cli/explain"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/fleetkey"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/remote"
+)
+
+// consoleUser is who is logged in on the vendor's Macs.
+const consoleUser = "m1"
+
+// newMachine holds what is done on a Machine's Mac itself.
+func newMachine() *cobra.Command {
+	cmd := group("machine", "What to look at on a Machine's Mac itself, by SSH")
+	cmd.AddCommand(newMachineSSH(), newMachineDoctor())
+	return cmd
+}
+
+// macVerb is a verb that logs in on a Machine's Mac.
+type macVerb struct {
+	verb
+	port int
+}
+
+func (v *macVerb) add(cmd *cobra.Command) {
+	v.verb.add(cmd)
+	cmd.Flags().IntVar(&v.port, "port", 0, "port of the Mac's SSH server (default: SSH's own)")
+	cmd.ValidArgsFunction = v.completeNames(snapshot.Machines)
+}
+
+func newMachineSSH() *cobra.Command {
+	var v macVerb
+	cmd := &cobra.Command{
+		Use:   "ssh NAME [-- COMMAND...]",
+		Short: "A shell on a Machine's Mac, or one command",
+		Long: "Logs in with the fleet's key, which stays in memory, and only where the Mac shows the host key that the\n" +
+			"manager recorded in this installation. It takes the right to read the Secrets of the Machine's namespace.\n" +
+			"It ends with the command's own exit code.",
+		Example: "  macfleet machine ssh macfleet-builders-x7k2p-9qxlm\n  macfleet machine ssh macfleet-builders-x7k2p-9qxlm -- tail -n 20 /var/log/install.log",
+		Args:    atLeastOne("say which Machine"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return v.interact(cmd, args[0], shellWords(args[1:]), len(args) == 1)
+		},
+	}
+	v.add(cmd)
+	return cmd
+}
+
+func newMachineDoctor() *cobra.Command {
+	var v macVerb
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor NAME",
+		Short: "What is wrong with a Machine's Mac: the doctor, run there",
+		Long:  "Runs `tart-kubelet doctor` as root on the Mac, which changes nothing, by SSH as `machine ssh` does. It ends\nwith 1 when there is a problem.",
+		Args:  oneName("say which Machine"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			command := "sudo -n " + document.CurrentAgent + " doctor"
+			if asJSON {
+				command += " --json"
+			}
+			return v.interact(cmd, args[0], command, false)
+		},
+	}
+	v.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON document, macfleet.dev/doctor/v1")
+	return cmd
+}
+
+// interact runs a command on a Machine's Mac and ends with its exit code.
+func (v *macVerb) interact(cmd *cobra.Command, name, command string, shell bool) error {
+	if v.port < 0 || v.port > 65535 {
+		return usageError{fmt.Errorf("--port %d is not a port", v.port)}
+	}
+	ctx := cmd.Context()
+	target, err := v.target(ctx, name)
+	if err != nil {
+		return err
+	}
+	session, err := remote.Dial(ctx, target)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }()
+	at, restore, err := consoleOf(cmd, shell)
+	if err != nil {
+		return err
+	}
+	code, err := session.Interact(ctx, command, at)
+	restore()
+	switch {
+	case err != nil:
+		return err
+	case code < 0:
+		return errors.New("a signal ended the command on the Mac")
+	case code > 0:
+		return exitError{code}
+	}
+	return nil
+}
+
+// target is the Mac of a Machine as its cluster records it.
+func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error) {
+	c, s, err := v.load(ctx, snapshot.Machines, snapshot.Hosts, snapshot.CoreMachines)
+	if err != nil {
+		return remote.Target{}, err
+	}
+	m, err := explain.Find(s.Machines, "machine", name)
+	if err != nil {
+		return remote.Target{}, err
+	}
+	if why := s.Lacks(snapshot.Hosts); why != "" {
+		return remote.Target{}, fmt.Errorf("the Mac's host key cannot be told: %s: %s", snapshot.Hosts, why)
+	}
+	target, err := targetOf(m, hostOf(s, m))
+	if err != nil {
+		return remote.Target{}, err
+	}
+	target.Port = v.port
+	keys, user, err := readLogin(ctx, c, m, fleetOf(s, m))
+	target.User = user
+	if err == nil {
+		target.Key, target.OtherKeys = keys[0], keys[1:]
+	}
+	return target, err
+}
+
+// targetOf is where a Machine's Mac is, and the host key that it must show.
+func targetOf(m *infrav1.ScalewayAppleSiliconMachine, h *infrav1.ScalewayAppleSiliconHost) (remote.Target, error) {
+	name := m.Namespace + "/" + m.Name
+	if h == nil {
+		return remote.Target{}, fmt.Errorf("Machine %s has no Mac: macfleet explain machine %s", name, m.Name)
+	}
+	pin := h.Spec.Record.HostKey
+	if pin == nil {
+		return remote.Target{}, fmt.Errorf("the host key of Machine %s's Mac is not recorded yet, or its Mac is being wiped: macfleet explain machine %s", name, m.Name)
+	}
+	target := remote.Target{Pin: remote.Pin{Algorithm: pin.Algorithm, SHA256: pin.SHA256}}
+	for _, a := range m.Status.Addresses {
+		if a.Type == clusterv1.MachineExternalIP && a.Address != "" {
+			target.Address = cmp.Or(target.Address, a.Address)
+		}
+	}
+	if target.Address == "" {
+		return remote.Target{}, fmt.Errorf("Machine %s has no address: the vendor shows none for host %s", name, h.Name)
+	}
+	return target, nil
+}
+
+// fleetOf is the fleet of a Machine, as the manager names it.
+func fleetOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
+	of := machine.Snapshot{Machine: m}
+	for i := range s.CoreMachines {
+		if owner := &s.CoreMachines[i]; owner.Namespace == m.Namespace && owner.Spec.InfrastructureRef.Name == m.Name {
+			of.Owner = owner
+		}
+	}
+	return of.Fleet()
+}
+
+// readLogin reads the fleet's keys, and who they log in as.
+func readLogin(ctx context.Context, c client.Client, m *infrav1.ScalewayAppleSiliconMachine, fleet string) ([]ssh.Signer, string, error) {
+	secret, name := &corev1.Secret{}, fleet+fleetkey.SecretSuffix
+	err := c.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "", fmt.Errorf("you may not read the Secret %s/%s with the fleet's key: ask for the right to get it", m.Namespace, name)
+	case apierrors.IsNotFound(err):
+		return nil, "", fmt.Errorf("the Secret %s/%s with the fleet's key is not there", m.Namespace, name)
+	case err != nil:
+		return nil, "", fmt.Errorf("reading the fleet's key: %w", err)
+	}
+	keys, err := fleetkey.Read(secret)
+	if err != nil {
+		return nil, "", err
+	}
+	signers := make([]ssh.Signer, 0, len(keys))
+	for _, key := range keys {
+		signers = append(signers, key)
+	}
+	content, err := bootstrapsecret.Secrets{Reader: c}.Read(ctx, client.ObjectKeyFromObject(m))
+	if err != nil {
+		return nil, "", err
+	}
+	return signers, cmp.Or(content.User, consoleUser), nil
+}

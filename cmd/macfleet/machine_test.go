@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+const aMachine = "macfleet-builders-x7k2p-00001"
+
+// reachable makes the first Machine of the fleet that of a Mac which answers, in a cluster
+// that holds its fleet's key.
+func reachable(t *testing.T, mac *testMac) *fleetServer {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mac.client, err = ssh.NewSignerFromKey(private); err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: clitest.Builders + "-ssh"}, Data: map[string][]byte{"ssh-privatekey": pem.EncodeToMemory(block)}}
+	return &fleetServer{
+		objects: map[string]any{"/api/v1/namespaces/" + clitest.Namespace + "/secrets/" + secret.Name: secret},
+		change: func(s *snapshot.Snapshot) {
+			s.Hosts[0].Spec.Record.HostKey = &infrav1.HostKey{Algorithm: ssh.KeyAlgoED25519, SHA256: ssh.FingerprintSHA256(mac.hostKey.PublicKey())}
+			core := clusterv1.Machine{ObjectMeta: *s.Machines[0].ObjectMeta.DeepCopy()}
+			core.Spec.InfrastructureRef.Name = core.Name
+			s.CoreMachines = []clusterv1.Machine{core}
+			s.Machines[0].Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineHostName, Address: "a-name"}, {Type: clusterv1.MachineExternalIP, Address: "127.0.0.1"}}
+		},
+	}
+}
+
+// machineVerb runs a verb of machine with what is typed.
+func machineVerb(t *testing.T, mac *testMac, f *fleetServer, verb, typed string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	speakTo(t, f)
+	_, port, err := net.SplitHostPort(mac.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot()
+	var stdout, stderr bytes.Buffer
+	root.SetIn(strings.NewReader(typed))
+	root.SetArgs(append([]string{"machine", verb, "--port", port, aMachine}, args...))
+	code = execute(t.Context(), root, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestACommandOnAMachinesMac(t *testing.T) {
+	mac := newTestMac(t)
+	mac.console = func(command string, c ssh.Channel) int {
+		typed, _ := io.ReadAll(c)
+		_, _ = fmt.Fprintf(c, "%s reads %s", command, typed)
+		return 7
+	}
+	code, out, errs := machineVerb(t, mac, reachable(t, mac), "ssh", "this", "--", "grep", "-c", "it's a word")
+	if want := `'grep' '-c' 'it'\''s a word' reads this`; code != 7 || out != want || errs != "" {
+		t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, want)
+	}
+}
+
+func TestTheDoctorOnAMachinesMac(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+		exit int
+	}{
+		{nil, "sudo -n /usr/local/libexec/macfleet/current/tart-kubelet doctor", 0},
+		{[]string{"--json"}, "sudo -n /usr/local/libexec/macfleet/current/tart-kubelet doctor --json", 1},
+	} {
+		mac := newTestMac(t)
+		mac.console = func(command string, channel ssh.Channel) int {
+			_, _ = io.WriteString(channel, command)
+			return c.exit
+		}
+		if code, out, errs := machineVerb(t, mac, reachable(t, mac), "doctor", "", c.args...); code != c.exit || out != c.want || errs != "" {
+			t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, c.want)
+		}
+	}
+}
+
+// Nothing is sent to what is not the recorded Mac, and each thing that is missing is said.
+func TestNoCommandReachesAnotherMac(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*snapshot.Snapshot)
+		codes  map[string]int
+		says   string
+	}{
+		"another host key": {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Record.HostKey.SHA256 = "SHA256:another" }, says: "SHA256:another"},
+		"no host key":      {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Record.HostKey = nil }, says: "the host key of Machine macfleet-system/" + aMachine + "'s Mac is not recorded yet"},
+		"no Mac":           {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.ClaimRef = nil }, says: "has no Mac: macfleet explain machine " + aMachine},
+		"no address":       {change: func(s *snapshot.Snapshot) { s.Machines[0].Status.Addresses = nil }, says: "has no address"},
+		"no right":         {codes: map[string]int{clitest.Builders + "-ssh": 403}, says: "you may not read the Secret macfleet-system/macfleet-builders-ssh"},
+		"no key":           {codes: map[string]int{clitest.Builders + "-ssh": 404}, says: "with the fleet's key is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mac := newTestMac(t)
+			mac.console = func(command string, _ ssh.Channel) int {
+				t.Errorf("%s is run", command)
+				return 0
+			}
+			f := reachable(t, mac)
+			f.codes = c.codes
+			as := f.change
+			f.change = func(s *snapshot.Snapshot) {
+				as(s)
+				if c.change != nil {
+					c.change(s)
+				}
+			}
+			code, _, errs := machineVerb(t, mac, f, "ssh", "", "true")
+			if code != exitFailed || !strings.Contains(errs, c.says) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("exit code %d, %q; want one line with %q", code, errs, c.says)
+			}
+		})
+	}
+}
