@@ -146,7 +146,7 @@ func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error
 func targetOf(m *infrav1.ScalewayAppleSiliconMachine, h *infrav1.ScalewayAppleSiliconHost) (remote.Target, error) {
 	name := m.Namespace + "/" + m.Name
 	if h == nil {
-		return remote.Target{}, fmt.Errorf("Machine %s has no Mac: macfleet explain machine %s", name, m.Name)
+		return remote.Target{}, fmt.Errorf("there is no Mac of Machine %s: macfleet explain machine %s", name, m.Name)
 	}
 	pin := h.Spec.Record.HostKey
 	if pin == nil {
@@ -159,7 +159,7 @@ func targetOf(m *infrav1.ScalewayAppleSiliconMachine, h *infrav1.ScalewayAppleSi
 		}
 	}
 	if target.Address == "" {
-		return remote.Target{}, fmt.Errorf("Machine %s has no address: the vendor shows none for host %s", name, h.Name)
+		return remote.Target{}, fmt.Errorf("there is no address of Machine %s: the vendor shows none for host %s", name, h.Name)
 	}
 	return target, nil
 }

@@ -109,8 +109,8 @@ func TestNoCommandReachesAnotherMac(t *testing.T) {
 	}{
 		"another host key": {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Record.HostKey.SHA256 = "SHA256:another" }, says: "SHA256:another"},
 		"no host key":      {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Record.HostKey = nil }, says: "the host key of Machine macfleet-system/" + aMachine + "'s Mac is not recorded yet"},
-		"no Mac":           {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.ClaimRef = nil }, says: "has no Mac: macfleet explain machine " + aMachine},
-		"no address":       {change: func(s *snapshot.Snapshot) { s.Machines[0].Status.Addresses = nil }, says: "has no address"},
+		"no Mac":           {change: func(s *snapshot.Snapshot) { s.Hosts[0].Spec.ClaimRef = nil }, says: "there is no Mac of Machine macfleet-system/" + aMachine + ": macfleet explain machine " + aMachine},
+		"no address":       {change: func(s *snapshot.Snapshot) { s.Machines[0].Status.Addresses = nil }, says: "there is no address of Machine"},
 		"no right":         {codes: map[string]int{clitest.Builders + "-ssh": 403}, says: "you may not read the Secret macfleet-system/macfleet-builders-ssh"},
 		"no key":           {codes: map[string]int{clitest.Builders + "-ssh": 404}, says: "with the fleet's key is not there"},
 	} {
