@@ -34,7 +34,7 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 			_, _ = fmt.Fprintln(stdout, "no Mac is left that the manager has to look after")
 			return nil
 		case len(left.Stays) > 0:
-			return fmt.Errorf("the release is not deleted: %s. With --no-hooks it is, all the same", strings.Join(left.Stays, "; "))
+			return fmt.Errorf("the release is not deleted: %s", strings.Join(left.Stays, "; "))
 		}
 		if now := strings.Join(left.Passes, "\n"); now != said {
 			said = now
@@ -57,5 +57,5 @@ func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (u
 	if err := c.List(ctx, &hosts); err != nil {
 		return uninstall.Left{}, fmt.Errorf("listing the hosts: %w", err)
 	}
-	return uninstall.Look(machines.Items, hosts.Items), nil
+	return uninstall.Look(machines.Items, hosts.Items, time.Now()), nil
 }

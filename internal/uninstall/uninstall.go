@@ -7,6 +7,7 @@ import (
 	"time"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // Left is what a manager that went now would leave behind, a line each.
@@ -21,11 +22,11 @@ type Left struct {
 func (l Left) Nothing() bool { return len(l.Stays) == 0 && len(l.Passes) == 0 }
 
 // Look judges the Machines of the manager's namespace, and all hosts.
-func Look(machines []infrav1.ScalewayAppleSiliconMachine, hosts []infrav1.ScalewayAppleSiliconHost) Left {
+func Look(machines []infrav1.ScalewayAppleSiliconMachine, hosts []infrav1.ScalewayAppleSiliconHost, now time.Time) Left {
 	var left Left
 	lookAtMachines(&left, machines)
 	for i := range hosts {
-		lookAtHost(&left, &hosts[i])
+		lookAtHost(&left, &hosts[i], now)
 	}
 	return left
 }
@@ -57,16 +58,20 @@ func some(n int, kind, first string) string {
 	return fmt.Sprintf("%d %ss, such as %s, are", n, kind, first)
 }
 
-func lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost) {
-	switch h.Status.Phase {
-	case infrav1.HostReleasing, infrav1.HostWiping:
-		left.Passes = append(left.Passes, fmt.Sprintf("host %s is %s, which the manager watches to its end: some 20 minutes", h.Name, h.Status.Phase))
-	case infrav1.HostRetiring:
+// lookAtHost goes by the record, which is written before the phase that shows it.
+func lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) {
+	switch release := h.Spec.Release; {
+	case h.Spec.Order != nil:
+		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
+	case release == nil, h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
+	case host.WipeAbandoned(h, now):
+		left.Stays = append(left.Stays, fmt.Sprintf("host %s could not be wiped, and waits for a person: macfleet explain host %s", h.Name, h.Name))
+	case h.Status.Phase == infrav1.HostRetiring:
 		left.Stays = append(left.Stays, fmt.Sprintf(
 			"host %s is wiped and waits for the vendor to let it go%s; without the manager it bills on until you delete server %s yourself",
 			h.Name, when(h), h.Spec.ServerID))
-	case infrav1.HostOrdering:
-		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
+	default:
+		left.Passes = append(left.Passes, fmt.Sprintf("host %s is being released and wiped, which the manager watches to its end: some 20 minutes", h.Name))
 	}
 }
 

@@ -19,33 +19,52 @@ func machine(name string, deleted bool) infrav1.ScalewayAppleSiliconMachine {
 	return m
 }
 
-func host(phase infrav1.HostPhase) infrav1.ScalewayAppleSiliconHost {
+func macWith(edit func(*infrav1.ScalewayAppleSiliconHost)) infrav1.ScalewayAppleSiliconHost {
 	h := infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: "h"}}
-	h.Spec.ServerID, h.Status.Phase = "id", phase
+	h.Spec.ServerID, h.Status.Phase = "id", infrav1.HostAvailable
 	h.Status.Server.DeletableAt = &metav1.Time{Time: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)}
+	edit(&h)
 	return h
 }
 
 func TestLook(t *testing.T) {
+	released := func(phase infrav1.HostPhase) func(*infrav1.ScalewayAppleSiliconHost) {
+		return func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Spec.Release, h.Status.Phase = &infrav1.Release{}, phase
+		}
+	}
 	for name, c := range map[string]struct {
 		machines      []infrav1.ScalewayAppleSiliconMachine
-		phase         infrav1.HostPhase
+		host          func(*infrav1.ScalewayAppleSiliconHost)
 		stays, passes string
 	}{
-		"nothing":               {},
-		"a free Mac":            {phase: infrav1.HostAvailable},
-		"a Mac set aside":       {phase: infrav1.HostQuarantined},
-		"another's":             {phase: infrav1.HostHandedOver},
+		"a free Mac":            {},
+		"a Mac set aside":       {host: func(h *infrav1.ScalewayAppleSiliconHost) { h.Status.Phase = infrav1.HostQuarantined }},
+		"another's":             {host: func(h *infrav1.ScalewayAppleSiliconHost) { h.Status.Phase = infrav1.HostHandedOver }},
 		"a Machine":             {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false)}, stays: "Machine ns/a is not being deleted"},
 		"Machines":              {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", false)}, stays: "2 Machines, such as ns/a, are not being deleted"},
 		"a Machine that leaves": {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", true)}, passes: "Machine ns/a is still being drained"},
-		"a release":             {phase: infrav1.HostReleasing, passes: "host h is Releasing"},
-		"a wipe":                {phase: infrav1.HostWiping, passes: "host h is Wiping"},
-		"a floor":               {phase: infrav1.HostRetiring, stays: "let it go, at 2026-11-26T09:00:00Z; without the manager it bills on until you delete server id"},
-		"an order":              {phase: infrav1.HostOrdering, stays: "host h is on order"},
+		// Its Machine is gone, and its phase was not written since.
+		"a release of this moment": {host: released(infrav1.HostInUse), passes: "host h is being released"},
+		"a release":                {host: released(infrav1.HostReleasing), passes: "host h is being released"},
+		"a wipe":                   {host: released(infrav1.HostWiping), passes: "host h is being released"},
+		"a floor":                  {host: released(infrav1.HostRetiring), stays: "let it go, at 2026-11-26T09:00:00Z; without the manager it bills on until you delete server id"},
+		"what the vendor deletes": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
+			released(infrav1.HostRetiring)(h)
+			h.Status.Server.DeletionScheduled = true
+		}},
+		"a wipe that was given up": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
+			released(infrav1.HostQuarantined)(h)
+			h.Spec.Record.Wipe.Repeats = 9
+			h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
+		}, stays: "host h could not be wiped"},
+		"an order": {host: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Order = &infrav1.OrderRequest{} }, stays: "host h is on order"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			left := Look(c.machines, []infrav1.ScalewayAppleSiliconHost{host(c.phase)})
+			if c.host == nil {
+				c.host = func(*infrav1.ScalewayAppleSiliconHost) {}
+			}
+			left := Look(c.machines, []infrav1.ScalewayAppleSiliconHost{macWith(c.host)}, time.Now())
 			for _, part := range []struct {
 				lines []string
 				want  string
@@ -62,7 +81,7 @@ func TestLook(t *testing.T) {
 }
 
 func TestBothKindsAreTold(t *testing.T) {
-	left := Look([]infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", true)}, nil)
+	left := Look([]infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", true)}, nil, time.Now())
 	if diff := cmp.Diff([]int{1, 1}, []int{len(left.Stays), len(left.Passes)}); diff != "" {
 		t.Errorf("%+v: %s", left, diff)
 	}

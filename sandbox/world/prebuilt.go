@@ -46,10 +46,11 @@ func prebuilt(dir string) (binaries Binaries, found bool, err error) {
 	if dir == "" {
 		return Binaries{}, false, nil
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	binaries = Layout(dir)
+	// The sources have a folder of that name, too.
+	if _, err := os.Stat(binaries.Manager); errors.Is(err, fs.ErrNotExist) {
 		return Binaries{}, false, nil
 	}
-	binaries = Layout(dir)
 	for _, file := range binaries.files() {
 		if _, err := os.Stat(file); err != nil {
 			return Binaries{}, false, fmt.Errorf("%w (%w)", ErrIncomplete, err)

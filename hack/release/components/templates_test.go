@@ -54,7 +54,7 @@ func TestTemplatesSayWhatTheyNeed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for variable, want := range map[string]string{"MAC_TYPE": "M2-L", "MAC_OS": "tahoe", "MAC_POOL_PREFIX": "tuist-pool-", "WORKER_MACHINE_COUNT": "1"} {
+		for variable, want := range map[string]string{"MAC_TYPE": "M2-L", "MAC_OS": "tahoe", "WORKER_MACHINE_COUNT": "1"} {
 			if got := defaults[variable]; got == nil || *got != want {
 				t.Errorf("%s: %s has no default %q", name, variable, want)
 			}

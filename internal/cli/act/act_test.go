@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -35,6 +36,7 @@ func fleet() *snapshot.Snapshot {
 	s.Hosts[4].Spec.Maintenance = &infrav1.Maintenance{Reason: "disk swap"}
 	s.Hosts[1].Spec.Reboot = &infrav1.RebootRequest{ID: "first", Reason: "hangs"}
 	s.Machines[1].Spec.ReleasePolicy = infrav1.Detach
+	s.Hosts[2].Spec.Record.Ordered = true // whose own policy is Terminate
 	yes := true
 	for i := range s.Hosts {
 		s.Hosts[i].ResourceVersion = "7"
@@ -42,12 +44,17 @@ func fleet() *snapshot.Snapshot {
 	for i := range s.Machines {
 		m := &s.Machines[i]
 		m.ResourceVersion = "8"
+		uid := types.UID("core-" + m.Name)
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: m.Name, UID: uid, Controller: &yes}}
 		core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: m.Namespace, Name: m.Name, UID: "core", ResourceVersion: "9",
+			Namespace: m.Namespace, Name: m.Name, UID: uid, ResourceVersion: "9",
 			OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: "builders-x7k2p", Controller: &yes}},
 		}}
 		core.Spec.InfrastructureRef.Name = m.Name
-		s.CoreMachines = append(s.CoreMachines, core)
+		// A copy names the same Mac, and has no part in it.
+		copied := *core.DeepCopy()
+		copied.Name, copied.UID = "copy-of-"+m.Name, "copy"
+		s.CoreMachines = append(s.CoreMachines, core, copied)
 	}
 	return s
 }
@@ -267,6 +274,31 @@ func TestWhatNobodyAgreedToIsNotDone(t *testing.T) {
 	}
 }
 
+// Between the question and the answer the Machine lost its Mac and had another: that one is
+// nobody's to wipe.
+func TestAMachineThatHasAnotherMacIsNotDeleted(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{})
+	bad, good := &s.Hosts[0], &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[7].Name}}
+	look := looking(c, bad.Name, Wipe{Release{Pool: "tuist-pool-"}}.Plan)
+	plan := agree(t, look)
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
+	get(t, c, m)
+	get(t, c, good)
+	get(t, c, bad)
+	bad.Spec.ClaimRef = nil
+	clitest.Claim(good, m)
+	if err := errors.Join(c.Update(t.Context(), bad), c.Update(t.Context(), good), c.Update(t.Context(), m)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), c, plan, false, look); err == nil || !strings.Contains(err.Error(), "nothing is changed") {
+		t.Errorf("says %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), &clusterv1.Machine{}); err != nil {
+		t.Errorf("the Machine: %v", err)
+	}
+}
+
 // A dry run asks the API server each time, and changes nothing.
 func TestDryRun(t *testing.T) {
 	s := fleet()
@@ -293,6 +325,11 @@ func TestDryRun(t *testing.T) {
 	for i := range after.Hosts {
 		if after.Hosts[i].ResourceVersion != "7" {
 			t.Errorf("host %s is changed", after.Hosts[i].Name)
+		}
+	}
+	for i := range after.Machines {
+		if after.Machines[i].ResourceVersion != "8" {
+			t.Errorf("Machine %s is changed", after.Machines[i].Name)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 	mac := Mac{Host: h}
 	for i := range s.Machines {
 		m := &s.Machines[i]
-		if host.HoldsClaim(h, m) {
+		if host.MeansClaim(h, m) {
 			mac.Machine = m
 		}
 		mac.addPool(m.Spec.AdoptPoolPrefix)
@@ -49,7 +49,7 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 	}
 	for i := range s.CoreMachines {
 		c := &s.CoreMachines[i]
-		if m := mac.Machine; m != nil && c.Namespace == m.Namespace && c.Spec.InfrastructureRef.Name == m.Name {
+		if m := mac.Machine; m != nil && metav1.IsControlledBy(m, c) {
 			mac.Core = c
 		}
 	}
@@ -188,10 +188,7 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch {
 	case m.Machine != nil:
-		policy := infrav1.ReleasePolicy("")
-		if own, _ := host.ReleasePolicy(m.Machine, h.Spec.Record.Ordered); own == infrav1.Detach {
-			policy = infrav1.Recycle // a wipe was asked for
-		}
+		policy := infrav1.Recycle
 		if w.Terminate {
 			policy = infrav1.Terminate
 		}
@@ -206,24 +203,20 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 	return Adopt{Pool: w.Pool}.Plan(m)
 }
 
-// deleteMachine deletes the Machine that has the host, with another policy than its own
-// where one is named.
+// deleteMachine deletes the Machine that has the host, with this policy in place of its
+// own. The policy is written first, and under the lock: a Machine that has another Mac by
+// then is not deleted.
 func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
 	if m.Core == nil {
 		return Plan{}, fmt.Errorf("the Cluster API Machine of %s is not to be seen: delete it with kubectl", m.owner())
 	}
 	var p Plan
-	ends := policy
-	if policy == "" {
-		ends, _ = host.ReleasePolicy(m.Machine, m.Host.Spec.Record.Ordered)
-	} else {
-		p.patch(m.Machine, annotation(infrav1.ReleasePolicyAnnotation, strings.ToLower(string(policy))))
-	}
+	p.patch(m.Machine, annotation(infrav1.ReleasePolicyAnnotation, strings.ToLower(string(policy))))
 	p.say("Machine %s is deleted: its Pods are drained, and its Node goes", m.owner())
 	if owner := metav1.GetControllerOf(m.Core); owner != nil {
 		p.say("%s %s replaces it, with another Mac", owner.Kind, owner.Name)
 	}
-	switch ends {
+	switch policy {
 	case infrav1.Terminate:
 		p.say("host %s is wiped and given back to the vendor, at its billing floor", m.Host.Name)
 	case infrav1.Detach:
@@ -245,6 +238,8 @@ type Detach struct {
 func (d Detach) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch {
+	case h.Spec.Record.HandedOverAt != nil && m.Machine != nil:
+		return Plan{}, fmt.Errorf("host %s was handed over, and Machine %s is here: it is being moved back", h.Name, m.owner())
 	case h.Spec.Record.HandedOverAt != nil:
 		var p Plan
 		p.say("the claim of host %s ends here, without a wipe; it went to another management cluster %s", h.Name, since(h.Spec.Record.HandedOverAt))

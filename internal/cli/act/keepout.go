@@ -26,7 +26,12 @@ type Quarantine struct {
 }
 
 // Check says what is missing in what was typed.
-func (q Quarantine) Check() error { return reasoned(q.Reason, q.End) }
+func (q Quarantine) Check() error {
+	if q.For < 0 {
+		return fmt.Errorf("--for %s is no time from now on", q.For)
+	}
+	return reasoned(q.Reason, q.End)
+}
 
 // Plan is for any host.
 func (q Quarantine) Plan(m Mac) (Plan, error) {
@@ -37,9 +42,11 @@ func (q Quarantine) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is not quarantined", h.Name)
 	case q.End:
 		p.say("the quarantine of host %s (%s) ends", h.Name, h.Spec.Quarantine.Reason)
-		p.say("it is free then, unless no wipe was seen since its last owner")
+		p.say("it is free then, unless no wipe was seen since its last owner; a wipe that came to nothing is asked for again")
 		p.patch(h, spec(map[string]any{"quarantine": nil}))
 		return p, nil
+	case h.Spec.Quarantine != nil:
+		return Plan{}, fmt.Errorf("host %s is quarantined already (%s): end that first, with --end", h.Name, h.Spec.Quarantine.Reason)
 	}
 	fields := map[string]any{"reason": q.Reason, "until": nil}
 	until := "somebody ends it"
@@ -106,14 +113,19 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s has no server: it is %s", h.Name, h.Status.Phase)
 	case h.Spec.Release != nil:
 		return Plan{}, fmt.Errorf("host %s is being released, and is not rebooted before it is wiped", h.Name)
-	case h.Spec.Reboot != nil:
+	case h.Spec.Record.HandedOverAt != nil:
+		return Plan{}, fmt.Errorf("host %s went to another management cluster, which alone reboots it", h.Name)
+	case h.Spec.Reboot != nil && !r.Force:
 		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s", h.Name, h.Spec.Reboot.ID, h.Name)
 	}
 	var p Plan
 	p.say("the vendor cuts the power of host %s, and the Mac starts again", h.Name)
-	if r.Force {
+	switch {
+	case r.Force:
 		p.say("at once: Pods on it die with it")
-	} else {
+	case m.Machine == nil:
+		p.say("at once: no Machine here has it, and nobody here knows what runs on it")
+	default:
 		p.say("when no Pod runs on its Ready Node, and neither maintenance nor a pause holds it up")
 	}
 	fields := map[string]any{"id": r.ID, "reason": r.Reason}

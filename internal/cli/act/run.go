@@ -81,7 +81,7 @@ func failed(done int, err error) error {
 	if fatal := cluster.Fatal(err); fatal != nil {
 		err = fatal
 	} else if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("you may not do this: ask for the right, as of the role macfleet-host-operator: %w", err)
+		err = fmt.Errorf("you may not do this: ask for the right, as of the roles in docs/install.md, Who may do what: %w", err)
 	}
 	if done > 0 {
 		return fmt.Errorf("%d of the steps are done, and the next failed: %w", done, err)
