@@ -77,6 +77,8 @@ func recipes() []struct {
 		{"adopt --cancel", Adopt{Cancel: true}.Plan},
 		{"wipe", Wipe{Release{Now: now}}.Plan},
 		{"wipe --terminate", Wipe{Release{Terminate: true, Now: now}}.Plan},
+		{"wipe --os sequoia", Wipe{Release{OS: "sequoia", Now: now}}.Plan},
+		{"wipe --pool other- --terminate", Wipe{Release{Pool: "other-", Terminate: true, Now: now}}.Plan},
 		{"detach", Detach{}.Plan},
 		{"detach --elsewhere", Detach{Elsewhere: true}.Plan},
 		{"quarantine --reason fans --for 48h", Quarantine{Reason: "fans", For: 48 * time.Hour, Now: now}.Plan},
@@ -280,7 +282,7 @@ func TestAMachineThatHasAnotherMacIsNotDeleted(t *testing.T) {
 	s := fleet()
 	c := newFake(t, s, interceptor.Funcs{})
 	bad, good := &s.Hosts[0], &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[7].Name}}
-	look := looking(c, bad.Name, Wipe{Release{Pool: "tuist-pool-"}}.Plan)
+	look := looking(c, bad.Name, Wipe{}.Plan)
 	plan := agree(t, look)
 	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
 	get(t, c, m)

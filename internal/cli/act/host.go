@@ -100,6 +100,8 @@ func (r Release) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is %s. To wipe it: macfleet host wipe %s", h.Name, h.Status.Phase, h.Name)
 	case m.Machine != nil:
 		return Plan{}, fmt.Errorf("host %s is not stranded: Machine %s has it. To take it away: macfleet host wipe %s", h.Name, m.owner(), h.Name)
+	case r.Terminate && r.Pool != "":
+		return Plan{}, fmt.Errorf("host %s goes back to the vendor with --terminate, and to no pool: leave --pool out", h.Name)
 	case h.Status.Phase != infrav1.HostStranded:
 		return Plan{}, fmt.Errorf("host %s is %s and not Stranded: macfleet explain host %s", h.Name, h.Status.Phase, h.Name)
 	}
@@ -187,6 +189,8 @@ type Wipe struct {
 func (w Wipe) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch {
+	case m.Machine != nil && (w.Pool != "" || w.OS != ""):
+		return Plan{}, fmt.Errorf("host %s goes back to the pool and with the macOS that Machine %s names: leave --pool and --os out", h.Name, m.owner())
 	case m.Machine != nil:
 		policy := infrav1.Recycle
 		if w.Terminate {
@@ -199,6 +203,8 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is clean and Available: nothing is to be wiped", h.Name)
 	case w.Terminate:
 		return Plan{}, fmt.Errorf("host %s has no Machine: only what was claimed can be given back; delete the server in the vendor's console", h.Name)
+	case w.OS != "":
+		return Plan{}, fmt.Errorf("host %s is wiped to the macOS that it has: leave --os out", h.Name)
 	}
 	return Adopt{Pool: w.Pool}.Plan(m)
 }
