@@ -111,8 +111,9 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.Stop(t.Context()); err != nil && b.current() != nil {
-			b.current().kill()
+		err := b.Stop(t.Context())
+		if boot := b.current(); err != nil && boot != nil { // it may end at any moment
+			boot.kill()
 		}
 		if err := removeAll(b.Root()); err != nil {
 			t.Error(err)

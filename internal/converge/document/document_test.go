@@ -115,7 +115,7 @@ var fleetWide = map[string]bool{
 	"Schema": false, // always written as DesiredSchema
 
 	"Host.Name": false, "Host.ProviderID": false, "Host.Epoch": false, "Host.User": false,
-	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false,
+	"Host.Address": false, "Host.Zone": false, "Host.ServerType": false, "Host.Fleet": false, "Host.KubernetesVersion": false,
 	"Host.TakeOver":    false, // the first system had this Mac, and not its neighbour
 	"Host.SSHPort":     false, // the manager's, where it dials another than 22
 	"Host.ManagedFrom": false, // the same Mac may be managed from elsewhere tomorrow
