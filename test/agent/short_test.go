@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"os"
 	"strings"
 	"syscall"
 
@@ -11,16 +10,9 @@ import (
 	"github.com/macfleet/macfleet/test/agent/stage"
 )
 
-// fullDisk is a df of which each volume has 5 percent free while there is a file full.
-const fullDisk = `#!/bin/sh
-test -e "$HOME/full" || exec /bin/df "$@"
-printf 'Filesystem 1024-blocks Used Available Capacity Mounted\n/dev/disk3s5 104857600 99614720 5242880 95%% /\n'
-`
-
 // evictsWhenShort: of two Pods on a full disk the one goes that asked for none of it, with
 // a kubelet's words; the other runs on. No more come while the Node says that it is short.
 func evictsWhenShort(s *scene) {
-	s.must(os.WriteFile(s.mac.Path("bin/df"), []byte(fullDisk), 0o755))
 	s.join()
 	greedy := s.create("greedy", stage.Runs("echo busy; exec sleep 600"))
 	asked := s.create("asked", stage.Runs("echo busy; exec sleep 600"), func(p *corev1.Pod) {
@@ -28,10 +20,10 @@ func evictsWhenShort(s *scene) {
 	})
 	s.awaitRunning(asked)
 	container := s.awaitRunning(greedy).Spec.Containers[0].Name
-	s.writeFile("full", "")
+	s.must(s.mac.SetFree(5 << 20))
 	s.restartAgent(syscall.SIGTERM) // it looks at once then
 	evicted := s.awaitPod("is evicted", greedy, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-	s.must(os.Remove(s.mac.Path("full")))
+	s.must(s.mac.SetFree(140 << 20))
 	if m := evicted.Status.Message; evicted.Status.Reason != "Evicted" || !strings.HasPrefix(m, "The node was low on resource: ephemeral-storage. Threshold quantity: ") ||
 		!strings.Contains(m, ", available: 5Gi. Container "+container+" was using ") || !strings.HasSuffix(m, ", request is 0, has larger consumption of ephemeral-storage. ") {
 		s.Errorf("reason %s, message %q", evicted.Status.Reason, m)
