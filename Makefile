@@ -39,7 +39,7 @@ test: check-generated lint vet agent-size test-go ## everything CI runs: generat
 FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf '%d\n' 0x$$(echo $$h | cut -c1-5); else date +%s; fi)
 
 # What is long is played in parts, another one with each commit: see test/parttest. make test PART= plays all.
-test-go: export PART = $(FRESH)/4
+test-go: export PART = $(FRESH)/6
 
 # A kept result knows nothing of the programs that a test builds: hence -count=1.
 GO_TEST := go test -race -timeout 60m -count=1
