@@ -121,8 +121,8 @@ func (r *release) dist(ctx context.Context) error {
 	return writeChecksums(r.out)
 }
 
-// emptyOut empties the folder of what an earlier run left; whatever else is in it stays,
-// and would be in the checksums: it is refused.
+// emptyOut empties a folder that holds a release, or an image, of an earlier run. Any other that
+// is not empty is refused: its files would be lost, or be in the checksums.
 func emptyOut(out string) error {
 	entries, err := os.ReadDir(out)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/hostos"
@@ -167,7 +168,8 @@ func kubeletVersion(own string) string {
 	return kubernetesVersion + "-macfleet." + own
 }
 
-// inName keeps of a version what a label's value may hold.
+// inName keeps of a version what a label's value may hold: a longer one, and the API server
+// would refuse the Node.
 func inName(version string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || ('0' <= r && r <= '9') || ('a' <= r && r <= 'z') || ('A' <= r && r <= 'Z') {
@@ -175,5 +177,5 @@ func inName(version string) string {
 		}
 		return '-'
 	}, version)
-	return strings.Trim(clean, ".-")
+	return strings.Trim(clean[:min(len(clean), content.LabelValueMaxLength)], ".-")
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
@@ -175,6 +176,17 @@ func TestANodeShowsItsMachinesVersion(t *testing.T) {
 	s.Config.Host.KubernetesVersion = "v1.35.2"
 	if got := s.info().KubeletVersion; got != "v1.35.2" {
 		t.Errorf("the Node shows %s", got)
+	}
+}
+
+// Whatever a build calls itself, its Mac can register.
+func TestAnyVersionIsALabel(t *testing.T) {
+	for _, version := range []string{"v0.1.0", "", "0.1.0-dev+x", strings.Repeat("a", 62) + "-b", "-.-"} {
+		s := self()
+		s.Version = version
+		if errs := validation.IsValidLabelValue(s.labels()[versionLabel]); len(errs) > 0 {
+			t.Errorf("%q: %v", version, errs)
+		}
 	}
 }
 
