@@ -63,6 +63,9 @@ func TestAFewPodsAsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	pods := map[string]*corev1.Pod{}
 	plays := few()
+	if len(plays) != len(kubelet) {
+		t.Fatalf("%d Pods of the seed have the names of the record's %d: make the record anew, as CONTRIBUTING.md says", len(plays), len(kubelet))
+	}
 	h.onMacs((len(plays)+1)/2, plays, func(p play, mac string) {
 		pod := h.on(p, mac)
 		mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
-// StatusKinds are what Of looks at.
+// StatusKinds are what StatusOf looks at.
 func StatusKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.Hosts, snapshot.Machines, snapshot.Fleets, snapshot.Profiles, snapshot.Zones,
