@@ -1,13 +1,16 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -151,9 +154,17 @@ func TestACopyNamesNoOthersMac(t *testing.T) {
 	m.Name = owner
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: owner, UID: types.UID(uuid.NewString()), Controller: new(true)}}
 	must(t, api.Create(t.Context(), m))
-	for _, who := range []string{clusterAdmin, fleetAuthor, core} {
+	copyOf := func() *clusterv1.Machine {
 		copied := ownMachine(newName(), "")
 		copied.Spec.InfrastructureRef.Name = owner
+		return copied
+	}
+	// The policy reads the other's from a watch of the API server's.
+	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, rights, true, func(ctx context.Context) (bool, error) {
+		return clients[core].Create(ctx, copyOf(), client.DryRunAll) != nil, nil
+	}))
+	for _, who := range []string{clusterAdmin, fleetAuthor, core} {
+		copied := copyOf()
 		refused(t, clients[who].Create(t.Context(), copied), "which is another Machine's: a copy has no Mac")
 	}
 	must(t, clients[core].Create(t.Context(), ownMachine(owner, "")))
