@@ -47,8 +47,12 @@ GO_TEST := go test -race -timeout 60m -count=1
 # Histories make much that they throw away: a third less of the time with more room for it.
 SCHEDULES := GOGC=800 go test ./test/schedule -timeout 12h
 
+.PHONY: chromium
+chromium: # which the tests of the board look with
+	hack/chromium.sh
+
 .PHONY: test-go
-test-go: ## the Go tests, race detector on
+test-go: chromium ## the Go tests, race detector on
 	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/) # which wait for timers more than they work
 	go test -count=1 -run TestMany ./internal/agent/server -streams 10000
 	$(GO_TEST) $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
@@ -63,6 +67,7 @@ test-go: ## the Go tests, race detector on
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
 	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
 	go run ./test/bench
+	go test -run '^$$' -bench . ./test/board
 	go run ./test/bench/agent
 
 N ?= 5000

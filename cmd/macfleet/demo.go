@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,12 +52,19 @@ func newDemo(flags *sandboxFlags) *cobra.Command {
 	return cmd
 }
 
-// demo runs the whole story, and takes the sandbox down however it ends.
-func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep bool, p *progress) (err error) {
+// demo runs the whole story.
+func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep bool, p *progress) error {
 	if options.hosts < demoMacs {
 		return usageError{fmt.Errorf("--hosts %d: the demo needs %d", options.hosts, demoMacs)}
 	}
-	if err := up(ctx, flags, options, p); err != nil {
+	const kept = "The sandbox is still up. Of the demo's Pods one waits: the Mac that is left runs two.\n"
+	return flags.withSandbox(ctx, options, keep, kept, p, func(ctx context.Context, s story) error { return s.tell(ctx) })
+}
+
+// withSandbox brings a sandbox up for a story, and takes it down however that ends, unless
+// it is to be kept.
+func (f *sandboxFlags) withSandbox(ctx context.Context, options *upOptions, keep bool, kept string, p *progress, tell func(context.Context, story) error) (err error) {
+	if err := up(ctx, f, options, p); err != nil {
 		return err
 	}
 	defer func() {
@@ -64,12 +72,12 @@ func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep boo
 			p.drop()
 		}
 		if keep && err == nil {
-			p.print("The sandbox is still up. Of the demo's Pods one waits: the Mac that is left runs two.\n" + flags.tryNext())
+			p.print(kept + f.tryNext())
 			return
 		}
-		err = errors.Join(err, down(context.WithoutCancel(ctx), flags, p))
+		err = errors.Join(err, down(context.WithoutCancel(ctx), f, p))
 	}()
-	running, err := flags.running()
+	running, err := f.running()
 	if err != nil {
 		return err
 	}
@@ -77,13 +85,13 @@ func demo(ctx context.Context, flags *sandboxFlags, options *upOptions, keep boo
 	if err != nil {
 		return err
 	}
-	return (&story{client: c, vendor: running.VendorURL, progress: p, hosts: options.hosts}).tell(ctx)
+	return tell(ctx, story{client: c, running: running, progress: p, hosts: options.hosts})
 }
 
 // story is a demo under way.
 type story struct {
 	client   client.Client
-	vendor   string
+	running  state
 	hosts    int
 	progress *progress
 
@@ -96,11 +104,13 @@ func (s *story) tell(ctx context.Context) error {
 		act   func(context.Context) error
 		until func(*snapshot.Snapshot) (string, bool)
 		took  *time.Duration
+		// then shows what came of it.
+		then func(context.Context) error
 	}{
-		{fmt.Sprintf("scaling the fleet from 0 to %d Macs", demoMacs), s.scaleTo(demoMacs), s.allRunning, &s.nodesAfter},
-		{fmt.Sprintf("running %d macOS Pods on them", demoMacs), s.deploy, s.allPodsReady, &s.podsAfter},
-		{fmt.Sprintf("scaling the fleet to %d", demoLeft), s.scaleTo(demoLeft), s.drained, &s.drainedAfter},
-		{"watching the wipes to their end", nil, s.wiped, &s.wipedAfter},
+		{fmt.Sprintf("scaling the fleet from 0 to %d Macs", demoMacs), s.scaleTo(demoMacs), s.allRunning, &s.nodesAfter, nil},
+		{fmt.Sprintf("running %d macOS Pods on them", demoMacs), s.deploy, s.allPodsReady, &s.podsAfter, s.lookInside},
+		{fmt.Sprintf("scaling the fleet to %d", demoLeft), s.scaleTo(demoLeft), s.drained, &s.drainedAfter, nil},
+		{"watching the wipes to their end", nil, s.wiped, &s.wipedAfter, nil},
 	}
 	for _, chapter := range chapters {
 		began := time.Now()
@@ -114,8 +124,34 @@ func (s *story) tell(ctx context.Context) error {
 			return err
 		}
 		*chapter.took = time.Since(began)
+		if chapter.then == nil {
+			continue
+		}
+		if err := chapter.then(ctx); err != nil {
+			return err
+		}
 	}
 	return s.summary(ctx)
+}
+
+// lookInside shows that a Pod on a Mac is looked into as any other.
+func (s *story) lookInside(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"logs", "deployment/" + demoApp},
+		{"exec", "deployment/" + demoApp, "--", "ps", "aux"},
+	} {
+		kubectl := s.running.Binaries.Cluster.Kubectl(ctx, s.running.Kubeconfig, args...)
+		output, err := kubectl.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
+		}
+		s.progress.print("  $ kubectl " + strings.Join(args, " ") + "\n" + indented(string(output)))
+	}
+	return nil
+}
+
+func indented(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
 }
 
 // await looks until the chapter has ended, and shows how far it is.
@@ -181,7 +217,11 @@ func (s *story) deploy(ctx context.Context) error {
 					NodeSelector:                  map[string]string{corev1.LabelOSStable: "darwin"},
 					Tolerations:                   []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}},
 					TerminationGracePeriodSeconds: ptr.To(int64(10)),
-					Containers:                    []corev1.Container{{Name: "macos", Image: demoImage}},
+					Containers: []corev1.Container{{
+						Name: "macos", Image: demoImage,
+						Command: []string{"/bin/sh", "-c", `echo "this guest runs on the Mac of Node $MAC"; exec sleep 86400`},
+						Env:     []corev1.EnvVar{{Name: "MAC", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+					}},
 				},
 			},
 		},
@@ -194,7 +234,7 @@ func (s *story) deploy(ctx context.Context) error {
 
 // summary prints what happened, with the vendor's own count of calls.
 func (s *story) summary(ctx context.Context) error {
-	calls, err := vendorCalls(ctx, s.vendor)
+	calls, err := vendorCalls(ctx, s.running.VendorURL)
 	if err != nil {
 		return err
 	}

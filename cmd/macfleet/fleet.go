@@ -41,7 +41,7 @@ func scaleFleet(ctx context.Context, c client.Client, replicas int) error {
 
 // look reads what the demo waits for.
 func look(ctx context.Context, c client.Client) (*snapshot.Snapshot, error) {
-	s, err := snapshot.Load(ctx, c, metav1.NamespaceAll, snapshot.Hosts, snapshot.CoreMachines, snapshot.Nodes, snapshot.Pods)
+	s, err := snapshot.Load(ctx, c, metav1.NamespaceAll, snapshot.Hosts, snapshot.CoreMachines, snapshot.Profiles, snapshot.Nodes, snapshot.Pods)
 	if err != nil {
 		return nil, fmt.Errorf("reading from the sandbox's API server: %w", err)
 	}

@@ -29,7 +29,7 @@ const consoleUser = "m1"
 // newMachine holds what is done on a Machine's Mac itself.
 func newMachine() *cobra.Command {
 	cmd := group("machine", "What to look at on a Machine's Mac itself, by SSH")
-	cmd.AddCommand(newMachineSSH(), newMachineDoctor())
+	cmd.AddCommand(newMachineSSH(), newMachineDoctor(), newMachineLogs())
 	return cmd
 }
 
@@ -86,15 +86,7 @@ func newMachineDoctor() *cobra.Command {
 
 // interact runs a command on a Machine's Mac and ends with its exit code.
 func (v *macVerb) interact(cmd *cobra.Command, name, command string, shell bool) error {
-	if v.port < 0 || v.port > 65535 {
-		return usageError{fmt.Errorf("--port %d is not a port", v.port)}
-	}
-	ctx := cmd.Context()
-	target, err := v.target(ctx, name)
-	if err != nil {
-		return err
-	}
-	session, err := remote.Dial(ctx, target)
+	session, err := v.dial(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -103,8 +95,13 @@ func (v *macVerb) interact(cmd *cobra.Command, name, command string, shell bool)
 	if err != nil {
 		return err
 	}
-	code, err := session.Interact(ctx, command, at)
+	code, err := session.Interact(cmd.Context(), command, at)
 	restore()
+	return ended(code, err)
+}
+
+// ended is how a verb ends that ran a command on a Mac.
+func ended(code int, err error) error {
 	switch {
 	case err != nil:
 		return err
@@ -114,6 +111,17 @@ func (v *macVerb) interact(cmd *cobra.Command, name, command string, shell bool)
 		return exitError{code}
 	}
 	return nil
+}
+
+func (v *macVerb) dial(ctx context.Context, name string) (*remote.Session, error) {
+	if v.port < 0 || v.port > 65535 {
+		return nil, usageError{fmt.Errorf("--port %d is not a port", v.port)}
+	}
+	target, err := v.target(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return remote.Dial(ctx, target)
 }
 
 // target is the Mac of a Machine as its cluster records it.

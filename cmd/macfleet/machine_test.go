@@ -136,3 +136,40 @@ func TestNoCommandReachesAnotherMac(t *testing.T) {
 		})
 	}
 }
+
+// The last converge is told in words, and the logs as they are; a Mac without a report
+// shows its logs all the same.
+func TestTheLogsOfAMachinesMac(t *testing.T) {
+	const report = `{"verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":75,"steps":[` +
+		`{"name":"sshd","outcome":"unchanged","ms":3},{"name":"tart","outcome":"failed","class":"retry","detail":"no route","ms":1200}]}`
+	for name, c := range map[string]struct {
+		report string
+		args   []string
+		out    string
+		errs   string
+	}{
+		"with a report": {report, nil, "converge of 2026-11-26T11:00:00Z, build v1, revision aa46: failed (exit code 75)\n" +
+			"STEP   OUTCOME          TOOK   SAYS\ntart   failed (retry)   1.2s   no route\n1 step found as it should be\n" +
+			"sudo -n tail -n 20 /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", ""},
+		"without one": {"", []string{"--tail", "5", "--follow"}, "sudo -n tail -n 5 -F /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", "macfleet: not shown: the last converge: cat: No such file\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mac := newTestMac(t)
+			mac.console = func(command string, channel ssh.Channel) int {
+				switch {
+				case !strings.Contains(command, "report.json"):
+					_, _ = io.WriteString(channel, command)
+				case c.report == "":
+					_, _ = io.WriteString(channel.Stderr(), "cat: No such file\n")
+					return 1
+				default:
+					_, _ = io.WriteString(channel, c.report)
+				}
+				return 0
+			}
+			if code, out, errs := machineVerb(t, mac, reachable(t, mac), "logs", "", c.args...); code != 0 || out != c.out || errs != c.errs {
+				t.Errorf("exit code %d, %q, %q; want %q, %q", code, out, errs, c.out, c.errs)
+			}
+		})
+	}
+}

@@ -102,7 +102,7 @@ func newRoot() *cobra.Command {
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newMachine(), newCompletion())
+	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newMachine(), newBoard(), newPool(), newCompletion())
 	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },

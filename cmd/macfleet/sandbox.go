@@ -31,7 +31,7 @@ func newSandbox() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&flags.dir, "dir", "", "the sandbox's directory (default: $XDG_STATE_HOME/macfleet/sandbox, else ~/.local/state/macfleet/sandbox)")
-	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags), newFault(flags), newMac(flags))
+	cmd.AddCommand(newUp(flags), newServe(flags), newStatus(flags), newKubectl(flags), newDown(flags), newDemo(flags), newTour(flags), newFault(flags), newMac(flags))
 	return cmd
 }
 

@@ -31,20 +31,21 @@ func (s Status) Write(out io.Writer, sc screen.Screen) error {
 }
 
 func (s Status) pool(out io.Writer, sc screen.Screen) error {
-	var counts []string
-	for _, phase := range phases {
-		if n := s.Pool.Phases[phase]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
-		}
-	}
-	text := count(s.Pool.Hosts, "Mac")
-	if len(counts) > 0 {
-		text += ": " + strings.Join(counts, ", ")
-	}
-	lines := sc.Wrap(text, "       ")
+	lines := sc.Wrap(s.Pool.Says(), "       ")
 	lines[0] = sc.Paint("POOL", screen.Head) + "   " + strings.TrimSpace(lines[0])
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
+}
+
+// Says counts the Macs, and what they are at.
+func (p Pool) Says() string {
+	var counts []string
+	for _, phase := range phases {
+		if n := p.Phases[phase]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
+		}
+	}
+	return strings.TrimSuffix(count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
 }
 
 func count(n int, noun string) string {
@@ -104,6 +105,12 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 }
 
 func explained(kind string) bool { return kind != "cluster" && kind != "controlplane" }
+
+// Explained says whether there is a story of an item.
+func (i Item) Explained() bool { return explained(i.Kind) }
+
+// Because is why it waits.
+func (i Item) Because() string { return because(i.Reason, i.Message) }
 
 func because(reason, message string) string {
 	return strings.TrimSuffix(reason+": "+strings.Join(strings.Fields(message), " "), ": ")

@@ -5,6 +5,10 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -48,6 +52,18 @@ func TestTables(t *testing.T) {
 			clitest.Golden(t, "machines-"+file+".txt", sc, machines.Write)
 		}
 	}
+}
+
+func TestOrders(t *testing.T) {
+	waits := clitest.Host(9, infrav1.HostOrdering, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, "OutOfStock", "the vendor has no M2-L in fr-par-1", time.Minute))
+	waits.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00004", Type: "M2-L", OS: "tahoe", Zone: "fr-par-1", Profile: "macfleet-system/macfleet-builders", AttemptedAt: ptr.To(metav1.NewMicroTime(clitest.Now().Add(-time.Minute)))}
+	fresh := clitest.Host(8, infrav1.HostOrdering)
+	fresh.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00005", Type: "M4-S", Zone: "fr-par-3"}
+	table, err := Orders([]infrav1.ScalewayAppleSiliconHost{waits, fresh}, clitest.Now(), true, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clitest.Golden(t, "orders-wide.txt", screen.Screen{}, table.Write)
 }
 
 // Rows fit the usual terminal, with the widest usual cells.

@@ -75,7 +75,7 @@ func Hosts(hosts []infrav1.ScalewayAppleSiliconHost, now time.Time, wide bool, b
 	type host = infrav1.ScalewayAppleSiliconHost
 	return tableOf(hosts, []column[host]{
 		{title: "HOST", cell: func(h *host) screen.Cell { return plain(h.Name) }},
-		{title: "PHASE", cell: func(h *host) screen.Cell { return screen.Cell{Text: string(h.Status.Phase), Mood: hostMood(h)} }},
+		{title: "PHASE", cell: func(h *host) screen.Cell { return screen.Cell{Text: string(h.Status.Phase), Mood: HostMood(h)} }},
 		{title: "SERVER", wide: true, cell: func(h *host) screen.Cell { return plain(h.Status.Server.Name) }},
 		{title: "TYPE", cell: func(h *host) screen.Cell { return plain(h.Status.Server.Type) }},
 		{title: "OS", wide: true, cell: func(h *host) screen.Cell { return plain(h.Status.Server.OSFamily) }},
@@ -112,7 +112,8 @@ func keptOut(h *infrav1.ScalewayAppleSiliconHost) string {
 	return ""
 }
 
-func hostMood(h *infrav1.ScalewayAppleSiliconHost) screen.Mood {
+// HostMood is what a host wants to be noticed for.
+func HostMood(h *infrav1.ScalewayAppleSiliconHost) screen.Mood {
 	switch h.Status.Phase {
 	case infrav1.HostInUse, infrav1.HostAvailable:
 		return screen.Good

@@ -132,6 +132,9 @@ func (k Kind) listOfOthers() list {
 	return pods
 }
 
+// List is an empty list of the kind.
+func (k Kind) List() client.ObjectList { return k.list().into }
+
 // ours are macfleet's own kinds: a cluster without them is without macfleet.
 func (k Kind) ours() bool {
 	return slices.Contains([]Kind{Hosts, Machines, Zones, Remediations, Profiles, ControlPlanes}, k)

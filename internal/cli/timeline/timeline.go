@@ -61,8 +61,14 @@ func Merge(s *snapshot.Snapshot, of Of) []Entry {
 }
 
 func event(e *corev1.Event) Entry {
-	at := e.LastTimestamp.Time
-	count := e.Count
+	at, count := LastSeen(e)
+	return Entry{At: at, Source: "event", Object: KindOf(e.InvolvedObject.Kind), What: e.Reason, Says: oneLine(e.Message), Count: count}
+}
+
+// LastSeen is when an event came the last time, and how often it came, where that is more
+// than once.
+func LastSeen(e *corev1.Event) (at time.Time, count int32) {
+	at, count = e.LastTimestamp.Time, e.Count
 	if at.IsZero() {
 		at = e.EventTime.Time
 	}
@@ -72,11 +78,11 @@ func event(e *corev1.Event) Entry {
 	if count <= 1 {
 		count = 0
 	}
-	return Entry{At: at, Source: "event", Object: kindOf(e.InvolvedObject.Kind), What: e.Reason, Says: oneLine(e.Message), Count: count}
+	return at, count
 }
 
-// kindOf is how a kind is called here.
-func kindOf(kind string) string {
+// KindOf is how a kind is called here.
+func KindOf(kind string) string {
 	switch kind {
 	case "ScalewayAppleSiliconHost":
 		return "host"
@@ -84,6 +90,8 @@ func kindOf(kind string) string {
 		return "machine"
 	case "ScalewayAppleSiliconRemediation":
 		return "remediation"
+	case "MacNodeProfile":
+		return "profile"
 	case "Machine":
 		return "core machine"
 	}

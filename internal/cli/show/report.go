@@ -1,0 +1,51 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/converge/document"
+)
+
+// WriteReport writes what a Mac recorded of its last converge: how it ended, and the steps
+// that did something or failed.
+func WriteReport(out io.Writer, sc screen.Screen, r document.Report) error {
+	fmt.Fprintln(out, sc.Paint(reportHead(r), screen.Head))
+	table, unchanged := screen.Table{Head: []string{"STEP", "OUTCOME", "TOOK", "SAYS"}}, 0
+	for _, s := range r.Steps {
+		if s.Outcome == document.Unchanged {
+			unchanged++
+			continue
+		}
+		outcome := screen.Cell{Text: string(s.Outcome)}
+		if s.Outcome == document.Failed {
+			outcome = screen.Cell{Text: fmt.Sprintf("failed (%s)", s.Class), Mood: screen.Bad}
+		}
+		took := time.Duration(s.Millis) * time.Millisecond
+		table.Rows = append(table.Rows, []screen.Cell{plain(s.Name), outcome, plain(took.String()), plain(s.Detail)})
+	}
+	if len(table.Rows) > 0 {
+		if err := table.Write(out, sc); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s found as it should be\n", count(unchanged, "step"))
+	return err
+}
+
+func reportHead(r document.Report) string {
+	how := "ended well"
+	switch {
+	case r.Rebooting:
+		how = "reboots the Mac, and another run follows"
+	case r.Exit != 0:
+		how = fmt.Sprintf("failed (exit code %d)", r.Exit)
+	}
+	head := fmt.Sprintf("%s of %s, build %s, revision %s: %s", r.Verb, r.Finished.UTC().Format(time.RFC3339), r.Build, r.Revision, how)
+	if r.RolledBack != "" {
+		head += "; build " + r.RolledBack + " failed and was replaced by the one before it"
+	}
+	return head
+}
