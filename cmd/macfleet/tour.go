@@ -62,6 +62,7 @@ type chapter struct {
 	manifest string
 	// typed are commands, of macfleet and of kubectl, from what is there.
 	typed func(*snapshot.Snapshot) [][]string
+	// until says when that has come; nil: at once.
 	until func(*snapshot.Snapshot) (string, bool)
 	// after shows what has come of it.
 	after func(*snapshot.Snapshot) [][]string
@@ -145,8 +146,10 @@ func (t *tour) play(ctx context.Context, n int, c chapter) error {
 	if err := t.run(ctx, c.typed, c.manifest); err != nil {
 		return err
 	}
-	if err := t.await(ctx, "   waiting", c.until); err != nil {
-		return err
+	if c.until != nil {
+		if err := t.await(ctx, "   waiting", c.until); err != nil {
+			return err
+		}
 	}
 	return t.run(ctx, c.after, "")
 }
@@ -207,8 +210,6 @@ func fixed(commands ...[]string) func(*snapshot.Snapshot) [][]string {
 	return func(*snapshot.Snapshot) [][]string { return commands }
 }
 
-func atOnce(*snapshot.Snapshot) (string, bool) { return "", true }
-
 func (t *tour) chapters() []chapter {
 	kubectl := func(args ...string) []string { return append([]string{"kubectl"}, args...) }
 	macfleet := func(args ...string) []string { return append([]string{"macfleet"}, args...) }
@@ -225,7 +226,7 @@ func (t *tour) chapters() []chapter {
 		},
 		{
 			title:    "A job runs on a Mac",
-			says:     "To Kubernetes a Mac is a Node. The Pod below is a macOS VM; its logs and its exit code are a Pod's.",
+			says:     "To Kubernetes a Mac is a Node. This Job's Pod is a macOS VM; its logs and its exit code are a Pod's.",
 			manifest: tourManifest,
 			typed:    fixed(kubectl("create", "-f", "-")),
 			until:    t.jobDone,
@@ -271,7 +272,6 @@ func (t *tour) chapters() []chapter {
 				_, host, _ := first(now)
 				return [][]string{macfleet("host", "quarantine", host, "--reason", "its fan is loud", "--yes")}
 			},
-			until: atOnce,
 			after: func(now *snapshot.Snapshot) [][]string {
 				_, host, _ := first(now)
 				return [][]string{macfleet("explain", "host", host), macfleet("host", "quarantine", host, "--end", "--yes")}
