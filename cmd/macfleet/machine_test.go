@@ -140,7 +140,7 @@ func TestNoCommandReachesAnotherMac(t *testing.T) {
 // The last converge is told in words, and the logs as they are; a Mac without a report
 // shows its logs all the same.
 func TestTheLogsOfAMachinesMac(t *testing.T) {
-	const report = `{"verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":75,"steps":[` +
+	const report = `{"schema":"macfleet.dev/report/v1","verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":75,"steps":[` +
 		`{"name":"sshd","outcome":"unchanged","ms":3},{"name":"tart","outcome":"failed","class":"retry","detail":"no route","ms":1200}]}`
 	for name, c := range map[string]struct {
 		report string
@@ -150,17 +150,17 @@ func TestTheLogsOfAMachinesMac(t *testing.T) {
 	}{
 		"with a report": {report, nil, "converge of 2026-11-26T11:00:00Z, build v1, revision aa46: failed (exit code 75)\n" +
 			"STEP   OUTCOME          TOOK   SAYS\ntart   failed (retry)   1.2s   no route\n1 step found as it should be\n" +
-			"sudo -n tail -n 20 /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", ""},
-		"without one": {"", []string{"--tail", "5", "--follow"}, "sudo -n tail -n 5 -F /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", "macfleet: not shown: the last converge: cat: No such file\n"},
+			"tail -n 20 /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", ""},
+		"without one": {"", []string{"--tail", "5", "--follow"}, "tail -n 5 -F /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", "macfleet: not shown: the last converge: tart-kubelet: no converge has run on this Mac\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mac := newTestMac(t)
 			mac.console = func(command string, channel ssh.Channel) int {
 				switch {
-				case !strings.Contains(command, "report.json"):
+				case command != "sudo -n /usr/local/libexec/macfleet/current/tart-kubelet report":
 					_, _ = io.WriteString(channel, command)
 				case c.report == "":
-					_, _ = io.WriteString(channel.Stderr(), "cat: No such file\n")
+					_, _ = io.WriteString(channel.Stderr(), "tart-kubelet: no converge has run on this Mac\n")
 					return 1
 				default:
 					_, _ = io.WriteString(channel, c.report)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,7 +70,7 @@ func (l *logs) show(cmd *cobra.Command, name string) error {
 
 // tail shows the ends of both logs, each under its name.
 func (l *logs) tail() string {
-	command := fmt.Sprintf("sudo -n tail -n %d", l.lines)
+	command := fmt.Sprintf("tail -n %d", l.lines)
 	if l.follow {
 		command += " -F"
 	}
@@ -81,16 +80,12 @@ func (l *logs) tail() string {
 // readReport reads what the Mac recorded of its last converge.
 func readReport(ctx context.Context, session *remote.Session) (document.Report, error) {
 	var text, errs bytes.Buffer
-	code, err := session.Interact(ctx, "sudo -n cat "+document.ReportFile, remote.Console{In: strings.NewReader(""), Out: &text, Err: &errs})
+	code, err := session.Interact(ctx, "sudo -n "+document.CurrentAgent+" report", remote.Console{In: strings.NewReader(""), Out: &text, Err: &errs})
 	if err != nil {
 		return document.Report{}, err
 	}
 	if code != 0 {
 		return document.Report{}, errors.New(strings.TrimSpace(errs.String()))
 	}
-	var report document.Report
-	if err := json.Unmarshal(text.Bytes(), &report); err != nil {
-		return report, fmt.Errorf("reading %s: %w", document.ReportFile, err)
-	}
-	return report, nil
+	return document.DecodeReport(text.Bytes())
 }

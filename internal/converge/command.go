@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,10 +37,10 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func (e *ExitError) ExitCode() int { return e.Code }
 
 // Commands returns the verbs that run on this Mac: converge, upgrade, leave and
-// uninstall. Each writes one report line to its standard output and returns nil
-// or an *ExitError.
+// uninstall, each of which writes one report line to its standard output and returns nil
+// or an *ExitError; and report, which prints the last of these lines.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{convergeCommand(), upgradeCommand(), leaveCommand(), uninstallCommand()}
+	return []*cobra.Command{convergeCommand(), upgradeCommand(), leaveCommand(), uninstallCommand(), reportCommand()}
 }
 
 // signedHelp is what --signed means, the same for all verbs that know it.
@@ -230,4 +231,33 @@ func reboot(ctx context.Context, o Options, r document.Report, told error) error
 		return &ExitError{Code: document.ExitRetry, Err: fmt.Errorf("rebooting the Mac: %w", err)}
 	}
 	return told
+}
+
+// reportCommand is for who may not read the file: it is root's.
+func reportCommand() *cobra.Command {
+	var o Options
+	return &cobra.Command{
+		Use:   "report",
+		Short: "print what the last run of converge recorded, one JSON line",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := useThisMac(&o); err != nil {
+				return usage(err)
+			}
+			return printReport(cmd.OutOrStdout(), o.Mac.Files)
+		},
+	}
+}
+
+func printReport(out io.Writer, files macos.Files) error {
+	file, err := files.Open(document.ReportFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("no converge has run on this Mac")
+	}
+	if err != nil {
+		return fmt.Errorf("reading the last report: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	_, err = io.Copy(out, file)
+	return err
 }

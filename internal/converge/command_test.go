@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 func TestBadInputIsUsage(t *testing.T) {
@@ -93,5 +95,18 @@ func TestProgramPath(t *testing.T) {
 	}
 	if got := buildOf("/usr/local/bin/tart-kubelet"); got != "" {
 		t.Errorf("elsewhere: %q", got)
+	}
+}
+
+func TestTheLastReportIsPrinted(t *testing.T) {
+	mac := macostest.New()
+	var out strings.Builder
+	if err := printReport(&out, mac.Interfaces().Files); err == nil || err.Error() != "no converge has run on this Mac" || out.Len() > 0 {
+		t.Errorf("on a fresh Mac: %v, %q", err, &out)
+	}
+	const line = `{"verb":"converge"}` + "\n"
+	mac.Put(document.ReportFile, []byte(line), step.RootAttr(0o600))
+	if err := printReport(&out, mac.Interfaces().Files); err != nil || out.String() != line {
+		t.Errorf("printed %q: %v", &out, err)
 	}
 }

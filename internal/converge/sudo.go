@@ -26,6 +26,7 @@ var sudoVerbs = []string{
 	document.CurrentAgent + " leave --signed",
 	document.CurrentAgent + " doctor",
 	document.CurrentAgent + " doctor --json",
+	document.CurrentAgent + " report",
 	document.CurrentAgent + " uninstall --signed",
 	document.NextAgent + " converge --signed",
 }
@@ -46,7 +47,7 @@ func (x sudo) step() step.Step {
 	return step.Step{
 		Name: "sudo",
 		About: "Shrinks " + sudoersFile("<user>") + " from everything to the agent's own verbs: " +
-			"doctor and `converge --plan`, which change nothing, and converge, upgrade, leave and uninstall as the fleet's key has signed them. " +
+			"doctor, report and `converge --plan`, which change nothing, and converge, upgrade, leave and uninstall as the fleet's key has signed them. " +
 			"Without `--signed` they take the password.",
 		Undo: "As an administrator with the password: `sudo visudo -f " + sudoersFile("<user>") + "`, or remove the file.",
 		Note: func() string { return note },
