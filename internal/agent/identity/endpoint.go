@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,19 +75,48 @@ func awaitEndpoint(ctx context.Context, o Options) (endpoint, error) {
 
 func findEndpoint(o Options) (endpoint, error) {
 	path := filepath.Join(o.Dir, endpointFile)
+	known := remembered(path)
 	b, err := readBootstrap(o.BootstrapKubeconfig)
-	if err == nil {
+	switch {
+	case err == nil && known.Server != "" && !bytes.Equal(known.CA, b.CA):
+		// First: who remembers the new one only would go on with the old certificates.
+		if err := dropAll(o.Dir); err != nil {
+			return endpoint{}, err
+		}
+		o.Log.Info("another cluster's credentials were delivered: certificates of the one before are not used again", "node", o.NodeName, "server", b.Server, "before", known.Server)
 		return b.endpoint, remember(path, b.endpoint)
-	}
-	data, readErr := os.ReadFile(path)
-	if readErr != nil {
+	case err == nil:
+		return b.endpoint, remember(path, b.endpoint)
+	case known.Server == "":
 		return endpoint{}, err
 	}
+	return known, nil
+}
+
+// remembered is the server of an earlier life; none where there was no such.
+func remembered(path string) endpoint {
 	var e endpoint
-	if jsonErr := json.Unmarshal(data, &e); jsonErr != nil || e.Server == "" {
-		return endpoint{}, err
+	data, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(data, &e) != nil {
+		return endpoint{}
 	}
-	return e, nil
+	return e
+}
+
+// dropAll moves all certificates aside. Another authority is another cluster's, or a new
+// control plane's: neither knows who signed them, and each would refuse them for as long as
+// they are valid. The fresh token gets new ones.
+func dropAll(dir string) error {
+	pairs, err := filepath.Glob(filepath.Join(dir, "*-current.pem"))
+	if err != nil {
+		return fmt.Errorf("looking for certificates: %w", err)
+	}
+	for _, path := range pairs {
+		if err := os.Rename(path, path+".unusable"); err != nil {
+			return fmt.Errorf("moving a certificate of another cluster aside: %w", err)
+		}
+	}
+	return nil
 }
 
 func remember(path string, e endpoint) error {

@@ -40,6 +40,8 @@ type apiServer struct {
 	http *httptest.Server
 	key  *ecdsa.PrivateKey
 	ca   *x509.Certificate
+	// authority is delivered beside that of the server.
+	authority []byte
 
 	mu       sync.Mutex
 	requests []certificates.CertificateSigningRequest
@@ -163,7 +165,7 @@ func (s *apiServer) reply(w http.ResponseWriter, o any) {
 // deliver writes a bootstrap kubeconfig as converge does.
 func (s *apiServer) deliver(path string) {
 	s.t.Helper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
+	ca := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw}), s.authority...)
 	config := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": s.http.URL, "certificate-authority-data": ca}}},
@@ -254,6 +256,39 @@ func TestRestartNeedsNoBootstrap(t *testing.T) {
 	readNode(t, begin(t, o))
 	if n := len(s.requests); n != 1 {
 		t.Errorf("%d certificates were asked for, want 1", n)
+	}
+}
+
+// A Mac that comes to another cluster has a certificate that is good for its name, and that
+// the other cluster refuses. What it served with is of no use there either.
+func TestAnotherClustersTokenGetsNewCertificates(t *testing.T) {
+	s := newAPIServer(t)
+	dir := t.TempDir()
+	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	s.deliver(o.BootstrapKubeconfig)
+	begin(t, o)
+	served := filepath.Join(o.Dir, "node-server-current.pem")
+	if err := os.WriteFile(served, pairOf(t, "mac-1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.deliver(o.BootstrapKubeconfig) // a fresh token of the same cluster
+	begin(t, o)
+	if _, err := os.Stat(served); err != nil || len(s.requests) != 1 {
+		t.Errorf("%d certificates were asked for, want that of the first start; %v", len(s.requests), err)
+	}
+
+	other := newAPIServer(t)
+	block, _ := pem.Decode(pairOf(t, "authority"))
+	other.authority = pem.EncodeToMemory(block)
+	other.deliver(o.BootstrapKubeconfig)
+	for range 2 { // that it was another's is so once
+		readNode(t, begin(t, o))
+	}
+	if len(other.askers) != 1 || other.askers[0] != "Bearer "+token {
+		t.Errorf("the other cluster was asked by %q, want once with its token", other.askers)
+	}
+	if _, err := os.Stat(served); err == nil {
+		t.Error("the serving certificate of the cluster before is still used")
 	}
 }
 
