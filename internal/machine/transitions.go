@@ -31,7 +31,7 @@ func Transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []Transitio
 		}},
 		{infrav1.BootstrappedCondition, map[string]string{
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,
-			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonCredentialsSealed: warning, infrav1.ReasonEndpointUnknown: warning,
+			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonCredentialsSealed: warning, infrav1.ReasonEndpointUnknown: warning, infrav1.ReasonDifferentCluster: warning,
 			infrav1.ReasonNotWiped: warning, infrav1.ReasonRebootingForRecovery: warning, infrav1.ReasonReturnedToPool: warning,
 			infrav1.ReasonWrongHardware: warning, infrav1.ReasonFileVault: warning, infrav1.ReasonInvalidProfile: warning,
 			infrav1.ReasonReinstalling: warning, infrav1.ReasonBootstrapExhausted: warning,

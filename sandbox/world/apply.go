@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,11 @@ func decode(manifests []byte) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, object)
 		}
 	}
+}
+
+// ofFleets reports that an object of the chart belongs to its fleets, and not to macfleet.
+func ofFleets(object *unstructured.Unstructured) bool {
+	return strings.HasSuffix(object.GroupVersionKind().Group, "cluster.x-k8s.io") || object.GetKind() == "Secret"
 }
 
 // managerFlags are the arguments that the chart's Deployment gives the manager.

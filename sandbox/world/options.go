@@ -72,6 +72,10 @@ type Options struct {
 	// ControllerManagerArgs are further flags of kube-controller-manager, which win
 	// over the sandbox's own.
 	ControllerManagerArgs []string
+	// Beside is a running sandbox whose vendor and Macs this one shares: another management
+	// cluster of the same project, which has macfleet and no fleet. It is stopped before that
+	// one. Hosts and TimeScale are that one's.
+	Beside *World
 	// MetricsServer runs Kubernetes' metrics-server, of which kubectl top asks.
 	MetricsServer bool
 	// Port of the API server; 0 takes a free one.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -72,6 +73,10 @@ func (w *World) start(ctx context.Context) error {
 }
 
 func (w *World) startVendor(ctx context.Context) error {
+	if beside := w.options.Beside; beside != nil {
+		w.network, w.macs, w.vendor, w.vendorListener, w.key = beside.network, beside.macs, beside.vendor, beside.vendorListener, beside.key
+		return nil
+	}
 	network, err := newNetwork(ctx)
 	if err != nil {
 		return err
@@ -156,6 +161,9 @@ func (w *World) startCluster(ctx context.Context) error {
 }
 
 func (w *World) fillPool(ctx context.Context) error {
+	if w.options.Beside != nil {
+		return nil
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for n := range w.options.Hosts {
 		group.Go(func() error {
@@ -185,11 +193,16 @@ func (w *World) startProduct(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if w.options.Beside != nil {
+		chart = slices.DeleteFunc(chart, ofFleets)
+	}
 	if err := applier.install(ctx, chart); err != nil {
 		return err
 	}
-	if err := w.key.store(ctx, applier); err != nil {
-		return err
+	if w.options.Beside == nil {
+		if err := w.key.store(ctx, applier); err != nil {
+			return err
+		}
 	}
 	if err := storeVendorSecret(ctx, applier); err != nil {
 		return err
@@ -264,6 +277,18 @@ func (w *World) Stop(ctx context.Context) error {
 		w.unmount()
 		<-w.unmounted
 	}
+	if w.options.Beside == nil {
+		errs = append(errs, w.stopVendor(ctx))
+	}
+	if w.cluster != nil {
+		errs = append(errs, w.cluster.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// stopVendor ends the vendor and its Macs.
+func (w *World) stopVendor(ctx context.Context) error {
+	var errs []error
 	if w.vendorListener != nil {
 		errs = append(errs, w.vendorListener.Close())
 		w.vendorListener = nil
@@ -273,9 +298,6 @@ func (w *World) Stop(ctx context.Context) error {
 	}
 	if w.macs != nil {
 		errs = append(errs, w.macs.stop(ctx))
-	}
-	if w.cluster != nil {
-		errs = append(errs, w.cluster.Stop(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -63,8 +63,10 @@ const (
 	ReasonSSHUnreachable      = "SSHUnreachable"
 	ReasonHostKeyMismatch     = "HostKeyMismatch"
 	ReasonEndpointUnknown     = "EndpointUnknown"
-	ReasonRunning             = "Running"
-	ReasonBootstrapFailed     = "BootstrapFailed"
+	// ReasonDifferentCluster: the Mac is a node of another cluster than this, as after a move.
+	ReasonDifferentCluster = "DifferentCluster"
+	ReasonRunning          = "Running"
+	ReasonBootstrapFailed  = "BootstrapFailed"
 	// ReasonRebootingForRecovery: the one reboot of this claim is under way.
 	ReasonRebootingForRecovery = "RebootingForRecovery"
 	// ReasonBootstrapExhausted: every attempt failed, and no tier is left.

@@ -289,6 +289,7 @@ type ScalewayAppleSiliconMachineStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=samm,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Host",type=string,priority=1,JSONPath=`.spec.hostRef.name`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

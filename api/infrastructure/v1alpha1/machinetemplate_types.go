@@ -26,6 +26,7 @@ type ScalewayAppleSiliconMachineTemplateSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=sammt,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.template.spec.type`
 // +kubebuilder:printcolumn:name="Zone",type=string,JSONPath=`.spec.template.spec.zone`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

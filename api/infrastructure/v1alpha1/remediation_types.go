@@ -62,6 +62,7 @@ type ScalewayAppleSiliconRemediationStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sasr,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
 // +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Remediated")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -114,6 +115,8 @@ type ScalewayAppleSiliconRemediationTemplateSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=sasrt,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ScalewayAppleSiliconRemediationTemplate struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -70,6 +70,9 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 		v.bootstrapped = waiting
 		return ctrl.Result{RequeueAfter: stagingPoll}, nil
 	}
+	if elsewhere, err := p.machines.elsewhere(ctx, v); err != nil || elsewhere {
+		return ctrl.Result{RequeueAfter: elsewherePoll}, err
+	}
 	profile, err := p.machines.profile(ctx, v.Machine)
 	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
 		v.bootstrapped = machine.False(infrav1.ReasonUnknownProfile, "%s", missing)

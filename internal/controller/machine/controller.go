@@ -307,7 +307,7 @@ func (r *Reconciler) wireServices() {
 	r.pusher = &push.Pusher{
 		Macs: r.Macs, Agent: r.Agent, Hosts: r.hosts, Secrets: r.secrets, Tokens: r.tokens, Clock: r.Clock, Pause: r.Pause, Observe: r.metrics.step,
 	}
-	r.machines = &machines{client: r.Client, reader: r.Reader, recorder: r.Recorder}
+	r.machines = &machines{client: r.Client, reader: r.Reader, recorder: r.Recorder, clusterID: r.ClusterID}
 	r.rights = &rights{client: r.Client, clock: r.Clock, reader: r.Reader, machines: r.machines, pools: pools, secrets: r.secrets}
 	r.nodes = &nodes{client: r.Client, clock: r.Clock, reader: r.Reader, rights: r.rights}
 	r.claims = &claims{

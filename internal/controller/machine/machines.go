@@ -28,6 +28,8 @@ type machines struct {
 	client   client.Client
 	reader   client.Reader
 	recorder events.EventRecorder
+	// clusterID is the cluster's that Macs join from here; empty: nobody compares it.
+	clusterID string
 }
 
 // loadSnapshot reads what the phases need. Only the Machine itself must be there.
