@@ -157,14 +157,18 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
+// cacheOf watches one namespace, or all where none is named, and what is in none.
+func cacheOf(namespace string) cache.Options {
+	if namespace == "" {
+		return cache.Options{}
+	}
+	return cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+}
+
 func newManager(s settings, to connection) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
-	}
-	namespaces := map[string]cache.Config{}
-	if s.namespace != "" {
-		namespaces[s.namespace] = cache.Config{}
 	}
 	mgr, err := ctrl.NewManager(to.config, ctrl.Options{
 		Scheme:                        scheme,
@@ -175,7 +179,7 @@ func newManager(s settings, to connection) (ctrl.Manager, error) {
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       s.metrics(),
 		HealthProbeBindAddress:        s.probeAddress,
-		Cache:                         cache.Options{DefaultNamespaces: namespaces},
+		Cache:                         cacheOf(s.namespace),
 		// Caching these would need the right to list them everywhere.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
 			&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}, &corev1.ServiceAccount{},

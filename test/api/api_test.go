@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/contract"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -85,31 +84,6 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	return code
-}
-
-// TestContractCRDLabels: each CRD says which of its versions keeps the contract,
-// and bears the name that core computes.
-func TestContractCRDLabels(t *testing.T) {
-	var crds apiextensionsv1.CustomResourceDefinitionList
-	if err := api.List(t.Context(), &crds); err != nil {
-		t.Fatal(err)
-	}
-	ours := 0
-	for _, crd := range crds.Items {
-		if crd.Spec.Group != infrav1.GroupVersion.Group && crd.Spec.Group != controlplanev1.GroupVersion.Group {
-			continue
-		}
-		ours++
-		if got := crd.Labels["cluster.x-k8s.io/v1beta2"]; got != "v1alpha1" {
-			t.Errorf("%s: contract label %q, want v1alpha1", crd.Name, got)
-		}
-		if want := contract.CalculateCRDName(crd.Spec.Group, crd.Spec.Names.Kind); crd.Name != want {
-			t.Errorf("%s: core looks for %s", crd.Name, want)
-		}
-	}
-	if ours != 8 {
-		t.Errorf("%d CRDs of ours, want 8", ours)
-	}
 }
 
 func newHost() *infrav1.ScalewayAppleSiliconHost {

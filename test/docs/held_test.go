@@ -78,6 +78,78 @@ func TestEachPromiseIsHeldByATest(t *testing.T) {
 	}
 }
 
+// noRule starts the last cell of a rule of the contract that concerns nothing here.
+const noRule = "does not apply: "
+
+// TestEachRuleOfTheContractIsHeldByATest, and each test that is named after one is found in the page.
+func TestEachRuleOfTheContractIsHeldByATest(t *testing.T) {
+	known := tests(t)
+	page := rows(read(t, book, "contract.md"))
+	named := map[string]bool{}
+	for _, r := range page {
+		for _, complaint := range ruleComplaints(r, known) {
+			t.Errorf("docs/contract.md:%d: %s", r.line, complaint)
+		}
+		for _, name := range testsNamed(r.last()) {
+			named[name] = true
+		}
+	}
+	for name := range known {
+		if strings.HasPrefix(name, "TestContract_") && !named[name] {
+			t.Errorf("docs/contract.md has no rule that %s holds", name)
+		}
+	}
+	if len(page) < 40 {
+		t.Errorf("only %d rules found: the search is broken, or the page has lost some", len(page))
+	}
+}
+
+// ruleComplaints says what is wrong with one row of the contract.
+func ruleComplaints(r row, known map[string]string) []string {
+	if len(r.cells) != 4 {
+		return []string{"a row has four cells: the rule, whether it is a must, what we do, the tests"}
+	}
+	names := testsNamed(r.last())
+	var found []string
+	for _, name := range missing(names, known) {
+		found = append(found, "no such test: "+name)
+	}
+	if len(names) > 0 {
+		return found
+	}
+	for _, reason := range []string{notYet, noRule} {
+		if strings.HasPrefix(r.last(), reason) && len(r.last()) > len(reason) {
+			return nil
+		}
+	}
+	return []string{"no test holds this row, and it says neither \"" + notYet + "\" nor \"" + noRule + "\" with the reason"}
+}
+
+func TestRuleComplaints(t *testing.T) {
+	known := map[string]string{"TestHeld": `"a case"`}
+	for text, says := range map[string]string{
+		"| a | yes | kept | `TestHeld` |":             "",
+		"| a | yes | kept | `TestHeld/a case` |":      "",
+		"| a | yes | kept | `TestHeld/another` |":     "no such test",
+		"| a | yes | kept | `TestGone`, `TestHeld` |": "no such test",
+		"| a | yes | kept | by hand |":                "no test holds",
+		"| a | yes | kept | |":                        "no test holds",
+		"| a | yes | kept | not yet: |":               "no test holds",
+		"| a | yes | kept | not yet: hard |":          "",
+		"| a | yes | kept | does not apply: no X |":   "",
+		"| a | kept | `TestHeld` |":                   "four cells",
+	} {
+		found := rows("| rule | must | here | held by |\n|---|---|---|---|\n" + text)
+		if len(found) != 1 {
+			t.Fatalf("%q is read as %d rows", text, len(found))
+		}
+		got := strings.Join(ruleComplaints(found[0], known), "; ")
+		if (says == "") != (got == "") || !strings.Contains(got, says) {
+			t.Errorf("%s: complaints = %q, want %q", text, got, says)
+		}
+	}
+}
+
 // TestComplaints keeps the search honest.
 func TestComplaints(t *testing.T) {
 	known := map[string]string{"TestHeld": `"a case"`}

@@ -324,3 +324,19 @@ func TestLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestContract_WatchFilter: several instances share a cluster, each with its own label.
+func TestContract_WatchFilter(t *testing.T) {
+	for label, writes := range map[string]bool{"mine": true, "another's": false, "": false} {
+		labelled := infra("fr-par-1")
+		labelled.Labels = map[string]string{clusterv1.WatchLabel: label}
+		w := newWorld(t, labelled, owner())
+		r := &Reconciler{Client: w.client, Inventory: reports{"fr-par-1": listed()}, WatchFilter: "mine"}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(labelled)}); err != nil {
+			t.Fatal(err)
+		}
+		if (w.writes > 0) != writes {
+			t.Errorf("label %q: %d writes", label, w.writes)
+		}
+	}
+}
