@@ -15,8 +15,8 @@ import (
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
 
-// server is a real API server, to which clusterctl has given what it made of the file.
-func server(t *testing.T) *rest.Config {
+// plainServer is a real API server, without core.
+func plainServer(t *testing.T) (*cluster.Cluster, cluster.Binaries) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a real control plane")
@@ -34,6 +34,13 @@ func server(t *testing.T) *rest.Config {
 			t.Error(err)
 		}
 	})
+	return started, binaries
+}
+
+// server is a real API server, to which clusterctl has given what it made of the file.
+func server(t *testing.T) *rest.Config {
+	t.Helper()
+	started, _ := plainServer(t)
 	client := clusterctl.New(clusterctl.Kubeconfig{Path: started.Kubeconfig()}, settings(t, nil))
 	for range 2 { // as an upgrade to the same version does
 		if err := client.ProviderComponents().Create(t.Context(), taken(t).Objs()); err != nil {
