@@ -144,24 +144,50 @@ func (e *ender) endSidecars(ctx context.Context, p *corev1.Pod) error {
 	return context.Cause(ctx)
 }
 
-// endAll ends the commands of one group after those of another.
+// endAll ends the commands of groups as a kubelet ends containers: the hooks of all begin at once, and a group is told
+// to end once the one before it has ended, or the grace is over. What others outlive is then killed; what ends last
+// goes with its guest.
 func (e *ender) endAll(ctx context.Context, groups [][]string, grace vmruntime.Grace) {
-	since, several := e.progress.Ending.Since, state.Several(e.pod.current())
-	for _, group := range groups {
+	var all sync.WaitGroup
+	defer all.Wait()
+	turn := closed()
+	for i, group := range groups {
 		var ending sync.WaitGroup
 		for _, id := range group {
-			c := &commandEnding{
-				id: id, since: since, grace: grace, told: e.progress.record().Ending.Of(id),
-				margin: func() time.Duration { return state.StopMargin(e.pod.wholeGrace(e.life)) },
-			}
-			c.note = func() {
-				e.progress.change(func(r *state.Record) { r.Ending.Note(id, several, c.told) })
-				e.progress.save()
-			}
-			ending.Go(func() { e.end(ctx, c) })
+			c := e.endingOf(id, grace, turn)
+			ending.Go(func() {
+				e.end(ctx, c)
+				if i < len(groups)-1 {
+					e.force(ctx, id)
+				}
+			})
 		}
-		ending.Wait()
+		next := make(chan struct{})
+		all.Go(func() {
+			ending.Wait()
+			close(next)
+		})
+		turn = next
 	}
+}
+
+// endingOf is the end of a command within the grace of its Pod, which may become shorter meanwhile.
+func (e *ender) endingOf(id string, grace vmruntime.Grace, turn <-chan struct{}) *commandEnding {
+	several := state.Several(e.pod.current())
+	c := &commandEnding{id: id, since: e.progress.Ending.Since, grace: grace, turn: turn, told: e.progress.record().Ending.Of(id)}
+	c.whole = func() time.Duration { return e.pod.wholeGrace(e.life) }
+	c.margin = func() time.Duration { return state.StopMargin(c.whole()) }
+	c.note = func() {
+		e.progress.change(func(r *state.Record) { r.Ending.Note(id, several, c.told) })
+		e.progress.save()
+	}
+	return c
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // killTimeout is how long a command may take to end that was killed.
@@ -171,9 +197,15 @@ const killTimeout = 10 * time.Second
 // whether it has ended.
 func (e *ender) kill(ctx context.Context, id string, grace time.Duration) bool {
 	since := e.clock.Now()
-	c := &commandEnding{id: id, since: since, margin: func() time.Duration { return 0 }, note: func() {}}
+	c := &commandEnding{id: id, since: since, turn: closed(), margin: func() time.Duration { return 0 }, note: func() {}}
+	c.whole = func() time.Duration { return grace }
 	c.grace = func() (time.Duration, <-chan struct{}) { return grace - e.clock.Since(since), nil }
 	e.end(ctx, c)
+	return e.force(ctx, id)
+}
+
+// force kills a command that runs still. It reports whether it has ended.
+func (e *ender) force(ctx context.Context, id string) bool {
 	if ctx.Err() != nil || !e.isRunning(id) {
 		return true
 	}
@@ -199,8 +231,10 @@ type commandEnding struct {
 	id    string
 	since time.Time
 	grace vmruntime.Grace
-	// margin of the grace is left for the guest.
-	margin func() time.Duration
+	// turn is closed once all have ended that are to end before it.
+	turn <-chan struct{}
+	// whole is the grace from its beginning, of which margin is left for the guest.
+	whole, margin func() time.Duration
 	// told is what it was told already; note writes that down.
 	told state.Told
 	note func()
@@ -212,7 +246,9 @@ func (e *ender) end(ctx context.Context, c *commandEnding) {
 	if hook := state.PreStop(container); hook != nil && !c.told.Hooked {
 		e.preStop(ctx, c, container, *hook)
 	}
-	ctx, cancel := e.within(ctx, c, 0)
+	e.awaitTurn(ctx, c)
+	// As a kubelet, beyond the grace where that is over: what others kept waiting has time to end by itself.
+	ctx, cancel := e.within(ctx, c, state.TermLeast)
 	defer cancel()
 	if !c.told.Signaled {
 		if err := e.signal(ctx, c.id, syscall.SIGTERM); err != nil {
@@ -235,20 +271,33 @@ func (e *ender) end(ctx context.Context, c *commandEnding) {
 	}
 }
 
-// within ends a context when no more is left of the grace than is reserved, beside what
-// the guest takes to go down.
-func (e *ender) within(ctx context.Context, c *commandEnding, reserved time.Duration) (context.Context, func()) {
+// awaitTurn returns once all has ended that is to end before a command, or the grace is over.
+func (e *ender) awaitTurn(ctx context.Context, c *commandEnding) {
+	ctx, cancel := e.within(ctx, c, 0)
+	defer cancel()
+	select {
+	case <-c.turn:
+	case <-ctx.Done():
+	}
+}
+
+// within ends a context when the grace is over, but for what the guest takes to go down, and not before least of it has
+// passed. A grace that leaves no time at all ends it at once.
+func (e *ender) within(ctx context.Context, c *commandEnding, least time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	begun := e.clock.Now()
 	var counting sync.WaitGroup
 	counting.Go(func() {
 		for {
-			left, changed := c.grace()
-			usable := left - reserved - c.margin()
-			if left <= state.OrphanGrace || usable <= 0 {
+			left, changed := c.usable()
+			if c.whole() > state.OrphanGrace {
+				left = max(left, least-e.clock.Since(begun))
+			}
+			if left <= 0 {
 				cancel(errGraceOver)
 				return
 			}
-			if _, err := wait.Or(ctx, e.clock, changed, usable); err != nil {
+			if _, err := wait.Or(ctx, e.clock, changed, left); err != nil {
 				return
 			}
 		}
@@ -257,6 +306,15 @@ func (e *ender) within(ctx context.Context, c *commandEnding, reserved time.Dura
 		cancel(nil)
 		counting.Wait()
 	}
+}
+
+// usable is what is left of the grace for the command.
+func (c *commandEnding) usable() (time.Duration, <-chan struct{}) {
+	left, changed := c.grace()
+	if left <= state.OrphanGrace {
+		return 0, changed
+	}
+	return left - c.margin(), changed
 }
 
 // signal sends a signal, as often as it takes. It fails where it never can be sent.
@@ -279,7 +337,7 @@ func (e *ender) signal(ctx context.Context, id string, sig syscall.Signal) error
 // preStop runs the hook; one that is a command once, however often the agent is restarted
 // meanwhile. A hook that fails ends nothing.
 func (e *ender) preStop(ctx context.Context, ending *commandEnding, c corev1.Container, hook corev1.LifecycleHandler) {
-	within, cancel := e.within(ctx, ending, state.TermLeast)
+	within, cancel := e.within(ctx, ending, 0)
 	defer cancel()
 	err := e.runHook(within, ending, c, hook)
 	if ctx.Err() != nil {

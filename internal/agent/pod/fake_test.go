@@ -25,6 +25,7 @@ type fakeHost struct {
 	runs     map[string]*fakeRun
 	images   map[string]string
 	log      []string
+	when     map[string]time.Time // of the first such line
 
 	// pullErrs, createErrs and runEnds are used up one by one; runEnds end a run
 	// before its lock is held.
@@ -68,13 +69,24 @@ type fakeRun struct {
 
 func newFakeHost(now func() time.Time) *fakeHost {
 	return &fakeHost{
-		now: now, machines: map[string]bool{}, runs: map[string]*fakeRun{}, images: map[string]string{},
+		now: now, when: map[string]time.Time{}, machines: map[string]bool{}, runs: map[string]*fakeRun{}, images: map[string]string{},
 		guests: fakeGuests{commands: map[string]*fakeCommand{}, codes: map[string]int{}, hold: map[string]bool{}},
 	}
 }
 
 func (h *fakeHost) note(format string, args ...any) {
-	h.log = append(h.log, fmt.Sprintf(format, args...))
+	line := fmt.Sprintf(format, args...)
+	h.log = append(h.log, line)
+	if _, again := h.when[line]; !again {
+		h.when[line] = h.now()
+	}
+}
+
+// between is the time from one line of the history to another.
+func (h *fakeHost) between(from, to string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.when[to].Sub(h.when[from])
 }
 
 func (h *fakeHost) Probe(context.Context) (vm.Info, error) {

@@ -41,6 +41,8 @@ type fakeGuests struct {
 	// stubborn commands go on when they are told to end. signals counts what they are told.
 	stubborn bool
 	signals  int
+	// deaf are those, by ID, that go on though others end.
+	deaf map[string]bool
 	// signalErrs are used up one by one.
 	signalErrs []error
 	// leave is what commands print, by their ID.
@@ -109,7 +111,7 @@ func (h *fakeHost) Signal(_ context.Context, dir, id string, sig syscall.Signal)
 		return shim.ErrNoShim
 	}
 	h.note("signal %s %s %s", h.run(dir).name, id, sig)
-	if !h.guests.stubborn || sig == syscall.SIGKILL {
+	if !h.guests.stubborn && !h.guests.deaf[id] || sig == syscall.SIGKILL {
 		c.ends(shim.CommandEnd{ID: id, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: 128 + int(sig)})
 	}
 	return nil

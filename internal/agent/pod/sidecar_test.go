@@ -3,6 +3,7 @@ package pod
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -87,6 +88,64 @@ func TestSidecarsEndInReverse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A container that takes all of the grace leaves sidecars two seconds all the same, as with a kubelet: killed is what is
+// still there then.
+func TestSidecarsHaveTwoSecondsOfTheirOwn(t *testing.T) {
+	p, deadline, grace := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"), int64(100), int64(30)
+	p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &deadline, &grace
+	w := newWorld(t, p)
+	w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
+	w.host.guests.deaf = map[string]bool{"main": true, "init-0": true}
+	w.startAgent()
+	w.awaitAllRunning()
+	w.frozen.Store(true)
+	w.clock.Step(100 * time.Second)
+	w.awaitSignal()
+	if n := w.host.count("signal tk-uid-a-0 init-"); n != 0 {
+		t.Fatalf("sidecars were told before the main container had ended: %v", w.host.history())
+	}
+	w.clock.Step(27 * time.Second) // a tenth of the grace is the guest's
+	w.await("both sidecars are told", func() bool {
+		return w.host.count("signal tk-uid-a-0 init-0 terminated") == 1 && w.host.count("signal tk-uid-a-0 init-1 terminated") == 1
+	})
+	w.await("the guest goes down", func() bool {
+		w.clock.Step(20 * time.Millisecond)
+		return w.host.count("stop") == 1
+	})
+	if had := w.host.between("signal tk-uid-a-0 init-0 terminated", "stop tk-uid-a-0"); had < 2*time.Second {
+		t.Errorf("the sidecar had %s: %v", had, w.host.history())
+	}
+	w.frozen.Store(false)
+	p = w.awaitPhase(corev1.PodFailed)
+	for name, code := range map[string]int32{"vm": 137, "one": 137, "two": 143} {
+		if e := of(p, name).State.Terminated; e == nil || e.ExitCode != code {
+			t.Errorf("%s ended with %+v, want %d", name, e, code)
+		}
+	}
+}
+
+// The preStop hook of a sidecar runs as soon as its Pod is to end, as a kubelet has it; the sidecar is told in its turn.
+func TestHooksOfSidecarsAwaitNoTurn(t *testing.T) {
+	p := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "proxy")
+	p.Spec.InitContainers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	w := newWorld(t, p)
+	w.host.guests.hold["init-0"] = true
+	w.host.guests.deaf = map[string]bool{"main": true}
+	w.startAgent()
+	w.awaitAllRunning()
+	w.frozen.Store(true)
+	w.deleteWithin(3600)
+	w.awaitSignal()
+	w.await("the hook runs", func() bool { return w.host.count("exec tk-uid-a-0 prestop-init-0") == 1 })
+	if n := w.host.count("signal tk-uid-a-0 init-0"); n != 0 {
+		t.Errorf("the sidecar was told too early: %v", w.host.history())
+	}
+	w.host.exit("main", exited(0))
+	w.await("the sidecar is told", func() bool { return w.host.count("signal tk-uid-a-0 init-0 terminated") == 1 })
+	w.frozen.Store(false)
+	w.awaitGone("a")
 }
 
 // Where the main container restarts, the sidecar goes on.

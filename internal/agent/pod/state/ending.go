@@ -61,7 +61,7 @@ const (
 	// stopPart of a grace is left for the guest to go down in, between these bounds.
 	stopPart            = 10
 	stopLeast, stopMost = 500 * time.Millisecond, 10 * time.Second
-	// TermLeast is left for the command after a preStop hook that took all of its time.
+	// TermLeast is what a command has to end by itself once it was told to, though the grace is over: a kubelet's least.
 	TermLeast = 2 * time.Second
 )
 
