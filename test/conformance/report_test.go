@@ -54,6 +54,31 @@ func TestAListWithoutReasonsIsRefused(t *testing.T) {
 	}
 }
 
+// Of the specs about a sidecar's probes those are skipped whose sidecar has another image than the Pod's container.
+func TestSidecarsOfAnotherImageAreSkipped(t *testing.T) {
+	list, err := parseSpecs(specsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, skipped := range map[string]bool{
+		"should be restarted startup probe fails":                                              true,
+		"should *not* be restarted by liveness probe because startup probe delays it":          true,
+		"should be ready immediately after startupProbe succeeds":                              true,
+		"should override timeoutGracePeriodSeconds when LivenessProbe field is set":            true,
+		"should be restarted with an exec liveness probe with timeout":                         true,
+		"should be restarted with a /healthz http liveness probe":                              false,
+		"should *not* be restarted with a GRPC liveness probe":                                 false,
+		"should have monotonically increasing restart count":                                   false,
+		"with readiness probe should not be ready before initial delay and never restart":      false,
+		"should mark readiness on pods to false and disable liveness probes while terminating": false,
+	} {
+		why := list.reasonOf("[sig-node] [NodeConformance] [FeatureGate:SidecarContainers] Probing restartable init container " + name)
+		if strings.Contains(why, "different images") != skipped {
+			t.Errorf("%s: %q", name, why)
+		}
+	}
+}
+
 // A run of a few specs changes their rows, and no other.
 func TestRowsOfOthersStay(t *testing.T) {
 	written := table([]result{
