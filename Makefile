@@ -70,6 +70,15 @@ bench: ## measure claims, next to a loop under one lock, and what is asked at re
 	go test -run '^$$' -bench . ./test/board
 	go run ./test/bench/agent
 
+# Kubernetes' own kubelet, from the control plane's module: five minutes of one core the first time.
+.PHONY: bin/hollowkubelet
+bin/hollowkubelet:
+	cd test/oracle/hollowkubelet && go build -ldflags '-s -w' -o $(CURDIR)/bin/hollowkubelet .
+
+.PHONY: bench-kubelet
+bench-kubelet: agent-size bin/hollowkubelet ## measure the agent beside Kubernetes' own kubelet: Pods, exec, logs, port-forward, at rest
+	go run ./test/bench/kubelet $(if $(IDLE),-idle $(IDLE))
+
 N ?= 5000
 FROM ?= 1
 
@@ -95,8 +104,7 @@ conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubect
 		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
 
 .PHONY: oracle
-oracle: ## the same Pods on Kubernetes' own kubelet and on Macs, and what differs; PODS, SEED and MACS vary it
-	cd test/oracle/hollowkubelet && go build -ldflags '-s -w' -o $(CURDIR)/bin/hollowkubelet .
+oracle: bin/hollowkubelet ## the same Pods on Kubernetes' own kubelet and on Macs, and what differs; PODS, SEED and MACS vary it
 	go test -count=1 -timeout 2h -v ./test/oracle -run TestOracle -args -hollow $(CURDIR)/bin/hollowkubelet \
 		$(if $(PODS),-pods $(PODS)) $(if $(SEED),-seed $(SEED)) $(if $(MACS),-macs $(MACS))
 

@@ -11,11 +11,12 @@ import (
 
 // Request is one line of the API server's audit log.
 type Request struct {
-	Stage string    `json:"stage"`
-	Verb  string    `json:"verb"`
-	URI   string    `json:"requestURI"`
-	At    time.Time `json:"requestReceivedTimestamp"`
-	User  struct {
+	Stage     string    `json:"stage"`
+	Verb      string    `json:"verb"`
+	URI       string    `json:"requestURI"`
+	UserAgent string    `json:"userAgent"`
+	At        time.Time `json:"requestReceivedTimestamp"`
+	User      struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	Object *struct {
@@ -52,8 +53,17 @@ func (r Request) What() string {
 // nodeUser begins the names of nodes.
 const nodeUser = "system:node:"
 
-// NodeRequests are those that nodes have made since a moment, each once.
+// NodeRequests are those that Macs have made since a moment, each once.
 func (p *Plane) NodeRequests(since time.Time) ([]Request, error) {
+	return p.requests(since, func(r Request) bool { return strings.HasPrefix(r.User.Username, nodeUser) })
+}
+
+// HollowRequests are those of hollow kubelets, which have an administrator's rights.
+func (p *Plane) HollowRequests(since time.Time) ([]Request, error) {
+	return p.requests(since, func(r Request) bool { return r.UserAgent == hollowAgent })
+}
+
+func (p *Plane) requests(since time.Time, of func(Request) bool) ([]Request, error) {
 	f, err := os.Open(p.auditLog())
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -69,7 +79,7 @@ func (p *Plane) NodeRequests(since time.Time) ([]Request, error) {
 		}
 		// A watch has two lines: one when it begins, one when it ends.
 		first := r.Stage == "ResponseStarted" || r.Stage == "ResponseComplete" && r.Verb != "watch"
-		if first && strings.HasPrefix(r.User.Username, nodeUser) && !r.At.Before(since) {
+		if first && of(r) && !r.At.Before(since) {
 			requests = append(requests, r)
 		}
 	}

@@ -22,6 +22,12 @@ func (p *Plane) StartHollow(binary, name string, log io.Writer, args ...string) 
 	return &Hollow{cmd}, nil
 }
 
+// hollowAgent is what it calls itself.
+const hollowAgent = "hollowkubelet"
+
+// PID is its process.
+func (h *Hollow) PID() int { return h.cmd.Process.Pid }
+
 // Stop ends it.
 func (h *Hollow) Stop() {
 	_ = h.cmd.Process.Signal(syscall.SIGTERM)

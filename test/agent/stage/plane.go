@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
@@ -88,6 +89,9 @@ func (p *Plane) Stop(ctx context.Context) error {
 	<-p.done
 	return p.cluster.Stop(ctx)
 }
+
+// Config has the administrator's rights, and the cluster's authority.
+func (p *Plane) Config() *rest.Config { return p.cluster.Config() }
 
 // PID is the control plane's process.
 func (p *Plane) PID() int { return p.cluster.PIDs()["control plane"] }

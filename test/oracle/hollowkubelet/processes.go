@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	critest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/cri-streaming/pkg/streaming"
 	utilexec "k8s.io/utils/exec"
 )
 
@@ -19,15 +22,20 @@ type processes struct {
 	*critest.FakeRuntimeService
 	// sandboxTakes and startTakes leave a kubelet time to tell of the state before.
 	sandboxTakes, startTakes time.Duration
+	streams                  streaming.Server
 
 	mu      sync.Mutex
 	started map[string]*process
+	journal *os.File
 }
 
 // process is a container.
 type process struct {
 	config *runtimeapi.ContainerConfig
-	pid    int
+	pod    string
+	// log is the path of its log.
+	log string
+	pid int
 	// ended is closed once its end is in the container's status.
 	ended chan struct{}
 }
@@ -51,12 +59,20 @@ func (p *processes) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSan
 // CreateContainer keeps what is to be run.
 func (p *processes) CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, sandboxConfig *runtimeapi.PodSandboxConfig) (string, error) {
 	id, err := p.FakeRuntimeService.CreateContainer(ctx, sandbox, config, sandboxConfig)
-	if err == nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.started[id] = &process{config: config, ended: make(chan struct{})}
+	if err != nil {
+		return "", err
 	}
-	return id, err
+	c := &process{
+		config: config, pod: sandboxConfig.GetMetadata().GetUid(), ended: make(chan struct{}),
+		log: filepath.Join(sandboxConfig.GetLogDirectory(), config.GetLogPath()),
+	}
+	p.Lock()
+	p.Containers[id].LogPath = c.log
+	p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started[id] = c
+	return id, nil
 }
 
 func (p *processes) of(id string) (*process, error) {
@@ -88,20 +104,66 @@ func (p *processes) StartContainer(ctx context.Context, id string) error {
 	if err := wait(ctx, p.startTakes); err != nil {
 		return err
 	}
-	cmd := c.command(context.WithoutCancel(ctx), append(append([]string(nil), c.config.Command...), c.config.Args...))
 	if err := p.FakeRuntimeService.StartContainer(ctx, id); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	log, err := newContainerLog(c.log)
+	if err != nil {
+		return err
+	}
+	cmd := c.command(context.WithoutCancel(ctx), append(append([]string(nil), c.config.Command...), c.config.Args...))
+	if err := log.start(cmd); err != nil {
+		log.end()
 		return err
 	}
 	c.pid = cmd.Process.Pid
 	go func() {
 		_ = cmd.Wait() // its state says how it ended
+		p.tell(c)
+		c.killAll()
+		log.end()
 		p.note(id, exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)))
 		close(c.ended)
 	}()
 	return nil
+}
+
+// killAll ends what a container has left, as all its processes end with the first.
+func (c *process) killAll() { _ = syscall.Kill(-c.pid, syscall.SIGKILL) }
+
+// end ends all containers.
+func (p *processes) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.started {
+		select {
+		case <-c.ended:
+		default:
+			if c.pid != 0 {
+				c.killAll()
+			}
+		}
+	}
+}
+
+// keepJournal has the ends of processes written down; an empty path: they are not.
+func (p *processes) keepJournal(path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	if p.journal, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return fmt.Errorf("opening the journal: %w", err)
+	}
+	return nil
+}
+
+// tell writes down that a process has ended just now.
+func (p *processes) tell(c *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.journal != nil {
+		_, _ = fmt.Fprintf(p.journal, "%s %s\n", c.pod, time.Now().Format(time.RFC3339Nano))
+	}
 }
 
 // note writes the end of a container into its status, as containerd does.
@@ -135,7 +197,7 @@ func (p *processes) StopContainer(_ context.Context, id string, timeout int64) e
 	select {
 	case <-c.ended:
 	case <-time.After(time.Duration(timeout) * time.Second):
-		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+		c.killAll()
 		<-c.ended
 	}
 	return nil
