@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,6 +54,7 @@ func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	values := map[*prometheus.Desc]map[group]float64{c.phases: {}, c.notReady: {}, c.longest: {}, c.lostSlots: {}}
+	deleted := c.deletedOwners()
 	for i := range list.Items {
 		m := &list.Items[i]
 		fleet := machine.Snapshot{Machine: m}.Fleet()
@@ -62,9 +65,9 @@ func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 		if reason := falseReason(m, infrav1.ReadyCondition); reason != "" {
 			values[c.notReady][group{fleet, reason}]++
 		}
-		if waited := waitedFor(m, c.clock.Now()); waited > 0 {
-			phase := group{fleet, m.Status.Phase}
-			values[c.longest][phase] = max(values[c.longest][phase], waited.Seconds())
+		if phase, waited := waiting(m, deleted, c.clock.Now()); waited > 0 {
+			of := group{fleet, phase}
+			values[c.longest][of] = max(values[c.longest][of], waited.Seconds())
 		}
 	}
 	for desc, groups := range values {
@@ -80,6 +83,34 @@ func falseReason(m *infrav1.ScalewayAppleSiliconMachine, kind string) string {
 		return c.Reason
 	}
 	return ""
+}
+
+// deletedOwners says since when Machines of Cluster API are being deleted, by UID.
+func (c *machineCollector) deletedOwners() map[types.UID]time.Time {
+	list := &clusterv1.MachineList{}
+	if err := c.reader.List(context.Background(), list); err != nil {
+		return nil
+	}
+	since := map[types.UID]time.Time{}
+	for i := range list.Items {
+		if at := list.Items[i].DeletionTimestamp; at != nil {
+			since[list.Items[i].UID] = at.Time
+		}
+	}
+	return since
+}
+
+// waiting is in which phase, and for how long, a Machine has waited. Core drains the Node of one that is deleted
+// before it deletes the infra machine, which runs on as if nothing were: a drain may wait for ever.
+func waiting(m *infrav1.ScalewayAppleSiliconMachine, deleted map[types.UID]time.Time, now time.Time) (phase string, waited time.Duration) {
+	if m.DeletionTimestamp.IsZero() {
+		for _, owner := range m.OwnerReferences {
+			if since, is := deleted[owner.UID]; is {
+				return machine.PhaseReleasing, now.Sub(since)
+			}
+		}
+	}
+	return m.Status.Phase, waitedFor(m, now)
 }
 
 // waitedFor is for how long a Machine has not been Ready or, once it is deleted, has

@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/machine"
@@ -35,6 +37,25 @@ macfleet_machines_longest_wait_seconds{fleet="` + fleet + `",phase="Pending"} 90
 # TYPE macfleet_machines_not_ready gauge
 macfleet_machines_not_ready{fleet="` + fleet + `",reason="NoAvailableHost"} 1
 `)
+}
+
+// Core drains the Node of a Machine before it deletes the infra machine, which is Ready all the while.
+func TestADrainThatWaitsIsCounted(t *testing.T) {
+	w := runningWorld(t)
+	core := &clusterv1.Machine{}
+	w.get(client.ObjectKey{Namespace: namespace, Name: "mac-1"}, core)
+	core.Finalizers = []string{clusterv1.MachineFinalizer}
+	w.update(core)
+	w.delete(core)
+	w.get(client.ObjectKeyFromObject(core), core)
+	w.clock.SetTime(core.DeletionTimestamp.Add(90 * time.Minute))
+	want := `# HELP macfleet_machines_longest_wait_seconds For how long the Machine that waits longest has not been Ready or, in phase Releasing, has been deleted; by fleet and phase.
+# TYPE macfleet_machines_longest_wait_seconds gauge
+macfleet_machines_longest_wait_seconds{fleet="` + machine.Snapshot{Machine: w.machine("mac-1")}.Fleet() + `",phase="Releasing"} 5400
+`
+	if err := testutil.CollectAndCompare(newMachineCollector(w.client, w.clock), strings.NewReader(want), "macfleet_machines_longest_wait_seconds"); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWaitedFor(t *testing.T) {
