@@ -61,6 +61,7 @@ test-go: chromium ## the Go tests, race detector on
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
 	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
+	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
 .PHONY: bench
