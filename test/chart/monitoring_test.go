@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -39,5 +40,29 @@ func TestMonitoringIsAskedFor(t *testing.T) {
 	}
 	if len(rules) < 10 {
 		t.Errorf("%d alerts", len(rules))
+	}
+}
+
+// Grafana's sidecar finds the dashboards by a label, and each is a file as it stands.
+func TestDashboardsAreAskedFor(t *testing.T) {
+	if named(objects(t), "ConfigMap", "macfleet-dashboards") != nil {
+		t.Error("dashboards are made although nobody asked for them")
+	}
+	config := named(objects(t, set("monitoring.dashboards.enabled=true", "monitoring.dashboards.annotations.grafana_folder=macfleet")...), "ConfigMap", "macfleet-dashboards")
+	if config == nil {
+		t.Fatal("no dashboards")
+	}
+	if config.GetLabels()["grafana_dashboard"] != "1" || config.GetAnnotations()["grafana_folder"] != "macfleet" {
+		t.Errorf("labels %v, annotations %v", config.GetLabels(), config.GetAnnotations())
+	}
+	files, _, _ := unstructured.NestedStringMap(config.Object, "data")
+	if len(files) != 2 {
+		t.Errorf("%d dashboards", len(files))
+	}
+	for name, text := range files {
+		var dashboard struct{ UID string }
+		if err := json.Unmarshal([]byte(text), &dashboard); err != nil || dashboard.UID == "" {
+			t.Errorf("%s: uid %q, %v", name, dashboard.UID, err)
+		}
 	}
 }
