@@ -51,6 +51,7 @@ type settings struct {
 	metricsAddress      string
 	metricsCertDir      string
 	insecureMetrics     bool
+	profiling           bool
 	probeAddress        string
 	machineConcurrency  int
 	hostConcurrency     int
@@ -93,6 +94,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.metricsAddress, "metrics-bind-address", defaultMetricsAddress, "where metrics are served, over TLS and to whoever may get /metrics; 0: nowhere")
 	f.StringVar(&s.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics, read again when they change; default: a certificate that the manager makes and signs itself")
 	f.BoolVar(&s.insecureMetrics, "insecure-metrics", false, "serve metrics over plain HTTP to whoever asks: for an address that nobody else reaches")
+	f.BoolVar(&s.profiling, "profiling", false, "serve Go's profiles below /debug/pprof/ beside the metrics, to whoever may get that path")
 	f.StringVar(&s.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	f.IntVar(&s.machineConcurrency, "machine-concurrency", 32, "Machines looked at at once")
 	f.IntVar(&s.hostConcurrency, "host-concurrency", hostcontroller.DefaultConcurrency, "hosts looked at at once")

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 
@@ -33,10 +35,25 @@ func (s *settings) metrics() metricsserver.Options {
 	}
 	return metricsserver.Options{
 		BindAddress:    s.metricsAddress,
+		ExtraHandlers:  s.profiles(),
 		SecureServing:  true,
 		FilterProvider: metricsfilters.WithAuthenticationAndAuthorization,
 		CertDir:        s.metricsCertDir, CertName: metricsCert, KeyName: metricsKey,
 		TLSOpts: []func(*tls.Config){hardenTLS},
+	}
+}
+
+// profiles are Go's own, for whoever the API server lets get their paths. The command line is none of them.
+func (s *settings) profiles() map[string]http.Handler {
+	if !s.profiling {
+		return nil
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/":        http.HandlerFunc(pprof.Index), // heap, goroutine and so on, too
+		"/debug/pprof/cmdline": http.NotFoundHandler(),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
 	}
 }
 
@@ -48,8 +65,11 @@ func hardenTLS(c *tls.Config) {
 }
 
 // checkMetrics: a certificate that is named must be there. Without it one would be
-// made, which nobody can verify.
+// made, which nobody can verify. Profiles show memory, and are for who is let see it.
 func (s *settings) checkMetrics() error {
+	if s.profiling && s.insecureMetrics {
+		return errors.New("--profiling: --insecure-metrics asks nobody for a token; give one of the two")
+	}
 	if s.metricsCertDir == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,16 @@ func TestMetricsCertificate(t *testing.T) {
 		t.Errorf("--metrics-cert-dir = %q", got)
 	}
 	refused(t, "leave it out, or manager.metricsCertSecret", "manager.metricsCertSecret=metrics-tls", "manager.insecureMetrics=true")
+}
+
+func TestProfilesAreAskedFor(t *testing.T) {
+	for setting, want := range map[string]bool{"manager.profiling=false": false, "manager.profiling=true": true} {
+		flags := managerFlags(t, set(setting)...)
+		if found := slices.Contains(flags, "--profiling"); found != want {
+			t.Errorf("%s: the flags are %v", setting, flags)
+		}
+	}
+	refused(t, "leave it out, or manager.profiling", "manager.profiling=true", "manager.insecureMetrics=true")
 }
 
 // Each right is named: a star is a right to what nobody has thought of yet, and a

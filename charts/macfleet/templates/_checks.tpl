@@ -39,6 +39,9 @@
 {{- if le (float64 $manager.vendorQPS) 0.0 -}}
 {{- fail (printf "manager.vendorQPS %v: the manager has to call the vendor; give a number above 0" $manager.vendorQPS) -}}
 {{- end -}}
+{{- if and $manager.profiling $manager.insecureMetrics -}}
+{{- fail "manager.insecureMetrics asks nobody for a token, and profiles show what is in memory: leave it out, or manager.profiling" -}}
+{{- end -}}
 {{- if and $manager.metricsCertSecret $manager.insecureMetrics -}}
 {{- fail "manager.insecureMetrics serves metrics without TLS: leave it out, or manager.metricsCertSecret" -}}
 {{- end -}}
