@@ -52,6 +52,7 @@ type settings struct {
 	metricsCertDir      string
 	insecureMetrics     bool
 	profiling           bool
+	tracingEndpoint     string
 	probeAddress        string
 	machineConcurrency  int
 	hostConcurrency     int
@@ -95,6 +96,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key for the metrics, read again when they change; default: a certificate that the manager makes and signs itself")
 	f.BoolVar(&s.insecureMetrics, "insecure-metrics", false, "serve metrics over plain HTTP to whoever asks: for an address that nobody else reaches")
 	f.BoolVar(&s.profiling, "profiling", false, "serve Go's profiles below /debug/pprof/ beside the metrics, to whoever may get that path")
+	f.StringVar(&s.tracingEndpoint, "tracing-endpoint", "", "URL of an OTLP collector's gRPC port that spans are sent to, such as http://collector:4317; empty: none are made")
 	f.StringVar(&s.probeAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
 	f.IntVar(&s.machineConcurrency, "machine-concurrency", 32, "Machines looked at at once")
 	f.IntVar(&s.hostConcurrency, "host-concurrency", hostcontroller.DefaultConcurrency, "hosts looked at at once")
@@ -207,6 +209,9 @@ func (s *settings) check() error {
 	}
 	if s.logFormat != formatJSON && s.logFormat != formatText {
 		return fmt.Errorf("--log-format must be %s or %s", formatJSON, formatText)
+	}
+	if err := s.checkTracing(); err != nil {
+		return err
 	}
 	if err := s.checkMetrics(); err != nil {
 		return err

@@ -75,6 +75,7 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 		"no certificate":      {args: []string{"--metrics-cert-dir=/nonexistent"}, says: "--metrics-cert-dir: tls.crt and tls.key must be in /nonexistent"},
 		"TLS and none":        {args: []string{"--metrics-cert-dir=/nonexistent", "--insecure-metrics"}, says: "give one of the two"},
 		"profiles for all":    {args: []string{"--profiling", "--insecure-metrics"}, says: "asks nobody for a token"},
+		"spans to nowhere":    {args: []string{"--tracing-endpoint=collector:4317"}, says: "such as http://collector:4317"},
 		"no access key":       {env: map[string]string{"SCW_ACCESS_KEY": ""}, says: "SCW_ACCESS_KEY is not set"},
 		"no secret key":       {env: map[string]string{"SCW_SECRET_KEY": ""}, says: "SCW_SECRET_KEY is not set"},
 		"no project":          {env: map[string]string{"SCW_DEFAULT_PROJECT_ID": ""}, says: "SCW_DEFAULT_PROJECT_ID is not set"},

@@ -34,6 +34,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/sshkey"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/tracing"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -73,7 +74,12 @@ func serve(ctx context.Context, s settings) error {
 	if kubernetes.clusterID, err = clusterID(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	if err := addControllers(mgr, s, kubernetes, vendor, agent); err != nil {
+	tracer, stop, err := s.tracer(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := addControllers(mgr, s, kubernetes, cloud.Surrounded(vendor, tracer.Call), agent, tracer); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -196,13 +202,13 @@ func newManager(s settings, to connection) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cloud, agent push.Agent) error {
+func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cloud, agent push.Agent, tracer tracing.Tracer) error {
 	restConfig := mgr.GetConfig()
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	rights := &cloud.Rights{}
 	keysOf := rights.Watch(vendor)
 	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
-		Cloud: vendor, Rights: rights, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
+		Cloud: vendor, Tracer: tracer, Rights: rights, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
 		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout,
 	})
@@ -218,7 +224,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 		return fmt.Errorf("adding the authorities of the API server's clients: %w", err)
 	}
 	machines := machine.New(machine.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Macs: push.SSH{}, Agent: agent,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Macs: push.Traced(push.SSH{}, tracer), Tracer: tracer, Agent: agent,
 		ClientCA: clientCA.PEM, Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
 		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
 		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,

@@ -10,118 +10,125 @@ import (
 type Observe func(call string, took time.Duration, err error)
 
 // Observed returns a Cloud that tells observe about every call of inner.
-func Observed(inner Cloud, observe Observe) Cloud { return &observed{inner: inner, observe: observe} }
-
-type observed struct {
-	inner   Cloud
-	observe Observe
+func Observed(inner Cloud, observe Observe) Cloud {
+	return Surrounded(inner, func(ctx context.Context, call string) (context.Context, func(error)) {
+		start := time.Now()
+		return ctx, func(err error) { observe(call, time.Since(start), err) }
+	})
 }
 
-func (o *observed) tell(call string, start time.Time, err error) {
-	o.observe(call, time.Since(start), err)
+// Around begins a call: its context, and what is told how it ended.
+type Around func(ctx context.Context, call string) (_ context.Context, end func(error))
+
+// Surrounded returns a Cloud that has around begin and end every call of inner.
+func Surrounded(inner Cloud, around Around) Cloud { return &surrounded{inner, around} }
+
+type surrounded struct {
+	inner  Cloud
+	around Around
 }
 
-func (o *observed) CheckAccess(ctx context.Context, zone string) error {
-	start := time.Now()
-	err := o.inner.CheckAccess(ctx, zone)
-	o.tell("CheckAccess", start, err)
+func (s *surrounded) CheckAccess(ctx context.Context, zone string) error {
+	ctx, end := s.around(ctx, "CheckAccess")
+	err := s.inner.CheckAccess(ctx, zone)
+	end(err)
 	return err
 }
 
-func (o *observed) ListServers(ctx context.Context, zone string) ([]Server, error) {
-	start := time.Now()
-	servers, err := o.inner.ListServers(ctx, zone)
-	o.tell("ListServers", start, err)
+func (s *surrounded) ListServers(ctx context.Context, zone string) ([]Server, error) {
+	ctx, end := s.around(ctx, "ListServers")
+	servers, err := s.inner.ListServers(ctx, zone)
+	end(err)
 	return servers, err
 }
 
-func (o *observed) GetServer(ctx context.Context, zone, id string) (Server, Credentials, error) {
-	start := time.Now()
-	server, credentials, err := o.inner.GetServer(ctx, zone, id)
-	o.tell("GetServer", start, err)
+func (s *surrounded) GetServer(ctx context.Context, zone, id string) (Server, Credentials, error) {
+	ctx, end := s.around(ctx, "GetServer")
+	server, credentials, err := s.inner.GetServer(ctx, zone, id)
+	end(err)
 	return server, credentials, err
 }
 
-func (o *observed) RenameServer(ctx context.Context, zone, id, name string) error {
-	start := time.Now()
-	err := o.inner.RenameServer(ctx, zone, id, name)
-	o.tell("RenameServer", start, err)
+func (s *surrounded) RenameServer(ctx context.Context, zone, id, name string) error {
+	ctx, end := s.around(ctx, "RenameServer")
+	err := s.inner.RenameServer(ctx, zone, id, name)
+	end(err)
 	return err
 }
 
-func (o *observed) ReinstallServer(ctx context.Context, zone, id, osID string) error {
-	start := time.Now()
-	err := o.inner.ReinstallServer(ctx, zone, id, osID)
-	o.tell("ReinstallServer", start, err)
+func (s *surrounded) ReinstallServer(ctx context.Context, zone, id, osID string) error {
+	ctx, end := s.around(ctx, "ReinstallServer")
+	err := s.inner.ReinstallServer(ctx, zone, id, osID)
+	end(err)
 	return err
 }
 
-func (o *observed) DeleteServer(ctx context.Context, zone, id string) (bool, error) {
-	start := time.Now()
-	scheduled, err := o.inner.DeleteServer(ctx, zone, id)
-	o.tell("DeleteServer", start, err)
+func (s *surrounded) DeleteServer(ctx context.Context, zone, id string) (bool, error) {
+	ctx, end := s.around(ctx, "DeleteServer")
+	scheduled, err := s.inner.DeleteServer(ctx, zone, id)
+	end(err)
 	return scheduled, err
 }
 
-func (o *observed) FindOS(ctx context.Context, zone, family, serverType string) (OS, error) {
-	start := time.Now()
-	os, err := o.inner.FindOS(ctx, zone, family, serverType)
-	o.tell("FindOS", start, err)
+func (s *surrounded) FindOS(ctx context.Context, zone, family, serverType string) (OS, error) {
+	ctx, end := s.around(ctx, "FindOS")
+	os, err := s.inner.FindOS(ctx, zone, family, serverType)
+	end(err)
 	return os, err
 }
 
-func (o *observed) CreateServer(ctx context.Context, zone string, order ServerOrder) (string, error) {
-	start := time.Now()
-	id, err := o.inner.CreateServer(ctx, zone, order)
-	o.tell("CreateServer", start, err)
+func (s *surrounded) CreateServer(ctx context.Context, zone string, order ServerOrder) (string, error) {
+	ctx, end := s.around(ctx, "CreateServer")
+	id, err := s.inner.CreateServer(ctx, zone, order)
+	end(err)
 	return id, err
 }
 
-func (o *observed) RebootServer(ctx context.Context, zone, id string) error {
-	start := time.Now()
-	err := o.inner.RebootServer(ctx, zone, id)
-	o.tell("RebootServer", start, err)
+func (s *surrounded) RebootServer(ctx context.Context, zone, id string) error {
+	ctx, end := s.around(ctx, "RebootServer")
+	err := s.inner.RebootServer(ctx, zone, id)
+	end(err)
 	return err
 }
 
-func (o *observed) ServerTypes(ctx context.Context, zone string) ([]ServerType, error) {
-	start := time.Now()
-	types, err := o.inner.ServerTypes(ctx, zone)
-	o.tell("ServerTypes", start, err)
+func (s *surrounded) ServerTypes(ctx context.Context, zone string) ([]ServerType, error) {
+	ctx, end := s.around(ctx, "ServerTypes")
+	types, err := s.inner.ServerTypes(ctx, zone)
+	end(err)
 	return types, err
 }
 
-func (o *observed) StartDiagnostic(ctx context.Context, zone, id string) (string, error) {
-	start := time.Now()
-	diagnosticID, err := o.inner.StartDiagnostic(ctx, zone, id)
-	o.tell("StartDiagnostic", start, err)
+func (s *surrounded) StartDiagnostic(ctx context.Context, zone, id string) (string, error) {
+	ctx, end := s.around(ctx, "StartDiagnostic")
+	diagnosticID, err := s.inner.StartDiagnostic(ctx, zone, id)
+	end(err)
 	return diagnosticID, err
 }
 
-func (o *observed) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (Diagnostic, error) {
-	start := time.Now()
-	diagnostic, err := o.inner.GetDiagnostic(ctx, zone, diagnosticID)
-	o.tell("GetDiagnostic", start, err)
+func (s *surrounded) GetDiagnostic(ctx context.Context, zone, diagnosticID string) (Diagnostic, error) {
+	ctx, end := s.around(ctx, "GetDiagnostic")
+	diagnostic, err := s.inner.GetDiagnostic(ctx, zone, diagnosticID)
+	end(err)
 	return diagnostic, err
 }
 
-func (o *observed) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
-	start := time.Now()
-	err := o.inner.EnsureSSHKey(ctx, name, publicKey)
-	o.tell("EnsureSSHKey", start, err)
+func (s *surrounded) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
+	ctx, end := s.around(ctx, "EnsureSSHKey")
+	err := s.inner.EnsureSSHKey(ctx, name, publicKey)
+	end(err)
 	return err
 }
 
-func (o *observed) ListSSHKeys(ctx context.Context) ([]SSHKey, error) {
-	start := time.Now()
-	keys, err := o.inner.ListSSHKeys(ctx)
-	o.tell("ListSSHKeys", start, err)
+func (s *surrounded) ListSSHKeys(ctx context.Context) ([]SSHKey, error) {
+	ctx, end := s.around(ctx, "ListSSHKeys")
+	keys, err := s.inner.ListSSHKeys(ctx)
+	end(err)
 	return keys, err
 }
 
-func (o *observed) DeleteSSHKey(ctx context.Context, id string) error {
-	start := time.Now()
-	err := o.inner.DeleteSSHKey(ctx, id)
-	o.tell("DeleteSSHKey", start, err)
+func (s *surrounded) DeleteSSHKey(ctx context.Context, id string) error {
+	ctx, end := s.around(ctx, "DeleteSSHKey")
+	err := s.inner.DeleteSSHKey(ctx, id)
+	end(err)
 	return err
 }

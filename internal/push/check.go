@@ -8,7 +8,9 @@ import (
 
 // Check asks a Mac which steps of converge would change something, and changes
 // nothing.
-func (p *Pusher) Check(ctx context.Context, target Target, desired document.Desired) ([]string, error) {
+func (p *Pusher) Check(ctx context.Context, target Target, desired document.Desired) (_ []string, err error) {
+	ctx, end := p.Tracer.Start(ctx, "check", "server.address", target.Address)
+	defer func() { end(err) }()
 	mac, err := p.Macs.Dial(ctx, target)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,9 @@ func differing(report document.Report) []string {
 }
 
 // Leave has a Mac stop its agent and forget its credentials.
-func (p *Pusher) Leave(ctx context.Context, target Target, signer *document.Signer) error {
+func (p *Pusher) Leave(ctx context.Context, target Target, signer *document.Signer) (err error) {
+	ctx, end := p.Tracer.Start(ctx, "leave", "server.address", target.Address)
+	defer func() { end(err) }()
 	mac, err := p.Macs.Dial(ctx, target)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/hostclaim"
+	"github.com/macfleet/macfleet/internal/tracing"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -52,6 +53,8 @@ type Pusher struct {
 	Pause func(ctx context.Context, d time.Duration) error
 	// Observe is told how long a step took that succeeded.
 	Observe func(step string, took time.Duration)
+	// Tracer makes a span of each push, check and leave.
+	Tracer tracing.Tracer
 }
 
 // Request is one push: which Mac, for which claim, and what it is to become.
@@ -84,7 +87,10 @@ type push struct {
 
 // Push does the steps in order and stops at the first that fails, with a *Failure.
 func (p *Pusher) Push(ctx context.Context, request Request, say func(step string)) error {
-	return push{p, request, say}.run(ctx)
+	ctx, end := p.Tracer.Start(ctx, "push", "machine", request.Machine.String(), "host", request.Claim.Host)
+	err := push{p, request, say}.run(ctx)
+	end(err)
+	return err
 }
 
 func (p push) run(ctx context.Context) error {

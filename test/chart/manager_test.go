@@ -140,6 +140,16 @@ func TestProfilesAreAskedFor(t *testing.T) {
 	refused(t, "leave it out, or manager.profiling", "manager.profiling=true", "manager.insecureMetrics=true")
 }
 
+func TestSpansAreAskedFor(t *testing.T) {
+	const endpoint = "http://collector.monitoring:4317"
+	for setting, want := range map[string]string{"": "", endpoint: endpoint} {
+		if got, _ := flagValue(managerFlags(t, set("manager.tracingEndpoint="+setting)...), "tracing-endpoint"); got != want {
+			t.Errorf("--tracing-endpoint = %q, want %q", got, want)
+		}
+	}
+	refused(t, "tracingEndpoint", "manager.tracingEndpoint=collector:4317")
+}
+
 // Each right is named: a star is a right to what nobody has thought of yet, and a
 // Secret that can be listed is one that is read without its name.
 func TestRightsAreEnumerated(t *testing.T) {

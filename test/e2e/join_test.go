@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/tracing/tracingtest"
 	"github.com/macfleet/macfleet/sandbox/world"
 	"github.com/macfleet/macfleet/test/parttest"
 )
@@ -31,11 +32,13 @@ import (
 func TestPodsAndNodes(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
-	f := start(t, world.Options{Hosts: 2})
+	spans := tracingtest.Start(t)
+	f := start(t, world.Options{Hosts: 2, ManagerArgs: []string{"--tracing-endpoint=" + spans.URL}})
 	f.awaitPool(2)
 	f.scale(1)
 	f.awaitRunning(1)
 
+	t.Run("spans tell of the claim", func(t *testing.T) { f.on(t).spansTellOfTheClaim(spans) })
 	t.Run("a claim costs few calls", func(t *testing.T) { f.on(t).aClaimCostsFewCalls() })
 	t.Run("nothing happens at rest", func(t *testing.T) { f.on(t).nothingHappensAtRest() })
 	t.Run("the manager is held to its rights", func(t *testing.T) { f.on(t).managerIsHeldToItsRights() })

@@ -75,6 +75,7 @@ var rules = []rule{
 	{below: "internal/order", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
 	{below: "internal/push", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
 	{below: "internal/requeue", only: []string{}, why: "requeue knows errors and results and nothing else"},
+	{below: "internal/tracing", only: []string{"internal/tracing"}, why: "tracing makes spans, and knows nothing of what they are of"},
 	{below: "internal/watch", only: []string{}, why: "watch knows events and nothing else"},
 	{below: "internal/rollout", only: []string{"api", "internal/converge/document", "internal/rollout"}, why: "rollout decides: no client, no I/O"},
 	{below: "internal/converge/document", only: []string{}, why: "what both sides agree on depends on neither"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/tracing"
 )
 
 // Defaults of Options.
@@ -29,6 +30,8 @@ const (
 // Options of the host controllers. Cloud is required, the rest has defaults.
 type Options struct {
 	Cloud cloud.Cloud
+	// Tracer makes spans of reconciles. Its zero value: none.
+	Tracer tracing.Tracer
 	// Rights takes down which writes the vendor refuses, those of others included that
 	// write through it. Default: its own.
 	Rights *cloud.Rights

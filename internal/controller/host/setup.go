@@ -96,7 +96,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: r.Concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackOff, longBackOff),
 		}).
-		Complete(r)
+		Complete(r.Tracer.Reconciler("host", r))
 	if err != nil {
 		return fmt.Errorf("adding the host controller: %w", err)
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/macfleet/macfleet/internal/order"
 	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/requeue"
+	"github.com/macfleet/macfleet/internal/tracing"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -52,6 +53,8 @@ type Options struct {
 	ClusterID string
 	// Macs dials Macs.
 	Macs push.Dialer
+	// Tracer makes spans of reconciles and pushes. Its zero value: none.
+	Tracer tracing.Tracer
 	// Agent is the build that Macs are given.
 	Agent push.Agent
 	// ClientCA are the authorities of the API server's clients, which Macs are given.
@@ -305,7 +308,7 @@ func (r *Reconciler) wire() {
 func (r *Reconciler) wireServices() {
 	pools := r.pools()
 	r.pusher = &push.Pusher{
-		Macs: r.Macs, Agent: r.Agent, Hosts: r.hosts, Secrets: r.secrets, Tokens: r.tokens, Clock: r.Clock, Pause: r.Pause, Observe: r.metrics.step,
+		Macs: r.Macs, Agent: r.Agent, Hosts: r.hosts, Secrets: r.secrets, Tokens: r.tokens, Clock: r.Clock, Pause: r.Pause, Observe: r.metrics.step, Tracer: r.Tracer,
 	}
 	r.machines = &machines{client: r.Client, reader: r.Reader, recorder: r.Recorder, clusterID: r.ClusterID}
 	r.rights = &rights{client: r.Client, clock: r.Clock, reader: r.Reader, machines: r.machines, pools: pools, secrets: r.secrets}

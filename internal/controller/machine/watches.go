@@ -63,7 +63,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Channel(r.checks.Wakeups(), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.leaves.Wakeups(), &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		Complete(r)
+		Complete(r.Tracer.Reconciler("machine", r))
 	if err != nil {
 		return fmt.Errorf("setting up the Machine controller: %w", err)
 	}
