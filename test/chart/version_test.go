@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,15 @@ func TestRequirement004_TheVersionThatIsWaitedFor(t *testing.T) {
 		got, _, err := unstructured.NestedString(profile.Object, "spec", "agentVersion")
 		if err != nil || got != c.want {
 			t.Errorf("%s: agentVersion is %q (%v), want %q", name, got, err, c.want)
+		}
+	}
+}
+
+func TestAnOldKubernetesIsRefused(t *testing.T) {
+	for version, want := range map[string]string{"1.32.9": "chart requires kubeVersion: >=1.33.0-0", "1.33.0": "", "1.36.4-eks-1": ""} {
+		_, refusal, err := render(t.Context(), "--kube-version", version)
+		if err != nil || (want == "") != (refusal == "") || !strings.Contains(refusal, want) {
+			t.Errorf("%s: %q (%v), want %q", version, refusal, err, want)
 		}
 	}
 }

@@ -49,14 +49,17 @@ type plane struct {
 
 // TestChartOnAnAPIServer shares one control plane. No node is there: no Pod runs.
 func TestChartOnAnAPIServer(t *testing.T) {
-	p := startPlane(t)
+	p := startPlane(t, cluster.Options{})
 	t.Run("beside the first system it is refused", func(t *testing.T) { p.on(t).refusedBesideTheFirstSystem() })
 	t.Run("wait waits for the first status", func(t *testing.T) { p.on(t).waitsForTheFirstStatus() })
 	t.Run("it is not deleted before its hook has looked", func(t *testing.T) { p.on(t).notDeletedUnseen() })
 	t.Run("the hook applies CRDs, and no more", func(t *testing.T) { p.on(t).hookAppliesCRDs() })
+	t.Run("there and back across CRDs that differ", func(t *testing.T) { p.on(t).olderRelease() })
+	t.Run("an upgrade waits for what changes, and can be taken back", func(t *testing.T) { p.on(t).unreadyFleet() })
+	t.Run("two releases", func(t *testing.T) { p.on(t).secondRelease() })
 }
 
-func startPlane(t *testing.T) *plane {
+func startPlane(t *testing.T, options cluster.Options) *plane {
 	t.Helper()
 	binary, err := Binary(filepath.Join("..", ".."))
 	if err != nil {
@@ -66,7 +69,8 @@ func startPlane(t *testing.T) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, err := cluster.Start(t.Context(), cluster.Options{Binaries: binaries, Dir: t.TempDir()})
+	options.Binaries, options.Dir = binaries, t.TempDir()
+	started, err := cluster.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +115,10 @@ func (p *plane) must(err error) {
 
 // run is one helm command; said is what it prints, refused that it failed.
 func (p *plane) run(ctx context.Context, args ...string) (said string, refused bool) {
+	return p.runIn(ctx, namespace, args...)
+}
+
+func (p *plane) runIn(ctx context.Context, namespace string, args ...string) (said string, refused bool) {
 	args = append(args, "--namespace", namespace, "--kubeconfig", p.cluster.Kubeconfig())
 	cmd := exec.CommandContext(ctx, p.helm, args...)
 	var out bytes.Buffer
@@ -164,9 +172,7 @@ func (p *plane) waitsForTheFirstStatus() {
 	if got := profile.Status.ObservedGeneration; got != -1 {
 		p.Errorf("a new profile's observedGeneration is %d", got)
 	}
-	profile.Status.ObservedGeneration = profile.Generation
-	profile.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now(), ObservedGeneration: profile.Generation}}
-	p.must(p.client.Status().Update(ctx, profile))
+	p.must(p.writeReady(ctx, profile))
 	if said := <-ended; said != "" {
 		p.Errorf("helm --wait did not end well once the profile was ready: %s", said)
 	}

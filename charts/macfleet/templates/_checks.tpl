@@ -3,6 +3,7 @@
 {{- include "macfleet.checkOldValues" . -}}
 {{- include "macfleet.checkNames" . -}}
 {{- include "macfleet.checkFirstSystem" . -}}
+{{- include "macfleet.checkCluster" . -}}
 {{- include "macfleet.checkPool" . -}}
 {{- include "macfleet.checkPoolPrefixes" . -}}
 {{- if and (eq .Values.capi.remoteKubeconfig "externalSecret") (not .Values.capi.externalSecret.storeRef.name) -}}

@@ -1,0 +1,196 @@
+package helm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/charts"
+	"github.com/macfleet/macfleet/internal/startup"
+	"github.com/macfleet/macfleet/sandbox/cluster"
+)
+
+// TestChartWithoutClusterAPI: Helm would say which kinds it does not know.
+func TestChartWithoutClusterAPI(t *testing.T) {
+	p := startPlane(t, cluster.Options{WithoutCore: true})
+	said, refused := p.run(t.Context(), install()...)
+	if want := "this cluster has no Cluster API of the contract v1beta2, which macfleet needs"; !refused || !strings.Contains(said, want) {
+		t.Errorf("helm said %q; it should say %q", said, want)
+	}
+}
+
+// secondRelease: another team's, with the namespace and the manager of its own. The one
+// name that both have is of the cluster.
+func (p *plane) secondRelease() {
+	p.install()
+	const theirs = "other-system"
+	p.must(p.client.Create(p.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: theirs}}))
+	args := []string{"install", "other", chart, "--set", "fleets.builders.zone=fr-par-1", "--set", "manager.replicas=0"}
+	said, refused := p.runIn(p.Context(), theirs, args...)
+	if want := "the RuntimeClass macos is of the release macfleet-system/macfleet"; !refused || !strings.Contains(said, want) {
+		p.Errorf("helm said %q; it should say %q", said, want)
+	}
+	if said, refused := p.runIn(p.Context(), theirs, append(args, "--set", "runtimeClass.enabled=false")...); refused {
+		p.Fatalf("two releases are not to be had: %s", said)
+	}
+	for namespace, name := range map[string]string{namespace: "macfleet-builders", theirs: "other-macfleet-builders"} {
+		p.must(p.client.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &infrav1.MacNodeProfile{}))
+	}
+	// What is left of one works without the other.
+	if said, refused := p.runIn(p.Context(), theirs, "uninstall", "other", "--no-hooks"); refused {
+		p.Fatal(said)
+	}
+	if said, refused := p.run(p.Context(), "upgrade", "macfleet", chart, "--reuse-values", "--no-hooks"); refused {
+		p.Errorf("after the other has gone: %s", said)
+	}
+	p.uninstall()
+}
+
+// olderRelease upgrades from a chart of an older version and goes back, across CRDs that
+// differ. No release exists yet: the older one is this chart with less in its CRDs.
+func (p *plane) olderRelease() {
+	p.deleteCRDs()
+	older, oldCRDs := p.olderChart("0.0.9")
+	if said, refused := p.run(p.Context(), "install", "macfleet", older, "--set", "fleets.builders.zone=fr-par-1", "--set", "manager.replicas=0"); refused {
+		p.Fatal(said)
+	}
+	p.report("macfleet-builders")
+
+	own, err := charts.CRDs()
+	p.must(err)
+	p.must(startup.ApplyCRDs(p.Context(), p.client, own, func(string) {})) // as the hook's Job does
+	upgrade := []string{"upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks", "--wait", "--timeout", "1m"}
+	if said, refused := p.run(p.Context(), upgrade...); refused {
+		p.Fatalf("the upgrade: %s", said)
+	}
+	host := &infrav1.ScalewayAppleSiliconHost{
+		ObjectMeta: metav1.ObjectMeta{Name: "fr-par-1-22222222-2222-2222-2222-222222222222"},
+		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: "22222222-2222-2222-2222-222222222222", Zone: "fr-par-1", Maintenance: &infrav1.Maintenance{Reason: "new SSD"}},
+	}
+	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy()) == nil })
+
+	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "1m"); refused {
+		p.Fatalf("the rollback: %s", said)
+	}
+	p.must(p.client.Get(p.Context(), client.ObjectKeyFromObject(host), host))
+	if host.Spec.Maintenance == nil {
+		p.Error("a field is lost that the older release did not know")
+	}
+	if later, err := startup.CheckCRDs(p.Context(), p.client, oldCRDs); err != nil || len(later) == 0 {
+		p.Errorf("the older manager with the newer CRDs: %v, of which it tells %q; it should start", err, later)
+	}
+	p.must(p.client.Delete(p.Context(), host))
+	p.uninstall()
+	// Helm applies a chart's CRDs when it installs it: over those of an upgrade it must not.
+	if said, refused := p.run(p.Context(), "install", "macfleet", older); !refused || !strings.Contains(said, "crd-version") {
+		p.Errorf("the kinds of an older release replace newer ones: %s", said)
+	}
+}
+
+// unreadyFleet: a change that its manager has not rolled out fails the upgrade that waits
+// for it, by name, and the way back ends.
+func (p *plane) unreadyFleet() {
+	p.install()
+	p.report("macfleet-builders")
+	upgrade := []string{"upgrade", "macfleet", chart, "--reuse-values", "--no-hooks", "--set", "fleets.builders.profile.maxVMs=1", "--wait", "--timeout", "15s"}
+	said, refused := p.run(p.Context(), upgrade...)
+	if !refused || !strings.Contains(said, "MacNodeProfile/macfleet-system/macfleet-builders not ready") {
+		p.Errorf("helm --wait did not wait for the change: %s", said)
+	}
+	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks"); refused {
+		p.Fatal(said)
+	}
+	p.report("macfleet-builders")
+	profile := &infrav1.MacNodeProfile{}
+	p.must(p.client.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: "macfleet-builders"}, profile))
+	if profile.Spec.Node.MaxVMs != 2 {
+		p.Errorf("after the rollback a Mac has %d VMs", profile.Spec.Node.MaxVMs)
+	}
+	p.uninstall()
+}
+
+func (p *plane) install() {
+	p.Helper()
+	if said, refused := p.run(p.Context(), install()...); refused {
+		p.Fatal(said)
+	}
+}
+
+func (p *plane) uninstall() {
+	p.Helper()
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks", "--wait", "--timeout", "1m"); refused {
+		p.Fatal(said)
+	}
+}
+
+// report writes what a manager does that has rolled a profile out.
+func (p *plane) report(name string) {
+	p.Helper()
+	profile := &infrav1.MacNodeProfile{}
+	p.must(p.client.Get(p.Context(), client.ObjectKey{Namespace: namespace, Name: name}, profile))
+	p.must(p.writeReady(p.Context(), profile))
+}
+
+func (p *plane) writeReady(ctx context.Context, profile *infrav1.MacNodeProfile) error {
+	profile.Status.ObservedGeneration = profile.Generation
+	profile.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now(), ObservedGeneration: profile.Generation}}
+	return p.client.Status().Update(ctx, profile)
+}
+
+// deleteCRDs leaves a cluster that never had macfleet.
+func (p *plane) deleteCRDs() {
+	p.Helper()
+	own, err := charts.CRDs()
+	p.must(err)
+	for _, crd := range own {
+		p.must(client.IgnoreNotFound(p.client.Delete(p.Context(), crd)))
+		p.await("the CRDs to go", func() bool {
+			return apierrors.IsNotFound(p.client.Get(p.Context(), client.ObjectKeyFromObject(crd), crd))
+		})
+	}
+}
+
+// olderChart is this chart of an older version, and its CRDs: of that version, and without
+// a field.
+func (p *plane) olderChart(version string) (dir string, crds []*unstructured.Unstructured) {
+	p.Helper()
+	dir = filepath.Join(p.TempDir(), "macfleet")
+	p.must(os.CopyFS(dir, os.DirFS(chart)))
+	file := filepath.Join(dir, "Chart.yaml")
+	text, err := os.ReadFile(file)
+	p.must(err)
+	p.must(os.WriteFile(file, []byte(strings.NewReplacer("version: 0.1.0", "version: "+version, "appVersion: v0.1.0", "appVersion: v"+version).Replace(string(text))), 0o600))
+	crds, err = charts.CRDs()
+	p.must(err)
+	for _, crd := range crds {
+		annotations := crd.GetAnnotations()
+		annotations[startup.VersionAnnotation], annotations[startup.DigestAnnotation] = "v"+version, "0"
+		crd.SetAnnotations(annotations)
+		if crd.GetName() == crdName("scalewayapplesiliconhosts") {
+			p.dropMaintenance(crd)
+		}
+		plural, group, _ := strings.Cut(crd.GetName(), ".")
+		text, err := yaml.Marshal(crd.Object)
+		p.must(err)
+		p.must(os.WriteFile(filepath.Join(dir, "crds", group+"_"+plural+".yaml"), text, 0o600))
+	}
+	return dir, crds
+}
+
+func (p *plane) dropMaintenance(crd *unstructured.Unstructured) {
+	p.Helper()
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	p.must(err)
+	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "maintenance")
+	p.must(unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"))
+}
