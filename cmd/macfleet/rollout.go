@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/act"
 	"github.com/macfleet/macfleet/internal/cli/explain"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -13,10 +14,10 @@ import (
 )
 
 func newRollout() *cobra.Command {
-	cmd := group("rollout", "How a change reaches the Macs of a profile; pause it, let it go on")
+	cmd := group("rollout", "How a change reaches the Macs of a profile; pause it, let it go on, take it back")
 	status := explainer("status", "How far a profile's rollout is, and which Macs are behind", snapshot.Profiles, nil, tellProfile)
 	status.Use = "status PROFILE"
-	cmd.AddCommand(status, pauseVerb("pause", "Begin no turn and mend no Mac, until it is resumed", act.Pause{}), pauseVerb("resume", "Let a paused rollout go on", act.Pause{Resume: true}))
+	cmd.AddCommand(status, pauseVerb("pause", "Begin no turn and mend no Mac, until it is resumed", act.Pause{}), pauseVerb("resume", "Let a paused rollout go on", act.Pause{Resume: true}), newUndo())
 	return cmd
 }
 
@@ -33,23 +34,37 @@ func tellProfile(ctx context.Context, v *verb, name string) (explain.Story, erro
 }
 
 func pauseVerb(use, short string, pause act.Pause) *cobra.Command {
+	return profileVerb(&cobra.Command{Use: use + " PROFILE", Short: short}, pause.Plan)
+}
+
+func newUndo() *cobra.Command {
+	var undo act.Undo
+	cmd := profileVerb(&cobra.Command{
+		Use: "undo PROFILE", Short: "Make a profile what it was when all of its Macs had it last",
+		Long: "A profile remembers the last four revisions that all of its Macs had. Macs take what is undone in turns, as\n" +
+			"any change. Where Helm wrote the profile, its values have to follow: the next upgrade writes them again.",
+		Example: "  macfleet rollout undo macfleet-builders\n  macfleet rollout undo macfleet-builders --to-revision aa461e465251",
+	}, func(p *infrav1.MacNodeProfile) (act.Plan, error) { return undo.Plan(p) })
+	cmd.Flags().StringVar(&undo.To, "to-revision", "", "the beginning of a revision (default: the last that differs from what is asked for now)")
+	return cmd
+}
+
+// profileVerb changes a profile.
+func profileVerb(cmd *cobra.Command, plan func(*infrav1.MacNodeProfile) (act.Plan, error)) *cobra.Command {
 	var d doer
-	cmd := &cobra.Command{
-		Use: use + " PROFILE", Short: short,
-		Args: oneName("say which profile"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
-				s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), snapshot.Profiles)
-				if err != nil {
-					return act.Plan{}, err
-				}
-				p, err := explain.FindExactly(s.Profiles, "profile", args[0])
-				if err != nil {
-					return act.Plan{}, err
-				}
-				return pause.Plan(p)
-			})
-		},
+	cmd.Args = oneName("say which profile")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
+			s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), snapshot.Profiles)
+			if err != nil {
+				return act.Plan{}, err
+			}
+			p, err := explain.FindExactly(s.Profiles, "profile", args[0])
+			if err != nil {
+				return act.Plan{}, err
+			}
+			return plan(p)
+		})
 	}
 	d.add(cmd)
 	cmd.ValidArgsFunction = d.completeNames(snapshot.Profiles)

@@ -121,6 +121,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"without sight of Machines":   {args: "host release " + stranded + " --yes", codes: map[string]int{"scalewayapplesiliconmachines": 403}, code: exitFailed, errs: "cannot be told"},
 		"no reason":                   {args: "host quarantine " + stranded, code: exitUsage, errs: "--reason"},
 		"a pause":                     {args: "rollout pause macfleet-builders --yes", out: "Done"},
+		"an undo of nothing":          {args: "rollout undo macfleet-builders --yes", code: exitFailed, errs: "nothing was yet"},
 		"a resume of what is at work": {args: "rollout resume macfleet-builders --yes", code: exitFailed, errs: "not paused"},
 		"what the pool costs":         {args: "pool cost", out: "FLOOR UNTIL"},
 		"costs for programs":          {args: "pool cost -o json", out: `"pricesOf"`},

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Taint keeps Pods away that do not tolerate it. A Node has one at most of a key
@@ -314,6 +315,23 @@ type MacNodeProfileSpec struct {
 	AgentVersion string `json:"agentVersion,omitempty"`
 }
 
+// ProfileRevision is a profile as all of its Macs were once.
+type ProfileRevision struct {
+	// revision as status.revision was then.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Revision string `json:"revision,omitempty"`
+	// rolledOutAt is when the last Mac had it.
+	// +required
+	RolledOutAt metav1.Time `json:"rolledOutAt,omitempty,omitzero"`
+	// spec of the profile then, without rollout, which says how and not what.
+	// +required
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Spec runtime.RawExtension `json:"spec,omitempty,omitzero"`
+}
+
 // MacNodeProfileStatus is how far the Macs are with their profile.
 type MacNodeProfileStatus struct {
 	// observedGeneration of the spec that this status speaks of.
@@ -332,6 +350,12 @@ type MacNodeProfileStatus struct {
 	// updated Machines: their Macs are at the revision.
 	// +optional
 	Updated int32 `json:"updated"`
+	// history is what was rolled out to all Macs, the last first: macfleet rollout undo
+	// goes back there. Nothing is decided by it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	History []ProfileRevision `json:"history,omitempty"`
 	// conditions: Ready, RolledOut, Halted.
 	// +optional
 	// +listType=map

@@ -50,6 +50,11 @@ func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile
 	} {
 		conditions.Set(profile, metav1.Condition{Type: kind, Status: f.status, Reason: f.reason, Message: f.message, ObservedGeneration: profile.Generation})
 	}
+	if s.all > 0 && conditions.IsTrue(profile, infrav1.RolledOutCondition) {
+		if err := remember(profile, metav1.NewTime(r.Clock.Now())); err != nil {
+			return err
+		}
+	}
 	if equality.Semantic.DeepEqual(before.Status, profile.Status) {
 		return nil
 	}

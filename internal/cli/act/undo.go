@@ -1,0 +1,89 @@
+package act
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+)
+
+// Undo makes a profile what it was when all of its Macs had it last.
+type Undo struct {
+	// To is the beginning of a revision; empty: the last that differs from what is asked
+	// for now.
+	To string
+}
+
+// Plan is for a profile.
+func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
+	name := profile.Namespace + "/" + profile.Name
+	to, patch, err := a.find(profile)
+	if err != nil {
+		return Plan{}, err
+	}
+	if to == nil {
+		return Plan{}, fmt.Errorf("profile %s remembers no other revision %s: %s", name, a.To, remembered(profile))
+	}
+	var p Plan
+	p.say("profile %s goes back to revision %s, which all of its Macs had at %s", name, short(to.Revision), to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
+	p.say("it changes %s of its spec; its Macs take that in turns, as any change", strings.Join(slices.Sorted(maps.Keys(patch)), ", "))
+	if profile.Labels["app.kubernetes.io/managed-by"] == "Helm" {
+		p.say("Helm wrote it: the next helm upgrade writes its values again, so change those, too")
+	}
+	if profile.Spec.Rollout.Paused {
+		p.say("its rollout is paused: nothing begins before it is resumed")
+	}
+	p.patch(profile, spec(patch))
+	return p, nil
+}
+
+// find is the revision to go back to, and what that changes; nil: there is none.
+func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, map[string]any, error) {
+	current := profile.Spec.DeepCopy()
+	current.Rollout = infrav1.RolloutPolicy{}
+	now, err := json.Marshal(current)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the profile's spec: %w", err)
+	}
+	for i := range profile.Status.History {
+		r := &profile.Status.History[i]
+		if !strings.HasPrefix(r.Revision, a.To) {
+			continue
+		}
+		diff, err := jsonpatch.CreateMergePatch(now, r.Spec.Raw)
+		if err != nil {
+			return nil, nil, fmt.Errorf("comparing with revision %s: %w", short(r.Revision), err)
+		}
+		var patch map[string]any
+		if err := json.Unmarshal(diff, &patch); err != nil {
+			return nil, nil, fmt.Errorf("comparing with revision %s: %w", short(r.Revision), err)
+		}
+		if len(patch) > 0 {
+			return r, patch, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// remembered lists what a profile remembers, for who asked for something else.
+func remembered(profile *infrav1.MacNodeProfile) string {
+	var all []string
+	for _, r := range profile.Status.History {
+		all = append(all, fmt.Sprintf("%s of %s", short(r.Revision), r.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z")))
+	}
+	if len(all) == 0 {
+		return "it remembers what was on all of its Macs, and nothing was yet"
+	}
+	return "it has " + strings.Join(all, ", ")
+}
+
+// short is as much of a revision as tells it apart.
+func short(revision string) string {
+	const letters = 12
+	return revision[:min(len(revision), letters)]
+}
