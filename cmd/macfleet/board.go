@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/macfleet/macfleet/internal/cli/board"
 	"github.com/macfleet/macfleet/internal/cli/cluster"
@@ -64,9 +63,11 @@ func (v *verb) feed(ctx context.Context) (*board.Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	feed, err := board.NewFeed(ctx, c, v.cluster.Chosen(), func(failed func(error)) (cache.Cache, error) {
-		return cluster.NewCache(config, v.cluster.Chosen(), failed)
-	})
+	watches, err := cluster.NewCache(config, v.cluster.Chosen())
+	if err != nil {
+		return nil, err
+	}
+	feed, err := board.NewFeed(ctx, c, watches, v.cluster.Chosen())
 	if err != nil {
 		return nil, err
 	}

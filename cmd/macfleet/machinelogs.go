@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/remote"
@@ -56,7 +55,7 @@ func (l *logs) show(cmd *cobra.Command, name string) error {
 	case err != nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "macfleet: not shown: the last converge: %s\n", oneLine(err))
 	default:
-		if err := show.WriteReport(cmd.OutOrStdout(), screenOf(cmd), report); err != nil {
+		if err := writeReport(cmd.OutOrStdout(), screenOf(cmd), report); err != nil {
 			return err
 		}
 	}

@@ -2,26 +2,31 @@ package api
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/macfleet/macfleet/internal/cli/board"
 	"github.com/macfleet/macfleet/internal/cli/cluster"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
-// cuttable is the way to the API server, as somebody; cut: nobody answers.
-func cuttable(t *testing.T, as string) (config *rest.Config, cut *atomic.Bool, server *httptest.Server) {
+// cuttable is the way to the API server, as somebody: cut, it refuses connections.
+type cuttable struct {
+	address string
+	handler http.Handler
+	server  *httptest.Server
+}
+
+func newCuttable(t *testing.T, as string) *cuttable {
 	t.Helper()
 	direct := rest.CopyConfig(apiConfig)
 	direct.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: []string{"system:authenticated"}}
@@ -29,27 +34,39 @@ func cuttable(t *testing.T, as string) (config *rest.Config, cut *atomic.Bool, s
 	must(t, err)
 	to, err := url.Parse(direct.Host)
 	must(t, err)
-	cut = &atomic.Bool{}
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if cut.Load() {
-			http.Error(w, "away", http.StatusServiceUnavailable)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, QPS: 100, Burst: 200}, cut, server
+	c := &cuttable{address: "127.0.0.1:0", handler: &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+	}}
+	c.join(t)
+	t.Cleanup(c.cut)
+	return c
+}
+
+func (c *cuttable) join(t *testing.T) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", c.address)
+	must(t, err)
+	c.address = listener.Addr().String()
+	c.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: c.handler}}
+	c.server.Start()
+}
+
+func (c *cuttable) cut() {
+	c.server.CloseClientConnections()
+	c.server.Close()
 }
 
 // The board shows what its user may see, follows it, and says when it cannot.
 func TestTheBoardFollowsTheCluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	config, cut, server := cuttable(t, hostOperator)
+	way := newCuttable(t, hostOperator)
+	config := &rest.Config{Host: "http://" + way.address, QPS: 100, Burst: 200}
 	c, err := cluster.NewClient(config)
 	must(t, err)
-	feed, err := board.NewFeed(ctx, c, "", func(failed func(error)) (cache.Cache, error) { return cluster.NewCache(config, "", failed) })
+	watches, err := cluster.NewCache(config, "")
+	must(t, err)
+	feed, err := board.NewFeed(ctx, c, watches, "")
 	must(t, err)
 	must(t, feed.Start(ctx))
 
@@ -84,16 +101,15 @@ func TestTheBoardFollowsTheCluster(t *testing.T) {
 	}
 	awaitShown(host.Name)
 
-	cut.Store(true)
-	server.CloseClientConnections()
-	must(t, wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, rights, true, func(ctx context.Context) (bool, error) {
-		trouble := feed.Trouble(ctx)
-		return trouble != nil && strings.Contains(trouble.Error(), "cannot answer now"), nil
-	}))
+	must(t, feed.Trouble(ctx))
+	way.cut()
+	if trouble := feed.Trouble(ctx); trouble == nil || !strings.Contains(trouble.Error(), "cannot be reached") {
+		t.Errorf("without a way to the cluster: %v", trouble)
+	}
 	if !shows(host.Name) {
 		t.Error("what was seen before is gone")
 	}
-	cut.Store(false)
+	way.join(t)
 	later := newHost()
 	must(t, api.Create(ctx, later))
 	awaitShown(later.Name)

@@ -53,6 +53,9 @@ type event struct {
 	Warning                                             bool
 }
 
+// Explained says whether there is a story of its object.
+func (e event) Explained() bool { return show.Explained(e.Kind) }
+
 func eventsOf(s *snapshot.Snapshot) []event {
 	type dated struct {
 		at time.Time

@@ -39,6 +39,7 @@ func busy() *snapshot.Snapshot {
 			Reason:         "Reinstalling", Message: fmt.Sprintf("<b>try</b> %d", n), Type: corev1.EventTypeNormal, LastTimestamp: clitest.Ago(time.Duration(n) * time.Minute),
 		})
 	}
+	s.Events[1].InvolvedObject = corev1.ObjectReference{Kind: "ScalewayAppleSiliconRemediation", Namespace: clitest.Namespace, Name: "r"}
 	s.Missing = []snapshot.Missing{{Kind: snapshot.Clusters, Why: "you may not list them"}}
 	return s
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,22 +26,18 @@ type Feed struct {
 	kinds     []snapshot.Kind
 	missing   []snapshot.Missing
 	changed   chan struct{}
-
-	mu      sync.Mutex
-	trouble error
 }
 
-// NewFeed finds out what may be read. With a namespace it is of that one. watches makes
-// the cache that the watches fill, and that tells of each watch that fails.
-func NewFeed(ctx context.Context, c client.Client, namespace string, watches func(failed func(error)) (cache.Cache, error)) (*Feed, error) {
+// NewFeed finds out what may be read. With a namespace it is of that one. The watches fill
+// the cache.
+func NewFeed(ctx context.Context, c client.Client, watches cache.Cache, namespace string) (*Feed, error) {
 	s, err := snapshot.Load(ctx, one{c}, namespace, Kinds()...)
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{direct: c, namespace: namespace, missing: s.Missing, changed: make(chan struct{}, 1)}
+	f := &Feed{cache: watches, direct: c, namespace: namespace, missing: s.Missing, changed: make(chan struct{}, 1)}
 	f.kinds = slices.DeleteFunc(Kinds(), func(kind snapshot.Kind) bool { return s.Lacks(kind) != "" })
-	f.cache, err = watches(f.failed)
-	return f, err
+	return f, nil
 }
 
 // one reads one object of a list: enough to know that it may be read.
@@ -95,35 +88,19 @@ func (f *Feed) tell() {
 	}
 }
 
-// failed hears of a watch that failed. Watches end every few minutes, and are begun anew.
-func (f *Feed) failed(err error) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return
-	}
-	f.mu.Lock()
-	f.trouble = err
-	f.mu.Unlock()
-	f.tell()
-}
-
 // Changed says when there is something new to look at.
 func (f *Feed) Changed() <-chan struct{} { return f.changed }
 
-// Trouble is why the snapshot may be old; nil: it is not.
+// Trouble is why the snapshot may be old; nil: it is not. It asks the cluster: a watch whose
+// server does not answer is begun again and again, and tells nobody.
 func (f *Feed) Trouble(ctx context.Context) error {
-	f.mu.Lock()
-	trouble := f.trouble
-	f.mu.Unlock()
-	if trouble == nil {
-		return nil
-	}
-	// Watches tell of failures, and not that they go on: ask.
-	if _, err := snapshot.Load(ctx, one{f.direct}, f.namespace, f.kinds...); err != nil {
+	s, err := snapshot.Load(ctx, one{f.direct}, f.namespace, f.kinds...)
+	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	f.trouble = nil
-	f.mu.Unlock()
+	for _, m := range s.Missing {
+		return fmt.Errorf("%s: %s", m.Kind, m.Why)
+	}
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 const (
 	// settle is how long changes are gathered before they are shown.
 	settle = 300 * time.Millisecond
-	// tick is how often ages and countdowns are written anew, and failed watches looked after.
+	// tick is how often ages are written anew, and how long the cluster may take to answer.
 	tick = 10 * time.Second
 )
 
@@ -39,6 +39,8 @@ type Server struct {
 	book   reasons.Book
 	writer writer
 	secret string
+	// every is how often ages and countdowns are written anew, and the source is doubted.
+	every time.Duration
 
 	mu    sync.Mutex
 	shown state
@@ -49,7 +51,9 @@ type Server struct {
 // state is what is shown.
 type state struct {
 	snapshot *snapshot.Snapshot
-	parts    parts
+	// trouble is why that may be old; nil: it is not.
+	trouble error
+	parts   parts
 	// version counts what was shown.
 	version int
 }
@@ -60,8 +64,12 @@ func NewServer(ctx context.Context, source Source) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{source: source, book: reasons.Read(), writer: w, secret: rand.Text(), next: make(chan struct{})}
-	return s, s.look(ctx)
+	now, err := source.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{source: source, book: reasons.Read(), writer: w, secret: rand.Text(), every: tick, next: make(chan struct{})}
+	return s, s.show(func(next *state) { next.snapshot = now })
 }
 
 // URL is the page's, behind the listener.
@@ -80,6 +88,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		_ = server.Close()
 	}()
 	go s.follow(ctx)
+	go s.doubt(ctx)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the board: %w", err)
 	}
@@ -88,7 +97,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 // follow shows what changes, a few times a second at most.
 func (s *Server) follow(ctx context.Context) {
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -97,8 +106,8 @@ func (s *Server) follow(ctx context.Context) {
 		case <-s.source.Changed():
 		case <-ticker.C:
 		}
-		if err := s.look(ctx); err != nil {
-			_ = s.show(state{}, err) // what was written before can be written again
+		if now, err := s.source.Snapshot(ctx); err == nil { // else the doubt says why
+			_ = s.show(func(next *state) { next.snapshot = now }) // what was written before can be written again
 		}
 		select {
 		case <-ctx.Done():
@@ -107,32 +116,38 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-// look shows the source as it is now.
-func (s *Server) look(ctx context.Context) error {
-	trouble := s.source.Trouble(ctx)
-	now, err := s.source.Snapshot(ctx)
-	if err != nil {
-		return err
+// doubt asks again and again whether what is shown may be old. It waits for a cluster that
+// does not answer, which follow does not.
+func (s *Server) doubt(ctx context.Context) {
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	for {
+		bounded, cancel := context.WithTimeout(ctx, tick)
+		trouble := s.source.Trouble(bounded)
+		cancel()
+		_ = s.show(func(next *state) { next.trouble = trouble })
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 	}
-	return s.show(state{snapshot: now}, trouble)
 }
 
-// show shows a state, or, without one, the last again, and what is in the way.
-func (s *Server) show(next state, trouble error) error {
+// show shows what a change makes of what is shown.
+func (s *Server) show(change func(*state)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if next.snapshot == nil {
-		next.snapshot = s.shown.snapshot
-	}
+	next := s.shown
+	change(&next)
 	said := ""
-	if trouble != nil {
-		said = trouble.Error()
+	if next.trouble != nil {
+		said = next.trouble.Error()
 	}
 	var err error
 	if next.parts, err = s.writer.parts(viewOf(next.snapshot, s.book, said)); err != nil {
 		return err
 	}
-	next.version = s.shown.version
 	if changed := len(next.parts.since(s.shown.parts)) > 0; changed {
 		next.version++
 		close(s.next)
@@ -164,7 +179,7 @@ func (s *Server) handler(host string) http.Handler {
 	})
 	mux.HandleFunc("GET /"+s.secret+"/", func(w http.ResponseWriter, r *http.Request) {
 		// A name that somebody else's page made this machine's is not ours.
-		if r.Host != host {
+		if r.Host != host && r.Host+":80" != host { // browsers leave the usual port out
 			http.Error(w, "the board is at http://"+host, http.StatusMisdirectedRequest)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
@@ -53,6 +54,7 @@ func serve(t *testing.T) (source *fakeSource, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server.every = time.Millisecond
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -102,13 +104,14 @@ func TestWhoMaySeeTheBoard(t *testing.T) {
 		url, host string
 		want      int
 	}{
-		"who knows the address":           {url, "", http.StatusOK},
-		"who knows the port":              {root, "", http.StatusNotFound},
-		"who guesses":                     {root + "AAAA/", "", http.StatusNotFound},
-		"a page that gave us its name":    {url, "evil.example", http.StatusMisdirectedRequest},
-		"such a page, asking for changes": {url + "live", "evil.example", http.StatusMisdirectedRequest},
-		"the style":                       {url + "style.css", "", http.StatusOK},
-		"a file of the program's":         {url + "page.html", "", http.StatusNotFound},
+		"who knows the address":            {url, "", http.StatusOK},
+		"who knows the port":               {root, "", http.StatusNotFound},
+		"who guesses":                      {root + "AAAA/", "", http.StatusNotFound},
+		"a page that gave us its name":     {url, "evil.example", http.StatusMisdirectedRequest},
+		"such a page, asking for changes":  {url + "live", "evil.example", http.StatusMisdirectedRequest},
+		"a browser that leaves a port out": {url, "127.0.0.1", http.StatusMisdirectedRequest}, // but for port 80
+		"the style":                        {url + "style.css", "", http.StatusOK},
+		"a file of the program's":          {url + "page.html", "", http.StatusNotFound},
 	} {
 		answer := get(t, c.url, c.host)
 		if answer.StatusCode != c.want {

@@ -16,8 +16,8 @@ import (
 
 // NewCache is for a verb that goes on showing: it has what is asked of it by watches, of
 // one namespace or, where that is empty, of all. Of events it has those about macfleet's
-// own objects. It tells of each watch that fails.
-func NewCache(config *rest.Config, namespace string, failed func(error)) (cache.Cache, error) {
+// own objects. Watches that fail are begun again, and nothing is said of it.
+func NewCache(config *rest.Config, namespace string) (cache.Cache, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func NewCache(config *rest.Config, namespace string, failed func(error)) (cache.
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Event{}: {Field: fields.OneTermEqualSelector("involvedObject.apiVersion", infrav1.GroupVersion.String())},
 		},
-		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { failed(err) },
+		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {},
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}

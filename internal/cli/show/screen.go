@@ -3,6 +3,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writ
 func (s Status) last(out io.Writer, sc screen.Screen) error {
 	text := "Nothing waits, and nobody is needed."
 	switch first := append(append([]Item{}, s.Person...), s.Waits...); {
-	case len(s.Person)+len(s.Waits) > 0 && explained(first[0].Kind):
+	case len(s.Person)+len(s.Waits) > 0 && Explained(first[0].Kind):
 		text = "Whole stories: macfleet explain " + first[0].Kind + " " + first[0].Name
 	case len(s.Person)+len(s.Waits) > 0:
 		text = "Whole stories: macfleet explain machine|host|pod|profile NAME"
@@ -104,10 +105,13 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 	return err
 }
 
-func explained(kind string) bool { return kind != "cluster" && kind != "controlplane" }
+// Explained says whether explain knows a kind.
+func Explained(kind string) bool {
+	return slices.Contains([]string{"host", "machine", "profile", "pod"}, kind)
+}
 
 // Explained says whether there is a story of an item.
-func (i Item) Explained() bool { return explained(i.Kind) }
+func (i Item) Explained() bool { return Explained(i.Kind) }
 
 // Because is why it waits.
 func (i Item) Because() string { return because(i.Reason, i.Message) }

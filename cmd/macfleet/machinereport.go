@@ -1,4 +1,4 @@
-package show
+package main
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
-// WriteReport writes what a Mac recorded of its last converge: how it ended, and the steps
+// writeReport writes what a Mac recorded of its last converge: how it ended, and the steps
 // that did something or failed.
-func WriteReport(out io.Writer, sc screen.Screen, r document.Report) error {
+func writeReport(out io.Writer, sc screen.Screen, r document.Report) error {
 	fmt.Fprintln(out, sc.Paint(reportHead(r), screen.Head))
 	table, unchanged := screen.Table{Head: []string{"STEP", "OUTCOME", "TOOK", "SAYS"}}, 0
 	for _, s := range r.Steps {
@@ -24,7 +24,7 @@ func WriteReport(out io.Writer, sc screen.Screen, r document.Report) error {
 			outcome = screen.Cell{Text: fmt.Sprintf("failed (%s)", s.Class), Mood: screen.Bad}
 		}
 		took := time.Duration(s.Millis) * time.Millisecond
-		table.Rows = append(table.Rows, []screen.Cell{plain(s.Name), outcome, plain(took.String()), plain(s.Detail)})
+		table.Rows = append(table.Rows, []screen.Cell{cellOf(s.Name), outcome, cellOf(took.String()), cellOf(s.Detail)})
 	}
 	if len(table.Rows) > 0 {
 		if err := table.Write(out, sc); err != nil {
@@ -49,3 +49,5 @@ func reportHead(r document.Report) string {
 	}
 	return head
 }
+
+func cellOf(text string) screen.Cell { return screen.Cell{Text: text} }
