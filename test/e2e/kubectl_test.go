@@ -58,6 +58,7 @@ func TestKubectlLooksIntoAPod(t *testing.T) {
 		{"attach", func(f *fleet) { f.attaches(node) }},
 		{"run", func(f *fleet) { f.runsAtOnce(node) }},
 		{"previous", func(f *fleet) { f.readsAnEarlierLife(node) }},
+		{"containers", func(f *fleet) { f.readsEachContainersLog(node) }},
 		{"describe", func(f *fleet) { f.describesNode(node) }},
 		{"top", func(f *fleet) { f.showsUsage(node) }},
 		{"strangers", func(f *fleet) { f.refusesStrangers(node) }},
