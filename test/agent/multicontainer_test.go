@@ -6,7 +6,6 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/test/agent/stage"
 )
@@ -31,10 +30,7 @@ func (s *scene) endsApart() {
 	s.Helper()
 	p := s.create("apart", stage.Restarts(corev1.RestartPolicyNever), stage.Runs(untilTold("main", "exit 3")),
 		stage.Beside("web", untilTold("web", "exit 4")),
-		stage.Before("proxy", "trap 'echo told >>/opt/marks/proxy; exit 5' TERM; echo run >>/opt/marks/proxy; while :; do sleep 0.05; done"),
-		func(p *corev1.Pod) {
-			p.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-		},
+		stage.Sidecar("proxy", "trap 'echo told >>/opt/marks/proxy; exit 5' TERM; echo run >>/opt/marks/proxy; while :; do sleep 0.05; done"),
 		stage.Mounts("marks", "/opt/marks", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.mac.Path("hostpath")}}))
 	s.awaitPod("runs", p, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) == 2

@@ -50,17 +50,13 @@ func (h *history) create(ctx context.Context) {
 	h.pods++
 	name := fmt.Sprintf("%s-%d", h.mac.Name, h.pods)
 	policies := []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyAlways}
-	changes := []func(*corev1.Pod){stage.Restarts(policies[h.dice.IntN(len(policies))]), stage.Grace(int64(1 + h.dice.IntN(4)))}
+	policy := policies[h.dice.IntN(len(policies))]
+	changes := []func(*corev1.Pod){stage.Restarts(policy), stage.Grace(int64(1 + h.dice.IntN(4)))}
 	kind := "a machine"
 	if h.chance(60) {
-		script := fmt.Sprintf("sleep 0.%d; exit %d", h.dice.IntN(10), h.dice.IntN(2)*3)
-		if h.chance(30) {
-			script = "sleep 600"
-		}
-		changes, kind = append(changes, stage.Runs(onlyOnce+script), h.marking()), "a command"
-		if h.chance(30) {
-			changes, kind = append(changes, stage.Before("init", fmt.Sprintf("exit %d", h.dice.IntN(4)/3))), "an init container and a command"
-		}
+		var commands []func(*corev1.Pod)
+		commands, kind = h.commands(policy)
+		changes = append(append(changes, commands...), h.marking())
 	}
 	if h.chance(30) {
 		changes, kind = append(changes, stage.Mounts("data", "/opt/data", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), kind+" with a volume"
@@ -76,9 +72,59 @@ func (h *history) create(ctx context.Context) {
 	h.try(err)
 }
 
-// onlyOnce begins each main command: a clone is fresh, so that the folder is there
-// only for the second one in a machine, which says so where it outlives the machine.
-const onlyOnce = "mkdir /var/ran-once || hostname >> /opt/marks/second-main\n"
+// commands are one, one after an init container, or several beside one another.
+func (h *history) commands(policy corev1.RestartPolicy) (changes []func(*corev1.Pod), kind string) {
+	if h.chance(30) {
+		return h.several(policy)
+	}
+	changes, kind = []func(*corev1.Pod){stage.Runs(onlyOnce("main") + h.script())}, "a command"
+	if h.chance(30) {
+		changes, kind = append(changes, stage.Before("init", fmt.Sprintf("exit %d", h.dice.IntN(4)/3))), "an init container and a command"
+	}
+	return changes, kind
+}
+
+// several are two commands, and perhaps a sidecar that ends now and then. They run again in the machine they are in,
+// unless the policy is Never.
+func (h *history) several(policy corev1.RestartPolicy) (changes []func(*corev1.Pod), kind string) {
+	begin := alone
+	if policy == corev1.RestartPolicyNever {
+		begin = func(name string) string { return alone(name) + onlyOnce(name) }
+	}
+	kind = "two commands"
+	changes = []func(*corev1.Pod){stage.Runs(begin("main") + h.script()), stage.Beside("beside", begin("beside")+h.script())}
+	if h.chance(60) {
+		script := []string{forever, "sleep 0.5" + unlocked + "; exit 1"}[h.dice.IntN(2)]
+		changes, kind = append(changes, stage.Sidecar("sidecar", alone("sidecar")+script)), kind+" and a sidecar"
+	}
+	return changes, kind
+}
+
+const (
+	forever = "sleep 600" + unlocked + "; exit"
+	// unlocked leaves the lock of alone to the command itself.
+	unlocked = " 9>&-"
+)
+
+// script ends soon, well or badly, or never.
+func (h *history) script() string {
+	script := fmt.Sprintf("sleep 0.%d%s; exit %d", h.dice.IntN(10), unlocked, h.dice.IntN(2)*3)
+	if h.chance(30) {
+		return forever
+	}
+	return script
+}
+
+// onlyOnce begins a command that is to run once in its machine: a clone is fresh, so that the folder is there only for
+// the second one, which says so where it outlives the machine.
+func onlyOnce(name string) string {
+	return "mkdir /var/ran-once-" + name + " || hostname >> /opt/marks/second-main\n"
+}
+
+// alone begins a command that may run again, but never beside itself. Where it does, it says so.
+func alone(name string) string {
+	return "exec 9>/var/lock-" + name + "; flock -n 9 || hostname >> /opt/marks/beside-itself\n"
+}
 
 // marking mounts the folder for these marks.
 func (h *history) marking() func(*corev1.Pod) {

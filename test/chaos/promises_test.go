@@ -63,16 +63,22 @@ func secondRuns(calls []stage.Call) []string {
 	return twice
 }
 
-// marks is the file, on the Mac, in which a main command says that it is the second
-// one in its machine.
-const marks = "hostpath/second-main"
+// marks are the files, on the Mac, in which a command says what may not be, and what that is.
+func marks() map[string]string {
+	return map[string]string{
+		"hostpath/second-main":   "a main command was run again",
+		"hostpath/beside-itself": "a container ran beside itself",
+	}
+}
 
 func (h *history) checkMarks() {
-	text, err := os.ReadFile(h.mac.Path(marks))
-	if err == nil {
-		h.breaks("a main command was run again: " + string(bytes.TrimSpace(text)))
-	} else if !os.IsNotExist(err) {
-		h.try(err)
+	for file, what := range marks() {
+		text, err := os.ReadFile(h.mac.Path(file))
+		if err == nil {
+			h.breaks(what + ": " + string(bytes.TrimSpace(text)))
+		} else if !os.IsNotExist(err) {
+			h.try(err)
+		}
 	}
 }
 

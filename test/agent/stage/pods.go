@@ -58,6 +58,15 @@ func Before(name, script string) func(*corev1.Pod) {
 	}
 }
 
+// Sidecar adds an init container that runs a shell script beside all that come after it.
+func Sidecar(name, script string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		Before(name, script)(p)
+		always := corev1.ContainerRestartPolicyAlways
+		p.Spec.InitContainers[len(p.Spec.InitContainers)-1].RestartPolicy = &always
+	}
+}
+
 // Beside adds a container that runs a shell script beside the main one.
 func Beside(name, script string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

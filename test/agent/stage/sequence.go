@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -51,10 +52,12 @@ func consistent(p *corev1.Pod) []string {
 		if s.Ready && s.State.Running == nil {
 			broken = append(broken, fmt.Sprintf("container %s is ready and does not run", s.Name))
 		}
+		ready = ready && s.Ready
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if ended && s.State.Running != nil {
 			broken = append(broken, fmt.Sprintf("container %s runs in a Pod that is %s", s.Name, p.Status.Phase))
 		}
-		ready = ready && s.Ready
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && (!ready || p.Status.Phase != corev1.PodRunning) {

@@ -49,6 +49,9 @@ func TestRegressions(t *testing.T) {
 		{"exit code changes", podIn("Running", 0, "a", ended(1)), podIn("Running", 0, "a", ended(0)), "its end was 1"},
 		{"is ready and waits", nil, with(podIn("Pending", 0, "", waits), func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = true }), "ready and does not run"},
 		{"runs after the end", nil, podIn("Failed", 0, "a", runs), "runs in a Pod that is Failed"},
+		{"sidecar runs after the end", nil, with(podIn("Succeeded", 0, "a", ended(0)), func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: runs}}
+		}), "sidecar runs in a Pod that is Succeeded"},
 		{"ready Pod that waits", nil, with(podIn("Pending", 0, "", waits), func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "the Pod is ready"},
