@@ -61,7 +61,7 @@ test-go: chromium ## the Go tests, race detector on
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
 	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
-	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series
+	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series; make alerts has some fire in a sandbox
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
 .PHONY: bench
@@ -108,6 +108,14 @@ conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubect
 oracle: bin/hollowkubelet ## the same Pods on Kubernetes' own kubelet and on Macs, and what differs; PODS, SEED and MACS vary it
 	go test -count=1 -timeout 2h -v ./test/oracle -run TestOracle -args -hollow $(CURDIR)/bin/hollowkubelet \
 		$(if $(PODS),-pods $(PODS)) $(if $(SEED),-seed $(SEED)) $(if $(MACS),-macs $(MACS))
+
+bin/alerts: $(wildcard test/alerts/*.go test/alerts/go.*)
+	cd test/alerts && GOWORK=off go build -o ../../bin/alerts .
+
+.PHONY: alerts
+alerts: bin/alerts ## alerts of the chart fire in a sandbox with their fault, as Prometheus evaluates them
+	cd test/alerts && GOWORK=off go test -timeout 30m ./...
+	go test -count=1 -timeout 1h -v ./test/e2e -run TestAlertsFire -args -alerts $(CURDIR)/bin/alerts
 
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
