@@ -107,7 +107,11 @@ func (r ruleTest) play(t *testing.T, file string, interval time.Duration) {
 			if diff := cmp.Diff(want, fires(groups)); diff != "" {
 				t.Errorf("at %s fires (-expected +found):\n%s", at, diff)
 			}
+			delete(expected, at)
 		}
+	}
+	for at := range expected {
+		t.Errorf("nothing is looked at at %s: the rules are evaluated every %s", at, interval)
 	}
 }
 
