@@ -25,13 +25,14 @@ const (
 // rotation is a file for newsyslog: path, owner, mode, count, size in KiB, when
 // (any time), and flags. N: nobody is told, for the processes look themselves
 // (FollowErrorLog). The files are not compressed: until a process has looked, it
-// writes to the one that was renamed.
+// writes to the one that was renamed. The console user may read both, as whom
+// `macfleet machine logs` does.
 func (x logs) rotation() step.File {
 	var text strings.Builder
 	text.WriteString("# Written by macfleet; changes are overwritten.\n")
 	for _, l := range []struct{ path, owner string }{
 		{launchd.AgentErrorLog, x.Desired.Host.User + ":" + step.Staff},
-		{launchd.HostdErrorLog, "root:wheel"},
+		{launchd.HostdErrorLog, step.Root + ":" + step.Staff},
 	} {
 		fmt.Fprintf(&text, "%s\t%s\t640\t%d\t%d\t*\tN\n", l.path, l.owner, keptLogs, logSize)
 	}

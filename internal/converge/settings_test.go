@@ -64,12 +64,13 @@ func TestMacDoesNotUpdateItself(t *testing.T) {
 	}
 }
 
+// `macfleet machine logs` reads both as the console user: each is the user's, or the group's.
 func TestLogsAreRotated(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
 	want := "# Written by macfleet; changes are overwritten.\n" +
 		"/var/log/macfleet/tart-kubelet.err.log\tm1:staff\t640\t5\t10240\t*\tN\n" +
-		"/var/log/macfleet-hostd.err.log\troot:wheel\t640\t5\t10240\t*\tN\n"
+		"/var/log/macfleet-hostd.err.log\troot:staff\t640\t5\t10240\t*\tN\n"
 	if diff := cmp.Diff(want, f.content(logRotation)); diff != "" {
 		t.Error(diff)
 	}
