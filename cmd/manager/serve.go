@@ -171,17 +171,14 @@ func cacheOf(namespace string) cache.Options {
 	return cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 }
 
-func newManager(s settings, to connection) (ctrl.Manager, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	mgr, err := ctrl.NewManager(to.config, ctrl.Options{
+// options are what the settings say of the manager itself.
+func (s *settings) options(scheme *runtime.Scheme, leaseNamespace string) ctrl.Options {
+	return ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        ctrl.Log,
 		LeaderElection:                s.leaderElect,
 		LeaderElectionID:              leaderElectionID,
-		LeaderElectionNamespace:       to.namespace,
+		LeaderElectionNamespace:       leaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Metrics:                       s.metrics(),
 		HealthProbeBindAddress:        s.probeAddress,
@@ -190,7 +187,15 @@ func newManager(s settings, to connection) (ctrl.Manager, error) {
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
 			&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Namespace{}, &corev1.ServiceAccount{},
 		}}},
-	})
+	}
+}
+
+func newManager(s settings, to connection) (ctrl.Manager, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(to.config, s.options(scheme, to.namespace))
 	if err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
