@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -86,6 +87,10 @@ func setLogger(format string, out io.Writer) {
 	logger := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	otel.SetLogger(logger)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		logger.WithName("tracing").Info("Spans were not sent", "error", err.Error())
+	}))
 }
 
 // withoutRepetition leaves out what controller-runtime says twice in each line:
