@@ -2,6 +2,7 @@
 package tracingtest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // Collector keeps the spans that it is sent over OTLP.
@@ -99,14 +101,12 @@ func (c *Collector) Tree() []string {
 
 // Holds says in which span a text stands that must not be told; empty: in none.
 func (c *Collector) Holds(secret string) string {
-	for _, s := range c.Spans() {
-		if strings.Contains(s.Name+s.Failed, secret) {
-			return s.Name
-		}
-		for _, value := range s.Attributes {
-			if strings.Contains(value, secret) {
-				return s.Name
-			}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		// As it was sent: its attributes, status and events, and whatever else there is.
+		if wire, err := proto.Marshal(s); err != nil || bytes.Contains(wire, []byte(secret)) {
+			return s.GetName()
 		}
 	}
 	return ""
