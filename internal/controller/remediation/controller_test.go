@@ -346,6 +346,8 @@ func TestLeftAlone(t *testing.T) {
 		"restored from a backup":  {change: func(o *objects) { o.host.Spec.ClaimRef.UID, o.machine.UID = "another", "this" }, reason: infrav1.ReasonDiagnosing},
 		"released":                {change: func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, reason: infrav1.ReasonDiagnosing},
 		"handed over":             {change: func(o *objects) { o.host.Spec.Record.HandedOverAt = ptr.To(metav1.NewMicroTime(now)) }, reason: infrav1.ReasonDiagnosing},
+		"a node elsewhere":        {change: func(o *objects) { notBootstrapped(o, infrav1.ReasonDifferentCluster) }, reason: infrav1.ReasonDiagnosing},
+		"control plane missing":   {change: func(o *objects) { notBootstrapped(o, infrav1.ReasonWaitingForCluster) }, reason: infrav1.ReasonDiagnosing},
 		"host lost":               {change: func(o *objects) { o.host = nil }, reason: infrav1.ReasonDiagnosing},
 		"not provisioned":         {change: func(o *objects) { o.machine.Spec.ProviderID = "" }, reason: infrav1.ReasonDiagnosing},
 		"others disturbed enough": {change: func(o *objects) { o.others = append(o.others, disturbed("host-2", now)) }, reason: infrav1.ReasonHeld},
@@ -368,6 +370,10 @@ func TestLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+func notBootstrapped(o *objects, reason string) {
+	conditions.Set(o.machine, metav1.Condition{Type: infrav1.BootstrappedCondition, Status: metav1.ConditionFalse, Reason: reason})
 }
 
 func paused() map[string]string { return map[string]string{clusterv1.PausedAnnotation: "true"} }

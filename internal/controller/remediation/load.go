@@ -204,6 +204,19 @@ func (v *visit) hindrance() string {
 	case v.host.Spec.Maintenance != nil:
 		return "host " + v.host.Name + " is in maintenance: " + v.host.Spec.Maintenance.Reason
 	}
+	return v.elsewhere()
+}
+
+// elsewhere says that the machine controller leaves the Mac alone, as after `clusterctl
+// move`: its Node is missed here because it is another cluster's, and nobody would carry
+// out what is asked for.
+func (v *visit) elsewhere() string {
+	switch conditions.GetReason(v.machine, infrav1.BootstrappedCondition) {
+	case infrav1.ReasonDifferentCluster:
+		return "its Mac is a node of another cluster"
+	case infrav1.ReasonWaitingForCluster:
+		return "nothing says whether its Mac is a node of this cluster"
+	}
 	return ""
 }
 
