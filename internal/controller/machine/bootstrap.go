@@ -65,13 +65,14 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 	if v.secret, err = p.secrets.Read(ctx, client.ObjectKeyFromObject(v.Machine)); err != nil {
 		return ctrl.Result{}, err
 	}
+	if elsewhere, err := p.machines.elsewhere(ctx, v, p.machines.client); err != nil || elsewhere.Reason != "" {
+		v.bootstrapped = elsewhere
+		return ctrl.Result{RequeueAfter: elsewherePoll}, err
+	}
 	staged := v.secret.Found && v.secret.ClaimToken == v.Token() && v.secret.Epoch == v.Host.Spec.Record.InstallEpoch
 	if waiting := machine.Touchable(v.Snapshot, staged, v.secret.User != "" && v.secret.Address != ""); waiting.Reason != "" {
 		v.bootstrapped = waiting
 		return ctrl.Result{RequeueAfter: stagingPoll}, nil
-	}
-	if elsewhere, err := p.machines.elsewhere(ctx, v); err != nil || elsewhere {
-		return ctrl.Result{RequeueAfter: elsewherePoll}, err
 	}
 	profile, err := p.machines.profile(ctx, v.Machine)
 	if missing, ok := errors.AsType[*unknownProfileError](err); ok {

@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/bootstrapsecret"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -198,30 +197,6 @@ func TestEndpointUnknown(t *testing.T) {
 	w.settle("mac-1")
 	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonEndpointUnknown || len(w.mac.desired) != 0 {
 		t.Errorf("Bootstrapped = %s, converged %d times", got, len(w.mac.desired))
-	}
-}
-
-// After `clusterctl move` a Mac is still a node of the cluster it came from, and its guests
-// run there: nothing is done to it before a person says that it joins here.
-func TestAMacOfAnotherClusterIsLeftThereAsItIs(t *testing.T) {
-	w := claimed(t)
-	w.r.machines.clusterID = "here"
-	plane := &controlplanev1.ExternalControlPlane{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "macs"}, Spec: controlplanev1.ExternalControlPlaneSpec{ClusterID: "there"},
-	}
-	w.create(plane)
-	w.settle("mac-1")
-	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonDifferentCluster || len(w.mac.dials) != 0 {
-		t.Errorf("Bootstrapped = %s, dialled %d times", got, len(w.mac.dials))
-	}
-	for _, here := range []string{"here", ""} {
-		w.get(client.ObjectKeyFromObject(plane), plane)
-		plane.Spec.ClusterID = here
-		w.update(plane)
-		w.settle("mac-1")
-		if m := w.machine("mac-1"); m.Spec.ProviderID == "" {
-			t.Errorf("cluster %q: conditions = %+v, want it provisioned", here, m.Status.Conditions)
-		}
 	}
 }
 

@@ -325,7 +325,7 @@ func (r *Reconciler) wireServices() {
 	}
 	r.fleetKeys = &fleetKeys{keys: r.keys, machines: r.machines}
 	r.starter = &pushStarter{
-		clock: r.Clock, agent: r.Agent, checks: r.checks, clientCA: r.ClientCA, fleetKeys: r.fleetKeys, pusher: r.pusher, pushes: r.pushes, sshPort: r.SSHPort,
+		clock: r.Clock, agent: r.Agent, checks: r.checks, clientCA: r.ClientCA, fleetKeys: r.fleetKeys, machines: r.machines, pusher: r.pusher, pushes: r.pushes, sshPort: r.SSHPort,
 	}
 	r.disruption = &disruption{clock: r.Clock, reader: r.Reader, machines: r.machines, zone: r.Zone, counting: &r.disruptions}
 }

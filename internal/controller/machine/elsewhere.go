@@ -19,25 +19,40 @@ const elsewherePoll = 15 * time.Second
 
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=externalcontrolplanes,verbs=get;list;watch
 
-// elsewhere reports that the Machine's Mac is a node of another cluster than the one that it
-// would join from here, as after `clusterctl move`. It stays that one's, with its guests,
-// until a person says otherwise.
-func (p *machines) elsewhere(ctx context.Context, v *visit) (bool, error) {
-	if p.clusterID == "" || v.Cluster == nil || v.Cluster.Spec.ControlPlaneRef.Kind != "ExternalControlPlane" {
-		return false, nil
+// elsewhere says why nothing may be done on the Mac from here, and none taken for a Machine
+// that has none: the Macs of its Cluster are nodes of another cluster, as after `clusterctl
+// move`, or what would say so is not to be seen. They stay that one's, with their guests,
+// until a person says otherwise. Clusters of other control planes say nothing of this.
+func (p *machines) elsewhere(ctx context.Context, v *visit, reader client.Reader) (machine.Finding, error) {
+	name := machine.ClusterName(v.Machine)
+	if p.clusterID == "" || name == "" {
+		return machine.Finding{}, nil
+	}
+	if v.Cluster == nil {
+		return machine.False(infrav1.ReasonWaitingForCluster, "the Cluster %q does not exist: %s", name, meanwhile(v)), nil
+	}
+	ref := v.Cluster.Spec.ControlPlaneRef
+	if ref.Kind != "ExternalControlPlane" {
+		return machine.Finding{}, nil
 	}
 	plane := &controlplanev1.ExternalControlPlane{}
-	err := p.client.Get(ctx, client.ObjectKey{Namespace: v.Cluster.Namespace, Name: v.Cluster.Spec.ControlPlaneRef.Name}, plane)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	err := reader.Get(ctx, client.ObjectKey{Namespace: v.Cluster.Namespace, Name: ref.Name}, plane)
+	switch {
+	case apierrors.IsNotFound(err):
+		return machine.False(infrav1.ReasonWaitingForCluster, "ExternalControlPlane %s of Cluster %s does not exist, which would say whose nodes its Macs are: %s", ref.Name, name, meanwhile(v)), nil
+	case err != nil:
+		return machine.Finding{}, fmt.Errorf("reading the control plane: %w", err)
+	case plane.Spec.ClusterID == "", plane.Spec.ClusterID == p.clusterID:
+		return machine.Finding{}, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading the control plane: %w", err)
+	return machine.False(infrav1.ReasonDifferentCluster, "Macs of Cluster %s are nodes of another cluster, says spec.clusterID of its ExternalControlPlane %s: %s; "+
+		"to have Macs join here, which ends the guests of those that are nodes there, remove spec.clusterID and spec.controlPlaneEndpoint", name, plane.Name, meanwhile(v)), nil
+}
+
+// meanwhile is what becomes of the Machine as long as its Mac is not to join here.
+func meanwhile(v *visit) string {
+	if v.Machine.Spec.HostRef == nil {
+		return "no Mac is claimed or ordered for this Machine meanwhile"
 	}
-	if plane.Spec.ClusterID == "" || plane.Spec.ClusterID == p.clusterID {
-		return false, nil
-	}
-	v.bootstrapped = machine.False(infrav1.ReasonDifferentCluster, "Macs of Cluster %s are nodes of another cluster, says spec.clusterID of its ExternalControlPlane %s: this one is left there as it is; "+
-		"to have it join here, which ends its guests, remove spec.clusterID and spec.controlPlaneEndpoint", v.Cluster.Name, plane.Name)
-	return true, nil
+	return "this one's is left as it is"
 }

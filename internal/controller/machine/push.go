@@ -20,6 +20,7 @@ import (
 	"github.com/macfleet/macfleet/internal/job"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
@@ -33,6 +34,7 @@ type pushStarter struct {
 	clientCA  func(context.Context) ([]byte, error)
 	checks    *job.Pool
 	fleetKeys *fleetKeys
+	machines  *machines
 	pusher    *push.Pusher
 	pushes    *job.Pool
 	sshPort   int
@@ -68,6 +70,9 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 		p.checks.Cancel(name) // its end brings us back
 		return nil
 	}
+	if err := p.confirmHere(ctx, v); err != nil {
+		return err
+	}
 	key, err := p.fleetKeys.ensureSSHKey(ctx, v)
 	if err != nil {
 		v.bootstrapped = machine.False(infrav1.ReasonFleetKeyUnavailable, "%s", err)
@@ -89,6 +94,17 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 	})
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.Host.Name, "job", id, "join", join)
 	return nil
+}
+
+// confirmHere reads uncached that the Mac may be pushed to from here: a cache may not know
+// yet what a move or a restore has brought.
+func (p *pushStarter) confirmHere(ctx context.Context, v *visit) error {
+	elsewhere, err := p.machines.elsewhere(ctx, v, p.machines.reader)
+	if err != nil || elsewhere.Reason == "" {
+		return err
+	}
+	v.bootstrapped, v.upToDate = elsewhere, machine.Finding{}
+	return requeue.ErrStale
 }
 
 // pushID names a push by its inputs: a result belongs to the same inputs only.
