@@ -27,7 +27,7 @@ func Transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []Transitio
 			ReasonClaimed: normal, infrav1.ReasonNoAvailableHost: warning, infrav1.ReasonNoHostInFailureDomain: warning,
 			infrav1.ReasonClaimLost: warning, infrav1.ReasonUnknownProfile: warning, infrav1.ReasonNoAdoptPoolPrefix: warning,
 			ReasonNameInPool: warning, ReasonNameTooLong: warning, infrav1.ReasonPoolPrefixNotAllowed: warning, ReasonHostSelector: warning, infrav1.ReasonServerGone: warning, infrav1.ReasonOrdering: normal,
-			infrav1.ReasonOutOfStock: warning, infrav1.ReasonQuotaExceeded: warning, infrav1.ReasonOrderRejected: warning, infrav1.ReasonOrderLimitReached: warning,
+			infrav1.ReasonOutOfStock: warning, infrav1.ReasonQuotaExceeded: warning, infrav1.ReasonOrderRejected: warning, infrav1.ReasonOrderLimitReached: warning, infrav1.ReasonDifferentCluster: warning,
 		}},
 		{infrav1.BootstrappedCondition, map[string]string{
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,

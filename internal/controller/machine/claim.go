@@ -51,6 +51,11 @@ type claimPhase struct {
 // that waits for one.
 func (p *claimPhase) run(ctx context.Context, v *visit) (ctrl.Result, error) {
 	if v.Machine.Spec.HostRef == nil {
+		elsewhere, err := p.machines.elsewhere(ctx, v, p.machines.client)
+		if err != nil || elsewhere.Reason != "" {
+			v.claimed = elsewhere
+			return ctrl.Result{RequeueAfter: elsewherePoll}, err
+		}
 		chosen, err := p.setHostRef(ctx, v)
 		if err != nil || !chosen {
 			return ctrl.Result{RequeueAfter: v.poll}, err

@@ -2,10 +2,12 @@ package machine
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -99,5 +101,29 @@ func TestNothingIsPushedByAStaleCache(t *testing.T) {
 	}
 	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonDifferentCluster || len(w.mac.dials) != 0 {
 		t.Errorf("Bootstrapped = %s, dialled %d times", got, len(w.mac.dials))
+	}
+}
+
+// A Mac that is taken could not join, and one that is ordered is paid for a day.
+func TestNoMacIsTakenOrOrderedForAClusterThatIsElsewhere(t *testing.T) {
+	for name, objects := range map[string][]client.Object{"pool": append(pair("mac-1"), poolHost(serverID)), "order": orderingPair()} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(objects, controlPlane("there"))...)
+			w.r.machines.clusterID = "here"
+			result := w.settle("mac-1")
+			m := w.machine("mac-1")
+			c := conditions.Get(m, infrav1.HostClaimedCondition)
+			if c == nil || c.Reason != infrav1.ReasonDifferentCluster || !strings.Contains(c.Message, "no Mac is claimed or ordered") || result.RequeueAfter != elsewherePoll {
+				t.Errorf("HostClaimed = %+v, looks again after %s", c, result.RequeueAfter)
+			}
+			if m.Spec.HostRef != nil || len(w.keys.calls) != 0 {
+				t.Errorf("hostRef = %+v, %d keys registered", m.Spec.HostRef, len(w.keys.calls))
+			}
+			w.isOf("here")
+			w.settle("mac-1")
+			if m := w.machine("mac-1"); m.Spec.HostRef == nil {
+				t.Errorf("conditions = %+v, want a host", m.Status.Conditions)
+			}
+		})
 	}
 }
