@@ -129,7 +129,7 @@ func TestAFailedProbeKillsTheContainer(t *testing.T) {
 			w := newWorld(t, probed(c.policy, c.edit))
 			w.host.execs.exits("check", 1)
 			w.startAgent()
-			w.await("it is told to end", func() bool { return w.host.count("signal tk-uid-a-0 main terminated") == 1 })
+			w.await("it is told to end", func() bool { return w.host.count("signal tk-uid-a-0 main terminated") >= 1 })
 			w.host.execs.exits("check", 0)
 			end := func(p *corev1.Pod) *corev1.ContainerStateTerminated { return mainOf(p).LastTerminationState.Terminated }
 			if !c.restarts {
@@ -138,7 +138,7 @@ func TestAFailedProbeKillsTheContainer(t *testing.T) {
 			p := w.awaitPod("a", "has ended", func(p *corev1.Pod) bool {
 				return end(p) != nil && (p.Status.Phase == corev1.PodFailed || mainOf(p).State.Running != nil)
 			})
-			if e := end(p); e.ExitCode != 143 || e.Reason != "Error" || (mainOf(p).RestartCount == 1) != c.restarts {
+			if e := end(p); e.ExitCode != 143 || e.Reason != "Error" || (mainOf(p).RestartCount >= 1) != c.restarts {
 				t.Errorf("%d restarts, end %+v", mainOf(p).RestartCount, e)
 			}
 			if !w.told("a Killing "+c.message) || !w.told("a Unhealthy ") || !w.events.of("Unhealthy", "spec.containers{vm}") {
