@@ -65,6 +65,12 @@ func TestPlan(t *testing.T) {
 		"one at a time":              {machines: []Machine{done("a"), old("b"), old("c")}, begin: []string{"b"}},
 		"the canary soaks":           {policy: wide, machines: []Machine{with(old("a"), soaking), old("b")}, again: time.Minute},
 		"the canary is being pushed": {policy: wide, machines: []Machine{with(old("a"), turn), old("b")}, again: 59 * time.Minute},
+		"a soak after a bootstrap, which has no turn": {
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				m.Applied, m.ProvedAt, m.ReadySince = "new", ago(30*time.Second), ago(30*time.Second)
+			})},
+			again: 90 * time.Second,
+		},
 		"a soak that ends": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ProvedAt = ago(2 * time.Minute) }), old("b")},
 			begin:    []string{"b"}, end: []string{"a"},

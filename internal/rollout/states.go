@@ -31,6 +31,9 @@ func (p *plan) count() {
 	p.out.States = map[State]int{}
 	for _, m := range p.Machines {
 		p.out.States[p.state(m)]++
+		if at, well := p.settledAt(m); well {
+			p.again(at) // a soak after a bootstrap belongs to no turn
+		}
 	}
 }
 
