@@ -140,8 +140,8 @@ func TestNoCommandReachesAnotherMac(t *testing.T) {
 // The last converge is told in words, and the logs as they are; a Mac without a report
 // shows its logs all the same.
 func TestTheLogsOfAMachinesMac(t *testing.T) {
-	const report = `{"schema":"macfleet.dev/report/v1","verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":75,"steps":[` +
-		`{"name":"sshd","outcome":"unchanged","ms":3},{"name":"tart","outcome":"failed","class":"retry","detail":"no route","ms":1200}]}`
+	const report, well = `{"schema":"macfleet.dev/report/v1","verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":75,"steps":[` +
+		`{"name":"sshd","outcome":"unchanged","ms":3},{"name":"tart","outcome":"failed","class":"retry","detail":"no route","ms":1200}]}`, `{"schema":"macfleet.dev/report/v1","verb":"converge","build":"v1","revision":"aa46","finished":"2026-11-26T11:00:00Z","exit":10,"steps":[{"name":"sshd","outcome":"changed","ms":3}]}`
 	for name, c := range map[string]struct {
 		report string
 		args   []string
@@ -149,7 +149,10 @@ func TestTheLogsOfAMachinesMac(t *testing.T) {
 		errs   string
 	}{
 		"with a report": {report, nil, "converge of 2026-11-26T11:00:00Z, build v1, revision aa46: failed (exit code 75)\n" +
-			"STEP   OUTCOME          TOOK   SAYS\ntart   failed (retry)   1.2s   no route\n1 step found as it should be\n" +
+			"STEP   OUTCOME          TOOK   SAYS\ntart   failed (retry)   1.2s   no route\nfound as it should be: 1 step\n" +
+			"tail -n 20 /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", ""},
+		"that changed something": {well, nil, "converge of 2026-11-26T11:00:00Z, build v1, revision aa46: ended well\n" +
+			"STEP   OUTCOME   TOOK   SAYS\nsshd   changed   3ms\nfound as it should be: 0 steps\n" +
 			"tail -n 20 /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", ""},
 		"without one": {"", []string{"--tail", "5", "--follow"}, "tail -n 5 -F /var/log/macfleet/tart-kubelet.err.log /var/log/macfleet-hostd.err.log", "macfleet: not shown: the last converge: tart-kubelet: no converge has run on this Mac\n"},
 	} {

@@ -31,7 +31,7 @@ func writeReport(out io.Writer, sc screen.Screen, r document.Report) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%s found as it should be\n", count(unchanged, "step"))
+	_, err := fmt.Fprintf(out, "found as it should be: %s\n", count(unchanged, "step"))
 	return err
 }
 
@@ -40,7 +40,7 @@ func reportHead(r document.Report) string {
 	switch {
 	case r.Rebooting:
 		how = "reboots the Mac, and another run follows"
-	case r.Exit != 0:
+	case r.Exit != document.ExitUnchanged && r.Exit != document.ExitChanged:
 		how = fmt.Sprintf("failed (exit code %d)", r.Exit)
 	}
 	head := fmt.Sprintf("%s of %s, build %s, revision %s: %s", r.Verb, r.Finished.UTC().Format(time.RFC3339), r.Build, r.Revision, how)

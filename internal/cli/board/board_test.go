@@ -32,6 +32,7 @@ func busy() *snapshot.Snapshot {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: name}, Spec: corev1.PodSpec{NodeName: mac}, Status: corev1.PodStatus{Phase: phase},
 		})
 	}
+	s.Machines[1].Status.Phase = "Unreachable" // its Mac has lost its power
 	for n := range recent + 2 {
 		s.Events = append(s.Events, corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprint(n)},

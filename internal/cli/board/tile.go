@@ -36,7 +36,8 @@ type tile struct {
 	Age    string
 	Floor  string
 	Price  string
-	// Why is what keeps it out of the pool, where its phase does not say it.
+	// Why is what keeps it out of the pool, or how its Machine is, where its phase does not
+	// say it.
 	Why string
 }
 
@@ -44,6 +45,10 @@ type tile struct {
 // stays where it is.
 func tilesOf(s *snapshot.Snapshot) []tile {
 	guests, slots := guestsOf(s), slotsOf(s)
+	machines := map[string]*infrav1.ScalewayAppleSiliconMachine{}
+	for i := range s.Machines {
+		machines[s.Machines[i].Namespace+"/"+s.Machines[i].Name] = &s.Machines[i]
+	}
 	tiles := make([]tile, 0, len(s.Hosts))
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
@@ -56,11 +61,22 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 		}
 		if claim := h.Spec.ClaimRef; claim != nil {
 			t.Owner, t.Guests, t.Slots = claim.Name, guests[claim.Name], slots[claim.Name]
+			t.addMachine(machines[claim.Namespace+"/"+claim.Name])
 		}
 		tiles = append(tiles, t)
 	}
 	slices.SortFunc(tiles, func(a, b tile) int { return cmp.Compare(a.Host, b.Host) })
 	return tiles
+}
+
+// addMachine takes up how the Machine of a Mac in use is: a Mac is a Machine's also where
+// it has lost its power.
+func (t *tile) addMachine(m *infrav1.ScalewayAppleSiliconMachine) {
+	if m == nil || t.Phase != string(infrav1.HostInUse) || m.Status.Phase == "Running" {
+		return
+	}
+	t.Mood = moodWord(show.MachineMood(m))
+	t.Why = cmp.Or(t.Why, m.Status.Phase)
 }
 
 // short is as much of a host's name as people tell Macs apart by: the zone, and the
@@ -106,14 +122,14 @@ func (t tile) Says() string {
 		parts = append(parts, "of Machine "+t.Owner)
 	}
 	if t.Slots > 0 || len(t.Guests) > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d guests: %s", len(t.Guests), t.Slots, strings.Join(t.Guests, ", ")))
+		parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d of %d guests: %s", len(t.Guests), t.Slots, strings.Join(t.Guests, ", ")), ": "))
 	}
 	for _, part := range []string{t.Why, t.Floor} {
 		if part != "" {
 			parts = append(parts, part)
 		}
 	}
-	return strings.TrimSuffix(strings.Join(parts, ", "), ": ")
+	return strings.Join(parts, ", ")
 }
 
 // floor is how long a Mac is paid for at least.

@@ -192,7 +192,7 @@ func (t *teller) node(name string) {
 		if n.Name != name {
 			continue
 		}
-		if n.Spec.Unschedulable {
+		if n.Spec.Unschedulable && !t.drained(name) {
 			t.add(Point{
 				About: "node " + name, Reason: "Cordoned", Means: "no new Pod is put on it", Next: "nothing, until somebody acts",
 				Commands: []string{"kubectl uncordon " + name},
@@ -204,6 +204,16 @@ func (t *teller) node(name string) {
 			}
 		}
 	}
+}
+
+// drained: Cluster API cordoned the Node of a Machine that it deletes.
+func (t *teller) drained(node string) bool {
+	for i := range t.s.CoreMachines {
+		if c := &t.s.CoreMachines[i]; c.Name == node && c.DeletionTimestamp != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // nodeUnwell: pressures are bad when they are True, all else when it is not.

@@ -145,6 +145,25 @@ func TestNodesAreTold(t *testing.T) {
 	}
 }
 
+// Cluster API cordons the Node of a Machine that it deletes, and the Machine says Running
+// all the while: nobody is told to undo that.
+func TestADrainIsTold(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	m := &s.Machines[0]
+	core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, DeletionTimestamp: ptr.To(clitest.Ago(time.Minute))}}
+	core.Status.Conditions = []metav1.Condition{clitest.Condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Drain not completed yet: Pod ci/build-1", time.Minute)}
+	s.CoreMachines = []clusterv1.Machine{core}
+	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: m.Name}, Spec: corev1.NodeSpec{Unschedulable: true}}}
+	story := Machine(s, book, m)
+	p := point(t, story, "DrainingNode")
+	if p.Healthy || !strings.Contains(p.Says, "ci/build-1") || !strings.Contains(p.Next, "the drain ends") {
+		t.Errorf("the drain: %+v", p)
+	}
+	if slices.ContainsFunc(story.Points, func(p Point) bool { return p.Reason == "Cordoned" }) {
+		t.Error("the cordon of a drain is taken for somebody's")
+	}
+}
+
 func TestNamesAreFound(t *testing.T) {
 	s := clitest.Fleet()
 	for typed, want := range map[string]string{

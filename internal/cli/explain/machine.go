@@ -34,6 +34,7 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 	}
 	t.machineIs(m)
 	t.machine("", m)
+	t.deleting(m)
 	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
 	for i := range s.Hosts {
 		if h := &s.Hosts[i]; h.Name == hostNameOf(m) && h.Status.Phase != infrav1.HostInUse {
@@ -74,10 +75,8 @@ func (t *teller) machineIs(m *infrav1.ScalewayAppleSiliconMachine) {
 	if m.Status.Applied.Revision != "" {
 		t.is("its Mac proved revision %s", m.Status.Applied.Revision)
 	}
-	for i := range t.s.CoreMachines {
-		if c := &t.s.CoreMachines[i]; c.Namespace == m.Namespace && c.Name == m.Name && c.Status.NodeRef.Name != "" {
-			t.is("its Node is %s", c.Status.NodeRef.Name)
-		}
+	if c := t.coreOf(m.Namespace, m.Name); c != nil && c.Status.NodeRef.Name != "" {
+		t.is("its Node is %s", c.Status.NodeRef.Name)
 	}
 }
 
@@ -119,12 +118,34 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 	return next{}
 }
 
-func (t *teller) drainEnds(m *infrav1.ScalewayAppleSiliconMachine) next {
+// deleting takes up a Machine that Cluster API deletes: it drains the Node before it deletes
+// the object that tells of the Mac, which says Running all the while.
+func (t *teller) deleting(m *infrav1.ScalewayAppleSiliconMachine) {
+	core := t.coreOf(m.Namespace, m.Name)
+	if core == nil || core.DeletionTimestamp == nil || m.DeletionTimestamp != nil {
+		return
+	}
+	p := Point{About: "core machine " + core.Name, Reason: clusterv1.MachineDeletingCondition, Since: &core.DeletionTimestamp.Time, Means: "it is being deleted: its Node is drained first, and the Mac is wiped after that"}
+	if c := find(core.Status.Conditions, clusterv1.MachineDeletingCondition); c != nil {
+		p.Reason, p.Says = c.Reason, c.Message
+	}
+	ends := t.drainEnds(m)
+	p.Next, p.NextAt = ends.text, ends.at
+	p.Commands = []string{"kubectl get pods -A --field-selector spec.nodeName=" + m.Name}
+	t.add(p, reasons.Entry{})
+}
+
+func (t *teller) coreOf(namespace, name string) *clusterv1.Machine {
 	for i := range t.s.CoreMachines {
-		c := &t.s.CoreMachines[i]
-		if c.Namespace != m.Namespace || c.Name != m.Name || c.DeletionTimestamp == nil {
-			continue
+		if c := &t.s.CoreMachines[i]; c.Namespace == namespace && c.Name == name {
+			return c
 		}
+	}
+	return nil
+}
+
+func (t *teller) drainEnds(m *infrav1.ScalewayAppleSiliconMachine) next {
+	if c := t.coreOf(m.Namespace, m.Name); c != nil && c.DeletionTimestamp != nil {
 		if seconds := c.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil && *seconds > 0 {
 			return at("the drain ends, whatever Pods are left", c.DeletionTimestamp, time.Duration(*seconds)*time.Second)
 		}

@@ -128,7 +128,7 @@ func Machines(s *snapshot.Snapshot, wide bool, by string) (screen.Table, error) 
 	type machine = infrav1.ScalewayAppleSiliconMachine
 	columns := []column[machine]{
 		{title: "MACHINE", cell: func(m *machine) screen.Cell { return plain(m.Name) }},
-		{title: "PHASE", cell: func(m *machine) screen.Cell { return screen.Cell{Text: m.Status.Phase, Mood: machineMood(m)} }},
+		{title: "PHASE", cell: func(m *machine) screen.Cell { return screen.Cell{Text: m.Status.Phase, Mood: MachineMood(m)} }},
 		{title: "HOST", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Status.HostName) }},
 		{title: "REVISION", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Status.Applied.Revision) }},
 		{title: "FLEET", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Spec.FleetName) }},
@@ -152,7 +152,8 @@ func namespaces(machines []infrav1.ScalewayAppleSiliconMachine) int {
 	return len(seen)
 }
 
-func machineMood(m *infrav1.ScalewayAppleSiliconMachine) screen.Mood {
+// MachineMood is what a Machine wants to be noticed for.
+func MachineMood(m *infrav1.ScalewayAppleSiliconMachine) screen.Mood {
 	switch m.Status.Phase {
 	case "Running":
 		return screen.Good
