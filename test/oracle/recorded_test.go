@@ -46,6 +46,10 @@ func (h *theatre) record(told func(play) story) {
 	}
 }
 
+// mostPlays is how often a Pod is played: on a busy machine a state that lasts for an instant
+// is not written, by a kubelet neither; what differs by itself differs each time.
+const mostPlays = 3
+
 // TestAFewPodsAsRecorded plays a few Pods on Macs, and wants each told as the hollow kubelet told it.
 func TestAFewPodsAsRecorded(t *testing.T) {
 	if testing.Short() {
@@ -67,10 +71,15 @@ func TestAFewPodsAsRecorded(t *testing.T) {
 		t.Fatalf("%d Pods of the seed have the names of the record's %d: make the record anew, as CONTRIBUTING.md says", len(plays), len(kubelet))
 	}
 	h.onMacs((len(plays)+1)/2, plays, func(p play, mac string) {
-		pod := h.on(p, mac)
-		mu.Lock()
-		defer mu.Unlock()
-		pods[p.name] = pod
+		for range mostPlays {
+			pod := h.on(p, mac)
+			mu.Lock()
+			pods[p.name] = pod
+			mu.Unlock()
+			if differ(kubelet[p.name], h.told(pod), rules()) == "" {
+				return
+			}
+		}
 	})
 	for _, p := range plays {
 		if d := differ(kubelet[p.name], h.told(pods[p.name]), rules()); d != "" {
