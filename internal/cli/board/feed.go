@@ -98,8 +98,8 @@ func (f *Feed) Trouble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range s.Missing {
-		return fmt.Errorf("%s: %s", m.Kind, m.Why)
+	if len(s.Missing) > 0 {
+		return fmt.Errorf("%s: %s", s.Missing[0].Kind, s.Missing[0].Why)
 	}
 	return nil
 }
