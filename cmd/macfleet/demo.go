@@ -138,7 +138,7 @@ func (s *story) tell(ctx context.Context) error {
 func (s *story) lookInside(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"logs", "deployment/" + demoApp},
-		{"exec", "deployment/" + demoApp, "--", "ps", "aux"},
+		{"exec", "deployment/" + demoApp, "--", "ps", "-A", "-o", "pid,comm"},
 	} {
 		kubectl := s.running.Binaries.Cluster.Kubectl(ctx, s.running.Kubeconfig, args...)
 		output, err := kubectl.CombinedOutput()
