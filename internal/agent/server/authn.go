@@ -46,12 +46,17 @@ type authenticator struct {
 	roots   *x509.CertPool
 	client  kubernetes.Interface
 	reviews reviews
-	tokens  *cache.LRUExpireCache
-	clock   clock.PassiveClock
+	// tokens are good ones. Those that are not have a cache of their own, as strangers can
+	// fill it.
+	tokens, refused *cache.LRUExpireCache
+	clock           clock.PassiveClock
 }
 
 func newAuthenticator(roots *x509.CertPool, client kubernetes.Interface, r reviews, c clock.PassiveClock) *authenticator {
-	return &authenticator{roots: roots, client: client, reviews: r, clock: c, tokens: cache.NewLRUExpireCacheWithClock(cached, c)}
+	return &authenticator{
+		roots: roots, client: client, reviews: r, clock: c,
+		tokens: cache.NewLRUExpireCacheWithClock(cached, c), refused: cache.NewLRUExpireCacheWithClock(cached, c),
+	}
 }
 
 // authenticate returns nil for somebody unknown. Nobody is anonymous.
@@ -111,6 +116,9 @@ func (a *authenticator) byToken(ctx context.Context, token string) (*user, error
 	}
 	// Not the token itself: a cache is no place for secrets.
 	key := sha256.Sum256([]byte(token))
+	if _, found := a.refused.Get(key); found {
+		return nil, nil
+	}
 	if known, found := a.tokens.Get(key); found {
 		u, _ := known.(*user)
 		return u, nil
@@ -119,11 +127,11 @@ func (a *authenticator) byToken(ctx context.Context, token string) (*user, error
 	if err != nil {
 		return nil, err
 	}
-	ttl := tokenTTL
 	if u == nil {
-		ttl = badTokenTTL
+		a.refused.Add(key, true, badTokenTTL)
+		return nil, nil
 	}
-	a.tokens.Add(key, u, ttl)
+	a.tokens.Add(key, u, tokenTTL)
 	return u, nil
 }
 

@@ -6,11 +6,22 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 )
+
+// bodyTimeout is how long a body that nobody wants is waited for.
+const bodyTimeout = time.Second
 
 // ServeHTTP answers one request: who is it, may they, what is it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// All that is asked for stands in the URL.
+	// All that is asked for stands in the URL. A body that does not come would hold the
+	// connection until it had.
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusBadRequest, "a request to a node has no body")
+		return
+	}
 	r.Body = http.NoBody
 	asked := routeOf(r.Method, r.URL.Path)
 	u, err := s.authn.authenticate(r)
@@ -64,27 +75,27 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 	case kindProbeMetrics:
 		s.probeMetrics(w)
 	case kindLogs:
-		s.stream(w, func() { s.containerLogs(w, r, asked) })
+		s.stream(w, asked, func() { s.containerLogs(w, r, asked) })
 	case kindExec:
-		s.stream(w, func() { s.exec(w, r, asked) })
+		s.stream(w, asked, func() { s.exec(w, r, asked) })
 	case kindAttach:
-		s.stream(w, func() { s.attach(w, r, asked) })
+		s.stream(w, asked, func() { s.attach(w, r, asked) })
 	case kindRun:
-		s.stream(w, func() { s.run(w, r, asked) })
+		s.stream(w, asked, func() { s.run(w, r, asked) })
 	case kindPortForward:
-		s.stream(w, func() { s.portForward(w, r, asked) })
+		s.stream(w, asked, func() { s.portForward(w, r, asked) })
 	}
 }
 
 // stream has one of the places of requests that may go on for long.
-func (s *Server) stream(w http.ResponseWriter, serve func()) {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-		serve()
-	default:
+func (s *Server) stream(w http.ResponseWriter, asked route, serve func()) {
+	pod := asked.namespace + "/" + asked.pod
+	if !s.places.take(pod) {
 		tooMany(w)
+		return
 	}
+	defer s.places.free(pod)
+	serve()
 }
 
 // tooMany ends the connection, too: one that is kept would take the place of another.

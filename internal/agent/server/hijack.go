@@ -67,6 +67,8 @@ type upgraded struct {
 	http.ResponseWriter
 	taken *connections
 	gone  context.CancelFunc
+	// frames are looked at as the client sends them; nil: what it sends has no such frames.
+	frames frames
 }
 
 // Hijack takes the connection over.
@@ -75,7 +77,7 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &watched{Conn: conn, reader: buffered.Reader, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
+	w := &watched{Conn: conn, reader: buffered.Reader, frames: u.frames, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
 	if !u.taken.add(w) {
 		conn.Close()
 		return nil, nil, http.ErrServerClosed
@@ -88,6 +90,7 @@ type watched struct {
 	net.Conn
 	// reader has what was read of the connection before it was taken over.
 	reader *bufio.Reader
+	frames frames
 	gone   context.CancelFunc
 	taken  *connections
 	// closing once is enough.
@@ -98,6 +101,11 @@ type watched struct {
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.reader.Read(p)
+	if w.frames != nil {
+		if bad := w.frames.pass(p[:n]); bad != nil {
+			n, err = 0, bad
+		}
+	}
 	if err != nil {
 		w.gone()
 	}

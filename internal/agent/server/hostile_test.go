@@ -64,7 +64,7 @@ func TestManyStreams(t *testing.T) {
 	b := newBench(t, nil)
 	b.put(logged(t))
 	// Not followers of a log, which would hold all watches of files that this system has.
-	taken := make([]httpstream.Connection, mostStreams)
+	taken := make([]httpstream.Connection, mostOfPod)
 	for i := range taken {
 		conn, _, err := b.dialer("SPDY").Dial("portforward.k8s.io")
 		if err != nil {
@@ -81,7 +81,7 @@ func TestManyStreams(t *testing.T) {
 	for range 10 {
 		asking.Go(func() {
 			var kept []net.Conn
-			for range (*manyStreams - mostStreams) / 10 {
+			for range (*manyStreams - mostOfPod) / 10 {
 				code, conn, err := b.ask(config)
 				if conn != nil {
 					kept = append(kept, conn)
@@ -102,7 +102,7 @@ func TestManyStreams(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if n := refused.Load(); n != int64(*manyStreams-mostStreams) {
+	if n := refused.Load(); n != int64(*manyStreams-mostOfPod) {
 		t.Errorf("%d streams were refused", n)
 	}
 	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")

@@ -215,7 +215,7 @@ func TestFollowedLogEndsWithItsContainer(t *testing.T) {
 func TestFollowersThatAreTooMany(t *testing.T) {
 	b := newBench(t, nil)
 	b.put(logged(t))
-	b.server.streams = make(chan struct{}, 2)
+	b.server.places = newPlaces(2, 2)
 	for range 2 {
 		expectLine(t, b.follow(""), "one\n")
 	}

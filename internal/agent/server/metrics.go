@@ -67,7 +67,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	m.gauge("kubelet_running_pods", "Number of pods that have a running VM", float64(running))
-	m.gauge("tart_kubelet_streams", "Requests for logs, exec, attach and port-forward that are being served", float64(len(s.streams)))
+	m.gauge("tart_kubelet_streams", "Requests for logs, exec, attach and port-forward that are being served", float64(s.places.taken()))
 	m.gauge("go_goroutines", "Number of goroutines that currently exist.", float64(runtime.NumGoroutine()))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)

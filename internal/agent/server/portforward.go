@@ -29,6 +29,10 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 			return
 		}
 	}
+	if len(o.Ports) > mostForwards {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("%d ports are more than the %d of one port-forward", len(o.Ports), mostForwards))
+		return
+	}
 	c, found := s.find(r.Context(), w, asked, "pod does not exist", "pod not found")
 	if !found {
 		return
@@ -40,14 +44,22 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 	if !upgradable(w, r) {
 		return
 	}
-	w, r, cancel := s.takeOver(w, r)
+	inSPDY := &spdyFrames{most: 2 * mostForwards}
+	seen := frames(inSPDY)
+	switch {
+	case tunnel:
+		seen = nil // but within it
+	case wsstream.IsWebSocketRequest(r):
+		seen = &webSocketFrames{}
+	}
+	w, r, cancel := s.takeOver(w, r, seen)
 	defer cancel()
 	if tunnel {
-		if w, r = tunneled(w, r); w == nil {
+		if w, r = tunneled(w, r, inSPDY); w == nil {
 			return
 		}
 	}
-	portforward.ServePortForward(w, r, &forwarder{ctx: r.Context(), backend: s.o.Backend, container: c}, c.Pod.Name, string(c.Pod.UID), o,
+	portforward.ServePortForward(w, r, &forwarder{ctx: r.Context(), backend: s.o.Backend, container: c, frames: inSPDY}, c.Pod.Name, string(c.Pod.UID), o,
 		streamTimeout, remotecommand.DefaultStreamCreationTimeout, portforward.SupportedProtocols)
 }
 
@@ -58,11 +70,14 @@ type forwarder struct {
 	backend   Backend
 	container Container
 	open      atomic.Int64
+	// frames are those that open streams, if it is SPDY that they are in.
+	frames *spdyFrames
 }
 
 // PortForward is a portforward.PortForwarder. It returns when the guest has closed the
 // connection, or the client is gone.
 func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	f.frames.served.Add(2) // that of the data, and that of the error
 	defer f.open.Add(-1)
 	if f.open.Add(1) > mostForwards {
 		return ErrTooMany

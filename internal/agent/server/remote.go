@@ -14,23 +14,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
-// remote runs a command on the streams that package remotecommand has opened.
-type remote struct {
-	o     *remotecommand.Options
-	run   command
-	clock clock.WithTicker
-}
-
-// ExecInContainer is a remotecommand.Executor.
-func (c remote) ExecInContainer(ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
-	return c.run(ctx, streamsFrom(ctx, c.clock, c.o, in, out, err, resize))
-}
-
-// AttachContainer is a remotecommand.Attacher.
-func (c remote) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, err io.WriteCloser, _ bool, resize <-chan remotecommand.TerminalSize) error {
-	return c.run(ctx, streamsFrom(ctx, c.clock, c.o, in, out, err, resize))
-}
-
 // streamsFrom leaves out what was not asked for: a WebSocket has all of them.
 func streamsFrom(ctx context.Context, c clock.WithTicker, o *remotecommand.Options, in io.Reader, out, err io.Writer, resize <-chan remotecommand.TerminalSize) vm.Streams {
 	var s vm.Streams

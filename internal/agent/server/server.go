@@ -30,6 +30,9 @@ const (
 	mostConnections = 1000
 	// mostStreams at once: exec, attach, run, port-forward and logs.
 	mostStreams = 500
+	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
+	// many.
+	mostOfPod = 200
 )
 
 // Options of a Server. Certificate, Client, NodeName, Backend and Stats must be set.
@@ -53,11 +56,11 @@ type Options struct {
 
 // Server is the API.
 type Server struct {
-	o       Options
-	roots   *x509.CertPool
-	authn   *authenticator
-	authz   *authorizer
-	streams chan struct{}
+	o      Options
+	roots  *x509.CertPool
+	authn  *authenticator
+	authz  *authorizer
+	places *places
 	// taken are the connections that streams have taken over.
 	taken   *connections
 	started time.Time
@@ -72,16 +75,16 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, streams: make(chan struct{}, mostStreams), taken: newConnections(), started: o.Clock.Now()}
+	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), taken: newConnections(), started: o.Clock.Now()}
 	if len(o.ClientCA) > 0 {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(o.ClientCA) {
 			return nil, errors.New("the CA of API clients has no certificate in PEM")
 		}
 	}
-	asked := newReviews()
-	s.authn = newAuthenticator(s.roots, o.Client, asked, o.Clock)
-	s.authz = newAuthorizer(o.NodeName, o.Client, asked, o.Clock)
+	// Each has places of its own: tokens that strangers invent hold up nobody who is known.
+	s.authn = newAuthenticator(s.roots, o.Client, newReviews(), o.Clock)
+	s.authz = newAuthorizer(o.NodeName, o.Client, newReviews(), o.Clock)
 	return s, nil
 }
 
@@ -112,8 +115,13 @@ func (s *Server) Run(ctx context.Context) error {
 // Serve serves on a listener until ctx ends, and closes it.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.o.Log.Info("the kubelet's API is served", "address", l.Addr().String())
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler:           s,
+		Handler: s,
+		// HTTP/2 is on otherwise, whatever TLSConfig says. Streams take their connection
+		// over, for which it has no way; and one connection would count as one request.
+		Protocols:         &protocols,
 		TLSConfig:         s.tls(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       streamTimeout,
@@ -141,8 +149,5 @@ func (s *Server) tls() *tls.Config {
 		// each request.
 		ClientAuth: tls.RequestClientCert,
 		ClientCAs:  s.roots,
-		// Streams take their connection over, which HTTP/2 has no way for; and a reader
-		// that stalls stalls no other.
-		NextProtos: []string{"http/1.1"},
 	}
 }

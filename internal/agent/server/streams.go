@@ -42,9 +42,9 @@ func upgradable(w http.ResponseWriter, r *http.Request) bool {
 
 // takeOver returns what to upgrade the connection with: the context of the request
 // ends with its client.
-func (s *Server) takeOver(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request, context.CancelFunc) {
+func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, seen frames) (http.ResponseWriter, *http.Request, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
-	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel}, r.WithContext(ctx), cancel
+	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen}, r.WithContext(ctx), cancel
 }
 
 // exec runs a command in a container.
@@ -65,15 +65,22 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 		}
 		return err
 	}
-	w, r, cancel := s.takeOver(w, r)
-	defer cancel()
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
-		s.serveWebSocket(w, r, o, "error executing command in container", run)
-		return
-	}
-	remotecommand.ServeExec(w, r, remote{o, run, s.o.Clock}, asked.pod, string(c.Pod.UID), c.Name, argv, o, streamTimeout,
-		remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	s.serveCommand(w, r, o, "error executing command in container", run)
 }
+
+// serveCommand runs a command on the streams of a client, as it speaks.
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
+	serve, seen := s.serveSPDY, frames(&spdyFrames{most: mostOfCommand})
+	if wsstream.IsWebSocketRequest(r) {
+		serve, seen = s.serveWebSocket, &webSocketFrames{}
+	}
+	w, r, cancel := s.takeOver(w, r, seen)
+	defer cancel()
+	serve(w, r, o, failing, run)
+}
+
+// mostOfCommand is how many streams a client may open for one command: it has five kinds.
+const mostOfCommand = 10
 
 // attach copies the streams of a container's own command.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request, asked route) {
@@ -96,14 +103,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request, asked route) {
 		}
 		return s.o.Backend.Attach(ctx, c, streams)
 	}
-	w, r, cancel := s.takeOver(w, r)
-	defer cancel()
-	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
-		s.serveWebSocket(w, r, o, "error attaching to container", run)
-		return
-	}
-	remotecommand.ServeAttach(w, r, remote{o, run, s.o.Clock}, asked.pod, string(c.Pod.UID), c.Name, o, streamTimeout,
-		remotecommand.DefaultStreamCreationTimeout, remotecommand.SupportedStreamingProtocols)
+	s.serveCommand(w, r, o, "error attaching to container", run)
 }
 
 // streamsOf finds out which streams of which container are asked for, and answers

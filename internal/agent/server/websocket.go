@@ -18,14 +18,19 @@ import (
 // statusTimeout bounds the last message to a client that does not read.
 const statusTimeout = 10 * time.Second
 
-// serveWebSocket serves version 5 of the protocol, in which a client can close its
-// input: package remotecommand has the versions before, and those over SPDY.
+// v4Base64 is version 4 for clients that have text only.
+const v4Base64 = "v4." + wsstream.Base64ChannelWebSocketProtocol
+
+// serveWebSocket runs a command on the channels of a WebSocket. From version 5 on a client can
+// close its input.
 func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
-	conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
-		remotecommand.StreamProtocolV5Name: {Binary: true, Channels: channels(o)},
-	})
+	protocols := wsstream.NewDefaultChannelProtocols(channels(o))
+	protocols[remotecommand.StreamProtocolV4Name] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels(o)}
+	protocols[remotecommand.StreamProtocolV5Name] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels(o)}
+	protocols[v4Base64] = wsstream.ChannelProtocolConfig{Channels: channels(o)}
+	conn := wsstream.NewConn(protocols)
 	conn.SetIdleTimeout(streamTimeout)
-	_, streams, err := conn.Open(w, r)
+	protocol, streams, err := conn.Open(w, r)
 	if err != nil {
 		s.o.Log.Debug("no WebSocket", "client", r.RemoteAddr, "err", err)
 		return
@@ -38,12 +43,8 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, o *remot
 	resize := resizes(r.Context(), streams[remotecommand.StreamResize])
 	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o,
 		streams[remotecommand.StreamStdIn], streams[remotecommand.StreamStdOut], streams[remotecommand.StreamStdErr], resize))
-	data, err := json.Marshal(statusOf(failing, err))
-	if err != nil {
-		return
-	}
 	conn.SetWriteDeadline(statusTimeout)
-	_, _ = streams[remotecommand.StreamErr].Write(data)
+	tell(streams[remotecommand.StreamErr], protocol, failing, err)
 }
 
 // channels by their numbers, 0 to 4.
@@ -70,13 +71,18 @@ func firstOutput(o *remotecommand.Options) int {
 	return remotecommand.StreamErr
 }
 
+// maxSize bounds what is read for one size of a terminal, in bytes.
+const maxSize = 1 << 10
+
 // resizes reads the sizes of the client's terminal.
 func resizes(ctx context.Context, from io.Reader) <-chan remotecommand.TerminalSize {
 	to := make(chan remotecommand.TerminalSize)
 	go func() {
 		defer close(to)
-		decoder := json.NewDecoder(from)
+		bounded := &io.LimitedReader{R: from}
+		decoder := json.NewDecoder(bounded)
 		for {
+			bounded.N = maxSize
 			var size remotecommand.TerminalSize
 			if decoder.Decode(&size) != nil {
 				// Whatever else comes must not hold up the other channels.

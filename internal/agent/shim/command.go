@@ -77,7 +77,17 @@ func outcome(err error) (Outcome, string) {
 	return Lost, oneLine(err)
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// maxMessage bounds what is kept of an error's text, in bytes: a guest writes some of it, and what
+// is longer fits into no status.
+const maxMessage = 4 << 10
+
+func oneLine(err error) string {
+	line := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if len(line) > maxMessage {
+		line = strings.ToValidUTF8(line[:maxMessage], "") + "…"
+	}
+	return line
+}
 
 // execute waits for the guest agent and has it run the command.
 func (c *commands) execute(cmd *command) (int, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -417,5 +418,13 @@ func TestCommandsOfTheSameGuestDoNotAddUp(t *testing.T) {
 	}
 	if d := cmp.Diff(want, left); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// A guest may end a call with an error of any length.
+func TestErrorsAreKeptShort(t *testing.T) {
+	line := oneLine(errors.New("first\n" + strings.Repeat("ä", maxMessage)))
+	if len(line) > maxMessage+len("…") || !strings.HasPrefix(line, "first; ä") || !utf8.ValidString(line) {
+		t.Errorf("%d bytes, from %.20q", len(line), line)
 	}
 }

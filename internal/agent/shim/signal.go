@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -17,6 +16,9 @@ import (
 
 // signalTimeout bounds how long the guest may take to send a signal.
 const signalTimeout = 10 * time.Second
+
+// signalAnswer is longer than what kill says, in bytes.
+const signalAnswer = 4 << 10
 
 // Signal sends sig to the process group of a command that Run began. Before the command
 // runs it waits for that, until ctx ends; for a command that has ended it does nothing and
@@ -112,10 +114,10 @@ func (c *commands) kill(ctx context.Context, cmd *command, signal string, pid in
 		// Before: it may have ended by the time that the guest tells.
 		cmd.target.kill()
 	}
-	var said bytes.Buffer
+	said := vm.NewBounded(signalAnswer)
 	code, err := c.guest.Exec(ctx, vm.GuestCommand{
 		Argv: []string{"/bin/sh", "-c", `LC_ALL=C; export LC_ALL; kill -s "$1" -- "$2" 2>&1`, "sh", signal, strconv.Itoa(pid)},
-	}, vm.Streams{Stdout: &said})
+	}, vm.Streams{Stdout: said})
 	switch {
 	case err != nil:
 		return reply{End: ending(0, err)}

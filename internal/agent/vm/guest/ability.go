@@ -26,6 +26,8 @@ const (
 	// probeTries: old agents may fail a short command that ran well, and a connection may
 	// break.
 	probeTries = 3
+	// probeAnswer is longer than what the probe prints, in bytes.
+	probeAnswer = 4 << 10
 )
 
 // ready asks what the guest's agent can do, on a line that was just seen to work: tart
@@ -72,15 +74,15 @@ func (c *Client) abilities(ctx context.Context) (abilities, error) {
 
 // probe runs a command that shows whether its environment and directory were taken.
 func (c *Client) probe(ctx context.Context) (abilities, error) {
-	var out bytes.Buffer
+	out := vm.NewBounded(probeAnswer)
 	end, err := c.call(ctx, ctx, &command{
 		name: "/bin/sh", args: []string{"-c", `printf '%s ' "$` + probeName + `"; pwd`},
 		env: map[string]string{probeName: "yes"}, dir: probeDir,
-	}, vm.Streams{Stdout: &out})
+	}, vm.Streams{Stdout: out})
 	if err != nil {
 		return abilities{}, err
 	}
-	if end.code != 0 || out.Len() == 0 {
+	if end.code != 0 || len(out.Bytes()) == 0 {
 		return abilities{}, fmt.Errorf("its shell exited with %d: %w", end.code, vm.ErrNotExecuted)
 	}
 	return abilities{env: bytes.HasPrefix(out.Bytes(), []byte("yes "+probeDir)), started: end.started}, nil

@@ -331,6 +331,19 @@ func TestAGuestThatHangs(t *testing.T) {
 	}
 }
 
+// A guest that answers a question without end is given up, before it fills the memory.
+func TestAGuestThatFloods(t *testing.T) {
+	a := &agent{generation: newest, address: "192.168.64.7", floods: true}
+	c := Dial(serve(t, a), patient)
+	defer c.Close()
+	if _, err := c.Exec(t.Context(), sh("true"), vm.Streams{}); !errors.Is(err, vm.ErrGuestUnreachable) {
+		t.Errorf("exec: %v", err)
+	}
+	if said := a.said.Load(); said > 16<<20 {
+		t.Errorf("it was listened to for %d bytes", said)
+	}
+}
+
 func TestLost(t *testing.T) {
 	a := &agent{generation: newest, breakAfter: true}
 	c := Dial(serve(t, a), patient)

@@ -46,7 +46,11 @@ type agent struct {
 	// breakAfter ends the connection once a command was received.
 	breakAfter bool
 	// hung: questions for the address take too long.
-	hung   bool
+	hung bool
+	// floods: it answers every command with output that does not end, until it is given up.
+	floods bool
+	// said counts what it has answered so, in bytes.
+	said   atomic.Int64
 	server *grpc.Server
 
 	// asked counts questions for the address.
@@ -211,6 +215,9 @@ func (a *agent) exec(file protoreflect.FileDescriptor, s grpc.ServerStream) erro
 		<-s.Context().Done()
 		return status.FromContextError(s.Context().Err()).Err()
 	}
+	if a.floods {
+		return a.flood(file, s)
+	}
 	p := &process{file: file, stream: s, cmd: a.process(s.Context(), c), tty: get(c, "tty").Bool()}
 	if err := p.start(c); err != nil {
 		if a.generation == newest {
@@ -235,6 +242,19 @@ func (a *agent) exec(file protoreflect.FileDescriptor, s grpc.ServerStream) erro
 		code = 128 + int(w.Signal())
 	}
 	return p.exit(code)
+}
+
+func (a *agent) flood(file protoreflect.FileDescriptor, s grpc.ServerStream) error {
+	piece := make([]byte, 1<<10)
+	for {
+		m, chunk := create(file, "ExecResponse"), create(file, "IOChunk")
+		set(chunk, "data", protoreflect.ValueOfBytes(piece))
+		set(m, "standard_output", protoreflect.ValueOfMessage(chunk))
+		if err := s.SendMsg(m); err != nil {
+			return err
+		}
+		a.said.Add(int64(len(piece)))
+	}
 }
 
 type process struct {

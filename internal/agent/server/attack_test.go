@@ -1,0 +1,280 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// What somebody who may exec into a Pod of their own, or nobody, sends to an agent that
+// others need.
+
+// Streams of one kind do not stand for those that were asked for: nothing begins, and the
+// agent lives.
+func TestStreamsOfAnotherKind(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	b := newBench(t, clock)
+	began := make(chan struct{})
+	b.guests.exec = func(context.Context, vm.GuestCommand, vm.Streams) (int, error) {
+		close(began)
+		return 0, nil
+	}
+	target := &url.URL{Scheme: "https", Host: b.addr, Path: execPath, RawQuery: "command=id&input=1&output=1"}
+	trip, upgrader, err := spdy.RoundTripperFor(b.config("good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target).Dial(remotecommand.StreamProtocolV4Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, kind := range []string{"error", "error", "error", "debug"} {
+		// Those that are refused may be gone before they are here.
+		_, _ = conn.CreateStream(http.Header{remotecommand.StreamType: {kind}})
+	}
+	await(t, "the server waits for streams", clock.HasWaiters)
+	clock.Step(remotecommand.DefaultStreamCreationTimeout)
+	select {
+	case <-conn.CloseChan():
+	case <-began:
+		t.Error("a command began without its streams")
+	case <-time.After(patience):
+		t.Error("the connection is still there")
+	}
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+}
+
+func TestNoHTTP2(t *testing.T) {
+	b := newBench(t, nil)
+	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // who it is does not matter
+	if err == nil {
+		t.Errorf("a client that speaks HTTP/2 alone is served %q", conn.ConnectionState().NegotiatedProtocol)
+		_ = conn.Close()
+	}
+}
+
+// A body that does not come holds no connection.
+func TestABodyThatDoesNotCome(t *testing.T) {
+	b := newBench(t, nil)
+	for _, head := range []string{"Content-Length: 1", "Transfer-Encoding: chunked"} {
+		conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "POST /pods HTTP/1.1\r\nHost: mac\r\n%s\r\n\r\n", head); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		from := bufio.NewReader(conn)
+		answer, err := http.ReadResponse(from, nil)
+		if err != nil || answer.StatusCode != http.StatusBadRequest {
+			t.Fatalf("%s: %+v, %v", head, answer, err)
+		}
+		if _, err := io.Copy(io.Discard, from); err != nil {
+			t.Errorf("%s: the connection is kept: %v", head, err)
+		}
+		_ = conn.Close()
+	}
+}
+
+// greedy fails the test when a reader asks for more and more at once.
+type greedy struct {
+	io.Reader
+	most int
+}
+
+func (g *greedy) Read(p []byte) (int, error) {
+	g.most = max(g.most, len(p))
+	return g.Reader.Read(p)
+}
+
+func TestASizeWithoutEnd(t *testing.T) {
+	digits := &greedy{Reader: io.MultiReader(strings.NewReader(`{"Width":80,"Height":24}{"Width":`), strings.NewReader(strings.Repeat("1", 4<<20)))}
+	sizes := resizes(t.Context(), digits)
+	if first := <-sizes; first.Width != 80 || first.Height != 24 {
+		t.Errorf("the first size is %+v", first)
+	}
+	if second, more := <-sizes; more {
+		t.Errorf("a size without end is %+v", second)
+	}
+	if digits.most > 64<<10 {
+		t.Errorf("%d bytes of a size were read at once", digits.most)
+	}
+}
+
+// control is the head of a control frame of SPDY, with as much behind it.
+func control(kind uint16, length int) []byte {
+	head := binary.BigEndian.AppendUint16([]byte{0x80, 3}, kind)
+	return append(binary.BigEndian.AppendUint32(head, uint32(length)), make([]byte, length)...)
+}
+
+func data(length int) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(length)), make([]byte, length)...)
+}
+
+func message(length int, masked bool) []byte {
+	head := []byte{0x82, 0}
+	switch {
+	case length < 126:
+		head[1] = byte(length)
+	case length < 1<<16:
+		head[1] = 126
+		head = binary.BigEndian.AppendUint16(head, uint16(length))
+	default:
+		head[1] = 127
+		head = binary.BigEndian.AppendUint64(head, uint64(length))
+	}
+	if masked {
+		head[1] |= 0x80
+		head = append(head, 1, 2, 3, 4)
+	}
+	return append(head, make([]byte, length)...)
+}
+
+// Frames are judged by their heads, in whatever pieces they come.
+func TestFrames(t *testing.T) {
+	spdyOf := func(most int64) frames { return &spdyFrames{most: most} }
+	for name, c := range map[string]struct {
+		frames frames
+		sent   [][]byte
+		want   error
+	}{
+		"clients' data":           {spdyOf(1), [][]byte{data(0), data(32 << 10), data(maxDataFrame), control(6, 4)}, nil},
+		"data too long":           {spdyOf(1), [][]byte{data(1), data(maxDataFrame + 1)}, errFrame},
+		"a head that is a bomb":   {spdyOf(1), [][]byte{control(1, maxControlFrame+1)}, errFrame},
+		"two streams":             {spdyOf(2), [][]byte{control(1, 100), data(9), control(1, 100)}, nil},
+		"streams without an end":  {spdyOf(2), [][]byte{control(1, 100), control(1, 100), control(1, 100)}, errUnpaired},
+		"clients' messages":       {&webSocketFrames{}, [][]byte{message(0, true), message(125, true), message(126, true), message(32<<10+1, true), message(maxMessage, true), message(7, false)}, nil},
+		"a message too long":      {&webSocketFrames{}, [][]byte{message(3, true), message(maxMessage+1, true)}, errFrame},
+		"a short one, then a lie": {&webSocketFrames{}, [][]byte{message(200, true), {0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}}, errFrame},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			for from := iotest.OneByteReader(bytes.NewReader(bytes.Join(c.sent, nil))); err == nil; {
+				piece := make([]byte, 3)
+				var n int
+				if n, err = from.Read(piece); err == nil {
+					err = c.frames.pass(piece[:n])
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	served := &spdyFrames{most: 2}
+	for range 10 {
+		if err := served.pass(append(control(1, 50), control(1, 50)...)); err != nil {
+			t.Fatal(err)
+		}
+		served.served.Add(2)
+	}
+}
+
+// A client that sends what no client does is cut off.
+func TestAFrameTooLongEndsTheConnection(t *testing.T) {
+	b := newBench(t, nil)
+	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST %s?command=id&output=1 HTTP/1.1\r\nHost: mac\r\nAuthorization: Bearer good\r\n"+
+		"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", execPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	from := bufio.NewReader(conn)
+	if answer, err := http.ReadResponse(from, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	if _, err := conn.Write(data(1 << 20)[:64]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, from); err != nil {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+func TestPortsWithoutEnd(t *testing.T) {
+	b := newBench(t, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+b.addr+"/portForward/ci/build?port=1"+strings.Repeat(",1", mostForwards), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Authorization": "Bearer good", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13", "Sec-Websocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		request.Header.Set(name, value)
+	}
+	answer, err := b.client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "ports are more than") {
+		t.Errorf("%d %s", answer.StatusCode, text)
+	}
+}
+
+// Tokens that strangers invent push no known one out.
+func TestInventedTokensCostNobodyAReview(t *testing.T) {
+	b := newBench(t, nil)
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	for i := range cached + 1 {
+		if u, err := b.server.authn.byToken(t.Context(), fmt.Sprint("invented ", i)); u != nil || err != nil {
+			t.Fatal(u, err)
+		}
+	}
+	before := b.api.count("token")
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	if now := b.api.count("token"); now != before {
+		t.Errorf("a good token was asked about again: %d reviews, %d before", now, before)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	p := newPlaces(mostStreams, mostOfPod)
+	for i := range mostOfPod {
+		if !p.take("a") {
+			t.Fatalf("no place for request %d of a Pod", i)
+		}
+	}
+	if p.take("a") {
+		t.Error("one Pod has more places than it may")
+	}
+	for i := mostOfPod; i < mostStreams; i++ {
+		if !p.take(fmt.Sprint("b", i%2)) {
+			t.Fatalf("no place for request %d", i)
+		}
+	}
+	if p.take("c") {
+		t.Error("there are more places than there may be")
+	}
+	p.free("a")
+	if !p.take("c") || p.taken() != mostStreams {
+		t.Errorf("%d places are taken", p.taken())
+	}
+}
