@@ -7,14 +7,20 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/uninstall"
 )
 
-// uninstallPoll is how often what is left is looked at.
-const uninstallPoll = 10 * time.Second
+const (
+	// uninstallPoll is how often what is left is looked at.
+	uninstallPoll = 10 * time.Second
+	// uninstallSettles is how often what stays is looked at before it counts: the Machines of
+	// a fleet that was scaled to 0 a moment ago are not being deleted yet.
+	uninstallSettles = 3
+)
 
 // checkUninstall is `manager uninstall check`, which the chart's hook runs before the
 // release is deleted. It ends well once nothing is left, waits for what passes by
@@ -25,7 +31,7 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 		return err
 	}
 	said := ""
-	for {
+	for looks := 1; ; looks++ {
 		left, err := lookAtWhatIsLeft(ctx, c, to.namespace)
 		switch {
 		case err != nil:
@@ -33,7 +39,7 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 		case left.Nothing():
 			_, _ = fmt.Fprintln(stdout, "no Mac is left that the manager has to look after")
 			return nil
-		case len(left.Stays) > 0:
+		case len(left.Stays) > 0 && looks >= uninstallSettles:
 			return fmt.Errorf("the release is not deleted: %s", strings.Join(left.Stays, "; "))
 		}
 		if now := strings.Join(left.Passes, "\n"); now != said {
@@ -49,13 +55,17 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 }
 
 func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (uninstall.Left, error) {
+	var cores clusterv1.MachineList
 	var machines infrav1.ScalewayAppleSiliconMachineList
-	if err := c.List(ctx, &machines, client.InNamespace(namespace)); err != nil {
-		return uninstall.Left{}, fmt.Errorf("listing the Machines of namespace %s: %w", namespace, err)
-	}
 	var hosts infrav1.ScalewayAppleSiliconHostList
-	if err := c.List(ctx, &hosts); err != nil {
-		return uninstall.Left{}, fmt.Errorf("listing the hosts: %w", err)
+	// Core's first: one that is gone by now has its Mac's release in the others.
+	for _, of := range []struct {
+		what string
+		list client.ObjectList
+	}{{"Cluster API's Machines", &cores}, {"macfleet's Machines", &machines}, {"the hosts", &hosts}} {
+		if err := c.List(ctx, of.list, client.InNamespace(namespace)); err != nil {
+			return uninstall.Left{}, fmt.Errorf("listing %s of namespace %s: %w", of.what, namespace, err)
+		}
 	}
-	return uninstall.Look(machines.Items, hosts.Items, time.Now()), nil
+	return uninstall.Look(uninstall.Found{CoreMachines: cores.Items, Machines: machines.Items, Hosts: hosts.Items}, time.Now()), nil
 }

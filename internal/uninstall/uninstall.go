@@ -4,7 +4,11 @@ package uninstall
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -21,24 +25,32 @@ type Left struct {
 // Nothing reports that the manager may go.
 func (l Left) Nothing() bool { return len(l.Stays) == 0 && len(l.Passes) == 0 }
 
-// Look judges the Machines of the manager's namespace, and all hosts.
-func Look(machines []infrav1.ScalewayAppleSiliconMachine, hosts []infrav1.ScalewayAppleSiliconHost, now time.Time) Left {
+// Found is what is there: core's Machines and ours of the manager's namespace, and all hosts.
+type Found struct {
+	CoreMachines []clusterv1.Machine
+	Machines     []infrav1.ScalewayAppleSiliconMachine
+	Hosts        []infrav1.ScalewayAppleSiliconHost
+}
+
+// Look judges what is there.
+func Look(f Found, now time.Time) Left {
 	var left Left
-	lookAtMachines(&left, machines)
-	for i := range hosts {
-		lookAtHost(&left, &hosts[i], now)
+	f.lookAtMachines(&left)
+	for i := range f.Hosts {
+		lookAtHost(&left, &f.Hosts[i], now)
 	}
 	return left
 }
 
-func lookAtMachines(left *Left, machines []infrav1.ScalewayAppleSiliconMachine) {
+func (f Found) lookAtMachines(left *Left) {
 	var stay, leave []string
-	for _, m := range machines {
+	for i := range f.Machines {
+		m := &f.Machines[i]
 		name := m.Namespace + "/" + m.Name
-		if m.DeletionTimestamp.IsZero() {
-			stay = append(stay, name)
-		} else {
+		if f.leaves(m) {
 			leave = append(leave, name)
+		} else {
+			stay = append(stay, name)
 		}
 	}
 	if len(stay) > 0 {
@@ -48,6 +60,18 @@ func lookAtMachines(left *Left, machines []infrav1.ScalewayAppleSiliconMachine) 
 	if len(leave) > 0 {
 		left.Passes = append(left.Passes, some(len(leave), "Machine", leave[0])+" still being drained and released")
 	}
+}
+
+// leaves reports that a Machine is being deleted. Core deletes ours only when it has drained
+// the Node of its own.
+func (f Found) leaves(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	if !m.DeletionTimestamp.IsZero() {
+		return true
+	}
+	return slices.ContainsFunc(f.CoreMachines, func(core clusterv1.Machine) bool {
+		owns := func(owner metav1.OwnerReference) bool { return owner.UID == core.UID }
+		return !core.DeletionTimestamp.IsZero() && slices.ContainsFunc(m.OwnerReferences, owns)
+	})
 }
 
 // some is a number of things, and the first of them.

@@ -7,12 +7,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
+func core(name string, deleted bool) clusterv1.Machine {
+	m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("of " + name)}}
+	if deleted {
+		m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	return m
+}
+
 func machine(name string, deleted bool) infrav1.ScalewayAppleSiliconMachine {
-	m := infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
+	owner := core(name, false)
+	m := infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "ns", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&owner, clusterv1.GroupVersion.WithKind("Machine"))},
+	}}
 	if deleted {
 		m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	}
@@ -35,6 +48,7 @@ func TestLook(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		machines      []infrav1.ScalewayAppleSiliconMachine
+		cores         []clusterv1.Machine
 		host          func(*infrav1.ScalewayAppleSiliconHost)
 		stays, passes string
 	}{
@@ -44,6 +58,12 @@ func TestLook(t *testing.T) {
 		"a Machine":             {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false)}, stays: "Machine ns/a is not being deleted"},
 		"Machines":              {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", false)}, stays: "2 Machines, such as ns/a, are not being deleted"},
 		"a Machine that leaves": {machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", true)}, passes: "Machine ns/a is still being drained"},
+		"a Machine whose Node is drained": {
+			machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false)}, cores: []clusterv1.Machine{core("a", true)}, passes: "Machine ns/a is still being drained",
+		},
+		"a Machine whose core Machine stays": {
+			machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false)}, cores: []clusterv1.Machine{core("a", false), core("b", true)}, stays: "Machine ns/a is not being deleted",
+		},
 		// Its Machine is gone, and its phase was not written since.
 		"a release of this moment": {host: released(infrav1.HostInUse), passes: "host h is being released"},
 		"a release":                {host: released(infrav1.HostReleasing), passes: "host h is being released"},
@@ -64,7 +84,7 @@ func TestLook(t *testing.T) {
 			if c.host == nil {
 				c.host = func(*infrav1.ScalewayAppleSiliconHost) {}
 			}
-			left := Look(c.machines, []infrav1.ScalewayAppleSiliconHost{macWith(c.host)}, time.Now())
+			left := Look(Found{Machines: c.machines, CoreMachines: c.cores, Hosts: []infrav1.ScalewayAppleSiliconHost{macWith(c.host)}}, time.Now())
 			for _, part := range []struct {
 				lines []string
 				want  string
@@ -81,7 +101,7 @@ func TestLook(t *testing.T) {
 }
 
 func TestBothKindsAreTold(t *testing.T) {
-	left := Look([]infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", true)}, nil, time.Now())
+	left := Look(Found{Machines: []infrav1.ScalewayAppleSiliconMachine{machine("a", false), machine("b", true)}}, time.Now())
 	if diff := cmp.Diff([]int{1, 1}, []int{len(left.Stays), len(left.Passes)}); diff != "" {
 		t.Errorf("%+v: %s", left, diff)
 	}

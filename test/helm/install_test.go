@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -97,7 +98,7 @@ func (p *plane) newClient(config *rest.Config) client.Client {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme,
-		apiextensionsv1.AddToScheme, infrav1.AddToScheme,
+		apiextensionsv1.AddToScheme, infrav1.AddToScheme, clusterv1.AddToScheme,
 	} {
 		p.must(add(scheme))
 	}
@@ -236,6 +237,7 @@ func (p *plane) notDeletedUnseen() {
 	hook := p.newClient(p.hookConfig("uninstall-hook.yaml"))
 	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconHostList{}))
 	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconMachineList{}, client.InNamespace(namespace)))
+	p.must(hook.List(p.Context(), &clusterv1.MachineList{}, client.InNamespace(namespace)))
 	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks"); refused {
 		p.Error(said)
 	}
