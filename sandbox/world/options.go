@@ -76,6 +76,9 @@ type Options struct {
 	// cluster of the same project, which has macfleet and no fleet. It is stopped before that
 	// one. Hosts and TimeScale are that one's.
 	Beside *World
+	// Bare leaves out all that is macfleet's: no chart, no SSH key, no server in the pool. That
+	// is what somebody has who begins to install it; RunInstalled follows.
+	Bare bool
 	// MetricsServer runs Kubernetes' metrics-server, of which kubectl top asks.
 	MetricsServer bool
 	// Port of the API server; 0 takes a free one.

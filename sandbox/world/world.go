@@ -62,12 +62,19 @@ func (w *World) start(ctx context.Context) error {
 	if err := w.startVendor(ctx); err != nil {
 		return err
 	}
-	w.options.Progress(fmt.Sprintf("starting the control plane, and %d Macs in the vendor's pool", w.options.Hosts))
+	if w.options.Bare {
+		w.options.Progress("starting the control plane")
+	} else {
+		w.options.Progress(fmt.Sprintf("starting the control plane, and %d Macs in the vendor's pool", w.options.Hosts))
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.startCluster(groupCtx) })
 	group.Go(func() error { return w.fillPool(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
+	}
+	if w.options.Bare {
+		return nil
 	}
 	return w.startProduct(ctx)
 }
@@ -96,6 +103,9 @@ func (w *World) startVendor(ctx context.Context) error {
 	})
 	if w.vendorListener, err = scaleway.Listen(ctx, w.vendor, "127.0.0.1:0"); err != nil {
 		return err
+	}
+	if w.options.Bare {
+		return nil
 	}
 	if w.key, err = newFleetKey(); err != nil {
 		return err
@@ -161,7 +171,7 @@ func (w *World) startCluster(ctx context.Context) error {
 }
 
 func (w *World) fillPool(ctx context.Context) error {
-	if w.options.Beside != nil {
+	if w.options.Beside != nil || w.options.Bare {
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -53,6 +53,8 @@ type fleet struct {
 	audit string
 	// coreRole is what the chart lets Cluster API core do with our kinds.
 	coreRole *rbacv1.ClusterRole
+	// released is when helm began to delete the release, and with it the manager's rights.
+	released time.Time
 }
 
 // start starts a sandbox for the test, and stops it at its end.
@@ -74,11 +76,19 @@ func start(t *testing.T, options world.Options) *fleet {
 		t.Fatalf("starting the sandbox: %v", err)
 	}
 	f := &fleet{T: t, world: w, dir: dir, audit: options.AuditLog, client: newClient(t, w), coreRole: &rbacv1.ClusterRole{}}
-	if err := f.client.Get(t.Context(), client.ObjectKey{Name: "macfleet-capi-aggregate"}, f.coreRole); err != nil {
-		t.Fatal(err)
+	if !options.Bare {
+		f.readCoreRole()
 	}
 	t.Cleanup(func() { f.stop() })
 	return f
+}
+
+// readCoreRole reads what the installed chart lets core do.
+func (f *fleet) readCoreRole() {
+	f.Helper()
+	if err := f.client.Get(f.Context(), client.ObjectKey{Name: "macfleet-capi-aggregate"}, f.coreRole); err != nil {
+		f.Fatal(err)
+	}
 }
 
 func logFile(t *testing.T, dir string) io.Writer {

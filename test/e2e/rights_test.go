@@ -26,6 +26,7 @@ const managerUser = "system:serviceaccount:" + world.Namespace + ":macfleet-mana
 // auditEvent is what the API server says of one request.
 type auditEvent struct {
 	Verb, RequestURI, UserAgent string
+	RequestReceivedTimestamp    time.Time
 	User                        struct{ Username string }
 	ResponseStatus              struct{ Code int }
 	ObjectRef                   struct{ APIGroup, Resource, Subresource string }
@@ -95,7 +96,8 @@ func (f *fleet) checkRights() {
 	}
 	ours := 0
 	for _, event := range f.audited() {
-		if event.User.Username == managerUser && event.ResponseStatus.Code == 403 {
+		inTime := f.released.IsZero() || event.RequestReceivedTimestamp.Before(f.released)
+		if event.User.Username == managerUser && event.ResponseStatus.Code == 403 && inTime {
 			refuse("the manager may not " + event.Verb + " " + event.ObjectRef.Resource + "." + event.ObjectRef.APIGroup + ": " + event.RequestURI)
 		}
 		if !strings.Contains(event.UserAgent, "cluster-api-controller-manager") || !ourGroup(event.ObjectRef.APIGroup) {
