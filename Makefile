@@ -62,6 +62,7 @@ test-go: chromium ## the Go tests, race detector on
 	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
 	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series; make alerts has some fire in a sandbox
+	cd hack/site && GOWORK=off go test ./...
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
 .PHONY: bench
@@ -154,6 +155,14 @@ release-dry-run: bin/helm ## all files of a release in dist/, offline: image, ch
 .PHONY: release-test
 release-test: bin/helm ## a release of this commit made twice has the same bytes, and its sandbox runs without Go
 	cd hack/release && GOWORK=off go test -count=1 -timeout 60m -v . -run TestRelease -long
+
+bin/hugo: hack/site/go.mod hack/site/go.sum
+	cd hack/site && GOWORK=off go build -o ../../bin/hugo github.com/gohugoio/hugo
+
+.PHONY: site
+site: bin/hugo ## the docs as a site in site/, with search; a link that leads nowhere fails it
+	cd hack/site && ../../bin/hugo --quiet --destination ../../site --cleanDestinationDir
+	cd hack/site && GOWORK=off go run . ../../site
 
 .PHONY: generate
 generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart
