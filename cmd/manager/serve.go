@@ -253,7 +253,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 		Server:    controlplane.Server{URL: restConfig.Host, CA: restConfig.CAData},
 		Namespace: to.namespace, WatchFilter: s.watchFilter,
 	}
-	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: toServer.Endpoint}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	keys := sshkey.New(sshkey.Options{
 		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,

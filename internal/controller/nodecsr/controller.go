@@ -2,7 +2,9 @@ package nodecsr
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // reasonRefused is the reason of the Event on a Machine whose Mac, or whoever has
@@ -25,8 +28,10 @@ const reasonRefused = "CertificateRefused"
 type Reconciler struct {
 	Client client.Client
 	// Reader reads uncached: a certificate is never approved from what a cache has kept.
-	Reader   client.Reader
-	Recorder events.EventRecorder
+	Reader client.Reader
+	// APIServer is where people and Macs reach the API server. nil: nobody knows.
+	APIServer func(context.Context) (workload.Endpoint, error)
+	Recorder  events.EventRecorder
 }
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
@@ -105,6 +110,9 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if ask.apiServer, err = r.apiServer(ctx, ask); err != nil {
+		return ctrl.Result{}, err
+	}
 	if refused := refusal(ask, h, m, node); refused.Why != "" {
 		r.tell(ctx, ask, h, m, refused)
 		return ctrl.Result{RequeueAfter: refused.Again}, nil
@@ -114,6 +122,26 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	}
 	log.Info("Certificate request approved", "host", h.Name, "renewal", ask.TokenID == "" && !ask.Serving)
 	return ctrl.Result{}, nil
+}
+
+// apiServer is the API server's name as its clients know it, for a request that names
+// something; empty: none is known.
+func (r *Reconciler) apiServer(ctx context.Context, ask nodeRequest) (string, error) {
+	if r.APIServer == nil || len(ask.Names) == 0 {
+		return "", nil
+	}
+	endpoint, err := r.APIServer(ctx)
+	if _, unknown := errors.AsType[*workload.UnknownEndpointError](err); unknown {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding out the API server's name: %w", err)
+	}
+	server, err := url.Parse(endpoint.Server)
+	if err != nil {
+		return "", fmt.Errorf("reading the API server's address: %w", err)
+	}
+	return server.Hostname(), nil
 }
 
 // tell says why a request is not approved.

@@ -52,6 +52,9 @@ type nodeRequest struct {
 	Serving   bool
 	Names     []string
 	Addresses []netip.Addr
+	// apiServer is the API server's name as its clients know it; empty: none is known. The
+	// one who asks does not say that.
+	apiServer string
 	// Seconds is spec.expirationSeconds; nil: as long as the signer likes.
 	Seconds *int32
 }

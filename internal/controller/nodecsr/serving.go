@@ -53,6 +53,9 @@ func namesRefusal(ask nodeRequest, h *host.Host) string {
 		if ofCluster(name) {
 			return fmt.Sprintf("it names %.253q, which is a Service's in the cluster: give the Machine another name", name)
 		}
+		if ask.apiServer != "" && strings.EqualFold(strings.TrimSuffix(name, "."), ask.apiServer) {
+			return fmt.Sprintf("it names %.253q, by which the API server is known: give the Machine another name", name)
+		}
 		if name != ask.Node {
 			return fmt.Sprintf("it names %.253q, and the Machine is called %s", name, ask.Node)
 		}
