@@ -78,7 +78,7 @@ func readPage(files fs.FS, name string) (page, error) {
 	for node := range root.Descendants() {
 		for _, a := range node.Attr {
 			switch a.Key {
-			case "href", "src", "data-index":
+			case "href", "src":
 				p.links = append(p.links, a.Val)
 			case "id":
 				p.ids[a.Val] = true

@@ -1,7 +1,7 @@
 // Finds pages that have all the words of the query; the index is read when somebody asks.
 const query = document.getElementById("query");
 const found = document.getElementById("found");
-const base = new URL(query.dataset.index, location.href);
+const base = document.getElementById("index").href;
 let index;
 
 async function read() {
