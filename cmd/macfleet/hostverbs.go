@@ -45,7 +45,7 @@ func hostVerb(use, short, long string, recipe func() planner, flags func(*cobra.
 	return cmd
 }
 
-// mac reads a host and those that have it. Without sight of the Machines nobody can tell
+// mac reads a host, those that have it, and the Pods on it as far as the rights go. Without sight of the Machines nobody can tell
 // whether a host has one.
 func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, error) {
 	s, err := snapshot.Load(ctx, c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
@@ -60,6 +60,11 @@ func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, 
 	h, err := explain.FindHost(s.Hosts, name, true)
 	if err != nil {
 		return act.Mac{}, err
+	}
+	if node := (act.Mac{Host: h}).Node(); node != "" {
+		if err := s.AddPodsOn(ctx, c, node); err != nil {
+			return act.Mac{}, err
+		}
 	}
 	return act.MacOf(s, h), nil
 }
