@@ -60,7 +60,7 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 		}
 		if claim := h.Spec.ClaimRef; claim != nil {
 			t.Owner, t.Guests, t.Slots = claim.Name, guests[claim.Name], slots[claim.Name]
-			t.addMachine(machines[claim.Namespace+"/"+claim.Name])
+			t.addMachine(s, machines[claim.Namespace+"/"+claim.Name])
 		}
 		tiles = append(tiles, t)
 	}
@@ -70,12 +70,12 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 
 // addMachine takes up how the Machine of a Mac in use is: a Mac is a Machine's also where
 // it has lost its power.
-func (t *tile) addMachine(m *infrav1.ScalewayAppleSiliconMachine) {
-	if m == nil || t.Phase != string(infrav1.HostInUse) || m.Status.Phase == "Running" {
+func (t *tile) addMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {
+	if m == nil || t.Phase != string(infrav1.HostInUse) || show.PhaseOf(s, m) == "Running" {
 		return
 	}
-	t.Mood = moodWord(show.MachineMood(m))
-	t.Why = cmp.Or(t.Why, m.Status.Phase)
+	t.Mood = moodWord(show.MachineMood(show.PhaseOf(s, m)))
+	t.Why = cmp.Or(t.Why, show.PhaseOf(s, m))
 }
 
 // short is as much of a host's name as people tell Macs apart by: the zone, and the

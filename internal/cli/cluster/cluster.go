@@ -132,6 +132,7 @@ func mapper() meta.RESTMapper {
 			clusterv1.GroupVersion.WithKind("Cluster"),
 			clusterv1.GroupVersion.WithKind("Machine"),
 			clusterv1.GroupVersion.WithKind("MachineDeployment"),
+			clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
 			corev1.SchemeGroupVersion.WithKind("Pod"),
 			corev1.SchemeGroupVersion.WithKind("Secret"),

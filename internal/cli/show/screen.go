@@ -46,10 +46,11 @@ func (p Pool) Says() string {
 			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
 		}
 	}
-	return strings.TrimSuffix(count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
+	return strings.TrimSuffix(Count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
 }
 
-func count(n int, noun string) string {
+// Count is a number of things.
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -86,8 +87,33 @@ func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writ
 			return nil
 		}
 		fmt.Fprintln(out)
-		return table.Write(out, sc)
+		if err := table.Write(out, sc); err != nil {
+			return err
+		}
+		return commands(out, items)
 	}
+}
+
+// manyCommands are shown; of more the rest is counted.
+const manyCommands = 3
+
+// commands are what can be typed for these items, on lines that are never cut: they are
+// copied.
+func commands(out io.Writer, items []Item) error {
+	var lines []string
+	for _, i := range items {
+		if i.Command != "" {
+			lines = append(lines, "Type: "+i.Command)
+		}
+	}
+	if more := len(lines) - manyCommands; more > 0 {
+		lines = append(lines[:manyCommands], fmt.Sprintf("and likewise for %d more", more))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }
 
 // last says where to read on, or that all is well.

@@ -22,7 +22,7 @@ import (
 func StatusKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.Hosts, snapshot.Machines, snapshot.Fleets, snapshot.Profiles, snapshot.Zones,
-		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods,
+		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods, snapshot.CoreMachines, snapshot.HealthChecks,
 	}
 }
 
@@ -66,6 +66,8 @@ type Item struct {
 	Since     *time.Time `json:"since,omitempty"`
 	Reason    string     `json:"reason"`
 	Message   string     `json:"message,omitempty"`
+	// Command is what a person can type, where the one thing to do is known.
+	Command string `json:"command,omitempty"`
 }
 
 // StatusOf sums a snapshot up.
@@ -191,11 +193,25 @@ func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 			if c.Reason == infrav1.ReasonRollingOut {
 				break // the fleet's own line shows how far it is
 			}
-			found = append(found, finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)})
+			f := finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)}
+			if kind == infrav1.HaltedCondition {
+				f.Command = wayBack(&s.Profiles[i])
+			}
+			found = append(found, f)
 			break // the others follow from it
 		}
 	}
 	return found
+}
+
+// wayBack is what to type where a rollout has stopped by itself: to undo it, or, where the
+// profile remembers nothing to go back to, to look.
+func wayBack(p *infrav1.MacNodeProfile) string {
+	verb := "status"
+	if slices.ContainsFunc(p.Status.History, func(r infrav1.ProfileRevision) bool { return r.Revision != p.Status.Revision }) {
+		verb = "undo"
+	}
+	return fmt.Sprintf("macfleet rollout %s %s -n %s", verb, p.Name, p.Namespace)
 }
 
 // alone are the phases of hosts that no Machine waits for, and that only a person ends.
@@ -229,8 +245,11 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 	var found []finding
 	for i := range s.Machines {
 		m := &s.Machines[i]
+		if c := DrainOf(s, m); c != nil {
+			found = append(found, finding{of("machine", m, *c), false})
+		}
 		if c := Hindrance(m.Status.Conditions); c != nil {
-			found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, MachineConditions()...)})
+			found = append(found, hindered(s, m, *c, book))
 		}
 		if r := mending[m.Namespace+"/"+m.Name]; r != nil {
 			if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
@@ -239,6 +258,17 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		}
 	}
 	return found
+}
+
+// hindered is what a Machine that is not as it should be waits for. A person is needed, too,
+// for a failure that says so, and for a Mac that nobody else mends.
+func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
+	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
+	if alone, is := LeftAlone(s, m, c); is {
+		f.person, f.Command = true, alone.Command
+		f.Message += "; " + alone.Why
+	}
+	return f
 }
 
 // MachineConditions are those of a Machine that can hinder it, in the order of its life.

@@ -33,6 +33,7 @@ type Snapshot struct {
 	Profiles      []infrav1.MacNodeProfile
 	Zones         []infrav1.ScalewayAppleSiliconCluster
 	Clusters      []clusterv1.Cluster
+	HealthChecks  []clusterv1.MachineHealthCheck
 	ControlPlanes []controlplanev1.ExternalControlPlane
 	Remediations  []infrav1.ScalewayAppleSiliconRemediation
 	Nodes         []corev1.Node
@@ -65,6 +66,7 @@ const (
 	ControlPlanes Kind = "externalcontrolplanes"
 	CoreMachines  Kind = "machines"
 	Fleets        Kind = "machinedeployments"
+	HealthChecks  Kind = "machinehealthchecks"
 	Clusters      Kind = "clusters"
 	Nodes         Kind = "nodes"
 	// Pods are all, and PendingPods those that run nowhere yet.
@@ -113,6 +115,9 @@ func (k Kind) listOfOthers() list {
 	case Fleets:
 		of := &clusterv1.MachineDeploymentList{}
 		return list{into: of, store: func(s *Snapshot) { s.Fleets = of.Items }}
+	case HealthChecks:
+		of := &clusterv1.MachineHealthCheckList{}
+		return list{into: of, store: func(s *Snapshot) { s.HealthChecks = of.Items }}
 	case Clusters:
 		of := &clusterv1.ClusterList{}
 		return list{into: of, store: func(s *Snapshot) { s.Clusters = of.Items }}
