@@ -123,6 +123,9 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 	default:
 		p.Next = "nothing, until somebody acts"
 	}
+	if when.you != "" {
+		entry.You, entry.Commands = when.you, when.commands
+	}
 	t.add(p, entry)
 }
 
@@ -130,6 +133,9 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 type next struct {
 	text string
 	at   *time.Time
+	// you and commands are for a person, in place of the book's.
+	you      string
+	commands []string
 }
 
 func at(text string, from *metav1.Time, after time.Duration) next {
@@ -137,7 +143,7 @@ func at(text string, from *metav1.Time, after time.Duration) next {
 		return next{text: text}
 	}
 	when := from.Add(after)
-	return next{text, &when}
+	return next{text: text, at: &when}
 }
 
 // zones takes up what the vendor's side has that is not well: most waits end there.

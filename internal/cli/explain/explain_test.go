@@ -74,6 +74,7 @@ func TestWhenTheNextThingHappens(t *testing.T) {
 	in := func(d time.Duration) time.Time { return clitest.Now().Add(d) }
 	s, book := clitest.Fleet(), reasons.Read()
 	failed := &s.Machines[1]
+	failed.Spec.ProfileRef = nil // its rollout is halted
 	failed.Status.Update = infrav1.UpdateStatus{Failures: 3, LastFailedAt: ptr.To(clitest.Ago(3 * time.Minute))}
 	draining := clitest.Machine(7, "Releasing", clitest.Condition(infrav1.ReleasedCondition, metav1.ConditionFalse, infrav1.ReasonDraining, "2 Pods are left", time.Minute))
 	draining.DeletionTimestamp = ptr.To(clitest.Ago(2 * time.Minute))
@@ -103,6 +104,88 @@ func TestWhenTheNextThingHappens(t *testing.T) {
 		if p := point(t, c.story, c.reason); p.NextAt == nil || !p.NextAt.Equal(c.at) {
 			t.Errorf("%s: next %q at %v, want %s", name, p.Next, p.NextAt, c.at)
 		}
+	}
+}
+
+// While a rollout is halted or paused nothing is tried, whatever a Mac's own back-off says;
+// the halt counts from the last failure.
+func TestNothingIsTriedWhileARolloutStandsStill(t *testing.T) {
+	const revision = "aa461e465251"
+	for name, c := range map[string]struct {
+		change func(*infrav1.MacNodeProfile, *infrav1.ScalewayAppleSiliconMachine)
+		says   string
+		at     *time.Time
+	}{
+		"halted":  {func(*infrav1.MacNodeProfile, *infrav1.ScalewayAppleSiliconMachine) {}, "nothing while its rollout is halted", ptr.To(clitest.Now().Add(29 * time.Minute))},
+		"paused":  {func(p *infrav1.MacNodeProfile, _ *infrav1.ScalewayAppleSiliconMachine) { p.Spec.Rollout.Paused = true }, "paused", nil},
+		"goes on": {func(p *infrav1.MacNodeProfile, _ *infrav1.ScalewayAppleSiliconMachine) { p.Status.Conditions = nil }, "it is tried again", ptr.To(clitest.Now())},
+		"a Mac that is only mended": {func(_ *infrav1.MacNodeProfile, m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Status.Applied.Revision = revision
+		}, "it is tried again", ptr.To(clitest.Now())},
+	} {
+		s := clitest.Fleet()
+		m, p := &s.Machines[1], &s.Profiles[0]
+		m.Status.Update = infrav1.UpdateStatus{Revision: revision, Failures: 1, LastFailedAt: ptr.To(clitest.Ago(time.Minute))}
+		c.change(p, m)
+		told := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonUpdateFailed)
+		if !strings.Contains(told.Next, c.says) || (c.at == nil) != (told.NextAt == nil) || c.at != nil && !told.NextAt.Equal(*c.at) {
+			t.Errorf("%s: next %q at %v", name, told.Next, told.NextAt)
+		}
+		if name != "halted" {
+			continue
+		}
+		halt := point(t, Profile(s, reasons.Read(), p), infrav1.ReasonCanaryFailed)
+		if !halt.NextAt.Equal(*c.at) || !slices.Contains(halt.Commands, "macfleet rollout undo "+p.Name+" -n "+p.Namespace) {
+			t.Errorf("the halt: %+v", halt)
+		}
+	}
+}
+
+// A first failure as a network may have it waits for no guest: no drain hastens it.
+func TestAFailedDownloadAsksForNoDrain(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[1]
+	s.Profiles[0].Status.Conditions = nil
+	m.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.UpToDateCondition, metav1.ConditionFalse, infrav1.ReasonHeld, "put off at step tart (retry): 404", time.Minute)}
+	for drain, update := range map[bool]infrav1.UpdateStatus{
+		false: {RetriedAt: ptr.To(clitest.Ago(time.Minute)), HeldAt: ptr.To(clitest.Ago(time.Minute))},
+		true:  {RetriedAt: ptr.To(clitest.Ago(time.Hour)), HeldAt: ptr.To(clitest.Ago(time.Minute))},
+	} {
+		m.Status.Update = update
+		p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonHeld)
+		if got := strings.Contains(strings.Join(p.Commands, " "), "drain"); got != drain || !p.NextAt.Equal(clitest.Now().Add(4*time.Minute)) {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// A dead Mac's story says who mends it, and how a person does.
+func TestTheStoryOfADeadMac(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[0]
+	m.Status.Phase = "Unreachable"
+	m.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeUnreachable, "", time.Hour)}
+	s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}}
+	for name, story := range map[string]Story{"machine": Machine(s, reasons.Read(), m), "host": Host(s, reasons.Read(), &s.Hosts[0])} {
+		p := point(t, story, infrav1.ReasonNodeUnreachable)
+		want := "macfleet host reboot " + s.Hosts[0].Name + " --reason 'not heard of'"
+		if !slices.Contains(p.Commands, want) || p.Next != "nothing, until somebody acts: no health check watches it" {
+			t.Errorf("%s: next %q, type %q", name, p.Next, p.Commands)
+		}
+	}
+}
+
+// One attempt is one, and a failure that a person has to mend is not tried harder.
+func TestFailedAttempts(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[2]
+	m.Status.Bootstrap.Attempts = 1
+	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "1 attempt failed. After 3") {
+		t.Errorf("next %q", p.Next)
+	}
+	m.Status.Conditions[1].Message = "step dial failed (human): the disk is locked"
+	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "before somebody mends") {
+		t.Errorf("next %q", p.Next)
 	}
 }
 

@@ -20,7 +20,10 @@ const reinstall = 20 * time.Minute
 
 // HostKinds are what a Host's story is told from.
 func HostKinds() []snapshot.Kind {
-	return []snapshot.Kind{snapshot.Hosts, snapshot.Machines, snapshot.Zones, snapshot.Remediations, snapshot.Clusters}
+	return []snapshot.Kind{
+		snapshot.Hosts, snapshot.Machines, snapshot.Zones, snapshot.Remediations, snapshot.Clusters, snapshot.CoreMachines,
+		snapshot.HealthChecks, snapshot.Profiles,
+	}
 }
 
 // Host tells a Host's story.
@@ -134,7 +137,7 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 		}
 		var when next
 		if c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil {
-			when = next{"the quarantine ends", &h.Spec.Quarantine.Until.Time}
+			when = next{text: "the quarantine ends", at: &h.Spec.Quarantine.Until.Time}
 		}
 		t.condition(about, c, when)
 	}

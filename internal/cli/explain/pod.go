@@ -13,7 +13,10 @@ import (
 
 // PodKinds are what a Pod's story is told from, beside the Pod.
 func PodKinds() []snapshot.Kind {
-	return []snapshot.Kind{snapshot.Machines, snapshot.Hosts, snapshot.Nodes, snapshot.Fleets, snapshot.Zones, snapshot.Remediations, snapshot.CoreMachines}
+	return []snapshot.Kind{
+		snapshot.Machines, snapshot.Hosts, snapshot.Nodes, snapshot.Fleets, snapshot.Zones, snapshot.Remediations, snapshot.CoreMachines,
+		snapshot.HealthChecks, snapshot.Profiles,
+	}
 }
 
 // Pod tells a Pod's story: its own, or that of the Mac that it runs on or waits for.
