@@ -22,7 +22,7 @@ import (
 func StatusKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.Hosts, snapshot.Machines, snapshot.Fleets, snapshot.Profiles, snapshot.Zones,
-		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods, snapshot.CoreMachines, snapshot.HealthChecks,
+		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods, snapshot.CoreMachines, snapshot.HealthChecks, snapshot.Leases,
 	}
 }
 
@@ -79,7 +79,7 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	for i := range s.Hosts {
 		status.Pool.Phases[s.Hosts[i].Status.Phase]++
 	}
-	var items []finding
+	items := managerFindings(s)
 	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}

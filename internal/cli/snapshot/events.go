@@ -49,6 +49,12 @@ func (s *Snapshot) AddPodsOn(ctx context.Context, c client.Reader, node string) 
 	return err
 }
 
+// Read says whether a kind was asked for and could be read.
+func (s *Snapshot) Read(kind Kind) bool {
+	_, read := s.versions[kind]
+	return read
+}
+
 // Lacks says why a kind is not there; empty: it is.
 func (s *Snapshot) Lacks(kind Kind) string {
 	for _, m := range s.Missing {
