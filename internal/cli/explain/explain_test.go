@@ -16,6 +16,8 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func TestStories(t *testing.T) {
@@ -172,6 +174,22 @@ func TestTheStoryOfADeadMac(t *testing.T) {
 		if !slices.Contains(p.Commands, want) || p.Next != "nothing, until somebody acts: no health check watches it" {
 			t.Errorf("%s: next %q, type %q", name, p.Next, p.Commands)
 		}
+	}
+}
+
+// A server that the vendor has not delivered yet is waited for, and no fault of anybody's.
+func TestAnUndeliveredOrderWaits(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostClaimed, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, "Claimed", "", time.Hour),
+		clitest.Condition(host.CredentialsStagedCondition, metav1.ConditionFalse, infrav1.ReasonNotDelivered, "the vendor has not delivered the server yet", time.Hour))
+	h.Spec.Record.Ordered, h.Status.Server.Delivered, h.Status.Server.Status = true, false, "starting"
+	h.CreationTimestamp = clitest.Ago(7 * time.Minute)
+	h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: clitest.Namespace, Name: "m"}
+	story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+	if len(story.Points) != 1 || story.Points[0].Says != "the vendor has not delivered it yet" || !story.Points[0].Since.Equal(h.CreationTimestamp.Time) || len(story.Points[0].Commands) > 0 {
+		t.Errorf("tells %+v", story.Points)
+	}
+	if next := story.Points[0].Next; !strings.Contains(next, "when the vendor delivers it") {
+		t.Errorf("next %q", next)
 	}
 }
 

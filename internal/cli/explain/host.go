@@ -101,12 +101,18 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 			when := wipe.RequestedAt.Add(reinstall)
 			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
 		}
+	case infrav1.HostOrdering:
+		p.Since = &h.CreationTimestamp.Time
 	case infrav1.HostRetiring:
 		p.NextAt = timeOf(h.Status.Server.DeletableAt)
 	case infrav1.HostQuarantined:
 		if h.Spec.Quarantine != nil {
 			p.NextAt = timeOf(h.Spec.Quarantine.Until)
 		}
+	}
+	if show.Undelivered(h) {
+		p.Says, p.Since = show.NotDelivered, &h.CreationTimestamp.Time
+		p.Next = "it goes on when the vendor delivers it"
 	}
 	entry, found := reasons.Entry{}, false
 	if !p.Healthy && h.Status.Phase != infrav1.HostClaimed {
@@ -115,7 +121,7 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 	if found {
 		p.Read = ""
 	}
-	if c := find(h.Status.Conditions, infrav1.AvailableCondition); c != nil && !p.Healthy {
+	if c := find(h.Status.Conditions, infrav1.AvailableCondition); c != nil && !p.Healthy && p.Says == "" {
 		p.Says = c.Message
 	}
 	entry.Means = ""
@@ -145,6 +151,9 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 
 // toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
 func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
+	if c.Reason == infrav1.ReasonNotDelivered {
+		return true
+	}
 	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil
 	switch c.Type {
 	case infrav1.AvailableCondition:

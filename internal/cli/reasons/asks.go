@@ -13,7 +13,7 @@ var passing = []string{
 	infrav1.ReasonUpdateFailed, infrav1.ReasonWaitingForNode, infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable,
 	infrav1.ReasonDraining, infrav1.ReasonSlotsLeaked, infrav1.ReasonMacsMissing, infrav1.ReasonAgentVersionAwaited,
 	infrav1.ReasonDeletionScheduled, infrav1.ReasonRetiring, infrav1.ReasonStormGuard, infrav1.ReasonClaimConflict,
-	infrav1.ReasonCredentialsSealed,
+	infrav1.ReasonCredentialsSealed, infrav1.ReasonNotDelivered,
 }
 
 // Asks says whether a person is needed: the book has something to do, and it does not pass.
