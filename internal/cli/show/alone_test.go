@@ -1,7 +1,9 @@
 package show
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +95,29 @@ func TestCommandsAreWholeAndFew(t *testing.T) {
 		status.Person = append(status.Person, status.Person[0])
 	}
 	clitest.Golden(t, "status-dead.txt", screen.Screen{Width: 80}, status.Write)
+}
+
+// A storm is one line of the cluster and one of its Macs, and what else there is can be read.
+func TestAStormLeavesTheRestToBeRead(t *testing.T) {
+	const storm = "StormGuard: 2 of 8 hosts in zone fr-par-1 were wiped or rebooted by recovery within the hour; 1 may be"
+	s := clitest.Fleet()
+	s.Zones[0].Status.Conditions = append(s.Zones[0].Status.Conditions, clitest.Condition("Other", metav1.ConditionFalse, "Other", "another trouble", time.Hour))
+	for n := 20; n < 28; n++ {
+		said := fmt.Sprintf("Node %d is not heard of since 11:%d", n, n)
+		m := clitest.Machine(n, "Unreachable", clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeUnreachable, said, time.Duration(n)*time.Minute))
+		s.Machines = append(s.Machines, m)
+		s.Remediations = append(s.Remediations, infrav1.ScalewayAppleSiliconRemediation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+			Status:     infrav1.ScalewayAppleSiliconRemediationStatus{Conditions: []metav1.Condition{clitest.Condition(infrav1.RemediatedCondition, metav1.ConditionFalse, infrav1.ReasonHeld, storm, time.Minute)}},
+		})
+	}
+	s.Zones[0].Status.Conditions[1] = clitest.Condition(infrav1.DestructionHeldCondition, metav1.ConditionTrue, infrav1.ReasonStormGuard, storm, 20*time.Minute)
+	status := StatusOf(s, reasons.Read())
+	clitest.Golden(t, "status-storm.txt", screen.Screen{Width: 120}, status.Write)
+	// Programs have them one by one.
+	if got := slices.IndexFunc(status.Waits, func(i Item) bool { return strings.HasSuffix(i.Name, "00027") }); got < 0 {
+		t.Errorf("the last Mac is not among %+v", status.Waits)
+	}
 }
 
 // A failure that only a person can mend needs one, whatever else it is.

@@ -80,7 +80,7 @@ func (s Status) fleets(out io.Writer, sc screen.Screen) error {
 func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writer, screen.Screen) error {
 	return func(out io.Writer, sc screen.Screen) error {
 		table := screen.Table{Head: []string{title, "FOR", "WHY"}}
-		for _, i := range items {
+		for _, i := range Folded(items) {
 			table.Rows = append(table.Rows, []screen.Cell{{Text: i.Object()}, {Text: ago(s.At, i.Since)}, {Text: because(i.Reason, i.Message), Mood: mood}})
 		}
 		if len(table.Rows) == 0 {
@@ -90,7 +90,7 @@ func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writ
 		if err := table.Write(out, sc); err != nil {
 			return err
 		}
-		return commands(out, items)
+		return commands(out, Folded(items))
 	}
 }
 
@@ -101,13 +101,20 @@ const manyCommands = 3
 // copied.
 func commands(out io.Writer, items []Item) error {
 	var lines []string
+	more := 0
 	for _, i := range items {
-		if i.Command != "" {
+		switch {
+		case i.Command == "":
+			continue
+		case len(lines) < manyCommands:
 			lines = append(lines, "Type: "+i.Command)
+		default:
+			more++
 		}
+		more += i.More
 	}
-	if more := len(lines) - manyCommands; more > 0 {
-		lines = append(lines[:manyCommands], fmt.Sprintf("and likewise for %d more", more))
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and likewise for %d more", more))
 	}
 	if len(lines) == 0 {
 		return nil

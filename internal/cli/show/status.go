@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -253,17 +254,30 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		}
 		if r := mending[m.Namespace+"/"+m.Name]; r != nil {
 			if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
-				found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)})
+				f := finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)}
+				f.Message = heldBack(c.Message)
+				found = append(found, f)
 			}
 		}
 	}
 	return found
 }
 
+// heldBack is a message without the storm guard's count of the zone, which the cluster's own
+// line has: it would stand behind each Mac that is held back.
+func heldBack(message string) string {
+	before, _, found := strings.Cut(message, infrav1.ReasonStormGuard+": ")
+	if !found {
+		return message
+	}
+	return before + infrav1.ReasonStormGuard + ", which its cluster explains"
+}
+
 // hindered is what a Machine that is not as it should be waits for. A person is needed, too,
 // for a failure that says so, and for a Mac that nobody else mends.
 func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
 	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
+	f.Message = heldBack(f.Message)
 	if alone, is := LeftAlone(s, m, c); is {
 		f.person, f.Command = true, alone.Command
 		f.Message += "; " + alone.Why
@@ -328,6 +342,34 @@ func grouped(all []finding, person bool) []Item {
 		}
 	}
 	return items
+}
+
+// many lines of one reason can be read; more of them are one, which counts the others.
+const many = 3
+
+// Folded are the items for people: those of one reason on one line where they are many, each
+// with words of its own though they have, so that a storm leaves the rest to be read.
+func Folded(items []Item) []Item {
+	kinds := map[string]int{}
+	key := func(i Item) string { return i.Kind + " " + i.Namespace + " " + i.Reason }
+	for _, i := range items {
+		kinds[key(i)]++
+	}
+	first := map[string]int{}
+	var folded []Item
+	for _, i := range items {
+		at, seen := first[key(i)]
+		if kinds[key(i)] <= many || !seen {
+			first[key(i)] = len(folded)
+			folded = append(folded, i)
+			continue
+		}
+		folded[at].More += 1 + i.More
+		if i.Since != nil && (folded[at].Since == nil || i.Since.Before(*folded[at].Since)) {
+			folded[at].Since = i.Since
+		}
+	}
+	return folded
 }
 
 // Object is an item as it is typed and shown.
