@@ -105,6 +105,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a Machine's":                 {args: "explain machine macfleet-builders-x7k2p-00006", out: "ServerGone"},
 		"a Pod's":                     {args: "explain pod build-1", out: "Unschedulable"},
 		"a profile's":                 {args: "explain profile macfleet-builders", out: "CanaryFailed"},
+		"a cluster's":                 {args: "explain cluster macfleet", out: "WritesForbidden"},
 		"for programs":                {args: "explain host 00000004 -o json", out: `"commands"`},
 		"an unknown name":             {args: "explain host fr-par-1-00000004-0000-4000-8000-000000000001", code: exitFailed, errs: "did you mean " + stranded},
 		"an ambiguous name":           {args: "explain machine macfleet-builders", code: exitFailed, errs: "one of several"},

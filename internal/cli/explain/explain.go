@@ -153,18 +153,12 @@ func (t *teller) zones(namespace string) {
 		if namespace != "" && zone.Namespace != namespace {
 			continue
 		}
-		for _, c := range zone.Status.Conditions {
-			if c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
-				t.condition("cluster "+zone.Name, c, next{})
-			}
-		}
+		t.unwell("cluster "+zone.Name, zone.Status.Conditions)
 	}
 	for i := range t.s.ControlPlanes {
 		plane := &t.s.ControlPlanes[i]
-		for _, c := range plane.Status.Conditions {
-			if plane.Namespace == namespace && c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
-				t.condition("controlplane "+plane.Name, c, next{})
-			}
+		if plane.Namespace == namespace {
+			t.unwell("controlplane "+plane.Name, plane.Status.Conditions)
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -31,6 +33,7 @@ func TestStories(t *testing.T) {
 		clitest.Golden(t, fmt.Sprintf("machine-%d-%s.txt", i+1, m.Status.Phase), screen.Screen{}, Machine(s, book, m).Write)
 	}
 	clitest.Golden(t, "profile.txt", screen.Screen{}, Profile(s, book, &s.Profiles[0]).Write)
+	clitest.Golden(t, "cluster.txt", screen.Screen{}, Cluster(s, book, &s.Zones[0]).Write)
 	clitest.Golden(t, "pod-waits.txt", screen.Screen{}, Pod(s, book, &s.Pods[0]).Write)
 	clitest.Golden(t, "host-40.txt", screen.Screen{Width: 40}, Host(s, book, &s.Hosts[3]).Write)
 	clitest.Golden(t, "host-colour.txt", screen.Screen{Width: 120, Colour: true}, Host(s, book, &s.Hosts[3]).Write)
@@ -174,6 +177,34 @@ func TestTheStoryOfADeadMac(t *testing.T) {
 		if !slices.Contains(p.Commands, want) || p.Next != "nothing, until somebody acts: no health check watches it" {
 			t.Errorf("%s: next %q, type %q", name, p.Next, p.Commands)
 		}
+	}
+}
+
+// The story of a cluster has what its namespace's other stories end in, and whether anybody
+// works on it.
+func TestTheStoryOfACluster(t *testing.T) {
+	s := clitest.Fleet()
+	zone := &s.Zones[0]
+	zone.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.ReadyCondition, metav1.ConditionTrue, "Ready", "", time.Hour)}
+	if story := Cluster(s, reasons.Read(), zone); len(story.Points) != 1 || !story.Points[0].Healthy {
+		t.Errorf("a cluster that is well: %+v", story.Points)
+	}
+	of := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, Name: "named-otherwise"}}
+	of.Spec.InfrastructureRef.Name, of.Spec.ControlPlaneRef.Name, of.Spec.Paused = zone.Name, "plane", ptr.To(true)
+	s.Clusters = []clusterv1.Cluster{of}
+	s.ControlPlanes = []controlplanev1.ExternalControlPlane{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, Name: "plane"},
+		Status:     controlplanev1.ExternalControlPlaneStatus{Conditions: []metav1.Condition{clitest.Condition("KubeconfigReady", metav1.ConditionFalse, "Away", "no token", time.Minute)}},
+	}}
+	s.Leases = []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, CreationTimestamp: clitest.Ago(time.Hour)}}}
+	story := Cluster(s, reasons.Read(), zone)
+	for reason, about := range map[string]string{"NoManager": "manager in " + zone.Namespace, infrav1.PausedCondition: "cluster named-otherwise", "Away": "controlplane plane"} {
+		if p := point(t, story, reason); p.About != about {
+			t.Errorf("%s is told of %q", reason, p.About)
+		}
+	}
+	if p := point(t, ControlPlane(s, reasons.Read(), &s.ControlPlanes[0]), "Away"); p.Says != "no token" {
+		t.Errorf("the control plane: %+v", p)
 	}
 }
 

@@ -19,12 +19,12 @@ const silence = time.Minute
 // noManager is the reason of what nobody works on.
 const noManager = "NoManager"
 
-// managerFindings tell of releases whose manager does not work: all else that is shown is as
+// NoManager tells of releases whose manager does not work: all else that is shown is as
 // it left it. A Lease that nobody renews may be left of a release that was removed: where
 // another manager works, it counts only where clusters are beside it.
-func managerFindings(s *snapshot.Snapshot) []finding {
+func NoManager(s *snapshot.Snapshot) []Item {
 	works := slices.ContainsFunc(s.Leases, func(l coordinationv1.Lease) bool { return s.At.Sub(renewed(&l)) < silence })
-	var found []finding
+	var found []Item
 	for i := range s.Leases {
 		l := &s.Leases[i]
 		if last := renewed(l); s.At.Sub(last) >= silence && (!works || hasZone(s, l.Namespace)) {
@@ -37,12 +37,12 @@ func managerFindings(s *snapshot.Snapshot) []finding {
 	return found
 }
 
-func managerAway(namespace string, since *time.Time, says string) finding {
-	return finding{Item{
+func managerAway(namespace string, since *time.Time, says string) Item {
+	return Item{
 		Kind: "manager", Namespace: namespace, Name: cluster.ManagerLease, Since: since, Reason: noManager,
 		Message: says + ": nothing is claimed, mended or wiped, and what is shown may be old; Macs and Pods run on",
 		Command: fmt.Sprintf("kubectl -n %s get deployments,pods -l app.kubernetes.io/name=macfleet", namespace),
-	}, true}
+	}
 }
 
 func renewed(l *coordinationv1.Lease) time.Time {

@@ -74,11 +74,11 @@ func TestNoManagerEver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := managerFindings(s); len(got) != 0 {
+		if got := NoManager(s); len(got) != 0 {
 			t.Errorf("without a cluster: %+v", got)
 		}
 		s.Zones = clitest.Fleet().Zones
-		if got := managerFindings(s); len(got) != want {
+		if got := NoManager(s); len(got) != want {
 			t.Errorf("namespace %q: %+v", namespace, got)
 		}
 	}
@@ -88,7 +88,7 @@ func TestNoManagerEver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := managerFindings(s); len(s.Leases) != 1 || len(got) != 0 {
+	if got := NoManager(s); len(s.Leases) != 1 || len(got) != 0 {
 		t.Errorf("has %d Leases, tells %+v", len(s.Leases), got)
 	}
 }

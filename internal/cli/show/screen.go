@@ -130,7 +130,7 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 	case len(s.Person)+len(s.Waits) > 0 && Explained(first[0].Kind):
 		text = "Whole stories: macfleet explain " + first[0].Kind + " " + first[0].Name
 	case len(s.Person)+len(s.Waits) > 0:
-		text = "Whole stories: macfleet explain machine|host|pod|profile NAME"
+		text = "Whole stories: macfleet explain machine|host|pod|profile|cluster NAME"
 	case len(s.Missing) > 0:
 		text = "Nothing of what you may see waits."
 	}
@@ -140,7 +140,7 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 
 // Explained says whether explain knows a kind.
 func Explained(kind string) bool {
-	return slices.Contains([]string{"host", "machine", "profile", "pod"}, kind)
+	return slices.Contains([]string{"host", "machine", "profile", "pod", "cluster", "controlplane"}, kind)
 }
 
 // Explained says whether there is a story of an item.

@@ -80,7 +80,10 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	for i := range s.Hosts {
 		status.Pool.Phases[s.Hosts[i].Status.Phase]++
 	}
-	items := managerFindings(s)
+	var items []finding
+	for _, item := range NoManager(s) {
+		items = append(items, finding{item, true})
+	}
 	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}
