@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,8 +102,11 @@ func newAdopt() *cobra.Command {
 func newWipe() *cobra.Command {
 	var w act.Wipe
 	return hostVerb("wipe", "Wipe a Mac, whoever has it, and return it to the pool",
-		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when it is wiped.",
-		func() planner { w.Now = onceNow(w.Now); return w }, func(cmd *cobra.Command) { releaseFlags(cmd, &w.Release) })
+		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when it is wiped, also one of\nthe pool that no Machine has.",
+		func() planner {
+			w.Now, w.Token = onceNow(w.Now), cmp.Or(w.Token, uuid.NewString())
+			return w
+		}, func(cmd *cobra.Command) { releaseFlags(cmd, &w.Release) })
 }
 
 func newDetach() *cobra.Command {

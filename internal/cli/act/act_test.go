@@ -87,10 +87,11 @@ func recipes() []struct {
 		{"adopt", Adopt{}.Plan},
 		{"adopt --trust-disk", Adopt{TrustDisk: true}.Plan},
 		{"adopt --cancel", Adopt{Cancel: true}.Plan},
-		{"wipe", Wipe{Release{Now: now}}.Plan},
-		{"wipe --terminate", Wipe{Release{Terminate: true, Now: now}}.Plan},
-		{"wipe --os sequoia", Wipe{Release{OS: "sequoia", Now: now}}.Plan},
-		{"wipe --pool other- --terminate", Wipe{Release{Pool: "other-", Terminate: true, Now: now}}.Plan},
+		{"wipe", Wipe{Release: Release{Now: now}}.Plan},
+		{"wipe --terminate", Wipe{Release: Release{Terminate: true, Now: now}, Token: "fresh"}.Plan},
+		{"wipe --os sequoia", Wipe{Release: Release{OS: "sequoia", Now: now}}.Plan},
+		{"wipe --pool other- --terminate", Wipe{Release: Release{Pool: "other-", Terminate: true, Now: now}}.Plan},
+		{"wipe --terminate, past the floor", Wipe{Release: Release{Terminate: true, Now: now.Add(24 * time.Hour)}, Token: "fresh"}.Plan},
 		{"detach", Detach{}.Plan},
 		{"detach --elsewhere", Detach{Elsewhere: true}.Plan},
 		{"quarantine --reason fans --for 48h", Quarantine{Reason: "fans", For: 48 * time.Hour, Now: now}.Plan},
@@ -279,7 +280,7 @@ func TestWhatNobodyAgreedToIsNotDone(t *testing.T) {
 	s := fleet()
 	c := newFake(t, s, interceptor.Funcs{})
 	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[9].Name}}
-	look := looking(c, h.Name, Wipe{Release{Pool: "tuist-pool-"}}.Plan)
+	look := looking(c, h.Name, Wipe{Release: Release{Pool: "tuist-pool-"}}.Plan)
 	plan := agree(t, look)
 	get(t, c, h)
 	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[3].Name}}

@@ -198,6 +198,8 @@ func (a Adopt) Plan(m Mac) (Plan, error) {
 // Wipe wipes a host, whoever has it.
 type Wipe struct {
 	Release
+	// Token is for the claim of a host that nobody has, and that is given back.
+	Token string
 }
 
 // Plan is the recipe for the phase that the host is in.
@@ -214,10 +216,10 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 		return deleteMachine(m, policy)
 	case h.Spec.ClaimRef != nil || h.Spec.Release != nil:
 		return w.Release.Plan(m)
+	case w.Terminate:
+		return w.giveBack(m)
 	case h.Status.Phase == infrav1.HostAvailable && w.Pool == "":
 		return Plan{}, fmt.Errorf("host %s is clean and Available: nothing is to be wiped", h.Name)
-	case w.Terminate:
-		return Plan{}, fmt.Errorf("host %s has no Machine: only what was claimed can be given back; delete the server in the vendor's console", h.Name)
 	case w.OS != "":
 		return Plan{}, fmt.Errorf("host %s is wiped to the macOS that it has: leave --os out", h.Name)
 	}
