@@ -224,6 +224,17 @@ func TestAnUndeliveredOrderWaits(t *testing.T) {
 	}
 }
 
+// A Pod's deletionTimestamp is when its grace is over, and not since when it ends.
+func TestSinceWhenAPodEnds(t *testing.T) {
+	s := clitest.Fleet()
+	pod := s.Pods[0]
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(clitest.Now().Add(50*time.Second))), ptr.To(int64(60))
+	p := point(t, Pod(s, reasons.Read(), &pod), "Terminating")
+	if !p.Since.Equal(clitest.Now().Add(-10*time.Second)) || !p.NextAt.Equal(pod.DeletionTimestamp.Time) {
+		t.Errorf("since %v, over at %v", p.Since, p.NextAt)
+	}
+}
+
 // One attempt is one, and a failure that a person has to mend is not tried harder.
 func TestFailedAttempts(t *testing.T) {
 	s := clitest.Fleet()

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,8 +31,8 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	point := Point{Reason: reason, Says: message, Since: &p.CreationTimestamp.Time, Read: bookSite + "pods.md#when-a-pod-waits"}
 	switch {
 	case p.DeletionTimestamp != nil:
-		point.Reason, point.Since, point.Means = "Terminating", &p.DeletionTimestamp.Time, "it is being deleted"
-		point.Next = "it is gone when its grace is over and its VM is deleted"
+		point.Reason, point.Since, point.Means = "Terminating", askedToEnd(p), "it is being deleted"
+		point.Next, point.NextAt = "it is gone when its guest has ended and its VM is deleted; its grace ends", &p.DeletionTimestamp.Time
 	case p.Spec.NodeName == "":
 		point.Means, point.Next = "no Node takes it; its message counts why", "it runs on the first Node that has room for it"
 		point.Commands = []string{fmt.Sprintf("kubectl -n %s describe pod %s", p.Namespace, p.Name)}
@@ -49,6 +50,16 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	}
 	t.zones("")
 	return *t.story
+}
+
+// askedToEnd is when a Pod's deletion was asked for: its deletionTimestamp is when its grace
+// is over.
+func askedToEnd(p *corev1.Pod) *time.Time {
+	at := p.DeletionTimestamp.Time
+	if grace := p.DeletionGracePeriodSeconds; grace != nil {
+		at = at.Add(-time.Duration(*grace) * time.Second)
+	}
+	return &at
 }
 
 // macOf takes up what a Pod's Mac has to say, where it is not well.
