@@ -199,7 +199,7 @@ func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 			}
 			f := finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)}
 			if kind == infrav1.HaltedCondition {
-				f.Command = wayBack(&s.Profiles[i])
+				f.Command = haltCommand(&s.Profiles[i])
 			}
 			found = append(found, f)
 			break // the others follow from it
@@ -208,9 +208,9 @@ func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 	return found
 }
 
-// wayBack is what to type where a rollout has stopped by itself: to undo it, or, where the
+// haltCommand is what to type where a rollout has stopped by itself: to undo it, or, where the
 // profile remembers nothing to go back to, to look.
-func wayBack(p *infrav1.MacNodeProfile) string {
+func haltCommand(p *infrav1.MacNodeProfile) string {
 	verb := "status"
 	if slices.ContainsFunc(p.Status.History, func(r infrav1.ProfileRevision) bool { return r.Revision != p.Status.Revision }) {
 		verb = "undo"
