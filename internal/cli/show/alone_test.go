@@ -114,6 +114,15 @@ func TestAStormLeavesTheRestToBeRead(t *testing.T) {
 	s.Zones[0].Status.Conditions[1] = clitest.Condition(infrav1.DestructionHeldCondition, metav1.ConditionTrue, infrav1.ReasonStormGuard, storm, 20*time.Minute)
 	status := StatusOf(s, reasons.Read())
 	clitest.Golden(t, "status-storm.txt", screen.Screen{Width: 120}, status.Write)
+	table, err := Machines(s, false, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range table.Rows {
+		if why := row[len(row)-1].Text; strings.Contains(why, "hosts in zone") {
+			t.Errorf("a Mac repeats the zone's count: %s", why)
+		}
+	}
 	// Programs have them one by one.
 	if got := slices.IndexFunc(status.Waits, func(i Item) bool { return strings.HasSuffix(i.Name, "00027") }); got < 0 {
 		t.Errorf("the last Mac is not among %+v", status.Waits)

@@ -173,7 +173,7 @@ func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string
 		why = append(why, because(c.Reason+" for "+ago(s.At, &c.LastTransitionTime.Time), c.Message))
 	}
 	if c := Hindrance(m.Status.Conditions); c != nil {
-		why = append(why, because(c.Reason, c.Message))
+		why = append(why, because(c.Reason, heldBack(c.Message)))
 	}
 	for i := range s.Remediations {
 		r := &s.Remediations[i]
@@ -181,7 +181,7 @@ func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string
 			continue
 		}
 		if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
-			why = append(why, because(c.Reason, c.Message))
+			why = append(why, because(c.Reason, heldBack(c.Message)))
 		}
 	}
 	return strings.Join(why, "; ")
