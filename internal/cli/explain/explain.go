@@ -118,7 +118,7 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 		p.Means = "the book does not explain this; its message says why"
 	case entry.You == "":
 		p.Next = "it passes by itself"
-	case t.book.Passes(c.Reason, of...):
+	case reasons.Passes(c.Reason):
 		p.Next = "it is tried again by itself"
 	default:
 		p.Next = "nothing, until somebody acts"

@@ -235,6 +235,21 @@ func TestSinceWhenAPodEnds(t *testing.T) {
 	}
 }
 
+// What is given back waits for the vendor's floor, and for nobody.
+func TestAMacThatIsGivenBackWaitsForNobody(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostRetiring, clitest.Condition("Retired", metav1.ConditionFalse, infrav1.ReasonRetiring, "", time.Minute))
+	host.GiveBack(&h, "token", clitest.Now())
+	story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+	for _, p := range story.Points {
+		if strings.Contains(p.Next, "until somebody acts") {
+			t.Errorf("%s: next %q", p.Reason, p.Next)
+		}
+	}
+	if !slices.Contains(story.Is, "given back to the vendor by a person; no Machine has it") {
+		t.Errorf("is %q", story.Is)
+	}
+}
+
 // One attempt is one, and a failure that a person has to mend is not tried harder.
 func TestFailedAttempts(t *testing.T) {
 	s := clitest.Fleet()

@@ -37,7 +37,7 @@ func Host(s *snapshot.Snapshot, book reasons.Book, h *infrav1.ScalewayAppleSilic
 	t.hostIs(h)
 	t.hostPhase("", h)
 	t.hostConditions("", h)
-	if m != nil && m.Status.Phase != "Running" {
+	if m != nil && show.PhaseOf(s, m) != "Running" {
 		t.machine("machine "+m.Name, m)
 	}
 	t.zones("")
@@ -67,6 +67,8 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 	switch claim := h.Spec.ClaimRef; {
 	case claim == nil:
 		t.is("no Machine has it")
+	case claim.Namespace == host.NoNamespace && h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate:
+		t.is("given back to the vendor by a person; no Machine has it")
 	case claim.Namespace == host.NoNamespace:
 		t.is("claimed by its own adoption, which no Machine is behind")
 	default:

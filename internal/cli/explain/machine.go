@@ -34,7 +34,6 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 	}
 	t.machineIs(m)
 	t.machine("", m)
-	t.deleting(m)
 	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
 	for i := range s.Hosts {
 		if h := &s.Hosts[i]; h.Name == hostNameOf(m) && h.Status.Phase != infrav1.HostInUse {
@@ -82,18 +81,26 @@ func (t *teller) machineIs(m *infrav1.ScalewayAppleSiliconMachine) {
 
 // machine takes up how far a Machine is, and all that is in its way.
 func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
-	entry, _ := t.book.MachinePhase(m.Status.Phase)
-	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
-	if m.DeletionTimestamp != nil {
-		p.Since = &m.DeletionTimestamp.Time
+	if drain := show.DrainOf(t.s, m); drain != nil {
+		t.deleting(about, m, *drain)
+	} else {
+		t.machinePhase(about, m)
 	}
-	t.add(p, reasons.Entry{})
 	for _, kind := range show.MachineConditions() {
 		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) {
 			t.condition(about, *c, t.whenMachine(m, *c))
 		}
 	}
 	t.remediation(m)
+}
+
+func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {
+	entry, _ := t.book.MachinePhase(m.Status.Phase)
+	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
+	if m.DeletionTimestamp != nil {
+		p.Since = &m.DeletionTimestamp.Time
+	}
+	t.add(p, reasons.Entry{})
 }
 
 // whenMachine says what comes next by itself, where the time is known.
@@ -187,14 +194,10 @@ func haltEnds(s *snapshot.Snapshot, p *infrav1.MacNodeProfile, halted metav1.Con
 
 // deleting takes up a Machine that Cluster API deletes: it drains the Node before it deletes
 // the object that tells of the Mac, which says Running all the while.
-func (t *teller) deleting(m *infrav1.ScalewayAppleSiliconMachine) {
-	drain := show.DrainOf(t.s, m)
-	if drain == nil {
-		return
-	}
+func (t *teller) deleting(about string, m *infrav1.ScalewayAppleSiliconMachine, drain metav1.Condition) {
 	p := Point{
-		About: "core machine " + m.Name, Reason: drain.Reason, Since: &drain.LastTransitionTime.Time, Says: drain.Message,
-		Means: "it is being deleted: its Node is drained first, and the Mac is wiped after that",
+		About: about, Condition: show.PhaseOf(t.s, m), Reason: drain.Reason, Since: &drain.LastTransitionTime.Time, Says: drain.Message,
+		Means: "Cluster API deletes it: its Node is drained first, and the Mac is wiped after that",
 	}
 	ends := t.drainEnds(m)
 	p.Next, p.NextAt = ends.text, ends.at

@@ -66,7 +66,7 @@ func askedToEnd(p *corev1.Pod) *time.Time {
 func (t *teller) macOf(node string) {
 	t.node(node)
 	for i := range t.s.Machines {
-		if m := &t.s.Machines[i]; m.Name == node && m.Status.Phase != "Running" {
+		if m := &t.s.Machines[i]; m.Name == node && show.PhaseOf(t.s, m) != "Running" {
 			t.names["NS"], t.names["MACHINE"], t.names["HOST"] = m.Namespace, m.Name, hostNameOf(m)
 			t.machine("machine "+m.Name, m)
 		}
