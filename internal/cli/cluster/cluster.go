@@ -143,6 +143,8 @@ func mapper() meta.RESTMapper {
 	} {
 		for _, kind := range kinds {
 			known.Add(kind, scope)
+			// A cache of one namespace asks for the scope of lists, too.
+			known.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope)
 		}
 	}
 	return known
