@@ -41,7 +41,7 @@ func (d *doer) do(cmd *cobra.Command, look func(context.Context, client.Client) 
 	if err != nil {
 		return err
 	}
-	for _, says := range plan.Says {
+	for _, says := range plan.Lines() {
 		fmt.Fprintln(cmd.OutOrStdout(), strings.Join(screenOf(cmd).Wrap("- "+says, ""), "\n  "))
 	}
 	if err := d.agree(cmd); err != nil {

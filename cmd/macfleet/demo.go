@@ -67,17 +67,18 @@ func (f *sandboxFlags) withSandbox(ctx context.Context, options *upOptions, keep
 	if err := up(ctx, f, options, p); err != nil {
 		return err
 	}
+	var running state
 	defer func() {
 		if err != nil {
 			p.drop()
 		}
 		if keep && err == nil {
-			p.print(kept + f.tryNext())
+			p.print(kept + f.tryNext(running.Kubeconfig))
 			return
 		}
 		err = errors.Join(err, down(context.WithoutCancel(ctx), f, p))
 	}()
-	running, err := f.running()
+	running, err = f.running()
 	if err != nil {
 		return err
 	}

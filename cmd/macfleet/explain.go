@@ -13,11 +13,11 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	cmd := group("explain", "The whole story of a Machine, host, Pod or profile, and what to do")
+	cmd := group("explain", "The whole story of a Machine, host, Pod, profile or cluster, and what to do")
 	cmd.Long = "What it is, what it waits for and since when, what happens next by itself and when, what a person\n" +
 		"can do, and where to read on."
 	cmd.Example = "  macfleet explain host fr-par-1-1a2b3c4d\n  macfleet explain machine macfleet-builders-x7k2p-9qxlm\n  macfleet explain pod -n ci build-7\n  macfleet explain profile macfleet-builders -o json"
-	cmd.AddCommand(newExplainHost(), newExplainMachine(), newExplainPod(), newExplainProfile())
+	cmd.AddCommand(newExplainHost(), newExplainMachine(), newExplainPod(), newExplainProfile(), newExplainCluster(), newExplainControlPlane())
 	return cmd
 }
 
@@ -93,6 +93,34 @@ func newExplainMachine() *cobra.Command {
 
 func newExplainProfile() *cobra.Command {
 	return explainer("profile", "The story of a MacNodeProfile and its rollout", snapshot.Profiles, []string{"mnp"}, tellProfile)
+}
+
+func newExplainCluster() *cobra.Command {
+	return explainer("cluster", "The story of a cluster: its manager, the vendor, its control plane", snapshot.Zones, []string{"sasc"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
+		s, err := v.loadFor(ctx, snapshot.Zones, explain.ClusterKinds())
+		if err != nil {
+			return explain.Story{}, err
+		}
+		c, err := explain.Find(s.Zones, "cluster", name)
+		if err != nil {
+			return explain.Story{}, err
+		}
+		return explain.Cluster(s, reasons.Read(), c), nil
+	})
+}
+
+func newExplainControlPlane() *cobra.Command {
+	return explainer("controlplane", "The story of an ExternalControlPlane", snapshot.ControlPlanes, []string{"ecp"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
+		s, err := v.loadFor(ctx, snapshot.ControlPlanes, explain.ClusterKinds())
+		if err != nil {
+			return explain.Story{}, err
+		}
+		p, err := explain.Find(s.ControlPlanes, "controlplane", name)
+		if err != nil {
+			return explain.Story{}, err
+		}
+		return explain.ControlPlane(s, reasons.Read(), p), nil
+	})
 }
 
 func newExplainPod() *cobra.Command {

@@ -17,6 +17,10 @@ import (
 // redrawEvery is how often a screen is drawn anew at most.
 const redrawEvery = time.Second
 
+// lookEvery is how often it is looked anew though nothing changed: ages grow, and a manager
+// that stopped changes nothing any more.
+const lookEvery = 30 * time.Second
+
 func newFleetStatus() *cobra.Command {
 	var v verb
 	var watch bool
@@ -71,9 +75,9 @@ func (v *verb) watchStatus(cmd *cobra.Command, c client.WithWatch, s *snapshot.S
 			return err
 		}
 		drawn := time.After(redrawEvery)
-		if err := s.AwaitChange(ctx, c, v.cluster.Chosen(), show.StatusKinds()...); err != nil {
-			return nil //nolint:nilerr // ended by hand
-		}
+		bounded, cancel := context.WithTimeout(ctx, lookEvery)
+		_ = s.AwaitChange(bounded, c, v.cluster.Chosen(), show.StatusKinds()...) // fails when it is ended by hand, or time is up
+		cancel()
 		select {
 		case <-ctx.Done():
 			return nil

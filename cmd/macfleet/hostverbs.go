@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,7 +47,7 @@ func hostVerb(use, short, long string, recipe func() planner, flags func(*cobra.
 	return cmd
 }
 
-// mac reads a host and those that have it. Without sight of the Machines nobody can tell
+// mac reads a host, those that have it, and the Pods on it as far as the rights go. Without sight of the Machines nobody can tell
 // whether a host has one.
 func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, error) {
 	s, err := snapshot.Load(ctx, c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
@@ -60,6 +62,11 @@ func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, 
 	h, err := explain.FindHost(s.Hosts, name, true)
 	if err != nil {
 		return act.Mac{}, err
+	}
+	if node := (act.Mac{Host: h}).Node(); node != "" {
+		if err := s.AddPodsOn(ctx, c, node); err != nil {
+			return act.Mac{}, err
+		}
 	}
 	return act.MacOf(s, h), nil
 }
@@ -95,8 +102,11 @@ func newAdopt() *cobra.Command {
 func newWipe() *cobra.Command {
 	var w act.Wipe
 	return hostVerb("wipe", "Wipe a Mac, whoever has it, and return it to the pool",
-		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when it is wiped.",
-		func() planner { w.Now = onceNow(w.Now); return w }, func(cmd *cobra.Command) { releaseFlags(cmd, &w.Release) })
+		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when it is wiped, also one of\nthe pool that no Machine has.",
+		func() planner {
+			w.Now, w.Token = onceNow(w.Now), cmp.Or(w.Token, uuid.NewString())
+			return w
+		}, func(cmd *cobra.Command) { releaseFlags(cmd, &w.Release) })
 }
 
 func newDetach() *cobra.Command {

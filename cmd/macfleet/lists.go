@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,7 @@ func (l *lister) selects() (func(object metav1.Object, phase string) bool, error
 		return nil, usageError{fmt.Errorf("--selector %s: %w", l.selector, err)}
 	}
 	return func(object metav1.Object, phase string) bool {
-		return selector.Matches(labels.Set(object.GetLabels())) && (l.phase == "" || l.phase == phase)
+		return selector.Matches(labels.Set(object.GetLabels())) && (l.phase == "" || strings.EqualFold(l.phase, phase))
 	}, nil
 }
 
@@ -69,9 +70,9 @@ func newMachines() *cobra.Command {
 		Example: "  macfleet machines -n macfleet-system\n  macfleet machines -o wide --sort-by phase",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kinds := []snapshot.Kind{snapshot.Machines, snapshot.Remediations}
+			kinds := []snapshot.Kind{snapshot.Machines, snapshot.Remediations, snapshot.CoreMachines}
 			return l.run(cmd, kinds, func(s *snapshot.Snapshot, selected func(metav1.Object, string) bool) (listing, error) {
-				s.Machines = slices.DeleteFunc(s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool { return !selected(&m, m.Status.Phase) })
+				s.Machines = slices.DeleteFunc(s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool { return !selected(&m, show.PhaseOf(s, &m)) })
 				table, err := show.Machines(s, l.output == "wide", l.sortBy)
 				for i := range s.Machines {
 					s.Machines[i].TypeMeta = typeMeta("ScalewayAppleSiliconMachine")

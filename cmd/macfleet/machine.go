@@ -5,17 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/bootstrapsecret"
 	"github.com/macfleet/macfleet/internal/cli/explain"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/fleetkey"
@@ -37,11 +41,13 @@ func newMachine() *cobra.Command {
 type macVerb struct {
 	verb
 	port int
+	// of is the Machine whose Mac it is, once that is known.
+	of *infrav1.ScalewayAppleSiliconMachine
 }
 
 func (v *macVerb) add(cmd *cobra.Command) {
 	v.verb.add(cmd)
-	cmd.Flags().IntVar(&v.port, "port", 0, "port of the Mac's SSH server (default: SSH's own)")
+	cmd.Flags().IntVar(&v.port, "port", 0, "port of the Mac's SSH server, as where a gateway forwards one (default: SSH's own)")
 	cmd.ValidArgsFunction = v.completeNames(snapshot.Machines)
 }
 
@@ -76,7 +82,7 @@ func newMachineDoctor() *cobra.Command {
 			if asJSON {
 				command += " --json"
 			}
-			return v.interact(cmd, args[0], command, false)
+			return v.doctor(cmd, args[0], command)
 		},
 	}
 	v.add(cmd)
@@ -98,6 +104,47 @@ func (v *macVerb) interact(cmd *cobra.Command, name, command string, shell bool)
 	code, err := session.Interact(cmd.Context(), command, at)
 	restore()
 	return ended(code, err)
+}
+
+// doctor runs the doctor. Where it fails since there is none, that is what is wrong.
+func (v *macVerb) doctor(cmd *cobra.Command, name, command string) error {
+	session, err := v.dial(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }()
+	at, restore, err := consoleOf(cmd, false)
+	if err != nil {
+		return err
+	}
+	code, err := session.Interact(cmd.Context(), command, at)
+	restore()
+	if err == nil && code != 0 {
+		if err := v.agentIsThere(cmd.Context(), session); err != nil {
+			return err
+		}
+	}
+	return ended(code, err)
+}
+
+// agentIsThere says so unless the Mac has no agent: its setup failed before it came so far.
+func (v *macVerb) agentIsThere(ctx context.Context, session *remote.Session) error {
+	nothing := remote.Console{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+	code, err := session.Interact(ctx, "test -e "+document.CurrentAgent, nothing)
+	if err != nil || code == 0 {
+		return err
+	}
+	return fmt.Errorf("there is no agent on the Mac of Machine %s/%s yet, and no logs of one: its setup has not come so far%s. What happens next: macfleet explain machine %s; a shell there: macfleet machine ssh %s",
+		v.of.Namespace, v.of.Name, setupOf(v.of), v.of.Name, v.of.Name)
+}
+
+// setupOf is how far the setup of a Machine's Mac is, where it is not done.
+func setupOf(m *infrav1.ScalewayAppleSiliconMachine) string {
+	c := meta.FindStatusCondition(m.Status.Conditions, infrav1.BootstrappedCondition)
+	if c == nil || !show.Unhealthy(*c) {
+		return ""
+	}
+	return strings.TrimSuffix(fmt.Sprintf(" (%s: %s", c.Reason, c.Message), ": ") + ")"
 }
 
 // ended is how a verb ends that ran a command on a Mac.
@@ -137,6 +184,7 @@ func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error
 	if why := s.Lacks(snapshot.Hosts); why != "" {
 		return remote.Target{}, fmt.Errorf("the Mac's host key cannot be told: %s: %s", snapshot.Hosts, why)
 	}
+	v.of = m
 	target, err := targetOf(m, hostOf(s, m))
 	if err != nil {
 		return remote.Target{}, err
@@ -158,7 +206,7 @@ func targetOf(m *infrav1.ScalewayAppleSiliconMachine, h *infrav1.ScalewayAppleSi
 	}
 	pin := h.Spec.Record.HostKey
 	if pin == nil {
-		return remote.Target{}, fmt.Errorf("the host key of Machine %s's Mac is not recorded yet, or its Mac is being wiped: macfleet explain machine %s", name, m.Name)
+		return remote.Target{}, fmt.Errorf("the host key of Machine %s's Mac is not recorded yet, or its Mac is being wiped%s: macfleet explain machine %s", name, setupOf(m), m.Name)
 	}
 	target := remote.Target{Pin: remote.Pin{Algorithm: pin.Algorithm, SHA256: pin.SHA256}}
 	for _, a := range m.Status.Addresses {

@@ -91,11 +91,40 @@ func TestTheDoctorOnAMachinesMac(t *testing.T) {
 	} {
 		mac := newTestMac(t)
 		mac.console = func(command string, channel ssh.Channel) int {
+			if command == agentTest {
+				return 0
+			}
 			_, _ = io.WriteString(channel, command)
 			return c.exit
 		}
 		if code, out, errs := machineVerb(t, mac, reachable(t, mac), "doctor", "", c.args...); code != c.exit || out != c.want || errs != "" {
 			t.Errorf("exit code %d, %q, %q; want %q", code, out, errs, c.want)
+		}
+	}
+}
+
+// agentTest is how it is found out whether a Mac has an agent.
+const agentTest = "test -e /usr/local/libexec/macfleet/current/tart-kubelet"
+
+// Where the setup failed before the agent came, that is said, and what to do.
+func TestAMacWithoutAnAgent(t *testing.T) {
+	for _, verb := range []string{"doctor", "logs"} {
+		mac := newTestMac(t)
+		mac.console = func(command string, channel ssh.Channel) int {
+			if command != agentTest {
+				_, _ = io.WriteString(channel.Stderr(), "sudo: tart-kubelet: command not found\n")
+			}
+			return 1
+		}
+		f := reachable(t, mac)
+		as := f.change
+		f.change = func(s *snapshot.Snapshot) {
+			as(s)
+			s.Machines[0].Status.Conditions = append(s.Machines[0].Status.Conditions, clitest.Condition(infrav1.BootstrappedCondition, metav1.ConditionFalse, infrav1.ReasonBootstrapFailed, "step upload failed (retry): no space", 0))
+		}
+		code, _, errs := machineVerb(t, mac, f, verb, "")
+		if code != exitFailed || !strings.Contains(errs, "there is no agent on the Mac of Machine macfleet-system/"+aMachine) || !strings.Contains(errs, "(BootstrapFailed: step upload failed (retry): no space)") || !strings.Contains(errs, "macfleet explain machine "+aMachine) {
+			t.Errorf("%s: exit code %d, %q", verb, code, errs)
 		}
 	}
 }
@@ -160,6 +189,7 @@ func TestTheLogsOfAMachinesMac(t *testing.T) {
 			mac := newTestMac(t)
 			mac.console = func(command string, channel ssh.Channel) int {
 				switch {
+				case command == agentTest: // it is there
 				case command != "sudo -n /usr/local/libexec/macfleet/current/tart-kubelet report":
 					_, _ = io.WriteString(channel, command)
 				case c.report == "":

@@ -53,6 +53,9 @@ func (l *logs) show(cmd *cobra.Command, name string) error {
 	report, err := readReport(ctx, session)
 	switch {
 	case err != nil:
+		if gone := l.agentIsThere(ctx, session); gone != nil {
+			return gone
+		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "macfleet: not shown: the last converge: %s\n", oneLine(err))
 	default:
 		if err := writeReport(cmd.OutOrStdout(), screenOf(cmd), report); err != nil {

@@ -56,7 +56,7 @@ func newPoolOrder() *cobra.Command {
 			return l.run(cmd, []snapshot.Kind{snapshot.Hosts}, func(s *snapshot.Snapshot, selected func(metav1.Object, string) bool) (listing, error) {
 				orders := []infrav1.ScalewayAppleSiliconHost{}
 				for _, h := range s.Hosts {
-					if h.Spec.Order != nil && selected(&h, string(h.Status.Phase)) {
+					if (h.Spec.Order != nil || show.Undelivered(&h)) && selected(&h, string(h.Status.Phase)) {
 						h.TypeMeta = typeMeta("ScalewayAppleSiliconHost")
 						orders = append(orders, h)
 					}

@@ -91,3 +91,11 @@ func TestMacCommand(t *testing.T) {
 		}
 	}
 }
+
+// Who has a sandbox is told how every verb and kubectl speak to it.
+func TestWhatToTypeNextNamesTheKubeconfig(t *testing.T) {
+	got := (&sandboxFlags{}).tryNext("/a dir/kubeconfig")
+	if !strings.Contains(got, "export KUBECONFIG="+quotedWord("/a dir/kubeconfig")+"\n") {
+		t.Errorf("says %s", got)
+	}
+}

@@ -52,7 +52,11 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 			if options.replicas > 0 {
 				p.print(fmt.Sprintf("\nThe fleet grows to %s; becoming a node takes about 20 seconds.\n", count(options.replicas, "Mac")))
 			}
-			p.print(flags.tryNext())
+			running, err := flags.running()
+			if err != nil {
+				return err
+			}
+			p.print(flags.tryNext(running.Kubeconfig))
 			return nil
 		},
 	}
@@ -148,7 +152,7 @@ func fill(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progr
 }
 
 // tryNext says what can be typed next, as the user would have to type it.
-func (f *sandboxFlags) tryNext() string {
+func (f *sandboxFlags) tryNext(kubeconfig string) string {
 	self := os.Args[0] + " sandbox"
 	if f.dir != "" {
 		self += " --dir " + quotedWord(f.dir)
@@ -159,7 +163,10 @@ func (f *sandboxFlags) tryNext() string {
   %[1]s kubectl get samm -A        the Macs of the fleet
   %[1]s kubectl get nodes -o wide
   %[1]s down                       stop it and remove everything
-`, self)
+
+  export KUBECONFIG=%[2]s
+  %[3]s status                     with this, every verb and kubectl speak to it
+`, self, quotedWord(kubeconfig), os.Args[0])
 }
 
 // count says how many there are of a thing.

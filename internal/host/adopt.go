@@ -113,6 +113,14 @@ func Adopt(h *Host, token string, now time.Time) {
 	h.Spec.Adopt = nil
 }
 
+// GiveBack claims a host that nobody has and releases it to the vendor in one, so that no
+// Machine claims it meanwhile: it is wiped, and its server is deleted.
+func GiveBack(h *Host, token string, now time.Time) {
+	Claim(h, infrav1.ClaimReference{Namespace: NoNamespace, Name: h.Status.Server.Name, Token: token}, now)
+	h.Spec.Release = &infrav1.Release{Token: token, Policy: infrav1.Terminate, RequestedAt: *stamp(now)}
+	h.Spec.Adopt = nil
+}
+
 // Trust takes a person's word that the disk is clean. Nothing is known of the OS
 // on it: the next contact opens an epoch of its own.
 func Trust(h *Host, now time.Time) {

@@ -71,3 +71,13 @@ func TestATrustedDiskIsCleanAndItsOSUnknown(t *testing.T) {
 		t.Errorf("spec %+v", h.Spec)
 	}
 }
+
+// What is given back is released in the write that claims it: no Machine has it meanwhile.
+func TestGivingBackIsAClaimWithItsRelease(t *testing.T) {
+	h := pooled(adopted)
+	host.GiveBack(h, "t-6", noon())
+	if !host.WipeAllowed(h) || h.Spec.Release.Policy != infrav1.Terminate || h.Spec.ClaimRef.Namespace != host.NoNamespace ||
+		h.Spec.ClaimRef.Name != h.Status.Server.Name || h.Spec.Adopt != nil || host.Clean(h) || host.Phase(h, host.Observation{Now: noon()}) != infrav1.HostReleasing {
+		t.Errorf("spec %+v", h.Spec)
+	}
+}

@@ -45,7 +45,7 @@ func JudgeNode(s Snapshot) Finding {
 	case node.Spec.ProviderID == "":
 		return False(infrav1.ReasonNodeNotReady, "Node %s has no providerID yet", node.Name)
 	case workload.NodeSilent(node):
-		return False(infrav1.ReasonNodeUnreachable, "Node %s is not heard of since %s: the Mac is off, cut off, or its agent does not run", node.Name, workload.ReadinessChanged(node).UTC().Format(time.RFC3339))
+		return False(infrav1.ReasonNodeUnreachable, "Node %s is not heard of, as the control plane noticed at %s: the Mac is off, cut off, or its agent does not run", node.Name, workload.ReadinessChanged(node).UTC().Format(time.RFC3339))
 	case !workload.NodeReady(node):
 		return False(infrav1.ReasonNodeNotReady, "Node %s is not Ready", node.Name)
 	}

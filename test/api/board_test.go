@@ -56,6 +56,29 @@ func (c *cuttable) cut() {
 	c.server.Close()
 }
 
+// Who may see half sees that half: a fleet's author that of a namespace, whether a manager
+// works there among it.
+func TestTheBoardOfAFleetAuthor(t *testing.T) {
+	config := &rest.Config{Host: "http://" + newCuttable(t, fleetAuthor).address, QPS: 100, Burst: 200}
+	c, err := cluster.NewClient(config)
+	must(t, err)
+	watches, err := cluster.NewCache(config, "default")
+	must(t, err)
+	feed, err := board.NewFeed(t.Context(), c, watches, "default")
+	must(t, err)
+	must(t, feed.Start(t.Context()))
+	s, err := feed.Snapshot(t.Context())
+	must(t, err)
+	for kind, lacks := range map[snapshot.Kind]bool{
+		snapshot.Hosts: true, snapshot.Pods: true, snapshot.Nodes: true,
+		snapshot.Machines: false, snapshot.HealthChecks: false, snapshot.Leases: false,
+	} {
+		if got := s.Lacks(kind) != ""; got != lacks {
+			t.Errorf("lacks %s: %v, want %v", kind, got, lacks)
+		}
+	}
+}
+
 // The board shows what its user may see, follows it, and says when it cannot.
 func TestTheBoardFollowsTheCluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
@@ -73,7 +96,7 @@ func TestTheBoardFollowsTheCluster(t *testing.T) {
 	shows := func(name string) bool {
 		s, err := feed.Snapshot(ctx)
 		must(t, err)
-		if s.Lacks(snapshot.Pods) == "" || s.Lacks(snapshot.Hosts) != "" {
+		if len(s.Missing) > 0 {
 			t.Fatalf("a host operator lacks %v", s.Missing)
 		}
 		for i := range s.Hosts {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,10 @@ func fleet() *snapshot.Snapshot {
 	s.Hosts[1].Spec.Reboot = &infrav1.RebootRequest{ID: "first", Reason: "hangs"}
 	s.Machines[1].Spec.ReleasePolicy = infrav1.Detach
 	s.Hosts[2].Spec.Record.Ordered = true // whose own policy is Terminate
+	for _, name := range []string{"build-7", "build-8"} {
+		s.Pods = append(s.Pods, running("ci", name, s.Machines[0].Name))
+	}
+	s.Pods = append(s.Pods, running("ci", "left", s.Hosts[3].Spec.ClaimRef.Name))
 	yes := true
 	for i := range s.Hosts {
 		s.Hosts[i].ResourceVersion = "7"
@@ -59,6 +64,13 @@ func fleet() *snapshot.Snapshot {
 	return s
 }
 
+func running(namespace, name, node string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
 // recipes are all verbs, with the flags that change what they do.
 func recipes() []struct {
 	name string
@@ -75,10 +87,11 @@ func recipes() []struct {
 		{"adopt", Adopt{}.Plan},
 		{"adopt --trust-disk", Adopt{TrustDisk: true}.Plan},
 		{"adopt --cancel", Adopt{Cancel: true}.Plan},
-		{"wipe", Wipe{Release{Now: now}}.Plan},
-		{"wipe --terminate", Wipe{Release{Terminate: true, Now: now}}.Plan},
-		{"wipe --os sequoia", Wipe{Release{OS: "sequoia", Now: now}}.Plan},
-		{"wipe --pool other- --terminate", Wipe{Release{Pool: "other-", Terminate: true, Now: now}}.Plan},
+		{"wipe", Wipe{Release: Release{Now: now}}.Plan},
+		{"wipe --terminate", Wipe{Release: Release{Terminate: true, Now: now}, Token: "fresh"}.Plan},
+		{"wipe --os sequoia", Wipe{Release: Release{OS: "sequoia", Now: now}}.Plan},
+		{"wipe --pool other- --terminate", Wipe{Release: Release{Pool: "other-", Terminate: true, Now: now}}.Plan},
+		{"wipe --terminate, past the floor", Wipe{Release: Release{Terminate: true, Now: now.Add(24 * time.Hour)}, Token: "fresh"}.Plan},
 		{"detach", Detach{}.Plan},
 		{"detach --elsewhere", Detach{Elsewhere: true}.Plan},
 		{"quarantine --reason fans --for 48h", Quarantine{Reason: "fans", For: 48 * time.Hour, Now: now}.Plan},
@@ -125,7 +138,7 @@ func TestPlans(t *testing.T) {
 
 func describe(t *testing.T, out io.Writer, plan Plan) {
 	t.Helper()
-	for _, says := range plan.Says {
+	for _, says := range plan.Lines() {
 		fmt.Fprintf(out, "  - %s\n", says)
 	}
 	for _, step := range plan.Steps {
@@ -145,7 +158,7 @@ func describe(t *testing.T, out io.Writer, plan Plan) {
 func newFake(t *testing.T, s *snapshot.Snapshot, funcs interceptor.Funcs) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(infrav1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(infrav1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}, &infrav1.ScalewayAppleSiliconMachine{}).WithInterceptorFuncs(funcs)
@@ -158,7 +171,12 @@ func newFake(t *testing.T, s *snapshot.Snapshot, funcs interceptor.Funcs) client
 	for i := range s.CoreMachines {
 		builder = builder.WithObjects(&s.CoreMachines[i])
 	}
-	return builder.Build()
+	for i := range s.Pods {
+		builder = builder.WithObjects(&s.Pods[i])
+	}
+	return builder.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	}).Build()
 }
 
 // looking plans from what is there.
@@ -169,9 +187,13 @@ func looking(c client.Client, host string, recipe func(Mac) (Plan, error)) func(
 			return Plan{}, err
 		}
 		for i := range s.Hosts {
-			if s.Hosts[i].Name == host {
-				return recipe(MacOf(s, &s.Hosts[i]))
+			if s.Hosts[i].Name != host {
+				continue
 			}
+			if err := s.AddPodsOn(ctx, c, (Mac{Host: &s.Hosts[i]}).Node()); err != nil {
+				return Plan{}, err
+			}
+			return recipe(MacOf(s, &s.Hosts[i]))
 		}
 		return Plan{}, errors.New("no such host")
 	}
@@ -258,7 +280,7 @@ func TestWhatNobodyAgreedToIsNotDone(t *testing.T) {
 	s := fleet()
 	c := newFake(t, s, interceptor.Funcs{})
 	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[9].Name}}
-	look := looking(c, h.Name, Wipe{Release{Pool: "tuist-pool-"}}.Plan)
+	look := looking(c, h.Name, Wipe{Release: Release{Pool: "tuist-pool-"}}.Plan)
 	plan := agree(t, look)
 	get(t, c, h)
 	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[3].Name}}
@@ -298,6 +320,72 @@ func TestAMachineThatHasAnotherMacIsNotDeleted(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), &clusterv1.Machine{}); err != nil {
 		t.Errorf("the Machine: %v", err)
+	}
+}
+
+// Pods come and go while a person reads: one that has ended is no reason to ask again, one
+// that came is.
+func TestGuestsThatCameAreNotEnded(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, client.Client, string){
+		"ended": func(t *testing.T, c client.Client, _ string) {
+			if err := c.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "build-7"}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"came": func(t *testing.T, c client.Client, node string) {
+			pod := running("ci", "build-9", node)
+			if err := c.Create(t.Context(), &pod); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fleet()
+			c := newFake(t, s, interceptor.Funcs{})
+			h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[0].Name}}
+			look := looking(c, h.Name, Reboot{ID: "r", Reason: "hangs", Force: true}.Plan)
+			plan := agree(t, look)
+			change(t, c, s.Machines[0].Name)
+			get(t, c, h)
+			h.Status.Server.IP = "10.0.0.99"
+			if err := c.Status().Update(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			err := Run(t.Context(), c, plan, false, look)
+			switch get(t, c, h); {
+			case name == "ended" && (err != nil || h.Spec.Reboot == nil):
+				t.Errorf("reboot %v: %v", h.Spec.Reboot, err)
+			case name == "came" && (err == nil || !strings.Contains(err.Error(), "ci/build-9") || h.Spec.Reboot != nil):
+				t.Errorf("reboot %v: %v", h.Spec.Reboot, err)
+			}
+		})
+	}
+}
+
+// Who may not list Pods is told so, and that it is not known who ends.
+func TestGuestsThatMayNotBeSeen(t *testing.T) {
+	s := fleet()
+	s.Pods, s.Missing = nil, []snapshot.Missing{{Kind: snapshot.Pods, Why: "you may not list them in all namespaces"}}
+	plan, err := Reboot{ID: "r", Reason: "hangs", Force: true}.Plan(MacOf(s, &s.Hosts[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := plan.Lines()
+	if got := lines[len(lines)-1]; got != "which Pods run on it cannot be told: you may not list them in all namespaces" {
+		t.Errorf("says %q", got)
+	}
+}
+
+// Of a Mac whose Node is away nobody waits for Pods: they end.
+func TestARebootOfADeadMacSaysWhoEnds(t *testing.T) {
+	s := fleet()
+	s.Machines[0].Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeUnreachable, "", time.Hour)}
+	plan, err := Reboot{ID: "r", Reason: "hangs"}.Plan(MacOf(s, &s.Hosts[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Guests != "Pods that end by this (2): ci/build-7, ci/build-8" || len(plan.Ends) != 2 {
+		t.Errorf("says %q, ends %v", plan.Guests, plan.Ends)
 	}
 }
 

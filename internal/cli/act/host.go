@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/host"
 )
@@ -24,6 +25,10 @@ type Mac struct {
 	Core *clusterv1.Machine
 	// Pools are the prefixes that Machines and releases name.
 	Pools []string
+	// Guests are the Pods that run on it, [namespace/]name, and Hidden says why they cannot be
+	// told.
+	Guests []string
+	Hidden string
 }
 
 // MacOf finds those that have a host.
@@ -53,7 +58,16 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 			mac.Core = c
 		}
 	}
+	mac.Guests, mac.Hidden = show.Guests(s)[mac.Node()], s.Lacks(snapshot.Pods)
 	return mac
+}
+
+// Node is the name of the Node that it is, or was for its last owner; empty: it was none.
+func (m Mac) Node() string {
+	if m.Host.Spec.ClaimRef == nil {
+		return ""
+	}
+	return m.Host.Spec.ClaimRef.Name
 }
 
 func (m *Mac) addPool(prefix string) {
@@ -117,6 +131,7 @@ func (r Release) stranded(m Mac) (Plan, error) {
 	}
 	var p Plan
 	p.say("host %s loses the claim of Machine %s/%s, which is gone; all that is on its disk is wiped", h.Name, claim.Namespace, claim.Name)
+	p.end(m)
 	if r.Terminate {
 		fields["policy"] = infrav1.Terminate
 		p.say("then it is given back to the vendor, at its billing floor")
@@ -183,6 +198,8 @@ func (a Adopt) Plan(m Mac) (Plan, error) {
 // Wipe wipes a host, whoever has it.
 type Wipe struct {
 	Release
+	// Token is for the claim of a host that nobody has, and that is given back.
+	Token string
 }
 
 // Plan is the recipe for the phase that the host is in.
@@ -199,10 +216,10 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 		return deleteMachine(m, policy)
 	case h.Spec.ClaimRef != nil || h.Spec.Release != nil:
 		return w.Release.Plan(m)
+	case w.Terminate:
+		return w.giveBack(m)
 	case h.Status.Phase == infrav1.HostAvailable && w.Pool == "":
 		return Plan{}, fmt.Errorf("host %s is clean and Available: nothing is to be wiped", h.Name)
-	case w.Terminate:
-		return Plan{}, fmt.Errorf("host %s has no Machine: only what was claimed can be given back; delete the server in the vendor's console", h.Name)
 	case w.OS != "":
 		return Plan{}, fmt.Errorf("host %s is wiped to the macOS that it has: leave --os out", h.Name)
 	}
@@ -219,6 +236,7 @@ func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
 	var p Plan
 	p.patch(m.Machine, annotation(infrav1.ReleasePolicyAnnotation, strings.ToLower(string(policy))))
 	p.say("Machine %s is deleted: its Pods are drained, and its Node goes", m.owner())
+	p.end(m)
 	if owner := metav1.GetControllerOf(m.Core); owner != nil {
 		p.say("%s %s replaces it, with another Mac", owner.Kind, owner.Name)
 	}
@@ -267,6 +285,7 @@ func takeOff(m Mac) (Plan, error) {
 	}
 	var p Plan
 	p.say("Machine %s is paused, loses its server's id, and is deleted: its Pods are drained and its Node goes", m.owner())
+	p.end(m)
 	p.say("host %s and its server are not touched: it is Foreign, or its other owner's", m.Host.Name)
 	p.patch(m.Machine, annotation(clusterv1.PausedAnnotation, "true"))
 	p.Steps = append(p.Steps, Step{Object: m.Machine, Patch: map[string]any{"status": map[string]any{"serverID": nil}}, Status: true})

@@ -63,6 +63,7 @@ func (q Quarantine) Plan(m Mac) (Plan, error) {
 func (p *Plan) kept(m Mac) {
 	if m.Machine != nil {
 		p.say("Machine %s, which has it, keeps it as long as it lives", m.owner())
+		p.goOn(m)
 	}
 }
 
@@ -123,10 +124,16 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 	switch {
 	case r.Force:
 		p.say("at once: Pods on it die with it")
+		p.end(m)
 	case m.Machine == nil:
 		p.say("at once: no Machine here has it, and nobody here knows what runs on it")
+		p.end(m)
+	case m.unwell():
+		p.say("as soon as neither maintenance nor a pause holds it up: its Node is not Ready, so Pods on it are not waited for")
+		p.end(m)
 	default:
 		p.say("when no Pod runs on its Ready Node, and neither maintenance nor a pause holds it up")
+		p.await(m)
 	}
 	fields := map[string]any{"id": r.ID, "reason": r.Reason}
 	if r.Force {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +16,20 @@ import (
 // Plan is what will be done.
 type Plan struct {
 	// Says what will be done to whom, and what comes of it, a sentence each.
-	Says  []string
-	Steps []Step
+	Says []string
+	// Guests says which Pods run on the Mac and what becomes of them; empty: that is no
+	// question. Ends are those that end.
+	Guests string
+	Ends   []string
+	Steps  []Step
+}
+
+// Lines are what is to be said before anybody is asked.
+func (p Plan) Lines() []string {
+	if p.Guests == "" {
+		return p.Says
+	}
+	return append(slices.Clone(p.Says), p.Guests)
 }
 
 // Step is one request: a merge patch, or a deletion.

@@ -35,6 +35,9 @@ func Run(ctx context.Context, c client.Client, agreed Plan, dry bool, again func
 		if !slices.Equal(plan.Says, agreed.Says) {
 			return fmt.Errorf("nothing is changed: somebody changed it meanwhile, and this would now do something else: look again")
 		}
+		if came := plan.came(agreed); len(came) > 0 {
+			return fmt.Errorf("nothing is changed: Pods came to the Mac meanwhile, and would end: %s: look again", named(came))
+		}
 	}
 }
 

@@ -27,7 +27,11 @@ func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 		return Plan{}, err
 	}
 	if to == nil {
-		return Plan{}, fmt.Errorf("profile %s remembers no other revision %s: %s", name, a.To, remembered(profile))
+		which := "no revision but the one that it asks for"
+		if a.To != "" {
+			which = "no other revision " + a.To
+		}
+		return Plan{}, fmt.Errorf("profile %s remembers %s: %s", name, which, remembered(profile))
 	}
 	var p Plan
 	p.say("profile %s goes back to revision %s, which all of its Macs had at %s", name, short(to.Revision), to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))

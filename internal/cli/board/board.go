@@ -21,7 +21,7 @@ import (
 // Kinds are what a board shows, and what the stories on it are told from.
 func Kinds() []snapshot.Kind {
 	kinds := []snapshot.Kind{snapshot.Pods, snapshot.Events}
-	for _, of := range [][]snapshot.Kind{show.StatusKinds(), explain.HostKinds(), explain.MachineKinds(), explain.ProfileKinds(), explain.PodKinds()} {
+	for _, of := range [][]snapshot.Kind{show.StatusKinds(), explain.HostKinds(), explain.MachineKinds(), explain.ProfileKinds(), explain.PodKinds(), explain.ClusterKinds()} {
 		for _, kind := range of {
 			if kind != snapshot.PendingPods && !slices.Contains(kinds, kind) {
 				kinds = append(kinds, kind)
@@ -91,6 +91,12 @@ func storyOf(s *snapshot.Snapshot, book reasons.Book, kind, namespace, name stri
 	case "profile":
 		p, err := explain.FindExactly(s.Profiles, kind, full)
 		return tell(s, book, p, err, explain.Profile)
+	case "cluster":
+		c, err := explain.FindExactly(s.Zones, kind, full)
+		return tell(s, book, c, err, explain.Cluster)
+	case "controlplane":
+		p, err := explain.FindExactly(s.ControlPlanes, kind, full)
+		return tell(s, book, p, err, explain.ControlPlane)
 	case "pod":
 		p, err := explain.FindExactly(s.Pods, kind, full)
 		return tell(s, book, p, err, explain.Pod)

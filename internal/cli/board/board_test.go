@@ -76,6 +76,7 @@ func TestTheStoriesOfAFleet(t *testing.T) {
 		{"machine", clitest.Namespace, s.Machines[2].Name},
 		{"profile", clitest.Namespace, clitest.Builders},
 		{"pod", "ci", "build-1"},
+		{"cluster", clitest.Namespace, "macfleet"},
 	} {
 		story, err := storyOf(s, reasons.Read(), of.kind, of.namespace, of.name)
 		if err != nil {

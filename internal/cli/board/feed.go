@@ -50,7 +50,7 @@ func (o one) List(ctx context.Context, list client.ObjectList, options ...client
 // Start watches until ctx ends; it returns once all that may be read was read.
 func (f *Feed) Start(ctx context.Context) error {
 	for _, kind := range f.kinds {
-		if err := f.watch(ctx, kind.List()); err != nil {
+		if err := f.watch(ctx, kind); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 	}
@@ -63,14 +63,14 @@ func (f *Feed) Start(ctx context.Context) error {
 	return nil
 }
 
-func (f *Feed) watch(ctx context.Context, list client.ObjectList) error {
-	kind, err := f.direct.GroupVersionKindFor(list)
+func (f *Feed) watch(ctx context.Context, of snapshot.Kind) error {
+	kind, err := f.direct.GroupVersionKindFor(of.List())
 	if err != nil {
 		return err
 	}
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	informer, err := f.cache.GetInformerForKind(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
+	if err != nil || of.Restless() {
 		return err
 	}
 	tell := func(any) { f.tell() }

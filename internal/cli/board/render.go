@@ -35,7 +35,7 @@ func (i items) Ago(then *time.Time) string {
 
 func newWriter() (writer, error) {
 	templates, err := template.New("").Funcs(template.FuncMap{
-		"items": func(at time.Time, of []show.Item, mood string) items { return items{at, of, mood} },
+		"items": func(at time.Time, of []show.Item, mood string) items { return items{at, show.Folded(of), mood} },
 		"ago":   func(now time.Time, then *time.Time) string { return since(now, *then) },
 		"stamp": func(at *time.Time) string { return at.UTC().Format(time.RFC3339) },
 	}).ParseFS(files, "page.html")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -44,7 +43,7 @@ type tile struct {
 // tilesOf are the Macs in the order of their names, which is no order of trouble: a tile
 // stays where it is.
 func tilesOf(s *snapshot.Snapshot) []tile {
-	guests, slots := guestsOf(s), slotsOf(s)
+	guests, slots := show.Guests(s), slotsOf(s)
 	machines := map[string]*infrav1.ScalewayAppleSiliconMachine{}
 	for i := range s.Machines {
 		machines[s.Machines[i].Namespace+"/"+s.Machines[i].Name] = &s.Machines[i]
@@ -61,7 +60,7 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 		}
 		if claim := h.Spec.ClaimRef; claim != nil {
 			t.Owner, t.Guests, t.Slots = claim.Name, guests[claim.Name], slots[claim.Name]
-			t.addMachine(machines[claim.Namespace+"/"+claim.Name])
+			t.addMachine(s, machines[claim.Namespace+"/"+claim.Name])
 		}
 		tiles = append(tiles, t)
 	}
@@ -71,12 +70,12 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 
 // addMachine takes up how the Machine of a Mac in use is: a Mac is a Machine's also where
 // it has lost its power.
-func (t *tile) addMachine(m *infrav1.ScalewayAppleSiliconMachine) {
-	if m == nil || t.Phase != string(infrav1.HostInUse) || m.Status.Phase == "Running" {
+func (t *tile) addMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {
+	if m == nil || t.Phase != string(infrav1.HostInUse) || show.PhaseOf(s, m) == "Running" {
 		return
 	}
-	t.Mood = moodWord(show.MachineMood(m))
-	t.Why = cmp.Or(t.Why, m.Status.Phase)
+	t.Mood = moodWord(show.MachineMood(show.PhaseOf(s, m)))
+	t.Why = cmp.Or(t.Why, show.PhaseOf(s, m))
 }
 
 // short is as much of a host's name as people tell Macs apart by: the zone, and the
@@ -85,21 +84,6 @@ func short(h *infrav1.ScalewayAppleSiliconHost) string {
 	const letters = 8
 	name := strings.TrimPrefix(h.Name, h.Spec.Zone+"-")
 	return h.Spec.Zone + " " + name[:min(len(name), letters)]
-}
-
-// guestsOf are the Pods on each Node that have not ended.
-func guestsOf(s *snapshot.Snapshot) map[string][]string {
-	guests := map[string][]string{}
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			guests[p.Spec.NodeName] = append(guests[p.Spec.NodeName], p.Namespace+"/"+p.Name)
-		}
-	}
-	for node := range guests {
-		slices.Sort(guests[node])
-	}
-	return guests
 }
 
 func slotsOf(s *snapshot.Snapshot) map[string]int64 {

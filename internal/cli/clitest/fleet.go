@@ -85,6 +85,7 @@ func Fleet() *snapshot.Snapshot {
 	s.Profiles = []infrav1.MacNodeProfile{profile()}
 	s.Zones = []infrav1.ScalewayAppleSiliconCluster{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "macfleet"},
+		Spec:       infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{"fr-par-1"}},
 		Status: infrav1.ScalewayAppleSiliconClusterStatus{Conditions: []metav1.Condition{
 			Condition(infrav1.CredentialsValidCondition, metav1.ConditionFalse, infrav1.ReasonWritesForbidden, "ReinstallServer is refused since 11:40: it takes AppleSiliconFullAccess", 20*time.Minute),
 			Condition(infrav1.DestructionHeldCondition, metav1.ConditionFalse, "NotHeld", "", time.Hour),

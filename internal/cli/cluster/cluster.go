@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,7 +108,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("preparing a client: %w", err)
 		}
@@ -132,7 +133,9 @@ func mapper() meta.RESTMapper {
 			clusterv1.GroupVersion.WithKind("Cluster"),
 			clusterv1.GroupVersion.WithKind("Machine"),
 			clusterv1.GroupVersion.WithKind("MachineDeployment"),
+			clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
 			appsv1.SchemeGroupVersion.WithKind("Deployment"),
+			coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 			corev1.SchemeGroupVersion.WithKind("Pod"),
 			corev1.SchemeGroupVersion.WithKind("Secret"),
 			corev1.SchemeGroupVersion.WithKind("Event"),
@@ -140,6 +143,8 @@ func mapper() meta.RESTMapper {
 	} {
 		for _, kind := range kinds {
 			known.Add(kind, scope)
+			// A cache of one namespace asks for the scope of lists, too.
+			known.Add(kind.GroupVersion().WithKind(kind.Kind+"List"), scope)
 		}
 	}
 	return known

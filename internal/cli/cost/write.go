@@ -42,6 +42,10 @@ func (p Pool) says(sc screen.Screen) []string {
 	lines := sc.Wrap(fmt.Sprintf("All of them cost %s a day and %s in 30 days, without tax; %s of that is to be paid even if all were given back now.", p.Day, p.Month, p.Floor), "")
 	if len(p.Spare) > 0 {
 		lines = append(lines, sc.Wrap("Past their floor and without a Machine, so that giving them back loses nothing that is paid for: "+names(p.Spare)+".", "")...)
+		lines = append(lines, "Type: macfleet host wipe "+p.Spare[0].Host+" --terminate")
+		if more := len(p.Spare) - 1; more > 0 {
+			lines = append(lines, fmt.Sprintf("and likewise for %d more", more))
+		}
 	}
 	if len(p.Leaving) > 0 {
 		lines = append(lines, sc.Wrap("On their way out: "+names(p.Leaving)+".", "")...)

@@ -118,10 +118,13 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 		p.Means = "the book does not explain this; its message says why"
 	case entry.You == "":
 		p.Next = "it passes by itself"
-	case t.book.Passes(c.Reason, of...):
+	case reasons.Passes(c.Reason):
 		p.Next = "it is tried again by itself"
 	default:
 		p.Next = "nothing, until somebody acts"
+	}
+	if when.you != "" {
+		entry.You, entry.Commands = when.you, when.commands
 	}
 	t.add(p, entry)
 }
@@ -130,6 +133,9 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 type next struct {
 	text string
 	at   *time.Time
+	// you and commands are for a person, in place of the book's.
+	you      string
+	commands []string
 }
 
 func at(text string, from *metav1.Time, after time.Duration) next {
@@ -137,7 +143,7 @@ func at(text string, from *metav1.Time, after time.Duration) next {
 		return next{text: text}
 	}
 	when := from.Add(after)
-	return next{text, &when}
+	return next{text: text, at: &when}
 }
 
 // zones takes up what the vendor's side has that is not well: most waits end there.
@@ -147,18 +153,12 @@ func (t *teller) zones(namespace string) {
 		if namespace != "" && zone.Namespace != namespace {
 			continue
 		}
-		for _, c := range zone.Status.Conditions {
-			if c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
-				t.condition("cluster "+zone.Name, c, next{})
-			}
-		}
+		t.unwell("cluster "+zone.Name, zone.Status.Conditions)
 	}
 	for i := range t.s.ControlPlanes {
 		plane := &t.s.ControlPlanes[i]
-		for _, c := range plane.Status.Conditions {
-			if plane.Namespace == namespace && c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
-				t.condition("controlplane "+plane.Name, c, next{})
-			}
+		if plane.Namespace == namespace {
+			t.unwell("controlplane "+plane.Name, plane.Status.Conditions)
 		}
 	}
 }

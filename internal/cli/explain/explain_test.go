@@ -7,15 +7,19 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func TestStories(t *testing.T) {
@@ -29,6 +33,7 @@ func TestStories(t *testing.T) {
 		clitest.Golden(t, fmt.Sprintf("machine-%d-%s.txt", i+1, m.Status.Phase), screen.Screen{}, Machine(s, book, m).Write)
 	}
 	clitest.Golden(t, "profile.txt", screen.Screen{}, Profile(s, book, &s.Profiles[0]).Write)
+	clitest.Golden(t, "cluster.txt", screen.Screen{}, Cluster(s, book, &s.Zones[0]).Write)
 	clitest.Golden(t, "pod-waits.txt", screen.Screen{}, Pod(s, book, &s.Pods[0]).Write)
 	clitest.Golden(t, "host-40.txt", screen.Screen{Width: 40}, Host(s, book, &s.Hosts[3]).Write)
 	clitest.Golden(t, "host-colour.txt", screen.Screen{Width: 120, Colour: true}, Host(s, book, &s.Hosts[3]).Write)
@@ -74,6 +79,7 @@ func TestWhenTheNextThingHappens(t *testing.T) {
 	in := func(d time.Duration) time.Time { return clitest.Now().Add(d) }
 	s, book := clitest.Fleet(), reasons.Read()
 	failed := &s.Machines[1]
+	failed.Spec.ProfileRef = nil // its rollout is halted
 	failed.Status.Update = infrav1.UpdateStatus{Failures: 3, LastFailedAt: ptr.To(clitest.Ago(3 * time.Minute))}
 	draining := clitest.Machine(7, "Releasing", clitest.Condition(infrav1.ReleasedCondition, metav1.ConditionFalse, infrav1.ReasonDraining, "2 Pods are left", time.Minute))
 	draining.DeletionTimestamp = ptr.To(clitest.Ago(2 * time.Minute))
@@ -103,6 +109,158 @@ func TestWhenTheNextThingHappens(t *testing.T) {
 		if p := point(t, c.story, c.reason); p.NextAt == nil || !p.NextAt.Equal(c.at) {
 			t.Errorf("%s: next %q at %v, want %s", name, p.Next, p.NextAt, c.at)
 		}
+	}
+}
+
+// While a rollout is halted or paused nothing is tried, whatever a Mac's own back-off says;
+// the halt counts from the last failure.
+func TestNothingIsTriedWhileARolloutStandsStill(t *testing.T) {
+	const revision = "aa461e465251"
+	for name, c := range map[string]struct {
+		change func(*infrav1.MacNodeProfile, *infrav1.ScalewayAppleSiliconMachine)
+		says   string
+		at     *time.Time
+	}{
+		"halted":  {func(*infrav1.MacNodeProfile, *infrav1.ScalewayAppleSiliconMachine) {}, "nothing while its rollout is halted", ptr.To(clitest.Now().Add(29 * time.Minute))},
+		"paused":  {func(p *infrav1.MacNodeProfile, _ *infrav1.ScalewayAppleSiliconMachine) { p.Spec.Rollout.Paused = true }, "paused", nil},
+		"goes on": {func(p *infrav1.MacNodeProfile, _ *infrav1.ScalewayAppleSiliconMachine) { p.Status.Conditions = nil }, "it is tried again", ptr.To(clitest.Now())},
+		"a Mac that is only mended": {func(_ *infrav1.MacNodeProfile, m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Status.Applied.Revision = revision
+		}, "it is tried again", ptr.To(clitest.Now())},
+	} {
+		s := clitest.Fleet()
+		m, p := &s.Machines[1], &s.Profiles[0]
+		m.Status.Update = infrav1.UpdateStatus{Revision: revision, Failures: 1, LastFailedAt: ptr.To(clitest.Ago(time.Minute))}
+		c.change(p, m)
+		told := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonUpdateFailed)
+		if !strings.Contains(told.Next, c.says) || (c.at == nil) != (told.NextAt == nil) || c.at != nil && !told.NextAt.Equal(*c.at) {
+			t.Errorf("%s: next %q at %v", name, told.Next, told.NextAt)
+		}
+		if name != "halted" {
+			continue
+		}
+		halt := point(t, Profile(s, reasons.Read(), p), infrav1.ReasonCanaryFailed)
+		if !halt.NextAt.Equal(*c.at) || !slices.Contains(halt.Commands, "macfleet rollout undo "+p.Name+" -n "+p.Namespace) {
+			t.Errorf("the halt: %+v", halt)
+		}
+	}
+}
+
+// A first failure as a network may have it waits for no guest: no drain hastens it.
+func TestAFailedDownloadAsksForNoDrain(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[1]
+	s.Profiles[0].Status.Conditions = nil
+	m.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.UpToDateCondition, metav1.ConditionFalse, infrav1.ReasonHeld, "put off at step tart (retry): 404", time.Minute)}
+	for drain, update := range map[bool]infrav1.UpdateStatus{
+		false: {RetriedAt: ptr.To(clitest.Ago(time.Minute)), HeldAt: ptr.To(clitest.Ago(time.Minute))},
+		true:  {RetriedAt: ptr.To(clitest.Ago(time.Hour)), HeldAt: ptr.To(clitest.Ago(time.Minute))},
+	} {
+		m.Status.Update = update
+		p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonHeld)
+		if got := strings.Contains(strings.Join(p.Commands, " "), "drain"); got != drain || !p.NextAt.Equal(clitest.Now().Add(4*time.Minute)) {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// A dead Mac's story says who mends it, and how a person does.
+func TestTheStoryOfADeadMac(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[0]
+	m.Status.Phase = "Unreachable"
+	m.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeUnreachable, "", time.Hour)}
+	s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}}
+	for name, story := range map[string]Story{"machine": Machine(s, reasons.Read(), m), "host": Host(s, reasons.Read(), &s.Hosts[0])} {
+		p := point(t, story, infrav1.ReasonNodeUnreachable)
+		want := "macfleet host reboot " + s.Hosts[0].Name + " --reason 'not heard of'"
+		if !slices.Contains(p.Commands, want) || p.Next != "nothing, until somebody acts: no health check watches it" {
+			t.Errorf("%s: next %q, type %q", name, p.Next, p.Commands)
+		}
+	}
+}
+
+// The story of a cluster has what its namespace's other stories end in, and whether anybody
+// works on it.
+func TestTheStoryOfACluster(t *testing.T) {
+	s := clitest.Fleet()
+	zone := &s.Zones[0]
+	zone.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.ReadyCondition, metav1.ConditionTrue, "Ready", "", time.Hour)}
+	if story := Cluster(s, reasons.Read(), zone); len(story.Points) != 1 || !story.Points[0].Healthy {
+		t.Errorf("a cluster that is well: %+v", story.Points)
+	}
+	of := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, Name: "named-otherwise"}}
+	of.Spec.InfrastructureRef.Name, of.Spec.ControlPlaneRef.Name, of.Spec.Paused = zone.Name, "plane", ptr.To(true)
+	s.Clusters = []clusterv1.Cluster{of}
+	s.ControlPlanes = []controlplanev1.ExternalControlPlane{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, Name: "plane"},
+		Status:     controlplanev1.ExternalControlPlaneStatus{Conditions: []metav1.Condition{clitest.Condition("KubeconfigReady", metav1.ConditionFalse, "Away", "no token", time.Minute)}},
+	}}
+	s.Leases = []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: zone.Namespace, CreationTimestamp: clitest.Ago(time.Hour)}}}
+	story := Cluster(s, reasons.Read(), zone)
+	for reason, about := range map[string]string{"NoManager": "manager in " + zone.Namespace, infrav1.PausedCondition: "cluster named-otherwise", "Away": "controlplane plane"} {
+		if p := point(t, story, reason); p.About != about {
+			t.Errorf("%s is told of %q", reason, p.About)
+		}
+	}
+	if p := point(t, ControlPlane(s, reasons.Read(), &s.ControlPlanes[0]), "Away"); p.Says != "no token" {
+		t.Errorf("the control plane: %+v", p)
+	}
+}
+
+// A server that the vendor has not delivered yet is waited for, and no fault of anybody's.
+func TestAnUndeliveredOrderWaits(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostClaimed, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, "Claimed", "", time.Hour),
+		clitest.Condition(host.CredentialsStagedCondition, metav1.ConditionFalse, infrav1.ReasonNotDelivered, "the vendor has not delivered the server yet", time.Hour))
+	h.Spec.Record.Ordered, h.Status.Server.Delivered, h.Status.Server.Status = true, false, "starting"
+	h.CreationTimestamp = clitest.Ago(7 * time.Minute)
+	h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: clitest.Namespace, Name: "m"}
+	story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+	if len(story.Points) != 1 || story.Points[0].Says != "the vendor has not delivered it yet" || !story.Points[0].Since.Equal(h.CreationTimestamp.Time) || len(story.Points[0].Commands) > 0 {
+		t.Errorf("tells %+v", story.Points)
+	}
+	if next := story.Points[0].Next; !strings.Contains(next, "when the vendor delivers it") {
+		t.Errorf("next %q", next)
+	}
+}
+
+// A Pod's deletionTimestamp is when its grace is over, and not since when it ends.
+func TestSinceWhenAPodEnds(t *testing.T) {
+	s := clitest.Fleet()
+	pod := s.Pods[0]
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(clitest.Now().Add(50*time.Second))), ptr.To(int64(60))
+	p := point(t, Pod(s, reasons.Read(), &pod), "Terminating")
+	if !p.Since.Equal(clitest.Now().Add(-10*time.Second)) || !p.NextAt.Equal(pod.DeletionTimestamp.Time) {
+		t.Errorf("since %v, over at %v", p.Since, p.NextAt)
+	}
+}
+
+// What is given back waits for the vendor's floor, and for nobody.
+func TestAMacThatIsGivenBackWaitsForNobody(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostRetiring, clitest.Condition("Retired", metav1.ConditionFalse, infrav1.ReasonRetiring, "", time.Minute))
+	host.GiveBack(&h, "token", clitest.Now())
+	story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+	for _, p := range story.Points {
+		if strings.Contains(p.Next, "until somebody acts") {
+			t.Errorf("%s: next %q", p.Reason, p.Next)
+		}
+	}
+	if !slices.Contains(story.Is, "given back to the vendor by a person; no Machine has it") {
+		t.Errorf("is %q", story.Is)
+	}
+}
+
+// One attempt is one, and a failure that a person has to mend is not tried harder.
+func TestFailedAttempts(t *testing.T) {
+	s := clitest.Fleet()
+	m := &s.Machines[2]
+	m.Status.Bootstrap.Attempts = 1
+	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "1 attempt failed. After 3") {
+		t.Errorf("next %q", p.Next)
+	}
+	m.Status.Conditions[1].Message = "step dial failed (human): the disk is locked"
+	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "before somebody mends") {
+		t.Errorf("next %q", p.Next)
 	}
 }
 

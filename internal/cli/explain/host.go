@@ -20,7 +20,10 @@ const reinstall = 20 * time.Minute
 
 // HostKinds are what a Host's story is told from.
 func HostKinds() []snapshot.Kind {
-	return []snapshot.Kind{snapshot.Hosts, snapshot.Machines, snapshot.Zones, snapshot.Remediations, snapshot.Clusters}
+	return []snapshot.Kind{
+		snapshot.Hosts, snapshot.Machines, snapshot.Zones, snapshot.Remediations, snapshot.Clusters, snapshot.CoreMachines,
+		snapshot.HealthChecks, snapshot.Profiles,
+	}
 }
 
 // Host tells a Host's story.
@@ -34,7 +37,7 @@ func Host(s *snapshot.Snapshot, book reasons.Book, h *infrav1.ScalewayAppleSilic
 	t.hostIs(h)
 	t.hostPhase("", h)
 	t.hostConditions("", h)
-	if m != nil && m.Status.Phase != "Running" {
+	if m != nil && show.PhaseOf(s, m) != "Running" {
 		t.machine("machine "+m.Name, m)
 	}
 	t.zones("")
@@ -64,6 +67,8 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 	switch claim := h.Spec.ClaimRef; {
 	case claim == nil:
 		t.is("no Machine has it")
+	case claim.Namespace == host.NoNamespace && h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate:
+		t.is("given back to the vendor by a person; no Machine has it")
 	case claim.Namespace == host.NoNamespace:
 		t.is("claimed by its own adoption, which no Machine is behind")
 	default:
@@ -98,12 +103,18 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 			when := wipe.RequestedAt.Add(reinstall)
 			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
 		}
+	case infrav1.HostOrdering:
+		p.Since = &h.CreationTimestamp.Time
 	case infrav1.HostRetiring:
 		p.NextAt = timeOf(h.Status.Server.DeletableAt)
 	case infrav1.HostQuarantined:
 		if h.Spec.Quarantine != nil {
 			p.NextAt = timeOf(h.Spec.Quarantine.Until)
 		}
+	}
+	if show.Undelivered(h) {
+		p.Says, p.Since = show.NotDelivered, &h.CreationTimestamp.Time
+		p.Next = "it goes on when the vendor delivers it"
 	}
 	entry, found := reasons.Entry{}, false
 	if !p.Healthy && h.Status.Phase != infrav1.HostClaimed {
@@ -112,7 +123,7 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 	if found {
 		p.Read = ""
 	}
-	if c := find(h.Status.Conditions, infrav1.AvailableCondition); c != nil && !p.Healthy {
+	if c := find(h.Status.Conditions, infrav1.AvailableCondition); c != nil && !p.Healthy && p.Says == "" {
 		p.Says = c.Message
 	}
 	entry.Means = ""
@@ -134,7 +145,7 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 		}
 		var when next
 		if c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil {
-			when = next{"the quarantine ends", &h.Spec.Quarantine.Until.Time}
+			when = next{text: "the quarantine ends", at: &h.Spec.Quarantine.Until.Time}
 		}
 		t.condition(about, c, when)
 	}
@@ -142,6 +153,9 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 
 // toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
 func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
+	if c.Reason == infrav1.ReasonNotDelivered {
+		return true
+	}
 	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil
 	switch c.Type {
 	case infrav1.AvailableCondition:

@@ -21,7 +21,7 @@ import (
 func MachineKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines, snapshot.Zones, snapshot.ControlPlanes,
-		snapshot.Remediations, snapshot.Clusters, snapshot.Nodes, snapshot.Profiles,
+		snapshot.Remediations, snapshot.Clusters, snapshot.Nodes, snapshot.Profiles, snapshot.HealthChecks,
 	}
 }
 
@@ -34,7 +34,6 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 	}
 	t.machineIs(m)
 	t.machine("", m)
-	t.deleting(m)
 	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
 	for i := range s.Hosts {
 		if h := &s.Hosts[i]; h.Name == hostNameOf(m) && h.Status.Phase != infrav1.HostInUse {
@@ -75,25 +74,33 @@ func (t *teller) machineIs(m *infrav1.ScalewayAppleSiliconMachine) {
 	if m.Status.Applied.Revision != "" {
 		t.is("its Mac proved revision %s", m.Status.Applied.Revision)
 	}
-	if c := t.coreOf(m.Namespace, m.Name); c != nil && c.Status.NodeRef.Name != "" {
+	if c := show.CoreOf(t.s, m); c != nil && c.Status.NodeRef.Name != "" {
 		t.is("its Node is %s", c.Status.NodeRef.Name)
 	}
 }
 
 // machine takes up how far a Machine is, and all that is in its way.
 func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
-	entry, _ := t.book.MachinePhase(m.Status.Phase)
-	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
-	if m.DeletionTimestamp != nil {
-		p.Since = &m.DeletionTimestamp.Time
+	if drain := show.DrainOf(t.s, m); drain != nil {
+		t.deleting(about, m, *drain)
+	} else {
+		t.machinePhase(about, m)
 	}
-	t.add(p, reasons.Entry{})
 	for _, kind := range show.MachineConditions() {
 		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) {
 			t.condition(about, *c, t.whenMachine(m, *c))
 		}
 	}
 	t.remediation(m)
+}
+
+func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {
+	entry, _ := t.book.MachinePhase(m.Status.Phase)
+	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
+	if m.DeletionTimestamp != nil {
+		p.Since = &m.DeletionTimestamp.Time
+	}
+	t.add(p, reasons.Entry{})
 }
 
 // whenMachine says what comes next by itself, where the time is known.
@@ -103,31 +110,94 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 	case infrav1.ReasonNoAvailableHost, infrav1.ReasonNoHostInFailureDomain:
 		return next{text: "the next host that is free and fits is claimed within a second"}
 	case infrav1.ReasonUpdateFailed:
-		return at("it is tried again", update.LastFailedAt, rollout.Backoff(int(update.Failures)))
+		return t.unlessHalted(m, at("it is tried again", update.LastFailedAt, rollout.Backoff(int(update.Failures))))
 	case infrav1.ReasonHeld:
 		if c.Type == infrav1.UpToDateCondition {
-			return at("it is tried again", cmp.Or(update.RetriedAt, update.HeldAt), rollout.HeldBackoff)
+			return t.unlessHalted(m, heldUntil(m))
 		}
 	case infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable:
+		if alone, is := show.LeftAlone(t.s, m, c); is {
+			return next{text: "nothing, until somebody acts: " + alone.Why}
+		}
 		return next{text: "a health check, where there is one, restarts its agent, reboots the Mac, and at last replaces the Machine"}
 	case infrav1.ReasonBootstrapFailed, infrav1.ReasonSSHUnreachable:
-		return next{text: fmt.Sprintf("it is tried again with growing pauses; %d attempts failed. After 3 the Mac is rebooted once, after 8 it goes back to be wiped and the Machine takes another", m.Status.Bootstrap.Attempts)}
+		return attempts(m, c)
 	case infrav1.ReasonDraining:
 		return t.drainEnds(m)
 	}
 	return next{}
 }
 
+// attempts says what comes after failed ones.
+func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
+	failed := show.Count(int(m.Status.Bootstrap.Attempts), "attempt") + " failed"
+	if show.Human(c) {
+		return next{text: "it is looked at again every 30 minutes, and nothing else is done before somebody mends what its message names; " + failed}
+	}
+	return next{text: "it is tried again with growing pauses; " + failed + ". After 3 the Mac is rebooted once, after 8 it goes back to be wiped and the Machine takes another"}
+}
+
+// heldUntil is when a change that was put off is tried again. One that failed as a network
+// may does not wait for guests: a drain would not hasten it.
+func heldUntil(m *infrav1.ScalewayAppleSiliconMachine) next {
+	update := m.Status.Update
+	if update.RetriedAt == nil || update.HeldAt == nil || update.HeldAt.After(update.RetriedAt.Time) {
+		return at("it is tried again", update.HeldAt, rollout.HeldBackoff)
+	}
+	when := at("it is tried once more", update.RetriedAt, rollout.HeldBackoff)
+	when.you = "mend what the message names; what the Mac recorded says more"
+	when.commands = []string{fmt.Sprintf("macfleet machine logs %s -n %s", m.Name, m.Namespace)}
+	return when
+}
+
+// unlessHalted is when a change is tried again, but for a rollout that stands still: that
+// mends a Mac that has its revision, and begins nothing else.
+func (t *teller) unlessHalted(m *infrav1.ScalewayAppleSiliconMachine, when next) next {
+	p := profileOf(t.s, m)
+	if p == nil {
+		return when
+	}
+	halted := find(p.Status.Conditions, infrav1.HaltedCondition)
+	switch {
+	case p.Spec.Rollout.Paused:
+		return next{text: "nothing, until its rollout, which is paused, is resumed"}
+	case halted == nil || !show.Unhealthy(*halted) || m.Status.Applied.Revision == p.Status.Revision:
+		return when
+	}
+	ends := haltEnds(t.s, p, *halted)
+	ends.text = "nothing while its rollout is halted, which ends with another revision, or by itself"
+	return ends
+}
+
+func profileOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *infrav1.MacNodeProfile {
+	for i := range s.Profiles {
+		if p := &s.Profiles[i]; m.Spec.ProfileRef != nil && p.Namespace == m.Namespace && p.Name == m.Spec.ProfileRef.Name {
+			return p
+		}
+	}
+	return nil
+}
+
+// haltEnds is when a halt ends by itself: some time after the last failure, which may be
+// later than the condition became True.
+func haltEnds(s *snapshot.Snapshot, p *infrav1.MacNodeProfile, halted metav1.Condition) next {
+	last := halted.LastTransitionTime
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		failed := m.Status.Update.LastFailedAt
+		if of := profileOf(s, m); of == p && m.Status.Update.Revision == p.Status.Revision && failed != nil && failed.After(last.Time) {
+			last = *failed
+		}
+	}
+	return at("another revision, or the next try of this one", &last, rollout.CoolDown)
+}
+
 // deleting takes up a Machine that Cluster API deletes: it drains the Node before it deletes
 // the object that tells of the Mac, which says Running all the while.
-func (t *teller) deleting(m *infrav1.ScalewayAppleSiliconMachine) {
-	core := t.coreOf(m.Namespace, m.Name)
-	if core == nil || core.DeletionTimestamp == nil || m.DeletionTimestamp != nil {
-		return
-	}
-	p := Point{About: "core machine " + core.Name, Reason: clusterv1.MachineDeletingCondition, Since: &core.DeletionTimestamp.Time, Means: "it is being deleted: its Node is drained first, and the Mac is wiped after that"}
-	if c := find(core.Status.Conditions, clusterv1.MachineDeletingCondition); c != nil {
-		p.Reason, p.Says = c.Reason, c.Message
+func (t *teller) deleting(about string, m *infrav1.ScalewayAppleSiliconMachine, drain metav1.Condition) {
+	p := Point{
+		About: about, Condition: show.PhaseOf(t.s, m), Reason: drain.Reason, Since: &drain.LastTransitionTime.Time, Says: drain.Message,
+		Means: "Cluster API deletes it: its Node is drained first, and the Mac is wiped after that",
 	}
 	ends := t.drainEnds(m)
 	p.Next, p.NextAt = ends.text, ends.at
@@ -135,17 +205,8 @@ func (t *teller) deleting(m *infrav1.ScalewayAppleSiliconMachine) {
 	t.add(p, reasons.Entry{})
 }
 
-func (t *teller) coreOf(namespace, name string) *clusterv1.Machine {
-	for i := range t.s.CoreMachines {
-		if c := &t.s.CoreMachines[i]; c.Namespace == namespace && c.Name == name {
-			return c
-		}
-	}
-	return nil
-}
-
 func (t *teller) drainEnds(m *infrav1.ScalewayAppleSiliconMachine) next {
-	if c := t.coreOf(m.Namespace, m.Name); c != nil && c.DeletionTimestamp != nil {
+	if c := show.CoreOf(t.s, m); c != nil && c.DeletionTimestamp != nil {
 		if seconds := c.Spec.Deletion.NodeDrainTimeoutSeconds; seconds != nil && *seconds > 0 {
 			return at("the drain ends, whatever Pods are left", c.DeletionTimestamp, time.Duration(*seconds)*time.Second)
 		}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,7 +14,10 @@ import (
 
 // PodKinds are what a Pod's story is told from, beside the Pod.
 func PodKinds() []snapshot.Kind {
-	return []snapshot.Kind{snapshot.Machines, snapshot.Hosts, snapshot.Nodes, snapshot.Fleets, snapshot.Zones, snapshot.Remediations, snapshot.CoreMachines}
+	return []snapshot.Kind{
+		snapshot.Machines, snapshot.Hosts, snapshot.Nodes, snapshot.Fleets, snapshot.Zones, snapshot.Remediations, snapshot.CoreMachines,
+		snapshot.HealthChecks, snapshot.Profiles,
+	}
 }
 
 // Pod tells a Pod's story: its own, or that of the Mac that it runs on or waits for.
@@ -27,8 +31,8 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	point := Point{Reason: reason, Says: message, Since: &p.CreationTimestamp.Time, Read: bookSite + "pods.md#when-a-pod-waits"}
 	switch {
 	case p.DeletionTimestamp != nil:
-		point.Reason, point.Since, point.Means = "Terminating", &p.DeletionTimestamp.Time, "it is being deleted"
-		point.Next = "it is gone when its grace is over and its VM is deleted"
+		point.Reason, point.Since, point.Means = "Terminating", askedToEnd(p), "it is being deleted"
+		point.Next, point.NextAt = "it is gone when its guest has ended and its VM is deleted; its grace ends", &p.DeletionTimestamp.Time
 	case p.Spec.NodeName == "":
 		point.Means, point.Next = "no Node takes it; its message counts why", "it runs on the first Node that has room for it"
 		point.Commands = []string{fmt.Sprintf("kubectl -n %s describe pod %s", p.Namespace, p.Name)}
@@ -48,11 +52,21 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	return *t.story
 }
 
+// askedToEnd is when a Pod's deletion was asked for: its deletionTimestamp is when its grace
+// is over.
+func askedToEnd(p *corev1.Pod) *time.Time {
+	at := p.DeletionTimestamp.Time
+	if grace := p.DeletionGracePeriodSeconds; grace != nil {
+		at = at.Add(-time.Duration(*grace) * time.Second)
+	}
+	return &at
+}
+
 // macOf takes up what a Pod's Mac has to say, where it is not well.
 func (t *teller) macOf(node string) {
 	t.node(node)
 	for i := range t.s.Machines {
-		if m := &t.s.Machines[i]; m.Name == node && m.Status.Phase != "Running" {
+		if m := &t.s.Machines[i]; m.Name == node && show.PhaseOf(t.s, m) != "Running" {
 			t.names["NS"], t.names["MACHINE"], t.names["HOST"] = m.Namespace, m.Name, hostNameOf(m)
 			t.machine("machine "+m.Name, m)
 		}

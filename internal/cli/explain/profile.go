@@ -7,7 +7,6 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
-	"github.com/macfleet/macfleet/internal/rollout"
 )
 
 // manyMacs of a profile are told of one by one; more are counted.
@@ -36,7 +35,7 @@ func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile)
 		}
 		var when next
 		if kind == infrav1.HaltedCondition {
-			when = at("another revision, or the next try of this one", &c.LastTransitionTime, rollout.CoolDown)
+			when = haltEnds(t.s, p, *c)
 		}
 		t.condition("", *c, when, infrav1.RolledOutCondition)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 // macTaint is on Macs' Nodes unless their profile says otherwise.
@@ -40,4 +42,19 @@ func WhyPending(p *corev1.Pod) (reason, message string) {
 func firstSentence(text string) string {
 	text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " "), ". ")
 	return text
+}
+
+// Guests are the Pods on each Node that have not ended.
+func Guests(s *snapshot.Snapshot) map[string][]string {
+	guests := map[string][]string{}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			guests[p.Spec.NodeName] = append(guests[p.Spec.NodeName], p.Namespace+"/"+p.Name)
+		}
+	}
+	for node := range guests {
+		slices.Sort(guests[node])
+	}
+	return guests
 }

@@ -46,10 +46,11 @@ func (p Pool) Says() string {
 			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
 		}
 	}
-	return strings.TrimSuffix(count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
+	return strings.TrimSuffix(Count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
 }
 
-func count(n int, noun string) string {
+// Count is a number of things.
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -79,15 +80,47 @@ func (s Status) fleets(out io.Writer, sc screen.Screen) error {
 func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writer, screen.Screen) error {
 	return func(out io.Writer, sc screen.Screen) error {
 		table := screen.Table{Head: []string{title, "FOR", "WHY"}}
-		for _, i := range items {
+		for _, i := range Folded(items) {
 			table.Rows = append(table.Rows, []screen.Cell{{Text: i.Object()}, {Text: ago(s.At, i.Since)}, {Text: because(i.Reason, i.Message), Mood: mood}})
 		}
 		if len(table.Rows) == 0 {
 			return nil
 		}
 		fmt.Fprintln(out)
-		return table.Write(out, sc)
+		if err := table.Write(out, sc); err != nil {
+			return err
+		}
+		return commands(out, Folded(items))
 	}
+}
+
+// manyCommands are shown; of more the rest is counted.
+const manyCommands = 3
+
+// commands are what can be typed for these items, on lines that are never cut: they are
+// copied.
+func commands(out io.Writer, items []Item) error {
+	var lines []string
+	more := 0
+	for _, i := range items {
+		switch {
+		case i.Command == "":
+			continue
+		case len(lines) < manyCommands:
+			lines = append(lines, "Type: "+i.Command)
+		default:
+			more++
+		}
+		more += i.More
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and likewise for %d more", more))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }
 
 // last says where to read on, or that all is well.
@@ -97,7 +130,7 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 	case len(s.Person)+len(s.Waits) > 0 && Explained(first[0].Kind):
 		text = "Whole stories: macfleet explain " + first[0].Kind + " " + first[0].Name
 	case len(s.Person)+len(s.Waits) > 0:
-		text = "Whole stories: macfleet explain machine|host|pod|profile NAME"
+		text = "Whole stories: macfleet explain machine|host|pod|profile|cluster NAME"
 	case len(s.Missing) > 0:
 		text = "Nothing of what you may see waits."
 	}
@@ -107,7 +140,7 @@ func (s Status) last(out io.Writer, sc screen.Screen) error {
 
 // Explained says whether explain knows a kind.
 func Explained(kind string) bool {
-	return slices.Contains([]string{"host", "machine", "profile", "pod"}, kind)
+	return slices.Contains([]string{"host", "machine", "profile", "pod", "cluster", "controlplane"}, kind)
 }
 
 // Explained says whether there is a story of an item.

@@ -59,7 +59,10 @@ func TestOrders(t *testing.T) {
 	waits.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00004", Type: "M2-L", OS: "tahoe", Zone: "fr-par-1", Profile: "macfleet-system/macfleet-builders", AttemptedAt: ptr.To(metav1.NewMicroTime(clitest.Now().Add(-time.Minute)))}
 	fresh := clitest.Host(8, infrav1.HostOrdering)
 	fresh.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00005", Type: "M4-S", Zone: "fr-par-3"}
-	table, err := Orders([]infrav1.ScalewayAppleSiliconHost{waits, fresh}, clitest.Now(), true, "")
+	taken := clitest.Host(7, infrav1.HostClaimed)
+	taken.Spec.Record.Ordered, taken.Status.Server.Delivered, taken.Status.Server.Status = true, false, "starting"
+	taken.Spec.ClaimRef = &infrav1.ClaimReference{Name: "macfleet-builders-x7k2p-00006"}
+	table, err := Orders([]infrav1.ScalewayAppleSiliconHost{waits, fresh, taken}, clitest.Now(), true, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ import (
 func StatusKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.Hosts, snapshot.Machines, snapshot.Fleets, snapshot.Profiles, snapshot.Zones,
-		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods,
+		snapshot.ControlPlanes, snapshot.Remediations, snapshot.PendingPods, snapshot.CoreMachines, snapshot.HealthChecks, snapshot.Leases,
 	}
 }
 
@@ -66,6 +67,8 @@ type Item struct {
 	Since     *time.Time `json:"since,omitempty"`
 	Reason    string     `json:"reason"`
 	Message   string     `json:"message,omitempty"`
+	// Command is what a person can type, where the one thing to do is known.
+	Command string `json:"command,omitempty"`
 }
 
 // StatusOf sums a snapshot up.
@@ -78,6 +81,9 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 		status.Pool.Phases[s.Hosts[i].Status.Phase]++
 	}
 	var items []finding
+	for _, item := range NoManager(s) {
+		items = append(items, finding{item, true})
+	}
 	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}
@@ -191,11 +197,25 @@ func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 			if c.Reason == infrav1.ReasonRollingOut {
 				break // the fleet's own line shows how far it is
 			}
-			found = append(found, finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)})
+			f := finding{of("profile", &s.Profiles[i], *c), book.Asks(c.Reason, c.Type)}
+			if kind == infrav1.HaltedCondition {
+				f.Command = haltCommand(&s.Profiles[i])
+			}
+			found = append(found, f)
 			break // the others follow from it
 		}
 	}
 	return found
+}
+
+// haltCommand is what to type where a rollout has stopped by itself: to undo it, or, where the
+// profile remembers nothing to go back to, to look.
+func haltCommand(p *infrav1.MacNodeProfile) string {
+	verb := "status"
+	if slices.ContainsFunc(p.Status.History, func(r infrav1.ProfileRevision) bool { return r.Revision != p.Status.Revision }) {
+		verb = "undo"
+	}
+	return fmt.Sprintf("macfleet rollout %s %s -n %s", verb, p.Name, p.Namespace)
 }
 
 // alone are the phases of hosts that no Machine waits for, and that only a person ends.
@@ -229,16 +249,43 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 	var found []finding
 	for i := range s.Machines {
 		m := &s.Machines[i]
+		if c := DrainOf(s, m); c != nil {
+			found = append(found, finding{of("machine", m, *c), false})
+		}
 		if c := Hindrance(m.Status.Conditions); c != nil {
-			found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, MachineConditions()...)})
+			found = append(found, hindered(s, m, *c, book))
 		}
 		if r := mending[m.Namespace+"/"+m.Name]; r != nil {
 			if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
-				found = append(found, finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)})
+				f := finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)}
+				f.Message = heldBack(c.Message)
+				found = append(found, f)
 			}
 		}
 	}
 	return found
+}
+
+// heldBack is a message without the storm guard's count of the zone, which the cluster's own
+// line has: it would stand behind each Mac that is held back.
+func heldBack(message string) string {
+	before, _, found := strings.Cut(message, infrav1.ReasonStormGuard+": ")
+	if !found {
+		return message
+	}
+	return before + infrav1.ReasonStormGuard + ", which its cluster explains"
+}
+
+// hindered is what a Machine that is not as it should be waits for. A person is needed, too,
+// for a failure that says so, and for a Mac that nobody else mends.
+func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
+	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
+	f.Message = heldBack(f.Message)
+	if alone, is := LeftAlone(s, m, c); is {
+		f.person, f.Command = true, alone.Command
+		f.Message += "; " + alone.Why
+	}
+	return f
 }
 
 // MachineConditions are those of a Machine that can hinder it, in the order of its life.
@@ -298,6 +345,34 @@ func grouped(all []finding, person bool) []Item {
 		}
 	}
 	return items
+}
+
+// many lines of one reason can be read; more of them are one, which counts the others.
+const many = 3
+
+// Folded are the items for people: those of one reason on one line where they are many, each
+// with words of its own though they have, so that a storm leaves the rest to be read.
+func Folded(items []Item) []Item {
+	kinds := map[string]int{}
+	key := func(i Item) string { return i.Kind + " " + i.Namespace + " " + i.Reason }
+	for _, i := range items {
+		kinds[key(i)]++
+	}
+	first := map[string]int{}
+	var folded []Item
+	for _, i := range items {
+		at, seen := first[key(i)]
+		if kinds[key(i)] <= many || !seen {
+			first[key(i)] = len(folded)
+			folded = append(folded, i)
+			continue
+		}
+		folded[at].More += 1 + i.More
+		if i.Since != nil && (folded[at].Since == nil || i.Since.Before(*folded[at].Since)) {
+			folded[at].Since = i.Since
+		}
+	}
+	return folded
 }
 
 // Object is an item as it is typed and shown.

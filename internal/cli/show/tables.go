@@ -128,7 +128,9 @@ func Machines(s *snapshot.Snapshot, wide bool, by string) (screen.Table, error) 
 	type machine = infrav1.ScalewayAppleSiliconMachine
 	columns := []column[machine]{
 		{title: "MACHINE", cell: func(m *machine) screen.Cell { return plain(m.Name) }},
-		{title: "PHASE", cell: func(m *machine) screen.Cell { return screen.Cell{Text: m.Status.Phase, Mood: MachineMood(m)} }},
+		{title: "PHASE", cell: func(m *machine) screen.Cell {
+			return screen.Cell{Text: PhaseOf(s, m), Mood: MachineMood(PhaseOf(s, m))}
+		}},
 		{title: "HOST", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Status.HostName) }},
 		{title: "REVISION", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Status.Applied.Revision) }},
 		{title: "FLEET", wide: true, cell: func(m *machine) screen.Cell { return plain(m.Spec.FleetName) }},
@@ -152,9 +154,9 @@ func namespaces(machines []infrav1.ScalewayAppleSiliconMachine) int {
 	return len(seen)
 }
 
-// MachineMood is what a Machine wants to be noticed for.
-func MachineMood(m *infrav1.ScalewayAppleSiliconMachine) screen.Mood {
-	switch m.Status.Phase {
+// MachineMood is what a Machine of this phase wants to be noticed for.
+func MachineMood(phase string) screen.Mood {
+	switch phase {
 	case "Running":
 		return screen.Good
 	case "Lost", "Unreachable", "NotReady":
@@ -167,8 +169,11 @@ func MachineMood(m *infrav1.ScalewayAppleSiliconMachine) screen.Mood {
 // which bears its name.
 func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
 	var why []string
+	if c := DrainOf(s, m); c != nil {
+		why = append(why, because(c.Reason+" for "+ago(s.At, &c.LastTransitionTime.Time), c.Message))
+	}
 	if c := Hindrance(m.Status.Conditions); c != nil {
-		why = append(why, because(c.Reason, c.Message))
+		why = append(why, because(c.Reason, heldBack(c.Message)))
 	}
 	for i := range s.Remediations {
 		r := &s.Remediations[i]
@@ -176,7 +181,7 @@ func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string
 			continue
 		}
 		if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
-			why = append(why, because(c.Reason, c.Message))
+			why = append(why, because(c.Reason, heldBack(c.Message)))
 		}
 	}
 	return strings.Join(why, "; ")

@@ -34,6 +34,27 @@ func (s *Snapshot) AddEvents(ctx context.Context, c client.Reader, names ...stri
 	return nil
 }
 
+// AddPodsOn reads the Pods of one Node, of all namespaces.
+func (s *Snapshot) AddPodsOn(ctx context.Context, c client.Reader, node string) error {
+	var list corev1.PodList
+	err := c.List(ctx, &list, client.MatchingFields{"spec.nodeName": node})
+	if err == nil {
+		s.Pods = append(s.Pods, list.Items...)
+		return nil
+	}
+	missing, err := missingOf(Pods, "", err)
+	if err == nil {
+		s.Missing = append(s.Missing, missing)
+	}
+	return err
+}
+
+// Read says whether a kind was asked for and could be read.
+func (s *Snapshot) Read(kind Kind) bool {
+	_, read := s.versions[kind]
+	return read
+}
+
 // Lacks says why a kind is not there; empty: it is.
 func (s *Snapshot) Lacks(kind Kind) string {
 	for _, m := range s.Missing {

@@ -16,6 +16,10 @@ func (s *Snapshot) Names(kind Kind) []string {
 		names = namesOf(s.Machines)
 	case Profiles:
 		names = namesOf(s.Profiles)
+	case Zones:
+		names = namesOf(s.Zones)
+	case ControlPlanes:
+		names = namesOf(s.ControlPlanes)
 	case Pods, PendingPods:
 		names = namesOf(s.Pods)
 	}

@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,12 +35,17 @@ type Snapshot struct {
 	Profiles      []infrav1.MacNodeProfile
 	Zones         []infrav1.ScalewayAppleSiliconCluster
 	Clusters      []clusterv1.Cluster
+	HealthChecks  []clusterv1.MachineHealthCheck
 	ControlPlanes []controlplanev1.ExternalControlPlane
 	Remediations  []infrav1.ScalewayAppleSiliconRemediation
 	Nodes         []corev1.Node
 	Pods          []corev1.Pod
 	Events        []corev1.Event
+	// Leases are those of managers.
+	Leases []coordinationv1.Lease
 
+	// Namespace is the one that was read; empty: all were.
+	Namespace string
 	// Missing is what was asked for and could not be read.
 	Missing []Missing
 
@@ -65,12 +72,15 @@ const (
 	ControlPlanes Kind = "externalcontrolplanes"
 	CoreMachines  Kind = "machines"
 	Fleets        Kind = "machinedeployments"
+	HealthChecks  Kind = "machinehealthchecks"
 	Clusters      Kind = "clusters"
 	Nodes         Kind = "nodes"
 	// Pods are all, and PendingPods those that run nowhere yet.
 	Pods        Kind = "pods"
 	PendingPods Kind = "pending pods"
 	Events      Kind = "events"
+	// Leases are those by which managers show that they work.
+	Leases Kind = "leases"
 )
 
 // list is one request, and where its answer goes.
@@ -113,12 +123,19 @@ func (k Kind) listOfOthers() list {
 	case Fleets:
 		of := &clusterv1.MachineDeploymentList{}
 		return list{into: of, store: func(s *Snapshot) { s.Fleets = of.Items }}
+	case HealthChecks:
+		of := &clusterv1.MachineHealthCheckList{}
+		return list{into: of, store: func(s *Snapshot) { s.HealthChecks = of.Items }}
 	case Clusters:
 		of := &clusterv1.ClusterList{}
 		return list{into: of, store: func(s *Snapshot) { s.Clusters = of.Items }}
 	case Nodes:
 		of := &corev1.NodeList{}
 		return list{into: of, store: func(s *Snapshot) { s.Nodes = of.Items }}
+	case Leases:
+		of := &coordinationv1.LeaseList{}
+		named := client.MatchingFields{metav1.ObjectNameField: cluster.ManagerLease}
+		return list{into: of, store: func(s *Snapshot) { s.Leases = of.Items }, options: []client.ListOption{named}}
 	case Events:
 		of := &corev1.EventList{}
 		return list{into: of, store: func(s *Snapshot) { s.Events = of.Items }}
@@ -131,6 +148,9 @@ func (k Kind) listOfOthers() list {
 	}
 	return pods
 }
+
+// Restless kinds change every few seconds, which says nothing: nobody is to be woken by them.
+func (k Kind) Restless() bool { return k == Leases }
 
 // List is an empty list of the kind.
 func (k Kind) List() client.ObjectList { return k.list().into }
@@ -159,7 +179,7 @@ func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind)
 		all.Go(func() { errs[i] = c.List(ctx, lists[i].into, options...) })
 	}
 	all.Wait()
-	s := &Snapshot{At: time.Now(), versions: map[Kind]string{}}
+	s := &Snapshot{At: time.Now(), Namespace: namespace, versions: map[Kind]string{}}
 	for i, kind := range kinds {
 		if errs[i] == nil {
 			lists[i].store(s)

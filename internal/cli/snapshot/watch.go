@@ -19,8 +19,8 @@ func (s *Snapshot) AwaitChange(ctx context.Context, c client.WithWatch, namespac
 	changed := make(chan struct{}, len(kinds))
 	for _, kind := range kinds {
 		version, read := s.versions[kind]
-		if !read {
-			continue // may not be read, so it may not be watched
+		if !read || kind.Restless() {
+			continue // what may not be read may not be watched
 		}
 		l := kind.list()
 		options := append([]client.ListOption{&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}}, l.options...)

@@ -103,10 +103,16 @@ func transitions(object string, conditions []metav1.Condition) []Entry {
 	for _, c := range conditions {
 		entries = append(entries, Entry{
 			At: c.LastTransitionTime.Time, Source: "condition", Object: object,
-			What: fmt.Sprintf("%s became %s: %s", c.Type, c.Status, c.Reason), Says: oneLine(c.Message),
+			What: became(c.Type, string(c.Status), c.Reason), Says: oneLine(c.Message),
 		})
 	}
 	return entries
+}
+
+// became tells of a condition's change. Its time is that of the status: reason and message
+// are those of now, and may have changed since.
+func became(kind, status, reason string) string {
+	return fmt.Sprintf("%s became %s, and says now %s", kind, status, reason)
 }
 
 func remediations(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) []Entry {
@@ -134,7 +140,7 @@ func node(s *snapshot.Snapshot, name string) []Entry {
 		for _, c := range n.Status.Conditions {
 			entries = append(entries, Entry{
 				At: c.LastTransitionTime.Time, Source: "condition", Object: "node",
-				What: fmt.Sprintf("%s became %s: %s", c.Type, c.Status, c.Reason), Says: oneLine(c.Message),
+				What: became(string(c.Type), string(c.Status), c.Reason), Says: oneLine(c.Message),
 			})
 		}
 	}

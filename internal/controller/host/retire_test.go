@@ -124,6 +124,21 @@ func TestRequirement000_TerminateAtTheFloorSchedulesTheDeletion(t *testing.T) {
 	w.until("removed", func() bool { w.clock.Step(time.Minute); return w.host() == nil })
 }
 
+// A Mac that no Machine has, and that a person gives back, goes with its object.
+func TestAMacThatNobodyHasIsGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.another(1)
+	w.untilPhase(infrav1.HostAvailable)
+	w.licensed(infrav1.Terminate)
+	h := w.host()
+	host.GiveBack(h, "by-hand", w.clock.Now())
+	w.must(w.client.Update(w.ctx, h))
+	w.until("removed", func() bool { return w.host() == nil })
+	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
 func TestRequirement000_TerminateAfterTheFloorDeletesAtOnce(t *testing.T) {
 	w := inUse(t)
 	w.another(1)

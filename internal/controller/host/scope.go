@@ -104,10 +104,15 @@ func (s *scope) clusterActive(ctx context.Context) (bool, error) {
 
 // findOwner looks for the Machine that holds the claim. Only an uncached read
 // says that there is none. One that was created again under the same name is its
-// owner already: its controller records the UID.
+// owner already: its controller records the UID. Of a claim without a Machine none is looked
+// for: a cache of one namespace fails at another.
 func (s *scope) findOwner(ctx context.Context) error {
 	claim := s.host.Spec.ClaimRef
 	if claim == nil {
+		return nil
+	}
+	if claim.Namespace == host.NoNamespace {
+		s.observed.OwnerGone = true
 		return nil
 	}
 	for _, reader := range []client.Reader{s.Client, s.Reader} {

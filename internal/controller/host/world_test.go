@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -115,6 +116,12 @@ func (w *world) interceptor() interceptor.Funcs {
 		return errors.Join(write(), after)
 	}
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key.Namespace == host.NoNamespace { // as a cache of one namespace does
+				return fmt.Errorf("unable to get: %v because of unknown namespace for the cache", key)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return around(func() error { return c.Create(ctx, o, opts...) })
 		},

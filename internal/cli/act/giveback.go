@@ -1,0 +1,64 @@
+package act
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// idle are the phases of hosts of the pool that no Machine has, and that can be given back.
+var idle = []infrav1.HostPhase{infrav1.HostAvailable, infrav1.HostQuarantined, infrav1.HostDirty}
+
+// giveBack gives a host of the pool that nobody has back to the vendor: claimed by nobody
+// and released in one write, so that no Machine has it meanwhile.
+func (w Wipe) giveBack(m Mac) (Plan, error) {
+	h := m.Host
+	switch {
+	case w.Pool != "" || w.OS != "":
+		return Plan{}, fmt.Errorf("host %s goes back to the vendor with --terminate: leave --pool and --os out", h.Name)
+	case h.Spec.Order != nil || !slices.Contains(idle, h.Status.Phase) || !host.InPool(h.Status.Server.Name, h.Spec.ServerID, m.Pools...):
+		return Plan{}, fmt.Errorf("host %s is %s, and no Mac of the pool: delete the server in the vendor's console", h.Name, h.Status.Phase)
+	case h.Spec.Maintenance != nil:
+		return Plan{}, fmt.Errorf("host %s is in maintenance (%s): end that first: macfleet host maintenance %s --end", h.Name, h.Spec.Maintenance.Reason, h.Name)
+	}
+	var p Plan
+	p.say("host %s, which no Machine has, is wiped and given back to the vendor: the pool has one Mac less", h.Name)
+	if floor := h.Status.Server.DeletableAt; floor != nil && floor.After(w.Now) {
+		p.say("it is billed until %s all the same: that is its billing floor", floor.UTC().Format(time.RFC3339))
+	}
+	patch, err := w.giveBackPatch(h)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.patch(h, patch)
+	return p, nil
+}
+
+// giveBackPatch is what giving back changes in a host.
+func (w Wipe) giveBackPatch(h *infrav1.ScalewayAppleSiliconHost) (map[string]any, error) {
+	changed := h.DeepCopy()
+	host.GiveBack(changed, w.Token, w.Now)
+	var texts [2][]byte
+	for i, spec := range []infrav1.ScalewayAppleSiliconHostSpec{h.Spec, changed.Spec} {
+		text, err := json.Marshal(map[string]any{"spec": spec})
+		if err != nil {
+			return nil, fmt.Errorf("reading the host's spec: %w", err)
+		}
+		texts[i] = text
+	}
+	diff, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
+	if err != nil {
+		return nil, fmt.Errorf("comparing the host's spec: %w", err)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(diff, &patch); err != nil {
+		return nil, fmt.Errorf("comparing the host's spec: %w", err)
+	}
+	return patch, nil
+}

@@ -1,0 +1,136 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// patience is how long a Mac may take to come back by itself before a person is called to
+// it: what docs/operate/health-checks.md has a health check wait.
+const patience = 5 * time.Minute
+
+// Alone is a Mac that is not well, and that nobody mends.
+type Alone struct {
+	// Why nobody does.
+	Why string
+	// Command is what a person can type.
+	Command string
+}
+
+// LeftAlone says whether nobody mends the Mac of a Machine whose Node is not well. Where
+// that cannot be told, it says no.
+func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) (Alone, bool) {
+	ill := c.Reason == infrav1.ReasonNodeUnreachable || c.Reason == infrav1.ReasonNodeNotReady
+	if !ill || s.At.Sub(c.LastTransitionTime.Time) < patience || m.DeletionTimestamp != nil || DrainOf(s, m) != nil {
+		return Alone{}, false
+	}
+	check, known := healthCheckOf(s, m)
+	h := hostOf(s, m)
+	if !known || h == nil || inHand(s, h) {
+		return Alone{}, false
+	}
+	alone := Alone{Why: "no health check watches it", Command: fmt.Sprintf("macfleet host reboot %s --reason 'not heard of'", h.Name)}
+	if c.Reason == infrav1.ReasonNodeNotReady {
+		alone.Command = fmt.Sprintf("macfleet machine doctor %s -n %s", m.Name, m.Namespace)
+	}
+	if check != nil {
+		allowed := meta.FindStatusCondition(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		if allowed == nil || allowed.Status != metav1.ConditionFalse {
+			return Alone{}, false
+		}
+		alone.Why = fmt.Sprintf("the health check %s does nothing: %s", check.Name, because(allowed.Reason, allowed.Message))
+	}
+	return alone, true
+}
+
+// inHand says whether somebody is at a Mac already: a person, or a reboot that was asked for
+// or only just made.
+func inHand(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) bool {
+	return h.Spec.Maintenance != nil || h.Spec.Reboot != nil || s.At.Sub(h.Status.LastReboot.At.Time) < patience
+}
+
+// hostOf is the host that a Machine has.
+func hostOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *infrav1.ScalewayAppleSiliconHost {
+	name := m.Status.HostName
+	if m.Spec.HostRef != nil {
+		name = m.Spec.HostRef.Name
+	}
+	at := slices.IndexFunc(s.Hosts, func(h infrav1.ScalewayAppleSiliconHost) bool { return h.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &s.Hosts[at]
+}
+
+// CoreOf is Cluster API's Machine of one of ours, which bears its name.
+func CoreOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *clusterv1.Machine {
+	for i := range s.CoreMachines {
+		if c := &s.CoreMachines[i]; c.Namespace == m.Namespace && c.Name == m.Name {
+			return c
+		}
+	}
+	return nil
+}
+
+// healthCheckOf is the one that watches a Machine; known: they could be read.
+func healthCheckOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) (check *clusterv1.MachineHealthCheck, known bool) {
+	core := CoreOf(s, m)
+	if core == nil || s.Lacks(snapshot.HealthChecks) != "" {
+		return nil, false
+	}
+	for i := range s.HealthChecks {
+		check := &s.HealthChecks[i]
+		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+		if err != nil || selector.Empty() || check.Namespace != core.Namespace || check.Spec.ClusterName != core.Spec.ClusterName {
+			continue
+		}
+		if selector.Matches(labels.Set(core.Labels)) {
+			return check, true
+		}
+	}
+	return nil, true
+}
+
+// Human says whether a failure is one that only a person can mend, as docs/operate/hosts.md
+// has it: the class is part of what a Machine says of a failed step.
+func Human(c metav1.Condition) bool {
+	failed := c.Reason == infrav1.ReasonBootstrapFailed || c.Reason == infrav1.ReasonUpdateFailed || c.Reason == infrav1.ReasonHeld
+	return failed && strings.Contains(c.Message, " (human): ")
+}
+
+// DrainOf is what a Machine that Cluster API deletes waits for, since its deletion: its Node
+// is drained first, and our own object says Running all the while. nil: it is not deleted,
+// or ours is already.
+func DrainOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *metav1.Condition {
+	core := CoreOf(s, m)
+	if core == nil || core.DeletionTimestamp == nil || m.DeletionTimestamp != nil {
+		return nil
+	}
+	drain := metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingReason}
+	if c := meta.FindStatusCondition(core.Status.Conditions, drain.Type); c != nil {
+		drain = *c
+	}
+	drain.LastTransitionTime = *core.DeletionTimestamp
+	return &drain
+}
+
+// deleting is the phase of a Machine that Cluster API deletes, which is core's own word.
+const deleting = "Deleting"
+
+// PhaseOf is how far a Machine is.
+func PhaseOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
+	if DrainOf(s, m) != nil {
+		return deleting
+	}
+	return m.Status.Phase
+}
