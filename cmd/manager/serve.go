@@ -19,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/scaleway"
+	"github.com/macfleet/macfleet/internal/controller/bootstrap"
 	"github.com/macfleet/macfleet/internal/controller/cluster"
 	"github.com/macfleet/macfleet/internal/controller/controlplane"
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
@@ -154,7 +156,7 @@ func connect(s settings) (connection, error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme,
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, bootstrapv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)
@@ -253,12 +255,13 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 		Server:    controlplane.Server{URL: restConfig.Host, CA: restConfig.CAData},
 		Namespace: to.namespace, WatchFilter: s.watchFilter,
 	}
+	configs := &bootstrap.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WatchFilter: s.watchFilter}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: toServer.Endpoint}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	keys := sshkey.New(sshkey.Options{
 		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
 	})
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes, keys} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, configs, requests, nodes, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

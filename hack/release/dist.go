@@ -150,7 +150,7 @@ func (r *release) clusterctl(ctx context.Context, packaged string) error {
 		return err
 	}
 	files := map[string][]byte{"infrastructure-components.yaml": rendered}
-	for _, pattern := range []string{"metadata.yaml", "cluster-template*.yaml"} {
+	for _, pattern := range []string{"metadata.yaml", "cluster-template*.yaml", "clusterclass-*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(r.root, clusterctlDir, pattern))
 		if err != nil || len(found) == 0 {
 			return fmt.Errorf("no %s in %s: %w", pattern, clusterctlDir, cmp.Or(err, fs.ErrNotExist))

@@ -145,7 +145,7 @@ func everythingIsThere(t *testing.T, dist string) {
 		"macfleet_" + version + "_darwin_amd64.tar.gz", "macfleet_" + version + "_darwin_arm64.tar.gz",
 		"macfleet_" + version + "_linux_amd64_sandbox.tar.gz", "tart-kubelet_" + version + "_darwin_arm64.tar.gz",
 		"macfleet-" + strings.TrimPrefix(version, "v") + ".tgz", "macfleet_" + version + ".spdx.json",
-		"infrastructure-components.yaml", "metadata.yaml", "cluster-template.yaml", "cluster-template-fleet-mhc.yaml",
+		"infrastructure-components.yaml", "metadata.yaml", "cluster-template.yaml", "cluster-template-fleet-mhc.yaml", "cluster-template-topology.yaml", "clusterclass-macfleet.yaml",
 	} {
 		if !listed[name] {
 			t.Errorf("no checksum of %s", name)

@@ -67,8 +67,9 @@ func (c *Cluster) coreArgs() []string {
 		"--webhook-cert-dir=" + c.WebhookCertDir(),
 		"--health-addr=127.0.0.1:" + strconv.Itoa(c.ports.health),
 		"--diagnostics-address=0",
-		// Core's one reconcile a second and object is for big fleets of real machines.
-		"--feature-gates=ReconcilerRateLimiting=false",
+		// Core's one reconcile a second and object is for big fleets of real machines. ClusterClass
+		// is off by default, and costs nothing where no Cluster has one.
+		"--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true",
 	}, c.options.CoreArgs)
 }
 

@@ -9,6 +9,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/contract"
 
+	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
@@ -23,12 +24,12 @@ func ours(t *testing.T) map[string]apiextensionsv1.CustomResourceDefinition {
 	must(t, api.List(t.Context(), crds))
 	found := map[string]apiextensionsv1.CustomResourceDefinition{}
 	for _, crd := range crds.Items {
-		if strings.HasPrefix(crd.Spec.Names.Kind, "ScalewayAppleSilicon") || crd.Spec.Group == controlplanev1.GroupVersion.Group || crd.Spec.Names.Kind == "MacNodeProfile" {
+		if _, ofMacfleet := crd.Annotations["macfleet.dev/crd-version"]; ofMacfleet {
 			found[crd.Spec.Names.Kind] = crd
 		}
 	}
-	if len(found) != 8 {
-		t.Fatalf("%d CRDs of ours, want 8", len(found))
+	if len(found) != 12 {
+		t.Fatalf("%d CRDs of ours, want 12", len(found))
 	}
 	return found
 }
@@ -88,8 +89,8 @@ func TestContract_CRDsAreLabelledAndNamed(t *testing.T) {
 		if want := contract.CalculateCRDName(crd.Spec.Group, kind); crd.Name != want {
 			t.Errorf("%s: core looks for %s", crd.Name, want)
 		}
-		if group := crd.Spec.Group; group != infrav1.GroupVersion.Group && group != controlplanev1.GroupVersion.Group {
-			t.Errorf("%s is of the group %s, in which core has no rights", kind, group)
+		if !slices.Contains([]string{infrav1.GroupVersion.Group, controlplanev1.GroupVersion.Group, bootstrapv1.GroupVersion.Group}, crd.Spec.Group) {
+			t.Errorf("%s is of the group %s, in which core has no rights", kind, crd.Spec.Group)
 		}
 	}
 }
@@ -132,6 +133,7 @@ func TestContract_Initialization(t *testing.T) {
 		"ScalewayAppleSiliconMachine": "status.initialization.provisioned",
 		"ScalewayAppleSiliconCluster": "status.initialization.provisioned",
 		"ExternalControlPlane":        "status.initialization.controlPlaneInitialized",
+		"MacBootstrapConfig":          "status.initialization.dataSecretCreated",
 	} {
 		if got := field(t, kinds[kind], path); got == nil || got.Type != "boolean" {
 			t.Errorf("%s: %s = %+v", kind, path, got)
@@ -159,7 +161,7 @@ func TestContract_Conditions(t *testing.T) {
 			t.Errorf("%s: conditions must have %q, those of Kubernetes %q", kind, required, want)
 		}
 	}
-	if seen < 5 {
+	if seen < 6 {
 		t.Errorf("only %d kinds have conditions", seen)
 	}
 }
@@ -186,13 +188,36 @@ func TestContract_TemplatesHaveMetadataAndSpec(t *testing.T) {
 			t.Errorf("%s has no spec.template.spec", kind)
 		}
 	}
-	for _, name := range []string{"labels", "annotations"} {
-		if field(t, ours(t)["ScalewayAppleSiliconMachineTemplate"], "spec.template.metadata."+name) == nil {
-			t.Errorf("a template cannot give Machines %s", name)
+	for _, kind := range []string{"ScalewayAppleSiliconMachineTemplate", "ScalewayAppleSiliconClusterTemplate", "MacBootstrapConfigTemplate", "ExternalControlPlaneTemplate"} {
+		for _, name := range []string{"labels", "annotations"} {
+			if field(t, ours(t)[kind], "spec.template.metadata."+name) == nil {
+				t.Errorf("a %s cannot give %s", kind, name)
+			}
 		}
 	}
-	if templates != 2 {
+	if templates != 5 {
 		t.Errorf("%d templates", templates)
+	}
+}
+
+// The name is a status, which a move drops; that it comes back is the controller's test.
+func TestContract_DataSecretName(t *testing.T) {
+	name := field(t, ours(t)["MacBootstrapConfig"], "status.dataSecretName")
+	if name == nil || name.Type != "string" || name.MinLength == nil || *name.MinLength != 1 || name.MaxLength == nil || *name.MaxLength != 253 {
+		t.Errorf("status.dataSecretName = %+v, want a string of 1 to 253 characters", name)
+	}
+}
+
+// A topology writes its version there.
+func TestContract_ControlPlaneHasAVersion(t *testing.T) {
+	kinds := ours(t)
+	for _, path := range []string{"spec.version", "status.version"} {
+		if got := field(t, kinds["ExternalControlPlane"], path); got == nil || got.Type != "string" {
+			t.Errorf("%s = %+v", path, got)
+		}
+	}
+	if field(t, kinds["ExternalControlPlaneTemplate"], "spec.template.spec.version") != nil {
+		t.Error("a template has a version, which would be written over")
 	}
 }
 

@@ -194,6 +194,23 @@ func awaitPolicies(ctx context.Context) error {
 			return fmt.Errorf("no policy refuses a %T: %w", probe.object, err)
 		}
 	}
+	return awaitTemplatePolicy(ctx)
+}
+
+// awaitTemplatePolicy waits likewise for the one that concerns changes alone.
+func awaitTemplatePolicy(ctx context.Context) error {
+	template := newTemplate()
+	if err := api.Create(ctx, template); err != nil {
+		return fmt.Errorf("creating a template: %w", err)
+	}
+	template.Spec.Template.Spec.Type = "M4-M"
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, rights, true, func(ctx context.Context) (bool, error) {
+		err := api.Update(ctx, template.DeepCopy(), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("no policy refuses a changed template: %w", err)
+	}
 	return nil
 }
 

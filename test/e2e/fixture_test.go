@@ -27,6 +27,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/scaleway"
@@ -156,7 +157,7 @@ func newClient(t *testing.T, w *world.World) client.Client {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, rbacv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
-		clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, apiextensionsv1.AddToScheme,
+		clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme, bootstrapv1.AddToScheme, apiextensionsv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/world"
@@ -114,7 +115,7 @@ func (f *fleet) checkRights() {
 }
 
 func ourGroup(group string) bool {
-	return group == infrav1.GroupVersion.Group || group == controlplanev1.GroupVersion.Group
+	return group == infrav1.GroupVersion.Group || group == controlplanev1.GroupVersion.Group || group == bootstrapv1.GroupVersion.Group
 }
 
 func (f *fleet) coreMay(event auditEvent) bool {

@@ -18,7 +18,10 @@ var GroupVersion = schema.GroupVersion{Group: "controlplane.cluster.x-k8s.io", V
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ExternalControlPlane{}, &ExternalControlPlaneList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&ExternalControlPlane{}, &ExternalControlPlaneList{},
+		&ExternalControlPlaneTemplate{}, &ExternalControlPlaneTemplateList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -58,7 +61,8 @@ const (
 
 // ExternalControlPlaneSpec says which cluster Macs join.
 type ExternalControlPlaneSpec struct {
-	// version of Kubernetes; default: what the API server says.
+	// version of Kubernetes that is wished for, which a Cluster's topology writes here. It
+	// upgrades nothing: status.version is what the API server says.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][0-9A-Za-z.+-]*$`

@@ -20,6 +20,7 @@ var GroupVersion = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io",
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ScalewayAppleSiliconCluster{}, &ScalewayAppleSiliconClusterList{},
+		&ScalewayAppleSiliconClusterTemplate{}, &ScalewayAppleSiliconClusterTemplateList{},
 		&ScalewayAppleSiliconMachine{}, &ScalewayAppleSiliconMachineList{},
 		&ScalewayAppleSiliconMachineTemplate{}, &ScalewayAppleSiliconMachineTemplateList{},
 		&ScalewayAppleSiliconHost{}, &ScalewayAppleSiliconHostList{},

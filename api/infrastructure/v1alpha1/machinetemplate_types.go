@@ -13,9 +13,9 @@ type MachineTemplateResource struct {
 	Spec MachineClass `json:"spec,omitempty"`
 }
 
-// ScalewayAppleSiliconMachineTemplateSpec holds the template.
-//
-// +kubebuilder:validation:XValidation:rule="self.template.spec == oldSelf.template.spec",message="a machine template is immutable: make a new one and point the MachineDeployment at it"
+// ScalewayAppleSiliconMachineTemplateSpec holds the template. A policy of the chart
+// keeps it as it is: a rule here could not tell a change from the topology
+// controller's dry run of one.
 type ScalewayAppleSiliconMachineTemplateSpec struct {
 	// +required
 	Template MachineTemplateResource `json:"template,omitempty,omitzero"`

@@ -44,14 +44,10 @@ type managed struct {
 // cert-manager, which is said to be there, only the kinds are.
 func TestClusterctlInitializesGeneratesAndUpgrades(t *testing.T) {
 	m := newManaged(t)
-	_, err := m.clusterctl.Init(t.Context(), clusterctl.InitOptions{
-		Kubeconfig: m.kubeconfig, CoreProvider: "cluster-api:" + coreVersion, InfrastructureProviders: []string{Provider + ":v0.1.0"},
-		BootstrapProviders: []string{"-"}, ControlPlaneProviders: []string{"-"},
-	})
-	m.must(err)
+	m.init()
 	m.hasManagerOf("v0.1.0")
 	m.hasProviders("cluster-api "+coreVersion, "macfleet v0.1.0")
-	for flavour, objects := range map[string]int{"": 7, "fleet-mhc": 9} {
+	for flavour, objects := range map[string]int{"": 7, "fleet-mhc": 9, "topology": 7} {
 		m.takesFlavour(flavour, objects)
 	}
 
@@ -75,6 +71,15 @@ func (m *managed) must(err error) {
 	if err != nil {
 		m.Fatal(err)
 	}
+}
+
+func (m *managed) init() {
+	m.Helper()
+	_, err := m.clusterctl.Init(m.Context(), clusterctl.InitOptions{
+		Kubeconfig: m.kubeconfig, CoreProvider: "cluster-api:" + coreVersion, InfrastructureProviders: []string{Provider + ":v0.1.0"},
+		BootstrapProviders: []string{"-"}, ControlPlaneProviders: []string{"-"},
+	})
+	m.must(err)
 }
 
 func newManaged(t *testing.T) *managed {
@@ -215,18 +220,26 @@ func (m *managed) hasPlan(want ...string) {
 	}
 }
 
-// takesFlavour: what `clusterctl generate cluster` makes, the API server takes.
-func (m *managed) takesFlavour(flavour string, objects int) {
-	m.Helper()
+// generated is what `clusterctl generate cluster` makes of a flavour.
+func (m *managed) generated(flavour string) ([]unstructured.Unstructured, error) {
 	template, err := m.clusterctl.GetClusterTemplate(m.Context(), clusterctl.GetClusterTemplateOptions{
 		Kubeconfig: m.kubeconfig, ClusterName: "macs", TargetNamespace: Namespace, WorkerMachineCount: ptr.To[int64](3),
 		ProviderRepositorySource: &clusterctl.ProviderRepositorySourceOptions{InfrastructureProvider: Provider, Flavor: flavour},
 	})
 	if err != nil {
+		return nil, err
+	}
+	return template.Objs(), nil
+}
+
+// takesFlavour: what `clusterctl generate cluster` makes, the API server takes.
+func (m *managed) takesFlavour(flavour string, objects int) {
+	m.Helper()
+	made, err := m.generated(flavour)
+	if err != nil {
 		m.Errorf("flavour %q: %v", flavour, err)
 		return
 	}
-	made := template.Objs()
 	if len(made) != objects {
 		m.Errorf("flavour %q has %d objects, want %d", flavour, len(made), objects)
 	}

@@ -40,7 +40,7 @@ func TestClusterctlReadsTheFilesAsARepository(t *testing.T) {
 	if _, err := client.Components().Get(t.Context(), repository.ComponentsOptions{Version: "v0.1.0"}); err != nil {
 		t.Error(err)
 	}
-	for flavour, want := range map[string]int{"": 7, "fleet-mhc": 9} {
+	for flavour, want := range map[string]int{"": 7, "fleet-mhc": 9, "topology": 2} {
 		template, err := client.Templates("v0.1.0").Get(t.Context(), flavour, Namespace, false)
 		if err != nil {
 			t.Errorf("flavour %q: %v", flavour, err)
@@ -49,5 +49,12 @@ func TestClusterctlReadsTheFilesAsARepository(t *testing.T) {
 		if got := len(template.Objs()); got != want {
 			t.Errorf("flavour %q has %d objects, want %d", flavour, got, want)
 		}
+	}
+	class, err := client.ClusterClasses("v0.1.0").Get(t.Context(), "macfleet", Namespace, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(class.Objs()); got != 5 || len(class.Variables()) != 0 {
+		t.Errorf("the ClusterClass has %d objects and the variables %q, want 5, and none: a file of a class may have none", got, class.Variables())
 	}
 }

@@ -49,7 +49,7 @@ func TestTemplatesAreTheChartsFleets(t *testing.T) {
 }
 
 func TestTemplatesSayWhatTheyNeed(t *testing.T) {
-	for _, name := range []string{"cluster-template.yaml", "cluster-template-fleet-mhc.yaml"} {
+	for _, name := range []string{"cluster-template.yaml", "cluster-template-fleet-mhc.yaml", "cluster-template-topology.yaml"} {
 		defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(template(t, name))
 		if err != nil {
 			t.Fatal(err)
