@@ -32,6 +32,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/profile"
 	"github.com/macfleet/macfleet/internal/controller/remediation"
 	"github.com/macfleet/macfleet/internal/controller/sshkey"
+	"github.com/macfleet/macfleet/internal/controller/template"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/tracing"
@@ -255,10 +256,11 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	templates := &template.Reconciler{Client: mgr.GetClient(), Vendor: vendor, WatchFilter: s.watchFilter}
 	keys := sshkey.New(sshkey.Options{
 		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
 	})
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes, keys} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, requests, nodes, templates, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}
