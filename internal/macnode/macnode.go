@@ -17,9 +17,10 @@ const (
 	// may run.
 	VMResource corev1.ResourceName = "macfleet.dev/macos-vm"
 
-	// OperatingSystem and Architecture are those of every Mac.
+	// OperatingSystem of every Mac.
 	OperatingSystem = "darwin"
-	Architecture    = "arm64"
+	// Architecture of every Mac.
+	Architecture = "arm64"
 
 	fleetLabel = "tuist.dev/fleet"
 	taintKey   = "tuist.dev/macos"

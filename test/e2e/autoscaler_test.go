@@ -89,7 +89,7 @@ func (f *fleet) runOnScaledFleet(name string) {
 	}
 }
 
-// deleteScaledPods ends all Pods.
+// deleteScaledPods ends the Pods of these names; without any, all.
 func (f *fleet) deleteScaledPods(names ...string) {
 	f.Helper()
 	for _, pod := range f.pods() {
@@ -164,8 +164,8 @@ func (f *fleet) checkForeseen(a *autoscaler) {
 			if name == corev1.ResourceEphemeralStorage {
 				continue // the volume is some less than the disk
 			}
-			if real := node.Status.Allocatable[name]; real.Cmp(quantity) != 0 {
-				f.Errorf("a Mac was to have %s of %s, and has %s", quantity.String(), name, real.String())
+			if has := node.Status.Allocatable[name]; has.Cmp(quantity) != 0 {
+				f.Errorf("a Mac was to have %s of %s, and has %s", quantity.String(), name, has.String())
 			}
 		}
 		if len(node.Status.Allocatable) != len(foreseen.Status.Allocatable) {
