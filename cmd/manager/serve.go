@@ -34,6 +34,7 @@ import (
 	"github.com/macfleet/macfleet/internal/controller/profile"
 	"github.com/macfleet/macfleet/internal/controller/remediation"
 	"github.com/macfleet/macfleet/internal/controller/sshkey"
+	"github.com/macfleet/macfleet/internal/controller/template"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/push"
 	"github.com/macfleet/macfleet/internal/tracing"
@@ -258,10 +259,11 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	configs := &bootstrap.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WatchFilter: s.watchFilter}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: toServer.Endpoint}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	templates := &template.Reconciler{Client: mgr.GetClient(), Vendor: vendor, WatchFilter: s.watchFilter}
 	keys := sshkey.New(sshkey.Options{
 		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
 	})
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, configs, requests, nodes, keys} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, configs, requests, nodes, templates, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {
 			return err
 		}

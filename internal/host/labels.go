@@ -45,3 +45,7 @@ func memoryGB(bytes uint64) uint64 {
 	}
 	return (bytes + gigabyte/2) / gigabyte
 }
+
+// MemoryOf is what a Mac of the type has by its own count: what both call 16 GB are
+// 16 GB to some vendors, and 16 GiB to the Mac.
+func MemoryOf(kind cloud.ServerType) uint64 { return memoryGB(kind.MemoryBytes) * gibibyte }

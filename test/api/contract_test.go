@@ -221,6 +221,20 @@ func TestContract_ControlPlaneHasAVersion(t *testing.T) {
 	}
 }
 
+// An autoscaler reads both as maps of strings, of whatever resources there are.
+func TestContract_TemplatesForetellTheirNodes(t *testing.T) {
+	crd := ours(t)["ScalewayAppleSiliconMachineTemplate"]
+	capacity := field(t, crd, "status.capacity")
+	if capacity == nil || capacity.AdditionalProperties == nil || capacity.AdditionalProperties.Schema == nil || !capacity.AdditionalProperties.Schema.XIntOrString {
+		t.Errorf("status.capacity = %+v", capacity)
+	}
+	for _, name := range []string{"architecture", "operatingSystem"} {
+		if got := field(t, crd, "status.nodeInfo."+name); got == nil || got.Type != "string" {
+			t.Errorf("status.nodeInfo.%s = %+v", name, got)
+		}
+	}
+}
+
 // clusterctl moves what it finds by a label on CRDs, which it writes itself where it installs
 // them; here the chart may have. Machines that stayed behind would lose their owners, be
 // deleted for it, and have their Macs wiped.

@@ -120,7 +120,7 @@ func TestCoreTouchesNoNodeThatIsNoMac(t *testing.T) {
 }
 
 // TestAMacLeavesWhatIsKeptOfItsNode: by this note the manager takes labels and taints
-// away, which a node may not do itself.
+// away, which a node may not do itself; nor does it say whether it may be scaled down.
 func TestAMacLeavesWhatIsKeptOfItsNode(t *testing.T) {
 	const saysNote = "Cluster API and macfleet set them, and a Mac leaves them as they are"
 	annotate := func(annotations map[string]any) client.Patch {
@@ -131,7 +131,10 @@ func TestAMacLeavesWhatIsKeptOfItsNode(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "a-mac", Labels: map[string]string{"kubernetes.io/os": "darwin", "kubernetes.io/arch": "arm64"},
-			Annotations: map[string]string{infrav1.KeptAnnotation: `{"labels":["a"]}`, clusterv1.ClusterNameAnnotation: "c"},
+			Annotations: map[string]string{
+				infrav1.KeptAnnotation: `{"labels":["a"]}`, clusterv1.ClusterNameAnnotation: "c",
+				infrav1.ScaleDownDisabledAnnotation: "true", infrav1.HeldUntilAnnotation: "2026-03-02T12:00:00Z",
+			},
 		},
 		Spec: corev1.NodeSpec{ProviderID: machineWithProviderID().Spec.ProviderID},
 	}

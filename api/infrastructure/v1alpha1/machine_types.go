@@ -20,6 +20,23 @@ const (
 // for one Machine and by a person: terminate, recycle or detach.
 const ReleasePolicyAnnotation = "tuist.dev/release-policy"
 
+// Annotations about cluster-autoscaler, which scales MachineDeployments by the Pods that
+// wait and the Nodes that idle.
+const (
+	// AutoscaledAnnotation on an infra machine: "true" has its Node held against a
+	// scale-down while its Mac is paid for anyway. The chart writes it in the
+	// MachineDeployment's template, from where Cluster API brings it to each Machine.
+	AutoscaledAnnotation = "infrastructure.cluster.x-k8s.io/autoscaled"
+
+	// ScaleDownDisabledAnnotation on a Node is the autoscaler's own: "true" keeps it
+	// from removing that Node.
+	ScaleDownDisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+
+	// HeldUntilAnnotation on a Node says that the manager set the one above, and until
+	// when. Without it that one is somebody else's, and stays as it is.
+	HeldUntilAnnotation = "infrastructure.cluster.x-k8s.io/held-until"
+)
+
 // ReleasePolicy says what becomes of a host when its Machine lets go of it.
 type ReleasePolicy string
 

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -21,9 +22,36 @@ type ScalewayAppleSiliconMachineTemplateSpec struct {
 	Template MachineTemplateResource `json:"template,omitempty,omitzero"`
 }
 
+// TemplateNodeInfo is the system of the Nodes that come of a template.
+type TemplateNodeInfo struct {
+	// architecture is arm64.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Architecture string `json:"architecture,omitempty"`
+	// operatingSystem is darwin.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	OperatingSystem string `json:"operatingSystem,omitempty"`
+}
+
+// ScalewayAppleSiliconMachineTemplateStatus foretells the Nodes of a template's
+// Machines, so that an autoscaler knows them before there is one.
+type ScalewayAppleSiliconMachineTemplateStatus struct {
+	// capacity is what Pods can have of a Mac of spec.template.spec.type: less than the
+	// Mac has, since it keeps some for itself, and more by one Pod and 100m of CPU, which
+	// cluster-autoscaler takes off for a kube-proxy that no Mac runs. Empty: no type is
+	// named, or the vendor does not list it.
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// nodeInfo of the Nodes.
+	// +optional
+	NodeInfo TemplateNodeInfo `json:"nodeInfo,omitempty,omitzero"`
+}
+
 // ScalewayAppleSiliconMachineTemplate makes the Machines of a MachineDeployment.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=sammt,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
@@ -36,6 +64,8 @@ type ScalewayAppleSiliconMachineTemplate struct {
 
 	// +required
 	Spec ScalewayAppleSiliconMachineTemplateSpec `json:"spec,omitempty,omitzero"`
+	// +optional
+	Status ScalewayAppleSiliconMachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
 
 // ScalewayAppleSiliconMachineTemplateList is a list of templates.

@@ -33,9 +33,28 @@
 {{- if and (hasKey $fleet "maxOrdered") (ne ($fleet.acquisition | default "Adopt") "Order") -}}
 {{- fail (printf "%s.maxOrdered: the fleet adopts its Macs from the pool and orders none; set %s.acquisition to Order, or leave it out" $path $path) -}}
 {{- end -}}
+{{- include "macfleet.checkAutoscaling" (list $path $fleet) -}}
 {{- include "macfleet.checkSelector" (list (printf "%s.hostSelector" $path) ($fleet.hostSelector | default dict)) -}}
 {{- include "macfleet.checkProfile" (list (printf "%s.profile" $path) ($fleet.profile | default dict)) -}}
 {{- include "macfleet.checkHealth" (list (printf "%s.healthCheck" $path) ($fleet.healthCheck | default dict)) -}}
+{{- end -}}
+
+{{- define "macfleet.checkAutoscaling" -}}
+{{- $path := index . 0 -}}{{- $fleet := index . 1 -}}
+{{- with $fleet.autoscaling -}}
+{{- if hasKey $fleet "replicas" -}}
+{{- fail (printf "%s.replicas: the autoscaler says how many Macs the fleet has; leave it out, or leave %s.autoscaling out" $path $path) -}}
+{{- end -}}
+{{- if lt (int .max) (int .min) -}}
+{{- fail (printf "%s.autoscaling: max %d is below min %d" $path (int .max) (int .min)) -}}
+{{- end -}}
+{{- if not $fleet.type -}}
+{{- fail (printf "%s.autoscaling: the autoscaler has to know what a Mac has before there is one; say in %s.type which type of server they are, such as M2-L" $path $path) -}}
+{{- end -}}
+{{- if and (hasKey $fleet "maxOrdered") (lt (int $fleet.maxOrdered) (int .max)) -}}
+{{- fail (printf "%s.maxOrdered %d is below %s.autoscaling.max %d: the autoscaler would wait for Macs that are never ordered" $path (int $fleet.maxOrdered) $path (int .max)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "macfleet.checkSelector" -}}

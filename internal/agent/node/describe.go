@@ -3,37 +3,24 @@ package node
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/macnode"
 )
 
 const (
-	// vmResource: one for each guest that may run.
-	vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
 	// kubernetesVersion is the release of the client libraries: tools compare the
 	// minor with that of the API server.
 	kubernetesVersion = "v1.36.4"
-	fleetLabel        = "tuist.dev/fleet"
 	versionLabel      = "macfleet.dev/agent-version"
-	taintKey          = "tuist.dev/macos"
-)
-
-// What the host keeps for itself: macOS, the agent, and for each guest what its
-// process needs beyond the guest's memory.
-const (
-	reservedMilliCPU     = 500
-	reservedMemoryBytes  = 2 << 30
-	reservedStorageBytes = 20 << 30
 )
 
 // Self is what this Mac is, read once at start.
@@ -51,73 +38,28 @@ type Self struct {
 func (s Self) object() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Config.Host.Name, Labels: s.labels()},
-		Spec:       corev1.NodeSpec{ProviderID: s.Config.Host.ProviderID, Taints: s.taints()},
+		Spec:       corev1.NodeSpec{ProviderID: s.Config.Host.ProviderID, Taints: macnode.Taints(s.Config.Node)},
 	}
 }
 
 func (s Self) labels() map[string]string {
-	h := s.Config.Host
-	labels := maps.Clone(s.Config.Node.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[corev1.LabelOSStable] = "darwin"
-	labels[corev1.LabelArchStable] = "arm64"
-	labels[corev1.LabelHostname] = h.Name
-	for name, value := range map[string]string{
-		corev1.LabelTopologyZone:       h.Zone,
-		corev1.LabelInstanceTypeStable: h.ServerType,
-		fleetLabel:                     s.Config.Host.Fleet,
-		versionLabel:                   inName(s.Version),
-	} {
-		if value != "" {
-			labels[name] = value
-		}
+	labels := macnode.Labels(s.Config.Host, s.Config.Node.Labels)
+	if version := inName(s.Version); version != "" {
+		labels[versionLabel] = version
 	}
 	return labels
 }
 
-// taints are those of the configuration; where it says nothing, one keeps Pods
-// away that do not ask for macOS. An empty list asks for none.
-func (s Self) taints() []corev1.Taint {
-	if s.Config.Node.Taints == nil {
-		return []corev1.Taint{{Key: taintKey, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
-	}
-	taints := []corev1.Taint{}
-	for _, t := range s.Config.Node.Taints {
-		taints = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
-	}
-	return taints
-}
-
 // Capacity is what the Mac has.
-func (s Self) Capacity() corev1.ResourceList {
-	vms := *resource.NewQuantity(int64(max(1, s.Config.Node.MaxVMs)), resource.DecimalSI)
-	return corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewQuantity(int64(s.Facts.CPUs), resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(s.Facts.MemoryBytes, resource.BinarySI),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(s.Disk.TotalBytes, resource.BinarySI),
-		corev1.ResourcePods:             vms,
-		vmResource:                      vms,
-	}
-}
+func (s Self) Capacity() corev1.ResourceList { return macnode.Capacity(s.hardware(), s.Config.Node) }
 
 // Allocatable is the capacity without what the host keeps.
 func (s Self) Allocatable() corev1.ResourceList {
-	list := s.Capacity()
-	for name, reserve := range map[corev1.ResourceName]*resource.Quantity{
-		corev1.ResourceCPU:              resource.NewMilliQuantity(reservedMilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory:           resource.NewQuantity(reservedMemoryBytes, resource.BinarySI),
-		corev1.ResourceEphemeralStorage: resource.NewQuantity(reservedStorageBytes, resource.BinarySI),
-	} {
-		left := list[name].DeepCopy()
-		left.Sub(*reserve)
-		if left.Sign() < 0 {
-			left = *resource.NewQuantity(0, left.Format)
-		}
-		list[name] = left
-	}
-	return list
+	return macnode.Allocatable(s.hardware(), s.Config.Node)
+}
+
+func (s Self) hardware() macnode.Hardware {
+	return macnode.Hardware{CPUs: s.Facts.CPUs, MemoryBytes: s.Facts.MemoryBytes, DiskBytes: s.Disk.TotalBytes}
 }
 
 // Addresses of the Node: where the control plane reaches the Mac, and its name.
@@ -154,8 +96,8 @@ func (s Self) info() corev1.NodeSystemInfo {
 		OSImage:                 s.Facts.OSImage,
 		ContainerRuntimeVersion: fmt.Sprintf("%s://%s", s.Tool.Name, s.Tool.Version),
 		KubeletVersion:          cmp.Or(s.Config.Host.KubernetesVersion, kubeletVersion(s.Version)),
-		OperatingSystem:         "darwin",
-		Architecture:            "arm64",
+		OperatingSystem:         macnode.OperatingSystem,
+		Architecture:            macnode.Architecture,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/vm"
+	"github.com/macfleet/macfleet/internal/macnode"
 )
 
 func TestNodeIsMadeOnceAndComplete(t *testing.T) {
@@ -266,7 +267,7 @@ func TestALeakIsToldAtOnce(t *testing.T) {
 	c.still.Store(true)
 	c.slots.Limited([]vm.Machine{{Name: "tk-a-1", Running: true, MacOS: true}})
 	c.await("one place", func() bool {
-		left := c.node().Status.Allocatable[vmResource]
+		left := c.node().Status.Allocatable[macnode.VMResource]
 		return left.Value() == 1 && conditionOf(c.node(), licenseSlotsHealthy) == corev1.ConditionFalse
 	})
 	if conditionOf(c.node(), corev1.NodeReady) != corev1.ConditionTrue {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/slot"
+	"github.com/macfleet/macfleet/internal/macnode"
 )
 
 const (
@@ -44,7 +45,7 @@ type observation struct {
 // limited lowers what depends on the guests' places.
 func limited(list corev1.ResourceList, vms int) corev1.ResourceList {
 	places := *resource.NewQuantity(int64(vms), resource.DecimalSI)
-	for _, name := range []corev1.ResourceName{corev1.ResourcePods, vmResource} {
+	for _, name := range []corev1.ResourceName{corev1.ResourcePods, macnode.VMResource} {
 		if configured := list[name]; places.Cmp(configured) < 0 {
 			list[name] = places
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/macnode"
 )
 
 // fine is what a status is made of on a Mac that is well.
@@ -120,7 +121,7 @@ func TestWhatTheNodeTells(t *testing.T) {
 		if last.Type != licenseSlotsHealthy || last.Status != c.licence || last.Reason != c.reason {
 			t.Errorf("%s: %+v", c.name, last)
 		}
-		for _, name := range []corev1.ResourceName{corev1.ResourcePods, vmResource} {
+		for _, name := range []corev1.ResourceName{corev1.ResourcePods, macnode.VMResource} {
 			left, all := s.Allocatable[name], s.Capacity[name]
 			if left.Value() != c.allocatable || all.Value() != 2 {
 				t.Errorf("%s: %s of %s %s, want %d of 2", c.name, left.String(), all.String(), name, c.allocatable)

@@ -22,6 +22,7 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
+	"github.com/macfleet/macfleet/internal/servertype"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch;create;update;delete;claim
@@ -48,7 +49,7 @@ type Reconciler struct {
 	reinstalls, deletions requests
 	orders                order.Memory
 	diagnostics           memo.Memo[types.UID, diagnostic]
-	zoneTypes             memo.Memo[string, zoneTypes]
+	serverTypes           servertype.Types
 	firstSeen             firstSeen
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
@@ -97,7 +98,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 		show:   showing{v, staging{s}},
 		wipe:   wiping{vendor: v, idle: idle, metrics: r.metrics, reinstalls: &r.reinstalls, deletions: &r.deletions},
 		reboot: rebooting{v, diagnosing{v, &r.diagnostics}, r.metrics},
-		labels: labelling{v, &r.zoneTypes},
+		labels: labelling{v, &r.serverTypes},
 		ordering: order.Sender{
 			Object: orderObject{v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
 			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: conflictDelay, WatchFilter: r.WatchFilter,

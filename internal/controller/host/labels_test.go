@@ -9,6 +9,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
+	"github.com/macfleet/macfleet/internal/servertype"
 )
 
 func TestFactsAreLabels(t *testing.T) {
@@ -32,7 +33,7 @@ func TestFactsAreLabels(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	failing = false
-	if result.RequeueAfter <= 0 || result.RequeueAfter > retryTypes {
+	if result.RequeueAfter <= 0 || result.RequeueAfter > servertype.Retry {
 		t.Errorf("looks for the types again in %s", result.RequeueAfter)
 	}
 	w.clock.Step(result.RequeueAfter)

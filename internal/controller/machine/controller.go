@@ -134,6 +134,7 @@ type Reconciler struct {
 	bootstrapPhase *bootstrapPhase
 	joinPhase      *joinPhase
 	slotsPhase     *slotsPhase
+	scaleDownPhase *scaleDownPhase
 	releasePhase   *releasePhase
 }
 
@@ -271,7 +272,9 @@ func (r *Reconciler) runPhases(ctx context.Context, v *visit) (ctrl.Result, erro
 		return r.releasePhase.run(ctx, v)
 	}
 	var result ctrl.Result
-	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){r.claimPhase.run, r.bootstrapPhase.run, r.joinPhase.run, r.slotsPhase.run} {
+	for _, phase := range []func(context.Context, *visit) (ctrl.Result, error){
+		r.claimPhase.run, r.bootstrapPhase.run, r.joinPhase.run, r.slotsPhase.run, r.scaleDownPhase.run,
+	} {
 		next, err := phase(ctx, v)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -349,6 +352,7 @@ func (r *Reconciler) wirePhases() {
 		updates: &updatePhase{clock: r.Clock, metrics: r.metrics, pushes: r.pushes, starter: r.starter},
 	}
 	r.joinPhase = &joinPhase{clock: r.Clock, nodes: r.nodes, pushes: r.pushes, tokens: r.tokens}
+	r.scaleDownPhase = &scaleDownPhase{client: r.Client, clock: r.Clock}
 	r.slotsPhase = &slotsPhase{clock: r.Clock, reader: r.Reader, disruption: r.disruption, hosts: r.hosts}
 	r.releasePhase = &releasePhase{
 		clock: r.Clock, reader: r.Reader, absences: &r.absences, checks: r.checks, claims: r.claims, gone: r.gone,

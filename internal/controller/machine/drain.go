@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,13 +17,8 @@ import (
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
-const (
-	// defaultDrainTimeout holds where the Machine sets none; core would wait for
-	// ever, and a deletion must end.
-	defaultDrainTimeout = 10 * time.Minute
-	// drainPoll is how often a draining Node's Pods are looked at.
-	drainPoll = 5 * time.Second
-)
+// drainPoll is how often a draining Node's Pods are looked at.
+const drainPoll = 5 * time.Second
 
 // nodes finds, drains and deletes the Nodes of Machines.
 type nodes struct {
@@ -111,13 +105,7 @@ func coreDrains(v *visit) bool {
 }
 
 func (p *nodes) drainTimeIsOver(v *visit) bool {
-	timeout := defaultDrainTimeout
-	if v.Owner != nil {
-		if seconds := ptr.Deref(v.Owner.Spec.Deletion.NodeDrainTimeoutSeconds, 0); seconds > 0 {
-			timeout = time.Duration(seconds) * time.Second
-		}
-	}
-	return p.clock.Since(v.Machine.DeletionTimestamp.Time) >= timeout
+	return p.clock.Since(v.Machine.DeletionTimestamp.Time) >= v.DrainTimeout()
 }
 
 // deleteOwnNode deletes the Machine's Node without draining it: its Mac is somebody

@@ -64,7 +64,7 @@ func TestDrainEndsAfterItsTimeout(t *testing.T) {
 		wait    time.Duration
 		ready   bool
 	}{
-		"default":      {nil, defaultDrainTimeout, true},
+		"default":      {nil, machine.DefaultDrainTimeout, true},
 		"the Machines": {ptr.To(int32(60)), time.Minute, true},
 		"silent Node":  {nil, 0, false},
 	} {
@@ -122,7 +122,7 @@ func TestRefusedEvictionDoesNotBlockDeletion(t *testing.T) {
 			w.r.Client = interceptor.NewClient(w.client, faults)
 			w.r.wire()
 			w.delete(w.machine("mac-1"))
-			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Add(defaultDrainTimeout - time.Second))
+			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Add(machine.DefaultDrainTimeout - time.Second))
 			key := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}
 			if _, err := w.r.Reconcile(t.Context(), key); err == nil || w.host(hostName).Spec.Release != nil {
 				t.Fatalf("error = %v, release = %+v; want the refusal, which is tried again", err, w.host(hostName).Spec.Release)

@@ -83,8 +83,14 @@ func clusterChanges() predicate.Predicate {
 // nodeChanges leaves out the heartbeats.
 func nodeChanges() predicate.Predicate {
 	return watch.Updates(func(before, now *corev1.Node) bool {
-		return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID || slotNews(before, now)
+		return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID || slotNews(before, now) || scaleDownNews(before, now)
 	})
+}
+
+// scaleDownNews reports that somebody has changed whether the autoscaler may remove a Node.
+func scaleDownNews(before, now *corev1.Node) bool {
+	const key = infrav1.ScaleDownDisabledAnnotation
+	return before.Annotations[key] != now.Annotations[key]
 }
 
 // slotNews reports that a Node tells something else of its places.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/macnode"
 )
 
-// vmResource is the extended resource of which a Node has one for each guest.
-const vmResource corev1.ResourceName = "macfleet.dev/macos-vm"
+const vmResource = macnode.VMResource
 
 // guestOS is what runs in a VM, in the words of spec.os.name.
 const guestOS corev1.OSName = "darwin"
