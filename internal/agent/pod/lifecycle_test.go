@@ -150,6 +150,28 @@ func TestTheGuestHasItsGraceAfterTheCommand(t *testing.T) {
 	}
 }
 
+// The node lifecycle controller writes that Pods are not Ready when the lease of their Node is late, and never that they
+// are again.
+func TestAPodThatRunsIsShownReadyAgain(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.ResourceVersion = "5"
+	w := newWorld(t, p)
+	w.startAgent()
+	ready := func(p *corev1.Pod) bool {
+		return state.ConditionOf(p.Status.Conditions, corev1.PodReady) == corev1.ConditionTrue
+	}
+	w.awaitPod("a", "is Ready", ready)
+	w.edit("a", func(p *corev1.Pod) {
+		p.ResourceVersion = "6"
+		for i := range p.Status.Conditions {
+			if p.Status.Conditions[i].Type == corev1.PodReady {
+				p.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		}
+	})
+	w.awaitPod("a", "is Ready again", ready)
+}
+
 func TestReadinessGates(t *testing.T) {
 	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/warm"}}

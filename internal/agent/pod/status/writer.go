@@ -46,6 +46,9 @@ type Writer struct {
 	withdrawn bool
 	// set counts versions of want, written is the last one that the API server has.
 	set, written uint64
+	// over is the Pod's resourceVersion after the last write, seen the newest Pod that Seen told of.
+	over string
+	seen *corev1.Pod
 	// changed is closed and replaced whenever set, written or gone changes.
 	changed chan struct{}
 	// gone: the Pod is not there any more, so that there is nothing to write.
@@ -130,7 +133,8 @@ func (w *Writer) Run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if err := w.write(ctx, v); err != nil {
+		answer, err := w.write(ctx, v)
+		if err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
 			_ = wait.For(ctx, w.clock, retry) // next returns when ctx has ended
 			retry = min(2*retry, retryMost)
@@ -138,7 +142,8 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		retry = retryFirst
 		w.mu.Lock()
-		w.written = v.number
+		w.written, w.over = v.number, answer.ResourceVersion
+		w.reconcile()
 		w.notify()
 		w.mu.Unlock()
 	}
@@ -175,20 +180,20 @@ func (w *Writer) next(ctx context.Context) (version, bool) {
 	}
 }
 
-func (w *Writer) write(ctx context.Context, v version) error {
+func (w *Writer) write(ctx context.Context, v version) (*corev1.Pod, error) {
 	patch, err := patchOf(w.uid, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err = w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	answer, err := w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		// Conflict: the name belongs to a Pod with another UID.
 		w.Gone()
-		return nil
+		return &corev1.Pod{}, nil
 	}
-	return err
+	return answer, err
 }
 
 // patchOf writes the fields that this agent owns and no others: conditions are
