@@ -220,7 +220,8 @@ func patchOf(uid types.UID, v version) ([]byte, error) {
 		own["ephemeralContainerStatuses"] = s.EphemeralContainerStatuses
 	}
 	if s.HostIP != "" {
-		own["hostIP"], own["hostIPs"] = s.HostIP, s.HostIPs
+		// A merge by address would keep the one that the Mac had before.
+		own["hostIP"], own["hostIPs"] = s.HostIP, []any{map[string]any{"$patch": "replace"}, corev1.HostIP{IP: s.HostIP}}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": own})
 	if err != nil {
