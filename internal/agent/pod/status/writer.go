@@ -24,8 +24,10 @@ import (
 
 // Back-off of a status that the API server does not take.
 const (
-	retryFirst     = 200 * time.Millisecond
-	retryMost      = 10 * time.Second
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 10 * time.Second
+	// refusalsMost in a row, of a kind that no retry changes, are no trouble that passes.
+	refusalsMost   = 5
 	requestTimeout = 15 * time.Second
 )
 
@@ -49,7 +51,10 @@ type Writer struct {
 	// over is the Pod's resourceVersion after the last write, seen the newest Pod that Seen told of.
 	over string
 	seen *corev1.Pod
-	// changed is closed and replaced whenever set, written or gone changes.
+	// refusals counts those of want in a row, refused is the last one once they are too many.
+	refusals int
+	refused  error
+	// changed is closed and replaced whenever set, written, refused or gone changes.
 	changed chan struct{}
 	// gone: the Pod is not there any more, so that there is nothing to write.
 	gone bool
@@ -92,6 +97,7 @@ func (w *Writer) Set(s corev1.PodStatus) {
 	}
 	w.want = s
 	w.set++
+	w.refusals, w.refused = 0, nil
 	w.notify()
 }
 
@@ -108,14 +114,18 @@ func (w *Writer) notify() {
 	w.changed = make(chan struct{})
 }
 
-// Flush waits until everything that was set is written, or the Pod is gone.
+// Flush waits until everything that was set is written, or the Pod is gone. It fails where
+// the API server will not take it, and with ctx.
 func (w *Writer) Flush(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		done, changed := w.gone || w.written == w.set, w.changed
+		done, refused, changed := w.gone || w.written == w.set, w.refused, w.changed
 		w.mu.Unlock()
-		if done {
+		switch {
+		case done:
 			return nil
+		case refused != nil:
+			return fmt.Errorf("the API server does not take a status: %w", refused)
 		}
 		select {
 		case <-changed:
@@ -136,6 +146,7 @@ func (w *Writer) Run(ctx context.Context) {
 		answer, err := w.write(ctx, v)
 		if err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
+			w.failed(err)
 			_ = wait.For(ctx, w.clock, retry) // next returns when ctx has ended
 			retry = min(2*retry, retryMost)
 			continue
@@ -146,6 +157,20 @@ func (w *Writer) Run(ctx context.Context) {
 		w.reconcile()
 		w.notify()
 		w.mu.Unlock()
+	}
+}
+
+// failed counts what the API server answers to a status that it will not take.
+func (w *Writer) failed(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		w.refusals, w.refused = 0, nil
+		return
+	}
+	if w.refusals++; w.refusals >= refusalsMost {
+		w.refused = err
+		w.notify()
 	}
 }
 
