@@ -55,8 +55,12 @@ func (c *guestCommands) runMultiContainer(ctx context.Context, p *corev1.Pod, se
 	case err != nil:
 		return nil, err
 	}
-	if err := c.ender.endSidecars(ctx, p); err != nil || e != nil {
-		return e, err
+	if err := c.ender.endSidecars(ctx, p); err != nil {
+		return nil, err
+	}
+	if e != nil {
+		c.exits.readMultiContainer(p) // the sidecars have ends of their own
+		return e, nil
 	}
 	decided := c.exits.read(exitUnrecorded)
 	return &decided, nil
