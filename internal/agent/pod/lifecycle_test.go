@@ -87,6 +87,38 @@ func TestADeadlineOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+// An end that a deadline has brought about is one of the deadline also where the agent was restarted meanwhile.
+func TestADeadlineIsNotForgottenWithTheAgent(t *testing.T) {
+	for name, away := range map[string]func(w *world){
+		"the command ended": func(w *world) { w.host.exit("main", exited(0)) },
+		"the guest is down": func(w *world) {
+			w.host.exit("main", exited(0))
+			w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := withDeadline(podtest.Job(corev1.RestartPolicyNever), 600)
+			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
+			w := newWorld(t, p)
+			w.host.guests.stubborn = true
+			w.startAgent()
+			w.awaitRunning("a")
+			w.frozen.Store(true)
+			w.clock.Step(600 * time.Second)
+			w.awaitSignal()
+			w.stopAgent()
+			w.clock.Step(10 * time.Second)
+			away(w)
+			w.startAgent()
+			w.frozen.Store(false)
+			w.await("the Pod has ended", func() bool { return state.HasEnded(w.pod("a")) })
+			if s := w.pod("a").Status; s.Phase != corev1.PodFailed || s.Reason != "DeadlineExceeded" {
+				t.Errorf("phase %s, reason %q", s.Phase, s.Reason)
+			}
+		})
+	}
+}
+
 func TestADeadlineMayCome(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()

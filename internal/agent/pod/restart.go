@@ -17,6 +17,10 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 		if err != nil {
 			return nil // deleted, over, or the agent stops
 		}
+		if isOverdue(w.pod.current(), w.report.invariant.StartTime.Time, e) {
+			w.endLife(errDeadline())
+			return nil
+		}
 		if action != state.ActionEnded {
 			w.recordExit(e)
 		}
