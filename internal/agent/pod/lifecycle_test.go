@@ -168,16 +168,32 @@ func TestAGraceMayBeShortened(t *testing.T) {
 }
 
 // The Pod of a command that ended gets the grace its spec says for the shutdown.
-func TestTheGuestHasItsGraceAfterTheCommand(t *testing.T) {
-	p := podtest.Job(corev1.RestartPolicyNever)
-	grace := int64(77)
-	p.Spec.TerminationGracePeriodSeconds = &grace
+// A Pod ends when its guest is down, which a guest that hangs must not put off for hours.
+func TestTheGuestHasHalfAMinuteAfterTheCommand(t *testing.T) {
+	for grace, want := range map[int64]time.Duration{17: 17 * time.Second, 3600: 30 * time.Second} {
+		p := podtest.Job(corev1.RestartPolicyNever)
+		p.Spec.TerminationGracePeriodSeconds = &grace
+		w := newWorld(t, p)
+		w.startAgent()
+		w.awaitRunning("a")
+		w.host.exit("main", exited(0))
+		w.awaitPhase(corev1.PodSucceeded)
+		if d := cmp.Diff([]time.Duration{want}, w.host.graces); d != "" {
+			t.Errorf("of %d s, graces (-want +got):\n%s", grace, d)
+		}
+	}
+}
+
+// Nor does it hold up the next attempt.
+func TestTheGuestHasHalfAMinuteBeforeARestart(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyOnFailure)
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitRunning("a")
-	w.host.exit("main", exited(0))
-	w.awaitPhase(corev1.PodSucceeded)
-	if d := cmp.Diff([]time.Duration{77 * time.Second}, w.host.graces); d != "" {
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "was restarted", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).Ready })
+	if d := cmp.Diff([]time.Duration{30 * time.Second}, w.host.graces); d != "" {
 		t.Errorf("graces (-want +got):\n%s", d)
 	}
 }

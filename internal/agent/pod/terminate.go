@@ -34,7 +34,11 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 	}
 	w.probing.stop()
 	if w.progress.Step != "" {
-		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
+		grace := w.pod.grace(w.life)
+		if ended != nil {
+			grace = w.pod.shutdownGrace(w.life)
+		}
+		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, grace); err != nil {
 			return err
 		}
 	}
