@@ -275,7 +275,7 @@ func (m *multiContainer) dropRun(at state.Place, n int) {
 		return
 	}
 	id := at.Command(n)
-	for _, of := range []string{id, state.MessageID(id), state.PreStopOf(id)} {
+	for _, of := range []string{id, state.MessageID(id), state.PreStopOf(id), state.PostStartOf(id)} {
 		if err := shim.Forget(m.progress.dir(), of, of+".log"); err != nil {
 			m.log.Warn("what an old run of a container has left was not removed", "command", of, "err", err)
 		}
