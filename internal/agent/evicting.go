@@ -30,7 +30,12 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 			ofDisk, diskErr := disks.Short(ctx)
 			return append(ofMemory, ofDisk...), errors.Join(err, diskErr)
 		},
-		Free:       pods.images.FreeNow,
+		Free: func(ctx context.Context) error {
+			return errors.Join(pods.supervisor.FreeLogs(func() bool {
+				short, err := disks.Short(ctx)
+				return err == nil && len(short) == 0
+			}), pods.images.FreeNow(ctx))
+		},
 		Candidates: held.candidates,
 		Evict:      pods.supervisor.Evict,
 		Met: func(r corev1.ResourceName) {

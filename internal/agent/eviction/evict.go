@@ -32,7 +32,7 @@ type Options struct {
 	Host Host
 	// Short reads what the host is short of now.
 	Short func(context.Context) ([]health.Shortage, error)
-	// Free removes images that nobody needs.
+	// Free removes what nobody needs: logs of Pods that have ended, and images.
 	Free func(context.Context) error
 	// Candidates are the Pods that hold some of a resource.
 	Candidates func(context.Context, corev1.ResourceName) []Candidate

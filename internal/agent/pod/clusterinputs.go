@@ -55,9 +55,12 @@ func (g ClusterInputs) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1
 // Prepare resolves the environment of each container before it makes volumes, so
 // that nothing is written for a Pod that cannot run.
 func (g ClusterInputs) Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error) {
-	commands, err := g.Commands(ctx, p)
-	if err != nil {
-		return Prepared{}, err
+	commands := map[string]vm.GuestCommand{}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		var err error
+		if commands[c.Name], err = g.Command(ctx, p, c.Name); err != nil {
+			return Prepared{}, err
+		}
 	}
 	given := Prepared{Commands: commands}
 	main := given.Commands[p.Spec.Containers[0].Name]
@@ -96,22 +99,22 @@ func withSubPaths(p *corev1.Pod, commands map[string]vm.GuestCommand) (*corev1.P
 	return &expanded, nil
 }
 
-// Commands resolves the environment of each container. The file that stands in for the
+// Command resolves the environment of one container. The file that stands in for the
 // environment of a VM is written before there is an address to write in it.
-func (g ClusterInputs) Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
-	commands := map[string]vm.GuestCommand{}
-	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-		facts := g.facts()
-		if state.IsCommand(c) {
-			facts.PodIP = vm.GuestAddress
-		}
-		list, err := env.Resolve(ctx, p, c, g.Objects, facts)
-		if err != nil {
-			return nil, err
-		}
-		commands[c.Name] = vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}
+func (g ClusterInputs) Command(ctx context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error) {
+	at, found := state.PlaceOf(p, container)
+	if !found {
+		return vm.GuestCommand{}, fmt.Errorf("%w: %s", ErrContainerNotFound, container)
 	}
-	return commands, nil
+	c, facts := at.In(p), g.facts()
+	if state.IsCommand(c) {
+		facts.PodIP = vm.GuestAddress
+	}
+	list, err := env.Resolve(ctx, p, c, g.Objects, facts)
+	if err != nil {
+		return vm.GuestCommand{}, err
+	}
+	return vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}, nil
 }
 
 func (g ClusterInputs) facts() env.Facts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -26,6 +27,18 @@ func (e *podFailedError) Error() string { return e.Message }
 // deadlineMessage is a kubelet's.
 const deadlineMessage = "Pod was active on the node longer than the specified deadline"
 
+// errDeadline returns how a Pod fails whose deadline is over.
+func errDeadline() *podFailedError {
+	return &podFailedError{Failure: state.Failure{Reason: reasonDeadline, Message: deadlineMessage}, grace: -1}
+}
+
+// isOverdue reports an exit that came after the deadline. It is not the Pod's own, also where
+// an agent before this one enforced the deadline.
+func isOverdue(p *corev1.Pod, start time.Time, e state.Exit) bool {
+	due, limited := state.ActiveDeadline(p, start)
+	return limited && e.Finished.After(due)
+}
+
 // enforceDeadline ends the Pod's life once it was active for activeDeadlineSeconds,
 // which may be changed while it lives.
 func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.Clock, endLife context.CancelCauseFunc) {
@@ -42,10 +55,7 @@ func enforceDeadline(ctx context.Context, pod *object, start time.Time, c clock.
 		}
 		left := due.Sub(c.Now())
 		if left <= 0 {
-			endLife(&podFailedError{
-				Failure: state.Failure{Reason: reasonDeadline, Message: deadlineMessage},
-				grace:   -1,
-			})
+			endLife(errDeadline())
 			return
 		}
 		if _, err := wait.Or(ctx, c, changed, left); err != nil {

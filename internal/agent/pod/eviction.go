@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,39 @@ func (l *locator) holds(runtime *vmruntime.Runtime) *Holder {
 		h.LogDir = l.checkpoints.AttemptDir(r.UID, r.Attempt)
 	}
 	return h
+}
+
+// FreeLogs removes the logs of Pods that have ended and hold nothing else of the host, the
+// oldest Pod first, until it is enough. A kubelet removes dead containers with theirs.
+func (s *Supervisor) FreeLogs(enough func() bool) error {
+	var errs []error
+	for _, w := range s.ended() {
+		if enough() {
+			break
+		}
+		errs = append(errs, s.checkpoints.DropAttempts(w.pod.uid, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// ended are the workers of Pods of which nothing is left but the object, the oldest first.
+func (s *Supervisor) ended() []*worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*worker
+	for _, j := range s.workers {
+		select {
+		case <-j.worker.freed:
+			if state.HasEnded(j.worker.pod.current()) {
+				list = append(list, j.worker)
+			}
+		default:
+		}
+	}
+	slices.SortFunc(list, func(a, b *worker) int {
+		return a.pod.current().CreationTimestamp.Compare(b.pod.current().CreationTimestamp.Time)
+	})
+	return list
 }
 
 // Evict ends a Pod because its host is short of something, and returns what is closed once

@@ -1,12 +1,17 @@
 package pod
 
 import (
+	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // A host that is short of something ends Pods whatever their policy, and has back what
@@ -38,6 +43,50 @@ func TestAPodIsEvicted(t *testing.T) {
 	}
 	if left := s.Holders(); len(left) != 0 || s.Evict("uid-a", "again") != nil || s.Evict("uid-b", "unknown") != nil {
 		t.Errorf("it is evicted again, or holds something: %+v", left)
+	}
+}
+
+// Logs of Pods that have ended go before a Pod that runs does, and no more of them than it takes.
+func TestLogsOfEndedPodsGoFirst(t *testing.T) {
+	var pods []*corev1.Pod
+	begun := time.Now().Add(-time.Hour)
+	for i, name := range []string{"old", "new", "runs"} {
+		p := podtest.OnMac(name, corev1.RestartPolicyNever)
+		p.CreationTimestamp = metav1.NewTime(begun.Add(time.Duration(i) * time.Minute))
+		pods = append(pods, p)
+	}
+	w := newWorld(t, pods[:2]...)
+	s := w.startAgent()
+	w.awaitRunning("old")
+	w.awaitRunning("new")
+	for _, name := range []string{"old", "new"} {
+		w.host.end("tk-uid-"+name+"-0", vm.RunEnd{}, "end")
+	}
+	w.create(pods[2])
+	w.awaitRunning("runs")
+	w.await("both have ended", func() bool { return len(s.ended()) == 2 })
+	left := func() []string {
+		dirs, err := filepath.Glob(filepath.Join(w.dir, "pods", "*", "attempt-0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, dir := range dirs {
+			dirs[i] = filepath.Base(filepath.Dir(dir))
+		}
+		return dirs
+	}
+	asked := 0
+	enoughAfter := func(n int) func() bool {
+		asked = 0
+		return func() bool { asked++; return asked > n }
+	}
+	for n, want := range [][]string{{"uid-new", "uid-old", "uid-runs"}, {"uid-new", "uid-runs"}, {"uid-runs"}} {
+		if err := s.FreeLogs(enoughAfter(n)); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(); !slices.Equal(got, want) {
+			t.Errorf("enough after %d: logs of %v, want %v", n, got, want)
+		}
 	}
 }
 

@@ -268,11 +268,11 @@ func (f *fakeInputs) commands(p *corev1.Pod) map[string]vm.GuestCommand {
 	return commands
 }
 
-func (f *fakeInputs) Commands(_ context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error) {
+func (f *fakeInputs) Command(_ context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.resolved++
-	return f.commands(p), nil
+	return f.commands(p)[container], nil
 }
 
 func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +32,8 @@ type Inputs interface {
 	// Prepare makes everything ready; called again it repairs what is missing. An
 	// error may have a method EventReason.
 	Prepare(ctx context.Context, p *corev1.Pod) (Prepared, error)
-	// Commands are those of Prepare, made anew without touching volumes.
-	Commands(ctx context.Context, p *corev1.Pod) (map[string]vm.GuestCommand, error)
+	// Command is one container's of Prepare, made anew without touching volumes.
+	Command(ctx context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error)
 	// Refresh renews what changed, and says when it wants to be called again; zero:
 	// when something changes.
 	Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error)
@@ -78,8 +78,10 @@ type podInputs struct {
 	// those of several goroutines that ensure it.
 	preparing sync.Mutex
 	prepared  *Prepared
-	// commands are those of the last attempt that was prepared, for any goroutine.
-	commands atomic.Pointer[map[string]vm.GuestCommand]
+	// commands are those of the last attempt that was prepared, for any goroutine. Where an
+	// agent before this one did that, they are those that were asked for. known guards them.
+	known    sync.Mutex
+	commands map[string]vm.GuestCommand
 }
 
 // prepare makes the Pod's inputs ready, as often as it takes.
@@ -115,24 +117,40 @@ func (i *podInputs) prepareOnce(ctx context.Context) error {
 	}
 	prepared.changed, prepared.relabeled = changed, relabeled
 	i.prepared = &prepared
-	i.commands.Store(&prepared.Commands)
+	i.known.Lock()
+	defer i.known.Unlock()
+	i.commands = maps.Clone(prepared.Commands)
 	return nil
 }
 
 // commandOf is the command of a container that runs. One that an agent before this one
-// began is resolved anew, from the objects as they are now.
+// began is resolved anew, from the objects as they are now: from those that it refers to
+// alone, as others may be gone.
 func (i *podInputs) commandOf(ctx context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error) {
-	known := i.commands.Load()
-	if known == nil {
-		anew, err := i.source.Commands(ctx, p)
-		if err != nil {
-			return vm.GuestCommand{}, err
-		}
-		// Where the worker has prepared them meanwhile, its own count.
-		i.commands.CompareAndSwap(nil, &anew)
-		known = &anew
+	if c, found := i.knownCommand(container); found {
+		return c, nil
 	}
-	return (*known)[container], nil
+	c, err := i.source.Command(ctx, p, container)
+	if err != nil {
+		return vm.GuestCommand{}, err
+	}
+	i.known.Lock()
+	defer i.known.Unlock()
+	if i.commands == nil {
+		i.commands = map[string]vm.GuestCommand{}
+	}
+	// Where the worker has prepared it meanwhile, its own counts.
+	if _, found := i.commands[container]; !found {
+		i.commands[container] = c
+	}
+	return i.commands[container], nil
+}
+
+func (i *podInputs) knownCommand(container string) (vm.GuestCommand, bool) {
+	i.known.Lock()
+	defer i.known.Unlock()
+	c, found := i.commands[container]
+	return c, found
 }
 
 // ensure prepares what this process has not prepared yet, once for all who ask.

@@ -1,12 +1,16 @@
 package pod
 
 import (
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/objects"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
@@ -67,13 +71,28 @@ func TestTheAddressOfAPodIsThatOfItsGuest(t *testing.T) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
 	for want, argv := range map[string][]string{"IP=" + vm.GuestAddress: {"serve"}, "IP=": nil} {
 		p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = argv, nil
-		commands, err := ClusterInputs{}.Commands(t.Context(), p)
+		c, err := ClusterInputs{}.Command(t.Context(), p, p.Spec.Containers[0].Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff([]string{want}, commands[p.Spec.Containers[0].Name].Env); d != "" {
+		if d := cmp.Diff([]string{want}, c.Env); d != "" {
 			t.Errorf("with the command %q (-want +got):\n%s", argv, d)
 		}
+	}
+}
+
+// What a container refers to and is gone by now is no trouble of the others.
+func TestACommandNeedsWhatItsOwnContainerRefersTo(t *testing.T) {
+	p := podtest.Beside(podtest.Job(corev1.RestartPolicyNever), "web")
+	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "gone"}, Key: "key",
+	}}}}
+	inputs := ClusterInputs{Objects: objects.New(fake.NewClientset(), nil, slog.New(slog.DiscardHandler))}
+	if c, err := inputs.Command(t.Context(), p, "web"); err != nil || !slices.Equal(c.Argv, []string{"serve", "web"}) {
+		t.Errorf("command %+v, %v", c, err)
+	}
+	if _, err := inputs.Command(t.Context(), p, "vm"); err == nil {
+		t.Error("a Secret that is gone is no trouble of the container that refers to it")
 	}
 }
 

@@ -87,6 +87,38 @@ func TestADeadlineOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+// An end that a deadline has brought about is one of the deadline also where the agent was restarted meanwhile.
+func TestADeadlineIsNotForgottenWithTheAgent(t *testing.T) {
+	for name, away := range map[string]func(w *world){
+		"the command ended": func(w *world) { w.host.exit("main", exited(0)) },
+		"the guest is down": func(w *world) {
+			w.host.exit("main", exited(0))
+			w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := withDeadline(podtest.Job(corev1.RestartPolicyNever), 600)
+			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
+			w := newWorld(t, p)
+			w.host.guests.stubborn = true
+			w.startAgent()
+			w.awaitRunning("a")
+			w.frozen.Store(true)
+			w.clock.Step(600 * time.Second)
+			w.awaitSignal()
+			w.stopAgent()
+			w.clock.Step(10 * time.Second)
+			away(w)
+			w.startAgent()
+			w.frozen.Store(false)
+			w.await("the Pod has ended", func() bool { return state.HasEnded(w.pod("a")) })
+			if s := w.pod("a").Status; s.Phase != corev1.PodFailed || s.Reason != "DeadlineExceeded" {
+				t.Errorf("phase %s, reason %q", s.Phase, s.Reason)
+			}
+		})
+	}
+}
+
 func TestADeadlineMayCome(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.startAgent()
@@ -136,18 +168,56 @@ func TestAGraceMayBeShortened(t *testing.T) {
 }
 
 // The Pod of a command that ended gets the grace its spec says for the shutdown.
-func TestTheGuestHasItsGraceAfterTheCommand(t *testing.T) {
-	p := podtest.Job(corev1.RestartPolicyNever)
-	grace := int64(77)
-	p.Spec.TerminationGracePeriodSeconds = &grace
+// A Pod ends when its guest is down, which a guest that hangs must not put off for hours.
+func TestTheGuestHasHalfAMinuteAfterTheCommand(t *testing.T) {
+	for grace, want := range map[int64]time.Duration{17: 17 * time.Second, 3600: 30 * time.Second} {
+		p := podtest.Job(corev1.RestartPolicyNever)
+		p.Spec.TerminationGracePeriodSeconds = &grace
+		w := newWorld(t, p)
+		w.startAgent()
+		w.awaitRunning("a")
+		w.host.exit("main", exited(0))
+		w.awaitPhase(corev1.PodSucceeded)
+		if d := cmp.Diff([]time.Duration{want}, w.host.graces); d != "" {
+			t.Errorf("of %d s, graces (-want +got):\n%s", grace, d)
+		}
+	}
+}
+
+// Nor does it hold up the next attempt.
+func TestTheGuestHasHalfAMinuteBeforeARestart(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyOnFailure)
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitRunning("a")
-	w.host.exit("main", exited(0))
-	w.awaitPhase(corev1.PodSucceeded)
-	if d := cmp.Diff([]time.Duration{77 * time.Second}, w.host.graces); d != "" {
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "was restarted", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).Ready })
+	if d := cmp.Diff([]time.Duration{30 * time.Second}, w.host.graces); d != "" {
 		t.Errorf("graces (-want +got):\n%s", d)
 	}
+}
+
+// The node lifecycle controller writes that Pods are not Ready when the lease of their Node is late, and never that they
+// are again.
+func TestAPodThatRunsIsShownReadyAgain(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
+	p.ResourceVersion = "5"
+	w := newWorld(t, p)
+	w.startAgent()
+	ready := func(p *corev1.Pod) bool {
+		return state.ConditionOf(p.Status.Conditions, corev1.PodReady) == corev1.ConditionTrue
+	}
+	w.awaitPod("a", "is Ready", ready)
+	w.edit("a", func(p *corev1.Pod) {
+		p.ResourceVersion = "6"
+		for i := range p.Status.Conditions {
+			if p.Status.Conditions[i].Type == corev1.PodReady {
+				p.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		}
+	})
+	w.awaitPod("a", "is Ready again", ready)
 }
 
 func TestReadinessGates(t *testing.T) {

@@ -55,8 +55,12 @@ func (c *guestCommands) runMultiContainer(ctx context.Context, p *corev1.Pod, se
 	case err != nil:
 		return nil, err
 	}
-	if err := c.ender.endSidecars(ctx, p); err != nil || e != nil {
-		return e, err
+	if err := c.ender.endSidecars(ctx, p); err != nil {
+		return nil, err
+	}
+	if e != nil {
+		c.exits.readMultiContainer(p) // the sidecars have ends of their own
+		return e, nil
 	}
 	decided := c.exits.read(exitUnrecorded)
 	return &decided, nil
@@ -271,7 +275,7 @@ func (m *multiContainer) dropRun(at state.Place, n int) {
 		return
 	}
 	id := at.Command(n)
-	for _, of := range []string{id, state.MessageID(id), state.PreStopOf(id)} {
+	for _, of := range []string{id, state.MessageID(id), state.PreStopOf(id), state.PostStartOf(id)} {
 		if err := shim.Forget(m.progress.dir(), of, of+".log"); err != nil {
 			m.log.Warn("what an old run of a container has left was not removed", "command", of, "err", err)
 		}

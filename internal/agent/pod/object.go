@@ -153,6 +153,19 @@ func (o *object) grace(life context.Context) vmruntime.Grace {
 	}
 }
 
+// shutdownLimit is how long a guest may take to go down whose command has ended by itself. The
+// grace is for the command; the Pod has not ended, and is not restarted, before its guest is down.
+const shutdownLimit = 30 * time.Second
+
+// shutdownGrace is that of a guest whose command has ended by itself.
+func (o *object) shutdownGrace(life context.Context) vmruntime.Grace {
+	grace := o.grace(life)
+	return func() (time.Duration, <-chan struct{}) {
+		left, changed := grace()
+		return min(left, shutdownLimit), changed
+	}
+}
+
 // wholeGrace is the grace from its beginning.
 func (o *object) wholeGrace(life context.Context) time.Duration {
 	o.mu.Lock()

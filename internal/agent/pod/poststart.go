@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,8 +15,8 @@ import (
 var errCommandEnded = errors.New("the container ended before its postStart hook")
 
 // postStart runs the hook of a container whose command has begun: it counts as running
-// once the hook has succeeded, and is killed where the hook fails. An agent that was
-// restarted meanwhile runs the hook again.
+// once the hook has succeeded, and is killed where the hook fails. A hook that is a command
+// runs once, however often the agent is restarted meanwhile.
 func (c *guestCommands) postStart(ctx context.Context, id string) error {
 	p := c.pod.current()
 	container, at := state.ContainerOf(p, id)
@@ -31,11 +32,10 @@ func (c *guestCommands) postStart(ctx context.Context, id string) error {
 			cancel(errCommandEnded)
 		}
 	})
-	r := hook.Runner{
-		Container: container, Clock: c.clock, FellBack: c.report.hookFellBack("postStart"),
-		Guest: guestAccess{shims: c.runtime.Shims, dir: dir, pod: c.pod, inputs: c.inputs, container: container.Name},
+	err := c.runPostStart(hooking, id, container)
+	if errors.Is(context.Cause(hooking), errCommandEnded) {
+		c.endPostStart(ctx, id)
 	}
-	err := r.Run(hooking, container.Lifecycle.PostStart)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -49,4 +49,28 @@ func (c *guestCommands) postStart(ctx context.Context, id string) error {
 		return nil // it has an end of its own
 	}
 	return &containerFailedError{message: "FailedPostStartHook", grace: state.KillGrace(p, nil)}
+}
+
+func (c *guestCommands) runPostStart(ctx context.Context, id string, container corev1.Container) error {
+	h := container.Lifecycle.PostStart
+	if h.Exec != nil {
+		return c.ender.runHookCommand(ctx, state.PostStartOf(id), container, h.Exec.Command)
+	}
+	r := hook.Runner{
+		Container: container, Clock: c.clock, FellBack: c.report.hookFellBack("postStart"),
+		Guest: guestAccess{shims: c.runtime.Shims, dir: c.progress.dir(), pod: c.pod, inputs: c.inputs, container: container.Name},
+	}
+	return r.Run(ctx, h)
+}
+
+// endPostStart kills a hook that outlives its container, as the end of a container does with
+// all in it. Where there is none, or it has ended, nothing is told.
+func (c *guestCommands) endPostStart(ctx context.Context, id string) {
+	hookID := state.PostStartOf(id)
+	if begun, ended, err := c.record(hookID); err != nil || !begun || ended != nil {
+		return
+	}
+	if err := c.runtime.Shims.Signal(ctx, c.progress.dir(), hookID, syscall.SIGKILL); err != nil {
+		c.log.Warn("a postStart hook outlives its container", "command", id, "err", err)
+	}
 }

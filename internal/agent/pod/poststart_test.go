@@ -12,36 +12,58 @@ func hooked(policy corev1.RestartPolicy) *corev1.Pod {
 	})
 }
 
+const helloID = "poststart-main"
+
+func (w *world) awaitHook() {
+	w.t.Helper()
+	w.await("the hook runs", func() bool { return w.host.given(helloID) != nil })
+}
+
 // TestAContainerRunsOnceItsHookHasSucceeded, and not before.
 func TestAContainerRunsOnceItsHookHasSucceeded(t *testing.T) {
 	w := newWorld(t, hooked(corev1.RestartPolicyNever))
-	w.host.execs.hangs("hello", true)
+	w.host.guests.hold[helloID] = true
 	w.startAgent()
-	w.awaitExec("hello")
+	w.awaitHook()
 	w.awaitWaiting("ContainerCreating")
-	// Another agent runs the hook again, as nobody knows how far it came.
+	// Another agent takes the hook up where it is.
 	w.stopAgent()
-	w.host.execs.hangs("hello", false)
 	w.startAgent()
+	w.awaitWaiting("ContainerCreating")
+	w.host.exit(helloID, exited(0))
 	w.awaitRunning("a")
-	ran := w.host.execs.count("hello")
 	w.stopAgent()
 	w.startAgent()
 	w.awaitRunning("a")
 	w.host.exit("main", exited(0))
 	w.awaitPhase(corev1.PodSucceeded)
-	if n := w.host.execs.count("hello"); ran != 2 || n != ran {
-		t.Errorf("the hook ran %d times, and then %d", ran, n-ran)
+	if n := w.host.count("exec tk-uid-a-0 " + helloID); n != 1 {
+		t.Errorf("the hook ran %d times", n)
 	}
 	if w.events.count("a", "FailedPostStartHook") != 0 {
 		t.Errorf("events %v", w.events.all())
 	}
 }
 
+// A hook that ends while no agent is there has ended.
+func TestAHookThatEndsWhileTheAgentIsAwayCounts(t *testing.T) {
+	w := newWorld(t, hooked(corev1.RestartPolicyNever))
+	w.host.guests.hold[helloID] = true
+	w.startAgent()
+	w.awaitHook()
+	w.stopAgent()
+	w.host.exit(helloID, exited(3))
+	w.startAgent()
+	w.awaitPhase(corev1.PodFailed)
+	if n := w.host.count("exec tk-uid-a-0 " + helloID); n != 1 || !w.told("a FailedPostStartHook PostStartHook failed") {
+		t.Errorf("the hook ran %d times, events %v", n, w.events.all())
+	}
+}
+
 // TestAHookThatFailsKillsTheContainer, and the restart policy decides what comes then.
 func TestAHookThatFailsKillsTheContainer(t *testing.T) {
 	w := newWorld(t, hooked(corev1.RestartPolicyNever))
-	w.host.execs.exits("hello", 1)
+	w.host.guests.codes[helloID] = 1
 	w.startAgent()
 	p := w.awaitPhase(corev1.PodFailed)
 	if e := mainOf(p).State.Terminated; e == nil || e.ExitCode != 143 {
@@ -52,24 +74,26 @@ func TestAHookThatFailsKillsTheContainer(t *testing.T) {
 	}
 
 	w = newWorld(t, hooked(corev1.RestartPolicyOnFailure))
-	w.host.execs.exits("hello", 1)
+	w.host.guests.codes[helloID] = 1
 	w.startAgent()
 	w.await("the hook fails", func() bool { return w.told("FailedPostStartHook") })
-	w.host.execs.exits("hello", 0)
+	w.host.mu.Lock()
+	w.host.guests.codes[helloID] = 0
+	w.host.mu.Unlock()
 	if p := w.awaitRunning("a"); mainOf(p).RestartCount == 0 {
 		t.Errorf("status %+v", mainOf(p))
 	}
 }
 
-// TestACommandThatEndsDuringItsHookHasItsOwnExit.
+// TestACommandThatEndsDuringItsHookHasItsOwnExit, and takes the hook with it.
 func TestACommandThatEndsDuringItsHookHasItsOwnExit(t *testing.T) {
 	w := newWorld(t, hooked(corev1.RestartPolicyNever))
-	w.host.execs.hangs("hello", true)
+	w.host.guests.hold[helloID] = true
 	w.startAgent()
-	w.awaitExec("hello")
+	w.awaitHook()
 	w.host.exit("main", exited(0))
 	p := w.awaitPhase(corev1.PodSucceeded)
-	if e := mainOf(p).State.Terminated; e == nil || e.ExitCode != 0 || w.host.count("signal") != 0 {
+	if e := mainOf(p).State.Terminated; e == nil || e.ExitCode != 0 || w.host.count("signal tk-uid-a-0 main") != 0 || w.host.count("signal tk-uid-a-0 "+helloID+" killed") != 1 {
 		t.Errorf("end %+v, %v", e, w.host.history())
 	}
 }
@@ -77,9 +101,9 @@ func TestACommandThatEndsDuringItsHookHasItsOwnExit(t *testing.T) {
 // TestADeletionDoesNotWaitForAHook.
 func TestADeletionDoesNotWaitForAHook(t *testing.T) {
 	w := newWorld(t, hooked(corev1.RestartPolicyAlways))
-	w.host.execs.hangs("hello", true)
+	w.host.guests.hold[helloID] = true
 	w.startAgent()
-	w.awaitExec("hello")
+	w.awaitHook()
 	w.delete("a")
 	w.awaitGone("a")
 	if w.told("FailedPostStartHook") || w.host.count("signal tk-uid-a-0 main") == 0 {

@@ -17,6 +17,10 @@ func (w *worker) runAttempts(ctx context.Context, action state.Action, why strin
 		if err != nil {
 			return nil // deleted, over, or the agent stops
 		}
+		if isOverdue(w.pod.current(), w.report.invariant.StartTime.Time, e) {
+			w.endLife(errDeadline())
+			return nil
+		}
 		if action != state.ActionEnded {
 			w.recordExit(e)
 		}
@@ -65,7 +69,7 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		w.report.showBackOff(e, reason, why+": back-off "+delay.String()+" restarting the VM")
 		w.report.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+why)
 	}
-	if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
+	if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, w.pod.shutdownGrace(w.life)); err != nil {
 		return err
 	}
 	if e.Reason == state.ReasonLimited {

@@ -139,7 +139,7 @@ func (w *worker) removeOtherVMs(ctx context.Context, keep string) error {
 			if !ours || uid != w.pod.uid || other.Name == keep {
 				continue
 			}
-			if err := w.removeVM(ctx, other.Name, attempt); err != nil {
+			if err := w.removeVM(ctx, other.Name, attempt, w.pod.grace(w.life)); err != nil {
 				return err
 			}
 		}
@@ -147,10 +147,10 @@ func (w *worker) removeOtherVMs(ctx context.Context, keep string) error {
 	})
 }
 
-// removeVM stops one VM of the Pod and deletes it.
-func (w *worker) removeVM(ctx context.Context, name string, attempt int) error {
+// removeVM stops one VM of the Pod within a grace and deletes it.
+func (w *worker) removeVM(ctx context.Context, name string, attempt int, grace vmruntime.Grace) error {
 	dir := w.progress.checkpoints.AttemptDir(w.pod.uid, attempt)
-	deleted, err := w.runtime.Remove(ctx, name, dir, w.pod.grace(w.life))
+	deleted, err := w.runtime.Remove(ctx, name, dir, grace)
 	if deleted {
 		w.shared.legacy.Delete(name)
 	}

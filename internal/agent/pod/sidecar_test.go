@@ -205,3 +205,17 @@ func TestASidecarHoldsUpNothingThatRuns(t *testing.T) {
 		t.Errorf("host %v", w.host.history())
 	}
 }
+
+// A sidecar that ends because an init container after it failed has the exit code of its own command.
+func TestASidecarHasItsExitWhereAnInitContainerFails(t *testing.T) {
+	w := newWorld(t, withSidecar(corev1.RestartPolicyNever))
+	w.host.guests.hold["init-0"], w.host.guests.codes["init-1"] = true, 3
+	w.startAgent()
+	p := w.awaitPhase(corev1.PodFailed)
+	if e := of(p, "prepare").State.Terminated; e == nil || e.ExitCode != 3 {
+		t.Errorf("the init container ended with %+v", e)
+	}
+	if e := of(p, "proxy").State.Terminated; e == nil || e.ExitCode != 143 {
+		t.Errorf("the sidecar ended with %+v", e)
+	}
+}

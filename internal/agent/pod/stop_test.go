@@ -9,11 +9,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
@@ -272,5 +274,55 @@ func TestAMachineThatCannotBeLookedAtCountsAndIsToldOnce(t *testing.T) {
 	s.reportUnseen(nil)
 	if s.reportUnseen(list); strings.Count(said.String(), "machine=of-root") != 2 {
 		t.Error("it is not told again after it could be looked at")
+	}
+}
+
+// A Pod that goes without its end leaves its Job without one.
+func TestAPodIsNotDeletedBeforeItsEndIsShown(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+	var down atomic.Bool
+	var tries atomic.Int32
+	w.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, kruntime.Object, error) {
+		if !down.Load() {
+			return false, nil, nil
+		}
+		tries.Add(1)
+		return true, nil, apierrors.NewServiceUnavailable("it restarts")
+	})
+	w.startAgent()
+	w.awaitRunning("a")
+	down.Store(true)
+	w.delete("a")
+	w.await("the guest is gone", func() bool { return len(w.host.names()) == 0 })
+	seen := tries.Load()
+	w.await("its end is sent again and again", func() bool { return tries.Load() > seen+20 || w.pod("a") == nil })
+	if w.pod("a") == nil {
+		t.Fatal("it is deleted before its end is shown")
+	}
+	down.Store(false)
+	w.awaitGone("a")
+	if e := w.shownEnd(); e == nil || e.ExitCode != 143 || w.phases.last("uid-a") != corev1.PodFailed {
+		t.Errorf("phase %s, end %+v", w.phases.last("uid-a"), e)
+	}
+}
+
+// A status that the API server will never take holds up no deletion.
+func TestAStatusThatIsRefusedHoldsUpNoDeletion(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"Invalid":   apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil),
+		"Forbidden": apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("a webhook says no")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
+			var refuses atomic.Bool
+			w.client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, kruntime.Object, error) {
+				return refuses.Load(), nil, refusal
+			})
+			w.startAgent()
+			w.awaitRunning("a")
+			refuses.Store(true)
+			w.delete("a")
+			w.awaitGone("a")
+		})
 	}
 }

@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,10 +11,6 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
-
-// flushTimeout: a status that the API server does not take does not hold up a
-// deletion for ever.
-const flushTimeout = 30 * time.Second
 
 // terminate stops and deletes whatever there is of the Pod's VMs and volumes and
 // gives the slot back, then shows the end. It fails only when ctx ends.
@@ -39,7 +34,11 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 	}
 	w.probing.stop()
 	if w.progress.Step != "" {
-		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt); err != nil {
+		grace := w.pod.grace(w.life)
+		if ended != nil {
+			grace = w.pod.shutdownGrace(w.life)
+		}
+		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, grace); err != nil {
 			return err
 		}
 	}
@@ -124,14 +123,16 @@ func (w *worker) killedExit() state.Exit {
 	return state.LostCommand(p, w.progress.Record, w.progress.Turn(p), "the Pod ended before its VM ran", w.clock.Now())
 }
 
-// deletePod deletes the Pod object, once nothing is left of its VM, and then the
-// checkpoint.
+// deletePod deletes the Pod object, once nothing is left of its VM and its end is shown,
+// and then the checkpoint. Only a status that the API server will not take holds up nothing.
 func (w *worker) deletePod(ctx context.Context) {
 	if !w.pod.isGone() {
-		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
-		defer cancel()
-		if err := w.status.Flush(flushing); err != nil {
-			w.log.Warn("the last status was not written", "err", err)
+		err := w.status.Flush(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			w.log.Warn("the Pod is deleted without its last status", "err", err)
 		}
 		if err := w.deleteObject(ctx); err != nil {
 			return

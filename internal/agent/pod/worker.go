@@ -142,6 +142,7 @@ func (w *worker) update(p *corev1.Pod) {
 	}
 	// A readiness gate or the generation may have changed.
 	w.report.show(nil)
+	w.status.Seen(p)
 }
 
 // gone tells the worker that its Pod object is not there any more.

@@ -72,6 +72,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 		s.metrics(w, r)
 	case kindResourceMetrics:
 		s.resourceMetrics(w, r)
+	case kindContainerMetrics:
+		s.containerMetrics(w, r)
 	case kindProbeMetrics:
 		s.probeMetrics(w)
 	case kindLogs:

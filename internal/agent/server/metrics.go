@@ -23,6 +23,40 @@ func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	m.send(w)
 }
 
+// containerMetrics are those of a kubelet's cAdvisor that a guest has, with the labels that
+// dashboards and rules choose them by.
+func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
+	usage, err := s.o.Stats.Read(r.Context())
+	m := &metricsText{}
+	failed := 0.0
+	if err != nil {
+		s.o.Log.Warn("usage of the host and its VMs not read", "err", err)
+		failed = 1
+	} else {
+		writeContainers(m, usage)
+	}
+	m.gauge("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", failed)
+	m.send(w)
+}
+
+func writeContainers(m *metricsText, u Usage) {
+	if len(u.Pods) == 0 {
+		return
+	}
+	const cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+	m.family(cpu, "counter", "Cumulative cpu time consumed in seconds.")
+	for _, p := range u.Pods {
+		m.sampleAt(u.At, cpu, p.CPU.Seconds(), "container", p.Container, "cpu", "total", "image", imageOf(p), "namespace", p.Pod.Namespace, "pod", p.Pod.Name)
+	}
+	m.family(memory, "gauge", "Current working set in bytes.")
+	for _, p := range u.Pods {
+		m.sampleAt(u.At, memory, float64(p.MemoryBytes), "container", p.Container, "image", imageOf(p), "namespace", p.Pod.Namespace, "pod", p.Pod.Name)
+	}
+}
+
+// imageOf is that of the guest, which all containers of a Pod share.
+func imageOf(p PodUsage) string { return p.Pod.Spec.Containers[0].Image }
+
 // writeUsage says of each figure when it was read, as a kubelet does: a rate over the times
 // at which it was asked for would be wrong by as much as a figure is old.
 func writeUsage(m *metricsText, u Usage) {

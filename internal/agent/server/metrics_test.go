@@ -72,6 +72,27 @@ func TestResourceMetrics(t *testing.T) {
 	}
 }
 
+// Dashboards and rules take the figures of containers from here, and only of those with an image.
+func TestContainerMetrics(t *testing.T) {
+	b, f := measured(t)
+	f.usage.Pods[0].Pod.Spec.Containers[0].Image = "registry.test/macos:1"
+	code, text := b.get("/metrics/cadvisor")
+	parsed(t, text)
+	for _, want := range []string{
+		`container_cpu_usage_seconds_total{container="main",cpu="total",image="registry.test/macos:1",namespace="ci",pod="a\"b"} 60 1000000` + "\n",
+		`container_memory_working_set_bytes{container="main",image="registry.test/macos:1",namespace="ci",pod="a\"b"} 1.048576e+06 1000000` + "\n",
+		"\ncontainer_scrape_error 0\n",
+	} {
+		if code != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%d: no %q in\n%s", code, want, text)
+		}
+	}
+	f.err = errors.New("ps failed")
+	if code, text := b.get("/metrics/cadvisor"); code != http.StatusOK || !strings.Contains(text, "\ncontainer_scrape_error 1\n") || strings.Contains(text, "container_cpu") {
+		t.Errorf("%d\n%s", code, text)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	b, _ := measured(t)
 	code, text := b.get("/metrics")

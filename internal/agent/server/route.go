@@ -22,6 +22,8 @@ const (
 	kindMetrics         kind = "metrics"
 	kindResourceMetrics kind = "metrics/resource"
 	kindProbeMetrics    kind = "metrics/probes"
+	// kindContainerMetrics has a kubelet's path.
+	kindContainerMetrics kind = "metrics/cadvisor"
 )
 
 // route is a request, read once: who may send it and who answers it are decided from
@@ -55,7 +57,7 @@ func routeOf(method, path string) route {
 }
 
 // plainKinds have no names in their paths.
-var plainKinds = []kind{kindHealth, kindPods, kindStats, kindMetrics, kindResourceMetrics, kindProbeMetrics}
+var plainKinds = []kind{kindHealth, kindPods, kindStats, kindMetrics, kindResourceMetrics, kindProbeMetrics, kindContainerMetrics}
 
 // ofContainer reads paths as /exec/<namespace>/<pod>[/<uid>]/<container>.
 func (r *route) ofContainer(parts []string) {

@@ -1,11 +1,10 @@
-// Package hook runs the lifecycle hooks of a container in its guest: postStart and
-// preStop. When they run, and what their failure means, is the worker's.
+// Package hook runs the lifecycle hooks of a container, postStart and preStop, that are no
+// commands. When they run, and what their failure means, is the worker's, as are commands.
 package hook
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -31,25 +30,12 @@ type Runner struct {
 // own. Nothing that the hook has written or was answered is part of the error.
 func (r Runner) Run(ctx context.Context, h *corev1.LifecycleHandler) error {
 	switch {
-	case h.Exec != nil:
-		return r.exec(ctx, h.Exec.Command)
 	case h.HTTPGet != nil:
 		return r.get(ctx, h.HTTPGet)
 	case h.Sleep != nil:
 		return wait.For(ctx, r.Clock, time.Duration(h.Sleep.Seconds)*time.Second)
 	}
 	return action.ErrNoHandler
-}
-
-func (r Runner) exec(ctx context.Context, argv []string) error {
-	_, code, err := r.Guest.Exec(ctx, argv)
-	switch {
-	case err != nil:
-		return fmt.Errorf("the command of the hook was not run: %w", err)
-	case code != 0:
-		return fmt.Errorf("the command of the hook ended with exit code %d", code)
-	}
-	return nil
 }
 
 // get sends a request. Any answer is a success, whatever its status.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,10 +26,6 @@ func runner(g *actiontest.Guest) hook.Runner {
 	}
 }
 
-func runs(argv ...string) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: argv}}
-}
-
 func gets(a corev1.HTTPGetAction) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{HTTPGet: &a}
 }
@@ -41,38 +36,9 @@ func serve(t *testing.T, s *http.Server, l net.Listener) {
 	t.Cleanup(func() { s.Close() })
 }
 
-func TestACommandSucceedsByItsExitCode(t *testing.T) {
-	lost := errors.New("the connection broke")
-	for _, c := range []struct {
-		name  string
-		code  int
-		err   error
-		wants string
-	}{
-		{"0", 0, nil, ""},
-		{"another", 3, nil, "exit code 3"},
-		{"none", 0, lost, "the connection broke"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			g := &actiontest.Guest{Command: func(context.Context, []string) (string, int, error) { return "s3cret", c.code, c.err }}
-			err := runner(g).Run(t.Context(), runs("/bin/sh", "-c", "x $(Y)"))
-			if (err == nil) != (c.wants == "") || err != nil && !strings.Contains(err.Error(), c.wants) {
-				t.Errorf("error %v, want %q", err, c.wants)
-			}
-			if err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("the error tells the command's output: %v", err)
-			}
-			if said := g.Commands(); !slices.Equal(said, []string{"/bin/sh -c x $(Y)"}) {
-				t.Errorf("ran %q", said)
-			}
-		})
-	}
-}
-
 // TestAHookThatHangsEndsWithItsContext: a grace period ends it, nothing else.
 func TestAHookThatHangsEndsWithItsContext(t *testing.T) {
 	for name, h := range map[string]*corev1.LifecycleHandler{
-		"exec":    runs("sleep", "forever"),
 		"sleep":   {Sleep: &corev1.SleepAction{Seconds: 3600}},
 		"httpGet": gets(corev1.HTTPGetAction{Port: intstr.FromInt32(8080)}),
 		"deaf":    gets(corev1.HTTPGetAction{Port: intstr.FromInt32(7)}),

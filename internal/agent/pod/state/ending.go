@@ -18,6 +18,9 @@ func PreStopOf(id string) string {
 	return PreStopID + "-" + id
 }
 
+// PostStartOf is the command of the postStart hook of the container whose command is id.
+func PostStartOf(id string) string { return "poststart-" + id }
+
 // Ending is how far the end of a command has come that has a grace period.
 type Ending struct {
 	// Since is when it began, by this host's clock.

@@ -24,8 +24,10 @@ import (
 
 // Back-off of a status that the API server does not take.
 const (
-	retryFirst     = 200 * time.Millisecond
-	retryMost      = 10 * time.Second
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 10 * time.Second
+	// refusalsMost in a row, of a kind that no retry changes, are no trouble that passes.
+	refusalsMost   = 5
 	requestTimeout = 15 * time.Second
 )
 
@@ -46,7 +48,13 @@ type Writer struct {
 	withdrawn bool
 	// set counts versions of want, written is the last one that the API server has.
 	set, written uint64
-	// changed is closed and replaced whenever set, written or gone changes.
+	// over is the Pod's resourceVersion after the last write, seen the newest Pod that Seen told of.
+	over string
+	seen *corev1.Pod
+	// refusals counts those of want in a row, refused is the last one once they are too many.
+	refusals int
+	refused  error
+	// changed is closed and replaced whenever set, written, refused or gone changes.
 	changed chan struct{}
 	// gone: the Pod is not there any more, so that there is nothing to write.
 	gone bool
@@ -89,6 +97,7 @@ func (w *Writer) Set(s corev1.PodStatus) {
 	}
 	w.want = s
 	w.set++
+	w.refusals, w.refused = 0, nil
 	w.notify()
 }
 
@@ -105,14 +114,18 @@ func (w *Writer) notify() {
 	w.changed = make(chan struct{})
 }
 
-// Flush waits until everything that was set is written, or the Pod is gone.
+// Flush waits until everything that was set is written, or the Pod is gone. It fails where
+// the API server will not take it, and with ctx.
 func (w *Writer) Flush(ctx context.Context) error {
 	for {
 		w.mu.Lock()
-		done, changed := w.gone || w.written == w.set, w.changed
+		done, refused, changed := w.gone || w.written == w.set, w.refused, w.changed
 		w.mu.Unlock()
-		if done {
+		switch {
+		case done:
 			return nil
+		case refused != nil:
+			return fmt.Errorf("the API server does not take a status: %w", refused)
 		}
 		select {
 		case <-changed:
@@ -130,17 +143,34 @@ func (w *Writer) Run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if err := w.write(ctx, v); err != nil {
+		answer, err := w.write(ctx, v)
+		if err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
+			w.failed(err)
 			_ = wait.For(ctx, w.clock, retry) // next returns when ctx has ended
 			retry = min(2*retry, retryMost)
 			continue
 		}
 		retry = retryFirst
 		w.mu.Lock()
-		w.written = v.number
+		w.written, w.over = v.number, answer.ResourceVersion
+		w.reconcile()
 		w.notify()
 		w.mu.Unlock()
+	}
+}
+
+// failed counts what the API server answers to a status that it will not take.
+func (w *Writer) failed(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		w.refusals, w.refused = 0, nil
+		return
+	}
+	if w.refusals++; w.refusals >= refusalsMost {
+		w.refused = err
+		w.notify()
 	}
 }
 
@@ -175,20 +205,20 @@ func (w *Writer) next(ctx context.Context) (version, bool) {
 	}
 }
 
-func (w *Writer) write(ctx context.Context, v version) error {
+func (w *Writer) write(ctx context.Context, v version) (*corev1.Pod, error) {
 	patch, err := patchOf(w.uid, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err = w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	answer, err := w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		// Conflict: the name belongs to a Pod with another UID.
 		w.Gone()
-		return nil
+		return &corev1.Pod{}, nil
 	}
-	return err
+	return answer, err
 }
 
 // patchOf writes the fields that this agent owns and no others: conditions are
@@ -215,7 +245,8 @@ func patchOf(uid types.UID, v version) ([]byte, error) {
 		own["ephemeralContainerStatuses"] = s.EphemeralContainerStatuses
 	}
 	if s.HostIP != "" {
-		own["hostIP"], own["hostIPs"] = s.HostIP, s.HostIPs
+		// A merge by address would keep the one that the Mac had before.
+		own["hostIP"], own["hostIPs"] = s.HostIP, []any{map[string]any{"$patch": "replace"}, corev1.HostIP{IP: s.HostIP}}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": own})
 	if err != nil {

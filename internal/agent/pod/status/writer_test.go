@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -54,5 +56,23 @@ func TestNothingIsWrittenForAPodWhoseNameIsAnothers(t *testing.T) {
 	<-ended
 	if n := tries.Load(); n != 1 {
 		t.Errorf("the API server was asked %d times", n)
+	}
+}
+
+// The API server takes one address of a family: that of before must not stay beside the new one.
+func TestAnotherAddressOfTheMacReplacesTheOneBefore(t *testing.T) {
+	p := podtest.OnMac("a", corev1.RestartPolicyNever)
+	p.Status.HostIP, p.Status.HostIPs = "10.0.0.7", []corev1.HostIP{{IP: "10.0.0.7"}}
+	client := fake.NewClientset(p)
+	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	if _, err := w.write(t.Context(), version{status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.8", HostIPs: []corev1.HostIP{{IP: "10.0.0.8"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got.Status; s.HostIP != "10.0.0.8" || !slices.Equal(s.HostIPs, []corev1.HostIP{{IP: "10.0.0.8"}}) {
+		t.Errorf("address %s, addresses %v", s.HostIP, s.HostIPs)
 	}
 }
