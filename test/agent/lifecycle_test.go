@@ -43,6 +43,7 @@ func stories() map[string]func(*scene) {
 		"garbage":     survivesGarbage,
 		"away":        losesAPIServer,
 		"silence":     survivesSilence,
+		"not-ready":   survivesNotReady,
 		"quiet":       isQuiet,
 		"leak":        noticesLeak,
 		"jobs":        runsJobs,
