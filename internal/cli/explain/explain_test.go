@@ -303,6 +303,19 @@ func TestNodesAreTold(t *testing.T) {
 	}
 }
 
+// A Mac that idles and stays is paid for.
+func TestAHoldIsTold(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	m := &s.Machines[0]
+	core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	core.Status.NodeRef.Name = m.Name
+	s.CoreMachines = []clusterv1.Machine{core}
+	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Annotations: map[string]string{infrav1.HeldUntilAnnotation: "2026-11-27T08:00:00Z"}}}}
+	if is := strings.Join(Machine(s, book, m).Is, "\n"); !strings.Contains(is, "may not remove it before 2026-11-27T08:00:00Z") {
+		t.Errorf("it is %s", is)
+	}
+}
+
 // Cluster API cordons the Node of a Machine that it deletes, and the Machine says Running
 // all the while: nobody is told to undo that.
 func TestADrainIsTold(t *testing.T) {

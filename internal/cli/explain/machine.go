@@ -3,9 +3,11 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -76,6 +78,18 @@ func (t *teller) machineIs(m *infrav1.ScalewayAppleSiliconMachine) {
 	}
 	if c := show.CoreOf(t.s, m); c != nil && c.Status.NodeRef.Name != "" {
 		t.is("its Node is %s", c.Status.NodeRef.Name)
+		t.held(c.Status.NodeRef.Name)
+	}
+}
+
+// held takes up that the autoscaler may not remove a Node, as its Mac is paid for.
+func (t *teller) held(node string) {
+	at := slices.IndexFunc(t.s.Nodes, func(n corev1.Node) bool { return n.Name == node })
+	if at < 0 {
+		return
+	}
+	if until := t.s.Nodes[at].Annotations[infrav1.HeldUntilAnnotation]; until != "" {
+		t.is("the autoscaler may not remove it before %s: until then the Mac is paid for", until)
 	}
 }
 
