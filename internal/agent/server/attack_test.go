@@ -16,8 +16,10 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -25,6 +27,22 @@ import (
 
 // What somebody who may exec into a Pod of their own, or nobody, sends to an agent that
 // others need.
+
+// spdyConn is a connection for exec, without streams.
+func (b *bench) spdyConn(query string) httpstream.Connection {
+	b.t.Helper()
+	target := &url.URL{Scheme: "https", Host: b.addr, Path: execPath, RawQuery: query}
+	trip, upgrader, err := spdy.RoundTripperFor(b.config("good"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target).Dial(remotecommand.StreamProtocolV4Name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
 
 // Streams of one kind do not stand for those that were asked for: nothing begins, and the
 // agent lives.
@@ -36,16 +54,7 @@ func TestStreamsOfAnotherKind(t *testing.T) {
 		close(began)
 		return 0, nil
 	}
-	target := &url.URL{Scheme: "https", Host: b.addr, Path: execPath, RawQuery: "command=id&input=1&output=1"}
-	trip, upgrader, err := spdy.RoundTripperFor(b.config("good"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target).Dial(remotecommand.StreamProtocolV4Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := b.spdyConn("command=id&input=1&output=1")
 	for _, kind := range []string{"error", "error", "error", "debug"} {
 		// Those that are refused may be gone before they are here.
 		_, _ = conn.CreateStream(http.Header{remotecommand.StreamType: {kind}})
@@ -151,6 +160,7 @@ func message(length int, masked bool) []byte {
 
 // Frames are judged by their heads, in whatever pieces they come.
 func TestFrames(t *testing.T) {
+	webSocketOf := func() frames { return &webSocketFrames{large: semaphore.NewWeighted(mostLarge)} }
 	spdyOf := func(most int64) frames { return &spdyFrames{most: most} }
 	for name, c := range map[string]struct {
 		frames frames
@@ -162,9 +172,9 @@ func TestFrames(t *testing.T) {
 		"a head that is a bomb":   {spdyOf(1), [][]byte{control(1, maxControlFrame+1)}, errFrame},
 		"two streams":             {spdyOf(2), [][]byte{control(1, 100), data(9), control(1, 100)}, nil},
 		"streams without an end":  {spdyOf(2), [][]byte{control(1, 100), control(1, 100), control(1, 100)}, errUnpaired},
-		"clients' messages":       {&webSocketFrames{}, [][]byte{message(0, true), message(125, true), message(126, true), message(32<<10+1, true), message(maxMessage, true), message(7, false)}, nil},
-		"a message too long":      {&webSocketFrames{}, [][]byte{message(3, true), message(maxMessage+1, true)}, errFrame},
-		"a short one, then a lie": {&webSocketFrames{}, [][]byte{message(200, true), {0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}}, errFrame},
+		"clients' messages":       {webSocketOf(), [][]byte{message(0, true), message(125, true), message(126, true), message(32<<10+1, true), message(smallMessage+1, true), message(7, false)}, nil},
+		"a message too long":      {webSocketOf(), [][]byte{message(3, true), message(maxMessage+1, true)}, errFrame},
+		"a short one, then a lie": {webSocketOf(), [][]byte{message(200, true), {0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}}, errFrame},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
@@ -192,29 +202,106 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A client that sends what no client does is cut off.
-func TestAFrameTooLongEndsTheConnection(t *testing.T) {
-	b := newBench(t, nil)
+// upgradedConn is a connection after its upgrade.
+func (b *bench) upgradedConn(request string) (*tls.Conn, *bufio.Reader) {
+	b.t.Helper()
 	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST %s?command=id&output=1 HTTP/1.1\r\nHost: mac\r\nAuthorization: Bearer good\r\n"+
-		"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n", execPath)
-	if err != nil {
-		t.Fatal(err)
+	b.t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, request+"Host: mac\r\nAuthorization: Bearer good\r\nConnection: Upgrade\r\n\r\n"); err != nil {
+		b.t.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	from := bufio.NewReader(conn)
 	if answer, err := http.ReadResponse(from, nil); err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%+v, %v", answer, err)
+		b.t.Fatalf("%+v, %v", answer, err)
 	}
-	if _, err := conn.Write(data(1 << 20)[:64]); err != nil {
+	return conn, from
+}
+
+// A client that sends what no client does is cut off. No clock ends any of them otherwise.
+func TestAFrameTooLongEndsTheConnection(t *testing.T) {
+	const (
+		exec      = "GET " + execPath + "?command=id&input=1&output=1 HTTP/1.1\r\n"
+		webSocket = "Upgrade: websocket\r\nOrigin: http://mac\r\nSec-Websocket-Version: 13\r\nSec-Websocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-Websocket-Protocol: "
+	)
+	inTunnel := append([]byte{0x82, 0x80 | spdyHead, 0, 0, 0, 0}, data(1 << 20)[:spdyHead]...)
+	for name, c := range map[string]struct {
+		request string
+		sent    []byte
+	}{
+		"SPDY":      {exec + "Upgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n", data(1 << 20)[:64]},
+		"WebSocket": {exec + webSocket + "v4.channel.k8s.io\r\n", message(2<<20, true)[:64]},
+		"tunnel":    {"GET /portForward/ci/build HTTP/1.1\r\n" + webSocket + "SPDY/3.1+portforward.k8s.io\r\n", inTunnel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, clocktesting.NewFakeClock(time.Now()))
+			b.server.large = semaphore.NewWeighted(1 << 20)
+			b.guests.exec = func(ctx context.Context, _ vm.GuestCommand, _ vm.Streams) (int, error) {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			conn, from := b.upgradedConn(c.request)
+			if _, err := conn.Write(c.sent); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, from); err != nil {
+				t.Errorf("it goes on: %v", err)
+			}
+		})
+	}
+}
+
+// Large messages have what they share back once they are taken, or their connection is over.
+func TestLargeMessages(t *testing.T) {
+	large := semaphore.NewWeighted(2 << 20)
+	one, another := &webSocketFrames{large: large}, &webSocketFrames{large: large}
+	if err := one.pass(message(2<<20, true)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, from); err != nil {
-		t.Errorf("it goes on: %v", err)
+	if err := another.pass(message(1<<20, true)); !errors.Is(err, errLarge) {
+		t.Errorf("more than all: %v", err)
+	}
+	another = &webSocketFrames{large: large}
+	if err := another.pass(message(smallMessage, true)); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+	one.end()
+	for range 3 {
+		if err := another.pass(message(2<<20, true)); err != nil {
+			t.Errorf("after the end of the other: %v", err)
+		}
+	}
+}
+
+// What a client opens after its command began is nobody's, and harms nobody.
+func TestStreamsThatComeLate(t *testing.T) {
+	b := newBench(t, nil)
+	began, end := make(chan struct{}), make(chan struct{})
+	b.guests.exec = func(context.Context, vm.GuestCommand, vm.Streams) (int, error) {
+		close(began)
+		<-end
+		return 0, nil
+	}
+	conn := b.spdyConn("command=id&output=1")
+	failure, err := conn.CreateStream(http.Header{remotecommand.StreamType: {"error"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.CreateStream(http.Header{remotecommand.StreamType: {"stdout"}}); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	for _, kind := range []string{"stdin", "resize"} {
+		if _, err := conn.CreateStream(http.Header{remotecommand.StreamType: {kind}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(end)
+	if said, err := io.ReadAll(failure); err != nil || !strings.Contains(string(said), "Success") {
+		t.Errorf("%s, %v", said, err)
 	}
 }
 

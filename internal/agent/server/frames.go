@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // What a client may send in one frame, in bytes: the libraries of SPDY and WebSocket keep frames
@@ -14,16 +17,25 @@ import (
 const (
 	maxDataFrame    = 128 << 10
 	maxControlFrame = 4 << 10
-	maxMessage      = 256 << 10
+	// Some clients send an archive as one message. Those of more than smallMessage share
+	// mostLarge, over all connections.
+	smallMessage = 256 << 10
+	maxMessage   = 32 << 20
+	mostLarge    = 64 << 20
 )
 
 var (
 	errFrame    = errors.New("the client sends frames that are longer than any client's")
+	errLarge    = errors.New("clients send too much in large messages at once")
 	errUnpaired = errors.New("the client opens streams and does not use them")
 )
 
-// frames looks at the heads of the frames that a client sends, as they come in pieces.
-type frames interface{ pass(p []byte) error }
+// frames looks at the heads of the frames that a client sends, as they come in pieces, until
+// the connection has ended. Both may be called at once.
+type frames interface {
+	pass(p []byte) error
+	end()
+}
 
 // heads collects the heads of frames and skips what is between them.
 type heads struct {
@@ -97,8 +109,51 @@ func longer[N uint32 | uint64](length, most N) error {
 	return nil
 }
 
+// end has nothing to give back.
+func (f *spdyFrames) end() {}
+
 // webSocketFrames are those of RFC 6455.
-type webSocketFrames struct{ heads }
+type webSocketFrames struct {
+	heads
+	// large is what large messages of all connections share.
+	large *semaphore.Weighted
+
+	mu sync.Mutex
+	// held of it is for the message that is kept until it is taken: then the next one is read.
+	held  int64
+	ended bool
+}
+
+// end gives back what a message held.
+func (f *webSocketFrames) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.release()
+}
+
+func (f *webSocketFrames) release() {
+	f.large.Release(f.held)
+	f.held = 0
+}
+
+// take makes room for a message, once the one before it is no longer kept.
+func (f *webSocketFrames) take(length uint64) error {
+	if err := longer(length, maxMessage); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.release()
+	if length <= smallMessage || f.ended {
+		return nil
+	}
+	if !f.large.TryAcquire(int64(length)) { //nolint:gosec // maxMessage at most
+		return errLarge
+	}
+	f.held = int64(length) //nolint:gosec // likewise
+	return nil
+}
 
 func (f *webSocketFrames) pass(p []byte) error {
 	for len(p) > 0 {
@@ -113,7 +168,7 @@ func (f *webSocketFrames) pass(p []byte) error {
 		case 127:
 			length = binary.BigEndian.Uint64(f.head[2:])
 		}
-		if err := longer(length, maxMessage); err != nil {
+		if err := f.take(length); err != nil {
 			return err
 		}
 		f.follow(length)
@@ -143,11 +198,14 @@ func webSocketHead(head []byte) int {
 type framed struct {
 	net.Conn
 	frames frames
+	// cutOff is told why a client is.
+	cutOff func(error)
 }
 
 func (f framed) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p)
 	if bad := f.frames.pass(p[:n]); bad != nil {
+		f.cutOff(bad)
 		return 0, bad
 	}
 	return n, err

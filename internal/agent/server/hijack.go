@@ -67,8 +67,10 @@ type upgraded struct {
 	http.ResponseWriter
 	taken *connections
 	gone  context.CancelFunc
-	// frames are looked at as the client sends them; nil: what it sends has no such frames.
+	// frames are looked at as the client sends them, and cutOff is told why a client is that
+	// sends others; nil: what it sends has no such frames.
 	frames frames
+	cutOff func(error)
 }
 
 // Hijack takes the connection over.
@@ -77,7 +79,7 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &watched{Conn: conn, reader: buffered.Reader, frames: u.frames, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
+	w := &watched{Conn: conn, reader: buffered.Reader, frames: u.frames, cutOff: u.cutOff, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
 	if !u.taken.add(w) {
 		conn.Close()
 		return nil, nil, http.ErrServerClosed
@@ -91,6 +93,7 @@ type watched struct {
 	// reader has what was read of the connection before it was taken over.
 	reader *bufio.Reader
 	frames frames
+	cutOff func(error)
 	gone   context.CancelFunc
 	taken  *connections
 	// closing once is enough.
@@ -103,6 +106,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.reader.Read(p)
 	if w.frames != nil {
 		if bad := w.frames.pass(p[:n]); bad != nil {
+			w.cutOff(bad)
 			n, err = 0, bad
 		}
 	}
@@ -137,6 +141,7 @@ func (w *watched) Close() error {
 			_, _ = io.Copy(io.Discard, w.Conn)
 			w.taken.remove(w)
 			w.Conn.Close()
+			w.endFrames()
 			close(w.ended)
 		}()
 	})
@@ -147,4 +152,11 @@ func (w *watched) Close() error {
 func (w *watched) cut() {
 	w.gone()
 	w.Conn.Close()
+	w.endFrames()
+}
+
+func (w *watched) endFrames() {
+	if w.frames != nil {
+		w.frames.end()
+	}
 }

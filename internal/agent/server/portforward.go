@@ -50,12 +50,12 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 	case tunnel:
 		seen = nil // but within it
 	case wsstream.IsWebSocketRequest(r):
-		seen = &webSocketFrames{}
+		seen = &webSocketFrames{large: s.large}
 	}
 	w, r, cancel := s.takeOver(w, r, seen)
 	defer cancel()
 	if tunnel {
-		if w, r = tunneled(w, r, inSPDY); w == nil {
+		if w, r = tunneled(w, r, inSPDY, s.cutOff(r)); w == nil {
 			return
 		}
 	}

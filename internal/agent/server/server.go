@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 )
@@ -61,6 +62,8 @@ type Server struct {
 	authn  *authenticator
 	authz  *authorizer
 	places *places
+	// large is what large messages of all clients share.
+	large *semaphore.Weighted
 	// taken are the connections that streams have taken over.
 	taken   *connections
 	started time.Time
@@ -75,7 +78,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), taken: newConnections(), started: o.Clock.Now()}
+	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), large: semaphore.NewWeighted(mostLarge), taken: newConnections(), started: o.Clock.Now()}
 	if len(o.ClientCA) > 0 {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(o.ClientCA) {

@@ -36,17 +36,18 @@ func (s *Server) serveSPDY(w http.ResponseWriter, r *http.Request, o *remotecomm
 	conn.SetIdleTimeout(streamTimeout)
 	late := s.o.Clock.NewTimer(remotecommand.DefaultStreamCreationTimeout)
 	defer late.Stop()
-	if err := opened.wait(r.Context(), late.C()); err != nil {
+	streams, err := opened.wait(r.Context(), late.C())
+	if err != nil {
 		s.o.Log.Debug("no streams", "client", r.RemoteAddr, "err", err)
 		return
 	}
 	var resize <-chan remotecommand.TerminalSize
-	if sizes := opened.streams[remotecommand.StreamTypeResize]; sizes != nil && o.TTY {
+	if sizes := streams[remotecommand.StreamTypeResize]; sizes != nil {
 		resize = resizes(r.Context(), sizes)
 	}
-	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o, opened.streams[remotecommand.StreamTypeStdin],
-		opened.streams[remotecommand.StreamTypeStdout], opened.streams[remotecommand.StreamTypeStderr], resize))
-	tell(opened.streams[remotecommand.StreamTypeError], protocol, failing, err)
+	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o, streams[remotecommand.StreamTypeStdin],
+		streams[remotecommand.StreamTypeStdout], streams[remotecommand.StreamTypeStderr], resize))
+	tell(streams[remotecommand.StreamTypeError], protocol, failing, err)
 }
 
 // tell tells a client how its command ended: those before version 4 only that it failed.
@@ -122,14 +123,15 @@ func (p *opening) read(kind string) bool {
 	return slices.Contains(p.wanted, kind) && (kind == remotecommand.StreamTypeStdin || kind == remotecommand.StreamTypeResize)
 }
 
-// wait returns when all that is wanted is there, and the client knows.
-func (p *opening) wait(ctx context.Context, late <-chan time.Time) error {
+// wait returns all that is wanted, by kind, once the client knows that it is there. What the
+// client opens later is nobody's.
+func (p *opening) wait(ctx context.Context, late <-chan time.Time) (map[string]httpstream.Stream, error) {
 	select {
 	case <-p.all:
 	case <-late:
-		return errors.New("the client did not open the streams that it asked for")
+		return nil, errors.New("the client did not open the streams that it asked for")
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +139,12 @@ func (p *opening) wait(ctx context.Context, late <-chan time.Time) error {
 		select {
 		case <-replied:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
-	return nil
+	wanted := map[string]httpstream.Stream{}
+	for _, kind := range p.wanted {
+		wanted[kind] = p.streams[kind]
+	}
+	return wanted, nil
 }

@@ -44,7 +44,14 @@ func upgradable(w http.ResponseWriter, r *http.Request) bool {
 // ends with its client.
 func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, seen frames) (http.ResponseWriter, *http.Request, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
-	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen}, r.WithContext(ctx), cancel
+	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen, cutOff: s.cutOff(r)}, r.WithContext(ctx), cancel
+}
+
+// cutOff says in the log why a client is cut off: it is told nothing.
+func (s *Server) cutOff(r *http.Request) func(error) {
+	return func(why error) {
+		s.o.Log.Info("a client of the kubelet's API is cut off", "client", r.RemoteAddr, "path", r.URL.Path, "err", why)
+	}
 }
 
 // exec runs a command in a container.
@@ -72,7 +79,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
 	serve, seen := s.serveSPDY, frames(&spdyFrames{most: mostOfCommand})
 	if wsstream.IsWebSocketRequest(r) {
-		serve, seen = s.serveWebSocket, &webSocketFrames{}
+		serve, seen = s.serveWebSocket, &webSocketFrames{large: s.large}
 	}
 	w, r, cancel := s.takeOver(w, r, seen)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 
 // tunneled opens a WebSocket that carries SPDY, and returns what looks like a request
 // over SPDY. Nil: it could not be opened, which was answered.
-func tunneled(w http.ResponseWriter, r *http.Request, seen frames) (http.ResponseWriter, *http.Request) {
+func tunneled(w http.ResponseWriter, r *http.Request, seen frames, cutOff func(error)) (http.ResponseWriter, *http.Request) {
 	protocol := tunnelProtocol(r)
 	if protocol == "" {
 		refuse(w, http.StatusBadRequest, "unable to upgrade: no tunneling spdy protocols provided")
@@ -39,7 +39,7 @@ func tunneled(w http.ResponseWriter, r *http.Request, seen frames) (http.Respons
 	request.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	request.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
 	request.Header.Set(httpstream.HeaderProtocolVersion, protocol)
-	return &tunnelWriter{conn: framed{clientportforward.NewTunnelingConnection("server", conn), seen}, header: http.Header{}}, request
+	return &tunnelWriter{conn: framed{clientportforward.NewTunnelingConnection("server", conn), seen, cutOff}, header: http.Header{}}, request
 }
 
 // tunnelProtocol is one of ours that the client speaks within the tunnel.
