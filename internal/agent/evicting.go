@@ -31,10 +31,7 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 			return append(ofMemory, ofDisk...), errors.Join(err, diskErr)
 		},
 		Free: func(ctx context.Context) error {
-			return errors.Join(pods.supervisor.FreeLogs(func() bool {
-				short, err := disks.Short(ctx)
-				return err == nil && len(short) == 0
-			}), pods.images.FreeNow(ctx))
+			return errors.Join(pods.supervisor.FreeLogs(func() bool { return enoughDisk(disks.Short(ctx)) }), pods.images.FreeNow(ctx))
 		},
 		Candidates: held.candidates,
 		Evict:      pods.supervisor.Evict,
@@ -44,6 +41,9 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 		Log: a.log,
 	})
 }
+
+// enoughDisk reports whether no more logs need to go: a disk that cannot be read is no reason to remove any.
+func enoughDisk(short []health.Shortage, err error) bool { return err != nil || len(short) == 0 }
 
 // holdings tell what Pods hold of this host.
 type holdings struct {

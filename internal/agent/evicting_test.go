@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/pod"
 	"github.com/macfleet/macfleet/internal/agent/vmusage"
 )
@@ -26,6 +28,25 @@ func fill(t *testing.T, path string, bytes int) {
 	}
 	if err := os.WriteFile(path, make([]byte, bytes), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A disk that cannot be read takes no logs: nobody would know when to stop.
+func TestLogsGoOnlyWhileADiskIsShort(t *testing.T) {
+	short := []health.Shortage{{Resource: corev1.ResourceEphemeralStorage}}
+	for name, c := range map[string]struct {
+		short  []health.Shortage
+		err    error
+		enough bool
+	}{
+		"short":                 {short, nil, false},
+		"room":                  {nil, nil, true},
+		"unread":                {nil, errors.New("no such volume"), true},
+		"one short, one unread": {short, errors.New("no such volume"), true},
+	} {
+		if got := enoughDisk(c.short, c.err); got != c.enough {
+			t.Errorf("%s: enough is %t", name, got)
+		}
 	}
 }
 

@@ -366,16 +366,10 @@ func (e *ender) runHook(ctx context.Context, ending *commandEnding, c corev1.Con
 }
 
 func (e *ender) runHookCommand(ctx context.Context, id string, c corev1.Container, argv []string) error {
-	given, err := e.inputs.commandOf(ctx, e.pod.current(), c.Name)
-	if err != nil {
+	if err := e.beginHookCommand(ctx, id, c, argv); err != nil {
 		return err
 	}
-	dir := e.progress.dir()
-	run := shim.GuestRun{ID: id, Command: vm.GuestCommand{Argv: argv, Env: given.Env, Dir: given.Dir}}
-	if err := e.runtime.Shims.Run(ctx, dir, run); err != nil {
-		return err
-	}
-	ended, err := e.runtime.Shims.Await(ctx, dir, id)
+	ended, err := e.runtime.Shims.Await(ctx, e.progress.dir(), id)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -387,4 +381,18 @@ func (e *ender) runHookCommand(ctx context.Context, id string, c corev1.Containe
 		return nil
 	}
 	return errors.New(cmp.Or(ended.Message, fmt.Sprintf("exit code %d", ended.Code)))
+}
+
+// beginHookCommand has the shim run a hook, unless it did already: what the hook was given then
+// may be gone by now.
+func (e *ender) beginHookCommand(ctx context.Context, id string, c corev1.Container, argv []string) error {
+	dir := e.progress.dir()
+	if begun, _, err := e.runtime.Shims.Command(dir, id); begun || err != nil {
+		return err
+	}
+	given, err := e.inputs.commandOf(ctx, e.pod.current(), c.Name)
+	if err != nil {
+		return err
+	}
+	return e.runtime.Shims.Run(ctx, dir, shim.GuestRun{ID: id, Command: vm.GuestCommand{Argv: argv, Env: given.Env, Dir: given.Dir}})
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -251,6 +252,28 @@ func TestThePreStopHookComesFirst(t *testing.T) {
 	}
 	if w.events.count("a", "FailedPreStopHook") != 1 {
 		t.Errorf("events %v", w.events.all())
+	}
+}
+
+// What a hook was given may be gone once it has begun: another agent awaits it all the same.
+func TestAPreStopHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	w := newWorld(t, p)
+	w.host.guests.hold[state.PreStopID] = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.deleteWithin(60)
+	w.await("the hook runs", func() bool { return w.host.given(state.PreStopID) != nil })
+	w.stopAgent()
+	w.inputs.unresolved = errors.New("its Secret was deleted")
+	w.host.exit(state.PreStopID, exited(0))
+	w.startAgent()
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if n := w.host.count("exec tk-uid-a-0 prestop"); n != 1 || w.told("FailedPreStopHook") {
+		t.Errorf("the hook ran %d times, events %v", n, w.events.all())
 	}
 }
 

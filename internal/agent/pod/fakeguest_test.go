@@ -99,7 +99,10 @@ func (h *fakeHost) leaves(dir string, r shim.GuestRun) {
 }
 
 // Signal ends the command as one that has no handler.
-func (h *fakeHost) Signal(_ context.Context, dir, id string, sig syscall.Signal) error {
+func (h *fakeHost) Signal(ctx context.Context, dir, id string, sig syscall.Signal) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // nobody is asked any more
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := pop(&h.guests.signalErrs); err != nil {
@@ -209,10 +212,12 @@ type fakeInputs struct {
 	refresh int
 	// resolved counts environments that were made without volumes.
 	resolved int
-	due      time.Time
-	full     string
-	report   *int32
-	tears    []error
+	// unresolved, when set, is why none can be made.
+	unresolved error
+	due        time.Time
+	full       string
+	report     *int32
+	tears      []error
 	// pullSecrets are those of the Pod that there are.
 	pullSecrets []corev1.Secret
 }
@@ -272,7 +277,7 @@ func (f *fakeInputs) Command(_ context.Context, p *corev1.Pod, container string)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.resolved++
-	return f.commands(p)[container], nil
+	return f.commands(p)[container], f.unresolved
 }
 
 func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {

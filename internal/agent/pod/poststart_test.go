@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,30 @@ func TestAHookThatEndsWhileTheAgentIsAwayCounts(t *testing.T) {
 	w.awaitPhase(corev1.PodFailed)
 	if n := w.host.count("exec tk-uid-a-0 " + helloID); n != 1 || !w.told("a FailedPostStartHook PostStartHook failed") {
 		t.Errorf("the hook ran %d times, events %v", n, w.events.all())
+	}
+}
+
+// What a hook was given may be gone once it has begun: another agent asks for none of it.
+func TestAHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
+	for name, endsAway := range map[string]bool{"it runs": false, "it has succeeded": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, hooked(corev1.RestartPolicyNever))
+			w.host.guests.hold[helloID] = true
+			w.startAgent()
+			w.awaitHook()
+			w.stopAgent()
+			w.inputs.unresolved = errors.New("its Secret was deleted")
+			if endsAway {
+				w.host.exit(helloID, exited(0))
+			}
+			w.startAgent()
+			w.awaitWaiting("ContainerCreating")
+			w.host.exit(helloID, exited(0))
+			p := w.awaitPod("a", "is past its hook", func(p *corev1.Pod) bool { return p.Status.Phase != corev1.PodPending })
+			if p.Status.Phase != corev1.PodRunning || w.told("FailedPostStartHook") {
+				t.Errorf("phase %s, events %v", p.Status.Phase, w.events.all())
+			}
+		})
 	}
 }
 

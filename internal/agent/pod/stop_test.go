@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
@@ -311,6 +313,8 @@ func TestAStatusThatIsRefusedHoldsUpNoDeletion(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"Invalid":   apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil),
 		"Forbidden": apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("a webhook says no")),
+		// As an API server passes on the denial of a webhook that gives no code.
+		"no code": &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "a webhook says no"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))

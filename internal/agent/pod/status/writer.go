@@ -24,11 +24,12 @@ import (
 
 // Back-off of a status that the API server does not take.
 const (
-	retryFirst = 200 * time.Millisecond
-	retryMost  = 10 * time.Second
-	// refusalsMost in a row, of a kind that no retry changes, are no trouble that passes.
-	refusalsMost   = 5
+	retryFirst     = 200 * time.Millisecond
+	retryMost      = 10 * time.Second
 	requestTimeout = 15 * time.Second
+	// refusalsLast is how long a status is refused and nothing else before it is given up: a role or a policy may be
+	// wrong for a moment.
+	refusalsLast = 30 * time.Second
 )
 
 // Writer writes the status of one Pod. What is set later replaces what is
@@ -51,8 +52,9 @@ type Writer struct {
 	// over is the Pod's resourceVersion after the last write, seen the newest Pod that Seen told of.
 	over string
 	seen *corev1.Pod
-	// refusals counts those of want in a row, refused is the last one once they are too many.
-	refusals int
+	// refusing is since when want is refused and nothing else, zero while it is not; refused is
+	// the last refusal once that has lasted.
+	refusing time.Time
 	refused  error
 	// changed is closed and replaced whenever set, written, refused or gone changes.
 	changed chan struct{}
@@ -97,7 +99,7 @@ func (w *Writer) Set(s corev1.PodStatus) {
 	}
 	w.want = s
 	w.set++
-	w.refusals, w.refused = 0, nil
+	w.refusing, w.refused = time.Time{}, nil
 	w.notify()
 }
 
@@ -160,18 +162,25 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// failed counts what the API server answers to a status that it will not take.
+// failed notes since when the API server does not take a status, and gives it up once that has lasted.
 func (w *Writer) failed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-		w.refusals, w.refused = 0, nil
-		return
-	}
-	if w.refusals++; w.refusals >= refusalsMost {
+	switch {
+	case !refuses(err):
+		w.refusing, w.refused = time.Time{}, nil
+	case w.refusing.IsZero():
+		w.refusing = w.clock.Now()
+	case w.clock.Since(w.refusing) >= refusalsLast:
 		w.refused = err
 		w.notify()
 	}
+}
+
+// refuses: the API server has looked at a status and does not take it. A webhook that denies without a code answers as
+// to a bad request.
+func refuses(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // version is a status to be written.

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
@@ -74,5 +77,48 @@ func TestAnotherAddressOfTheMacReplacesTheOneBefore(t *testing.T) {
 	}
 	if s := got.Status; s.HostIP != "10.0.0.8" || !slices.Equal(s.HostIPs, []corev1.HostIP{{IP: "10.0.0.8"}}) {
 		t.Errorf("address %s, addresses %v", s.HostIP, s.HostIPs)
+	}
+}
+
+// A role or a policy may be wrong for a moment, and what is refused for good is given up: nobody waits for it.
+func TestOnlyAStatusThatIsRefusedForLongIsGivenUp(t *testing.T) {
+	const moment, long = 25 * time.Second, 10 * time.Minute
+	pods := corev1.Resource("pods")
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "a webhook denied the request"}}
+	for name, c := range map[string]struct {
+		err     error
+		lasts   time.Duration
+		givenUp bool
+	}{
+		"Forbidden for a moment":       {apierrors.NewForbidden(pods, "a", errors.New("no role")), moment, false},
+		"Forbidden":                    {apierrors.NewForbidden(pods, "a", errors.New("no role")), long, true},
+		"Invalid for a moment":         {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), moment, false},
+		"Invalid":                      {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), long, true},
+		"a webhook without a code":     {denied, long, true},
+		"too large":                    {apierrors.NewRequestEntityTooLargeError("more than there may be"), long, true},
+		"an API server that is away":   {apierrors.NewServiceUnavailable("it restarts"), long, false},
+		"a credential that has lapsed": {apierrors.NewUnauthorized("renew it"), long, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, begin := podtest.OnMac("a", corev1.RestartPolicyNever), time.Now()
+				client := fake.NewClientset(p)
+				client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+					return time.Since(begin) < c.lasts, nil, c.err
+				})
+				w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				go w.Run(ctx)
+				w.Set(corev1.PodStatus{Phase: corev1.PodRunning})
+				err, least := w.Flush(ctx), c.lasts
+				if c.givenUp {
+					least = 30 * time.Second
+				}
+				if took := time.Since(begin); errors.Is(err, c.err) != c.givenUp || (err != nil) != c.givenUp || took < least || took > least+retryMost {
+					t.Errorf("%v after %s", err, took)
+				}
+			})
+		})
 	}
 }
