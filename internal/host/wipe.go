@@ -37,6 +37,8 @@ const (
 	// WipeForeign: the server bears a name that is neither its owner's nor the
 	// pool's; it is somebody else's, and nothing destructive is done to it.
 	WipeForeign WipeStep = "foreign"
+	// WipeLetGo: it is somebody else's, and no Machine has the claim; end that.
+	WipeLetGo WipeStep = "let-go"
 	// WipeRepeat: the wipe timed out; record that it is asked for again.
 	WipeRepeat WipeStep = "repeat"
 	// WipeAbandon: it timed out again; quarantine the host, and go on looking.
@@ -71,10 +73,22 @@ type WipeInput struct {
 // began, not when its answer came: only one that began after the request proves
 // that the wipe started, and only one that began after that, and the settle time
 // later, proves its end. A wipe that was never seen is asked for again.
+//
+// A claim that no Machine made ends with a foreign name, also when the wipe was asked for:
+// nobody's disk waits here for it, and held, it would wipe or delete the server as soon as
+// its new owner gives it a pool name again. The host is not clean until a wipe is seen.
 func NextWipe(h *Host, in WipeInput) WipeStep {
 	if !WipeAllowed(h) {
 		return WipeNotAllowed
 	}
+	step := nextWipe(h, in)
+	if step == WipeForeign && h.Spec.ClaimRef.Namespace == NoNamespace {
+		return WipeLetGo
+	}
+	return step
+}
+
+func nextWipe(h *Host, in WipeInput) WipeStep {
 	wipe := h.Spec.Record.Wipe
 	ours := ownName(h, in)
 	if terminating(h) {

@@ -176,15 +176,23 @@ func (f *fleet) checkForeseen(a *autoscaler) {
 				f.Errorf("a Mac was to have the label %s=%s, and has %q", key, value, node.Labels[key])
 			}
 		}
-		for _, taint := range node.Spec.Taints {
-			if !slices.ContainsFunc(foreseen.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) && other.Value == taint.Value }) {
-				f.Errorf("a Mac was to have the taints %v, and has %s", foreseen.Spec.Taints, taint.ToString())
-			}
+		if want, has := taintsOf(foreseen), taintsOf(node); !slices.Equal(has, want) {
+			f.Errorf("a Mac was to have the taints %v, and has %v", want, has)
 		}
 		if node.Status.NodeInfo.Architecture != foreseen.Status.NodeInfo.Architecture || node.Status.NodeInfo.OperatingSystem != foreseen.Status.NodeInfo.OperatingSystem {
 			f.Errorf("a Mac was to be %+v, and is %+v", foreseen.Status.NodeInfo, node.Status.NodeInfo)
 		}
 	}
+}
+
+// taintsOf are a Node's taints as a person writes them, in order.
+func taintsOf(node corev1.Node) []string {
+	var taints []string
+	for _, taint := range node.Spec.Taints {
+		taints = append(taints, taint.ToString())
+	}
+	slices.Sort(taints)
+	return taints
 }
 
 // bindAutoscaler gives a user the role of the chart in the fleet's namespace, and no more.

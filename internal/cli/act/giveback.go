@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -44,21 +44,13 @@ func (w Wipe) giveBack(m Mac) (Plan, error) {
 func (w Wipe) giveBackPatch(h *infrav1.ScalewayAppleSiliconHost) (map[string]any, error) {
 	changed := h.DeepCopy()
 	host.GiveBack(changed, w.Token, w.Now)
-	var texts [2][]byte
-	for i, spec := range []infrav1.ScalewayAppleSiliconHostSpec{h.Spec, changed.Spec} {
-		text, err := json.Marshal(map[string]any{"spec": spec})
-		if err != nil {
-			return nil, fmt.Errorf("reading the host's spec: %w", err)
-		}
-		texts[i] = text
-	}
-	diff, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
+	diff, err := client.MergeFrom(h).Data(changed)
 	if err != nil {
-		return nil, fmt.Errorf("comparing the host's spec: %w", err)
+		return nil, fmt.Errorf("comparing the host: %w", err)
 	}
 	var patch map[string]any
 	if err := json.Unmarshal(diff, &patch); err != nil {
-		return nil, fmt.Errorf("comparing the host's spec: %w", err)
+		return nil, fmt.Errorf("comparing the host: %w", err)
 	}
 	return patch, nil
 }

@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,28 +18,41 @@ import (
 const attempts = 5
 
 // Run carries out what was agreed to. Where an object changed meanwhile the plan is made
-// anew, and carried out only if it still says the same. dry: the API server looks whether
-// it would take it, and changes nothing.
+// anew, and carried out only if it still says the same; where Pods may end by it, before
+// anything else too, for a Pod that comes changes none of these objects. dry: the API server
+// looks whether it would take it, and changes nothing.
 func Run(ctx context.Context, c client.Client, agreed Plan, dry bool, again func(context.Context) (Plan, error)) error {
+	var err error
 	plan := agreed
-	for attempt := 1; ; attempt++ {
-		done, err := plan.run(ctx, c, dry)
-		if err == nil {
+	if agreed.Guests != "" {
+		plan, err = agreed.anew(ctx, again)
+	}
+	for attempt := 1; err == nil; attempt++ {
+		done, failure := plan.run(ctx, c, dry)
+		if failure == nil {
 			return nil
 		}
-		if !apierrors.IsConflict(err) || done > 0 || attempt == attempts {
-			return failed(done, err)
+		if !apierrors.IsConflict(failure) || done > 0 || attempt == attempts {
+			return failed(done, failure)
 		}
-		if plan, err = again(ctx); err != nil {
-			return fmt.Errorf("nothing is changed: %w", err)
-		}
-		if !slices.Equal(plan.Says, agreed.Says) {
-			return fmt.Errorf("nothing is changed: somebody changed it meanwhile, and this would now do something else: look again")
-		}
-		if came := plan.came(agreed); len(came) > 0 {
-			return fmt.Errorf("nothing is changed: Pods came to the Mac meanwhile, and would end: %s: look again", named(came))
-		}
+		plan, err = agreed.anew(ctx, again)
 	}
+	return fmt.Errorf("nothing is changed: %w", err)
+}
+
+// anew is the plan made of what is there now: an error unless it is what was agreed to.
+func (p Plan) anew(ctx context.Context, again func(context.Context) (Plan, error)) (Plan, error) {
+	plan, err := again(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	if !slices.Equal(plan.Says, p.Says) {
+		return Plan{}, errors.New("somebody changed it meanwhile, and this would now do something else: look again")
+	}
+	if came := plan.came(p); len(came) > 0 {
+		return Plan{}, fmt.Errorf("meanwhile Pods came to the Mac, and would end: %s: look again", named(came))
+	}
+	return plan, nil
 }
 
 // run carries out the steps, and returns how many of them were. The first patch of an

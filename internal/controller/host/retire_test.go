@@ -139,6 +139,46 @@ func TestAMacThatNobodyHasIsGivenBack(t *testing.T) {
 	}
 }
 
+// Lists lag: another management cluster claimed the Mac before a person, or the policy for
+// unknown pasts, released it here. It is theirs, also when they let it go much later.
+func TestAMacThatAnotherClusterHadFirstIsLetGo(t *testing.T) {
+	for name, release := range map[string]func(*host.Host, time.Time){
+		"given back": func(h *host.Host, now time.Time) { host.GiveBack(h, "by-hand", now) },
+		"adopted": func(h *host.Host, now time.Time) {
+			h.Finalizers = []string{infrav1.HostFinalizer}
+			h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix}
+			host.Adopt(h, "by-hand", now)
+		},
+		"unseen": func(h *host.Host, now time.Time) { host.WipeUnseen(h, prefix, "by-policy", now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.another(1)
+			w.untilPhase(infrav1.HostAvailable)
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+			h := w.host()
+			release(h, w.clock.Now())
+			w.must(w.client.Update(w.ctx, h))
+			if _, err := w.reconcile(); err != nil { // before any list
+				t.Fatal(err)
+			}
+			if h = w.host(); h.Spec.ClaimRef != nil || h.Spec.Release != nil || len(h.Finalizers) != 0 || w.told("Warning ForeignName") != 1 {
+				t.Fatalf("held: %+v", h)
+			}
+			w.untilPhase(infrav1.HostForeign)
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = poolName }) // days later
+			w.untilPhase(infrav1.HostDirty)                                       // no wipe was seen here
+			w.clock.Step(DefaultReinstallTimeout)
+			for range 4 {
+				w.must(w.step())
+			}
+			if got := w.mutations(); len(got) != 0 || w.phase() != infrav1.HostDirty {
+				t.Errorf("phase %s, mutations %v", w.phase(), got)
+			}
+		})
+	}
+}
+
 func TestRequirement000_TerminateAfterTheFloorDeletesAtOnce(t *testing.T) {
 	w := inUse(t)
 	w.another(1)

@@ -136,6 +136,8 @@ func (p *wiping) step(ctx context.Context) (result ctrl.Result, done bool, err e
 	case host.WipeForeign:
 		p.changedByOther(ctx)
 		return ctrl.Result{}, true, nil
+	case host.WipeLetGo:
+		return ctrl.Result{}, true, p.letGo(ctx)
 	default:
 		ctrl.LoggerFrom(ctx).Info("The recorded release is not of this claim; nothing is done")
 		return ctrl.Result{}, true, nil
@@ -308,6 +310,15 @@ func (p *wiping) free(ctx context.Context) error {
 	ctrl.LoggerFrom(ctx).Info("Host is free", "was", was, "server", p.host.Status.Server.Name)
 	if p.deleted {
 		return nil
+	}
+	return p.idle.rest(ctx)
+}
+
+// letGo ends a claim that no Machine made, as of a give-back or an adoption, without a wipe.
+func (p *wiping) letGo(ctx context.Context) error {
+	p.changedByOther(ctx)
+	if err := p.removeFinalizer(ctx, host.Free); err != nil || p.deleted {
+		return err
 	}
 	return p.idle.rest(ctx)
 }
