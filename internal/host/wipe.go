@@ -37,8 +37,8 @@ const (
 	// WipeForeign: the server bears a name that is neither its owner's nor the
 	// pool's; it is somebody else's, and nothing destructive is done to it.
 	WipeForeign WipeStep = "foreign"
-	// WipeLetGo: it is somebody else's, and no Machine has the claim; end that.
-	WipeLetGo WipeStep = "let-go"
+	// WipeEndClaim: it is somebody else's, and no Machine has the claim; end that.
+	WipeEndClaim WipeStep = "end-claim"
 	// WipeRepeat: the wipe timed out; record that it is asked for again.
 	WipeRepeat WipeStep = "repeat"
 	// WipeAbandon: it timed out again; quarantine the host, and go on looking.
@@ -83,7 +83,7 @@ func NextWipe(h *Host, in WipeInput) WipeStep {
 	}
 	step := nextWipe(h, in)
 	if step == WipeForeign && h.Spec.ClaimRef.Namespace == NoNamespace {
-		return WipeLetGo
+		return WipeEndClaim
 	}
 	return step
 }

@@ -135,18 +135,18 @@ func TestAClaimOfNoMachineEndsWithAForeignName(t *testing.T) {
 		want   host.WipeStep
 	}{
 		"given back, ours still":          {"given back", nil, cloud.Server{Name: prefix + "1", Status: "ready"}, host.WipeRecord},
-		"given back":                      {"given back", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeLetGo},
-		"given back, reinstalling":        {"given back", nil, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeLetGo},
-		"given back, requested":           {"given back", requested, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeLetGo},
-		"given back, started":             {"given back", started, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeLetGo},
+		"given back":                      {"given back", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeEndClaim},
+		"given back, reinstalling":        {"given back", nil, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeEndClaim},
+		"given back, requested":           {"given back", requested, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeEndClaim},
+		"given back, started":             {"given back", started, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeEndClaim},
 		"given back, started, goes":       {"given back", started, cloud.Server{Name: "m-b", Status: "reinstalling", DeletionScheduled: true}, host.WipeWait},
 		"adopted, ours still":             {"adopted", nil, cloud.Server{Name: prefix + "1", Status: "ready"}, host.WipeRecord},
-		"adopted":                         {"adopted", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeLetGo},
-		"adopted, requested":              {"adopted", requested, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeLetGo},
+		"adopted":                         {"adopted", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeEndClaim},
+		"adopted, requested":              {"adopted", requested, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeEndClaim},
 		"adopted, requested, reinstalls":  {"adopted", requested, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeStart},
 		"adopted, started":                {"adopted", started, cloud.Server{Name: "m-b", Status: "reinstalling"}, host.WipeWait},
 		"unseen, ours still":              {"unseen", nil, cloud.Server{Name: prefix + "1", Status: "ready"}, host.WipeRecord},
-		"unseen, named by another before": {"unseen", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeLetGo},
+		"unseen, named by another before": {"unseen", nil, cloud.Server{Name: "m-b", Status: "ready"}, host.WipeEndClaim},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := pooled()
@@ -157,7 +157,7 @@ func TestAClaimOfNoMachineEndsWithAForeignName(t *testing.T) {
 			if got := host.NextWipe(h, look); got != row.want {
 				t.Errorf("step %s, want %s", got, row.want)
 			}
-			if row.want != host.WipeLetGo {
+			if row.want != host.WipeEndClaim {
 				return
 			}
 			if host.Free(h); h.Spec.ClaimRef != nil || h.Spec.Release != nil || host.Clean(h) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -66,7 +67,9 @@ func TestASidecarStartsBeforeTheOthers(t *testing.T) {
 func TestSidecarsEndInReverse(t *testing.T) {
 	for name, deleted := range map[string]bool{"with their Pod": true, "after its command": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"))
+			p := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two")
+			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600)) // which a busy machine does not use up
+			w := newWorld(t, p)
 			w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
 			w.startAgent()
 			w.awaitAllRunning()

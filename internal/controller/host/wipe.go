@@ -136,8 +136,8 @@ func (p *wiping) step(ctx context.Context) (result ctrl.Result, done bool, err e
 	case host.WipeForeign:
 		p.changedByOther(ctx)
 		return ctrl.Result{}, true, nil
-	case host.WipeLetGo:
-		return ctrl.Result{}, true, p.letGo(ctx)
+	case host.WipeEndClaim:
+		return ctrl.Result{}, true, p.endClaim(ctx)
 	default:
 		ctrl.LoggerFrom(ctx).Info("The recorded release is not of this claim; nothing is done")
 		return ctrl.Result{}, true, nil
@@ -314,8 +314,8 @@ func (p *wiping) free(ctx context.Context) error {
 	return p.idle.rest(ctx)
 }
 
-// letGo ends a claim that no Machine made, as of a give-back or an adoption, without a wipe.
-func (p *wiping) letGo(ctx context.Context) error {
+// endClaim ends a claim that no Machine made, as of a give-back or an adoption, without a wipe.
+func (p *wiping) endClaim(ctx context.Context) error {
 	p.changedByOther(ctx)
 	if err := p.removeFinalizer(ctx, host.Free); err != nil || p.deleted {
 		return err
