@@ -10,32 +10,27 @@ import (
 
 // resourceMetrics are what metrics-server reads.
 func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
-	usage, err := s.o.Stats.Read(r.Context())
-	m := &metricsText{}
-	failed := 0.0
-	if err != nil {
-		s.o.Log.Warn("usage of the host and its VMs not read", "err", err)
-		failed = 1
-	} else {
-		writeUsage(m, usage)
-	}
-	m.gauge("resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", failed)
-	m.send(w)
+	s.usage(w, r, "resource_scrape_error", writeUsage)
 }
 
 // containerMetrics are those of a kubelet's cAdvisor that a guest has, with the labels that
 // dashboards and rules choose them by.
 func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
+	s.usage(w, r, "container_scrape_error", writeContainers)
+}
+
+// usage reads what the host and its VMs use; failed is the metric that says whether it could.
+func (s *Server) usage(w http.ResponseWriter, r *http.Request, failed string, write func(*metricsText, Usage)) {
 	usage, err := s.o.Stats.Read(r.Context())
 	m := &metricsText{}
-	failed := 0.0
+	failures := 0.0
 	if err != nil {
 		s.o.Log.Warn("usage of the host and its VMs not read", "err", err)
-		failed = 1
+		failures = 1
 	} else {
-		writeContainers(m, usage)
+		write(m, usage)
 	}
-	m.gauge("container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", failed)
+	m.gauge(failed, "1 if there was an error while getting container metrics, 0 otherwise", failures)
 	m.send(w)
 }
 
