@@ -27,7 +27,7 @@ func bugs() []bug {
 		}},
 		{"early", []string{"was deleted while"}, []stage.Edit{
 			// The Pod's object goes before its VM.
-			{File: pods + "terminate.go", Old: "\tif w.progress.Step != \"\" {\n\t\tif err := w.removeVM(", New: "\tif false {\n\t\tif err := w.removeVM("},
+			{File: pods + "terminate.go", Old: "\tif w.progress.Step != \"\" {\n\t\tgrace :=", New: "\tif false {\n\t\tgrace :="},
 			{File: pods + "terminate.go", Old: "w.removeOtherVMs(ctx, \"\"); err != nil", New: "error(nil); err != nil"},
 		}},
 		{"backwards", []string{"phase went from Running to Pending"}, []stage.Edit{
