@@ -298,7 +298,7 @@ const codeNotFound = 127
 func dialEnd(code int, err error, used bool) reply {
 	switch {
 	case err == nil && !used && (code == codeNotFound || code == codeNotFound-1):
-		return reply{End: ending(0, fmt.Errorf("the guest has no nc to connect with: %w", vm.ErrNotExecuted))}
+		return reply{End: ending(0, fmt.Errorf("%w: it has no nc to connect to a port with", vm.ErrNotExecuted))}
 	case err == nil && !used && code != 0:
 		return reply{Error: &refusal{Code: refusedPort, Message: ErrPortRefused.Error()}}
 	}

@@ -71,7 +71,7 @@ type Fault struct {
 	// VMs whose name does, and to what was cloned from either.
 	Name string `json:"name,omitempty"`
 	// Step narrows it further: for RunKilled one of the steps of run ("begun", "home-lock",
-	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command line.
+	// "vm-lock", "powered" or "running"), for AgentDrops a part of the command line or its environment.
 	Step string `json:"step,omitempty"`
 	// After lets so many occasions pass first; Times then ends the fault after so many
 	// failures, 0 meaning never. Rewriting the plan with other content counts anew.

@@ -41,7 +41,7 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 		return c.execWrapped(ctx, g, s, env, ability)
 	}
 	if !ability.env && (len(env) > 0 || g.Dir != "") {
-		return 0, fmt.Errorf("the guest agent is too old to give %q an environment or a directory: %w", g.Argv[0], vm.ErrNotExecuted)
+		return 0, fmt.Errorf("%w: the guest agent is too old to give %q an environment or a directory", vm.ErrNotExecuted, g.Argv[0])
 	}
 	end, err := c.call(ctx, ctx, &command{
 		name: g.Argv[0], args: g.Argv[1:], interactive: s.Stdin != nil,
@@ -51,7 +51,7 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 		return 0, err
 	}
 	if !end.started && end.code == startFailure {
-		return 0, fmt.Errorf("starting %q: %w", g.Argv[0], vm.ErrNotExecuted)
+		return 0, fmt.Errorf("%w: %q", vm.ErrNotExecuted, g.Argv[0])
 	}
 	return end.code, nil
 }
@@ -60,18 +60,18 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 // UTF-8 only, and no system takes a zero byte.
 func environment(g vm.GuestCommand) (map[string]string, error) {
 	if len(g.Argv) == 0 || g.Argv[0] == "" {
-		return nil, fmt.Errorf("a command without a name: %w", vm.ErrNotExecuted)
+		return nil, fmt.Errorf("%w: it has no name", vm.ErrNotExecuted)
 	}
 	for i, a := range append([]string{g.Dir}, g.Argv...) {
 		if !sendable(a) {
-			return nil, fmt.Errorf("argument %d of %q is not text: %w", i-1, g.Argv[0], vm.ErrNotExecuted)
+			return nil, fmt.Errorf("%w: argument %d of %q is not text", vm.ErrNotExecuted, i-1, g.Argv[0])
 		}
 	}
 	env := make(map[string]string, len(g.Env))
 	for _, e := range g.Env {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || name == "" || !sendable(e) {
-			return nil, fmt.Errorf("environment variable %q is not NAME=text: %w", name, vm.ErrNotExecuted)
+			return nil, fmt.Errorf("%w: environment variable %q is not NAME=text", vm.ErrNotExecuted, name)
 		}
 		env[name] = value
 	}

@@ -106,7 +106,6 @@ func TestGroupsByJobControl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := strings.ReplaceAll(wrapper, "/bin/sh", filepath.Join(dir, "sh"))
 	for _, c := range []struct {
 		name, run, stdin, want string
 		code                   int
@@ -118,7 +117,8 @@ func TestGroupsByJobControl(t *testing.T) {
 		{"killed", "kill -KILL $$", "", "", 137},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "sh"), "-c", script, "sh", "WORD", "no", "one", "", filepath.Join(dir, "sh"), "-c", c.run)
+			script := strings.ReplaceAll(wrapped("WORD", "one", sh(c.run)), "/bin/sh", filepath.Join(dir, "sh"))
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "sh"), "-c", script)
 			cmd.Env, cmd.Stdin = []string{"PATH=" + dir}, strings.NewReader(c.stdin)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			var out, errOut bytes.Buffer

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -99,6 +100,7 @@ func TestExec(t *testing.T) {
 func TestEnvironmentIsNoArgument(t *testing.T) {
 	values := map[string]string{
 		"PLAIN": "s3cret", "EMPTY": "", "SPACES": "  a  b ", "LINES": "one\ntwo\n\n", "QUOTES": `'"$(x)\n\`, "name": "n", "dir": "d", "ACCENT": "é=ü",
+		"word": "w", "group": "g", "target": "t", "outputs": "o",
 	}
 	each(t, func(t *testing.T, a *agent, c *Client) {
 		g := sh(`for n; do eval "v=\$$n"; printf '%s=%s;' "$n" "$v"; done; cat`)
@@ -119,18 +121,57 @@ func TestEnvironmentIsNoArgument(t *testing.T) {
 	})
 }
 
-func TestNotExecuted(t *testing.T) {
+// Whoever looks for a process by its arguments, as pgrep -f does, finds the command alone.
+func TestACommandIsInNobodysArgumentsButItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, _ *agent, c *Client) {
-		for _, g := range []vm.GuestCommand{
-			{Argv: []string{"/no/such/command"}},
-			{Argv: []string{"no-such-command", "x"}},
-			{Argv: []string{"true"}, Dir: "/no/such/directory"},
-			{},
-			{Argv: []string{"echo", "\xff"}},
-			{Argv: []string{"echo"}, Env: []string{"NOVALUE"}},
+		marker := "marker-" + rand.Text()
+		list := run(t, c, sh("sleep 0.1 & ps -eo args; wait", marker), nil)
+		found := 0
+		for line := range strings.Lines(list.Out) {
+			if strings.Contains(line, marker) {
+				found++
+			}
+			if strings.Contains(line, "macfleet_") && len(line) > 200 {
+				t.Errorf("%d bytes of the wrapper are arguments: %.80q", len(line), line)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%d processes have the command's argument", found)
+		}
+	})
+}
+
+// A command sees the variables it was given, and none of the wrapper's.
+func TestTheWrapperLeavesNoVariable(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		if out := run(t, c, vm.GuestCommand{Argv: []string{"env"}, Env: []string{"A=1"}}, nil).Out; strings.Contains(out, "macfleet_") || !strings.Contains(out, "A=1") {
+			t.Errorf("%s", out)
+		}
+	})
+}
+
+func TestNotExecuted(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		for _, x := range []struct {
+			g    vm.GuestCommand
+			want string
+		}{
+			{vm.GuestCommand{Argv: []string{"/no/such/command"}}, `"/no/such/command": no such file or directory`},
+			{vm.GuestCommand{Argv: []string{"no-such-command", "x"}}, `"no-such-command": executable file not found in $PATH`},
+			{vm.GuestCommand{Argv: []string{plain}}, `"` + plain + `": permission denied`},
+			{vm.GuestCommand{Argv: []string{"/usr"}}, `"/usr": permission denied`},
+			{vm.GuestCommand{Argv: []string{"true"}, Dir: "/no/such/directory"}, `its working directory "/no/such/directory" cannot be entered`},
+			{vm.GuestCommand{}, "it has no name"},
+			{vm.GuestCommand{Argv: []string{"echo", "\xff"}}, `argument 1 of "echo" is not text`},
+			{vm.GuestCommand{Argv: []string{"echo"}, Env: []string{"NOVALUE"}}, `environment variable "NOVALUE" is not NAME=text`},
 		} {
-			if code, err := c.Exec(t.Context(), g, vm.Streams{}); !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, vm.ErrLost) {
-				t.Errorf("%+v: code %d, err %v", g, code, err)
+			code, err := c.Exec(t.Context(), x.g, vm.Streams{})
+			if !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, vm.ErrLost) || err.Error() != vm.ErrNotExecuted.Error()+": "+x.want {
+				t.Errorf("%+v: code %d, err %v", x.g, code, err)
 			}
 		}
 	})

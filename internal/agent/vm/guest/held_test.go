@@ -86,8 +86,8 @@ func TestTheEndOfACommandIsThatOfItsReport(t *testing.T) {
 	}{
 		{"told", "WORD3;", ending{code: 9}, nil, 3, nil, nil},
 		{"told before the line broke", "WORD3;", ending{}, broken, 3, nil, nil},
-		{"refused", "WORDx;", ending{code: 125}, nil, 0, vm.ErrNotExecuted, nil},
-		{"refused before the line broke", "WORDx;", ending{}, broken, 0, vm.ErrNotExecuted, broken},
+		{"refused", "WORDxn;", ending{code: 125}, nil, 0, vm.ErrNotExecuted, nil},
+		{"refused before the line broke", "WORDxn;", ending{}, broken, 0, vm.ErrNotExecuted, broken},
 		{"not told", "", ending{code: 4}, nil, 4, nil, nil},
 		{"the line broke", "", ending{}, broken, 0, broken, nil},
 		{"nobody took what came before", "WORD0;", ending{}, untaken(broken), 0, errUntaken, nil},

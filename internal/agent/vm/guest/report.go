@@ -22,9 +22,10 @@ type reports struct {
 	// over is closed when all have, or the command could not start.
 	over chan struct{}
 
-	mu      sync.Mutex
-	seen    int
-	refused bool
+	mu   sync.Mutex
+	seen int
+	// refused is why the command could not start. 0: it could.
+	refused byte
 	code    int
 	muted   bool
 }
@@ -33,16 +34,23 @@ func newReports(word string, outputs int) *reports {
 	return &reports{word: []byte(word), awaited: outputs, over: make(chan struct{})}
 }
 
+// Why the wrapper refuses a command.
+const (
+	refusedDir     = 'd'
+	refusedUnknown = 'n'
+	refusedDenied  = 'p'
+)
+
 // reportBody follows the word; anything else that does is the command's output, such as a
 // list of processes. g is a process group, p a process.
-var reportBody = regexp.MustCompile(`^(x|[0-9]{1,3}|[gp][0-9]{1,10});`)
+var reportBody = regexp.MustCompile(`^(x[dnp]|[0-9]{1,3}|[gp][0-9]{1,10});`)
 
 // bodyBegin is what a body may begin with.
-var bodyBegin = regexp.MustCompile(`^(x|[0-9]{0,3}|[gp][0-9]{0,10})$`)
+var bodyBegin = regexp.MustCompile(`^(x[dnp]?|[0-9]{0,3}|[gp][0-9]{0,10})$`)
 
 // take notes one report.
 func (r *reports) take(body string) {
-	if r.seen == r.awaited || r.refused {
+	if r.seen == r.awaited || r.refused != 0 {
 		return
 	}
 	if body[0] == 'g' || body[0] == 'p' {
@@ -50,12 +58,12 @@ func (r *reports) take(body string) {
 		return
 	}
 	r.seen++
-	if body == "x" {
-		r.refused = true
+	if body[0] == 'x' {
+		r.refused = body[1]
 	} else {
 		r.code, _ = strconv.Atoi(body) // digits only
 	}
-	if r.refused || r.seen == r.awaited {
+	if r.refused != 0 || r.seen == r.awaited {
 		close(r.over)
 	}
 }
@@ -75,10 +83,10 @@ func (r *reports) begin(body string) {
 }
 
 // end is how the command ended, as far as any output told.
-func (r *reports) end() (code int, told, refused bool) {
+func (r *reports) end() (code int, told bool, refused byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.code, r.seen > 0 && !r.refused, r.refused
+	return r.code, r.seen > 0 && r.refused == 0, r.refused
 }
 
 // mute throws away what comes from now on: nobody takes it any more.

@@ -7,22 +7,24 @@ import (
 
 func TestReportsAreCutOut(t *testing.T) {
 	for _, c := range []struct {
-		text, want    string
-		code          int
-		told, refused bool
+		text, want string
+		code       int
+		told       bool
+		refused    byte
 	}{
-		{"abWORD12;cd", "abcd", 12, true, false},
-		{"WORD0;", "", 0, true, false},
-		{"WORWORD137;late", "WORlate", 137, true, false},
-		{"WORDx;", "", 0, false, true},
-		{"args: WORD no one", "args: WORD no one", 0, false, false},
-		{"WORD1234;", "WORD1234;", 0, false, false},
-		{"WORDx", "WORDx", 0, false, false},
-		{"ends with WOR", "ends with WOR", 0, false, false},
-		{"WORD no WORD7;", "WORD no ", 7, true, false},
-		{"WORD3;WORD4;", "", 3, true, false},
-		{"WORD3;WORDx;", "", 3, true, false},
-		{"WORDx;WORD3;", "", 0, false, true},
+		{"abWORD12;cd", "abcd", 12, true, 0},
+		{"WORD0;", "", 0, true, 0},
+		{"WORWORD137;late", "WORlate", 137, true, 0},
+		{"WORDxn;", "", 0, false, 'n'},
+		{"args: WORD no one", "args: WORD no one", 0, false, 0},
+		{"WORD1234;", "WORD1234;", 0, false, 0},
+		{"WORDx;", "WORDx;", 0, false, 0},
+		{"WORDx", "WORDx", 0, false, 0},
+		{"ends with WOR", "ends with WOR", 0, false, 0},
+		{"WORD no WORD7;", "WORD no ", 7, true, 0},
+		{"WORD3;WORD4;", "", 3, true, 0},
+		{"WORD3;WORDxn;", "", 3, true, 0},
+		{"WORDxd;WORD3;", "", 0, false, 'd'},
 	} {
 		// However it is cut in two.
 		for at := range len(c.text) + 1 {
@@ -39,7 +41,7 @@ func TestReportsAreCutOut(t *testing.T) {
 			}
 			code, told, refused := r.end()
 			if got.String() != c.want || code != c.code || told != c.told || refused != c.refused {
-				t.Errorf("%q cut at %d: %q, code %d, told %v, refused %v", c.text, at, &got, code, told, refused)
+				t.Errorf("%q cut at %d: %q, code %d, told %v, refused %q", c.text, at, &got, code, told, refused)
 			}
 		}
 	}

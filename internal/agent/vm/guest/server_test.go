@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -210,7 +211,7 @@ func (a *agent) exec(file protoreflect.FileDescriptor, s grpc.ServerStream) erro
 		return errors.New("the first request has no command")
 	}
 	c := get(first, "command").Message()
-	if args := get(c, "args").List(); a.breakAfter && args.Get(args.Len()-1).String() == "last words" {
+	if a.breakAfter && strings.Contains(get(c, "env").Map().Get(protoreflect.ValueOfString(variable).MapKey()).String(), "last words") {
 		go a.server.Stop()
 		<-s.Context().Done()
 		return status.FromContextError(s.Context().Err()).Err()

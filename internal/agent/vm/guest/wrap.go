@@ -32,33 +32,48 @@ const wordBegin = wordMark + "macfleet-"
 // shellName is what a shell takes for the name of a variable.
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// The wrapper is not an argument either, nor is the command: both go in by a variable, or by
+// the first line of the standard input. read takes no byte more than the line.
+const (
+	variable    = "macfleet_run"
+	runVariable = `eval "$macfleet_run"`
+	runLine     = `IFS= read -r macfleet_run && macfleet_run=$(printf %b. "$macfleet_run") && eval "${macfleet_run%.}"`
+)
+
 // execWrapped runs a command through the wrapper. A variable is never an argument: with
 // agents that take none it goes in by the standard input, before the command's own.
-// Only a command that has input, or such variables, is sent any.
 func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Streams, env map[string]string, a abilities) (int, error) {
 	cmd := &command{
 		name: "/bin/sh", interactive: s.Stdin != nil,
 		tty: g.TTY, size: terminalSize{rows: g.Size.Rows, cols: g.Size.Cols},
 	}
-	headed, outputs, apart := "no", 1, "one"
+	outputs, apart := 1, "one"
 	switch {
 	case g.TTY:
 		apart = "terminal"
 	case a.started:
 		outputs, apart = 2, "both"
 	}
-	if a.env {
-		cmd.env = env
-	} else if len(env) > 0 {
-		header, err := heading(env, g.TTY)
+	word := wordBegin + rand.Text()
+	script := wrapped(word, apart, g)
+	switch {
+	case a.env:
+		cmd.args = []string{"-c", runVariable}
+		cmd.env = maps.Clone(env)
+		cmd.env[variable] = script
+	case g.TTY && len(env) > 0:
+		return 0, fmt.Errorf("%w: the guest agent is too old to give a command on a terminal an environment", vm.ErrNotExecuted)
+	case g.TTY:
+		// Nobody can send ahead of what is typed.
+		cmd.args = []string{"-c", script}
+	default:
+		exports, err := exported(env)
 		if err != nil {
 			return 0, err
 		}
-		headed, cmd.interactive = "yes", true
-		s.Stdin = io.MultiReader(strings.NewReader(header), orEmpty(s.Stdin))
+		cmd.args, cmd.interactive = []string{"-c", runLine}, true
+		s.Stdin = io.MultiReader(strings.NewReader(encode(exports+script)+"\n"), orEmpty(s.Stdin))
 	}
-	word := wordBegin + rand.Text()
-	cmd.args = append([]string{"-c", wrapper, "sh", word, headed, apart, g.Dir}, g.Argv...)
 	r := newReports(word, outputs)
 	r.began = s.Began
 	out, errOut := &output{reports: r, to: s.Stdout}, &output{reports: r, to: s.Stderr}
@@ -80,8 +95,8 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 func ended(g vm.GuestCommand, r *reports, end ending, err error) (int, error) {
 	code, told, refused := r.end()
 	switch {
-	case refused:
-		return 0, fmt.Errorf("starting %q: %w", g.Argv[0], vm.ErrNotExecuted)
+	case refused != 0:
+		return 0, notStarted(g, refused)
 	case errors.Is(err, errUntaken):
 		return 0, err
 	case told:
@@ -97,6 +112,20 @@ func ended(g vm.GuestCommand, r *reports, end ending, err error) (int, error) {
 		return 0, fmt.Errorf("the shell of a command in the guest was killed: %w", vm.ErrLost)
 	}
 	return end.code, nil
+}
+
+// notStarted says why the wrapper refused a command, as a container runtime does.
+func notStarted(g vm.GuestCommand, refused byte) error {
+	why := fmt.Sprintf("%q: permission denied", g.Argv[0])
+	switch {
+	case refused == refusedDir:
+		why = fmt.Sprintf("its working directory %q cannot be entered", g.Dir)
+	case refused == refusedUnknown && strings.Contains(g.Argv[0], "/"):
+		why = fmt.Sprintf("%q: no such file or directory", g.Argv[0])
+	case refused == refusedUnknown:
+		why = fmt.Sprintf("%q: executable file not found in $PATH", g.Argv[0])
+	}
+	return fmt.Errorf("%w: %s", vm.ErrNotExecuted, why)
 }
 
 // errHeld: the command has ended, the call has not.
@@ -137,25 +166,34 @@ func (c *Client) await(ctx context.Context, r *reports, cmd *command, s vm.Strea
 	return ending{}, errHeld
 }
 
-// heading is the environment as the wrapper reads it: a name and an encoded value
-// a line, then an empty line.
-func heading(env map[string]string, tty bool) (string, error) {
-	if tty {
-		return "", fmt.Errorf("the guest agent is too old to give a command on a terminal an environment: %w", vm.ErrNotExecuted)
+// wrapped is the wrapper for one command.
+func wrapped(word, outputs string, g vm.GuestCommand) string {
+	var argv []string
+	for _, a := range g.Argv {
+		argv = append(argv, quote(a))
 	}
+	return fmt.Sprintf("macfleet_word=%s macfleet_outputs=%s macfleet_dir=%s macfleet_argv=%s\n%s",
+		quote(word), outputs, quote(g.Dir), quote(strings.Join(argv, " ")), wrapper)
+}
+
+// exported gives a shell an environment.
+func exported(env map[string]string) (string, error) {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !shellName.MatchString(name) {
-			return "", fmt.Errorf("the guest agent is too old to take the environment variable %q: %w", name, vm.ErrNotExecuted)
+			return "", fmt.Errorf("%w: the guest agent is too old to take the environment variable %q", vm.ErrNotExecuted, name)
 		}
-		b.WriteString(name + "\n" + encode(env[name]) + "\n")
+		b.WriteString("export " + name + "=" + quote(env[name]) + "\n")
 	}
-	return b.String() + "\n", nil
+	return b.String(), nil
 }
 
-// encode writes a value for printf's %b, on one line.
-func encode(value string) string {
-	return strings.NewReplacer(`\`, `\0134`, "\n", `\012`, "\r", `\015`).Replace(value)
+// quote makes one word of a shell of any text.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// encode writes a text for printf's %b, on one line.
+func encode(text string) string {
+	return strings.NewReplacer(`\`, `\0134`, "\n", `\012`, "\r", `\015`).Replace(text)
 }
 
 func orEmpty(r io.Reader) io.Reader {

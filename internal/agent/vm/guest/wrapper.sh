@@ -1,24 +1,22 @@
-# $1: the word that begins each report; $2: yes when variables come on the standard
-# input; $3: one, or both outputs apart, or a terminal; $4: working directory, may be empty;
-# then the command. Names are such that no variable of a command has them.
-macfleet_word=$1 macfleet_headed=$2 macfleet_outputs=$3 macfleet_dir=$4
-shift 4
+# Assignments stand ahead of this: macfleet_word, which begins each report; macfleet_outputs:
+# one, or both outputs apart, or a terminal; macfleet_dir, the working directory, may be empty;
+# macfleet_argv, the command as shell words. Names are such that no variable of a command has
+# them, and nothing of a command is an argument of this shell or the next: what looks for a
+# process by its arguments, as pgrep -f does, would find these.
+unset macfleet_run
 macfleet_refuse() {
-	printf '%sx;' "$macfleet_word"
+	printf '%sx%s;' "$macfleet_word" "$1"
 	exit 125
 }
-if [ "$macfleet_headed" = yes ]; then
-	# read takes no byte more than the line: the rest is the command's.
-	while IFS= read -r macfleet_name && [ -n "$macfleet_name" ]; do
-		IFS= read -r macfleet_value || macfleet_refuse
-		macfleet_value=$(printf '%b.' "$macfleet_value")
-		export "$macfleet_name=${macfleet_value%.}"
-	done
-fi
-if [ -n "$macfleet_dir" ]; then cd -- "$macfleet_dir" 2>/dev/null || macfleet_refuse; fi
-macfleet_path=$(command -v -- "$1" 2>/dev/null) || macfleet_refuse
+if [ -n "$macfleet_dir" ]; then cd -- "$macfleet_dir" 2>/dev/null || macfleet_refuse d; fi
+eval "set -- $macfleet_argv"
+macfleet_path=$1
+case $1 in
+*/*) [ -e "$1" ] || macfleet_refuse n ;;
+*) macfleet_path=$(command -v -- "$1" 2>/dev/null) || macfleet_refuse n ;;
+esac
 case $macfleet_path in
-*/*) if [ -d "$macfleet_path" ] || [ ! -x "$macfleet_path" ]; then macfleet_refuse; fi ;;
+*/*) if [ -d "$macfleet_path" ] || [ ! -x "$macfleet_path" ]; then macfleet_refuse p; fi ;;
 esac
 # What this shell says of a child that a signal ended is not the command's output.
 exec 3>&1 4>&2 2>/dev/null
@@ -31,28 +29,27 @@ if [ "$macfleet_outputs" = one ]; then exec 4>&1; fi
 # they have, and shells do in a trap. exec keeps the command's process number, and the
 # foreground its signals.
 macfleet_start='
-	outputs=$1 word=$2
-	shift 2
+	unset macfleet_start
 	if command -v ps >/dev/null; then
-		parent() { ps -o ppid= -p "$$"; }
+		macfleet_parent() { ps -o ppid= -p "$$"; }
 	else
-		parent() { kill -0 "$0" && echo "$0" || echo 0; }
+		macfleet_parent() { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 0; }
 	fi
-	group=$$
-	if [ "$outputs" = terminal ]; then group=$0; fi
-	if kill -s 0 -- "-$group"; then began=g$group; else began=p$$; fi
-	target=$$
-	if [ "$began" = "g$$" ]; then target=-$$; fi
+	macfleet_group=$$
+	if [ "$macfleet_outputs" = terminal ]; then macfleet_group=$macfleet_above; fi
+	if kill -s 0 -- "-$macfleet_group"; then macfleet_began=g$macfleet_group; else macfleet_began=p$$; fi
+	macfleet_target=$$
+	if [ "$macfleet_began" = "g$$" ]; then macfleet_target=-$$; fi
 	trap "" HUP INT QUIT TERM TSTP USR1 USR2 ALRM
 	(
 		(
 			while :; do
-				found=$(parent)
-				if [ -z "$found" ]; then
+				macfleet_found=$(macfleet_parent)
+				if [ -z "$macfleet_found" ]; then
 					# The command has ended, or a signal has ended ps.
 					kill -0 "$$" || exit
-				elif [ "$found" -ne "$0" ]; then
-					kill -s KILL -- "$target"
+				elif [ "$macfleet_found" -ne "$macfleet_above" ]; then
+					kill -s KILL -- "$macfleet_target"
 					exit
 				fi
 				sleep 1
@@ -60,30 +57,33 @@ macfleet_start='
 		) </dev/null >/dev/null 2>&1 3>&- 4>&- &
 	)
 	trap - HUP INT QUIT TERM TSTP USR1 USR2 ALRM
-	printf "%s%s;" "$word" "$began" >&3
+	printf "%s%s;" "$macfleet_word" "$macfleet_began" >&3
 	exec "$@" 2>&4 3>&- 4>&-
 '
-set -- "$macfleet_start" "$$" "$macfleet_outputs" "$macfleet_word" "$@"
+export macfleet_start="macfleet_word='$macfleet_word' macfleet_outputs=$macfleet_outputs macfleet_above=$$
+set -- $macfleet_argv
+$macfleet_start"
+macfleet_inner='eval "$macfleet_start"'
 # The command leads a process group of its own, for signals that are meant for all of it.
 # On a terminal that is the group of this shell, which the signals of the terminal reach too:
 # caught ones are the command's own again, ignored ones would not be.
 if [ "$macfleet_outputs" = terminal ]; then
 	trap : HUP INT QUIT TERM USR1 USR2 ALRM
-	/bin/sh -c "$@"
+	/bin/sh -c "$macfleet_inner"
 elif command -v setsid >/dev/null; then
-	setsid /bin/sh -c "$@"
+	setsid /bin/sh -c "$macfleet_inner"
 else
 	exec 5<&0
 	set -m
 	case $- in
 	*m*)
 		# In the background: one in the foreground that is stopped would count as ended.
-		/bin/sh -c "$@" <&5 5<&- &
+		/bin/sh -c "$macfleet_inner" <&5 5<&- &
 		macfleet_child=$!
 		set +m
 		wait "$macfleet_child"
 		;;
-	*) /bin/sh -c "$@" 5<&- ;;
+	*) /bin/sh -c "$macfleet_inner" 5<&- ;;
 	esac
 fi
 macfleet_code=$?

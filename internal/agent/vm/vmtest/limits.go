@@ -96,7 +96,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // reportsInOutput: what looks like the report of a command's end is its output.
 func reportsInOutput(t *testing.T, s Subject, g vm.Guest) {
-	got := do(t, s, g, shell(`tr '\0' '\n' </proc/$PPID/cmdline 2>/dev/null || ps -ww -o command= -p $PPID; printf 'macfleet-0;no end'`), nil)
+	got := do(t, s, g, shell(`tr '\0' '\n' </proc/$PPID/environ 2>/dev/null || ps -E -ww -o command= -p $PPID; printf 'macfleet-0;no end'`), nil)
 	if !strings.HasSuffix(got.Out, "macfleet-0;no end") || got.Code != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,7 +131,7 @@ func (a *agent) exec(stream grpc.ServerStream) error {
 		return a.detached(answers)
 	}
 	defer a.remember(r.process, answers)()
-	if a.Drops != nil && a.Drops(strings.Join(append([]string{c.name}, c.args...), " ")) {
+	if a.Drops != nil && a.Drops(strings.Join(slices.Concat([]string{c.name}, c.args, c.env), " ")) {
 		_ = syscall.Kill(r.process.pid, syscall.SIGKILL)
 		return errDrop
 	}

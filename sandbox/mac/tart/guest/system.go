@@ -53,8 +53,8 @@ type AgentOptions struct {
 	Generation Generation
 	// Address is what ResolveIP answers; empty: it has none.
 	Address func() string
-	// Drops: the connection breaks as soon as a command, of this command line, has begun
-	// on it.
+	// Drops: the connection breaks as soon as a command, of this command line and
+	// environment, has begun on it.
 	Drops func(command string) bool
 }
 
