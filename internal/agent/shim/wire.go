@@ -127,6 +127,8 @@ func (r runRequest) fromWire() GuestRun {
 func (r execRequest) command() vm.GuestCommand {
 	return vm.GuestCommand{
 		Argv: r.Argv, Env: r.Env, Dir: r.Dir, TTY: r.TTY, Size: vm.TerminalSize{Rows: r.Rows, Cols: r.Cols}, Bare: r.Bare,
+		// A probe's are read as one.
+		Apart: r.Stdout && r.Stderr && !r.Tied,
 	}
 }
 

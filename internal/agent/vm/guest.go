@@ -38,6 +38,9 @@ type GuestCommand struct {
 	// TTY gives the command a terminal of Size; stderr is then part of stdout.
 	TTY  bool
 	Size TerminalSize
+	// Apart has its outputs told apart by every guest agent, at the cost of a second call
+	// with those up to v0.11.0.
+	Apart bool
 	// Bare has the guest agent run the command as it stands, and tell its exit code as it
 	// likes: -1 may stand for a signal, what the command started is awaited, and agents up
 	// to v0.11.0 must not get both outputs from it. For helpers of few bytes and exact streams.
@@ -53,7 +56,7 @@ type TerminalSize struct{ Rows, Cols uint16 }
 
 // Streams of a command. A nil Stdin is empty, nil outputs are thrown away. Released
 // guest agents (up to v0.11.0) stall when a command writes to both outputs: with those
-// all of it comes as Stdout.
+// all of it comes as Stdout, unless the command says Apart.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer

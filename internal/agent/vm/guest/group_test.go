@@ -117,7 +117,7 @@ func TestGroupsByJobControl(t *testing.T) {
 		{"killed", "kill -KILL $$", "", "", 137},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			script := strings.ReplaceAll(wrapped("WORD", "one", sh(c.run)), "/bin/sh", filepath.Join(dir, "sh"))
+			script := strings.ReplaceAll(wrapped("WORD", "one", "", sh(c.run)), "/bin/sh", filepath.Join(dir, "sh"))
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "sh"), "-c", script)
 			cmd.Env, cmd.Stdin = []string{"PATH=" + dir}, strings.NewReader(c.stdin)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed" // the wrapper
@@ -47,15 +48,17 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 		name: "/bin/sh", interactive: s.Stdin != nil,
 		tty: g.TTY, size: terminalSize{rows: g.Size.Rows, cols: g.Size.Cols},
 	}
-	outputs, apart := 1, "one"
+	outputs, apart, pipe := 1, "one", ""
 	switch {
 	case g.TTY:
 		apart = "terminal"
 	case a.started:
 		outputs, apart = 2, "both"
+	case g.Apart:
+		outputs, apart, pipe = 2, "pipe", "/tmp/macfleet-"+rand.Text()
 	}
 	word := wordBegin + rand.Text()
-	script := wrapped(word, apart, g)
+	script := wrapped(word, apart, pipe, g)
 	switch {
 	case a.env:
 		cmd.args = []string{"-c", runVariable}
@@ -79,7 +82,7 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 	out, errOut := &output{reports: r, to: s.Stdout}, &output{reports: r, to: s.Stderr}
 	held := s.Held
 	s.Stdout, s.Stderr = out, errOut
-	end, err := c.await(ctx, r, cmd, s)
+	end, err := c.await(ctx, r, pipe, cmd, s)
 	if errors.Is(err, errHeld) {
 		if held != nil {
 			held()
@@ -134,7 +137,7 @@ var errHeld = errors.New("what the command started holds its outputs")
 // await returns when the call has ended, or some time after the command has. Then the
 // call goes on, as agents kill what holds it when it is given up, and what it prints is
 // thrown away.
-func (c *Client) await(ctx context.Context, r *reports, cmd *command, s vm.Streams) (ending, error) {
+func (c *Client) await(ctx context.Context, r *reports, pipe string, cmd *command, s vm.Streams) (ending, error) {
 	calling, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	follow := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })
 	defer follow()
@@ -146,7 +149,7 @@ func (c *Client) await(ctx context.Context, r *reports, cmd *command, s vm.Strea
 	}
 	done := make(chan result, 1)
 	go func() {
-		end, err := c.call(calling, feeding, cmd, s)
+		end, err := c.callApart(calling, feeding, r, pipe, cmd, s)
 		done <- result{end, err}
 	}()
 	select {
@@ -166,14 +169,41 @@ func (c *Client) await(ctx context.Context, r *reports, cmd *command, s vm.Strea
 	return ending{}, errHeld
 }
 
+// callApart is call for a command that writes its errors to a pipe, unless that has no
+// name: a second call reads them.
+func (c *Client) callApart(ctx, feeding context.Context, r *reports, pipe string, cmd *command, s vm.Streams) (ending, error) {
+	if pipe == "" {
+		return c.call(ctx, feeding, cmd, s)
+	}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	errs, read := s.Stderr, make(chan struct{})
+	s.Stderr = nil
+	go func() {
+		defer close(read)
+		reader := &command{name: "/bin/sh", args: []string{"-c", `mkfifo -m 600 "$0" 2>/dev/null; exec cat "$0"`, pipe}}
+		_, err := c.call(ctx, ctx, reader, vm.Streams{Stdout: errs})
+		if _, told, refused := r.end(); !told && refused == 0 {
+			// The command may wait for it, or writes where nobody reads.
+			giveUp(fmt.Errorf("what reads the errors of a command has ended: %w", cmp.Or(err, vm.ErrLost)))
+		}
+	}()
+	end, err := c.call(ctx, feeding, cmd, s)
+	if _, told, _ := r.end(); !told {
+		giveUp(nil)
+	}
+	<-read
+	return end, err
+}
+
 // wrapped is the wrapper for one command.
-func wrapped(word, outputs string, g vm.GuestCommand) string {
+func wrapped(word, outputs, pipe string, g vm.GuestCommand) string {
 	var argv []string
 	for _, a := range g.Argv {
 		argv = append(argv, quote(a))
 	}
-	return fmt.Sprintf("macfleet_word=%s macfleet_outputs=%s macfleet_dir=%s macfleet_argv=%s\n%s",
-		quote(word), outputs, quote(g.Dir), quote(strings.Join(argv, " ")), wrapper)
+	return fmt.Sprintf("macfleet_word=%s macfleet_outputs=%s macfleet_pipe=%s macfleet_dir=%s macfleet_argv=%s\n%s",
+		quote(word), outputs, quote(pipe), quote(g.Dir), quote(strings.Join(argv, " ")), wrapper)
 }
 
 // exported gives a shell an environment.

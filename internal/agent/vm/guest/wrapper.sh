@@ -1,9 +1,26 @@
 # Assignments stand ahead of this: macfleet_word, which begins each report; macfleet_outputs:
-# one, or both outputs apart, or a terminal; macfleet_dir, the working directory, may be empty;
+# one, or both outputs apart, or a pipe for the errors, or a terminal; macfleet_pipe, where
+# that is, or nothing; macfleet_dir, the working directory, may be empty;
 # macfleet_argv, the command as shell words. Names are such that no variable of a command has
 # them, and nothing of a command is an argument of this shell or the next: what looks for a
 # process by its arguments, as pgrep -f does, would find these.
 unset macfleet_run
+# Agents up to v0.11.0 stall for good when output of one call comes on both.
+case $macfleet_outputs in
+one) exec 4>&1 ;;
+pipe)
+	# Another call reads it: whichever is first makes it. Nobody needs its name any more
+	# once both have opened it.
+	mkfifo -m 600 "$macfleet_pipe" 2>/dev/null
+	if [ -p "$macfleet_pipe" ]; then
+		exec 4>"$macfleet_pipe"
+		rm -f "$macfleet_pipe"
+	else
+		exec 4>&1
+	fi
+	;;
+*) exec 4>&2 ;;
+esac
 macfleet_refuse() {
 	printf '%sx%s;' "$macfleet_word" "$1"
 	exit 125
@@ -19,9 +36,7 @@ case $macfleet_path in
 */*) if [ -d "$macfleet_path" ] || [ ! -x "$macfleet_path" ]; then macfleet_refuse p; fi ;;
 esac
 # What this shell says of a child that a signal ended is not the command's output.
-exec 3>&1 4>&2 2>/dev/null
-# Agents up to v0.11.0 stall for good when output comes on both.
-if [ "$macfleet_outputs" = one ]; then exec 4>&1; fi
+exec 3>&1 2>/dev/null
 # Agents kill this shell, and few of them the command too, when the command is given up, and
 # may leave it a zombie for as long as the command holds its output: a watch looks at who the
 # command's parent is. It must not end by a signal to the group of the command, which goes
@@ -90,5 +105,5 @@ macfleet_code=$?
 # The end of the command, which is not that of the call: its children may hold the
 # outputs, and agents after v0.11.0 tell of input that it left instead of its code.
 printf '%s%d;' "$macfleet_word" "$macfleet_code" >&3
-if [ "$macfleet_outputs" = both ]; then printf '%s%d;' "$macfleet_word" "$macfleet_code" >&4; fi
+case $macfleet_outputs in both | pipe) printf '%s%d;' "$macfleet_word" "$macfleet_code" >&4 ;; esac
 exit "$macfleet_code"
