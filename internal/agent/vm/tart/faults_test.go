@@ -330,7 +330,7 @@ func TestGuestFaults(t *testing.T) {
 		}
 	})
 	t.Run("the connection breaks once a command began", func(t *testing.T) {
-		s := newFake(t, map[string]any{"faults": []map[string]any{{"kind": "agent-drops", "step": "600"}}}).subject()
+		s := newFake(t, map[string]any{"faults": []map[string]any{{"kind": "agent-drops", "step": "'600'"}}}).subject()
 		vmtest.Create(t, s, "tk-a-0")
 		vmtest.Run(t, s, "tk-a-0")
 		g := vmtest.Up(t, s, "tk-a-0")
