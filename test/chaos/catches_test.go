@@ -44,6 +44,15 @@ const mostTries = 96
 // roundsToCatch make short histories: the end of each is where some bugs show.
 const roundsToCatch = 4
 
+// TestBugsFitTheSources: not only those of this part.
+func TestBugsFitTheSources(t *testing.T) {
+	for _, b := range bugs() {
+		if _, err := stage.Edited("../..", b.edits...); err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
+	}
+}
+
 // TestCatches puts known bugs back, one at a time: a harness that cannot fail proves
 // nothing.
 func TestCatches(t *testing.T) {
