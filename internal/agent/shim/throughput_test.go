@@ -111,22 +111,22 @@ func rawExec(s grpc.ServerStream) error {
 	if err := s.RecvMsg(&asked); err != nil {
 		return err
 	}
-	says := func(text []byte) error { return s.SendMsg(rawField(2, rawField(1, text))) }
+	says := func(text []byte) []byte { return rawField(2, rawField(1, text)) }
 	switch ports := []byte(fmt.Sprint(portSends, portTakes)); {
 	case bytes.Contains(asked, ports[:4]):
-		err, piece := says([]byte(".")), make([]byte, guestPiece)
+		err, piece := s.SendMsg(says([]byte("."))), says(make([]byte, guestPiece))
 		for err == nil {
-			err = says(piece)
+			err = s.SendMsg(piece)
 		}
 		return err
 	case bytes.Contains(asked, ports[5:]):
-		err := says([]byte("."))
+		err := s.SendMsg(says([]byte(".")))
 		for err == nil {
 			err = s.RecvMsg(&asked)
 		}
 		return err
 	default: // also the question what it can do
-		return errors.Join(says([]byte("yes /usr\n")), s.SendMsg(rawField(1, nil)))
+		return errors.Join(s.SendMsg(says([]byte("yes /usr\n"))), s.SendMsg(rawField(1, nil)))
 	}
 }
 
