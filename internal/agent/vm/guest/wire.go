@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -32,8 +33,32 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is no message of the guest agent", v)
 	}
+	if r, ok := v.(*execRequest); ok && r.input != nil {
+		b := inputs.Get(0)
+		*b = m.append((*b)[:0])
+		return mem.BufferSlice{mem.NewBuffer(b, &inputs)}, nil
+	}
 	return mem.BufferSlice{mem.SliceBuffer(m.append(nil))}, nil
 }
+
+// inputs are buffers for messages of input, which gRPC gives back when it has sent them.
+var inputs inputPool
+
+type inputPool struct{ free sync.Pool }
+
+// Get returns room for any piece of input.
+func (p *inputPool) Get(int) *[]byte {
+	if b, ok := p.free.Get().(*[]byte); ok {
+		return b
+	}
+	return new(make([]byte, 0, inputPiece+inputHead))
+}
+
+// Put takes it back.
+func (p *inputPool) Put(b *[]byte) { p.free.Put(b) }
+
+// inputHead is what a message has beside its input, at most.
+const inputHead = 16
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(message)
