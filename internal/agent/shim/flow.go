@@ -118,6 +118,15 @@ func (i *inbox) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// await returns once there is something to read, if only the end.
+func (i *inbox) await() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for len(i.data) == 0 && i.err == nil {
+		i.more.Wait()
+	}
+}
+
 func (i *inbox) next(p []byte) (n, tell int, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
