@@ -14,6 +14,11 @@ import (
 // bytes with the closing zero. Linux has four more.
 const socketPathLimit = 103
 
+// socketBuffer is how much a socket takes before its reader comes, in bytes, as far as the
+// system allows: a Mac's take 8 KiB by themselves, and a stream's piece would have to wait
+// for its reader four times.
+const socketBuffer = 128 << 10
+
 // ListenUnix listens on a socket at path, however long that is. Closing the listener
 // removes the socket. One that is there already is an error.
 func ListenUnix(path string) (net.Listener, error) {
@@ -39,7 +44,15 @@ func DialUnix(ctx context.Context, path string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", path, err)
 	}
-	return conn, nil
+	return widened(conn), nil
+}
+
+// widened gives a connection room. One without has less, and works.
+func widened(conn net.Conn) net.Conn {
+	if u, ok := conn.(*net.UnixConn); ok {
+		_, _ = u.SetWriteBuffer(socketBuffer), u.SetReadBuffer(socketBuffer)
+	}
+	return conn
 }
 
 // throughShortPath calls use with a path to the same file that fits into a socket
@@ -71,6 +84,12 @@ type socketListener struct {
 	net.Listener
 	path string
 	once sync.Once
+}
+
+// Accept waits for the next connection.
+func (l *socketListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return widened(conn), err
 }
 
 func (l *socketListener) Close() error {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-
-	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 // Starter starts shims. Argv is the command line that leads to Main; the
@@ -26,7 +25,7 @@ func (s Starter) Start(dir string, spec Spec) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making a directory for a shim: %w", err)
 	}
-	if err := atomicfile.WriteJSON(filepath.Join(dir, specFile), spec); err != nil {
+	if err := writeSpec(filepath.Join(dir, specFile), spec); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -38,6 +37,18 @@ func (s Starter) Start(dir string, spec Spec) error {
 		return fmt.Errorf("locking for a shim: %w", err)
 	}
 	return s.spawn(dir, lock)
+}
+
+// writeSpec does not wait for the disk: what starts with it is gone with the power, too.
+func writeSpec(path string, spec Spec) error {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("encoding what a shim is to run: %w", err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("writing down what a shim is to run: %w", err)
+	}
+	return nil
 }
 
 // spawn hands the lock over: it is held as long as any copy of it is open, and

@@ -122,19 +122,30 @@ func (l *link) resizes(from <-chan vm.TerminalSize) {
 
 // drain passes one output on. An error of its writer cuts the stream, and is returned.
 func (l *link) drain(k kind, to io.Writer) error {
-	buf := make([]byte, framePiece)
 	for {
-		n, err := l.in[k].Read(buf)
-		if n > 0 && to != nil {
-			if _, err := to.Write(buf[:n]); err != nil {
-				l.cut(err)
-				return err
-			}
-		}
+		l.in[k].await()
+		over, err := l.pass(k, to)
 		if err != nil {
-			return nil
+			l.cut(err)
+		}
+		if over || err != nil {
+			return err
 		}
 	}
+}
+
+// pieces are buffers for one piece: a stream that is silent has none.
+var pieces = sync.Pool{New: func() any { return new([framePiece]byte) }}
+
+// pass passes on what there is of one output, a piece at most, and reports its end.
+func (l *link) pass(k kind, to io.Writer) (over bool, untaken error) {
+	piece := pieces.Get().(*[framePiece]byte)
+	defer pieces.Put(piece)
+	n, err := l.in[k].Read(piece[:])
+	if n > 0 && to != nil {
+		_, untaken = to.Write(piece[:n])
+	}
+	return err != nil, untaken
 }
 
 // err is why a command has no exit code, by the errors of package vm.

@@ -134,7 +134,7 @@ type attempt struct {
 	gone     func()
 }
 
-func serveAttempt(t *testing.T, g vm.Guest) attempt {
+func serveAttempt(t testing.TB, g vm.Guest) attempt {
 	t.Helper()
 	dir := t.TempDir()
 	lock := holdLock(t, dir)
@@ -153,7 +153,7 @@ func serveAttempt(t *testing.T, g vm.Guest) attempt {
 	return attempt{dir: dir, commands: c, gone: gone}
 }
 
-func holdLock(t *testing.T, dir string) *os.File {
+func holdLock(t testing.TB, dir string) *os.File {
 	t.Helper()
 	lock, err := os.Create(filepath.Join(dir, lockFile))
 	if err != nil {

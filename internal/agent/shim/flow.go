@@ -63,11 +63,16 @@ type inbox struct {
 
 	mu   sync.Mutex
 	more sync.Cond
+	// data is in room, at its front or behind what was read. Where nothing waits there is none.
 	data []byte
+	room *[window]byte
 	// read since the other side was told.
 	read int
 	err  error
 }
+
+// rooms are those that no inbox needs for now.
+var rooms = sync.Pool{New: func() any { return new([window]byte) }}
 
 func newInbox(taken func(n int)) *inbox {
 	i := &inbox{taken: taken}
@@ -83,10 +88,25 @@ func (i *inbox) put(p []byte) error {
 		return fmt.Errorf("%w: more than it may send", errProtocol)
 	}
 	if i.err == nil {
-		i.data = append(i.data, p...)
+		i.keep(p)
 	}
 	i.more.Broadcast()
 	return nil
+}
+
+// keep puts data behind what waits, which moves to the front where that has to make room.
+func (i *inbox) keep(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	if i.room == nil {
+		i.room = rooms.Get().(*[window]byte)
+		i.data = i.room[:0]
+	}
+	if len(p) > cap(i.data)-len(i.data) {
+		i.data = i.room[:copy(i.room[:], i.data)]
+	}
+	i.data = append(i.data, p...)
 }
 
 // Read returns what is there; err once that has been read.
@@ -96,6 +116,15 @@ func (i *inbox) Read(p []byte) (int, error) {
 		i.taken(tell)
 	}
 	return n, err
+}
+
+// await returns once there is something to read, if only the end.
+func (i *inbox) await() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for len(i.data) == 0 && i.err == nil {
+		i.more.Wait()
+	}
 }
 
 func (i *inbox) next(p []byte) (n, tell int, err error) {
@@ -110,7 +139,8 @@ func (i *inbox) next(p []byte) (n, tell int, err error) {
 	n = copy(p, i.data)
 	i.data = i.data[n:]
 	if len(i.data) == 0 {
-		i.data = nil
+		rooms.Put(i.room)
+		i.data, i.room = nil, nil
 	}
 	i.read += n
 	if i.read >= window/4 && i.err == nil {

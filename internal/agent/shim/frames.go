@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -50,20 +51,23 @@ func appendFrame(b []byte, k kind, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// readFrame reads one frame. The payload is in buf, and good until the next.
+// readFrame reads one frame. The payload is in buf, or in a bigger one where that is too
+// small, and good until the next.
 func readFrame(r io.Reader, buf []byte) (kind, []byte, error) {
-	if _, err := io.ReadFull(r, buf[:frameHead]); err != nil {
+	buf = slices.Grow(buf[:0], frameHead)[:frameHead]
+	if _, err := io.ReadFull(r, buf); err != nil {
 		return 0, nil, err
 	}
-	k, n := kind(buf[0]), binary.BigEndian.Uint32(buf[1:frameHead])
+	k, n := kind(buf[0]), binary.BigEndian.Uint32(buf[1:])
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("%w: a frame of %d bytes", errProtocol, n)
 	}
-	_, err := io.ReadFull(r, buf[:n])
+	buf = slices.Grow(buf[:0], int(n))[:n]
+	_, err := io.ReadFull(r, buf)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return k, buf[:n], err
+	return k, buf, err
 }
 
 func sizePayload(s vm.TerminalSize) []byte {

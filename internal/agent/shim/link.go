@@ -93,10 +93,11 @@ func (l *link) close(err error, last *reply) {
 
 // receive reads frames until the stream ends. It waits for no reader of the data.
 func (l *link) receive(from *bufio.Reader) {
-	buf := make([]byte, maxFrame)
+	var k kind
+	var payload []byte
 	for {
-		k, payload, err := readFrame(from, buf)
-		if err == nil {
+		var err error
+		if k, payload, err = readFrame(from, payload); err == nil {
 			err = l.take(k, payload)
 		}
 		switch told := (toldError{}); {

@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	// lockPoll is how often a VM that starts is looked at until its lock is held.
-	lockPoll = 50 * time.Millisecond
+	// A VM that starts is looked at again after a part of the time it was waited for, until
+	// its lock is held: a look costs a few calls of the system.
+	lockPart    = 8
+	minLockPoll = 5 * time.Millisecond
+	maxLockPoll = 50 * time.Millisecond
 	// lockTimeout is long, as a clone of another Pod may hold up the start.
 	lockTimeout = 5 * time.Minute
 	// refusalTimeout is how long macOS may take to refuse a VM that holds its lock, as it
@@ -65,7 +68,8 @@ func (r *Runtime) Create(ctx context.Context, name, ref string, shape vm.Shape) 
 
 // AwaitStart waits until the VM runs; false when its command ended before.
 func (r *Runtime) AwaitStart(ctx context.Context, name, dir string, gone <-chan struct{}) (bool, error) {
-	deadline := r.Clock.Now().Add(lockTimeout)
+	since := r.Clock.Now()
+	deadline := since.Add(lockTimeout)
 	var locked time.Time
 	for {
 		m, err := r.Driver.Machine(ctx, name)
@@ -85,7 +89,8 @@ func (r *Runtime) AwaitStart(ctx context.Context, name, dir string, gone <-chan 
 			}
 			deadline = r.Clock.Now().Add(lockTimeout)
 		}
-		if over, err := wait.Or(ctx, r.Clock, gone, lockPoll); over || err != nil {
+		pause := min(max(r.Clock.Since(since)/lockPart, minLockPoll), maxLockPoll)
+		if over, err := wait.Or(ctx, r.Clock, gone, pause); over || err != nil {
 			return false, err
 		}
 	}

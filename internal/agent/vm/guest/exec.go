@@ -142,8 +142,8 @@ func unsent(ctx context.Context, stream grpc.ClientStream, err error) error {
 func receive(ctx context.Context, stream grpc.ClientStream, s vm.Streams) (ending, error) {
 	var end ending
 	silent := true
+	var r execResponse
 	for {
-		var r execResponse
 		if err := stream.RecvMsg(&r); err != nil {
 			return ending{}, broken(ctx, err, silent)
 		}
@@ -221,15 +221,19 @@ func feed(ctx context.Context, stream grpc.ClientStream, cmd *command, s vm.Stre
 	}
 }
 
-// read passes input on until it ends. It may stay in a Read when nobody wants more.
+// read passes input on until it ends. It may stay in a Read when nobody wants more. Each
+// piece is good until the next but one is read: who takes the next is done with it.
 func read(ctx context.Context, from io.Reader, to chan<- []byte) {
 	defer close(to)
-	for {
-		buf := make([]byte, inputPiece)
-		n, err := from.Read(buf)
+	var pieces [2][]byte
+	for i := 0; ; i = 1 - i {
+		if pieces[i] == nil {
+			pieces[i] = make([]byte, inputPiece)
+		}
+		n, err := from.Read(pieces[i])
 		if n > 0 {
 			select {
-			case to <- buf[:n]:
+			case to <- pieces[i][:n]:
 			case <-ctx.Done():
 				return
 			}

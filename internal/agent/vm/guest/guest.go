@@ -98,7 +98,7 @@ func Dial(socket string, o Options) *Client {
 		// them is no reason to give its command up.
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(messageLimit)),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(messageLimit)),
 	)
 	if err == nil {
 		c.conn = conn

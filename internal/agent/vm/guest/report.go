@@ -120,8 +120,11 @@ func (o *output) Write(p []byte) (int, error) {
 	if o.late != nil {
 		o.late.Stop()
 	}
-	text := slices.Concat(o.held, p)
-	o.held = nil
+	text := p
+	if len(o.held) > 0 {
+		text = slices.Concat(o.held, p)
+		o.held = nil
+	}
 	for {
 		before, rest, body := o.cut(text)
 		if err := o.pass(before); err != nil {
@@ -141,7 +144,7 @@ func (o *output) hold(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	o.held = text
+	o.held = bytes.Clone(text)
 	if len(text) > len(wordBegin) {
 		return
 	}

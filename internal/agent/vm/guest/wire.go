@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -16,6 +18,7 @@ import (
 // message is what the codec takes.
 type message interface {
 	append([]byte) []byte
+	// parse keeps nothing of the data.
 	parse([]byte) error
 }
 
@@ -25,20 +28,46 @@ type codec struct{}
 // Name makes the content type application/grpc+proto.
 func (codec) Name() string { return "proto" }
 
-func (codec) Marshal(v any) ([]byte, error) {
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(message)
 	if !ok {
 		return nil, fmt.Errorf("%T is no message of the guest agent", v)
 	}
-	return m.append(nil), nil
+	if r, ok := v.(*execRequest); ok && r.input != nil {
+		b := inputs.Get(0)
+		*b = m.append((*b)[:0])
+		return mem.BufferSlice{mem.NewBuffer(b, &inputs)}, nil
+	}
+	return mem.BufferSlice{mem.SliceBuffer(m.append(nil))}, nil
 }
 
-func (codec) Unmarshal(data []byte, v any) error {
+// inputs are buffers for messages of input, which gRPC gives back when it has sent them.
+var inputs inputPool
+
+type inputPool struct{ free sync.Pool }
+
+// Get returns room for any piece of input.
+func (p *inputPool) Get(int) *[]byte {
+	if b, ok := p.free.Get().(*[]byte); ok {
+		return b
+	}
+	return new(make([]byte, 0, inputPiece+inputHead))
+}
+
+// Put takes it back.
+func (p *inputPool) Put(b *[]byte) { p.free.Put(b) }
+
+// inputHead is what a message has beside its input, at most.
+const inputHead = 16
+
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(message)
 	if !ok {
 		return fmt.Errorf("%T is no message of the guest agent", v)
 	}
-	return m.parse(data)
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	return m.parse(whole.ReadOnlyData())
 }
 
 // execRequest is one of a command (the first), input, or a new size.
@@ -53,7 +82,7 @@ func (r *execRequest) append(b []byte) []byte {
 	case r.command != nil:
 		return appendMessage(b, 1, r.command.append(nil))
 	case r.input != nil:
-		return appendMessage(b, 2, appendBytes(nil, 1, *r.input))
+		return appendInput(b, *r.input)
 	case r.size != nil:
 		return appendMessage(b, 3, r.size.append(nil))
 	}
@@ -97,7 +126,8 @@ func (s terminalSize) append(b []byte) []byte {
 	return appendNumber(b, 2, uint64(s.cols))
 }
 
-// execResponse is one of output, the news that the command runs, or its end.
+// execResponse is one of output, the news that the command runs, or its end. Its output is
+// good until the next is read into it.
 type execResponse struct {
 	exited  bool
 	code    int
@@ -109,7 +139,7 @@ type execResponse struct {
 func (r *execResponse) append(b []byte) []byte { return b }
 
 func (r *execResponse) parse(data []byte) error {
-	*r = execResponse{}
+	*r = execResponse{stdout: r.stdout[:0], stderr: r.stderr[:0]}
 	return fields(data, func(n protowire.Number, value []byte, _ uint64) error {
 		switch n {
 		case 1:
@@ -134,7 +164,7 @@ func (r *execResponse) parse(data []byte) error {
 func chunk(data []byte, to *[]byte) error {
 	return fields(data, func(n protowire.Number, value []byte, _ uint64) error {
 		if n == 1 {
-			*to = slices.Clone(value)
+			*to = append((*to)[:0], value...)
 		}
 		return nil
 	})
@@ -192,11 +222,18 @@ func appendMessage(b []byte, n protowire.Number, body []byte) []byte {
 	return protowire.AppendBytes(b, body)
 }
 
-func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
-	if len(v) == 0 {
+// appendInput writes a message within a message, and copies the input once.
+func appendInput(b, input []byte) []byte {
+	n := len(input)
+	if n > 0 {
+		n += protowire.SizeTag(1) + protowire.SizeVarint(uint64(n))
+	}
+	b = slices.Grow(b, protowire.SizeTag(2)+protowire.SizeBytes(n))
+	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(n))
+	if n == 0 {
 		return b
 	}
-	return appendMessage(b, n, v)
+	return appendMessage(b, 1, input)
 }
 
 func appendString(b []byte, n protowire.Number, v string) []byte {
