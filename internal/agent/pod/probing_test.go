@@ -256,7 +256,9 @@ func TestWhatHasEndedIsNotUnhealthy(t *testing.T) {
 	ran := w.host.execs.count("ready")
 	w.await("it was probed again", func() bool { return w.host.execs.count("ready") > ran+1 })
 	close(w.host.stopGate)
-	w.await("it is restarted", func() bool { return w.events.count("a", "Killing") == 1 && w.pod("a").Status.ContainerStatuses[0].RestartCount == 1 })
+	w.await("it is restarted", func() bool {
+		return w.events.count("a", "Killing") == 1 && w.pod("a").Status.ContainerStatuses[0].RestartCount == 1
+	})
 	if w.told("Readiness probe") {
 		t.Errorf("events %v", w.events.all())
 	}
