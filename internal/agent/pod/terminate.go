@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,8 +100,7 @@ func (w *worker) killedView() *state.View {
 	}
 	v := state.ViewOf(p, w.progress.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
 	v.Final = &e
-	var failed *podFailedError
-	if errors.As(context.Cause(w.life), &failed) {
+	if failed := w.failureOf(); failed != nil {
 		v.Failed, v.Disrupted = &failed.Failure, failed.disrupted
 	}
 	return &v

@@ -352,6 +352,8 @@ type phaseLog struct {
 	seen map[string][]corev1.PodPhase
 	// end is the last one of a main container.
 	end *corev1.ContainerStateTerminated
+	// reason is that of the last status of any Pod.
+	reason string
 }
 
 func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -374,6 +376,7 @@ func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
 	if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].State.Terminated != nil {
 		l.end = s[0].State.Terminated
 	}
+	l.reason = p.Status.Reason
 	key := string(p.UID)
 	l.seen[key] = append(l.seen[key], p.Status.Phase)
 	return false, nil, nil
