@@ -146,6 +146,9 @@ func (w *Writer) Run(ctx context.Context) {
 			return
 		}
 		answer, err := w.write(ctx, v)
+		if ctx.Err() != nil && err != nil {
+			return
+		}
 		if err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
 			w.failed(err)
