@@ -255,6 +255,8 @@ func TestWhatHasEndedIsNotUnhealthy(t *testing.T) {
 	w.host.execs.exits("ready", 1)
 	ran := w.host.execs.count("ready")
 	w.await("it was probed again", func() bool { return w.host.execs.count("ready") > ran+1 })
+	w.host.execs.exits("alive", 0)
+	w.host.execs.exits("ready", 0)
 	close(w.host.stopGate)
 	w.await("it is restarted", func() bool {
 		return w.events.count("a", "Killing") == 1 && w.pod("a").Status.ContainerStatuses[0].RestartCount == 1
