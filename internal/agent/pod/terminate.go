@@ -4,10 +4,10 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/status"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
@@ -155,7 +155,7 @@ func (w *worker) deleteObject(ctx context.Context) error {
 			GracePeriodSeconds: &now,
 			Preconditions:      &metav1.Preconditions{UID: &p.UID},
 		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if status.IsGone(err, p.Name) {
 			return nil
 		}
 		return err
