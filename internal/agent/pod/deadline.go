@@ -25,14 +25,14 @@ type podFailedError struct {
 
 func (e *podFailedError) Error() string { return e.Message }
 
-// failureOf is why the life of a Pod was ended, or what an agent before this one has noted of
+// failure is why the life of a Pod was ended, or what an agent before this one has noted of
 // that; nil: it has not failed.
-func (w *worker) failureOf() *podFailedError {
+func (g *progress) failure() *podFailedError {
 	var failed *podFailedError
-	if errors.As(context.Cause(w.life), &failed) {
+	if errors.As(context.Cause(g.life), &failed) {
 		return failed
 	}
-	if f := w.progress.Failed; f != nil {
+	if f := g.Failed; f != nil {
 		return &podFailedError{Failure: state.Failure{Reason: f.Reason, Message: f.Message}, grace: f.Grace, disrupted: f.Disrupted}
 	}
 	return nil
@@ -40,15 +40,15 @@ func (w *worker) failureOf() *podFailedError {
 
 // keepFailure writes down why a Pod fails before anything of it ends: the next agent finds a VM
 // that is gone, and would run another.
-func (w *worker) keepFailure() {
-	failed := w.failureOf()
-	if failed == nil || w.progress.Step == "" || w.progress.Failed != nil {
+func (g *progress) keepFailure() {
+	failed := g.failure()
+	if failed == nil || g.Step == "" || g.Failed != nil {
 		return
 	}
-	w.progress.change(func(r *state.Record) {
+	g.change(func(r *state.Record) {
 		r.Failed = &state.FailedPod{Reason: failed.Reason, Message: failed.Message, Grace: failed.grace, Disrupted: failed.disrupted}
 	})
-	w.progress.save()
+	g.save()
 }
 
 // deadlineMessage is a kubelet's.

@@ -1,9 +1,7 @@
 package pod
 
 import (
-	"cmp"
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -59,20 +57,6 @@ func (w *worker) recordExit(e state.Exit) {
 	}
 }
 
-// showBackOff says what a kubelet says, and before it why nothing ran where only this agent
-// knows such a reason.
-func (w *worker) showBackOff(e state.Exit, delay time.Duration, reason string) {
-	p := w.pod.current()
-	c, _ := state.ContainerOf(p, e.CommandOf())
-	message, event := state.BackOffMessage(p, c.Name, delay), state.BackOffEvent(p, c.Name)
-	if reason != state.ReasonBackOff {
-		why := cmp.Or(e.Message, e.Reason)
-		message, event = why+": "+message, event+": "+why
-	}
-	w.report.showBackOff(e, reason, message)
-	w.report.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "BackOff", event)
-}
-
 // prepareRestart deletes the VM that exited and waits as long as the back-off asks.
 func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 	delay, reason := w.progress.Backoff(e)
@@ -80,7 +64,7 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		e.Message = w.slot.limitMessage()
 	}
 	if delay > 0 {
-		w.showBackOff(e, delay, reason)
+		w.report.showBackOff(e, delay, reason)
 	}
 	if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, w.pod.shutdownGrace(w.life)); err != nil {
 		return err

@@ -18,7 +18,7 @@ func (w *worker) syncPod(ctx context.Context) *state.View {
 		return nil
 	}
 	if w.progress.Failed != nil {
-		w.endLife(w.failureOf())
+		w.endLife(w.progress.failure())
 		return nil
 	}
 	start := w.report.invariant.StartTime.Time

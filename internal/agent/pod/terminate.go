@@ -100,7 +100,7 @@ func (w *worker) killedView() *state.View {
 	}
 	v := state.ViewOf(p, w.progress.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
 	v.Final = &e
-	if failed := w.failureOf(); failed != nil {
+	if failed := w.progress.failure(); failed != nil {
 		v.Failed, v.Disrupted = &failed.Failure, failed.disrupted
 	}
 	return &v

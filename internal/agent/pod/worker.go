@@ -165,7 +165,7 @@ func (w *worker) Run(ctx context.Context) {
 
 	ended := w.syncPod(w.life)
 	if ended == nil {
-		w.keepFailure()
+		w.progress.keepFailure()
 	}
 	if ctx.Err() != nil {
 		return
