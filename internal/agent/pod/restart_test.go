@@ -210,11 +210,11 @@ func TestEndedPodIsLeftAloneByTheNextAgent(t *testing.T) {
 func TestBackOffIsSaidAsAKubeletDoes(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
 	w.startAgent()
-	for range 2 {
-		w.awaitRunning("a")
-		w.host.exit("main", exited(1))
-		w.awaitPod("a", "has ended", func(p *corev1.Pod) bool { return mainOf(p).State.Running == nil })
-	}
+	w.awaitRunning("a")
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
+	w.frozen.Store(true)
+	w.host.exit("main", exited(1))
 	p := w.awaitWaiting("CrashLoopBackOff")
 	if m := mainOf(p).State.Waiting.Message; m != "back-off 10s restarting failed container=vm pod=a_ns(uid-a)" {
 		t.Errorf("message %q", m)
