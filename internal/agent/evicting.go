@@ -42,8 +42,9 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 	})
 }
 
-// enoughDisk reports whether no more logs need to go: a disk that cannot be read is no reason to remove any.
-func enoughDisk(short []health.Shortage, err error) bool { return err != nil || len(short) == 0 }
+// enoughDisk reports whether no more logs need to go: those of disks that cannot be read, which the error is of, are not
+// among what is short, and are no reason to remove any.
+func enoughDisk(short []health.Shortage, _ error) bool { return len(short) == 0 }
 
 // holdings tell what Pods hold of this host.
 type holdings struct {

@@ -39,7 +39,7 @@ type podParts struct {
 func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate, host eviction.Host) (podParts, error) {
 	executable, err := os.Executable()
 	if err != nil {
-		return podParts{}, fmt.Errorf("finding our own file, which shims run: %w", err)
+		return podParts{}, fmt.Errorf("finding our own file, which runs VMs: %w", err)
 	}
 	home, err := tartHome(a.o, a.config)
 	if err != nil {

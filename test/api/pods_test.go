@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,15 +28,35 @@ import (
 // saysHonour is what the policy for Pods says before the fields.
 const saysHonour = "a Mac runs a Pod as one macOS VM and cannot honour: "
 
-// refusedFields are those that a message of the policy names, sorted.
+// named is what stands between brackets for one of a list, as opposed to a resource.
+var named = regexp.MustCompile(`(containers|initContainers|volumes|ports|env|volumeMounts)\[([^\]]+)\]`)
+
+// valued is a field with its value, where it has a single one.
+var valued = regexp.MustCompile(`^(\S+)( \(.+\))?$`)
+
+// refusedFields are those that a message of the policy names, sorted and as cases have them.
+// Of each it says what to do.
 func refusedFields(t *testing.T, message string) []string {
 	t.Helper()
 	_, after, found := strings.Cut(message, saysHonour)
-	list, _, ended := strings.Cut(after, ". Leave these out")
+	list, _, ended := strings.Cut(after, ". What Macs honour")
 	if !found || !ended {
 		t.Fatalf("%q says nothing of fields", message)
 	}
-	return slices.Sorted(slices.Values(strings.Split(list, ", ")))
+	var fields []string
+	for _, one := range strings.Split(list, "; ") {
+		field, remedy, _ := strings.Cut(one, ": ")
+		if before, after, ok := strings.Cut(one, "): "); ok { // a value, such as an image, may have a colon
+			field, remedy = before+")", after
+		}
+		parts := valued.FindStringSubmatch(field)
+		if parts == nil || remedy == "" {
+			t.Fatalf("%q: want a field, its value and what to do", one)
+		}
+		fields = append(fields, named.ReplaceAllString(parts[1], "$1[]"))
+	}
+	slices.Sort(fields)
+	return fields
 }
 
 // TestThePolicyForPodsIsTheAgents: both name the same fields of the same Pods.
@@ -60,6 +81,20 @@ func TestThePolicyForPodsIsTheAgents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestThePolicyForPodsSaysWhatToDo: what is missing or differs is not to be left out.
+func TestThePolicyForPodsSaysWhatToDo(t *testing.T) {
+	p := admissiontest.New()
+	p.Spec.Volumes = []corev1.Volume{{Name: "share", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+	p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "db", Image: "postgres:17", Ports: []corev1.ContainerPort{{ContainerPort: 22, HostPort: 2222}}})
+	refused(t, api.Create(t.Context(), p, client.DryRunAll), saysHonour+strings.Join([]string{
+		"spec.volumes[share].nfs: use emptyDir, configMap, secret, downwardAPI, projected or hostPath instead",
+		"spec.containers[vm].command: add one, as several containers of a Pod are commands in one VM",
+		"spec.containers[db].ports[22].hostPort (2222): leave it out",
+		"spec.containers[db].image (postgres:17): make it registry.test/macos/base:v1, the image of the first container, as all share one VM",
+		"spec.containers[db].command: add one, as several containers of a Pod are commands in one VM",
+	}, "; ")+". What Macs honour is listed in docs/pods.md of macfleet.")
 }
 
 func macAffinity(terms ...[]corev1.NodeSelectorRequirement) *corev1.Affinity {
@@ -107,7 +142,7 @@ func TestWhichPodsAreForMacs(t *testing.T) {
 			c.edit(p)
 			switch err := api.Create(t.Context(), p, client.DryRunAll); {
 			case c.refused:
-				refused(t, err, saysHonour+"spec.hostNetwork. Leave these out")
+				refused(t, err, saysHonour+"spec.hostNetwork (true): leave it out.")
 			default:
 				must(t, err)
 			}
@@ -207,10 +242,10 @@ func TestWhoMakesPodsThatNoMacHonoursIsWarned(t *testing.T) {
 	}{
 		"bad": {func(s *corev1.PodSpec) {
 			s.HostNetwork, s.Containers[0].LivenessProbe = true, &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"a"}}}}
-		}, saysHonour + "spec.hostNetwork, spec.containers[].livenessProbe."},
+		}, saysHonour + "spec.hostNetwork (true): leave it out; spec.containers[vm].livenessProbe: leave it out, or give the container a command."},
 		"bad, tolerating": {func(s *corev1.PodSpec) {
 			s.NodeSelector, s.HostNetwork, s.Tolerations = nil, true, []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}}
-		}, saysHonour + "spec.hostNetwork."},
+		}, saysHonour + "spec.hostNetwork (true): leave it out."},
 		"good": {func(*corev1.PodSpec) {}, ""},
 		"for linux": {func(s *corev1.PodSpec) {
 			s.NodeSelector, s.HostNetwork = map[string]string{"kubernetes.io/os": "linux"}, true

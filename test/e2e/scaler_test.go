@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,12 +148,28 @@ func (a *autoscaler) templateNode(g nodeGroup) corev1.Node {
 			node.Labels[key] = value
 		}
 	}
-	for text := range strings.SplitSeq(said[capacities+"taints"], ",") {
-		pair, effect, _ := strings.Cut(text, ":")
-		key, value, _ := strings.Cut(pair, "=")
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
-	}
+	node.Spec.Taints = taintsIn(said[capacities+"taints"])
 	return node
+}
+
+// taintsIn are those of an annotation, of which the autoscaler leaves out what is no taint.
+func taintsIn(annotation string) []corev1.Taint {
+	var taints []corev1.Taint
+	for text := range strings.SplitSeq(annotation, ",") {
+		pair, effect, whole := strings.Cut(text, ":")
+		if key, value, _ := strings.Cut(pair, "="); whole {
+			taints = append(taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		}
+	}
+	return taints
+}
+
+func TestNoAnnotationIsNoTaint(t *testing.T) {
+	for annotation, want := range map[string]int{"": 0, "a=b:NoSchedule": 1, "a:NoSchedule,c=d:NoExecute": 2, "a=b": 0} {
+		if got := taintsIn(annotation); len(got) != want {
+			t.Errorf("%q: %+v", annotation, got)
+		}
+	}
 }
 
 // fits reports that a Pod may run on a Node that already has these. It knows the parts

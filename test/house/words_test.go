@@ -3,6 +3,7 @@ package house
 import (
 	"go/ast"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,19 @@ func (r retired) holdsIn(folder string) bool {
 // standsIn says whether the word's parts stand in the name, next to each other.
 func (r retired) standsIn(name string) bool {
 	return strings.Contains("-"+strings.Join(partsOf(name), "-")+"-", "-"+strings.Join(partsOf(r.word), "-")+"-")
+}
+
+// TestMessagesNameNoShim: who reads an event, a status or an error of kubectl knows no shims.
+func TestMessagesNameNoShim(t *testing.T) {
+	word := regexp.MustCompile(`(?i)\bshims?\b`)
+	for _, file := range sources(t, "internal/agent") {
+		ast.Inspect(file.File, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && strings.Contains(literal.Value, " ") && word.MatchString(literal.Value) {
+				t.Errorf("%s: %s says shim; say the process that runs a VM", file.path, literal.Value)
+			}
+			return true
+		})
+	}
 }
 
 // namesOf are the file's own name, and the names that it declares for its package:

@@ -21,6 +21,10 @@ func bad(reason, message string, args ...any) Finding {
 	return Finding{Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(message, args...)}
 }
 
+// toolLooks in a row must find the tool broken: guests that run go on without it, and a Mac that is
+// busy fails to execute something now and then.
+const toolLooks = 3
+
 // probeAnyway is how often the tool is executed although its file is the same.
 const probeAnyway = 10 * time.Minute
 
@@ -44,7 +48,7 @@ func (t Tool) Check() Check {
 		t.Now = time.Now
 	}
 	p := &probed{tool: t}
-	return Check{Type: VirtualizationReady, Essential: true, Asks: "the tool of virtual machines", Look: p.look}
+	return Check{Type: VirtualizationReady, Essential: true, Looks: toolLooks, Asks: "the tool of virtual machines", Look: p.look}
 }
 
 type probed struct {

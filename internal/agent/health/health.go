@@ -74,6 +74,9 @@ type Check struct {
 	// Essential: no guest can start while the status is False; Patient: only after that
 	// lasted for two minutes. An essential check that hangs for so long is False, too.
 	Essential, Patient bool
+	// Looks in a row must find the status False before what was well keeps guests from starting; 0:
+	// one. What never was well does at once.
+	Looks int
 	// Asks names whom Look asks, for people. Empty: nobody.
 	Asks string
 }
@@ -100,6 +103,8 @@ type Monitor struct {
 	// busy are checks that have not come back; downSince is when one was last well.
 	busy      map[corev1.NodeConditionType]bool
 	downSince map[corev1.NodeConditionType]time.Time
+	// falseLooks counts those in a row, of checks that were well once.
+	falseLooks map[corev1.NodeConditionType]int
 }
 
 // New returns a monitor; Run makes it look.
@@ -116,6 +121,7 @@ func New(o Options) *Monitor {
 	return &Monitor{
 		o: o, again: make(chan struct{}, 1), changed: make(chan struct{}),
 		busy: map[corev1.NodeConditionType]bool{}, downSince: map[corev1.NodeConditionType]time.Time{},
+		falseLooks: map[corev1.NodeConditionType]int{},
 	}
 }
 
@@ -253,6 +259,7 @@ func (m *Monitor) judge(c Check, f Finding) Finding {
 	hangs := c.Essential && f.Reason == ReasonCheckHangs
 	if f.Status == corev1.ConditionTrue {
 		delete(m.downSince, c.Type)
+		m.falseLooks[c.Type] = 0
 	}
 	if f.Status != corev1.ConditionFalse && !hangs {
 		return f
@@ -266,8 +273,17 @@ func (m *Monitor) judge(c Check, f Finding) Finding {
 	if hangs && long {
 		f.Status, f.Message = corev1.ConditionFalse, fmt.Sprintf("%s, for more than %s now: guests cannot start; look what keeps it busy, or reboot the Mac", f.Message, patience)
 	}
-	f.Blocks = f.Status == corev1.ConditionFalse && c.Essential && (!c.Patient || long)
+	f.Blocks = f.Status == corev1.ConditionFalse && c.Essential && (!c.Patient || long) && (hangs || m.enough(c))
 	return f
+}
+
+// enough counts a look that found the status False.
+func (m *Monitor) enough(c Check) bool {
+	n, wasWell := m.falseLooks[c.Type]
+	if wasWell {
+		m.falseLooks[c.Type] = n + 1
+	}
+	return !wasWell || n+1 >= c.Looks
 }
 
 // log tells of each status that is another one now.

@@ -99,6 +99,27 @@ func TestWhatBlocks(t *testing.T) {
 	}
 }
 
+// TestOneFailedLookIsNoBrokenTool: the Node of a Mac whose guests run stays Ready, and one on which
+// no guest ever could start never is.
+func TestOneFailedLookIsNoBrokenTool(t *testing.T) {
+	var broken error
+	m := monitor(t, clocktesting.NewFakeClock(noon()),
+		Tool{Probe: func(context.Context) (vm.Info, error) { return vm.Info{Name: "tart"}, broken }}.Check())
+	m.o.Deadline = time.Minute
+	bad, well := errors.New("resource temporarily unavailable"), error(nil)
+	for i, step := range []struct {
+		err    error
+		blocks bool
+	}{{bad, true}, {well, false}, {bad, false}, {well, false}, {bad, false}, {bad, false}, {bad, true}, {bad, true}, {well, false}, {bad, false}} {
+		broken = step.err
+		m.look(t.Context())
+		f := m.Findings()[0]
+		if f.Blocks != step.blocks || (f.Status == corev1.ConditionTrue) != (step.err == nil) {
+			t.Errorf("look %d: %+v, want blocks %v", i, f, step.blocks)
+		}
+	}
+}
+
 func TestNewsComeOnChangeOnly(t *testing.T) {
 	f := well("A")
 	m := monitor(t, clocktesting.NewFakeClock(noon()), Check{Type: "T", Look: func(context.Context) (Finding, error) { return f, nil }})

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,32 @@ type podFailedError struct {
 }
 
 func (e *podFailedError) Error() string { return e.Message }
+
+// failure is why the life of a Pod was ended, or what an agent before this one has noted of
+// that; nil: it has not failed.
+func (g *progress) failure() *podFailedError {
+	var failed *podFailedError
+	if errors.As(context.Cause(g.life), &failed) {
+		return failed
+	}
+	if f := g.Failed; f != nil {
+		return &podFailedError{Failure: state.Failure{Reason: f.Reason, Message: f.Message}, grace: f.Grace, disrupted: f.Disrupted}
+	}
+	return nil
+}
+
+// keepFailure writes down why a Pod fails before anything of it ends: the next agent finds a VM
+// that is gone, and would run another.
+func (g *progress) keepFailure() {
+	failed := g.failure()
+	if failed == nil || g.Step == "" || g.Failed != nil {
+		return
+	}
+	g.change(func(r *state.Record) {
+		r.Failed = &state.FailedPod{Reason: failed.Reason, Message: failed.Message, Grace: failed.grace, Disrupted: failed.disrupted}
+	})
+	g.save()
+}
 
 // deadlineMessage is a kubelet's.
 const deadlineMessage = "Pod was active on the node longer than the specified deadline"

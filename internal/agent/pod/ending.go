@@ -218,9 +218,13 @@ func (e *ender) force(ctx context.Context, id string) bool {
 	})
 	defer counting.Wait()
 	defer cancel()
-	if err := e.signal(within, id, syscall.SIGKILL); err != nil {
+	err := e.signal(within, id, syscall.SIGKILL)
+	switch {
+	case ctx.Err() != nil:
+		return true
+	case err != nil:
 		e.log.Warn("the command was not killed", "command", id, "err", err)
-		return ctx.Err() != nil
+		return false
 	}
 	_, _ = e.runtime.Shims.Await(within, e.progress.dir(), id) // what came of it is looked at
 	return ctx.Err() != nil || !e.isRunning(id)
@@ -248,11 +252,13 @@ func (e *ender) end(ctx context.Context, c *commandEnding) {
 	}
 	e.awaitTurn(ctx, c)
 	// As a kubelet, beyond the grace where that is over: what others kept waiting has time to end by itself.
-	ctx, cancel := e.within(ctx, c, state.TermLeast)
+	within, cancel := e.within(ctx, c, state.TermLeast)
 	defer cancel()
 	if !c.told.Signaled {
-		if err := e.signal(ctx, c.id, syscall.SIGTERM); err != nil {
-			e.log.Warn("the command was not told to end, its guest is", "command", c.id, "err", err)
+		if err := e.signal(within, c.id, syscall.SIGTERM); err != nil {
+			if ctx.Err() == nil { // else the next agent tells it
+				e.log.Warn("the command was not told to end, its guest is", "command", c.id, "err", err)
+			}
 			return
 		}
 		c.told.Signaled = true
@@ -260,12 +266,12 @@ func (e *ender) end(ctx context.Context, c *commandEnding) {
 		e.log.Info("command told to end", "command", c.id)
 	}
 	for {
-		ended, err := e.runtime.Shims.Await(ctx, e.progress.dir(), c.id)
+		ended, err := e.runtime.Shims.Await(within, e.progress.dir(), c.id)
 		if err == nil && ended != nil && ended.Outcome == shim.Exited {
-			e.messages.fetch(ctx, c.id)
+			e.messages.fetch(within, c.id)
 		}
 		var refused *shim.RefusedError
-		if err == nil || errors.As(err, &refused) || wait.For(ctx, e.clock, shimPause) != nil {
+		if err == nil || errors.As(err, &refused) || wait.For(within, e.clock, shimPause) != nil {
 			return
 		}
 	}

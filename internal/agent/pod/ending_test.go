@@ -1,7 +1,9 @@
 package pod
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -278,6 +280,31 @@ func TestAPreStopHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
 }
 
 // Requests of both hooks are made in one way, and what no kubelet runs fails alike.
+// TestAnAgentThatStopsInAPreStopHookSaysNothingOfIt: the next one awaits the hook, and tells the
+// command and its guest.
+func TestAnAgentThatStopsInAPreStopHookSaysNothingOfIt(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	w := newWorld(t, p)
+	var said bytes.Buffer
+	w.log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	w.host.guests.hold[state.PreStopID] = true
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.deleteWithin(60)
+	w.await("the hook runs", func() bool { return w.host.given(state.PreStopID) != nil })
+	w.stopAgent()
+	if said.Len() > 0 {
+		t.Errorf("said %s", said.String())
+	}
+	w.log = slog.New(slog.DiscardHandler)
+	w.startAgent()
+	w.host.exit(state.PreStopID, exited(0))
+	w.frozen.Store(false)
+	w.awaitGone("a")
+}
+
 func TestThePreStopHookIsRunAsAPostStartHook(t *testing.T) {
 	for why, hook := range map[string]*corev1.LifecycleHandler{
 		shim.ErrPortRefused.Error():      {HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(8080)}},

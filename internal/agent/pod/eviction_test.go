@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -43,6 +44,46 @@ func TestAPodIsEvicted(t *testing.T) {
 	}
 	if left := s.Holders(); len(left) != 0 || s.Evict("uid-a", "again") != nil || s.Evict("uid-b", "unknown") != nil {
 		t.Errorf("it is evicted again, or holds something: %+v", left)
+	}
+}
+
+// An agent that is restarted meanwhile goes on with the eviction: its VM is no crash, after which
+// the Pod would be restarted.
+func TestAnEvictionOutlivesTheAgent(t *testing.T) {
+	for name, deleted := range map[string]bool{"": false, "deleted meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+			s := w.startAgent()
+			w.awaitRunning("a")
+			w.frozen.Store(true)
+			w.inputs.mu.Lock()
+			w.inputs.tears = []error{errors.New("a volume is busy")}
+			w.inputs.mu.Unlock()
+			s.Evict("uid-a", "The node was low on resource: memory. ")
+			w.await("its VM is gone", func() bool { return len(w.host.names()) == 0 })
+			w.stopAgent()
+			if deleted {
+				w.delete("a")
+			}
+			w.frozen.Store(false)
+			w.startAgent()
+			if deleted {
+				w.awaitGone("a")
+				w.phases.mu.Lock()
+				defer w.phases.mu.Unlock()
+				if w.phases.reason != "Evicted" {
+					t.Errorf("reason %q", w.phases.reason)
+				}
+				return
+			}
+			p := w.awaitPhase(corev1.PodFailed)
+			if p.Status.Reason != "Evicted" || p.Status.Message != "The node was low on resource: memory. " {
+				t.Errorf("reason %q, message %q", p.Status.Reason, p.Status.Message)
+			}
+			if c := conditionOf(p, corev1.DisruptionTarget); c.Status != corev1.ConditionTrue || w.host.count("create") != 1 {
+				t.Errorf("condition %+v, host %v", c, w.host.history())
+			}
+		})
 	}
 }
 

@@ -33,6 +33,8 @@ type fakeCommand struct {
 type fakeGuests struct {
 	commands map[string]*fakeCommand // by directory and ID
 	codes    map[string]int
+	// missing are those, by ID, that the guest cannot start.
+	missing map[string]bool
 	// hold, when set, lets the named command go on until it is told to exit.
 	hold    map[string]bool
 	noAgent bool
@@ -78,6 +80,10 @@ func (h *fakeHost) Run(_ context.Context, dir string, r shim.GuestRun) error {
 		h.leaves(dir, r)
 	case r.ID != state.AnswerID:
 		h.note("exec %s %s", h.run(dir).name, r.ID)
+	}
+	if h.guests.missing[r.ID] {
+		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.NotExecuted, Message: "no such file"})
+		return nil
 	}
 	if !h.guests.goesOn(r.ID) {
 		c.ends(shim.CommandEnd{ID: r.ID, Begun: c.begun, Ended: h.now(), Outcome: shim.Exited, Code: h.guests.codes[r.ID]})

@@ -168,7 +168,7 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*sh
 		var refused *shim.RefusedError
 		switch {
 		case err == nil:
-			return nil, nil
+			return c.notExecuted(id), nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case errors.As(err, &refused) && refused.Code != shim.RefusedRecord:
@@ -188,6 +188,15 @@ func (c *guestCommands) send(ctx context.Context, p *corev1.Pod, id string) (*sh
 			return nil, err
 		}
 	}
+}
+
+// notExecuted is the end of a command that the guest could not start: it never ran, whatever
+// its record says of a begin. Nil for others.
+func (c *guestCommands) notExecuted(id string) *shim.CommandEnd {
+	if _, ended, err := c.record(id); err == nil && ended != nil && ended.Outcome == shim.NotExecuted {
+		return ended
+	}
+	return nil
 }
 
 func (c *guestCommands) guestRun(p *corev1.Pod, prepared *Prepared, id string) shim.GuestRun {

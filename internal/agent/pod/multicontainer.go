@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -255,8 +254,7 @@ func (m *multiContainer) restart(at state.Place) bool {
 	}
 	last := r.Container(at).Exit
 	if delay > 0 {
-		m.report.containerEvent(last.CommandOf(), corev1.EventTypeWarning, "BackOff",
-			fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", at.In(m.p).Name, m.p.Name, m.p.Namespace, m.p.UID))
+		m.report.containerEvent(last.CommandOf(), corev1.EventTypeWarning, "BackOff", state.BackOffEvent(m.p, at.In(m.p).Name))
 	}
 	// The clock may have been set back since.
 	if left := min(delay, delay-m.clock.Since(last.Finished)); left > 0 && wait.For(m.ctx, m.clock, left) != nil {

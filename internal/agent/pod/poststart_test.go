@@ -75,8 +75,10 @@ func TestAHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
 				w.host.exit(helloID, exited(0))
 			}
 			w.startAgent()
-			w.awaitWaiting("ContainerCreating")
-			w.host.exit(helloID, exited(0))
+			if !endsAway {
+				w.awaitWaiting("ContainerCreating")
+				w.host.exit(helloID, exited(0))
+			}
 			p := w.awaitPod("a", "is past its hook", func(p *corev1.Pod) bool { return p.Status.Phase != corev1.PodPending })
 			if p.Status.Phase != corev1.PodRunning || w.told("FailedPostStartHook") {
 				t.Errorf("phase %s, events %v", p.Status.Phase, w.events.all())

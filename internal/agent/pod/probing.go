@@ -61,16 +61,17 @@ func (g *probing) begin(id string, at time.Time, fail func(*containerFailedError
 	if place.Init && !place.IsSidecar(p) || !probe.Any(c) || g.running[id] != nil {
 		return
 	}
-	containerID := state.ContainerID(p, g.progress.record(), place)
+	containerID, dir := state.ContainerID(p, g.progress.record(), place), g.progress.dir()
 	before := g.report.probed.begin(c, containerID)
 	if before.Started {
 		started()
 	}
 	g.run(id, probe.Options{
 		Container: c, Begun: at, Status: probe.Status(before),
-		Guest:       guestAccess{shims: g.runtime.Shims, dir: g.progress.dir(), pod: g.pod, inputs: g.inputs, container: c.Name},
+		Guest:       guestAccess{shims: g.runtime.Shims, dir: dir, pod: g.pod, inputs: g.inputs, container: c.Name},
 		Clock:       g.clock,
 		Terminating: g.life.Done(),
+		Running:     func() bool { return g.runs(dir, id) },
 		Changed: func(s probe.Status) {
 			g.log.Info("probes have decided", "container", c.Name, "started", s.Started, "ready", s.Ready)
 			g.report.probed.set(c, containerID, state.Probed(s))
@@ -84,6 +85,13 @@ func (g *probing) begin(id string, at time.Time, fail func(*containerFailedError
 		Metrics: g.metrics,
 		Labels:  probe.Labels{Container: c.Name, Pod: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 	})
+}
+
+// runs reports whether a command runs in a VM that does: what is not known does.
+func (g *probing) runs(dir, id string) bool {
+	_, ended, err := g.runtime.Shims.Command(dir, id)
+	alive, aliveErr := g.runtime.Shims.Alive(dir)
+	return (err != nil || ended == nil) && (aliveErr != nil || alive)
 }
 
 func (g *probing) run(id string, o probe.Options) {

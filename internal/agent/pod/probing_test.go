@@ -238,6 +238,34 @@ func TestReadinessIsProbedUntilTheEnd(t *testing.T) {
 	}
 }
 
+// TestWhatHasEndedIsNotUnhealthy: while its VM goes down, nobody is there to answer a probe.
+func TestWhatHasEndedIsNotUnhealthy(t *testing.T) {
+	w := newWorld(t, probed(corev1.RestartPolicyAlways, func(c *corev1.Container) {
+		c.LivenessProbe, c.ReadinessProbe = probes("alive", 0, 1), probes("ready", 0, 1)
+	}))
+	w.host.stopGate = make(chan struct{})
+	w.startAgent()
+	w.awaitReady(true)
+	w.host.execs.exits("alive", 1)
+	w.await("its command has ended, and the VM has not", func() bool {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		return len(w.host.graces) > 0
+	})
+	w.host.execs.exits("ready", 1)
+	ran := w.host.execs.count("ready")
+	w.await("it was probed again", func() bool { return w.host.execs.count("ready") > ran+1 })
+	w.host.execs.exits("alive", 0)
+	w.host.execs.exits("ready", 0)
+	close(w.host.stopGate)
+	w.await("it is restarted", func() bool {
+		return w.events.count("a", "Killing") == 1 && w.pod("a").Status.ContainerStatuses[0].RestartCount == 1
+	})
+	if w.told("Readiness probe") {
+		t.Errorf("events %v", w.events.all())
+	}
+}
+
 // TestProbesEndWithTheContainer, and what was counted of them with the Pod.
 func TestProbesEndWithTheContainer(t *testing.T) {
 	w := newWorld(t, probed(corev1.RestartPolicyNever, func(c *corev1.Container) { c.ReadinessProbe = probes("ready", 0, 1) }))

@@ -1,9 +1,11 @@
 package pod
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,11 +115,20 @@ func (r *reporter) unwritten(err error) {
 	}
 }
 
-// showBackOff publishes that the container that ended waits for its restart.
-func (r *reporter) showBackOff(e state.Exit, reason, message string) {
+// showBackOff publishes that the container that ended waits for its restart. It says what a
+// kubelet says, and before it why nothing ran where only this agent knows such a reason.
+func (r *reporter) showBackOff(e state.Exit, delay time.Duration, reason string) {
+	p := r.pod.current()
+	c, _ := state.ContainerOf(p, e.CommandOf())
+	message, event := state.BackOffMessage(p, c.Name, delay), state.BackOffEvent(p, c.Name)
+	if reason != state.ReasonBackOff {
+		why := cmp.Or(e.Message, e.Reason)
+		message, event = why+": "+message, event+": "+why
+	}
 	v := r.view(reason, message)
 	v.BackingOff(e, corev1.ContainerStateWaiting{Reason: reason, Message: message})
 	r.show(v)
+	r.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "BackOff", event)
 }
 
 // showsLicenseLimit reports that the license refused the attempt before.

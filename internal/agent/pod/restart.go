@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,9 +64,7 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		e.Message = w.slot.limitMessage()
 	}
 	if delay > 0 {
-		why := cmp.Or(e.Message, e.Reason)
-		w.report.showBackOff(e, reason, why+": back-off "+delay.String()+" restarting the VM")
-		w.report.event(corev1.EventTypeWarning, "BackOff", "Back-off restarting the VM: "+why)
+		w.report.showBackOff(e, delay, reason)
 	}
 	if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, w.pod.shutdownGrace(w.life)); err != nil {
 		return err

@@ -205,3 +205,21 @@ func TestEndedPodIsLeftAloneByTheNextAgent(t *testing.T) {
 		t.Errorf("last phase %s, was %s", last, before.Status.Phase)
 	}
 }
+
+// TestBackOffIsSaidAsAKubeletDoes, of a clone that is restarted as of a command in its guest.
+func TestBackOffIsSaidAsAKubeletDoes(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
+	w.frozen.Store(true)
+	w.host.exit("main", exited(1))
+	p := w.awaitWaiting("CrashLoopBackOff")
+	if m := mainOf(p).State.Waiting.Message; m != "back-off 10s restarting failed container=vm pod=a_ns(uid-a)" {
+		t.Errorf("message %q", m)
+	}
+	if !slices.Contains(w.events.all(), "a BackOff Back-off restarting failed container vm in pod a_ns(uid-a)") {
+		t.Errorf("events %v", w.events.all())
+	}
+}

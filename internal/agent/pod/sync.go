@@ -17,6 +17,10 @@ func (w *worker) syncPod(ctx context.Context) *state.View {
 	if err != nil {
 		return nil
 	}
+	if w.progress.Failed != nil {
+		w.endLife(w.progress.failure())
+		return nil
+	}
 	start := w.report.invariant.StartTime.Time
 	w.background.Go(func() { enforceDeadline(ctx, w.pod, start, w.clock, w.endLife) })
 	if w.isNew(action) {

@@ -2,13 +2,12 @@ package pod
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/pod/status"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
 
@@ -101,8 +100,7 @@ func (w *worker) killedView() *state.View {
 	}
 	v := state.ViewOf(p, w.progress.Record, true, corev1.ContainerStateWaiting{Reason: state.ReasonInitializing})
 	v.Final = &e
-	var failed *podFailedError
-	if errors.As(context.Cause(w.life), &failed) {
+	if failed := w.progress.failure(); failed != nil {
 		v.Failed, v.Disrupted = &failed.Failure, failed.disrupted
 	}
 	return &v
@@ -157,7 +155,7 @@ func (w *worker) deleteObject(ctx context.Context) error {
 			GracePeriodSeconds: &now,
 			Preconditions:      &metav1.Preconditions{UID: &p.UID},
 		})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if status.IsGone(err, p.Name) {
 			return nil
 		}
 		return err

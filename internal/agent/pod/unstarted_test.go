@@ -190,3 +190,24 @@ func TestAPodThatEndsBeforeAnythingRan(t *testing.T) {
 		})
 	}
 }
+
+// As with a kubelet: what could not start was never shown to run.
+func TestACommandThatCannotBeRunHasNotStarted(t *testing.T) {
+	for name, p := range map[string]*corev1.Pod{
+		"alone":          podtest.Job(corev1.RestartPolicyNever),
+		"beside another": two(corev1.RestartPolicyNever),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, p)
+			w.host.guests.missing = map[string]bool{"main": true}
+			w.startAgent()
+			w.await("it failed", func() bool { return w.events.count("a", "Failed") == 1 })
+			if w.told("a Started Started container vm") {
+				t.Errorf("events %v", w.events.all())
+			}
+			if e := w.pod("a").Status.ContainerStatuses[0].State; e.Running != nil {
+				t.Errorf("shown as running: %+v", e)
+			}
+		})
+	}
+}

@@ -164,6 +164,9 @@ func (w *worker) Run(ctx context.Context) {
 	w.background.Go(func() { refuseEphemeralContainers(writing, w.pod, w.report) })
 
 	ended := w.syncPod(w.life)
+	if ended == nil {
+		w.progress.keepFailure()
+	}
 	if ctx.Err() != nil {
 		return
 	}

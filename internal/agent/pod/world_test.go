@@ -43,6 +43,8 @@ type world struct {
 	guarded firewall.Guard
 	// pressures, when set before it starts, are those of its host.
 	pressures func() []corev1.NodeConditionType
+	// log, when set before it starts, is its log.
+	log *slog.Logger
 	// started is its Started, when set before it starts.
 	started func()
 
@@ -115,7 +117,7 @@ func (w *world) tick(ctx context.Context) {
 
 func (w *world) supervisor() *Supervisor {
 	return NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Started: w.started, Inputs: w.inputs,
+		Client: w.client, Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Log: w.log, Started: w.started, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2, Pressures: w.pressures},
@@ -352,6 +354,8 @@ type phaseLog struct {
 	seen map[string][]corev1.PodPhase
 	// end is the last one of a main container.
 	end *corev1.ContainerStateTerminated
+	// reason is that of the last status of any Pod.
+	reason string
 }
 
 func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -374,6 +378,7 @@ func (l *phaseLog) react(a k8stesting.Action) (bool, runtime.Object, error) {
 	if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].State.Terminated != nil {
 		l.end = s[0].State.Terminated
 	}
+	l.reason = p.Status.Reason
 	key := string(p.UID)
 	l.seen[key] = append(l.seen[key], p.Status.Phase)
 	return false, nil, nil

@@ -221,6 +221,11 @@ type bench struct {
 
 func newBench(t *testing.T, c clock.WithTicker) *bench {
 	t.Helper()
+	return newLoggedBench(t, c, slog.New(slog.DiscardHandler))
+}
+
+func newLoggedBench(t *testing.T, c clock.WithTicker, log *slog.Logger) *bench {
+	t.Helper()
 	b := &bench{t: t, api: newAPIServer(), ca: newAuthority(t), guests: &guests{containers: map[string]Container{"main": running("main")}}}
 	b.api.tokens["good"] = "alice"
 	b.api.may = []string{"alice create proxy", "alice get proxy"}
@@ -232,7 +237,7 @@ func newBench(t *testing.T, c clock.WithTicker) *bench {
 	b.server, err = New(Options{
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
 		ClientCA:    b.ca.pem, Client: b.api, NodeName: "mac-1", Backend: b.guests, Clock: c,
-		Log: slog.New(slog.DiscardHandler),
+		Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -95,9 +95,12 @@ func TestContainersWithoutLogs(t *testing.T) {
 		previous bool
 		want     string
 	}{
-		"creating":      {waiting("ContainerCreating"), false, is + "waiting to start: ContainerCreating"},
-		"pulling":       {waiting("ErrImagePull"), false, is + "waiting to start: image can't be pulled"},
-		"backing off":   {waiting("ImagePullBackOff"), false, is + "waiting to start: trying and failing to pull image"},
+		"creating":    {waiting("ContainerCreating"), false, is + "waiting to start: ContainerCreating"},
+		"pulling":     {waiting("ErrImagePull"), false, is + "waiting to start: image can't be pulled"},
+		"backing off": {waiting("ImagePullBackOff"), false, is + "waiting to start: trying and failing to pull image"},
+		"refused for now": {corev1.ContainerStatus{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "This node cannot honour: spec.hostNetwork"},
+		}}, false, is + "waiting to start: CreateContainerConfigError: This node cannot honour: spec.hostNetwork"},
 		"nothing":       {corev1.ContainerStatus{}, false, is + "waiting to start - no logs yet"},
 		"never started": {corev1.ContainerStatus{State: terminated("")}, false, is + "terminated"},
 		"never started, and why": {corev1.ContainerStatus{State: corev1.ContainerState{
@@ -118,6 +121,17 @@ func TestContainersWithoutLogs(t *testing.T) {
 		err := logError(pod, "main", c.previous)
 		if got := ""; err != nil && err.Error() != c.want || err == nil && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	refused := running("main").Pod
+	refused.Status.Phase, refused.Status.Reason, refused.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
+	for name, statuses := range map[string][]corev1.ContainerStatus{
+		"no status": nil, "it waits for good": {{Name: "main", State: waiting("ContainerCreating").State}},
+	} {
+		refused.Status.ContainerStatuses = statuses
+		const want = is + "not available: OutOfcpu: Node didn't have enough resource: cpu"
+		if err := logError(refused, "main", false); err == nil || err.Error() != want {
+			t.Errorf("refused, %s: %v, want %q", name, err, want)
 		}
 	}
 	if err := logError(&corev1.Pod{}, "main", false); err == nil || !strings.HasSuffix(err.Error(), "is not available") {

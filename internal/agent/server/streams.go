@@ -43,7 +43,7 @@ func upgradable(w http.ResponseWriter, r *http.Request) bool {
 // takeOver returns what to upgrade the connection with: the context of the request
 // ends with its client.
 func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, seen frames) (http.ResponseWriter, *http.Request, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(clientsFaults(r.Context(), s.o.Log))
 	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen, cutOff: s.cutOff(r)}, r.WithContext(ctx), cancel
 }
 

@@ -20,21 +20,21 @@ type Starter struct{ Argv []string }
 // been used before. It returns when the shim runs; the shim outlives the caller.
 func (s Starter) Start(dir string, spec Spec) error {
 	if len(s.Argv) == 0 {
-		return errors.New("starting a shim: no command line for it")
+		return errors.New("starting the process that runs a VM: no command line for it")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("making a directory for a shim: %w", err)
+		return fmt.Errorf("making a directory for the process that runs a VM: %w", err)
 	}
 	if err := writeSpec(filepath.Join(dir, specFile), spec); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("making the lock of a shim: %w", err)
+		return fmt.Errorf("making the lock of the process that runs a VM: %w", err)
 	}
 	defer func() { _ = lock.Close() }()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("locking for a shim: %w", err)
+		return fmt.Errorf("locking for the process that runs a VM: %w", err)
 	}
 	return s.spawn(dir, lock)
 }
@@ -60,7 +60,7 @@ func (s Starter) spawn(dir string, lock *os.File) error {
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting a shim: %w", err)
+		return fmt.Errorf("starting the process that runs a VM: %w", err)
 	}
 	// Reaps the shim if we live longer than it does.
 	go func() { _ = cmd.Wait() }()
@@ -74,7 +74,7 @@ func Alive(dir string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for a shim: %w", err)
+		return false, fmt.Errorf("looking for the process that runs a VM: %w", err)
 	}
 	defer func() { _ = lock.Close() }()
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
@@ -82,7 +82,7 @@ func Alive(dir string) (bool, error) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for a shim: %w", err)
+		return false, fmt.Errorf("looking for the process that runs a VM: %w", err)
 	}
 	return false, nil
 }
@@ -139,7 +139,7 @@ func Kill(dir string) error {
 		return err
 	}
 	if err := syscall.Kill(started.ShimPID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("ending what a shim runs: %w", err)
+		return fmt.Errorf("ending a VM: %w", err)
 	}
 	return nil
 }

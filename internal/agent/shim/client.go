@@ -72,7 +72,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for a shim: %w", context.Cause(ctx))
+		return fmt.Errorf("waiting for the process that runs a VM: %w", context.Cause(ctx))
 	}
 }
 
@@ -116,7 +116,7 @@ func askFor(ctx context.Context, dir string, q request, timeout time.Duration) (
 	// A shim that refused may have hung up before it read all of the request.
 	if readErr := readLine(a.from, maxReply, &a.reply); readErr != nil {
 		if ctx.Err() != nil {
-			return a, fmt.Errorf("waiting for a shim: %w", context.Cause(ctx))
+			return a, fmt.Errorf("waiting for the process that runs a VM: %w", context.Cause(ctx))
 		}
 		return a, fmt.Errorf("%w: %w", ErrNoShim, errors.Join(err, readErr))
 	}

@@ -75,7 +75,7 @@ func converse(ctx context.Context, dir string, q request, s vm.Streams) (*Comman
 	<-l.gone
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("a stream of a shim: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("a stream of a VM: %w", context.Cause(ctx))
 	case taken != nil || errTaken != nil:
 		return nil, fmt.Errorf("taking the output of a command in the guest: %w", errors.Join(taken, errTaken))
 	}

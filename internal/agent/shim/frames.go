@@ -43,7 +43,7 @@ const (
 )
 
 // errProtocol: the other side does not speak as was agreed.
-var errProtocol = errors.New("the stream does not follow the protocol of shims")
+var errProtocol = errors.New("the stream of a VM does not follow its protocol")
 
 func appendFrame(b []byte, k kind, payload []byte) []byte {
 	b = append(b, byte(k))

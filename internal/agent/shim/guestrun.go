@@ -68,7 +68,7 @@ const (
 // The errors of what a shim is asked for, next to RefusedError.
 var (
 	// ErrNoShim: no shim answers for the attempt, or its machine has ended.
-	ErrNoShim = errors.New("no shim answers for this VM")
+	ErrNoShim = errors.New("the process that runs this VM does not answer")
 	// ErrTooManyStreams: the shim has as many streams as it takes at the same time.
 	ErrTooManyStreams = errors.New("too many streams are open to this VM")
 	// ErrPortRefused: nobody listens on the port in the guest.
@@ -84,7 +84,7 @@ type RefusedError struct {
 	Message string
 }
 
-func (e *RefusedError) Error() string { return "the shim of this VM refused: " + e.Message }
+func (e *RefusedError) Error() string { return "the process that runs this VM refused: " + e.Message }
 
 // Codes of a RefusedError.
 const (

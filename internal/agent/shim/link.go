@@ -57,7 +57,7 @@ func (l *link) send(k kind, payload []byte) error {
 	defer l.sending.Unlock()
 	l.buffer = appendFrame(l.buffer[:0], k, payload)
 	if _, err := l.conn.Write(l.buffer); err != nil {
-		return fmt.Errorf("sending to a stream of a shim: %w", err)
+		return fmt.Errorf("sending to a stream of a VM: %w", err)
 	}
 	return nil
 }

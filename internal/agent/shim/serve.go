@@ -23,7 +23,7 @@ func listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("protecting the socket of a shim: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("protecting the socket of a VM: %w", err), l.Close())
 	}
 	return l, nil
 }

@@ -49,7 +49,7 @@ func dialGuest(socket string) vm.Guest { return guest.Dial(socket, guest.Options
 func runShim(dir string, dial func(socket string) vm.Guest) error {
 	lock := os.NewFile(lockFD, lockFile)
 	if _, err := lock.Stat(); err != nil {
-		return fmt.Errorf("the shim is started by the agent only: %w", err)
+		return fmt.Errorf("this process is started by the agent only: %w", err)
 	}
 	// The command must not inherit the lock, or it would seem to be a shim.
 	syscall.CloseOnExec(lockFD)

@@ -139,7 +139,7 @@ func line(message any) ([]byte, error) {
 	// Escapes for web pages would make an environment much longer.
 	e.SetEscapeHTML(false)
 	if err := e.Encode(message); err != nil {
-		return nil, errors.New("encoding a message for a shim's socket")
+		return nil, errors.New("encoding a message for the socket of a VM")
 	}
 	return b.Bytes(), nil
 }
@@ -160,7 +160,7 @@ func readLine(r *bufio.Reader, limit int, into any) error {
 			break
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return fmt.Errorf("reading from a shim's socket: %w", err)
+			return fmt.Errorf("reading from the socket of a VM: %w", err)
 		}
 	}
 	if err := json.Unmarshal(line, into); err != nil {

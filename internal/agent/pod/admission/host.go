@@ -129,12 +129,15 @@ func (h Host) milliCPUs() int64 {
 	return max(h.MilliCPUs, int64(h.CPUs)*milli)
 }
 
+// remedy is what to do about fields that cannot be honoured.
+const remedy = "Leave each of these out, or change it as the brackets after it say; what Macs honour is listed in docs/pods.md of macfleet"
+
 // cannotHonour says all at once which fields of the Pod no guest here can honour,
 // and which directories of the host its profile does not allow; empty: none.
 func (h Host) cannotHonour(p *corev1.Pod) string {
 	var why []string
 	if fields := Unsupported(p); len(fields) > 0 {
-		why = append(why, "This node runs a Pod as one macOS VM and cannot honour: "+strings.Join(fields, ", "))
+		why = append(why, "This node runs a Pod as one macOS VM and cannot honour: "+strings.Join(fields, ", ")+". "+remedy)
 	}
 	if paths := h.forbiddenHostPaths(p); paths != "" {
 		why = append(why, paths)

@@ -133,7 +133,7 @@ func TestHostCannotHonour(t *testing.T) {
 	}{
 		"a hostPath that is allowed": {hostDir("/Volumes/cache/x"), ""},
 		"a hostPath that is not":     {hostDir("/etc"), notAllowed},
-		"a field, too":               {both, "This node runs a Pod as one macOS VM and cannot honour: spec.hostNetwork. " + notAllowed},
+		"a field, too":               {both, "This node runs a Pod as one macOS VM and cannot honour: spec.hostNetwork. " + remedy + ". " + notAllowed},
 	} {
 		if d := cmp.Diff(c.want, host.cannotHonour(c.pod)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)

@@ -28,6 +28,9 @@ type Options struct {
 	// Terminating is closed when the Pod is being deleted: from then on readiness alone is
 	// probed. Nil: that is not to be expected.
 	Terminating <-chan struct{}
+	// Running reports whether the container runs still: the failure of a probe says nothing of one
+	// that has ended meanwhile, or whose VM has. Nil: it does, until Run is to end.
+	Running func() bool
 	// Changed is told of each new status.
 	Changed func(Status)
 	// Failed is told, once, that a liveness or startup probe has failed for good.
@@ -127,6 +130,8 @@ func (p *prober) check(ctx context.Context, kind Kind, spec *corev1.Probe) (heal
 	switch {
 	case ctx.Err() != nil:
 		return false, false
+	case (err != nil || !r.healthy) && p.stops(kind, err):
+		return false, err == nil && kind == Readiness // it is not ready, and that is nobody's fault
 	case err != nil:
 		p.Event(corev1.EventTypeWarning, reasonUnhealthy, string(kind)+" probe errored and resulted in unknown state: "+err.Error())
 		return false, false
@@ -137,6 +142,18 @@ func (p *prober) check(ctx context.Context, kind Kind, spec *corev1.Probe) (heal
 	}
 	p.Metrics.add(p.Labels, kind, r.healthy, p.Clock.Since(begin))
 	return r.healthy, true
+}
+
+// stops reports that what a probe could not find, or not make for the error, is of a stop and no
+// fault of the container.
+func (p *prober) stops(kind Kind, err error) bool {
+	terminating := false
+	select {
+	case <-p.Terminating:
+		terminating = true
+	default:
+	}
+	return terminating && (kind != Readiness || err != nil) || p.Running != nil && !p.Running()
 }
 
 // tries is how often a probe that could not be made is tried at once.

@@ -228,6 +228,49 @@ func TestADeletionLeavesReadinessAlone(t *testing.T) {
 	})
 }
 
+// TestAStopIsNoFailure: what a probe meets of a stop is no fault of the container.
+func TestAStopIsNoFailure(t *testing.T) {
+	gone := func(context.Context) (int, error) { return 0, errors.New("the VM has ended") }
+	for name, c := range map[string]struct {
+		spec        func(*corev1.Container)
+		terminating bool
+		running     bool
+		says        bool
+	}{
+		"it runs": {func(c *corev1.Container) { c.ReadinessProbe = runs("probe", 0, 1, 1) }, false, true, true},
+		// As with a kubelet: it is told to end, and says itself that it is not ready.
+		"it is told to end":      {func(c *corev1.Container) { c.ReadinessProbe = runs("probe", 0, 1, 1) }, true, true, true},
+		"it has ended":           {func(c *corev1.Container) { c.ReadinessProbe = runs("probe", 0, 1, 1) }, true, false, false},
+		"it has ended by itself": {func(c *corev1.Container) { c.LivenessProbe = runs("probe", 0, 1, 1) }, false, false, false},
+	} {
+		story(t, func(t *testing.T, w *watched) {
+			w.exits("probe", 1)
+			container := corev1.Container{}
+			c.spec(&container)
+			o := w.options(container)
+			o.Running = func() bool { return c.running }
+			if c.terminating {
+				deleted := make(chan struct{})
+				close(deleted)
+				o.Terminating = deleted
+			}
+			w.during(t, o, 5*time.Second)
+			if got := len(w.all("Unhealthy", "failed")) > 0; got != c.says {
+				t.Errorf("%s: told %v", name, w.all("Unhealthy", "failed"))
+			}
+		})
+	}
+	story(t, func(t *testing.T, w *watched) {
+		w.does("probe", gone)
+		o := w.options(corev1.Container{ReadinessProbe: runs("probe", 0, 1, 1)})
+		deleted := make(chan struct{})
+		close(deleted)
+		o.Terminating = deleted
+		w.during(t, o, 5*time.Second)
+		expect(t, w.all("Unhealthy"), nil)
+	})
+}
+
 // TestTheEndOfTheContainerIsNoFailure: a probe that it cuts off tells nothing.
 func TestTheEndOfTheContainerIsNoFailure(t *testing.T) {
 	story(t, func(t *testing.T, w *watched) {

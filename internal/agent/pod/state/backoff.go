@@ -1,6 +1,11 @@
 package state
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Back-off of pulls and restarts, as a kubelet has it: 10 s doubling to 300 s; a
 // container that ran for ten minutes starts anew.
@@ -27,3 +32,16 @@ func restartDelay(n int) time.Duration {
 	}
 	return PullDelay(n - 1)
 }
+
+// BackOffMessage is a kubelet's, of a container that waits for its restart.
+func BackOffMessage(p *corev1.Pod, container string, delay time.Duration) string {
+	return fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", delay, container, nameOf(p))
+}
+
+// BackOffEvent is what a kubelet's event says of it.
+func BackOffEvent(p *corev1.Pod, container string) string {
+	return fmt.Sprintf("Back-off restarting failed container %s in pod %s", container, nameOf(p))
+}
+
+// nameOf is a Pod as a kubelet's messages have it.
+func nameOf(p *corev1.Pod) string { return fmt.Sprintf("%s_%s(%s)", p.Name, p.Namespace, p.UID) }

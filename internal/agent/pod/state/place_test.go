@@ -134,7 +134,7 @@ func TestTheStatusOfSeveralContainers(t *testing.T) {
 	if s.ContainerStatuses[0].ContainerID != "tart://tk-uid-a-0/vm/1" || web.ContainerID != "tart://tk-uid-a-0/web/2" {
 		t.Errorf("IDs %s, %s", s.ContainerStatuses[0].ContainerID, web.ContainerID)
 	}
-	if w := web.State.Waiting; w == nil || w.Reason != ReasonBackOff || w.Message != "back-off 20s restarting container web" || web.LastTerminationState.Terminated.ExitCode != 1 {
+	if w := web.State.Waiting; w == nil || w.Reason != ReasonBackOff || w.Message != "back-off 20s restarting failed container=web pod=a_ns(uid-a)" || web.LastTerminationState.Terminated.ExitCode != 1 {
 		t.Errorf("web %+v", web)
 	}
 	if s.Phase != corev1.PodRunning || ConditionOf(s.Conditions, corev1.PodReady) != corev1.ConditionFalse || ConditionOf(s.Conditions, corev1.PodInitialized) != corev1.ConditionTrue {

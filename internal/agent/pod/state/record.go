@@ -79,6 +79,18 @@ type Record struct {
 	Ending *Ending `json:"ending,omitempty"`
 	// Outcome is how the attempt ended.
 	Outcome *Exit `json:"outcome,omitempty"`
+	// Failed is why the Pod fails, where that is not for how a container ended; nil: it does not.
+	Failed *FailedPod `json:"failed,omitempty"`
+}
+
+// FailedPod is why a Pod fails as a whole, as its status will say, and how its VM is to end.
+type FailedPod struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Grace for the guest; negative: the Pod's own.
+	Grace time.Duration `json:"grace"`
+	// Disrupted: the Pod could have run, had it not been for this Mac.
+	Disrupted bool `json:"disrupted,omitempty"`
 }
 
 // ContainerRecord is what a container has gone through.

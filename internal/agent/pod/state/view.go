@@ -122,7 +122,7 @@ func stateOf(p *corev1.Pod, r Record, at Place, turn *corev1.ContainerStateWaiti
 	switch {
 	case l.backsOff(p, r, at):
 		delay, _ := r.WaitsFor(p, at)
-		s.Waiting = &corev1.ContainerStateWaiting{Reason: ReasonBackOff, Message: "back-off " + delay.String() + " restarting container " + at.In(p).Name}
+		s.Waiting = &corev1.ContainerStateWaiting{Reason: ReasonBackOff, Message: BackOffMessage(p, at.In(p).Name, delay)}
 		s.LastExit = l.Exit
 		return s, turn
 	case l.Exit != nil:

@@ -146,6 +146,9 @@ func (w *Writer) Run(ctx context.Context) {
 			return
 		}
 		answer, err := w.write(ctx, v)
+		if ctx.Err() != nil && err != nil {
+			return
+		}
 		if err != nil {
 			w.log.Warn("the status of a Pod was not written, trying again", "err", err)
 			w.failed(err)
@@ -178,9 +181,9 @@ func (w *Writer) failed(err error) {
 }
 
 // refuses: the API server has looked at a status and does not take it. A webhook that denies without a code answers as
-// to a bad request.
+// to a bad request, and others answer as they like.
 func refuses(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // version is a status to be written.
@@ -222,8 +225,7 @@ func (w *Writer) write(ctx context.Context, v version) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// Conflict: the name belongs to a Pod with another UID.
+	if IsGone(err, w.name) {
 		w.Gone()
 		return &corev1.Pod{}, nil
 	}

@@ -42,7 +42,7 @@ func TestNothingIsWrittenForAPodWhoseNameIsAnothers(t *testing.T) {
 	tries := atomic.Int32{}
 	client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 		tries.Add(1)
-		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("the UID in the precondition is another's"))
+		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("Precondition failed: UID in precondition: uid-a, UID in object meta: uid-b"))
 	})
 	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 	ended := make(chan struct{})
@@ -84,6 +84,12 @@ func TestAnotherAddressOfTheMacReplacesTheOneBefore(t *testing.T) {
 func TestOnlyAStatusThatIsRefusedForLongIsGivenUp(t *testing.T) {
 	const moment, long = 25 * time.Second, 10 * time.Minute
 	pods := corev1.Resource("pods")
+	webhook := func(code int32, reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "w" denied the request: pods "a" not found`,
+			Details: &metav1.StatusDetails{Name: "a", Kind: "pods"},
+		}}
+	}
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Message: "a webhook denied the request"}}
 	for name, c := range map[string]struct {
 		err     error
@@ -95,6 +101,11 @@ func TestOnlyAStatusThatIsRefusedForLongIsGivenUp(t *testing.T) {
 		"Invalid for a moment":         {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), moment, false},
 		"Invalid":                      {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), long, true},
 		"a webhook without a code":     {denied, long, true},
+		"a webhook's 404 for a moment": {webhook(http.StatusNotFound, metav1.StatusReasonNotFound), moment, false},
+		"a webhook's 404":              {webhook(http.StatusNotFound, metav1.StatusReasonNotFound), long, true},
+		"a webhook's 409 for a moment": {webhook(http.StatusConflict, metav1.StatusReasonConflict), moment, false},
+		"another object is not found":  {apierrors.NewNotFound(corev1.Resource("secrets"), "a"), moment, false},
+		"a conflict of versions":       {apierrors.NewConflict(pods, "a", errors.New("the object has been modified")), moment, false},
 		"too large":                    {apierrors.NewRequestEntityTooLargeError("more than there may be"), long, true},
 		"an API server that is away":   {apierrors.NewServiceUnavailable("it restarts"), long, false},
 		"a credential that has lapsed": {apierrors.NewUnauthorized("renew it"), long, false},

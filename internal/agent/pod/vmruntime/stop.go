@@ -58,6 +58,9 @@ func (r *Runtime) Stop(ctx context.Context, name, dir string, grace Grace) error
 		if done {
 			return nil
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
 			r.Log.Warn("stopping a VM failed, trying again", "machine", name, "err", err)
 			err = wait.For(ctx, r.Clock, retryPause)
