@@ -8,9 +8,9 @@ type Question struct {
 	Answer string `json:"howToFindOut"`
 }
 
-// questions are what was open about macOS when this was written. Each takes a Mac
+// Questions are what was open about macOS when this was written. Each takes a Mac
 // that may be broken, or an experiment.
-func questions() []Question {
+func Questions() []Question {
 	return []Question{
 		{"R1", "After how many wrong passwords is the account locked, for how long, and does a reboot end it?", "With a throw-away user on a Mac in a lab; read `pwpolicy -getaccountpolicies`. Never on a Mac of a fleet."},
 		{"R2", "Does a locked account refuse SSH logins with a key, too?", "As R1, with a second session open."},
