@@ -39,9 +39,9 @@ interrupted.`
 // acceptFlags are the flags of accept; those that it shares with prepare mean the same.
 type acceptFlags struct {
 	prepareFlags
-	next, report string
-	skip         []string
-	yesWipe      bool
+	next, image, report string
+	skip                []string
+	yesWipe             bool
 }
 
 func newAccept() *cobra.Command {
@@ -65,6 +65,7 @@ func newAccept() *cobra.Command {
 	flags.add(cmd)
 	set := cmd.Flags()
 	set.StringVar(&flags.next, "next-agent", "", "another release of the agent, for the sections that take two")
+	set.StringVar(&flags.image, "guest-image", "", "an image of macOS in a registry, for the section that has guests")
 	set.StringVar(&flags.report, "report", "macfleet-accept", "where the report goes: this with .txt and .json")
 	set.StringSliceVar(&flags.skip, "skip", nil, "sections to leave out")
 	set.BoolVar(&flags.yesWipe, "yes-wipe", false, "the Mac may be wiped: do not ask")
@@ -117,7 +118,7 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 			return nil, fmt.Errorf("--next-agent: %w", err)
 		}
 	}
-	o.Version, o.Skip, o.Now, o.Pause = version, f.skip, time.Now, pause
+	o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = version, f.skip, f.image, time.Now, pause
 	return a, nil
 }
 

@@ -11,10 +11,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/macfleet/macfleet/internal/accept"
@@ -23,7 +25,7 @@ import (
 
 // acceptance runs the command's own code, with a person at the keyboard, and returns the
 // report, where there is one.
-func (m *testMac) acceptance(who *person, change func(*acceptance)) (prepared, *accept.Report) {
+func (m *testMac) acceptance(who *person, change func(_ *acceptance, interrupt func())) (prepared, *accept.Report) {
 	m.t.Helper()
 	address := m.listener.Addr().(*net.TCPAddr)
 	var stdout, stderr bytes.Buffer
@@ -36,11 +38,11 @@ func (m *testMac) acceptance(who *person, change func(*acceptance)) (prepared, *
 	}
 	a := &acceptance{preparation: p, flags: acceptFlags{report: filepath.Join(m.t.TempDir(), "report")}}
 	a.options = accept.Options{Agent: []byte("an agent"), Now: time.Now, Pause: pause, Version: "v0"}
-	if change != nil {
-		change(a)
-	}
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
+	if change != nil {
+		change(a, cancel)
+	}
 	got := prepared{}
 	var exited exitError
 	switch err := p.report(ctx, &stderr, a.run(ctx)); {
@@ -92,13 +94,13 @@ func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 func TestAcceptPinsTheHostKey(t *testing.T) {
 	m := newTestMac(t)
 	other := remote.Pin{Algorithm: remote.DefaultAlgorithm, SHA256: ssh.FingerprintSHA256(newKey(t).PublicKey())}
-	got, _ := m.acceptance(&person{answer: "wipe"}, func(a *acceptance) { a.target.Pin = other })
+	got, _ := m.acceptance(&person{answer: "wipe"}, func(a *acceptance, _ func()) { a.target.Pin = other })
 	if got.code != exitHostKey || len(m.saw()) != 0 {
 		t.Errorf("another key: ran %q: %+v", m.saw(), got)
 	}
 	// One answer cannot be both, so that the flag says the first.
 	who := &person{answer: "yes"}
-	got, r := m.acceptance(who, func(a *acceptance) {
+	got, r := m.acceptance(who, func(a *acceptance, _ func()) {
 		a.target.Pin, a.flags.yesWipe = remote.Pin{}, true
 		a.options.Skip = accept.Sections()
 	})
@@ -112,7 +114,7 @@ func TestAcceptPinsTheHostKey(t *testing.T) {
 
 func TestAcceptRefusesWhatIsNoMacForTrials(t *testing.T) {
 	for label, value := range map[string]string{
-		"arch": "x86_64", "kern.hv_vmm_present": "1", "sudo": "agent", "journal": "{}",
+		"arch": "x86_64", "kern.hv_vmm_present": "1", "sudo": "agent", "journal": "{}", "os": "", "filevault": "FileVault is On.",
 		"current": "/usr/local/libexec/macfleet/" + strings.Repeat("0a", 32),
 	} {
 		m := newTestMac(t)
@@ -130,7 +132,7 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 	m := newTestMac(t)
 	m.grant = "rejected"
 	who := &person{answer: "wipe", password: rightPassword}
-	got, r := m.acceptance(who, func(a *acceptance) {
+	got, r := m.acceptance(who, func(a *acceptance, _ func()) {
 		a.options.Skip = []string{"looks"}
 		a.options.Simulated = accept.Simulated{accept.AsDelivered: {"root/grant": {"granted"}, "root/end": {"to its end"}}}
 	})
@@ -139,6 +141,66 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 	}
 	if r.Count(accept.Differs) != 2 || r.Left != "nothing" || strings.Contains(got.stdout+got.stderr+r.Text(), rightPassword) {
 		t.Errorf("%s%s", got.stdout, r.Text())
+	}
+}
+
+// A Mac on which sudo asks for nothing needs no password, and gets no session without one.
+func TestAcceptWithoutAPassword(t *testing.T) {
+	m := newTestMac(t)
+	m.facts["sudo"] = "yes"
+	got, r := m.acceptance(&person{err: errNobody}, func(a *acceptance, _ func()) {
+		a.flags.yesWipe = true
+		a.options.Skip = slices.DeleteFunc(accept.Sections(), func(name string) bool { return name == "root" || name == "probe" })
+	})
+	if got.code != 0 || strings.Join(m.saw(), " ") != "probe probe probe" {
+		t.Fatalf("ran %q: %+v", m.saw(), got)
+	}
+	why := map[string]string{}
+	for _, row := range r.Rows {
+		why[row.Key()] = row.Why
+	}
+	if !strings.Contains(why["root/session"], "no terminal") || !strings.Contains(why["root/grant"], "asks for no password") {
+		t.Errorf("%s", r.Text())
+	}
+}
+
+// interrupted is a person who presses Ctrl-C where the password is asked for.
+type interrupted struct{ press func() }
+
+func (interrupted) line(context.Context, string) (string, error) { return "wipe", nil }
+
+func (i interrupted) hidden(ctx context.Context, _ string) (string, error) {
+	i.press()
+	return "", ctx.Err()
+}
+
+func TestAcceptInterruptedReportsWhatItTried(t *testing.T) {
+	m := newTestMac(t)
+	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) {
+		a.asked, a.options.Skip = interrupted{interrupt}, []string{"looks"}
+	})
+	if got.code != exitInterrupted || r == nil {
+		t.Fatalf("%+v", got)
+	}
+	if first, last := r.Rows[0], r.Rows[len(r.Rows)-1]; first.Section != "probe" || last.Verdict != accept.NotTried || last.Why != "the run was ended before it" {
+		t.Errorf("%s", r.Text())
+	}
+}
+
+// The page names every section, in order.
+func TestAcceptIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operate/accept.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described []string
+	for line := range strings.Lines(string(page)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 && strings.HasPrefix(cells[1], " `") && strings.HasSuffix(cells[3], " min ") || len(cells) == 5 && strings.HasSuffix(cells[3], " h ") {
+			described = append(described, strings.Trim(cells[1], " `"))
+		}
+	}
+	if diff := cmp.Diff(accept.Sections(), described); diff != "" {
+		t.Error(diff)
 	}
 }
 

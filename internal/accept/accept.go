@@ -21,12 +21,16 @@ import (
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
-// Options of a run. Next may be nil, all others must be set.
+// Options of a run. Next and those of guests may be left out.
 type Options struct {
 	// Target is the Mac, with its host key pinned.
 	Target remote.Target
 	// Agent is the program that the Mac is given, and Next another release of it.
 	Agent, Next []byte
+	// GuestImage is the image of macOS that guests are made of. Empty: there are none.
+	GuestImage string
+	// GuestConnect is what guests try connections with, as nc -z does. Empty: nc.
+	GuestConnect string
 	// Password asks for the user's password, once at most. No password is an error.
 	Password func(ctx context.Context) (remote.Secret, error)
 	// Skip names sections to leave out.
@@ -110,6 +114,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func newTrial(o Options) (*trial, error) {
+	if o.GuestImage != "" && !imageShape.MatchString(o.GuestImage) {
+		return nil, fmt.Errorf("%q names no image", o.GuestImage)
+	}
 	build, err := remote.NewBuild(o.Agent)
 	if err != nil {
 		return nil, err
@@ -167,6 +174,10 @@ func (t *trial) first(ctx context.Context) error {
 		return fmt.Errorf("it is %s and not Apple silicon: nothing was changed: is the address right?", f.Arch)
 	case f.VirtualMachine:
 		return errors.New("it is a virtual machine and no Mac: nothing was changed: is the address right?")
+	case f.OSVersion == "" || f.Serial == "":
+		return errors.New("it names no version of macOS, or no serial number: nothing was changed: is it a Mac?")
+	case f.FileVault == remote.On:
+		return errors.New("FileVault is on, so that it does not come back from a reboot without a person: nothing was changed: turn it off, or have the Mac reinstalled")
 	}
 	t.mac = Mac{Model: f.Model, OS: f.OSVersion, Build: f.Build, CPUs: f.CPUs, GiBytes: f.MemoryBytes >> 30}
 	t.hide.hide(f.Serial, "serial")
@@ -254,7 +265,7 @@ func (t *trial) whyNot(ctx context.Context, s section) string {
 // add judges a row of the section under way.
 func (t *trial) add(r Row) {
 	r.Section = t.section
-	t.rows = append(t.rows, t.Simulated.judge(r))
+	t.rows = append(t.rows, t.Simulated.Judge(r))
 }
 
 func (t *trial) notTried(id, asked, why string) {

@@ -59,12 +59,12 @@ func TestRowsAreJudged(t *testing.T) {
 		"by another command":                  {[]string{"$ one", "exit 0", "$ two", "free 7 GB", "exit 0"}, false, Differs, ""},
 		"as with a switch":                    {[]string{"$ one", "busy", "exit 1", "$ two", "exit 0"}, true, AsSimulated, "as with the simulator's switch otherwise"},
 	} {
-		got := simulated.judge(Row{Section: "a", ID: "b", Seen: c.seen, Exact: c.exact})
+		got := simulated.Judge(Row{Section: "a", ID: "b", Seen: c.seen, Exact: c.exact})
 		if got.Verdict != c.verdict || got.Why != c.why {
 			t.Errorf("%s: %s, %q: lacks %q, has %q", name, got.Verdict, got.Why, got.Lacking, got.Unexpected)
 		}
 	}
-	if got := simulated.judge(Row{Section: "a", ID: "unknown"}); got.Verdict != NotSimulated {
+	if got := simulated.Judge(Row{Section: "a", ID: "unknown"}); got.Verdict != NotSimulated {
 		t.Errorf("what is not simulated is %s", got.Verdict)
 	}
 }

@@ -51,18 +51,32 @@ func installedDoctor(ctx context.Context, t *trial) error {
 }
 
 func (t *trial) doctor(ctx context.Context, program string) error {
+	findings, err := t.findings(ctx, program)
+	for _, f := range findings {
+		t.add(found(f))
+	}
+	return err
+}
+
+// findings are the doctor's, without what would tell which Mac it is.
+func (t *trial) findings(ctx context.Context, program string) ([]doctor.Finding, error) {
 	out, _, code, err := t.execute(ctx, "sudo -n "+program+" doctor --json", "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var r doctor.Report
 	if json.Unmarshal([]byte(out), &r) != nil || r.Schema != doctor.Schema {
-		return fmt.Errorf("the doctor ended with %d and without a report", code)
+		return nil, fmt.Errorf("the doctor ended with %d and without a report", code)
 	}
-	for _, f := range r.Findings {
-		t.add(Row{ID: f.ID, Asked: f.Title, Question: f.Question, Seen: []string{string(f.Verdict)}, Detail: t.hide.text(f.Evidence)})
+	for i := range r.Findings {
+		r.Findings[i].Evidence = t.hide.text(r.Findings[i].Evidence)
 	}
-	return nil
+	return r.Findings, nil
+}
+
+// found is the row of a finding.
+func found(f doctor.Finding) Row {
+	return Row{ID: f.ID, Asked: f.Title, Question: f.Question, Seen: []string{string(f.Verdict)}, Detail: f.Evidence}
 }
 
 // converge makes the Mac a node that joins nothing.

@@ -51,8 +51,8 @@ func (r Row) write(b *strings.Builder) {
 	say("why", r.Why)
 	switch r.Verdict {
 	case Differs:
-		sayLines(say, "simulated, not here", r.Lacking)
-		sayLines(say, "here, not simulated", r.Unexpected)
+		sayLines(say, "expected, not here", r.Lacking)
+		sayLines(say, "here, not expected", r.Unexpected)
 		sayLines(say, "seen", r.Seen)
 	case NotSimulated:
 		sayLines(say, "seen", r.Seen)

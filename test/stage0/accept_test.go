@@ -7,6 +7,8 @@ import (
 	"flag"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +29,12 @@ var record = flag.Bool("record", false, "write down anew what simulated Macs pri
 
 const (
 	simulatedFile = "../../internal/accept/simulated.json"
+	// goldenReport is the report of a simulated Mac as it is delivered.
+	goldenReport = "testdata/accept.txt"
 )
+
+// guestImage is any: the simulated registry has them all.
+const guestImage = "registry.test/macos/base:v1"
 
 // lookedAt is asked of real Macs alone: the simulator does not have it, and says so.
 var lookedAt = []string{"pwpolicy -getaccountpolicies", "systemsetup -getremotelogin", "ls -l /private/var/db/com.apple.backgroundtaskmanagement"}
@@ -75,7 +82,7 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 		Target: remote.Target{
 			Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
 		},
-		Agent: first, Next: second, Skip: skip, Version: "v0.0.0", Simulated: s,
+		Agent: first, Next: second, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
 		Password: func(context.Context) (remote.Secret, error) { return secret(password), nil },
 		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
 		Pause: func(ctx context.Context, _ time.Duration) error {
@@ -101,12 +108,16 @@ func recorded(r accept.Report) map[string][]string {
 	return all
 }
 
-// beyond says that the simulator has no answer to a row: it has no such command, and the
-// doctor cannot see there what it does.
+// beyond says that the simulator has no answer to a row: it has no such command, the
+// doctor cannot see there what it does, or guests would have to have a network.
 func beyond(row accept.Row) bool {
-	return slices.ContainsFunc(row.Seen, func(line string) bool {
+	return strings.HasPrefix(row.ID, "reach-") || slices.ContainsFunc(row.Seen, func(line string) bool {
 		return line == string(doctor.Unknown) || slices.ContainsFunc(lookedAt, func(command string) bool { return line == "$ "+command })
 	})
+}
+
+func withGuestProgram(program string) func(*mac.Options) {
+	return func(o *mac.Options) { o.GuestPrograms = []string{program} }
 }
 
 func simulated(t *testing.T) accept.Simulated {
@@ -158,7 +169,7 @@ func uncertains() map[string]uncertain {
 
 // noLooks leaves out what only looks, and what has nothing to do with converging once.
 func noLooks() []string {
-	return []string{"looks", "root-looks", "doctor-before", "doctor-after", "signatures", "again", "upgrade"}
+	return []string{"looks", "root-looks", "doctor-before", "doctor-after", "signatures", "again", "guests", "upgrade"}
 }
 
 func recycledVnodes() mac.Switches { return mac.Switches{RecycledVnodes: 1} }
@@ -178,7 +189,7 @@ func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
 	t.Run("on simulated Macs", func(t *testing.T) {
 		for name, u := range uncertains() {
 			t.Run(name, func(t *testing.T) {
-				b := newBench(t)
+				b := newBench(t, withGuestProgram(programs.reach))
 				if err := u.set(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
@@ -220,9 +231,7 @@ func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
 			t.Errorf("%s is not recorded", row.Key())
 		}
 	}
-	if !strings.Contains(whole.Left, "disk marker") {
-		t.Errorf("left: %s", whole.Left)
-	}
+	compareWithGolden(t, whole)
 }
 
 // writeRecords writes down what was printed, of each other position what is not as
@@ -240,8 +249,52 @@ func writeRecords(t *testing.T, reports map[string]accept.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(simulatedFile, append(text, '\n'), 0o644); err != nil {
+	whole := judged(reports[accept.AsDelivered], s)
+	err = errors.Join(
+		os.WriteFile(simulatedFile, append(text, '\n'), 0o644), os.MkdirAll(filepath.Dir(goldenReport), 0o755),
+		os.WriteFile(goldenReport, []byte(timeless(whole).Text()), 0o644),
+	)
+	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// judged is a report as it is once its rows are recorded.
+func judged(r accept.Report, s accept.Simulated) accept.Report {
+	r.Rows = slices.Clone(r.Rows)
+	for i := range r.Rows {
+		if r.Rows[i].Verdict != accept.NotTried {
+			r.Rows[i] = s.Judge(r.Rows[i])
+		}
+	}
+	return r
+}
+
+// timeless is a report without what differs from run to run.
+func timeless(r accept.Report) accept.Report {
+	r.Started, r.Finished = time.Unix(0, 0), time.Unix(0, 0)
+	r.Rows = slices.Clone(r.Rows)
+	for i := range r.Rows {
+		r.Rows[i].Seconds = 0
+		if strings.HasSuffix(r.Rows[i].ID, "boots") {
+			r.Rows[i].Detail = "" // it names the day
+		}
+	}
+	return r
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// compareWithGolden holds the report's text to the golden one, but for numbers.
+func compareWithGolden(t *testing.T, r accept.Report) {
+	t.Helper()
+	want, err := os.ReadFile(goldenReport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := func(text string) string { return numbers.ReplaceAllString(text, "N") }
+	if diff := cmp.Diff(form(string(want)), form(timeless(r).Text())); diff != "" {
+		t.Errorf("%s (-want +got), -record writes it anew:\n%s", goldenReport, diff)
 	}
 }
 
@@ -253,30 +306,34 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 	for name, c := range map[string]struct {
 		set      func(context.Context, *bench) error
 		password string
+		with     string // a section that is not skipped
 		differs  []string
 		notTried []string
 		left     string
 	}{
 		"no session comes up": {
-			quirks(noSession), password, []string{"converge/session", "converge/end"},
-			[]string{"reboot/reboot"}, "",
+			quirks(noSession), password, "",
+			[]string{"converge/session", "converge/end"},
+			[]string{"reboot/reboot"},
+			"",
 		},
-		"it does not reboot": {quirks(staysUp), password, []string{"reboot/end"}, []string{"leave/leave"}, "disk marker"},
-		"a wrong password":   {beliefs(mac.Beliefs{}), "wrong", []string{"root/grant", "root/end"}, []string{"converge/converge", "uninstall/uninstall"}, "nothing"},
+		"guests reach what they should not": {
+			beliefs(mac.Beliefs{}), password, "guests", []string{
+				"guests/reach-other-guest-1", "guests/reach-mac-inside-1", "guests/reach-mac-outside-2", "guests/reach-metadata-2",
+			}, nil, "disk marker",
+		},
+		"it does not reboot": {quirks(staysUp), password, "", []string{"reboot/end"}, []string{"leave/leave"}, "disk marker"},
+		"a wrong password":   {beliefs(mac.Beliefs{}), "wrong", "", []string{"root/grant", "root/end"}, []string{"converge/converge", "uninstall/uninstall"}, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newBench(t, withGuestProgram(programs.reachAll))
 			if err := c.set(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			o := b.acceptance(simulated(t), noLooks()...)
+			o := b.acceptance(simulated(t), slices.DeleteFunc(noLooks(), func(name string) bool { return name == c.with })...)
 			o.Password = func(context.Context) (remote.Secret, error) { return secret(c.password), nil }
-			looks := 0
-			o.Pause = func(context.Context, time.Duration) error {
-				if looks++; looks > 3 {
-					return context.DeadlineExceeded
-				}
-				return nil
+			if name == "it does not reboot" {
+				o.Pause = func(context.Context, time.Duration) error { return context.DeadlineExceeded }
 			}
 			r, err := accept.Run(t.Context(), o)
 			if err != nil {
