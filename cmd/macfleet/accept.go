@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/macfleet/macfleet/internal/accept"
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -40,6 +41,7 @@ interrupted.`
 type acceptFlags struct {
 	prepareFlags
 	next, image, report string
+	tart                document.Tart
 	skip                []string
 	yesWipe             bool
 }
@@ -66,6 +68,9 @@ func newAccept() *cobra.Command {
 	set := cmd.Flags()
 	set.StringVar(&flags.next, "next-agent", "", "another release of the agent, for the sections that take two")
 	set.StringVar(&flags.image, "guest-image", "", "an image of macOS in a registry, for the section that has guests")
+	set.StringVar(&flags.tart.Version, "tart-version", "", "the release of tart to install (default: what the Mac has)")
+	set.StringVar(&flags.tart.URL, "tart-url", "", "where that release is, a .tar.gz")
+	set.StringVar(&flags.tart.SHA256, "tart-sha256", "", "the SHA-256 of that file")
 	set.StringVar(&flags.report, "report", "macfleet-accept", "where the report goes: this with .txt and .json")
 	set.StringSliceVar(&flags.skip, "skip", nil, "sections to leave out")
 	set.BoolVar(&flags.yesWipe, "yes-wipe", false, "the Mac may be wiped: do not ask")
@@ -118,8 +123,11 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 			return nil, fmt.Errorf("--next-agent: %w", err)
 		}
 	}
-	o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = version, f.skip, f.image, time.Now, pause
-	return a, nil
+	if f.tart != (document.Tart{}) {
+		o.Tart = &f.tart
+	}
+	o.Target, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, version, f.skip, f.image, time.Now, pause
+	return a, o.Check()
 }
 
 // program is the agent's file.

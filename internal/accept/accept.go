@@ -21,12 +21,14 @@ import (
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
-// Options of a run. Next and those of guests may be left out.
+// Options of a run. Next, Tart and those of guests may be left out.
 type Options struct {
 	// Target is the Mac, with its host key pinned.
 	Target remote.Target
 	// Agent is the program that the Mac is given, and Next another release of it.
 	Agent, Next []byte
+	// Tart is the release to install. Nil: what the Mac has.
+	Tart *document.Tart
 	// GuestImage is the image of macOS that guests are made of. Empty: there are none.
 	GuestImage string
 	// GuestConnect is what guests try connections with, as nc -z does. Empty: nc.
@@ -113,9 +115,20 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r, nil
 }
 
-func newTrial(o Options) (*trial, error) {
+// Check looks whether the options can be used, without the Mac.
+func (o Options) Check() error {
 	if o.GuestImage != "" && !imageShape.MatchString(o.GuestImage) {
-		return nil, fmt.Errorf("%q names no image", o.GuestImage)
+		return fmt.Errorf("%q names no image", o.GuestImage)
+	}
+	if err := o.document(document.Hash(o.Agent), nil).Validate(); err != nil {
+		return fmt.Errorf("what the Mac would be told: %w", err)
+	}
+	return nil
+}
+
+func newTrial(o Options) (*trial, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
 	}
 	build, err := remote.NewBuild(o.Agent)
 	if err != nil {
@@ -131,27 +144,27 @@ func newTrial(o Options) (*trial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a key for the Mac's instructions: %w", err)
 	}
-	t.desired = t.document(public)
+	t.desired = o.document(t.build.SHA256, public)
 	t.signer = document.NewSigner(key, t.desired.Host, o.Now)
 	t.hide.hide(o.Target.Address, "address")
 	return t, nil
 }
 
 // document is what the Mac is to become: as a fleet's would be, but that it joins nothing.
-func (t *trial) document(upgradeKey ed25519.PublicKey) document.Desired {
+func (o Options) document(build string, upgradeKey ed25519.PublicKey) document.Desired {
 	return document.Desired{
 		Host: document.Host{
-			Name: "macfleet-accept", ProviderID: "none", Epoch: 1, User: t.Target.User, Address: t.Target.Address,
-			SSHPort: t.Target.Port,
+			Name: "macfleet-accept", ProviderID: "none", Epoch: 1, User: o.Target.User, Address: o.Target.Address,
+			SSHPort: o.Target.Port,
 		},
-		Agent: document.Agent{SHA256: t.build.SHA256, Version: t.Version},
+		Agent: document.Agent{SHA256: build, Version: o.Version},
 		Node:  document.Node{MaxVMs: document.MaxMaxVMs},
 		Mac: document.Mac{
-			ProofReboot: true, GuestQuotaBytes: quota,
+			Tart: o.Tart, ProofReboot: true, GuestQuotaBytes: quota,
 			Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true},
 		},
 		UpgradeKey: upgradeKey,
-		SSHKeys:    []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(t.Target.Key.PublicKey())))},
+		SSHKeys:    []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(o.Target.Key.PublicKey())))},
 	}
 }
 

@@ -122,16 +122,20 @@ func grant(ctx context.Context, t *trial) error {
 	default:
 		t.notTried("session", "Does a console session come up, and after a boot?", "it takes the user's password: "+err.Error())
 	}
+	const asked = "Does the password's one attempt make the user root?"
 	if t.facts.Sudo {
-		t.notTried("grant", "Does the password's one attempt make the user root?", "sudo asks for no password on this Mac")
+		t.notTried("grant", asked, "sudo asks for no password on this Mac")
 		return nil
 	}
 	began := t.Now()
-	if err := t.session.Grant(ctx, password); err != nil {
-		t.add(Row{ID: "grant", Asked: "Does the password's one attempt make the user root?", Seen: []string{t.hide.text(err.Error())}, Seconds: t.Now().Sub(began).Seconds()})
-		return errors.New("the user does not become root")
+	row := Row{ID: "grant", Asked: asked, Seen: []string{"granted"}}
+	err = t.session.Grant(ctx, password)
+	if err != nil {
+		row.Seen, err = []string{t.hide.text(err.Error())}, errors.New("the user does not become root")
+	} else {
+		t.left = leftSudo
 	}
-	t.left = leftSudo
-	t.add(Row{ID: "grant", Asked: "Does the password's one attempt make the user root?", Seen: []string{"granted"}, Seconds: t.Now().Sub(began).Seconds()})
-	return nil
+	row.Seconds = t.Now().Sub(began).Seconds()
+	t.add(row)
+	return err
 }
