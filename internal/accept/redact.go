@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxLines = 120
+	maxLines = 300
 	maxLine  = 300 // bytes
 )
 
