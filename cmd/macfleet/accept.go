@@ -114,33 +114,35 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 	if o.Simulated, err = accept.ReadSimulated(); err != nil {
 		return nil, err
 	}
-	if o.Agent, err = f.program(); err != nil {
+	if o.Damaged, err = f.damaged(); err != nil {
 		return nil, err
 	}
 	if f.next != "" {
-		other := prepareFlags{agent: f.next}
-		if o.Next, err = other.program(); err != nil {
+		if o.Next, err = (prepareFlags{agent: f.next}).build(); err != nil {
 			return nil, fmt.Errorf("--next-agent: %w", err)
 		}
 	}
 	if f.tart != (document.Tart{}) {
 		o.Tart = &f.tart
 	}
-	o.Target, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, version, f.skip, f.image, time.Now, pause
+	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, pause
 	return a, o.Check()
 }
 
-// program is the agent's file.
-func (f prepareFlags) program() ([]byte, error) {
+// damaged is the agent with a page that its signature does not know.
+func (f prepareFlags) damaged() (*remote.Build, error) {
 	path, err := f.agentFile()
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
+	program, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the agent: %w", err)
 	}
-	return data, nil
+	if program, err = accept.Damage(program); err != nil {
+		return nil, err
+	}
+	return remote.NewBuild(program)
 }
 
 func (f acceptFlags) files() []string { return []string{f.report + ".txt", f.report + ".json"} }

@@ -28,6 +28,10 @@ import (
 func (m *testMac) acceptance(who *person, change func(_ *acceptance, interrupt func())) (prepared, *accept.Report) {
 	m.t.Helper()
 	address := m.listener.Addr().(*net.TCPAddr)
+	build, err := remote.NewBuild([]byte("an agent"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
 	var stdout, stderr bytes.Buffer
 	p := &preparation{
 		target: remote.Target{
@@ -37,7 +41,7 @@ func (m *testMac) acceptance(who *person, change func(_ *acceptance, interrupt f
 		out: &stdout, asked: who,
 	}
 	a := &acceptance{preparation: p, flags: acceptFlags{report: filepath.Join(m.t.TempDir(), "report")}}
-	a.options = accept.Options{Agent: []byte("an agent"), Now: time.Now, Pause: pause, Version: "v0"}
+	a.options = accept.Options{Agent: build, Damaged: build, Now: time.Now, Pause: pause, Version: "v0"}
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
 	if change != nil {
@@ -204,6 +208,13 @@ func TestAcceptIsDescribed(t *testing.T) {
 	}
 }
 
+// identified gives a program of headers alone the identifier that the linker gives others.
+func identified(program []byte) []byte {
+	const loads, size, loadUUID = 16, 20, 0x1b
+	program[loads], program[size] = 1, 24
+	return append(program, append([]byte{loadUUID, 0, 0, 0, 24, 0, 0, 0}, make([]byte, 16)...)...)
+}
+
 func TestAcceptCommandLine(t *testing.T) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -211,7 +222,7 @@ func TestAcceptCommandLine(t *testing.T) {
 	}
 	dir := t.TempDir()
 	agent, taken := filepath.Join(dir, "agent"), filepath.Join(dir, "taken")
-	for path, data := range map[string][]byte{agent: machO(0x0100000c), taken + ".json": []byte("{}")} {
+	for path, data := range map[string][]byte{agent: identified(machO(0x0100000c)), taken + ".json": []byte("{}")} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -25,8 +25,9 @@ import (
 type Options struct {
 	// Target is the Mac, with its host key pinned.
 	Target remote.Target
-	// Agent is the program that the Mac is given, and Next another release of it.
-	Agent, Next []byte
+	// Agent is the build that the Mac is given, Next another release of it, and Damaged what
+	// Damage makes of the first.
+	Agent, Next, Damaged *remote.Build
 	// Tart is the release to install. Nil: what the Mac has.
 	Tart *document.Tart
 	// GuestImage is the image of macOS that guests are made of. Empty: there are none.
@@ -55,10 +56,9 @@ var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial befo
 // trial is one Mac on its way through the sections.
 type trial struct {
 	Options
-	build, next *remote.Build
-	hide        *redactor
-	mac         Mac
-	rows        []Row
+	hide *redactor
+	mac  Mac
+	rows []Row
 	// went says which sections went to their end; those that did not are false, and those
 	// that were not tried are not in it.
 	went map[string]bool
@@ -120,7 +120,7 @@ func (o Options) Check() error {
 	if o.GuestImage != "" && !imageShape.MatchString(o.GuestImage) {
 		return fmt.Errorf("%q names no image", o.GuestImage)
 	}
-	if err := o.document(document.Hash(o.Agent), nil).Validate(); err != nil {
+	if err := o.document(nil).Validate(); err != nil {
 		return fmt.Errorf("what the Mac would be told: %w", err)
 	}
 	return nil
@@ -130,34 +130,25 @@ func newTrial(o Options) (*trial, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	build, err := remote.NewBuild(o.Agent)
-	if err != nil {
-		return nil, err
-	}
-	t := &trial{Options: o, build: build, hide: newRedactor(o.Target.User), went: map[string]bool{}, left: "nothing"}
-	if len(o.Next) > 0 {
-		if t.next, err = remote.NewBuild(o.Next); err != nil {
-			return nil, err
-		}
-	}
+	t := &trial{Options: o, hide: newRedactor(o.Target.User), went: map[string]bool{}, left: "nothing"}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key for the Mac's instructions: %w", err)
 	}
-	t.desired = o.document(t.build.SHA256, public)
+	t.desired = o.document(public)
 	t.signer = document.NewSigner(key, t.desired.Host, o.Now)
 	t.hide.hide(o.Target.Address, "address")
 	return t, nil
 }
 
 // document is what the Mac is to become: as a fleet's would be, but that it joins nothing.
-func (o Options) document(build string, upgradeKey ed25519.PublicKey) document.Desired {
+func (o Options) document(upgradeKey ed25519.PublicKey) document.Desired {
 	return document.Desired{
 		Host: document.Host{
 			Name: "macfleet-accept", ProviderID: "none", Epoch: 1, User: o.Target.User, Address: o.Target.Address,
 			SSHPort: o.Target.Port,
 		},
-		Agent: document.Agent{SHA256: build, Version: o.Version},
+		Agent: document.Agent{SHA256: o.Agent.SHA256, Version: o.Version},
 		Node:  document.Node{MaxVMs: document.MaxMaxVMs},
 		Mac: document.Mac{
 			Tart: o.Tart, ProofReboot: true, GuestQuotaBytes: quota,

@@ -55,7 +55,7 @@ func sections() []section {
 }
 
 func lacksNext(t *trial) string {
-	if t.next == nil {
+	if t.Next == nil {
 		return "no other release of the agent was named: --next-agent"
 	}
 	return ""

@@ -30,21 +30,21 @@ const rebootPoll = 5 * time.Second
 // upload delivers the agent.
 func upload(ctx context.Context, t *trial) error {
 	began := t.Now()
-	if _, err := t.session.Receive(ctx, t.build); err != nil {
+	if _, err := t.session.Receive(ctx, t.Agent); err != nil {
 		return err
 	}
 	took := t.Now().Sub(began)
 	t.add(Row{
 		ID: "receive", Asked: "Does the agent arrive?", Seen: []string{"staged"}, Seconds: took.Seconds(),
-		Detail: fmt.Sprintf("%d bytes, packed %d", t.build.Size, t.build.PackedSize()),
+		Detail: fmt.Sprintf("%d bytes, packed %d", t.Agent.Size, t.Agent.PackedSize()),
 	})
-	return t.runs(ctx, "runs", "Does macOS run a program with the linker's signature that was renamed into place?", staged(t.build))
+	return t.runs(ctx, "runs", "Does macOS run a program with the linker's signature that was renamed into place?", staged(t.Agent))
 }
 
 func staged(b *remote.Build) string { return document.StagingDir + "/" + b.SHA256 }
 
 // stagedDoctor and installedDoctor have the doctor look.
-func stagedDoctor(ctx context.Context, t *trial) error { return t.doctor(ctx, staged(t.build)) }
+func stagedDoctor(ctx context.Context, t *trial) error { return t.doctor(ctx, staged(t.Agent)) }
 
 func installedDoctor(ctx context.Context, t *trial) error {
 	return t.doctor(ctx, document.CurrentAgent)
@@ -90,7 +90,7 @@ func converge(ctx context.Context, t *trial) error {
 	}
 	t.before = t.facts.BootSession
 	t.desired.Mac.ProofReboot = !slices.Contains(t.Skip, "reboot")
-	report, err := t.session.Converge(ctx, t.build.SHA256, t.desired, t.signer)
+	report, err := t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
 	t.steps("", report)
 	t.rebooting = report.Rebooting
 	return err
@@ -126,7 +126,7 @@ func proofReboot(ctx context.Context, t *trial) error {
 		ID: "back", Asked: "Does the Mac come back by itself, and when?", Question: "R23", Seen: []string{"another boot answers"},
 		Seconds: t.Now().Sub(began).Seconds(),
 	})
-	report, err := t.session.Converge(ctx, t.build.SHA256, t.desired, t.signer)
+	report, err := t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
 	t.steps("", report)
 	return err
 }
@@ -167,24 +167,16 @@ const (
 // signatures tries what macOS does with programs whose bytes are not what their signature,
 // or what it remembers of the file, says. The agent is uploaded anew afterwards.
 func signatures(ctx context.Context, t *trial) error {
-	if err := t.orders(ctx, "cp "+staged(t.build)+" "+written); err != nil {
+	if err := t.orders(ctx, "cp "+staged(t.Agent)+" "+written); err != nil {
 		return err
 	}
 	if err := t.runs(ctx, "copied", "Does a copied program run?", written); err != nil {
 		return err
 	}
-	damaged, err := Damage(t.Agent)
-	if err != nil {
+	if _, err := t.session.Receive(ctx, t.Damaged); err != nil {
 		return err
 	}
-	broken, err := remote.NewBuild(damaged)
-	if err != nil {
-		return err
-	}
-	if _, err := t.session.Receive(ctx, broken); err != nil {
-		return err
-	}
-	if err := t.runs(ctx, "damaged", "Does a program run that has a page which its signature does not know?", staged(broken)); err != nil {
+	if err := t.runs(ctx, "damaged", "Does a program run that has a page which its signature does not know?", staged(t.Damaged)); err != nil {
 		return err
 	}
 	if err := t.replaced(ctx); err != nil {
@@ -193,28 +185,28 @@ func signatures(ctx context.Context, t *trial) error {
 	if err := t.orders(ctx, "rm -f "+written+" "+toRename); err != nil {
 		return err
 	}
-	_, err = t.session.Receive(ctx, t.build)
+	_, err := t.session.Receive(ctx, t.Agent)
 	return err
 }
 
 // replaced writes another release over a program that ran, in place and then by a rename.
 func (t *trial) replaced(ctx context.Context) error {
 	const inPlace, renamed = "Does a program run whose file was overwritten in place after it had run?", "Does one that was renamed over it run?"
-	if t.next == nil {
+	if t.Next == nil {
 		t.notTried("in-place", inPlace, lacksNext(t))
 		t.notTried("renamed", renamed, lacksNext(t))
 		return nil
 	}
-	if _, err := t.session.Receive(ctx, t.next); err != nil {
+	if _, err := t.session.Receive(ctx, t.Next); err != nil {
 		return err
 	}
-	if err := t.orders(ctx, "cp "+staged(t.next)+" "+written); err != nil {
+	if err := t.orders(ctx, "cp "+staged(t.Next)+" "+written); err != nil {
 		return err
 	}
 	if err := t.runs(ctx, "in-place", inPlace, written); err != nil {
 		return err
 	}
-	if err := t.orders(ctx, "cp "+staged(t.next)+" "+toRename, "mv -f "+toRename+" "+written); err != nil {
+	if err := t.orders(ctx, "cp "+staged(t.Next)+" "+toRename, "mv -f "+toRename+" "+written); err != nil {
 		return err
 	}
 	return t.runs(ctx, "renamed", renamed, written)
@@ -283,7 +275,7 @@ func upgrade(ctx context.Context, t *trial) error {
 	for _, to := range []struct {
 		id    string
 		build *remote.Build
-	}{{"forth-", t.next}, {"back-", t.build}} {
+	}{{"forth-", t.Next}, {"back-", t.Agent}} {
 		if _, err := t.session.Receive(ctx, to.build); err != nil {
 			return err
 		}

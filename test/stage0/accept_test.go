@@ -63,17 +63,9 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 	b.t.Helper()
 	_ = b.session() // which pins the host key
 	b.mayLack = lookedAt
-	first, err := os.ReadFile(programs.files[0])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	second, err := os.ReadFile(programs.files[1])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	damaged, err := accept.Damage(first)
+	damaged, err := damagedBuild()
 	if err == nil {
-		err = b.AddTwin(document.Hash(damaged), programs.twin)
+		err = b.AddTwin(damaged.SHA256, programs.twin)
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -82,7 +74,7 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 		Target: remote.Target{
 			Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
 		},
-		Agent: first, Next: second, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
+		Agent: programs.builds[0], Next: programs.builds[1], Damaged: damaged, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
 		Password: func(context.Context) (remote.Secret, error) { return secret(password), nil },
 		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
 		Pause: func(ctx context.Context, _ time.Duration) error {
@@ -95,6 +87,18 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 		},
 	}
 }
+
+// damagedBuild is made once for all tests.
+var damagedBuild = sync.OnceValues(func() (*remote.Build, error) {
+	program, err := os.ReadFile(programs.files[0])
+	if err != nil {
+		return nil, err
+	}
+	if program, err = accept.Damage(program); err != nil {
+		return nil, err
+	}
+	return remote.NewBuild(program)
+})
 
 // recorded is what can be written down of a report: the rows that the simulator has an
 // answer to.
