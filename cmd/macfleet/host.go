@@ -6,6 +6,6 @@ import "github.com/spf13/cobra"
 func newHost() *cobra.Command {
 	cmd := group("host", "What to do to one Mac by hand")
 	cmd.AddCommand(hostVerbs()...)
-	cmd.AddCommand(newPrepare("prepare"))
+	cmd.AddCommand(newPrepare("prepare"), newAccept())
 	return cmd
 }

@@ -66,14 +66,19 @@ func newPrepare(name string) *cobra.Command {
 			return p.report(cmd.Context(), cmd.ErrOrStderr(), p.run(cmd.Context()))
 		},
 	}
-	set := cmd.Flags()
-	set.StringVar(&flags.host, "host", "", "the Mac's address (required)")
-	set.StringVar(&flags.user, "user", "m1", "the Mac's user, who runs the agent and its guests")
-	set.IntVar(&flags.port, "port", 22, "the port of the Mac's SSH")
-	set.StringVar(&flags.key, "key", "", "the fleet's private SSH key (default: ~/.ssh/id_ed25519)")
-	set.StringVar(&flags.fingerprint, "host-key-fingerprint", "", "the Mac's ed25519 host key, SHA256:...; without it you are asked")
-	set.StringVar(&flags.agent, "agent", "", "the agent for Macs (default: the file tart-kubelet beside this program)")
+	cmd.Flags().StringVar(&flags.host, "host", "", "the Mac's address (required)")
+	flags.add(cmd)
 	return cmd
+}
+
+// add adds the flags that say how to get in, and with what.
+func (f *prepareFlags) add(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.StringVar(&f.user, "user", "m1", "the Mac's user, who runs the agent and its guests")
+	set.IntVar(&f.port, "port", 22, "the port of the Mac's SSH")
+	set.StringVar(&f.key, "key", "", "the fleet's private SSH key (default: ~/.ssh/id_ed25519)")
+	set.StringVar(&f.fingerprint, "host-key-fingerprint", "", "the Mac's ed25519 host key, SHA256:...; without it you are asked")
+	set.StringVar(&f.agent, "agent", "", "the agent for Macs (default: the file tart-kubelet beside this program)")
 }
 
 func prepareExample(name string) string {
@@ -105,7 +110,7 @@ func (f prepareFlags) preparation() (*preparation, error) {
 	}
 	p := &preparation{
 		target: remote.Target{Address: f.host, Port: f.port, User: f.user, Key: signer},
-		build:  build, settle: sleep,
+		build:  build, settle: settleSession,
 	}
 	if f.fingerprint != "" {
 		p.target.Pin = remote.Pin{Algorithm: remote.DefaultAlgorithm, SHA256: f.fingerprint}
@@ -135,28 +140,28 @@ func (f prepareFlags) signer() (ssh.Signer, error) {
 }
 
 func (f prepareFlags) build() (*remote.Build, error) {
-	path := f.agent
-	if path == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("finding the agent: %w: name it with --agent", err)
-		}
-		path = filepath.Join(filepath.Dir(self), "tart-kubelet")
-	}
-	if err := isAgent(path); err != nil {
-		return nil, fmt.Errorf("%w: name the agent for Macs (darwin/arm64) with --agent", err)
+	path, err := f.agentFile()
+	if err != nil {
+		return nil, err
 	}
 	return remote.ReadBuild(path)
 }
 
-// sleep waits, unless ctx ends before.
-func sleep(ctx context.Context) error {
-	timer := time.NewTimer(settleAfterSession)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+// agentFile is where the agent is, which is a program for Macs.
+func (f prepareFlags) agentFile() (string, error) {
+	path := f.agent
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("finding the agent: %w: name it with --agent", err)
+		}
+		path = filepath.Join(filepath.Dir(self), "tart-kubelet")
 	}
+	if err := isAgent(path); err != nil {
+		return "", fmt.Errorf("%w: name the agent for Macs (darwin/arm64) with --agent", err)
+	}
+	return path, nil
 }
+
+// settleSession waits as long as macOS may take to seal a wrong password.
+func settleSession(ctx context.Context) error { return pause(ctx, settleAfterSession) }

@@ -105,7 +105,7 @@ type check struct {
 // Examine looks at everything.
 func Examine(ctx context.Context, o Options) Report {
 	x := &exam{Options: o}
-	r := Report{Schema: Schema, Root: o.Root, Questions: questions()}
+	r := Report{Schema: Schema, Root: o.Root, Questions: Questions()}
 	r.Findings = append(r.Findings, x.run(ctx, system()))
 	if r.Findings[0].Verdict == Problem && x.foreign(ctx) {
 		for _, c := range checks() {

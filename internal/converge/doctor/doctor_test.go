@@ -107,7 +107,7 @@ func TestEachCheckHasOneEntryOfItsOwn(t *testing.T) {
 		t.Errorf("%d entries, %d checks", len(seen), len(checks())+1)
 	}
 	known := map[string]bool{"": true}
-	for _, q := range questions() {
+	for _, q := range Questions() {
 		known[q.ID] = true
 	}
 	for _, c := range checks() {

@@ -8,9 +8,9 @@ type Question struct {
 	Answer string `json:"howToFindOut"`
 }
 
-// questions are what was open about macOS when this was written. Each takes a Mac
+// Questions are what was open about macOS when this was written. Each takes a Mac
 // that may be broken, or an experiment.
-func questions() []Question {
+func Questions() []Question {
 	return []Question{
 		{"R1", "After how many wrong passwords is the account locked, for how long, and does a reboot end it?", "With a throw-away user on a Mac in a lab; read `pwpolicy -getaccountpolicies`. Never on a Mac of a fleet."},
 		{"R2", "Does a locked account refuse SSH logins with a key, too?", "As R1, with a second session open."},
@@ -26,7 +26,7 @@ func questions() []Question {
 		{"R12", "Can guests start from a daemon of the console user, with and without a session?", "Boot a tiny guest each way."},
 		{"R13", "Are the licence's slots given back when a guest shuts itself down?", "Start and stop one in a loop."},
 		{"R14", "Do `systemsetup -setremotelogin` and `launchctl` on the SSH job need Full Disk Access?", "Read, and write what is there already."},
-		{"R15", "Does the first drop-in of sshd win, and are is a key outside the files that it names refused?", "From a second connection, with the fleet's key and with another of the vendor's project."},
+		{"R15", "Does the first drop-in of sshd win, and is a key outside the files that it names refused?", "From a second connection, with the fleet's key and with another of the vendor's project."},
 		{"R16", "Are the host keys of the vendor's image made anew at each installation?", "Compare fingerprints across a fleet."},
 		{"R17", "Do the login keychain and the secure token follow a changed password?", "In a lab."},
 		{"R18", "Do the settings against screen saver and lock hold for a day?", "Look at the age of the session."},

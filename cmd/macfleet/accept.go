@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/macfleet/macfleet/internal/accept"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/remote"
+)
+
+// exitDiffers: the report is written, and the Mac is not in all as the simulator has it.
+const exitDiffers = 9
+
+const acceptLong = `Takes a Mac that may be wiped through what macfleet has tried on simulated Macs only, and
+writes one report, as text and as JSON: what was asked, what was seen, what a simulated Mac
+prints, and what was not tried. It needs no cluster.
+
+It reboots the Mac, replaces who may log in, takes the user's password once, without echo,
+and takes all of it back at its end, as far as that goes. Have the Mac reinstalled
+afterwards. It refuses a Mac that bears the mark of a fleet.
+
+The report holds no password, key, serial number, identifier or public address. Read it
+before you send it.
+
+Exit codes: 0 as simulated, 1 failed, 2 nothing was tried since the command line or an
+answer cannot be used, 3 no connection, 4 the host key was not accepted, 5 the key is
+refused, 6 the machine cannot be used, 9 the report is written and the Mac differs, 130
+interrupted.`
+
+// acceptFlags are the flags of accept; those that it shares with prepare mean the same.
+type acceptFlags struct {
+	prepareFlags
+	next, image, report string
+	tart                document.Tart
+	skip                []string
+	yesWipe             bool
+}
+
+func newAccept() *cobra.Command {
+	var flags acceptFlags
+	cmd := &cobra.Command{
+		Use:     "accept ADDRESS",
+		Short:   "Report what holds on a real Mac that may be wiped",
+		Long:    acceptLong + "\n\nSections, in order:\n" + sectionsHelp(),
+		Example: "  macfleet host accept 192.0.2.7 --key ~/.ssh/fleet",
+		Args:    oneName("say which address the Mac has"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.host = args[0]
+			a, err := flags.acceptance()
+			if err != nil {
+				return usageError{err}
+			}
+			a.out, a.asked = cmd.OutOrStdout(), terminal{}
+			return a.preparation.report(cmd.Context(), cmd.ErrOrStderr(), a.run(cmd.Context()))
+		},
+	}
+	flags.add(cmd)
+	set := cmd.Flags()
+	set.StringVar(&flags.next, "next-agent", "", "another release of the agent, for the sections that take two")
+	set.StringVar(&flags.image, "guest-image", "", "an image of macOS in a registry, for the section that has guests")
+	set.StringVar(&flags.tart.Version, "tart-version", "", "the release of tart to install (default: what the Mac has)")
+	set.StringVar(&flags.tart.URL, "tart-url", "", "where that release is, a .tar.gz")
+	set.StringVar(&flags.tart.SHA256, "tart-sha256", "", "the SHA-256 of that file")
+	set.StringVar(&flags.report, "report", "macfleet-accept", "where the report goes: this with .txt and .json")
+	set.StringSliceVar(&flags.skip, "skip", nil, "sections to leave out")
+	set.BoolVar(&flags.yesWipe, "yes-wipe", false, "the Mac may be wiped: do not ask")
+	_ = cmd.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(cobraWords(accept.Sections()), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func sectionsHelp() string {
+	var b strings.Builder
+	for _, name := range accept.Sections() {
+		fmt.Fprintf(&b, "  %-14s %s\n", name, accept.About(name))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// acceptance is one run of accept: a preparation's questions and words, and what follows.
+type acceptance struct {
+	*preparation
+	flags   acceptFlags
+	options accept.Options
+}
+
+// acceptance checks all that can be checked without the Mac.
+func (f acceptFlags) acceptance() (*acceptance, error) {
+	p, err := f.preparation()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range f.skip {
+		if !slices.Contains(accept.Sections(), name) {
+			return nil, fmt.Errorf("--skip %s is no section: there are %s", name, strings.Join(accept.Sections(), ", "))
+		}
+	}
+	for _, path := range f.files() {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%s is there already, or cannot be looked at: name another with --report", path)
+		}
+	}
+	a := &acceptance{preparation: p, flags: f}
+	o := &a.options
+	if o.Simulated, err = accept.ReadSimulated(); err != nil {
+		return nil, err
+	}
+	if o.Damaged, err = f.damaged(); err != nil {
+		return nil, err
+	}
+	if f.next != "" {
+		if o.Next, err = (prepareFlags{agent: f.next}).build(); err != nil {
+			return nil, fmt.Errorf("--next-agent: %w", err)
+		}
+	}
+	if f.tart != (document.Tart{}) {
+		o.Tart = &f.tart
+	}
+	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, pause
+	return a, o.Check()
+}
+
+// damaged is the agent with a page that its signature does not know.
+func (f prepareFlags) damaged() (*remote.Build, error) {
+	path, err := f.agentFile()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the agent: %w", err)
+	}
+	if program, err = accept.Damage(program); err != nil {
+		return nil, err
+	}
+	return remote.NewBuild(program)
+}
+
+func (f acceptFlags) files() []string { return []string{f.report + ".txt", f.report + ".json"} }
+
+// run asks for the leave to wipe the Mac before anything else, and for the host key before
+// anything is sent.
+func (a *acceptance) run(ctx context.Context) error {
+	if err := a.agree(ctx); err != nil {
+		return err
+	}
+	if err := a.pin(ctx); err != nil {
+		return err
+	}
+	a.say("its host key is pinned for this run: %s", a.target.Pin)
+	a.options.Target, a.options.Say = a.target, func(line string) { a.say("%s", line) }
+	a.options.Password = a.secret
+	r, err := accept.Run(ctx, a.options)
+	if err != nil {
+		return a.notBegun(err)
+	}
+	if err := a.write(r); err != nil {
+		return err
+	}
+	a.say("%d rows: %d as simulated, %d differ, %d not simulated, %d not tried", len(r.Rows),
+		r.Count(accept.AsSimulated), r.Count(accept.Differs), r.Count(accept.NotSimulated), r.Count(accept.NotTried))
+	a.say("left on the Mac: %s", r.Left)
+	a.say("the report is in %s: read it, then send it in with the issue form \"A real Mac\"", strings.Join(a.flags.files(), " and "))
+	switch n := r.Count(accept.Differs); {
+	case ctx.Err() != nil:
+		return &endError{code: exitInterrupted, err: errors.New("interrupted: the report says what was tried until then")}
+	case n > 0:
+		return &endError{code: exitDiffers, err: fmt.Errorf("%d rows differ from what the simulator has", n)}
+	}
+	return nil
+}
+
+// agree has a person say that the Mac may be wiped.
+func (a *acceptance) agree(ctx context.Context) error {
+	if a.flags.yesWipe {
+		return nil
+	}
+	a.say("the Mac at %s is changed, rebooted, and should be reinstalled afterwards: what is on it may be lost", a.target.Address)
+	answer, err := a.asked.line(ctx, "May it be wiped? Type wipe: ")
+	if err != nil {
+		return &endError{code: exitUsage, err: fmt.Errorf("asking whether the Mac may be wiped: %w: say it with --yes-wipe", err)}
+	}
+	if answer != "wipe" {
+		return &endError{code: exitUsage, err: errors.New("the Mac may not be wiped: nothing was sent to it")}
+	}
+	return nil
+}
+
+// secret asks for the password.
+func (a *acceptance) secret(ctx context.Context) (remote.Secret, error) {
+	if err := a.ask(ctx); err != nil {
+		return nil, err
+	}
+	return a.password, nil
+}
+
+// notBegun says why the Mac was not tried.
+func (a *acceptance) notBegun(err error) error {
+	if told := a.unreached(err); told != err { //nolint:errorlint // whether it is the very same
+		return told
+	}
+	return &endError{code: exitUnfit, err: err}
+}
+
+// write writes both forms of the report, which were not there before.
+func (a *acceptance) write(r accept.Report) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	for path, content := range map[string]string{a.flags.files()[0]: r.Text(), a.flags.files()[1]: string(text) + "\n"} {
+		if err := writeNew(path, content); err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeNew(path, content string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, content)
+	return errors.Join(err, f.Close())
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

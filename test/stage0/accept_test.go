@@ -1,0 +1,378 @@
+package stage0
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/macfleet/macfleet/internal/accept"
+	"github.com/macfleet/macfleet/internal/converge/doctor"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/remote"
+	"github.com/macfleet/macfleet/sandbox/mac"
+	"github.com/macfleet/macfleet/test/parttest"
+)
+
+var record = flag.Bool("record", false, "write down anew what simulated Macs print, and the example of a report")
+
+const (
+	simulatedFile = "../../internal/accept/simulated.json"
+	// goldenReport is the report of a simulated Mac as it is delivered.
+	goldenReport = "testdata/accept.txt"
+)
+
+// guestImage is any: the simulated registry has them all.
+const guestImage = "registry.test/macos/base:v1"
+
+// lookedAt is asked of real Macs alone: the simulator does not have it, and says so.
+var lookedAt = []string{"pwpolicy -getaccountpolicies", "systemsetup -getremotelogin", "ls -l /private/var/db/com.apple.backgroundtaskmanagement"}
+
+// accepted takes the bench's Mac through all sections but those to skip.
+func (b *bench) accepted(s accept.Simulated, skip ...string) accept.Report {
+	b.t.Helper()
+	r, err := accept.Run(b.t.Context(), b.acceptance(s, skip...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, secret := range []string{password, b.authorizedKey(), b.Facts().Serial, b.Facts().PlatformUUID, b.Address().Addr().String()} {
+		if strings.Contains(string(text)+r.Text(), secret) {
+			b.t.Errorf("the report holds %q", secret)
+		}
+	}
+	b.showsNoSecret(password)
+	return r
+}
+
+func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
+	b.t.Helper()
+	_ = b.session() // which pins the host key
+	b.mayLack = lookedAt
+	damaged, err := damagedBuild()
+	if err == nil {
+		err = b.AddTwin(damaged.SHA256, programs.twin)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return accept.Options{
+		Target: remote.Target{
+			Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
+		},
+		Agent: programs.builds[0], Next: programs.builds[1], Damaged: damaged, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
+		Password: func(context.Context) (remote.Secret, error) { return secret(password), nil },
+		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
+		Pause: func(ctx context.Context, _ time.Duration) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(tryAgain):
+				return nil
+			}
+		},
+	}
+}
+
+// damagedBuild is made once for all tests.
+var damagedBuild = sync.OnceValues(func() (*remote.Build, error) {
+	program, err := os.ReadFile(programs.files[0])
+	if err != nil {
+		return nil, err
+	}
+	if program, err = accept.Damage(program); err != nil {
+		return nil, err
+	}
+	return remote.NewBuild(program)
+})
+
+// recorded is what can be written down of a report: the rows that the simulator has an
+// answer to.
+func recorded(r accept.Report) map[string][]string {
+	all := map[string][]string{}
+	for _, row := range r.Rows {
+		if row.Verdict != accept.NotTried && !beyond(row) {
+			all[row.Key()] = row.Seen
+		}
+	}
+	return all
+}
+
+// beyond says that the simulator has no answer to a row: it has no such command, the
+// doctor cannot see there what it does, or guests would have to have a network.
+func beyond(row accept.Row) bool {
+	return strings.HasPrefix(row.ID, "reach-") || slices.ContainsFunc(row.Seen, func(line string) bool {
+		return line == string(doctor.Unknown) || slices.ContainsFunc(lookedAt, func(command string) bool { return line == "$ "+command })
+	})
+}
+
+func withGuestProgram(program string) func(*mac.Options) {
+	return func(o *mac.Options) { o.GuestPrograms = []string{program} }
+}
+
+func simulated(t *testing.T) accept.Simulated {
+	t.Helper()
+	s, err := accept.ReadSimulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// keys are those of the rows with that verdict.
+func keys(r accept.Report, v accept.Verdict) []string {
+	var all []string
+	for _, row := range r.Rows {
+		if row.Verdict == v {
+			all = append(all, row.Key())
+		}
+	}
+	return all
+}
+
+// uncertain is a switch of the simulator that a Mac in one of its positions is known by.
+type uncertain struct {
+	set func(context.Context, *bench) error
+	// skip what has nothing to do with it.
+	skip []string
+	// tells are the rows that know the position.
+	tells []string
+}
+
+func beliefs(b mac.Beliefs) func(context.Context, *bench) error {
+	return func(ctx context.Context, on *bench) error { return on.SetBeliefs(ctx, b) }
+}
+
+func quirks(q mac.Switches) func(context.Context, *bench) error {
+	return func(ctx context.Context, on *bench) error { return on.SetSwitches(ctx, q) }
+}
+
+func uncertains() map[string]uncertain {
+	return map[string]uncertain{
+		accept.AsDelivered:  {set: beliefs(mac.Beliefs{})},
+		"flushKeepsPersist": {beliefs(mac.Beliefs{FlushKeepsPersist: true}), []string{"upload"}, []string{"root-looks/pf-flush"}},
+		"persistIsBusy":     {beliefs(mac.Beliefs{PersistIsBusy: true}), []string{"upload"}, []string{"root-looks/pf-busy"}},
+		"recycledVnodes":    {quirks(recycledVnodes()), []string{"looks", "root-looks", "doctor-before", "converge"}, []string{"signatures/in-place"}},
+		"powerForgets":      {quirks(powerForgets()), noLooks(), []string{"reboot/power"}},
+	}
+}
+
+// noLooks leaves out what only looks, and what has nothing to do with converging once.
+func noLooks() []string {
+	return []string{"looks", "root-looks", "doctor-before", "doctor-after", "signatures", "again", "guests", "upgrade"}
+}
+
+func recycledVnodes() mac.Switches { return mac.Switches{RecycledVnodes: 1} }
+
+func powerForgets() mac.Switches {
+	var s mac.Switches
+	s.Quirks.PowerForgets = true
+	return s
+}
+
+// Each switch in both positions: as it is delivered, all is as recorded; in the other one,
+// the report says which it is.
+func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
+	parttest.Skip(t)
+	known, now := simulated(t), make(map[string]accept.Report)
+	var mu sync.Mutex
+	t.Run("on simulated Macs", func(t *testing.T) {
+		for name, u := range uncertains() {
+			t.Run(name, func(t *testing.T) {
+				b := newBench(t, withGuestProgram(programs.reach))
+				if err := u.set(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				r := b.accepted(known, u.skip...)
+				mu.Lock()
+				defer mu.Unlock()
+				now[name] = r
+			})
+		}
+	})
+	if *record {
+		writeRecords(t, now)
+		return
+	}
+	for name, u := range uncertains() {
+		r := now[name]
+		if d := keys(r, accept.Differs); len(d) != 0 {
+			t.Errorf("%s: %q differ:\n%s", name, d, r.Text())
+		}
+		var told []string
+		for _, row := range r.Rows {
+			if row.Why == "as with the simulator's switch "+name {
+				told = append(told, row.Key())
+			}
+		}
+		if diff := cmp.Diff(u.tells, told); diff != "" {
+			t.Errorf("%s is told by other rows: %s", name, diff)
+		}
+	}
+	whole := now[accept.AsDelivered]
+	if got := whole.Count(accept.NotTried); got != 0 {
+		t.Errorf("not tried: %q", keys(whole, accept.NotTried))
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(known[accept.AsDelivered])), slices.Sorted(maps.Keys(recorded(whole)))); diff != "" {
+		t.Errorf("other rows than recorded, -record writes them anew: %s", diff)
+	}
+	for _, row := range whole.Rows {
+		if row.Verdict == accept.NotSimulated && !beyond(row) {
+			t.Errorf("%s is not recorded", row.Key())
+		}
+	}
+	compareWithGolden(t, whole)
+}
+
+// writeRecords writes down what was printed, of each other position what is not as
+// delivered, and the whole report as an example.
+func writeRecords(t *testing.T, reports map[string]accept.Report) {
+	t.Helper()
+	s := accept.Simulated{}
+	for name, u := range uncertains() {
+		s[name] = recorded(reports[name])
+		if name != accept.AsDelivered {
+			maps.DeleteFunc(s[name], func(key string, _ []string) bool { return !slices.Contains(u.tells, key) })
+		}
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := judged(reports[accept.AsDelivered], s)
+	err = errors.Join(
+		os.WriteFile(simulatedFile, append(text, '\n'), 0o644), os.MkdirAll(filepath.Dir(goldenReport), 0o755),
+		os.WriteFile(goldenReport, []byte(timeless(whole).Text()), 0o644),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// judged is a report as it is once its rows are recorded.
+func judged(r accept.Report, s accept.Simulated) accept.Report {
+	r.Rows = slices.Clone(r.Rows)
+	for i := range r.Rows {
+		if r.Rows[i].Verdict != accept.NotTried {
+			r.Rows[i] = s.Judge(r.Rows[i])
+		}
+	}
+	return r
+}
+
+// timeless is a report without what differs from run to run.
+func timeless(r accept.Report) accept.Report {
+	r.Started, r.Finished = time.Unix(0, 0), time.Unix(0, 0)
+	r.Rows = slices.Clone(r.Rows)
+	for i := range r.Rows {
+		r.Rows[i].Seconds = 0
+		if strings.HasSuffix(r.Rows[i].ID, "boots") {
+			r.Rows[i].Detail = "" // it names the day
+		}
+	}
+	return r
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// compareWithGolden holds the report's text to the golden one, but for numbers.
+func compareWithGolden(t *testing.T, r accept.Report) {
+	t.Helper()
+	want, err := os.ReadFile(goldenReport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := func(text string) string { return numbers.ReplaceAllString(text, "N") }
+	if diff := cmp.Diff(form(string(want)), form(timeless(r).Text())); diff != "" {
+		t.Errorf("%s (-want +got), -record writes it anew:\n%s", goldenReport, diff)
+	}
+}
+
+// A Mac that is otherwise is reported as otherwise, and what could not be tried as that.
+func TestAcceptReportsWhatDiffers(t *testing.T) {
+	parttest.Skip(t)
+	var noSession, staysUp mac.Switches
+	noSession.Quirks.NoSession, staysUp.Quirks.IgnoresShutdown = true, true
+	for name, c := range map[string]struct {
+		set      func(context.Context, *bench) error
+		password string
+		with     string // a section that is not skipped
+		differs  []string
+		notTried []string
+		left     string
+	}{
+		"no session comes up": {
+			quirks(noSession), password, "",
+			[]string{"converge/session", "converge/end"},
+			[]string{"reboot/reboot"},
+			"",
+		},
+		"guests reach what they should not": {
+			beliefs(mac.Beliefs{}), password, "guests", []string{
+				"guests/reach-other-guest-1", "guests/reach-mac-inside-1", "guests/reach-mac-outside-2", "guests/reach-metadata-2",
+			}, nil, "disk marker",
+		},
+		"it does not reboot": {quirks(staysUp), password, "", []string{"reboot/end"}, []string{"leave/leave"}, "disk marker"},
+		"a wrong password":   {beliefs(mac.Beliefs{}), "wrong", "", []string{"root/grant", "root/end"}, []string{"converge/converge", "uninstall/uninstall"}, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, withGuestProgram(programs.reachAll))
+			if err := c.set(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			o := b.acceptance(simulated(t), slices.DeleteFunc(noLooks(), func(name string) bool { return name == c.with })...)
+			o.Password = func(context.Context) (remote.Secret, error) { return secret(c.password), nil }
+			if name == "it does not reboot" {
+				o.Pause = func(context.Context, time.Duration) error { return context.DeadlineExceeded }
+			}
+			r, err := accept.Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			differ, notTried := keys(r, accept.Differs), keys(r, accept.NotTried)
+			for _, want := range c.differs {
+				if !slices.Contains(differ, want) {
+					t.Errorf("%s does not differ", want)
+				}
+			}
+			for _, want := range c.notTried {
+				if !slices.Contains(notTried, want) {
+					t.Errorf("%s was tried", want)
+				}
+			}
+			if !strings.Contains(r.Left, c.left) || t.Failed() {
+				t.Errorf("left %q; %s", r.Left, r.Text())
+			}
+		})
+	}
+}
+
+// A Mac that had a trial, or that a fleet has, is refused before anything is changed.
+func TestAcceptRefusesAMacThatIsTaken(t *testing.T) {
+	parttest.Skip(t)
+	b, _, _ := prepared(t)
+	before := len(b.Transcript())
+	r, err := accept.Run(t.Context(), b.acceptance(simulated(t)))
+	if !errors.Is(err, accept.ErrTaken) || len(r.Rows) != 0 {
+		t.Errorf("%v, %d rows", err, len(r.Rows))
+	}
+	for _, e := range b.Transcript()[before:] {
+		if strings.Contains(strings.Join(e.Argv, " "), document.VerbConverge+" "+"--signed") {
+			t.Errorf("it ran %q", e.Argv)
+		}
+	}
+}
