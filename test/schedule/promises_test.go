@@ -131,10 +131,20 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 	case claimed != nil && claims == nil:
 		c.revoke(macOf(was))
 		wipe := now.Spec.Record.Wipe
-		if c.sim.serverExists(now.Spec.ServerID) && (wipe.ObservedAt == nil || !wipe.ObservedAt.After(wipe.RequiredSince.Time)) {
+		wiped := wipe.ObservedAt != nil && wipe.ObservedAt.After(wipe.RequiredSince.Time)
+		if c.sim.serverExists(now.Spec.ServerID) && !wiped && !c.endsForAnother(was, now) {
 			c.sim.violate("host %s was freed without an observed wipe", now.Name)
 		}
 	}
+}
+
+// endsForAnother: a claim that no Machine made ends without a wipe where somebody else has
+// named the server. Until a wipe is seen the host is not clean, and judgeClaim holds
+// everybody to that.
+func (c *cluster) endsForAnother(was, now *host.Host) bool {
+	id, claim := now.Spec.ServerID, was.Spec.ClaimRef
+	server, exists := c.sim.vendor.Server(id)
+	return claim.Namespace == host.NoNamespace && !host.Clean(now) && exists && (c.sim.named[id] || server.Name != claim.Name)
 }
 
 // judgeDetach: a claim ends without a wipe only for a Machine that is deleted, or
