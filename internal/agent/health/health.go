@@ -257,9 +257,11 @@ func (m *Monitor) judge(c Check, f Finding) Finding {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	hangs := c.Essential && f.Reason == ReasonCheckHangs
+	if _, wasWell := m.falseLooks[c.Type]; f.Status == corev1.ConditionTrue || wasWell && f.Status == corev1.ConditionUnknown {
+		m.falseLooks[c.Type] = 0
+	}
 	if f.Status == corev1.ConditionTrue {
 		delete(m.downSince, c.Type)
-		m.falseLooks[c.Type] = 0
 	}
 	if f.Status != corev1.ConditionFalse && !hangs {
 		return f

@@ -279,7 +279,6 @@ func TestAPreStopHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
 	}
 }
 
-// Requests of both hooks are made in one way, and what no kubelet runs fails alike.
 // TestAnAgentThatStopsInAPreStopHookSaysNothingOfIt: the next one awaits the hook, and tells the
 // command and its guest.
 func TestAnAgentThatStopsInAPreStopHookSaysNothingOfIt(t *testing.T) {
@@ -305,6 +304,7 @@ func TestAnAgentThatStopsInAPreStopHookSaysNothingOfIt(t *testing.T) {
 	w.awaitGone("a")
 }
 
+// Requests of both hooks are made in one way, and what no kubelet runs fails alike.
 func TestThePreStopHookIsRunAsAPostStartHook(t *testing.T) {
 	for why, hook := range map[string]*corev1.LifecycleHandler{
 		shim.ErrPortRefused.Error():      {HTTPGet: &corev1.HTTPGetAction{Path: "/bye", Port: intstr.FromInt32(8080)}},

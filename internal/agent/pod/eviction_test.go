@@ -87,6 +87,24 @@ func TestAnEvictionOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+// Why the Pod fails is written down before anything of it is stopped.
+func TestAnEvictionOutlivesTheAgentWhileItsGuestStops(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.host.stopGate = make(chan struct{})
+	w.frozen.Store(true)
+	s := w.startAgent()
+	w.awaitRunning("a")
+	s.Evict("uid-a", "The node was low on resource: memory. ")
+	w.await("the guest is asked to shut down", func() bool { return w.host.stops() == 1 })
+	w.stopAgent()
+	close(w.host.stopGate)
+	w.startAgent()
+	w.frozen.Store(false)
+	if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != "Evicted" || w.host.count("create") != 1 {
+		t.Errorf("reason %q, host %v", p.Status.Reason, w.host.history())
+	}
+}
+
 // Logs of Pods that have ended go before a Pod that runs does, and no more of them than it takes.
 func TestLogsOfEndedPodsGoFirst(t *testing.T) {
 	var pods []*corev1.Pod

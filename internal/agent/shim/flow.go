@@ -122,6 +122,10 @@ func (i *inbox) Read(p []byte) (int, error) {
 func (i *inbox) await() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.wait()
+}
+
+func (i *inbox) wait() {
 	for len(i.data) == 0 && i.err == nil {
 		i.more.Wait()
 	}
@@ -130,9 +134,7 @@ func (i *inbox) await() {
 func (i *inbox) next(p []byte) (n, tell int, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for len(i.data) == 0 && i.err == nil {
-		i.more.Wait()
-	}
+	i.wait()
 	if len(i.data) == 0 {
 		return 0, 0, i.err
 	}

@@ -13,6 +13,9 @@ func TestAnInboxMovesWhatWaits(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	sent, got, open := []byte{}, []byte{}, window
 	i := newInbox(func(n int) { open += n })
+	// Another one takes whatever room is given back, and writes into it.
+	other := newInbox(func(int) {})
+	defer other.end(io.EOF)
 	buf := make([]byte, framePiece)
 	for len(sent) < 20*window {
 		for n := dice.IntN(framePiece); n <= open; n = dice.IntN(2 * framePiece) {
@@ -34,6 +37,12 @@ func TestAnInboxMovesWhatWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, buf[:n]...)
+			if err := other.put(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := i.put(make([]byte, open+1)); !errors.Is(err, errProtocol) {

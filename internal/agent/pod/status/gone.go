@@ -11,14 +11,14 @@ import (
 
 // IsGone reports that a request for a Pod, with its UID, has failed because there is none of the
 // name, or another one. Only the API server itself says so: a webhook may answer with the same
-// codes, and the Pod is there.
+// codes, and so may a proxy, and the Pod is there.
 func IsGone(err error, pod string) bool {
 	var failed apierrors.APIStatus
 	if !errors.As(err, &failed) {
 		return false
 	}
 	s := failed.Status()
-	if s.Details == nil || s.Details.Name != pod || s.Details.Kind != "pods" && s.Details.Kind != "Pod" || s.Details.Group != "" || strings.HasPrefix(s.Message, "admission webhook ") {
+	if s.Details == nil || apierrors.IsUnexpectedServerError(err) || s.Details.Name != pod || s.Details.Kind != "pods" && s.Details.Kind != "Pod" || s.Details.Group != "" || strings.HasPrefix(s.Message, "admission webhook ") {
 		return false
 	}
 	switch s.Reason {

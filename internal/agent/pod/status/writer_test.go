@@ -104,6 +104,7 @@ func TestOnlyAStatusThatIsRefusedForLongIsGivenUp(t *testing.T) {
 		"a webhook's 404 for a moment": {webhook(http.StatusNotFound, metav1.StatusReasonNotFound), moment, false},
 		"a webhook's 404":              {webhook(http.StatusNotFound, metav1.StatusReasonNotFound), long, true},
 		"a webhook's 409 for a moment": {webhook(http.StatusConflict, metav1.StatusReasonConflict), moment, false},
+		"a proxy's 404 for a moment":   {apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", pods, "a", "404 page not found", 0, true), moment, false},
 		"another object is not found":  {apierrors.NewNotFound(corev1.Resource("secrets"), "a"), moment, false},
 		"a conflict of versions":       {apierrors.NewConflict(pods, "a", errors.New("the object has been modified")), moment, false},
 		"too large":                    {apierrors.NewRequestEntityTooLargeError("more than there may be"), long, true},

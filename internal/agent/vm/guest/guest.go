@@ -56,6 +56,7 @@ type Options struct {
 type Client struct {
 	conn                 *grpc.ClientConn
 	answer, held, knocks time.Duration
+	pipes                string // the guest's folder for them
 
 	// life is ended by Close, and with it every call of a command.
 	life  context.Context
@@ -77,6 +78,7 @@ func Dial(socket string, o Options) *Client {
 	o.AnswerTimeout = cmp.Or(o.AnswerTimeout, 5*time.Second)
 	c := &Client{
 		answer: o.AnswerTimeout, held: cmp.Or(o.HeldTimeout, 10*time.Second), knocks: cmp.Or(o.KnockInterval, 15*time.Second),
+		pipes: "/tmp",
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {

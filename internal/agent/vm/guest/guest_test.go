@@ -81,7 +81,7 @@ func TestExec(t *testing.T) {
 			{"killed", sh("kill -KILL $$"), nil, result{Code: 137}},
 			{"interrupted", sh("kill -INT $$"), nil, result{Code: 130}},
 			{"terminated", sh("kill -TERM $$"), nil, result{Code: 143}},
-			{"arguments", sh(`printf '%s|' "$@"`, "a b", "", `$x'"\`), nil, result{0, `a b||$x'"\|`, ""}},
+			{"arguments", sh(`printf '%s|' "$@"`, "a b", "", `$x'"\`, "a\n1b\r2"), nil, result{0, `a b||$x'"\|` + "a\n1b\r2|", ""}},
 			{"found by PATH", vm.GuestCommand{Argv: []string{"echo", "-n", "x"}}, nil, result{0, "x", ""}},
 			{"directory", vm.GuestCommand{Argv: []string{"pwd"}, Dir: "/usr"}, nil, result{0, "/usr\n", ""}},
 			{"no input", sh("cat"), nil, result{}},
@@ -149,6 +149,21 @@ func TestOutputsApart(t *testing.T) {
 	})
 }
 
+// Where no pipe can be made, as on a full disk, errors come as output.
+func TestOutputsApartWithoutAPipe(t *testing.T) {
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		if a.generation == newest {
+			t.Skip("needs no pipe")
+		}
+		c.pipes = "/no/such/folder"
+		g := sh("echo out; echo err >&2; exit 3")
+		g.Apart = true
+		if d := cmp.Diff(result{3, "out\nerr\n", ""}, run(t, c, g, nil)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
 // A daemon that keeps the errors of its parent holds up nobody.
 func TestADaemonThatHoldsTheErrors(t *testing.T) {
 	c := Dial(serve(t, &agent{generation: middle}), Options{AnswerTimeout: time.Minute, HeldTimeout: 100 * time.Millisecond})
@@ -170,7 +185,7 @@ func TestADaemonThatHoldsTheErrors(t *testing.T) {
 
 func TestEnvironmentIsNoArgument(t *testing.T) {
 	values := map[string]string{
-		"PLAIN": "s3cret", "EMPTY": "", "SPACES": "  a  b ", "LINES": "one\ntwo\n\n", "QUOTES": `'"$(x)\n\`, "name": "n", "dir": "d", "ACCENT": "é=ü",
+		"PLAIN": "s3cret", "EMPTY": "", "SPACES": "  a  b ", "LINES": "one\ntwo\n\n", "DIGITS": "a\n1b\r2\\3", "QUOTES": `'"$(x)\n\`, "name": "n", "dir": "d", "ACCENT": "é=ü",
 		"word": "w", "group": "g", "target": "t", "outputs": "o",
 	}
 	each(t, func(t *testing.T, a *agent, c *Client) {

@@ -219,7 +219,7 @@ func (a *agent) exec(file protoreflect.FileDescriptor, s grpc.ServerStream) erro
 	if a.floods {
 		return a.flood(file, s)
 	}
-	p := &process{file: file, stream: s, cmd: a.process(s.Context(), c), tty: get(c, "tty").Bool()}
+	p := &process{file: file, stream: s, cmd: a.process(s.Context(), c), tty: get(c, "tty").Bool(), stalls: a.generation != newest}
 	if err := p.start(c); err != nil {
 		if a.generation == newest {
 			return p.exit(125)
@@ -266,6 +266,9 @@ type process struct {
 	stdin  io.WriteCloser
 	copied sync.WaitGroup
 	mu     sync.Mutex
+	// stalls: as agents up to v0.11.0 do once both outputs have come; came is the first.
+	stalls bool
+	came   protoreflect.Name
 }
 
 func (p *process) start(c protoreflect.Message) (err error) {
@@ -337,6 +340,7 @@ func (p *process) copy(to protoreflect.Name, from io.Reader) {
 			m, chunk := create(p.file, "ExecResponse"), create(p.file, "IOChunk")
 			set(chunk, "data", protoreflect.ValueOfBytes(bytes.Clone(buf[:n])))
 			set(m, to, protoreflect.ValueOfMessage(chunk))
+			p.stall(to)
 			if p.send(m) != nil {
 				return
 			}
@@ -344,6 +348,17 @@ func (p *process) copy(to protoreflect.Name, from io.Reader) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// stall does so for good where this is the other output than the first.
+func (p *process) stall(to protoreflect.Name) {
+	p.mu.Lock()
+	other := p.came != "" && p.came != to
+	p.came = to
+	p.mu.Unlock()
+	if other && p.stalls {
+		<-p.stream.Context().Done()
 	}
 }
 

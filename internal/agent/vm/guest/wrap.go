@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed" // the wrapper
@@ -55,7 +54,7 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 	case a.started:
 		outputs, apart = 2, "both"
 	case g.Apart:
-		outputs, apart, pipe = 2, "pipe", "/tmp/macfleet-"+rand.Text()
+		outputs, apart, pipe = 2, "pipe", c.pipes+"/macfleet-"+rand.Text()
 	}
 	word := wordBegin + rand.Text()
 	script := wrapped(word, apart, pipe, g)
@@ -177,23 +176,43 @@ func (c *Client) callApart(ctx, feeding context.Context, r *reports, pipe string
 	}
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	errs, read := s.Stderr, make(chan struct{})
-	s.Stderr = nil
+	// Once one call has ended, the other does.
+	giveUpLate := func() {
+		time.AfterFunc(c.held, func() {
+			select {
+			case <-r.over:
+			default:
+				giveUp(fmt.Errorf("only one of its outputs has ended: %w", vm.ErrLost))
+			}
+		})
+	}
+	read := make(chan error, 1)
 	go func() {
-		defer close(read)
-		reader := &command{name: "/bin/sh", args: []string{"-c", `mkfifo -m 600 "$0" 2>/dev/null; exec cat "$0"`, pipe}}
-		_, err := c.call(ctx, ctx, reader, vm.Streams{Stdout: errs})
-		if _, told, refused := r.end(); !told && refused == 0 {
-			// The command may wait for it, or writes where nobody reads.
-			giveUp(fmt.Errorf("what reads the errors of a command has ended: %w", cmp.Or(err, vm.ErrLost)))
+		end, err := c.call(ctx, ctx, pipeReader(pipe), vm.Streams{Stdout: s.Stderr})
+		if err != nil || end.code != noPipe {
+			giveUpLate()
 		}
+		read <- err
 	}()
-	end, err := c.call(ctx, feeding, cmd, s)
-	if _, told, _ := r.end(); !told {
+	end, err := c.call(ctx, feeding, cmd, vm.Streams{Stdin: s.Stdin, Stdout: s.Stdout, Resize: s.Resize})
+	if _, told, _ := r.end(); told {
+		giveUpLate()
+	} else {
 		giveUp(nil)
 	}
-	<-read
+	if lost := <-read; errors.Is(lost, errUntaken) {
+		return ending{}, lost
+	}
 	return end, err
+}
+
+// noPipe is the code of the reader where there is no pipe: errors come as output then.
+const noPipe = 3
+
+// pipeReader prints what is written to a pipe, which it makes unless the wrapper has.
+func pipeReader(pipe string) *command {
+	script := fmt.Sprintf(`mkfifo -m 600 "$0" 2>/dev/null; [ -p "$0" ] || exit %d; exec cat "$0"`, noPipe)
+	return &command{name: "/bin/sh", args: []string{"-c", script, pipe}}
 }
 
 // wrapped is the wrapper for one command.
@@ -221,9 +240,10 @@ func exported(env map[string]string) (string, error) {
 // quote makes one word of a shell of any text.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// encode writes a text for printf's %b, on one line.
+// encode writes a text for printf's %b, on one line: \0 and three digits, lest a digit of
+// the text is taken for one.
 func encode(text string) string {
-	return strings.NewReplacer(`\`, `\0134`, "\n", `\012`, "\r", `\015`).Replace(text)
+	return strings.NewReplacer(`\`, `\0134`, "\n", `\0012`, "\r", `\0015`).Replace(text)
 }
 
 func orEmpty(r io.Reader) io.Reader {

@@ -11,10 +11,10 @@ one) exec 4>&1 ;;
 pipe)
 	# Another call reads it: whichever is first makes it. Nobody needs its name any more
 	# once both have opened it.
-	mkfifo -m 600 "$macfleet_pipe" 2>/dev/null
+	command -p mkfifo -m 600 "$macfleet_pipe" 2>/dev/null
 	if [ -p "$macfleet_pipe" ]; then
 		exec 4>"$macfleet_pipe"
-		rm -f "$macfleet_pipe"
+		command -p rm -f "$macfleet_pipe"
 	else
 		exec 4>&1
 	fi
