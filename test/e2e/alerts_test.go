@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -32,14 +33,14 @@ func TestAlertsFire(t *testing.T) {
 	if *alertsProgram == "" {
 		t.Skip("make alerts plays it: it needs the program of test/alerts")
 	}
-	f := start(t, world.Options{Hosts: 4})
-	f.awaitPool(4)
+	f := start(t, world.Options{Hosts: 5})
+	f.awaitPool(5)
 	f.scale(3)
 	f.awaitRunning(3)
 	token := f.scraper()
 	t.Run("at rest", func(t *testing.T) { f.on(t).quiet(token, 2*time.Hour) })
 	for _, c := range troubles {
-		t.Run(c.alert, func(t *testing.T) { f.on(t).fires(token, c) })
+		t.Run(c.alerts[0], func(t *testing.T) { f.on(t).fires(token, c) })
 	}
 }
 
@@ -47,7 +48,7 @@ var rulesFile = filepath.Join("..", "..", "charts", "macfleet", "files", "alerts
 
 // quiet watches for so long, of the watch's time, and sees no alert.
 func (f *fleet) quiet(token string, long time.Duration) {
-	w := f.watchAlerts(token)
+	w := f.watchAlerts(token, trouble{})
 	f.await("hours without an alert", func() (string, bool) {
 		now := w.read()
 		if names := now.firing(); len(names) > 0 {
@@ -58,15 +59,17 @@ func (f *fleet) quiet(token string, long time.Duration) {
 	})
 }
 
-// fires makes the trouble, sees its alert, mends it, and sees the alert end.
+// fires makes the trouble, sees its alerts, mends it, and sees them end.
 func (f *fleet) fires(token string, c trouble) {
-	w := f.watchAlerts(token)
-	began := time.Now()
+	w := f.watchAlerts(token, c)
+	began, missing := time.Now(), slices.Clone(c.alerts)
 	mend := c.begin(f)
-	f.await(c.alert+" to fire", func() (string, bool) {
+	f.await(fmt.Sprint(missing, " to fire"), func() (string, bool) {
 		now := w.read()
 		f.onlyThese(now, c)
-		return now.describe(), slices.Contains(now.firing(), c.alert)
+		firing := now.firing()
+		missing = slices.DeleteFunc(missing, func(alert string) bool { return slices.Contains(firing, alert) })
+		return now.describe(), len(missing) == 0
 	})
 	f.Logf("fires after %s, %s to Prometheus", time.Since(began).Round(time.Second), w.read().Passed)
 	mend()
@@ -80,8 +83,8 @@ func (f *fleet) fires(token string, c trouble) {
 func (f *fleet) onlyThese(now alertsNow, c trouble) {
 	f.Helper()
 	for _, name := range now.firing() {
-		if name != c.alert {
-			f.Fatalf("beside %s fires %s: %s", c.alert, name, now.describe())
+		if !slices.Contains(c.alerts, name) && !slices.Contains(c.beside, name) {
+			f.Fatalf("beside %v fires %s: %s", c.alerts, name, now.describe())
 		}
 	}
 }
@@ -93,13 +96,13 @@ type alertsWatch struct {
 }
 
 // watchAlerts starts one, from nothing: it knows of no earlier trouble.
-func (f *fleet) watchAlerts(token string) alertsWatch {
+func (f *fleet) watchAlerts(token string, c trouble) alertsWatch {
 	f.Helper()
 	program, err := filepath.Abs(*alertsProgram)
 	if err != nil {
 		f.Fatal(err)
 	}
-	args := []string{"-rules", rulesFile, "-url", f.world.MetricsURL(), "-token-file", token, "-every", step.String()}
+	args := []string{"-rules", rulesFile, "-url", f.world.MetricsURL(), "-token-file", token, "-every", cmp.Or(c.every, step).String(), "-stretch", c.stretch}
 	log := filepath.Join(f.TempDir(), "alerts.log")
 	process, err := subprocess.Start("alerts", log, exec.Command(program, args...), syscall.SIGTERM)
 	if err != nil {
