@@ -147,18 +147,15 @@ func (f prepareFlags) damaged() (*remote.Build, error) {
 
 func (f acceptFlags) files() []string { return []string{f.report + ".txt", f.report + ".json"} }
 
-// run asks for the leave to wipe the Mac before anything else, and for the host key before
-// anything is sent.
+// run asks for the host key before it logs in, and for the leave to wipe the Mac when it
+// knows which one it is.
 func (a *acceptance) run(ctx context.Context) error {
-	if err := a.agree(ctx); err != nil {
-		return err
-	}
 	if err := a.pin(ctx); err != nil {
 		return err
 	}
 	a.say("its host key is pinned for this run: %s", a.target.Pin)
 	a.options.Target, a.options.Say = a.target, func(line string) { a.say("%s", line) }
-	a.options.Password = a.secret
+	a.options.Agree, a.options.Password = a.agree, a.secret
 	r, err := accept.Run(ctx, a.options)
 	if err != nil {
 		return a.notBegun(err)
@@ -179,8 +176,10 @@ func (a *acceptance) run(ctx context.Context) error {
 	return nil
 }
 
-// agree has a person say that the Mac may be wiped.
-func (a *acceptance) agree(ctx context.Context) error {
+// agree has a person say that the Mac may be wiped, and says which one it is.
+func (a *acceptance) agree(ctx context.Context, f remote.Facts) error {
+	a.say("it is a %s with macOS %s, serial number %s; its console belongs to %s, and %d GB of its disk are free",
+		f.Model, f.OSVersion, f.Serial, f.ConsoleUser, f.DiskFreeBytes/1e9)
 	if a.flags.yesWipe {
 		return nil
 	}
@@ -190,7 +189,7 @@ func (a *acceptance) agree(ctx context.Context) error {
 		return &endError{code: exitUsage, err: fmt.Errorf("asking whether the Mac may be wiped: %w: say it with --yes-wipe", err)}
 	}
 	if answer != "wipe" {
-		return &endError{code: exitUsage, err: errors.New("the Mac may not be wiped: nothing was sent to it")}
+		return &endError{code: exitUsage, err: errors.New("the Mac may not be wiped: nothing was changed")}
 	}
 	return nil
 }
@@ -205,6 +204,10 @@ func (a *acceptance) secret(ctx context.Context) (remote.Secret, error) {
 
 // notBegun says why the Mac was not tried.
 func (a *acceptance) notBegun(err error) error {
+	var end *endError
+	if errors.As(err, &end) {
+		return err
+	}
 	if told := a.unreached(err); told != err { //nolint:errorlint // whether it is the very same
 		return told
 	}

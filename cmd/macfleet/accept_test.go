@@ -78,6 +78,7 @@ func readAcceptance(t *testing.T, files []string) *accept.Report {
 	return &r
 }
 
+// It is asked when it is known which Mac it is, by reads alone.
 func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		who  *person
@@ -89,8 +90,11 @@ func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 	} {
 		m := newTestMac(t)
 		got, r := m.acceptance(c.who, nil)
-		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || m.logins != 0 {
-			t.Errorf("%s: %d logins: %+v", name, m.logins, got)
+		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || strings.Join(m.saw(), " ") != "probe" {
+			t.Errorf("%s: ran %q: %+v", name, m.saw(), got)
+		}
+		if !strings.Contains(got.stdout, "Mac16,10 with macOS 26.0, serial number C07TEST; its console belongs to root") {
+			t.Errorf("%s: it does not say which Mac: %s", name, got.stdout)
 		}
 	}
 }

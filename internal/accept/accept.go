@@ -34,6 +34,9 @@ type Options struct {
 	GuestImage string
 	// GuestConnect is what guests try connections with, as nc -z does. Empty: nc.
 	GuestConnect string
+	// Agree says whether the Mac of these facts may be wiped: an error ends the run, when
+	// nothing was done yet. Nil: it may be.
+	Agree func(ctx context.Context, f remote.Facts) error
 	// Password asks for the user's password, once at most. No password is an error.
 	Password func(ctx context.Context) (remote.Secret, error)
 	// Skip names sections to leave out.
@@ -107,6 +110,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	r := Report{Schema: Schema, Version: o.Version, Started: o.Now().UTC()}
 	if err := t.first(ctx); err != nil {
 		return Report{}, err
+	}
+	if o.Agree != nil {
+		if err := o.Agree(ctx, t.facts); err != nil {
+			return Report{}, err
+		}
 	}
 	for _, s := range sections() {
 		t.take(ctx, s)
