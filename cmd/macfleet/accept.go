@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,8 +61,10 @@ func newAccept() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			ctx, stop := untilHangUp(cmd.Context())
+			defer stop()
 			a.out, a.asked = cmd.OutOrStdout(), terminal{}
-			return a.preparation.report(cmd.Context(), cmd.ErrOrStderr(), a.run(cmd.Context()))
+			return a.preparation.report(ctx, cmd.ErrOrStderr(), a.run(ctx))
 		},
 	}
 	flags.add(cmd)
@@ -76,6 +79,14 @@ func newAccept() *cobra.Command {
 	set.BoolVar(&flags.yesWipe, "yes-wipe", false, "the Mac may be wiped: do not ask")
 	_ = cmd.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(cobraWords(accept.Sections()), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// untilHangUp ends with the terminal, unless the program is to outlive it, as with nohup.
+func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.WithCancel(ctx)
+	}
+	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
 func sectionsHelp() string {
@@ -156,11 +167,17 @@ func (a *acceptance) run(ctx context.Context) error {
 	a.say("its host key is pinned for this run: %s", a.target.Pin)
 	a.options.Target, a.options.Say = a.target, func(line string) { a.say("%s", line) }
 	a.options.Agree, a.options.Password = a.agree, a.secret
+	// The files are there before the Mac is changed: that they cannot be written shows now.
+	if err := a.create(); err != nil {
+		return &endError{code: exitUsage, err: fmt.Errorf("writing the report: %w: name another place with --report", err)}
+	}
+	a.options.Save = func(r accept.Report) { _ = a.write(r) } // what fails is told at the end
 	r, err := accept.Run(ctx, a.options)
 	if err != nil {
-		return a.notBegun(err)
+		return errors.Join(a.notBegun(err), a.remove())
 	}
 	if err := a.write(r); err != nil {
+		a.say("%s", r.Text())
 		return err
 	}
 	a.say("%d rows: %d as simulated, %d differ, %d not simulated, %d not tried", len(r.Rows),
@@ -214,27 +231,41 @@ func (a *acceptance) notBegun(err error) error {
 	return &endError{code: exitUnfit, err: err}
 }
 
-// write writes both forms of the report, which were not there before.
+// create makes the report's files, which were not there before.
+func (a *acceptance) create() error {
+	for _, path := range a.flags.files() {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes them where there is nothing to report.
+func (a *acceptance) remove() error {
+	var errs []error
+	for _, path := range a.flags.files() {
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(errs...)
+}
+
+// write writes both forms of the report, over what was written of it before.
 func (a *acceptance) write(r accept.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	for path, content := range map[string]string{a.flags.files()[0]: r.Text(), a.flags.files()[1]: string(text) + "\n"} {
-		if err := writeNew(path, content); err != nil {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}
 	}
 	return nil
-}
-
-func writeNew(path, content string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(f, content)
-	return errors.Join(err, f.Close())
 }
 
 // pause waits, unless ctx ends before.

@@ -172,6 +172,47 @@ func TestAcceptWithoutAPassword(t *testing.T) {
 	}
 }
 
+// What cannot be written shows before the Mac is changed, and what is known is written after
+// each section.
+func TestAcceptWritesItsReportAsItGoes(t *testing.T) {
+	m := newTestMac(t)
+	got, _ := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) {
+		a.flags.report = filepath.Join(t.TempDir(), "none", "report")
+	})
+	if got.code != exitUsage || !strings.Contains(got.stderr, "--report") || len(m.saw()) != 0 {
+		t.Errorf("no such folder: ran %q: %+v", m.saw(), got)
+	}
+	var files []string
+	seen := &watcher{on: "looks: "}
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, interrupt func()) {
+		files, a.out = a.flags.files(), seen
+		seen.do = func() {
+			if r := readAcceptance(t, files); r == nil || len(r.Rows) == 0 || r.Rows[0].Section != "probe" {
+				t.Errorf("after the first section the report is %+v", r)
+			}
+			interrupt()
+		}
+	})
+	if got.code != exitInterrupted || r == nil || !seen.seen {
+		t.Errorf("%+v, seen %t", got, seen.seen)
+	}
+}
+
+// watcher does something once, when a line begins as it wants.
+type watcher struct {
+	on   string
+	do   func()
+	seen bool
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	if !w.seen && strings.HasPrefix(string(p), w.on) {
+		w.seen = true
+		w.do()
+	}
+	return len(p), nil
+}
+
 // interrupted is a person who presses Ctrl-C where the password is asked for.
 type interrupted struct{ press func() }
 

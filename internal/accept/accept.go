@@ -46,6 +46,8 @@ type Options struct {
 	Now     func() time.Time
 	// Pause waits between two looks at a Mac that reboots.
 	Pause func(ctx context.Context, d time.Duration) error
+	// Save is given the report after each section. Nil: only the whole one is wanted.
+	Save func(r Report)
 	// Say tells what is being done.
 	Say func(line string)
 	// Simulated is what to compare with.
@@ -59,9 +61,10 @@ var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial befo
 // trial is one Mac on its way through the sections.
 type trial struct {
 	Options
-	hide *redactor
-	mac  Mac
-	rows []Row
+	hide    *redactor
+	started time.Time
+	mac     Mac
+	rows    []Row
 	// went says which sections went to their end; those that did not are false, and those
 	// that were not tried are not in it.
 	went map[string]bool
@@ -107,7 +110,6 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Schema: Schema, Version: o.Version, Started: o.Now().UTC()}
 	if err := t.first(ctx); err != nil {
 		return Report{}, err
 	}
@@ -118,9 +120,19 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	for _, s := range sections() {
 		t.take(ctx, s)
+		if o.Save != nil {
+			o.Save(t.report())
+		}
 	}
-	r.Finished, r.Mac, r.Rows, r.Questions, r.Left = o.Now().UTC(), t.mac, t.rows, answers(t.rows), t.left
-	return r, nil
+	return t.report(), nil
+}
+
+// report is what is known by now.
+func (t *trial) report() Report {
+	return Report{
+		Schema: Schema, Version: t.Version, Started: t.started, Finished: t.Now().UTC(),
+		Mac: t.mac, Rows: t.rows, Questions: answers(t.rows), Left: t.left,
+	}
 }
 
 // Check looks whether the options can be used, without the Mac.
@@ -138,7 +150,7 @@ func newTrial(o Options) (*trial, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	t := &trial{Options: o, hide: newRedactor(o.Target.User), went: map[string]bool{}, left: "nothing"}
+	t := &trial{Options: o, hide: newRedactor(o.Target.User), started: o.Now().UTC(), went: map[string]bool{}, left: "nothing"}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key for the Mac's instructions: %w", err)
