@@ -211,12 +211,28 @@ func (a *acceptance) agree(ctx context.Context, f remote.Facts) error {
 	return nil
 }
 
+// mostAsked is how often the password is asked for where only Enter is pressed.
+const mostAsked = 3
+
 // secret asks for the password.
-func (a *acceptance) secret(ctx context.Context) (remote.Secret, error) {
-	if err := a.ask(ctx); err != nil {
-		return nil, err
+func (a *acceptance) secret(ctx context.Context, optional bool) (remote.Secret, error) {
+	prompt := fmt.Sprintf("Password of %s on the Mac: ", a.target.User)
+	if optional {
+		prompt = fmt.Sprintf("Password of %s on the Mac, for its console session (Enter goes on without): ", a.target.User)
 	}
-	return a.password, nil
+	for range mostAsked {
+		text, err := a.asked.hidden(ctx, prompt)
+		if err != nil {
+			return nil, fmt.Errorf("asking for the password: %w: run this where you can type it", err)
+		}
+		if text != "" {
+			return typed(text), typed(text).usable()
+		}
+		if optional {
+			break
+		}
+	}
+	return nil, typed("").usable()
 }
 
 // notBegun says why the Mac was not tried.

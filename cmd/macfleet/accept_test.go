@@ -152,6 +152,28 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 	}
 }
 
+// Enter alone is no answer where the password is needed, and skips it where it is not.
+func TestAcceptAsksAgainForAPassword(t *testing.T) {
+	for name, c := range map[string]struct {
+		sudo string
+		asks int
+		says string
+	}{
+		"needed":     {"no", mostAsked, "no password was typed"},
+		"not needed": {"yes", 1, "it takes the user's password"},
+	} {
+		m := newTestMac(t)
+		m.facts["sudo"] = c.sudo
+		who := &person{answer: "wipe"}
+		_, r := m.acceptance(who, func(a *acceptance, _ func()) {
+			a.options.Skip = slices.DeleteFunc(accept.Sections(), func(name string) bool { return name == "root" || name == "probe" })
+		})
+		if who.hiddens != c.asks || r == nil || !strings.Contains(r.Text(), c.says) {
+			t.Errorf("%s: asked %d times: %+v", name, who.hiddens, r)
+		}
+	}
+}
+
 // A Mac on which sudo asks for nothing needs no password, and gets no session without one.
 func TestAcceptWithoutAPassword(t *testing.T) {
 	m := newTestMac(t)
@@ -223,10 +245,15 @@ func (i interrupted) hidden(ctx context.Context, _ string) (string, error) {
 	return "", ctx.Err()
 }
 
+// Before the first section there is nothing to report.
 func TestAcceptInterruptedReportsWhatItTried(t *testing.T) {
 	m := newTestMac(t)
-	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) {
-		a.asked, a.options.Skip = interrupted{interrupt}, []string{"looks"}
+	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) { a.asked = interrupted{interrupt} })
+	if got.code != exitInterrupted || r != nil || strings.Join(m.saw(), " ") != "probe" {
+		t.Fatalf("ran %q, reported %v: %+v", m.saw(), r, got)
+	}
+	got, r = m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, interrupt func()) {
+		a.out = &watcher{on: "looks: ", do: interrupt}
 	})
 	if got.code != exitInterrupted || r == nil {
 		t.Fatalf("%+v", got)

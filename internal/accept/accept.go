@@ -37,8 +37,10 @@ type Options struct {
 	// Agree says whether the Mac of these facts may be wiped: an error ends the run, when
 	// nothing was done yet. Nil: it may be.
 	Agree func(ctx context.Context, f remote.Facts) error
-	// Password asks for the user's password, once at most. No password is an error.
-	Password func(ctx context.Context) (remote.Secret, error)
+	// Password asks for the user's password, once at most, before the first section: a
+	// person may take their time. No password is an error. optional: it is for the console
+	// session alone.
+	Password func(ctx context.Context, optional bool) (remote.Secret, error)
 	// Skip names sections to leave out.
 	Skip []string
 	// Version of the program that reports.
@@ -75,7 +77,9 @@ type trial struct {
 	session *remote.Session
 	facts   remote.Facts
 
-	password remote.Secret
+	// password is what was asked for; where there is none, noPassword says why.
+	password   remote.Secret
+	noPassword error
 	// before is the boot session in which converge ran first, and rebooting says that it
 	// asked for the proof reboot.
 	before    string
@@ -118,6 +122,12 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			return Report{}, err
 		}
 	}
+	if !slices.Contains(o.Skip, "root") {
+		t.ask(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
 	for _, s := range sections() {
 		t.take(ctx, s)
 		if o.Save != nil {
@@ -125,6 +135,17 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	return t.report(), nil
+}
+
+// ask asks for the password, which no report shows from now on.
+func (t *trial) ask(ctx context.Context) {
+	password, err := t.Password(ctx, t.facts.Sudo)
+	if err != nil {
+		t.noPassword = err
+		return
+	}
+	t.password = password
+	t.hide.hide(password.Reveal(), "password")
 }
 
 // report is what is known by now.

@@ -112,15 +112,11 @@ func probe(_ context.Context, t *trial) error {
 // grant spends the password's one attempt, where one is due. A Mac that needs none keeps
 // its console as it is, for nobody tells the password.
 func grant(ctx context.Context, t *trial) error {
-	password, err := t.Password(ctx)
-	switch {
-	case err == nil:
-		t.password = password
-		t.hide.hide(password.Reveal(), "password")
-	case !t.facts.Sudo:
-		return err
-	default:
-		t.notTried("session", "Does a console session come up, and after a boot?", "it takes the user's password: "+err.Error())
+	if t.noPassword != nil {
+		if !t.facts.Sudo {
+			return t.noPassword
+		}
+		t.notTried("session", "Does a console session come up, and after a boot?", "it takes the user's password: "+t.noPassword.Error())
 	}
 	const asked = "Does the password's one attempt make the user root?"
 	if t.facts.Sudo {
@@ -129,7 +125,7 @@ func grant(ctx context.Context, t *trial) error {
 	}
 	began := t.Now()
 	row := Row{ID: "grant", Asked: asked, Seen: []string{"granted"}}
-	err = t.session.Grant(ctx, password)
+	err := t.session.Grant(ctx, t.password)
 	if err != nil {
 		row.Seen, err = []string{t.hide.text(err.Error())}, errors.New("the user does not become root")
 	} else {

@@ -75,7 +75,7 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 			Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
 		},
 		Agent: programs.builds[0], Next: programs.builds[1], Damaged: damaged, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
-		Password: func(context.Context) (remote.Secret, error) { return secret(password), nil },
+		Password: func(context.Context, bool) (remote.Secret, error) { return secret(password), nil },
 		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
 		Pause: func(ctx context.Context, _ time.Duration) error {
 			select {
@@ -335,7 +335,7 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := b.acceptance(simulated(t), slices.DeleteFunc(noLooks(), func(name string) bool { return name == c.with })...)
-			o.Password = func(context.Context) (remote.Secret, error) { return secret(c.password), nil }
+			o.Password = func(context.Context, bool) (remote.Secret, error) { return secret(c.password), nil }
 			if name == "it does not reboot" {
 				o.Pause = func(context.Context, time.Duration) error { return context.DeadlineExceeded }
 			}
