@@ -90,7 +90,7 @@ func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 	} {
 		m := newTestMac(t)
 		got, r := m.acceptance(c.who, nil)
-		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || strings.Join(m.saw(), " ") != "probe" {
+		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || strings.Join(m.saw(), " ") != "probe tart" {
 			t.Errorf("%s: ran %q: %+v", name, m.saw(), got)
 		}
 		if !strings.Contains(got.stdout, "Mac16,10 with macOS 26.0, serial number C07TEST; its console belongs to root") {
@@ -123,6 +123,7 @@ func TestAcceptPinsTheHostKey(t *testing.T) {
 func TestAcceptRefusesWhatIsNoMacForTrials(t *testing.T) {
 	for label, value := range map[string]string{
 		"arch": "x86_64", "kern.hv_vmm_present": "1", "sudo": "agent", "journal": "{}", "os": "", "filevault": "FileVault is On.",
+		"console": "somebody", "disk": "/dev/disk3s5 200 100 50 67% 1 2 0% /", "hw.memsize": "",
 		"current": "/usr/local/libexec/macfleet/" + strings.Repeat("0a", 32),
 	} {
 		m := newTestMac(t)
@@ -135,6 +136,40 @@ func TestAcceptRefusesWhatIsNoMacForTrials(t *testing.T) {
 	}
 }
 
+// On a Mac without tart, converge would fail before the agent is there to take it back.
+func TestAcceptRefusesAMacWithoutTart(t *testing.T) {
+	m := newTestMac(t)
+	m.noTart = 1
+	got, r := m.acceptance(&person{answer: "wipe"}, nil)
+	if got.code != exitUnfit || r != nil || !strings.Contains(got.stderr, "--tart-version") || strings.Join(m.saw(), " ") != "probe tart tart" {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+}
+
+// The mark of a fleet is read by root alone: it is looked for again after the grant.
+func TestAcceptRefusesAMarkThatOnlyRootReads(t *testing.T) {
+	m := newTestMac(t)
+	m.granted = map[string]string{"sudo": "yes", "journal": "{}"}
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) { a.options.Skip = []string{"looks"} })
+	if got.code != exitUnfit || r != nil || !strings.Contains(got.stderr, "mark of a fleet") || strings.Join(m.saw(), " ") != "probe tart probe probe grant probe remove" {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+	if last := m.runs[len(m.runs)-1].command; !strings.HasSuffix(last, " /etc/sudoers.d/m1-nopasswd") {
+		t.Errorf("it removed %q", last)
+	}
+}
+
+// A run that only became root takes that back.
+func TestAcceptTakesItsRuleBack(t *testing.T) {
+	m := newTestMac(t)
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) {
+		a.options.Skip = []string{"looks", "root-looks", "upload"}
+	})
+	if r == nil || r.Left != "nothing" || !strings.HasSuffix(strings.Join(m.saw(), " "), "grant probe probe remove remove probe") {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+}
+
 // The password is asked for once and sent once, and a wrong one ends what needs it.
 func TestAcceptReportsAWrongPassword(t *testing.T) {
 	m := newTestMac(t)
@@ -144,7 +179,7 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 		a.options.Skip = []string{"looks"}
 		a.options.Simulated = accept.Simulated{accept.AsDelivered: {"root/grant": {"granted"}, "root/end": {"to its end"}}}
 	})
-	if got.code != exitDiffers || who.hiddens != 1 || strings.Join(m.saw(), " ") != "probe probe probe grant" {
+	if got.code != exitDiffers || who.hiddens != 1 || strings.Join(m.saw(), " ") != "probe tart probe probe grant" {
 		t.Fatalf("asked %d times, ran %q: %+v", who.hiddens, m.saw(), got)
 	}
 	if r.Count(accept.Differs) != 2 || r.Left != "nothing" || strings.Contains(got.stdout+got.stderr+r.Text(), rightPassword) {
@@ -249,7 +284,7 @@ func (i interrupted) hidden(ctx context.Context, _ string) (string, error) {
 func TestAcceptInterruptedReportsWhatItTried(t *testing.T) {
 	m := newTestMac(t)
 	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) { a.asked = interrupted{interrupt} })
-	if got.code != exitInterrupted || r != nil || strings.Join(m.saw(), " ") != "probe" {
+	if got.code != exitInterrupted || r != nil || strings.Join(m.saw(), " ") != "probe tart" {
 		t.Fatalf("ran %q, reported %v: %+v", m.saw(), r, got)
 	}
 	got, r = m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, interrupt func()) {

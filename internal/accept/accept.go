@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -58,7 +59,7 @@ type Options struct {
 
 // ErrTaken means that the Mac is not for trials: a fleet has it, or had it since its
 // installation.
-var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial before this one: nothing was changed: have it reinstalled, and be sure that it is the right one")
+var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial before this one: nothing is left changed: have it reinstalled, and be sure that it is the right one")
 
 // trial is one Mac on its way through the sections.
 type trial struct {
@@ -129,7 +130,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	for _, s := range sections() {
-		t.take(ctx, s)
+		if err := t.take(ctx, s); errors.Is(err, ErrTaken) {
+			return Report{}, err
+		}
 		if o.Save != nil {
 			o.Save(t.report())
 		}
@@ -171,7 +174,7 @@ func newTrial(o Options) (*trial, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	t := &trial{Options: o, hide: newRedactor(o.Target.User), started: o.Now().UTC(), went: map[string]bool{}, left: "nothing"}
+	t := &trial{Options: o, hide: newRedactor(o.Target.User), started: o.Now().UTC(), went: map[string]bool{}, left: leftNothing}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key for the Mac's instructions: %w", err)
@@ -213,7 +216,7 @@ func (t *trial) first(ctx context.Context) error {
 	defer t.hangUp()
 	f := t.facts
 	switch {
-	case f.SudoAgent || f.DiskMarker != nil || f.DiskMarkerDamaged || f.CurrentAgent != "":
+	case taken(f):
 		return ErrTaken
 	case f.Arch != "" && f.Arch != "arm64":
 		return fmt.Errorf("it is %s and not Apple silicon: nothing was changed: is the address right?", f.Arch)
@@ -224,6 +227,9 @@ func (t *trial) first(ctx context.Context) error {
 	case f.FileVault == remote.On:
 		return errors.New("FileVault is on, so that it does not come back from a reboot without a person: nothing was changed: turn it off, or have the Mac reinstalled")
 	}
+	if err := t.mayConverge(ctx); err != nil {
+		return err
+	}
 	t.mac = Mac{Model: f.Model, OS: f.OSVersion, Build: f.Build, CPUs: f.CPUs, GiBytes: f.MemoryBytes >> 30}
 	t.hide.hide(f.Serial, "serial")
 	t.hide.hide(f.PlatformUUID, "uuid")
@@ -232,6 +238,48 @@ func (t *trial) first(ctx context.Context) error {
 		t.desired.Host.ManagedFrom = f.Client.String()
 	}
 	return nil
+}
+
+// taken says that a fleet has the Mac, or had it. The mark can be read by root alone.
+func taken(f remote.Facts) bool {
+	return f.SudoAgent || f.DiskMarker != nil || f.DiskMarkerDamaged || f.CurrentAgent != ""
+}
+
+// refuseTaken looks once more when the mark can be read, and takes the rule back.
+func (t *trial) refuseTaken(ctx context.Context) error {
+	t.hangUp()
+	if err := t.connect(ctx); err != nil || !taken(t.facts) {
+		return err
+	}
+	if err := t.orders(ctx, t.withoutRule()); err != nil {
+		return errors.Join(ErrTaken, fmt.Errorf("taking the right to become root back: %w: remove /etc/sudoers.d/%s-nopasswd", err, t.Target.User))
+	}
+	return ErrTaken
+}
+
+// mayConverge refuses a Mac on which converge is known to fail before the agent is
+// installed: the way back is the agent's.
+func (t *trial) mayConverge(ctx context.Context) error {
+	if slices.Contains(t.Skip, "converge") {
+		return nil
+	}
+	switch f := t.facts; {
+	case len(f.Missing()) > 0:
+		return fmt.Errorf("it does not say its %s: nothing was changed: is it a Mac?", strings.Join(f.Missing(), ", "))
+	case f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User:
+		return fmt.Errorf("its console belongs to %s: nothing was changed: log that user out, or name it with --user", f.ConsoleUser)
+	case f.DiskFreeBytes < converge.MinFree:
+		return fmt.Errorf("%d GB of its disk are free, converge needs %d: nothing was changed: have the Mac reinstalled", f.DiskFreeBytes/1e9, int64(converge.MinFree/1e9))
+	case t.Tart != nil:
+		return nil
+	}
+	for _, place := range converge.TartPlaces() {
+		_, _, code, err := t.execute(ctx, run{line: "xattr " + place}.shellLine(false), "")
+		if err != nil || code == 0 {
+			return err
+		}
+	}
+	return errors.New("it has no tart, which converge needs: nothing was changed: name a release with --tart-version, --tart-url and --tart-sha256")
 }
 
 // connect dials and probes anew: each section begins with what the Mac says by then.
@@ -255,12 +303,12 @@ func (t *trial) hangUp() {
 	t.session = nil
 }
 
-// take goes through one section, or says why it does not.
-func (t *trial) take(ctx context.Context, s section) {
+// take goes through one section, or says why it does not, and returns what broke it off.
+func (t *trial) take(ctx context.Context, s section) error {
 	t.section = s.name
 	if why := t.whyNot(ctx, s); why != "" {
 		t.notTried(s.name, s.about, why)
-		return
+		return nil
 	}
 	t.Say(s.name + ": " + s.about)
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
@@ -281,6 +329,7 @@ func (t *trial) take(ctx context.Context, s section) {
 	}
 	t.add(Row{ID: "end", Asked: "Does it go to its end?", Seen: seen, Seconds: t.Now().Sub(began).Seconds()})
 	t.went[s.name] = err == nil
+	return err
 }
 
 // whyNot says why a section is not tried; empty: it is.

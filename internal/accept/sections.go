@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // The time that a section may take at most.
@@ -43,14 +45,14 @@ func sections() []section {
 		{name: "upload", about: "the agent on its way to the Mac, and its first start there", limit: uploadLimit, needs: []string{"root"}, run: upload},
 		{name: "doctor-before", about: "the doctor on a Mac that nothing was done to", limit: looksLimit, needs: []string{"upload"}, run: stagedDoctor},
 		{name: "signatures", about: "programs that are damaged, overwritten in place, and renamed into place", limit: uploadLimit, needs: []string{"upload"}, run: signatures},
-		{name: "converge", about: "all steps that make a Mac a node, but for the joining", limit: convergeLimit, needs: []string{"upload"}, after: []string{"signatures"}, run: converge},
+		{name: "converge", about: "all steps that make a Mac a node, but for the joining", limit: convergeLimit, needs: []string{"upload"}, after: []string{"signatures"}, run: convergeFirst},
 		{name: "reboot", about: "the proof reboot, and whether all steps hold after it", limit: rebootLimit, needs: []string{"converge"}, absent: true, run: proofReboot},
 		{name: "again", about: "converge on a Mac that is converged, which changes nothing", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: convergeAgain},
 		{name: "doctor-after", about: "the doctor on a converged Mac", limit: looksLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: installedDoctor},
 		{name: "guests", about: "guests of the user's own, one more than the licence allows, and the firewall while they run", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
 		{name: "upgrade", about: "another release of the agent, and back to the first", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksNext, run: upgrade},
 		{name: "leave", about: "the agent's goodbye", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: leave},
-		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, lacks: lacksConverge, run: uninstall},
+		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, lacks: lacksChange, run: uninstall},
 	}
 }
 
@@ -61,9 +63,9 @@ func lacksNext(t *trial) string {
 	return ""
 }
 
-func lacksConverge(t *trial) string {
-	if t.left != leftInstalled {
-		return "converge was not run"
+func lacksChange(t *trial) string {
+	if t.left == leftNothing {
+		return "nothing was changed"
 	}
 	return ""
 }
@@ -125,13 +127,17 @@ func grant(ctx context.Context, t *trial) error {
 	}
 	began := t.Now()
 	row := Row{ID: "grant", Asked: asked, Seen: []string{"granted"}}
+	t.left = leftSudo // also where the connection goes, and no answer comes
 	err := t.session.Grant(ctx, t.password)
-	if err != nil {
-		row.Seen, err = []string{t.hide.text(err.Error())}, errors.New("the user does not become root")
-	} else {
-		t.left = leftSudo
-	}
 	row.Seconds = t.Now().Sub(began).Seconds()
+	if err == nil {
+		t.add(row)
+		return t.refuseTaken(ctx)
+	}
+	if refused, is := errors.AsType[*remote.GrantRefused](err); is && refused.Outcome != remote.RuleOverridden {
+		t.left = leftNothing
+	}
+	row.Seen = []string{t.hide.text(err.Error())}
 	t.add(row)
-	return err
+	return errors.New("the user does not become root")
 }

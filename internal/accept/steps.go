@@ -14,14 +14,18 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // What a run leaves on the Mac, by how far it came.
 const (
+	leftNothing   = "nothing"
 	leftSudo      = "a rule in /etc/sudoers.d that lets the user become root without a password, and ~/.macfleet"
-	leftInstalled = "the agent with all that converge set, for a key that is gone: have the Mac reinstalled"
-	leftTraces    = "the disk marker in /var/db/macfleet, the Mac's names and power settings, and ~/.macfleet: have it reinstalled before a fleet takes it"
+	leftStaged    = "~/.macfleet"
+	leftInstalled = "what converge set, for a key that is gone, and where it did not come to its end the right to become root without a password: " +
+		"have the Mac reinstalled, or as its user run `sudo " + document.CurrentAgent + " uninstall` there"
+	leftTraces = "the disk marker in /var/db/macfleet, the Mac's names and power settings, and ~/.macfleet: have it reinstalled before a fleet takes it"
 )
 
 // rebootPoll is how often a Mac that reboots is dialled.
@@ -29,6 +33,9 @@ const rebootPoll = 5 * time.Second
 
 // upload delivers the agent.
 func upload(ctx context.Context, t *trial) error {
+	if t.left == leftNothing {
+		t.left = leftStaged
+	}
 	began := t.Now()
 	if _, err := t.session.Receive(ctx, t.Agent); err != nil {
 		return err
@@ -79,8 +86,8 @@ func found(f doctor.Finding) Row {
 	return Row{ID: f.ID, Asked: f.Title, Question: f.Question, Seen: []string{string(f.Verdict)}, Detail: f.Evidence}
 }
 
-// converge makes the Mac a node that joins nothing.
-func converge(ctx context.Context, t *trial) error {
+// convergeFirst makes the Mac a node that joins nothing.
+func convergeFirst(ctx context.Context, t *trial) error {
 	t.left = leftInstalled
 	if t.password != nil {
 		t.desired.Mac.AutoLogin = true
@@ -301,19 +308,68 @@ func leave(ctx context.Context, t *trial) error {
 }
 
 func uninstall(ctx context.Context, t *trial) error {
-	report, err := t.session.Uninstall(ctx, t.signer)
-	t.steps("", report)
-	if err != nil {
+	if err := t.takeBack(ctx); err != nil {
 		return err
 	}
-	t.left = leftTraces
 	t.hangUp()
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
 	t.add(Row{ID: "agent-gone", Asked: "Is the agent gone?", Seen: []string{yesNo(t.facts.CurrentAgent == "")}})
+	if t.left == leftNothing && t.facts.Sudo { // as it was delivered
+		return nil
+	}
 	t.add(Row{ID: "sudo-gone", Asked: "Is the right to become root without a password gone?", Seen: []string{yesNo(!t.facts.Sudo && !t.facts.SudoAgent)}})
 	return nil
+}
+
+// takeBack takes back what was done, by how far that came.
+func (t *trial) takeBack(ctx context.Context) error {
+	if t.left != leftInstalled {
+		lines := []string{"rm -rf .macfleet"}
+		if t.left == leftSudo {
+			lines = append(lines, t.withoutRule())
+		}
+		err := t.orders(ctx, lines...)
+		if err == nil {
+			t.left = leftNothing
+		}
+		return err
+	}
+	report, err := t.session.Uninstall(ctx, t.signer)
+	t.steps("", report)
+	if silent, is := errors.AsType[*remote.NoReport](err); is && silent.Reason == remote.NotInstalled {
+		err = t.takeBackByStaged(ctx)
+	}
+	if err == nil {
+		t.left = leftTraces
+	}
+	return err
+}
+
+// takeBackByStaged takes back a converge that ended before it installed the agent: the
+// staged one does, as the rule of the grant allows. It takes the automatic login for somebody
+// else's, since no configuration says whose it is, and the rule goes last.
+func (t *trial) takeBackByStaged(ctx context.Context) error {
+	if t.desired.Mac.AutoLogin {
+		if err := t.orders(ctx, "sudo -n rm -f "+session.PasswordFile); err != nil {
+			return err
+		}
+		// It fails where converge did not come so far.
+		if _, _, _, err := t.execute(ctx, "sudo -n defaults delete "+session.LoginwindowDomain+" "+session.AutoLoginUser, ""); err != nil {
+			return err
+		}
+	}
+	_, _, code, err := t.execute(ctx, "sudo -n "+staged(t.Agent)+" "+document.VerbUninstall, "")
+	if err == nil && code != document.ExitUnchanged && code != document.ExitChanged {
+		err = fmt.Errorf("the staged agent's uninstall ended with %d", code)
+	}
+	return err
+}
+
+// withoutRule removes the rule of the grant.
+func (t *trial) withoutRule() string {
+	return "sudo -n rm -f /etc/sudoers.d/" + t.Target.User + "-nopasswd"
 }
 
 // commandLimit bounds one command; the slowest is the doctor.

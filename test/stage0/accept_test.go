@@ -319,7 +319,7 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 			quirks(noSession), password, "",
 			[]string{"converge/session", "converge/end"},
 			[]string{"reboot/reboot"},
-			"",
+			"disk marker",
 		},
 		"guests reach what they should not": {
 			beliefs(mac.Beliefs{}), password, "guests", []string{
@@ -357,7 +357,23 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 			if !strings.Contains(r.Left, c.left) || t.Failed() {
 				t.Errorf("left %q; %s", r.Left, r.Text())
 			}
+			b.isClosed()
+			if r.Left != "nothing" {
+				if _, err := accept.Run(t.Context(), o); !errors.Is(err, accept.ErrTaken) {
+					t.Errorf("once more: %v", err)
+				}
+				b.isClosed()
+			}
 		})
+	}
+}
+
+// isClosed: the user becomes root with the password alone, and nobody is logged in at boot.
+func (b *bench) isClosed() {
+	b.t.Helper()
+	f := b.probe(b.session())
+	if _, stays := b.read("/etc/kcpassword"); f.Sudo || f.SudoAgent || stays {
+		b.t.Errorf("root without a password: %t, %t; the console's password stays: %t", f.Sudo, f.SudoAgent, stays)
 	}
 }
 
