@@ -148,7 +148,7 @@ func (t *trial) ask(ctx context.Context) {
 		return
 	}
 	t.password = password
-	t.hide.hide(password.Reveal(), "password")
+	t.hide.hideWord(password.Reveal(), "password", t.Simulated)
 }
 
 // report is what is known by now.
@@ -181,7 +181,7 @@ func newTrial(o Options) (*trial, error) {
 	}
 	t.desired = o.document(public)
 	t.signer = document.NewSigner(key, t.desired.Host, o.Now)
-	t.hide.hide(o.Target.Address, "address")
+	t.hide.hideWord(o.Target.Address, "address", o.Simulated)
 	return t, nil
 }
 
@@ -233,6 +233,9 @@ func (t *trial) first(ctx context.Context) error {
 	t.mac = Mac{Model: f.Model, OS: f.OSVersion, Build: f.Build, CPUs: f.CPUs, GiBytes: f.MemoryBytes >> 30}
 	t.hide.hide(f.Serial, "serial")
 	t.hide.hide(f.PlatformUUID, "uuid")
+	if f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User {
+		t.hide.hideWord(f.ConsoleUser, "somebody", t.Simulated)
+	}
 	if f.Client.IsValid() {
 		t.hide.hide(f.Client.String(), "address")
 		t.desired.Host.ManagedFrom = f.Client.String()
@@ -325,7 +328,7 @@ func (t *trial) take(ctx context.Context, s section) error {
 	seen := []string{"to its end"}
 	if err != nil {
 		// What a failure was is told once more by the rows before it; its kind is compared.
-		seen = []string{"broken off: " + t.hide.text(err.Error())}
+		seen = []string{"broken off: " + strings.Join(t.hide.lines(err.Error()), "; ")}
 	}
 	t.add(Row{ID: "end", Asked: "Does it go to its end?", Seen: seen, Seconds: t.Now().Sub(began).Seconds()})
 	t.went[s.name] = err == nil

@@ -104,11 +104,19 @@ func (t *trial) look(ctx context.Context, l look) error {
 func probe(_ context.Context, t *trial) error {
 	f := t.facts
 	t.add(Row{ID: "missing", Asked: "Which facts does stage 0's probe lack?", Seen: orNone(f.Missing())})
-	t.add(Row{ID: "not-understood", Asked: "Which lines of the probe does nobody understand?", Seen: orNone(t.hide.lines(joined(f.Unknown)))})
+	t.add(Row{ID: "not-understood", Asked: "Which lines of the probe does nobody understand?", Seen: unknownLines(f)})
 	t.add(Row{ID: "filevault", Asked: "Is FileVault on?", Seen: []string{string(f.FileVault)}})
 	t.add(Row{ID: "console", Asked: "Who owns the console of a delivered Mac?", Question: "R11", Seen: []string{t.hide.text(f.ConsoleUser)}})
 	t.add(Row{ID: "sudo", Asked: "Does sudo ask for a password?", Seen: []string{yesNo(!f.Sudo)}})
 	return nil
+}
+
+// unknownLines counts them: a login shell prints what it likes.
+func unknownLines(f remote.Facts) []string {
+	if len(f.Unknown) == 0 {
+		return orNone(nil)
+	}
+	return []string{fmt.Sprintf("%d lines", len(f.Unknown))}
 }
 
 // grant spends the password's one attempt, where one is due. A Mac that needs none keeps

@@ -247,7 +247,7 @@ func (t *trial) orders(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		_, complaints, code, err := t.execute(ctx, line, "")
 		if err == nil && code != 0 {
-			err = fmt.Errorf("%s: exit %d: %s", line, code, complaints)
+			err = fmt.Errorf("%s: exit %d: %s", line, code, strings.Join(t.hide.lines(complaints), "; "))
 		}
 		if err != nil {
 			return err
@@ -390,8 +390,6 @@ func orNone(all []string) []string {
 	}
 	return slices.Clone(all)
 }
-
-func joined(lines []string) string { return strings.Join(lines, "\n") }
 
 func yesNo(yes bool) string {
 	if yes {
