@@ -159,12 +159,21 @@ func TestAcceptRefusesAMarkThatOnlyRootReads(t *testing.T) {
 	}
 }
 
-// A run that only became root takes that back.
+// A run that only became root takes that back, also on a Mac that is away for a while.
 func TestAcceptTakesItsRuleBack(t *testing.T) {
 	m := newTestMac(t)
 	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) {
 		a.options.Skip = []string{"looks", "root-looks", "upload"}
+		a.options.Pause = func(context.Context, time.Duration) error { return nil }
+		a.out = &watcher{on: "uninstall: ", do: func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.away = 3
+		}}
 	})
+	if m.away >= 0 {
+		t.Error("it was not dialled until it answered")
+	}
 	if r == nil || r.Left != "nothing" || !strings.HasSuffix(strings.Join(m.saw(), " "), "grant probe probe remove remove probe") {
 		t.Errorf("ran %q: %+v", m.saw(), got)
 	}
@@ -181,6 +190,9 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 	})
 	if got.code != exitDiffers || who.hiddens != 1 || strings.Join(m.saw(), " ") != "probe tart probe probe grant" {
 		t.Fatalf("asked %d times, ran %q: %+v", who.hiddens, m.saw(), got)
+	}
+	if !strings.Contains(got.stdout, "root: broken off: the user does not become root") {
+		t.Errorf("it does not say that the section broke off: %s", got.stdout)
 	}
 	if r.Count(accept.Differs) != 2 || r.Left != "nothing" || strings.Contains(got.stdout+got.stderr+r.Text(), rightPassword) {
 		t.Errorf("%s%s", got.stdout, r.Text())

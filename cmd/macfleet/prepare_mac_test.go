@@ -47,7 +47,9 @@ type testMac struct {
 
 	mu     sync.Mutex
 	logins int
-	runs   []execution
+	// away is how many connections it ends before it answers again.
+	away int
+	runs []execution
 }
 
 // execution is what was run: what it was, and what it read.
@@ -122,6 +124,9 @@ func (m *testMac) accept(config *ssh.ServerConfig, all *sync.WaitGroup) {
 		}
 		all.Go(func() {
 			defer func() { _ = conn.Close() }()
+			if m.isAway() {
+				return
+			}
 			_, channels, requests, err := ssh.NewServerConn(conn, config)
 			if err != nil {
 				return
@@ -134,6 +139,13 @@ func (m *testMac) accept(config *ssh.ServerConfig, all *sync.WaitGroup) {
 			}
 		})
 	}
+}
+
+func (m *testMac) isAway() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away--
+	return m.away >= 0
 }
 
 func (m *testMac) session(channel ssh.Channel, requests <-chan *ssh.Request) {

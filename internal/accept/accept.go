@@ -318,7 +318,10 @@ func (t *trial) take(ctx context.Context, s section) error {
 	defer cancel()
 	began := t.Now()
 	var err error
-	if !s.absent {
+	switch {
+	case s.patient:
+		err = t.connectPatiently(ctx)
+	case !s.absent:
 		err = t.connect(ctx)
 	}
 	if err == nil {
@@ -329,6 +332,7 @@ func (t *trial) take(ctx context.Context, s section) error {
 	if err != nil {
 		// What a failure was is told once more by the rows before it; its kind is compared.
 		seen = []string{"broken off: " + strings.Join(t.hide.lines(err.Error()), "; ")}
+		t.Say(s.name + ": " + seen[0])
 	}
 	t.add(Row{ID: "end", Asked: "Does it go to its end?", Seen: seen, Seconds: t.Now().Sub(began).Seconds()})
 	t.went[s.name] = err == nil

@@ -148,3 +148,21 @@ func TestSectionsNeedWhatComesBeforeThem(t *testing.T) {
 		before[s.name] = true
 	}
 }
+
+// What is recorded went through the redactor: it shows it as it is.
+func TestWhatIsRecordedIsAsReportsShowIt(t *testing.T) {
+	simulated, err := ReadSimulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRedactor("m1")
+	for _, rows := range simulated {
+		for key, lines := range rows {
+			for _, line := range lines {
+				if got := r.text(line); got != line && !strings.HasPrefix(line, prompt) {
+					t.Errorf("%s: %q is shown as %q", key, line, got)
+				}
+			}
+		}
+	}
+}

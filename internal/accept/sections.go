@@ -31,6 +31,8 @@ type section struct {
 	after []string
 	// absent: it begins without a connection.
 	absent bool
+	// patient: it begins also on a Mac that does not answer at first.
+	patient bool
 	// lacks says what else is not there that it needs; may be nil.
 	lacks func(*trial) string
 	run   func(context.Context, *trial) error
@@ -52,7 +54,7 @@ func sections() []section {
 		{name: "guests", about: "guests of the user's own, one more than the licence allows, and the firewall while they run", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
 		{name: "upgrade", about: "another release of the agent, and back to the first", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksNext, run: upgrade},
 		{name: "leave", about: "the agent's goodbye", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: leave},
-		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, lacks: lacksChange, run: uninstall},
+		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, patient: true, lacks: lacksChange, run: uninstall},
 	}
 }
 

@@ -98,8 +98,18 @@ func convergeFirst(ctx context.Context, t *trial) error {
 	t.before = t.facts.BootSession
 	t.desired.Mac.ProofReboot = !slices.Contains(t.Skip, "reboot")
 	report, err := t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
+	if _, lost := errors.AsType[*remote.Lost](err); lost {
+		t.hangUp()
+		if err := t.connectPatiently(ctx); err != nil {
+			return err
+		}
+		report, err = t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
+	}
 	t.steps("", report)
 	t.rebooting = report.Rebooting
+	if err == nil {
+		t.desired.Secrets = nil // the Mac has it, and no run after this one needs it
+	}
 	return err
 }
 
@@ -155,6 +165,21 @@ func (t *trial) awaitBoot(ctx context.Context) error {
 			return nil
 		}
 		t.hangUp()
+	}
+}
+
+// answerLimit is how long a Mac that does not answer is dialled.
+const answerLimit = 5 * time.Minute
+
+// connectPatiently connects to a Mac that may not answer for a while. The connection lasts
+// as long as ctx.
+func (t *trial) connectPatiently(ctx context.Context) error {
+	for until := t.Now().Add(answerLimit); ; {
+		err := t.connect(ctx)
+		_, another := errors.AsType[*remote.HostKeyMismatch](err)
+		if err == nil || another || t.Now().After(until) || t.Pause(ctx, rebootPoll) != nil {
+			return err
+		}
 	}
 }
 
