@@ -26,8 +26,8 @@ const acceptLong = `Takes a Mac that may be wiped through what macfleet has trie
 writes one report, as text and as JSON: what was asked, what was seen, what a simulated Mac
 prints, and what was not tried. It needs no cluster.
 
-It reboots the Mac, replaces who may log in, takes the user's password once, without echo,
-and takes all of it back at its end, as far as that goes. Have the Mac reinstalled
+It reboots the Mac, replaces who may log in, tries the user's password once, which it asks
+for without echo, and takes all of it back at its end, as far as that goes. Have the Mac reinstalled
 afterwards. It refuses a Mac that bears the mark of a fleet.
 
 The report holds no password, key, serial number, identifier or public address. Read it
@@ -82,11 +82,14 @@ func newAccept() *cobra.Command {
 }
 
 // untilHangUp ends with the terminal, unless the program is to outlive it, as with nohup.
+// The second Ctrl-C does not wait for what is ended.
 func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
-	if signal.Ignored(syscall.SIGHUP) {
-		return context.WithCancel(ctx)
+	stop := context.CancelFunc(func() {})
+	if !signal.Ignored(syscall.SIGHUP) {
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 	}
-	return signal.NotifyContext(ctx, syscall.SIGHUP)
+	unhook := context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+	return ctx, func() { unhook(); stop() }
 }
 
 func sectionsHelp() string {
