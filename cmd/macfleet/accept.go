@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,8 +26,8 @@ const acceptLong = `Takes a Mac that may be wiped through what macfleet has trie
 writes one report, as text and as JSON: what was asked, what was seen, what a simulated Mac
 prints, and what was not tried. It needs no cluster.
 
-It reboots the Mac, replaces who may log in, takes the user's password once, without echo,
-and takes all of it back at its end, as far as that goes. Have the Mac reinstalled
+It reboots the Mac, replaces who may log in, tries the user's password once, which it asks
+for without echo, and takes all of it back at its end, as far as that goes. Have the Mac reinstalled
 afterwards. It refuses a Mac that bears the mark of a fleet.
 
 The report holds no password, key, serial number, identifier or public address. Read it
@@ -60,8 +61,10 @@ func newAccept() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			ctx, stop := untilHangUp(cmd.Context())
+			defer stop()
 			a.out, a.asked = cmd.OutOrStdout(), terminal{}
-			return a.preparation.report(cmd.Context(), cmd.ErrOrStderr(), a.run(cmd.Context()))
+			return a.preparation.report(ctx, cmd.ErrOrStderr(), a.run(ctx))
 		},
 	}
 	flags.add(cmd)
@@ -76,6 +79,17 @@ func newAccept() *cobra.Command {
 	set.BoolVar(&flags.yesWipe, "yes-wipe", false, "the Mac may be wiped: do not ask")
 	_ = cmd.RegisterFlagCompletionFunc("skip", cobra.FixedCompletions(cobraWords(accept.Sections()), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// untilHangUp ends with the terminal, unless the program is to outlive it, as with nohup.
+// The second Ctrl-C does not wait for what is ended.
+func untilHangUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	stop := context.CancelFunc(func() {})
+	if !signal.Ignored(syscall.SIGHUP) {
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+	}
+	unhook := context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+	return ctx, func() { unhook(); stop() }
 }
 
 func sectionsHelp() string {
@@ -147,23 +161,26 @@ func (f prepareFlags) damaged() (*remote.Build, error) {
 
 func (f acceptFlags) files() []string { return []string{f.report + ".txt", f.report + ".json"} }
 
-// run asks for the leave to wipe the Mac before anything else, and for the host key before
-// anything is sent.
+// run asks for the host key before it logs in, and for the leave to wipe the Mac when it
+// knows which one it is.
 func (a *acceptance) run(ctx context.Context) error {
-	if err := a.agree(ctx); err != nil {
-		return err
-	}
 	if err := a.pin(ctx); err != nil {
 		return err
 	}
 	a.say("its host key is pinned for this run: %s", a.target.Pin)
 	a.options.Target, a.options.Say = a.target, func(line string) { a.say("%s", line) }
-	a.options.Password = a.secret
+	a.options.Agree, a.options.Password = a.agree, a.secret
+	// The files are there before the Mac is changed: that they cannot be written shows now.
+	if err := a.create(); err != nil {
+		return &endError{code: exitUsage, err: fmt.Errorf("writing the report: %w: name another place with --report", err)}
+	}
+	a.options.Save = func(r accept.Report) { _ = a.write(r) } // what fails is told at the end
 	r, err := accept.Run(ctx, a.options)
 	if err != nil {
-		return a.notBegun(err)
+		return errors.Join(a.notBegun(err), a.remove())
 	}
 	if err := a.write(r); err != nil {
+		a.say("%s", r.Text())
 		return err
 	}
 	a.say("%d rows: %d as simulated, %d differ, %d not simulated, %d not tried", len(r.Rows),
@@ -179,8 +196,10 @@ func (a *acceptance) run(ctx context.Context) error {
 	return nil
 }
 
-// agree has a person say that the Mac may be wiped.
-func (a *acceptance) agree(ctx context.Context) error {
+// agree has a person say that the Mac may be wiped, and says which one it is.
+func (a *acceptance) agree(ctx context.Context, f remote.Facts) error {
+	a.say("it is a %s with macOS %s, serial number %s; its console belongs to %s, and %d GB of its disk are free",
+		f.Model, f.OSVersion, f.Serial, f.ConsoleUser, f.DiskFreeBytes/1e9)
 	if a.flags.yesWipe {
 		return nil
 	}
@@ -190,48 +209,82 @@ func (a *acceptance) agree(ctx context.Context) error {
 		return &endError{code: exitUsage, err: fmt.Errorf("asking whether the Mac may be wiped: %w: say it with --yes-wipe", err)}
 	}
 	if answer != "wipe" {
-		return &endError{code: exitUsage, err: errors.New("the Mac may not be wiped: nothing was sent to it")}
+		return &endError{code: exitUsage, err: errors.New("the Mac may not be wiped: nothing was changed")}
 	}
 	return nil
 }
 
+// mostAsked is how often the password is asked for where only Enter is pressed.
+const mostAsked = 3
+
 // secret asks for the password.
-func (a *acceptance) secret(ctx context.Context) (remote.Secret, error) {
-	if err := a.ask(ctx); err != nil {
-		return nil, err
+func (a *acceptance) secret(ctx context.Context, optional bool) (remote.Secret, error) {
+	prompt := fmt.Sprintf("Password of %s on the Mac: ", a.target.User)
+	if optional {
+		prompt = fmt.Sprintf("Password of %s on the Mac, for its console session (Enter goes on without): ", a.target.User)
 	}
-	return a.password, nil
+	for range mostAsked {
+		text, err := a.asked.hidden(ctx, prompt)
+		if err != nil {
+			return nil, fmt.Errorf("asking for the password: %w: run this where you can type it", err)
+		}
+		if text != "" {
+			return typed(text), typed(text).usable()
+		}
+		if optional {
+			break
+		}
+	}
+	return nil, typed("").usable()
 }
 
 // notBegun says why the Mac was not tried.
 func (a *acceptance) notBegun(err error) error {
+	var end *endError
+	if errors.As(err, &end) {
+		return err
+	}
 	if told := a.unreached(err); told != err { //nolint:errorlint // whether it is the very same
 		return told
 	}
 	return &endError{code: exitUnfit, err: err}
 }
 
-// write writes both forms of the report, which were not there before.
+// create makes the report's files, which were not there before.
+func (a *acceptance) create() error {
+	for _, path := range a.flags.files() {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes them where there is nothing to report.
+func (a *acceptance) remove() error {
+	var errs []error
+	for _, path := range a.flags.files() {
+		errs = append(errs, os.Remove(path))
+	}
+	return errors.Join(errs...)
+}
+
+// write writes both forms of the report, over what was written of it before.
 func (a *acceptance) write(r accept.Report) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	for path, content := range map[string]string{a.flags.files()[0]: r.Text(), a.flags.files()[1]: string(text) + "\n"} {
-		if err := writeNew(path, content); err != nil {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}
 	}
 	return nil
-}
-
-func writeNew(path, content string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(f, content)
-	return errors.Join(err, f.Close())
 }
 
 // pause waits, unless ctx ends before.

@@ -78,6 +78,7 @@ func readAcceptance(t *testing.T, files []string) *accept.Report {
 	return &r
 }
 
+// It is asked when it is known which Mac it is, by reads alone.
 func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		who  *person
@@ -89,8 +90,11 @@ func TestAcceptTouchesNoMacWithoutLeave(t *testing.T) {
 	} {
 		m := newTestMac(t)
 		got, r := m.acceptance(c.who, nil)
-		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || m.logins != 0 {
-			t.Errorf("%s: %d logins: %+v", name, m.logins, got)
+		if got.code != exitUsage || !strings.Contains(got.stderr, c.says) || r != nil || strings.Join(m.saw(), " ") != "probe tart" {
+			t.Errorf("%s: ran %q: %+v", name, m.saw(), got)
+		}
+		if !strings.Contains(got.stdout, "Mac16,10 with macOS 26.0, serial number C07TEST; its console belongs to root") {
+			t.Errorf("%s: it does not say which Mac: %s", name, got.stdout)
 		}
 	}
 }
@@ -119,6 +123,7 @@ func TestAcceptPinsTheHostKey(t *testing.T) {
 func TestAcceptRefusesWhatIsNoMacForTrials(t *testing.T) {
 	for label, value := range map[string]string{
 		"arch": "x86_64", "kern.hv_vmm_present": "1", "sudo": "agent", "journal": "{}", "os": "", "filevault": "FileVault is On.",
+		"console": "somebody", "disk": "/dev/disk3s5 200 100 50 67% 1 2 0% /", "hw.memsize": "",
 		"current": "/usr/local/libexec/macfleet/" + strings.Repeat("0a", 32),
 	} {
 		m := newTestMac(t)
@@ -131,6 +136,49 @@ func TestAcceptRefusesWhatIsNoMacForTrials(t *testing.T) {
 	}
 }
 
+// On a Mac without tart, converge would fail before the agent is there to take it back.
+func TestAcceptRefusesAMacWithoutTart(t *testing.T) {
+	m := newTestMac(t)
+	m.noTart = 1
+	got, r := m.acceptance(&person{answer: "wipe"}, nil)
+	if got.code != exitUnfit || r != nil || !strings.Contains(got.stderr, "--tart-version") || strings.Join(m.saw(), " ") != "probe tart tart" {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+}
+
+// The mark of a fleet is read by root alone: it is looked for again after the grant.
+func TestAcceptRefusesAMarkThatOnlyRootReads(t *testing.T) {
+	m := newTestMac(t)
+	m.granted = map[string]string{"sudo": "yes", "journal": "{}"}
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) { a.options.Skip = []string{"looks"} })
+	if got.code != exitUnfit || r != nil || !strings.Contains(got.stderr, "mark of a fleet") || strings.Join(m.saw(), " ") != "probe tart probe probe grant probe remove" {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+	if last := m.runs[len(m.runs)-1].command; !strings.HasSuffix(last, " /etc/sudoers.d/m1-nopasswd") {
+		t.Errorf("it removed %q", last)
+	}
+}
+
+// A run that only became root takes that back, also on a Mac that is away for a while.
+func TestAcceptTakesItsRuleBack(t *testing.T) {
+	m := newTestMac(t)
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) {
+		a.options.Skip = []string{"looks", "root-looks", "upload"}
+		a.options.Pause = func(context.Context, time.Duration) error { return nil }
+		a.out = &watcher{on: "uninstall: ", do: func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.away = 3
+		}}
+	})
+	if m.away >= 0 {
+		t.Error("it was not dialled until it answered")
+	}
+	if r == nil || r.Left != "nothing" || !strings.HasSuffix(strings.Join(m.saw(), " "), "grant probe probe remove remove probe") {
+		t.Errorf("ran %q: %+v", m.saw(), got)
+	}
+}
+
 // The password is asked for once and sent once, and a wrong one ends what needs it.
 func TestAcceptReportsAWrongPassword(t *testing.T) {
 	m := newTestMac(t)
@@ -140,11 +188,36 @@ func TestAcceptReportsAWrongPassword(t *testing.T) {
 		a.options.Skip = []string{"looks"}
 		a.options.Simulated = accept.Simulated{accept.AsDelivered: {"root/grant": {"granted"}, "root/end": {"to its end"}}}
 	})
-	if got.code != exitDiffers || who.hiddens != 1 || strings.Join(m.saw(), " ") != "probe probe probe grant" {
+	if got.code != exitDiffers || who.hiddens != 1 || strings.Join(m.saw(), " ") != "probe tart probe probe grant" {
 		t.Fatalf("asked %d times, ran %q: %+v", who.hiddens, m.saw(), got)
+	}
+	if !strings.Contains(got.stdout, "root: broken off: the user does not become root") {
+		t.Errorf("it does not say that the section broke off: %s", got.stdout)
 	}
 	if r.Count(accept.Differs) != 2 || r.Left != "nothing" || strings.Contains(got.stdout+got.stderr+r.Text(), rightPassword) {
 		t.Errorf("%s%s", got.stdout, r.Text())
+	}
+}
+
+// Enter alone is no answer where the password is needed, and skips it where it is not.
+func TestAcceptAsksAgainForAPassword(t *testing.T) {
+	for name, c := range map[string]struct {
+		sudo string
+		asks int
+		says string
+	}{
+		"needed":     {"no", mostAsked, "no password was typed"},
+		"not needed": {"yes", 1, "it takes the user's password"},
+	} {
+		m := newTestMac(t)
+		m.facts["sudo"] = c.sudo
+		who := &person{answer: "wipe"}
+		_, r := m.acceptance(who, func(a *acceptance, _ func()) {
+			a.options.Skip = slices.DeleteFunc(accept.Sections(), func(name string) bool { return name == "root" || name == "probe" })
+		})
+		if who.hiddens != c.asks || r == nil || !strings.Contains(r.Text(), c.says) {
+			t.Errorf("%s: asked %d times: %+v", name, who.hiddens, r)
+		}
 	}
 }
 
@@ -168,6 +241,47 @@ func TestAcceptWithoutAPassword(t *testing.T) {
 	}
 }
 
+// What cannot be written shows before the Mac is changed, and what is known is written after
+// each section.
+func TestAcceptWritesItsReportAsItGoes(t *testing.T) {
+	m := newTestMac(t)
+	got, _ := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, _ func()) {
+		a.flags.report = filepath.Join(t.TempDir(), "none", "report")
+	})
+	if got.code != exitUsage || !strings.Contains(got.stderr, "--report") || len(m.saw()) != 0 {
+		t.Errorf("no such folder: ran %q: %+v", m.saw(), got)
+	}
+	var files []string
+	seen := &watcher{on: "looks: "}
+	got, r := m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, interrupt func()) {
+		files, a.out = a.flags.files(), seen
+		seen.do = func() {
+			if r := readAcceptance(t, files); r == nil || len(r.Rows) == 0 || r.Rows[0].Section != "probe" {
+				t.Errorf("after the first section the report is %+v", r)
+			}
+			interrupt()
+		}
+	})
+	if got.code != exitInterrupted || r == nil || !seen.seen {
+		t.Errorf("%+v, seen %t", got, seen.seen)
+	}
+}
+
+// watcher does something once, when a line begins as it wants.
+type watcher struct {
+	on   string
+	do   func()
+	seen bool
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	if !w.seen && strings.HasPrefix(string(p), w.on) {
+		w.seen = true
+		w.do()
+	}
+	return len(p), nil
+}
+
 // interrupted is a person who presses Ctrl-C where the password is asked for.
 type interrupted struct{ press func() }
 
@@ -178,10 +292,15 @@ func (i interrupted) hidden(ctx context.Context, _ string) (string, error) {
 	return "", ctx.Err()
 }
 
+// Before the first section there is nothing to report.
 func TestAcceptInterruptedReportsWhatItTried(t *testing.T) {
 	m := newTestMac(t)
-	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) {
-		a.asked, a.options.Skip = interrupted{interrupt}, []string{"looks"}
+	got, r := m.acceptance(nil, func(a *acceptance, interrupt func()) { a.asked = interrupted{interrupt} })
+	if got.code != exitInterrupted || r != nil || strings.Join(m.saw(), " ") != "probe tart" {
+		t.Fatalf("ran %q, reported %v: %+v", m.saw(), r, got)
+	}
+	got, r = m.acceptance(&person{answer: "wipe", password: rightPassword}, func(a *acceptance, interrupt func()) {
+		a.out = &watcher{on: "looks: ", do: interrupt}
 	})
 	if got.code != exitInterrupted || r == nil {
 		t.Fatalf("%+v", got)

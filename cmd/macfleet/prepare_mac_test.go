@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,8 +35,11 @@ type testMac struct {
 	client   ssh.Signer
 	// facts replace lines of what it says of itself.
 	facts map[string]string
-	// grant is what comes of the password.
-	grant string
+	// grant is what comes of the password, and granted what it says of itself then.
+	grant   string
+	granted map[string]string
+	// noTart is how a look at tart ends.
+	noTart int
 	// steps are the answers to the runs of the session step, one after the other.
 	steps []document.Report
 	// console plays all commands, where it is there.
@@ -43,7 +47,9 @@ type testMac struct {
 
 	mu     sync.Mutex
 	logins int
-	runs   []execution
+	// away is how many connections it ends before it answers again.
+	away int
+	runs []execution
 }
 
 // execution is what was run: what it was, and what it read.
@@ -60,7 +66,7 @@ func newTestMac(t *testing.T) *testMac {
 		facts: map[string]string{
 			"os": "26.0", "arch": "arm64", "hw.model": "Mac16,10", "hw.memsize": "17179869184", "kern.hv_vmm_present": "0",
 			"kern.bootsessionuuid": "B-1", "ioreg": `"IOPlatformSerialNumber" = "C07TEST"`, "console": "root", "user": "m1",
-			"disk": "/dev/disk3s5 200 100 50 67% 1 2 0% /", "filevault": "FileVault is Off.",
+			"disk": "/dev/disk3s5 200000000 100000000 50000000 67% 1 2 0% /", "filevault": "FileVault is Off.",
 		},
 		steps: []document.Report{sessionReport(document.Changed, ""), sessionReport(document.Unchanged, "")},
 	}
@@ -118,6 +124,9 @@ func (m *testMac) accept(config *ssh.ServerConfig, all *sync.WaitGroup) {
 		}
 		all.Go(func() {
 			defer func() { _ = conn.Close() }()
+			if m.isAway() {
+				return
+			}
 			_, channels, requests, err := ssh.NewServerConn(conn, config)
 			if err != nil {
 				return
@@ -130,6 +139,13 @@ func (m *testMac) accept(config *ssh.ServerConfig, all *sync.WaitGroup) {
 			}
 		})
 	}
+}
+
+func (m *testMac) isAway() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away--
+	return m.away >= 0
 }
 
 func (m *testMac) session(channel ssh.Channel, requests <-chan *ssh.Request) {
@@ -155,6 +171,10 @@ func (m *testMac) execute(command string, c ssh.Channel) int {
 		what = "grant"
 	case strings.Contains(command, "say probe 1"):
 		what = "probe"
+	case strings.Contains(command, "xattr "):
+		what = "tart"
+	case strings.HasPrefix(command, "rm "), strings.HasPrefix(command, "sudo -n rm "):
+		what = "remove"
 	case strings.Contains(command, "/bin/sh"):
 		what = "receive"
 		_, _ = fmt.Fprintln(c, "have 0")
@@ -172,7 +192,11 @@ func (m *testMac) execute(command string, c ssh.Channel) int {
 func (m *testMac) answer(what string, c io.Writer) int {
 	switch what {
 	case "grant":
+		maps.Copy(m.facts, m.granted)
 		_, _ = fmt.Fprintln(c, "grant", m.grant)
+	case "tart":
+		return m.noTart
+	case "remove":
 	case "receive":
 		_, _ = fmt.Fprintln(c, "receive staged")
 	case "probe":

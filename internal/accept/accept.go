@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -34,8 +35,13 @@ type Options struct {
 	GuestImage string
 	// GuestConnect is what guests try connections with, as nc -z does. Empty: nc.
 	GuestConnect string
-	// Password asks for the user's password, once at most. No password is an error.
-	Password func(ctx context.Context) (remote.Secret, error)
+	// Agree says whether the Mac of these facts may be wiped: an error ends the run, when
+	// nothing was done yet. Nil: it may be.
+	Agree func(ctx context.Context, f remote.Facts) error
+	// Password asks for the user's password, once at most, before the first section: a
+	// person may take their time. No password is an error. optional: it is for the console
+	// session alone.
+	Password func(ctx context.Context, optional bool) (remote.Secret, error)
 	// Skip names sections to leave out.
 	Skip []string
 	// Version of the program that reports.
@@ -43,6 +49,8 @@ type Options struct {
 	Now     func() time.Time
 	// Pause waits between two looks at a Mac that reboots.
 	Pause func(ctx context.Context, d time.Duration) error
+	// Save is given the report after each section. Nil: only the whole one is wanted.
+	Save func(r Report)
 	// Say tells what is being done.
 	Say func(line string)
 	// Simulated is what to compare with.
@@ -51,14 +59,15 @@ type Options struct {
 
 // ErrTaken means that the Mac is not for trials: a fleet has it, or had it since its
 // installation.
-var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial before this one: nothing was changed: have it reinstalled, and be sure that it is the right one")
+var ErrTaken = errors.New("the Mac bears the mark of a fleet, or of a trial before this one: nothing is left changed: have it reinstalled, and be sure that it is the right one")
 
 // trial is one Mac on its way through the sections.
 type trial struct {
 	Options
-	hide *redactor
-	mac  Mac
-	rows []Row
+	hide    *redactor
+	started time.Time
+	mac     Mac
+	rows    []Row
 	// went says which sections went to their end; those that did not are false, and those
 	// that were not tried are not in it.
 	went map[string]bool
@@ -69,7 +78,9 @@ type trial struct {
 	session *remote.Session
 	facts   remote.Facts
 
-	password remote.Secret
+	// password is what was asked for; where there is none, noPassword says why.
+	password   remote.Secret
+	noPassword error
 	// before is the boot session in which converge ran first, and rebooting says that it
 	// asked for the proof reboot.
 	before    string
@@ -104,15 +115,48 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	r := Report{Schema: Schema, Version: o.Version, Started: o.Now().UTC()}
 	if err := t.first(ctx); err != nil {
 		return Report{}, err
 	}
-	for _, s := range sections() {
-		t.take(ctx, s)
+	if o.Agree != nil {
+		if err := o.Agree(ctx, t.facts); err != nil {
+			return Report{}, err
+		}
 	}
-	r.Finished, r.Mac, r.Rows, r.Questions, r.Left = o.Now().UTC(), t.mac, t.rows, answers(t.rows), t.left
-	return r, nil
+	if !slices.Contains(o.Skip, "root") {
+		t.ask(ctx)
+	}
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	for _, s := range sections() {
+		if err := t.take(ctx, s); errors.Is(err, ErrTaken) {
+			return Report{}, err
+		}
+		if o.Save != nil {
+			o.Save(t.report())
+		}
+	}
+	return t.report(), nil
+}
+
+// ask asks for the password, which no report shows from now on.
+func (t *trial) ask(ctx context.Context) {
+	password, err := t.Password(ctx, t.facts.Sudo)
+	if err != nil {
+		t.noPassword = err
+		return
+	}
+	t.password = password
+	t.hide.hideWord(password.Reveal(), "password", t.Simulated)
+}
+
+// report is what is known by now.
+func (t *trial) report() Report {
+	return Report{
+		Schema: Schema, Version: t.Version, Started: t.started, Finished: t.Now().UTC(),
+		Mac: t.mac, Rows: t.rows, Questions: answers(t.rows), Left: t.left,
+	}
 }
 
 // Check looks whether the options can be used, without the Mac.
@@ -130,14 +174,14 @@ func newTrial(o Options) (*trial, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	t := &trial{Options: o, hide: newRedactor(o.Target.User), went: map[string]bool{}, left: "nothing"}
+	t := &trial{Options: o, hide: newRedactor(o.Target.User), started: o.Now().UTC(), went: map[string]bool{}, left: leftNothing}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a key for the Mac's instructions: %w", err)
 	}
 	t.desired = o.document(public)
 	t.signer = document.NewSigner(key, t.desired.Host, o.Now)
-	t.hide.hide(o.Target.Address, "address")
+	t.hide.hideWord(o.Target.Address, "address", o.Simulated)
 	return t, nil
 }
 
@@ -172,7 +216,7 @@ func (t *trial) first(ctx context.Context) error {
 	defer t.hangUp()
 	f := t.facts
 	switch {
-	case f.SudoAgent || f.DiskMarker != nil || f.DiskMarkerDamaged || f.CurrentAgent != "":
+	case taken(f):
 		return ErrTaken
 	case f.Arch != "" && f.Arch != "arm64":
 		return fmt.Errorf("it is %s and not Apple silicon: nothing was changed: is the address right?", f.Arch)
@@ -183,14 +227,62 @@ func (t *trial) first(ctx context.Context) error {
 	case f.FileVault == remote.On:
 		return errors.New("FileVault is on, so that it does not come back from a reboot without a person: nothing was changed: turn it off, or have the Mac reinstalled")
 	}
+	if err := t.mayConverge(ctx); err != nil {
+		return err
+	}
 	t.mac = Mac{Model: f.Model, OS: f.OSVersion, Build: f.Build, CPUs: f.CPUs, GiBytes: f.MemoryBytes >> 30}
 	t.hide.hide(f.Serial, "serial")
 	t.hide.hide(f.PlatformUUID, "uuid")
+	if f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User {
+		t.hide.hideWord(f.ConsoleUser, "somebody", t.Simulated)
+	}
 	if f.Client.IsValid() {
 		t.hide.hide(f.Client.String(), "address")
 		t.desired.Host.ManagedFrom = f.Client.String()
 	}
 	return nil
+}
+
+// taken says that a fleet has the Mac, or had it. The mark can be read by root alone.
+func taken(f remote.Facts) bool {
+	return f.SudoAgent || f.DiskMarker != nil || f.DiskMarkerDamaged || f.CurrentAgent != ""
+}
+
+// refuseTaken looks once more when the mark can be read, and takes the rule back.
+func (t *trial) refuseTaken(ctx context.Context) error {
+	t.hangUp()
+	if err := t.connect(ctx); err != nil || !taken(t.facts) {
+		return err
+	}
+	if err := t.orders(ctx, t.withoutRule()); err != nil {
+		return errors.Join(ErrTaken, fmt.Errorf("taking the right to become root back: %w: remove /etc/sudoers.d/%s-nopasswd", err, t.Target.User))
+	}
+	return ErrTaken
+}
+
+// mayConverge refuses a Mac on which converge is known to fail before the agent is
+// installed: the way back is the agent's.
+func (t *trial) mayConverge(ctx context.Context) error {
+	if slices.Contains(t.Skip, "converge") {
+		return nil
+	}
+	switch f := t.facts; {
+	case len(f.Missing()) > 0:
+		return fmt.Errorf("it does not say its %s: nothing was changed: is it a Mac?", strings.Join(f.Missing(), ", "))
+	case f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User:
+		return fmt.Errorf("its console belongs to %s: nothing was changed: log that user out, or name it with --user", f.ConsoleUser)
+	case f.DiskFreeBytes < converge.MinFree:
+		return fmt.Errorf("%d GB of its disk are free, converge needs %d: nothing was changed: have the Mac reinstalled", f.DiskFreeBytes/1e9, int64(converge.MinFree/1e9))
+	case t.Tart != nil:
+		return nil
+	}
+	for _, place := range converge.TartPlaces() {
+		_, _, code, err := t.execute(ctx, run{line: "xattr " + place}.shellLine(false), "")
+		if err != nil || code == 0 {
+			return err
+		}
+	}
+	return errors.New("it has no tart, which converge needs: nothing was changed: name a release with --tart-version, --tart-url and --tart-sha256")
 }
 
 // connect dials and probes anew: each section begins with what the Mac says by then.
@@ -214,19 +306,22 @@ func (t *trial) hangUp() {
 	t.session = nil
 }
 
-// take goes through one section, or says why it does not.
-func (t *trial) take(ctx context.Context, s section) {
+// take goes through one section, or says why it does not, and returns what broke it off.
+func (t *trial) take(ctx context.Context, s section) error {
 	t.section = s.name
 	if why := t.whyNot(ctx, s); why != "" {
 		t.notTried(s.name, s.about, why)
-		return
+		return nil
 	}
 	t.Say(s.name + ": " + s.about)
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	began := t.Now()
 	var err error
-	if !s.absent {
+	switch {
+	case s.patient:
+		err = t.connectPatiently(ctx)
+	case !s.absent:
 		err = t.connect(ctx)
 	}
 	if err == nil {
@@ -236,10 +331,12 @@ func (t *trial) take(ctx context.Context, s section) {
 	seen := []string{"to its end"}
 	if err != nil {
 		// What a failure was is told once more by the rows before it; its kind is compared.
-		seen = []string{"broken off: " + t.hide.text(err.Error())}
+		seen = []string{"broken off: " + strings.Join(t.hide.lines(err.Error()), "; ")}
+		t.Say(s.name + ": " + seen[0])
 	}
 	t.add(Row{ID: "end", Asked: "Does it go to its end?", Seen: seen, Seconds: t.Now().Sub(began).Seconds()})
 	t.went[s.name] = err == nil
+	return err
 }
 
 // whyNot says why a section is not tried; empty: it is.

@@ -18,6 +18,14 @@ func TestReportsHideWhichMacAndWhose(t *testing.T) {
 		"192.168.64.1/24 127.0.0.1 169.254.169.254":   "192.168.64.1/24 127.0.0.1 169.254.169.254",
 		"fe80::1 ::1 fd00::2":                         "fe80::1 ::1 fd00::2",
 		"at 23:15:04, macOS 15.6.1, tart 2.32.1":      "at 23:15:04, macOS 15.6.1, tart 2.32.1",
+		"2a01:e0a:1:2:3:4:5:6 on en0":                 "<address> on en0",
+		"from 2a01:e0a::5: refused":                   "from <address>: refused",
+		"fe80::a4fc:14ff:fe00:1":                      "<address>",
+		"6BA7B810-9DAD-11D1-80B4":                     "<uuid>",
+		"SHA256:abcdef":                               "<fingerprint>",
+		"in /Users/m1, /Users/jane/x, /Users/Shared":  "in /Users/<user>, /Users/<somebody>/x, /Users/Shared",
+		"com.company.x.plist, com.apple.y.plist":      "<job>.plist, com.apple.y.plist",
+		"/System/Library/LaunchDaemons/ssh.plist":     "/System/Library/LaunchDaemons/ssh.plist",
 		"ether a4:fc:14:0:1:2":                        "ether <ether>",
 		"6BA7B810-9DAD-11D1-80B4-00C04FD430C8 is one": "<uuid> is one",
 		"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA me":     "<key> me",
@@ -26,6 +34,23 @@ func TestReportsHideWhichMacAndWhose(t *testing.T) {
 	} {
 		if got := r.text(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+// An ordinary word is told by being hidden wherever a Mac prints it.
+func TestPasswordsAreHiddenAsWords(t *testing.T) {
+	simulated := Simulated{AsDelivered: {"a/b": {"system integrity protection: enabled."}}}
+	for _, c := range []struct{ password, text, want string }{
+		{"secret7", "it took secret7, not secret70", "it took <password>, not secret70"},
+		{`c0rrect "horse"`, `x: c0rrect "horse"`, "x: <password>"},
+		{"enabled", "it is enabled", "it is enabled"},
+		{"able1", "able1", "able1"},
+	} {
+		r := newRedactor("m1")
+		r.hideWord(c.password, "password", simulated)
+		if got := r.text(c.text); got != c.want {
+			t.Errorf("%q is shown as %q, want %q", c.text, got, c.want)
 		}
 	}
 }
@@ -121,5 +146,23 @@ func TestSectionsNeedWhatComesBeforeThem(t *testing.T) {
 			t.Errorf("%s: said twice, without a limit, or without a word", s.name)
 		}
 		before[s.name] = true
+	}
+}
+
+// What is recorded went through the redactor: it shows it as it is.
+func TestWhatIsRecordedIsAsReportsShowIt(t *testing.T) {
+	simulated, err := ReadSimulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRedactor("m1")
+	for _, rows := range simulated {
+		for key, lines := range rows {
+			for _, line := range lines {
+				if got := r.text(line); got != line && !strings.HasPrefix(line, prompt) {
+					t.Errorf("%s: %q is shown as %q", key, line, got)
+				}
+			}
+		}
 	}
 }

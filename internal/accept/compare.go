@@ -31,6 +31,18 @@ func ReadSimulated() (Simulated, error) {
 	return s, nil
 }
 
+// hold says whether a word is among what simulated Macs print.
+func (s Simulated) hold(word string) bool {
+	for _, rows := range s {
+		for _, lines := range rows {
+			if slices.ContainsFunc(lines, func(line string) bool { return replaceWord(line, word, "") != line }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Judge compares a row with what the simulator prints, with each switch that has an answer
 // of its own. What macfleet promises, and no simulator shows, the row brings with it.
 func (s Simulated) Judge(r Row) Row {

@@ -218,9 +218,12 @@ func (g guestTrial) third(ctx context.Context) error {
 	}
 	g.running["accept-3"] = run
 	seen := []string{"it runs"}
-	if end, err := run.end(ctx, refusal); err == nil {
+	switch end, err := run.end(ctx, refusal); {
+	case err == nil:
 		seen = end.lines
 		delete(g.running, "accept-3")
+	case !errors.Is(err, errNotInTime):
+		return err
 	}
 	g.add(Row{ID: "third", Asked: "Is a third guest refused?", Question: "R13", Seen: seen})
 	return nil
@@ -264,32 +267,36 @@ func (g guestTrial) start(ctx context.Context, arguments string) (*guestRun, err
 
 // end waits for the end of the command.
 func (r *guestRun) end(ctx context.Context, limit time.Duration) (ending, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errNotInTime)
 	defer cancel()
 	select {
 	case end := <-r.ended:
 		return end, end.err
-	case <-ctx.Done():
-		return ending{}, errors.New("the guest's command did not end in time")
+	case <-limited.Done():
+		return ending{}, context.Cause(limited)
 	}
 }
 
-// cleanUp ends all guests and removes the images, also where the run was called off.
+var errNotInTime = errors.New("the guest's command did not end in time")
+
+// cleanUp ends all guests and removes the images, also where the run was called off, or
+// the connection went.
 func (g guestTrial) cleanUp(ctx context.Context) error {
-	calledOff := ctx.Err() != nil
+	g.Say("ending the guests")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*endGuest)
 	defer cancel()
-	if calledOff { // and the connection with it
-		g.hangUp()
-		if err := g.trial.connect(ctx); err != nil {
-			return fmt.Errorf("guests may still run: %w", err)
-		}
+	g.hangUp()
+	if err := g.connectPatiently(ctx); err != nil {
+		return fmt.Errorf("guests may still run: %w", err)
 	}
 	var errs []error
 	for name, run := range g.running {
 		_, err := g.seen(ctx, "stop "+name)
 		if err == nil {
-			_, err = run.end(ctx, endGuest)
+			// How its command ended, or its connection, does not matter here.
+			if _, late := run.end(ctx, endGuest); errors.Is(late, errNotInTime) {
+				err = late
+			}
 		}
 		errs = append(errs, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // The time that a section may take at most.
@@ -29,6 +31,8 @@ type section struct {
 	after []string
 	// absent: it begins without a connection.
 	absent bool
+	// patient: it begins also on a Mac that does not answer at first.
+	patient bool
 	// lacks says what else is not there that it needs; may be nil.
 	lacks func(*trial) string
 	run   func(context.Context, *trial) error
@@ -43,14 +47,14 @@ func sections() []section {
 		{name: "upload", about: "the agent on its way to the Mac, and its first start there", limit: uploadLimit, needs: []string{"root"}, run: upload},
 		{name: "doctor-before", about: "the doctor on a Mac that nothing was done to", limit: looksLimit, needs: []string{"upload"}, run: stagedDoctor},
 		{name: "signatures", about: "programs that are damaged, overwritten in place, and renamed into place", limit: uploadLimit, needs: []string{"upload"}, run: signatures},
-		{name: "converge", about: "all steps that make a Mac a node, but for the joining", limit: convergeLimit, needs: []string{"upload"}, after: []string{"signatures"}, run: converge},
+		{name: "converge", about: "all steps that make a Mac a node, but for the joining", limit: convergeLimit, needs: []string{"upload"}, after: []string{"signatures"}, run: convergeFirst},
 		{name: "reboot", about: "the proof reboot, and whether all steps hold after it", limit: rebootLimit, needs: []string{"converge"}, absent: true, run: proofReboot},
 		{name: "again", about: "converge on a Mac that is converged, which changes nothing", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: convergeAgain},
 		{name: "doctor-after", about: "the doctor on a converged Mac", limit: looksLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: installedDoctor},
 		{name: "guests", about: "guests of the user's own, one more than the licence allows, and the firewall while they run", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
 		{name: "upgrade", about: "another release of the agent, and back to the first", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksNext, run: upgrade},
 		{name: "leave", about: "the agent's goodbye", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: leave},
-		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, lacks: lacksConverge, run: uninstall},
+		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, patient: true, lacks: lacksChange, run: uninstall},
 	}
 }
 
@@ -61,9 +65,9 @@ func lacksNext(t *trial) string {
 	return ""
 }
 
-func lacksConverge(t *trial) string {
-	if t.left != leftInstalled {
-		return "converge was not run"
+func lacksChange(t *trial) string {
+	if t.left == leftNothing {
+		return "nothing was changed"
 	}
 	return ""
 }
@@ -102,25 +106,29 @@ func (t *trial) look(ctx context.Context, l look) error {
 func probe(_ context.Context, t *trial) error {
 	f := t.facts
 	t.add(Row{ID: "missing", Asked: "Which facts does stage 0's probe lack?", Seen: orNone(f.Missing())})
-	t.add(Row{ID: "not-understood", Asked: "Which lines of the probe does nobody understand?", Seen: orNone(t.hide.lines(joined(f.Unknown)))})
+	t.add(Row{ID: "not-understood", Asked: "Which lines of the probe does nobody understand?", Seen: unknownLines(f)})
 	t.add(Row{ID: "filevault", Asked: "Is FileVault on?", Seen: []string{string(f.FileVault)}})
 	t.add(Row{ID: "console", Asked: "Who owns the console of a delivered Mac?", Question: "R11", Seen: []string{t.hide.text(f.ConsoleUser)}})
 	t.add(Row{ID: "sudo", Asked: "Does sudo ask for a password?", Seen: []string{yesNo(!f.Sudo)}})
 	return nil
 }
 
+// unknownLines counts them: a login shell prints what it likes.
+func unknownLines(f remote.Facts) []string {
+	if len(f.Unknown) == 0 {
+		return orNone(nil)
+	}
+	return []string{fmt.Sprintf("%d lines", len(f.Unknown))}
+}
+
 // grant spends the password's one attempt, where one is due. A Mac that needs none keeps
 // its console as it is, for nobody tells the password.
 func grant(ctx context.Context, t *trial) error {
-	password, err := t.Password(ctx)
-	switch {
-	case err == nil:
-		t.password = password
-		t.hide.hide(password.Reveal(), "password")
-	case !t.facts.Sudo:
-		return err
-	default:
-		t.notTried("session", "Does a console session come up, and after a boot?", "it takes the user's password: "+err.Error())
+	if t.noPassword != nil {
+		if !t.facts.Sudo {
+			return t.noPassword
+		}
+		t.notTried("session", "Does a console session come up, and after a boot?", "it takes the user's password: "+t.noPassword.Error())
 	}
 	const asked = "Does the password's one attempt make the user root?"
 	if t.facts.Sudo {
@@ -129,13 +137,17 @@ func grant(ctx context.Context, t *trial) error {
 	}
 	began := t.Now()
 	row := Row{ID: "grant", Asked: asked, Seen: []string{"granted"}}
-	err = t.session.Grant(ctx, password)
-	if err != nil {
-		row.Seen, err = []string{t.hide.text(err.Error())}, errors.New("the user does not become root")
-	} else {
-		t.left = leftSudo
-	}
+	t.left = leftSudo // also where the connection goes, and no answer comes
+	err := t.session.Grant(ctx, t.password)
 	row.Seconds = t.Now().Sub(began).Seconds()
+	if err == nil {
+		t.add(row)
+		return t.refuseTaken(ctx)
+	}
+	if refused, is := errors.AsType[*remote.GrantRefused](err); is && refused.Outcome != remote.RuleOverridden {
+		t.left = leftNothing
+	}
+	row.Seen = []string{t.hide.text(err.Error())}
 	t.add(row)
-	return err
+	return errors.New("the user does not become root")
 }

@@ -14,14 +14,18 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
 // What a run leaves on the Mac, by how far it came.
 const (
+	leftNothing   = "nothing"
 	leftSudo      = "a rule in /etc/sudoers.d that lets the user become root without a password, and ~/.macfleet"
-	leftInstalled = "the agent with all that converge set, for a key that is gone: have the Mac reinstalled"
-	leftTraces    = "the disk marker in /var/db/macfleet, the Mac's names and power settings, and ~/.macfleet: have it reinstalled before a fleet takes it"
+	leftStaged    = "~/.macfleet"
+	leftInstalled = "what converge set, for a key that is gone, and where it did not come to its end the right to become root without a password: " +
+		"have the Mac reinstalled, or as its user run `sudo " + document.CurrentAgent + " uninstall` there"
+	leftTraces = "the disk marker in /var/db/macfleet, the Mac's names and power settings, and ~/.macfleet: have it reinstalled before a fleet takes it"
 )
 
 // rebootPoll is how often a Mac that reboots is dialled.
@@ -29,6 +33,9 @@ const rebootPoll = 5 * time.Second
 
 // upload delivers the agent.
 func upload(ctx context.Context, t *trial) error {
+	if t.left == leftNothing {
+		t.left = leftStaged
+	}
 	began := t.Now()
 	if _, err := t.session.Receive(ctx, t.Agent); err != nil {
 		return err
@@ -79,8 +86,8 @@ func found(f doctor.Finding) Row {
 	return Row{ID: f.ID, Asked: f.Title, Question: f.Question, Seen: []string{string(f.Verdict)}, Detail: f.Evidence}
 }
 
-// converge makes the Mac a node that joins nothing.
-func converge(ctx context.Context, t *trial) error {
+// convergeFirst makes the Mac a node that joins nothing.
+func convergeFirst(ctx context.Context, t *trial) error {
 	t.left = leftInstalled
 	if t.password != nil {
 		t.desired.Mac.AutoLogin = true
@@ -91,8 +98,18 @@ func converge(ctx context.Context, t *trial) error {
 	t.before = t.facts.BootSession
 	t.desired.Mac.ProofReboot = !slices.Contains(t.Skip, "reboot")
 	report, err := t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
+	if _, lost := errors.AsType[*remote.Lost](err); lost {
+		t.hangUp()
+		if err := t.connectPatiently(ctx); err != nil {
+			return err
+		}
+		report, err = t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
+	}
 	t.steps("", report)
 	t.rebooting = report.Rebooting
+	if err == nil {
+		t.desired.Secrets = nil // the Mac has it, and no run after this one needs it
+	}
 	return err
 }
 
@@ -148,6 +165,21 @@ func (t *trial) awaitBoot(ctx context.Context) error {
 			return nil
 		}
 		t.hangUp()
+	}
+}
+
+// answerLimit is how long a Mac that does not answer is dialled.
+const answerLimit = 5 * time.Minute
+
+// connectPatiently connects to a Mac that may not answer for a while. The connection lasts
+// as long as ctx.
+func (t *trial) connectPatiently(ctx context.Context) error {
+	for until := t.Now().Add(answerLimit); ; {
+		err := t.connect(ctx)
+		_, another := errors.AsType[*remote.HostKeyMismatch](err)
+		if err == nil || another || t.Now().After(until) || t.Pause(ctx, rebootPoll) != nil {
+			return err
+		}
 	}
 }
 
@@ -240,7 +272,7 @@ func (t *trial) orders(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		_, complaints, code, err := t.execute(ctx, line, "")
 		if err == nil && code != 0 {
-			err = fmt.Errorf("%s: exit %d: %s", line, code, complaints)
+			err = fmt.Errorf("%s: exit %d: %s", line, code, strings.Join(t.hide.lines(complaints), "; "))
 		}
 		if err != nil {
 			return err
@@ -301,19 +333,68 @@ func leave(ctx context.Context, t *trial) error {
 }
 
 func uninstall(ctx context.Context, t *trial) error {
-	report, err := t.session.Uninstall(ctx, t.signer)
-	t.steps("", report)
-	if err != nil {
+	if err := t.takeBack(ctx); err != nil {
 		return err
 	}
-	t.left = leftTraces
 	t.hangUp()
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
 	t.add(Row{ID: "agent-gone", Asked: "Is the agent gone?", Seen: []string{yesNo(t.facts.CurrentAgent == "")}})
+	if t.left == leftNothing && t.facts.Sudo { // as it was delivered
+		return nil
+	}
 	t.add(Row{ID: "sudo-gone", Asked: "Is the right to become root without a password gone?", Seen: []string{yesNo(!t.facts.Sudo && !t.facts.SudoAgent)}})
 	return nil
+}
+
+// takeBack takes back what was done, by how far that came.
+func (t *trial) takeBack(ctx context.Context) error {
+	if t.left != leftInstalled {
+		lines := []string{"rm -rf .macfleet"}
+		if t.left == leftSudo {
+			lines = append(lines, t.withoutRule())
+		}
+		err := t.orders(ctx, lines...)
+		if err == nil {
+			t.left = leftNothing
+		}
+		return err
+	}
+	report, err := t.session.Uninstall(ctx, t.signer)
+	t.steps("", report)
+	if silent, is := errors.AsType[*remote.NoReport](err); is && silent.Reason == remote.NotInstalled {
+		err = t.takeBackByStaged(ctx)
+	}
+	if err == nil {
+		t.left = leftTraces
+	}
+	return err
+}
+
+// takeBackByStaged takes back a converge that ended before it installed the agent: the
+// staged one does, as the rule of the grant allows. It takes the automatic login for somebody
+// else's, since no configuration says whose it is, and the rule goes last.
+func (t *trial) takeBackByStaged(ctx context.Context) error {
+	if t.desired.Mac.AutoLogin {
+		if err := t.orders(ctx, "sudo -n rm -f "+session.PasswordFile); err != nil {
+			return err
+		}
+		// It fails where converge did not come so far.
+		if _, _, _, err := t.execute(ctx, "sudo -n defaults delete "+session.LoginwindowDomain+" "+session.AutoLoginUser, ""); err != nil {
+			return err
+		}
+	}
+	_, _, code, err := t.execute(ctx, "sudo -n "+staged(t.Agent)+" "+document.VerbUninstall, "")
+	if err == nil && code != document.ExitUnchanged && code != document.ExitChanged {
+		err = fmt.Errorf("the staged agent's uninstall ended with %d", code)
+	}
+	return err
+}
+
+// withoutRule removes the rule of the grant.
+func (t *trial) withoutRule() string {
+	return "sudo -n rm -f /etc/sudoers.d/" + t.Target.User + "-nopasswd"
 }
 
 // commandLimit bounds one command; the slowest is the doctor.
@@ -334,8 +415,6 @@ func orNone(all []string) []string {
 	}
 	return slices.Clone(all)
 }
-
-func joined(lines []string) string { return strings.Join(lines, "\n") }
 
 func yesNo(yes bool) string {
 	if yes {

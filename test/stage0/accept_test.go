@@ -75,7 +75,7 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 			Address: b.Address().Addr().String(), Port: int(b.Address().Port()), User: "m1", Key: b.key, Pin: b.pin,
 		},
 		Agent: programs.builds[0], Next: programs.builds[1], Damaged: damaged, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
-		Password: func(context.Context) (remote.Secret, error) { return secret(password), nil },
+		Password: func(context.Context, bool) (remote.Secret, error) { return secret(password), nil },
 		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
 		Pause: func(ctx context.Context, _ time.Duration) error {
 			select {
@@ -319,7 +319,7 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 			quirks(noSession), password, "",
 			[]string{"converge/session", "converge/end"},
 			[]string{"reboot/reboot"},
-			"",
+			"disk marker",
 		},
 		"guests reach what they should not": {
 			beliefs(mac.Beliefs{}), password, "guests", []string{
@@ -335,7 +335,7 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := b.acceptance(simulated(t), slices.DeleteFunc(noLooks(), func(name string) bool { return name == c.with })...)
-			o.Password = func(context.Context) (remote.Secret, error) { return secret(c.password), nil }
+			o.Password = func(context.Context, bool) (remote.Secret, error) { return secret(c.password), nil }
 			if name == "it does not reboot" {
 				o.Pause = func(context.Context, time.Duration) error { return context.DeadlineExceeded }
 			}
@@ -357,7 +357,23 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 			if !strings.Contains(r.Left, c.left) || t.Failed() {
 				t.Errorf("left %q; %s", r.Left, r.Text())
 			}
+			b.isClosed()
+			if r.Left != "nothing" {
+				if _, err := accept.Run(t.Context(), o); !errors.Is(err, accept.ErrTaken) {
+					t.Errorf("once more: %v", err)
+				}
+				b.isClosed()
+			}
 		})
+	}
+}
+
+// isClosed: the user becomes root with the password alone, and nobody is logged in at boot.
+func (b *bench) isClosed() {
+	b.t.Helper()
+	f := b.probe(b.session())
+	if _, stays := b.read("/etc/kcpassword"); f.Sudo || f.SudoAgent || stays {
+		b.t.Errorf("root without a password: %t, %t; the console's password stays: %t", f.Sudo, f.SudoAgent, stays)
 	}
 }
 
