@@ -18,7 +18,7 @@ func madeMetrics(t *testing.T) map[string]string {
 	made := map[string]string{}
 	for _, dir := range []string{"cmd", "internal"} {
 		walk(t, filepath.Join(root, dir), func(path, text string) {
-			if strings.HasSuffix(path, "_test.go") {
+			if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/vm/guest/") { // whose shells have variables of such names
 				return
 			}
 			for _, match := range metricName.FindAllStringSubmatch(text, -1) {

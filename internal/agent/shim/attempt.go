@@ -43,10 +43,10 @@ func (s Starter) Start(dir string, spec Spec) error {
 func writeSpec(path string, spec Spec) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return fmt.Errorf("encoding what a shim is to run: %w", err)
+		return fmt.Errorf("encoding what the process that runs a VM is to do: %w", err)
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return fmt.Errorf("writing down what a shim is to run: %w", err)
+		return fmt.Errorf("writing down what the process that runs a VM is to do: %w", err)
 	}
 	return nil
 }
