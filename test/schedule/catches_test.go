@@ -155,6 +155,21 @@ func TestCatchesReleaseOfAVanishedMachine(t *testing.T) {
 	catches(t, seams{extra: releaseTheVanished}, "no Machine that is being deleted holds it")
 }
 
+// endWhatNobodyNamed ends a claim that no Machine made as if somebody else had named the server.
+func endWhatNobodyNamed(ctx context.Context, m *manager, name string) {
+	h := &host.Host{}
+	if m.fresh.Get(ctx, types.NamespacedName{Name: name}, h) != nil || h.Spec.Release == nil ||
+		h.Spec.ClaimRef == nil || h.Spec.ClaimRef.Namespace != host.NoNamespace {
+		return
+	}
+	h.Spec.ClaimRef, h.Spec.Release = nil, nil
+	_ = m.cached.Update(ctx, h) // the next pass tries again
+}
+
+func TestCatchesTheEndOfAClaimThatNobodyElseNamed(t *testing.T) {
+	catches(t, seams{from: 90, extra: endWhatNobodyNamed}, "freed without an observed wipe")
+}
+
 // deafToFloor knows a floor by its status alone, and so not by the type that the
 // SDK makes of it: what it gets is just a call that failed.
 type deafToFloor struct {

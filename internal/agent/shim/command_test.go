@@ -70,7 +70,7 @@ func TestACommandIsSaidToRunOnceItDoes(t *testing.T) {
 	defer giveUp()
 	said := make(chan error, 1)
 	go func() { said <- Run(ctx, a.dir, guestRun("main", "hang")) }()
-	awaitCommand(t, a, "main") // it may run from now on
+	awaitBegun(t, a, "main") // it may run from now on
 	select {
 	case err := <-said:
 		t.Fatalf("a command that was sent, and has no process: %v", err)
@@ -134,12 +134,26 @@ func TestGuestAgentIsWaitedFor(t *testing.T) {
 // awaitCommand waits until the shim has taken a command.
 func awaitCommand(t *testing.T, a attempt, id string) {
 	t.Helper()
+	eventually(t, "command "+id+" is taken", func() bool { return a.commands.find(id) != nil })
+}
+
+// awaitBegun waits for the record on the disk, which the next shim reads.
+func awaitBegun(t *testing.T, a attempt, id string) {
+	t.Helper()
+	eventually(t, "command "+id+" is recorded as begun", func() bool {
+		begun, _, err := ReadCommand(a.dir, id)
+		return begun && err == nil
+	})
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
 	late := time.After(deadline)
-	for a.commands.find(id) == nil {
+	for !holds() {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-late:
-			t.Fatalf("command %s was never taken", id)
+			t.Fatalf("never: %s", what)
 		}
 	}
 }
