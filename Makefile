@@ -98,6 +98,12 @@ cuts: ## all cuts of bootstraps and rolls over SSH, and all bugs that chaos is t
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds
 	$(SCHEDULES) -run TestSchedules -v -schedules $(N) -from $(FROM)
 
+FUZZ ?= 30s
+
+.PHONY: fuzz
+fuzz: ## each fuzz test looks for new inputs for FUZZ, one after the other
+	hack/fuzz.sh $(FUZZ)
+
 CONFORMANCE := bin/conformance
 
 .PHONY: conformance
