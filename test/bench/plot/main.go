@@ -1,0 +1,62 @@
+// Command plot draws what `make soak` measured: go run ./test/bench/plot bench/soak.json docs/pictures/soak.svg
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "plot:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("want the figures and the picture: plot bench/soak.json docs/pictures/soak.svg")
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return fmt.Errorf("reading the figures: %w", err)
+	}
+	var s soak
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("reading the figures in %s: %w", args[0], err)
+	}
+	if len(s.Held) < 2 {
+		return fmt.Errorf("%s has %d looks, and a line needs two", args[0], len(s.Held))
+	}
+	return os.WriteFile(args[1], []byte(draw(s.panels())), 0o600)
+}
+
+// soak is what TestSoak writes.
+type soak struct {
+	Held []struct {
+		Hour        float64 `json:"hour"`
+		Manager     float64 `json:"managerMB"`
+		Agent       float64 `json:"agentMB"`
+		Goroutines  float64 `json:"goroutines"`
+		Descriptors float64 `json:"descriptors"`
+		VendorCalls float64 `json:"vendorCalls"`
+	} `json:"held"`
+}
+
+// panels are the lines of a day, one each.
+func (s soak) panels() []panel {
+	all := []panel{
+		{title: "manager: resident memory, MB"},
+		{title: "manager: goroutines"},
+		{title: "manager: open files"},
+		{title: "agent: resident memory, MB, median of the Macs"},
+		{title: "vendor: calls since the start"},
+	}
+	for _, h := range s.Held {
+		for i, y := range []float64{h.Manager, h.Goroutines, h.Descriptors, h.Agent, h.VendorCalls} {
+			all[i].points = append(all[i].points, point{h.Hour, y})
+		}
+	}
+	return all
+}

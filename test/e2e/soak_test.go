@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/sandbox/world"
+	"github.com/macfleet/macfleet/test/parttest"
+)
+
+var (
+	soakFlag     = flag.Duration("soak", time.Hour, "how long TestSoak keeps a fleet busy, on the vendor's clock")
+	soakSeedFlag = flag.Uint64("soak-seed", 1, "the seed of what happens to it")
+	soakJSONFlag = flag.String("soak-json", "", "file for what it measured")
+)
+
+const (
+	// soakScale is how much faster the vendor's clock runs: a day takes 24 minutes.
+	soakScale = 60
+	// soakMacs are in the project, soakFleet of them in the fleet.
+	soakMacs  = 8
+	soakFleet = 6
+	// atOneTime is the most that happens to the fleet at one time.
+	atOneTime = 3
+)
+
+// soak is a fleet that is kept busy.
+type soak struct {
+	*fleet
+	random *rand.Rand
+	ci     *ci
+	watch  *watch
+	usage  *usage
+	began  time.Time
+}
+
+// TestSoak keeps a fleet busy: jobs come and go, and one thing after the other happens to it. Beside it looks somebody
+// who knows the vendor, the Nodes and the jobs alone: no Mac is shared or dirty, none is lost, and each job ends as it should.
+// After each of these the fleet comes whole by itself. What the processes hold is measured then, with no job there.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	parttest.Skip(t)
+	s := &soak{fleet: start(t, world.Options{Hosts: soakMacs, TimeScale: soakScale}), random: rand.New(rand.NewPCG(*soakSeedFlag, 0))}
+	s.apply(s.example("operate/health-checks.md", "health-check"))
+	s.setProfile(`{"spec":{"rollout":{"soak":"1s","maxUnavailable":2}}}`)
+	s.awaitPool(soakMacs)
+	s.scale(soakFleet)
+	s.awaitRunning(soakFleet)
+	s.ci, s.watch, s.usage = newCI(s.fleet, *soakSeedFlag), newWatch(s.fleet), newUsage(s.fleet)
+	s.began = time.Now()
+	for length := *soakFlag / soakScale; time.Since(s.began) < length; {
+		s.happens()
+		s.comesWhole()
+		s.ci.pause()
+		s.usage.measure(s.hours())
+		s.ci.resume()
+	}
+	s.ci.stop()
+	s.watch.stop()
+	s.checkNoneLost()
+	s.usage.checkFlat()
+	s.report()
+}
+
+// hours on the vendor's clock.
+func (s *soak) hours() float64 { return time.Since(s.began).Hours() * soakScale }
+
+// happens lets up to atOneTime things happen to the fleet, and ends them.
+func (s *soak) happens() {
+	s.Helper()
+	var mends []func()
+	var names []string
+	for _, i := range s.random.Perm(len(soakTroubles))[:1+s.random.IntN(atOneTime)] {
+		c := soakTroubles[i]
+		s.Logf("hour %.1f: %s", s.hours(), c.name)
+		if mend := c.begin(s); mend != nil {
+			mends = append(mends, mend)
+		}
+		names = append(names, c.name)
+		s.passes(time.Duration(1+s.random.IntN(8)) * time.Second)
+	}
+	for _, mend := range mends {
+		s.passes(time.Duration(1+s.random.IntN(8)) * time.Second)
+		mend()
+	}
+	s.usage.note(s.hours(), strings.Join(names, ", "))
+}
+
+// passes lets time pass, in which others are at work.
+func (f *fleet) passes(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-f.Context().Done():
+	}
+}
+
+// comesWhole waits until all Macs of the fleet are nodes as its profile wants them, and the others are free.
+func (s *soak) comesWhole() {
+	s.Helper()
+	s.awaitRunning(soakFleet)
+	s.awaitPool(soakMacs - soakFleet)
+	s.await("the profile to be rolled out", func() (string, bool) { return s.profileSays(infrav1.RolledOutCondition, metav1.ConditionTrue) })
+}
+
+// checkNoneLost: each server of the project is a Host, and no Host is of another.
+func (s *soak) checkNoneLost() {
+	s.Helper()
+	var servers, hosts []string
+	for _, server := range s.world.Vendor().Servers() {
+		servers = append(servers, server.ID)
+	}
+	for _, h := range s.hosts() {
+		hosts = append(hosts, h.Spec.ServerID)
+	}
+	slices.Sort(servers)
+	slices.Sort(hosts)
+	if !slices.Equal(servers, hosts) || len(servers) != soakMacs {
+		s.Errorf("the vendor has %d servers %v, and there are Hosts of %v, want %d of both", len(servers), servers, hosts, soakMacs)
+	}
+}
+
+func (s *soak) report() {
+	s.Helper()
+	s.Logf("%.1f hours: %s", s.hours(), s.ci)
+	s.usage.Jobs = fmt.Sprint(s.ci)
+	if *soakJSONFlag != "" {
+		s.usage.write(*soakJSONFlag)
+	}
+}

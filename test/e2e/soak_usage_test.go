@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/macfleet/macfleet/test/agent/stage"
+)
+
+const (
+	// atRest is how long a fleet without jobs is left alone before it is measured.
+	atRest = 5 * time.Second
+	// flat is how much more than after the first hour something may be at the end, and slack what never counts.
+	flat  = 1.05
+	slack = 8
+	// flatMemory is the same for resident memory, which moves with the collector's last run.
+	flatMemory = 1.25
+)
+
+// held is what the processes hold at one hour, with the fleet at rest.
+type held struct {
+	Hour float64 `json:"hour"`
+	// Manager and Agent are resident memory in MB; Agent is the median of the Macs.
+	Manager float64 `json:"managerMB"`
+	Agent   float64 `json:"agentMB"`
+	// Goroutines and Descriptors are the manager's.
+	Goroutines  int `json:"goroutines"`
+	Descriptors int `json:"descriptors"`
+	// AgentProcesses are the fleet's: agents, hostds, and shims that are left.
+	AgentProcesses int `json:"agentProcesses"`
+	// VendorCalls since the start.
+	VendorCalls int `json:"vendorCalls"`
+}
+
+type happened struct {
+	Hour float64 `json:"hour"`
+	What string  `json:"what"`
+}
+
+// usage is measured with each return to rest.
+type usage struct {
+	f        *fleet
+	token    string
+	Load     string     `json:"load"`
+	Jobs     string     `json:"jobs"`
+	Happened []happened `json:"happened"`
+	Held     []held     `json:"held"`
+}
+
+func newUsage(f *fleet) *usage {
+	token, err := os.ReadFile(f.scraper())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return &usage{f: f, token: string(token)}
+}
+
+func (u *usage) note(hour float64, what string) {
+	u.Happened = append(u.Happened, happened{hour, what})
+}
+
+func (u *usage) measure(hour float64) {
+	u.f.Helper()
+	u.f.passes(atRest)
+	pid := u.f.world.PIDs()["manager-1"]
+	own, err := stage.UsageOf(pid)
+	if err != nil {
+		u.f.Fatal(err)
+	}
+	descriptors, err := stage.Descriptors(pid)
+	if err != nil {
+		u.f.Fatal(err)
+	}
+	agents, processes := u.agents()
+	h := held{
+		Hour: hour, Manager: float64(own.RSS) / 1e6, Agent: agents, Goroutines: u.goroutines(), Descriptors: descriptors,
+		AgentProcesses: processes, VendorCalls: int(u.f.lastCall()),
+	}
+	u.f.Logf("%+v", h)
+	u.Held = append(u.Held, h)
+}
+
+func (u *usage) goroutines() int {
+	u.f.Helper()
+	_, metrics := u.f.scrape(u.token)
+	for line := range strings.Lines(metrics) {
+		if value, found := strings.CutPrefix(line, "go_goroutines "); found {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				u.f.Fatal(err)
+			}
+			return n
+		}
+	}
+	u.f.Fatal("the manager's metrics tell no goroutines")
+	return 0
+}
+
+// agents asks each Mac of the fleet what its agents hold.
+func (u *usage) agents() (median float64, processes int) {
+	u.f.Helper()
+	var megabytes []float64
+	for id := range u.f.owners() {
+		out := u.f.rootOf(id, "ps -axo rss=,command=")
+		for line := range strings.Lines(out) {
+			fields := strings.Fields(line)
+			if len(fields) < 3 || filepath.Base(fields[1]) != "tart-kubelet" {
+				continue
+			}
+			processes++
+			kilobytes, err := strconv.ParseFloat(fields[0], 64)
+			if err == nil && fields[2] == "run" {
+				megabytes = append(megabytes, kilobytes*1024/1e6)
+			}
+		}
+	}
+	if len(megabytes) == 0 {
+		u.f.Fatal("no Mac shows an agent")
+	}
+	slices.Sort(megabytes)
+	return megabytes[len(megabytes)/2], processes
+}
+
+// checkFlat compares the end with what was held once the first hour was over.
+func (u *usage) checkFlat() {
+	u.f.Helper()
+	after := slices.IndexFunc(u.Held, func(h held) bool { return h.Hour >= 1 })
+	if after < 0 || after == len(u.Held)-1 {
+		u.f.Logf("too short to say whether anything grows: %d looks", len(u.Held))
+		return
+	}
+	first, last := u.Held[after], u.Held[len(u.Held)-1]
+	for _, c := range []struct {
+		what        string
+		first, last float64
+		most        float64
+	}{
+		{"goroutines of the manager", float64(first.Goroutines), float64(last.Goroutines), float64(first.Goroutines)*flat + slack},
+		{"files that the manager has open", float64(first.Descriptors), float64(last.Descriptors), float64(first.Descriptors)*flat + slack},
+		{"processes of agents", float64(first.AgentProcesses), float64(last.AgentProcesses), float64(first.AgentProcesses)},
+		{"MB of the manager", first.Manager, last.Manager, first.Manager * flatMemory},
+		{"MB of an agent", first.Agent, last.Agent, first.Agent * flatMemory},
+	} {
+		u.f.Logf("%s: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
+		if c.last > c.most {
+			u.f.Errorf("%s grow: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
+		}
+	}
+}
+
+func (u *usage) write(path string) {
+	u.f.Helper()
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		u.Load = string(bytes.TrimSpace(load))
+	}
+	text, err := json.MarshalIndent(u, "", "  ")
+	if err != nil {
+		u.f.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		u.f.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
+		u.f.Fatal(fmt.Errorf("writing the figures: %w", err))
+	}
+}
