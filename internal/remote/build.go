@@ -3,6 +3,8 @@ package remote
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,34 +28,41 @@ type Build struct {
 	packedSHA256 string
 }
 
-// ReadBuild reads the build at path.
+// ReadBuild packs the build at path as it reads it: the whole file is never in memory.
 func ReadBuild(path string) (*Build, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the agent's build: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxBuild+1))
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("reading the agent's build: %w", err)
 	}
-	return NewBuild(data)
+	return pack(f, info.Size())
 }
 
-// NewBuild packs a build. gzip is what every Mac can unpack without our code.
+// NewBuild packs a build that is in memory.
 func NewBuild(data []byte) (*Build, error) {
-	if len(data) == 0 || len(data) > maxBuild {
-		return nil, errors.New("packing the agent's build: it is empty or too large")
-	}
+	return pack(bytes.NewReader(data), int64(len(data)))
+}
+
+// pack uses gzip, which every Mac can unpack without our code. Of a Go program a third is left:
+// with room for that the buffer need not grow.
+func pack(r io.Reader, size int64) (*Build, error) {
 	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err := z.Write(data)
+	packed.Grow(int(min(size, maxBuild) * 2 / 5))
+	z, sum := gzip.NewWriter(&packed), sha256.New()
+	read, err := io.Copy(io.MultiWriter(z, sum), io.LimitReader(r, maxBuild+1))
 	if err = errors.Join(err, z.Close()); err != nil {
 		return nil, fmt.Errorf("packing the agent's build: %w", err)
 	}
+	if read == 0 || read > maxBuild {
+		return nil, errors.New("packing the agent's build: it is empty or too large")
+	}
 	return &Build{
-		SHA256: document.Hash(data), Size: int64(len(data)),
-		packed: bytes.Clone(packed.Bytes()), packedSHA256: document.Hash(packed.Bytes()),
+		SHA256: hex.EncodeToString(sum.Sum(nil)), Size: read,
+		packed: packed.Bytes(), packedSHA256: document.Hash(packed.Bytes()),
 	}, nil
 }
 
