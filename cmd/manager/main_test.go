@@ -100,24 +100,37 @@ func TestWrongSettingsAreOneLine(t *testing.T) {
 	}
 }
 
+// Who says nothing has one manager at work, and shows metrics and profiles to nobody else.
+func TestNothingIsOpenThatNobodyAskedFor(t *testing.T) {
+	env := environment()
+	s, err := parse(nil, func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.leaderElect || s.insecureMetrics || s.profiling || s.tracingEndpoint != "" || !s.trustUnseen {
+		t.Errorf("leader election %t, metrics for all %t, profiles %t, spans to %q, trusts unseen servers %t", s.leaderElect, s.insecureMetrics, s.profiling, s.tracingEndpoint, s.trustUnseen)
+	}
+}
+
 func TestRecoveryAndReclaimSettings(t *testing.T) {
 	type values struct {
 		ReclaimInterval, ReinstallTimeout time.Duration
 		ClaimNamePrefix                   string
 		RebootAfter, MaxAttempts          int
+		RecoverAfter                      time.Duration
 	}
 	for name, c := range map[string]struct {
 		args []string
 		want values
 	}{
-		"defaults": {nil, values{15 * time.Minute, 45 * time.Minute, "", 3, 8}},
-		"off":      {[]string{"--bootstrap-reboot-after=0", "--bootstrap-max-attempts=0"}, values{15 * time.Minute, 45 * time.Minute, "", 0, 0}},
+		"defaults": {nil, values{15 * time.Minute, 45 * time.Minute, "", 3, 8, 5 * time.Minute}},
+		"off":      {[]string{"--bootstrap-reboot-after=0", "--bootstrap-max-attempts=0", "--bootstrap-recover-after=0"}, values{15 * time.Minute, 45 * time.Minute, "", 0, 0, 0}},
 		"given": {
 			[]string{
-				"--orphan-reclaim-interval=1m", "--reinstall-timeout=1h", "--bootstrap-reboot-after=1", "--bootstrap-max-attempts=2",
+				"--orphan-reclaim-interval=1m", "--reinstall-timeout=1h", "--bootstrap-reboot-after=1", "--bootstrap-max-attempts=2", "--bootstrap-recover-after=10m",
 				"--default-adopt-pool-prefix=tuist-pool-", "--orphan-reclaim-claim-name-prefix=tuist-tuist-",
 			},
-			values{time.Minute, time.Hour, "tuist-tuist-", 1, 2},
+			values{time.Minute, time.Hour, "tuist-tuist-", 1, 2, 10 * time.Minute},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +139,7 @@ func TestRecoveryAndReclaimSettings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := values{s.reclaimInterval, s.reinstallTimeout, s.claimNamePrefix, s.rebootAfter, s.maxAttempts}
+			got := values{s.reclaimInterval, s.reinstallTimeout, s.claimNamePrefix, s.rebootAfter, s.maxAttempts, s.recoverAfter}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}

@@ -208,6 +208,26 @@ func TestACutAfterTheCounterLeavesTheWayIn(t *testing.T) {
 	}
 }
 
+// What cannot be noted is not acted on: it could be played once more.
+func TestAnInstructionThatCannotBeNotedIsRefused(t *testing.T) {
+	f := newFixture(t)
+	key := f.keyed('a')
+	f.converge()
+	f.mac.Fail = func(call string) error {
+		if call == "write "+document.CounterFile {
+			return errCut
+		}
+		return nil
+	}
+	r := f.instructed(f.options(), f.signed(f.signer(key).Leave()))
+	if s, _ := r.FailedStep(); s.Name != "signature" || s.Class != document.Retry || !strings.Contains(s.Detail, errCut.Error()) {
+		t.Errorf("step %q (%s): %s", s.Name, s.Class, s.Detail)
+	}
+	if !f.mac.Loaded(document.AgentLabel) {
+		t.Error("the agent has left")
+	}
+}
+
 func TestSignedLeaveAndUninstall(t *testing.T) {
 	f := newFixture(t)
 	key := f.keyed('a')

@@ -2,6 +2,7 @@ package hostclaim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -135,6 +136,61 @@ func TestAmendReadsAgainAfterAConflict(t *testing.T) {
 			})
 			if errors.Is(err, ErrGone) != lost || (err != nil) != lost || (stored(t, s).Spec.AcceptSerial == "changed") == lost {
 				t.Errorf("error = %v, serial = %q; lost: %t", err, stored(t, s).Spec.AcceptSerial, lost)
+			}
+		})
+	}
+}
+
+// answers reads as from an API server, whose answer leaves what it does not name as it was.
+type answers struct{ client.Client }
+
+func (a answers) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	h := &host.Host{}
+	if err := a.Client.Get(ctx, key, h, opts...); err != nil {
+		return err
+	}
+	data, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// Of a write that failed nothing is left for the next try: a release that was never written would
+// count as recorded, and a claim that has ended would be written anew.
+func TestAmendForgetsAWriteThatFailed(t *testing.T) {
+	conflict := apierrors.NewConflict(infrav1.GroupVersion.WithResource("hosts").GroupResource(), hostName, errors.New("stale"))
+	for name, lost := range map[string]bool{"still ours": false, "freed meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			var s Hosts
+			fail := true
+			s = hostsOf(t, claimed(nil), func() error {
+				if !fail {
+					return nil
+				}
+				fail = false
+				if lost {
+					h := stored(t, s)
+					h.Spec.ClaimRef = nil
+					if err := s.Client.Update(t.Context(), h); err != nil {
+						t.Error(err)
+					}
+				}
+				return conflict
+			})
+			s.Reader = answers{s.Client}
+			_, err := s.Amend(t.Context(), ref(), func(h *host.Host) bool {
+				if h.Spec.Release != nil {
+					return false
+				}
+				released(infrav1.Recycle)(h)
+				return true
+			})
+			if errors.Is(err, ErrGone) != lost || (err != nil) != lost {
+				t.Errorf("error = %v; freed: %t", err, lost)
+			}
+			if spec := stored(t, s).Spec; (spec.Release != nil) == lost || (spec.ClaimRef == nil) != lost {
+				t.Errorf("spec = %+v; freed: %t", spec, lost)
 			}
 		})
 	}

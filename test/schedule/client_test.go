@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-var errUnserved = errors.New("the store of this test does not serve that")
+var (
+	errUnserved = errors.New("the store of this test does not serve that")
+	errUsed     = errors.New("an API server's answer is read into an object that holds something: what the answer does not name would stay")
+)
 
 // view is what is read from: a store, or the copy of it that a manager's watches
 // have made so far.
@@ -100,6 +104,9 @@ func (p *port) Get(ctx context.Context, key client.ObjectKey, object client.Obje
 	}
 	if p.cached() {
 		return read()
+	}
+	if !reflect.ValueOf(object).Elem().IsZero() {
+		panic(errUsed)
 	}
 	return p.m.sim.through(ctx, operation{manager: p.m, verb: "get", kind: kind, key: key}, read)
 }

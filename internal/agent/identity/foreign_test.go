@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -56,5 +57,38 @@ func TestForeignCertificatesAreMovedAside(t *testing.T) {
 	}
 	if err := DropForeign(t.TempDir(), "pair", "mac-1"); err != nil {
 		t.Errorf("nothing to drop: %v", err)
+	}
+}
+
+// Another cluster's server is remembered once nothing is left of the one before: who was cut
+// off in between would go on with certificates that nobody takes.
+func TestAnotherClusterIsRememberedLast(t *testing.T) {
+	s := newAPIServer(t)
+	dir := t.TempDir()
+	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	before := endpoint{Server: "https://192.0.2.1:6443", CA: []byte("the one before")}
+	if err := remember(filepath.Join(dir, endpointFile), before); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, pairName+"-current.pem")
+	if err := os.WriteFile(path, pairOf(t, "mac-1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inTheWay := path + ".unusable"
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.deliver(o.BootstrapKubeconfig)
+	if _, err := findEndpoint(o); err == nil {
+		t.Fatal("the certificate was moved over a directory")
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := findEndpoint(o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the certificate of the cluster before is still used")
 	}
 }

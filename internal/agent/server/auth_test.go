@@ -94,6 +94,13 @@ func TestFailedReviewsAreNotCached(t *testing.T) {
 	b.expect(b.client(), "/pods", "good", http.StatusOK, `"kind":"PodList"`)
 }
 
+// An authorizer that denies has the last word, whatever stands beside it.
+func TestADenialIsNoAllowance(t *testing.T) {
+	b := newBench(t, nil)
+	b.api.denied = []string{"alice get proxy"}
+	b.expect(b.client(), "/containerLogs/ci/build/main", "good", http.StatusForbidden, "Forbidden")
+}
+
 func TestWhoMay(t *testing.T) {
 	for _, c := range []struct {
 		method, path, verb string

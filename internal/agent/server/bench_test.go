@@ -91,6 +91,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	tokens  map[string]string
 	may     []string
+	denied  []string
 	failing bool
 	asked   map[string]int
 	groups  []string
@@ -120,8 +121,9 @@ func newAPIServer() *apiServer {
 			return true, nil, io.ErrUnexpectedEOF
 		}
 		a.groups = review.Spec.Groups
-		allowed := r.Resource == "nodes" && r.Name == "mac-1" && slices.Contains(a.may, review.Spec.User+" "+r.Verb+" "+r.Subresource)
-		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}
+		asked := review.Spec.User + " " + r.Verb + " " + r.Subresource
+		allowed := r.Resource == "nodes" && r.Name == "mac-1" && slices.Contains(a.may, asked)
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: allowed, Denied: slices.Contains(a.denied, asked)}
 		return true, review, nil
 	})
 	return a

@@ -208,6 +208,49 @@ func TestPortForwardEndsWithItsClient(t *testing.T) {
 	}
 }
 
+// silent is a server in a guest that says nothing, and does not mind that nothing more comes.
+type silent struct {
+	net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *silent) Read([]byte) (int, error) {
+	<-s.closed
+	return 0, net.ErrClosed
+}
+func (*silent) Write(p []byte) (int, error) { return len(p), nil }
+func (*silent) CloseWrite() error           { return nil }
+func (s *silent) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}
+
+// A place of the server's is given back with its client, also where the guest holds on.
+func TestPortForwardToASilentGuestEndsWithItsClient(t *testing.T) {
+	for _, transport := range transports[:2] {
+		b := newBench(t, nil)
+		guest, dialled := &silent{closed: make(chan struct{})}, make(chan struct{})
+		b.guests.dial = func(uint16) (net.Conn, error) {
+			close(dialled)
+			return guest, nil
+		}
+		conn, _, err := b.dialer(transport).Dial("portforward.k8s.io")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open(t, conn, "80")
+		<-dialled
+		conn.Close()
+		select {
+		case <-guest.closed:
+		case <-time.After(patience):
+			t.Errorf("%s: the connection is kept", transport)
+			guest.Close()
+		}
+	}
+}
+
 func TestTooManyPortForwards(t *testing.T) {
 	b := newBench(t, nil)
 	dials := 0

@@ -76,6 +76,24 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// A slot that is given to one in the moment in which that one gives up is the next one's.
+func TestASlotOfWhoHasJustGivenUpGoesOn(t *testing.T) {
+	g := New(1)
+	g.Adopt("a")
+	b, c := g.enqueue("b"), g.enqueue("c")
+	g.Release("a")
+	g.withdraw(b) // it was given the slot, and has seen the end of its Pod only
+	select {
+	case <-c.ready:
+	default:
+		t.Error("nobody has the slot, and nobody gets it")
+	}
+	g.Release("c")
+	if n := g.Free(); n != 1 {
+		t.Errorf("%d free, want 1", n)
+	}
+}
+
 func TestAdoptGoesBeyondTheLimit(t *testing.T) {
 	g := New(1)
 	g.Adopt("a")

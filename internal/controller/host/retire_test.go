@@ -139,6 +139,23 @@ func TestAMacThatNobodyHasIsGivenBack(t *testing.T) {
 	}
 }
 
+// Who deletes the object of a Mac that is given back forgets neither its wipe nor its return.
+func TestAMacThatIsGivenBackOutlivesItsObjectsDeletion(t *testing.T) {
+	w := newWorld(t)
+	w.another(1)
+	w.untilPhase(infrav1.HostAvailable)
+	w.licensed(infrav1.Terminate)
+	h := w.host()
+	host.GiveBack(h, "by-hand", w.clock.Now())
+	w.must(w.client.Update(w.ctx, h))
+	w.until("wiped", func() bool { return w.called("ReinstallServer") == 1 })
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.until("removed", func() bool { return w.host() == nil })
+	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
+		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
 // Lists lag: another management cluster claimed the Mac before a person, or the policy for
 // unknown pasts, released it here. It is theirs, also when they let it go much later.
 func TestAMacThatAnotherClusterHadFirstIsLetGo(t *testing.T) {

@@ -219,6 +219,31 @@ func TestAStaleFreeDoesNotTakeTheNextOwnersClaim(t *testing.T) {
 	}
 }
 
+// The answer to a status tells the version of the host as it is by now: a spec that was read
+// before must not go with it.
+func TestAClaimThatHasEndedDoesNotComeBackWithAStatus(t *testing.T) {
+	w := inUse(t)
+	w.release()
+	freed := false
+	w.writeFault = func(int) (before, after error) {
+		if !freed {
+			freed = true // this manager was slow: another has wiped the host, and freed it
+			h := w.host()
+			host.RecordWipe(h, w.clock.Now())
+			host.RecordWipeStart(h, w.clock.Now())
+			host.RecordWiped(h, w.clock.Now())
+			host.Free(h)
+			w.must(w.client.Update(w.ctx, h))
+			w.cloud.Forget()
+		}
+		return nil, nil
+	}
+	_, _ = w.reconcile() // it may fail: another look follows
+	if h := w.host(); !freed || h.Spec.ClaimRef != nil || h.Spec.Release != nil || !host.Clean(h) || len(w.mutations()) != 0 {
+		t.Errorf("spec %+v, mutations %v", h.Spec, w.mutations())
+	}
+}
+
 func TestAHostThatIsClaimedMeanwhileIsNotRetired(t *testing.T) {
 	w := newWorld(t)
 	w.another(1)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -98,6 +99,24 @@ func (w *world) start(opts Options) {
 	}
 }
 
+// patchSubResource answers as an API server does: what the answer does not name stays as it was
+// in the object.
+func patchSubResource(ctx context.Context, c client.SubResourceClient, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	answer := o.DeepCopyObject().(client.Object)
+	if err := c.Patch(ctx, answer, client.RawPatch(p.Type(), data), opts...); err != nil {
+		return err
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, o)
+}
+
 // interceptor counts writes and fails those it is told to.
 func (w *world) interceptor() interceptor.Funcs {
 	around := func(write func() error) error {
@@ -132,7 +151,7 @@ func (w *world) interceptor() interceptor.Funcs {
 			return around(func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return around(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			return around(func() error { return patchSubResource(ctx, c.SubResource(sub), o, p, opts...) })
 		},
 	}
 }

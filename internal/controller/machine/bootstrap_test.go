@@ -320,27 +320,38 @@ func TestACrashInThePushIsMadeUpFor(t *testing.T) {
 }
 
 // With leader election off, another manager may mint its own token while ours is
-// on the way. Neither may then be taken for delivered.
+// on the way. Neither may then be taken for delivered, whichever write came last.
 func TestAReplacedTokenIsNotTakenForDelivered(t *testing.T) {
-	w := claimed(t)
-	replaced := false
-	w.mac.onConverge = func() {
-		if !replaced {
-			replaced = true
-			w.poke(host.KeyTokenID, "theirs")
-		}
-	}
-	w.settle("mac-1")
-	if secret := w.secret("mac-1-bootstrap"); secret[bootstrapsecret.KeyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
-		t.Fatalf("the token counts as delivered until %s", secret[bootstrapsecret.KeyTokenExpiry])
-	}
-	if n := w.host(hostName).Spec.Record.Bootstrap.Attempts; n != 0 {
-		t.Errorf("%d failures are the Mac's", n)
-	}
-	w.clock.SetTime(w.clock.Now().Add(time.Hour))
-	w.settle("mac-1")
-	if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[bootstrapsecret.KeyTokenExpiry] == "" {
-		t.Error("the next push does not make up for it")
+	for name, replace := range map[string]func(w *world){
+		"in the Secret": func(w *world) { w.poke(host.KeyTokenID, "theirs") },
+		"on the host": func(w *world) {
+			h := w.host(hostName)
+			h.Spec.Record.Bootstrap.TokenID = "theirs"
+			w.update(h)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := claimed(t)
+			replaced := false
+			w.mac.onConverge = func() {
+				if !replaced {
+					replaced = true
+					replace(w)
+				}
+			}
+			w.settle("mac-1")
+			if secret := w.secret("mac-1-bootstrap"); secret[bootstrapsecret.KeyTokenExpiry] != "" || w.machine("mac-1").Spec.ProviderID != "" {
+				t.Fatalf("the token counts as delivered until %s", secret[bootstrapsecret.KeyTokenExpiry])
+			}
+			if n := w.host(hostName).Spec.Record.Bootstrap.Attempts; n != 0 {
+				t.Errorf("%d failures are the Mac's", n)
+			}
+			w.clock.SetTime(w.clock.Now().Add(time.Hour))
+			w.settle("mac-1")
+			if w.machine("mac-1").Spec.ProviderID == "" || w.secret("mac-1-bootstrap")[bootstrapsecret.KeyTokenExpiry] == "" {
+				t.Error("the next push does not make up for it")
+			}
+		})
 	}
 }
 

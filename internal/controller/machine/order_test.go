@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -302,6 +304,36 @@ func TestADeliveryDuringTheCancelIsReleasedToo(t *testing.T) {
 		if h := w.host(name); !w.machineGone("mac-1") || !host.WipeAllowed(h) {
 			t.Errorf("host %s: spec = %+v, want it released", name, h.Spec)
 		}
+	}
+}
+
+// The server may have become another's since the cache heard of it: a hostRef that moved there
+// would be lost, and another server ordered.
+func TestAHostRefFollowsNoServerOfAStaleCache(t *testing.T) {
+	w := newWorld(t, orderingPair()...)
+	w.settle("mac-1")
+	ours, h := w.host(orderName).Spec.ClaimRef, poolHost(serverID)
+	h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: namespace, Name: "mac-2", Token: "theirs"}
+	w.create(h)
+	w.r.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if hosts, are := list.(*infrav1.ScalewayAppleSiliconHostList); are {
+				for i := range hosts.Items {
+					if hosts.Items[i].Name == hostName {
+						hosts.Items[i].Spec.ClaimRef = ours
+					}
+				}
+			}
+			return err
+		},
+	})
+	w.r.wire()
+	for range 3 {
+		w.visit("mac-1")
+	}
+	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name != orderName {
+		t.Errorf("hostRef = %+v, want it on the order", ref)
 	}
 }
 
