@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,12 +46,12 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	if plane.Spec.Kubeconfig == controlplanev1.KubeconfigProvided {
 		return r.provided(ctx, plane, secret, exists, seen)
 	}
-	if exists && !metav1.IsControlledBy(secret, plane) {
+	if exists && !ours(secret, plane) {
 		seen.foreign = true
 		return nil
 	}
 	if exists && r.good(secret, &seen.expires) {
-		return nil
+		return r.own(ctx, secret, plane)
 	}
 	token, expires, err := r.token(ctx)
 	if err != nil {
@@ -66,6 +67,29 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	seen.expires = expires
 	ctrl.LoggerFrom(ctx).Info("Kubeconfig minted", "secret", name.Name, "expires", expires)
 	return r.write(ctx, secret, exists)
+}
+
+// ours: the plane controls the Secret; or nobody does, and it was minted here. A tool that
+// restores backups may leave owners out.
+func ours(secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) bool {
+	if metav1.GetControllerOf(secret) == nil {
+		return secret.Annotations[expiryAnnotation] != ""
+	}
+	return metav1.IsControlledBy(secret, plane)
+}
+
+// own gives a Secret of ours back to its plane, where it has lost that.
+func (r *Reconciler) own(ctx context.Context, secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) error {
+	owners := ownedBy(plane)
+	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
+		return nil
+	}
+	secret.OwnerReferences = owners
+	return r.write(ctx, secret, true)
+}
+
+func ownedBy(plane *controlplanev1.ExternalControlPlane) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane"))}
 }
 
 // provided looks for a kubeconfig that others see to. One that was minted before
@@ -158,9 +182,7 @@ func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster 
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[expiryAnnotation] = expires.UTC().Format(time.RFC3339)
-	secret.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane")),
-	}
+	secret.OwnerReferences = ownedBy(plane)
 	secret.Data = map[string][]byte{kubeconfigKey: data}
 	return nil
 }
