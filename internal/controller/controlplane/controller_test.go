@@ -309,6 +309,22 @@ func TestRequirement004_AMintedKubeconfigIsLetGoOfForAProvidedOne(t *testing.T) 
 	}
 }
 
+// A move drops the status. The Cluster must say again that its control plane was initialized:
+// clusterctl refuses to move it on, or back, until then.
+func TestABroughtKubeconfigShowsAnInitializedControlPlane(t *testing.T) {
+	moved := plane()
+	moved.Spec.ClusterID = "another"
+	brought := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs-kubeconfig"}, Data: map[string][]byte{"value": []byte("of the other cluster")}}
+	w := newWorld(t, moved, clusterInfo(), brought)
+	got, _ := w.reconcile()
+	if !ptr.Deref(got.Status.Initialization.ControlPlaneInitialized, false) {
+		t.Errorf("status = %+v", got.Status)
+	}
+	if reason := conditions.GetReason(got, controlplanev1.ReadyCondition); reason != controlplanev1.ReasonDifferentCluster || conditions.IsTrue(got, controlplanev1.ReadyCondition) || w.tokens != 0 {
+		t.Errorf("Ready = %s, %d tokens", reason, w.tokens)
+	}
+}
+
 func TestNotReady(t *testing.T) {
 	moved := plane()
 	moved.Spec.ClusterID = "another"

@@ -34,9 +34,24 @@ const (
 	expiryAnnotation = "controlplane.cluster.x-k8s.io/token-expires"
 )
 
+// brought looks whether a kubeconfig came along from the cluster that Macs are nodes of.
+func (r *Reconciler) brought(ctx context.Context, cluster *clusterv1.Cluster, seen *observed) error {
+	secret := &corev1.Secret{}
+	err := r.Reader.Get(ctx, kubeconfigOf(cluster), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret %s: %w", kubeconfigOf(cluster).Name, err)
+	}
+	seen.brought = err == nil && len(secret.Data[kubeconfigKey]) > 0
+	return nil
+}
+
+func kubeconfigOf(cluster *clusterv1.Cluster) client.ObjectKey {
+	return client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+}
+
 // kubeconfig sees to it that <cluster>-kubeconfig lets core in for a while yet.
 func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster, plane *controlplanev1.ExternalControlPlane, seen *observed) error {
-	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	name := kubeconfigOf(cluster)
 	secret := &corev1.Secret{}
 	err := r.Reader.Get(ctx, name, secret)
 	exists := err == nil
