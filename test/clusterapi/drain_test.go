@@ -80,7 +80,7 @@ func (m made) pods(on framework.ClusterProxy, name string) framework.DeployPodAn
 		ModifyDeployment: func(deployment *appsv1.Deployment) {
 			pod := &deployment.Spec.Template
 			pod.Spec.Containers[0].Image = "ghcr.io/cirruslabs/macos-tahoe-xcode:26"
-			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			pod.Spec.Tolerations = []corev1.Toleration{{Key: "tuist.dev/macos", Operator: corev1.TolerationOpExists}}
 			pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](5)
 			if name == early {
 				pod.Finalizers = []string{blocker}

@@ -3,7 +3,6 @@ package clusterapi
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,13 +18,6 @@ var _ = Describe("[framework] MachineDeployment rollout:", func() {
 			ClusterProxy: proxy, Cluster: m.Cluster, MachineDeployments: m.MachineDeployments,
 			WaitForMachinesToBeUpgraded: config.GetIntervals("md-rollout", "wait-machine-upgrade"),
 		})
-		By("Taints reach their Nodes, beside those of the profile, and go again")
-		always := clusterv1.MachineTaint{Key: "team.example/always", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule, Propagation: clusterv1.MachineTaintPropagationAlways}
-		was := m.nodeTaints()
-		m.taint(always)
-		m.awaitTaints(was, corev1.Taint{Key: always.Key, Value: always.Value, Effect: always.Effect})
-		m.taint()
-		m.awaitTaints(was)
 		Expect(m.machineNames()).To(ConsistOf(before), "Machines must not be replaced by changes in place")
 
 		By("Another template replaces each Machine")
@@ -74,35 +66,4 @@ func (m made) changeDeployment(change func(*clusterv1.MachineDeployment)) {
 	change(deployment)
 	Expect(proxy.GetClient().Patch(ctx, deployment, patch)).To(Succeed())
 	deployment.DeepCopyInto(m.MachineDeployments[0])
-}
-
-func (m made) taint(taints ...clusterv1.MachineTaint) {
-	m.changeDeployment(func(deployment *clusterv1.MachineDeployment) { deployment.Spec.Template.Spec.Taints = taints })
-}
-
-// nodeTaints are those that the Nodes of all Machines have alike.
-func (m made) nodeTaints() []corev1.Taint {
-	var taints []corev1.Taint
-	for i, machine := range m.machines() {
-		node := &corev1.Node{}
-		Expect(proxy.GetClient().Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)).To(Succeed())
-		if i > 0 {
-			Expect(node.Spec.Taints).To(ConsistOf(taints))
-		}
-		taints = node.Spec.Taints
-	}
-	return taints
-}
-
-// awaitTaints waits until all Nodes have them, and sees them stay.
-func (m made) awaitTaints(was []corev1.Taint, more ...corev1.Taint) {
-	have := func(g Gomega) {
-		for _, machine := range m.machines() {
-			node := &corev1.Node{}
-			g.Expect(proxy.GetClient().Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)).To(Succeed())
-			g.Expect(node.Spec.Taints).To(ConsistOf(append(more, was...)))
-		}
-	}
-	Eventually(have, within, "500ms").Should(Succeed())
-	Consistently(have, "10s", "500ms").Should(Succeed())
 }

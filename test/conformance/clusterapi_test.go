@@ -19,7 +19,7 @@ import (
 
 // Specs of Cluster API, in the order in which they begin.
 var (
-	allOfClusterAPI = []string{"a ClusterClass:", "a fleet:", `.`}
+	allOfClusterAPI = []string{"a ClusterClass:", "a fleet:", `\[framework\]`, `.`}
 	// moves is the one that needs two management clusters.
 	moves             = "Move"
 	smallOfClusterAPI = []string{"MachineDeploymentScaleSpec:"}
@@ -28,7 +28,7 @@ var (
 const (
 	// poolOfClusterAPI is how many Macs the specs that run at once have beside those that are being wiped.
 	poolOfClusterAPI = 8
-	specsAtOnce      = 2
+	specsAtOnce      = 3
 )
 
 // everywhere has the manager watch all namespaces: each spec has one of its own.
