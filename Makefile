@@ -59,8 +59,9 @@ test-go: chromium ## the Go tests, race detector on
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	$(SCHEDULES) -schedules 500
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
-	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, none of which minds a busy machine
+	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, and one of Cluster API's, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
+	cd test/clusterapi && GOWORK=off go test -timeout 30m -vet=off . # that no spec is forgotten
 	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series; make alerts has some fire in a sandbox
 	cd hack/site && GOWORK=off go test ./...
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
@@ -108,7 +109,12 @@ CONFORMANCE := bin/conformance
 
 .PHONY: conformance
 conformance: ## Kubernetes' own end-to-end suite on simulated Macs; ONLY='Kubectl exec' runs the specs of that name
-	go test -count=1 -timeout 3h -v ./test/conformance -args -report-dir $(CURDIR)/$(CONFORMANCE) \
+	go test -count=1 -timeout 3h -v ./test/conformance -run TestKubernetesOwnSuite -args -report-dir $(CURDIR)/$(CONFORMANCE) \
+		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
+
+.PHONY: capi-specs
+capi-specs: ## Cluster API's own end-to-end specs on simulated Macs; ONLY='Node drain' runs the specs of that name
+	go test -count=1 -timeout 3h -v ./test/conformance -run TestClusterAPIsOwnSpecs -args -report-dir $(CURDIR)/bin/capi-specs \
 		-table $(CURDIR)/docs/conformance.md $(if $(ONLY),-only '$(ONLY)',-whole)
 
 .PHONY: oracle

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"time"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -42,6 +43,9 @@ type Remediation struct {
 	// RebootedAt is when the vendor took the reboot; zero: not yet.
 	RebootedAt time.Time
 	Node       NodeState
+	// Complaint is what a health check that looks at more than Ready still sees, of a Node
+	// that is Ready and counts as NodeUnready for it; empty: nothing.
+	Complaint string
 	// Unreachable: the Node is not heard of, and the Mac does not answer over SSH
 	// either, the only way to its agent.
 	Unreachable bool
@@ -71,7 +75,7 @@ type RemediationStep struct {
 }
 
 // NextRemediation goes step by step through the ladder after provisioning: restart the agent, reboot,
-// give the Machine up. A Node that is Ready again ends it at any step.
+// give the Machine up. A Node that is Ready again, and of which no health check complains, ends it at any step.
 func NextRemediation(r Remediation) RemediationStep {
 	switch {
 	case r.Node == NodeReady && !r.Wanted:
@@ -162,12 +166,16 @@ func (r Remediation) progress() string {
 	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero():
 		return "a reboot is asked for"
 	case r.Step == infrav1.ReasonRebooting:
-		return "the Mac was rebooted; its Node is not Ready yet"
+		return "the Mac was rebooted; " + cmp.Or(r.Complaint, notReadyYet)
 	case r.Restarted:
-		return "the agent was restarted; its Node is not Ready yet"
+		return "the agent was restarted; " + cmp.Or(r.Complaint, notReadyYet)
+	case r.Complaint != "":
+		return "the agent is to be restarted over SSH: " + r.Complaint
 	}
 	return "the agent is to be restarted over SSH"
 }
+
+const notReadyYet = "its Node is not Ready yet"
 
 func (r Remediation) exhausted() RemediationStep {
 	message := "no step brought the Node back; the Machine's owner may replace it"
@@ -176,6 +184,8 @@ func (r Remediation) exhausted() RemediationStep {
 		message = "the vendor no longer has the server; the Machine's owner may replace it"
 	case r.Lost:
 		message = "the Machine's host is another's, or was freed; the Machine's owner may replace it"
+	case r.Complaint != "":
+		message = "no step helped: " + r.Complaint + "; the Machine's owner may replace it"
 	case r.Node == NodeReady:
 		message = "a person asked for another Machine; its owner may replace it"
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,24 @@ func TestWhyAMacIsRebooted(t *testing.T) {
 		})
 		if got.Message != why {
 			t.Errorf("restarted %t: %q", restarted, got.Message)
+		}
+	}
+}
+
+// Who reads of a step that a health check asks for, of a Node that is Ready, sees what of.
+func TestAComplaintIsNamed(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	const complaint = "the Node's condition DiskBroken is True"
+	for name, r := range map[string]Remediation{
+		"a restart to come":   {},
+		"a restart":           {Step: infrav1.ReasonRestartingAgent, Since: now, Restarted: true},
+		"a reboot":            {Step: infrav1.ReasonRebooting, Since: now, RebootedAt: now},
+		"after all steps":     {Step: infrav1.ReasonExhausted, Since: now},
+		"before the last one": {Step: infrav1.ReasonRebooting, Since: now.Add(-time.Hour)},
+	} {
+		r.Now, r.RestartTimeout, r.RebootTimeout, r.Complaint = now, time.Minute, time.Minute, complaint
+		if got := NextRemediation(r); !strings.Contains(got.Message, complaint) {
+			t.Errorf("%s: %q", name, got.Message)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -71,36 +73,50 @@ func TestKubernetesOwnSuite(t *testing.T) {
 	}
 	w, dir := startMacs(t, built)
 	run := suite{
-		Binary: binary, Kubectl: kubectl(t, built, dir), Kubeconfig: w.Kubeconfig(), Dir: filepath.Join(dir, "suite"),
-		Nodes: macs, Focus: list.Small, Skip: list.skips(),
-	}
-	if *reportDir != "" {
-		if run.Dir, err = filepath.Abs(*reportDir); err != nil {
-			t.Fatal(err)
-		}
+		Binary: binary, Args: kubernetes(w.Kubeconfig(), kubectl(t, built, dir), macs), Env: []string{"KUBECONFIG=" + w.Kubeconfig()},
+		Dir: reports(t, dir), Focus: list.Small, Skip: list.skips(),
 	}
 	if *whole {
 		run.Focus = list.Focus
 	}
+	judge(t, run, list, lanes, tableMark)
+}
+
+// reports is the folder of the suite's reports.
+func reports(t *testing.T, dir string) string {
+	t.Helper()
+	if *reportDir == "" {
+		return filepath.Join(dir, "suite")
+	}
+	kept, err := filepath.Abs(*reportDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+// judge runs a suite, says what failed, and writes the table below the mark.
+func judge(t *testing.T, run suite, list specs, atOnce int, mark string) {
+	t.Helper()
 	if len(*only) > 0 {
 		run.Focus, run.Skip = *only, nil
 	}
-	results := play(t, run, list)
+	results := play(t, run, list, atOnce)
 	for _, r := range results {
 		if r.Outcome == failed {
 			t.Errorf("%s: %s", r.Name, r.Why)
 		}
 	}
-	t.Logf("%d specs passed, %d failed, %d were skipped", count(results, passed), count(results, failed), count(results, left))
+	t.Log(summary(results))
 	if *tableFile != "" {
-		writeTable(t, *tableFile, list, results)
+		writeTable(t, *tableFile, mark, list, results)
 	}
 }
 
 // play runs the suite and reads its reports.
-func play(t *testing.T, run suite, list specs) []result {
+func play(t *testing.T, run suite, list specs, atOnce int) []result {
 	t.Helper()
-	reports, err := run.run(t.Context(), lanes)
+	reports, err := run.run(t.Context(), atOnce)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +157,17 @@ func kubectl(t *testing.T, built world.Binaries, dir string) string {
 // startMacs starts a sandbox whose Macs are all Nodes, with the policy of the suite.
 func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 	t.Helper()
+	w, dir := startWorld(t, world.Options{Binaries: built, Hosts: macs})
+	kubectlDoes(t, built.Cluster, w, policy, "apply", "-f", "-")
+	// Pods of the suite know nothing of Macs, and ask for no Mac by name.
+	kubectlDoes(t, built.Cluster, w, "", "-n", world.Namespace, "patch", "macnodeprofile", world.Fleet, "--type=merge", "-p", `{"spec":{"node":{"taints":[]}}}`)
+	scale(t, w)
+	return w, dir
+}
+
+// startWorld starts a sandbox, which stops with the test, in a folder of its own.
+func startWorld(t *testing.T, options world.Options) (*world.World, string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "mf")
 	if err != nil {
 		t.Fatal(err)
@@ -149,9 +176,8 @@ func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := world.Start(t.Context(), world.Options{
-		Dir: dir, Binaries: built, Hosts: macs, TimeScale: timeScale, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	options.Dir, options.TimeScale, options.Logger = dir, timeScale, slog.New(slog.NewTextHandler(log, nil))
+	w, err := world.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +196,6 @@ func startMacs(t *testing.T, built world.Binaries) (*world.World, string) {
 			t.Error(err)
 		}
 	})
-	kubectlDoes(t, built.Cluster, w, policy, "apply", "-f", "-")
-	// Pods of the suite know nothing of Macs, and ask for no Mac by name.
-	kubectlDoes(t, built.Cluster, w, "", "-n", world.Namespace, "patch", "macnodeprofile", world.Fleet, "--type=merge", "-p", `{"spec":{"node":{"taints":[]}}}`)
-	scale(t, w)
 	return w, dir
 }
 
@@ -192,16 +214,7 @@ func kubectlDoes(t *testing.T, binaries cluster.Binaries, w *world.World, input 
 // scale makes all Macs Nodes, and waits until they are Ready.
 func scale(t *testing.T, w *world.World) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c, err := client.New(w.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, w)
 	deployment := &clusterv1.MachineDeployment{}
 	deployment.Namespace, deployment.Name = world.Namespace, world.Fleet
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, macs))
@@ -209,7 +222,7 @@ func scale(t *testing.T, w *world.World) {
 		t.Fatal(err)
 	}
 	var nodes corev1.NodeList
-	err = wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		if err := c.List(ctx, &nodes); err != nil {
 			return false, nil //nolint:nilerr // asked again
 		}
@@ -226,6 +239,21 @@ func scale(t *testing.T, w *world.World) {
 	}
 }
 
+func clientOf(t *testing.T, w *world.World) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(w.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func takesPods(n corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
@@ -235,24 +263,35 @@ func takesPods(n corev1.Node) bool {
 	return false
 }
 
-// tableMark begins the part of the page that is generated.
-const tableMark = "<!-- results -->\n"
+// Marks begin the parts of the page that are generated; a heading ends them.
+const (
+	tableMark      = "<!-- results -->\n"
+	clusterAPIMark = "<!-- results of Cluster API's specs -->\n"
+)
 
-func writeTable(t *testing.T, path string, list specs, results []result) {
+func writeTable(t *testing.T, path, mark string, list specs, results []result) {
 	t.Helper()
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, written, found := strings.Cut(string(page), tableMark)
+	head, written, found := strings.Cut(string(page), mark)
 	if !found {
-		t.Fatalf("%s has no line %q", path, tableMark)
+		t.Fatalf("%s has no line %q", path, mark)
+	}
+	written, tail, more := strings.Cut(written, "\n## ")
+	if more {
+		tail = "\n## " + tail
 	}
 	if !*whole {
 		results = merged(written, list, results)
 	}
-	summary := fmt.Sprintf("%d specs passed, %d failed, %d were skipped.\n\n", count(results, passed), count(results, failed), count(results, left))
-	if err := os.WriteFile(path, []byte(head+tableMark+"\n"+summary+table(results)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(head+mark+"\n"+summary(results)+"\n\n"+table(results)+tail), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// summary says in a sentence what became of all.
+func summary(results []result) string {
+	return fmt.Sprintf("%d specs passed, %d failed, %d were skipped.", count(results, passed), count(results, failed), count(results, left))
 }

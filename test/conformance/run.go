@@ -19,14 +19,15 @@ import (
 // reportFile is the suite's own report in its folder.
 const reportFile = "junit_01.xml"
 
-// suite is one run of Kubernetes' suite.
+// suite is one run of a suite that ginkgo runs.
 type suite struct {
-	// Binary is the suite's, Kubectl a kubectl, Kubeconfig the cluster's.
-	Binary, Kubectl, Kubeconfig string
+	// Binary is the suite's, and Args are its arguments, for a run that reports into a folder.
+	Binary string
+	Args   func(dir string) []string
+	// Env is added to the environment of this process.
+	Env []string
 	// Dir takes a folder for each expression of Focus, with report and output.
 	Dir string
-	// Nodes is how many Macs there are.
-	Nodes int
 	// Focus are the specs to run, in the order in which they begin.
 	Focus []string
 	Skip  []string
@@ -59,9 +60,9 @@ func (s suite) runOne(ctx context.Context, dir, focus string, skip []string) err
 		return fmt.Errorf("making room for the suite's output: %w", err)
 	}
 	defer func() { _ = output.Close() }()
-	cmd := exec.CommandContext(ctx, s.Binary, s.args(dir, focus, skip)...)
+	cmd := exec.CommandContext(ctx, s.Binary, append(s.Args(dir), chosen(focus, skip)...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	ended := new(exec.ExitError)
@@ -74,18 +75,25 @@ func (s suite) runOne(ctx context.Context, dir, focus string, skip []string) err
 	return nil
 }
 
-func (s suite) args(dir, focus string, skip []string) []string {
-	args := []string{
-		"--kubeconfig=" + s.Kubeconfig, "--kubectl-path=" + s.Kubectl, "--provider=local",
-		"--report-dir=" + dir, "--node-os-distro=debian", "--minStartupPods=0",
-		// There is no Pod of the system on Macs: no network plugin, no DNS.
-		fmt.Sprintf("--num-nodes=%d", s.Nodes),
-		"--ginkgo.focus=" + focus, "--ginkgo.timeout=6h", "--ginkgo.no-color",
-		// What is behind feature gates, takes a node away or needs minutes of peace is another suite.
-		"--ginkgo.label-filter=Feature: isEmpty && !Disruptive && !Slow && !Serial",
-	}
+// chosen says which specs ginkgo runs.
+func chosen(focus string, skip []string) []string {
+	args := []string{"--ginkgo.focus=" + focus, "--ginkgo.timeout=6h", "--ginkgo.no-color"}
 	if len(skip) > 0 {
 		args = append(args, "--ginkgo.skip="+strings.Join(skip, "|"))
 	}
 	return args
+}
+
+// kubernetes are the arguments of Kubernetes' suite, for a cluster of so many Macs.
+func kubernetes(kubeconfig, kubectl string, nodes int) func(dir string) []string {
+	return func(dir string) []string {
+		return []string{
+			"--kubeconfig=" + kubeconfig, "--kubectl-path=" + kubectl, "--provider=local",
+			"--report-dir=" + dir, "--node-os-distro=debian", "--minStartupPods=0",
+			// There is no Pod of the system on Macs: no network plugin, no DNS.
+			fmt.Sprintf("--num-nodes=%d", nodes),
+			// What is behind feature gates, takes a node away or needs minutes of peace is another suite.
+			"--ginkgo.label-filter=Feature: isEmpty && !Disruptive && !Slow && !Serial",
+		}
+	}
 }

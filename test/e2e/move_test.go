@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -12,15 +9,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlconfig "sigs.k8s.io/cluster-api/cmd/clusterctl/config"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
@@ -127,43 +119,12 @@ func (f *fleet) names(list client.ObjectList) []string {
 }
 
 // hasCoreOfClusterctl leaves what `clusterctl init` of core alone leaves, which the sandbox
-// starts by itself: clusterctl's inventory, and its label on core's CRDs.
+// starts by itself.
 func (f *fleet) hasCoreOfClusterctl() {
 	f.Helper()
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(clusterctlconfig.ClusterctlAPIManifest), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			f.Fatal(err)
-		}
-		if len(object.Object) > 0 {
-			f.create(object)
-		}
+	if err := clusterctl.RecordCore(f.Context(), f.client); err != nil {
+		f.Fatal(err)
 	}
-	crds := &apiextensionsv1.CustomResourceDefinitionList{}
-	f.list(crds, client.MatchingLabels{"cluster.x-k8s.io/provider": "cluster-api"})
-	if len(crds.Items) == 0 {
-		f.Fatal("no CRDs of core")
-	}
-	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`))
-	for i := range crds.Items {
-		if err := f.client.Patch(f.Context(), &crds.Items[i], label); err != nil {
-			f.Fatal(err)
-		}
-	}
-	core := &unstructured.Unstructured{Object: map[string]any{
-		"metadata":     map[string]any{"name": "cluster-api", "namespace": "default"},
-		"providerName": "cluster-api", "type": "CoreProvider", "version": "v1.14.2",
-	}}
-	core.SetGroupVersionKind(schema.GroupVersionKind{Group: "clusterctl.cluster.x-k8s.io", Version: "v1alpha3", Kind: "Provider"})
-	f.await("clusterctl's inventory", func() (string, bool) {
-		err := f.client.Create(f.Context(), core.DeepCopy())
-		return fmt.Sprint(err), err == nil
-	})
 }
 
 // clusterctl builds Cluster API's own, and runs it on a management cluster as a person does.

@@ -54,7 +54,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=macbootstrapconfigs/status,verbs=patch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=macbootstrapconfigs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;create
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;create;update
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
@@ -160,14 +160,17 @@ func (r *Reconciler) provide(ctx context.Context, cluster *clusterv1.Cluster, co
 	return ctrl.Result{}, nil
 }
 
-// ensureSecret makes the Secret, unless a Secret of that name is there. One that the config
-// does not control is somebody else's, and foreign.
+// ensureSecret makes the Secret, unless a Secret of that name is there. One that is not
+// the config's is somebody else's, and foreign.
 func (r *Reconciler) ensureSecret(ctx context.Context, cluster *clusterv1.Cluster, config *bootstrapv1.MacBootstrapConfig) (foreign bool, err error) {
 	secret := &corev1.Secret{}
 	name := client.ObjectKey{Namespace: config.Namespace, Name: config.Name + secretSuffix}
 	err = r.Reader.Get(ctx, name, secret)
 	if err == nil {
-		return !metav1.IsControlledBy(secret, config), nil
+		if !ours(secret, config) {
+			return true, nil
+		}
+		return false, r.own(ctx, secret, config)
 	}
 	if !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading Secret %s: %w", name.Name, err)
@@ -178,12 +181,38 @@ func (r *Reconciler) ensureSecret(ctx context.Context, cluster *clusterv1.Cluste
 	return false, nil
 }
 
+// ours: the config controls the Secret; or nobody does, and it holds what ours do. A tool that
+// restores backups may leave owners out.
+func ours(secret *corev1.Secret, config *bootstrapv1.MacBootstrapConfig) bool {
+	if metav1.GetControllerOf(secret) == nil {
+		return string(secret.Data[dataKey]) == nothing
+	}
+	return metav1.IsControlledBy(secret, config)
+}
+
+// own gives a Secret of ours back to its config, where it has lost that.
+func (r *Reconciler) own(ctx context.Context, secret *corev1.Secret, config *bootstrapv1.MacBootstrapConfig) error {
+	owners := ownedBy(config)
+	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
+		return nil
+	}
+	secret.OwnerReferences = owners
+	if err := r.Client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("giving Secret %s back to its owner: %w", secret.Name, err)
+	}
+	return nil
+}
+
+func ownedBy(config *bootstrapv1.MacBootstrapConfig) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind(kind))}
+}
+
 func secretOf(cluster *clusterv1.Cluster, config *bootstrapv1.MacBootstrapConfig) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: config.Namespace, Name: config.Name + secretSuffix,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind(kind))},
+			OwnerReferences: ownedBy(config),
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: []byte(nothing)},

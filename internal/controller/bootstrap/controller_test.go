@@ -132,7 +132,7 @@ func TestContract_BootstrapDataSecretCreated(t *testing.T) {
 	}
 	// A Secret that is replaced takes nothing back.
 	secret := w.secret()
-	secret.OwnerReferences = nil
+	secret.OwnerReferences, secret.Data = nil, map[string][]byte{dataKey: []byte("theirs")}
 	if err := w.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +169,29 @@ func TestForeignSecretIsLeftAlone(t *testing.T) {
 	}
 	if conditions.GetReason(config, bootstrapv1.ReadyCondition) != bootstrapv1.ReasonForeignSecret || result.RequeueAfter != tryAgain {
 		t.Errorf("conditions = %+v, looks again after %s", config.Status.Conditions, result.RequeueAfter)
+	}
+}
+
+// A restore may leave owners out: a Secret that says what ours say is ours again.
+func TestASecretThatLostItsOwnerGetsItBack(t *testing.T) {
+	for name, spoil := range map[string]func(*corev1.Secret){
+		"no owner":        func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"another version": func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = bootstrapv1.GroupVersion.Group + "/v0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.reconcile()
+			secret := w.secret()
+			want := secret.DeepCopy().OwnerReferences
+			spoil(secret)
+			if err := w.client.Update(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			config, _ := w.reconcile()
+			if d := cmp.Diff(want, w.secret().OwnerReferences); d != "" || !conditions.IsTrue(config, bootstrapv1.ReadyCondition) {
+				t.Errorf("conditions = %+v, owners (-want +got):\n%s", config.Status.Conditions, d)
+			}
+		})
 	}
 }
 

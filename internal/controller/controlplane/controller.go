@@ -123,8 +123,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // observed is what a visit found; the status is derived from it.
 type observed struct {
 	different bool
-	version   string
-	expires   time.Time
+	// brought: a kubeconfig of that other cluster came along with a move.
+	brought bool
+	version string
+	expires time.Time
 	// foreign: the kubeconfig Secret is somebody else's.
 	foreign bool
 	// missing: others are to provide the kubeconfig, and have not.
@@ -165,7 +167,7 @@ func (r *Reconciler) observe(ctx context.Context, cluster *clusterv1.Cluster, pl
 	}
 	if plane.Spec.ClusterID != "" && plane.Spec.ClusterID != string(system.UID) {
 		seen.different = true
-		return seen, nil
+		return seen, r.brought(ctx, cluster, &seen)
 	}
 	info, err := r.Version.ServerVersion()
 	if err != nil {
@@ -260,7 +262,9 @@ func derive(plane *controlplanev1.ExternalControlPlane, seen observed) {
 	}
 	available := kubeconfigCondition(seen)
 	conditions.Set(plane, available)
-	if available.Status == metav1.ConditionTrue {
+	// A move drops the status, and clusterctl moves no Cluster on, or back, whose control
+	// plane does not say that it was initialized.
+	if available.Status == metav1.ConditionTrue || seen.brought {
 		status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	}
 	conditions.Set(plane, readyCondition(available, seen))

@@ -217,6 +217,47 @@ func TestForeignSecretIsRespected(t *testing.T) {
 	}
 }
 
+// A restore may leave owners out: what was minted is renewed all the same, and goes with its plane.
+func TestAMintedKubeconfigThatLostItsOwnerGetsItBack(t *testing.T) {
+	for name, spoil := range map[string]func(*corev1.Secret){
+		"no owner":        func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"another version": func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = controlplanev1.GroupVersion.Group + "/v0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, plane(), clusterInfo())
+			w.reconcile()
+			secret := w.secret()
+			was := secret.OwnerReferences[0]
+			spoil(secret)
+			if err := w.client.Update(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			got, _ := w.reconcile()
+			if owners := w.secret().OwnerReferences; len(owners) != 1 || owners[0].UID != was.UID || owners[0].APIVersion != was.APIVersion {
+				t.Errorf("owners = %+v, want %+v", owners, was)
+			}
+			if reason := conditions.GetReason(got, controlplanev1.KubeconfigAvailableCondition); reason != "Minted" || w.tokens != 1 {
+				t.Errorf("KubeconfigAvailable: %s, %d tokens", reason, w.tokens)
+			}
+		})
+	}
+}
+
+// One that others control is theirs, whatever it was before.
+func TestAKubeconfigThatOthersControlIsTheirs(t *testing.T) {
+	w := newWorld(t, plane(), clusterInfo())
+	w.reconcile()
+	secret := w.secret()
+	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "external-secrets.io/v1", Kind: "ExternalSecret", Name: "macs", UID: "es", Controller: ptr.To(true)}}
+	if err := w.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := w.reconcile()
+	if reason := conditions.GetReason(got, controlplanev1.KubeconfigAvailableCondition); reason != controlplanev1.ReasonForeignSecret || w.secret().OwnerReferences[0].UID != "es" {
+		t.Errorf("KubeconfigAvailable: %s, owners %+v", reason, w.secret().OwnerReferences)
+	}
+}
+
 func provided() *controlplanev1.ExternalControlPlane {
 	asked := plane()
 	asked.Spec.Kubeconfig = controlplanev1.KubeconfigProvided
@@ -265,6 +306,22 @@ func TestRequirement004_AMintedKubeconfigIsLetGoOfForAProvidedOne(t *testing.T) 
 	w.writes = 0
 	if w.reconcile(); w.writes != 0 {
 		t.Errorf("%d writes when nothing is new", w.writes)
+	}
+}
+
+// A move drops the status. The Cluster must say again that its control plane was initialized:
+// clusterctl refuses to move it on, or back, until then.
+func TestABroughtKubeconfigShowsAnInitializedControlPlane(t *testing.T) {
+	moved := plane()
+	moved.Spec.ClusterID = "another"
+	brought := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs-kubeconfig"}, Data: map[string][]byte{"value": []byte("of the other cluster")}}
+	w := newWorld(t, moved, clusterInfo(), brought)
+	got, _ := w.reconcile()
+	if !ptr.Deref(got.Status.Initialization.ControlPlaneInitialized, false) {
+		t.Errorf("status = %+v", got.Status)
+	}
+	if reason := conditions.GetReason(got, controlplanev1.ReadyCondition); reason != controlplanev1.ReasonDifferentCluster || conditions.IsTrue(got, controlplanev1.ReadyCondition) || w.tokens != 0 {
+		t.Errorf("Ready = %s, %d tokens", reason, w.tokens)
 	}
 }
 

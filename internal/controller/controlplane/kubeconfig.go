@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,9 +34,24 @@ const (
 	expiryAnnotation = "controlplane.cluster.x-k8s.io/token-expires"
 )
 
+// brought looks whether a kubeconfig came along from the cluster that Macs are nodes of.
+func (r *Reconciler) brought(ctx context.Context, cluster *clusterv1.Cluster, seen *observed) error {
+	secret := &corev1.Secret{}
+	err := r.Reader.Get(ctx, kubeconfigOf(cluster), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret %s: %w", kubeconfigOf(cluster).Name, err)
+	}
+	seen.brought = err == nil && len(secret.Data[kubeconfigKey]) > 0
+	return nil
+}
+
+func kubeconfigOf(cluster *clusterv1.Cluster) client.ObjectKey {
+	return client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+}
+
 // kubeconfig sees to it that <cluster>-kubeconfig lets core in for a while yet.
 func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster, plane *controlplanev1.ExternalControlPlane, seen *observed) error {
-	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	name := kubeconfigOf(cluster)
 	secret := &corev1.Secret{}
 	err := r.Reader.Get(ctx, name, secret)
 	exists := err == nil
@@ -45,12 +61,12 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	if plane.Spec.Kubeconfig == controlplanev1.KubeconfigProvided {
 		return r.provided(ctx, plane, secret, exists, seen)
 	}
-	if exists && !metav1.IsControlledBy(secret, plane) {
+	if exists && !ours(secret, plane) {
 		seen.foreign = true
 		return nil
 	}
 	if exists && r.good(secret, &seen.expires) {
-		return nil
+		return r.own(ctx, secret, plane)
 	}
 	token, expires, err := r.token(ctx)
 	if err != nil {
@@ -66,6 +82,29 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 	seen.expires = expires
 	ctrl.LoggerFrom(ctx).Info("Kubeconfig minted", "secret", name.Name, "expires", expires)
 	return r.write(ctx, secret, exists)
+}
+
+// ours: the plane controls the Secret; or nobody does, and it was minted here. A tool that
+// restores backups may leave owners out.
+func ours(secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) bool {
+	if metav1.GetControllerOf(secret) == nil {
+		return secret.Annotations[expiryAnnotation] != ""
+	}
+	return metav1.IsControlledBy(secret, plane)
+}
+
+// own gives a Secret of ours back to its plane, where it has lost that.
+func (r *Reconciler) own(ctx context.Context, secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) error {
+	owners := ownedBy(plane)
+	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
+		return nil
+	}
+	secret.OwnerReferences = owners
+	return r.write(ctx, secret, true)
+}
+
+func ownedBy(plane *controlplanev1.ExternalControlPlane) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane"))}
 }
 
 // provided looks for a kubeconfig that others see to. One that was minted before
@@ -158,9 +197,7 @@ func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster 
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[expiryAnnotation] = expires.UTC().Format(time.RFC3339)
-	secret.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane")),
-	}
+	secret.OwnerReferences = ownedBy(plane)
 	secret.Data = map[string][]byte{kubeconfigKey: data}
 	return nil
 }

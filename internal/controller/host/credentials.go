@@ -44,13 +44,25 @@ func (p *staging) secretKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: p.owner.Namespace, Name: host.BootstrapSecretName(p.owner.Name)}
 }
 
+// done says whether the Secret has all that its Machine needs. One that has it and lost its
+// owner gets it back: it would outlive the Machine.
 func (p *staging) done(ctx context.Context) (bool, error) {
 	secret := &corev1.Secret{}
 	if err := p.Reader.Get(ctx, p.secretKey(), secret); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	_, usable := cloud.NewPassword(string(secret.Data[host.KeySudoPassword]))
-	return p.sameClaim(secret) && usable, nil
+	if _, usable := cloud.NewPassword(string(secret.Data[host.KeySudoPassword])); !usable || !p.sameClaim(secret) {
+		return false, nil
+	}
+	owners := p.ownedByMachine(secret.OwnerReferences)
+	if reflect.DeepEqual(owners, secret.OwnerReferences) {
+		return true, nil
+	}
+	secret.OwnerReferences = owners
+	if err := p.Client.Update(ctx, secret); err != nil {
+		return false, fmt.Errorf("giving Secret %s back to its owner: %w", secret.Name, err)
+	}
+	return true, nil
 }
 
 // sameClaim: the Secret holds what belongs to this claim and install epoch.
@@ -113,8 +125,8 @@ func (p *staging) fill(secret *corev1.Secret, credentials cloud.Credentials) {
 	secret.OwnerReferences = p.ownedByMachine(secret.OwnerReferences)
 }
 
-// ownedByMachine keeps the references of others and replaces that of a former
-// Machine of this name.
+// ownedByMachine keeps the references of others, replaces that of a former Machine of
+// this name, and brings ours up to the API's version.
 func (p *staging) ownedByMachine(references []metav1.OwnerReference) []metav1.OwnerReference {
 	ours := metav1.OwnerReference{
 		APIVersion: infrav1.GroupVersion.String(), Kind: "ScalewayAppleSiliconMachine", Name: p.owner.Name, UID: p.owner.UID,
@@ -122,7 +134,8 @@ func (p *staging) ownedByMachine(references []metav1.OwnerReference) []metav1.Ow
 	kept := slices.DeleteFunc(slices.Clone(references), func(r metav1.OwnerReference) bool {
 		return r.Kind == ours.Kind && r.Name == ours.Name && r.UID != ours.UID
 	})
-	if slices.ContainsFunc(kept, func(r metav1.OwnerReference) bool { return r.UID == ours.UID }) {
+	if i := slices.IndexFunc(kept, func(r metav1.OwnerReference) bool { return r.UID == ours.UID }); i >= 0 {
+		kept[i].APIVersion = ours.APIVersion
 		return kept
 	}
 	return append(kept, ours)

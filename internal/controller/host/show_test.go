@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +48,35 @@ func TestAClaimIsShownAndStagedInFourCalls(t *testing.T) {
 	}
 	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != "uid-1" {
 		t.Errorf("owners %v", secret.OwnerReferences)
+	}
+}
+
+// A restore may leave owners out: the Secret with the Mac's password must go with its Machine.
+func TestASecretThatLostItsMachineGetsItBack(t *testing.T) {
+	for name, spoil := range map[string]func(*corev1.Secret){
+		"no owner":        func(s *corev1.Secret) { s.OwnerReferences = nil },
+		"another version": func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = infrav1.GroupVersion.Group + "/v0" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			secret := w.secret()
+			want := secret.DeepCopy()
+			spoil(secret)
+			if err := w.client.Update(w.ctx, secret); err != nil {
+				t.Fatal(err)
+			}
+			w.cloud.Forget()
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			got := w.secret()
+			if diff := cmp.Diff(want.OwnerReferences, got.OwnerReferences); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.Data, got.Data); diff != "" || len(w.cloud.Calls()) != 0 {
+				t.Errorf("calls %v, data (-want +got):\n%s", w.cloud.Calls(), diff)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ package remediation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,7 +30,6 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/watch"
-	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // finalizer keeps a remediation until what it asked for is taken back: a reboot
@@ -118,7 +118,18 @@ func hostChanges() predicate.Predicate {
 }
 
 func nodeChanges() predicate.Predicate {
-	return watch.Updates(func(before, now *corev1.Node) bool { return workload.NodeReady(before) != workload.NodeReady(now) })
+	return watch.Updates(func(before, now *corev1.Node) bool {
+		return !maps.Equal(conditionsOf(before), conditionsOf(now))
+	})
+}
+
+// conditionsOf a Node by their types: a health check may look at any.
+func conditionsOf(node *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
+	found := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+	for _, c := range node.Status.Conditions {
+		found[c.Type] = c.Status
+	}
+	return found
 }
 
 // Reconcile looks at one remediation and does the next thing.

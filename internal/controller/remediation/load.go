@@ -28,6 +28,8 @@ type visit struct {
 	host    *host.Host
 	node    *corev1.Node
 	hold    host.Block
+	// complaint of a health check, of a Node that is Ready.
+	complaint string
 }
 
 // get reads uncached what may be missing.
@@ -73,6 +75,9 @@ func (r *Reconciler) loadMac(ctx context.Context, v *visit) (err error) {
 	if v.node, err = get(ctx, r.Reader, client.ObjectKey{Name: v.machine.Name}, &corev1.Node{}); err != nil {
 		return err
 	}
+	if err := r.loadComplaint(ctx, v); err != nil {
+		return err
+	}
 	if v.machine.Spec.HostRef == nil {
 		return nil
 	}
@@ -112,7 +117,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		Step:           v.remediation.Status.Step,
 		RestartTimeout: seconds(v.remediation.Spec.AgentRestartTimeoutSeconds, host.DefaultAgentRestartTimeout),
 		RebootTimeout:  seconds(v.remediation.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout),
-		Node:           v.nodeState(), Wanted: annotations.HasRemediateMachine(v.owner),
+		Node:           v.nodeState(), Complaint: v.complaint, Wanted: annotations.HasRemediateMachine(v.owner),
 		Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Block: v.hold, Now: now,
 	}
 	if at := v.remediation.Status.StepStartedAt; at != nil {
@@ -138,12 +143,13 @@ func seconds(given *int32, otherwise time.Duration) time.Duration {
 // id names what this remediation asks for.
 func (v *visit) id() string { return string(v.remediation.UID) }
 
-// nodeState: a Node that says it is another Mac is none of this Machine's.
+// nodeState: a Node that says it is another Mac is none of this Machine's. One of which a
+// health check complains is not well, however Ready it is.
 func (v *visit) nodeState() host.NodeState {
 	switch {
 	case v.node == nil || v.machine.Spec.ProviderID == "" || v.node.Spec.ProviderID != v.machine.Spec.ProviderID:
 		return host.NodeMissing
-	case workload.NodeReady(v.node):
+	case workload.NodeReady(v.node) && v.complaint == "":
 		return host.NodeReady
 	}
 	return host.NodeUnready
