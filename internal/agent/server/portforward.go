@@ -44,7 +44,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 	if !upgradable(w, r) {
 		return
 	}
-	inSPDY := &spdyFrames{most: 2 * mostForwards}
+	inSPDY := newSPDYFrames(2 * mostForwards)
 	seen := frames(inSPDY)
 	switch {
 	case tunnel:

@@ -215,7 +215,7 @@ func TestTooManyPortForwards(t *testing.T) {
 		dials++
 		return nil, errors.New("dialled")
 	}
-	f := &forwarder{frames: &spdyFrames{}, ctx: context.Background(), backend: b.guests}
+	f := &forwarder{frames: newSPDYFrames(1), ctx: context.Background(), backend: b.guests}
 	f.open.Store(mostForwards)
 	if err := f.PortForward(t.Context(), "", "", 1, nil); !errors.Is(err, ErrTooMany) || dials > 0 {
 		t.Error(err)

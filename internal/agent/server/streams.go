@@ -77,7 +77,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 
 // serveCommand runs a command on the streams of a client, as it speaks.
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
-	serve, seen := s.serveSPDY, frames(&spdyFrames{most: mostOfCommand})
+	serve, seen := s.serveSPDY, frames(newSPDYFrames(mostOfCommand))
 	if wsstream.IsWebSocketRequest(r) {
 		serve, seen = s.serveWebSocket, &webSocketFrames{large: s.large}
 	}
