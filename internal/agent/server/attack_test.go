@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -118,7 +119,7 @@ func (g *greedy) Read(p []byte) (int, error) {
 
 func TestASizeWithoutEnd(t *testing.T) {
 	digits := &greedy{Reader: io.MultiReader(strings.NewReader(`{"Width":80,"Height":24}{"Width":`), strings.NewReader(strings.Repeat("1", 4<<20)))}
-	sizes := resizes(t.Context(), digits)
+	sizes := resizes(digits)
 	if first := <-sizes; first.Width != 80 || first.Height != 24 {
 		t.Errorf("the first size is %+v", first)
 	}
@@ -402,6 +403,38 @@ func TestStreamsThatComeLate(t *testing.T) {
 	close(end)
 	if said, err := io.ReadAll(failure); err != nil || !strings.Contains(string(said), "Success") {
 		t.Errorf("%s, %v", said, err)
+	}
+}
+
+// A client that is gone is noticed, also behind sizes of a terminal that nobody takes.
+func TestAClientThatIsGoneBehindItsSizes(t *testing.T) {
+	b := newBench(t, clocktesting.NewFakeClock(time.Now()))
+	began, ended := make(chan struct{}), make(chan struct{})
+	b.guests.exec = func(ctx context.Context, _ vm.GuestCommand, _ vm.Streams) (int, error) {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return 0, context.Cause(ctx)
+	}
+	conn, _ := b.upgradedConn("POST " + execPath + "?command=id&output=1&tty=1 HTTP/1.1\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n")
+	var sent []spdy.Frame
+	for i, kind := range []string{"error", "stdout", "resize"} {
+		sent = append(sent, opensStream(i, http.Header{"streamtype": {kind}}))
+	}
+	client := newSPDYClient(t)
+	if _, err := conn.Write(client.frames(t, sent...)); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	size := &spdy.DataFrame{StreamId: 5, Data: []byte(`{"Width":80,"Height":24}`)}
+	if _, err := conn.Write(client.frames(t, slices.Repeat([]spdy.Frame{size}, 200)...)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.NetConn().Close()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the command goes on")
 	}
 }
 

@@ -98,6 +98,43 @@ func TestForwardsThatTheGuestEnds(t *testing.T) {
 	}
 }
 
+// A client that is gone is noticed, also behind what its guest does not read.
+func TestAForwardThatNobodyReadsEndsWithItsClient(t *testing.T) {
+	for _, transport := range []string{"SPDY", "tunnel"} {
+		t.Run(transport, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			b := newBench(t, clock)
+			dialed := make(chan net.Conn, 1)
+			b.guests.dial = func(uint16) (net.Conn, error) {
+				near, far := net.Pipe()
+				dialed <- far
+				return near, nil
+			}
+			conn, _ := b.upgradedConn(portForwardOver(transport))
+			sent := []spdy.Frame{opensStream(0, streamHeaders("error", "1")), opensStream(1, streamHeaders("data", "1"))}
+			for range 100 {
+				sent = append(sent, &spdy.DataFrame{StreamId: 3, Data: make([]byte, 1<<10)})
+			}
+			client := newSPDYClient(t).frames(t, sent...)
+			if transport == "tunnel" {
+				client = masked(client)
+			}
+			if _, err := conn.Write(client); err != nil {
+				t.Fatal(err)
+			}
+			far := <-dialed
+			if _, err := io.ReadFull(far, make([]byte, 1<<10)); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.NetConn().Close()
+			await(t, "the client's end is noticed", func() bool {
+				clock.Step(beat)
+				return b.server.taken.count() == 0 && b.server.places.taken() == 0
+			})
+		})
+	}
+}
+
 // Streams that belong to nothing are refused, or let go after a while.
 func TestStreamsWithoutTheirOther(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())

@@ -125,10 +125,12 @@ func (f *forwarder) connect(port uint16, stream io.ReadWriter) (<-chan struct{},
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var waits atomic.Bool
+	go lookAfter(ctx, f.clock, &waits, stream)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if _, err := io.Copy(conn, stream); err != nil {
+		if _, err := io.Copy(patientOutput{conn, &waits}, stream); err != nil {
 			conn.Close()
 			// What still comes must not hold up what is behind it.
 			_, _ = io.Copy(io.Discard, stream)
