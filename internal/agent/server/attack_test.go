@@ -475,6 +475,32 @@ func TestInventedTokensCostNobodyAReview(t *testing.T) {
 	}
 }
 
+// Nor do they hold up those who are known, however many of them wait.
+func TestInventedTokensHoldUpNobodyWhoIsKnown(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	b := newBench(t, clock)
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	for range mostReviews {
+		b.server.authn.reviews <- struct{}{}
+	}
+	clock.Step(tokenTTL + time.Second)
+	before := b.api.count("token")
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	if now := b.api.count("token"); now != before+1 {
+		t.Errorf("%d reviews, %d before", now, before)
+	}
+	// One that is good no more is a stranger's.
+	b.api.set(func() { delete(b.api.tokens, "good") })
+	clock.Step(tokenTTL + time.Second)
+	b.expect(b.client(), "/healthz", "good", http.StatusUnauthorized, "Unauthorized")
+	clock.Step(badTokenTTL + time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if u, err := b.server.authn.byToken(ctx, "good"); u != nil || err == nil {
+		t.Errorf("a token that was refused has the places of known ones: %+v", u)
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	p := newPlaces(mostStreams, mostOfPod)
 	for i := range mostOfPod {

@@ -80,7 +80,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 	case kindProbeMetrics:
 		s.probeMetrics(w)
 	case kindLogs:
-		s.stream(w, asked, func() { s.containerLogs(w, r, asked) })
+		s.stream(w, asked, func() { inPlace(w, s.readers, asked, func() { s.containerLogs(w, r, asked) }) })
 	case kindExec:
 		s.stream(w, asked, func() { s.exec(w, r, asked) })
 	case kindAttach:
@@ -94,12 +94,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 
 // stream has one of the places of requests that may go on for long.
 func (s *Server) stream(w http.ResponseWriter, asked route, serve func()) {
+	inPlace(w, s.places, asked, serve)
+}
+
+func inPlace(w http.ResponseWriter, of *places, asked route, serve func()) {
 	pod := asked.namespace + "/" + asked.pod
-	if !s.places.take(pod) {
+	if !of.take(pod) {
 		tooMany(w)
 		return
 	}
-	defer s.places.free(pod)
+	defer of.free(pod)
 	serve()
 }
 

@@ -39,6 +39,9 @@ const (
 	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
 	// many.
 	mostOfPod = 200
+	// mostReaders of the logs of one Pod: one that reads slowly keeps all files of a log, 50 MiB,
+	// on the disk, also when they are rotated away.
+	mostReaders = 40
 )
 
 // Options of a Server. Certificate, Client, NodeName, Backend and Stats must be set.
@@ -67,6 +70,8 @@ type Server struct {
 	authn  *authenticator
 	authz  *authorizer
 	places *places
+	// readers are the places of logs, which are taken beside these.
+	readers *places
 	// large is what large messages of all clients share.
 	large *semaphore.Weighted
 	// taken are the connections that streams have taken over.
@@ -83,7 +88,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), large: semaphore.NewWeighted(mostLarge), taken: newConnections(), started: o.Clock.Now()}
+	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), readers: newPlaces(mostStreams, mostReaders), large: semaphore.NewWeighted(mostLarge), taken: newConnections(), started: o.Clock.Now()}
 	if len(o.ClientCA) > 0 {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(o.ClientCA) {
