@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/macfleet/macfleet/internal/agent/server"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
@@ -34,7 +35,7 @@ func runCommand(version string) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 			// The libraries below speak through klog; one log is enough.
-			klog.SetSlogLogger(log)
+			klog.SetSlogLogger(slog.New(server.LibraryLog(log.Handler())))
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			if !c.Flags().Changed("health-socket") {

@@ -11,13 +11,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/moby/spdystream/spdy"
 	"golang.org/x/sync/semaphore"
-	"k8s.io/client-go/transport/spdy"
+	clientspdy "k8s.io/client-go/transport/spdy"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -32,11 +34,11 @@ import (
 func (b *bench) spdyConn(query string) httpstream.Connection {
 	b.t.Helper()
 	target := &url.URL{Scheme: "https", Host: b.addr, Path: execPath, RawQuery: query}
-	trip, upgrader, err := spdy.RoundTripperFor(b.config("good"))
+	trip, upgrader, err := clientspdy.RoundTripperFor(b.config("good"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target).Dial(remotecommand.StreamProtocolV4Name)
+	conn, _, err := clientspdy.NewDialerForStreaming(upgrader, &http.Client{Transport: trip}, http.MethodPost, target).Dial(remotecommand.StreamProtocolV4Name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func (g *greedy) Read(p []byte) (int, error) {
 
 func TestASizeWithoutEnd(t *testing.T) {
 	digits := &greedy{Reader: io.MultiReader(strings.NewReader(`{"Width":80,"Height":24}{"Width":`), strings.NewReader(strings.Repeat("1", 4<<20)))}
-	sizes := resizes(t.Context(), digits)
+	sizes := resizes(digits)
 	if first := <-sizes; first.Width != 80 || first.Height != 24 {
 		t.Errorf("the first size is %+v", first)
 	}
@@ -129,10 +131,42 @@ func TestASizeWithoutEnd(t *testing.T) {
 	}
 }
 
-// control is the head of a control frame of SPDY, with as much behind it.
-func control(kind uint16, length int) []byte {
-	head := binary.BigEndian.AppendUint16([]byte{0x80, 3}, kind)
-	return append(binary.BigEndian.AppendUint32(head, uint32(length)), make([]byte, length)...)
+// spdyClient writes the frames of one connection, which share their compression.
+type spdyClient struct {
+	framer *spdy.Framer
+	sent   bytes.Buffer
+}
+
+func newSPDYClient(t *testing.T) *spdyClient {
+	t.Helper()
+	c := &spdyClient{}
+	var err error
+	if c.framer, err = spdy.NewFramer(&c.sent, nil); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// frames are the bytes of some.
+func (c *spdyClient) frames(t *testing.T, frames ...spdy.Frame) []byte {
+	t.Helper()
+	c.sent.Reset()
+	for _, frame := range frames {
+		if err := c.framer.WriteFrame(frame); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bytes.Clone(c.sent.Bytes())
+}
+
+// opensStream is the frame that opens the i-th stream.
+func opensStream(i int, headers http.Header) spdy.Frame {
+	return &spdy.SynStreamFrame{StreamId: spdy.StreamId(2*i + 1), Headers: headers}
+}
+
+// streamHeaders are as kubectl port-forward sends them.
+func streamHeaders(kind, request string) http.Header {
+	return http.Header{"streamtype": {kind}, "port": {"80"}, "requestid": {request}}
 }
 
 func data(length int) []byte {
@@ -161,17 +195,35 @@ func message(length int, masked bool) []byte {
 // Frames are judged by their heads, in whatever pieces they come.
 func TestFrames(t *testing.T) {
 	webSocketOf := func() frames { return &webSocketFrames{large: semaphore.NewWeighted(mostLarge)} }
-	spdyOf := func(most int64) frames { return &spdyFrames{most: most} }
+	spdyOf := func(most int64) frames { return newSPDYFrames(most) }
+	streams := func(n int) []byte {
+		var all []spdy.Frame
+		for i := range n {
+			all = append(all, opensStream(i, streamHeaders("data", fmt.Sprint(i))))
+		}
+		return newSPDYClient(t).frames(t, all...)
+	}
+	others := newSPDYClient(t).frames(t, &spdy.PingFrame{Id: 1}, &spdy.RstStreamFrame{StreamId: 1, Status: spdy.Cancel},
+		&spdy.SettingsFrame{FlagIdValues: []spdy.SettingsFlagIdValue{{Id: spdy.SettingsInitialWindowSize, Value: 1 << 16}}}, &spdy.GoAwayFrame{LastGoodStreamId: 1})
+	alone := func(frame spdy.Frame) [][]byte { return [][]byte{newSPDYClient(t).frames(t, frame)} }
+	// Within one that is longer than the library reads it, another begins.
+	within := append([]byte{0x80, 3, 0, 3, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 5}, make([]byte, 8)...)
 	for name, c := range map[string]struct {
 		frames frames
 		sent   [][]byte
 		want   error
 	}{
-		"clients' data":           {spdyOf(1), [][]byte{data(0), data(32 << 10), data(maxDataFrame), control(6, 4)}, nil},
+		"clients' data":           {spdyOf(1), [][]byte{data(0), data(32 << 10), data(maxDataFrame), others}, nil},
 		"data too long":           {spdyOf(1), [][]byte{data(1), data(maxDataFrame + 1)}, errFrame},
-		"a head that is a bomb":   {spdyOf(1), [][]byte{control(1, maxControlFrame+1)}, errFrame},
-		"two streams":             {spdyOf(2), [][]byte{control(1, 100), data(9), control(1, 100)}, nil},
-		"streams without an end":  {spdyOf(2), [][]byte{control(1, 100), control(1, 100), control(1, 100)}, errUnpaired},
+		"a head too long":         {spdyOf(1), [][]byte{{0x80, 3, 0, 1, 0, 0, maxControlFrame >> 8, 1}}, errFrame},
+		"a head that is a bomb":   {spdyOf(1), alone(opensStream(0, http.Header{"port": {strings.Repeat("0", maxField+1)}})), errControl},
+		"NULs in a head":          {spdyOf(1), alone(opensStream(0, http.Header{"port": {strings.Repeat("\x00", 10)}})), errControl},
+		"no head":                 {spdyOf(1), [][]byte{{0x80, 3, 0, 1, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}}, errControl},
+		"a reply":                 {spdyOf(1), alone(&spdy.SynReplyFrame{StreamId: 1, Headers: streamHeaders("data", "1")}), errControl},
+		"headers":                 {spdyOf(1), alone(&spdy.HeadersFrame{StreamId: 1, Headers: streamHeaders("data", "1")}), errControl},
+		"a frame within another":  {spdyOf(1), [][]byte{within}, errControl},
+		"two streams":             {spdyOf(2), [][]byte{data(9), streams(2), data(9)}, nil},
+		"streams without an end":  {spdyOf(2), [][]byte{streams(3)}, errUnpaired},
 		"clients' messages":       {webSocketOf(), [][]byte{message(0, true), message(125, true), message(126, true), message(32<<10+1, true), message(smallMessage+1, true), message(7, false)}, nil},
 		"a message too long":      {webSocketOf(), [][]byte{message(3, true), message(maxMessage+1, true)}, errFrame},
 		"a short one, then a lie": {webSocketOf(), [][]byte{message(200, true), {0x82, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}}, errFrame},
@@ -193,13 +245,62 @@ func TestFrames(t *testing.T) {
 			}
 		})
 	}
-	served := &spdyFrames{most: 2}
-	for range 10 {
-		if err := served.pass(append(control(1, 50), control(1, 50)...)); err != nil {
+	served, client := newSPDYFrames(2), newSPDYClient(t)
+	for i := range 10 {
+		if err := served.pass(client.frames(t, opensStream(2*i, streamHeaders("error", "")), opensStream(2*i+1, streamHeaders("data", "")))); err != nil {
 			t.Fatal(err)
 		}
 		served.served.Add(2)
 	}
+}
+
+// A head that a few kilobytes of the wire become megabytes of costs the connection that it comes
+// on, and nothing else: neither do those that the library never takes from its queues.
+func TestAHeadThatInflates(t *testing.T) {
+	nuls := http.Header{"a": {strings.Repeat("\x00", 1<<20)}, "b": {strings.Repeat("\x00", 1<<20)}, "c": {strings.Repeat("\x00", 1<<20)}}
+	for _, transport := range []string{"SPDY", "tunnel"} {
+		for name, bomb := range map[string]spdy.Frame{
+			"a stream": opensStream(0, nuls), "a reply": &spdy.SynReplyFrame{StreamId: 1, Headers: nuls}, "headers": &spdy.HeadersFrame{StreamId: 1, Headers: nuls},
+		} {
+			t.Run(transport+"/"+name, func(t *testing.T) {
+				b := newBench(t, clocktesting.NewFakeClock(time.Now()))
+				sent := newSPDYClient(t).frames(t, bomb)
+				if len(sent) > maxControlFrame {
+					t.Fatalf("%d bytes are too many for a frame", len(sent))
+				}
+				conn, from := b.upgradedConn(portForwardOver(transport))
+				before := heap()
+				if transport == "tunnel" {
+					sent = masked(sent)
+				}
+				if _, err := conn.Write(sent); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, from); err != nil {
+					t.Errorf("it goes on: %v", err)
+				}
+				if now := heap(); now > before+1<<20 {
+					t.Errorf("%d bytes of memory were taken by %d", now-before, len(sent))
+				}
+			})
+		}
+	}
+}
+
+// masked is a message of WebSocket, which a mask of zeros leaves as it is.
+func masked(sent []byte) []byte {
+	head := message(len(sent), true)[:len(message(len(sent), true))-len(sent)]
+	copy(head[len(head)-4:], make([]byte, 4))
+	return append(head, sent...)
+}
+
+// portForwardOver is the head of a request but for what all have.
+func portForwardOver(transport string) string {
+	if transport == "SPDY" {
+		return "POST /portForward/ci/build HTTP/1.1\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: portforward.k8s.io\r\n"
+	}
+	return "GET /portForward/ci/build HTTP/1.1\r\nUpgrade: websocket\r\nOrigin: http://mac\r\nSec-Websocket-Version: 13\r\n" +
+		"Sec-Websocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-Websocket-Protocol: SPDY/3.1+portforward.k8s.io\r\n"
 }
 
 // upgradedConn is a connection after its upgrade.
@@ -305,6 +406,38 @@ func TestStreamsThatComeLate(t *testing.T) {
 	}
 }
 
+// A client that is gone is noticed, also behind sizes of a terminal that nobody takes.
+func TestAClientThatIsGoneBehindItsSizes(t *testing.T) {
+	b := newBench(t, clocktesting.NewFakeClock(time.Now()))
+	began, ended := make(chan struct{}), make(chan struct{})
+	b.guests.exec = func(ctx context.Context, _ vm.GuestCommand, _ vm.Streams) (int, error) {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return 0, context.Cause(ctx)
+	}
+	conn, _ := b.upgradedConn("POST " + execPath + "?command=id&output=1&tty=1 HTTP/1.1\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n")
+	var sent []spdy.Frame
+	for i, kind := range []string{"error", "stdout", "resize"} {
+		sent = append(sent, opensStream(i, http.Header{"streamtype": {kind}}))
+	}
+	client := newSPDYClient(t)
+	if _, err := conn.Write(client.frames(t, sent...)); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	size := &spdy.DataFrame{StreamId: 5, Data: []byte(`{"Width":80,"Height":24}`)}
+	if _, err := conn.Write(client.frames(t, slices.Repeat([]spdy.Frame{size}, 200)...)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.NetConn().Close()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("the command goes on")
+	}
+}
+
 func TestPortsWithoutEnd(t *testing.T) {
 	b := newBench(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+b.addr+"/portForward/ci/build?port=1"+strings.Repeat(",1", mostForwards), nil)
@@ -339,6 +472,32 @@ func TestInventedTokensCostNobodyAReview(t *testing.T) {
 	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
 	if now := b.api.count("token"); now != before {
 		t.Errorf("a good token was asked about again: %d reviews, %d before", now, before)
+	}
+}
+
+// Nor do they hold up those who are known, however many of them wait.
+func TestInventedTokensHoldUpNobodyWhoIsKnown(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	b := newBench(t, clock)
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	for range mostReviews {
+		b.server.authn.reviews <- struct{}{}
+	}
+	clock.Step(tokenTTL + time.Second)
+	before := b.api.count("token")
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	if now := b.api.count("token"); now != before+1 {
+		t.Errorf("%d reviews, %d before", now, before)
+	}
+	// One that is good no more is a stranger's.
+	b.api.set(func() { delete(b.api.tokens, "good") })
+	clock.Step(tokenTTL + time.Second)
+	b.expect(b.client(), "/healthz", "good", http.StatusUnauthorized, "Unauthorized")
+	clock.Step(badTokenTTL + time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if u, err := b.server.authn.byToken(ctx, "good"); u != nil || err == nil {
+		t.Errorf("a token that was refused has the places of known ones: %+v", u)
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 const (
 	// tokenTTL is how long a token that was good is good: a kubelet's.
 	tokenTTL = 2 * time.Minute
+	// knownToken is how long it is remembered, to be asked about before those of strangers.
+	knownToken = time.Hour
 	// badTokenTTL is how long one that was not is refused without asking.
 	badTokenTTL = 10 * time.Second
 	// cached answers at most, of either kind.
@@ -46,7 +48,10 @@ type authenticator struct {
 	roots   *x509.CertPool
 	client  kubernetes.Interface
 	reviews reviews
-	// tokens are good ones. Those that are not have a cache of their own, as strangers can
+	// known are the places of questions about tokens that were good, which strangers cannot
+	// hold up.
+	known reviews
+	// tokens are good ones, each a knownUser. Those that are not have a cache of their own, as strangers can
 	// fill it.
 	tokens, refused *cache.LRUExpireCache
 	clock           clock.PassiveClock
@@ -54,7 +59,7 @@ type authenticator struct {
 
 func newAuthenticator(roots *x509.CertPool, client kubernetes.Interface, r reviews, c clock.PassiveClock) *authenticator {
 	return &authenticator{
-		roots: roots, client: client, reviews: r, clock: c,
+		roots: roots, client: client, reviews: r, known: newReviews(), clock: c,
 		tokens: cache.NewLRUExpireCacheWithClock(cached, c), refused: cache.NewLRUExpireCacheWithClock(cached, c),
 	}
 }
@@ -119,25 +124,36 @@ func (a *authenticator) byToken(ctx context.Context, token string) (*user, error
 	if _, found := a.refused.Get(key); found {
 		return nil, nil
 	}
-	if known, found := a.tokens.Get(key); found {
-		u, _ := known.(*user)
-		return u, nil
+	places := a.reviews
+	if entry, found := a.tokens.Get(key); found {
+		was, _ := entry.(knownUser)
+		if a.clock.Now().Before(was.until) {
+			return was.user, nil
+		}
+		places = a.known
 	}
-	u, err := a.review(ctx, token)
+	u, err := a.review(ctx, places, token)
 	if err != nil {
 		return nil, err
 	}
 	if u == nil {
+		a.tokens.Remove(key)
 		a.refused.Add(key, true, badTokenTTL)
 		return nil, nil
 	}
-	a.tokens.Add(key, u, tokenTTL)
+	a.tokens.Add(key, knownUser{user: u, until: a.clock.Now().Add(tokenTTL)}, knownToken)
 	return u, nil
 }
 
-func (a *authenticator) review(ctx context.Context, token string) (*user, error) {
+// knownUser is who has a token, which is asked about again when until is over.
+type knownUser struct {
+	user  *user
+	until time.Time
+}
+
+func (a *authenticator) review(ctx context.Context, places reviews, token string) (*user, error) {
 	var status authenticationv1.TokenReviewStatus
-	err := a.reviews.do(ctx, func(ctx context.Context) error {
+	err := places.do(ctx, func(ctx context.Context) error {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 		answer, err := a.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {

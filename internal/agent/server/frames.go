@@ -1,13 +1,16 @@
 package server
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 
+	"github.com/moby/spdystream/spdy"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -17,6 +20,10 @@ import (
 const (
 	maxDataFrame    = 128 << 10
 	maxControlFrame = 4 << 10
+	// A head is for a stream: of what type it is, to which port, of which request. Compressed,
+	// megabytes fit into a frame.
+	mostFields = 16
+	maxField   = 1 << 10
 	// Some clients send an archive as one message. Those of more than smallMessage share
 	// mostLarge, over all connections.
 	smallMessage = 256 << 10
@@ -26,6 +33,7 @@ const (
 
 var (
 	errFrame    = errors.New("the client sends frames that are longer than any client's")
+	errControl  = errors.New("the client sends control frames as no client does")
 	errLarge    = errors.New("clients send too much in large messages at once")
 	errUnpaired = errors.New("the client opens streams and does not use them")
 )
@@ -66,40 +74,91 @@ type spdyFrames struct {
 	most   int64
 	opened int64
 	served atomic.Int64
+	// library reads control frames as that of the streams will, but for its bounds, from what
+	// whole is given.
+	library *spdy.Framer
+	whole   bytes.Buffer
 }
 
-// spdyHead is its length; synStream the type of the frame that opens a stream.
-const (
-	spdyHead  = 8
-	synStream = 1
-)
+func newSPDYFrames(most int64) *spdyFrames {
+	f := &spdyFrames{most: most}
+	// It fails for a level of compression that does not exist alone.
+	f.library, _ = spdy.NewFramerWithOptions(io.Discard, &f.whole, spdy.WithMaxHeaderCount(mostFields), spdy.WithMaxHeaderFieldSize(maxField))
+	return f
+}
+
+// spdyHead is the length of a frame's head.
+const spdyHead = 8
 
 func (f *spdyFrames) pass(p []byte) error {
 	for len(p) > 0 {
-		rest, whole := f.next(p, func([]byte) int { return spdyHead })
+		rest, whole := f.next(p, spdyNeed)
 		if p = rest; !whole {
+			continue
+		}
+		if !isControl(f.head) {
+			if err := longer(spdyLength(f.head), maxDataFrame); err != nil {
+				return err
+			}
+			f.follow(uint64(spdyLength(f.head)))
 			continue
 		}
 		if err := f.judge(f.head); err != nil {
 			return err
 		}
-		f.follow(uint64(f.length()))
+		f.follow(0)
 	}
 	return nil
 }
 
-func (f *spdyFrames) length() uint32 { return binary.BigEndian.Uint32(f.head[4:]) & 0xffffff }
+func isControl(head []byte) bool { return head[0]&0x80 != 0 }
 
-func (f *spdyFrames) judge(head []byte) error {
-	if control := head[0]&0x80 != 0; !control {
-		return longer(f.length(), maxDataFrame)
+func spdyLength(head []byte) uint32 { return binary.BigEndian.Uint32(head[4:]) & 0xffffff }
+
+// spdyNeed is how much of a frame is looked at: its head, and all of a control frame that is
+// not too long.
+func spdyNeed(head []byte) int {
+	if len(head) < spdyHead || !isControl(head) || spdyLength(head) > maxControlFrame {
+		return spdyHead
 	}
-	if binary.BigEndian.Uint16(head[2:]) == synStream {
-		if f.opened++; f.opened-f.served.Load() > f.most {
-			return errUnpaired
+	return spdyHead + int(spdyLength(head))
+}
+
+// judge reads a control frame. One that says to be longer than the library finds it is one
+// within which another begins.
+func (f *spdyFrames) judge(frame []byte) error {
+	if err := longer(spdyLength(frame), maxControlFrame); err != nil {
+		return err
+	}
+	f.whole.Write(frame)
+	read, err := f.library.ReadFrame()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errControl, err)
+	}
+	if f.whole.Len() > 0 {
+		return fmt.Errorf("%w: its length is wrong", errControl)
+	}
+	switch read := read.(type) {
+	case *spdy.SynStreamFrame:
+		return f.opens(read)
+	case *spdy.SynReplyFrame, *spdy.HeadersFrame:
+		// We open no streams; and nobody would take such headers.
+		return fmt.Errorf("%w: headers of a stream that is open", errControl)
+	}
+	return nil
+}
+
+func (f *spdyFrames) opens(stream *spdy.SynStreamFrame) error {
+	for _, values := range stream.Headers {
+		// The library makes many of one in which there are NULs.
+		if len(values) > 1 {
+			return fmt.Errorf("%w: a header has %d values", errControl, len(values))
 		}
 	}
-	return longer(f.length(), maxControlFrame)
+	if f.opened++; f.opened-f.served.Load() > f.most {
+		return errUnpaired
+	}
+	return nil
 }
 
 func longer[N uint32 | uint64](length, most N) error {

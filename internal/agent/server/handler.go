@@ -18,8 +18,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// connection until it had.
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusBadRequest, "a request to a node has no body")
+		sendOff(w, http.StatusBadRequest, "a request to a node has no body")
 		return
 	}
 	r.Body = http.NoBody
@@ -27,10 +26,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u, err := s.authn.authenticate(r)
 	if u == nil {
 		s.o.Log.Debug("client of the kubelet's API not authenticated", "client", r.RemoteAddr, "err", err)
-		refuse(w, http.StatusUnauthorized, "Unauthorized")
+		sendOff(w, http.StatusUnauthorized, "Unauthorized")
 		return
 	}
 	if !s.authorize(w, r, u, asked) {
+		return
+	}
+	if !admitted(r.Context()) {
+		tooMany(w)
 		return
 	}
 	switch {
@@ -49,14 +52,14 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, u *user, aske
 		allowed, err := s.authz.allowed(r.Context(), u, asked.verb, subresource)
 		if err != nil {
 			s.o.Log.Warn("client of the kubelet's API not authorized", "user", u.name, "err", err)
-			refuse(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.name, asked.verb, subresource))
+			sendOff(w, http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource=%s)", u.name, asked.verb, subresource))
 			return false
 		}
 		if allowed {
 			return true
 		}
 	}
-	refuse(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.name, asked.verb, asked.subresources))
+	sendOff(w, http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", u.name, asked.verb, asked.subresources))
 	return false
 }
 
@@ -77,7 +80,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 	case kindProbeMetrics:
 		s.probeMetrics(w)
 	case kindLogs:
-		s.stream(w, asked, func() { s.containerLogs(w, r, asked) })
+		s.stream(w, asked, func() { inPlace(w, s.readers, asked, func() { s.containerLogs(w, r, asked) }) })
 	case kindExec:
 		s.stream(w, asked, func() { s.exec(w, r, asked) })
 	case kindAttach:
@@ -91,20 +94,28 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, asked route) {
 
 // stream has one of the places of requests that may go on for long.
 func (s *Server) stream(w http.ResponseWriter, asked route, serve func()) {
+	inPlace(w, s.places, asked, serve)
+}
+
+func inPlace(w http.ResponseWriter, of *places, asked route, serve func()) {
 	pod := asked.namespace + "/" + asked.pod
-	if !s.places.take(pod) {
+	if !of.take(pod) {
 		tooMany(w)
 		return
 	}
-	defer s.places.free(pod)
+	defer of.free(pod)
 	serve()
 }
 
-// tooMany ends the connection, too: one that is kept would take the place of another.
 func tooMany(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close")
 	w.Header().Set("Retry-After", "60")
-	refuse(w, http.StatusTooManyRequests, ErrTooMany.Error())
+	sendOff(w, http.StatusTooManyRequests, ErrTooMany.Error())
+}
+
+// sendOff ends the connection, too: one that is kept would take the place of another.
+func sendOff(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Connection", "close")
+	refuse(w, code, text)
 }
 
 // refuse answers with one text.

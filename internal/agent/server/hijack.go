@@ -71,6 +71,15 @@ type upgraded struct {
 	// sends others; nil: what it sends has no such frames.
 	frames frames
 	cutOff func(error)
+	// conn is the connection, once it is taken over.
+	conn *watched
+}
+
+// end closes the connection if it was taken over.
+func (u *upgraded) end() {
+	if u.conn != nil {
+		_ = u.conn.Close()
+	}
 }
 
 // Hijack takes the connection over.
@@ -84,6 +93,7 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		conn.Close()
 		return nil, nil, http.ErrServerClosed
 	}
+	u.conn = w
 	return w, bufio.NewReadWriter(bufio.NewReader(w), bufio.NewWriter(w)), nil
 }
 

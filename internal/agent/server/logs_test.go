@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 const entries = "2026-08-01T00:00:01Z stdout F one\n2026-08-01T00:00:02Z stderr F two\n2026-08-01T00:00:03Z stdout F three\n"
@@ -235,6 +238,28 @@ func TestFollowersThatAreTooMany(t *testing.T) {
 	}
 	b.expect(b.client(), "/containerLogs/ci/build/main", "good", http.StatusTooManyRequests, "maximum number of in-flight requests exceeded")
 	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+}
+
+// Readers of the logs of one Pod, of which each may hold files that are rotated away, have few
+// places, and take none of other requests.
+func TestReadersOfOnePod(t *testing.T) {
+	b := newBench(t, nil)
+	b.put(logged(t))
+	if b.server.readers.mostOfPod != mostReaders {
+		t.Errorf("%d readers have places", b.server.readers.mostOfPod)
+	}
+	b.server.readers = newPlaces(mostStreams, 2)
+	for range 2 {
+		expectLine(t, b.follow(""), "one\n")
+	}
+	b.expect(b.client(), "/containerLogs/ci/build/main", "good", http.StatusTooManyRequests, "maximum number of in-flight requests exceeded")
+	b.guests.exec = func(context.Context, vm.GuestCommand, vm.Streams) (int, error) { return 0, nil }
+	if code, text := b.send(b.client(), http.MethodPost, "/run/ci/build/main?cmd=id", "good"); code != http.StatusOK {
+		t.Errorf("%d %s", code, text)
+	}
+	if n := b.server.places.taken(); n != 2 {
+		t.Errorf("%d places are taken by two readers", n)
+	}
 }
 
 // A client that does not read holds up itself only, also at the end.

@@ -11,7 +11,9 @@ import (
 
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+	"k8s.io/utils/clock"
 )
 
 // mostForwards are the connections of one port-forward at once.
@@ -44,7 +46,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 	if !upgradable(w, r) {
 		return
 	}
-	inSPDY := &spdyFrames{most: 2 * mostForwards}
+	inSPDY := newSPDYFrames(2 * mostForwards)
 	seen := frames(inSPDY)
 	switch {
 	case tunnel:
@@ -52,21 +54,26 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request, asked route
 	case wsstream.IsWebSocketRequest(r):
 		seen = &webSocketFrames{large: s.large}
 	}
-	w, r, cancel := s.takeOver(w, r, seen)
-	defer cancel()
-	if tunnel {
-		if w, r = tunneled(w, r, inSPDY, s.cutOff(r)); w == nil {
-			return
+	w, r, end := s.takeOver(w, r, seen)
+	defer end()
+	f := &forwarder{ctx: r.Context(), clock: s.o.Clock, backend: s.o.Backend, container: c, frames: inSPDY}
+	switch {
+	case tunnel:
+		if w, r = tunneled(w, r, inSPDY, s.cutOff(r)); w != nil {
+			serveForwards(w, r, f)
 		}
+	case wsstream.IsWebSocketRequest(r):
+		portforward.ServePortForward(w, r, f, c.Pod.Name, string(c.Pod.UID), o, streamTimeout, remotecommand.DefaultStreamCreationTimeout, portforward.SupportedProtocols)
+	default:
+		serveForwards(w, r, f)
 	}
-	portforward.ServePortForward(w, r, &forwarder{ctx: r.Context(), backend: s.o.Backend, container: c, frames: inSPDY}, c.Pod.Name, string(c.Pod.UID), o,
-		streamTimeout, remotecommand.DefaultStreamCreationTimeout, portforward.SupportedProtocols)
 }
 
 // forwarder connects the streams of one request with ports.
 type forwarder struct {
 	// ctx ends with the client, which the library does not tell.
 	ctx       context.Context
+	clock     clock.WithTicker
 	backend   Backend
 	container Container
 	open      atomic.Int64
@@ -74,25 +81,59 @@ type forwarder struct {
 	frames *spdyFrames
 }
 
-// PortForward is a portforward.PortForwarder. It returns when the guest has closed the
-// connection, or the client is gone.
-func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+// serve connects a pair with its port. It counts until both sides have ended it; a client that
+// does not when the guest has, has a while for it.
+func (f *forwarder) serve(conn httpstream.Connection, p pair) {
 	f.frames.served.Add(2) // that of the data, and that of the error
 	defer f.open.Add(-1)
-	if f.open.Add(1) > mostForwards {
-		return ErrTooMany
+	defer p.failure.letGo(f.ctx, conn)
+	defer p.data.letGo(f.ctx, conn)
+	err := ErrTooMany
+	var ended <-chan struct{}
+	if f.open.Add(1) <= mostForwards {
+		ended, err = f.connect(p.port, p.data)
 	}
+	if err != nil {
+		_, _ = fmt.Fprintf(p.failure, "error forwarding port %d to pod %s, uid %s: %v", p.port, f.container.Pod.Name, f.container.Pod.UID, err)
+		return
+	}
+	_ = p.data.Close()
+	_ = p.failure.Close()
+	linger := f.clock.NewTimer(lingerTimeout)
+	defer linger.Stop()
+	select {
+	case <-ended:
+	case <-linger.C():
+	case <-f.ctx.Done():
+	}
+}
+
+// PortForward is a portforward.PortForwarder, for WebSockets: their ports are counted before.
+func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	_, err := f.connect(uint16(port), stream)
+	return err
+}
+
+// connect returns when the guest has closed the connection, or the client is gone; the channel
+// is closed when the client has ended its side.
+func (f *forwarder) connect(port uint16, stream io.ReadWriter) (<-chan struct{}, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
-	conn, err := f.backend.Dial(ctx, f.container, uint16(port))
+	conn, err := f.backend.Dial(ctx, f.container, port)
 	if err != nil {
-		return dialError(port, err)
+		return nil, dialError(port, err)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var waits atomic.Bool
+	go lookAfter(ctx, f.clock, &waits, stream)
+	ended := make(chan struct{})
 	go func() {
-		if _, err := io.Copy(conn, stream); err != nil {
+		defer close(ended)
+		if _, err := io.Copy(patientOutput{conn, &waits}, stream); err != nil {
 			conn.Close()
+			// What still comes must not hold up what is behind it.
+			_, _ = io.Copy(io.Discard, stream)
 			return
 		}
 		closeWrite(conn)
@@ -100,16 +141,16 @@ func (f *forwarder) PortForward(_ context.Context, _, _ string, port int32, stre
 	_, err = io.Copy(stream, conn)
 	switch {
 	case ctx.Err() != nil:
-		return nil
+		return ended, nil
 	case errors.Is(err, ErrPortRefused):
 		// A guest may say so only when it is read from.
-		return dialError(port, err)
+		return ended, dialError(port, err)
 	}
-	return err
+	return ended, err
 }
 
 // dialError reads as that of a kubelet, where nobody listens.
-func dialError(port int32, err error) error {
+func dialError(port uint16, err error) error {
 	if errors.Is(err, ErrPortRefused) {
 		err = ErrPortRefused
 	}

@@ -2,8 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -248,23 +246,5 @@ func TestPortForwardToASilentGuestEndsWithItsClient(t *testing.T) {
 			t.Errorf("%s: the connection is kept", transport)
 			guest.Close()
 		}
-	}
-}
-
-func TestTooManyPortForwards(t *testing.T) {
-	b := newBench(t, nil)
-	dials := 0
-	b.guests.dial = func(uint16) (net.Conn, error) {
-		dials++
-		return nil, errors.New("dialled")
-	}
-	f := &forwarder{frames: &spdyFrames{}, ctx: context.Background(), backend: b.guests}
-	f.open.Store(mostForwards)
-	if err := f.PortForward(t.Context(), "", "", 1, nil); !errors.Is(err, ErrTooMany) || dials > 0 {
-		t.Error(err)
-	}
-	f.open.Store(mostForwards - 1)
-	if err := f.PortForward(t.Context(), "", "", 1, nil); errors.Is(err, ErrTooMany) || dials != 1 {
-		t.Error(err)
 	}
 }

@@ -56,21 +56,38 @@ func patientInput(ctx context.Context, c clock.WithTicker, in io.Reader, out io.
 		}
 	}()
 	go func() {
-		ticker := c.NewTicker(beat)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				_ = to.CloseWithError(context.Cause(ctx))
-				return
-			case <-ticker.C():
-			}
-			if waits.Load() {
-				_, _ = out.Write(nil)
-			}
-		}
+		lookAfter(ctx, c, &waits, out)
+		_ = to.CloseWithError(context.Cause(ctx))
 	}()
 	return to
+}
+
+// lookAfter looks after a client while something of it waits, until ctx ends.
+func lookAfter(ctx context.Context, c clock.WithTicker, waits *atomic.Bool, out io.Writer) {
+	ticker := c.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if waits.Load() {
+			_, _ = out.Write(nil)
+		}
+	}
+}
+
+// patientOutput says when it waits.
+type patientOutput struct {
+	io.Writer
+	waits *atomic.Bool
+}
+
+func (w patientOutput) Write(p []byte) (int, error) {
+	w.waits.Store(true)
+	defer w.waits.Store(false)
+	return w.Writer.Write(p)
 }
 
 // maxPiece is written to a client at once: a frame has a greatest length, and others

@@ -17,23 +17,31 @@ import (
 )
 
 const (
-	// A kubelet's bounds of one connection.
-	idleTimeout    = 90 * time.Second
-	maxHeaderBytes = 1 << 20
+	// A kubelet's bound of a connection that is kept.
+	idleTimeout = 90 * time.Second
+	// maxHeaderBytes of a request are read before it is known who sends it, and many short
+	// headers take 14 times their size: a kubelet takes 1 MiB. The longest are commands.
+	maxHeaderBytes = 256 << 10
 	// streamTimeout ends an exec, an attach, a port-forward or a log on which nothing
 	// was sent for so long, or that nobody read.
 	streamTimeout = 4 * time.Hour
 	// headerTimeout is for the TLS handshake and for the head of a request.
-	headerTimeout = 30 * time.Second
+	headerTimeout = 10 * time.Second
 	// listenRetry is how often an address is tried that the host does not have yet.
 	listenRetry = 5 * time.Second
-	// mostConnections at once; further ones are closed at once.
+	// mostConnections at once of those who may be here; further ones are closed at once.
 	mostConnections = 1000
+	// mostStrangers are connections of whom that is not known yet; further ones push others
+	// out.
+	mostStrangers = 100
 	// mostStreams at once: exec, attach, run, port-forward and logs.
 	mostStreams = 500
 	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
 	// many.
 	mostOfPod = 200
+	// mostReaders of the logs of one Pod: one that reads slowly keeps all files of a log, 50 MiB,
+	// on the disk, also when they are rotated away.
+	mostReaders = 40
 )
 
 // Options of a Server. Certificate, Client, NodeName, Backend and Stats must be set.
@@ -62,6 +70,8 @@ type Server struct {
 	authn  *authenticator
 	authz  *authorizer
 	places *places
+	// readers are the places of logs, which are taken beside these.
+	readers *places
 	// large is what large messages of all clients share.
 	large *semaphore.Weighted
 	// taken are the connections that streams have taken over.
@@ -78,7 +88,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), large: semaphore.NewWeighted(mostLarge), taken: newConnections(), started: o.Clock.Now()}
+	s := &Server{o: o, places: newPlaces(mostStreams, mostOfPod), readers: newPlaces(mostStreams, mostReaders), large: semaphore.NewWeighted(mostLarge), taken: newConnections(), started: o.Clock.Now()}
 	if len(o.ClientCA) > 0 {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(o.ClientCA) {
@@ -134,9 +144,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		// What strangers get wrong is not ours to report.
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
+		ConnContext: withConn,
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	err := server.ServeTLS(limitListener(l, mostConnections), "", "")
+	err := server.ServeTLS(limitListener(l, mostConnections, mostStrangers), "", "")
 	if ctx.Err() != nil {
 		s.taken.close()
 		return nil

@@ -43,7 +43,7 @@ func (s *Server) serveSPDY(w http.ResponseWriter, r *http.Request, o *remotecomm
 	}
 	var resize <-chan remotecommand.TerminalSize
 	if sizes := streams[remotecommand.StreamTypeResize]; sizes != nil {
-		resize = resizes(r.Context(), sizes)
+		resize = resizes(sizes)
 	}
 	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o, streams[remotecommand.StreamTypeStdin],
 		streams[remotecommand.StreamTypeStdout], streams[remotecommand.StreamTypeStderr], resize))

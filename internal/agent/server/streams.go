@@ -41,10 +41,14 @@ func upgradable(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // takeOver returns what to upgrade the connection with: the context of the request
-// ends with its client.
-func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, seen frames) (http.ResponseWriter, *http.Request, context.CancelFunc) {
+// ends with its client. Who has taken it over ends it, whatever a library still waits for.
+func (s *Server) takeOver(w http.ResponseWriter, r *http.Request, seen frames) (over http.ResponseWriter, with *http.Request, end func()) {
 	ctx, cancel := context.WithCancel(clientsFaults(r.Context(), s.o.Log))
-	return &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen, cutOff: s.cutOff(r)}, r.WithContext(ctx), cancel
+	u := &upgraded{ResponseWriter: w, taken: s.taken, gone: cancel, frames: seen, cutOff: s.cutOff(r)}
+	return u, r.WithContext(ctx), func() {
+		cancel()
+		u.end()
+	}
 }
 
 // cutOff says in the log why a client is cut off: it is told nothing.
@@ -77,12 +81,12 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 
 // serveCommand runs a command on the streams of a client, as it speaks.
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, o *remotecommand.Options, failing string, run command) {
-	serve, seen := s.serveSPDY, frames(&spdyFrames{most: mostOfCommand})
+	serve, seen := s.serveSPDY, frames(newSPDYFrames(mostOfCommand))
 	if wsstream.IsWebSocketRequest(r) {
 		serve, seen = s.serveWebSocket, &webSocketFrames{large: s.large}
 	}
-	w, r, cancel := s.takeOver(w, r, seen)
-	defer cancel()
+	w, r, end := s.takeOver(w, r, seen)
+	defer end()
 	serve(w, r, o, failing, run)
 }
 

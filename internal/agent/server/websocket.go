@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request, o *remot
 	if _, err := streams[firstOutput(o)].Write(nil); err != nil {
 		return
 	}
-	resize := resizes(r.Context(), streams[remotecommand.StreamResize])
+	resize := resizes(streams[remotecommand.StreamResize])
 	err = run(r.Context(), streamsFrom(r.Context(), s.o.Clock, o,
 		streams[remotecommand.StreamStdIn], streams[remotecommand.StreamStdOut], streams[remotecommand.StreamStdErr], resize))
 	conn.SetWriteDeadline(statusTimeout)
@@ -74,9 +73,10 @@ func firstOutput(o *remotecommand.Options) int {
 // maxSize bounds what is read for one size of a terminal, in bytes.
 const maxSize = 1 << 10
 
-// resizes reads the sizes of the client's terminal.
-func resizes(ctx context.Context, from io.Reader) <-chan remotecommand.TerminalSize {
-	to := make(chan remotecommand.TerminalSize)
+// resizes reads the sizes of the client's terminal, of which the newest waits alone: nothing
+// else of the client is read behind one that does.
+func resizes(from io.Reader) <-chan remotecommand.TerminalSize {
+	to := make(chan remotecommand.TerminalSize, 1)
 	go func() {
 		defer close(to)
 		bounded := &io.LimitedReader{R: from}
@@ -90,10 +90,10 @@ func resizes(ctx context.Context, from io.Reader) <-chan remotecommand.TerminalS
 				return
 			}
 			select {
-			case to <- size:
-			case <-ctx.Done():
-				return
+			case <-to:
+			default:
 			}
+			to <- size
 		}
 	}()
 	return to

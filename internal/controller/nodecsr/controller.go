@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +34,10 @@ type Reconciler struct {
 	// APIServer is where people and Macs reach the API server. nil: nobody knows.
 	APIServer func(context.Context) (workload.Endpoint, error)
 	Recorder  events.EventRecorder
+	// Clock; nil: the real one.
+	Clock clock.PassiveClock
+
+	turns turns
 }
 
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
@@ -75,53 +81,70 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	log := ctrl.LoggerFrom(ctx)
+	now, age := r.now(), time.Duration(0)
+	if !csr.CreationTimestamp.IsZero() {
+		age = now.Sub(csr.CreationTimestamp.Time)
+	}
+	if !r.turns.take(csr.Spec.Username, now) {
+		log.V(1).Info("Request waits: its requester has many", "requester", csr.Spec.Username)
+		return ctrl.Result{RequeueAfter: later(lookAgain, age)}, nil
+	}
 	ask, err := read(csr)
 	if err != nil {
 		log.V(1).Info("Request left alone", "why", err.Error())
 		return ctrl.Result{}, nil
 	}
-	return r.answer(ctrl.LoggerInto(ctx, log.WithValues("node", ask.Node, "signer", csr.Spec.SignerName)), csr, ask)
+	again, err := r.answer(ctrl.LoggerInto(ctx, log.WithValues("node", ask.Node, "signer", csr.Spec.SignerName)), csr, ask)
+	return ctrl.Result{RequeueAfter: later(again, age)}, err
 }
 
-// answer looks up what the request is about, and approves it or says why not.
-func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) (ctrl.Result, error) {
+func (r *Reconciler) now() time.Time {
+	if r.Clock == nil {
+		return time.Now()
+	}
+	return r.Clock.Now()
+}
+
+// answer looks up what the request is about, and approves it or says why not: then it may be
+// worth another look after a while.
+func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, ask nodeRequest) (again time.Duration, err error) {
 	log := ctrl.LoggerFrom(ctx)
 	node, err := r.node(ctx, ask.Node)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
 	if err := r.Reader.List(ctx, hosts); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing hosts: %w", err)
+		return 0, fmt.Errorf("listing hosts: %w", err)
 	}
 	h := find(ask, node, hosts.Items)
 	switch {
 	case h == nil && ask.TokenID != "":
 		log.Info("Certificate request left pending: no host's record bears the token; it was replaced, has ended, or is none of macfleet's", "token", ask.TokenID)
-		return ctrl.Result{}, nil
+		return 0, nil
 	case h == nil:
 		log.V(1).Info("Request left alone", "why", "the Node is no Mac of ours")
 		if node == nil {
-			return ctrl.Result{RequeueAfter: again(ask)}, nil // which of two namesakes it is, the Node will tell
+			return lookAgainFor(ask), nil // which of two namesakes it is, the Node will tell
 		}
-		return ctrl.Result{}, nil
+		return 0, nil
 	}
 	m, err := r.machine(ctx, h)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	if ask.apiServer, err = r.apiServer(ctx, ask); err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	if refused := refusal(ask, h, m, node); refused.Why != "" {
 		r.tell(ctx, ask, h, m, refused)
-		return ctrl.Result{RequeueAfter: refused.Again}, nil
+		return refused.Again, nil
 	}
 	if err := r.approve(ctx, csr, ask); err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	log.Info("Certificate request approved", "host", h.Name, "renewal", ask.TokenID == "" && !ask.Serving)
-	return ctrl.Result{}, nil
+	return 0, nil
 }
 
 // apiServer is the API server's name as its clients know it, for a request that names

@@ -175,14 +175,14 @@ func refusal(ask nodeRequest, h *host.Host, m *infrav1.ScalewayAppleSiliconMachi
 		return refused{Check: checkNode, Why: fmt.Sprintf("Node %s does not exist yet", ask.Node), Again: nodeDelay, Quietly: true}
 	}
 	if why := nodeRefusal(ask, h, node); why != "" {
-		return refused{Check: checkNode, Why: why, Again: again(ask)}
+		return refused{Check: checkNode, Why: why, Again: lookAgainFor(ask)}
 	}
 	return refused{}
 }
 
-// again is when a request of whom the Node is not yet known is looked at again. Who asks
+// lookAgainFor is when a request of whom the Node is not yet known is looked at again. Who asks
 // for a client certificate makes a new request.
-func again(ask nodeRequest) time.Duration {
+func lookAgainFor(ask nodeRequest) time.Duration {
 	if ask.Serving {
 		return lookAgain
 	}

@@ -19,6 +19,10 @@ import (
 // maxOutput in bytes is what is read of a response, as a kubelet does.
 const maxOutput = 10 << 10
 
+// MaxHeaders in bytes is what a guest's server may answer beside its body: libraries take
+// 10 MiB and more, which are a hundred in memory.
+const MaxHeaders = 64 << 10
+
 // Runner reaches into the guest of one container. Its methods may be called at the same
 // time.
 type Runner interface {

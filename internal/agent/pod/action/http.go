@@ -88,6 +88,8 @@ func Transport(ctx context.Context, r Runner) *http.Transport {
 		DisableKeepAlives:  true,
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
+
+		MaxResponseHeaderBytes: MaxHeaders,
 	}
 }
 

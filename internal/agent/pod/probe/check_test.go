@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -56,6 +57,11 @@ func site() http.Handler {
 		fmt.Fprintf(w, "%s|%s|%v|%s|%s", r.Host, r.Header.Get("X-Probe"), r.Header["Accept"], r.UserAgent(), r.Header.Get("Accept-Encoding"))
 	})
 	mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100<<10)) })
+	mux.HandleFunc("/heads", func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 1000 {
+			w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 1<<10))
+		}
+	})
 	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	return mux
 }
@@ -91,6 +97,8 @@ func TestHTTP(t *testing.T) {
 		{"redirects without end", corev1.HTTPGetAction{Port: web, Path: "/to?loc=/to?loc=/to"}, false, false, ""},
 		{"headers", corev1.HTTPGetAction{Port: web, Path: "/header", HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "app.example"}, {Name: "X-Probe", Value: "1"}}}, true, false, "app.example|1|[*/*]|kube-probe/1.36|"},
 		{"headers without Accept", corev1.HTTPGetAction{Port: web, Path: "/header", HTTPHeaders: []corev1.HTTPHeader{{Name: "Accept", Value: ""}, {Name: "User-Agent", Value: "me"}}}, true, false, "127.0.0.1:8080||[]|me|"},
+		{"a megabyte of headers", corev1.HTTPGetAction{Port: web, Path: "/heads"}, false, false, "headers exceeded"},
+		{"a megabyte of headers over HTTP/2", corev1.HTTPGetAction{Port: intstr.FromInt32(8443), Scheme: corev1.URISchemeHTTPS, Path: "/heads"}, false, false, "PROTOCOL_ERROR"},
 		{"TLS that nobody can verify", corev1.HTTPGetAction{Port: intstr.FromInt32(8443), Scheme: corev1.URISchemeHTTPS, Path: "/status/200"}, true, false, ""},
 		{"TLS to a server without", corev1.HTTPGetAction{Port: web, Scheme: corev1.URISchemeHTTPS, Path: "/status/200"}, false, false, "HTTP response to HTTPS client"},
 		{"another host", corev1.HTTPGetAction{Host: "db.example", Port: intstr.FromInt32(80), Path: "/status/200"}, true, false, ""},
@@ -153,7 +161,11 @@ func TestGRPC(t *testing.T) {
 	states.SetServingStatus("bad", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	healthy, without := grpc.NewServer(), grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(healthy, states)
-	for port, s := range map[int]*grpc.Server{5000: healthy, 5001: without} {
+	heads := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, grpc.SetHeader(ctx, metadata.Pairs("x", strings.Repeat("x", 1<<20)))
+	}))
+	grpc_health_v1.RegisterHealthServer(heads, states)
+	for port, s := range map[int]*grpc.Server{5000: healthy, 5001: without, 5003: heads} {
 		l := g.Listen("", port)
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(s.Stop)
@@ -170,6 +182,7 @@ func TestGRPC(t *testing.T) {
 		{"one that does not serve", 5000, ptr.To("bad"), false, `service unhealthy (responded with "NOT_SERVING")`},
 		{"one that is not known", 5000, ptr.To("other"), false, "NotFound"},
 		{"no health protocol", 5001, nil, false, "does not implement the grpc health protocol"},
+		{"a megabyte of headers", 5003, nil, false, "INTERNAL_ERROR"},
 		{"nobody listens", 5002, nil, false, "failed to connect service"},
 		{"it takes no connection", 7, nil, false, "timeout"},
 	} {

@@ -28,6 +28,7 @@ func checkGRPC(ctx context.Context, a *corev1.GRPCAction, guest action.Runner, l
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent(action.UserAgent("probe")),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+		grpc.WithMaxHeaderListSize(action.MaxHeaders), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(action.MaxHeaders)),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return action.Dial(ctx, guest, "", int(a.Port)) }),
 	)
 	if err != nil {
