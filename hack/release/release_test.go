@@ -71,6 +71,7 @@ func TestReleaseIsReproducibleAndRuns(t *testing.T) {
 	t.Run("image is small", func(t *testing.T) { imageIsSmall(t, first) })
 	t.Run("everything is there", func(t *testing.T) { everythingIsThere(t, first) })
 	t.Run("sandbox comes up without Go", func(t *testing.T) { sandboxComesUp(t, first) })
+	t.Run("demo", func(t *testing.T) { demoEnds(t, first) })
 	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t)) })
 }
 
@@ -153,44 +154,78 @@ func everythingIsThere(t *testing.T, dist string) {
 	}
 }
 
-// sandboxComesUp runs the unpacked sandbox as somebody does who has nothing else.
-func sandboxComesUp(t *testing.T, dist string) {
-	dir := t.TempDir()
-	name := "macfleet_" + version + "_linux_amd64_sandbox"
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, name+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
-		t.Fatalf("unpacking: %v: %s", err, out)
-	}
-	const path = "/usr/bin:/bin"
+// unpacked is the release's sandbox, as somebody has it who has nothing else.
+type unpacked struct{ dir, program string }
+
+func unpack(t *testing.T, dist string) unpacked {
+	t.Helper()
 	if found, err := exec.LookPath("/usr/bin/go"); err == nil {
 		t.Fatalf("%s would be found: this proves nothing", found)
 	}
-	macfleet := func(ctx context.Context, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, filepath.Join(dir, name, "macfleet"), args...)
-		cmd.Env = []string{"PATH=" + path, "HOME=" + filepath.Join(dir, "home")}
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+	dir, name := t.TempDir(), "macfleet_"+version+"_linux_amd64_sandbox"
+	began := time.Now()
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, name+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpacking: %v: %s", err, out)
 	}
-	if out, err := macfleet(t.Context(), "version"); err != nil || out != version+"\n" {
-		t.Errorf("version: %q, %v", out, err)
-	}
+	t.Logf("unpacked in %s", time.Since(began).Round(100*time.Millisecond))
+	return unpacked{dir: dir, program: filepath.Join(dir, name, "macfleet")}
+}
+
+func (u unpacked) macfleet(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, u.program, args...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(u.dir, "home")}
+	cmd.Dir = u.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// down ends a sandbox with the test.
+func (u unpacked) down(t *testing.T) {
 	t.Cleanup(func() {
-		if out, err := macfleet(context.Background(), "sandbox", "down"); err != nil {
+		if out, err := u.macfleet(context.Background(), "sandbox", "down"); err != nil {
 			t.Errorf("down: %v\n%s", err, out)
 		}
 	})
+}
+
+func (u unpacked) builtNothing(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(u.dir, "home", ".cache")); err == nil {
+		t.Error("something was built, or cached")
+	}
+}
+
+func sandboxComesUp(t *testing.T, dist string) {
+	u := unpack(t, dist)
+	if out, err := u.macfleet(t.Context(), "version"); err != nil || out != version+"\n" {
+		t.Errorf("version: %q, %v", out, err)
+	}
+	u.down(t)
 	began := time.Now()
-	if out, err := macfleet(t.Context(), "sandbox", "up", "--hosts", "2", "--replicas", "1"); err != nil {
+	if out, err := u.macfleet(t.Context(), "sandbox", "up", "--hosts", "2", "--replicas", "1"); err != nil {
 		t.Fatalf("up: %v\n%s", err, out)
 	}
 	t.Logf("up after %s", time.Since(began).Round(time.Second))
-	if out, err := macfleet(t.Context(), "sandbox", "kubectl", "wait", "-n", "macfleet-system", "machinedeployment/macfleet-builders",
+	if out, err := u.macfleet(t.Context(), "sandbox", "kubectl", "wait", "-n", "macfleet-system", "machinedeployment/macfleet-builders",
 		"--for=jsonpath={.status.availableReplicas}=1", "--timeout=5m"); err != nil {
 		t.Errorf("the fleet: %v\n%s", err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "home", ".cache")); err == nil {
-		t.Error("something was built, or cached")
+	u.builtNothing(t)
+}
+
+// demoEnds is the first thing that people do with a release. How long it may take is in
+// docs/figures.md: a machine that does other things as well fails no test.
+func demoEnds(t *testing.T, dist string) {
+	u := unpack(t, dist)
+	before, _ := os.ReadFile("/proc/loadavg")
+	began := time.Now()
+	out, err := u.macfleet(t.Context(), "sandbox", "demo")
+	if err != nil {
+		u.down(t)
+		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Logf("from the unpacked release to the end of the demo: %s, load at the start %s\n%s", time.Since(began).Round(100*time.Millisecond), before, out)
+	u.builtNothing(t)
 }
 
 func TestAVersionThatTheChartIsNotOfIsRefused(t *testing.T) {
