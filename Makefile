@@ -159,10 +159,17 @@ release-test: bin/helm ## a release of this commit made twice has the same bytes
 bin/hugo: hack/site/go.mod hack/site/go.sum
 	cd hack/site && GOWORK=off go build -o ../../bin/hugo github.com/gohugoio/hugo
 
+bin/mermaid/LICENSE: hack/site/mermaid.sh
+	hack/site/mermaid.sh bin/mermaid
+
 .PHONY: site
-site: bin/hugo ## the docs as a site in site/, with search; a link that leads nowhere fails it
+site: bin/hugo bin/mermaid/LICENSE ## the docs as a site in site/, with search; a link that leads nowhere fails it
 	cd hack/site && ../../bin/hugo --quiet --destination ../../site --cleanDestinationDir
 	cd hack/site && GOWORK=off go run . ../../site
+
+.PHONY: site-test
+site-test: site chromium ## the site's diagrams are drawn, as a real Chromium sees them
+	cd hack/site && GOWORK=off go test -count=1 . -site $(CURDIR)/site
 
 .PHONY: generate
 generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart
