@@ -30,25 +30,25 @@ const (
 	largest = 60_000_000
 )
 
-// clone is a checkout of this commit at another place.
-func clone(t *testing.T) string {
+// clone is a checkout of a commit at another place.
+func clone(t *testing.T, from string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "src")
-	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", filepath.Join("..", ".."), dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", from, dir).CombinedOutput(); err != nil {
 		t.Fatalf("cloning: %v: %s", err, out)
 	}
 	return dir
 }
 
-// made is a release of this commit, made in a place of its own.
-func made(t *testing.T) string {
+// made is a release of a checkout's commit, made in a place of its own.
+func made(t *testing.T, from string) string {
 	t.Helper()
 	binary, err := helm.Binary(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "dist")
-	if err := run(t.Context(), []string{"dist", "-root", clone(t), "-out", out, "-version", version, "-helm", binary}, testWriter{t}); err != nil {
+	if err := run(t.Context(), []string{"dist", "-root", clone(t, from), "-out", out, "-version", version, "-helm", binary}, testWriter{t}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -67,12 +67,13 @@ func TestReleaseIsReproducibleAndRuns(t *testing.T) {
 	if !*long {
 		t.Skip("takes minutes: make release-test")
 	}
-	first := made(t)
+	commit := clone(t, filepath.Join("..", "..")) // which stays the same while somebody works on
+	first := made(t, commit)
 	t.Run("image is small", func(t *testing.T) { imageIsSmall(t, first) })
 	t.Run("everything is there", func(t *testing.T) { everythingIsThere(t, first) })
 	t.Run("sandbox comes up without Go", func(t *testing.T) { sandboxComesUp(t, first) })
 	t.Run("demo", func(t *testing.T) { demoEnds(t, first) })
-	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t)) })
+	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t, commit)) })
 }
 
 func sameBytes(t *testing.T, first, second string) {
