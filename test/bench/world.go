@@ -54,6 +54,8 @@ const (
 type world struct {
 	vendor *sandbox.Vendor
 	client client.WithWatch
+	// environment is the API server's.
+	environment *envtest.Environment
 	// requests counts what the controllers ask the API server.
 	requests *requests
 	// stop ends everything.
@@ -80,7 +82,7 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	w := &world{vendor: vendor, requests: &requests{}}
+	w := &world{vendor: vendor, environment: environment, requests: &requests{}}
 	plenty := rest.CopyConfig(environment.Config)
 	plenty.QPS, plenty.Burst = 1000, 2000
 	if w.client, err = client.NewWithWatch(plenty, client.Options{Scheme: scheme}); err != nil {
