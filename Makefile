@@ -118,10 +118,16 @@ alerts: bin/alerts ## alerts of the chart fire in a sandbox with their fault, as
 	cd test/alerts && GOWORK=off go test -timeout 30m ./...
 	go test -count=1 -timeout 1h -v ./test/e2e -run TestAlertsFire -args -alerts $(CURDIR)/bin/alerts
 
+# The modules beside the main one, but for those of Kubernetes' own control plane and kubelet: to
+# look at the little that is ours in them, vet and linter would analyse all of Kubernetes.
+MODULES := hack/release hack/site test/alerts
+in-modules = @set -e; for module in $(MODULES); do echo "$$module: $(1)"; (cd $$module && GOWORK=off $(1)); done
+
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	$(call in-modules,go vet ./...)
 
 .PHONY: build
 build: bin/macfleet ## the CLI, the manager and the agent, below bin/
@@ -196,3 +202,4 @@ fmt: bin/golangci-lint ## format the Go code, as gofumpt does
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint with .golangci.yml
 	bin/golangci-lint run ./...
+	$(call in-modules,$(CURDIR)/bin/golangci-lint run ./...)

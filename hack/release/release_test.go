@@ -230,12 +230,12 @@ func demoEnds(t *testing.T, dist string) {
 }
 
 func TestAVersionThatTheChartIsNotOfIsRefused(t *testing.T) {
-	for given, want := range map[string]string{
-		"0.1.0": "such as v0.1.0", "v0.1": "such as v0.1.0", "v9.1.0": "make generate", "": "such as v0.1.0", "v0.1.0 ": "such as v0.1.0",
+	for _, c := range []struct{ given, want string }{
+		{"0.1.0", "such as v0.1.0"}, {"v0.1", "such as v0.1.0"}, {"v9.1.0", "make generate"}, {"", "such as v0.1.0"}, {"v0.1.0 ", "such as v0.1.0"},
 	} {
-		err := run(t.Context(), []string{"image", "-root", filepath.Join("..", ".."), "-out", t.TempDir(), "-version", given}, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", given, err, want)
+		err := run(t.Context(), []string{"image", "-root", filepath.Join("..", ".."), "-out", t.TempDir(), "-version", c.given}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.given, err, c.want)
 		}
 	}
 	r := &release{root: filepath.Join("..", ".."), version: "v0.1.0-rc.1"}

@@ -55,7 +55,7 @@ func TestDiagramsAreDrawn(t *testing.T) {
 			continue
 		}
 		pages++
-		t.Run(name, func(t *testing.T) { looksRight(t, browser, server.URL+"/"+name, name, page.diagrams) })
+		t.Run(name, func(t *testing.T) { looksRight(browser, t, server.URL+"/"+name, name, page.diagrams) })
 	}
 	if pages < 5 {
 		t.Errorf("only %d pages have diagrams", pages)
@@ -82,7 +82,7 @@ func chromium(t *testing.T) context.Context {
 	return browser
 }
 
-func looksRight(t *testing.T, browser context.Context, url, name string, diagrams int) {
+func looksRight(browser context.Context, t *testing.T, url, name string, diagrams int) {
 	ctx, cancel := context.WithTimeout(browser, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
