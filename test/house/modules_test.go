@@ -12,7 +12,8 @@ import (
 // modulesLine names the modules that vet and lint look at beside the main one.
 var modulesLine = regexp.MustCompile(`(?m)^MODULES := (.+)$`)
 
-// unseen are modules that vet and lint leave out: all of Kubernetes is below what is ours.
+// unseen are modules that vet and most of the linters leave out: all of Kubernetes is below what
+// is ours.
 var unseen = []string{"sandbox/controlplane", "test/oracle/hollowkubelet"}
 
 // TestEveryModuleIsLinted holds that a new module is not forgotten.
