@@ -69,7 +69,7 @@ test-go: chromium ## the Go tests, race detector on
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
 	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
 	go run ./test/bench
-	go test -run '^$$' -bench . ./test/board
+	go test -run '^$$' -bench . -benchtime 20x ./test/board
 	go run ./test/bench/agent
 
 # Kubernetes' own kubelet, from the control plane's module: five minutes of one core the first time.
