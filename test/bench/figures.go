@@ -106,7 +106,7 @@ func (f *figures) print(out io.Writer) {
 			fmt.Sprintf("%.1f (%.0f a list: %v)", q.CallsMinute, q.CallsAList, q.Calls), "pages x lists")
 	}
 	for _, v := range f.Verbs {
-		row(fmt.Sprintf("%s, %d hosts, %d Machines: median of %d", v.Verb, f.Hosts, v.Machines, v.Runs), ms(v.Median), "<= "+ms(v.Goal))
+		row(fmt.Sprintf("%s, %d hosts and Machines: median of %d", v.Verb, f.Hosts, v.Runs), ms(v.Median), "<= "+ms(v.Goal))
 		row("the same: longest", ms(v.Longest), "")
 		row("the same: processor", ms(v.Processor), "")
 	}

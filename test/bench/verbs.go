@@ -2,15 +2,23 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
@@ -21,7 +29,6 @@ const verbRuns = 20
 // verbTime is what one of macfleet's verbs takes, from the start of its process to its end.
 type verbTime struct {
 	Verb     string  `json:"verb"`
-	Machines int     `json:"machines"`
 	Runs     int     `json:"runs"`
 	Median   float64 `json:"medianMilliseconds"`
 	Longest  float64 `json:"longestMilliseconds"`
@@ -30,17 +37,15 @@ type verbTime struct {
 	Goal      float64 `json:"goalMilliseconds"`
 }
 
-// measureVerbs fills a world with hosts, and with Machines that run on all of them, and then
-// asks about them as a person does.
+// measureVerbs asks about a world as a person does in which each host has a Machine that runs.
 func measureVerbs(ctx context.Context, binaries cluster.Binaries, s settings) ([]verbTime, error) {
-	machines := min(s.machines, s.hosts)
-	say("verbs: starting an API server, the controllers and %d hosts with %d Machines", s.hosts, machines)
-	w, err := start(ctx, binaries, options{servers: s.hosts, inventory: hostcontroller.DefaultInventoryInterval, settings: s})
+	say("verbs: starting an API server with %d hosts, as many Machines and Nodes", s.hosts)
+	w, err := start(ctx, binaries, options{servers: 1, inventory: hostcontroller.DefaultInventoryInterval, settings: s})
 	if err != nil {
 		return nil, err
 	}
 	defer w.stop()
-	if err := w.fill(ctx, machines); err != nil {
+	if err := w.fill(ctx, s.hosts); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "mfbench")
@@ -70,7 +75,7 @@ func measureVerbs(ctx context.Context, binaries cluster.Binaries, s settings) ([
 		if err != nil {
 			return nil, err
 		}
-		took.Verb, took.Machines, took.Goal = fmt.Sprint("macfleet ", verb.args[0]), machines, verb.goal
+		took.Verb, took.Goal = fmt.Sprint("macfleet ", verb.args[0]), verb.goal
 		if len(verb.args) > 1 {
 			took.Verb += " " + verb.args[1]
 		}
@@ -79,18 +84,72 @@ func measureVerbs(ctx context.Context, binaries cluster.Binaries, s settings) ([
 	return times, nil
 }
 
-// fill has so many Machines run.
+// fill has one Machine run, as the controllers leave it and its host, ends the controllers, and
+// makes copies of both: more than these would be there after many minutes, and differ in nothing.
 func (w *world) fill(ctx context.Context, machines int) error {
-	if err := w.makeCluster(ctx); err != nil {
+	if err := errors.Join(w.makeCluster(ctx), w.open(ctx), w.makeMachines(ctx, 0, 1), w.awaitRunning(ctx, 1), w.stopManager()); err != nil {
 		return err
 	}
-	if err := w.open(ctx); err != nil {
+	all, err := w.machines(ctx)
+	if err != nil {
 		return err
 	}
-	if err := w.makeMachines(ctx, 0, machines); err != nil {
+	one, hostName := all[0].Name, all[0].Spec.HostRef.Name
+	host := &infrav1.ScalewayAppleSiliconHost{}
+	if err := w.client.Get(ctx, client.ObjectKey{Name: hostName}, host); err != nil {
 		return err
 	}
-	return w.awaitRunning(ctx, machines)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for n := 1; n < machines; n++ {
+		names := strings.NewReplacer(host.Spec.ServerID, fmt.Sprintf("%08d-0000-4000-8000-000000000000", n), one, fmt.Sprintf("builders-%05d", n))
+		group.Go(func() error { return w.copyMachine(ctx, one, hostName, names) })
+	}
+	return group.Wait()
+}
+
+// copyMachine makes another of a Machine, with its Mac.
+func (w *world) copyMachine(ctx context.Context, machine, host string, names *strings.Replacer) error {
+	for _, of := range []struct {
+		object    client.Object
+		namespace string
+		name      string
+	}{
+		{&infrav1.ScalewayAppleSiliconHost{}, "", host},
+		{&infrav1.ScalewayAppleSiliconMachine{}, namespace, machine},
+		{&clusterv1.Machine{}, namespace, machine},
+		{&corev1.Node{}, "", machine},
+	} {
+		if err := w.client.Get(ctx, client.ObjectKey{Namespace: of.namespace, Name: of.name}, of.object); err != nil {
+			return err
+		}
+		if err := w.copy(ctx, of.object, names); err != nil {
+			return fmt.Errorf("copying %T: %w", of.object, err)
+		}
+	}
+	return nil
+}
+
+// copy makes an object with other names in it, and its status.
+func (w *world) copy(ctx context.Context, object client.Object, names *strings.Replacer) error {
+	object.SetUID("")
+	object.SetResourceVersion("")
+	object.SetManagedFields(nil)
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	other := []byte(names.Replace(string(text)))
+	if err := json.Unmarshal(other, object); err != nil {
+		return err
+	}
+	if err := w.client.Create(ctx, object); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(other, object); err != nil { // the answer had no status
+		return err
+	}
+	return w.client.Status().Update(ctx, object)
 }
 
 // forAPerson builds macfleet as releases have it, and writes a kubeconfig for it.
