@@ -70,7 +70,7 @@ test-go: chromium ## the Go tests, race detector on
 bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
 	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
 	go run ./test/bench
-	go test -run '^$$' -bench . ./test/board
+	go test -run '^$$' -bench . -benchtime 20x ./test/board
 	go run ./test/bench/agent
 
 # Kubernetes' own kubelet, from the control plane's module: five minutes of one core the first time.
@@ -136,10 +136,18 @@ alerts: bin/alerts ## alerts of the chart fire in a sandbox with their fault, as
 	cd test/alerts && GOWORK=off go test -timeout 30m ./...
 	go test -count=1 -timeout 1h -v ./test/e2e -run TestAlertsFire -args -alerts $(CURDIR)/bin/alerts
 
+# The modules beside the main one, but for those of Kubernetes' own control plane and kubelet: to
+# look at the little that is ours in them, vet and linter would analyse all of Kubernetes.
+MODULES := hack/release hack/site test/alerts
+# Of the linters, these look at our own lines alone.
+FILE_BY_FILE := copyloopvar,errcheck,errorlint,gocritic,ineffassign,misspell,revive,unconvert
+in-modules = @set -e; for module in $(MODULES); do echo "$$module: $(1)"; (cd $$module && GOWORK=off $(1)); done
+
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	$(call in-modules,go vet ./...)
 
 .PHONY: build
 build: bin/macfleet ## the CLI, the manager and the agent, below bin/
@@ -177,10 +185,17 @@ release-test: bin/helm ## a release of this commit made twice has the same bytes
 bin/hugo: hack/site/go.mod hack/site/go.sum
 	cd hack/site && GOWORK=off go build -o ../../bin/hugo github.com/gohugoio/hugo
 
+bin/mermaid/LICENSE: hack/site/mermaid.sh
+	hack/site/mermaid.sh bin/mermaid
+
 .PHONY: site
-site: bin/hugo ## the docs as a site in site/, with search; a link that leads nowhere fails it
+site: bin/hugo bin/mermaid/LICENSE ## the docs as a site in site/, with search; a link that leads nowhere fails it
 	cd hack/site && ../../bin/hugo --quiet --destination ../../site --cleanDestinationDir
 	cd hack/site && GOWORK=off go run . ../../site
+
+.PHONY: site-test
+site-test: site chromium ## the site's diagrams are drawn, as a real Chromium sees them
+	cd hack/site && GOWORK=off go test -count=1 . -site $(CURDIR)/site
 
 .PHONY: generate
 generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart
@@ -207,3 +222,5 @@ fmt: bin/golangci-lint ## format the Go code, as gofumpt does
 .PHONY: lint
 lint: bin/golangci-lint ## golangci-lint with .golangci.yml
 	bin/golangci-lint run ./...
+	$(call in-modules,$(CURDIR)/bin/golangci-lint run ./...)
+	cd sandbox/controlplane && $(CURDIR)/bin/golangci-lint run --enable-only $(FILE_BY_FILE) ./...

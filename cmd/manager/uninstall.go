@@ -63,7 +63,7 @@ func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (u
 		what string
 		list client.ObjectList
 	}{{"Cluster API's Machines", &cores}, {"macfleet's Machines", &machines}, {"the hosts", &hosts}} {
-		if err := c.List(ctx, of.list, client.InNamespace(namespace)); err != nil {
+		if err := c.List(ctx, of.list, client.InNamespace(namespace)); err != nil && !uninstall.KindGone(err) {
 			return uninstall.Left{}, fmt.Errorf("listing %s of namespace %s: %w", of.what, namespace, err)
 		}
 	}

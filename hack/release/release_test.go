@@ -30,25 +30,25 @@ const (
 	largest = 60_000_000
 )
 
-// clone is a checkout of this commit at another place.
-func clone(t *testing.T) string {
+// clone is a checkout of a commit at another place.
+func clone(t *testing.T, from string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "src")
-	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", filepath.Join("..", ".."), dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", from, dir).CombinedOutput(); err != nil {
 		t.Fatalf("cloning: %v: %s", err, out)
 	}
 	return dir
 }
 
-// made is a release of this commit, made in a place of its own.
-func made(t *testing.T) string {
+// made is a release of a checkout's commit, made in a place of its own.
+func made(t *testing.T, from string) string {
 	t.Helper()
 	binary, err := helm.Binary(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "dist")
-	if err := run(t.Context(), []string{"dist", "-root", clone(t), "-out", out, "-version", version, "-helm", binary}, testWriter{t}); err != nil {
+	if err := run(t.Context(), []string{"dist", "-root", clone(t, from), "-out", out, "-version", version, "-helm", binary}, testWriter{t}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -67,11 +67,13 @@ func TestReleaseIsReproducibleAndRuns(t *testing.T) {
 	if !*long {
 		t.Skip("takes minutes: make release-test")
 	}
-	first := made(t)
+	commit := clone(t, filepath.Join("..", "..")) // which stays the same while somebody works on
+	first := made(t, commit)
 	t.Run("image is small", func(t *testing.T) { imageIsSmall(t, first) })
 	t.Run("everything is there", func(t *testing.T) { everythingIsThere(t, first) })
 	t.Run("sandbox comes up without Go", func(t *testing.T) { sandboxComesUp(t, first) })
-	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t)) })
+	t.Run("demo", func(t *testing.T) { demoEnds(t, first) })
+	t.Run("same bytes again", func(t *testing.T) { sameBytes(t, first, made(t, commit)) })
 }
 
 func sameBytes(t *testing.T, first, second string) {
@@ -153,53 +155,87 @@ func everythingIsThere(t *testing.T, dist string) {
 	}
 }
 
-// sandboxComesUp runs the unpacked sandbox as somebody does who has nothing else.
-func sandboxComesUp(t *testing.T, dist string) {
-	dir := t.TempDir()
-	name := "macfleet_" + version + "_linux_amd64_sandbox"
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, name+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
-		t.Fatalf("unpacking: %v: %s", err, out)
-	}
-	const path = "/usr/bin:/bin"
+// unpacked is the release's sandbox, as somebody has it who has nothing else.
+type unpacked struct{ dir, program string }
+
+func unpack(t *testing.T, dist string) unpacked {
+	t.Helper()
 	if found, err := exec.LookPath("/usr/bin/go"); err == nil {
 		t.Fatalf("%s would be found: this proves nothing", found)
 	}
-	macfleet := func(ctx context.Context, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, filepath.Join(dir, name, "macfleet"), args...)
-		cmd.Env = []string{"PATH=" + path, "HOME=" + filepath.Join(dir, "home")}
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		return string(out), err
+	dir, name := t.TempDir(), "macfleet_"+version+"_linux_amd64_sandbox"
+	began := time.Now()
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(dist, name+".tar.gz"), "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpacking: %v: %s", err, out)
 	}
-	if out, err := macfleet(t.Context(), "version"); err != nil || out != version+"\n" {
-		t.Errorf("version: %q, %v", out, err)
-	}
+	t.Logf("unpacked in %s", time.Since(began).Round(100*time.Millisecond))
+	return unpacked{dir: dir, program: filepath.Join(dir, name, "macfleet")}
+}
+
+func (u unpacked) macfleet(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, u.program, args...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(u.dir, "home")}
+	cmd.Dir = u.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// down ends a sandbox with the test.
+func (u unpacked) down(t *testing.T) {
 	t.Cleanup(func() {
-		if out, err := macfleet(context.Background(), "sandbox", "down"); err != nil {
+		if out, err := u.macfleet(context.Background(), "sandbox", "down"); err != nil {
 			t.Errorf("down: %v\n%s", err, out)
 		}
 	})
-	began := time.Now()
-	if out, err := macfleet(t.Context(), "sandbox", "up", "--hosts", "2", "--replicas", "1"); err != nil {
-		t.Fatalf("up: %v\n%s", err, out)
-	}
-	t.Logf("up after %s", time.Since(began).Round(time.Second))
-	if out, err := macfleet(t.Context(), "sandbox", "kubectl", "wait", "-n", "macfleet-system", "machinedeployment/macfleet-builders",
-		"--for=jsonpath={.status.availableReplicas}=1", "--timeout=5m"); err != nil {
-		t.Errorf("the fleet: %v\n%s", err, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "home", ".cache")); err == nil {
+}
+
+func (u unpacked) builtNothing(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(u.dir, "home", ".cache")); err == nil {
 		t.Error("something was built, or cached")
 	}
 }
 
+func sandboxComesUp(t *testing.T, dist string) {
+	u := unpack(t, dist)
+	if out, err := u.macfleet(t.Context(), "version"); err != nil || out != version+"\n" {
+		t.Errorf("version: %q, %v", out, err)
+	}
+	u.down(t)
+	began := time.Now()
+	if out, err := u.macfleet(t.Context(), "sandbox", "up", "--hosts", "2", "--replicas", "1"); err != nil {
+		t.Fatalf("up: %v\n%s", err, out)
+	}
+	t.Logf("up after %s", time.Since(began).Round(time.Second))
+	if out, err := u.macfleet(t.Context(), "sandbox", "kubectl", "wait", "-n", "macfleet-system", "machinedeployment/macfleet-builders",
+		"--for=jsonpath={.status.availableReplicas}=1", "--timeout=5m"); err != nil {
+		t.Errorf("the fleet: %v\n%s", err, out)
+	}
+	u.builtNothing(t)
+}
+
+// demoEnds is the first thing that people do with a release. How long it may take is in
+// docs/figures.md: a machine that does other things as well fails no test.
+func demoEnds(t *testing.T, dist string) {
+	u := unpack(t, dist)
+	before, _ := os.ReadFile("/proc/loadavg")
+	began := time.Now()
+	out, err := u.macfleet(t.Context(), "sandbox", "demo")
+	if err != nil {
+		u.down(t)
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("from the unpacked release to the end of the demo: %s, load at the start %s\n%s", time.Since(began).Round(100*time.Millisecond), before, out)
+	u.builtNothing(t)
+}
+
 func TestAVersionThatTheChartIsNotOfIsRefused(t *testing.T) {
-	for given, want := range map[string]string{
-		"0.1.0": "such as v0.1.0", "v0.1": "such as v0.1.0", "v9.1.0": "make generate", "": "such as v0.1.0", "v0.1.0 ": "such as v0.1.0",
+	for _, c := range []struct{ given, want string }{
+		{"0.1.0", "such as v0.1.0"}, {"v0.1", "such as v0.1.0"}, {"v9.1.0", "make generate"}, {"", "such as v0.1.0"}, {"v0.1.0 ", "such as v0.1.0"},
 	} {
-		err := run(t.Context(), []string{"image", "-root", filepath.Join("..", ".."), "-out", t.TempDir(), "-version", given}, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", given, err, want)
+		err := run(t.Context(), []string{"image", "-root", filepath.Join("..", ".."), "-out", t.TempDir(), "-version", c.given}, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.given, err, c.want)
 		}
 	}
 	r := &release{root: filepath.Join("..", ".."), version: "v0.1.0-rc.1"}

@@ -1,5 +1,5 @@
 // Command site checks the site that hugo has written: every link that stays in it leads to
-// a file, and to an element of that file where it names one.
+// a file, and to an element of that file where it names one; and what draws diagrams is there.
 package main
 
 import (
@@ -24,11 +24,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "site:", err)
 		os.Exit(1)
 	}
-	dead := site.dead()
-	for _, line := range dead {
+	wrong := append(site.dead(), site.undrawn()...)
+	for _, line := range wrong {
 		fmt.Fprintln(os.Stderr, line)
 	}
-	if len(dead) > 0 {
+	if len(wrong) > 0 {
 		os.Exit(1)
 	}
 	fmt.Printf("%d pages, %d links within the site, none dead\n", len(site.pages), site.links())
@@ -43,6 +43,8 @@ type site struct {
 type page struct {
 	links []string
 	ids   map[string]bool
+	// diagrams are those that diagrams.js draws, text those that hugo shows as code.
+	diagrams, text int
 }
 
 func read(files fs.FS) (*site, error) {
@@ -82,6 +84,13 @@ func readPage(files fs.FS, name string) (page, error) {
 				p.links = append(p.links, a.Val)
 			case "id":
 				p.ids[a.Val] = true
+			case "class":
+				switch a.Val {
+				case "mermaid":
+					p.diagrams++
+				case "language-mermaid":
+					p.text++
+				}
 			}
 		}
 	}
@@ -100,6 +109,20 @@ func (s *site) dead() []string {
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
+}
+
+// undrawn are the pages with diagrams that stay text: shown as code, or without
+// what draws them.
+func (s *site) undrawn() []string {
+	var lines []string
+	for name, p := range s.pages {
+		draws := slices.ContainsFunc(p.links, func(link string) bool { return strings.HasPrefix(path.Base(link), "diagrams.") })
+		if p.text > 0 || p.diagrams > 0 && !draws {
+			lines = append(lines, name+": its diagrams stay text")
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
 
 func (s *site) links() int {

@@ -27,3 +27,18 @@ func TestDeadLinksAreFound(t *testing.T) {
 		t.Error("a site without pages is accepted")
 	}
 }
+
+func TestDiagramsThatStayTextAreFound(t *testing.T) {
+	s, err := read(fstest.MapFS{
+		"drawn.html":  {Data: []byte(`<pre class="mermaid">flowchart LR</pre><script src="diagrams.1.js"></script>`)},
+		"none.html":   {Data: []byte(`<pre>text</pre>`)},
+		"code.html":   {Data: []byte(`<pre><code class="language-mermaid">flowchart LR</code></pre><script src="diagrams.1.js"></script>`)},
+		"silent.html": {Data: []byte(`<pre class="mermaid">flowchart LR</pre>`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.undrawn(), []string{"code.html: its diagrams stay text", "silent.html: its diagrams stay text"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

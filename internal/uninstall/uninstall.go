@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -31,6 +33,10 @@ type Found struct {
 	Machines     []infrav1.ScalewayAppleSiliconMachine
 	Hosts        []infrav1.ScalewayAppleSiliconHost
 }
+
+// KindGone reports that the answer to a list says that its kind is not there any more: a CRD
+// goes only after all its objects, so that none of them is left.
+func KindGone(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // Look judges what is there.
 func Look(f Found, now time.Time) Left {

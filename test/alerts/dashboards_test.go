@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
@@ -211,7 +212,7 @@ func (m metrics) selected(t *testing.T, where string, selector *parser.VectorSel
 		has = append(slices.Clone(has), labels.BucketLabel)
 	}
 	for _, matcher := range selector.LabelMatchers {
-		if matcher.Name != labels.MetricName && !slices.Contains(has, matcher.Name) && !slices.Contains(everywhere, matcher.Name) {
+		if matcher.Name != model.MetricNameLabel && !slices.Contains(has, matcher.Name) && !slices.Contains(everywhere, matcher.Name) {
 			t.Errorf("%s: %s has no label %s", where, name, matcher.Name)
 		}
 	}

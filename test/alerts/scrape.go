@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/model/value"
@@ -98,7 +99,7 @@ func (w *watch) add(found map[string]sample, parser textparse.Parser) {
 	parser.Labels(&scraped)
 	series := labels.NewBuilder(scraped).Set("job", "macfleet").Set("instance", w.url).Labels()
 	_, _, v := parser.Series()
-	if series.Get(labels.MetricName) == w.stretch {
+	if series.Get(model.MetricNameLabel) == w.stretch {
 		v *= w.step.Seconds() / w.every.Seconds()
 	}
 	found[series.String()] = sample{series, v}

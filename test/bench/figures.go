@@ -48,6 +48,8 @@ type figures struct {
 	Claims  *claims   `json:"claims,omitempty"`
 	Peer    *peer     `json:"peer,omitempty"`
 	Rest    []quiet   `json:"rest,omitempty"`
+	// Verbs are macfleet's.
+	Verbs []verbTime `json:"verbs,omitempty"`
 }
 
 func newFigures(s settings) *figures {
@@ -102,6 +104,11 @@ func (f *figures) print(out io.Writer) {
 	for _, q := range f.Rest {
 		row(fmt.Sprintf("vendor calls a minute at rest, %d hosts, %d Machines", f.Hosts, q.Machines),
 			fmt.Sprintf("%.1f (%.0f a list: %v)", q.CallsMinute, q.CallsAList, q.Calls), "pages x lists")
+	}
+	for _, v := range f.Verbs {
+		row(fmt.Sprintf("%s, %d hosts and Machines: median of %d", v.Verb, f.Hosts, v.Runs), ms(v.Median), "<= "+ms(v.Goal))
+		row("the same: longest", ms(v.Longest), "")
+		row("the same: processor", ms(v.Processor), "")
 	}
 	_ = table.Flush() // to the terminal
 }

@@ -1,6 +1,7 @@
 // Command bench measures what macfleet promises about claims: how soon a freed host
 // is claimed, how long a thousand claims take next to the loop under one lock that
-// they replace, and what the vendor is asked at rest. The API server and the
+// they replace, what the vendor is asked at rest, and how soon macfleet tells a person of
+// a thousand hosts. The API server and the
 // controllers are real; the vendor is simulated in the same process, and its Macs
 // do at once what they are told. What a Mac really takes is left to the sandbox.
 //
@@ -66,7 +67,7 @@ func parse(args []string) (settings, error) {
 	f.Float64Var(&s.kubeQPS, "kube-api-qps", defaultKubeQPS, "the manager's requests a second to the Kubernetes API")
 	f.IntVar(&s.bursts, "kube-api-burst", defaultKubeBurst, "burst of these")
 	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
-	f.StringVar(&s.only, "only", "", "freed or claims: measure that alone")
+	f.StringVar(&s.only, "only", "", "freed, claims or verbs: measure that alone")
 	f.StringVar(&s.output, "json", filepath.Join("bench", "figures.json"), "file for the figures")
 	f.StringVar(&s.logFile, "log", os.DevNull, "file for the controllers' log")
 	return s, f.Parse(args)
@@ -104,16 +105,19 @@ func setLogger(out io.Writer) {
 // measure takes each figure in a world of its own, one after the other.
 func measure(ctx context.Context, binaries cluster.Binaries, s settings) (*figures, error) {
 	out := newFigures(s)
-	if s.only != "claims" {
-		freed, err := measureFreed(ctx, binaries, s)
-		if err != nil {
-			return nil, fmt.Errorf("freed hosts: %w", err)
+	for _, part := range []struct {
+		name string
+		take func() error
+	}{
+		{"freed", func() (err error) { out.Freed, err = measureFreed(ctx, binaries, s); return err }},
+		{"claims", func() error { return measureMany(ctx, binaries, s, out) }},
+		{"verbs", func() (err error) { out.Verbs, err = measureVerbs(ctx, binaries, s); return err }},
+	} {
+		if s.only != "" && s.only != part.name {
+			continue
 		}
-		out.Freed = freed
-	}
-	if s.only != "freed" {
-		if err := measureMany(ctx, binaries, s, out); err != nil {
-			return nil, fmt.Errorf("many claims: %w", err)
+		if err := part.take(); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	return out, nil

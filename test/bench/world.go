@@ -54,10 +54,13 @@ const (
 type world struct {
 	vendor *sandbox.Vendor
 	client client.WithWatch
+	// environment is the API server's.
+	environment *envtest.Environment
 	// requests counts what the controllers ask the API server.
 	requests *requests
-	// stop ends everything.
-	stop func()
+	// stopManager ends the controllers, stop everything.
+	stopManager func() error
+	stop        func()
 }
 
 // options of a world.
@@ -80,19 +83,19 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	w := &world{vendor: vendor, requests: &requests{}}
+	w := &world{vendor: vendor, environment: environment, requests: &requests{}}
 	plenty := rest.CopyConfig(environment.Config)
 	plenty.QPS, plenty.Burst = 1000, 2000
 	if w.client, err = client.NewWithWatch(plenty, client.Options{Scheme: scheme}); err != nil {
 		return nil, errors.Join(err, environment.Stop())
 	}
-	stopManager, err := w.startManager(ctx, environment.Config, o)
+	w.stopManager, err = w.startManager(ctx, environment.Config, o)
 	if err != nil {
 		return nil, errors.Join(err, environment.Stop())
 	}
 	w.stop = func() {
 		// The figures are there already: what does not end well spoils none of them.
-		if err := errors.Join(stopManager(), environment.Stop(), os.RemoveAll(environment.BinaryAssetsDirectory)); err != nil {
+		if err := errors.Join(w.stopManager(), environment.Stop(), os.RemoveAll(environment.BinaryAssetsDirectory)); err != nil {
 			say("stopping: %v", err)
 		}
 		vendor.Close()

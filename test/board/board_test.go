@@ -9,12 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
@@ -273,12 +276,8 @@ func TestLightAndDark(t *testing.T) {
 // media has the browser prefer a colour scheme.
 func (p *page) media(scheme string) {
 	p.Helper()
-	bounded, cancel := context.WithTimeout(p.browser, patience)
-	defer cancel()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	if _, err := chromedp.Call(bounded, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-		p.Fatal(err)
-	}
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 }
 
 // contrast is the worst of the page, as WCAG computes it.
@@ -304,16 +303,46 @@ func TestOnAPhone(t *testing.T) {
 	p.picture("board-phone")
 }
 
-// BenchmarkFirstPaint opens the board of a thousand Macs: 300 ms are allowed.
+// BenchmarkFirstPaint opens the board of a thousand Macs: 300 ms are allowed, and 200 kB.
 func BenchmarkFirstPaint(b *testing.B) {
 	p := open(b, thousand())
-	var paint, bytes float64
+	call(p, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	var paints []float64
+	var bytes float64
+	worked := p.worked()
 	for b.Loop() {
 		p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.url), chromedp.WaitVisible(chromedp.CSS("#tiles li")))
 		p.await(`performance.getEntriesByName("first-contentful-paint").length > 0`)
-		paint += ask[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
-		bytes += ask[float64](p, `performance.getEntriesByType("navigation")[0].transferSize + performance.getEntriesByType("resource").reduce((n, r) => n + r.transferSize, 0)`)
+		paints = append(paints, ask[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`))
+		bytes = max(bytes, ask[float64](p, `performance.getEntriesByType("navigation")[0].transferSize + performance.getEntriesByType("resource").reduce((n, r) => n + r.transferSize, 0)`))
 	}
-	b.ReportMetric(paint/float64(b.N), "ms-to-first-paint")
-	b.ReportMetric(bytes/float64(b.N), "bytes")
+	slices.Sort(paints)
+	b.ReportMetric(paints[len(paints)/2], "ms-to-first-paint-median")
+	b.ReportMetric(paints[len(paints)-1], "ms-longest")
+	b.ReportMetric((p.worked()-worked)/float64(b.N), "ms-of-processor")
+	b.ReportMetric(bytes, "bytes")
+}
+
+// worked is how long the page's thread has had a processor, in milliseconds.
+func (p *page) worked() float64 {
+	p.Helper()
+	for _, m := range call(p, performance.GetMetrics, cdp.Empty{}).Metrics {
+		if m.Name == "TaskDuration" {
+			return 1000 * m.Value
+		}
+	}
+	p.Fatal("Chromium does not say how long the page's thread has worked")
+	return 0
+}
+
+// call calls the browser itself.
+func call[P, R any](p *page, command cdp.Command[P, R], params P) R {
+	p.Helper()
+	bounded, cancel := context.WithTimeout(p.browser, patience)
+	defer cancel()
+	result, err := chromedp.Call(bounded, command, params)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return result
 }

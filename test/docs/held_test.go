@@ -56,6 +56,28 @@ func complaints(r row, known map[string]string) []string {
 	return found
 }
 
+// What we say that we do better than others, a test does, or a bench has measured.
+func TestEachComparisonIsHeld(t *testing.T) {
+	known := tests(t)
+	held := 0
+	for _, r := range rows(read(t, book, "comparison.md")) {
+		if len(r.cells) != 6 || !strings.ContainsAny(r.cells[1], "●◐") {
+			continue
+		}
+		held++
+		names := testsNamed(r.last())
+		if len(names) == 0 && !strings.Contains(r.cells[1], "(figures.md") {
+			t.Errorf("docs/comparison.md:%d: nothing holds what we say of ourselves", r.line)
+		}
+		for _, name := range missing(names, known) {
+			t.Errorf("docs/comparison.md:%d: no such test: %s", r.line, name)
+		}
+	}
+	if held < 15 {
+		t.Errorf("%d rows compare: the search is broken", held)
+	}
+}
+
 func TestEachPromiseIsHeldByATest(t *testing.T) {
 	known := tests(t)
 	promises := 0

@@ -54,6 +54,7 @@ func TestChartOnAnAPIServer(t *testing.T) {
 	t.Run("beside the first system it is refused", func(t *testing.T) { p.on(t).refusedBesideTheFirstSystem() })
 	t.Run("wait waits for the first status", func(t *testing.T) { p.on(t).waitsForTheFirstStatus() })
 	t.Run("it is not deleted before its hook has looked", func(t *testing.T) { p.on(t).notDeletedUnseen() })
+	t.Run("it is deleted without its CRDs", func(t *testing.T) { p.on(t).withoutItsCRDs() })
 	t.Run("the hook applies CRDs, and no more", func(t *testing.T) { p.on(t).hookAppliesCRDs() })
 	t.Run("there and back across CRDs that differ", func(t *testing.T) { p.on(t).olderRelease() })
 	t.Run("an upgrade waits for what changes, and can be taken back", func(t *testing.T) { p.on(t).unreadyFleet() })

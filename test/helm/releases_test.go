@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/charts"
 	"github.com/macfleet/macfleet/internal/startup"
+	"github.com/macfleet/macfleet/internal/uninstall"
 	"github.com/macfleet/macfleet/sandbox/cluster"
 )
 
@@ -54,6 +55,21 @@ func (p *plane) secondRelease() {
 		p.Errorf("after the other has gone: %s", said)
 	}
 	p.uninstall()
+}
+
+// withoutItsCRDs: somebody deleted them by hand, and with them all that the hook looks for.
+func (p *plane) withoutItsCRDs() {
+	p.install()
+	p.deleteCRDs()
+	hook := p.newClient(p.hookConfig("uninstall-hook.yaml"))
+	for _, list := range []client.ObjectList{&infrav1.ScalewayAppleSiliconHostList{}, &infrav1.ScalewayAppleSiliconMachineList{}} {
+		if err := hook.List(p.Context(), list); !uninstall.KindGone(err) {
+			p.Errorf("the hook takes %v (%T) for something else", err, err)
+		}
+	}
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks"); refused {
+		p.Error(said)
+	}
 }
 
 // olderRelease upgrades from a chart of an older version and goes back, across CRDs that

@@ -1,14 +1,17 @@
 package board
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -193,10 +196,10 @@ func (s *Server) handler(host string) http.Handler {
 	return mux
 }
 
-func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	shown, _ := s.now()
 	html, err := s.writer.page(shown.parts, shown.version)
-	respond(w, html, err)
+	respond(w, r, html, err)
 }
 
 func (s *Server) story(w http.ResponseWriter, r *http.Request) {
@@ -207,20 +210,32 @@ func (s *Server) story(w http.ResponseWriter, r *http.Request) {
 		story, err = explain.Story{Kind: unknown.Kind, Name: unknown.Name}, nil
 	}
 	if err != nil {
-		respond(w, "", err)
+		respond(w, r, "", err)
 		return
 	}
 	html, err := s.writer.story(story)
-	respond(w, html, err)
+	respond(w, r, html, err)
 }
 
-func respond(w http.ResponseWriter, html string, err error) {
+// respond packs what it writes: a thousand tiles differ little, and the way to a board may be
+// a tunnel through SSH.
+func respond(w http.ResponseWriter, r *http.Request, html string, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write([]byte(html))
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_, _ = io.WriteString(w, html)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	packed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // there is such a level
+	}
+	_, _ = io.WriteString(packed, html)
+	_ = packed.Close()
 }
 
 // live sends the parts as they change; all of them first, unless the page was written from

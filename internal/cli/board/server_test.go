@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -49,7 +50,12 @@ func (f *fakeSource) become(s *snapshot.Snapshot, trouble error) {
 // serve serves a fleet, and returns where.
 func serve(t *testing.T) (source *fakeSource, url string) {
 	t.Helper()
-	source = &fakeSource{changed: make(chan struct{}, 1), now: busy()}
+	return serveFleet(t, busy())
+}
+
+func serveFleet(t *testing.T, fleet *snapshot.Snapshot) (source *fakeSource, url string) {
+	t.Helper()
+	source = &fakeSource{changed: make(chan struct{}, 1), now: fleet}
 	server, err := NewServer(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
@@ -198,5 +204,33 @@ func TestThePageChangesAsTheFleetDoes(t *testing.T) {
 	source.become(s, nil)
 	if sent := fresh(); len(sent) != 1 || strings.Contains(sent["trouble"], "may be old") {
 		t.Errorf("when the cluster is back %q is sent", sent)
+	}
+}
+
+// With a thousand Macs the page and what it loads are 200 kB at most, as they are sent.
+func TestABigFleetIsASmallPage(t *testing.T) {
+	fleet := busy()
+	for n := len(fleet.Hosts); n < 1000; n++ {
+		h := *fleet.Hosts[n%8].DeepCopy()
+		h.Name = fmt.Sprintf("fr-par-1-%08x-0000-4000-8000-000000000000", n*2654435761%(1<<32))
+		fleet.Hosts = append(fleet.Hosts, h)
+	}
+	_, url := serveFleet(t, fleet)
+	size := 0
+	for _, file := range []string{"", "style.css", "live.js"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept-Encoding", "gzip") // so that it stays as it was sent
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(body(t, answer))
+		_ = answer.Body.Close()
+	}
+	if size > 200_000 {
+		t.Errorf("%d bytes", size)
 	}
 }

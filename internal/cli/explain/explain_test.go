@@ -369,3 +369,21 @@ func TestNamesAreFound(t *testing.T) {
 		t.Errorf("in two namespaces: %v", err)
 	}
 }
+
+// A Mac that is being set up tells of that alone, and not that it is no Node yet.
+func TestAMacThatIsBeingSetUpMissesNoNode(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	m := &s.Machines[2]
+	told := func(status metav1.ConditionStatus) bool {
+		m.Status.Conditions = append(m.Status.Conditions[:2:2], clitest.Condition(infrav1.NodeReadyCondition, status, infrav1.ReasonWaitingForNode, "", time.Minute))
+		story := Machine(s, book, m)
+		point(t, story, infrav1.ReasonBootstrapFailed)
+		return slices.ContainsFunc(story.Points, func(p Point) bool { return p.Reason == infrav1.ReasonWaitingForNode })
+	}
+	if told(metav1.ConditionUnknown) {
+		t.Error("the Node is missed before the Mac is set up")
+	}
+	if !told(metav1.ConditionFalse) {
+		t.Error("the Node is not missed after the Mac was set up")
+	}
+}

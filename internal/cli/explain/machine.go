@@ -101,11 +101,16 @@ func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 		t.machinePhase(about, m)
 	}
 	for _, kind := range show.MachineConditions() {
-		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) {
+		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(*c) {
 			t.condition(about, *c, t.whenMachine(m, *c))
 		}
 	}
 	t.remediation(m)
+}
+
+// tooEarly: a Mac that is still being set up has no Node to speak of, which is no trouble.
+func tooEarly(c metav1.Condition) bool {
+	return c.Reason == infrav1.ReasonWaitingForNode && c.Status == metav1.ConditionUnknown
 }
 
 func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {
