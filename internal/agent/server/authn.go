@@ -15,8 +15,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -44,7 +45,7 @@ type user struct {
 type authenticator struct {
 	// roots of clients' certificates; nil: there are none.
 	roots   *x509.CertPool
-	client  kubernetes.Interface
+	client  kube.Client
 	reviews reviews
 	// tokens are good ones. Those that are not have a cache of their own, as strangers can
 	// fill it.
@@ -52,7 +53,7 @@ type authenticator struct {
 	clock           clock.PassiveClock
 }
 
-func newAuthenticator(roots *x509.CertPool, client kubernetes.Interface, r reviews, c clock.PassiveClock) *authenticator {
+func newAuthenticator(roots *x509.CertPool, client kube.Client, r reviews, c clock.PassiveClock) *authenticator {
 	return &authenticator{
 		roots: roots, client: client, reviews: r, clock: c,
 		tokens: cache.NewLRUExpireCacheWithClock(cached, c), refused: cache.NewLRUExpireCacheWithClock(cached, c),
@@ -139,7 +140,7 @@ func (a *authenticator) review(ctx context.Context, token string) (*user, error)
 	var status authenticationv1.TokenReviewStatus
 	err := a.reviews.do(ctx, func(ctx context.Context) error {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		answer, err := a.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := a.client.TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
