@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
 	"github.com/macfleet/macfleet/internal/agent/server"
@@ -23,7 +23,7 @@ import (
 
 // kubeletAPI returns what serves the kubelet's API on the Node's own address until its
 // context ends.
-func (a *agent) kubeletAPI(client kubernetes.Interface, self node.Self, certificate *serving, pods podSource, stats *usageOf) (func(context.Context) error, error) {
+func (a *agent) kubeletAPI(client kube.Client, self node.Self, certificate *serving, pods podSource, stats *usageOf) (func(context.Context) error, error) {
 	port := a.config.Kubelet.ListenPort()
 	if port == 0 {
 		return func(ctx context.Context) error {

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/macfleet/macfleet/internal/agent/eviction"
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod"
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
@@ -36,7 +36,7 @@ type podParts struct {
 }
 
 // pods puts them together.
-func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate, host eviction.Host) (podParts, error) {
+func (a *agent) pods(client kube.Client, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate, host eviction.Host) (podParts, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return podParts{}, fmt.Errorf("finding our own file, which runs VMs: %w", err)
@@ -46,7 +46,7 @@ func (a *agent) pods(client kubernetes.Interface, events record.EventRecorder, s
 		return podParts{}, err
 	}
 	p := podParts{objects: objects.New(client, nil, a.log)}
-	server := client.CoreV1().RESTClient().Get().URL()
+	server := client.Server()
 	facts := func() env.Facts {
 		return env.Facts{HostIP: hostIP(self), Allocatable: self.Allocatable(), APIServer: server}
 	}
@@ -130,7 +130,7 @@ func nodeReference(name string) *corev1.ObjectReference {
 }
 
 // share is what Pods can have of this host.
-func (a *agent) share(client kubernetes.Interface, s node.Self, host eviction.Host) admission.Host {
+func (a *agent) share(client kube.Client, s node.Self, host eviction.Host) admission.Host {
 	list := s.Allocatable()
 	return admission.Host{
 		CPUs:         int(list.Cpu().MilliValue() / 1000),
@@ -141,7 +141,7 @@ func (a *agent) share(client kubernetes.Interface, s node.Self, host eviction.Ho
 		HostPaths:    a.config.Pods.HostPaths,
 		Pressures:    func() []corev1.NodeConditionType { return eviction.Pressures(host.Findings()) },
 		Node: func(ctx context.Context) (*corev1.Node, error) {
-			return client.CoreV1().Nodes().Get(ctx, a.config.Host.Name, metav1.GetOptions{})
+			return client.Nodes().Get(ctx, a.config.Host.Name, metav1.GetOptions{})
 		},
 	}
 }

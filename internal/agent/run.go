@@ -11,9 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
@@ -22,6 +19,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/hostos"
 	"github.com/macfleet/macfleet/internal/agent/identity"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/slot"
@@ -121,7 +119,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serving, err := a.serving(ctx, connections.main, self)
+	serving, err := a.serving(connections.main, self)
 	if err != nil {
 		return err
 	}
@@ -242,7 +240,7 @@ func hostIP(s node.Self) string {
 
 // connections are the clients, and what closes the connections of both.
 type connections struct {
-	main, lease kubernetes.Interface
+	main, lease kube.Client
 	reset       func()
 }
 
@@ -299,20 +297,20 @@ func clients(main, lease *rest.Config, reset func()) (connections, error) {
 		c.QPS, c.Burst = clientQPS, clientBurst
 	}
 	lease.Timeout = leaseTimeout
-	mainClient, err := kubernetes.NewForConfig(main)
+	mainClient, err := kube.New(main)
 	if err != nil {
 		return connections{}, fmt.Errorf("making a client: %w", err)
 	}
-	leaseClient, err := kubernetes.NewForConfig(lease)
+	leaseClient, err := kube.New(lease)
 	if err != nil {
 		return connections{}, fmt.Errorf("making the client of the lease: %w", err)
 	}
 	return connections{main: mainClient, lease: leaseClient, reset: reset}, nil
 }
 
-func (a *agent) recorder(client kubernetes.Interface) (record.EventRecorder, func()) {
+func (a *agent) recorder(client kube.Client) (record.EventRecorder, func()) {
 	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(client.Events())
 	source := corev1.EventSource{Component: eventSource, Host: a.config.Host.Name}
-	return broadcaster.NewRecorder(scheme.Scheme, source), broadcaster.Shutdown
+	return broadcaster.NewRecorder(kube.Scheme, source), broadcaster.Shutdown
 }

@@ -4,8 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"k8s.io/client-go/kubernetes"
-
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/node"
 	"github.com/macfleet/macfleet/internal/agent/servingcert"
 )
@@ -19,13 +18,13 @@ type serving struct {
 
 // serving prepares the certificate for the Node's addresses. A Mac whose addresses are
 // others is configured anew, so that they are those of this process.
-func (a *agent) serving(ctx context.Context, client kubernetes.Interface, self node.Self) (*serving, error) {
+func (a *agent) serving(client kube.Client, self node.Self) (*serving, error) {
 	s := &serving{news: func() {}}
 	if a.config.Kubelet.ListenPort() == 0 {
 		return s, nil
 	}
 	var err error
-	s.Certificate, err = servingcert.New(ctx, servingcert.Options{
+	s.Certificate, err = servingcert.New(servingcert.Options{
 		NodeName: a.config.Host.Name, Addresses: self.Addresses, Client: client,
 		Dir: filepath.Join(a.o.StateDir, "identity"), Changed: func() { s.news() }, Log: a.log,
 	})

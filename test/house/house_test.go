@@ -100,7 +100,7 @@ var rules = []rule{
 	{below: "internal/atomicfile", only: []string{}, why: "atomicfile replaces one file and knows nothing else"},
 	{below: "internal/filetree", only: []string{}, why: "filetree knows trees of files and nothing else"},
 	{below: "internal/remote", only: []string{"internal/remote", "internal/converge/document"}, why: "remote reaches a Mac and decides nothing"},
-	{below: "cmd/tart-kubelet", never: []string{"internal/controller", "internal/cloud", "internal/remote", "sandbox"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go"}, why: "the agent's binary holds no vendor SDK and no controller-runtime"},
+	{below: "cmd/tart-kubelet", never: []string{"internal/controller", "internal/cloud", "internal/remote", "sandbox"}, neverOutside: []string{"sigs.k8s.io/controller-runtime", "github.com/scaleway/scaleway-sdk-go", "k8s.io/client-go/kubernetes"}, why: "the agent's binary holds no vendor SDK, no controller-runtime and no client of all kinds there are"},
 	{below: "sandbox", only: []string{"sandbox"}, why: "the sandbox speaks HTTP and SSH as a stranger would"},
 }
 

@@ -13,13 +13,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	certificates "k8s.io/api/certificates/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/certificate"
+
+	"github.com/macfleet/macfleet/internal/agent/certificate"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 	// complainInterval is how often a missing certificate is spoken of.
 	complainInterval = 30 * time.Second
 	// watchInterval is how often the first certificate, and later a new one, is
-	// looked for; the certificate package tells nobody.
+	// looked for; package certificate tells nobody.
 	watchInterval = 200 * time.Millisecond
 	renewInterval = 10 * time.Second
 	pairName      = "node-client"
@@ -68,40 +68,34 @@ func Start(ctx context.Context, o Options) (*Identity, error) {
 	if err := DropForeign(o.Dir, pairName, o.NodeName); err != nil {
 		return nil, err
 	}
-	manager, err := newManager(ctx, o, server)
+	manager, err := openManager(o, server)
 	if err != nil {
 		return nil, err
 	}
-	manager.Start()
+	go manager.Run(ctx)
 	if err := awaitCertificate(ctx, o, manager); err != nil {
 		return nil, err
 	}
 	return &Identity{server: server, current: manager.Current, log: o.Log}, nil
 }
 
-func newManager(ctx context.Context, o Options, server endpoint) (certificate.Manager, error) {
-	store, err := certificate.NewFileStore(pairName, o.Dir, o.Dir, "", "")
-	if err != nil {
-		return nil, fmt.Errorf("opening the store of certificates: %w", err)
-	}
-	life := certificateLife
-	return certificate.NewManager(&certificate.Config{
-		Name:       "node client certificate",
-		Ctx:        &ctx,
-		SignerName: certificates.KubeAPIServerClientKubeletSignerName,
-		Template: &x509.CertificateRequest{Subject: pkix.Name{
-			CommonName:   CommonName(o.NodeName),
-			Organization: []string{"system:nodes"},
-		}},
-		RequestedCertificateLifetime: &life,
-		GetUsages:                    certificate.DefaultKubeletClientGetUsages,
-		CertificateStore:             store,
-		ClientsetFn: func(current *tls.Certificate) (kubernetes.Interface, error) {
-			config, err := requestConfig(o, server, current)
+func openManager(o Options, server endpoint) (*certificate.Manager, error) {
+	subject := &x509.CertificateRequest{Subject: pkix.Name{CommonName: CommonName(o.NodeName), Organization: []string{"system:nodes"}}}
+	return certificate.Open(certificate.Options{
+		Dir: o.Dir, Pair: pairName, Life: certificateLife, Log: o.Log,
+		Signer:   certificates.KubeAPIServerClientKubeletSignerName,
+		Usages:   []certificates.KeyUsage{certificates.UsageDigitalSignature, certificates.UsageClientAuth},
+		Template: func() *x509.CertificateRequest { return subject },
+		Requests: func(present *tls.Certificate) (kube.CertificateRequests, error) {
+			config, err := requestConfig(o, server, present)
 			if err != nil {
 				return nil, err
 			}
-			return kubernetes.NewForConfig(config)
+			client, err := kube.New(config)
+			if err != nil {
+				return nil, err
+			}
+			return client.CertificateRequests(), nil
 		},
 	})
 }
@@ -125,7 +119,7 @@ func requestConfig(o Options, server endpoint, current *tls.Certificate) (*rest.
 }
 
 // awaitCertificate waits for the first certificate.
-func awaitCertificate(ctx context.Context, o Options, manager certificate.Manager) error {
+func awaitCertificate(ctx context.Context, o Options, manager *certificate.Manager) error {
 	look, complain := time.NewTicker(watchInterval), time.NewTicker(complainInterval)
 	defer look.Stop()
 	defer complain.Stop()
@@ -153,7 +147,7 @@ func missing(o Options) string {
 // another node, or a file that is none. One for other addresses, or that has expired, is
 // left to be replaced.
 func DropForeign(dir, pairName, nodeName string) error {
-	path := filepath.Join(dir, pairName+"-current.pem")
+	path := certificate.FileOf(dir, pairName)
 	pair, err := tls.LoadX509KeyPair(path, path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

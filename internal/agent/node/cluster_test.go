@@ -24,6 +24,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/hostos"
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -140,7 +141,7 @@ func self() Self {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.manager = NewManager(Options{
-		Client: c.client, LeaseClient: c.client, Self: self(),
+		Client: kubetest.Client(c.client), LeaseClient: kubetest.Client(c.client), Self: self(),
 		PermitFile: c.permitFile(), StateDir: c.dir, Clock: c.clock,
 		Health: c, Slots: c.slots, Events: c.events,
 	})

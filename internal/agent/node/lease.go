@@ -10,9 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 
 // heartbeat renews the lease of one life of the Node.
 type heartbeat struct {
-	leases coordinationclient.LeaseInterface
+	leases kube.Leases
 	name   string
 	// owner is the Node: a lease of one that was deleted is collected with it.
 	owner metav1.OwnerReference
@@ -45,7 +46,7 @@ type heartbeat struct {
 // beat renews the lease of one life of the Node until ctx ends.
 func (k *Manager) beat(ctx context.Context, n *corev1.Node) {
 	h := heartbeat{
-		leases: k.o.LeaseClient.CoordinationV1().Leases(corev1.NamespaceNodeLease),
+		leases: k.o.LeaseClient.Leases(corev1.NamespaceNodeLease),
 		name:   n.Name, owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
 		clock: k.o.Clock, trouble: k.o.OnLeaseTrouble, back: k.resendStatus,
 		complain: func(err error) { k.o.Log.Warn("the heartbeat failed", "node", n.Name, "err", err) },

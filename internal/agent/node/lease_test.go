@@ -16,11 +16,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/identity"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 // leaseServer keeps one lease and remembers when it was renewed.
@@ -163,13 +163,13 @@ func TestTheHeartbeatSurvivesASilentNetwork(t *testing.T) {
 			config := &rest.Config{Host: "https://" + n.listen(), Timeout: 5 * time.Second / scale}
 			config.ContentType = "application/json"
 			closeAll := identity.Rotating(config, server.Client().Transport.(*http.Transport).TLSClientConfig)
-			client, err := kubernetes.NewForConfig(config)
+			client, err := kube.New(config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var backs atomic.Int32
 			h := heartbeat{
-				leases: client.CoordinationV1().Leases("kube-node-lease"), name: "mac-1", clock: clock.RealClock{},
+				leases: client.Leases("kube-node-lease"), name: "mac-1", clock: clock.RealClock{},
 				trouble: closeAll, back: func() { backs.Add(1) }, complain: func(error) {},
 				renewal: leaseRenewal / scale, retry: leaseRetry / scale,
 			}

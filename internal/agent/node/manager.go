@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,14 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/slot"
 )
 
@@ -36,10 +35,10 @@ const (
 // Options of a Manager. All must be set but Clock, Log, Images, Events and
 // OnLeaseTrouble.
 type Options struct {
-	Client kubernetes.Interface
+	Client kube.Client
 	// LeaseClient should have connections of its own and a short timeout, so that
 	// nothing else can hold up the heartbeat.
-	LeaseClient kubernetes.Interface
+	LeaseClient kube.Client
 	// OnLeaseTrouble is called after repeated failures of the heartbeat. It should close
 	// all connections: what they say may never arrive.
 	OnLeaseTrouble func()
@@ -109,25 +108,22 @@ func NewManager(o Options) *Manager {
 
 // Run keeps the Node until ctx ends.
 func (k *Manager) Run(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(k.o.Client, 0,
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name()).String()
-		}))
-	nodes := factory.Core().V1().Nodes()
-	if _, err := nodes.Informer().AddEventHandler(k.waker()); err != nil {
+	informer := kube.NewInformer(k.o.Client, k.o.Client.Nodes(), &corev1.Node{}, fields.OneTermEqualSelector(metav1.ObjectNameField, k.name()))
+	if _, err := informer.AddEventHandler(k.waker()); err != nil {
 		return fmt.Errorf("watching the Node: %w", err)
 	}
 	k.event(corev1.EventTypeNormal, reasonStarting, "Starting tart-kubelet %s.", k.o.Self.Version)
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	defer watching.Wait()
 	defer k.stopHeartbeat()
-	if !cache.WaitForCacheSync(ctx.Done(), nodes.Informer().HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil
 	}
 	for ctx.Err() == nil {
 		// Asked for before what they tell of is looked at: nothing is missed.
 		healthNews, slotNews := k.o.Health.Changed(), k.o.Slots.Changed()
-		if err := k.sync(ctx, nodes.Lister()); err != nil && ctx.Err() == nil {
+		if err := k.sync(ctx, k.seen(informer)); err != nil && ctx.Err() == nil {
 			k.logBlocked(err.Error())
 		}
 		k.pause(ctx, healthNews, slotNews)
@@ -165,13 +161,19 @@ func (k *Manager) pause(ctx context.Context, healthNews, slotNews <-chan struct{
 	}
 }
 
-// sync looks once and does one thing.
-func (k *Manager) sync(ctx context.Context, lister corelisters.NodeLister) error {
-	n, err := lister.Get(k.name())
-	if err != nil {
-		n = nil // the cache has no other error than that it is not there
+// seen is the Node as it was seen last; nil where there is none.
+func (k *Manager) seen(nodes cache.SharedInformer) *corev1.Node {
+	found, exists, err := nodes.GetStore().GetByKey(k.name())
+	if n, is := found.(*corev1.Node); exists && err == nil && is {
+		return n
 	}
+	return nil
+}
+
+// sync looks once and does one thing.
+func (k *Manager) sync(ctx context.Context, n *corev1.Node) error {
 	if n == nil || n.Spec.ProviderID != k.o.Self.Config.Host.ProviderID {
+		var err error
 		if n, err = k.register(ctx); err != nil || n == nil {
 			k.stopHeartbeat()
 			return err

@@ -46,7 +46,7 @@ func (k *Manager) register(ctx context.Context) (*corev1.Node, error) {
 }
 
 func (k *Manager) read(ctx context.Context) (*corev1.Node, error) {
-	n, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.name(), metav1.GetOptions{})
+	n, err := k.o.Client.Nodes().Get(ctx, k.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (k *Manager) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, erro
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch of the Node: %w", err)
 	}
-	claimed, err := k.o.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	claimed, err := k.o.Client.Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("giving the Node its providerID: %w", err)
 	}
@@ -100,7 +100,7 @@ func (k *Manager) create(ctx context.Context, id string) (*corev1.Node, error) {
 		return nil, err
 	}
 	k.usedPermit = id
-	made, err := k.o.Client.CoreV1().Nodes().Create(ctx, k.o.Self.object(), metav1.CreateOptions{})
+	made, err := k.o.Client.Nodes().Create(ctx, k.o.Self.object(), metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		k.usedPermit = ""

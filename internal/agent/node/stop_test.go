@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 // A permit that is used up without a Node keeps the Mac out. So an agent that is
@@ -35,7 +36,7 @@ func TestAStopDoesNotWasteThePermit(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := kube.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/pod/objects"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
@@ -87,7 +88,7 @@ func TestACommandNeedsWhatItsOwnContainerRefersTo(t *testing.T) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "gone"}, Key: "key",
 	}}}}
-	inputs := ClusterInputs{Objects: objects.New(fake.NewClientset(), nil, slog.New(slog.DiscardHandler))}
+	inputs := ClusterInputs{Objects: objects.New(kubetest.Client(fake.NewClientset()), nil, slog.New(slog.DiscardHandler))}
 	if c, err := inputs.Command(t.Context(), p, "web"); err != nil || !slices.Equal(c.Argv, []string{"serve", "web"}) {
 		t.Errorf("command %+v, %v", c, err)
 	}

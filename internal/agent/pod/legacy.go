@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -80,7 +80,7 @@ func (w *worker) loadLegacy(ctx context.Context) error {
 
 // removeLegacyFinalizer takes the first system's finalizer off a Pod that is about to
 // go. A node may write a Pod's metadata with its status only.
-func removeLegacyFinalizer(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) error {
+func removeLegacyFinalizer(ctx context.Context, client kube.Client, p *corev1.Pod) error {
 	if !slices.Contains(p.Finalizers, state.LegacyFinalizer) {
 		return nil
 	}
@@ -89,7 +89,7 @@ func removeLegacyFinalizer(ctx context.Context, client kubernetes.Interface, p *
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	_, err = client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = client.Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
@@ -219,7 +220,7 @@ func TestAnExitCountsAlsoAfterCancellation(t *testing.T) {
 func (w *world) workerOf(p *corev1.Pod) *worker {
 	w.t.Helper()
 	wk := newWorker(w.t.Context(), shared{
-		client: w.client, events: w.events, driver: w.host, shims: w.host, inputs: w.inputs, clock: w.clock,
+		client: kubetest.Client(w.client), events: w.events, driver: w.host, shims: w.host, inputs: w.inputs, clock: w.clock,
 		log: slog.New(slog.DiscardHandler), checkpoints: checkpoint.Store(filepath.Join(w.dir, "pods")),
 	}, p)
 	r, err := wk.progress.checkpoints.Load(p.UID)

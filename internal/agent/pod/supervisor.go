@@ -13,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
@@ -35,7 +34,7 @@ const sweepInterval = 30 * time.Second
 
 // Options of Run. All but Guard, Started, Slots, Clock and Log must be set.
 type Options struct {
-	Client kubernetes.Interface
+	Client kube.Client
 	Events record.EventRecorder
 	Driver vm.Driver
 	Shims  vmruntime.Shims
@@ -113,19 +112,16 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.adoptSlots(ctx); err != nil {
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0,
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", s.nodeName).String()
-		}))
-	informer := factory.Core().V1().Pods().Informer()
+	informer := kube.NewInformer(s.client, s.client.Pods(metav1.NamespaceAll), &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", s.nodeName))
 	registration, err := informer.AddEventHandler(s.handler(ctx))
 	if err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
-	factory.Start(ctx.Done())
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
 	// Handlers first: they start what is waited for.
 	defer s.running.Wait()
-	defer factory.Shutdown()
+	defer watching.Wait()
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil
 	}

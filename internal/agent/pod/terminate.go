@@ -151,7 +151,7 @@ func (w *worker) deleteObject(ctx context.Context) error {
 		if err := removeLegacyFinalizer(ctx, w.shared.client, w.pod.current()); err != nil {
 			return err
 		}
-		err := w.shared.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		err := w.shared.client.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: &now,
 			Preconditions:      &metav1.Preconditions{UID: &p.UID},
 		})

@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/allocation"
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
@@ -27,7 +27,7 @@ import (
 
 // shared is what all workers of a host share.
 type shared struct {
-	client      kubernetes.Interface
+	client      kube.Client
 	events      record.EventRecorder
 	driver      vm.Driver
 	shims       vmruntime.Shims

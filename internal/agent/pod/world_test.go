@@ -22,6 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/image"
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/firewall"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
@@ -117,7 +118,7 @@ func (w *world) tick(ctx context.Context) {
 
 func (w *world) supervisor() *Supervisor {
 	return NewSupervisor(Options{
-		Client: w.client, Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Log: w.log, Started: w.started, Inputs: w.inputs,
+		Client: kubetest.Client(w.client), Events: w.events, Driver: w.host, Shims: w.host, Guard: w.guarded, Log: w.log, Started: w.started, Inputs: w.inputs,
 		Images:   image.New(image.Options{Source: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}),
 		Dir:      w.dir,
 		NodeName: "mac-1", HostIP: "10.0.0.7", Host: admission.Host{CPUs: 8, MemoryBytes: 16 << 30, MaxVMs: 2, Pressures: w.pressures},

@@ -15,8 +15,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -46,7 +47,7 @@ type user struct {
 type authenticator struct {
 	// roots of clients' certificates; nil: there are none.
 	roots   *x509.CertPool
-	client  kubernetes.Interface
+	client  kube.Client
 	reviews reviews
 	// known are the places of questions about tokens that were good, which strangers cannot
 	// hold up.
@@ -57,7 +58,7 @@ type authenticator struct {
 	clock           clock.PassiveClock
 }
 
-func newAuthenticator(roots *x509.CertPool, client kubernetes.Interface, r reviews, c clock.PassiveClock) *authenticator {
+func newAuthenticator(roots *x509.CertPool, client kube.Client, r reviews, c clock.PassiveClock) *authenticator {
 	return &authenticator{
 		roots: roots, client: client, reviews: r, known: newReviews(), clock: c,
 		tokens: cache.NewLRUExpireCacheWithClock(cached, c), refused: cache.NewLRUExpireCacheWithClock(cached, c),
@@ -155,7 +156,7 @@ func (a *authenticator) review(ctx context.Context, places reviews, token string
 	var status authenticationv1.TokenReviewStatus
 	err := places.do(ctx, func(ctx context.Context) error {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		answer, err := a.client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := a.client.TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 // How long an answer is good without asking again: a kubelet's.
@@ -23,12 +24,12 @@ const (
 // authorizer asks the API server what a user may do with this Node.
 type authorizer struct {
 	node    string
-	client  kubernetes.Interface
+	client  kube.Client
 	reviews reviews
 	answers *cache.LRUExpireCache
 }
 
-func newAuthorizer(node string, client kubernetes.Interface, r reviews, c clock.PassiveClock) *authorizer {
+func newAuthorizer(node string, client kube.Client, r reviews, c clock.PassiveClock) *authorizer {
 	return &authorizer{node: node, client: client, reviews: r, answers: cache.NewLRUExpireCacheWithClock(cached, c)}
 }
 
@@ -64,7 +65,7 @@ func (a *authorizer) review(ctx context.Context, spec authorizationv1.SubjectAcc
 	var status authorizationv1.SubjectAccessReviewStatus
 	err := a.reviews.do(ctx, func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
-		answer, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := a.client.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

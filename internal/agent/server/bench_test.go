@@ -30,6 +30,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -238,7 +239,7 @@ func newLoggedBench(t *testing.T, c clock.WithTicker, log *slog.Logger) *bench {
 	var err error
 	b.server, err = New(Options{
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &serving, nil },
-		ClientCA:    b.ca.pem, Client: b.api, NodeName: "mac-1", Backend: b.guests, Clock: c,
+		ClientCA:    b.ca.pem, Client: kubetest.Client(b.api), NodeName: "mac-1", Backend: b.guests, Clock: c,
 		Log: log,
 	})
 	if err != nil {

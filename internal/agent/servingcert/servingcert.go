@@ -20,18 +20,18 @@ import (
 
 	certificates "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/certificate"
 
+	"github.com/macfleet/macfleet/internal/agent/certificate"
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/identity"
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
 	// life is asked for; the signer may give less.
 	life = 24 * time.Hour
-	// watchInterval is how often a signed certificate is looked for; the certificate
-	// package tells nobody.
+	// watchInterval is how often a signed certificate is looked for; package certificate
+	// tells nobody.
 	watchInterval = time.Second
 	pairName      = "node-server"
 )
@@ -49,7 +49,7 @@ type Options struct {
 	NodeName string
 	// Addresses of the Node, its names among them. They are asked for again and again.
 	Addresses func() []corev1.NodeAddress
-	Client    kubernetes.Interface
+	Client    kube.Client
 	// Dir keeps the certificate; only the owner may read it.
 	Dir string
 	// Changed is called when the condition says something else.
@@ -60,7 +60,7 @@ type Options struct {
 // Certificate is what the kubelet API is served with.
 type Certificate struct {
 	o       Options
-	manager certificate.Manager
+	manager *certificate.Manager
 
 	mu sync.Mutex
 	// own is the self-signed one, and ownNames what it was made for.
@@ -68,8 +68,8 @@ type Certificate struct {
 	ownNames *x509.CertificateRequest
 }
 
-// New opens the store of the certificate. Its requests end with ctx.
-func New(ctx context.Context, o Options) (*Certificate, error) {
+// New opens the store of the certificate.
+func New(o Options) (*Certificate, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -82,18 +82,14 @@ func New(ctx context.Context, o Options) (*Certificate, error) {
 	if err := identity.DropForeign(o.Dir, pairName, o.NodeName); err != nil {
 		return nil, err
 	}
-	store, err := certificate.NewFileStore(pairName, o.Dir, o.Dir, "", "")
-	if err != nil {
-		return nil, fmt.Errorf("opening the store of serving certificates: %w", err)
-	}
-	c, asked := &Certificate{o: o}, life
-	c.manager, err = certificate.NewManager(&certificate.Config{
-		Name: "node serving certificate", Ctx: &ctx, CertificateStore: store,
-		SignerName:                   certificates.KubeletServingSignerName,
-		GetTemplate:                  c.template,
-		GetUsages:                    certificate.DefaultKubeletServingGetUsages,
-		RequestedCertificateLifetime: &asked,
-		ClientsetFn:                  func(*tls.Certificate) (kubernetes.Interface, error) { return o.Client, nil },
+	c := &Certificate{o: o}
+	var err error
+	c.manager, err = certificate.Open(certificate.Options{
+		Dir: o.Dir, Pair: pairName, Life: life, Log: o.Log,
+		Signer:   certificates.KubeletServingSignerName,
+		Usages:   []certificates.KeyUsage{certificates.UsageDigitalSignature, certificates.UsageServerAuth},
+		Template: c.template,
+		Requests: func(*tls.Certificate) (kube.CertificateRequests, error) { return o.Client.CertificateRequests(), nil },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the serving certificate: %w", err)
@@ -127,7 +123,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Run asks for the certificate, and for the next one, until ctx ends.
 func (c *Certificate) Run(ctx context.Context) error {
-	c.manager.Start()
+	go c.manager.Run(ctx)
 	look := time.NewTicker(watchInterval)
 	defer look.Stop()
 	was := c.manager.Current() != nil

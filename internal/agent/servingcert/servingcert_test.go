@@ -26,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 )
 
 // signer is an API server whose signer signs what it is asked to once it may.
@@ -143,7 +145,7 @@ func start(t *testing.T, o Options) (c *Certificate, changed <-chan struct{}) {
 	o.NodeName, o.Log = "mac-1", slog.New(slog.DiscardHandler)
 	o.Changed = func() { news <- struct{}{} }
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := New(ctx, o)
+	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +196,7 @@ func status(t *testing.T, c *Certificate) corev1.ConditionStatus {
 func TestASelfSignedOneStandsIn(t *testing.T) {
 	var of addresses
 	of.set("192.0.2.7")
-	c, err := New(t.Context(), Options{NodeName: "mac-1", Addresses: of.get, Client: fake.NewClientset(), Dir: t.TempDir()})
+	c, err := New(Options{NodeName: "mac-1", Addresses: of.get, Client: kubetest.Client(fake.NewClientset()), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +228,7 @@ func TestTheSignedOneIsAskedForAndServed(t *testing.T) {
 	api := newSigner(t)
 	var of addresses
 	of.set("192.0.2.7")
-	c, changed := start(t, Options{Addresses: of.get, Client: api, Dir: t.TempDir()})
+	c, changed := start(t, Options{Addresses: of.get, Client: kubetest.Client(api), Dir: t.TempDir()})
 	await(t, "a signed one", func() bool { return api.trusts(get(t, c), "192.0.2.7") && api.trusts(get(t, c), "mac-1") })
 	await(t, "the condition", func() bool { return status(t, c) == corev1.ConditionTrue })
 	for range 2 { // that it runs, and that it is signed
@@ -256,7 +258,7 @@ func TestItIsAskedForAgainWhenAddressesChange(t *testing.T) {
 	api := newSigner(t)
 	var of addresses
 	of.set("192.0.2.7")
-	c, _ := start(t, Options{Addresses: of.get, Client: api, Dir: t.TempDir()})
+	c, _ := start(t, Options{Addresses: of.get, Client: kubetest.Client(api), Dir: t.TempDir()})
 	await(t, "the first", func() bool { return api.trusts(get(t, c), "192.0.2.7") })
 	of.set("192.0.2.8")
 	await(t, "the next", func() bool { return api.trusts(get(t, c), "192.0.2.8") })
@@ -271,17 +273,17 @@ func TestItIsKept(t *testing.T) {
 	var of addresses
 	of.set("192.0.2.7")
 	t.Run("first life", func(t *testing.T) {
-		c, _ := start(t, Options{Addresses: of.get, Client: api, Dir: dir})
+		c, _ := start(t, Options{Addresses: of.get, Client: kubetest.Client(api), Dir: dir})
 		await(t, "a signed one", func() bool { return api.trusts(get(t, c), "192.0.2.7") })
 	})
-	c, err := New(t.Context(), Options{NodeName: "mac-1", Addresses: of.get, Client: api, Dir: dir})
+	c, err := New(Options{NodeName: "mac-1", Addresses: of.get, Client: kubetest.Client(api), Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !api.trusts(get(t, c), "192.0.2.7") || status(t, c) != corev1.ConditionTrue {
 		t.Error("the next life has to ask again")
 	}
-	other, err := New(t.Context(), Options{NodeName: "mac-2", Addresses: of.get, Client: api, Dir: dir})
+	other, err := New(Options{NodeName: "mac-2", Addresses: of.get, Client: kubetest.Client(api), Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func TestAFileThatIsNoneIsPutAside(t *testing.T) {
 	}
 	var of addresses
 	of.set()
-	c, err := New(t.Context(), Options{NodeName: "mac-1", Addresses: of.get, Client: fake.NewClientset(), Dir: dir})
+	c, err := New(Options{NodeName: "mac-1", Addresses: of.get, Client: kubetest.Client(fake.NewClientset()), Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

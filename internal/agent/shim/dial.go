@@ -10,14 +10,15 @@ import (
 )
 
 // Dial connects to a TCP port of the guest's own loopback. The connection has CloseWrite,
-// and no deadlines. Where nobody listens it fails with ErrPortRefused; a guest that takes
-// long to say so has the first Read fail with that. It returns once the guest runs what
-// connects, and ctx ends only the wait for that. Other errors are those of Exec.
+// and no deadlines. Where nobody listens, Read fails with ErrPortRefused in the end, or
+// this does. It returns once the guest runs what connects, and ctx ends only the wait for
+// that. Other errors are those of Exec.
 func Dial(ctx context.Context, dir string, port uint16) (net.Conn, error) {
 	return dialIn(ctx, dir, dialRequest{Port: port})
 }
 
-// DialReserved is Dial for a probe or a hook: it has a place though people have taken all.
+// DialReserved is Dial for a probe or a hook: it has a place though people have taken all,
+// and fails itself where nobody listens, unless the guest takes long to say so.
 func DialReserved(ctx context.Context, dir string, port uint16) (net.Conn, error) {
 	return dialIn(ctx, dir, dialRequest{Port: port, Reserved: true})
 }
@@ -64,8 +65,15 @@ func (c *portConn) end() error {
 	return io.EOF
 }
 
-// Write waits for the guest to take it.
-func (c *portConn) Write(p []byte) (int, error) { return c.link.to(stdin).Write(p) }
+// Write waits for the guest to take it. One that fails leaves it to Read to say why.
+func (c *portConn) Write(p []byte) (int, error) {
+	n, err := c.link.to(stdin).Write(p)
+	if err != nil {
+		// The shim is gone, and its last word may still be unread: who closes now loses it.
+		<-c.link.gone
+	}
+	return n, err
+}
 
 // CloseWrite tells the guest that no more will come, and leaves its way back open.
 func (c *portConn) CloseWrite() error { return c.link.send(stdinEnd, nil) }

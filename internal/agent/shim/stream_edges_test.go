@@ -285,16 +285,17 @@ func TestAMissingNetcatIsNoRefusal(t *testing.T) {
 // long on a busy host, and nobody waits for ever.
 func TestADialWaitsForItsProgram(t *testing.T) {
 	for name, c := range map[string]struct {
-		begins, sends, ends, counts time.Duration
+		begins, sends, ends, counts, patience time.Duration
 	}{
-		"a guest that is slow":            {5 * time.Second, time.Hour, time.Hour, 5*time.Second + refusedSoon},
-		"a server that speaks first":      {5 * time.Second, 5*time.Second + refusedSoon/2, time.Hour, 5*time.Second + refusedSoon/2},
-		"nobody listens":                  {5 * time.Second, time.Hour, 5*time.Second + refusedSoon/2, 5*time.Second + refusedSoon/2},
-		"a guest that starts no programs": {time.Hour, time.Hour, time.Hour, startsWithin},
+		"a guest that is slow":            {5 * time.Second, time.Hour, time.Hour, 5*time.Second + refusedSoon, refusedSoon},
+		"a server that speaks first":      {5 * time.Second, 5*time.Second + refusedSoon/2, time.Hour, 5*time.Second + refusedSoon/2, refusedSoon},
+		"nobody listens":                  {5 * time.Second, time.Hour, 5*time.Second + refusedSoon/2, 5*time.Second + refusedSoon/2, refusedSoon},
+		"a guest that starts no programs": {time.Hour, time.Hour, time.Hour, startsWithin, refusedSoon},
+		"a client that may speak first":   {5 * time.Second, time.Hour, time.Hour, 5 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &opening{to: io.Discard, begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
+				o := &opening{to: io.Discard, refusedWithin: c.patience, begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
 				done := make(chan reply, 1)
 				close(o.open)
 				write := func() { _, _ = o.Write([]byte(".")) }

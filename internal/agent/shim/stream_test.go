@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -456,24 +458,56 @@ func TestDialReadsAsTheGuestSends(t *testing.T) {
 	}
 }
 
-func TestDialToNobody(t *testing.T) {
-	haveNetcat(t)
-	a := serveAttempt(t, hostGuest{})
+// nobodysPort is one that nobody listens on.
+func nobodysPort(t *testing.T) uint16 {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	_ = l.Close()
-	conn, err := Dial(bounded(t), a.dir, port)
-	if err == nil {
-		// A busy host says so late.
-		_, err = conn.Read(make([]byte, 1))
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+func TestDialToNobody(t *testing.T) {
+	haveNetcat(t)
+	a := serveAttempt(t, hostGuest{})
+	for name, dial := range map[string]func(context.Context, string, uint16) (net.Conn, error){"a person": Dial, "a probe": DialReserved} {
+		conn, err := dial(bounded(t), a.dir, nobodysPort(t))
+		if err == nil {
+			// A busy host says so late.
+			_, err = conn.Read(make([]byte, 1))
+			_ = conn.Close()
+		}
+		if !errors.Is(err, ErrPortRefused) {
+			t.Errorf("%s: err %v", name, err)
+		}
+	}
+}
+
+// unwritable fails to send: the other side has closed, with its last word on the way.
+type unwritable struct{ net.Conn }
+
+func (unwritable) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// A client that speaks first has sent much by the time that the guest says that nobody
+// listens. Who closes as soon as sending fails still reads why.
+func TestARefusalIsReadByWhoSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		conn := &portConn{link: newLink(unwritable{ours}, []kind{stdout}, []kind{stdin})}
+		go conn.link.receive(bufio.NewReader(ours))
+		time.AfterFunc(time.Second, func() {
+			newLink(theirs, nil, nil).finish(reply{Error: &refusal{Code: refusedPort}})
+		})
+		if _, err := conn.Write([]byte("hello")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("sending: %v", err)
+		}
 		_ = conn.Close()
-	}
-	if !errors.Is(err, ErrPortRefused) {
-		t.Errorf("err %v", err)
-	}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, ErrPortRefused) {
+			t.Errorf("err %v", err)
+		}
+	})
 }
 
 func TestAClosedConnectionEndsInTheGuest(t *testing.T) {

@@ -19,7 +19,7 @@ const (
 	// than that, for those of probes and hooks: people cannot take their places.
 	maxStreams, reservedStreams = 200, 20
 	// refusedSoon is how long a guest has to say that nobody listens on a port before the
-	// connection counts as made. A later word of that comes when it is read.
+	// connection of a probe counts as made. A later word of that comes when it is read.
 	refusedSoon = 50 * time.Millisecond
 	// startsWithin is how long the program of a connection may take to begin: then the
 	// connection counts as made, too, so that nobody waits for ever.
@@ -77,7 +77,7 @@ func (c *commands) streamOf(q request) func(*stream) {
 	case q.Attach != nil:
 		return func(s *stream) { c.serveAttach(s, *q.Attach) }
 	case q.Dial != nil:
-		return func(s *stream) { c.serveDial(s, q.Dial.Port) }
+		return func(s *stream) { c.serveDial(s, *q.Dial) }
 	}
 	return nil
 }
@@ -266,17 +266,26 @@ func portCommand(port uint16) vm.GuestCommand {
 	}
 }
 
+// refusedWithin is how long is waited for a word that nobody listens. A probe wants to
+// know; who forwards a port waits for nothing, as a client that speaks first would wait, too.
+func (q dialRequest) refusedWithin() time.Duration {
+	if q.Reserved {
+		return refusedSoon
+	}
+	return 0
+}
+
 // serveDial is answered once anything came through the connection, or nobody said for a
 // moment that there is none. The moment counts from when the program runs in the guest,
 // which takes long on a busy Mac.
-func (c *commands) serveDial(s *stream, port uint16) {
+func (c *commands) serveDial(s *stream, q dialRequest) {
 	ctx, cancel := context.WithCancel(c.running)
 	defer cancel()
 	defer s.whenGone(cancel)()
-	out := &opening{to: s.link.to(stdout), begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
+	out := &opening{to: s.link.to(stdout), refusedWithin: q.refusedWithin(), begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
 	done := make(chan reply, 1)
 	go func() {
-		code, err := c.guest.Exec(ctx, portCommand(port), vm.Streams{Stdin: s.link.in[stdin], Stdout: out})
+		code, err := c.guest.Exec(ctx, portCommand(q.Port), vm.Streams{Stdin: s.link.in[stdin], Stdout: out})
 		done <- dialEnd(code, err, out.used())
 	}()
 	if end := out.await(done); end != nil {
@@ -309,6 +318,7 @@ func dialEnd(code int, err error, used bool) reply {
 // through; it lets none of them pass before it is open.
 type opening struct {
 	to                 io.Writer
+	refusedWithin      time.Duration
 	begun, first, open chan struct{}
 	begin, once        sync.Once
 }
@@ -341,7 +351,7 @@ func (o *opening) await(done <-chan reply) *reply {
 			return &end
 		case <-begun:
 			begun = nil
-			soon.Reset(refusedSoon)
+			soon.Reset(o.refusedWithin)
 		case <-o.first:
 			return nil
 		case <-soon.C:

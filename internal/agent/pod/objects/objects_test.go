@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 )
 
 // patience is how long a test waits for what must happen.
@@ -43,7 +45,7 @@ func quiet(t *testing.T, what string, c <-chan struct{}) {
 // fails when a goroutine stays.
 func open(t *testing.T, c *fake.Clientset) *Store {
 	t.Helper()
-	s := New(c, nil, nil)
+	s := New(kubetest.Client(c), nil, nil)
 	t.Cleanup(func() {
 		done := make(chan struct{})
 		go func() { s.Close(); close(done) }()
@@ -225,7 +227,7 @@ func TestReadersOfAnObjectEndWithTheirContext(t *testing.T) {
 		<-hung
 		return true, nil, errors.New("too late")
 	})
-	store := New(client, nil, nil)
+	store := New(kubetest.Client(client), nil, nil)
 	defer store.end()
 	store.Hold("a", []Ref{aSecret("s")})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -242,7 +244,7 @@ func TestAnAPIServerThatIsSilentIsSaidSo(t *testing.T) {
 		return true, nil, errors.New("connection refused")
 	})
 	clock := testingclock.NewFakeClock(time.Now())
-	store := New(client, clock, nil)
+	store := New(kubetest.Client(client), clock, nil)
 	defer store.end()
 	store.Hold("a", []Ref{aSecret("s")})
 	got := make(chan error, 1)

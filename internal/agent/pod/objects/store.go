@@ -13,10 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 // firstList bounds how long a reader waits for an object that was never listed.
@@ -25,7 +26,7 @@ const firstList = 10 * time.Second
 // Store has the objects of the Pods it holds them for. Its methods may be called
 // at the same time.
 type Store struct {
-	client kubernetes.Interface
+	client kube.Client
 	clock  clock.Clock
 	log    *slog.Logger
 	// life ends with Close; reflectors run under it.
@@ -55,7 +56,7 @@ type item struct {
 
 // New returns a store that holds nothing yet. A nil clock is the real one, a nil
 // log says nothing.
-func New(client kubernetes.Interface, c clock.Clock, log *slog.Logger) *Store {
+func New(client kube.Client, c clock.Clock, log *slog.Logger) *Store {
 	if c == nil {
 		c = clock.RealClock{}
 	}

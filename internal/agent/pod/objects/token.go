@@ -143,7 +143,7 @@ func (s *Store) request(ctx context.Context, p *corev1.Pod, r TokenRequest) (tok
 		ask.Spec.Audiences = []string{r.Audience}
 	}
 	now := s.clock.Now()
-	got, err := s.client.CoreV1().ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, ask, metav1.CreateOptions{})
+	got, err := s.client.ServiceAccounts(p.Namespace).CreateToken(ctx, p.Spec.ServiceAccountName, ask, metav1.CreateOptions{})
 	if err != nil {
 		return token{}, err
 	}

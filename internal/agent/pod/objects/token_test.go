@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 )
 
 // issuer gives numbered tokens and remembers what was asked of it.
@@ -57,7 +59,7 @@ func tokenStore(t *testing.T) (*Store, *issuer, *testingclock.FakeClock) {
 	client, i := fake.NewClientset(), &issuer{}
 	client.PrependReactor("create", "serviceaccounts", i.serve)
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	s := New(client, clock, nil)
+	s := New(kubetest.Client(client), clock, nil)
 	t.Cleanup(s.Close)
 	s.Hold("u-1", nil)
 	return s, i, clock

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -131,7 +132,7 @@ func (w *watched) Resync() error { return nil }
 
 // source lists and watches one object for its reflector.
 type source struct {
-	client kubernetes.Interface
+	client kube.Client
 	clock  clock.Clock
 	w      *watched
 }
@@ -163,16 +164,16 @@ func (s source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 
 func (s source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if s.w.ref.Kind == Secret {
-		return s.client.CoreV1().Secrets(s.w.ref.Namespace).List(ctx, o)
+		return s.client.Secrets(s.w.ref.Namespace).List(ctx, o)
 	}
-	return s.client.CoreV1().ConfigMaps(s.w.ref.Namespace).List(ctx, o)
+	return s.client.ConfigMaps(s.w.ref.Namespace).List(ctx, o)
 }
 
 func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if s.w.ref.Kind == Secret {
-		return s.client.CoreV1().Secrets(s.w.ref.Namespace).Watch(ctx, s.options(o))
+		return s.client.Secrets(s.w.ref.Namespace).Watch(ctx, s.options(o))
 	}
-	return s.client.CoreV1().ConfigMaps(s.w.ref.Namespace).Watch(ctx, s.options(o))
+	return s.client.ConfigMaps(s.w.ref.Namespace).Watch(ctx, s.options(o))
 }
 
 // List is for callers without a context, of which there are none.

@@ -14,6 +14,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
@@ -29,7 +30,7 @@ func written(t *testing.T) (w *Writer, p *corev1.Pod, writes *atomic.Int32) {
 		answer.ResourceVersion = strconv.Itoa(9 + int(writes.Add(1)))
 		return true, answer, nil
 	})
-	w = New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	w = New(kubetest.Client(client), clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
@@ -36,7 +36,7 @@ const (
 // still to be written, only the newest is ever sent, and it never falls behind what
 // the Pod came with: it cannot go backwards.
 type Writer struct {
-	client kubernetes.Interface
+	client kube.Client
 	clock  clock.Clock
 	log    *slog.Logger
 
@@ -63,7 +63,7 @@ type Writer struct {
 }
 
 // New returns a writer of the status of p; Run makes it write.
-func New(client kubernetes.Interface, c clock.Clock, log *slog.Logger, p *corev1.Pod) *Writer {
+func New(client kube.Client, c clock.Clock, log *slog.Logger, p *corev1.Pod) *Writer {
 	return &Writer{
 		client: client, clock: c, log: log,
 		namespace: p.Namespace, name: p.Name, uid: p.UID,
@@ -224,7 +224,7 @@ func (w *Writer) write(ctx context.Context, v version) (*corev1.Pod, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := w.client.CoreV1().Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	answer, err := w.client.Pods(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if IsGone(err, w.name) {
 		w.Gone()
 		return &corev1.Pod{}, nil

@@ -20,6 +20,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kubetest"
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 )
 
@@ -27,7 +28,7 @@ func TestTheWriterNeverGoesBack(t *testing.T) {
 	p := podtest.OnMac("a", corev1.RestartPolicyAlways)
 	p.Status.Phase = corev1.PodRunning
 	client := fake.NewClientset(p)
-	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	w := New(kubetest.Client(client), clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 	w.Set(corev1.PodStatus{Phase: corev1.PodPending})
 	if w.want.Phase != corev1.PodRunning {
 		t.Errorf("phase %s is to be written over Running", w.want.Phase)
@@ -44,7 +45,7 @@ func TestNothingIsWrittenForAPodWhoseNameIsAnothers(t *testing.T) {
 		tries.Add(1)
 		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("Precondition failed: UID in precondition: uid-a, UID in object meta: uid-b"))
 	})
-	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	w := New(kubetest.Client(client), clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -67,7 +68,7 @@ func TestAnotherAddressOfTheMacReplacesTheOneBefore(t *testing.T) {
 	p := podtest.OnMac("a", corev1.RestartPolicyNever)
 	p.Status.HostIP, p.Status.HostIPs = "10.0.0.7", []corev1.HostIP{{IP: "10.0.0.7"}}
 	client := fake.NewClientset(p)
-	w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+	w := New(kubetest.Client(client), clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 	if _, err := w.write(t.Context(), version{status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.8", HostIPs: []corev1.HostIP{{IP: "10.0.0.8"}}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestOnlyAStatusThatIsRefusedForLongIsGivenUp(t *testing.T) {
 				client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 					return time.Since(begin) < c.lasts, nil, c.err
 				})
-				w := New(client, clock.RealClock{}, slog.New(slog.DiscardHandler), p)
+				w := New(kubetest.Client(client), clock.RealClock{}, slog.New(slog.DiscardHandler), p)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				go w.Run(ctx)
