@@ -33,8 +33,8 @@ const (
 	// mostConnections at once of those who may be here; further ones are closed at once.
 	mostConnections = 1000
 	// mostStrangers are connections of whom that is not known yet; further ones push others
-	// out.
-	mostStrangers = 100
+	// out. An API server that begins a hundred commands at once is a stranger with a hundred.
+	mostStrangers = 250
 	// mostStreams at once: exec, attach, run, port-forward and logs.
 	mostStreams = 500
 	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
