@@ -30,6 +30,8 @@ func recordedErrors() map[string]struct {
 		"denied_authentication":  {jsonAnswer(401, `{"message":"authentication is denied","method":"api_key","reason":"not_found","type":"denied_authentication"}`), cloud.KindUnauthorized},
 		"not_found":              {jsonAnswer(404, `{"message":"resource is not found","resource":"server","resource_id":"x","type":"not_found"}`), cloud.KindNotFound},
 		"404 of another type":    {jsonAnswer(404, `{"message":"resource is not found","type":"something_new"}`), cloud.KindNotFound},
+		"408":                    {jsonAnswer(408, `{"message":"request timeout"}`), cloud.KindUnavailable},
+		"408 of a proxy":         {answer{408, "text/html", "<html>late</html>"}, cloud.KindUnavailable},
 		"404 of a proxy":         {answer{404, "text/plain", "404"}, cloud.KindUnavailable},
 		"transient_state":        {jsonAnswer(409, `{"current_state":"reinstalling","message":"resource is in a transient state","resource":"server","resource_id":"x","type":"transient_state"}`), cloud.KindTransient},
 		"409 of another type":    {jsonAnswer(409, `{"message":"resource already exists","type":"already_exists"}`), cloud.KindTransient},

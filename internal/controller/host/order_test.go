@@ -422,6 +422,22 @@ func TestAReleasedOrderEndsWithItsServer(t *testing.T) {
 			t.Errorf("made %+v", made)
 		}
 	})
+	t.Run("nothing came of it, and another's server has its name", func(t *testing.T) {
+		w := ordering(t)
+		o, at := w.openOrder(), metav1.NewMicroTime(w.clock.Now())
+		o.Spec.Order.AttemptedAt = &at
+		w.must(w.client.Update(w.ctx, o))
+		w.cloud.Set(cloud.Server{ID: strayID(77), Zone: zone, Name: "m-9", Type: "M2-L", Status: cloud.StatusReady, Delivered: true}, "x")
+		theirs := host.New(zone, strayID(77), "")
+		theirs.Spec.ClaimRef = &infrav1.ClaimReference{Cluster: "c", Namespace: "fleet", Name: "m-9", Token: "t-10"}
+		w.must(w.client.Create(w.ctx, theirs))
+		w.releaseOrder()
+		w.lookFor(host.OrderSettle + 2*host.GoneAfter)
+		w.must(w.client.Get(w.ctx, strayKey(77), theirs))
+		if w.openOrder() != nil || theirs.Spec.ClaimRef.Token != "t-10" || theirs.Spec.Release != nil {
+			t.Errorf("order %v, theirs %+v", w.openOrder() != nil, theirs.Spec)
+		}
+	})
 	t.Run("the Machine is gone without a release", func(t *testing.T) {
 		w := ordering(t)
 		_, err := w.look()
