@@ -73,10 +73,13 @@ func firstOutput(o *remotecommand.Options) int {
 // maxSize bounds what is read for one size of a terminal, in bytes.
 const maxSize = 1 << 10
 
-// resizes reads the sizes of the client's terminal, of which the newest waits alone: nothing
-// else of the client is read behind one that does.
+// mostSizes of a terminal wait to be taken.
+const mostSizes = 16
+
+// resizes reads the sizes of the client's terminal. The oldest that wait make place for new
+// ones: nothing else of the client is read behind one that is not.
 func resizes(from io.Reader) <-chan remotecommand.TerminalSize {
-	to := make(chan remotecommand.TerminalSize, 1)
+	to := make(chan remotecommand.TerminalSize, mostSizes)
 	go func() {
 		defer close(to)
 		bounded := &io.LimitedReader{R: from}
@@ -89,11 +92,13 @@ func resizes(from io.Reader) <-chan remotecommand.TerminalSize {
 				_, _ = io.Copy(io.Discard, from)
 				return
 			}
-			select {
-			case <-to:
-			default:
+			if len(to) == cap(to) {
+				select {
+				case <-to:
+				default: // it was taken in this moment
+				}
 			}
-			to <- size
+			to <- size // there is room: nobody else sends
 		}
 	}()
 	return to
