@@ -28,10 +28,10 @@ const verbRuns = 20
 
 // verbTime is what one of macfleet's verbs takes, from the start of its process to its end.
 type verbTime struct {
-	Verb     string  `json:"verb"`
-	Runs     int     `json:"runs"`
-	Median   float64 `json:"medianMilliseconds"`
-	Longest  float64 `json:"longestMilliseconds"`
+	Verb    string  `json:"verb"`
+	Runs    int     `json:"runs"`
+	Median  float64 `json:"medianMilliseconds"`
+	Longest float64 `json:"longestMilliseconds"`
 	// Processor is what the process took of it, which others at work change little.
 	Processor float64 `json:"medianProcessorMilliseconds"`
 	Goal      float64 `json:"goalMilliseconds"`
