@@ -64,6 +64,33 @@ func TestGoalsAreRatios(t *testing.T) {
 	}
 }
 
+// What a person feels counts apart from what a kubelet takes.
+func TestBarsDoNotCountFromTheKubelet(t *testing.T) {
+	ms := func(n int) []time.Duration { return []time.Duration{time.Duration(n) * time.Millisecond} }
+	of := func(exec, line, run int, rate float64) map[string]figure {
+		m := &measured{
+			FirstByte: pair[[]time.Duration]{ms(1), ms(exec)}, Line: pair[[]time.Duration]{ms(1), ms(line)},
+			CreateToRunning: pair[[]time.Duration]{ms(1), ms(run)}, Down: pair[float64]{1000, rate}, Up: pair[float64]{1000, rate},
+		}
+		rows := map[string]figure{}
+		for _, f := range m.figures() {
+			if f.Bar != "" {
+				rows[f.Name] = f
+			}
+		}
+		return rows
+	}
+	kept, broken := of(50, 5, 250, 25), of(51, 6, 251, 24)
+	if len(kept) != 5 {
+		t.Errorf("%d rows have a bar", len(kept))
+	}
+	for name := range kept {
+		if kept[name].keeps() != "kept" || broken[name].keeps() != "broken" || kept[name].verdict() != "missed" {
+			t.Errorf("%s: %s at its bar, %s beyond it, its goal %s", name, kept[name].keeps(), broken[name].keeps(), kept[name].verdict())
+		}
+	}
+}
+
 // The table and the file say the same.
 func TestReport(t *testing.T) {
 	r := newReport(playedAs(1))
