@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -40,10 +41,12 @@ func (w Wipe) giveBack(m Mac) (Plan, error) {
 	return p, nil
 }
 
-// giveBackPatch is what giving back changes in a host.
+// giveBackPatch is what giving back changes in a host. With the finalizer in the same write, who
+// deletes the Host before a manager has looked at it loses no release.
 func (w Wipe) giveBackPatch(h *infrav1.ScalewayAppleSiliconHost) (map[string]any, error) {
 	changed := h.DeepCopy()
 	host.GiveBack(changed, w.Token, w.Now)
+	controllerutil.AddFinalizer(changed, infrav1.HostFinalizer)
 	diff, err := client.MergeFrom(h).Data(changed)
 	if err != nil {
 		return nil, fmt.Errorf("comparing the host: %w", err)
