@@ -21,7 +21,7 @@ const (
 	idleTimeout = 90 * time.Second
 	// maxHeaderBytes of a request are read before it is known who sends it, and many short
 	// headers take 14 times their size: a kubelet takes 1 MiB. The longest are commands.
-	maxHeaderBytes = 256 << 10
+	maxHeaderBytes = 128 << 10
 	// streamTimeout ends an exec, an attach, a port-forward or a log on which nothing
 	// was sent for so long, or that nobody read.
 	streamTimeout = 4 * time.Hour
@@ -32,8 +32,8 @@ const (
 	// mostConnections at once of those who may be here; further ones are closed at once.
 	mostConnections = 1000
 	// mostStrangers are connections of whom that is not known yet; further ones push others
-	// out.
-	mostStrangers = 100
+	// out. So many streams may begin at once.
+	mostStrangers = mostStreams
 	// mostStreams at once: exec, attach, run, port-forward and logs.
 	mostStreams = 500
 	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
