@@ -68,7 +68,11 @@ func TestForwardsThatTheGuestEnds(t *testing.T) {
 	defer conn.Close()
 	before := 0
 	for round := range 4 {
-		for i := range mostForwards {
+		pairs := mostForwards
+		if round > 0 {
+			pairs /= 2 // the last of the round before may just be letting go
+		}
+		for i := range pairs {
 			failure, err := conn.CreateStream(http.Header{"Streamtype": {"error"}, "Port": {"80"}, "Requestid": {fmt.Sprint(round, i)}})
 			if err != nil {
 				t.Fatal(err)
@@ -92,7 +96,7 @@ func TestForwardsThatTheGuestEnds(t *testing.T) {
 			}
 			before = runtime.NumGoroutine() - mostForwards
 		}
-		await(t, "those that have ended are waited for", func() bool { return clock.Waiters() >= mostForwards })
+		await(t, "those that have ended are waited for", func() bool { return clock.Waiters() >= pairs })
 		clock.Step(lingerTimeout)
 		await(t, "nobody waits for the client's end", func() bool { return runtime.NumGoroutine() < before+50 })
 	}

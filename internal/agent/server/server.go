@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
-
-	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -22,7 +21,7 @@ const (
 	idleTimeout = 90 * time.Second
 	// maxHeaderBytes of a request are read before it is known who sends it, and many short
 	// headers take 14 times their size: a kubelet takes 1 MiB. The longest are commands.
-	maxHeaderBytes = 256 << 10
+	maxHeaderBytes = 128 << 10
 	// streamTimeout ends an exec, an attach, a port-forward or a log on which nothing
 	// was sent for so long, or that nobody read.
 	streamTimeout = 4 * time.Hour
@@ -33,8 +32,8 @@ const (
 	// mostConnections at once of those who may be here; further ones are closed at once.
 	mostConnections = 1000
 	// mostStrangers are connections of whom that is not known yet; further ones push others
-	// out. An API server that begins a hundred commands at once is a stranger with a hundred.
-	mostStrangers = 250
+	// out. So many streams may begin at once.
+	mostStrangers = mostStreams
 	// mostStreams at once: exec, attach, run, port-forward and logs.
 	mostStreams = 500
 	// mostOfPod of these, so that one Pod's readers leave some to others: a shim takes as
@@ -55,7 +54,7 @@ type Options struct {
 	// tokens.
 	ClientCA []byte
 	// Client asks who has a token and who may do what.
-	Client   kube.Client
+	Client   kubernetes.Interface
 	NodeName string
 	Backend  Backend
 	Stats    Stats
