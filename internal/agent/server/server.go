@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 const (
@@ -54,7 +55,7 @@ type Options struct {
 	// tokens.
 	ClientCA []byte
 	// Client asks who has a token and who may do what.
-	Client   kubernetes.Interface
+	Client   kube.Client
 	NodeName string
 	Backend  Backend
 	Stats    Stats
