@@ -138,7 +138,7 @@ alerts: bin/alerts ## alerts of the chart fire in a sandbox with their fault, as
 
 # The modules beside the main one, but for those of Kubernetes' own control plane and kubelet: to
 # look at the little that is ours in them, vet and linter would analyse all of Kubernetes.
-MODULES := hack/release hack/site test/alerts
+MODULES := hack/release hack/site test/alerts test/clusterapi
 # Of the linters, these look at our own lines alone.
 FILE_BY_FILE := copyloopvar,errcheck,errorlint,gocritic,ineffassign,misspell,revive,unconvert
 in-modules = @set -e; for module in $(MODULES); do echo "$$module: $(1)"; (cd $$module && GOWORK=off $(1)); done
