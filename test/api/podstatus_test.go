@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/agent/pod/admissiontest"
 	"github.com/macfleet/macfleet/internal/agent/pod/status"
 )
@@ -19,7 +19,8 @@ import (
 // TestAPodThatIsGoneHasNoStatus: the agent knows from the API server's own words that nobody is
 // there to have a status any more, or to be deleted.
 func TestAPodThatIsGoneHasNoStatus(t *testing.T) {
-	pods := kubernetes.NewForConfigOrDie(apiConfig)
+	pods, err := kube.New(apiConfig)
+	must(t, err)
 	p := admissiontest.New()
 	must(t, api.Create(t.Context(), p))
 	for name, change := range map[string]func(*corev1.Pod){
@@ -37,14 +38,14 @@ func TestAPodThatIsGoneHasNoStatus(t *testing.T) {
 			w.Set(corev1.PodStatus{Phase: corev1.PodRunning})
 			must(t, w.Flush(ctx))
 			uid := was.UID
-			err := pods.CoreV1().Pods(was.Namespace).Delete(ctx, was.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			err := pods.Pods(was.Namespace).Delete(ctx, was.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 			if !status.IsGone(err, was.Name) {
 				t.Errorf("deleted with %v", err)
 			}
 		})
 	}
 	// A conflict of another kind is none of these.
-	_, err := pods.CoreV1().Pods(p.Namespace).Patch(t.Context(), p.Name, types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"}}`), metav1.PatchOptions{})
+	_, err = pods.Pods(p.Namespace).Patch(t.Context(), p.Name, types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"}}`), metav1.PatchOptions{})
 	if err == nil || status.IsGone(err, p.Name) {
 		t.Errorf("a version of long ago: %v", err)
 	}
