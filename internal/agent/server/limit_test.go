@@ -85,8 +85,13 @@ func TestPlacesOfConnections(t *testing.T) {
 			t.Fatal("there was no place")
 		}
 	}
-	if !l.admit(first) || !l.admit(first) || l.admit(second) {
-		t.Error("one may stay, and one alone")
+	for _, c := range []struct {
+		conn *counted
+		has  bool
+	}{{first, true}, {first, true}, {second, false}} {
+		if l.admit(c.conn) != c.has {
+			t.Errorf("a place for %s: %t", c.conn.from, !c.has)
+		}
 	}
 	_ = first.Close()
 	_ = first.Close()
