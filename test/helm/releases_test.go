@@ -70,6 +70,8 @@ func (p *plane) withoutItsCRDs() {
 	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks"); refused {
 		p.Error(said)
 	}
+	p.install() // which brings the CRDs back
+	p.uninstall()
 }
 
 // olderRelease upgrades from a chart of an older version and goes back, across CRDs that
