@@ -109,26 +109,34 @@ func TestAmendWritesOnlyWhereTheClaimIs(t *testing.T) {
 	}
 }
 
+// conflictOnce are Hosts of which the first write meets a conflict, with what somebody else has
+// changed of the Host before.
+func conflictOnce(t *testing.T, meanwhile func(*host.Host)) Hosts {
+	var s Hosts
+	fail := true
+	s = hostsOf(t, claimed(nil), func() error {
+		if !fail {
+			return nil
+		}
+		fail = false
+		h := stored(t, s)
+		meanwhile(h)
+		if err := s.Client.Update(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+		return apierrors.NewConflict(infrav1.GroupVersion.WithResource("hosts").GroupResource(), hostName, errors.New("stale"))
+	})
+	return s
+}
+
 // A conflict is tried again on a new read, in which the claim may have ended.
 func TestAmendReadsAgainAfterAConflict(t *testing.T) {
-	conflict := apierrors.NewConflict(infrav1.GroupVersion.WithResource("hosts").GroupResource(), hostName, errors.New("stale"))
 	for name, lost := range map[string]bool{"still ours": false, "lost meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			var s Hosts
-			fail := true
-			s = hostsOf(t, claimed(nil), func() error {
-				if !fail {
-					return nil
-				}
-				fail = false
+			s := conflictOnce(t, func(h *host.Host) {
 				if lost {
-					h := stored(t, s)
 					h.Spec.ClaimRef.Token = "token-2"
-					if err := s.Client.Update(t.Context(), h); err != nil {
-						t.Error(err)
-					}
 				}
-				return conflict
 			})
 			_, err := s.Amend(t.Context(), ref(), func(h *host.Host) bool {
 				h.Spec.AcceptSerial = "changed"
@@ -159,24 +167,12 @@ func (a answers) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 // Of a write that failed nothing is left for the next try: a release that was never written would
 // count as recorded, and a claim that has ended would be written anew.
 func TestAmendForgetsAWriteThatFailed(t *testing.T) {
-	conflict := apierrors.NewConflict(infrav1.GroupVersion.WithResource("hosts").GroupResource(), hostName, errors.New("stale"))
 	for name, lost := range map[string]bool{"still ours": false, "freed meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			var s Hosts
-			fail := true
-			s = hostsOf(t, claimed(nil), func() error {
-				if !fail {
-					return nil
-				}
-				fail = false
+			s := conflictOnce(t, func(h *host.Host) {
 				if lost {
-					h := stored(t, s)
 					h.Spec.ClaimRef = nil
-					if err := s.Client.Update(t.Context(), h); err != nil {
-						t.Error(err)
-					}
 				}
-				return conflict
 			})
 			s.Reader = answers{s.Client}
 			_, err := s.Amend(t.Context(), ref(), func(h *host.Host) bool {
