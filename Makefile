@@ -125,8 +125,9 @@ oracle: bin/hollowkubelet ## the same Pods on Kubernetes' own kubelet and on Mac
 SOAK ?= 24h
 
 .PHONY: soak
-soak: ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/soak.json says what it held; SEED=7 varies it
-	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-json $(CURDIR)/bench/soak.json $(if $(SEED),-soak-seed $(SEED))
+soak: bin/alerts ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/ gets what it held, and the dashboards; SEED=7 varies it
+	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-json $(CURDIR)/bench/soak.json \
+		-alerts $(CURDIR)/bin/alerts -soak-pictures $(CURDIR)/bench $(if $(SEED),-soak-seed $(SEED))
 
 bin/alerts: $(wildcard test/alerts/*.go test/alerts/go.*)
 	cd test/alerts && GOWORK=off go build -o ../../bin/alerts .

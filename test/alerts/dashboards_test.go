@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,41 +19,11 @@ const (
 	metricsPage    = "../../docs/operate/metrics.md"
 )
 
-type dashboard struct {
-	UID           string `json:"uid"`
-	Title         string `json:"title"`
-	SchemaVersion int    `json:"schemaVersion"`
-	Templating    struct {
-		List []struct{ Name, Type, Definition string }
-	}
-	Panels []panel
-}
-
-type panel struct {
-	ID          int `json:"id"`
-	Type, Title string
-	GridPos     struct{ X, Y, W, H int }
-	Datasource  struct{ UID string }
-	Targets     []struct{ RefID, Expr, LegendFormat string }
-}
-
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
-	files, err := filepath.Glob(dashboardFiles)
-	if err != nil || len(files) < 2 {
-		t.Fatalf("dashboards are %v: %v", files, err)
-	}
-	found := map[string]dashboard{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var d dashboard
-		if err := json.Unmarshal(text, &d); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		found[filepath.Base(file)] = d
+	found, err := readDashboards(dashboardFiles)
+	if err != nil || len(found) < 2 {
+		t.Fatalf("dashboards are %v: %v", found, err)
 	}
 	return found
 }
@@ -111,7 +79,7 @@ func TestQueriesAreOfWhatIsShown(t *testing.T) {
 	for file, d := range dashboards(t) {
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
-				shown.check(t, file+": "+p.Title, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), target.LegendFormat)
+				shown.check(t, file+": "+p.Title, query(target.Expr), target.LegendFormat)
 			}
 		}
 		for _, v := range d.Templating.List {

@@ -26,6 +26,8 @@ func main() {
 	flag.DurationVar(&o.every, "every", 250*time.Millisecond, "how often it scrapes and evaluates")
 	flag.DurationVar(&o.step, "step", 15*time.Second, "how much later it believes it to be each time")
 	flag.StringVar(&o.stretch, "stretch", "", "a gauge of seconds that have passed, such as macfleet_machines_longest_wait_seconds: they pass faster, too")
+	flag.StringVar(&o.pictures, "pictures", "", "the folder into which each dashboard is drawn at the end, as SVG; empty: none is")
+	flag.StringVar(&o.dashboards, "dashboards", "charts/macfleet/files/dashboards/*.json", "the dashboards that -pictures draws")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, *listen, o)
@@ -55,7 +57,19 @@ func run(ctx context.Context, listen string, o options) error {
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	fmt.Printf("http://%s/api/v1/alerts\n", listener.Addr())
 	w.run(ctx)
-	return errors.Join(server.Close(), w.close())
+	return errors.Join(server.Close(), w.drawAll(), w.close())
+}
+
+// drawAll draws the dashboards, where that was asked for.
+func (w *watch) drawAll() error {
+	if w.pictures == "" {
+		return nil
+	}
+	boards, err := readDashboards(w.dashboards)
+	if err != nil {
+		return err
+	}
+	return w.draw(context.Background(), boards, w.pictures)
 }
 
 // handler serves what Prometheus serves below /api/v1/alerts, and what time it is believed to be.

@@ -19,6 +19,7 @@ import (
 
 type options struct {
 	rules, url, tokenFile, stretch string
+	dashboards, pictures           string
 	every, step                    time.Duration
 }
 
@@ -28,6 +29,7 @@ type watch struct {
 	options
 	client *http.Client
 	db     *tsdb.DB
+	engine *promql.Engine
 	groups []*rules.Group
 	known  map[string]labels.Labels // the series of the last scrape
 
@@ -48,7 +50,7 @@ func newWatch(dir string, o options) (*watch, error) {
 		return nil, fmt.Errorf("opening the series: %w", err)
 	}
 	engine := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 1_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
+		MaxSamples: 50_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return o.step.Milliseconds() },
 	})
 	groups, err := load(o.rules, o.step, &rules.ManagerOptions{
@@ -59,7 +61,7 @@ func newWatch(dir string, o options) (*watch, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	began := time.Now().Truncate(time.Second)
-	return &watch{options: o, client: newClient(), db: db, groups: groups, known: map[string]labels.Labels{}, now: began, began: began}, nil
+	return &watch{options: o, client: newClient(), db: db, engine: engine, groups: groups, known: map[string]labels.Labels{}, now: began, began: began}, nil
 }
 
 // load has Prometheus read the rules of a file.
@@ -127,6 +129,13 @@ func (w *watch) later() time.Time {
 	defer w.mu.Unlock()
 	w.now = w.now.Add(w.step)
 	return w.now
+}
+
+// passed is for how long it has watched, in its own time.
+func (w *watch) passed() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now.Sub(w.began)
 }
 
 // state is what the API tells.

@@ -96,13 +96,14 @@ type alertsWatch struct {
 }
 
 // watchAlerts starts one, from nothing: it knows of no earlier trouble.
-func (f *fleet) watchAlerts(token string, c trouble) alertsWatch {
+func (f *fleet) watchAlerts(token string, c trouble, more ...string) alertsWatch {
 	f.Helper()
 	program, err := filepath.Abs(*alertsProgram)
 	if err != nil {
 		f.Fatal(err)
 	}
 	args := []string{"-rules", rulesFile, "-url", f.world.MetricsURL(), "-token-file", token, "-every", cmp.Or(c.every, step).String(), "-stretch", c.stretch}
+	args = append(args, more...)
 	log := filepath.Join(f.TempDir(), "alerts.log")
 	process, err := subprocess.Start("alerts", log, exec.Command(program, args...), syscall.SIGTERM)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,8 @@ var (
 	soakFlag     = flag.Duration("soak", time.Hour, "how long TestSoak keeps a fleet busy, on the vendor's clock")
 	soakSeedFlag = flag.Uint64("soak-seed", 1, "the seed of what happens to it")
 	soakJSONFlag = flag.String("soak-json", "", "file for what it measured")
+	// picturesFlag takes the program of -alerts, whose time goes as fast as the vendor's.
+	picturesFlag = flag.String("soak-pictures", "", "folder for pictures of the chart's dashboards over that time")
 )
 
 const (
@@ -54,7 +57,9 @@ func TestSoak(t *testing.T) {
 	s.awaitPool(soakMacs)
 	s.scale(soakFleet)
 	s.awaitRunning(soakFleet)
-	s.ci, s.watch, s.usage = newCI(s.fleet, *soakSeedFlag), newWatch(s.fleet), newUsage(s.fleet)
+	scraper := s.scraper()
+	s.isPictured(scraper)
+	s.ci, s.watch, s.usage = newCI(s.fleet, *soakSeedFlag), newWatch(s.fleet), newUsage(s.fleet, scraper)
 	s.began = time.Now()
 	for length := *soakFlag / soakScale; time.Since(s.began) < length; {
 		s.happens()
@@ -68,6 +73,17 @@ func TestSoak(t *testing.T) {
 	s.checkNoneLost()
 	s.usage.checkFlat()
 	s.report()
+}
+
+// isPictured has the dashboards drawn at the end.
+func (s *soak) isPictured(scraper string) {
+	s.Helper()
+	if *picturesFlag == "" {
+		return
+	}
+	const every = 250 * time.Millisecond
+	s.watchAlerts(scraper, trouble{every: every}, "-step", (every * soakScale).String(), "-pictures", *picturesFlag,
+		"-dashboards", filepath.Join(filepath.Dir(rulesFile), "dashboards", "*.json"))
 }
 
 // hours on the vendor's clock.

@@ -54,8 +54,8 @@ type usage struct {
 	Held     []held     `json:"held"`
 }
 
-func newUsage(f *fleet) *usage {
-	token, err := os.ReadFile(f.scraper())
+func newUsage(f *fleet, scraper string) *usage {
+	token, err := os.ReadFile(scraper)
 	if err != nil {
 		f.Fatal(err)
 	}
