@@ -6,7 +6,7 @@ WORKDIR /src
 COPY . .
 ENV CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 RUN GOOS=linux GOARCH=$TARGETARCH go build -ldflags "-s -w -X main.version=$VERSION" -o /out/manager ./cmd/manager
-RUN GOOS=darwin GOARCH=arm64 go build -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o /out/agent/tart-kubelet ./cmd/tart-kubelet
+RUN GOOS=darwin GOARCH=arm64 go build -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o /out/agent/tart-kubelet ./cmd/tart-kubelet && gzip -n /out/agent/tart-kubelet
 
 FROM gcr.io/distroless/static:nonroot
 ARG VERSION=v0.1.0-dev

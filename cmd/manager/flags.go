@@ -120,7 +120,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.Float64Var(&s.vendorQPS, "vendor-qps", scaleway.DefaultQPS, "requests a second to the vendor")
 	f.StringVar(&s.credentialsDir, "vendor-credentials", "", "directory with the vendor's credentials, one file a variable, read again when they change; default: the environment")
 	f.IntVar(&s.sshPort, "ssh-port", 22, "SSH port of the Macs")
-	f.StringVar(&s.agentDir, "agent-dir", defaultAgentDir, "directory that holds tart-kubelet for darwin/arm64")
+	f.StringVar(&s.agentDir, "agent-dir", defaultAgentDir, "directory that holds tart-kubelet for darwin/arm64, or tart-kubelet.gz")
 	f.StringVar(&s.apiServerURL, "api-server-url", "", "URL of the API server as a Mac reaches it; default: kube-public/cluster-info's")
 	f.StringVar(&s.logFormat, "log-format", formatJSON, "json or text")
 	f.BoolVar(&s.showVersion, "version", false, "print the version and exit")

@@ -344,7 +344,7 @@ func (c *turning) Write(p []byte) (int, error) {
 // A connection may end after any byte; the next attempt sends what is missing.
 func TestUploadCutAfterAnyByteIsResumed(t *testing.T) {
 	build := testBuild(t, 2_000)
-	head, all := len(build.header()), len(build.header())+len(build.packed)
+	head, all := len(build.header()), len(build.header())+int(build.PackedSize())
 	offsets := []int{0, 1, head - 1, head, head + 1, head + 2, all - 2, all - 1, all}
 	for at := head + 50; at < all; at += 400 {
 		offsets = append(offsets, at)

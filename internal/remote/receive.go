@@ -79,13 +79,13 @@ func (u *upload) run(b *Build) (int64, error) {
 	if err != nil || done {
 		return 0, unexpected(err, werr)
 	}
-	n, werr := u.in.Write(b.packed[have:])
+	n, werr := io.Copy(u.in, b.from(have))
 	cerr := u.in.Close()
 	_, done, err = u.answer(-1)
 	if err == nil && done {
-		return int64(n), nil
+		return n, nil
 	}
-	return int64(n), unexpected(err, werr, cerr)
+	return n, unexpected(err, werr, cerr)
 }
 
 // unexpected makes an end of output without an answer an error of its own,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -213,8 +214,8 @@ func TestReceiveInShells(t *testing.T) {
 		}{
 			{"nonsense", "../x ../y 1\n", "receive failed\n"},
 			{"no header", "", "receive failed\n"},
-			{"first half", build.header() + string(build.packed[:90_000]), "have 0\nreceive short\n"},
-			{"second half", build.header() + string(build.packed[90_000:]), "have 90000\nreceive staged\n"},
+			{"first half", build.header() + packed(t, build)[:90_000], "have 0\nreceive short\n"},
+			{"second half", build.header() + packed(t, build)[90_000:], "have 90000\nreceive staged\n"},
 			{"again", build.header(), "receive staged\n"},
 		}
 		for _, s := range steps {
@@ -229,14 +230,14 @@ func TestReceiveInShells(t *testing.T) {
 func TestReceiveHealsWhatIsDamaged(t *testing.T) {
 	build := testBuild(t, 5_000)
 	part := build.packedSHA256 + ".part"
-	whole := build.header() + string(build.packed)
+	whole := build.header() + packed(t, build)
 	inShells(t, func(t *testing.T, b *box) {
 		if err := os.MkdirAll(b.staged(""), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		stage := func(name, text string) { b.put("home/.macfleet/staging/"+name, text, 0o600) }
 		stage(part, "garbage")
-		if got := b.run(build.header()+string(build.packed[7:]), receiveSnippet); got != "have 7\nreceive corrupt\n" {
+		if got := b.run(build.header()+packed(t, build)[7:], receiveSnippet); got != "have 7\nreceive corrupt\n" {
 			t.Errorf("wrong beginning: %q", got)
 		}
 		stage(part, strings.Repeat("x", 10_000))
@@ -352,7 +353,47 @@ func TestBuildsAreBounded(t *testing.T) {
 	if err != nil || b.SHA256 != document.Hash([]byte("agent")) || b.Size != 5 {
 		t.Errorf("%+v (%v)", b, err)
 	}
-	if want := fmt.Sprintf("%s %s %d\n", b.SHA256, document.Hash(b.packed), len(b.packed)); b.header() != want {
+	if want := fmt.Sprintf("%s %s %d\n", b.SHA256, document.Hash([]byte(packed(t, b))), b.PackedSize()); b.header() != want {
 		t.Errorf("header %q", b.header())
 	}
+}
+
+// A build that was compressed before is the same to a Mac, and one that is damaged is no build.
+func TestABuildThatIsCompressedAlready(t *testing.T) {
+	whole := testBuild(t, 200_000)
+	path := filepath.Join(t.TempDir(), "build"+PackedSuffix)
+	put := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(packed(t, whole))
+	b, err := ReadBuild(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.header() != whole.header() || b.Size != whole.Size || packed(t, b) != packed(t, whole) {
+		t.Errorf("%q of %d bytes, want %q of %d", b.header(), b.Size, whole.header(), whole.Size)
+	}
+	inShells(t, func(_ *testing.T, box *box) {
+		if got := box.run(b.header()+packed(t, b), receiveSnippet); got != "have 0\nreceive staged\n" {
+			t.Errorf("said %q", got)
+		}
+		box.holds(whole)
+	})
+	for _, damaged := range []string{"", "agent", packed(t, whole)[:100_000], packed(t, whole) + "x"} {
+		put(damaged)
+		if _, err := ReadBuild(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%d bytes of it: %v", len(damaged), err)
+		}
+	}
+}
+
+func packed(t *testing.T, b *Build) string {
+	t.Helper()
+	text, err := io.ReadAll(b.from(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

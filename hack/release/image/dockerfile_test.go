@@ -19,7 +19,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	}
 	for _, want := range []string{
 		"USER " + config.Config.User + "\n", `ENTRYPOINT ["` + strings.Join(config.Config.Entrypoint, `", "`) + `"]`,
-		"-o /out/manager ./cmd/manager\n", "GOOS=darwin GOARCH=arm64 go build -tags grpcnotrace", "-o /out/agent/tart-kubelet ./cmd/tart-kubelet\n",
+		"-o /out/manager ./cmd/manager\n", "GOOS=darwin GOARCH=arm64 go build -tags grpcnotrace", "-o /out/agent/tart-kubelet ./cmd/tart-kubelet && gzip -n /out/agent/tart-kubelet\n",
 		`org.opencontainers.image.title="` + config.Config.Labels["org.opencontainers.image.title"] + `"`,
 	} {
 		if !strings.Contains(string(text), want) {

@@ -5,9 +5,12 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -40,7 +43,11 @@ func Index(spec Spec) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := layer(spec.Made, []archive.Entry{{Name: "agent/tart-kubelet", Source: spec.Agent, Executable: true}})
+	agent, err := packed(spec.Agent)
+	if err != nil {
+		return nil, err
+	}
+	agentLayer, err := layer(spec.Made, []archive.Entry{{Name: "agent/tart-kubelet.gz", Content: agent}})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +57,7 @@ func Index(spec Spec) (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, err
 		}
-		image, err := spec.image(arch, base, agent, manager)
+		image, err := spec.image(arch, base, agentLayer, manager)
 		if err != nil {
 			return nil, fmt.Errorf("making the image for %s: %w", arch, err)
 		}
@@ -63,6 +70,22 @@ func Index(spec Spec) (v1.ImageIndex, error) {
 		return nil, fmt.Errorf("annotating the index gives %T", index)
 	}
 	return annotated, nil
+}
+
+// packed compresses the agent as it travels to Macs, so that a manager need not, and holds none of it.
+func packed(file string) ([]byte, error) {
+	program, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("packing the agent: %w", err)
+	}
+	defer program.Close() //nolint:errcheck // only read
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err = io.Copy(z, program)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return nil, fmt.Errorf("packing the agent: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 func (s Spec) image(arch string, layers ...v1.Layer) (v1.Image, error) {

@@ -103,7 +103,7 @@ func TestImageHoldsWhatTheManagerNeeds(t *testing.T) {
 				files[name] = mode
 			}
 		}
-		for name, mode := range map[string]int64{"manager": 0o755, "agent/tart-kubelet": 0o755, "agent/": 0o755, "etc/passwd": 0o644, "etc/ssl/certs/ca-certificates.crt": 0o644} {
+		for name, mode := range map[string]int64{"manager": 0o755, "agent/tart-kubelet.gz": 0o644, "agent/": 0o755, "etc/passwd": 0o644, "etc/ssl/certs/ca-certificates.crt": 0o644} {
 			if files[name] != mode {
 				t.Errorf("%s: %s has the mode %o, want %o", platform, name, files[name], mode)
 			}
