@@ -70,7 +70,9 @@ func TestSoak(t *testing.T) {
 	}
 	s.ci.stop()
 	s.watch.stop()
-	s.checkNoneLost()
+	if all, none := s.noneLost(); !none {
+		s.Error(all)
+	}
 	s.usage.checkFlat()
 	s.report()
 }
@@ -124,10 +126,11 @@ func (s *soak) comesWhole() {
 	s.awaitRunning(soakFleet)
 	s.awaitPool(soakMacs - soakFleet)
 	s.await("the profile to be rolled out", func() (string, bool) { return s.profileSays(infrav1.RolledOutCondition, metav1.ConditionTrue) })
+	s.await("each server of the project to be a Host", s.noneLost)
 }
 
-// checkNoneLost: each server of the project is a Host, and no Host is of another.
-func (s *soak) checkNoneLost() {
+// noneLost: each server of the project is a Host, and no Host is of another.
+func (s *soak) noneLost() (string, bool) {
 	s.Helper()
 	var servers, hosts []string
 	for _, server := range s.world.Vendor().Servers() {
@@ -138,9 +141,7 @@ func (s *soak) checkNoneLost() {
 	}
 	slices.Sort(servers)
 	slices.Sort(hosts)
-	if !slices.Equal(servers, hosts) || len(servers) != soakMacs {
-		s.Errorf("the vendor has %d servers %v, and there are Hosts of %v, want %d of both", len(servers), servers, hosts, soakMacs)
-	}
+	return fmt.Sprintf("servers %v, Hosts of %v, want %d of both", servers, hosts, soakMacs), slices.Equal(servers, hosts) && len(servers) == soakMacs
 }
 
 func (s *soak) report() {
