@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -162,4 +164,46 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		t.Errorf("POST of pods: %d", code)
 	}
 	b.expect(b.client(), "/nothing", "", http.StatusUnauthorized, "Unauthorized")
+}
+
+// Tokens that strangers invent push no known one out.
+func TestInventedTokensCostNobodyAReview(t *testing.T) {
+	b := newBench(t, nil)
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	for i := range cached + 1 {
+		if u, err := b.server.authn.byToken(t.Context(), fmt.Sprint("invented ", i)); u != nil || err != nil {
+			t.Fatal(u, err)
+		}
+	}
+	before := b.api.count("token")
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	if now := b.api.count("token"); now != before {
+		t.Errorf("a good token was asked about again: %d reviews, %d before", now, before)
+	}
+}
+
+// Nor do they hold up those who are known, however many of them wait.
+func TestInventedTokensHoldUpNobodyWhoIsKnown(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	b := newBench(t, clock)
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	for range mostReviews {
+		b.server.authn.reviews <- struct{}{}
+	}
+	clock.Step(tokenTTL + time.Second)
+	before := b.api.count("token")
+	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	if now := b.api.count("token"); now != before+1 {
+		t.Errorf("%d reviews, %d before", now, before)
+	}
+	// One that is good no more is a stranger's.
+	b.api.set(func() { delete(b.api.tokens, "good") })
+	clock.Step(tokenTTL + time.Second)
+	b.expect(b.client(), "/healthz", "good", http.StatusUnauthorized, "Unauthorized")
+	clock.Step(badTokenTTL + time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if u, err := b.server.authn.byToken(ctx, "good"); u != nil || err == nil {
+		t.Errorf("a token that was refused has the places of known ones: %+v", u)
+	}
 }

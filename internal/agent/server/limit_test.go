@@ -130,3 +130,27 @@ func TestCrowding(t *testing.T) {
 		}
 	}
 }
+
+func TestPlaces(t *testing.T) {
+	p := newPlaces(mostStreams, mostOfPod)
+	for i := range mostOfPod {
+		if !p.take("a") {
+			t.Fatalf("no place for request %d of a Pod", i)
+		}
+	}
+	if p.take("a") {
+		t.Error("one Pod has more places than it may")
+	}
+	for i := mostOfPod; i < mostStreams; i++ {
+		if !p.take(fmt.Sprint("b", i%2)) {
+			t.Fatalf("no place for request %d", i)
+		}
+	}
+	if p.take("c") {
+		t.Error("there are more places than there may be")
+	}
+	p.free("a")
+	if !p.take("c") || p.taken() != mostStreams {
+		t.Errorf("%d places are taken", p.taken())
+	}
+}
