@@ -54,6 +54,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	kinds, err := kube.NewKinds()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return usage("the state directory cannot be used: %w", err)
 	}
@@ -65,7 +69,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	go serveHealth(ctx, listener, health, log)
 	log.Info("agent starts", "node", config.Host.Name, "version", o.Version, "build", health.Build)
 
-	a := agent{o: o, config: config, driver: driver, host: hostos.Commands{}, log: log}
+	a := agent{o: o, config: config, driver: driver, host: hostos.Commands{}, kinds: kinds, log: log}
 	if err := a.run(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -90,6 +94,7 @@ type agent struct {
 	config document.AgentConfig
 	driver vm.Driver
 	host   hostos.Runner
+	kinds  *kube.Kinds
 	log    *slog.Logger
 }
 
@@ -246,11 +251,12 @@ type connections struct {
 
 func (a *agent) connect(ctx context.Context) (connections, error) {
 	if a.o.Kubeconfig != "" {
-		return connectAs(a.o.Kubeconfig)
+		return a.connectAs(a.o.Kubeconfig)
 	}
 	id, err := identity.Start(ctx, identity.Options{
 		NodeName:            a.config.Host.Name,
 		BootstrapKubeconfig: a.o.BootstrapKubeconfig,
+		Kinds:               a.kinds,
 		Dir:                 filepath.Join(a.o.StateDir, "identity"),
 		Log:                 a.log,
 	})
@@ -265,11 +271,11 @@ func (a *agent) connect(ctx context.Context) (connections, error) {
 	if err != nil {
 		return connections{}, err
 	}
-	return clients(main, lease, both(resetLease, resetMain))
+	return a.clients(main, lease, both(resetLease, resetMain))
 }
 
 // connectAs uses a kubeconfig for both clients.
-func connectAs(path string) (connections, error) {
+func (a *agent) connectAs(path string) (connections, error) {
 	main, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return connections{}, usage("%s is no usable kubeconfig: %w", path, err)
@@ -279,7 +285,7 @@ func connectAs(path string) (connections, error) {
 	if err != nil {
 		return connections{}, usage("%s has no usable certificates: %w", path, err)
 	}
-	return clients(main, lease, both(identity.Rotating(lease, tlsConfig), identity.Rotating(main, tlsConfig)))
+	return a.clients(main, lease, both(identity.Rotating(lease, tlsConfig), identity.Rotating(main, tlsConfig)))
 }
 
 func both(first, second func()) func() {
@@ -289,7 +295,7 @@ func both(first, second func()) func() {
 	}
 }
 
-func clients(main, lease *rest.Config, reset func()) (connections, error) {
+func (a *agent) clients(main, lease *rest.Config, reset func()) (connections, error) {
 	for _, c := range []*rest.Config{main, lease} {
 		c.UserAgent = component
 		c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -297,11 +303,11 @@ func clients(main, lease *rest.Config, reset func()) (connections, error) {
 		c.QPS, c.Burst = clientQPS, clientBurst
 	}
 	lease.Timeout = leaseTimeout
-	mainClient, err := kube.New(main)
+	mainClient, err := a.kinds.Client(main)
 	if err != nil {
 		return connections{}, fmt.Errorf("making a client: %w", err)
 	}
-	leaseClient, err := kube.New(lease)
+	leaseClient, err := a.kinds.Client(lease)
 	if err != nil {
 		return connections{}, fmt.Errorf("making the client of the lease: %w", err)
 	}
@@ -312,5 +318,5 @@ func (a *agent) recorder(client kube.Client) (record.EventRecorder, func()) {
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(client.Events())
 	source := corev1.EventSource{Component: eventSource, Host: a.config.Host.Name}
-	return broadcaster.NewRecorder(kube.Scheme, source), broadcaster.Shutdown
+	return broadcaster.NewRecorder(a.kinds.Scheme(), source), broadcaster.Shutdown
 }

@@ -19,7 +19,9 @@ import (
 // TestAPodThatIsGoneHasNoStatus: the agent knows from the API server's own words that nobody is
 // there to have a status any more, or to be deleted.
 func TestAPodThatIsGoneHasNoStatus(t *testing.T) {
-	pods, err := kube.New(apiConfig)
+	kinds, err := kube.NewKinds()
+	must(t, err)
+	pods, err := kinds.Client(apiConfig)
 	must(t, err)
 	p := admissiontest.New()
 	must(t, api.Create(t.Context(), p))

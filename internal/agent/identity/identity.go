@@ -40,6 +40,8 @@ type Options struct {
 	// BootstrapKubeconfig names the API server, its authority, and a token. It may
 	// be missing once a certificate was issued.
 	BootstrapKubeconfig string
+	// Kinds are those of the client that asks for the certificate.
+	Kinds *kube.Kinds
 	// Dir keeps the certificate and the server's address; only the owner may read it.
 	Dir string
 	Log *slog.Logger
@@ -91,7 +93,7 @@ func openManager(o Options, server endpoint) (*certificate.Manager, error) {
 			if err != nil {
 				return nil, err
 			}
-			client, err := kube.New(config)
+			client, err := o.Kinds.Client(config)
 			if err != nil {
 				return nil, err
 			}

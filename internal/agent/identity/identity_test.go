@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/macfleet/macfleet/internal/agent/kube"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
@@ -196,10 +197,19 @@ func begin(t *testing.T, o Options) *Identity {
 	return i
 }
 
+func newOptions(t *testing.T) Options {
+	t.Helper()
+	kinds, err := kube.NewKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	return Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Kinds: kinds, Dir: filepath.Join(dir, "identity")}
+}
+
 func TestBootstrapThenOwnCertificate(t *testing.T) {
 	s := newAPIServer(t)
-	dir := t.TempDir()
-	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	o := newOptions(t)
 	s.deliver(o.BootstrapKubeconfig)
 	i := begin(t, o)
 
@@ -246,8 +256,7 @@ func readNode(t *testing.T, i *Identity) {
 
 func TestRestartNeedsNoBootstrap(t *testing.T) {
 	s := newAPIServer(t)
-	dir := t.TempDir()
-	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	o := newOptions(t)
 	s.deliver(o.BootstrapKubeconfig)
 	begin(t, o)
 	if err := os.Remove(o.BootstrapKubeconfig); err != nil {
@@ -263,8 +272,7 @@ func TestRestartNeedsNoBootstrap(t *testing.T) {
 // the other cluster refuses. What it served with is of no use there either.
 func TestAnotherClustersTokenGetsNewCertificates(t *testing.T) {
 	s := newAPIServer(t)
-	dir := t.TempDir()
-	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	o := newOptions(t)
 	s.deliver(o.BootstrapKubeconfig)
 	begin(t, o)
 	served := filepath.Join(o.Dir, "node-server-current.pem")
@@ -294,8 +302,7 @@ func TestAnotherClustersTokenGetsNewCertificates(t *testing.T) {
 
 func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
 	s := newAPIServer(t)
-	dir := t.TempDir()
-	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	o := newOptions(t)
 	s.deliver(o.BootstrapKubeconfig)
 	begin(t, o)
 	o.NodeName = "mac-2"
@@ -307,8 +314,7 @@ func TestCertificateOfAnotherNodeIsNotUsed(t *testing.T) {
 
 func TestWaitsForBootstrapCredentials(t *testing.T) {
 	s := newAPIServer(t)
-	dir := t.TempDir()
-	o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: filepath.Join(dir, "identity")}
+	o := newOptions(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	done := make(chan error, 1)

@@ -22,33 +22,44 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Scheme has the kinds that an agent has to do with.
-var (
-	Scheme         = newScheme()
-	codecs         = serializer.NewCodecFactory(Scheme)
-	parameterCodec = runtime.NewParameterCodec(Scheme)
-)
+// Kinds are those that an agent has to do with, and how they are written and read. All
+// clients of a process share one.
+type Kinds struct {
+	scheme     *runtime.Scheme
+	codecs     serializer.CodecFactory
+	parameters runtime.ParameterCodec
+}
 
-func newScheme() *runtime.Scheme {
+// NewKinds fails where two kinds have one name.
+func NewKinds() (*Kinds, error) {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
-			panic(err) // two kinds of one name: no build of this works anywhere
+			return nil, fmt.Errorf("putting together the kinds of an agent: %w", err)
 		}
 	}
-	return s
+	return &Kinds{scheme: s, codecs: serializer.NewCodecFactory(s), parameters: runtime.NewParameterCodec(s)}, nil
 }
+
+// Scheme knows the types of the kinds.
+func (k *Kinds) Scheme() *runtime.Scheme { return k.scheme }
 
 // client asks each group over the same connections and within the same limit of requests.
 type client struct {
-	core, coordination, certificates, authentication, authorization rest.Interface
+	core, coordination, certificates, authentication, authorization group
 }
 
-// New makes a client. It connects when it is first asked.
-func New(config *rest.Config) (Client, error) {
+// group is one of the API server's, and how requests to it say their options.
+type group struct {
+	rest.Interface
+	parameters runtime.ParameterCodec
+}
+
+// Client makes a client of the kinds. It connects when it is first asked.
+func (k *Kinds) Client(config *rest.Config) (Client, error) {
 	shared := *config
 	if shared.UserAgent == "" {
 		shared.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -62,7 +73,7 @@ func New(config *rest.Config) (Client, error) {
 	}
 	c := &client{}
 	for _, g := range []struct {
-		to      *rest.Interface
+		to      *group
 		version schema.GroupVersion
 	}{
 		{&c.core, corev1.SchemeGroupVersion},
@@ -71,28 +82,29 @@ func New(config *rest.Config) (Client, error) {
 		{&c.authentication, authenticationv1.SchemeGroupVersion},
 		{&c.authorization, authorizationv1.SchemeGroupVersion},
 	} {
-		if *g.to, err = groupClient(shared, over, g.version); err != nil {
+		if *g.to, err = k.group(shared, over, g.version); err != nil {
 			return nil, fmt.Errorf("making a client of %s: %w", g.version, err)
 		}
 	}
 	return c, nil
 }
 
-func groupClient(config rest.Config, over *http.Client, version schema.GroupVersion) (rest.Interface, error) {
+func (k *Kinds) group(config rest.Config, over *http.Client, version schema.GroupVersion) (group, error) {
 	config.GroupVersion, config.APIPath = &version, "/apis"
 	if version.Group == "" {
 		config.APIPath = "/api"
 	}
-	config.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(Scheme, codecs).WithoutConversion()
-	return rest.RESTClientForConfigAndClient(&config, over)
+	config.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(k.scheme, k.codecs).WithoutConversion()
+	asked, err := rest.RESTClientForConfigAndClient(&config, over)
+	return group{asked, k.parameters}, err
 }
 
 // kindOf is a kind's client, which speaks protobuf where nothing else is asked for.
 func kindOf[T interface {
 	runtime.Object
 	metav1.Object
-}, L runtime.Object](c rest.Interface, resource, namespace string, one func() T, list func() L) *gentype.ClientWithList[T, L] {
-	return gentype.NewClientWithList(resource, c, parameterCodec, namespace, one, list, gentype.PrefersProtobuf[T]())
+}, L runtime.Object](g group, resource, namespace string, one func() T, list func() L) *gentype.ClientWithList[T, L] {
+	return gentype.NewClientWithList(resource, g, g.parameters, namespace, one, list, gentype.PrefersProtobuf[T]())
 }
 
 func fresh[T any]() *T { return new(T) }
@@ -124,12 +136,12 @@ func (c *client) CertificateRequests() CertificateRequests {
 }
 
 func (c *client) TokenReviews() TokenReviews {
-	return gentype.NewClient("tokenreviews", c.authentication, parameterCodec, "",
+	return gentype.NewClient("tokenreviews", c.authentication, c.authentication.parameters, "",
 		fresh[authenticationv1.TokenReview], gentype.PrefersProtobuf[*authenticationv1.TokenReview]())
 }
 
 func (c *client) SubjectAccessReviews() SubjectAccessReviews {
-	return gentype.NewClient("subjectaccessreviews", c.authorization, parameterCodec, "",
+	return gentype.NewClient("subjectaccessreviews", c.authorization, c.authorization.parameters, "",
 		fresh[authorizationv1.SubjectAccessReview], gentype.PrefersProtobuf[*authorizationv1.SubjectAccessReview]())
 }
 
@@ -138,14 +150,14 @@ func (c *client) ServiceAccounts(namespace string) ServiceAccounts {
 }
 
 type serviceAccounts struct {
-	core      rest.Interface
+	core      group
 	namespace string
 }
 
 func (s serviceAccounts) CreateToken(ctx context.Context, name string, request *authenticationv1.TokenRequest, opts metav1.CreateOptions) (*authenticationv1.TokenRequest, error) {
 	made := &authenticationv1.TokenRequest{}
 	err := s.core.Post().UseProtobufAsDefault().Namespace(s.namespace).Resource("serviceaccounts").Name(name).SubResource("token").
-		VersionedParams(&opts, parameterCodec).Body(request).Do(ctx).Into(made)
+		VersionedParams(&opts, s.core.parameters).Body(request).Do(ctx).Into(made)
 	return made, err
 }
 

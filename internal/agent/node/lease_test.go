@@ -163,10 +163,7 @@ func TestTheHeartbeatSurvivesASilentNetwork(t *testing.T) {
 			config := &rest.Config{Host: "https://" + n.listen(), Timeout: 5 * time.Second / scale}
 			config.ContentType = "application/json"
 			closeAll := identity.Rotating(config, server.Client().Transport.(*http.Transport).TLSClientConfig)
-			client, err := kube.New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := newClient(t, config)
 			var backs atomic.Int32
 			h := heartbeat{
 				leases: client.Leases("kube-node-lease"), name: "mac-1", clock: clock.RealClock{},
@@ -255,4 +252,17 @@ func TestTheLeaseIsOursWhateverHappensToIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.await("another lease", ours)
+}
+
+func newClient(t *testing.T, config *rest.Config) kube.Client {
+	t.Helper()
+	kinds, err := kube.NewKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kinds.Client(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }

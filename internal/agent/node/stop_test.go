@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"github.com/macfleet/macfleet/internal/agent/kube"
 )
 
 // A permit that is used up without a Node keeps the Mac out. So an agent that is
@@ -36,10 +34,7 @@ func TestAStopDoesNotWasteThePermit(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	client, err := kube.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	dir := t.TempDir()
 	k := &Manager{
 		o:       Options{Client: client, Self: self(), Log: slog.New(slog.DiscardHandler)},
