@@ -51,13 +51,14 @@ func TestClusterAPIsOwnSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, dir := startWorld(t, world.Options{Binaries: built, Hosts: poolOfClusterAPI, ManagerArgs: everywhere})
-	run := suite{Binary: binary, Dir: reports(t, dir), Focus: smallOfClusterAPI}
+	list := specsOfClusterAPI()
+	run := suite{Binary: binary, Dir: reports(t, dir), Focus: list.Small}
 	specs := []string{
 		"-management=" + managementCluster(t, w), "-repository=" + templatesFor(t, w, dir), "-provider=macfleet:" + providerVersion,
 		"-test.run=TestClusterAPI$", "-test.timeout=0", "-ginkgo.v",
 	}
 	if *whole {
-		run.Focus = allOfClusterAPI
+		run.Focus = list.Focus
 	}
 	if *whole || slices.ContainsFunc(*only, func(spec string) bool { return strings.Contains(spec, moves) }) {
 		other, _ := startWorld(t, world.Options{Binaries: built, Beside: w, ManagerArgs: everywhere})
@@ -66,11 +67,11 @@ func TestClusterAPIsOwnSpecs(t *testing.T) {
 	run.Args = func(dir string) []string {
 		return append([]string{"-artifacts=" + filepath.Join(dir, "artifacts"), "-ginkgo.junit-report=" + filepath.Join(dir, reportFile)}, specs...)
 	}
-	judge(t, run, specsOfClusterAPI(), specsAtOnce, clusterAPIMark)
+	judge(t, run, list, specsAtOnce, clusterAPIMark)
 }
 
 // specsOfClusterAPI skips none: the suite itself says which it skips, and why.
-func specsOfClusterAPI() specs { return specs{} }
+func specsOfClusterAPI() specs { return specs{Focus: allOfClusterAPI, Small: smallOfClusterAPI} }
 
 // managementCluster makes of a sandbox what Cluster API's framework expects, and returns its
 // kubeconfig: clusterctl knows of core, and a Cluster's kubeconfig lets one do all.

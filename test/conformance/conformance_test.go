@@ -28,7 +28,7 @@ import (
 // What `make conformance` asks for.
 var (
 	whole     = flag.Bool("whole", false, "run all specs that a Mac is held to, not a few")
-	only      = repeated("only", "run the specs whose name matches this, whatever the list says; several of these run side by side")
+	only      = repeated("only", "run the specs whose name matches this, whatever the list says, and name those that are not in it; several of these run side by side")
 	reportDir = flag.String("report-dir", "", "keep the suite's output and JUnit here")
 	tableFile = flag.String("table", "", "write the table of results below the marker of this page; other rows than those of the specs that ran stay, without -whole")
 )
@@ -108,6 +108,9 @@ func judge(t *testing.T, run suite, list specs, atOnce int, mark string) {
 		}
 	}
 	t.Log(summary(results))
+	if extra := list.extra(results); len(extra) > 0 {
+		t.Logf("%d of these specs a whole run leaves out:\n%s", len(extra), strings.Join(extra, "\n"))
+	}
 	if *tableFile != "" {
 		writeTable(t, *tableFile, mark, list, results)
 	}

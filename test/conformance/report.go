@@ -141,8 +141,9 @@ var row = regexp.MustCompile(`(?m)^\| (\[.*?) \| (passed|failed|skipped)(?:: (.*
 
 // merged are the results of a table, in the place of each of which comes what is known of
 // the spec now. What the list skips by now is shown as that, also where it was run all the
-// same.
+// same; what is not in the list is left out.
 func merged(written string, list specs, now []result) []result {
+	now = slices.DeleteFunc(slices.Clone(now), func(r result) bool { return !list.lists(r.Name) })
 	known := map[string]bool{}
 	for _, r := range now {
 		known[cell(shortName(r.Name))] = true

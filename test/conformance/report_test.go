@@ -84,10 +84,25 @@ func TestRowsOfOthersStay(t *testing.T) {
 	written := table([]result{
 		{Name: "[sig-node] A should a|b [x]", Outcome: left, Why: "no <y>"}, {Name: "[sig-node] B [x]", Outcome: failed, Why: "late"}, {Name: "[sig-node] C", Outcome: passed}, {Name: "[sig-node] D", Outcome: failed, Why: "late"},
 	})
-	list := specs{Skip: []skipped{{Match: "D$", Reason: "it cannot"}}}
-	got := table(merged("some text\n\n"+written, list, []result{{Name: "[sig-node] B [x]", Outcome: passed}}))
+	list := specs{Focus: []string{`\[sig-node\]`}, Skip: []skipped{{Match: "D$", Reason: "it cannot"}}}
+	got := table(merged("some text\n\n"+written, list, []result{{Name: "[sig-node] B [x]", Outcome: passed}, {Name: "[sig-apps] E", Outcome: passed}}))
 	want := strings.Replace(strings.Replace(written, "failed: late", "passed", 1), "failed: late", "skipped: it cannot", 1)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("table (-want +got):\n%s", d)
+	}
+}
+
+// Who runs a few specs by their name is told which of them no whole run would have judged.
+func TestSpecsBeyondTheListAreNamed(t *testing.T) {
+	list := specs{Focus: []string{"Pods", "Jobs"}, Skip: []skipped{{Match: "share", Reason: "a VM is one"}}}
+	got := list.extra([]result{
+		{Name: "[sig-node] Pods run [x]", Outcome: passed},
+		{Name: "[sig-node] Pods share [x]", Outcome: failed},
+		{Name: "[sig-node] Nodes run [x]", Outcome: passed},
+		{Name: "[sig-node] Nodes wait", Outcome: left, Why: "no such node"},
+		{Name: "[sig-apps] Jobs share", Outcome: left, Why: "a VM is one"},
+	})
+	if d := cmp.Diff([]string{"[sig-node] Pods share: a VM is one", "[sig-node] Nodes run: not in the list"}, got); d != "" {
+		t.Errorf("specs (-want +got):\n%s", d)
 	}
 }

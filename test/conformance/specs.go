@@ -4,6 +4,7 @@ import (
 	_ "embed" // the list of specs
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -50,6 +51,26 @@ func (s specs) skips() []string {
 	list := make([]string, 0, len(s.Skip))
 	for _, skip := range s.Skip {
 		list = append(list, skip.Match)
+	}
+	return list
+}
+
+// lists says whether a whole run has the spec in its table.
+func (s specs) lists(name string) bool {
+	return slices.ContainsFunc(s.Focus, func(focus string) bool { return regexp.MustCompile(focus).MatchString(name) })
+}
+
+// extra names the specs that ran and that a whole run leaves out, each with why it does.
+func (s specs) extra(results []result) []string {
+	var list []string
+	for _, r := range results {
+		why := s.reasonOf(r.Name)
+		if !s.lists(r.Name) {
+			why = "not in the list"
+		}
+		if why != "" && r.Outcome != left {
+			list = append(list, shortName(r.Name)+": "+why)
+		}
 	}
 	return list
 }
