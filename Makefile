@@ -125,7 +125,7 @@ oracle: bin/hollowkubelet ## the same Pods on Kubernetes' own kubelet and on Mac
 SOAK ?= 24h
 
 .PHONY: soak
-soak: bin/alerts ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/ gets what it held, and the dashboards; SEED=7 varies it
+soak: bin/alerts ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/ gets what it used, and the dashboards; SEED=7 varies it
 	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-json $(CURDIR)/bench/soak.json \
 		-alerts $(CURDIR)/bin/alerts -soak-pictures $(CURDIR)/bench $(if $(SEED),-soak-seed $(SEED))
 

@@ -24,8 +24,8 @@ const (
 	flatMemory = 1.25
 )
 
-// held is what the processes hold at one hour, with the fleet at rest.
-type held struct {
+// look is what the processes use at one hour, with the fleet at rest.
+type look struct {
 	Hour float64 `json:"hour"`
 	// Manager and Agent are resident memory in MB; Agent is the median of the Macs.
 	Manager float64 `json:"managerMB"`
@@ -51,7 +51,7 @@ type usage struct {
 	Load     string     `json:"load"`
 	Jobs     string     `json:"jobs"`
 	Happened []happened `json:"happened"`
-	Held     []held     `json:"held"`
+	Looks    []look     `json:"looks"`
 }
 
 func newUsage(f *fleet, scraper string) *usage {
@@ -79,12 +79,12 @@ func (u *usage) measure(hour float64) {
 		u.f.Fatal(err)
 	}
 	agents, processes := u.agents()
-	h := held{
+	now := look{
 		Hour: hour, Manager: float64(own.RSS) / 1e6, Agent: agents, Goroutines: u.goroutines(), Descriptors: descriptors,
 		AgentProcesses: processes, VendorCalls: int(u.f.lastCall()),
 	}
-	u.f.Logf("%+v", h)
-	u.Held = append(u.Held, h)
+	u.f.Logf("%+v", now)
+	u.Looks = append(u.Looks, now)
 }
 
 func (u *usage) goroutines() int {
@@ -103,7 +103,7 @@ func (u *usage) goroutines() int {
 	return 0
 }
 
-// agents asks each Mac of the fleet what its agents hold.
+// agents asks each Mac of the fleet what its agents use.
 func (u *usage) agents() (median float64, processes int) {
 	u.f.Helper()
 	var megabytes []float64
@@ -128,15 +128,15 @@ func (u *usage) agents() (median float64, processes int) {
 	return megabytes[len(megabytes)/2], processes
 }
 
-// checkFlat compares the end with what was held once the first hour was over.
+// checkFlat compares the last look with the first after an hour.
 func (u *usage) checkFlat() {
 	u.f.Helper()
-	after := slices.IndexFunc(u.Held, func(h held) bool { return h.Hour >= 1 })
-	if after < 0 || after == len(u.Held)-1 {
-		u.f.Logf("too short to say whether anything grows: %d looks", len(u.Held))
+	after := slices.IndexFunc(u.Looks, func(l look) bool { return l.Hour >= 1 })
+	if after < 0 || after == len(u.Looks)-1 {
+		u.f.Logf("too short to say whether anything grows: %d looks", len(u.Looks))
 		return
 	}
-	first, last := u.Held[after], u.Held[len(u.Held)-1]
+	first, last := u.Looks[after], u.Looks[len(u.Looks)-1]
 	for _, c := range []struct {
 		what        string
 		first, last float64

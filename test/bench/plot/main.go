@@ -26,22 +26,22 @@ func run(args []string) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("reading the figures in %s: %w", args[0], err)
 	}
-	if len(s.Held) < 2 {
-		return fmt.Errorf("%s has %d looks, and a line needs two", args[0], len(s.Held))
+	if len(s.Looks) < 2 {
+		return fmt.Errorf("%s has %d looks, and a line needs two", args[0], len(s.Looks))
 	}
 	return os.WriteFile(args[1], []byte(draw(s.panels())), 0o600)
 }
 
 // soak is what TestSoak writes.
 type soak struct {
-	Held []struct {
+	Looks []struct {
 		Hour        float64 `json:"hour"`
 		Manager     float64 `json:"managerMB"`
 		Agent       float64 `json:"agentMB"`
 		Goroutines  float64 `json:"goroutines"`
 		Descriptors float64 `json:"descriptors"`
 		VendorCalls float64 `json:"vendorCalls"`
-	} `json:"held"`
+	} `json:"looks"`
 }
 
 // panels are the lines of a day, one each.
@@ -53,9 +53,9 @@ func (s soak) panels() []panel {
 		{title: "agent: resident memory, MB, median of the Macs"},
 		{title: "vendor: calls since the start"},
 	}
-	for _, h := range s.Held {
-		for i, y := range []float64{h.Manager, h.Goroutines, h.Descriptors, h.Agent, h.VendorCalls} {
-			all[i].points = append(all[i].points, point{h.Hour, y})
+	for _, l := range s.Looks {
+		for i, y := range []float64{l.Manager, l.Goroutines, l.Descriptors, l.Agent, l.VendorCalls} {
+			all[i].points = append(all[i].points, point{l.Hour, y})
 		}
 	}
 	return all
