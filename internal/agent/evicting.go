@@ -31,7 +31,7 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 			return append(ofMemory, ofDisk...), errors.Join(err, diskErr)
 		},
 		Free: func(ctx context.Context) error {
-			return errors.Join(pods.supervisor.FreeLogs(func() bool { return enoughDisk(disks.Short(ctx)) }), pods.images.FreeNow(ctx))
+			return errors.Join(pods.supervisor.FreeLogs(func() bool { return enoughDisk(ctx, disks.Short) }), pods.images.FreeNow(ctx))
 		},
 		Candidates: held.candidates,
 		Evict:      pods.supervisor.Evict,
@@ -42,9 +42,12 @@ func (a *agent) evicting(host eviction.Host, disks *health.Disks, pods podParts,
 	})
 }
 
-// enoughDisk reports whether no more logs need to go: those of disks that cannot be read, which the error is of, are not
-// among what is short, and are no reason to remove any.
-func enoughDisk(short []health.Shortage, _ error) bool { return len(short) == 0 }
+// enoughDisk reports whether no more logs need to go. Disks that cannot be read are an error of short's and not among
+// what is: they are no reason to remove any.
+func enoughDisk(ctx context.Context, short func(context.Context) ([]health.Shortage, error)) bool {
+	found, _ := short(ctx)
+	return len(found) == 0
+}
 
 // holdings tell what Pods hold of this host.
 type holdings struct {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ func TestLogsGoOnlyWhileADiskIsShort(t *testing.T) {
 		"unread":                {nil, errors.New("no such volume"), true},
 		"one short, one unread": {short, errors.New("no such volume"), false},
 	} {
-		if got := enoughDisk(c.short, c.err); got != c.enough {
+		if got := enoughDisk(t.Context(), func(context.Context) ([]health.Shortage, error) { return c.short, c.err }); got != c.enough {
 			t.Errorf("%s: enough is %t", name, got)
 		}
 	}
