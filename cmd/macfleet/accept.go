@@ -139,7 +139,7 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 	if f.tart != (document.Tart{}) {
 		o.Tart = &f.tart
 	}
-	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, pause
+	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, remote.Pause
 	return a, o.Check()
 }
 
@@ -285,16 +285,4 @@ func (a *acceptance) write(r accept.Report) error {
 		}
 	}
 	return nil
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -41,7 +41,7 @@ func (m *testMac) acceptance(who *person, change func(_ *acceptance, interrupt f
 		out: &stdout, asked: who,
 	}
 	a := &acceptance{preparation: p, flags: acceptFlags{report: filepath.Join(m.t.TempDir(), "report")}}
-	a.options = accept.Options{Agent: build, Damaged: build, Now: time.Now, Pause: pause, Version: "v0"}
+	a.options = accept.Options{Agent: build, Damaged: build, Now: time.Now, Pause: remote.Pause, Version: "v0"}
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
 	if change != nil {

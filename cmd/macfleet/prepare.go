@@ -164,4 +164,4 @@ func (f prepareFlags) agentFile() (string, error) {
 }
 
 // settleSession waits as long as macOS may take to seal a wrong password.
-func settleSession(ctx context.Context) error { return pause(ctx, settleAfterSession) }
+func settleSession(ctx context.Context) error { return remote.Pause(ctx, settleAfterSession) }

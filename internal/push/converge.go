@@ -96,18 +96,6 @@ func rolledBack(report document.Report, err error) error {
 	return &failure
 }
 
-// Pause waits in real time.
-func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // observe adds the steps that ran on the Mac itself.
 func (p push) observe(report document.Report) {
 	for _, step := range report.Steps {

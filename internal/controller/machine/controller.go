@@ -36,6 +36,7 @@ import (
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
 	"github.com/macfleet/macfleet/internal/push"
+	"github.com/macfleet/macfleet/internal/remote"
 	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/tracing"
 	"github.com/macfleet/macfleet/internal/workload"
@@ -159,7 +160,7 @@ func New(o Options) *Reconciler {
 		o.Discovery.Reader = o.Reader
 	}
 	if o.Pause == nil {
-		o.Pause = push.Pause
+		o.Pause = remote.Pause
 	}
 	r := &Reconciler{
 		Options: o, metrics: newMetrics(), keys: &fleetsecret.Store{Client: o.Client, Reader: o.Reader, Keys: o.Keys, ClusterID: o.ClusterID},
