@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
+	"github.com/macfleet/macfleet/internal/owner"
 )
 
 const (
@@ -170,7 +171,7 @@ func (r *Reconciler) ensureSecret(ctx context.Context, cluster *clusterv1.Cluste
 		if !ours(secret, config) {
 			return true, nil
 		}
-		return false, r.own(ctx, secret, config)
+		return false, owner.GiveBack(ctx, r.Client, secret, ownedBy(config))
 	}
 	if !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading Secret %s: %w", name.Name, err)
@@ -190,21 +191,8 @@ func ours(secret *corev1.Secret, config *bootstrapv1.MacBootstrapConfig) bool {
 	return metav1.IsControlledBy(secret, config)
 }
 
-// own gives a Secret of ours back to its config, where it has lost that.
-func (r *Reconciler) own(ctx context.Context, secret *corev1.Secret, config *bootstrapv1.MacBootstrapConfig) error {
-	owners := ownedBy(config)
-	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
-		return nil
-	}
-	secret.OwnerReferences = owners
-	if err := r.Client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("giving Secret %s back to its owner: %w", secret.Name, err)
-	}
-	return nil
-}
-
-func ownedBy(config *bootstrapv1.MacBootstrapConfig) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind(kind))}
+func ownedBy(config *bootstrapv1.MacBootstrapConfig) metav1.OwnerReference {
+	return *metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind(kind))
 }
 
 func secretOf(cluster *clusterv1.Cluster, config *bootstrapv1.MacBootstrapConfig) *corev1.Secret {
@@ -212,7 +200,7 @@ func secretOf(cluster *clusterv1.Cluster, config *bootstrapv1.MacBootstrapConfig
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: config.Namespace, Name: config.Name + secretSuffix,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
-			OwnerReferences: ownedBy(config),
+			OwnerReferences: []metav1.OwnerReference{ownedBy(config)},
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: []byte(nothing)},

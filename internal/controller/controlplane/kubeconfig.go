@@ -9,17 +9,18 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+	"github.com/macfleet/macfleet/internal/owner"
 )
 
 const (
@@ -66,7 +67,7 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 		return nil
 	}
 	if exists && r.good(secret, &seen.expires) {
-		return r.own(ctx, secret, plane)
+		return owner.GiveBack(ctx, r.Client, secret, ownedBy(plane))
 	}
 	token, expires, err := r.token(ctx)
 	if err != nil {
@@ -93,18 +94,8 @@ func ours(secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) boo
 	return metav1.IsControlledBy(secret, plane)
 }
 
-// own gives a Secret of ours back to its plane, where it has lost that.
-func (r *Reconciler) own(ctx context.Context, secret *corev1.Secret, plane *controlplanev1.ExternalControlPlane) error {
-	owners := ownedBy(plane)
-	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
-		return nil
-	}
-	secret.OwnerReferences = owners
-	return r.write(ctx, secret, true)
-}
-
-func ownedBy(plane *controlplanev1.ExternalControlPlane) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane"))}
+func ownedBy(plane *controlplanev1.ExternalControlPlane) metav1.OwnerReference {
+	return *metav1.NewControllerRef(plane, controlplanev1.GroupVersion.WithKind("ExternalControlPlane"))
 }
 
 // provided looks for a kubeconfig that others see to. One that was minted before
@@ -197,7 +188,7 @@ func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster 
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[expiryAnnotation] = expires.UTC().Format(time.RFC3339)
-	secret.OwnerReferences = ownedBy(plane)
+	secret.OwnerReferences = util.EnsureOwnerRef(secret.OwnerReferences, ownedBy(plane))
 	secret.Data = map[string][]byte{kubeconfigKey: data}
 	return nil
 }

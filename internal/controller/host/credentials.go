@@ -3,22 +3,23 @@ package host
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/owner"
 )
 
 // +kubebuilder:rbac:groups="",namespace=fleet,resources=secrets,verbs=get;create;update
@@ -54,13 +55,8 @@ func (p *staging) done(ctx context.Context) (bool, error) {
 	if _, usable := cloud.NewPassword(string(secret.Data[host.KeySudoPassword])); !usable || !p.sameClaim(secret) {
 		return false, nil
 	}
-	owners := p.ownedByMachine(secret.OwnerReferences)
-	if reflect.DeepEqual(owners, secret.OwnerReferences) {
-		return true, nil
-	}
-	secret.OwnerReferences = owners
-	if err := p.Client.Update(ctx, secret); err != nil {
-		return false, fmt.Errorf("giving Secret %s back to its owner: %w", secret.Name, err)
+	if err := owner.GiveBack(ctx, p.Client, secret, p.ownedBy()); err != nil {
+		return false, err
 	}
 	return true, nil
 }
@@ -90,7 +86,7 @@ func (p *staging) writeSecret(ctx context.Context, credentials cloud.Credentials
 	}
 	before := secret.DeepCopy()
 	p.fill(secret, credentials)
-	if reflect.DeepEqual(before, secret) {
+	if equality.Semantic.DeepEqual(before, secret) {
 		return nil
 	}
 	if err := p.Client.Update(ctx, secret); err != nil {
@@ -122,21 +118,11 @@ func (p *staging) fill(secret *corev1.Secret, credentials cloud.Credentials) {
 	if cluster := p.host.Spec.ClaimRef.Cluster; cluster != "" {
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
 	}
-	secret.OwnerReferences = p.ownedByMachine(secret.OwnerReferences)
+	secret.OwnerReferences = util.EnsureOwnerRef(secret.OwnerReferences, p.ownedBy())
 }
 
-// ownedByMachine keeps the references of others, replaces that of a former Machine of
-// this name, and brings ours up to the API's version.
-func (p *staging) ownedByMachine(references []metav1.OwnerReference) []metav1.OwnerReference {
-	ours := metav1.OwnerReference{
+func (p *staging) ownedBy() metav1.OwnerReference {
+	return metav1.OwnerReference{
 		APIVersion: infrav1.GroupVersion.String(), Kind: "ScalewayAppleSiliconMachine", Name: p.owner.Name, UID: p.owner.UID,
 	}
-	kept := slices.DeleteFunc(slices.Clone(references), func(r metav1.OwnerReference) bool {
-		return r.Kind == ours.Kind && r.Name == ours.Name && r.UID != ours.UID
-	})
-	if i := slices.IndexFunc(kept, func(r metav1.OwnerReference) bool { return r.UID == ours.UID }); i >= 0 {
-		kept[i].APIVersion = ours.APIVersion
-		return kept
-	}
-	return append(kept, ours)
 }
