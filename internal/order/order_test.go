@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -22,7 +23,7 @@ func memory(t *testing.T) client.Client {
 	if err := infrav1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).Build()
+	return clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).Build())
 }
 
 // orderOf is the order of a Machine whose profile is p.

@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/macfleet/macfleet/internal/clienttest"
 )
 
 func machine(change func(*metav1.OwnerReference)) metav1.OwnerReference {
@@ -35,7 +37,7 @@ func TestGiveBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "mac-1-bootstrap", OwnerReferences: c.has}}
-			api := fake.NewClientBuilder().WithObjects(secret).Build()
+			api := clienttest.AsServed(fake.NewClientBuilder().WithObjects(secret).Build())
 			key, before, after := client.ObjectKeyFromObject(secret), &corev1.Secret{}, &corev1.Secret{}
 			if err := api.Get(t.Context(), key, before); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/bootstrapsecret"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/hostclaim"
@@ -39,7 +40,7 @@ func newPush(t *testing.T, before func()) (push, client.Client) {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: host.BootstrapSecretName("mac-1")}}
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(claimedHost(), secret).WithInterceptorFuncs(interceptor.Funcs{
+	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(claimedHost(), secret).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if first := before; first != nil {
 				before = nil
@@ -47,7 +48,7 @@ func newPush(t *testing.T, before func()) (push, client.Client) {
 			}
 			return c.Patch(ctx, o, p, opts...)
 		},
-	}).Build()
+	}).Build())
 	pusher := &Pusher{
 		Hosts: hostclaim.Hosts{Client: c, Reader: c}, Secrets: bootstrapsecret.Secrets{Client: c, Reader: c},
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),

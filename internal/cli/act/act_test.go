@@ -23,6 +23,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/clienttest"
 )
 
 // fleet is one with a host for each recipe.
@@ -174,9 +175,9 @@ func newFake(t *testing.T, s *snapshot.Snapshot, funcs interceptor.Funcs) client
 	for i := range s.Pods {
 		builder = builder.WithObjects(&s.Pods[i])
 	}
-	return builder.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+	return clienttest.AsServed(builder.WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 		return []string{o.(*corev1.Pod).Spec.NodeName}
-	}).Build()
+	}).Build())
 }
 
 // looking plans from what is there.

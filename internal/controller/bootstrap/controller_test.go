@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 )
 
 // world is an API server that counts writes.
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, changes ...func(*objects)) *world {
 		}
 	}
 	w := &world{T: t}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(o.more, o.cluster, o.machine, o.config)...).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(o.more, o.cluster, o.machine, o.config)...).
 		WithStatusSubresource(&bootstrapv1.MacBootstrapConfig{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, changes ...func(*objects)) *world {
 				w.writes++
 				return c.Create(ctx, object, opts...)
 			},
-		}).Build()
+		}).Build())
 	return w
 }
 

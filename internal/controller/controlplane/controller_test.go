@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	objects = append(objects,
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs", UID: "c"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "this"}})
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&controlplanev1.ExternalControlPlane{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourceCreate: w.giveToken,
@@ -91,7 +92,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				w.writes++
 				return c.Update(ctx, o, opts...)
 			},
-		}).Build()
+		}).Build())
 	return w
 }
 

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/host"
@@ -71,10 +71,10 @@ func worldOf(t testing.TB) *world {
 		t: t, ctx: context.Background(), clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 		cloud: &cloudtest.Cloud{},
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}).Build()
+		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}).Build())
 	opts, err := Options{Cloud: w.cloud, Clock: w.clock, DefaultPoolPrefix: prefix, OrphanReclaimZones: []string{zone}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -90,31 +90,13 @@ func worldOf(t testing.TB) *world {
 
 // start makes a manager that remembers nothing.
 func (w *world) start(opts Options) {
-	tested := interceptor.NewClient(w.client, w.interceptor())
+	tested := clienttest.AsServed(interceptor.NewClient(w.client, w.interceptor()))
 	w.inventory = newInventory(tested, opts)
 	metrics, err := newMetrics(nil)
 	w.must(err)
 	w.r = &Reconciler{
 		Options: opts, Client: tested, Reader: w.client, Inventory: w.inventory, Recorder: events.NewFakeRecorder(1000), metrics: metrics,
 	}
-}
-
-// patchSubResource answers as an API server does: what the answer does not name stays as it was
-// in the object.
-func patchSubResource(ctx context.Context, c client.SubResourceClient, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-	data, err := p.Data(o)
-	if err != nil {
-		return err
-	}
-	answer := o.DeepCopyObject().(client.Object)
-	if err := c.Patch(ctx, answer, client.RawPatch(p.Type(), data), opts...); err != nil {
-		return err
-	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, o)
 }
 
 // interceptor counts writes and fails those it is told to.
@@ -151,7 +133,7 @@ func (w *world) interceptor() interceptor.Funcs {
 			return around(func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return around(func() error { return patchSubResource(ctx, c.SubResource(sub), o, p, opts...) })
+			return around(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	}
 }

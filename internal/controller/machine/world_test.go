@@ -24,6 +24,7 @@ import (
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/job"
@@ -93,11 +94,11 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		fail: noFault, lose: noFault, report: host.ZoneReport{Hosts: 1, At: start()},
 	}
 	w.mac = &fakeMac{w: w, answer: hostKeyShown()}
-	w.client = fake.NewClientBuilder().WithScheme(testScheme(t)).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(testScheme(t)).
 		WithObjects(append(objects, cluster(), infraCluster(), clusterInfo())...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachine{}, &infrav1.ScalewayAppleSiliconHost{}).
 		WithIndex(&corev1.Pod{}, workload.NodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithInterceptorFuncs(w.interceptors()).Build()
+		WithInterceptorFuncs(w.interceptors()).Build())
 	w.restart()
 	return w
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -45,7 +46,7 @@ const unreadable = "unreadable"
 // Secrets can't be read at all: nothing depends on them.
 func answered(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objects ...client.Object) ([]certificatesv1.CertificateSigningRequestCondition, []string) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, csr)...).
+	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, csr)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, secret := o.(*corev1.Secret); secret || key.Namespace == unreadable {
@@ -53,7 +54,7 @@ func answered(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objec
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
-		}).Build()
+		}).Build())
 	heard := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, Reader: c, Recorder: heard}
 	key := client.ObjectKeyFromObject(csr)
@@ -153,7 +154,7 @@ func TestReconcileLeavesPending(t *testing.T) {
 func TestAServingRequestBeforeItsNodeIsApprovedLater(t *testing.T) {
 	own := claimed(mac1, "mac-1", token)
 	csr := serving().csr(t)
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(&own, machineOf(own), csr).Build()
+	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(&own, machineOf(own), csr).Build())
 	heard := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, Reader: c, Recorder: heard}
 	key := client.ObjectKeyFromObject(csr)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 )
 
 // One Mac that asks without end for what it does not get costs others no look.
@@ -36,14 +37,14 @@ func TestAMacThatAsksWithoutEnd(t *testing.T) {
 	}).csr(t)
 	other.Name = "other"
 	lists := 0
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, other)...).WithInterceptorFuncs(interceptor.Funcs{
+	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, other)...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, hosts := list.(*infrav1.ScalewayAppleSiliconHostList); hosts {
 				lists++
 			}
 			return c.List(ctx, list, opts...)
 		},
-	}).Build()
+	}).Build())
 	clock := clocktesting.NewFakePassiveClock(now)
 	r := &Reconciler{Client: c, Reader: c, Recorder: events.NewFakeRecorder(2 * many), Clock: clock}
 	look := func(name string) time.Duration {

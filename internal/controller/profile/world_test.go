@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		defer w.mu.Unlock()
 		w.writes = append(w.writes, verb+" "+o.GetName())
 	}
-	w.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachine{}, &infrav1.MacNodeProfile{}).
 		WithIndex(&corev1.Pod{}, workload.NodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				note("patch "+sub+" of", o)
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
-		}).Build()
+		}).Build())
 	w.r = New(Options{Client: w.client, Reader: w.client, Agent: agent(), Recorder: w.events, Clock: w.clock})
 	return w
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -55,7 +56,7 @@ func newWorld(t *testing.T, change ...func(*objects)) *world {
 			t.Fatal(err)
 		}
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.list()...).
+	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.list()...).
 		WithStatusSubresource(o.list()...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -70,7 +71,7 @@ func newWorld(t *testing.T, change ...func(*objects)) *world {
 				w.writes++
 				return c.Update(ctx, obj, opts...)
 			},
-		}).Build()
+		}).Build())
 	w.r = New(Options{
 		Client: w.client, Reader: w.client, Recorder: w.events, Clock: w.clock,
 		Zone: func(string) (host.ZoneReport, bool) { return w.report, true },

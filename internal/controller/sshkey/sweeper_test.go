@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/fleetkey"
 )
@@ -67,14 +68,14 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			t.Fatal(err)
 		}
 	}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	w.api = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if w.fail != nil {
 				return w.fail
 			}
 			return c.List(ctx, list, opts...)
 		},
-	}).Build()
+	}).Build())
 	w.sweeper = New(Options{
 		Reader: w.api, Keys: &w.vendor, ClusterID: clusterID, Clock: w.clock,
 		Forget: func(name string) { w.forgot = append(w.forgot, name) },

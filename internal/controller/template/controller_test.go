@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/servertype"
 )
@@ -52,7 +53,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	w.vendor.types = []cloud.ServerType{m2l}
-	w.api = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachineTemplate{}).Build()
+	w.api = clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachineTemplate{}).Build())
 	w.r = &Reconciler{Client: w.api, Vendor: &w.vendor, Clock: w.clock}
 	return w
 }

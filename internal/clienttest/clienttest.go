@@ -1,0 +1,45 @@
+// Package clienttest lets controller-runtime's fake client answer as an API server does, for
+// the tests of what writes objects. test/api holds both to the same.
+package clienttest
+
+import (
+	"context"
+	"reflect"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// AsServed is a fake client, or one with faults around it, under which an object stays as it
+// was sent where its write fails. The fake reads what is stored into the object before it
+// refuses an update (versionedTracker.updateObject of its package), and a fault after a write
+// stands for an answer that is lost. That an answer replaces all that the object held is the
+// same on both sides: the real client empties it first (targetZeroingDecoder of apiutil).
+func AsServed(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return asSent(o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return asSent(o, func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return asSent(o, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return asSent(o, func() error { return c.SubResource(name).Update(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return asSent(o, func() error { return c.SubResource(name).Patch(ctx, o, p, opts...) })
+		},
+	})
+}
+
+func asSent(o client.Object, write func() error) error {
+	sent := o.DeepCopyObject()
+	err := write()
+	if err != nil {
+		reflect.ValueOf(o).Elem().Set(reflect.ValueOf(sent).Elem())
+	}
+	return err
+}
