@@ -42,10 +42,9 @@ type Hosts struct {
 // Amend changes the Host of a claim, under its resourceVersion and on an uncached
 // read. A change that returns false writes nothing.
 func (s Hosts) Amend(ctx context.Context, ref Ref, change func(*host.Host) bool) (*host.Host, error) {
-	var h *host.Host
+	h := &host.Host{}
 	var last error
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		h = &host.Host{} // each read its own: what is absent from an answer stays as it was in what it is read into
 		last = s.amendOnce(ctx, h, ref, change)
 		return last
 	})

@@ -2,13 +2,11 @@ package host
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,16 +26,12 @@ func (s *scope) patchStatus(ctx context.Context) error {
 	}
 	base := h.DeepCopy()
 	base.Status = before
-	data, err := client.MergeFrom(base).Data(h)
-	if err != nil {
-		return fmt.Errorf("encoding the status of host %s: %w", h.Name, err)
-	}
-	// The answer is the whole object as it is now: its version must not be used with a spec
-	// that was read before. What it does not name would stay as it was in what it is read into.
-	written := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: h.Name}}
-	if err := s.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, data)); err != nil {
+	written := h.DeepCopy()
+	if err := s.Client.Status().Patch(ctx, written, client.MergeFrom(base)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+	// The answer is the whole object as it is now: its version must not be used
+	// with a spec that was read before.
 	s.host, s.stored = written, *written.Status.DeepCopy()
 	s.announce(ctx, before)
 	return nil
