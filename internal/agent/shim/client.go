@@ -111,7 +111,7 @@ func askFor(ctx context.Context, dir string, q request, timeout time.Duration) (
 		}
 	}()
 	defer context.AfterFunc(ctx, func() { _ = a.conn.Close() })()
-	a.from = bufio.NewReaderSize(a.conn, framePiece)
+	a.from = bufio.NewReader(a.conn)
 	_, err = a.conn.Write(data)
 	// A shim that refused may have hung up before it read all of the request.
 	if readErr := readLine(a.from, maxReply, &a.reply); readErr != nil {

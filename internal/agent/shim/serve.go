@@ -51,7 +51,7 @@ func (c *commands) serve(l net.Listener) {
 func (c *commands) answer(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	var q request
-	from := bufio.NewReaderSize(conn, framePiece)
+	from := bufio.NewReader(conn)
 	if err := readLine(from, maxRequest, &q); err != nil {
 		c.send(conn, reply{Error: &refusal{Code: RefusedInvalid, Message: err.Error()}})
 		return
