@@ -74,7 +74,7 @@ var rules = []rule{
 	{below: "internal/machine", only: []string{"api", "internal/host", "internal/machine", "internal/rollout", "internal/converge/document", "internal/workload"}, why: "machine decides: no client, no I/O"},
 	{below: "internal/memo", only: []string{}, why: "memo knows keys and values and nothing else"},
 	{below: "internal/order", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
-	{below: "internal/owner", only: []string{}, why: "owner knows Secrets and references, and no kind of ours"},
+	{below: "internal/owner", only: []string{"internal/clienttest"}, why: "owner knows Secrets and references, and no kind of ours"},
 	{below: "internal/push", never: []string{"internal/controller", "sandbox"}, why: "a service is below the controllers"},
 	{below: "internal/requeue", only: []string{}, why: "requeue knows errors and results and nothing else"},
 	{below: "internal/tracing", only: []string{"internal/tracing"}, why: "tracing makes spans, and knows nothing of what they are of"},
