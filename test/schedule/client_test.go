@@ -82,36 +82,53 @@ var _ client.Client = (*port)(nil)
 
 func (p *port) cached() bool { _, is := p.from.(*cache); return is }
 
-// pass brings an act through the gate.
-func (p *port) pass(ctx context.Context, verb string, object client.Object, act func() error) error {
+// pass brings an act through the gate, with the object as it is now, however late it lands. What
+// the act makes of it is read into the object only where the answer comes.
+func (p *port) pass(ctx context.Context, verb string, object client.Object, act func(sent client.Object) error) error {
 	call := operation{manager: p.m, verb: verb, kind: p.store.kind(object), key: client.ObjectKeyFromObject(object)}
-	return p.m.sim.through(ctx, call, act)
+	sent := object.DeepCopyObject().(client.Object)
+	if err := p.m.sim.through(ctx, call, func() error { return act(sent) }); err != nil {
+		return err
+	}
+	return assign(object, sent)
 }
 
 // Get implements client.Reader.
 func (p *port) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	kind := p.store.kind(object)
+	var found client.Object
 	read := func() error {
-		found := p.from.get(kind, key)
-		if found == nil {
+		if found = p.from.get(kind, key); found == nil {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 		}
-		return assign(object, found.DeepCopyObject().(client.Object))
+		return nil
 	}
+	if err := p.read(ctx, operation{manager: p.m, verb: "get", kind: kind, key: key}, read); err != nil {
+		return err
+	}
+	return assign(object, found.DeepCopyObject().(client.Object))
+}
+
+// read brings a read through the gate, but one from the cache.
+func (p *port) read(ctx context.Context, call operation, read func() error) error {
 	if p.cached() {
 		return read()
 	}
-	return p.m.sim.through(ctx, operation{manager: p.m, verb: "get", kind: kind, key: key}, read)
+	return p.m.sim.through(ctx, call, read)
 }
 
 // List implements client.Reader.
 func (p *port) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	kind := p.store.kind(list)
-	read := func() error { return fill(list, p.from.list(kind), opts) }
-	if p.cached() {
-		return read()
+	var found []client.Object
+	read := func() error {
+		found = p.from.list(kind)
+		return nil
 	}
-	return p.m.sim.through(ctx, operation{manager: p.m, verb: "list", kind: kind}, read)
+	if err := p.read(ctx, operation{manager: p.m, verb: "list", kind: kind}, read); err != nil {
+		return err
+	}
+	return fill(list, found, opts)
 }
 
 func fill(list client.ObjectList, objects []client.Object, opts []client.ListOption) error {
@@ -144,16 +161,16 @@ func picks(options *client.ListOptions, object client.Object) bool {
 
 // Create implements client.Writer.
 func (p *port) Create(ctx context.Context, object client.Object, _ ...client.CreateOption) error {
-	return p.pass(ctx, "create", object, func() error { return p.store.create(object) })
+	return p.pass(ctx, "create", object, p.store.create)
 }
 
 // Update implements client.Writer.
 func (p *port) Update(ctx context.Context, object client.Object, _ ...client.UpdateOption) error {
-	return p.pass(ctx, "update", object, func() error {
-		if object.GetResourceVersion() == "" && !builtin(p.store.kind(object)) {
+	return p.pass(ctx, "update", object, func(sent client.Object) error {
+		if sent.GetResourceVersion() == "" && !builtin(p.store.kind(sent)) {
 			return apierrors.NewBadRequest("an update needs a resourceVersion")
 		}
-		return p.store.update(object, false)
+		return p.store.update(sent, false)
 	})
 }
 
@@ -167,14 +184,14 @@ func (p *port) patch(ctx context.Context, verb string, object client.Object, pat
 	if err != nil {
 		return err
 	}
-	return p.pass(ctx, verb, object, func() error { return p.store.patch(object, data, statusOnly) })
+	return p.pass(ctx, verb, object, func(sent client.Object) error { return p.store.patch(sent, data, statusOnly) })
 }
 
 // Delete implements client.Writer.
 func (p *port) Delete(ctx context.Context, object client.Object, opts ...client.DeleteOption) error {
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
-	return p.pass(ctx, "delete", object, func() error {
-		return p.store.delete(object, options.Preconditions)
+	return p.pass(ctx, "delete", object, func(sent client.Object) error {
+		return p.store.delete(sent, options.Preconditions)
 	})
 }
 
@@ -223,12 +240,12 @@ func (r subresource) Get(context.Context, client.Object, client.Object, ...clien
 
 // Create implements client.SubResourceWriter: an eviction ends a Pod at once.
 func (r subresource) Create(ctx context.Context, object, _ client.Object, _ ...client.SubResourceCreateOption) error {
-	return r.pass(ctx, "evict", object, func() error { return r.store.delete(object, &metav1.Preconditions{}) })
+	return r.pass(ctx, "evict", object, func(sent client.Object) error { return r.store.delete(sent, &metav1.Preconditions{}) })
 }
 
 // Update implements client.SubResourceWriter.
 func (r subresource) Update(ctx context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
-	return r.pass(ctx, "update status of", object, func() error { return r.store.update(object, true) })
+	return r.pass(ctx, "update status of", object, func(sent client.Object) error { return r.store.update(sent, true) })
 }
 
 // Patch implements client.SubResourceWriter.
