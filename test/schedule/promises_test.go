@@ -188,14 +188,14 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 	if disturbs(release) {
 		c.judgeStorm(now)
 	}
-	if order := c.orderOf(release.Token); order != nil && order.Spec.Release != nil && order.Spec.Release.Policy == release.Policy {
-		return // it goes along to what became of the order
-	}
 	t := c.title(macOf(now))
 	var m *infrav1.ScalewayAppleSiliconMachine
 	if t != nil && (t.token == release.Token || release.Origin == infrav1.OriginReclaim || release.Origin == infrav1.OriginAdoption) {
 		m = t.owner()
 		t.over = t.over || release.Policy != infrav1.Reinstall
+	}
+	if order := c.orderOf(release.Token); order != nil && order.Spec.Release != nil && order.Spec.Release.Policy == release.Policy {
+		return // it goes along to what became of the order
 	}
 	switch release.Origin {
 	case infrav1.OriginReclaim, infrav1.OriginAdoption:
