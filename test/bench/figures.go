@@ -88,7 +88,7 @@ func (f *figures) print(out io.Writer) {
 	}
 	if c := f.Claims; c != nil {
 		row(fmt.Sprintf("%d Machines, %d free hosts: API requests a claim", c.Machines, f.Hosts),
-			fmt.Sprintf("%.0f", float64(sum(c.Requests))/float64(c.Machines)), "")
+			fmt.Sprintf("%.0f", float64(c.Requests.sum())/float64(c.Machines)), "")
 	}
 	if p := f.Peer; p != nil {
 		how := "measured"
@@ -111,6 +111,16 @@ func (f *figures) print(out io.Writer) {
 		row("the same: processor", ms(v.Processor), "")
 	}
 	_ = table.Flush() // to the terminal
+}
+
+// printRequests lists who asks the API server what.
+func (f *figures) printRequests(out io.Writer) {
+	if r := f.Freed; r != nil {
+		r.Requests.print(out, "each host freed, claimed and set up", r.Frees)
+	}
+	if c := f.Claims; c != nil {
+		c.Requests.print(out, "each claim", c.Machines)
+	}
 }
 
 func ms(milliseconds float64) string { return fmt.Sprintf("%.0f ms", milliseconds) }

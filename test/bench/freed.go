@@ -25,8 +25,8 @@ type freed struct {
 	Waiting int          `json:"waitingMachines"`
 	Times   distribution `json:"availableToClaimed"`
 	// Requests to the API server in all, from release to the next Node.
-	Requests      map[string]int `json:"requests"`
-	RequestsAFree float64        `json:"requestsAFree"`
+	Requests      requestCounts `json:"requests"`
+	RequestsAFree float64       `json:"requestsAFree"`
 }
 
 func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (*freed, error) {
@@ -36,6 +36,7 @@ func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (*
 		return nil, err
 	}
 	defer w.stop()
+	w.switchOn()
 	if err := w.makeCluster(ctx); err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (*
 	requests := w.requests.since(before)
 	return &freed{
 		Frees: len(times), Waiting: s.waiting, Times: distributionOf(times),
-		Requests: requests, RequestsAFree: float64(sum(requests)) / float64(len(times)),
+		Requests: requests, RequestsAFree: float64(requests.sum()) / float64(len(times)),
 	}, nil
 }
 

@@ -15,10 +15,19 @@ import (
 	"github.com/macfleet/macfleet/internal/push"
 )
 
-// macs are Macs that do at once what they are told, and become Nodes.
-type macs struct{ client client.Client }
+// macs are Macs that do at once what they are told, and become Nodes. They answer once
+// the channel is closed.
+type macs struct {
+	client  client.Client
+	answers <-chan struct{}
+}
 
 func (m macs) Dial(ctx context.Context, target push.Target) (push.Mac, error) {
+	select {
+	case <-m.answers:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if target.Pin == nil && target.FirstUse != nil {
 		return instant(m), target.FirstUse(ctx, hostKey())
 	}

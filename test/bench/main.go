@@ -39,6 +39,7 @@ type settings struct {
 	kubeQPS  float64
 	bursts   int
 	only     string
+	requests bool
 	output   string
 	logFile  string
 	restRuns int
@@ -68,6 +69,7 @@ func parse(args []string) (settings, error) {
 	f.IntVar(&s.bursts, "kube-api-burst", defaultKubeBurst, "burst of these")
 	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
 	f.StringVar(&s.only, "only", "", "freed, claims or verbs: measure that alone")
+	f.BoolVar(&s.requests, "requests", false, "tell which requests to the API server each claim takes, and who makes them")
 	f.StringVar(&s.output, "json", filepath.Join("bench", "figures.json"), "file for the figures")
 	f.StringVar(&s.logFile, "log", os.DevNull, "file for the controllers' log")
 	return s, f.Parse(args)
@@ -93,6 +95,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	figures.print(os.Stdout)
+	if s.requests {
+		figures.printRequests(os.Stdout)
+	}
 	return figures.write(s.output)
 }
 

@@ -27,8 +27,8 @@ type claims struct {
 	MostCalls  int     `json:"mostVendorCallsAHost"`
 	// Calls of the vendor in all, by their names.
 	Calls map[string]int `json:"vendorCalls"`
-	// Requests to the API server in all, up to the last claim shown.
-	Requests map[string]int `json:"requests"`
+	// Requests to the API server in all, up to the last claim shown; no Mac answers before.
+	Requests requestCounts `json:"requests"`
 }
 
 // quiet is what the vendor is asked while nothing changes.
@@ -58,6 +58,7 @@ func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out
 	if out.Claims, err = w.claimAll(ctx, s.machines); err != nil {
 		return err
 	}
+	w.switchOn()
 	say("many claims: all shown after %.1f s; the loop under one lock", out.Claims.Shown)
 	if out.Peer, err = measurePeer(ctx, s); err != nil {
 		return err
@@ -69,7 +70,8 @@ func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out
 	return w.rest(ctx, s.machines, s.restRuns, out)
 }
 
-// claimAll has all Machines wait, and then has them want hosts at one moment.
+// claimAll has all Machines wait, and then has them want hosts at one moment. The Macs
+// do not answer yet: what it takes to set them up is no part of a claim.
 func (w *world) claimAll(ctx context.Context, count int) (*claims, error) {
 	if err := w.makeCluster(ctx); err != nil {
 		return nil, err

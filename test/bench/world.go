@@ -58,6 +58,9 @@ type world struct {
 	environment *envtest.Environment
 	// requests counts what the controllers ask the API server.
 	requests *requests
+	// switchOn has the Macs answer.
+	switchOn func()
+	answers  <-chan struct{}
 	// stopManager ends the controllers, stop everything.
 	stopManager func() error
 	stop        func()
@@ -83,7 +86,8 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	w := &world{vendor: vendor, environment: environment, requests: &requests{}}
+	answers := make(chan struct{})
+	w := &world{vendor: vendor, environment: environment, requests: &requests{}, answers: answers, switchOn: func() { close(answers) }}
 	plenty := rest.CopyConfig(environment.Config)
 	plenty.QPS, plenty.Burst = 1000, 2000
 	if w.client, err = client.NewWithWatch(plenty, client.Options{Scheme: scheme}); err != nil {
@@ -204,7 +208,7 @@ func (w *world) addControllers(mgr ctrl.Manager, vendor cloud.Cloud, o options) 
 		return err
 	}
 	machines := machine.New(machine.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: macs{w.client},
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: macs{w.client, w.answers},
 		Agent: push.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: prefix,
 		Discovery:   workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: mgr.GetConfig().Host, FallbackCA: mgr.GetConfig().CAData},
 		Recorder:    mgr.GetEventRecorder("macfleet-machine"),
