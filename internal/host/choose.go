@@ -21,6 +21,9 @@ type Requirements struct {
 	PoolPrefix      string
 	// RefuseUnseen: no host that was never seen wiped.
 	RefuseUnseen bool
+	// Reserved reports that another Machine is about to claim the host of this name.
+	// Nil: no host is reserved.
+	Reserved func(host string) bool
 	// Selector over the hosts' labels. Nil: any.
 	Selector labels.Selector
 	// Now tells which failures of a host are recent, and how long it has been idle.
@@ -124,6 +127,9 @@ func skipReason(want Requirements, h *Host) Skip {
 	}
 	if want.OS != "" && h.Status.Server.OSFamily != want.OS {
 		return SkipOS
+	}
+	if want.Reserved != nil && want.Reserved(h.Name) {
+		return SkipReserved
 	}
 	return ""
 }

@@ -66,6 +66,10 @@ const (
 	ShowLost ShowStep = "lost"
 )
 
+// NameSettles is what NameInSync says of each claim for a moment. It is no news to its
+// Machine.
+const NameSettles = "the name must stay for a moment"
+
 // ShowInput is a fresh reading of a claimed server's name.
 type ShowInput struct {
 	Name string

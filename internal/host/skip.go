@@ -9,6 +9,7 @@ const (
 	SkipType      Skip = "of another type"
 	SkipOS        Skip = "with another OS"
 	SkipClaimed   Skip = "claimed"
+	SkipReserved  Skip = "being claimed"
 	SkipWiping    Skip = "wiping"
 	SkipRemoved   Skip = "being removed"
 	SkipUnseen    Skip = "not seen yet"

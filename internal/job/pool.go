@@ -1,6 +1,6 @@
 // Package job runs long work beside reconciles: one job an object, a bounded number
 // at once. A reconciler begins a job, looks at its progress, and takes its result
-// once that is recorded. Each change wakes the object. Jobs live in memory only: after
+// once that is recorded. Its end wakes the object, and so does a step that lasts. Jobs live in memory only: after
 // a restart the work is simply begun again.
 package job
 
@@ -17,6 +17,10 @@ import (
 
 // Queued is the step of a job that waits for others.
 const Queued = "queued"
+
+// stepNews is how long a step takes that people are told of: one that is over sooner
+// would be read by nobody, and each costs a visit and a write of the status.
+const stepNews = time.Second
 
 // Work is what a job does. It says which step it is at, and returns what it found.
 type Work func(ctx context.Context, say func(step string)) (found []string, err error)
@@ -40,6 +44,8 @@ type Pool struct {
 type job struct {
 	Run
 	cancel context.CancelFunc
+	// stepLasts wakes the object once the present step is news.
+	stepLasts *time.Timer
 }
 
 // Run is a job as a reconciler sees it.
@@ -115,9 +121,12 @@ func (p *Pool) Begin(key types.NamespacedName, id string, work Work) {
 	p.spawn(func() {
 		defer cancel()
 		found, err := p.run(ctx, func() ([]string, error) {
-			return work(ctx, func(step string) { p.change(key, func() { current.Step = step }) })
+			return work(ctx, func(step string) {
+				p.change(current, func() { current.Step, current.stepLasts = step, time.AfterFunc(stepNews, func() { p.wake(key) }) })
+			})
 		})
-		p.change(key, func() { current.Done, current.Found, current.Result = true, found, err })
+		p.change(current, func() { current.Done, current.Found, current.Result = true, found, err })
+		p.wake(key)
 	})
 }
 
@@ -131,12 +140,19 @@ func (p *Pool) run(ctx context.Context, work func() ([]string, error)) ([]string
 	}
 }
 
-// change notes news of a job and wakes its object. It must not block a job for ever on
-// a manager that is gone.
-func (p *Pool) change(key types.NamespacedName, note func()) {
+// change notes that a job has left the step it was at.
+func (p *Pool) change(current *job, note func()) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if current.stepLasts != nil {
+		current.stepLasts.Stop()
+	}
 	note()
-	p.mu.Unlock()
+}
+
+// wake tells that the object's job has news. It must not block for ever on a manager
+// that is gone.
+func (p *Pool) wake(key types.NamespacedName) {
 	woken := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	select {
 	case p.wakeups <- event.GenericEvent{Object: woken}:

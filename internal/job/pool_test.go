@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -76,18 +77,28 @@ func TestSoManyJobsRunAtOnce(t *testing.T) {
 	})
 }
 
-// A step and the end are news; nothing else would bring the reconciler back.
+// A step that lasts and the end are news; nothing else would bring the reconciler back.
+// A step that is over at once is none.
 func TestNewsWakesTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, clock.RealClock{}, nil)
 		gate := make(chan struct{})
-		pool.Begin(key("a"), "1", waitFor(gate))
+		pool.Begin(key("a"), "1", func(ctx context.Context, say func(string)) ([]string, error) {
+			say("over at once")
+			return waitFor(gate)(ctx, say)
+		})
+		synctest.Wait()
+		if names := woken(pool); len(names) > 0 || steps(pool, "a")[0] != "at work" {
+			t.Errorf("woken at %q: %q", steps(pool, "a"), names)
+		}
+		time.Sleep(stepNews)
 		synctest.Wait()
 		if names := woken(pool); !slices.Equal(names, []string{"fleet/a"}) {
-			t.Errorf("woken at a step: %q", names)
+			t.Errorf("woken by a step that lasts: %q", names)
 		}
 		close(gate)
 		pool.Wait()
+		time.Sleep(2 * stepNews)
 		if names := woken(pool); !slices.Equal(names, []string{"fleet/a"}) {
 			t.Errorf("woken at the end: %q", names)
 		}

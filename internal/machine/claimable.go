@@ -85,7 +85,7 @@ func Touchable(s Snapshot, staged, reachable bool) Finding {
 		return False(infrav1.ReasonWaitingForHost, "the vendor has not delivered host %s yet", s.Host.Name)
 	case !apimeta.IsStatusConditionTrue(s.Host.Status.Conditions, infrav1.NameInSyncCondition):
 		why := ""
-		if c := apimeta.FindStatusCondition(s.Host.Status.Conditions, infrav1.NameInSyncCondition); c != nil && c.Message != "" {
+		if c := apimeta.FindStatusCondition(s.Host.Status.Conditions, infrav1.NameInSyncCondition); c != nil && c.Message != "" && c.Message != host.NameSettles {
 			why = ": " + c.Message
 		}
 		return False(infrav1.ReasonWaitingForHost, "host %s does not show this Machine's name yet%s", s.Host.Name, why)
@@ -95,6 +95,12 @@ func Touchable(s Snapshot, staged, reachable bool) Finding {
 		return False(infrav1.ReasonWaitingForHost, "the vendor shows no address or user of host %s yet", s.Host.Name)
 	}
 	return Finding{}
+}
+
+// MayBeStaged reports that the claim is shown. Credentials are not staged before, and the
+// Secret is not worth a reading.
+func MayBeStaged(s Snapshot) bool {
+	return apimeta.IsStatusConditionTrue(s.Host.Status.Conditions, infrav1.NameInSyncCondition)
 }
 
 // Requirements is what the Machine asks of a host; an error is a bad host selector's.

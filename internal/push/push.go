@@ -94,11 +94,15 @@ func (p *Pusher) Push(ctx context.Context, request Request, say func(step string
 }
 
 func (p push) run(ctx context.Context) error {
-	target := p.Target
-	target.FirstUse = p.pin
+	target, pinned := p.Target, false
+	target.FirstUse = func(ctx context.Context, key infrav1.HostKey) error {
+		err := p.pin(ctx, key)
+		pinned = err == nil
+		return err
+	}
 	var mac Mac
 	err := p.at(StepDial, func() (err error) {
-		if mac, err = p.Macs.Dial(ctx, target); err != nil {
+		if mac, err = p.Macs.Dial(ctx, target); err != nil || pinned {
 			return err
 		}
 		return p.pin(ctx, mac.HostKey())

@@ -51,6 +51,7 @@ type Reconciler struct {
 	diagnostics           memo.Memo[types.UID, diagnostic]
 	serverTypes           servertype.Types
 	firstSeen             firstSeen
+	statuses              statuses
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
 }
@@ -87,7 +88,9 @@ type phases struct {
 }
 
 func (r *Reconciler) newPhases(h *host.Host) *phases {
-	s := &scope{Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, host: h, stored: *h.Status.DeepCopy()}
+	s := &scope{
+		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, host: h, stored: *h.Status.DeepCopy(),
+	}
 	s.observed.Now, s.observed.RefuseUnseen = s.now(), r.RefuseUnseen
 	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}
 	idle := idling{vendor: v, adoption: adoption{v}, judging: &r.unseen}
@@ -111,6 +114,7 @@ func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
 	result, err := p.main(ctx)
 	if err == nil && !p.deleted && p.host.Spec.Reboot != nil {
 		result, err = p.reboot.reconcile(ctx, result)
+		result.RequeueAfter = earlier(result.RequeueAfter, p.InventoryInterval)
 	}
 	if err == nil && p.observed.Gone {
 		err = p.wipe.removeGone(ctx)

@@ -38,7 +38,7 @@ func (p *staging) reconcile(ctx context.Context, credentials cloud.Credentials, 
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	p.condition(host.CredentialsStagedCondition, metav1.ConditionTrue, host.ReasonStaged, "")
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: secretCheck}, nil
 }
 
 func (p *staging) secretKey() client.ObjectKey {
@@ -69,17 +69,19 @@ func (p *staging) sameClaim(secret *corev1.Secret) bool {
 
 func (p *staging) epoch() string { return strconv.FormatInt(p.host.Spec.Record.InstallEpoch, 10) }
 
+// writeSecret makes the Secret, or changes the one there is. A claim whose credentials
+// were never staged has none, as a rule.
 func (p *staging) writeSecret(ctx context.Context, credentials cloud.Credentials) error {
 	key := p.secretKey()
+	if p.reasonOf(host.CredentialsStagedCondition) == "" {
+		if err := p.createSecret(ctx, key, credentials); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
 	secret := &corev1.Secret{}
 	err := p.Reader.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		p.fill(secret, credentials)
-		if err := p.Client.Create(ctx, secret); err != nil {
-			return fmt.Errorf("creating Secret %s: %w", key, err)
-		}
-		return nil
+		return p.createSecret(ctx, key, credentials)
 	}
 	if err != nil {
 		return fmt.Errorf("reading Secret %s: %w", key, err)
@@ -91,6 +93,15 @@ func (p *staging) writeSecret(ctx context.Context, credentials cloud.Credentials
 	}
 	if err := p.Client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("updating Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+func (p *staging) createSecret(ctx context.Context, key client.ObjectKey, credentials cloud.Credentials) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	p.fill(secret, credentials)
+	if err := p.Client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("creating Secret %s: %w", key, err)
 	}
 	return nil
 }

@@ -5,9 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
+	"github.com/macfleet/macfleet/internal/watch"
 )
 
 // firstSeen remembers of each Host, by name, when the times it records were first seen
@@ -43,6 +45,18 @@ func (f *firstSeen) note(h *host.Host, now time.Time) (since host.FirstSeen) {
 		}
 	})
 	return since
+}
+
+// statuses remember the version that the last status of each Host, by name, was written
+// as. The event of it is no news to who wrote it: the pass has decided from that status.
+// One that comes before the answer wakes the host once for nothing.
+type statuses struct {
+	memo.Memo[string, string]
+}
+
+// foreign lets every event through but those of our own statuses.
+func (s *statuses) foreign() predicate.Predicate {
+	return watch.Updates(func(_, now *host.Host) bool { return s.Get(now.Name) != now.ResourceVersion })
 }
 
 // requests remember when the vendor acknowledged the reinstall of each host, or its

@@ -25,6 +25,7 @@ type scope struct {
 	Reader   client.Reader // uncached
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
+	statuses *statuses
 
 	host     *host.Host
 	stored   infrav1.ScalewayAppleSiliconHostStatus // as the API has it

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,8 +88,8 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 func (r *Reconciler) watch(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("host").
-		For(&host.Host{}).
-		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(hostOf), builder.WithPredicates(comesOrGoes())).
+		For(&host.Host{}, builder.WithPredicates(r.statuses.foreign())).
+		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(r.hostOf), builder.WithPredicates(concernsHost())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(nodeAppears())).
 		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
 		WithEventFilter(predicate.NewPredicateFuncs(r.Options.filtered)).
@@ -103,21 +104,31 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 	return nil
 }
 
-// hostOf maps a Machine to the host it chose.
-func hostOf(_ context.Context, o client.Object) []reconcile.Request {
+// hostOf maps a Machine to the host it chose. One that anybody can claim stays so until
+// it is claimed, and that wakes it.
+func (r *Reconciler) hostOf(ctx context.Context, o client.Object) []reconcile.Request {
 	m, ok := o.(*infrav1.ScalewayAppleSiliconMachine)
 	if !ok || m.Spec.HostRef == nil {
+		return nil
+	}
+	h := &host.Host{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: m.Spec.HostRef.Name}, h)
+	if err == nil && h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: m.Spec.HostRef.Name}}}
 }
 
-// comesOrGoes: a claim is stranded when its Machine goes, or means another host,
-// and no longer when one comes that holds it. Other changes of a Machine that
-// matter here reach the host itself. Of an update both hosts are woken.
-func comesOrGoes() predicate.Predicate {
+// concernsHost: a claim is stranded when its Machine goes, or means another host,
+// and no longer when one comes that holds it; and a Machine that begins to wait for its
+// host may miss its Secret. Other changes of a Machine that matter here reach the host
+// itself. Of an update both hosts are woken.
+func concernsHost() predicate.Predicate {
+	waits := func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		return conditions.GetReason(m, infrav1.BootstrappedCondition) == infrav1.ReasonWaitingForHost
+	}
 	return watch.Updates(func(before, now *infrav1.ScalewayAppleSiliconMachine) bool {
-		return !equality.Semantic.DeepEqual(before.Spec.HostRef, now.Spec.HostRef)
+		return !equality.Semantic.DeepEqual(before.Spec.HostRef, now.Spec.HostRef) || !waits(before) && waits(now)
 	})
 }
 

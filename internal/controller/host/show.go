@@ -81,8 +81,12 @@ func (p *showing) nothingToShow(ctx context.Context) (wait time.Duration, done b
 	// As long as the claim lasts its Secret must be there: a Mac that lost its
 	// agent is set up again with it. See that nobody removed it.
 	staged, err := p.staging.done(ctx)
-	return p.InventoryInterval, staged, err
+	return secretCheck, staged, err
 }
+
+// secretCheck is how often the Secret of a claim is looked for that nobody misses: a
+// Machine that does wakes the host.
+const secretCheck = 10 * time.Minute
 
 // settling is the rest of the time that the name must stay.
 func (p *showing) settling() time.Duration {
@@ -123,6 +127,6 @@ func (p *showing) shown() (ctrl.Result, error) {
 	since := metav1.NewMicroTime(p.now().Truncate(time.Microsecond))
 	p.host.Status.ShownSince = &since
 	p.since(since.Time)
-	p.condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, "the name must stay for a moment")
+	p.condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, host.NameSettles)
 	return ctrl.Result{RequeueAfter: p.Settle}, nil
 }

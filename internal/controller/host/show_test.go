@@ -151,7 +151,7 @@ func TestALostSecretIsStagedAgain(t *testing.T) {
 			w.must(w.client.Update(w.ctx, m))
 			result, err := w.reconcile()
 			w.must(err)
-			if result.RequeueAfter != w.r.InventoryInterval || len(w.cloud.Calls()) != 0 {
+			if result.RequeueAfter != secretCheck || len(w.cloud.Calls()) != 0 {
 				t.Errorf("looks again after %v, calls %v", result.RequeueAfter, w.cloud.Calls())
 			}
 			w.must(w.client.Delete(w.ctx, w.secret()))

@@ -61,13 +61,17 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 		}
 		return ctrl.Result{}, nil
 	}
-	var err error
-	if v.secret, err = p.secrets.Read(ctx, client.ObjectKeyFromObject(v.Machine)); err != nil {
+	first, err := p.readSecret(ctx, v)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if elsewhere, err := p.machines.elsewhere(ctx, v, p.machines.client); err != nil || elsewhere.Reason != "" {
 		v.bootstrapped = elsewhere
 		return ctrl.Result{RequeueAfter: elsewherePoll}, err
+	}
+	if first != nil {
+		v.bootstrapped = progress(first.Step) // its end brings us back
+		return ctrl.Result{}, nil
 	}
 	staged := v.secret.Found && v.secret.ClaimToken == v.Token() && v.secret.Epoch == v.Host.Spec.Record.InstallEpoch
 	if waiting := machine.Touchable(v.Snapshot, staged, v.secret.User != "" && v.secret.Address != ""); waiting.Reason != "" {
@@ -94,6 +98,23 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 	return p.converge(ctx, v, want)
 }
 
+// readSecret reads <machine>-bootstrap where it is worth a reading: not before the claim is
+// shown, nor while the first push runs, which is
+// returned and needs nothing.
+func (p *bootstrapPhase) readSecret(ctx context.Context, v *visit) (first *job.Run, err error) {
+	key := client.ObjectKeyFromObject(v.Machine)
+	if v.Machine.Spec.ProviderID == "" {
+		if !machine.MayBeStaged(v.Snapshot) {
+			return nil, nil
+		}
+		if current, running := p.pushes.Look(key); running && !current.Done {
+			return &current, nil
+		}
+	}
+	v.secret, err = p.secrets.Read(ctx, key)
+	return nil, err
+}
+
 // invalid says that the profile asks for what cannot be. A Mac that runs goes on
 // as it is.
 func (v *visit) invalid(profile string, err error) {
@@ -108,12 +129,12 @@ func (v *visit) invalid(profile string, err error) {
 // converge decides whether the Mac needs a push, and follows the one there is.
 func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(v.Machine)
-	if err := p.nodes.findNode(ctx, v); err != nil {
+	current, running := p.pushes.Look(key)
+	if err := p.nodes.findNode(ctx, v, running && !current.Done); err != nil {
 		return ctrl.Result{}, err
 	}
 	need := machine.NextPush(v.Snapshot, v.revision, v.secret.Joinable(p.clock.Now()), p.clock.Now())
 	id := pushID(v, want)
-	current, running := p.pushes.Look(key)
 	updating := running && strings.HasPrefix(current.ID, updatePrefix)
 	switch {
 	case updating && !current.Done: // also where its update permit was taken back meanwhile

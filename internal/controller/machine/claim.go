@@ -42,6 +42,7 @@ type claimPhase struct {
 	orders       *order.Placer
 	pools        host.Pools
 	pushes       *job.Pool
+	reservations *reservations
 	rights       *rights
 	waitMessages *memo.Memo[client.ObjectKey, time.Time]
 }
@@ -90,7 +91,7 @@ func (p *claimPhase) setPoolHostRef(ctx context.Context, v *visit) (bool, error)
 		return false, err
 	}
 	// The vendor has the key before a host is chosen: one that is delivered meanwhile
-	// must know it. Who then finds nothing to take need not read it again.
+	// must know it. Hosts of a pool were installed before, and the push reads the key.
 	if !p.keys.Registered(v.fleetOf()) {
 		if err := p.requireFleetKey(ctx, v); err != nil {
 			return false, err
@@ -100,8 +101,10 @@ func (p *claimPhase) setPoolHostRef(ctx context.Context, v *visit) (bool, error)
 	if err != nil || name == "" {
 		return false, err
 	}
-	if err := p.requireFleetKey(ctx, v); err != nil {
-		return false, err
+	if machine.OrdersServer(v.Machine) {
+		if err := p.requireFleetKey(ctx, v); err != nil {
+			return false, err
+		}
 	}
 	ref := &infrav1.HostReference{Name: name, ClaimToken: uuid.NewString()}
 	return true, p.machines.patch(ctx, v, "chosen host", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.HostRef = ref })
@@ -135,17 +138,20 @@ func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, erro
 	if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing hosts: %w", err)
 	}
-	chosen, skipped := host.Choose(wish, list.Items)
+	key := client.ObjectKeyFromObject(v.Machine)
+	chosen, skipped := p.reservations.choose(wish, list.Items, key)
 	if chosen != nil {
 		return chosen.Name, nil
 	}
 	p.metrics.claim(claimNoHost)
 	v.poll = waitPoll
+	if skipped[host.SkipReserved] > 0 {
+		v.poll = reserved // nobody wakes us when that claim comes to nothing
+	}
 	reason := infrav1.ReasonNoAvailableHost
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
 		reason = infrav1.ReasonNoHostInFailureDomain
 	}
-	key := client.ObjectKeyFromObject(v.Machine)
 	if conditions.GetReason(v.Machine, infrav1.HostClaimedCondition) != reason || p.waitMessageDue(key) {
 		v.claimed = machine.False(reason, "%s", skipped.Message(wish, list.Items))
 	}
@@ -153,7 +159,8 @@ func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, erro
 }
 
 // reconcileClaim makes the chosen host ours, or finds that it is already, or no longer.
-// A claim seen in the cache is believed; that there is none is read uncached.
+// A claim seen in the cache is believed, and a host that is free there is claimed once
+// under the resourceVersion it has there; anything else is read uncached.
 func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	if host.OrderMeant(v.Machine) {
 		return p.reconcileOrder(ctx, v)
@@ -162,7 +169,8 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 	if err != nil {
 		return err
 	}
-	if verdict != host.Held && verdict != host.Releasing {
+	believed := verdict == host.Held || verdict == host.Releasing
+	if !believed && (verdict != host.Acquire || !p.reservations.firstTry(h.Name, v.Token())) {
 		if h, verdict, err = p.claims.judgeClaim(ctx, v, p.reader); err != nil {
 			return err
 		}

@@ -63,13 +63,12 @@ type intrudingReader struct {
 }
 
 func (r *intrudingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	err := r.Reader.Get(ctx, key, o, opts...)
-	if _, is := o.(*infrav1.ScalewayAppleSiliconHost); is && r.intrude != nil {
+	if _, is := o.(*infrav1.ScalewayAppleSiliconMachine); is && r.intrude != nil {
 		intrude := r.intrude
 		r.intrude = nil
 		intrude()
 	}
-	return err
+	return r.Reader.Get(ctx, key, o, opts...)
 }
 
 // Two managers read one free host; the second claims it while the first is about

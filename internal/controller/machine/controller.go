@@ -118,6 +118,7 @@ type Reconciler struct {
 	absences memo.Memo[client.ObjectKey, machine.Absence]
 	// waitMessages is when each waiting Machine last said why.
 	waitMessages memo.Memo[client.ObjectKey, time.Time]
+	reservations reservations
 	pushes       *job.Pool
 	// checks share the slots of the pushes.
 	checks  *job.Pool
@@ -336,10 +337,11 @@ func (r *Reconciler) wireServices() {
 
 func (r *Reconciler) wirePhases() {
 	pools := r.pools()
+	r.reservations.clock = r.Clock
 	r.claimPhase = &claimPhase{
 		refuseUnseen: r.RefuseUnseen, client: r.Client, clock: r.Clock, reader: r.Reader, checks: r.checks, claims: r.claims,
 		fleetKeys: r.fleetKeys, gone: r.gone, hosts: r.hosts, keys: r.keys, machines: r.machines, metrics: r.metrics, nodes: r.nodes,
-		orders: &r.orders, pools: pools, pushes: r.pushes, rights: r.rights, waitMessages: &r.waitMessages,
+		orders: &r.orders, pools: pools, pushes: r.pushes, reservations: &r.reservations, rights: r.rights, waitMessages: &r.waitMessages,
 	}
 	r.bootstrapPhase = &bootstrapPhase{
 		clock: r.Clock, hosts: r.hosts, machines: r.machines, metrics: r.metrics, nodes: r.nodes, pushes: r.pushes, secrets: r.secrets, starter: r.starter,

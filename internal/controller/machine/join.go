@@ -29,11 +29,12 @@ func (p *joinPhase) run(ctx context.Context, v *visit) (ctrl.Result, error) {
 		v.joined = machine.Unknown(infrav1.ReasonWaitingForNode, "the Mac is not converged yet")
 		return ctrl.Result{}, nil
 	}
-	if err := p.nodes.findNode(ctx, v); err != nil {
+	pushed := p.pushes.Running(client.ObjectKeyFromObject(v.Machine))
+	if err := p.nodes.findNode(ctx, v, pushed); err != nil {
 		return ctrl.Result{}, err
 	}
 	v.joined = machine.JudgeNode(v.Snapshot)
-	if p.pushes.Running(client.ObjectKeyFromObject(v.Machine)) {
+	if pushed {
 		return ctrl.Result{}, nil // its token is its own, until it says what the Mac holds
 	}
 	if v.joined.Reason == infrav1.NodeReadyCondition && v.KeptByUs() && (v.secret.TokenID != "" || v.Host.Spec.Record.Bootstrap.TokenID != "") {
