@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -388,7 +389,7 @@ func (c *cluster) loseStatus() {
 func (c *cluster) loseHosts() {
 	clear(c.disturbed) // the records say it, and they are lost
 	for _, h := range c.hosts() {
-		c.lost[h.Spec.ServerID] = lostHost{h.DeepCopy(), c.sim.clock.Now()}
+		c.lost[cmp.Or(h.Spec.ServerID, h.Name)] = lostHost{h.DeepCopy(), c.sim.clock.Now()}
 		c.sim.must(c.store.delete(h, nil))
 	}
 }

@@ -39,7 +39,7 @@ type cluster struct {
 	pausedAt time.Time
 	// reclaims starts the names of servers that the sweep may take back; empty: none.
 	reclaims string
-	// lost are the Hosts that a person deleted, by server.
+	// lost are the Hosts that a person deleted, by server; an order that has none, by name.
 	lost map[string]lostHost
 	// forced is when a person took the finalizer off a Machine.
 	forced map[string]time.Time

@@ -310,11 +310,15 @@ func actOf(method, verb string) string {
 	return "delete"
 }
 
-// licenceOrder: a server is ordered for an order that stands, and once.
+// licenceOrder: a server is ordered for an order that stands, or that a person deleted since
+// the pass has read it.
 func (c *cluster) licenceOrder(name string) {
-	stands := false
-	for _, h := range c.hosts() {
-		stands = stands || h.Spec.Order != nil && h.Spec.Order.Name == name && h.Spec.Release == nil && h.DeletionTimestamp == nil
+	is := func(h *host.Host) bool {
+		return h.Spec.Order != nil && h.Spec.Order.Name == name && h.Spec.Release == nil && h.DeletionTimestamp == nil
+	}
+	stands := slices.ContainsFunc(c.hosts(), is)
+	for _, last := range c.lost {
+		stands = stands || is(last.host) && c.sim.clock.Since(last.at) <= grace
 	}
 	if !stands {
 		c.sim.violate("a server %s is ordered, and no order of it stands", name)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -128,7 +129,7 @@ func (s *sim) personDeletesHosts(c *cluster) {
 func (c *cluster) loseHost(h *host.Host) {
 	c.sim.note("person: deletes Host %s", h.Name)
 	delete(c.disturbed, string(h.UID))
-	c.lost[h.Spec.ServerID] = lostHost{h, c.sim.clock.Now()}
+	c.lost[cmp.Or(h.Spec.ServerID, h.Name)] = lostHost{h, c.sim.clock.Now()}
 	c.sim.must(c.store.delete(h.DeepCopy(), nil))
 }
 
