@@ -151,3 +151,27 @@ func (w *world) awaitPool(ctx context.Context, count int) error {
 func until(ctx context.Context, holds func() (bool, error)) error {
 	return wait.PollUntilContextTimeout(ctx, look, hang, true, func(context.Context) (bool, error) { return holds() })
 }
+
+// watchHosts shows each host, and each change of one, until that is enough. An API server
+// closes a watch that it finds slow, as on a busy machine: then all are shown once more.
+func (w *world) watchHosts(ctx context.Context, see func(*infrav1.ScalewayAppleSiliconHost) (enough bool)) error {
+	ctx, cancel := context.WithTimeout(ctx, hang)
+	defer cancel()
+	for {
+		watch, err := w.client.Watch(ctx, &infrav1.ScalewayAppleSiliconHostList{})
+		if err != nil {
+			return fmt.Errorf("watching hosts: %w", err)
+		}
+		for event := range watch.ResultChan() {
+			if h, is := event.Object.(*infrav1.ScalewayAppleSiliconHost); is && see(h) {
+				watch.Stop()
+				return nil
+			}
+		}
+		watch.Stop()
+		if ctx.Err() != nil {
+			return fmt.Errorf("watching hosts: %w", ctx.Err())
+		}
+		say("the API server closed the watch of hosts; watching again")
+	}
+}

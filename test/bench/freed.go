@@ -117,19 +117,10 @@ func (w *world) churn(ctx context.Context, next, atOnce int) error {
 
 // watchFrees times the claims of hosts that became free after a wipe.
 func (w *world) watchFrees(ctx context.Context, frees int) ([]time.Duration, error) {
-	watch, err := w.client.Watch(ctx, &infrav1.ScalewayAppleSiliconHostList{})
-	if err != nil {
-		return nil, fmt.Errorf("watching hosts: %w", err)
-	}
-	defer watch.Stop()
 	var times []time.Duration
 	since := map[string]time.Time{}
-	for event := range watch.ResultChan() {
+	err := w.watchHosts(ctx, func(h *infrav1.ScalewayAppleSiliconHost) (done bool) {
 		now := time.Now()
-		h, ok := event.Object.(*infrav1.ScalewayAppleSiliconHost)
-		if !ok {
-			continue
-		}
 		at, waits := since[h.Name]
 		switch {
 		case h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable && !waits:
@@ -141,9 +132,10 @@ func (w *world) watchFrees(ctx context.Context, frees int) ([]time.Duration, err
 				say("freed hosts: %d of %d claimed again", len(times), frees)
 			}
 		}
-		if len(times) == frees {
-			return times, nil
-		}
+		return len(times) == frees
+	})
+	if err != nil {
+		return nil, fmt.Errorf("of %d hosts %d are claimed again: %w", frees, len(times), err)
 	}
-	return nil, fmt.Errorf("the watch ended after %d of %d", len(times), frees)
+	return times, nil
 }

@@ -101,19 +101,14 @@ func (w *world) claimAll(ctx context.Context, count int) (*claims, error) {
 }
 
 func (w *world) watchClaims(ctx context.Context, began <-chan time.Time, out *claims) error {
-	ctx, cancel := context.WithTimeout(ctx, hang)
-	defer cancel()
-	watch, err := w.client.Watch(ctx, &infrav1.ScalewayAppleSiliconHostList{})
-	if err != nil {
-		return fmt.Errorf("watching hosts: %w", err)
-	}
-	defer watch.Stop()
-	start := <-began
+	var start time.Time
 	claimed, shown := map[string]bool{}, map[string]bool{}
-	for event := range watch.ResultChan() {
-		h, ok := event.Object.(*infrav1.ScalewayAppleSiliconHost)
-		if !ok || h.Spec.ClaimRef == nil {
-			continue
+	err := w.watchHosts(ctx, func(h *infrav1.ScalewayAppleSiliconHost) (done bool) {
+		if start.IsZero() {
+			start = <-began
+		}
+		if h.Spec.ClaimRef == nil {
+			return false
 		}
 		claimed[h.Name] = true
 		if meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.NameInSyncCondition) {
@@ -123,12 +118,13 @@ func (w *world) watchClaims(ctx context.Context, began <-chan time.Time, out *cl
 			out.Claimed = seconds(time.Since(start).Seconds())
 			say("many claims: all claimed after %.1f s", out.Claimed)
 		}
-		if len(shown) == out.Machines {
-			out.Shown = seconds(time.Since(start).Seconds())
-			return nil
-		}
+		out.Shown = seconds(time.Since(start).Seconds())
+		return len(shown) == out.Machines
+	})
+	if err != nil {
+		return fmt.Errorf("of %d hosts %d are claimed and %d shown: %w", out.Machines, len(claimed), len(shown), err)
 	}
-	return fmt.Errorf("the watch ended with %d claims shown", len(shown))
+	return nil
 }
 
 // count sums the calls up, and those about each host.

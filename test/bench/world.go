@@ -188,7 +188,13 @@ func (w *world) startManager(ctx context.Context, api *rest.Config, o options) (
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var group errgroup.Group
-	group.Go(func() error { return mgr.Start(ctx) })
+	group.Go(func() error {
+		err := mgr.Start(ctx)
+		if ctx.Err() == nil {
+			say("the controllers ended: %v", err)
+		}
+		return err
+	})
 	return func() error {
 		cancel()
 		return group.Wait()
