@@ -1,7 +1,7 @@
 // Package job runs long work beside reconciles: one job an object, a bounded number
 // at once. A reconciler begins a job, looks at its progress, and takes its result
-// once that is recorded. Its end wakes the object, and so does a step that lasts. Jobs live in memory only: after
-// a restart the work is simply begun again.
+// once that is recorded. Its end wakes the object, and so does a step that lasts. Jobs
+// live in memory only: after a restart the work is simply begun again.
 package job
 
 import (

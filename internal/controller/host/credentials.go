@@ -70,13 +70,12 @@ func (p *staging) sameClaim(secret *corev1.Secret) bool {
 func (p *staging) epoch() string { return strconv.FormatInt(p.host.Spec.Record.InstallEpoch, 10) }
 
 // writeSecret makes the Secret, or changes the one there is. A claim whose credentials
-// were never staged has none, as a rule.
+// were never staged has none, as a rule. What refuses a new one, as a quota, says nothing
+// of one that is there.
 func (p *staging) writeSecret(ctx context.Context, credentials cloud.Credentials) error {
 	key := p.secretKey()
-	if p.reasonOf(host.CredentialsStagedCondition) == "" {
-		if err := p.createSecret(ctx, key, credentials); !apierrors.IsAlreadyExists(err) {
-			return err
-		}
+	if p.reasonOf(host.CredentialsStagedCondition) == "" && p.createSecret(ctx, key, credentials) == nil {
+		return nil
 	}
 	secret := &corev1.Secret{}
 	err := p.Reader.Get(ctx, key, secret)

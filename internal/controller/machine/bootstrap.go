@@ -99,8 +99,7 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 }
 
 // readSecret reads <machine>-bootstrap where it is worth a reading: not before the claim is
-// shown, nor while the first push runs, which is
-// returned and needs nothing.
+// shown, nor while the first push runs, which needs nothing and is returned.
 func (p *bootstrapPhase) readSecret(ctx context.Context, v *visit) (first *job.Run, err error) {
 	key := client.ObjectKeyFromObject(v.Machine)
 	if v.Machine.Spec.ProviderID == "" {

@@ -34,7 +34,7 @@ func (p *nodes) drainer() workload.Drainer {
 
 // findNode reads the Node of the Machine's name. That it is absent is believed
 // of the API server only, since a new token follows from it: promise 10. While a push
-// runs nothing follows, and its end brings the next visit.
+// runs nothing follows, and the API server is not asked.
 func (p *nodes) findNode(ctx context.Context, v *visit, pushed bool) error {
 	if v.nodeRead {
 		return nil
@@ -42,7 +42,10 @@ func (p *nodes) findNode(ctx context.Context, v *visit, pushed bool) error {
 	node := &corev1.Node{}
 	key := client.ObjectKey{Name: v.Machine.Name}
 	err := p.client.Get(ctx, key, node)
-	if apierrors.IsNotFound(err) && !pushed {
+	if apierrors.IsNotFound(err) {
+		if pushed {
+			return nil
+		}
 		err = p.reader.Get(ctx, key, node)
 	}
 	if client.IgnoreNotFound(err) != nil {

@@ -158,3 +158,20 @@ func TestNodeConditions(t *testing.T) {
 		})
 	}
 }
+
+// While a push runs the API server is not asked for a Node that the cache lacks. That one is
+// not absent for it: a push may end within the same visit, and a token follows from absence.
+func TestANodeIsAbsentByTheWordOfTheAPIServerOnly(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1"}})...)
+	stale := newWorld(t)
+	p := &nodes{client: stale.client, reader: w.client}
+	v := &visit{Snapshot: machine.Snapshot{Machine: w.machine("mac-1")}}
+	for _, pushed := range []bool{true, false} {
+		if err := p.findNode(t.Context(), v, pushed); err != nil {
+			t.Fatal(err)
+		}
+		if found := v.Node != nil; found == pushed {
+			t.Errorf("pushed %t: found %t", pushed, found)
+		}
+	}
+}
