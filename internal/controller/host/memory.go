@@ -3,10 +3,12 @@ package host
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/watch"
@@ -47,16 +49,36 @@ func (f *firstSeen) note(h *host.Host, now time.Time) (since host.FirstSeen) {
 	return since
 }
 
-// statuses remember the version that the last status of each Host, by name, was written
-// as. The event of it is no news to who wrote it: the pass has decided from that status.
-// One that comes before the answer wakes the host once for nothing.
+// statuses remember the last status of each Host, by name, that was written here. The
+// event of it is no news to who wrote it: the pass has decided from that status. One that
+// comes before the answer wakes the host once for nothing.
 type statuses struct {
-	memo.Memo[string, string]
+	memo.Memo[string, ownStatus]
 }
 
-// foreign lets every event through but those of our own statuses.
-func (s *statuses) foreign() predicate.Predicate {
-	return watch.Updates(func(_, now *host.Host) bool { return s.Get(now.Name) != now.ResourceVersion })
+// ownStatus is the version that the pass had read, and the one that its status made of it.
+type ownStatus struct{ from, as string }
+
+// news lets every event through but those of our own statuses, and of what pushes note of
+// the Mac. What changed before such a status, and is told together with it, is news.
+func (s *statuses) news() predicate.Predicate {
+	return watch.Updates(func(before, now *host.Host) bool {
+		if s.Get(now.Name) == (ownStatus{before.ResourceVersion, now.ResourceVersion}) {
+			return false
+		}
+		return before.ResourceVersion == now.ResourceVersion || !equality.Semantic.DeepEqual(withoutPushes(before), withoutPushes(now))
+	})
+}
+
+// withoutPushes is the host without what the pushes of its Machine keep on its record: none
+// of this controller's phases looks at that.
+func withoutPushes(h *host.Host) *host.Host {
+	rest := *h
+	rest.ResourceVersion, rest.Generation, rest.ManagedFields = "", 0, nil
+	record := &rest.Spec.Record
+	record.HostKey, record.Hardware, record.PasswordAttempts, record.Registration = nil, nil, nil, nil
+	record.Bootstrap = infrav1.BootstrapRecord{}
+	return &rest
 }
 
 // requests remember when the vendor acknowledged the reinstall of each host, or its

@@ -88,7 +88,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 func (r *Reconciler) watch(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("host").
-		For(&host.Host{}, builder.WithPredicates(r.statuses.foreign())).
+		For(&host.Host{}, builder.WithPredicates(r.statuses.news())).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(r.hostOf), builder.WithPredicates(concernsHost())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(nodeAppears())).
 		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
@@ -105,7 +105,7 @@ func (r *Reconciler) watch(mgr ctrl.Manager) error {
 }
 
 // hostOf maps a Machine to the host it chose. One that anybody can claim stays so until
-// it is claimed, and that wakes it.
+// it is claimed, and that wakes it; unless its server bears the Machine's name already.
 func (r *Reconciler) hostOf(ctx context.Context, o client.Object) []reconcile.Request {
 	m, ok := o.(*infrav1.ScalewayAppleSiliconMachine)
 	if !ok || m.Spec.HostRef == nil {
@@ -113,7 +113,7 @@ func (r *Reconciler) hostOf(ctx context.Context, o client.Object) []reconcile.Re
 	}
 	h := &host.Host{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: m.Spec.HostRef.Name}, h)
-	if err == nil && h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable {
+	if err == nil && h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable && h.Status.Server.Name != m.Name {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: m.Spec.HostRef.Name}}}

@@ -85,8 +85,9 @@ func (p *showing) nothingToShow(ctx context.Context) (wait time.Duration, done b
 }
 
 // secretCheck is how often the Secret of a claim is looked for that nobody misses: a
-// Machine that does wakes the host.
-const secretCheck = 10 * time.Minute
+// Machine that does wakes the host. Cluster API's own specs give an owner that was taken
+// off five minutes to come back.
+const secretCheck = 2 * time.Minute
 
 // settling is the rest of the time that the name must stay.
 func (p *showing) settling() time.Duration {

@@ -33,7 +33,7 @@ func (s *scope) patchStatus(ctx context.Context) error {
 	// The answer is the whole object as it is now: its version must not be used
 	// with a spec that was read before.
 	s.host, s.stored = written, *written.Status.DeepCopy()
-	s.statuses.Set(written.Name, written.ResourceVersion)
+	s.statuses.Set(h.Name, ownStatus{base.ResourceVersion, written.ResourceVersion})
 	s.announce(ctx, before)
 	return nil
 }
