@@ -91,7 +91,7 @@ func (r noting) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 
 func TestCatchesClaimsWithoutLock(t *testing.T) {
 	catches(t, seams{
-		fair: true, from: 472,
+		fair: true, from: 516,
 		client: func(m *manager, c client.Client) client.Client { return withoutLock{c, &m.sim.reads} },
 		reader: func(m *manager, r client.Reader) client.Reader { return noting{r, &m.sim.reads} },
 	}, "schema refuses", "one token", "no Machine holds", "shared or not wiped", "is not clean")
@@ -113,7 +113,7 @@ func TestCatchesRenameBeforeWipe(t *testing.T) {
 }
 
 func TestCatchesCachedDecisions(t *testing.T) {
-	catches(t, seams{fair: true, reader: func(m *manager, _ client.Reader) client.Reader { return m.cached }},
+	catches(t, seams{fair: true, from: 246, reader: func(m *manager, _ client.Reader) client.Reader { return m.cached }},
 		"no Machine holds", "without a release", "without a right", "released while", "in the pool with the disk", "no Machine that is being deleted", "shared or not wiped", "is not clean")
 }
 
