@@ -248,7 +248,7 @@ func seconds(v float64) string {
 		return "0"
 	case v < 1:
 		return fmt.Sprintf("%.3g ms", v*1000)
-	case v < 120:
+	case v < 600:
 		return fmt.Sprintf("%.3g s", v)
 	case v < 7200:
 		return fmt.Sprintf("%.3g min", v/60)
