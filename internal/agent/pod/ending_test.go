@@ -166,13 +166,15 @@ func TestARestartOfTheAgentDoesNotRenewTheGrace(t *testing.T) {
 
 // A deadline has no deletionTimestamp: its grace counts from the record.
 func TestARestartOfTheAgentDoesNotRenewTheGraceOfADeadline(t *testing.T) {
-	p, deadline, grace := podtest.Job(corev1.RestartPolicyNever), int64(100), int64(600)
+	p, deadline, grace := podtest.Job(corev1.RestartPolicyNever), int64(late), int64(600)
 	p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &deadline, &grace
 	w := newWorld(t, p)
 	w.host.guests.stubborn = true
 	w.startAgent()
-	w.awaitSignal()
+	w.awaitRunning("a")
 	w.frozen.Store(true)
+	w.clock.Step(late * time.Second)
+	w.awaitSignal()
 	begin := w.clock.Now()
 	w.awaitSignalOnRecord()
 	w.clock.Step(400 * time.Second)

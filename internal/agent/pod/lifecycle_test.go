@@ -25,6 +25,10 @@ func (w *world) edit(name string, edit func(p *corev1.Pod)) {
 	}
 }
 
+// late is a deadline in seconds that is not over by itself: the clock runs half a second a
+// millisecond until a VM runs, however long that takes on a busy machine.
+const late = 1_000_000
+
 func withDeadline(p *corev1.Pod, seconds int64) *corev1.Pod {
 	p.Spec.ActiveDeadlineSeconds = &seconds
 	return p
@@ -32,12 +36,14 @@ func withDeadline(p *corev1.Pod, seconds int64) *corev1.Pod {
 
 func TestADeadlineFailsThePod(t *testing.T) {
 	for name, p := range map[string]*corev1.Pod{
-		"a command":              withDeadline(podtest.Job(corev1.RestartPolicyNever), 600),
-		"a VM that is restarted": withDeadline(podtest.OnMac("a", corev1.RestartPolicyAlways), 600),
+		"a command":              withDeadline(podtest.Job(corev1.RestartPolicyNever), late),
+		"a VM that is restarted": withDeadline(podtest.OnMac("a", corev1.RestartPolicyAlways), late),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, p)
 			w.startAgent()
+			w.awaitRunning("a")
+			w.clock.Step(late * time.Second)
 			got := w.awaitPhase(corev1.PodFailed)
 			e := got.Status.ContainerStatuses[0].State.Terminated
 			if got.Status.Reason != "DeadlineExceeded" || e == nil || e.ExitCode == 0 {
@@ -50,7 +56,7 @@ func TestADeadlineFailsThePod(t *testing.T) {
 			if n := w.host.count("run"); n != 1 {
 				t.Errorf("the VM was run %d times", n)
 			}
-			if took := w.clock.Since(got.Status.StartTime.Time); took < 600*time.Second {
+			if took := w.clock.Since(got.Status.StartTime.Time); took < late*time.Second {
 				t.Errorf("failed after %s", took)
 			}
 		})
@@ -60,11 +66,13 @@ func TestADeadlineFailsThePod(t *testing.T) {
 // A Pod whose time is over is not ready any more, though its command runs for as long as its
 // grace lets it.
 func TestWhatIsEndedForADeadlineIsNotReady(t *testing.T) {
-	p := withDeadline(podtest.Job(corev1.RestartPolicyNever), 600)
+	p := withDeadline(podtest.Job(corev1.RestartPolicyNever), late)
 	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(36000))
 	w := newWorld(t, p)
 	w.host.guests.hold["main"], w.host.guests.stubborn = true, true
 	w.startAgent()
+	w.awaitRunning("a")
+	w.clock.Step(late * time.Second)
 	w.awaitSignal()
 	p = w.awaitPod("a", "is not ready", func(p *corev1.Pod) bool { return conditionOf(p, corev1.PodReady).Status == corev1.ConditionFalse })
 	if c := conditionOf(p, corev1.PodReady); c.Reason != "PodFailed" || mainOf(p).State.Running == nil || p.Status.Phase != corev1.PodRunning {
@@ -74,12 +82,12 @@ func TestWhatIsEndedForADeadlineIsNotReady(t *testing.T) {
 }
 
 func TestADeadlineOutlivesTheAgent(t *testing.T) {
-	w := newWorld(t, withDeadline(podtest.Job(corev1.RestartPolicyNever), 600))
+	w := newWorld(t, withDeadline(podtest.Job(corev1.RestartPolicyNever), late))
 	w.startAgent()
 	w.awaitRunning("a")
 	w.stopAgent()
 	w.frozen.Store(true)
-	w.clock.Step(600 * time.Second)
+	w.clock.Step(late * time.Second)
 	w.startAgent()
 	w.frozen.Store(false)
 	if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != "DeadlineExceeded" {
@@ -97,14 +105,14 @@ func TestADeadlineIsNotForgottenWithTheAgent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := withDeadline(podtest.Job(corev1.RestartPolicyNever), 600)
+			p := withDeadline(podtest.Job(corev1.RestartPolicyNever), late)
 			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
 			w := newWorld(t, p)
 			w.host.guests.stubborn = true
 			w.startAgent()
 			w.awaitRunning("a")
 			w.frozen.Store(true)
-			w.clock.Step(600 * time.Second)
+			w.clock.Step(late * time.Second)
 			w.awaitSignal()
 			w.stopAgent()
 			w.clock.Step(10 * time.Second)

@@ -96,7 +96,7 @@ func TestSidecarsEndInReverse(t *testing.T) {
 // A container that takes all of the grace leaves sidecars two seconds all the same, as with a kubelet: killed is what is
 // still there then.
 func TestSidecarsHaveTwoSecondsOfTheirOwn(t *testing.T) {
-	p, deadline, grace := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"), int64(100), int64(30)
+	p, deadline, grace := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"), int64(late), int64(30)
 	p.Spec.ActiveDeadlineSeconds, p.Spec.TerminationGracePeriodSeconds = &deadline, &grace
 	w := newWorld(t, p)
 	w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
@@ -104,7 +104,7 @@ func TestSidecarsHaveTwoSecondsOfTheirOwn(t *testing.T) {
 	w.startAgent()
 	w.awaitAllRunning()
 	w.frozen.Store(true)
-	w.clock.Step(100 * time.Second)
+	w.clock.Step(late * time.Second)
 	w.awaitSignal()
 	if n := w.host.count("signal tk-uid-a-0 init-"); n != 0 {
 		t.Fatalf("sidecars were told before the main container had ended: %v", w.host.history())

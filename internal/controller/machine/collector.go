@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -58,7 +59,7 @@ func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 	for i := range list.Items {
 		m := &list.Items[i]
 		fleet := machine.Snapshot{Machine: m}.Fleet()
-		values[c.phases][group{fleet, m.Status.Phase}]++
+		values[c.phases][group{fleet, phaseOf(m)}]++
 		if reason := falseReason(m, infrav1.SlotsHealthyCondition); reason != "" {
 			values[c.lostSlots][group{fleet, reason}]++
 		}
@@ -110,7 +111,12 @@ func waiting(m *infrav1.ScalewayAppleSiliconMachine, deleted map[types.UID]time.
 			}
 		}
 	}
-	return m.Status.Phase, waitedFor(m, now)
+	return phaseOf(m), waitedFor(m, now)
+}
+
+// phaseOf is Pending for a Machine that has no phase yet, be it new or from a backup.
+func phaseOf(m *infrav1.ScalewayAppleSiliconMachine) string {
+	return cmp.Or(m.Status.Phase, machine.PhasePending)
 }
 
 // waitedFor is for how long a Machine has not been Ready or, once it is deleted, has

@@ -26,17 +26,19 @@ func TestWhatWaitsIsCounted(t *testing.T) {
 		}
 	}
 	m := w.machine("mac-2")
-	m.Status.Phase = "Pending"
 	m.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonNoAvailableHost, LastTransitionTime: metav1.Time{Time: w.clock.Now().Add(-90 * time.Second)}}}
-	w.updateStatus(m)
 	fleet := machine.Snapshot{Machine: m}.Fleet()
-	want(`# HELP macfleet_machines_longest_wait_seconds For how long the Machine that waits longest has not been Ready or, in phase Releasing, has been deleted; by fleet and phase.
+	pending := `# HELP macfleet_machines_longest_wait_seconds For how long the Machine that waits longest has not been Ready or, in phase Releasing, has been deleted; by fleet and phase.
 # TYPE macfleet_machines_longest_wait_seconds gauge
 macfleet_machines_longest_wait_seconds{fleet="` + fleet + `",phase="Pending"} 90
 # HELP macfleet_machines_not_ready Machines that are not Ready, by fleet and the reason of the condition Ready.
 # TYPE macfleet_machines_not_ready gauge
 macfleet_machines_not_ready{fleet="` + fleet + `",reason="NoAvailableHost"} 1
-`)
+`
+	for _, m.Status.Phase = range []string{"Pending", ""} { // one that is new, or from a backup, has none
+		w.updateStatus(m)
+		want(pending)
+	}
 }
 
 // Core drains the Node of a Machine before it deletes the infra machine, which is Ready all the while.
