@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -166,12 +168,19 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
+// hostsAtRest is how often a host is looked at that nothing wakes. What it waits for wakes
+// it; an event that is missed all the same costs minutes, and not ten hours.
+const hostsAtRest = 10 * time.Minute
+
 // cacheOf watches one namespace, or all where none is named, and what is in none.
 func cacheOf(namespace string) cache.Options {
-	if namespace == "" {
-		return cache.Options{}
+	options := cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&infrav1.ScalewayAppleSiliconHost{}: {SyncPeriod: ptr.To(hostsAtRest)},
+	}}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
-	return cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+	return options
 }
 
 // options are what the settings say of the manager itself.

@@ -14,10 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// GiveBack writes the Secret where it lacks its owner, or has it under another version, or a
-// former one of its name. References to others stay.
+// Among are the references with that of the owner, in the place of one under another version;
+// that of a former owner of its name is left out. Those of others stay.
+func Among(references []metav1.OwnerReference, owner metav1.OwnerReference) []metav1.OwnerReference {
+	kept := slices.DeleteFunc(slices.Clone(references), func(r metav1.OwnerReference) bool {
+		return r.Kind == owner.Kind && r.Name == owner.Name && r.UID != owner.UID
+	})
+	return util.EnsureOwnerRef(kept, owner)
+}
+
+// GiveBack writes the Secret where its references are not those that it has with its owner
+// Among them.
 func GiveBack(ctx context.Context, c client.Writer, secret *corev1.Secret, owner metav1.OwnerReference) error {
-	owners := util.EnsureOwnerRef(slices.Clone(secret.OwnerReferences), owner)
+	owners := Among(secret.OwnerReferences, owner)
 	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {
 		return nil
 	}

@@ -22,13 +22,26 @@ type Agent struct {
 
 // ReadAgent finds the agent in a directory and names its build.
 func ReadAgent(dir, version string) (Agent, error) {
-	path := filepath.Join(dir, AgentFile)
-	if _, err := os.Stat(path + remote.PackedSuffix); err == nil {
-		path += remote.PackedSuffix
+	path, err := agentPath(dir)
+	if err != nil {
+		return Agent{}, err
 	}
 	build, err := remote.ReadBuild(path)
 	if err != nil {
 		return Agent{}, fmt.Errorf("the agent for Macs cannot be used: %w", err)
 	}
 	return Agent{Version: version, Build: build}, nil
+}
+
+// agentPath is the one file that there is: of two nobody knows which is the older.
+func agentPath(dir string) (string, error) {
+	plain := filepath.Join(dir, AgentFile)
+	packed := plain + remote.PackedSuffix
+	if _, err := os.Stat(packed); err != nil {
+		return plain, nil
+	}
+	if _, err := os.Stat(plain); err == nil {
+		return "", fmt.Errorf("the agent for Macs is there twice: remove %s or %s", plain, packed)
+	}
+	return packed, nil
 }

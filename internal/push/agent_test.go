@@ -34,4 +34,13 @@ func TestReadAgent(t *testing.T) {
 			t.Errorf("%s: %+v, %v", file, agent, err)
 		}
 	}
+	dir := t.TempDir()
+	for _, file := range []string{"tart-kubelet", "tart-kubelet.gz"} {
+		if err := os.WriteFile(filepath.Join(dir, file), packed.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ReadAgent(dir, "v1"); err == nil || !strings.Contains(err.Error(), "there twice: remove "+dir) {
+		t.Errorf("both: %v", err)
+	}
 }

@@ -15,7 +15,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -188,7 +187,7 @@ func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster 
 		secret.Annotations = map[string]string{}
 	}
 	secret.Annotations[expiryAnnotation] = expires.UTC().Format(time.RFC3339)
-	secret.OwnerReferences = util.EnsureOwnerRef(secret.OwnerReferences, ownedBy(plane))
+	secret.OwnerReferences = owner.Among(secret.OwnerReferences, ownedBy(plane))
 	secret.Data = map[string][]byte{kubeconfigKey: data}
 	return nil
 }

@@ -60,6 +60,10 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	h := &host.Host{}
 	if err := r.Reader.Get(ctx, request.NamespacedName, h); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.firstSeen.Forget(request.Name)
+			r.statuses.Forget(request.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	p := r.newPhases(h)
@@ -114,7 +118,6 @@ func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
 	result, err := p.main(ctx)
 	if err == nil && !p.deleted && p.host.Spec.Reboot != nil {
 		result, err = p.reboot.reconcile(ctx, result)
-		result.RequeueAfter = earlier(result.RequeueAfter, p.InventoryInterval)
 	}
 	if err == nil && p.observed.Gone {
 		err = p.wipe.removeGone(ctx)

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -128,7 +127,7 @@ func (p *staging) fill(secret *corev1.Secret, credentials cloud.Credentials) {
 	if cluster := p.host.Spec.ClaimRef.Cluster; cluster != "" {
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
 	}
-	secret.OwnerReferences = util.EnsureOwnerRef(secret.OwnerReferences, p.ownedBy())
+	secret.OwnerReferences = owner.Among(secret.OwnerReferences, p.ownedBy())
 }
 
 func (p *staging) ownedBy() metav1.OwnerReference {

@@ -49,24 +49,29 @@ func (f *firstSeen) note(h *host.Host, now time.Time) (since host.FirstSeen) {
 	return since
 }
 
-// statuses remember the last status of each Host, by name, that was written here. The
-// event of it is no news to who wrote it: the pass has decided from that status. One that
-// comes before the answer wakes the host once for nothing.
+// statuses remember the last status of each Host, by name, that was written here. It is no
+// news to who wrote it: the pass has decided from that status. An event of it that comes
+// before the answer wakes the host once for nothing.
 type statuses struct {
 	memo.Memo[string, ownStatus]
 }
 
-// ownStatus is the version that the pass had read, and the one that its status made of it.
+// ownStatus is the version that the status was written on, and the one that it made.
 type ownStatus struct{ from, as string }
 
-// news lets every event through but those of our own statuses, and of what pushes note of
-// the Mac. What changed before such a status, and is told together with it, is news.
+// news lets every event through but those that tell of nothing but our own status, and of
+// what pushes note of the Mac. A status is written under no version, and a watch that begins
+// anew tells of all since the last event at once: what others wrote in between is news.
 func (s *statuses) news() predicate.Predicate {
 	return watch.Updates(func(before, now *host.Host) bool {
-		if s.Get(now.Name) == (ownStatus{before.ResourceVersion, now.ResourceVersion}) {
-			return false
+		if before.ResourceVersion == now.ResourceVersion {
+			return true // a resync
 		}
-		return before.ResourceVersion == now.ResourceVersion || !equality.Semantic.DeepEqual(withoutPushes(before), withoutPushes(now))
+		was, is := withoutPushes(before), withoutPushes(now)
+		if s.Get(now.Name) == (ownStatus{before.ResourceVersion, now.ResourceVersion}) {
+			was.Status = is.Status
+		}
+		return !equality.Semantic.DeepEqual(was, is)
 	})
 }
 

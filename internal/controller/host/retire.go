@@ -66,8 +66,6 @@ func (p *wiping) removeGone(ctx context.Context) error {
 	}
 	p.reinstalls.Forget(p.host.UID)
 	p.deletions.Forget(p.host.UID)
-	p.firstSeen.Forget(p.host.Name)
-	p.statuses.Forget(p.host.Name)
 	p.inventory.readings.forget(p.host.Spec.Zone, p.host.Spec.ServerID)
 	return nil
 }

@@ -34,6 +34,11 @@ func TestAStatusOfOursWakesNobody(t *testing.T) {
 	if !wakes(w.host()) {
 		t.Error("the informer's resync does not wake the host")
 	}
+	between := w.host()
+	between.Spec.Release = &infrav1.Release{Token: "t-1"}
+	if !w.r.statuses.news().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: between}) {
+		t.Error("a release that came before its own status was written, and is seen with it, does not wake the host")
+	}
 	before = w.host()
 	h := w.host()
 	h.Status = infrav1.ScalewayAppleSiliconHostStatus{}

@@ -170,7 +170,7 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 		return err
 	}
 	believed := verdict == host.Held || verdict == host.Releasing
-	if !believed && (verdict != host.Acquire || !p.reservations.firstTry(h.Name, v.Token())) {
+	if !believed && (verdict != host.Acquire || !p.reservations.firstTry(client.ObjectKeyFromObject(v.Machine), v.Token())) {
 		if h, verdict, err = p.claims.judgeClaim(ctx, v, p.reader); err != nil {
 			return err
 		}

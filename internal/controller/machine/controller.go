@@ -210,6 +210,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.leaves.Forget(req.NamespacedName)
 		r.absences.Forget(req.NamespacedName)
 		r.waitMessages.Forget(req.NamespacedName)
+		r.reservations.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -8,7 +9,6 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
-	"github.com/macfleet/macfleet/internal/memo"
 )
 
 // reserved is how long a host is left to the Machine that has chosen it. By then the
@@ -20,44 +20,57 @@ const reserved = 5 * time.Second
 // costs ten requests. Nothing hangs on them: the Host's resourceVersion decides.
 type reservations struct {
 	clock clock.PassiveClock
-	by    memo.Memo[string, reservation]
+
+	mu sync.Mutex
+	// by has the reservation of each host that was ever chosen, by its name.
+	by map[string]reservation
+	// tried is the token that each Machine reached for a host with.
+	tried map[client.ObjectKey]string
 }
 
 type reservation struct {
 	machine client.ObjectKey
 	until   time.Time
-	// tried is the token that it was reached for with.
-	tried string
 }
 
 // choose chooses a host that nobody else has reserved, and reserves it.
 func (r *reservations) choose(wish host.Requirements, hosts []infrav1.ScalewayAppleSiliconHost, machine client.ObjectKey) (*host.Host, host.Skipped) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.clock.Now()
-	others := func(has reservation) bool { return has.machine != machine && now.Before(has.until) }
-	wish.Reserved = func(name string) bool { return others(r.by.Get(name)) }
-	for {
-		chosen, skipped := host.Choose(wish, hosts)
-		if chosen == nil {
-			return nil, skipped
-		}
-		has := r.by.Change(chosen.Name, func(has *reservation) {
-			if !others(*has) {
-				*has = reservation{machine: machine, until: now.Add(reserved)}
-			}
-		})
-		if has.machine == machine {
-			return chosen, skipped
-		}
+	wish.Reserved = func(name string) bool {
+		has := r.by[name]
+		return has.machine != machine && now.Before(has.until)
 	}
+	chosen, skipped := host.Choose(wish, hosts)
+	if chosen != nil {
+		if r.by == nil {
+			r.by = map[string]reservation{}
+		}
+		r.by[chosen.Name] = reservation{machine, now.Add(reserved)}
+	}
+	return chosen, skipped
 }
 
-// firstTry reports that this process reaches for the host with this token for the first
-// time: then what the cache shows of the host is as good as any reading. Later it may be
-// older than our own claim.
-func (r *reservations) firstTry(name, token string) (first bool) {
-	r.by.Change(name, func(has *reservation) {
-		first = has.tried != token
-		has.tried = token
-	})
-	return first
+// firstTry reports that the Machine reaches for a host with this token for the first time
+// in this process: then what the cache shows of the host is as good as any reading. Later
+// it may be older than our own claim.
+func (r *reservations) firstTry(machine client.ObjectKey, token string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tried[machine] == token {
+		return false
+	}
+	if r.tried == nil {
+		r.tried = map[client.ObjectKey]string{}
+	}
+	r.tried[machine] = token
+	return true
+}
+
+// forget drops what is known of a Machine that is gone.
+func (r *reservations) forget(machine client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tried, machine)
 }
