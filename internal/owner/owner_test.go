@@ -27,14 +27,14 @@ func TestGiveBack(t *testing.T) {
 		has, want []metav1.OwnerReference
 		written   bool
 	}{
-		"none":            {nil, []metav1.OwnerReference{machine(nil)}, true},
-		"its own":         {[]metav1.OwnerReference{machine(nil)}, []metav1.OwnerReference{machine(nil)}, false},
-		"a former one":    {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.UID = "uid-0" })}, []metav1.OwnerReference{machine(nil)}, true},
+		"none":                        {nil, []metav1.OwnerReference{machine(nil)}, true},
+		"its own":                     {[]metav1.OwnerReference{machine(nil)}, []metav1.OwnerReference{machine(nil)}, false},
+		"a former one":                {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.UID = "uid-0" })}, []metav1.OwnerReference{machine(nil)}, true},
 		"a former one before its own": {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.UID = "uid-0" }), machine(nil)}, []metav1.OwnerReference{machine(nil)}, true},
-		"another version": {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.APIVersion = "macs.example/v1" })}, []metav1.OwnerReference{machine(nil)}, true},
-		"no controller":   {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.Controller = nil })}, []metav1.OwnerReference{machine(nil)}, true},
-		"another's":       {[]metav1.OwnerReference{anothers}, []metav1.OwnerReference{anothers, machine(nil)}, true},
-		"both":            {[]metav1.OwnerReference{anothers, machine(nil)}, []metav1.OwnerReference{anothers, machine(nil)}, false},
+		"another version":             {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.APIVersion = "macs.example/v1" })}, []metav1.OwnerReference{machine(nil)}, true},
+		"no controller":               {[]metav1.OwnerReference{machine(func(r *metav1.OwnerReference) { r.Controller = nil })}, []metav1.OwnerReference{machine(nil)}, true},
+		"another's":                   {[]metav1.OwnerReference{anothers}, []metav1.OwnerReference{anothers, machine(nil)}, true},
+		"both":                        {[]metav1.OwnerReference{anothers, machine(nil)}, []metav1.OwnerReference{anothers, machine(nil)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "mac-1-bootstrap", OwnerReferences: c.has}}
