@@ -97,8 +97,12 @@ func wholeCluster(r stage.Request) bool {
 	return false
 }
 
-// quietTime is how long a Mac at rest is listened to: three renewals of its lease.
-const quietTime = 35 * time.Second
+const (
+	// renewal is how often a Mac renews its lease.
+	renewal = 10 * time.Second
+	// quietTime is how long a Mac at rest is listened to: three renewals of its lease.
+	quietTime = 35 * time.Second
+)
 
 // isQuiet: a Mac with two Pods at rest renews its lease and asks for nothing else,
 // and nothing that it asks is refused.
@@ -114,6 +118,7 @@ func isQuiet(s *scene) {
 	for _, r := range s.requests(since) {
 		asked[fmt.Sprintf("%s: %d", r.What(), r.Code())]++
 	}
+	listened := time.Since(since) // longer than meant on a busy machine
 	leases := asked["update leases: 200"]
 	delete(asked, "update leases: 200")
 	// The status is due every five minutes, and may be just then.
@@ -126,8 +131,8 @@ func isQuiet(s *scene) {
 			delete(asked, what)
 		}
 	}
-	if leases < 3 || leases > 4 || len(asked) > 0 {
-		s.Errorf("in %s: %d renewals, and %v", quietTime, leases, asked)
+	if leases < 3 || leases > 1+int(listened/renewal) || len(asked) > 0 {
+		s.Errorf("in %s: %d renewals, and %v", listened, leases, asked)
 	}
 	s.clear()
 }
