@@ -89,8 +89,10 @@ func TestHealthCheckGivesAMachineUp(t *testing.T) {
 	})
 	f.awaitRunning(1)
 	f.awaitPool(1)
-	if server := f.server(id); server.Name != world.PoolPrefix+id || server.Installs != 2 {
-		t.Errorf("server is %q after %d installs, want its pool name after 2", server.Name, server.Installs)
+	// The next Machine may take it, too, where it was wiped before that came.
+	next := f.machines()[0].Name
+	if server := f.server(id); server.Name != world.PoolPrefix+id && server.Name != next || server.Installs != 2 {
+		t.Errorf("server is %q after %d installs, want its pool name or %s after 2", server.Name, server.Installs, next)
 	}
 }
 
