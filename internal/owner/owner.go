@@ -23,8 +23,7 @@ func Among(references []metav1.OwnerReference, owner metav1.OwnerReference) []me
 	return util.EnsureOwnerRef(kept, owner)
 }
 
-// GiveBack writes the Secret where its references are not those that it has with its owner
-// Among them.
+// GiveBack writes the Secret, unless its references are those of Among already.
 func GiveBack(ctx context.Context, c client.Writer, secret *corev1.Secret, owner metav1.OwnerReference) error {
 	owners := Among(secret.OwnerReferences, owner)
 	if equality.Semantic.DeepEqual(secret.OwnerReferences, owners) {

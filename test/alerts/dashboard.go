@@ -95,7 +95,7 @@ func (w *watch) lines(ctx context.Context, p panel) ([]line, error) {
 	w.mu.Lock()
 	began, now := w.began, w.now
 	w.mu.Unlock()
-	step := max(w.step, now.Sub(began)/(looks-1))
+	step := max(w.step, now.Sub(began)/(looks-1)).Truncate(time.Millisecond) // as Prometheus does
 	var found []line
 	for _, t := range p.Targets {
 		q, err := w.engine.NewRangeQuery(ctx, w.db, nil, query(t.Expr), began, now, step)

@@ -135,8 +135,6 @@ func shownMetrics(t *testing.T) metrics {
 
 var metricsRow = regexp.MustCompile("(?m)^\\| `((?:macfleet|scaleway)_[a-z_]+)` \\|([^|]*)\\|")
 
-var legend = regexp.MustCompile(`\{\{([a-z]+)\}\}`)
-
 // check parses an expression as Prometheus does.
 func (m metrics) check(t *testing.T, where, expr, legendFormat string) {
 	t.Helper()
@@ -156,7 +154,7 @@ func (m metrics) check(t *testing.T, where, expr, legendFormat string) {
 		}
 		return nil
 	})
-	for _, used := range legend.FindAllStringSubmatch(legendFormat, -1) {
+	for _, used := range legendLabel.FindAllStringSubmatch(legendFormat, -1) {
 		if !slices.Contains(grouped, used[1]) && !slices.Contains(everywhere, used[1]) {
 			t.Errorf("%s: its legend names %s, which nothing keeps", where, used[1])
 		}

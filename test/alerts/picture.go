@@ -86,7 +86,7 @@ func (p *picture) stat(of panel, lines []line, w, h float64) {
 	}
 	color := "#7c7f87"
 	for _, step := range of.FieldConfig.Defaults.Thresholds.Steps {
-		if step.Value == nil || value >= *step.Value {
+		if step.Value == nil && !math.IsNaN(value) || step.Value != nil && value >= *step.Value {
 			color = cmp.Or(thresholdColors[step.Color], color)
 		}
 	}

@@ -60,6 +60,10 @@ func TestPictures(t *testing.T) {
 	if got := stacked(found); !cmp.Equal(got, [][]float64{{0, 0, 0, 0}, {0, 1, 3, 0}}) {
 		t.Errorf("below them lies %v", got)
 	}
+	var empty picture
+	if empty.stat(d.Panels[0], nil, 160, 108); !strings.Contains(empty.body.String(), `fill:#7c7f87" x="80" y="72">no data<`) {
+		t.Errorf("a value that is not there is drawn as %s", &empty.body)
+	}
 	svg := w.drawnOf(t, d)
 	for _, part := range []string{`aria-label="all &amp; one"`, `fill:#d33c4f" x="80" y="72">4</text>`, ">of used</text>", `d="M189.3 136.8L328.7 82.4"/>`, ">By phase</text>", ">1/s</text>"} {
 		if !strings.Contains(svg, part) {

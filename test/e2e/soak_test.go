@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 	s.scale(soakFleet)
 	s.awaitRunning(soakFleet)
 	scraper := s.scraper()
-	s.isPictured(scraper)
+	s.drawDashboardsAtTheEnd(scraper)
 	s.ci, s.watch, s.usage = newCI(s.fleet, *soakSeedFlag), newWatch(s.fleet), newUsage(s.fleet, scraper)
 	s.began = time.Now()
 	for length := *soakFlag / soakScale; time.Since(s.began) < length; {
@@ -77,8 +77,8 @@ func TestSoak(t *testing.T) {
 	s.report()
 }
 
-// isPictured has the dashboards drawn at the end.
-func (s *soak) isPictured(scraper string) {
+// drawDashboardsAtTheEnd has Prometheus scrape the manager until then, where pictures are asked for.
+func (s *soak) drawDashboardsAtTheEnd(scraper string) {
 	s.Helper()
 	if *picturesFlag == "" {
 		return

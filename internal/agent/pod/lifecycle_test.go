@@ -25,8 +25,8 @@ func (w *world) edit(name string, edit func(p *corev1.Pod)) {
 	}
 }
 
-// late is a deadline in seconds that is not over by itself: the clock runs half a second a
-// millisecond until a VM runs, however long that takes on a busy machine.
+// late is a deadline in seconds that is over only when a test has its clock there. The clock
+// runs 500 times as fast as the machine's, on which a VM may be long in coming up.
 const late = 1_000_000
 
 func withDeadline(p *corev1.Pod, seconds int64) *corev1.Pod {
