@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -31,45 +32,69 @@ const (
 	mostLarge    = 64 << 20
 )
 
-var (
-	errFrame    = errors.New("the client sends frames that are longer than any client's")
-	errControl  = errors.New("the client sends control frames as no client does")
-	errLarge    = errors.New("clients send too much in large messages at once")
-	errUnpaired = errors.New("the client opens streams and does not use them")
+// fault is what a client is cut off for.
+type fault string
+
+func (f fault) Error() string { return string(f) }
+
+const (
+	errFrame    = fault("the client sends frames that are longer than any client's")
+	errControl  = fault("the client sends control frames as no client does")
+	errLarge    = fault("clients send too much in large messages at once")
+	errUnpaired = fault("the client opens streams and does not use them")
 )
 
-// frames looks at the heads of the frames that a client sends, as they come in pieces, until
-// the connection has ended. Both may be called at once.
+// frames judges the frames that a client sends, until the connection has ended. Both may be
+// called at once.
 type frames interface {
-	pass(p []byte) error
+	// next looks at the frame that comes next, without taking it, and returns its length with
+	// its head, in bytes. An error that is a fault is the client's.
+	next(from *bufio.Reader) (int64, error)
 	end()
 }
 
-// heads collects the heads of frames and skips what is between them.
-type heads struct {
-	head []byte
-	skip uint64
+// frameReader reads what its frames let pass. What is judged as a whole is read as a whole: a
+// library that has the beginning of a frame inflates it.
+type frameReader struct {
+	from   *bufio.Reader
+	frames frames
+	// left of the frame that was let pass is not read yet.
+	left int64
+	// cutOff is told why a client is; fault is that.
+	cutOff func(error)
+	fault  error
 }
 
-// next takes a head of the length that need tells of what there is of it. It reports that the
-// head is whole, and what of p follows it.
-func (h *heads) next(p []byte, need func(head []byte) int) (rest []byte, whole bool) {
-	n := min(uint64(len(p)), h.skip)
-	h.skip -= n
-	p = p[n:]
-	for len(p) > 0 && len(h.head) < need(h.head) {
-		h.head = append(h.head, p[0])
-		p = p[1:]
+func newFrameReader(from io.Reader, frames frames, cutOff func(error)) *frameReader {
+	return &frameReader{from: bufio.NewReaderSize(from, maxControlFrame+spdyHead), frames: frames, cutOff: cutOff}
+}
+
+func (r *frameReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		if err := r.next(); err != nil {
+			return 0, err
+		}
 	}
-	return p, len(h.head) > 0 && len(h.head) == need(h.head)
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	return n, err
 }
 
-// follow skips what follows a head.
-func (h *heads) follow(length uint64) { h.head, h.skip = h.head[:0], length }
+// next lets a frame pass. After a fault nothing does.
+func (r *frameReader) next() (err error) {
+	if r.fault != nil {
+		return r.fault
+	}
+	r.left, err = r.frames.next(r.from)
+	if errors.As(err, new(fault)) {
+		r.left, r.fault = 0, err
+		r.cutOff(err)
+	}
+	return err
+}
 
 // spdyFrames are those of SPDY/3.1.
 type spdyFrames struct {
-	heads
 	// most streams may be opened without being served.
 	most   int64
 	opened int64
@@ -90,46 +115,33 @@ func newSPDYFrames(most int64) *spdyFrames {
 // spdyHead is the length of a frame's head.
 const spdyHead = 8
 
-func (f *spdyFrames) pass(p []byte) error {
-	for len(p) > 0 {
-		rest, whole := f.next(p, spdyNeed)
-		if p = rest; !whole {
-			continue
-		}
-		if !isControl(f.head) {
-			if err := longer(spdyLength(f.head), maxDataFrame); err != nil {
-				return err
-			}
-			f.follow(uint64(spdyLength(f.head)))
-			continue
-		}
-		if err := f.judge(f.head); err != nil {
-			return err
-		}
-		f.follow(0)
+func (f *spdyFrames) next(from *bufio.Reader) (int64, error) {
+	head, err := from.Peek(spdyHead)
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	length, most := spdyLength(head), uint32(maxDataFrame)
+	if isControl(head) {
+		most = maxControlFrame
+	}
+	whole := spdyHead + int(length)
+	if err := longer(length, most); err != nil || !isControl(head) {
+		return int64(whole), err
+	}
+	frame, err := from.Peek(whole)
+	if err != nil {
+		return 0, err
+	}
+	return int64(whole), f.judge(frame)
 }
 
 func isControl(head []byte) bool { return head[0]&0x80 != 0 }
 
 func spdyLength(head []byte) uint32 { return binary.BigEndian.Uint32(head[4:]) & 0xffffff }
 
-// spdyNeed is how much of a frame is looked at: its head, and all of a control frame that is
-// not too long.
-func spdyNeed(head []byte) int {
-	if len(head) < spdyHead || !isControl(head) || spdyLength(head) > maxControlFrame {
-		return spdyHead
-	}
-	return spdyHead + int(spdyLength(head))
-}
-
 // judge reads a control frame. One that says to be longer than the library finds it is one
 // within which another begins.
 func (f *spdyFrames) judge(frame []byte) error {
-	if err := longer(spdyLength(frame), maxControlFrame); err != nil {
-		return err
-	}
 	f.whole.Write(frame)
 	read, err := f.library.ReadFrame()
 	if err != nil {
@@ -173,7 +185,6 @@ func (f *spdyFrames) end() {}
 
 // webSocketFrames are those of RFC 6455.
 type webSocketFrames struct {
-	heads
 	// large is what large messages of all connections share.
 	large *semaphore.Weighted
 
@@ -214,33 +225,30 @@ func (f *webSocketFrames) take(length uint64) error {
 	return nil
 }
 
-func (f *webSocketFrames) pass(p []byte) error {
-	for len(p) > 0 {
-		rest, whole := f.next(p, webSocketHead)
-		if p = rest; !whole {
-			continue
-		}
-		length := uint64(f.head[1] & 0x7f)
-		switch length {
-		case 126:
-			length = uint64(binary.BigEndian.Uint16(f.head[2:]))
-		case 127:
-			length = binary.BigEndian.Uint64(f.head[2:])
-		}
-		if err := f.take(length); err != nil {
-			return err
-		}
-		f.follow(length)
+func (f *webSocketFrames) next(from *bufio.Reader) (int64, error) {
+	head, err := from.Peek(2)
+	if err != nil {
+		return 0, err
 	}
-	return nil
+	if head, err = from.Peek(webSocketHead(head)); err != nil {
+		return 0, err
+	}
+	length := uint64(head[1] & 0x7f)
+	switch length {
+	case 126:
+		length = uint64(binary.BigEndian.Uint16(head[2:]))
+	case 127:
+		length = binary.BigEndian.Uint64(head[2:])
+	}
+	if err := f.take(length); err != nil {
+		return 0, err
+	}
+	return int64(len(head)) + int64(length), nil //nolint:gosec // maxMessage at most
 }
 
-// webSocketHead is the length of a head, as far as that is known.
+// webSocketHead is the length of a head, of which its first two bytes tell.
 func webSocketHead(head []byte) int {
 	need := 2
-	if len(head) < need {
-		return need
-	}
 	switch head[1] & 0x7f {
 	case 126:
 		need += 2
@@ -253,19 +261,10 @@ func webSocketHead(head []byte) int {
 	return need
 }
 
-// framed is a connection within another, whose frames are looked at.
+// framed is a connection within another, whose frames are judged.
 type framed struct {
 	net.Conn
-	frames frames
-	// cutOff is told why a client is.
-	cutOff func(error)
+	reader *frameReader
 }
 
-func (f framed) Read(p []byte) (int, error) {
-	n, err := f.Conn.Read(p)
-	if bad := f.frames.pass(p[:n]); bad != nil {
-		f.cutOff(bad)
-		return 0, bad
-	}
-	return n, err
-}
+func (f framed) Read(p []byte) (int, error) { return f.reader.Read(p) }

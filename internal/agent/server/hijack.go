@@ -67,8 +67,8 @@ type upgraded struct {
 	http.ResponseWriter
 	taken *connections
 	gone  context.CancelFunc
-	// frames are looked at as the client sends them, and cutOff is told why a client is that
-	// sends others; nil: what it sends has no such frames.
+	// frames are judged before they are read, and cutOff is told why a client is that sends
+	// others; nil: what it sends has no such frames.
 	frames frames
 	cutOff func(error)
 	// conn is the connection, once it is taken over.
@@ -88,7 +88,10 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &watched{Conn: conn, reader: buffered.Reader, frames: u.frames, cutOff: u.cutOff, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
+	w := &watched{Conn: conn, reader: buffered.Reader, frames: u.frames, gone: u.gone, taken: u.taken, ended: make(chan struct{})}
+	if u.frames != nil {
+		w.reader = newFrameReader(buffered.Reader, u.frames, u.cutOff)
+	}
 	if !u.taken.add(w) {
 		conn.Close()
 		return nil, nil, http.ErrServerClosed
@@ -101,9 +104,8 @@ func (u *upgraded) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type watched struct {
 	net.Conn
 	// reader has what was read of the connection before it was taken over.
-	reader *bufio.Reader
+	reader io.Reader
 	frames frames
-	cutOff func(error)
 	gone   context.CancelFunc
 	taken  *connections
 	// closing once is enough.
@@ -114,12 +116,6 @@ type watched struct {
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.reader.Read(p)
-	if w.frames != nil {
-		if bad := w.frames.pass(p[:n]); bad != nil {
-			w.cutOff(bad)
-			n, err = 0, bad
-		}
-	}
 	if err != nil {
 		w.gone()
 	}

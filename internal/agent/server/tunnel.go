@@ -39,7 +39,8 @@ func tunneled(w http.ResponseWriter, r *http.Request, seen frames, cutOff func(e
 	request.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	request.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
 	request.Header.Set(httpstream.HeaderProtocolVersion, protocol)
-	return &tunnelWriter{conn: framed{clientportforward.NewTunnelingConnection("server", conn), seen, cutOff}, header: http.Header{}}, request
+	tunnel := clientportforward.NewTunnelingConnection("server", conn)
+	return &tunnelWriter{conn: framed{tunnel, newFrameReader(tunnel, seen, cutOff)}, header: http.Header{}}, request
 }
 
 // tunnelProtocol is one of ours that the client speaks within the tunnel.
