@@ -48,7 +48,7 @@ macfleet_start='
 	if command -v ps >/dev/null; then
 		macfleet_parent() { ps -o ppid= -p "$$"; }
 	else
-		macfleet_parent() { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 0; }
+		macfleet_parent() { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 1; }
 	fi
 	macfleet_group=$$
 	if [ "$macfleet_outputs" = terminal ]; then macfleet_group=$macfleet_above; fi
@@ -60,8 +60,9 @@ macfleet_start='
 		(
 			while :; do
 				macfleet_found=$(macfleet_parent)
-				if [ -z "$macfleet_found" ]; then
-					# The command has ended, or a signal has ended ps.
+				if [ "${macfleet_found:-0}" -eq 0 ]; then
+					# The command has ended, which leaves its children alone, or a signal has
+					# ended ps. A process that is taken away at this moment has the parent 0.
 					kill -0 "$$" || exit
 				elif [ "$macfleet_found" -ne "$macfleet_above" ]; then
 					kill -s KILL -- "$macfleet_target"

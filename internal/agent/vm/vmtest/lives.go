@@ -19,7 +19,7 @@ func life(t *testing.T, s Subject) {
 	if err != nil || !slices.ContainsFunc(machines, there) {
 		t.Errorf("machines %+v, err %v", machines, err)
 	}
-	if err := s.Driver.Stop(t.Context(), "tk-a-0", time.Second); err != nil {
+	if err := s.Driver.Stop(t.Context(), "tk-a-0", s.patience()); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := s.Driver.Machine(t.Context(), "tk-a-0"); err != nil || m.Running {
