@@ -82,6 +82,10 @@ bin/hollowkubelet:
 bench-kubelet: agent-size bin/hollowkubelet ## measure the agent beside Kubernetes' own kubelet: Pods, exec, logs, port-forward, at rest
 	go run ./test/bench/kubelet $(if $(IDLE),-idle $(IDLE))
 
+.PHONY: figures
+figures: ## take what make bench wrote below bench/ into docs/figures/, and write the tables of docs/figures.md from there
+	go run ./test/bench/report $(wildcard bench/*.json)
+
 N ?= 5000
 FROM ?= 1
 
