@@ -35,14 +35,13 @@ func (b *bench) transfers(ctx context.Context, pods pair[*corev1.Pod], down, up 
 	for _, t := range []struct {
 		of   func(net.Conn) (time.Duration, error)
 		port int
-		out  *pair[float64]
+		out  *pair[[]float64]
 	}{{b.receive, down, &b.out.Down}, {b.send, up, &b.out.Up}} {
-		var rates pair[[]float64]
 		for range tries {
 			for _, s := range []struct {
 				pod   *corev1.Pod
 				rates *[]float64
-			}{{pods.Kubelet, &rates.Kubelet}, {pods.Mac, &rates.Mac}} {
+			}{{pods.Kubelet, &t.out.Kubelet}, {pods.Mac, &t.out.Mac}} {
 				took, err := b.transfer(ctx, s.pod, t.port, t.of)
 				if err != nil {
 					return err
@@ -50,7 +49,6 @@ func (b *bench) transfers(ctx context.Context, pods pair[*corev1.Pod], down, up 
 				*s.rates = append(*s.rates, float64(b.megabytes)/took.Seconds())
 			}
 		}
-		t.out.Kubelet, t.out.Mac = median(rates.Kubelet), median(rates.Mac)
 	}
 	return nil
 }

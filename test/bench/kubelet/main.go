@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/test/agent/stage"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 // settings are the flags.
@@ -52,7 +53,7 @@ func parse(args []string) (settings, error) {
 	f.IntVar(&s.burst, "burst", 100, "commands to run at once")
 	f.IntVar(&s.megabytes, "megabytes", 64, "MB to send through a forwarded port, each way")
 	f.DurationVar(&s.idle, "idle", time.Minute, "how long to watch both at rest; the goals are for 10m")
-	f.StringVar(&s.output, "json", filepath.Join("bench", "kubelet.json"), "file for the figures")
+	f.StringVar(&s.output, "json", figure.Path("kubelet"), "file for the figures")
 	return s, f.Parse(args)
 }
 
@@ -61,6 +62,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	report := figure.Begin("kubelet")
 	size, err := os.Stat(s.agent)
 	if err != nil {
 		return fmt.Errorf("looking at the agent's size: %w", err)
@@ -80,7 +82,6 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	m.AgentBytes = size.Size()
-	r := newReport(m)
-	r.print(os.Stdout)
-	return r.write(s.output)
+	m.tell(report)
+	return report.End(os.Stdout, s.output)
 }

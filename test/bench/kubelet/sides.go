@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +27,16 @@ type side struct {
 	pid  func() int
 	// requests are those that its kubelet has made since a moment.
 	requests func(since time.Time) ([]stage.Request, error)
-	// ended is when the process of a Pod, or its VM, had ended; zero: it has not.
-	ended func(*corev1.Pod) (time.Time, error)
+	// life is when the process of a Pod, or its VM, started and ended.
+	life func(*corev1.Pod) (life, error)
 	// netcat is nc in its containers.
 	netcat string
+}
+
+// life of what a Pod is. A time is zero as long as it has not come.
+type life struct {
+	// begun is the start of the first thing that is done for the Pod, started that of its process or VM.
+	begun, started, ended time.Time
 }
 
 // pair is the same of both sides.
@@ -82,7 +87,7 @@ func (b *bench) startMac() error {
 		return err
 	}
 	b.host.Config.Kubelet.Port, b.host.Config.Kubelet.ClientCA = &port, b.plane.Config().CAData
-	b.sides.Mac = &side{node: b.host.Name, pid: b.host.AgentPID, requests: b.plane.NodeRequests, ended: b.ranUntil, netcat: "nc"}
+	b.sides.Mac = &side{node: b.host.Name, pid: b.host.AgentPID, requests: b.plane.NodeRequests, life: b.lifeOfVM, netcat: "nc"}
 	return b.host.StartAgent()
 }
 
@@ -92,7 +97,7 @@ func (b *bench) startKubelet(dir string, log *stage.Log) (stop func(), err error
 	if err != nil {
 		return nil, err
 	}
-	journal, netcat := filepath.Join(dir, "ends"), filepath.Join(dir, "nc")
+	journal, netcat := filepath.Join(dir, "lives"), filepath.Join(dir, "nc")
 	if err := os.Symlink(b.host.Path("bin", "tart"), netcat); err != nil {
 		return nil, fmt.Errorf("giving containers nc: %w", err)
 	}
@@ -102,7 +107,7 @@ func (b *bench) startKubelet(dir string, log *stage.Log) (stop func(), err error
 	}
 	b.sides.Kubelet = &side{
 		node: "hollow", pid: hollow.PID, requests: b.plane.HollowRequests, netcat: netcat,
-		ended: func(p *corev1.Pod) (time.Time, error) { return endIn(journal, p) },
+		life: func(p *corev1.Pod) (life, error) { return lifeIn(journal, p) },
 	}
 	return hollow.Stop, nil
 }
@@ -127,31 +132,46 @@ func freePort(host string) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// endIn is when the journal says that the process of a Pod ended.
-func endIn(journal string, p *corev1.Pod) (time.Time, error) {
-	f, err := os.Open(journal)
+// lifeIn is what the kubelet's journal says of the process of a Pod.
+func lifeIn(journal string, p *corev1.Pod) (life, error) {
+	text, err := os.ReadFile(journal)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("opening the journal: %w", err)
+		return life{}, fmt.Errorf("reading the journal: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if at, ours := strings.CutPrefix(lines.Text(), string(p.UID)+" "); ours {
-			return time.Parse(time.RFC3339Nano, at)
+	var l life
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) != 3 || words[0] != string(p.UID) {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, words[2])
+		if err != nil {
+			return life{}, fmt.Errorf("reading the journal: %w", err)
+		}
+		switch words[1] {
+		case "started":
+			l.begun, l.started = at, at
+		case "ended":
+			l.ended = at
 		}
 	}
-	return time.Time{}, lines.Err()
+	return l, nil
 }
 
-// ranUntil is when the VM of a Pod ended.
-func (b *bench) ranUntil(p *corev1.Pod) (time.Time, error) {
+// lifeOfVM is what tart's journal says of the VM of a Pod.
+func (b *bench) lifeOfVM(p *corev1.Pod) (life, error) {
 	calls, err := b.host.Calls()
+	var l life
 	for _, c := range calls {
-		if c.Verb() == "run" && strings.Contains(c.Machine(), string(p.UID)) {
-			return c.End, err
+		switch {
+		case !strings.Contains(c.Machine(), string(p.UID)):
+		case c.Verb() == "clone":
+			l.begun = c.Start
+		case c.Verb() == "run":
+			l.started, l.ended = c.Start, c.End
 		}
 	}
-	return time.Time{}, err
+	return l, err
 }
 
 func (b *bench) await(ctx context.Context, what string, done func() bool) error {
@@ -208,5 +228,12 @@ func (b *bench) first(p *corev1.Pod, as func(stage.Seen) bool) time.Time {
 	return time.Time{}
 }
 
-func gone(s stage.Seen) bool { return s.Gone }
-func runs(s stage.Seen) bool { return s.Pod.Status.Phase == corev1.PodRunning }
+func anyVersion(stage.Seen) bool { return true }
+func gone(s stage.Seen) bool     { return s.Gone }
+func runs(s stage.Seen) bool     { return s.Pod.Status.Phase == corev1.PodRunning }
+
+func ready(s stage.Seen) bool {
+	return slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,13 +194,4 @@ func missing(want, got string) int {
 		same++
 	}
 	return max(len(want), len(got)) - same
-}
-
-// median of times or rates.
-func median[T interface{ ~int64 | ~float64 }](list []T) T {
-	if len(list) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
 }

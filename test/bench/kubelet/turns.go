@@ -18,38 +18,44 @@ func (b *bench) turns(ctx context.Context) error {
 	for i := range b.pods + 1 { // the first pulls the image
 		for _, s := range []struct {
 			*side
-			create, end *[]time.Duration
-		}{
-			{b.sides.Kubelet, &b.out.CreateToRunning.Kubelet, &b.out.EndToGone.Kubelet},
-			{b.sides.Mac, &b.out.CreateToRunning.Mac, &b.out.EndToGone.Mac},
-		} {
-			create, end, err := b.turn(ctx, s.side, fmt.Sprintf("turn-%d", i))
+			turns *[]turn
+		}{{b.sides.Kubelet, &b.out.Turns.Kubelet}, {b.sides.Mac, &b.out.Turns.Mac}} {
+			t, err := b.turn(ctx, s.side, fmt.Sprintf("turn-%d", i))
 			if err != nil {
 				return err
 			}
 			if i > 0 {
-				*s.create, *s.end = append(*s.create, create), append(*s.end, end)
+				*s.turns = append(*s.turns, t)
 			}
 		}
 	}
 	return nil
 }
 
-func (b *bench) turn(ctx context.Context, s *side, name string) (create, end time.Duration, err error) {
+// turn is what one Pod took: from seen to the start of the first thing that is done for it, from the start
+// of its process or VM to Ready seen, from created to Running seen, and from the end of that to gone.
+type turn struct{ start, ready, create, end time.Duration }
+
+func (b *bench) turn(ctx context.Context, s *side, name string) (turn, error) {
 	began := time.Now()
 	p, err := b.start(ctx, s, name, obedient)
 	if err != nil {
-		return 0, 0, err
+		return turn{}, err
 	}
-	create = b.first(p, runs).Sub(began)
+	if err := b.await(ctx, p.Name+" is ready", func() bool { return !b.first(p, ready).IsZero() }); err != nil {
+		return turn{}, err
+	}
 	if err := b.remove(ctx, p, nil); err != nil {
-		return 0, 0, err
+		return turn{}, err
 	}
-	ended, err := s.ended(p)
-	if err == nil && ended.IsZero() {
-		err = fmt.Errorf("nobody wrote down when %s ended", p.Name)
+	l, err := s.life(p)
+	if err == nil && (l.begun.IsZero() || l.started.IsZero() || l.ended.IsZero()) {
+		err = fmt.Errorf("nobody wrote down when %s started and ended", p.Name)
 	}
-	return create, b.first(p, gone).Sub(ended), err
+	return turn{
+		start: l.begun.Sub(b.first(p, anyVersion)), ready: b.first(p, ready).Sub(l.started),
+		create: b.first(p, runs).Sub(began), end: b.first(p, gone).Sub(l.ended),
+	}, err
 }
 
 const (

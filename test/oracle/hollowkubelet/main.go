@@ -34,7 +34,7 @@ func main() {
 	flag.DurationVar(&o.sandboxTakes, "sandbox-takes", 0, "how long a sandbox takes to start")
 	flag.DurationVar(&o.startTakes, "start-takes", 0, "how long a container takes to start")
 	flag.IntVar(&o.port, "port", 0, "port of the kubelet's API; 0: it serves none")
-	flag.StringVar(&o.journal, "journal", "", "file for the end of each container: the Pod's UID and the time")
+	flag.StringVar(&o.journal, "journal", "", "file for the start and the end of each container: the Pod's UID, started or ended, and the time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, o)

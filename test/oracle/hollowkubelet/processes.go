@@ -117,9 +117,10 @@ func (p *processes) StartContainer(ctx context.Context, id string) error {
 		return err
 	}
 	c.pid = cmd.Process.Pid
+	p.tell(c, "started")
 	go func() {
 		_ = cmd.Wait() // its state says how it ended
-		p.tell(c)
+		p.tell(c, "ended")
 		c.killAll()
 		log.end()
 		p.note(id, exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)))
@@ -146,7 +147,7 @@ func (p *processes) end() {
 	}
 }
 
-// keepJournal has the ends of processes written down; an empty path: they are not.
+// keepJournal has the starts and ends of processes written down; an empty path: they are not.
 func (p *processes) keepJournal(path string) (err error) {
 	if path == "" {
 		return nil
@@ -157,12 +158,12 @@ func (p *processes) keepJournal(path string) (err error) {
 	return nil
 }
 
-// tell writes down that a process has ended just now.
-func (p *processes) tell(c *process) {
+// tell writes down that a process has started or ended just now.
+func (p *processes) tell(c *process, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.journal != nil {
-		_, _ = fmt.Fprintf(p.journal, "%s %s\n", c.pod, time.Now().Format(time.RFC3339Nano))
+		_, _ = fmt.Fprintf(p.journal, "%s %s %s\n", c.pod, what, time.Now().Format(time.RFC3339Nano))
 	}
 }
 
