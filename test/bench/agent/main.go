@@ -9,16 +9,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/macfleet/macfleet/test/agent/stage"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 // settings are the flags.
@@ -43,10 +42,11 @@ func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	f.IntVar(&s.pods, "pods", 100, "Pods to start and delete, one after the other")
 	f.DurationVar(&s.idle, "idle", time.Minute, "how long to watch an agent at rest; the goals are for 10m")
-	f.StringVar(&s.output, "json", filepath.Join("bench", "agent.json"), "file for the figures")
+	f.StringVar(&s.output, "json", figure.Path("agent"), "file for the figures")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	report := figure.Begin("agent")
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return fmt.Errorf("making a folder: %w", err)
@@ -57,21 +57,10 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.Stop(context.WithoutCancel(ctx))) }()
-	figures, err := measure(ctx, plane, s)
+	m, err := measure(ctx, plane, s)
 	if err != nil {
 		return err
 	}
-	figures.print(os.Stdout)
-	return figures.write(s.output)
-}
-
-func (f *figures) write(path string) error {
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making the folder of the figures: %w", err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	m.tell(report)
+	return report.End(os.Stdout, s.output)
 }

@@ -29,16 +29,16 @@ type bench struct {
 	plane *stage.Plane
 	mac   *stage.Mac
 	seen  *stage.Recorder
-	out   *figures
+	out   *measured
 }
 
-func measure(ctx context.Context, plane *stage.Plane, s settings) (f *figures, err error) {
+func measure(ctx context.Context, plane *stage.Plane, s settings) (m *measured, err error) {
 	mac, err := plane.NewMac(ctx, "bench")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, mac.Close()) }()
-	b := &bench{plane: plane, mac: mac, seen: stage.Record(ctx, plane.Client, nil), out: newFigures()}
+	b := &bench{plane: plane, mac: mac, seen: stage.Record(ctx, plane.Client, nil), out: &measured{}}
 	defer b.seen.Stop()
 	for i := range images {
 		if err := b.tart(ctx, "pull", fmt.Sprintf("registry.test/macos/golden-%d:v1", i)); err != nil {
@@ -106,16 +106,14 @@ func (b *bench) turns(ctx context.Context, s settings) error {
 	if _, err := b.turn(ctx, "warm"); err != nil { // pulls the image
 		return err
 	}
-	var clone, ready, gone, whole []time.Duration
 	for i := range s.pods {
 		t, err := b.turn(ctx, fmt.Sprintf("turn-%d", i))
 		if err != nil {
 			return err
 		}
-		clone, ready, gone, whole = append(clone, t.clone), append(ready, t.ready), append(gone, t.gone), append(whole, t.whole)
+		b.out.seenToClone, b.out.runToReady = append(b.out.seenToClone, t.clone), append(b.out.runToReady, t.ready)
+		b.out.endToGone, b.out.deleteToGone = append(b.out.endToGone, t.gone), append(b.out.deleteToGone, t.whole)
 	}
-	b.out.SeenToClone, b.out.RunToReady = timesOf(clone), timesOf(ready)
-	b.out.EndToGone, b.out.DeleteToGone = timesOf(gone), timesOf(whole)
 	return nil
 }
 
@@ -190,7 +188,7 @@ func (b *bench) adoption(ctx context.Context, _ settings) error {
 		}
 		return n == guests
 	})
-	b.out.AdoptMilliseconds = float64(last.Sub(began).Microseconds()) / 1000
+	b.out.adopt = last.Sub(began)
 	return err
 }
 
@@ -210,22 +208,24 @@ func (b *bench) rest(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(since).Seconds()
+	took := time.Since(since)
 	requests, err := b.plane.NodeRequests(since)
 	if err != nil {
 		return err
 	}
-	b.out.Idle = idle{Seconds: took, RSSBytes: after.RSS, CPUPercent: float64(after.Ticks-before.Ticks) / took, Requests: map[string]int{}}
-	b.out.Idle.RequestsPerSecond = float64(len(requests)) / took
+	b.out.idle = idle{
+		took: took, rss: after.RSS, cpuPercent: float64(after.Ticks-before.Ticks) / took.Seconds(),
+		requestsPerSecond: float64(len(requests)) / took.Seconds(), requests: map[string]int{},
+	}
 	for _, r := range requests {
-		b.out.Idle.Requests[r.What()]++
+		b.out.idle.requests[r.What()]++
 	}
 	for _, p := range b.mac.Processes() {
 		if p.Role != stage.RoleShim {
 			continue
 		}
 		if u, err := stage.UsageOf(p.PID); err == nil {
-			b.out.Idle.ShimRSSBytes = max(b.out.Idle.ShimRSSBytes, u.RSS)
+			b.out.idle.shimRSS = append(b.out.idle.shimRSS, u.RSS)
 		}
 	}
 	return nil
