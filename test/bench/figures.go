@@ -1,140 +1,135 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
+
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 // seconds are written as such.
 type seconds float64
 
-// distribution of times, in milliseconds.
-type distribution struct {
-	Count int     `json:"count"`
-	P50   float64 `json:"p50Milliseconds"`
-	P99   float64 `json:"p99Milliseconds"`
-	Max   float64 `json:"maxMilliseconds"`
+// measured is everything that one run has measured.
+type measured struct {
+	settings settings
+	freed    *freed
+	claims   *claims
+	peer     *peer
+	rest     []quiet
+	verbs    []verbTime
 }
 
-func distributionOf(times []time.Duration) distribution {
-	if len(times) == 0 {
-		return distribution{}
-	}
-	slices.Sort(times)
-	at := func(share float64) float64 {
-		n := min(len(times)-1, int(share*float64(len(times))))
-		return float64(times[n].Microseconds()) / 1000
-	}
-	return distribution{Count: len(times), P50: at(0.5), P99: at(0.99), Max: at(1)}
+// hostsInAPage is how many servers the vendor tells of at once, at most.
+const hostsInAPage = 100
+
+// tellClaims writes what was measured of claims.
+func (m *measured) tellClaims(r *figure.Report) error {
+	r.Settings, r.Details, r.Peer = m.settings.told(), m.details(), "loop under one lock"
+	r.Add(append(m.freedFigures(), m.claimFigures()...)...)
+	return m.end(r)
 }
 
-// figures are everything that one run has measured.
-type figures struct {
-	At      time.Time `json:"at"`
-	CPUs    int       `json:"cpus"`
-	Load    string    `json:"loadAtStart"`
-	Hosts   int       `json:"hosts"`
-	Latency string    `json:"vendorLatency"`
-	KubeQPS float64   `json:"kubeAPIQPS"`
-	Freed   *freed    `json:"freed,omitempty"`
-	Claims  *claims   `json:"claims,omitempty"`
-	Peer    *peer     `json:"peer,omitempty"`
-	Rest    []quiet   `json:"rest,omitempty"`
-	// Verbs are macfleet's.
-	Verbs []verbTime `json:"verbs,omitempty"`
+// tellVerbs writes what was measured of verbs.
+func (m *measured) tellVerbs(r *figure.Report) error {
+	r.Settings = fmt.Sprintf("%d hosts, each with a Machine that runs", m.settings.hosts)
+	r.Add(m.verbFigures()...)
+	return m.end(r)
 }
 
-func newFigures(s settings) *figures {
-	return &figures{
-		At: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Load: load(), Hosts: s.hosts,
-		Latency: s.latency.String(), KubeQPS: s.kubeQPS,
+// end writes a report below the folder, unless nothing of its part was measured.
+func (m *measured) end(r *figure.Report) error {
+	if len(r.Figures) == 0 {
+		return nil
+	}
+	return r.End(os.Stdout, filepath.Join(m.settings.folder, r.Part+".json"))
+}
+
+func (s settings) told() string {
+	return fmt.Sprintf("the vendor takes %s for each answer, %g requests a second to the API server", s.latency, s.kubeQPS)
+}
+
+func (m *measured) freedFigures() []figure.Figure {
+	f := m.freed
+	if f == nil {
+		return nil
+	}
+	what := fmt.Sprintf("freed host to claim, %d Machines waiting, %d hosts at once", f.Waiting, m.settings.atOnce)
+	return []figure.Figure{
+		figure.New(what, "ms", f.Times, figure.AtMost(100).On(figure.P99)),
+		figure.New("requests to the API server for each host freed, claimed and set up", "", figure.Of(f.RequestsAFree), figure.AtMost(100)),
 	}
 }
 
-// load is the machine's, where the system tells: others at work spoil times.
-func load() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
+func (m *measured) claimFigures() (rows []figure.Figure) {
+	if c := m.claims; c != nil {
+		what := fmt.Sprintf("%d Machines that wait, %d free hosts: ", c.Machines, m.settings.hosts)
+		rows = append(rows,
+			figure.New(what+"all claimed", "s", figure.Of(c.Claimed)),
+			m.shown(what+"all shown"),
+			m.calls(what+"vendor calls a claim"),
+			figure.New(what+"most vendor calls that a claim took", "", figure.Of(c.MostCalls), figure.AtMost(4)),
+			figure.New(what+"requests to the API server for each claim", "", figure.Of(float64(c.Requests.sum())/float64(c.Machines)), figure.AtMost(15)),
+		)
 	}
-	return strings.Join(strings.Fields(string(text))[:3], " ")
+	for _, q := range m.rest {
+		what := fmt.Sprintf("vendor calls at rest, %d hosts, %d Machines: ", m.settings.hosts, q.Machines)
+		pages := (m.settings.hosts + hostsInAPage - 1) / hostsInAPage
+		rows = append(rows,
+			figure.New(what+"a list", "", figure.Of(q.CallsAList), figure.AtMost(float64(pages))),
+			figure.New(what+"a minute", "", figure.Of(q.CallsMinute)),
+		)
+	}
+	return rows
 }
 
-func (f *figures) print(out io.Writer) {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(what, figure, goal string) { fmt.Fprintf(table, "%s\t%s\t%s\n", what, figure, goal) }
-	fmt.Fprintf(out, "%d CPUs, load at the start %s, vendor latency %s\n\n", f.CPUs, f.Load, f.Latency)
-	row("FIGURE", "MEASURED", "GOAL")
-	if r := f.Freed; r != nil {
-		what := fmt.Sprintf("freed host to claim, %d Machines waiting, %d frees", r.Waiting, r.Frees)
-		row(what+": p50", ms(r.Times.P50), "")
-		row(what+": p99", ms(r.Times.P99), "<= 1 s")
-		row(what+": longest", ms(r.Times.Max), "")
-		row(what+": API requests a round", fmt.Sprintf("%.0f", r.RequestsAFree), "")
+// shown is asked for as the vendor lets it be: 4 calls a claim at 100 a second are 40 s for 1,000.
+func (m *measured) shown(name string) figure.Figure {
+	goals := []figure.Goal{figure.AtMost(48), figure.AtMostTimes(1.0 / 55)}
+	if m.claims.Machines != 1000 || m.settings.hosts != 1000 {
+		goals = nil // which say nothing of fewer
 	}
-	if c := f.Claims; c != nil {
-		what := fmt.Sprintf("%d Machines, %d free hosts", c.Machines, f.Hosts)
-		row(what+": all claimed", fmt.Sprintf("%.1f s", c.Claimed), "")
-		row(what+": all shown", fmt.Sprintf("%.1f s", c.Shown), "<= 60 s")
-		row(what+": vendor calls a host", fmt.Sprintf("%.2f (at most %d)", c.CallsAHost, c.MostCalls), "<= 4")
+	if m.peer == nil {
+		return figure.New(name, "s", figure.Of(m.claims.Shown))
 	}
-	if c := f.Claims; c != nil {
-		row(fmt.Sprintf("%d Machines, %d free hosts: API requests a claim", c.Machines, f.Hosts),
-			fmt.Sprintf("%.0f", float64(c.Requests.sum())/float64(c.Machines)), "")
+	return figure.Beside(name, "s", figure.Of(m.claims.Shown), figure.Of(m.peer.Took), figure.Sample{}, goals...)
+}
+
+func (m *measured) calls(name string) figure.Figure {
+	if m.peer == nil {
+		return figure.New(name, "", figure.Of(m.claims.CallsAHost), figure.AtMost(4))
 	}
-	if p := f.Peer; p != nil {
-		how := "measured"
-		if p.Extrapolated {
-			how = fmt.Sprintf("from %d in %.0f s", p.Adopted, p.Ran)
-		}
-		row(fmt.Sprintf("one lock, a list for each adoption, %d Machines, %d hosts", p.Machines, f.Hosts), fmt.Sprintf("%.0f s (%s)", p.Took, how), "peer")
-		row("one lock: vendor calls a host", fmt.Sprintf("%.2f", p.CallsAHost), "peer")
-		if c := f.Claims; c != nil && c.Shown > 0 {
-			row("one lock / ours", fmt.Sprintf("%.0f times", p.Took/c.Shown), "")
-		}
+	return figure.Beside(name, "", figure.Of(m.claims.CallsAHost), figure.Of(m.peer.CallsAHost), figure.Sample{}, figure.AtMost(4))
+}
+
+func (m *measured) verbFigures() (rows []figure.Figure) {
+	for _, v := range m.verbs {
+		rows = append(rows,
+			figure.New("`"+v.verb+"`", "ms", figure.Milliseconds(v.walls), figure.AtMost(v.goal)),
+			figure.New("`"+v.verb+"`: processor", "ms", figure.Milliseconds(v.processor)),
+		)
 	}
-	for _, q := range f.Rest {
-		row(fmt.Sprintf("vendor calls a minute at rest, %d hosts, %d Machines", f.Hosts, q.Machines),
-			fmt.Sprintf("%.1f (%.0f a list: %v)", q.CallsMinute, q.CallsAList, q.Calls), "pages x lists")
-	}
-	for _, v := range f.Verbs {
-		row(fmt.Sprintf("%s, %d hosts and Machines: median of %d", v.Verb, f.Hosts, v.Runs), ms(v.Median), "<= "+ms(v.Goal))
-		row("the same: longest", ms(v.Longest), "")
-		row("the same: processor", ms(v.Processor), "")
-	}
-	_ = table.Flush() // to the terminal
+	return rows
 }
 
 // printRequests lists who asks the API server what.
-func (f *figures) printRequests(out io.Writer) {
-	if r := f.Freed; r != nil {
-		r.Requests.print(out, "each host freed, claimed and set up", r.Frees)
+func (m *measured) printRequests(out io.Writer) {
+	if f := m.freed; f != nil {
+		f.Requests.print(out, "each host freed, claimed and set up", f.Frees)
 	}
-	if c := f.Claims; c != nil {
+	if c := m.claims; c != nil {
 		c.Requests.print(out, "each claim", c.Machines)
 	}
 }
 
-func ms(milliseconds float64) string { return fmt.Sprintf("%.0f ms", milliseconds) }
-
-func (f *figures) write(path string) error {
-	text, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the figures: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("making the folder of the figures: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("writing the figures: %w", err)
-	}
-	return nil
+// details are who asked for what.
+func (m *measured) details() any {
+	return struct {
+		Freed  *freed  `json:"freed,omitempty"`
+		Claims *claims `json:"claims,omitempty"`
+		Peer   *peer   `json:"peer,omitempty"`
+		Rest   []quiet `json:"rest,omitempty"`
+	}{m.freed, m.claims, m.peer, m.rest}
 }

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 // freedHosts is the number of hosts that go round.
@@ -21,9 +22,9 @@ const freedInventory = 2 * time.Second
 // freed is how long a host stays Available while Machines wait: from the event of
 // the status that says so to the event of the claim, as one watch sees both.
 type freed struct {
-	Frees   int          `json:"frees"`
-	Waiting int          `json:"waitingMachines"`
-	Times   distribution `json:"availableToClaimed"`
+	Frees   int           `json:"frees"`
+	Waiting int           `json:"waitingMachines"`
+	Times   figure.Sample `json:"availableToClaimed"`
 	// Requests to the API server in all, from release to the next Node.
 	Requests      requestCounts `json:"requests"`
 	RequestsAFree float64       `json:"requestsAFree"`
@@ -58,7 +59,7 @@ func measureFreed(ctx context.Context, binaries cluster.Binaries, s settings) (*
 	}
 	requests := w.requests.since(before)
 	return &freed{
-		Frees: len(times), Waiting: s.waiting, Times: distributionOf(times),
+		Frees: len(times), Waiting: s.waiting, Times: figure.Milliseconds(times),
 		Requests: requests, RequestsAFree: float64(requests.sum()) / float64(len(times)),
 	}, nil
 }

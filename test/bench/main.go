@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 // settings are the flags.
@@ -40,7 +40,7 @@ type settings struct {
 	bursts   int
 	only     string
 	requests bool
-	output   string
+	folder   string
 	logFile  string
 	restRuns int
 }
@@ -70,7 +70,7 @@ func parse(args []string) (settings, error) {
 	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
 	f.StringVar(&s.only, "only", "", "freed, claims or verbs: measure that alone")
 	f.BoolVar(&s.requests, "requests", false, "tell which requests to the API server each claim takes, and who makes them")
-	f.StringVar(&s.output, "json", filepath.Join("bench", "figures.json"), "file for the figures")
+	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures, claims.json and verbs.json")
 	f.StringVar(&s.logFile, "log", os.DevNull, "file for the controllers' log")
 	return s, f.Parse(args)
 }
@@ -90,15 +90,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("building the control plane: %w", err)
 	}
-	figures, err := measure(ctx, binaries, s)
-	if err != nil {
-		return err
-	}
-	figures.print(os.Stdout)
-	if s.requests {
-		figures.printRequests(os.Stdout)
-	}
-	return figures.write(s.output)
+	return measure(ctx, binaries, s)
 }
 
 func setLogger(out io.Writer) {
@@ -108,24 +100,43 @@ func setLogger(out io.Writer) {
 }
 
 // measure takes each figure in a world of its own, one after the other.
-func measure(ctx context.Context, binaries cluster.Binaries, s settings) (*figures, error) {
-	out := newFigures(s)
+func measure(ctx context.Context, binaries cluster.Binaries, s settings) error {
+	out := &measured{settings: s}
+	claims := figure.Begin("claims")
 	for _, part := range []struct {
 		name string
 		take func() error
 	}{
-		{"freed", func() (err error) { out.Freed, err = measureFreed(ctx, binaries, s); return err }},
+		{"freed", func() (err error) { out.freed, err = measureFreed(ctx, binaries, s); return err }},
 		{"claims", func() error { return measureMany(ctx, binaries, s, out) }},
-		{"verbs", func() (err error) { out.Verbs, err = measureVerbs(ctx, binaries, s); return err }},
 	} {
-		if s.only != "" && s.only != part.name {
-			continue
-		}
-		if err := part.take(); err != nil {
-			return nil, fmt.Errorf("%s: %w", part.name, err)
+		if err := s.takes(part.name, part.take); err != nil {
+			return err
 		}
 	}
-	return out, nil
+	if err := out.tellClaims(claims); err != nil {
+		return err
+	}
+	if s.requests {
+		out.printRequests(os.Stdout)
+	}
+	verbs := figure.Begin("verbs")
+	err := s.takes("verbs", func() (err error) { out.verbs, err = measureVerbs(ctx, binaries, s); return err })
+	if err != nil {
+		return err
+	}
+	return out.tellVerbs(verbs)
+}
+
+// takes measures a part, unless another is wanted alone.
+func (s settings) takes(part string, take func() error) error {
+	if s.only != "" && s.only != part {
+		return nil
+	}
+	if err := take(); err != nil {
+		return fmt.Errorf("%s: %w", part, err)
+	}
+	return nil
 }
 
 // say tells what is being done, apart from the figures.

@@ -41,7 +41,7 @@ type quiet struct {
 
 // measureMany fills a world once, and takes from it what the vendor is asked
 // without Machines, how long their claims take, and what is asked with them.
-func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out *figures) error {
+func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out *measured) error {
 	say("many claims: starting an API server, the controllers and %d hosts", s.hosts)
 	w, err := start(ctx, binaries, options{servers: s.hosts, inventory: hostcontroller.DefaultInventoryInterval, settings: s})
 	if err != nil {
@@ -55,12 +55,12 @@ func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out
 	if err := w.rest(ctx, 0, s.restRuns, out); err != nil {
 		return err
 	}
-	if out.Claims, err = w.claimAll(ctx, s.machines); err != nil {
+	if out.claims, err = w.claimAll(ctx, s.machines); err != nil {
 		return err
 	}
 	w.switchOn()
-	say("many claims: all shown after %.1f s; the loop under one lock", out.Claims.Shown)
-	if out.Peer, err = measurePeer(ctx, s); err != nil {
+	say("many claims: all shown after %.1f s; the loop under one lock", out.claims.Shown)
+	if out.peer, err = measurePeer(ctx, s); err != nil {
 		return err
 	}
 	if err := w.awaitRunning(ctx, s.machines); err != nil {
@@ -153,7 +153,7 @@ func (w *world) lastCall() int64 {
 
 // rest counts what the vendor is asked from the beginning of one list of the
 // inventory to that of another.
-func (w *world) rest(ctx context.Context, machines, lists int, out *figures) error {
+func (w *world) rest(ctx context.Context, machines, lists int, out *measured) error {
 	after := w.lastCall()
 	var entries []sandbox.Entry
 	err := until(ctx, func() (bool, error) {
@@ -177,7 +177,7 @@ func (w *world) rest(ctx context.Context, machines, lists int, out *figures) err
 	for _, entry := range between {
 		q.Calls[entry.Call]++
 	}
-	out.Rest = append(out.Rest, q)
+	out.rest = append(out.rest, q)
 	return nil
 }
 

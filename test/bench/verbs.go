@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,13 +27,12 @@ const verbRuns = 20
 
 // verbTime is what one of macfleet's verbs takes, from the start of its process to its end.
 type verbTime struct {
-	Verb    string  `json:"verb"`
-	Runs    int     `json:"runs"`
-	Median  float64 `json:"medianMilliseconds"`
-	Longest float64 `json:"longestMilliseconds"`
-	// Processor is what the process took of it, which others at work change little.
-	Processor float64 `json:"medianProcessorMilliseconds"`
-	Goal      float64 `json:"goalMilliseconds"`
+	verb  string
+	walls []time.Duration
+	// processor is what the process took of it, which others at work change little.
+	processor []time.Duration
+	// goal is in milliseconds.
+	goal float64
 }
 
 // measureVerbs asks about a world as a person does in which each host has a Machine that runs.
@@ -75,9 +73,9 @@ func measureVerbs(ctx context.Context, binaries cluster.Binaries, s settings) ([
 		if err != nil {
 			return nil, err
 		}
-		took.Verb, took.Goal = fmt.Sprint("macfleet ", verb.args[0]), verb.goal
+		took.verb, took.goal = fmt.Sprint("macfleet ", verb.args[0]), verb.goal
 		if len(verb.args) > 1 {
-			took.Verb += " " + verb.args[1]
+			took.verb += " " + verb.args[1]
 		}
 		times = append(times, took)
 	}
@@ -173,20 +171,16 @@ func (w *world) forAPerson(ctx context.Context, dir string) (program, kubeconfig
 
 // timeVerb runs a command again and again.
 func timeVerb(ctx context.Context, program string, args ...string) (verbTime, error) {
-	var walls, processor []float64
+	var t verbTime
 	for range verbRuns {
 		cmd := exec.CommandContext(ctx, program, args...)
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
-		walls = append(walls, milliseconds(time.Since(began)))
+		t.walls = append(t.walls, time.Since(began))
 		if err != nil {
 			return verbTime{}, fmt.Errorf("macfleet %s: %w: %s", args[0], err, out)
 		}
-		processor = append(processor, milliseconds(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()))
+		t.processor = append(t.processor, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}
-	slices.Sort(walls)
-	slices.Sort(processor)
-	return verbTime{Runs: verbRuns, Median: walls[verbRuns/2], Longest: walls[verbRuns-1], Processor: processor[verbRuns/2]}, nil
+	return t, nil
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
