@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/world"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 )
 
 // measureMany has one manager converge many Macs, all at once.
-func measureMany(ctx context.Context, s settings, row func(what, figure, goal string)) error {
+func measureMany(ctx context.Context, s settings, report *figure.Report) error {
 	dir, err := os.MkdirTemp("", "mf")
 	if err != nil {
 		return err
@@ -59,10 +60,13 @@ func measureMany(ctx context.Context, s settings, row func(what, figure, goal st
 	if err != nil {
 		return err
 	}
-	row(fmt.Sprintf("%d Macs at once: manager's resident memory, most", s.macs), fmt.Sprintf("%.0f MB", m.most), "<= 200 MB")
-	row("the same: before", fmt.Sprintf("%.0f MB", idle), "")
-	row("the same: most at work at a time", fmt.Sprint(m.atWork), "")
-	row("the same: until all are converged", fmt.Sprintf("%.0f s", time.Since(began).Seconds()), "")
+	report.Settings = fmt.Sprintf("%d Macs", s.macs)
+	report.Add(
+		figure.New("the manager's resident memory, most", "MB", figure.Of(m.most), figure.AtMost(80)),
+		figure.New("the same before there are Machines", "MB", figure.Of(idle)),
+		figure.New("Macs under way at a time, most, as their Machines say", "", figure.Of(m.atWork)),
+		figure.New("until all are converged", "s", figure.Seconds(time.Since(began))),
+	)
 	return nil
 }
 

@@ -3,26 +3,15 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
-	"github.com/macfleet/macfleet/sandbox/mac"
-	"github.com/macfleet/macfleet/sandbox/world"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
-
-const password = "correct horse"
 
 type secret string
 
@@ -30,86 +19,67 @@ func (s secret) Reveal() string { return string(s) }
 
 // waits are the steps that wait for macOS: for a session, for a password that may
 // be sealed, for processes that must stay.
-var waits = []string{"session", "launchd", "proof"}
+func waits() []string { return []string{"session", "launchd", "proof"} }
 
-// patient is one simulated Mac behind a slow connection.
-type patient struct {
-	*mac.Mac
-	way   *slow
-	key   ssh.Signer
-	fleet ed25519.PrivateKey
-	pin   remote.Pin
-	build *remote.Build
+// work is what was done to a Mac once.
+type work struct {
+	traffic
+	took time.Duration
+	// waited of these: in steps that wait for macOS.
+	waited time.Duration
 }
 
-func measureOne(ctx context.Context, s settings, row func(what, figure, goal string)) error {
+// works are those of one run after the other: fresh Macs, and looks at those that are as they should be.
+type works struct{ fresh, looks []work }
+
+func measureOne(ctx context.Context, s settings, report *figure.Report) error {
 	dir, err := os.MkdirTemp("", "mfbench")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	p, err := admit(ctx, dir, s.rtt/2)
+	w, err := openWorkshop(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // it is thrown away
-	defer p.way.close()                      //nolint:errcheck // the same
-	if err := p.fresh(ctx, s, row); err != nil {
-		return err
+	var ours works
+	for range s.runs {
+		if err := w.play(ctx, s, &ours); err != nil {
+			return err
+		}
 	}
-	return p.again(ctx, s, row)
+	tell(report, s, ours)
+	return nil
 }
 
-func admit(ctx context.Context, dir string, delay time.Duration) (*patient, error) {
-	say("building the agent and the simulated Mac")
-	agent, err := world.BuildAgent(ctx, "", dir, "v0.0.0-bench")
+// play makes one fresh Mac a node, and looks at it again.
+func (w *workshop) play(ctx context.Context, s settings, ours *works) error {
+	p, err := w.admit(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &patient{}
-	if p.build, err = remote.ReadBuild(filepath.Join(agent.Dir, "tart-kubelet")); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir, "./sandbox/mac/cmd/macsim", "./sandbox/mac/cmd/macshim")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the simulated Mac: %w\n%s", err, text)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return nil, err
-	}
-	_, private, err := ed25519.GenerateKey(rand.Reader)
+	defer p.discharge(ctx)
+	say("converging a fresh Mac")
+	fresh, err := p.measure(func() (time.Duration, error) { return p.fresh(ctx) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if p.key, err = ssh.NewSignerFromKey(private); err != nil {
-		return nil, err
+	ours.fresh = append(ours.fresh, fresh)
+	for range s.looks {
+		look, err := p.measure(func() (time.Duration, error) { return 0, p.again(ctx) })
+		if err != nil {
+			return err
+		}
+		ours.looks = append(ours.looks, look)
 	}
-	if _, p.fleet, err = ed25519.GenerateKey(rand.Reader); err != nil {
-		return nil, err
-	}
-	address := netip.MustParseAddr("127.77.0.7")
-	free, err := net.Listen("tcp", netip.AddrPortFrom(address, 0).String())
-	if err != nil {
-		return nil, err
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		return nil, err
-	}
-	p.Mac, err = mac.New(mac.Options{
-		Programs: dir, Dir: filepath.Join(dir, "mac"), Address: address, SSHPort: port, Password: password,
-		AuthorizedKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))},
-		Twins:          map[string]string{p.build.SHA256: agent.Twin},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Start(ctx); err != nil {
-		return nil, err
-	}
-	p.way, err = newSlow(p.Address().String(), delay)
-	return p, err
+	return nil
+}
+
+// measure is what some work takes, and of it the waits that it tells of.
+func (p *patient) measure(do func() (waited time.Duration, err error)) (work, error) {
+	before, began := p.traffic(), time.Now()
+	waited, err := do()
+	return work{took: time.Since(began), waited: waited, traffic: p.traffic().since(before)}, err
 }
 
 func (p *patient) dial(ctx context.Context) (*remote.Session, error) {
@@ -128,7 +98,7 @@ func (p *patient) desired() document.Desired {
 		Agent:   document.Agent{SHA256: p.build.SHA256, Version: "v0.0.0-bench"},
 		Node:    document.Node{MaxVMs: 2},
 		Mac:     document.Mac{AutoLogin: true, Network: document.Network{Subnet: document.DefaultSubnet, DenyPrivate: true}},
-		SSHKeys: []string{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(p.key.PublicKey())))},
+		SSHKeys: []string{p.authorized()},
 		Secrets: &document.Secrets{ConsolePassword: password},
 
 		UpgradeKey: p.fleet.Public().(ed25519.PublicKey),
@@ -139,56 +109,36 @@ func (p *patient) signer() *document.Signer {
 	return document.NewSigner(p.fleet, p.desired().Host, time.Now)
 }
 
-// executions counts what sshd has run so far.
-func (p *patient) executions() int {
-	n := 0
-	for _, e := range p.Transcript() {
-		if len(e.Argv) > 1 && e.Argv[0] == "/bin/sh" && e.Argv[1] == "-c" {
-			n++
-		}
-	}
-	return n
-}
-
 // fresh makes the Mac a node for the first time.
-func (p *patient) fresh(ctx context.Context, s settings, row func(what, figure, goal string)) error {
-	say("converging a fresh Mac")
-	began := time.Now()
+func (p *patient) fresh(ctx context.Context) (waited time.Duration, err error) {
 	session, err := p.dial(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer session.Close() //nolint:errcheck // it is done with
 	if _, err := session.Probe(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	if err := session.Grant(ctx, secret(password)); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := session.Receive(ctx, p.build); err != nil {
-		return err
+		return 0, err
 	}
 	report, err := session.Converge(ctx, p.build.SHA256, p.desired(), p.signer())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	took := time.Since(began)
 	for _, step := range report.Steps {
 		say("  %-12s %-9s %5d ms", step.Name, step.Outcome, step.Millis)
 	}
-	waited := waitedIn(report)
-	what := fmt.Sprintf("fresh Mac, round trip %s: ", s.rtt)
-	row(what+"SSH executions", fmt.Sprint(p.executions()), "<= 4")
-	row(what+"bytes on the wire", fmt.Sprintf("%.1f MB up, %.2f MB down", float64(p.way.up.Load())/1e6, float64(p.way.down.Load())/1e6), "<= 15 MB")
-	row(what+"time", fmt.Sprintf("%.1f s", took.Seconds()), "")
-	row(what+"time but for steps "+strings.Join(waits, ", "), fmt.Sprintf("%.1f s", (took-waited).Seconds()), "<= 10 s")
-	return nil
+	return waitedIn(report), nil
 }
 
 func waitedIn(r document.Report) time.Duration {
 	var all time.Duration
 	for _, step := range r.Steps {
-		for _, name := range waits {
+		for _, name := range waits() {
 			if step.Name == name {
 				all += time.Duration(step.Millis) * time.Millisecond
 			}
@@ -198,10 +148,7 @@ func waitedIn(r document.Report) time.Duration {
 }
 
 // again looks at a Mac that is as it should be.
-func (p *patient) again(ctx context.Context, s settings, row func(what, figure, goal string)) error {
-	say("looking at it again")
-	before, bytes := p.executions(), p.way.up.Load()+p.way.down.Load()
-	began := time.Now()
+func (p *patient) again(ctx context.Context) error {
 	session, err := p.dial(ctx)
 	if err != nil {
 		return err
@@ -216,9 +163,34 @@ func (p *patient) again(ctx context.Context, s settings, row func(what, figure, 
 	if report.Exit != document.ExitUnchanged {
 		return errors.New("a converged Mac was changed")
 	}
-	what := fmt.Sprintf("converged Mac, round trip %s: ", s.rtt)
-	row(what+"SSH executions", fmt.Sprint(p.executions()-before), "1")
-	row(what+"bytes on the wire", fmt.Sprintf("%.0f kB", float64(p.way.up.Load()+p.way.down.Load()-bytes)/1e3), "")
-	row(what+"time, connection included", fmt.Sprintf("%.2f s", time.Since(began).Seconds()), fmt.Sprintf("%.0f s", (time.Second+10*s.rtt).Seconds()))
 	return nil
+}
+
+// of takes one value of each.
+func of[T any](all []work, value func(work) T) []T {
+	var values []T
+	for _, w := range all {
+		values = append(values, value(w))
+	}
+	return values
+}
+
+func executions(w work) int       { return w.executions }
+func megabytes(w work) float64    { return float64(w.up+w.down) / 1e6 }
+func kilobytes(w work) float64    { return megabytes(w) * 1000 }
+func seconds(w work) float64      { return w.took.Seconds() }
+func withoutWaits(w work) float64 { return (w.took - w.waited).Seconds() }
+
+// tell puts into a report what was measured.
+func tell(r *figure.Report, s settings, ours works) {
+	r.Settings = fmt.Sprintf("a round trip takes %s; %d fresh Macs, %d looks at each", s.rtt, s.runs, s.looks)
+	r.Add(
+		figure.New("fresh Mac: SSH executions until the proof reboot", "", figure.Of(of(ours.fresh, executions)...), figure.AtMost(4)),
+		figure.New("fresh Mac: bytes on the wire", "MB", figure.Of(of(ours.fresh, megabytes)...), figure.AtMost(15)),
+		figure.New("fresh Mac: time", "s", figure.Of(of(ours.fresh, seconds)...)),
+		figure.New("fresh Mac: time without the steps that wait for macOS", "s", figure.Of(of(ours.fresh, withoutWaits)...), figure.AtMost(10)),
+		figure.New("Mac that is as it should be: SSH executions", "", figure.Of(of(ours.looks, executions)...), figure.AtMost(1)),
+		figure.New("Mac that is as it should be: bytes on the wire", "kB", figure.Of(of(ours.looks, kilobytes)...)),
+		figure.New("Mac that is as it should be: time, with the connection", "s", figure.Of(of(ours.looks, seconds)...), figure.AtMost(1)),
+	)
 }
