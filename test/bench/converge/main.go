@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("converge", flag.ContinueOnError)
 	f.DurationVar(&s.rtt, "rtt", 100*time.Millisecond, "round trip to the one Mac")
 	f.IntVar(&s.runs, "runs", 3, "fresh Macs to make nodes, one after the other, and as many by Ansible")
-	f.IntVar(&s.looks, "looks", 3, "times to look at each of them again")
+	f.IntVar(&s.looks, "looks", 1, "times to look at each of them again")
 	f.IntVar(&s.macs, "macs", 100, "Macs that one manager converges at once")
 	f.StringVar(&s.only, "only", "", "one or many: measure that alone")
 	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures, converge.json and manager.json")

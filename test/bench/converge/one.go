@@ -42,23 +42,46 @@ func measureOne(ctx context.Context, s settings, report *figure.Report) error {
 	if err != nil {
 		return err
 	}
-	var ours works
+	a, err := findAnsible(ctx, dir)
+	if err != nil {
+		say("nothing is measured beside converge: %v", err)
+	}
+	var ours, peers works
 	for range s.runs {
-		if err := w.play(ctx, s, &ours); err != nil {
+		if err := w.pair(ctx, s, a, &ours, &peers); err != nil {
 			return err
 		}
 	}
-	tell(report, s, ours)
+	if a != nil {
+		report.Peer, report.Notes = a.version, a.notes()
+	}
+	tell(report, s, ours, peers)
 	return nil
 }
 
-// play makes one fresh Mac a node, and looks at it again.
-func (w *workshop) play(ctx context.Context, s settings, ours *works) error {
+// pair makes one fresh Mac a node, and then another by Ansible, where there is one.
+func (w *workshop) pair(ctx context.Context, s settings, a *player, ours, peers *works) error {
 	p, err := w.admit(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer p.discharge(ctx)
+	if err := p.converge(ctx, s, ours); err != nil || a == nil {
+		return err
+	}
+	if err := a.learn(p); err != nil {
+		return err
+	}
+	another, err := w.admit(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer another.discharge(ctx)
+	return a.make(ctx, s, another, peers)
+}
+
+// converge makes the Mac a node, and looks at it again.
+func (p *patient) converge(ctx context.Context, s settings, ours *works) error {
 	say("converging a fresh Mac")
 	fresh, err := p.measure(func() (time.Duration, error) { return p.fresh(ctx) })
 	if err != nil {
@@ -167,30 +190,45 @@ func (p *patient) again(ctx context.Context) error {
 }
 
 // of takes one value of each.
-func of[T any](all []work, value func(work) T) []T {
-	var values []T
+func of(all []work, value func(work) float64) []float64 {
+	var values []float64
 	for _, w := range all {
 		values = append(values, value(w))
 	}
 	return values
 }
 
-func executions(w work) int       { return w.executions }
+func executions(w work) float64   { return float64(w.executions) }
 func megabytes(w work) float64    { return float64(w.up+w.down) / 1e6 }
 func kilobytes(w work) float64    { return megabytes(w) * 1000 }
 func seconds(w work) float64      { return w.took.Seconds() }
 func withoutWaits(w work) float64 { return (w.took - w.waited).Seconds() }
 
 // tell puts into a report what was measured.
-func tell(r *figure.Report, s settings, ours works) {
+func tell(r *figure.Report, s settings, ours, peers works) {
 	r.Settings = fmt.Sprintf("a round trip takes %s; %d fresh Macs, %d looks at each", s.rtt, s.runs, s.looks)
-	r.Add(
-		figure.New("fresh Mac: SSH executions until the proof reboot", "", figure.Of(of(ours.fresh, executions)...), figure.AtMost(4)),
-		figure.New("fresh Mac: bytes on the wire", "MB", figure.Of(of(ours.fresh, megabytes)...), figure.AtMost(15)),
-		figure.New("fresh Mac: time", "s", figure.Of(of(ours.fresh, seconds)...)),
-		figure.New("fresh Mac: time without the steps that wait for macOS", "s", figure.Of(of(ours.fresh, withoutWaits)...), figure.AtMost(10)),
-		figure.New("Mac that is as it should be: SSH executions", "", figure.Of(of(ours.looks, executions)...), figure.AtMost(1)),
-		figure.New("Mac that is as it should be: bytes on the wire", "kB", figure.Of(of(ours.looks, kilobytes)...)),
-		figure.New("Mac that is as it should be: time, with the connection", "s", figure.Of(of(ours.looks, seconds)...), figure.AtMost(1)),
-	)
+	for _, row := range []struct {
+		name, unit  string
+		ours, peers []float64
+		goals       []figure.Goal
+		// ratio is asked for beside Ansible alone.
+		ratio float64
+	}{
+		{"fresh Mac: SSH executions until the proof reboot", "", of(ours.fresh, executions), of(peers.fresh, executions), []figure.Goal{figure.AtMost(4)}, 0},
+		{"fresh Mac: bytes on the wire", "MB", of(ours.fresh, megabytes), of(peers.fresh, megabytes), []figure.Goal{figure.AtMost(15)}, 0.25},
+		{"fresh Mac: time", "s", of(ours.fresh, seconds), nil, nil, 0},
+		{"fresh Mac: time without the steps that wait for macOS", "s", of(ours.fresh, withoutWaits), of(peers.fresh, withoutWaits), []figure.Goal{figure.AtMost(10)}, 0.1},
+		{"Mac that is as it should be: SSH executions", "", of(ours.looks, executions), of(peers.looks, executions), []figure.Goal{figure.AtMost(1)}, 0},
+		{"Mac that is as it should be: bytes on the wire", "kB", of(ours.looks, kilobytes), of(peers.looks, kilobytes), nil, 0},
+		{"Mac that is as it should be: time, with the connection", "s", of(ours.looks, seconds), of(peers.looks, seconds), []figure.Goal{figure.AtMost(1)}, 0},
+	} {
+		if len(row.peers) == 0 {
+			r.Add(figure.New(row.name, row.unit, figure.Of(row.ours...), row.goals...))
+			continue
+		}
+		if row.ratio > 0 {
+			row.goals = append(row.goals, figure.AtMostTimes(row.ratio))
+		}
+		r.Add(figure.Beside(row.name, row.unit, figure.Of(row.ours...), figure.Of(row.peers...), figure.Ratios(row.ours, row.peers), row.goals...))
+	}
 }
