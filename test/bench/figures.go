@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/macfleet/macfleet/test/bench/figure"
 )
@@ -44,7 +43,7 @@ func (m *measured) end(r *figure.Report) error {
 	if len(r.Figures) == 0 {
 		return nil
 	}
-	return r.End(os.Stdout, filepath.Join(m.settings.folder, r.Part+".json"))
+	return r.End(os.Stdout, m.settings.folder)
 }
 
 func (s settings) told() string {

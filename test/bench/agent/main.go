@@ -24,7 +24,7 @@ import (
 type settings struct {
 	pods   int
 	idle   time.Duration
-	output string
+	folder string
 }
 
 func main() {
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("agent", flag.ContinueOnError)
 	f.IntVar(&s.pods, "pods", 100, "Pods to start and delete, one after the other")
 	f.DurationVar(&s.idle, "idle", time.Minute, "how long to watch an agent at rest; the goals are for 10m")
-	f.StringVar(&s.output, "json", figure.Path("agent"), "file for the figures")
+	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures, agent.json")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -62,5 +62,5 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	m.tell(report)
-	return report.End(os.Stdout, s.output)
+	return report.End(os.Stdout, s.folder)
 }

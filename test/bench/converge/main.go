@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/macfleet/macfleet/test/bench/figure"
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 		if err := part.measure(ctx, s, report); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
-		if err := report.End(os.Stdout, filepath.Join(s.folder, part.file+".json")); err != nil {
+		if err := report.End(os.Stdout, s.folder); err != nil {
 			return err
 		}
 	}

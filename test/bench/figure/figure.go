@@ -2,6 +2,7 @@ package figure
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -107,7 +108,7 @@ func (f Figure) Missed() bool {
 }
 
 func (g Goal) String() string {
-	words := []string{"at most", limit(g.Limit)}
+	words := []string{"at most", strconv.FormatFloat(rounded(g.Limit, 3), 'g', -1, 64)}
 	if g.AtLeast {
 		words[0] = "at least"
 	}

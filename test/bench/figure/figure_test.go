@@ -96,8 +96,8 @@ On 2 cores of Some CPU, 8.0 GB, linux 6, Go 1.26, alone at its start (load 0.10 
 
 | figure | Mac | kubelet | ratio | goal |
 |---|---|---|---|---|
-| a \| b | 3.00 (2.00 to 4.00) ms | 1.00 (1.00 to 1.00) ms | 3.00 (2.00 to 4.00) | at most 1 ×: missed |
-| alone | 7.00 MB |  |  | at most 8: met |
+| a \| b | 3 (2 to 4) ms | 1 (1 to 1) ms | 3 (2 to 4) | at most 1 ×: missed |
+| alone | 7 MB |  |  | at most 8: met |
 
 <!-- end of figures -->
 
@@ -135,11 +135,11 @@ func TestUnexplained(t *testing.T) {
 func TestWrittenAndRead(t *testing.T) {
 	r := report()
 	var table bytes.Buffer
-	path := filepath.Join(t.TempDir(), "new", "agent.json")
-	if err := r.End(&table, path); err != nil {
+	folder := filepath.Join(t.TempDir(), "new")
+	if err := r.End(&table, folder); err != nil {
 		t.Fatal(err)
 	}
-	read, err := Read(path)
+	read, err := Read(filepath.Join(folder, "agent.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

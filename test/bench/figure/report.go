@@ -10,17 +10,19 @@ import (
 	"time"
 )
 
-// Folder is where benches write, one file a part.
+// Folder is where benches write, one file a part, unless somebody asks for another.
 const Folder = "bench"
 
 // Report is what one part of the benches measured in one run.
 type Report struct {
 	// Part is the name of the file, without its ending.
-	Part     string    `json:"part"`
-	At       time.Time `json:"at"`
-	Commit   string    `json:"commit"`
-	Machine  Machine   `json:"machine"`
-	Settings string    `json:"settings,omitempty"`
+	Part string    `json:"part"`
+	At   time.Time `json:"at"`
+	// TookSeconds is the whole run, with what was built and set up for it.
+	TookSeconds float64 `json:"tookSeconds"`
+	Commit      string  `json:"commit"`
+	Machine     Machine `json:"machine"`
+	Settings    string  `json:"settings,omitempty"`
 	// Ours and Peer name the two in the table.
 	Ours    string   `json:"ours,omitempty"`
 	Peer    string   `json:"peer,omitempty"`
@@ -38,19 +40,16 @@ func Begin(part string) *Report {
 // Add puts figures into the report.
 func (r *Report) Add(figures ...Figure) { r.Figures = append(r.Figures, figures...) }
 
-// End ends the run: it prints the table and writes the file.
-func (r *Report) End(out io.Writer, path string) error {
-	r.Machine.LoadAtEnd = load()
+// End ends the run: it prints the table and writes the file of its part below the folder.
+func (r *Report) End(out io.Writer, folder string) error {
+	r.Machine.LoadAtEnd, r.TookSeconds = load(), time.Since(r.At).Round(time.Second).Seconds()
 	r.Print(out)
-	return r.write(path)
+	return r.write(filepath.Join(folder, r.Part+".json"))
 }
-
-// Path is where a part is written unless somebody asks for another place.
-func Path(part string) string { return filepath.Join(Folder, part+".json") }
 
 // Print writes the table for a terminal.
 func (r *Report) Print(out io.Writer) {
-	fmt.Fprintf(out, "%s: %s\n", r.Part, r.Machine)
+	fmt.Fprintf(out, "%s, in %.0f s: %s\n", r.Part, r.TookSeconds, r.Machine)
 	if r.Settings != "" {
 		fmt.Fprintln(out, r.Settings)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -31,7 +30,7 @@ func Of[T ~int | ~int64 | ~float64](values ...T) Sample {
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	at := func(share float64) float64 {
-		return rounded(float64(sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]))
+		return rounded(float64(sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]), 6)
 	}
 	return Sample{Count: len(sorted), Median: at(0.5), P25: at(0.25), P75: at(0.75), P99: at(0.99), Min: at(0), Max: at(1)}
 }
@@ -82,29 +81,20 @@ func (s Sample) get(what Statistic) float64 {
 	return s.Median
 }
 
-// rounded leaves the six digits that say something, so that files stay readable.
-func rounded(value float64) float64 {
+// rounded leaves so many digits that say something.
+func rounded(value, digits float64) float64 {
 	if value == 0 || math.IsInf(value, 0) || math.IsNaN(value) {
 		return value
 	}
-	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(value))))
+	scale := math.Pow(10, digits-1-math.Floor(math.Log10(math.Abs(value))))
 	return math.Round(value*scale) / scale
 }
 
-// limit writes a number that somebody chose.
-func limit(value float64) string {
-	text := number(value)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
-}
-
-// number writes a value with three digits that say something.
+// number writes a value with three digits that say something, and a whole one whole.
 func number(value float64) string {
 	size := math.Abs(value)
 	switch {
-	case size == 0 || size >= 100:
+	case size >= 100 || value == math.Trunc(value):
 		return fmt.Sprintf("%.0f", value)
 	case size >= 10:
 		return fmt.Sprintf("%.1f", value)

@@ -29,7 +29,7 @@ type settings struct {
 	burst         int
 	megabytes     int
 	idle          time.Duration
-	output        string
+	folder        string
 }
 
 func main() {
@@ -53,7 +53,7 @@ func parse(args []string) (settings, error) {
 	f.IntVar(&s.burst, "burst", 100, "commands to run at once")
 	f.IntVar(&s.megabytes, "megabytes", 64, "MB to send through a forwarded port, each way")
 	f.DurationVar(&s.idle, "idle", time.Minute, "how long to watch both at rest; the goals are for 10m")
-	f.StringVar(&s.output, "json", figure.Path("kubelet"), "file for the figures")
+	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures, kubelet.json")
 	return s, f.Parse(args)
 }
 
@@ -83,5 +83,5 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	m.AgentBytes = size.Size()
 	m.tell(report)
-	return report.End(os.Stdout, s.output)
+	return report.End(os.Stdout, s.folder)
 }
