@@ -43,6 +43,7 @@ func measureVerbs(ctx context.Context, binaries cluster.Binaries, s settings) ([
 		return nil, err
 	}
 	defer w.stop()
+	w.switchOn()
 	if err := w.fill(ctx, s.hosts); err != nil {
 		return nil, err
 	}
