@@ -18,6 +18,7 @@ type measured struct {
 	claims   *claims
 	peer     *peer
 	rest     []quiet
+	scaled   *scaled
 	verbs    []verbTime
 }
 
@@ -28,6 +29,13 @@ const hostsInAPage = 100
 func (m *measured) tellClaims(r *figure.Report) error {
 	r.Settings, r.Details, r.Peer = m.settings.told(), m.details(), "loop under one lock"
 	r.Add(append(m.freedFigures(), m.claimFigures()...)...)
+	return m.end(r)
+}
+
+// tellScale writes what was measured of MachineDeployments.
+func (m *measured) tellScale(r *figure.Report) error {
+	r.Settings, r.Peer = "no time of a Mac's, a VM's or the vendor's own", "Cluster API's in-memory provider"
+	r.Add(m.scaleFigures()...)
 	return m.end(r)
 }
 

@@ -1,6 +1,7 @@
 // Command bench measures what macfleet promises about claims: how soon a freed host
 // is claimed, how long a thousand claims take next to the loop under one lock that
-// they replace, what the vendor is asked at rest, and how soon macfleet tells a person of
+// they replace, what the vendor is asked at rest, how long a MachineDeployment takes from nothing,
+// next to one of Cluster API's in-memory provider, and how soon macfleet tells a person of
 // a thousand hosts. The API server and the
 // controllers are real; the vendor is simulated in the same process, and its Macs
 // do at once what they are told. What a Mac really takes is left to the sandbox.
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -41,8 +43,11 @@ type settings struct {
 	only     string
 	requests bool
 	folder   string
-	logFile  string
-	restRuns int
+	// replicas of the scaled MachineDeployments, scaleRuns that count, inMemory the peer's program.
+	replicas, scaleRuns int
+	inMemory            string
+	logFile             string
+	restRuns            int
 }
 
 func main() {
@@ -68,9 +73,12 @@ func parse(args []string) (settings, error) {
 	f.Float64Var(&s.kubeQPS, "kube-api-qps", defaultKubeQPS, "the manager's requests a second to the Kubernetes API")
 	f.IntVar(&s.bursts, "kube-api-burst", defaultKubeBurst, "burst of these")
 	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
-	f.StringVar(&s.only, "only", "", "freed, claims or verbs: measure that alone")
+	f.StringVar(&s.only, "only", "", "freed, claims, verbs or scale: measure that alone")
+	f.IntVar(&s.replicas, "replicas", 200, "Machines to scale to")
+	f.IntVar(&s.scaleRuns, "scale-runs", 3, "times to scale on each side")
+	f.StringVar(&s.inMemory, "inmemory", filepath.Join("bin", "inmemoryprovider"), "Cluster API's built in-memory provider")
 	f.BoolVar(&s.requests, "requests", false, "tell which requests to the API server each claim takes, and who makes them")
-	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures, claims.json and verbs.json")
+	f.StringVar(&s.folder, "folder", figure.Folder, "folder for the figures: claims.json, scale.json and verbs.json")
 	f.StringVar(&s.logFile, "log", os.DevNull, "file for the controllers' log")
 	return s, f.Parse(args)
 }
@@ -120,8 +128,16 @@ func measure(ctx context.Context, binaries cluster.Binaries, s settings) error {
 	if s.requests {
 		out.printRequests(os.Stdout)
 	}
+	scale := figure.Begin("scale")
+	err := s.takes("scale", func() (err error) { out.scaled, err = measureScale(ctx, binaries, s); return err })
+	if err != nil {
+		return err
+	}
+	if err := out.tellScale(scale); err != nil {
+		return err
+	}
 	verbs := figure.Begin("verbs")
-	err := s.takes("verbs", func() (err error) { out.verbs, err = measureVerbs(ctx, binaries, s); return err })
+	err = s.takes("verbs", func() (err error) { out.verbs, err = measureVerbs(ctx, binaries, s); return err })
 	if err != nil {
 		return err
 	}

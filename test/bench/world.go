@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -23,9 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/scaleway"
+	clustercontroller "github.com/macfleet/macfleet/internal/controller/cluster"
+	"github.com/macfleet/macfleet/internal/controller/controlplane"
 	hostcontroller "github.com/macfleet/macfleet/internal/controller/host"
 	"github.com/macfleet/macfleet/internal/controller/machine"
 	"github.com/macfleet/macfleet/internal/push"
@@ -70,10 +74,34 @@ type world struct {
 type options struct {
 	servers   int
 	inventory time.Duration
+	// clusters: Clusters and control planes have controllers, too.
+	clusters bool
 	settings
 }
 
+// start starts a world with an API server of its own.
 func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, error) {
+	environment, err := startAPI(binaries)
+	if err != nil {
+		return nil, err
+	}
+	w, err := startOn(ctx, environment.Config, o)
+	if err != nil {
+		return nil, errors.Join(err, environment.Stop())
+	}
+	w.environment = environment
+	stop := w.stop
+	w.stop = func() {
+		stop()
+		if err := errors.Join(environment.Stop(), os.RemoveAll(environment.BinaryAssetsDirectory)); err != nil {
+			say("stopping: %v", err)
+		}
+	}
+	return w, nil
+}
+
+// startOn starts a world on an API server that is there.
+func startOn(ctx context.Context, api *rest.Config, o options) (*world, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -82,24 +110,19 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 	if err != nil {
 		return nil, err
 	}
-	environment, err := startAPI(binaries)
-	if err != nil {
-		return nil, err
-	}
 	answers := make(chan struct{})
-	w := &world{vendor: vendor, environment: environment, requests: &requests{}, answers: answers, switchOn: func() { close(answers) }}
-	plenty := rest.CopyConfig(environment.Config)
+	w := &world{vendor: vendor, requests: &requests{}, answers: answers, switchOn: func() { close(answers) }}
+	plenty := rest.CopyConfig(api)
 	plenty.QPS, plenty.Burst = 1000, 2000
 	if w.client, err = client.NewWithWatch(plenty, client.Options{Scheme: scheme}); err != nil {
-		return nil, errors.Join(err, environment.Stop())
+		return nil, err
 	}
-	w.stopManager, err = w.startManager(ctx, environment.Config, o)
-	if err != nil {
-		return nil, errors.Join(err, environment.Stop())
+	if w.stopManager, err = w.startManager(ctx, api, o); err != nil {
+		return nil, err
 	}
 	w.stop = func() {
 		// The figures are there already: what does not end well spoils none of them.
-		if err := errors.Join(w.stopManager(), environment.Stop(), os.RemoveAll(environment.BinaryAssetsDirectory)); err != nil {
+		if err := w.stopManager(); err != nil {
 			say("stopping: %v", err)
 		}
 		vendor.Close()
@@ -109,7 +132,7 @@ func start(ctx context.Context, binaries cluster.Binaries, o options) (*world, e
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme, controlplanev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)
 		}
@@ -220,5 +243,27 @@ func (w *world) addControllers(mgr ctrl.Manager, vendor cloud.Cloud, o options) 
 		Recorder:    mgr.GetEventRecorder("macfleet-machine"),
 		RebootAfter: 3, MaxAttempts: 8,
 	})
-	return machines.SetupWithManager(mgr)
+	if err := machines.SetupWithManager(mgr); err != nil || !o.clusters {
+		return err
+	}
+	return addClusters(mgr, inventory)
+}
+
+// addClusters adds the controllers of Clusters and control planes.
+func addClusters(mgr ctrl.Manager, inventory *hostcontroller.Inventory) error {
+	clusters := &clustercontroller.Reconciler{Client: mgr.GetClient(), Inventory: inventory}
+	if err := clusters.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	api := mgr.GetConfig()
+	version, err := discovery.NewDiscoveryClientForConfig(api)
+	if err != nil {
+		return fmt.Errorf("setting up discovery: %w", err)
+	}
+	planes := &controlplane.Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Version: version, Namespace: namespace,
+		Server:    controlplane.Server{URL: api.Host, CA: api.CAData},
+		Discovery: workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: api.Host, FallbackCA: api.CAData},
+	}
+	return planes.SetupWithManager(mgr)
 }
