@@ -66,12 +66,22 @@ test-go: chromium ## the Go tests, race detector on
 	cd hack/site && GOWORK=off go test ./...
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
+# With QUICK=1 a few of everything, below bench/quick, to try the machinery: its figures say nothing.
+BENCH = $(if $(QUICK),-folder bench/quick) $(if $(QUICK),$(1))
+
 .PHONY: bench
-bench: ## measure claims, next to a loop under one lock, and what is asked at rest; decisions and no-op passes first
-	go test -run '^$$' -bench 'Choose|NoOp' ./internal/host ./internal/controller/host ./internal/controller/machine
-	go run ./test/bench
-	go test -run '^$$' -bench . -benchtime 20x ./test/board
-	go run ./test/bench/agent
+bench: chromium agent-size bin/hollowkubelet bin/inmemoryprovider ## all figures, each beside its peer, below bench/: 45 minutes of two quiet cores; QUICK=1 tries it in a few
+	go run ./test/bench/gotest $(call BENCH,-runs 1)
+	go run ./test/bench $(call BENCH,-hosts 30 -machines 20 -frees 10 -waiting 5 -peer 10s -lists 1 -replicas 10 -scale-runs 1)
+	go run ./test/bench/agent $(call BENCH,-pods 5 -idle 10s)
+	go run ./test/bench/kubelet $(call BENCH,-pods 3 -execs 10 -lines 20 -burst 10 -megabytes 8 -idle 10s) $(if $(IDLE),-idle $(IDLE))
+	go run ./test/bench/converge $(call BENCH,-runs 1 -macs 3)
+	go run ./test/bench/leader $(call BENCH,-runs 1)
+
+# Cluster API's own provider for tests at scale, from the module of its specs: a minute of one core the first time.
+.PHONY: bin/inmemoryprovider
+bin/inmemoryprovider:
+	cd test/clusterapi && GOWORK=off go build -ldflags '-s -w' -o $(CURDIR)/bin/inmemoryprovider sigs.k8s.io/cluster-api/test/infrastructure/docker
 
 # Kubernetes' own kubelet, from the control plane's module: five minutes of one core the first time.
 .PHONY: bin/hollowkubelet

@@ -31,6 +31,11 @@ func TestPageIsOfTheCommittedFigures(t *testing.T) {
 	for _, missed := range figure.Unexplained(want, all) {
 		t.Errorf("%s misses its goal, and docs/figures.md has no row for it below \"Why a goal is missed\"", missed)
 	}
+	for _, part := range []string{"agent", "board", "claims", "converge", "decisions", "kubelet", "leader", "manager", "scale", "schedules", "verbs"} {
+		if !strings.Contains(want, "<!-- figures: "+part+" -->") {
+			t.Errorf("docs/figures.md has no place for the figures of %s", part)
+		}
+	}
 	for part, r := range all {
 		if !r.Machine.Quiet() {
 			t.Errorf("docs/figures/%s.json was measured on a machine with load %s", part, r.Machine.LoadAtStart)
