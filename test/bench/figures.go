@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/macfleet/macfleet/test/bench/figure"
 )
@@ -18,6 +19,7 @@ type measured struct {
 	claims   *claims
 	peer     *peer
 	rest     []quiet
+	visits   *visits
 	scaled   *scaled
 	verbs    []verbTime
 }
@@ -28,7 +30,7 @@ const hostsInAPage = 100
 // tellClaims writes what was measured of claims.
 func (m *measured) tellClaims(r *figure.Report) error {
 	r.Settings, r.Details, r.Peer = m.settings.told(), m.details(), "loop under one lock"
-	r.Add(append(m.freedFigures(), m.claimFigures()...)...)
+	r.Add(slices.Concat(m.freedFigures(), m.claimFigures(), m.visitFigures())...)
 	return m.end(r)
 }
 
@@ -128,6 +130,9 @@ func (m *measured) printRequests(out io.Writer) {
 	}
 	if c := m.claims; c != nil {
 		c.Requests.print(out, "each claim", c.Machines)
+	}
+	if v := m.visits; v != nil {
+		v.asked.print(out, "each visit to a Machine that runs", len(v.times)/visitRounds*(visitRounds+1))
 	}
 }
 

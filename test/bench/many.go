@@ -67,7 +67,11 @@ func measureMany(ctx context.Context, binaries cluster.Binaries, s settings, out
 		return err
 	}
 	say("many claims: all Machines run; at rest with them")
-	return w.rest(ctx, s.machines, s.restRuns, out)
+	if err := w.rest(ctx, s.machines, s.restRuns, out); err != nil {
+		return err
+	}
+	out.visits, err = w.measureVisits(ctx)
+	return err
 }
 
 // claimAll has all Machines wait, and then has them want hosts at one moment. The Macs

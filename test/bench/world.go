@@ -62,6 +62,8 @@ type world struct {
 	environment *envtest.Environment
 	// requests counts what the controllers ask the API server.
 	requests *requests
+	// reconciler is that of Machines.
+	reconciler *machine.Reconciler
 	// switchOn has the Macs answer.
 	switchOn func()
 	answers  <-chan struct{}
@@ -236,14 +238,14 @@ func (w *world) addControllers(mgr ctrl.Manager, vendor cloud.Cloud, o options) 
 	if err != nil {
 		return err
 	}
-	machines := machine.New(machine.Options{
+	w.reconciler = machine.New(machine.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: vendor, Macs: macs{w.client, w.answers},
 		Agent: push.Agent{Version: "v0", Build: build}, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: prefix,
 		Discovery:   workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: mgr.GetConfig().Host, FallbackCA: mgr.GetConfig().CAData},
 		Recorder:    mgr.GetEventRecorder("macfleet-machine"),
 		RebootAfter: 3, MaxAttempts: 8,
 	})
-	if err := machines.SetupWithManager(mgr); err != nil || !o.clusters {
+	if err := w.reconciler.SetupWithManager(mgr); err != nil || !o.clusters {
 		return err
 	}
 	return addClusters(mgr, inventory)
