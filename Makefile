@@ -67,7 +67,8 @@ test-go: chromium ## the Go tests, race detector on
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
 
 # With QUICK=1 a few of everything, below bench/quick, to try the machinery: its figures say nothing.
-BENCH = $(if $(QUICK),-folder bench/quick) $(if $(QUICK),$(1))
+BENCHED = bench$(if $(QUICK),/quick)
+BENCH = -folder $(BENCHED) $(if $(QUICK),$(1))
 
 .PHONY: bench
 bench: chromium agent-size bin/hollowkubelet bin/inmemoryprovider ## all figures, each beside its peer, below bench/: 45 minutes of two quiet cores; QUICK=1 tries it in a few
@@ -77,6 +78,7 @@ bench: chromium agent-size bin/hollowkubelet bin/inmemoryprovider ## all figures
 	go run ./test/bench/kubelet $(call BENCH,-pods 3 -execs 10 -lines 20 -burst 10 -megabytes 8 -idle 10s) $(if $(IDLE),-idle $(IDLE))
 	go run ./test/bench/converge $(call BENCH,-runs 1 -macs 3)
 	go run ./test/bench/leader $(call BENCH,-runs 1)
+	go run ./test/bench/report -to $(BENCHED)/figures.md $(BENCHED)/*.json
 
 # Cluster API's own provider for tests at scale, from the module of its specs: a minute of one core the first time.
 .PHONY: bin/inmemoryprovider

@@ -1,9 +1,11 @@
 // Command report writes the tables of docs/figures.md from the figures that are committed below
 // docs/figures, as benches wrote them in one run: go run ./test/bench/report. With names of files
 // that benches have written it takes these there first: go run ./test/bench/report bench/*.json
+// With -to it writes the tables of these files alone, and leaves the book as it is.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,8 +22,16 @@ func main() {
 }
 
 // run takes figures into the book below root, and renews its page.
-func run(root string, files []string) error {
-	for _, file := range files {
+func run(root string, args []string) error {
+	f := flag.NewFlagSet("report", flag.ContinueOnError)
+	to := f.String("to", "", "file for the tables alone; the book stays as it is")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if *to != "" {
+		return tables(*to, f.Args())
+	}
+	for _, file := range f.Args() {
 		if err := take(root, file); err != nil {
 			return err
 		}
@@ -31,6 +41,21 @@ func run(root string, files []string) error {
 		return err
 	}
 	return os.WriteFile(pagePath(root), []byte(page), 0o644)
+}
+
+// tables writes those of some files into one.
+func tables(to string, files []string) error {
+	var page strings.Builder
+	for _, file := range files {
+		r, err := figure.Read(file)
+		if err != nil {
+			return err
+		}
+		if isReport(r) {
+			fmt.Fprintf(&page, "## %s\n\n%s\n", r.Part, r.Markdown())
+		}
+	}
+	return os.WriteFile(to, []byte(page.String()), 0o644)
 }
 
 func pagePath(root string) string { return filepath.Join(root, "docs", "figures.md") }

@@ -86,6 +86,26 @@ func TestTakesFiguresIntoTheBook(t *testing.T) {
 	}
 }
 
+func TestWritesTablesAlone(t *testing.T) {
+	dir := book(t)
+	before, err := os.ReadFile(pagePath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := figure.Report{Part: "agent", Commit: "abc" + figure.Changed, Figures: []figure.Figure{figure.New("a thing", "ms", figure.Of(7.0))}}
+	to := filepath.Join(dir, "figures.md")
+	if err := run(dir, []string{"-to", to, written(t, dir, &r)}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(to)
+	if err != nil || !strings.Contains(string(text), "## agent\n") || !strings.Contains(string(text), "| a thing | 7 ms |") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if after, err := os.ReadFile(pagePath(dir)); err != nil || string(after) != string(before) {
+		t.Errorf("the book has changed, %v", err)
+	}
+}
+
 // make soak writes its figures there, too, which are a picture's.
 func TestLeavesWhatIsNoReport(t *testing.T) {
 	dir := book(t)
