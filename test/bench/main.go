@@ -72,7 +72,7 @@ func parse(args []string) (settings, error) {
 	f.DurationVar(&s.peer, "peer", time.Minute, "how long the loop under one lock may run before it is extrapolated")
 	f.Float64Var(&s.kubeQPS, "kube-api-qps", defaultKubeQPS, "the manager's requests a second to the Kubernetes API")
 	f.IntVar(&s.bursts, "kube-api-burst", defaultKubeBurst, "burst of these")
-	f.IntVar(&s.restRuns, "lists", 3, "lists of the inventory that a rest is measured over")
+	f.IntVar(&s.restRuns, "lists", 2, "lists of the inventory that a rest is measured over")
 	f.StringVar(&s.only, "only", "", "freed, claims, verbs or scale: measure that alone")
 	f.IntVar(&s.replicas, "replicas", 200, "Machines to scale to")
 	f.IntVar(&s.scaleRuns, "scale-runs", 3, "times to scale on each side")
