@@ -73,7 +73,7 @@ func TestGoals(t *testing.T) {
 func report() *Report {
 	return &Report{
 		Part: "agent", At: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC), Commit: "abc", Settings: "20 Pods", Ours: "Mac", Peer: "kubelet",
-		Machine: Machine{Processor: "Some CPU", Cores: 2, MemoryMB: 8000, Kernel: "linux 6", Go: "1.26", LoadAtStart: "0.10 0.2 0.3", LoadAtEnd: "2.60 1 1"},
+		Machine: Machine{Processor: "Some CPU", Cores: 2, MemoryMB: 8000, Kernel: "linux 6", Go: "1.26", BusyAtStart: 0.1, LoadAtStart: "0.10 0.2 0.3", LoadAtEnd: "2.60 1 1"},
 		Figures: []Figure{
 			Beside("a | b", "ms", Of(2.0, 3, 4), Of(1.0, 1, 1), Ratios([]float64{2, 3, 4}, []float64{1, 1, 1}), AtMostTimes(1)),
 			New("alone", "MB", Of(7.0), AtMost(8)),
@@ -92,7 +92,7 @@ func TestFill(t *testing.T) {
 
 <!-- figures: agent -->
 
-On 2 cores of Some CPU, 8.0 GB, linux 6, Go 1.26, alone at its start (load 0.10 at the start, 2.60 at the end), on 22 November 2026, of commit abc: 20 Pods.
+On 2 cores of Some CPU, 8.0 GB, linux 6, Go 1.26, with nothing else at work (10 % in use before the start; load 0.10 at the start, 2.60 at the end), on 22 November 2026, of commit abc: 20 Pods.
 
 | figure | Mac | kubelet | ratio | goal |
 |---|---|---|---|---|
@@ -154,9 +154,19 @@ func TestWrittenAndRead(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	for load, want := range map[string]bool{"0.10 3 3": true, "0.50 1 1": true, "0.51 1 1": false, "": false} {
-		if got := (Machine{LoadAtStart: load}).Quiet(); got != want {
-			t.Errorf("load %q: quiet %t", load, got)
+	const before = "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 50 0 50 400 0 0 0 0 0 0\n"
+	for _, c := range []struct {
+		after string
+		busy  float64
+		quiet bool
+	}{
+		{"cpu  105 0 105 980 10 0 0 0 0 0\n", 0.05, true},
+		{"cpu  115 0 115 970 0 0 0 0 0 0\n", 0.15, false},
+		{"", 1, false},
+		{before, 1, false},
+	} {
+		if busy := busyBetween(before, c.after); busy != c.busy || (Machine{BusyAtStart: busy}).Quiet() != c.quiet {
+			t.Errorf("%q: %g in use, want %g", c.after, busy, c.busy)
 		}
 	}
 	if m := thisMachine(); m.Cores == 0 || m.Go == "" || m.Kernel == "" {

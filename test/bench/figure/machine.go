@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Machine is what a run was made on. What a system does not tell is left empty.
@@ -16,8 +17,10 @@ type Machine struct {
 	MemoryMB  int64  `json:"memoryMB"`
 	Kernel    string `json:"kernel"`
 	Go        string `json:"go"`
-	// LoadAtStart and LoadAtEnd are the means of runnable processes over a minute, five and
-	// fifteen: others at work spoil times.
+	// BusyAtStart is the share of all cores that somebody used in the second before the run: others
+	// at work spoil times. The load does not tell, as one part of the benches comes after the other.
+	BusyAtStart float64 `json:"busyAtStart"`
+	// LoadAtStart and LoadAtEnd are the means of runnable processes over a minute, five and fifteen.
 	LoadAtStart string `json:"loadAtStart"`
 	LoadAtEnd   string `json:"loadAtEnd"`
 }
@@ -31,23 +34,54 @@ func thisMachine() Machine {
 	}
 }
 
-// quiet is a machine on which little else was at work when the run began: half a core at most.
-const quiet = 0.5
+// quiet is a machine on which little else is at work.
+const quiet = 0.1
 
 // Quiet says whether the run had the machine for itself at its start.
-func (m Machine) Quiet() bool {
-	first, _, _ := strings.Cut(m.LoadAtStart, " ")
-	value, err := strconv.ParseFloat(first, 64)
-	return err == nil && value <= quiet
+func (m Machine) Quiet() bool { return m.BusyAtStart <= quiet }
+
+// busyNow looks for a second at how much of all cores is in use.
+func busyNow() float64 {
+	before := read("/proc/stat")
+	time.Sleep(time.Second)
+	return busyBetween(before, read("/proc/stat"))
+}
+
+// busyBetween is the share of all cores' time that was not idle between two looks at /proc/stat. Where
+// there is none, all of it was: nobody knows that the machine was quiet.
+func busyBetween(before, after string) float64 {
+	idleBefore, allBefore := ticks(before)
+	idleAfter, allAfter := ticks(after)
+	if allAfter <= allBefore {
+		return 1
+	}
+	return rounded(1-float64(idleAfter-idleBefore)/float64(allAfter-allBefore), 3)
+}
+
+// ticks of all cores since the boot, those that were idle or waited for a disk, and all.
+func ticks(stat string) (idle, all int64) {
+	const idleColumn, diskColumn = 4, 5
+	line, _, _ := strings.Cut(stat, "\n")
+	for i, word := range strings.Fields(line) {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			continue // the line's name
+		}
+		all += n
+		if i == idleColumn || i == diskColumn {
+			idle += n
+		}
+	}
+	return idle, all
 }
 
 func (m Machine) String() string {
-	what := "alone at its start"
+	what := "with nothing else at work"
 	if !m.Quiet() {
 		what = "shared with other work"
 	}
-	return fmt.Sprintf("%d cores of %s, %.1f GB, %s, Go %s, %s (load %s at the start, %s at the end)",
-		m.Cores, m.Processor, float64(m.MemoryMB)/1000, m.Kernel, m.Go, what, first(m.LoadAtStart), first(m.LoadAtEnd))
+	return fmt.Sprintf("%d cores of %s, %.1f GB, %s, Go %s, %s (%.0f %% in use before the start; load %s at the start, %s at the end)",
+		m.Cores, m.Processor, float64(m.MemoryMB)/1000, m.Kernel, m.Go, what, 100*m.BusyAtStart, first(m.LoadAtStart), first(m.LoadAtEnd))
 }
 
 func first(text string) string {

@@ -34,7 +34,9 @@ type Report struct {
 
 // Begin starts a report, with the machine as it is now.
 func Begin(part string) *Report {
-	return &Report{Part: part, At: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: thisMachine()}
+	m := thisMachine()
+	m.BusyAtStart = busyNow()
+	return &Report{Part: part, At: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: m}
 }
 
 // Add puts figures into the report.

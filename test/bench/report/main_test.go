@@ -38,7 +38,7 @@ func TestPageIsOfTheCommittedFigures(t *testing.T) {
 	}
 	for part, r := range all {
 		if !r.Machine.Quiet() {
-			t.Errorf("docs/figures/%s.json was measured on a machine with load %s", part, r.Machine.LoadAtStart)
+			t.Errorf("docs/figures/%s.json was measured on a machine of which %.0f %% were in use", part, 100*r.Machine.BusyAtStart)
 		}
 	}
 }
