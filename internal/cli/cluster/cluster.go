@@ -99,11 +99,15 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper()})
+	way, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a client: %w", err)
 	}
-	return c, nil
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper(), HTTPClient: way})
+	if err != nil {
+		return nil, fmt.Errorf("preparing a client: %w", err)
+	}
+	return newListing(c, config, way)
 }
 
 func newScheme() (*runtime.Scheme, error) {
