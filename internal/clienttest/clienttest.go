@@ -6,9 +6,20 @@ import (
 	"context"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// NewBuilder builds fake clients that keep no managed fields: nothing that is tested with them
+// reads any, and they are the greater part of what a write to a fake takes.
+func NewBuilder(scheme *runtime.Scheme) *fake.ClientBuilder {
+	tracker := testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker)
+}
 
 // AsServed is a fake client, or one with faults around it, under which an object stays as it
 // was sent where its write fails. The fake reads what is stored into the object before it

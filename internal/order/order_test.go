@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clienttest"
@@ -23,7 +22,7 @@ func memory(t *testing.T) client.Client {
 	if err := infrav1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).Build())
+	return clienttest.AsServed(clienttest.NewBuilder(scheme).Build())
 }
 
 // orderOf is the order of a Machine whose profile is p.

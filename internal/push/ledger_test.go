@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -40,7 +39,7 @@ func newPush(t *testing.T, before func()) (push, client.Client) {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: host.BootstrapSecretName("mac-1")}}
-	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(claimedHost(), secret).WithInterceptorFuncs(interceptor.Funcs{
+	c := clienttest.AsServed(clienttest.NewBuilder(s).WithObjects(claimedHost(), secret).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if first := before; first != nil {
 				before = nil

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clienttest"
@@ -36,7 +35,7 @@ func merge(h *host.Host, change string) client.Patch {
 
 // servers are a real one, and what stands for it in the tests of controllers.
 func servers() map[string]client.Client {
-	stands := fake.NewClientBuilder().WithScheme(api.Scheme()).WithStatusSubresource(&host.Host{}).Build()
+	stands := clienttest.NewBuilder(api.Scheme()).WithStatusSubresource(&host.Host{}).Build()
 	return map[string]client.Client{"API server": api, "fake client": clienttest.AsServed(stands)}
 }
 

@@ -16,7 +16,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -66,7 +65,7 @@ func start(t *testing.T, opts sandbox.Options) *world {
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, infrav1.AddToScheme, clusterv1.AddToScheme} {
 		w.must(add(scheme))
 	}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}).
 		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}).Build())
 	w.r, err = hostcontroller.New(w.client, w.client, events.NewFakeRecorder(10_000), hostcontroller.Options{
 		Cloud: vendor, Clock: w.clock, DefaultPoolPrefix: prefix, OrphanReclaimZones: []string{zone},

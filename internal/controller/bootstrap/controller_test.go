@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bootstrapv1 "github.com/macfleet/macfleet/api/bootstrap/v1alpha1"
@@ -61,7 +60,7 @@ func newWorld(t *testing.T, changes ...func(*objects)) *world {
 		}
 	}
 	w := &world{T: t}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(o.more, o.cluster, o.machine, o.config)...).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).WithObjects(append(o.more, o.cluster, o.machine, o.config)...).
 		WithStatusSubresource(&bootstrapv1.MacBootstrapConfig{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -48,7 +47,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		}
 	}
 	w := &world{events: events.NewFakeRecorder(100)}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconCluster{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {

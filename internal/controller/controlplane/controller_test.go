@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
@@ -72,7 +71,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	objects = append(objects,
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "macs", UID: "c"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "this"}})
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).WithObjects(objects...).
 		WithStatusSubresource(&controlplanev1.ExternalControlPlane{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourceCreate: w.giveToken,

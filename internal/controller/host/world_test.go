@@ -17,7 +17,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -71,7 +70,7 @@ func worldOf(t testing.TB) *world {
 		t: t, ctx: context.Background(), clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 		cloud: &cloudtest.Cloud{},
 	}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconHost{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithObjects(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}).Build())

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/clienttest"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/fleetsecret"
@@ -200,7 +200,7 @@ func (f *fakeMac) Close() error { return nil }
 // newSSHSecret is a Secret of a fleet with a key of its own.
 func newSSHSecret(t testing.TB) *corev1.Secret {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
+	c := clienttest.NewBuilder(testScheme(t)).Build()
 	store, fleet := &fleetsecret.Store{Client: c, Reader: c, Keys: &fakeKeys{}}, fleetsecret.Fleet{Namespace: namespace, Name: "builders"}
 	if _, _, err := store.SSH(t.Context(), fleet); err != nil {
 		t.Fatal(err)

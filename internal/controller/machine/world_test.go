@@ -19,7 +19,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
@@ -94,7 +93,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		fail: noFault, lose: noFault, report: host.ZoneReport{Hosts: 1, At: start()},
 	}
 	w.mac = &fakeMac{w: w, answer: hostKeyShown()}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(testScheme(t)).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(testScheme(t)).
 		WithObjects(append(objects, cluster(), infraCluster(), clusterInfo())...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachine{}, &infrav1.ScalewayAppleSiliconHost{}).
 		WithIndex(&corev1.Pod{}, workload.NodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -46,7 +45,7 @@ const unreadable = "unreadable"
 // Secrets can't be read at all: nothing depends on them.
 func answered(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objects ...client.Object) ([]certificatesv1.CertificateSigningRequestCondition, []string) {
 	t.Helper()
-	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, csr)...).
+	c := clienttest.AsServed(clienttest.NewBuilder(scheme(t)).WithObjects(append(objects, csr)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, secret := o.(*corev1.Secret); secret || key.Namespace == unreadable {
@@ -154,7 +153,7 @@ func TestReconcileLeavesPending(t *testing.T) {
 func TestAServingRequestBeforeItsNodeIsApprovedLater(t *testing.T) {
 	own := claimed(mac1, "mac-1", token)
 	csr := serving().csr(t)
-	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(&own, machineOf(own), csr).Build())
+	c := clienttest.AsServed(clienttest.NewBuilder(scheme(t)).WithObjects(&own, machineOf(own), csr).Build())
 	heard := events.NewFakeRecorder(10)
 	r := &Reconciler{Client: c, Reader: c, Recorder: heard}
 	key := client.ObjectKeyFromObject(csr)

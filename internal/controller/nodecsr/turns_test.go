@@ -12,7 +12,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -37,7 +36,7 @@ func TestAMacThatAsksWithoutEnd(t *testing.T) {
 	}).csr(t)
 	other.Name = "other"
 	lists := 0
-	c := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(objects, other)...).WithInterceptorFuncs(interceptor.Funcs{
+	c := clienttest.AsServed(clienttest.NewBuilder(scheme(t)).WithObjects(append(objects, other)...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, hosts := list.(*infrav1.ScalewayAppleSiliconHostList); hosts {
 				lists++

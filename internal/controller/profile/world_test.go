@@ -17,7 +17,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -61,7 +60,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		defer w.mu.Unlock()
 		w.writes = append(w.writes, verb+" "+o.GetName())
 	}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(s).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachine{}, &infrav1.MacNodeProfile{}).
 		WithIndex(&corev1.Pod{}, workload.NodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{

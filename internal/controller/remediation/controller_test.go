@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -56,7 +55,7 @@ func newWorld(t *testing.T, change ...func(*objects)) *world {
 			t.Fatal(err)
 		}
 	}
-	w.client = clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.list()...).
+	w.client = clienttest.AsServed(clienttest.NewBuilder(scheme).WithObjects(o.list()...).
 		WithStatusSubresource(o.list()...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {

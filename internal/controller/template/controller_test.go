@@ -14,7 +14,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clienttest"
@@ -53,7 +52,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w := &world{T: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	w.vendor.types = []cloud.ServerType{m2l}
-	w.api = clienttest.AsServed(fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachineTemplate{}).Build())
+	w.api = clienttest.AsServed(clienttest.NewBuilder(s).WithObjects(objects...).WithStatusSubresource(&infrav1.ScalewayAppleSiliconMachineTemplate{}).Build())
 	w.r = &Reconciler{Client: w.api, Vendor: &w.vendor, Clock: w.clock}
 	return w
 }
