@@ -65,7 +65,7 @@ func parse(args []string) (settings, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.IntVar(&s.hosts, "hosts", 1000, "free hosts")
 	f.IntVar(&s.machines, "machines", 1000, "Machines that wait for them")
-	f.IntVar(&s.frees, "frees", 200, "hosts to free while Machines wait")
+	f.IntVar(&s.frees, "frees", 100, "hosts to free while Machines wait")
 	f.IntVar(&s.atOnce, "at-once", 4, "hosts that are on their way at a time")
 	f.IntVar(&s.waiting, "waiting", 100, "Machines that wait for each of these")
 	f.DurationVar(&s.latency, "latency", 200*time.Millisecond, "how long the vendor takes for each answer")

@@ -16,6 +16,9 @@ import (
 // visitRounds is how often each Machine is visited; the first round fills memories and does not count.
 const visitRounds = 3
 
+// visited are so few that the manager's own limit of requests holds up none: its burst is enough for all.
+const visited = 40
+
 // visits are passes over Machines that run, and need nothing.
 type visits struct {
 	times []time.Duration
@@ -29,6 +32,7 @@ func (w *world) measureVisits(ctx context.Context) (*visits, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = all[:min(len(all), visited)]
 	out := &visits{}
 	before := w.requests.since(nil)
 	for round := range visitRounds + 1 {
