@@ -56,6 +56,8 @@ type Reconciler struct {
 
 	metrics *metrics
 	proofs  proofs
+	pace    pace
+	losses  losses
 }
 
 // New returns a reconciler with the defaults filled in.
@@ -87,12 +89,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) {
 		r.metrics.forget(req.NamespacedName)
 		r.proofs.Forget(req.NamespacedName)
+		r.pace.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil || !profile.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, err
 	}
+	began := r.Clock.Now()
+	if wait := r.pace.wait(req.NamespacedName, began); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	result, err := r.follow(ctx, req, profile)
+	r.pace.took(req.NamespacedName, began, r.Clock.Now())
 	return requeue.OnConflict(result, err)
 }
 

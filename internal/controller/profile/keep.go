@@ -81,13 +81,15 @@ func (r *Reconciler) keepNode(ctx context.Context, m mac, w wanted) error {
 		return err
 	}
 	before := m.node
-	node := before.DeepCopy()
-	if err := keep(node, ours, w); err != nil {
+	next := *before // which shares what keep replaces, and changes nothing of it
+	if err := keep(&next, ours, w); err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(node, before) {
+	same := equality.Semantic.DeepEqual
+	if same(next.Labels, before.Labels) && same(next.Spec.Taints, before.Spec.Taints) && same(next.Annotations, before.Annotations) {
 		return nil
 	}
+	node := next.DeepCopy()
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("keeping labels and taints of Node %s: %w", node.Name, err)
@@ -145,7 +147,8 @@ func fleet(m *infrav1.ScalewayAppleSiliconMachine) string {
 }
 
 // keep sets what is wanted, and takes away what is ours and not wanted any more. What
-// is neither is somebody else's and stays.
+// is neither is somebody else's and stays. Labels, annotations and taints are replaced as
+// a whole, so that a copy of the Node may share them.
 func keep(node *corev1.Node, before kept, w wanted) error {
 	node.Labels = keepLabels(node.Labels, before.Labels, w.labels)
 	node.Spec.Taints = keepTaints(node.Spec.Taints, before.Taints, w.taints)
@@ -158,10 +161,12 @@ func keep(node *corev1.Node, before kept, w wanted) error {
 	if err != nil {
 		return fmt.Errorf("encoding what is kept on Node %s: %w", node.Name, err)
 	}
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
+	annotations := maps.Clone(node.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
-	node.Annotations[infrav1.KeptAnnotation] = string(data)
+	annotations[infrav1.KeptAnnotation] = string(data)
+	node.Annotations = annotations
 	return nil
 }
 

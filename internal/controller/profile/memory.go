@@ -18,6 +18,18 @@ type proofs struct {
 // proof is the time that is on record, and when it was first seen.
 type proof struct{ recorded, seen time.Time }
 
+// losses remember the guests that Macs lost after their last permits began, by Machine.
+type losses struct {
+	memo.Memo[types.NamespacedName, loss]
+}
+
+// loss is what was seen of one Mac. over: it had no permit any more.
+type loss struct {
+	permitAt, at time.Time
+	lost         int
+	over         bool
+}
+
 // note takes in what the Machines record, seen now, and forgets those that are gone.
 func (p *proofs) note(profile types.NamespacedName, macs []mac, now time.Time) {
 	p.Change(profile, func(known *map[string]proof) {

@@ -28,10 +28,12 @@ func (w *world) down(name string, since time.Time) {
 // rosy is a cache that has not heard of any Node that went down.
 type rosy struct{ client.Client }
 
-func (c rosy) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	err := c.Client.Get(ctx, key, o, opts...)
-	if node, is := o.(*corev1.Node); is && err == nil {
-		node.Status.Conditions[0].Status = corev1.ConditionTrue
+func (c rosy) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Client.List(ctx, list, opts...)
+	if nodes, are := list.(*corev1.NodeList); are && err == nil {
+		for i := range nodes.Items {
+			nodes.Items[i].Status.Conditions[0].Status = corev1.ConditionTrue
+		}
 	}
 	return err
 }

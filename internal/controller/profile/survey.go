@@ -3,12 +3,14 @@ package profile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels"
@@ -61,7 +63,8 @@ func (s survey) count(picks func(mac) bool) int32 {
 }
 
 // survey reads the Machines of a profile by the given reader, and what belongs to
-// them.
+// them: one list a kind, however many Macs there are. Nothing of it may be changed, but
+// for Machines that were read uncached.
 func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile, reader client.Reader) (survey, error) {
 	clientCA, err := r.ClientCA(ctx)
 	if err != nil {
@@ -69,26 +72,27 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 	}
 	s := survey{revision: rollout.Revision(profile, r.Agent, clientCA), invalid: rollout.Check(profile)}
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := reader.List(ctx, list, client.InNamespace(profile.Namespace)); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(profile.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return survey{}, fmt.Errorf("listing Machines: %w", err)
+	}
+	known, err := r.listBelongings(ctx, profile.Namespace, reader)
+	if err != nil {
+		return survey{}, err
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
-		if profileName(m) != profile.Name || !r.watched(m) || !m.DeletionTimestamp.IsZero() {
+		if profileName(m) != profile.Name || !r.watched(m) {
+			continue
+		}
+		if !m.DeletionTimestamp.IsZero() {
+			r.losses.Forget(client.ObjectKeyFromObject(m))
 			continue
 		}
 		s.all++
-		if m.Spec.ProviderID == "" {
+		if m.Spec.ProviderID == "" || known.anothers(m) {
 			continue
 		}
-		lost, err := r.anothers(ctx, m, reader)
-		if err != nil {
-			return survey{}, err
-		}
-		if lost {
-			continue
-		}
-		found, err := r.look(ctx, m, reader)
+		found, err := r.look(ctx, m, known)
 		if err != nil {
 			return survey{}, err
 		}
@@ -98,21 +102,53 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 	return s, nil
 }
 
+// belongings are the hosts and Nodes that there are, by their names.
+type belongings struct {
+	hosts map[string]*host.Host
+	nodes map[string]*corev1.Node
+	// leaving are Cluster API's Machines of the namespace that are being deleted.
+	leaving map[string]bool
+}
+
+// listBelongings reads hosts and Nodes by the given reader, and Cluster API's Machines from the cache.
+func (r *Reconciler) listBelongings(ctx context.Context, namespace string, reader client.Reader) (belongings, error) {
+	hosts, nodes := &infrav1.ScalewayAppleSiliconHostList{}, &corev1.NodeList{}
+	if err := reader.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil {
+		return belongings{}, fmt.Errorf("listing hosts: %w", err)
+	}
+	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return belongings{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	owners := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, owners, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return belongings{}, fmt.Errorf("listing Cluster API's Machines: %w", err)
+	}
+	known := belongings{
+		hosts: make(map[string]*host.Host, len(hosts.Items)), nodes: make(map[string]*corev1.Node, len(nodes.Items)), leaving: map[string]bool{},
+	}
+	for i := range hosts.Items {
+		known.hosts[hosts.Items[i].Name] = &hosts.Items[i]
+	}
+	for i := range nodes.Items {
+		known.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	for i := range owners.Items {
+		if !owners.Items[i].DeletionTimestamp.IsZero() {
+			known.leaving[owners.Items[i].Name] = true
+		}
+	}
+	return known, nil
+}
+
 // anothers reports that the host which the Machine means is claimed for another, or
 // for none: its Node, if it bears the Machine's name, is not this Machine's. A Host
 // that is being rebuilt says nothing.
-func (r *Reconciler) anothers(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, reader client.Reader) (bool, error) {
+func (b belongings) anothers(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	if m.Spec.HostRef == nil {
-		return false, nil
+		return false
 	}
-	h := &host.Host{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: m.Spec.HostRef.Name}, h); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading host %s: %w", m.Spec.HostRef.Name, err)
-	}
-	return !host.MeansClaim(h, m), nil
+	h := b.hosts[m.Spec.HostRef.Name]
+	return h != nil && !host.MeansClaim(h, m)
 }
 
 // profileName is empty for a Machine that follows the built-in profile.
@@ -127,25 +163,19 @@ func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return r.WatchFilter == "" || labels.HasWatchLabel(m, r.WatchFilter)
 }
 
-// look reads what a plan needs of one Mac, its Node by the given reader.
-func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, reader client.Reader) (mac, error) {
+// look is what a plan needs of one Mac.
+func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, known belongings) (mac, error) {
 	found := mac{machine: m, seen: seen(m)}
-	node := &corev1.Node{}
-	err := reader.Get(ctx, client.ObjectKey{Name: m.Name}, node)
-	if client.IgnoreNotFound(err) != nil {
-		return mac{}, fmt.Errorf("reading Node %s: %w", m.Name, err)
-	}
-	if err == nil && node.Spec.ProviderID == m.Spec.ProviderID {
+	if node := known.nodes[m.Name]; node != nil && node.Spec.ProviderID == m.Spec.ProviderID {
 		found.node = node
 	}
 	found.seen.ReadySince, found.seen.DownSince = readiness(m, found.node)
-	if found.seen.Asleep, err = r.asleep(ctx, m); err != nil {
-		return mac{}, err
-	}
+	found.seen.Asleep = known.asleep(m)
+	var err error
 	last := rollout.LastPermit(m)
 	found.seen.PermitAt = last.At
 	if len(last.Guests) > 0 && r.Clock.Since(last.At) < guestsMatter {
-		found.seen.Lost, err = r.lost(ctx, m.Name, last.Guests)
+		found.seen.Lost, err = r.guestsLost(ctx, m, last)
 	}
 	return found, err
 }
@@ -179,17 +209,16 @@ func readiness(m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) (ready
 // asleep reports a Machine that the machine controller does not push to for now:
 // it is paused, moves to another cluster, is being set up, or its owner is on its
 // way out.
-func (r *Reconciler) asleep(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine) (bool, error) {
+func (b belongings) asleep(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	_, moves := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	if moves || annotations.HasPaused(m) || conditions.IsTrue(m, infrav1.PausedCondition) {
-		return true, nil
+		return true
 	}
 	if !conditions.IsTrue(m, infrav1.BootstrappedCondition) {
-		return true, nil // its first bootstrap writes what it applied after the providerID
+		return true // its first bootstrap writes what it applied after the providerID
 	}
-	owner, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the owner of %s: %w", m.Name, err)
-	}
-	return owner != nil && !owner.DeletionTimestamp.IsZero(), nil
+	return slices.ContainsFunc(m.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		group, err := schema.ParseGroupVersion(owner.APIVersion)
+		return err == nil && group.Group == clusterv1.GroupVersion.Group && owner.Kind == "Machine" && b.leaving[owner.Name]
+	})
 }

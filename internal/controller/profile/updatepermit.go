@@ -21,6 +21,9 @@ import (
 // to its charge: an update permit, and the halt that may follow.
 const guestsMatter = 2 * time.Hour
 
+// lossesKnown is how long it is believed which guests of a Mac were lost, after its turn.
+const lossesKnown = time.Minute
+
 // updatePermits decides once more on what the API server itself says, and writes it
 // down: a cache that lags would have more Macs changed at once than may be. Turns
 // end before others begin.
@@ -110,6 +113,22 @@ func (r *Reconciler) pods(ctx context.Context, node string) ([]corev1.Pod, error
 // guestLost is what the agent says of a container whose guest is gone
 // without having ended.
 const guestLost = "ContainerStatusUnknown"
+
+// guestsLost counts the guests of a Mac's last turn that were lost since. Once the turn is
+// over they are looked for now and then: for two hours, of a large fleet all at once.
+func (r *Reconciler) guestsLost(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, last rollout.Permit) (int, error) {
+	now, key := r.Clock.Now(), client.ObjectKeyFromObject(m)
+	seen := r.losses.Get(key)
+	over := m.Annotations[infrav1.UpdateAnnotation] == ""
+	if over && seen.over && seen.permitAt.Equal(last.At) && now.Sub(seen.at) < lossesKnown {
+		return seen.lost, nil
+	}
+	lost, err := r.lost(ctx, m.Name, last.Guests)
+	if err == nil {
+		r.losses.Set(key, loss{permitAt: last.At, at: now, lost: lost, over: over})
+	}
+	return lost, err
+}
 
 // lost counts the guests among the given that died without having ended. A Pod
 // that ended, or that somebody deleted, was not lost.
