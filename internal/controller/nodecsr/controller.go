@@ -43,7 +43,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client-kubelet;kubernetes.io/kubelet-serving,verbs=approve
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconhosts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -113,11 +113,10 @@ func (r *Reconciler) answer(ctx context.Context, csr *certificatesv1.Certificate
 	if err != nil {
 		return 0, err
 	}
-	hosts := &infrav1.ScalewayAppleSiliconHostList{}
-	if err := r.Reader.List(ctx, hosts); err != nil {
-		return 0, fmt.Errorf("listing hosts: %w", err)
+	h, err := r.host(ctx, ask, node)
+	if err != nil {
+		return 0, err
 	}
-	h := find(ask, node, hosts.Items)
 	switch {
 	case h == nil && ask.TokenID != "":
 		log.Info("Certificate request left pending: no host's record bears the token; it was replaced, has ended, or is none of macfleet's", "token", ask.TokenID)
@@ -196,6 +195,34 @@ func (r *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error
 		return nil, fmt.Errorf("reading Node %s: %w", name, err)
 	}
 	return node, nil
+}
+
+// host is the one that a request is about, read uncached, or nil. The cache says which few
+// it may be; that it is none of them only a list of all says, which each Mac of a large
+// fleet is spared.
+func (r *Reconciler) host(ctx context.Context, ask nodeRequest, node *corev1.Node) (*host.Host, error) {
+	cached := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Client.List(ctx, cached, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing hosts from the cache: %w", err)
+	}
+	for i := range cached.Items {
+		if !is(ask, node, &cached.Items[i]) {
+			continue
+		}
+		h := &host.Host{}
+		err := r.Reader.Get(ctx, client.ObjectKeyFromObject(&cached.Items[i]), h)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading host %s: %w", cached.Items[i].Name, err)
+		}
+		if err == nil && is(ask, node, h) {
+			return h, nil
+		}
+	}
+	all := &infrav1.ScalewayAppleSiliconHostList{}
+	if err := r.Reader.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("listing hosts: %w", err)
+	}
+	return find(ask, node, all.Items), nil
 }
 
 // machine is the one that the host's claim names, or nil.

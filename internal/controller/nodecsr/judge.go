@@ -119,15 +119,10 @@ func find(ask nodeRequest, node *corev1.Node, hosts []host.Host) *host.Host {
 	var named []*host.Host
 	for i := range hosts {
 		h := &hosts[i]
-		switch claim := h.Spec.ClaimRef; {
-		case ask.TokenID != "":
-			if h.Spec.Record.Bootstrap.TokenID == ask.TokenID {
-				return h
-			}
-		case claim != nil && claim.Name == ask.Node:
-			if node != nil && host.NodeOfHost(node, h) {
-				return h
-			}
+		if is(ask, node, h) {
+			return h
+		}
+		if claim := h.Spec.ClaimRef; ask.TokenID == "" && claim != nil && claim.Name == ask.Node {
 			named = append(named, h)
 		}
 	}
@@ -135,6 +130,15 @@ func find(ask nodeRequest, node *corev1.Node, hosts []host.Host) *host.Host {
 		return named[0]
 	}
 	return nil
+}
+
+// is reports a Host that a request is about, whatever other Hosts there are.
+func is(ask nodeRequest, node *corev1.Node, h *host.Host) bool {
+	if ask.TokenID != "" {
+		return h.Spec.Record.Bootstrap.TokenID == ask.TokenID
+	}
+	claim := h.Spec.ClaimRef
+	return claim != nil && claim.Name == ask.Node && node != nil && host.NodeOfHost(node, h)
 }
 
 // refused is why a request about a Host is not approved. The zero value: it is.
