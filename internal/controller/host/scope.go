@@ -26,6 +26,7 @@ type scope struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	statuses *statuses
+	fresh    *freshMachines
 
 	host     *host.Host
 	stored   infrav1.ScalewayAppleSiliconHostStatus // as the API has it
@@ -132,14 +133,13 @@ func (s *scope) findOwner(ctx context.Context) error {
 }
 
 // machines are those of all namespaces: from the cache, unless the host may become
-// available now, for the cache may not know its Machine yet.
+// available now, for the cache may not know its Machine yet. They must not be changed.
 func (s *scope) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMachine, error) {
-	reader := client.Reader(s.Client)
 	if phase := s.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
-		reader = s.Reader
+		return s.fresh.list(ctx, s.Reader)
 	}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
 	return machines.Items, nil
