@@ -121,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
-	if err := r.Client.List(ctx, hosts); err != nil {
+	if err := r.Client.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing hosts: %w", err)
 	}
 	return r.record(ctx, infra, hosts.Items)

@@ -51,7 +51,7 @@ type group struct{ fleet, of string }
 // Collect implements prometheus.Collector.
 func (c *machineCollector) Collect(out chan<- prometheus.Metric) {
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := c.reader.List(context.Background(), list); err != nil {
+	if err := c.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	values := map[*prometheus.Desc]map[group]float64{c.phases: {}, c.notReady: {}, c.longest: {}, c.lostSlots: {}}
@@ -89,7 +89,7 @@ func falseReason(m *infrav1.ScalewayAppleSiliconMachine, kind string) string {
 // deletedOwners says since when Machines of Cluster API are being deleted, by UID.
 func (c *machineCollector) deletedOwners() map[types.UID]time.Time {
 	list := &clusterv1.MachineList{}
-	if err := c.reader.List(context.Background(), list); err != nil {
+	if err := c.reader.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	since := map[types.UID]time.Time{}

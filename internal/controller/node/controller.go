@@ -148,7 +148,7 @@ type verdict struct {
 	claims []*host.Host
 }
 
-// judge reads all there is about a Node with one reader.
+// judge reads all there is about a Node with one reader. Nothing of it may be changed.
 func (r *Reconciler) judge(ctx context.Context, reader client.Reader, name string) (verdict, error) {
 	node := &corev1.Node{}
 	if err := reader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
@@ -161,11 +161,11 @@ func (r *Reconciler) judge(ctx context.Context, reader client.Reader, name strin
 		return verdict{why: "it is no Mac's"}, nil
 	}
 	hosts := &infrav1.ScalewayAppleSiliconHostList{}
-	if err := reader.List(ctx, hosts); err != nil {
+	if err := reader.List(ctx, hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return verdict{}, fmt.Errorf("listing hosts: %w", err)
 	}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := reader.List(ctx, machines); err != nil {
+	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return verdict{}, fmt.Errorf("listing Machines: %w", err)
 	}
 	claims := host.NodeClaims(node, hosts.Items)
