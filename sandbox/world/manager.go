@@ -40,7 +40,7 @@ type manager struct {
 	args   []string
 	binary string
 	health string
-	// metrics is the URL of its metrics.
+	// metrics is the host and port of its metrics.
 	metrics string
 
 	restarts restarts
@@ -102,7 +102,7 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 		args:    append(args, w.options.ManagerArgs...),
 		binary:  w.options.Binaries.Manager,
 		health:  "http://" + health + "/readyz",
-		metrics: "https://" + metrics + "/metrics",
+		metrics: metrics,
 	}, nil
 }
 

@@ -10,8 +10,7 @@ import (
 	"sync"
 )
 
-// network is a sandbox's own block of loopback addresses, 127.a.b.0/24, and the
-// one SSH port of all its Macs.
+// network is a sandbox's own block of loopback addresses, and the one SSH port of all its Macs.
 type network struct {
 	prefix  netip.Prefix
 	sshPort int
@@ -23,18 +22,32 @@ type network struct {
 // errNoAddress means that all addresses of the block are taken.
 var errNoAddress = errors.New("no loopback address is left for another Mac")
 
+// The blocks: 127.a.b.0/24 has room for the Macs that a machine can run, 127.a.0.0/16 for more.
+const (
+	blockBits     = 24
+	wideBlockBits = 16
+)
+
+// blockBits is the size of block that the sandbox's Macs need.
+func (o *Options) blockBits() int {
+	if o.StandIns != nil {
+		return wideBlockBits
+	}
+	return blockBits
+}
+
 // networkTries bounds the search for a block that nobody else uses.
 const networkTries = 20
 
 // newNetwork takes a random block, so that several sandboxes can run at once: 127.0
 // and 127.1 are left to others.
-func newNetwork(ctx context.Context) (*network, error) {
+func newNetwork(ctx context.Context, bits int) (*network, error) {
 	var last error
 	for range networkTries {
-		base := netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(250)), byte(rand.IntN(256)), 0})
-		port, err := freePort(ctx, base.Next())
+		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(2 + rand.IntN(250)), byte(rand.IntN(256)), 0}), bits).Masked()
+		port, err := freePort(ctx, block.Addr().Next())
 		if err == nil {
-			return &network{prefix: netip.PrefixFrom(base, 24), sshPort: port, used: map[netip.Addr]bool{}}, nil
+			return &network{prefix: block, sshPort: port, used: map[netip.Addr]bool{}}, nil
 		}
 		last = err
 	}

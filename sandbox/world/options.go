@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/sandbox/scaleway"
 )
 
 // What the sandbox's chart is rendered with (values.yaml, hack/generate.sh).
@@ -67,6 +68,10 @@ type Options struct {
 	TimeScale float64
 	// Managers is how many manager processes run. Default 1.
 	Managers int
+	// StandIns makes what stands behind the servers in place of simulated Macs, of which a machine
+	// runs some hundreds at most: it answers SSH at each server's address, on the given port.
+	// Hosts has no limit then.
+	StandIns func(sshPort int) scaleway.Hardware
 	// ManagerArgs are further flags of the managers, which win over the chart's.
 	ManagerArgs []string
 	// ControllerManagerArgs are further flags of kube-controller-manager, which win
@@ -107,7 +112,7 @@ func (o *Options) complete() error {
 	if o.Hosts == 0 {
 		o.Hosts = defaultHosts
 	}
-	if o.Hosts < 0 || o.Hosts > maxHosts {
+	if o.Hosts < 0 || o.Hosts > maxHosts && o.StandIns == nil {
 		return ErrTooManyHosts
 	}
 	if o.TimeScale == 0 {

@@ -84,7 +84,7 @@ func (w *World) startVendor(ctx context.Context) error {
 		w.network, w.macs, w.vendor, w.vendorListener, w.key = beside.network, beside.macs, beside.vendor, beside.vendorListener, beside.key
 		return nil
 	}
-	network, err := newNetwork(ctx)
+	network, err := newNetwork(ctx, w.options.blockBits())
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,12 @@ func (w *World) startVendor(ctx context.Context) error {
 		programs: w.options.Binaries.Mac, dir: filepath.Join(w.options.Dir, macsDir),
 		sshPort: network.sshPort, twins: twins, guestPrograms: w.options.Binaries.guestPrograms(), log: w.options.Logger, byID: map[string]*mac.Mac{},
 	}
+	var hardware scaleway.Hardware = w.macs
+	if w.options.StandIns != nil {
+		hardware = w.options.StandIns(network.sshPort)
+	}
 	w.vendor = scaleway.New(scaleway.Options{
-		TimeScale: w.options.TimeScale, Hardware: w.macs, Logger: w.options.Logger,
+		TimeScale: w.options.TimeScale, Hardware: hardware, Logger: w.options.Logger,
 		AllocateIP: network.allocate, ReleaseIP: network.release,
 	})
 	if w.vendorListener, err = scaleway.Listen(ctx, w.vendor, "127.0.0.1:0"); err != nil {
@@ -334,7 +338,10 @@ func (w *World) Mac(serverID string) (*mac.Mac, bool) { return w.macs.get(server
 
 // MetricsURL is where the first manager serves its metrics: over TLS, with a
 // certificate of its own, to whose token may get /metrics.
-func (w *World) MetricsURL() string { return w.managers[0].metrics }
+func (w *World) MetricsURL() string { return "https://" + w.MetricsAddress(0) + "/metrics" }
+
+// MetricsAddress is the host and port at which the n-th manager (from 0) serves its metrics.
+func (w *World) MetricsAddress(n int) string { return w.managers[n].metrics }
 
 // ReadyURL is where the first manager says that it is ready.
 func (w *World) ReadyURL() string { return w.managers[0].health }
@@ -347,6 +354,13 @@ func (w *World) Managers() int { return len(w.managers) }
 func (w *World) KillManager(n int) error {
 	w.managers[n].letGo()
 	return w.managers[n].current().Kill()
+}
+
+// StopManager ends the n-th manager (from 0) as a node that is drained does.
+// It stays away until StartManager.
+func (w *World) StopManager(ctx context.Context, n int) error {
+	w.managers[n].letGo()
+	return w.managers[n].stop(ctx)
 }
 
 // StartManager starts the n-th manager again and waits until it is ready. Further flags
