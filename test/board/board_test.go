@@ -148,7 +148,7 @@ func open(t testing.TB, s *snapshot.Snapshot) *page {
 			p.mu.Unlock()
 		}
 	}()
-	p.do(chromedp.Navigate(p.url), chromedp.WaitVisible(chromedp.CSS("#tiles li")))
+	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.url), chromedp.WaitVisible(chromedp.CSS("#tiles li")))
 	return p
 }
 
@@ -303,7 +303,7 @@ func TestOnAPhone(t *testing.T) {
 	p.picture("board-phone")
 }
 
-// BenchmarkFirstPaint opens the board of a thousand Macs: 300 ms are allowed, and 200 kB.
+// BenchmarkFirstPaint opens the board of a thousand Macs in a tab that is empty: 300 ms are allowed, and 200 kB.
 func BenchmarkFirstPaint(b *testing.B) {
 	p := open(b, thousand())
 	call(p, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
@@ -311,7 +311,7 @@ func BenchmarkFirstPaint(b *testing.B) {
 	var bytes float64
 	worked := p.worked()
 	for b.Loop() {
-		p.do(chromedp.Navigate(p.url), chromedp.WaitVisible(chromedp.CSS("#tiles li"))) // the same process draws it each time, of files that it may not keep
+		p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(p.url), chromedp.WaitVisible(chromedp.CSS("#tiles li"))) // the same process draws it each time, of files that it may not keep
 		p.await(`performance.getEntriesByName("first-contentful-paint").length > 0`)
 		paints = append(paints, ask[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`))
 		bytes = max(bytes, ask[float64](p, `performance.getEntriesByType("navigation")[0].transferSize + performance.getEntriesByType("resource").reduce((n, r) => n + r.transferSize, 0)`))
