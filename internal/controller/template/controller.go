@@ -14,8 +14,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -48,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("scalewayapplesiliconmachinetemplate").
 		For(&infrav1.ScalewayAppleSiliconMachineTemplate{}).
-		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.ofProfile)).
+		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.ofProfile), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the controller of machine templates: %w", err)
