@@ -14,7 +14,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Exit codes.
@@ -29,6 +31,7 @@ const (
 var version = "dev"
 
 func main() {
+	log.SetLogger(logr.Discard()) // what a person has to know a verb says; unset, the library prints where it is missed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
