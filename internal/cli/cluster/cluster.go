@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -99,6 +100,8 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	config = rest.CopyConfig(config)
+	config.UserAgent = cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	way, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a client: %w", err)

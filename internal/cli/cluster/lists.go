@@ -59,8 +59,12 @@ func (l listing) List(ctx context.Context, into client.ObjectList, opts ...clien
 	}
 	var o client.ListOptions
 	o.ApplyOptions(opts)
-	body, err := to.Get().NamespaceIfScoped(o.Namespace, mapping.Scope.Name() == meta.RESTScopeNameNamespace).
-		Resource(mapping.Resource.Resource).VersionedParams(o.AsListOptions(), metav1.ParameterCodec).Do(ctx).Raw()
+	answer := to.Get().NamespaceIfScoped(o.Namespace, mapping.Scope.Name() == meta.RESTScopeNameNamespace).
+		Resource(mapping.Resource.Resource).VersionedParams(o.AsListOptions(), metav1.ParameterCodec).Do(ctx)
+	if err := answer.Error(); err != nil { // with what the API server says, which Raw leaves out
+		return err
+	}
+	body, err := answer.Raw()
 	if err != nil {
 		return err
 	}

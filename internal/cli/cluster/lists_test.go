@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,10 +54,15 @@ func TestListsAreWhatTheClientReads(t *testing.T) {
 		name := strings.TrimSuffix(reflect.TypeOf(kind()).Elem().Name(), "List")
 		bodies[strings.ToLower(name)+"s"] = strings.NewReplacer("BYTES", "\xff", `"kind":"?`, `"kind":"`+name).Replace(served)
 	}
+	var agents sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("labelSelector") == "refuse=me" {
-			w.WriteHeader(http.StatusForbidden)
-			_ = json.NewEncoder(w).Encode(apierrors.NewForbidden(infrav1.GroupVersion.WithResource("x").GroupResource(), "", nil).Status())
+		agents.Store(r.UserAgent(), true)
+		if refused := refusals()[strings.TrimPrefix(r.URL.Query().Get("labelSelector"), "refuse=")]; refused != nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(refused.Status().Code))
+			status := refused.Status()
+			status.APIVersion, status.Kind = "v1", "Status"
+			_ = json.NewEncoder(w).Encode(status)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -84,9 +91,30 @@ func TestListsAreWhatTheClientReads(t *testing.T) {
 		if n := len(items(t, got)); n != 2 {
 			t.Errorf("%T: %d items", got, n)
 		}
-		if err := c.List(t.Context(), got, client.MatchingLabels{"refuse": "me"}); !apierrors.IsForbidden(err) {
-			t.Errorf("%T: err %v, want that it is forbidden", got, err)
+		for name := range refusals() {
+			want := c.(listing).WithWatch.List(t.Context(), got, client.MatchingLabels{"refuse": name})
+			err := c.List(t.Context(), got, client.MatchingLabels{"refuse": name})
+			if err == nil || err.Error() != want.Error() || apierrors.ReasonForError(err) != apierrors.ReasonForError(want) || !strings.Contains(err.Error(), "because") {
+				t.Errorf("%T: err %v, want %v", got, err, want)
+			}
 		}
+	}
+	agents.Range(func(name, _ any) bool {
+		if !strings.Contains(name.(string), "kubernetes/") {
+			t.Errorf("the API server is asked by %q, of whom its audit log says nothing", name)
+		}
+		return true
+	})
+}
+
+// refusals are how an API server refuses a list.
+func refusals() map[string]*apierrors.StatusError {
+	of := infrav1.GroupVersion.WithResource("x").GroupResource()
+	timeout := apierrors.NewServerTimeout(of, "list", 1)
+	timeout.ErrStatus.Message = "because etcd is slow"
+	return map[string]*apierrors.StatusError{
+		"forbidden": apierrors.NewForbidden(of, "", errors.New("because of you")), "unauthorized": apierrors.NewUnauthorized("because it expired"),
+		"broken": apierrors.NewInternalError(errors.New("because a webhook failed")), "late": timeout,
 	}
 }
 

@@ -90,6 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.metrics.forget(req.NamespacedName)
 		r.proofs.Forget(req.NamespacedName)
 		r.pace.Forget(req.NamespacedName)
+		r.losses.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil || !profile.DeletionTimestamp.IsZero() {
@@ -100,7 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	result, err := r.follow(ctx, req, profile)
-	r.pace.took(req.NamespacedName, began, r.Clock.Now())
+	if err == nil { // else the pauses between grow
+		r.pace.took(req.NamespacedName, began, r.Clock.Now())
+	}
 	return requeue.OnConflict(result, err)
 }
 
@@ -138,13 +141,19 @@ func (r *Reconciler) follow(ctx context.Context, req ctrl.Request, profile *infr
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: r.again(s.upkeep, decision)}, nil
+	return ctrl.Result{RequeueAfter: r.again(s, decision)}, nil
 }
 
 // again is when to look again for what no watch tells; zero: not at all. It is not
 // left to the pauses that grow after an error: an update permit would end late.
-func (r *Reconciler) again(nodes upkeep, decision rollout.Decision) time.Duration {
+func (r *Reconciler) again(s survey, decision rollout.Decision) time.Duration {
 	var pauses []time.Duration
+	nodes := s.upkeep
+	for i := range s.macs {
+		if seen := s.macs[i].loss; seen.over { // no watch tells of Pods
+			pauses = append(pauses, max(time.Second, seen.at.Add(lossesKnown).Sub(r.Clock.Now())))
+		}
+	}
 	if !decision.Again.IsZero() {
 		pauses = append(pauses, max(time.Second, decision.Again.Sub(r.Clock.Now())))
 	}

@@ -93,6 +93,13 @@ func TestGuestsOfAMacWhoseTurnIsOverAreLookedForNowAndThen(t *testing.T) {
 	if got := looks(); got != 0 {
 		t.Errorf("%d looks a moment later", got)
 	}
+	if again := w.visit("builders").RequeueAfter; again <= 0 || again > lossesKnown {
+		t.Errorf("the next looks are in %s", again)
+	}
+	w.down("mac-002", w.clock.Now())
+	if got := looks(); got != 1 {
+		t.Errorf("%d looks as a Mac went away", got)
+	}
 	m := w.machine("mac-001")
 	m.Annotations[infrav1.UpdateAnnotation] = revision()
 	w.update(m)

@@ -18,16 +18,37 @@ type proofs struct {
 // proof is the time that is on record, and when it was first seen.
 type proof struct{ recorded, seen time.Time }
 
-// losses remember the guests that Macs lost after their last permits began, by Machine.
+// losses remember which guests the Macs of a profile lost after their last turns, by the
+// Machines' names.
 type losses struct {
-	memo.Memo[types.NamespacedName, loss]
+	memo.Memo[types.NamespacedName, map[string]loss]
 }
 
-// loss is what was seen of one Mac. over: it had no permit any more.
+// loss is what was seen of one Mac at a time; the zero value: nobody looked. The other times, as
+// nanoseconds, are those that it was seen for.
 type loss struct {
-	permitAt, at time.Time
-	lost         int
-	over         bool
+	at                              time.Time
+	permitAt, readySince, downSince int64
+	// over: its turn was.
+	over bool
+	lost int
+}
+
+// like reports that both are of the same turn, and that the Node neither went away nor came
+// back in between.
+func (l loss) like(other loss) bool {
+	return l.permitAt == other.permitAt && l.readySince == other.readySince && l.downSince == other.downSince && l.over == other.over
+}
+
+// note keeps what was seen of the Macs, and forgets those that are gone.
+func (l *losses) note(profile types.NamespacedName, macs []mac) {
+	next := make(map[string]loss, len(macs))
+	for i := range macs {
+		if !macs[i].loss.at.IsZero() {
+			next[macs[i].machine.Name] = macs[i].loss
+		}
+	}
+	l.Set(profile, next)
 }
 
 // note takes in what the Machines record, seen now, and forgets those that are gone.

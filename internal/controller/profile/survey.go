@@ -40,6 +40,8 @@ type mac struct {
 	machine *infrav1.ScalewayAppleSiliconMachine
 	node    *corev1.Node
 	seen    rollout.Machine
+	// loss is of its last turn's guests, while that matters.
+	loss loss
 }
 
 // input of the plan.
@@ -63,8 +65,7 @@ func (s survey) count(picks func(mac) bool) int32 {
 }
 
 // survey reads the Machines of a profile by the given reader, and what belongs to
-// them: one list a kind, however many Macs there are. Nothing of it may be changed, but
-// for Machines that were read uncached.
+// them: one list a kind, however many Macs there are. Nothing of it may be changed.
 func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile, reader client.Reader) (survey, error) {
 	clientCA, err := r.ClientCA(ctx)
 	if err != nil {
@@ -79,26 +80,25 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 	if err != nil {
 		return survey{}, err
 	}
+	key := client.ObjectKeyFromObject(profile)
+	lost := r.losses.Get(key)
 	for i := range list.Items {
 		m := &list.Items[i]
-		if profileName(m) != profile.Name || !r.watched(m) {
-			continue
-		}
-		if !m.DeletionTimestamp.IsZero() {
-			r.losses.Forget(client.ObjectKeyFromObject(m))
+		if profileName(m) != profile.Name || !r.watched(m) || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
 		s.all++
 		if m.Spec.ProviderID == "" || known.anothers(m) {
 			continue
 		}
-		found, err := r.look(ctx, m, known)
+		found, err := r.look(ctx, m, known, lost[m.Name])
 		if err != nil {
 			return survey{}, err
 		}
 		s.macs = append(s.macs, found)
 	}
-	r.proofs.note(client.ObjectKeyFromObject(profile), s.macs, r.Clock.Now())
+	r.proofs.note(key, s.macs, r.Clock.Now())
+	r.losses.note(key, s.macs)
 	return s, nil
 }
 
@@ -164,7 +164,7 @@ func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
 }
 
 // look is what a plan needs of one Mac.
-func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, known belongings) (mac, error) {
+func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, known belongings, lost loss) (mac, error) {
 	found := mac{machine: m, seen: seen(m)}
 	if node := known.nodes[m.Name]; node != nil && node.Spec.ProviderID == m.Spec.ProviderID {
 		found.node = node
@@ -175,7 +175,8 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 	last := rollout.LastPermit(m)
 	found.seen.PermitAt = last.At
 	if len(last.Guests) > 0 && r.Clock.Since(last.At) < guestsMatter {
-		found.seen.Lost, err = r.guestsLost(ctx, m, last)
+		found.loss, err = r.guestsLost(ctx, found, last, lost)
+		found.seen.Lost = found.loss.lost
 	}
 	return found, err
 }

@@ -89,13 +89,13 @@ func (r *Reconciler) endPermit(ctx context.Context, m *infrav1.ScalewayAppleSili
 
 // annotate writes under the resourceVersion that the decision was made on.
 func (r *Reconciler) annotate(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, change func(map[string]string)) error {
-	before := m.DeepCopy()
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
+	next := m.DeepCopy()
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
 	}
-	change(m.Annotations)
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, m, patch); err != nil {
+	change(next.Annotations)
+	patch := client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, next, patch); err != nil {
 		return fmt.Errorf("writing the turn of %s: %w", m.Name, err)
 	}
 	return nil
@@ -114,20 +114,20 @@ func (r *Reconciler) pods(ctx context.Context, node string) ([]corev1.Pod, error
 // without having ended.
 const guestLost = "ContainerStatusUnknown"
 
-// guestsLost counts the guests of a Mac's last turn that were lost since. Once the turn is
-// over they are looked for now and then: for two hours, of a large fleet all at once.
-func (r *Reconciler) guestsLost(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, last rollout.Permit) (int, error) {
-	now, key := r.Clock.Now(), client.ObjectKeyFromObject(m)
-	seen := r.losses.Get(key)
-	over := m.Annotations[infrav1.UpdateAnnotation] == ""
-	if over && seen.over && seen.permitAt.Equal(last.At) && now.Sub(seen.at) < lossesKnown {
-		return seen.lost, nil
+// guestsLost looks for the guests of a Mac's last turn that were lost since. Once the turn is
+// over that is done now and then, and when its Node went away or came back: for two hours, of a
+// large fleet all at once.
+func (r *Reconciler) guestsLost(ctx context.Context, found mac, last rollout.Permit, known loss) (loss, error) {
+	now := loss{
+		permitAt: last.At.UnixNano(), readySince: found.seen.ReadySince.UnixNano(), downSince: found.seen.DownSince.UnixNano(),
+		over: found.machine.Annotations[infrav1.UpdateAnnotation] == "", at: r.Clock.Now(),
 	}
-	lost, err := r.lost(ctx, m.Name, last.Guests)
-	if err == nil {
-		r.losses.Set(key, loss{permitAt: last.At, at: now, lost: lost, over: over})
+	if now.over && now.like(known) && now.at.Sub(known.at) < lossesKnown {
+		return known, nil
 	}
-	return lost, err
+	var err error
+	now.lost, err = r.lost(ctx, found.machine.Name, last.Guests)
+	return now, err
 }
 
 // lost counts the guests among the given that died without having ended. A Pod
