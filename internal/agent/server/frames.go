@@ -207,14 +207,20 @@ func (f *webSocketFrames) release() {
 	f.held = 0
 }
 
-// take makes room for a message, once the one before it is no longer kept.
+// taken notes that the message before is no longer kept.
+func (f *webSocketFrames) taken() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.release()
+}
+
+// take makes room for a message.
 func (f *webSocketFrames) take(length uint64) error {
 	if err := longer(length, maxMessage); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.release()
 	if length <= smallMessage || f.ended {
 		return nil
 	}
@@ -226,6 +232,7 @@ func (f *webSocketFrames) take(length uint64) error {
 }
 
 func (f *webSocketFrames) next(from *bufio.Reader) (int64, error) {
+	f.taken() // whoever waits for another has read it
 	head, err := from.Peek(2)
 	if err != nil {
 		return 0, err

@@ -278,9 +278,17 @@ func TestLargeMessages(t *testing.T) {
 	if err := judge(another, smallMessage); err != nil {
 		t.Errorf("a small one: %v", err)
 	}
-	one.end()
+	if _, err := one.next(bufio.NewReader(bytes.NewReader(nil))); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
 	for range 3 {
 		if err := judge(another, 2<<20); err != nil {
+			t.Errorf("while the other waits for its next: %v", err)
+		}
+	}
+	another.end()
+	for range 3 {
+		if err := judge(one, 2<<20); err != nil {
 			t.Errorf("after the end of the other: %v", err)
 		}
 	}

@@ -86,15 +86,22 @@ func TestWhoGivesUpLeavesTheListToOthers(t *testing.T) {
 }
 
 func TestAListThatFailsFailsForAllWhoAsked(t *testing.T) {
-	broken := errors.New("broken")
-	reader, fresh := &gated{let: make(chan struct{}), err: broken}, &freshMachines{}
-	close(reader.let)
-	for range 2 {
-		if _, err := fresh.list(t.Context(), reader); !errors.Is(err, broken) {
-			t.Errorf("%v, want that it is broken", err)
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		reader, fresh := &gated{let: make(chan struct{}), err: broken}, &freshMachines{}
+		var wait sync.WaitGroup
+		for range 5 {
+			wait.Go(func() {
+				if got, err := fresh.list(t.Context(), reader); !errors.Is(err, broken) {
+					t.Errorf("%d Machines, %v; want that it is broken", len(got), err)
+				}
+			})
+			synctest.Wait() // the first lists, the others wait for one list together
 		}
-	}
-	if reader.lists != 2 {
-		t.Errorf("%d lists, want one each", reader.lists)
-	}
+		close(reader.let)
+		wait.Wait()
+		if reader.lists != 2 {
+			t.Errorf("%d lists, want two", reader.lists)
+		}
+	})
 }

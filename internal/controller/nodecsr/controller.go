@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -205,6 +207,7 @@ func (r *Reconciler) host(ctx context.Context, ask nodeRequest, node *corev1.Nod
 	if err := r.Client.List(ctx, cached, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing hosts from the cache: %w", err)
 	}
+	slices.SortFunc(cached.Items, func(a, b host.Host) int { return strings.Compare(a.Name, b.Name) }) // as the API server lists them
 	for i := range cached.Items {
 		if !is(ask, node, &cached.Items[i]) {
 			continue

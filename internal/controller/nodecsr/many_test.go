@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clienttest"
@@ -83,7 +82,7 @@ func TestHostsAreListedWhereTheCacheDoesNotKnow(t *testing.T) {
 			if c.csr.Spec.Username == first().username {
 				all = withoutNode(all)
 			}
-			served := clienttest.AsServed(fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(all, c.csr)...).Build())
+			served := clienttest.AsServed(clienttest.NewBuilder(scheme(t)).WithObjects(append(all, c.csr)...).Build())
 			lists := 0
 			r := &Reconciler{Client: c.cache(served), Reader: listing{served, &lists}, Recorder: events.NewFakeRecorder(10)}
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c.csr)}); err != nil {

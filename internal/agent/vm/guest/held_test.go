@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -64,6 +65,39 @@ func TestACommandIsNotKilledForAParentOfNumberZero(t *testing.T) {
 	command.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	if got := run(t, c, command, nil); got != (result{Out: "late\n"}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Nor where there is no ps to ask.
+func TestADaemonOutlivesItsCommandWithoutPs(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"sh", "sleep", "setsid"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The watch looks each second, and its shell is taken away long before.
+	left := filepath.Join(dir, "left")
+	script := wrapped("WORD", "one", "", sh(`(sleep 2.5; echo late >"$1") & exit 6`, left))
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+	cmd.Env, cmd.SysProcAttr = []string{"PATH=" + dir}, &syscall.SysProcAttr{Setsid: true}
+	began := 0
+	r := newReports("WORD", 1)
+	r.began = func(target int) { began = target }
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 6 {
+		t.Fatal(err)
+	}
+	if _, err := (&output{reports: r}).Write(out); err != nil || began >= 0 {
+		t.Fatalf("%q: a group of %d, %v", out, began, err)
+	}
+	gone(t, began)
+	if text, err := os.ReadFile(left); string(text) != "late\n" {
+		t.Errorf("what it left was killed: %q, %v", text, err)
 	}
 }
 

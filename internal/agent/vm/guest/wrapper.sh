@@ -48,7 +48,7 @@ macfleet_start='
 	if command -v ps >/dev/null; then
 		macfleet_parent() { ps -o ppid= -p "$$"; }
 	else
-		macfleet_parent() { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 1; }
+		macfleet_parent() { kill -0 "$$" && { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 1; }; }
 	fi
 	macfleet_group=$$
 	if [ "$macfleet_outputs" = terminal ]; then macfleet_group=$macfleet_above; fi
