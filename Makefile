@@ -140,6 +140,11 @@ oracle: bin/hollowkubelet ## the same Pods on Kubernetes' own kubelet and on Mac
 
 SOAK ?= 24h
 
+.PHONY: scale
+scale: ## a thousand hosts and Machines: claims, roll-outs, mass releases, ten minutes without the vendor, managers killed; SIZES and OUTAGE vary it
+	go run ./test/scale $(if $(SIZES),-sizes $(SIZES)) $(if $(OUTAGE),-outage $(OUTAGE))
+	go run ./test/bench/plot bench/scale-run.json bench/scale.svg
+
 .PHONY: soak
 soak: bin/alerts ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/ gets what it used, and the dashboards; SEED=7 varies it
 	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-json $(CURDIR)/bench/soak.json \

@@ -1,4 +1,5 @@
-// Command plot draws what `make soak` measured: go run ./test/bench/plot bench/soak.json docs/pictures/soak.svg
+// Command plot draws what `make soak` or `make scale` measured:
+// go run ./test/bench/plot bench/soak.json docs/pictures/soak.svg
 package main
 
 import (
@@ -22,14 +23,30 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the figures: %w", err)
 	}
-	var s soak
-	if err := json.Unmarshal(text, &s); err != nil {
+	c, err := chartOf(text)
+	if err != nil {
 		return fmt.Errorf("reading the figures in %s: %w", args[0], err)
 	}
-	if len(s.Looks) < 2 {
-		return fmt.Errorf("%s has %d looks, and a line needs two", args[0], len(s.Looks))
+	return os.WriteFile(args[1], []byte(c.draw()), 0o600)
+}
+
+// chartOf knows the figures by what they have.
+func chartOf(text []byte) (chart, error) {
+	var both struct {
+		soak
+		scale
 	}
-	return os.WriteFile(args[1], []byte(draw(s.panels())), 0o600)
+	if err := json.Unmarshal(text, &both); err != nil {
+		return chart{}, err
+	}
+	c := both.soak.chart()
+	if len(both.Samples) > 0 {
+		c = both.scale.chart()
+	}
+	if len(c.panels[0].points) < 2 {
+		return chart{}, fmt.Errorf("there are %d looks, and a line needs two", len(c.panels[0].points))
+	}
+	return c, nil
 }
 
 // soak is what TestSoak writes.
@@ -44,8 +61,8 @@ type soak struct {
 	} `json:"looks"`
 }
 
-// panels are the lines of a day, one each.
-func (s soak) panels() []panel {
+// chart has the lines of a day, one each.
+func (s soak) chart() chart {
 	all := []panel{
 		{title: "manager: resident memory, MB"},
 		{title: "manager: goroutines"},
@@ -58,5 +75,5 @@ func (s soak) panels() []panel {
 			all[i].points = append(all[i].points, point{l.Hour, y})
 		}
 	}
-	return all
+	return chart{panels: all, unit: "hours"}
 }

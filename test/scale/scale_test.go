@@ -1,0 +1,50 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/macfleet/macfleet/test/parttest"
+)
+
+// TestAFewHosts runs all that `make scale` does to a thousand hosts, with a dozen.
+func TestAFewHosts(t *testing.T) {
+	parttest.Skip(t)
+	folder := t.TempDir()
+	err := run(t.Context(), []string{
+		"-sizes", "4,12", "-folder", folder, "-latency", "20ms", "-jitter", "10ms", "-faults", "0.05", "-converge", "200ms",
+		"-time-scale", "300", "-inventory", "3s", "-outage", "10s", "-rest", "5s", "-every", "1s", "-patience", "10m",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := readRecord(filepath.Join(folder, recordName+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Costs) != 2 || r.Costs[1].Hosts != 12 || len(r.largest()) != 10 {
+		t.Errorf("%d sizes, and %d phases of the largest", len(r.Costs), len(r.largest()))
+	}
+	for _, c := range r.Costs {
+		// What comes up is claimed, renamed, read and pushed to, once at least.
+		if c.Up.Reads < c.Hosts || c.Up.Writes < c.Hosts || c.Up.acts() < float64(c.Hosts) || c.Up.Pushes < c.Hosts || c.RestMB <= 0 || c.RestGoroutines <= 0 || c.Up.Processor <= 0 {
+			t.Errorf("%d hosts cost %+v", c.Hosts, c)
+		}
+	}
+	led := 0
+	for _, p := range r.Phases {
+		if p.NobodyLedSeconds > 0 {
+			led++
+		}
+	}
+	if led != 2 {
+		t.Errorf("in %d phases a manager was killed, want 2", led)
+	}
+	most := 0
+	for _, s := range r.Samples {
+		most = max(most, s.Running)
+	}
+	if most != 12 {
+		t.Errorf("of %d samples the one with most Machines that run has %d, want 12", len(r.Samples), most)
+	}
+}
