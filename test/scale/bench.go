@@ -42,34 +42,24 @@ func (b *bench) all(ctx context.Context) error {
 
 // size brings a fleet up, leaves it at rest, and releases it.
 func (b *bench) size(ctx context.Context, n int, last bool) error {
-	c := cost{Hosts: n}
-	steps := []struct {
+	for _, p := range []struct {
 		name string
-		used *usage
 		act  func(context.Context) error
 	}{
-		{"managers start", &c.Found, func(ctx context.Context) error { return b.freshManagers(ctx, n) }},
-		{"claims and convergence", &c.Up, func(ctx context.Context) error { return b.up(ctx, n, &c) }},
-		{"at rest", &c.Rest, func(ctx context.Context) error { return pause(ctx, b.settings.rest) }},
-	}
-	for _, step := range steps {
-		if err := b.phase(ctx, step.name, n, step.act); err != nil {
+		{phaseStart, func(ctx context.Context) error { return b.freshManagers(ctx, n) }},
+		{phaseUp, func(ctx context.Context) error { return b.scaleAndAwait(ctx, n) }},
+		{phaseRest, func(ctx context.Context) error { return pause(ctx, b.settings.rest) }},
+	} {
+		if err := b.phase(ctx, p.name, n, p.act); err != nil {
 			return err
 		}
-		*step.used = b.now.Used
 	}
-	b.heldAtRest(&c)
 	if last {
 		if err := b.everything(ctx, n); err != nil {
 			return err
 		}
 	}
-	if err := b.phase(ctx, "all released", n, func(ctx context.Context) error { return b.scaleAndAwait(ctx, 0) }); err != nil {
-		return err
-	}
-	c.Down = b.now.Used
-	b.record.Costs = append(b.record.Costs, c)
-	return b.write()
+	return b.phase(ctx, phaseDown, n, func(ctx context.Context) error { return b.scaleAndAwait(ctx, 0) })
 }
 
 // freshManagers starts the managers anew, on a pool of so many hosts.
@@ -89,28 +79,6 @@ func (b *bench) freshManagers(ctx context.Context, n int) error {
 		return err
 	}
 	return b.fleet.awaitFleet(ctx, 0)
-}
-
-func (b *bench) up(ctx context.Context, n int, c *cost) error {
-	began := time.Now()
-	c.EmptyMB = b.meter.sample(ctx).MemoryMB
-	if err := b.fleet.scale(ctx, n); err != nil {
-		return err
-	}
-	if err := b.awaitClaimed(ctx, n); err != nil {
-		return err
-	}
-	c.ClaimedSeconds = time.Since(began).Seconds()
-	return b.fleet.awaitFleet(ctx, n)
-}
-
-// heldAtRest is what the manager held, of the last two phases.
-func (b *bench) heldAtRest(c *cost) {
-	phases := b.record.Phases[len(b.record.Phases)-2:]
-	for _, s := range b.meter.after(phases[0].Begin) {
-		c.PeakMB, c.PeakGoroutines = max(c.PeakMB, s.MemoryMB), max(c.PeakGoroutines, s.Goroutines)
-		c.RestMB, c.RestGoroutines = s.MemoryMB, s.Goroutines // of the last one
-	}
 }
 
 // phase lets one thing happen, and takes down what it took and what is wrong afterwards.

@@ -21,7 +21,6 @@ type record struct {
 	Commit      string         `json:"commit"`
 	Machine     figure.Machine `json:"machine"`
 	Asked       asked          `json:"asked"`
-	Costs       []cost         `json:"costs"`
 	Phases      []phase        `json:"phases"`
 	Samples     []sample       `json:"samples"`
 }
@@ -34,26 +33,6 @@ type asked struct {
 	ConvergeSeconds float64 `json:"convergeSeconds"`
 	TimeScale       float64 `json:"timeScale"`
 	OutageSeconds   float64 `json:"outageSeconds"`
-}
-
-// cost is what a fleet of one size takes.
-type cost struct {
-	Hosts int `json:"hosts"`
-	// Found: managers started, until they knew all hosts. Up: until all Machines ran. Rest: nothing happened.
-	// Down: until all hosts were wiped and free.
-	Found usage `json:"found"`
-	Up    usage `json:"up"`
-	Rest  usage `json:"rest"`
-	Down  usage `json:"down"`
-	// ClaimedSeconds of Up are those until all Machines had a host.
-	ClaimedSeconds float64 `json:"claimedSeconds"`
-	// EmptyMB is the manager's memory without Machines, RestMB with all of them, PeakMB the most there was.
-	EmptyMB float64 `json:"emptyMB"`
-	RestMB  float64 `json:"restMB"`
-	PeakMB  float64 `json:"peakMB"`
-	// RestGoroutines and PeakGoroutines are the manager's.
-	RestGoroutines int `json:"restGoroutines"`
-	PeakGoroutines int `json:"peakGoroutines"`
 }
 
 // phase is one thing that happened to the fleet.

@@ -9,15 +9,25 @@ import (
 	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
-// aRun is of two sizes, of which the larger costs twice as much.
+// aRun is of two sizes, of which the larger costs as much for each Machine.
 func aRun() *record {
-	r := &record{Commit: "abc", Samples: []sample{{usage: usage{Seconds: 1, Calls: 5}, counts: counts{Machines: 3}, MemoryMB: 40}, {usage: usage{Seconds: 2}}}}
-	for _, n := range []int{10, 100} {
-		up := usage{Seconds: 3, Processor: float64(n) / 50, Reads: 20 * n, Writes: 5 * n, Calls: 4*n + 7, Lists: 7}
-		r.Costs = append(r.Costs, cost{Hosts: n, Up: up, Rest: usage{Seconds: 30, Reads: 5, Calls: 2, Processor: 0.3}, RestMB: 50})
-		r.Phases = append(r.Phases, phase{Name: "claims", Hosts: n, Used: up, PeakMB: 60})
+	r := &record{Commit: "abc"}
+	for i, n := range []int{10, 100} {
+		at := float64(100 * i)
+		up := usage{Seconds: 30, Processor: float64(n) / 50, Reads: 20 * n, Writes: 5 * n, Calls: 4*n + 7, Lists: 7}
+		r.Phases = append(r.Phases,
+			phase{Name: phaseStart, Hosts: n, Begin: at, End: at + 10, Used: usage{Seconds: 10}},
+			phase{Name: phaseUp, Hosts: n, Begin: at + 10, End: at + 40, Used: up, PeakMB: 60},
+			phase{Name: phaseRest, Hosts: n, Begin: at + 40, End: at + 70, Used: usage{Seconds: 30, Reads: 5, Calls: 2, Processor: 0.3}},
+		)
+		r.Samples = append(r.Samples,
+			sample{usage: usage{Seconds: at + 5}, MemoryMB: 20},
+			sample{usage: usage{Seconds: at + 10}, MemoryMB: 30},
+			sample{usage: usage{Seconds: at + 25}, MemoryMB: 70, Goroutines: 400, counts: counts{Machines: n, Claimed: n}},
+			sample{usage: usage{Seconds: at + 60}, MemoryMB: 50, Goroutines: 300, counts: counts{Machines: n, Claimed: n}},
+		)
 	}
-	r.Phases = append(r.Phases, phase{Name: "leader killed", Hosts: 100, NobodyLedSeconds: 15.3, Wrong: []string{"all"}})
+	r.Phases = append(r.Phases, phase{Name: "leader killed", Hosts: 100, Begin: 170, End: 180, NobodyLedSeconds: 15.3, Wrong: []string{"all"}})
 	return r
 }
 
@@ -60,13 +70,19 @@ func TestTables(t *testing.T) {
 		"| vendor calls for each that comes up, but lists | 4 | 4 |\n",
 		"| at rest: requests to the API server a minute | 10 | 10 |\n",
 		"| at rest: processor, % of a core | 1 | 1 |\n",
+		"| all claimed, s | 15 | 15 |\n",
+		"| memory without Machines, MB | 30 | 30 |\n",
+		"| memory at rest with all, MB | 50 | 50 |\n",
+		"| most memory until then, MB | 70 | 70 |\n",
+		"| most goroutines until then | 400 | 400 |\n",
+		"| all released, wiped and free, s | | |\n",
 	} {
 		if !strings.Contains(costs, want) {
 			t.Errorf("the table of costs lacks %q:\n%s", want, costs)
 		}
 	}
 	phases := r.phaseTable()
-	if got := strings.Count(phases, "\n"); got != 4 || !strings.Contains(phases, "| 2 leader killed |") || !strings.Contains(phases, "| 15.3 s | 1 |") {
+	if got := strings.Count(phases, "\n"); got != 6 || !strings.Contains(phases, "| 4 leader killed |") || !strings.Contains(phases, "| 15.3 s | 1 |") {
 		t.Errorf("the table of phases has %d lines:\n%s", got, phases)
 	}
 }

@@ -22,13 +22,14 @@ func TestAFewHosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Costs) != 2 || r.Costs[1].Hosts != 12 || len(r.largest()) != 10 {
-		t.Errorf("%d sizes, and %d phases of the largest", len(r.Costs), len(r.largest()))
+	costs := r.costs()
+	if len(costs) != 2 || costs[1].hosts != 12 || len(r.largest()) != 10 {
+		t.Errorf("%d sizes, and %d phases of the largest", len(costs), len(r.largest()))
 	}
-	for _, c := range r.Costs {
+	for _, c := range costs {
 		// What comes up is claimed, renamed, read and pushed to, once at least.
-		if c.Up.Reads < c.Hosts || c.Up.Writes < c.Hosts || c.Up.acts() < float64(c.Hosts) || c.Up.Pushes < c.Hosts || c.RestMB <= 0 || c.RestGoroutines <= 0 || c.Up.Processor <= 0 {
-			t.Errorf("%d hosts cost %+v", c.Hosts, c)
+		if c.up.Reads < c.hosts || c.up.Writes < c.hosts || c.up.acts() < float64(c.hosts) || c.up.Pushes < c.hosts || c.restMB <= 0 || c.restGoroutines <= 0 || c.up.Processor <= 0 {
+			t.Errorf("%d hosts cost %+v", c.hosts, c)
 		}
 	}
 	led := 0

@@ -41,40 +41,41 @@ func (u usage) requests() float64 { return float64(u.Reads + u.Writes) }
 func (u usage) acts() float64 { return float64(u.Calls - u.Lists) }
 
 var rows = []row{
-	{"managers started to all hosts known, s", func(c cost) float64 { return c.Found.Seconds }},
-	{"all claimed, s", func(c cost) float64 { return c.ClaimedSeconds }},
-	{"all Running, s", func(c cost) float64 { return c.Up.Seconds }},
-	{"all released, wiped and free, s", func(c cost) float64 { return c.Down.Seconds }},
-	{"processor for each Machine that comes up, ms", func(c cost) float64 { return per(1000*c.Up.Processor, c.Hosts) }},
-	{"processor for each that is released, ms", func(c cost) float64 { return per(1000*c.Down.Processor, c.Hosts) }},
-	{"requests to the API server for each that comes up", func(c cost) float64 { return per(c.Up.requests(), c.Hosts) }},
-	{"of these, writes", func(c cost) float64 { return per(float64(c.Up.Writes), c.Hosts) }},
-	{"requests to the API server for each that is released", func(c cost) float64 { return per(c.Down.requests(), c.Hosts) }},
-	{"vendor calls for each that comes up, but lists", func(c cost) float64 { return per(c.Up.acts(), c.Hosts) }},
-	{"vendor calls for each that is released, but lists", func(c cost) float64 { return per(c.Down.acts(), c.Hosts) }},
-	{"at rest: requests to the API server a minute", func(c cost) float64 { return minutely(c.Rest.requests(), c.Rest) }},
-	{"at rest: vendor calls a minute", func(c cost) float64 { return minutely(float64(c.Rest.Calls), c.Rest) }},
-	{"at rest: processor, % of a core", func(c cost) float64 { return minutely(100*c.Rest.Processor, c.Rest) / 60 }},
-	{"memory without Machines, MB", func(c cost) float64 { return c.EmptyMB }},
-	{"memory at rest with all, MB", func(c cost) float64 { return c.RestMB }},
-	{"most memory until then, MB", func(c cost) float64 { return c.PeakMB }},
-	{"goroutines at rest", func(c cost) float64 { return float64(c.RestGoroutines) }},
-	{"most goroutines until then", func(c cost) float64 { return float64(c.PeakGoroutines) }},
+	{"managers started to all hosts known, s", func(c cost) float64 { return c.found.Seconds }},
+	{"all claimed, s", func(c cost) float64 { return c.claimedSeconds }},
+	{"all Running, s", func(c cost) float64 { return c.up.Seconds }},
+	{"all released, wiped and free, s", func(c cost) float64 { return c.down.Seconds }},
+	{"processor for each Machine that comes up, ms", func(c cost) float64 { return per(1000*c.up.Processor, c.hosts) }},
+	{"processor for each that is released, ms", func(c cost) float64 { return per(1000*c.down.Processor, c.hosts) }},
+	{"requests to the API server for each that comes up", func(c cost) float64 { return per(c.up.requests(), c.hosts) }},
+	{"of these, writes", func(c cost) float64 { return per(float64(c.up.Writes), c.hosts) }},
+	{"requests to the API server for each that is released", func(c cost) float64 { return per(c.down.requests(), c.hosts) }},
+	{"vendor calls for each that comes up, but lists", func(c cost) float64 { return per(c.up.acts(), c.hosts) }},
+	{"vendor calls for each that is released, but lists", func(c cost) float64 { return per(c.down.acts(), c.hosts) }},
+	{"at rest: requests to the API server a minute", func(c cost) float64 { return minutely(c.rest.requests(), c.rest) }},
+	{"at rest: vendor calls a minute", func(c cost) float64 { return minutely(float64(c.rest.Calls), c.rest) }},
+	{"at rest: processor, % of a core", func(c cost) float64 { return minutely(100*c.rest.Processor, c.rest) / 60 }},
+	{"memory without Machines, MB", func(c cost) float64 { return c.emptyMB }},
+	{"memory at rest with all, MB", func(c cost) float64 { return c.restMB }},
+	{"most memory until then, MB", func(c cost) float64 { return c.peakMB }},
+	{"goroutines at rest", func(c cost) float64 { return float64(c.restGoroutines) }},
+	{"most goroutines until then", func(c cost) float64 { return float64(c.peakGoroutines) }},
 }
 
 // costTable has a column for each size.
 func (r *record) costTable() string {
 	head := []string{"hosts and Machines"}
-	for _, c := range r.Costs {
-		head = append(head, strconv.Itoa(c.Hosts))
+	costs := r.costs()
+	for _, c := range costs {
+		head = append(head, strconv.Itoa(c.hosts))
 	}
 	var b strings.Builder
 	line(&b, head)
 	b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
 	for _, row := range rows {
 		cells := []string{row.name}
-		for _, c := range r.Costs {
-			cells = append(cells, number(row.value(c)))
+		for _, c := range costs {
+			cells = append(cells, known(row.value(c)))
 		}
 		line(&b, cells)
 	}
@@ -113,7 +114,23 @@ func (r *record) largest() (all []phase) {
 	return all
 }
 
-func line(out io.Writer, cells []string) { fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | ")) }
+func line(out io.Writer, cells []string) {
+	for _, cell := range cells {
+		fmt.Fprint(out, "| ")
+		if cell != "" {
+			fmt.Fprint(out, cell, " ")
+		}
+	}
+	fmt.Fprintln(out, "|")
+}
+
+// known leaves out what was not measured, which nothing takes no time for.
+func known(value float64) string {
+	if value == 0 {
+		return ""
+	}
+	return number(value)
+}
 
 // number has three digits that say something, and no fewer where it is larger.
 func number(value float64) string {
