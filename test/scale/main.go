@@ -65,7 +65,7 @@ func parse(args []string) (settings, error) {
 	f.DurationVar(&s.latency, "latency", 200*time.Millisecond, "how long the vendor takes for an answer, on average")
 	f.DurationVar(&s.jitter, "jitter", 100*time.Millisecond, "by how much more or less")
 	f.Float64Var(&s.faults, "faults", 0.01, "share of the vendor's calls that go wrong")
-	f.DurationVar(&s.converge, "converge", 2*time.Second, "how long a Mac takes to converge, on average")
+	f.DurationVar(&s.converge, "converge", time.Second, "how long a Mac takes to converge, on average")
 	f.Float64Var(&s.timeScale, "time-scale", 60, "how much faster the vendor's clock goes: a reinstall takes 17 minutes of it")
 	f.DurationVar(&s.inventory, "inventory", hostcontroller.DefaultInventoryInterval, "time between two of the manager's lists of a zone")
 	f.DurationVar(&s.outage, "outage", 10*time.Minute, "how long the vendor does not answer")

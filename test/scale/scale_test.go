@@ -7,12 +7,12 @@ import (
 	"github.com/macfleet/macfleet/test/parttest"
 )
 
-// TestAFewHosts runs all that `make scale` does to a thousand hosts, with a dozen.
+// TestAFewHosts runs all that `make scale` does to a thousand hosts, with eight.
 func TestAFewHosts(t *testing.T) {
 	parttest.Skip(t)
 	folder := t.TempDir()
 	err := run(t.Context(), []string{
-		"-sizes", "4,12", "-folder", folder, "-latency", "20ms", "-jitter", "10ms", "-faults", "0.05", "-converge", "200ms",
+		"-sizes", "4,8", "-folder", folder, "-latency", "20ms", "-jitter", "10ms", "-faults", "0.05", "-converge", "200ms",
 		"-time-scale", "300", "-inventory", "3s", "-outage", "10s", "-rest", "5s", "-every", "1s", "-patience", "10m",
 	})
 	if err != nil {
@@ -23,7 +23,7 @@ func TestAFewHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	costs := r.costs()
-	if len(costs) != 2 || costs[1].hosts != 12 || len(r.largest()) != 10 {
+	if len(costs) != 2 || costs[1].hosts != 8 || len(r.largest()) != 10 {
 		t.Errorf("%d sizes, and %d phases of the largest", len(costs), len(r.largest()))
 	}
 	for _, c := range costs {
@@ -45,7 +45,7 @@ func TestAFewHosts(t *testing.T) {
 	for _, s := range r.Samples {
 		most = max(most, s.Running)
 	}
-	if most != 12 {
-		t.Errorf("of %d samples the one with most Machines that run has %d, want 12", len(r.Samples), most)
+	if most != 8 {
+		t.Errorf("of %d samples the one with most Machines that run has %d, want 8", len(r.Samples), most)
 	}
 }
