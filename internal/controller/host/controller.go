@@ -52,7 +52,6 @@ type Reconciler struct {
 	serverTypes           servertype.Types
 	firstSeen             firstSeen
 	statuses              statuses
-	fresh                 freshMachines
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
 }
@@ -94,7 +93,7 @@ type phases struct {
 
 func (r *Reconciler) newPhases(h *host.Host) *phases {
 	s := &scope{
-		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, fresh: &r.fresh, host: h, stored: *h.Status.DeepCopy(),
+		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, host: h, stored: *h.Status.DeepCopy(),
 	}
 	s.observed.Now, s.observed.RefuseUnseen = s.now(), r.RefuseUnseen
 	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}

@@ -26,7 +26,6 @@ type scope struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	statuses *statuses
-	fresh    *freshMachines
 
 	host     *host.Host
 	stored   infrav1.ScalewayAppleSiliconHostStatus // as the API has it
@@ -133,13 +132,14 @@ func (s *scope) findOwner(ctx context.Context) error {
 }
 
 // machines are those of all namespaces: from the cache, unless the host may become
-// available now, for the cache may not know its Machine yet. They must not be changed.
+// available now, for the cache may not know its Machine yet.
 func (s *scope) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMachine, error) {
+	reader := client.Reader(s.Client)
 	if phase := s.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
-		return s.fresh.list(ctx, s.Reader)
+		reader = s.Reader
 	}
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := s.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
 	return machines.Items, nil
