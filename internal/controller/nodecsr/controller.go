@@ -209,7 +209,7 @@ func (r *Reconciler) host(ctx context.Context, ask nodeRequest, node *corev1.Nod
 	}
 	slices.SortFunc(cached.Items, func(a, b host.Host) int { return strings.Compare(a.Name, b.Name) }) // as the API server lists them
 	for i := range cached.Items {
-		if !is(ask, node, &cached.Items[i]) {
+		if !matches(ask, node, &cached.Items[i]) {
 			continue
 		}
 		h := &host.Host{}
@@ -217,7 +217,7 @@ func (r *Reconciler) host(ctx context.Context, ask nodeRequest, node *corev1.Nod
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading host %s: %w", cached.Items[i].Name, err)
 		}
-		if err == nil && is(ask, node, h) {
+		if err == nil && matches(ask, node, h) {
 			return h, nil
 		}
 	}

@@ -119,7 +119,7 @@ func find(ask nodeRequest, node *corev1.Node, hosts []host.Host) *host.Host {
 	var named []*host.Host
 	for i := range hosts {
 		h := &hosts[i]
-		if is(ask, node, h) {
+		if matches(ask, node, h) {
 			return h
 		}
 		if claim := h.Spec.ClaimRef; ask.TokenID == "" && claim != nil && claim.Name == ask.Node {
@@ -132,8 +132,8 @@ func find(ask nodeRequest, node *corev1.Node, hosts []host.Host) *host.Host {
 	return nil
 }
 
-// is reports a Host that a request is about, whatever other Hosts there are.
-func is(ask nodeRequest, node *corev1.Node, h *host.Host) bool {
+// matches reports a Host that a request is about, whatever other Hosts there are.
+func matches(ask nodeRequest, node *corev1.Node, h *host.Host) bool {
 	if ask.TokenID != "" {
 		return h.Spec.Record.Bootstrap.TokenID == ask.TokenID
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"syscall"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -147,19 +146,8 @@ func (b *bench) lose(ctx context.Context, end func(context.Context) error) (time
 	return took, nil
 }
 
-// stop ends the leader as a node that is drained does. KillManager, after it has ended, keeps
-// it from being started again before its time.
-func (b *bench) stop(ctx context.Context) error {
-	pid := b.PIDs()[fmt.Sprint("manager-", b.leading+1)]
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping the leader: %w", err)
-	}
-	err := until(ctx, func(context.Context) (bool, error) { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), nil })
-	if err != nil {
-		return fmt.Errorf("waiting for the end of the leader: %w", err)
-	}
-	return b.KillManager(b.leading)
-}
+// stop ends the leader as a node that is drained does.
+func (b *bench) stop(ctx context.Context) error { return b.StopManager(ctx, b.leading) }
 
 func (b *bench) kill(context.Context) error { return b.KillManager(b.leading) }
 
