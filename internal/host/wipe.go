@@ -343,7 +343,7 @@ func forgetOS(h *Host) {
 	record.Wipe.Repeats = 0
 }
 
-// RecordReturn notes, once, that the vendor is about to be asked to delete the server.
+// RecordReturn notes, once, that the vendor said it deleted the server.
 func RecordReturn(h *Host, now time.Time) {
 	wipe := &h.Spec.Record.Wipe
 	if wipe.ReturnedAt == nil {
@@ -351,9 +351,14 @@ func RecordReturn(h *Host, now time.Time) {
 	}
 }
 
-// Returned reports that the vendor was asked to delete the server, and that lists are
-// expected to lack it. A Terminate alone is no such thing: its wipe may not have begun.
-func Returned(h *Host) bool { return terminating(h) && h.Spec.Record.Wipe.ReturnedAt != nil }
+// Returned reports that lists are expected to lack the server: the vendor said that it
+// deleted it, or was to delete it by now. A Terminate alone is no such thing, nor is a
+// deletion that was asked for: it may not have arrived, or be due in weeks.
+func Returned(h *Host, now time.Time) bool {
+	server := h.Status.Server
+	due := server.DeletionScheduled && server.DeletableAt != nil && !server.DeletableAt.After(now)
+	return terminating(h) && (h.Spec.Record.Wipe.ReturnedAt != nil || due)
+}
 
 // NodeMustGo reports that no Node may bear the host's providerID: it was let go,
 // and the OS that knew the old owner may still run.

@@ -62,8 +62,9 @@ type WipeRecord struct {
 	// delivered.
 	// +optional
 	ObservedAt *metav1.MicroTime `json:"observedAt,omitempty"`
-	// returnedAt is recorded before the vendor is first asked to delete the server,
-	// in a Terminate. Only from then on lists are expected to lack it.
+	// returnedAt: the vendor answered, in a Terminate, that it deleted the server. Only
+	// from then on lists are expected to lack it. A deletion that is scheduled for the
+	// billing floor does not count: status.server says when it is due.
 	// +optional
 	ReturnedAt *metav1.MicroTime `json:"returnedAt,omitempty"`
 	// repeats counts how often this wipe was asked for again after it timed out.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/host"
@@ -114,5 +115,58 @@ func TestAnOldWitnessProvesNothing(t *testing.T) {
 		if got := w.inventory.witness(other); got != c.want {
 			t.Errorf("a witness of %s ago counts: %t, want %t", c.age, got, c.want)
 		}
+	}
+}
+
+// What the vendor is to delete in weeks, or what it may never have been asked to, is not
+// expected to go: an empty list that lacks it shows lost rights.
+func TestAnEmptyListProvesNoDeletionThatIsNotDue(t *testing.T) {
+	for name, prepare := range map[string]func(*world){
+		"scheduled for its floor": func(w *world) {
+			w.cloud.Floor = true
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = w.clock.Now().Add(20 * time.Hour) })
+			w.releaseAs(infrav1.Terminate)
+			w.untilPhase(infrav1.HostRetiring)
+		},
+		"the call did not arrive": func(w *world) {
+			w.cloud.Fault = func(c cloudtest.Call) (before, after error) {
+				if c.Name == "DeleteServer" {
+					return cloudtest.Err(cloud.KindUnavailable), nil
+				}
+				return nil, nil
+			}
+			w.releaseAs(infrav1.Terminate)
+			for began := w.clock.Now(); w.called("DeleteServer") == 0; w.clock.Step(10 * time.Second) {
+				if w.clock.Since(began) > time.Hour {
+					t.Fatal("nobody asked for its deletion")
+				}
+				_ = w.step()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			prepare(w)
+			w.cloud.Remove(serverID) // hidden
+			w.stepFor(2 * host.GoneAfterSuspicious)
+			if w.host() == nil {
+				t.Error("removed on the word of an empty list")
+			}
+		})
+	}
+}
+
+// Who gives back all that it has at the floor is left with an empty list, and with no Host.
+func TestTheLastServerGoesWhenItsDeletionIsDue(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Floor = true
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = w.clock.Now().Add(20 * time.Hour) })
+	w.releaseAs(infrav1.Terminate)
+	w.untilPhase(infrav1.HostRetiring)
+	w.clock.Step(20 * time.Hour)
+	w.cloud.Remove(serverID)
+	w.stepFor(2 * time.Minute)
+	if h := w.host(); h != nil {
+		t.Errorf("phase %s after the deletion was due", h.Status.Phase)
 	}
 }

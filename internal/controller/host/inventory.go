@@ -174,7 +174,7 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err, r.FailingSince = err, cmp.Or(r.FailingSince, started) })
 		return
 	}
-	expected, orders := expect(hosts)
+	expected, orders := expect(hosts, started)
 	witnessed := i.witness(zone)
 	expected.proof = i.rights(ctx, zone, len(servers) > 0 || witnessed, expected.expendable)
 	missing := i.readings.list(zone, servers, expected, started)
@@ -230,7 +230,7 @@ func (i *Inventory) witness(zone string) bool {
 
 // expect are the servers that a zone's list ought to hold, and the orders that were
 // sent and no server is known of yet, by the name it will have.
-func expect(hosts []*host.Host) (expected expectation, orders map[string]*host.Host) {
+func expect(hosts []*host.Host, now time.Time) (expected expectation, orders map[string]*host.Host) {
 	expected.returned, expected.expendable, orders = map[string]bool{}, map[string]bool{}, map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
@@ -240,7 +240,7 @@ func expect(hosts []*host.Host) (expected expectation, orders map[string]*host.H
 			continue
 		}
 		expected.ids = append(expected.ids, h.Spec.ServerID)
-		returned := host.Returned(h)
+		returned := host.Returned(h, now)
 		if returned {
 			expected.returned[h.Spec.ServerID] = true
 		}

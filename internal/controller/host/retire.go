@@ -25,11 +25,6 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	if reasonOf(p.stored, host.RetiredCondition) == infrav1.ReasonDeletionScheduled {
 		p.event(corev1.EventTypeWarning, infrav1.ReasonDeletionScheduled, "the deletion was cancelled at the vendor; it is asked for again, since the release still stands")
 	}
-	if now.Spec.Record.Wipe.ReturnedAt == nil {
-		if err := p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) }); err != nil {
-			return ctrl.Result{}, true, err
-		}
-	}
 	scheduled, err := p.Cloud.DeleteServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if err != nil {
 		result, err := p.Refused(ctx, err)
@@ -38,6 +33,9 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	p.deletions.note(p.host, p.now())
 	ctrl.LoggerFrom(ctx).Info("Gave the server back to the vendor", "was", p.host.Spec.ClaimRef.Name, "scheduled", scheduled)
 	if !scheduled {
+		if err := p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) }); err != nil {
+			return ctrl.Result{}, true, err
+		}
 		p.event(corev1.EventTypeNormal, "Deleted", "the server was given back to the vendor")
 		p.inventory.ListNow()
 		return ctrl.Result{RequeueAfter: p.InventoryInterval}, true, nil

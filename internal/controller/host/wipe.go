@@ -103,7 +103,7 @@ func (p *wiping) input(server cloud.Server) host.WipeInput {
 // step reads the server and does the one next thing; done ends the Reconcile.
 func (p *wiping) step(ctx context.Context) (result ctrl.Result, done bool, err error) {
 	server, _, err := p.read(ctx)
-	if cloud.IsForbidden(err) && host.Returned(p.host) {
+	if cloud.IsForbidden(err) && host.Returned(p.host, p.now()) {
 		p.observed.Refusal = cloud.Said(err)
 		return ctrl.Result{RequeueAfter: p.InventoryInterval}, true, nil // deleted, as asked; the lists prove it
 	}
