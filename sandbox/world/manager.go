@@ -38,6 +38,7 @@ type manager struct {
 	name   string
 	log    string
 	args   []string
+	env    []string
 	binary string
 	health string
 	// metrics is the host and port of its metrics.
@@ -100,6 +101,7 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 		name:    name,
 		log:     filepath.Join(w.logDir(), name+".log"),
 		args:    append(args, w.options.ManagerArgs...),
+		env:     w.options.ManagerEnv,
 		binary:  w.options.Binaries.Manager,
 		health:  "http://" + health + "/readyz",
 		metrics: metrics,
@@ -109,7 +111,7 @@ func (w *World) newManager(ctx context.Context, n int, kubeconfig string, flags 
 // start starts the process and waits until it says that it is ready.
 func (m *manager) start(ctx context.Context) error {
 	cmd := exec.Command(m.binary, m.args...)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), m.env...)
 	process, err := subprocess.Start(m.name, m.log, cmd, syscall.SIGKILL)
 	if err != nil {
 		return err

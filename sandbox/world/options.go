@@ -74,6 +74,8 @@ type Options struct {
 	StandIns func(sshPort int) scaleway.Hardware
 	// ManagerArgs are further flags of the managers, which win over the chart's.
 	ManagerArgs []string
+	// ManagerEnv are further variables of the managers' environment, as NAME=value.
+	ManagerEnv []string
 	// ControllerManagerArgs are further flags of kube-controller-manager, which win
 	// over the sandbox's own.
 	ControllerManagerArgs []string

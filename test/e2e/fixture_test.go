@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -70,6 +71,7 @@ func start(t *testing.T, options world.Options) *fleet {
 	if options.TimeScale == 0 {
 		options.TimeScale = fast
 	}
+	options.ManagerEnv = append(options.ManagerEnv, "KUBE_CACHE_MUTATION_DETECTOR=true")
 	options.AuditLog = filepath.Join(dir, "logs", "audit.log")
 	options.Logger = slog.New(slog.NewTextHandler(logFile(t, dir), nil))
 	w, err := world.Start(t.Context(), options)
@@ -114,12 +116,31 @@ func (f *fleet) stop() {
 	}
 	f.checkRights()
 	f.checkFiles()
+	f.checkPanics()
 	if f.Failed() {
 		f.Logf("logs are kept in %s", filepath.Join(f.dir, "logs"))
 		return
 	}
 	if err := os.RemoveAll(f.dir); err != nil {
 		f.Errorf("removing the sandbox: %v", err)
+	}
+}
+
+// checkPanics fails the test when a manager panicked. It does where somebody changed an
+// object of its cache, see KUBE_CACHE_MUTATION_DETECTOR.
+func (f *fleet) checkPanics() {
+	logs, err := filepath.Glob(filepath.Join(f.dir, "logs", "manager-*.log"))
+	if err != nil || len(logs) == 0 {
+		f.Errorf("looking for the managers' logs: %d found, %v", len(logs), err)
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Error(err)
+		}
+		if at := bytes.Index(text, []byte("panic")); at >= 0 {
+			f.Errorf("%s: %.2000s", filepath.Base(path), text[at:])
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package host
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -352,5 +355,42 @@ func TestAnotherMachineOfTheSameNameDoesNotHoldTheClaim(t *testing.T) {
 	w.untilPhase(infrav1.HostStranded)
 	if len(w.mutations()) != 0 {
 		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
+// A quota refuses each new Secret, also of a name that is taken: the one there is takes
+// the credentials, and without one the claim waits until there is room.
+func TestAQuotaForSecretsHoldsUpNoClaimThatHasOne(t *testing.T) {
+	for name, there := range map[string]bool{"one of an earlier claim": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.untilPhase(infrav1.HostAvailable)
+			if there {
+				w.must(w.client.Create(w.ctx, &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: host.BootstrapSecretName("m-1")},
+					Data:       map[string][]byte{host.KeyClaimToken: []byte("t-0"), host.KeySudoPassword: []byte("older")},
+				}))
+			}
+			w.quota = apierrors.NewForbidden(corev1.Resource("secrets"), host.BootstrapSecretName("m-1"), errors.New("exceeded quota"))
+			w.claim("m-1", "t-1")
+			said := ""
+			for began := w.clock.Now(); w.clock.Since(began) < 5*time.Minute; {
+				if err := w.step(); err != nil {
+					said = err.Error()
+				}
+			}
+			secret := w.secret()
+			if staged := secret != nil && string(secret.Data[host.KeyClaimToken]) == "t-1"; staged != there {
+				t.Fatalf("staged %t", staged)
+			}
+			if !there && !strings.Contains(said, "exceeded quota") {
+				t.Errorf("the reason is not told: %q", said)
+			}
+			w.quota = nil
+			w.untilPhase(infrav1.HostInUse)
+			if got := string(w.secret().Data[host.KeySudoPassword]); got != "firstpassword" {
+				t.Errorf("staged %q", got)
+			}
+		})
 	}
 }

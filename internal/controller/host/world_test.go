@@ -48,6 +48,8 @@ type world struct {
 	writes int
 	// writeFault decides how the n-th write to the API fails.
 	writeFault func(n int) (before, after error)
+	// quota, where it is set, refuses each new Secret with that error.
+	quota error
 	// killed: the fault was the manager's end; a new one goes on.
 	killed bool
 }
@@ -123,6 +125,9 @@ func (w *world) interceptor() interceptor.Funcs {
 			return c.Get(ctx, key, o, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, secret := o.(*corev1.Secret); secret && w.quota != nil {
+				return w.quota
+			}
 			return around(func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
