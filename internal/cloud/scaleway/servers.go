@@ -52,13 +52,16 @@ func (c *Client) ListServers(ctx context.Context, zone string) ([]cloud.Server, 
 
 // pages reads page after page. The SDK's own paging cannot tell an empty list
 // from an answer that holds none, and the latter must not look like a project
-// that lost all its servers.
+// that lost all its servers. A later page that fails is asked for once more: the longer
+// the list, the more often one of them fails, and each failure costs the whole list.
 func (c *Client) pages(s *session, doing, zone string, with scw.RequestOption) ([]*applesilicon.Server, error) {
 	var all []*applesilicon.Server
 	for page := int32(1); page <= mostPages; page++ {
-		answer, err := s.servers.ListServers(&applesilicon.ListServersRequest{
-			Zone: scw.Zone(zone), ProjectID: &c.projectID, Page: &page, PageSize: scw.Uint32Ptr(pageSize),
-		}, with)
+		request := &applesilicon.ListServersRequest{Zone: scw.Zone(zone), ProjectID: &c.projectID, Page: &page, PageSize: scw.Uint32Ptr(pageSize)}
+		answer, err := s.servers.ListServers(request, with)
+		if err != nil && page > 1 {
+			answer, err = s.servers.ListServers(request, with)
+		}
 		switch {
 		case err != nil:
 			return nil, err

@@ -97,6 +97,31 @@ func TestListServersReadsAllPagesOfTheProjectOnce(t *testing.T) {
 	}
 }
 
+func TestALaterPageThatFailsIsAskedForOnceMore(t *testing.T) {
+	page := func(id string) answer {
+		return jsonAnswer(200, fmt.Sprintf(`{"servers":[%s],"total_count":2}`, serverBody(map[string]any{"id": id})))
+	}
+	one, two := page("00000000-0000-4000-8000-000000000001"), page("00000000-0000-4000-8000-000000000002")
+	failed := jsonAnswer(500, `{"message":"internal error"}`)
+	for name, row := range map[string]struct {
+		answers  []answer
+		want     int
+		requests int
+	}{
+		"page 2 fails once":  {[]answer{one, failed, two}, 2, 3},
+		"page 2 fails twice": {[]answer{one, failed, failed, two}, 0, 3},
+		"page 1 fails":       {[]answer{failed, one, two}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, v := start(t, map[string][]answer{"GET " + serversPath: row.answers})
+			servers, err := client.ListServers(context.Background(), zone)
+			if len(servers) != row.want || (err == nil) != (row.want > 0) || len(v.requests()) != row.requests {
+				t.Errorf("%d servers after %d requests, %v", len(servers), len(v.requests()), err)
+			}
+		})
+	}
+}
+
 func TestListServersFailsWhole(t *testing.T) {
 	for name, second := range map[string]answer{
 		"page 2 fails":         jsonAnswer(500, `{"message":"internal error"}`),
