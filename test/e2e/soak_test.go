@@ -51,6 +51,9 @@ type soak struct {
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
+	if *picturesFlag != "" && *alertsProgram == "" {
+		t.Fatal("-soak-pictures needs -alerts, the program that draws them: make soak builds it")
+	}
 	s := &soak{fleet: start(t, world.Options{Hosts: soakMacs, TimeScale: soakScale}), random: rand.New(rand.NewPCG(*soakSeedFlag, 0))}
 	s.apply(s.example("operate/health-checks.md", "health-check"))
 	s.setProfile(`{"spec":{"rollout":{"soak":"1s","maxUnavailable":2}}}`)
