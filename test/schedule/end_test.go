@@ -272,7 +272,7 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 	if !exists || server.Name != m.Name || server.Status != simulated.StatusReady || t == nil || t.over || t.forged || t.owner() == nil || t.owner().UID != m.UID {
 		return
 	}
-	if h.Spec.ClaimRef == nil && (c.doubted(m) || !c.proved(m)) || c.twice(t) {
+	if h.Spec.ClaimRef == nil && (c.doubted(m) || !c.proved(m, server.ID)) || c.twice(t) {
 		return
 	}
 	if c.sim.redirected[m.Name] && conditions.GetReason(m, infrav1.ReadyCondition) == infrav1.ReasonProviderIDMismatch {
@@ -292,11 +292,12 @@ func (c *cluster) twice(t *title) bool {
 	})
 }
 
-// proved: the Machine has something left of the claim that its Host has lost.
-func (c *cluster) proved(m *infrav1.ScalewayAppleSiliconMachine) bool {
+// proved: the Machine has something left of the claim that the server's Host has lost. A
+// person may have restored a hostRef of before, while its status is of the Mac since.
+func (c *cluster) proved(m *infrav1.ScalewayAppleSiliconMachine, serverID string) bool {
 	secret, _ := c.store.get("Secret", client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}).(*corev1.Secret)
 	staged := secret != nil && string(secret.Data[host.KeyClaimToken]) == m.Spec.HostRef.ClaimToken
-	return staged || m.Spec.ProviderID != "" || m.Status.ServerID != ""
+	return staged || strings.HasSuffix(m.Spec.ProviderID, "/"+serverID) || m.Status.ServerID == serverID
 }
 
 // doubted: its Host was lost, and another Machine of its name, in another namespace,

@@ -172,7 +172,7 @@ func (c *cluster) judgeTitle(was, now *host.Host) {
 // proved: there is somebody who rightfully has the Mac, and can show something for it.
 func (s *sim) proved(mac string) bool {
 	t := s.rightful(mac)
-	return t != nil && t.cluster.proved(t.owner())
+	return t != nil && t.cluster.proved(t.owner(), t.mac)
 }
 
 // inventedFor: the server is, of all clusters, only of a Machine for which a person made
