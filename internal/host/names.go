@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/google/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -20,6 +21,12 @@ const serverIDLength = 36
 func SplitName(name string) (zone, serverID string) {
 	zone = name[:max(0, len(name)-serverIDLength-1)]
 	return zone, strings.TrimPrefix(name, zone+"-")
+}
+
+// NamesServer reports that a name can be that of a server's Host. That of an order never is.
+func NamesServer(name string) bool {
+	zone, serverID := SplitName(name)
+	return zone != "" && uuid.Validate(serverID) == nil
 }
 
 // NameOf is the name of the Host of the server in a providerID.

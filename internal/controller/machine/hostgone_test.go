@@ -53,6 +53,12 @@ func TestAnIntentOnAMissingHost(t *testing.T) {
 		"staged for another claim": {stagedFor("older"), true},
 		"held by its status":       {held, false},
 		"staged":                   {stagedFor("lost"), false},
+		"another Machine's order": {func(w *world, m *infrav1.ScalewayAppleSiliconMachine) {
+			held(w, m)
+			m = w.machine("mac-1")
+			m.Spec.HostRef.Name = host.OrderName("mac-2")
+			w.update(m)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := intended(t, c.change)

@@ -204,8 +204,12 @@ type goneServers struct {
 
 // hostIsLost judges a spec.hostRef whose Host does not exist, from an uncached read: there is
 // nothing to hold or to release when the Machine never held the Host, or when the
-// server is gone.
+// server is gone. What is no server's name, such as that of another Machine's order, was
+// written by hand: no list will ever show it, nor prove it gone.
 func (p *goneServers) hostIsLost(ctx context.Context, v *visit) (bool, error) {
+	if !host.NamesServer(v.Machine.Spec.HostRef.Name) {
+		return true, nil
+	}
 	secret, err := p.secrets.Read(ctx, client.ObjectKeyFromObject(v.Machine))
 	if err != nil {
 		return false, err
