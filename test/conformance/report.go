@@ -106,9 +106,12 @@ func (m message) firstLine() string {
 	return firstLine(strings.TrimPrefix(cmp.Or(m.Message, m.Text), "[FAILED] "))
 }
 
+// port of this machine, which is another one in each run.
+var port = regexp.MustCompile(`(127\.0\.0\.1):\d+`)
+
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
+	return port.ReplaceAllString(line, "$1")
 }
 
 // shortName leaves the labels at the end of a name out.

@@ -92,6 +92,13 @@ func TestRowsOfOthersStay(t *testing.T) {
 	}
 }
 
+// The same run has the same table, whatever ports were free.
+func TestPortsOfARunAreNotTold(t *testing.T) {
+	if got, want := firstLine("host \"https://127.0.0.1:33695\" is\n[FAILED]"), `host "https://127.0.0.1" is`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Who runs a few specs by their name is told which of them no whole run would have judged.
 func TestSpecsBeyondTheListAreNamed(t *testing.T) {
 	list := specs{Focus: []string{"Pods", "Jobs"}, Skip: []skipped{{Match: "share", Reason: "a VM is one"}}}
