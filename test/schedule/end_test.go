@@ -278,6 +278,9 @@ func (c *cluster) checkRuns(m *infrav1.ScalewayAppleSiliconMachine) {
 	if c.sim.redirected[m.Name] && conditions.GetReason(m, infrav1.ReadyCondition) == infrav1.ReasonProviderIDMismatch {
 		return
 	}
+	if c.pinnedBefore(m, h) {
+		return
+	}
 	if m.Status.Phase != "Running" && !spent(m) && !c.saysItRan(m) && !c.nodeless[m.Name] {
 		c.sim.violate("Machine %s does not come to run: %s; host %s", m.Name, encode(m.Status), encode(h))
 	}
@@ -311,6 +314,13 @@ func (c *cluster) doubted(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // spent: its host came to nothing, and the storm guard holds back the next wipe.
 func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return m.Spec.ProviderID == "" && m.Status.Bootstrap.Attempts >= mostAttempts
+}
+
+// pinnedBefore: a person restored the Secret of a Machine whose Mac was wiped since. Its host
+// key is another one now, and whether it is the same Mac is for them to say.
+func (c *cluster) pinnedBefore(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) bool {
+	mac, pin := c.sim.macs[h.Spec.ServerID], h.Spec.Record.HostKey
+	return c.pinned[m.Name] && mac != nil && pin != nil && pin.SHA256 != mac.hostKey(mac.install).SHA256
 }
 
 // saysItRan: a person made up a Machine with a providerID, so that it never gets another

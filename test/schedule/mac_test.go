@@ -158,8 +158,10 @@ func (c *session) on(ctx context.Context, verb string, act func(*disk) error) er
 }
 
 // HostKey implements push.Mac: each installation makes one.
-func (c *session) HostKey() infrav1.HostKey {
-	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: fmt.Sprintf("SHA256:%s.%d", c.mac.id, c.install)}
+func (c *session) HostKey() infrav1.HostKey { return c.mac.hostKey(c.install) }
+
+func (m *mac) hostKey(install int) infrav1.HostKey {
+	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: fmt.Sprintf("SHA256:%s.%d", m.id, install)}
 }
 
 // Probe implements push.Mac.
