@@ -319,6 +319,7 @@ func TestTheRecordOfAWipeIsOrderedWhateverTheClocks(t *testing.T) {
 		h.Spec.Record.HostKey = &infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: "SHA256:x", Epoch: 3}
 		h.Spec.Record.PasswordAttempts = []infrav1.PasswordAttempt{{Epoch: 3, Digest: "d", At: *at(1)}}
 		h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "t-1", Attempts: 2}
+		h.Spec.Record.HandedOverAt = at(1)
 	})
 	behind := noon().Add(-time.Hour) // this manager's clock is behind the claim's
 	host.RecordWipe(h, behind)

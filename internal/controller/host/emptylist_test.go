@@ -143,14 +143,24 @@ func TestAnEmptyListProvesNoDeletionThatIsNotDue(t *testing.T) {
 				_ = w.step()
 			}
 		},
+		"past its floor, and nobody asked": func(w *world) {
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = w.clock.Now().Add(-time.Hour) })
+			w.until("read", func() bool { return w.host().Status.Server.DeletableAt != nil })
+			w.releaseAs(infrav1.Terminate)
+		},
+		"due, and of no release": func(w *world) {
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletionScheduled, s.DeletableAt = true, w.clock.Now().Add(time.Hour) })
+			w.until("read", func() bool { return w.host().Status.Server.DeletionScheduled })
+			w.clock.Step(time.Hour)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inUse(t)
 			prepare(w)
 			w.cloud.Remove(serverID) // hidden
 			w.stepFor(2 * host.GoneAfterSuspicious)
-			if w.host() == nil {
-				t.Error("removed on the word of an empty list")
+			if w.host() == nil || w.phase() == infrav1.HostGone {
+				t.Error("gone on the word of an empty list")
 			}
 		})
 	}
