@@ -147,13 +147,11 @@ func TestAMacThatIsGivenBackOutlivesItsObjectsDeletion(t *testing.T) {
 	w := newWorld(t)
 	w.another(1)
 	w.untilPhase(infrav1.HostAvailable)
-	w.licensed(infrav1.Terminate)
+	w.during("ReinstallServer", func() { w.must(w.client.Delete(w.ctx, w.host())) })
 	h := w.host()
 	host.GiveBack(h, "by-hand", w.clock.Now())
 	w.must(w.client.Update(w.ctx, h))
-	w.until("wiped", func() bool { return w.called("ReinstallServer") == 1 })
-	w.must(w.client.Delete(w.ctx, w.host()))
-	w.until("removed", func() bool { return w.host() == nil })
+	w.until("removed", func() bool { return w.called("ReinstallServer") == 1 && w.host() == nil })
 	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
 		t.Errorf("mutations (-want +got):\n%s", diff)
 	}
