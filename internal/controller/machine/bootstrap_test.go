@@ -173,6 +173,18 @@ func TestAnotherHostKeyInTheEpochIsRefused(t *testing.T) {
 	}
 }
 
+// The key of an OS that is no more is nobody's to present.
+func TestAHostKeyOfAnEarlierEpochIsNoPin(t *testing.T) {
+	w := claimed(t)
+	h := w.host(hostName)
+	h.Spec.Record.HostKey = &infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: "SHA256:old", Epoch: h.Spec.Record.InstallEpoch - 1}
+	w.update(h)
+	w.settle("mac-1")
+	if pin := w.host(hostName).Spec.Record.HostKey; pin.SHA256 != hostKeyShown().SHA256 || w.machine("mac-1").Spec.ProviderID == "" {
+		t.Errorf("pin = %+v, Bootstrapped = %s; want the key of today's OS", pin, w.reason("mac-1", infrav1.BootstrappedCondition))
+	}
+}
+
 func TestAFailedConvergeTakesTheTokenBack(t *testing.T) {
 	w := claimed(t)
 	w.mac.set(func(m *fakeMac) {
