@@ -179,4 +179,7 @@ func TestTheLastServerGoesWhenItsDeletionIsDue(t *testing.T) {
 	if h := w.host(); h != nil {
 		t.Errorf("phase %s after the deletion was due", h.Status.Phase)
 	}
+	if seen, known := w.inventory.readings.newest(zone, serverID); known {
+		t.Errorf("remembered with its Host gone: %+v", seen)
+	}
 }

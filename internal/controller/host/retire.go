@@ -18,8 +18,7 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	if p.deletions.lately(p.host, p.now()) {
 		return ctrl.Result{RequeueAfter: p.poll()}, true, nil
 	}
-	now, err := p.Confirm(ctx)
-	if err != nil || now == nil || now.Spec.Release.Policy != infrav1.Terminate {
+	if now, err := p.Confirm(ctx); err != nil || now == nil {
 		return ctrl.Result{}, true, err
 	}
 	if reasonOf(p.stored, host.RetiredCondition) == infrav1.ReasonDeletionScheduled {

@@ -303,30 +303,6 @@ func TestTerminateOfAClaimThatWasNeverShown(t *testing.T) {
 	w.untilPhase(infrav1.HostRetiring)
 }
 
-func TestAReleaseThatChangesMeanwhileDeletesNothing(t *testing.T) {
-	for name, change := range map[string]func(*host.Host){
-		"taken back":     func(h *host.Host) { h.Spec.Release = nil },
-		"now to recycle": func(h *host.Host) { h.Spec.Release.Policy, h.Spec.Release.PoolPrefix = infrav1.Recycle, prefix },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := inUse(t)
-			w.releaseAs(infrav1.Terminate)
-			done := false
-			w.cloud.OnCall = func(call cloudtest.Call) {
-				if h := w.host(); call.Name == "GetServer" && !done && h.Spec.Record.Wipe.StartedAt != nil {
-					done = true
-					change(h)
-					w.must(w.client.Update(w.ctx, h))
-				}
-			}
-			_, err := w.reconcile()
-			if !done || w.called("DeleteServer") != 0 {
-				t.Errorf("%v: calls %v after %v", done, w.cloud.Calls(), err)
-			}
-		})
-	}
-}
-
 func TestAReinstallKeepsTheClaim(t *testing.T) {
 	w := inUse(t)
 	w.licensed(infrav1.Reinstall)

@@ -146,7 +146,10 @@ func meanwhile() map[string]func(*world) {
 		},
 		"the release is of another kind now": func(w *world) {
 			h := w.host()
-			h.Spec.Release.Policy = infrav1.Terminate
+			was := h.Spec.Release.Policy
+			if h.Spec.Release.Policy = infrav1.Terminate; was == infrav1.Terminate {
+				h.Spec.Release.Policy = infrav1.Recycle
+			}
 			w.must(w.client.Update(w.ctx, h))
 		},
 		"another claim is released": func(w *world) {
@@ -166,18 +169,23 @@ func meanwhile() map[string]func(*world) {
 }
 
 func TestNothingIsDoneWithoutAFreshLicence(t *testing.T) {
-	due := map[string]func(infrav1.WipeRecord) bool{
-		"ReinstallServer": func(wipe infrav1.WipeRecord) bool { return wipe.RequestedAt != nil },
-		"RenameServer":    func(wipe infrav1.WipeRecord) bool { return wipe.StartedAt != nil },
-	}
-	for act, due := range due {
+	requested := func(wipe infrav1.WipeRecord) bool { return wipe.RequestedAt != nil }
+	started := func(wipe infrav1.WipeRecord) bool { return wipe.StartedAt != nil }
+	for act, c := range map[string]struct {
+		policy infrav1.ReleasePolicy
+		due    func(infrav1.WipeRecord) bool
+	}{
+		"ReinstallServer": {infrav1.Recycle, requested},
+		"RenameServer":    {infrav1.Recycle, started},
+		"DeleteServer":    {infrav1.Terminate, started},
+	} {
 		for name, change := range meanwhile() {
 			t.Run(act+", but "+name, func(t *testing.T) {
 				w := inUse(t)
-				w.release()
+				w.releaseAs(c.policy)
 				done := false
 				w.cloud.OnCall = func(call cloudtest.Call) {
-					if call.Name == "GetServer" && !done && due(w.host().Spec.Record.Wipe) {
+					if call.Name == "GetServer" && !done && c.due(w.host().Spec.Record.Wipe) {
 						done = true
 						w.cloud.Forget()
 						change(w)
