@@ -153,19 +153,25 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			t.Error("not gone after two lists")
 		}
 	})
-	t.Run("an empty list, and we gave the server back", func(t *testing.T) {
+	t.Run("an empty list, and we gave one of two servers back", func(t *testing.T) {
 		w := inUse(t)
+		w.another(1)
+		w.inventory.Sweep(w.ctx)
 		w.release()
 		h := w.host()
 		h.Spec.Release.Policy = infrav1.Terminate
 		host.RecordReturn(h, w.clock.Now())
 		w.must(w.client.Update(w.ctx, h))
 		w.cloud.Remove(serverID)
+		w.cloud.Remove(strayID(0)) // hidden
 		for range 3 {
 			_ = w.step()
 			w.clock.Step(5 * time.Minute)
 		}
 		w.until("removed", func() bool { return w.host() == nil })
+		if seen, _ := w.inventory.readings.newest(zone, strayID(0)); seen.gone {
+			t.Error("the other is taken for gone too")
+		}
 	})
 	t.Run("an empty list, and a Terminate whose server we have not given back yet", func(t *testing.T) {
 		w := inUse(t)
