@@ -78,6 +78,34 @@ func TestAZoneNobodyKnewIsListedAtOnce(t *testing.T) {
 	}
 }
 
+// What a Machine misses while a list is under way, that list may not have looked for.
+func TestAListCountsFromItsBeginning(t *testing.T) {
+	w := newWorld(t)
+	w.during("ListServers", func() { w.clock.Step(time.Minute) })
+	began := w.clock.Now()
+	w.inventory.Sweep(w.ctx)
+	report, _ := w.inventory.Zone(zone)
+	if seen, _ := w.inventory.readings.newest(zone, serverID); !report.At.Equal(began) || !seen.at.Equal(began) {
+		t.Errorf("report of %s, reading of %s; want both of %s", report.At, seen.at, began)
+	}
+}
+
+// A Machine whose Host does not exist takes its server for gone by lists: they count only
+// where each server that they hold has its Host.
+func TestAListFailsWithAHostThatCannotBeMade(t *testing.T) {
+	w := newWorld(t)
+	w.writeFault = func(int) (before, after error) { return errors.New("no room"), nil }
+	w.inventory.Sweep(w.ctx)
+	if report, _ := w.inventory.Zone(zone); report.Err == nil || report.FailingSince.IsZero() {
+		t.Errorf("report = %+v, want it failed", report)
+	}
+	w.writeFault = nil
+	w.inventory.Sweep(w.ctx)
+	if report, _ := w.inventory.Zone(zone); report.Err != nil || !report.FailingSince.IsZero() || w.host() == nil {
+		t.Errorf("report = %+v, want it good, and a Host", report)
+	}
+}
+
 // another puts more servers into the zone, so that its list is not empty.
 func (w *world) another(n int) {
 	for i := range n {
