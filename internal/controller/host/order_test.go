@@ -115,6 +115,27 @@ func (w *world) created() (n int) {
 	return n
 }
 
+// That a server was ordered, and is to go back to the vendor with its Machine, is on its Host
+// alone once the order has ended.
+func TestAnOrderedServerOutlivesItsHostsDeletion(t *testing.T) {
+	w := ordering(t)
+	_, err := w.look()
+	w.must(err)
+	w.follow()
+	_, err = w.look()
+	w.must(err)
+	made := w.delivered()
+	if w.openOrder() != nil || len(made) != 1 {
+		t.Fatalf("not delivered: %+v", made)
+	}
+	w.must(w.client.Delete(w.ctx, &made[0]))
+	w.inventory.Sweep(w.ctx)
+	w.reconcileOf(made[0].Name)
+	if made = w.delivered(); len(made) != 1 || !made[0].Spec.Record.Ordered {
+		t.Errorf("forgotten that it was ordered, and for whom: %+v", made)
+	}
+}
+
 func TestAnOrderBecomesAClaimedHost(t *testing.T) {
 	w := ordering(t)
 	_, err := w.look()
