@@ -64,3 +64,17 @@ func TestAListThatIsNotBelievedIsNoWitness(t *testing.T) {
 		t.Error("two lists that are believed prove nothing")
 	}
 }
+
+// An order whose server was seen does not rest: one that is gone by now is none.
+func TestAServerThatIsMissingBearsNoName(t *testing.T) {
+	var r readings
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	expected := expectation{ids: []string{"a"}, proof: func(string) bool { return true }}
+	r.list(zone, []cloud.Server{{ID: "a", Zone: zone, Name: "m-9"}}, expected, began)
+	if !r.bears(zone, "m-9") || r.bears(zone, "m-8") || r.bears("fr-par-3", "m-9") {
+		t.Error("the server that is listed bears its name, in its zone, and no other")
+	}
+	if r.list(zone, nil, expected, began.Add(time.Minute)); r.bears(zone, "m-9") {
+		t.Error("borne by a server that is missing")
+	}
+}
