@@ -127,6 +127,23 @@ func TestRequirement000_TerminateAtTheFloorSchedulesTheDeletion(t *testing.T) {
 	}
 }
 
+// Before it was given back, a server that may not be read is one that we lost the rights to.
+func TestAReleasedServerThatMayNotBeReadIsAnError(t *testing.T) {
+	for _, policy := range []infrav1.ReleasePolicy{infrav1.Recycle, infrav1.Terminate} {
+		w := inUse(t)
+		w.releaseAs(policy)
+		w.cloud.Fault = func(c cloudtest.Call) (before, after error) {
+			if c.Name == "GetServer" {
+				return cloudtest.Err(cloud.KindForbidden), nil
+			}
+			return nil, nil
+		}
+		if _, err := w.reconcile(); !cloud.IsForbidden(err) {
+			t.Errorf("%s: %v, want the vendor's refusal", policy, err)
+		}
+	}
+}
+
 // A Mac that no Machine has, and that a person gives back, goes with its object.
 func TestAMacThatNobodyHasIsGivenBack(t *testing.T) {
 	w := newWorld(t)
