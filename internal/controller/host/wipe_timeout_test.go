@@ -183,6 +183,29 @@ func TestAnImageThatIsRefusedGivesWayToTheDefault(t *testing.T) {
 	}
 }
 
+// Whether the vendor took a request whose answer is lost is not known: another image in the
+// midst of that reinstall is no answer.
+func TestAnImageStaysTheWantedOneWhileTheVendorFails(t *testing.T) {
+	for _, kind := range []cloud.Kind{cloud.KindUnavailable, cloud.KindThrottled, cloud.KindLocked, cloud.KindForbidden} {
+		w := inUse(t)
+		w.cloud.Images = map[string]cloud.OS{"tahoe": {ID: "image-1"}}
+		w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+			if call.Name == "ReinstallServer" {
+				return cloudtest.Err(kind), nil
+			}
+			return nil, nil
+		}
+		w.release()
+		h := w.host()
+		h.Spec.Release.OSFamily = "tahoe"
+		w.must(w.client.Update(w.ctx, h))
+		w.until("asked", func() bool { return w.called("ReinstallServer") > 0 })
+		if got := slices.Compact(w.mutations()); !slices.Equal(got, []string{"ReinstallServer image-1"}) {
+			t.Errorf("%v: asked %q", kind, got)
+		}
+	}
+}
+
 func TestAQuarantineEndsByItself(t *testing.T) {
 	w := newWorld(t)
 	w.untilPhase(infrav1.HostAvailable)
