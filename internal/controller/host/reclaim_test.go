@@ -337,6 +337,36 @@ func TestAHostMustBeSeenStrayWithoutABreak(t *testing.T) {
 	}
 }
 
+// Who named the server otherwise is at work on it.
+func TestAStrayThatIsNamedOtherwiseIsAnotherStray(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	s.Once(w.ctx)
+	w.clock.Step(10 * time.Minute)
+	w.cloud.Change(strayID(0), func(s *cloud.Server) { s.Name = claimedPrefix + "n" })
+	w.settle(1)
+	s.Once(w.ctx)
+	if taken := w.taken(1); taken != nil {
+		t.Fatalf("reclaimed %v at the first sighting of its name", taken)
+	}
+	w.twice(s)
+	if taken := w.taken(1); len(taken) != 1 {
+		t.Error("never reclaimed")
+	}
+}
+
+// A manager with a watch filter takes no Host back that is another manager's.
+func TestTheSweepLeavesHostsOfAnotherFilterAlone(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m", claimedPrefix+"n")
+	s.WatchFilter = "mine"
+	h := w.stray(1)
+	h.Labels = map[string]string{clusterv1.WatchLabel: "mine"}
+	w.must(w.client.Update(w.ctx, h))
+	w.twice(s)
+	if diff := cmp.Diff([]int{1}, w.taken(2)); diff != "" {
+		t.Errorf("reclaimed (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheStormGuardBoundsTheSweep(t *testing.T) {
 	names := make([]string, 12)
 	for i := range names {
