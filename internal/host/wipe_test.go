@@ -249,6 +249,22 @@ func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
 	}
 }
 
+// What the vendor holds up is waited for without calls, but not for ever: an old reading does
+// not outlast the timeout.
+func TestAWipeIsPendingUntilItsTimeIsOver(t *testing.T) {
+	h := pooled(released, func(h *host.Host) { h.Spec.Record.Wipe.RequestedAt = at(6) })
+	for status, pending := range map[cloud.Status]bool{"locked": true, cloud.StatusReady: false} {
+		in := host.WipeInput{
+			Server: cloud.Server{ID: serverID, Name: h.Spec.ClaimRef.Name, Status: status, Delivered: true}, Began: at(10).Time, Timeout: time.Hour,
+		}
+		for minute, want := range map[int]bool{65: pending, 66: false} {
+			if got := host.WipePending(h, in, at(minute).Time); got != want {
+				t.Errorf("%s, minute %d: pending %t, want %t", status, minute, got, want)
+			}
+		}
+	}
+}
+
 func TestNodeMustGo(t *testing.T) {
 	detached := func(h *host.Host) { h.Spec.Record.DetachedAt = at(5) }
 	observed := func(h *host.Host) { wiping(h); h.Spec.Record.Wipe.ObservedAt = at(20) }
