@@ -153,6 +153,47 @@ func TestOnlyTheOwnPodIsDeleted(t *testing.T) {
 	}
 }
 
+// A slot is another Pod's once the VM is gone: the licence counts what still shuts down.
+func TestASlotIsHeldUntilTheVMIsGone(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.host.stopGate = make(chan struct{})
+	s := w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.delete("a")
+	w.await("its VM is stopped", func() bool { return w.host.stops() == 1 })
+	if n := s.slots.Free(); n != 1 {
+		t.Errorf("%d slots are free while the VM shuts down, want 1", n)
+	}
+	w.frozen.Store(false)
+	close(w.host.stopGate)
+	w.awaitGone("a")
+	w.await("its slot is free", func() bool { return s.slots.Free() == 2 })
+}
+
+// An agent that begins anew before the Pod is gone knows by its checkpoint how it ended.
+func TestACheckpointOutlastsItsPod(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	checkpoints := checkpoint.Store(filepath.Join(w.dir, "pods"))
+	kept := make(chan bool, 1)
+	w.client.PrependReactor("delete", "pods", func(k8stesting.Action) (bool, kruntime.Object, error) {
+		r, err := checkpoints.Load("uid-a")
+		kept <- err == nil && r != nil
+		return false, nil, nil
+	})
+	w.startAgent()
+	w.awaitRunning("a")
+	w.delete("a")
+	w.awaitGone("a")
+	if !<-kept {
+		t.Error("the checkpoint went before the Pod")
+	}
+	w.await("it goes then", func() bool {
+		r, err := checkpoints.Load("uid-a")
+		return err == nil && r == nil
+	})
+}
+
 // What ended by itself while the guard said no has its own end.
 func TestAnExitDuringAFailedProofIsKept(t *testing.T) {
 	shutDown := func(w *world) { w.host.end("tk-uid-a-0", vm.RunEnd{}, "end") }
