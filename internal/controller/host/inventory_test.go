@@ -95,14 +95,38 @@ func TestAListCountsFromItsBeginning(t *testing.T) {
 func TestAListFailsWithAHostThatCannotBeMade(t *testing.T) {
 	w := newWorld(t)
 	w.writeFault = func(int) (before, after error) { return errors.New("no room"), nil }
-	w.inventory.Sweep(w.ctx)
-	if report, _ := w.inventory.Zone(zone); report.Err == nil || report.FailingSince.IsZero() {
-		t.Errorf("report = %+v, want it failed", report)
+	began := w.clock.Now()
+	for range 2 {
+		w.inventory.Sweep(w.ctx)
+		w.clock.Step(time.Minute)
+	}
+	if report, _ := w.inventory.Zone(zone); report.Err == nil || !report.FailingSince.Equal(began) {
+		t.Errorf("report = %+v, want it failed since %s", report, began)
 	}
 	w.writeFault = nil
 	w.inventory.Sweep(w.ctx)
 	if report, _ := w.inventory.Zone(zone); report.Err != nil || !report.FailingSince.IsZero() || w.host() == nil {
 		t.Errorf("report = %+v, want it good, and a Host", report)
+	}
+}
+
+// Before it is proved gone, a Mac that lists lack must be known as missing: nobody is to claim it.
+func TestAServerThatGoesMissingWakesItsHost(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	for len(w.inventory.changes) > 0 {
+		<-w.inventory.changes
+	}
+	w.cloud.Remove(serverID)
+	w.inventory.Sweep(w.ctx)
+	if n := len(w.inventory.changes); n != 1 {
+		t.Fatalf("woken %d times, want once", n)
+	}
+	<-w.inventory.changes
+	_, err := w.reconcile()
+	w.must(err)
+	if w.inventory.Sweep(w.ctx); len(w.inventory.changes) != 0 {
+		t.Error("woken again for what it shows")
 	}
 }
 

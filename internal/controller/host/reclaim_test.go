@@ -354,6 +354,28 @@ func TestAStrayThatIsNamedOtherwiseIsAnotherStray(t *testing.T) {
 	}
 }
 
+func TestAStrayThatWasNamedOtherwiseSinceTheScanIsLeftAlone(t *testing.T) {
+	w, s := strays(t, claimedPrefix+"m")
+	s.Once(w.ctx)
+	w.clock.Step(10 * time.Minute)
+	w.inventory.Sweep(w.ctx)
+	s.Reader = interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if hosts, ok := list.(*infrav1.ScalewayAppleSiliconHostList); ok {
+				for i := range hosts.Items {
+					hosts.Items[i].Status.Server.Name = claimedPrefix + "n" // the cache has not seen it
+				}
+			}
+			return err
+		},
+	})
+	s.Once(w.ctx)
+	if taken := w.taken(1); taken != nil {
+		t.Errorf("reclaimed %v", taken)
+	}
+}
+
 // A manager with a watch filter takes no Host back that is another manager's.
 func TestTheSweepLeavesHostsOfAnotherFilterAlone(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"m", claimedPrefix+"n")

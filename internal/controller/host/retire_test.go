@@ -294,6 +294,10 @@ func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
 				w.clock.Step(row.at)
 			}
 			w.untilPhase(infrav1.HostRetiring)
+			w.stepFor(20 * time.Minute)
+			if n := w.called("DeleteServer"); n != 1 {
+				t.Errorf("its deletion was asked for %d times, though it is scheduled", n)
+			}
 		})
 	}
 }
