@@ -152,6 +152,16 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		w.clock.Step(time.Minute)
 		w.until("removed", func() bool { return w.host() == nil })
 	})
+	t.Run("released, and its Machine waits for that", func(t *testing.T) {
+		w := inUse(t)
+		w.another(1)
+		h := w.host()
+		h.Finalizers = []string{infrav1.HostFinalizer}
+		h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Recycle, PoolPrefix: prefix, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+		w.must(w.client.Update(w.ctx, h))
+		w.cloud.Remove(serverID)
+		w.until("removed", func() bool { return w.host() == nil })
+	})
 	t.Run("an empty list proves nothing, though the credentials work", func(t *testing.T) {
 		w := newWorld(t)
 		w.untilPhase(infrav1.HostAvailable)
