@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/google/uuid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -23,10 +22,10 @@ func SplitName(name string) (zone, serverID string) {
 	return zone, strings.TrimPrefix(name, zone+"-")
 }
 
-// NamesServer reports that a name can be that of a server's Host. That of an order never is.
+// NamesServer reports that a name can be that of a server's Host, which an order's is not.
 func NamesServer(name string) bool {
 	zone, serverID := SplitName(name)
-	return zone != "" && uuid.Validate(serverID) == nil
+	return zone != "" && serverIDForm.MatchString(serverID)
 }
 
 // NameOf is the name of the Host of the server in a providerID.

@@ -351,13 +351,18 @@ func RecordReturn(h *Host, now time.Time) {
 	}
 }
 
-// Returned reports that lists are expected to lack the server: the vendor said that it
-// deleted it, or was to delete it by now. A Terminate alone is no such thing, nor is a
-// deletion that was asked for: it may not have arrived, or be due in weeks.
+// Deleted reports that the vendor said it deleted the server. A Terminate alone is no such
+// thing, nor is a deletion that was asked for: it may not have arrived, or be due in weeks.
+func Deleted(h *Host) bool {
+	return terminating(h) && h.Spec.Record.Wipe.ReturnedAt != nil && !h.Status.Server.DeletionScheduled
+}
+
+// Returned reports that lists are expected to lack the server: it is Deleted, or the vendor
+// was to delete it by now.
 func Returned(h *Host, now time.Time) bool {
 	server := h.Status.Server
 	due := server.DeletionScheduled && server.DeletableAt != nil && !server.DeletableAt.After(now)
-	return terminating(h) && (h.Spec.Record.Wipe.ReturnedAt != nil || due)
+	return Deleted(h) || terminating(h) && due
 }
 
 // NodeMustGo reports that no Node may bear the host's providerID: it was let go,

@@ -94,6 +94,8 @@ func lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) 
 	case h.Spec.Order != nil:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
 	case release == nil, h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
+	case h.Status.MissingSince != nil && now.Sub(h.Status.MissingSince.Time) > host.GoneAfterSuspicious:
+		left.Stays = append(left.Stays, fmt.Sprintf("host %s is released, and the vendor's lists lack its server for long: if its console has none either, delete the host", h.Name))
 	case host.WipeAbandoned(h, now):
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s could not be wiped, and waits for a person: macfleet explain host %s", h.Name, h.Name))
 	case h.Status.Phase == infrav1.HostRetiring:

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 func core(name string, deleted bool) clusterv1.Machine {
@@ -73,6 +74,14 @@ func TestLook(t *testing.T) {
 			released(infrav1.HostRetiring)(h)
 			h.Status.Server.DeletionScheduled = true
 		}},
+		"a server that lists lack for long": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
+			released(infrav1.HostWiping)(h)
+			h.Status.MissingSince = &metav1.MicroTime{Time: time.Now().Add(-host.GoneAfterSuspicious - time.Second)}
+		}, stays: "the vendor's lists lack its server for long"},
+		"a server that lists lack": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
+			released(infrav1.HostWiping)(h)
+			h.Status.MissingSince = &metav1.MicroTime{Time: time.Now().Add(time.Minute - host.GoneAfterSuspicious)}
+		}, passes: "host h is being released"},
 		"a wipe that was given up": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
 			released(infrav1.HostQuarantined)(h)
 			h.Spec.Record.Wipe.Repeats = 9

@@ -53,7 +53,7 @@ type cluster struct {
 	// forged are Machines for which a person made up, or copied, all that shows a claim.
 	forged map[client.ObjectKey]bool
 	// pinned are Machines of which a person restored the Secret that pins a host key.
-	pinned map[string]bool
+	pinned map[client.ObjectKey]bool
 	// kept is the Cluster that a person deleted.
 	kept *clusterv1.Cluster
 	// disturbed is when a server was wiped or rebooted on the product's own account.
@@ -67,7 +67,7 @@ type lostHost struct {
 }
 
 func (s *sim) newCluster(name string) *cluster {
-	c := &cluster{sim: s, name: name, forced: map[string]time.Time{}, departed: map[client.ObjectKey]departure{}, forged: map[client.ObjectKey]bool{}, pinned: map[string]bool{}, nodeless: map[string]bool{}, disturbed: map[string]time.Time{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
+	c := &cluster{sim: s, name: name, forced: map[string]time.Time{}, departed: map[client.ObjectKey]departure{}, forged: map[client.ObjectKey]bool{}, pinned: map[client.ObjectKey]bool{}, nodeless: map[string]bool{}, disturbed: map[string]time.Time{}, lost: map[string]lostHost{}, store: newStore(name, s.scheme, s.clock)}
 	if s.reclaims || s.chance(50) {
 		c.reclaims = name + "-"
 	}

@@ -320,7 +320,8 @@ func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
 // key is another one now, and whether it is the same Mac is for them to say.
 func (c *cluster) pinnedBefore(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) bool {
 	mac, pin := c.sim.macs[h.Spec.ServerID], h.Spec.Record.HostKey
-	return c.pinned[m.Name] && mac != nil && pin != nil && pin.SHA256 != mac.hostKey(mac.install).SHA256
+	return c.pinned[client.ObjectKeyFromObject(m)] && mac != nil && pin != nil &&
+		pin.Epoch == h.Spec.Record.InstallEpoch && pin.SHA256 != mac.hostKey(mac.install)
 }
 
 // saysItRan: a person made up a Machine with a providerID, so that it never gets another

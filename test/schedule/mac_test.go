@@ -158,11 +158,12 @@ func (c *session) on(ctx context.Context, verb string, act func(*disk) error) er
 }
 
 // HostKey implements push.Mac: each installation makes one.
-func (c *session) HostKey() infrav1.HostKey { return c.mac.hostKey(c.install) }
-
-func (m *mac) hostKey(install int) infrav1.HostKey {
-	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: fmt.Sprintf("SHA256:%s.%d", m.id, install)}
+func (c *session) HostKey() infrav1.HostKey {
+	return infrav1.HostKey{Algorithm: "ssh-ed25519", SHA256: c.mac.hostKey(c.install)}
 }
+
+// hostKey is the fingerprint of an installation's.
+func (m *mac) hostKey(install int) string { return fmt.Sprintf("SHA256:%s.%d", m.id, install) }
 
 // Probe implements push.Mac.
 func (c *session) Probe(ctx context.Context) (facts push.Facts, err error) {

@@ -132,9 +132,6 @@ func (c *cluster) judgeHost(was, now *host.Host) {
 		c.revoke(macOf(was))
 		wipe := now.Spec.Record.Wipe
 		wiped := wipe.ObservedAt != nil && wipe.ObservedAt.After(wipe.RequiredSince.Time)
-		if began := was.Spec.Record.Wipe.StartedAt; wiped && began != nil {
-			c.wiped(macOf(was), began.Time)
-		}
 		if c.sim.serverExists(now.Spec.ServerID) && !wiped && !c.endsForAnother(was, now) {
 			c.sim.violate("host %s was freed without an observed wipe", now.Name)
 		}

@@ -3,7 +3,6 @@ package schedule
 import (
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +21,6 @@ type title struct {
 	mac     string
 	machine client.ObjectKey
 	token   string
-	// since is when the claim was made.
-	since time.Time
 	// over: the Mac was released, and is to be wiped for nobody.
 	over bool
 	// before is the title that a claim from an old reading of the pool came upon: when
@@ -64,7 +61,6 @@ func (c *cluster) grant(h *host.Host) {
 	c.revoke(macOf(h))
 	c.sim.titles = append(c.sim.titles, &title{
 		cluster: c, before: before, mac: macOf(h), machine: client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, token: claim.Token,
-		since: c.sim.clock.Now(),
 	})
 }
 
@@ -80,14 +76,6 @@ func (c *cluster) letGo(t *title) {
 // revoke ends a title.
 func (c *cluster) revoke(mac string) {
 	c.sim.titles = slices.DeleteFunc(c.sim.titles, func(t *title) bool { return t.cluster == c && t.mac == mac })
-}
-
-// wiped ends what other clusters' titles from before the wipe were worth: nothing is left on
-// the disk of those. Whether it was right to wipe it was judged when that was asked for.
-func (c *cluster) wiped(mac string, begun time.Time) {
-	for _, t := range c.sim.titles {
-		t.over = t.over || t.cluster != c && t.mac == mac && t.since.Before(begun)
-	}
 }
 
 // endTitles ends those to orders that are no more. The title to a server outlives it:
@@ -256,8 +244,12 @@ func (c *cluster) judgeNode(node *corev1.Node) {
 	if s.current != nil && s.current.machine == t.machine && t.owner().Spec.ProviderID == "" {
 		return
 	}
-	if h := c.hostOf(id); h != nil && h.Spec.Release != nil {
+	h := c.hostOf(id)
+	if h != nil && h.Spec.Release != nil {
 		return // its disk is wiped for the same Machine
+	}
+	if server, _ := s.vendor.Server(id); server.Name != node.Name && (h == nil || h.Spec.ClaimRef == nil) {
+		return // another cluster wiped it and has put it into the pool, and nobody claims it here
 	}
 	s.violate("Node %s of the Mac of Machine %s is deleted", node.Name, t.machine)
 }

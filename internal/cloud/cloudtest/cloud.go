@@ -245,16 +245,17 @@ func (c *Cloud) Finish(id string) {
 	c.Change(id, func(s *cloud.Server) { s.Status = cloud.StatusReady })
 }
 
-// DeleteServer takes a server away, or schedules that while there is a Floor.
+// DeleteServer takes a server away, or schedules that while there is a Floor; also where its
+// answer is lost.
 func (c *Cloud) DeleteServer(ctx context.Context, _, id string) (bool, error) {
-	scheduled := false
+	scheduled, deleted := false, false
 	err := c.do(ctx, "DeleteServer", id, "", c.on(id, func(s *cloud.Server) error {
-		s.DeletionScheduled, scheduled = c.Floor, c.Floor
+		s.DeletionScheduled, scheduled, deleted = c.Floor, c.Floor, !c.Floor
 		return nil
 	}))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if server, ok := c.servers[id]; ok && err == nil && !server.DeletionScheduled {
+	if deleted {
 		delete(c.servers, id)
 	}
 	return scheduled, err

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -175,11 +176,66 @@ func TestTheLastServerGoesWhenItsDeletionIsDue(t *testing.T) {
 	w.untilPhase(infrav1.HostRetiring)
 	w.clock.Step(20 * time.Hour)
 	w.cloud.Remove(serverID)
-	w.stepFor(2 * time.Minute)
+	w.stepFor(host.GoneAfterSuspicious - 2*time.Minute)
+	if w.host() == nil {
+		t.Fatal("gone before ten minutes of empty lists")
+	}
+	w.stepFor(4 * time.Minute)
 	if h := w.host(); h != nil {
 		t.Errorf("phase %s after the deletion was due", h.Status.Phase)
 	}
 	if seen, known := w.inventory.readings.newest(zone, serverID); known {
 		t.Errorf("remembered with its Host gone: %+v", seen)
+	}
+}
+
+// The vendor said that it deleted the last server: its Host goes with the next lists, also where
+// somebody wrote to it while the vendor was asked.
+func TestTheLastServerThatIsDeletedGoesSoon(t *testing.T) {
+	for name, meanwhile := range map[string]func(*world){
+		"alone": func(*world) {},
+		"and its Host changed meanwhile": func(w *world) {
+			h := w.host()
+			h.Labels["person"] = "was-here"
+			w.must(w.client.Update(w.ctx, h))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			w.during("DeleteServer", func() { meanwhile(w) })
+			w.releaseAs(infrav1.Terminate)
+			w.until("given back", func() bool { return w.called("DeleteServer") == 1 })
+			w.stepFor(2 * time.Minute)
+			if h := w.host(); h != nil {
+				t.Errorf("phase %s, record %+v two minutes after its deletion", h.Status.Phase, h.Spec.Record.Wipe)
+			}
+		})
+	}
+}
+
+// Where the vendor's answer is lost, lists that stay empty prove nothing. A person is told the way out.
+func TestTheLastServerWhoseDeletionIsNotKnownOfIsAPersons(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Fault = func(c cloudtest.Call) (before, after error) {
+		switch _, there := w.cloud.Server(serverID); {
+		case c.Name == "DeleteServer":
+			return nil, cloudtest.Err(cloud.KindUnavailable)
+		case c.Name == "GetServer" && !there:
+			return cloudtest.Err(cloud.KindForbidden), nil
+		}
+		return nil, nil
+	}
+	w.releaseAs(infrav1.Terminate)
+	w.stepFor(2 * host.GoneAfterSuspicious)
+	if w.called("DeleteServer") != 1 || w.host() == nil {
+		t.Fatalf("asked %d times; host %v", w.called("DeleteServer"), w.host())
+	}
+	if got := w.message(host.RetiredCondition); !strings.Contains(got, "delete this Host") {
+		t.Errorf("Retired says %q", got)
+	}
+	w.must(w.client.Delete(w.ctx, w.host()))
+	w.stepFor(time.Minute)
+	if w.host() != nil {
+		t.Error("still there after it was deleted")
 	}
 }

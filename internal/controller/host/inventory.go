@@ -206,8 +206,8 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 // lost rights, and no other call tells the two apart: the vendor answers the GET
 // of a deleted server and that of a forbidden one alike. Then only another zone
 // that does list servers bears witness. What we gave back ourselves is expected to
-// go, and what a person deleted in the midst of its release is given up: those need
-// no more than credentials that work.
+// go once it is deleted or its date is there, and what a person deleted in the midst of its
+// release is given up: those need no more than credentials that work.
 func (i *Inventory) rights(ctx context.Context, zone string, believed bool, expendable map[string]bool) func(id string) bool {
 	if believed {
 		return func(string) bool { return true }
@@ -231,7 +231,8 @@ func (i *Inventory) witness(zone string) bool {
 // expect are the servers that a zone's list ought to hold, and the orders that were
 // sent and no server is known of yet, by the name it will have.
 func expect(hosts []*host.Host, now time.Time) (expected expectation, orders map[string]*host.Host) {
-	expected.returned, expected.expendable, orders = map[string]bool{}, map[string]bool{}, map[string]*host.Host{}
+	expected.returned, expected.deleted, expected.expendable = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	orders = map[string]*host.Host{}
 	for _, h := range hosts {
 		if h.Spec.Order != nil {
 			if h.Spec.Order.AttemptedAt != nil { // before, a server of the name is another's
@@ -243,6 +244,7 @@ func expect(hosts []*host.Host, now time.Time) (expected expectation, orders map
 		returned := host.Returned(h, now)
 		if returned {
 			expected.returned[h.Spec.ServerID] = true
+			expected.deleted[h.Spec.ServerID] = host.Deleted(h)
 		}
 		if returned || (h.Spec.Release != nil && !h.DeletionTimestamp.IsZero()) {
 			expected.expendable[h.Spec.ServerID] = true

@@ -73,8 +73,11 @@ func (r *readings) forget(zone, id string) {
 // expectation is what a list of a zone ought to hold.
 type expectation struct {
 	ids []string // sorted
-	// returned are those that we give back to the vendor: they may go.
+	// returned are those that we gave back to the vendor, and that may go by now.
 	returned map[string]bool
+	// deleted are those of them that the vendor said it deleted: of these alone an empty
+	// list is believed as soon as any other.
+	deleted map[string]bool
 	// expendable are those, and the ones whose Hosts a person deleted while they
 	// were released: an empty list that lacks them for long is believed.
 	expendable map[string]bool
@@ -117,7 +120,8 @@ func (r *readings) list(zone string, servers []cloud.Server, expected expectatio
 			}
 			since = m.lackedSince
 		}
-		if host.ProvedGone(since, at, suspicious, len(servers), expected.proof(id)) {
+		patient := suspicious || len(servers) == 0 && !expected.deleted[id]
+		if host.ProvedGone(since, at, patient, len(servers), expected.proof(id)) {
 			m.gone = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -32,7 +33,7 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	p.deletions.note(p.host, p.now())
 	ctrl.LoggerFrom(ctx).Info("Gave the server back to the vendor", "was", p.host.Spec.ClaimRef.Name, "scheduled", scheduled)
 	if !scheduled {
-		if err := p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) }); err != nil {
+		if err := p.recordReturn(ctx); err != nil {
 			return ctrl.Result{}, true, err
 		}
 		p.event(corev1.EventTypeNormal, "Deleted", "the server was given back to the vendor")
@@ -44,6 +45,20 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 		return result, true, err
 	}
 	return ctrl.Result{RequeueAfter: p.InventoryInterval}, true, nil
+}
+
+// recordReturn notes that the vendor deleted the server, also where somebody changed the host
+// meanwhile: from now on no reading tells it from one that we lost the rights to.
+func (p *wiping) recordReturn(ctx context.Context) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		now, err := p.Confirm(ctx)
+		if err != nil || now == nil {
+			return err
+		}
+		now.Status = p.host.Status
+		p.host = now
+		return p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) })
+	})
 }
 
 // removeGone removes the object of a server that is proved gone. A claimed one stays
