@@ -135,8 +135,8 @@ func (t *Tokens) End(ctx context.Context, machine client.ObjectKey, claim hostcl
 
 // delete ends the token that is bound to the claim's host, and the one that the Secret
 // remembers. Whoever writes the Secret must not end another Mac's token with it: one
-// that is bound to a host is ended by that host's claim alone, and a refusal by the API
-// server is no reason to wait.
+// that is bound to a claimed host is ended by that claim alone, and a refusal by the API
+// server is no reason to wait. A host that was detached remembers its own still.
 func (t *Tokens) delete(ctx context.Context, bound, remembered string) error {
 	if bound != "" {
 		if err := workload.DeleteToken(ctx, t.Client, bound); err != nil {
@@ -151,7 +151,7 @@ func (t *Tokens) delete(ctx context.Context, bound, remembered string) error {
 		return fmt.Errorf("listing hosts: %w", err)
 	}
 	for i := range hosts.Items {
-		if hosts.Items[i].Spec.Record.Bootstrap.TokenID == remembered {
+		if h := hosts.Items[i]; h.Spec.ClaimRef != nil && h.Spec.Record.Bootstrap.TokenID == remembered {
 			return nil
 		}
 	}

@@ -358,10 +358,10 @@ func (p *claimPhase) refuse(v *visit, why machine.Finding) {
 // goes, so that health checks find it gone.
 func (p *claimPhase) handleClaimLost(ctx context.Context, v *visit, h *host.Host) error {
 	v.claimed = machine.False(infrav1.ReasonClaimLost, "host %s is not this Machine's: %s", h.Name, machine.OtherOwner(h, v.Machine))
+	key := client.ObjectKeyFromObject(v.Machine)
+	p.pushes.Cancel(key) // the Mac is another's
+	p.checks.Cancel(key)
 	if v.Machine.Spec.ProviderID != "" {
-		key := client.ObjectKeyFromObject(v.Machine)
-		p.pushes.Cancel(key)
-		p.checks.Cancel(key)
 		if host.LeftBehind(h, v.Machine) {
 			return p.nodes.deleteOwnNode(ctx, v)
 		}

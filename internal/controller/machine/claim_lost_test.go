@@ -8,6 +8,8 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/job"
+	"github.com/macfleet/macfleet/internal/push"
 )
 
 // The Host was deleted and rebuilt: its server bears the Machine's name. The
@@ -63,6 +65,27 @@ func TestAHostNamedByAnotherIsGivenUp(t *testing.T) {
 	}
 	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") || !strings.Contains(heard, `"theirs"`) {
 		t.Errorf("events = %s, want ClaimLost with the name", heard)
+	}
+}
+
+// A Mac that somebody else named while it was set up must not come to be a Node of ours.
+func TestTheTokenOfAMacThatIsGivenUpEnds(t *testing.T) {
+	w := claimed(t)
+	w.mac.set(func(m *fakeMac) { m.hold = true })
+	w.visit("mac-1")
+	w.awaitPush(func(run job.Run) bool { return run.Step == push.StepConverge })
+	if n := len(w.tokens()); n != 1 {
+		t.Fatalf("%d tokens while the Mac is set up, want one", n)
+	}
+	h := w.host(hostName)
+	h.Status.Conditions[0].Status, h.Status.Conditions[0].Reason = metav1.ConditionFalse, infrav1.ReasonChangedByOther
+	h.Status.Server.Name = "theirs"
+	w.updateStatus(h)
+	w.visit("mac-1")
+	w.mac.set(func(m *fakeMac) { m.hold = false })
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); m.Spec.HostRef != nil || len(w.tokens()) != 0 {
+		t.Errorf("hostRef = %+v, tokens %q can still join", m.Spec.HostRef, w.tokens())
 	}
 }
 
