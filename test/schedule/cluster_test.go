@@ -52,7 +52,7 @@ type cluster struct {
 	backups []backup
 	// forged are Machines for which a person made up, or copied, all that shows a claim.
 	forged map[client.ObjectKey]bool
-	// pinned are Machines of which a person restored the Secret that pins a host key.
+	// pinned are Secrets that pin a host key, and that a person restored or copied.
 	pinned map[client.ObjectKey]bool
 	// kept is the Cluster that a person deleted.
 	kept *clusterv1.Cluster

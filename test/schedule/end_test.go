@@ -316,11 +316,12 @@ func spent(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	return m.Spec.ProviderID == "" && m.Status.Bootstrap.Attempts >= mostAttempts
 }
 
-// pinnedBefore: a person restored the Secret of a Machine whose Mac was wiped since. Its host
+// pinnedBefore: a person restored or copied the Secret of a Mac that was wiped since. Its host
 // key is another one now, and whether it is the same Mac is for them to say.
 func (c *cluster) pinnedBefore(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) bool {
 	mac, pin := c.sim.macs[h.Spec.ServerID], h.Spec.Record.HostKey
-	return c.pinned[client.ObjectKeyFromObject(m)] && mac != nil && pin != nil &&
+	secret := client.ObjectKey{Namespace: m.Namespace, Name: host.BootstrapSecretName(m.Name)}
+	return c.pinned[secret] && mac != nil && pin != nil &&
 		pin.Epoch == h.Spec.Record.InstallEpoch && pin.SHA256 != mac.hostKey(mac.install)
 }
 

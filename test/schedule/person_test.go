@@ -78,6 +78,9 @@ func manifest[T client.Object](object T) T {
 // the schema refuses is told, and no more.
 func (c *cluster) apply(object client.Object) {
 	kind, name := c.store.kind(object), object.GetNamespace()+"/"+object.GetName()
+	if secret, is := object.(*corev1.Secret); is {
+		c.pinned[client.ObjectKeyFromObject(secret)] = len(secret.Data[host.KeyHostKey]) > 0
+	}
 	found := c.store.get(kind, client.ObjectKeyFromObject(object))
 	if found == nil {
 		object.SetOwnerReferences(slices.DeleteFunc(object.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !c.owned(object, r) }))

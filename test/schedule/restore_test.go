@@ -82,7 +82,6 @@ func (c *cluster) restore(b backup) {
 	if b.secret != nil && s.chance(50) {
 		secret := manifest(b.secret)
 		secret.OwnerReferences = nil
-		c.pinned[client.ObjectKeyFromObject(m)] = len(secret.Data[host.KeyHostKey]) > 0
 		c.apply(secret)
 	}
 }
