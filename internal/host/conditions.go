@@ -149,7 +149,7 @@ func retired(h *Host) metav1.Condition {
 	switch {
 	case h.Spec.Order != nil:
 		c.Message = "the order ends once the vendor's lists show that no server came of it"
-	case h.Status.MissingSince != nil && h.Spec.Record.Wipe.ReturnedAt == nil:
+	case h.Status.MissingSince != nil && !Deleted(h):
 		c.Message = "the vendor's lists lack the server since " + h.Status.MissingSince.UTC().Format(time.RFC3339) + ", and it did not say that it deleted it: if its console has none either, delete this Host"
 	case h.Spec.Record.Wipe.StartedAt != nil:
 		c.Message = "the server is being given back to the vendor" + floor(h)

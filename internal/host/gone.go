@@ -10,7 +10,7 @@ const ListLag = 30 * time.Second
 const (
 	// GoneAfter: two lists this far apart must lack a server before it is gone.
 	GoneAfter = 30 * time.Second
-	// GoneAfterSuspicious is the same while many vanish at once.
+	// GoneAfterSuspicious is the same while many vanish at once, and for most empty lists.
 	GoneAfterSuspicious = 10 * time.Minute
 	// suspiciousCount and suspiciousPart of a zone vanishing at once are too many.
 	suspiciousCount = 2
@@ -27,11 +27,12 @@ func Suspicious(expected, missing, listed int) bool {
 // lists have lacked since missingSince, proves that the vendor no longer has it.
 // An empty list proves nothing unless access says that the credentials worked
 // right after it; a zero missingSince is a server that a newer reading showed.
-func ProvedGone(missingSince, at time.Time, suspicious bool, listed int, access bool) bool {
+// Patient is for what is hard to believe: it takes GoneAfterSuspicious.
+func ProvedGone(missingSince, at time.Time, patient bool, listed int, access bool) bool {
 	if missingSince.IsZero() || (listed == 0 && !access) {
 		return false
 	}
-	if suspicious {
+	if patient {
 		return at.Sub(missingSince) >= GoneAfterSuspicious
 	}
 	return at.Sub(missingSince) >= GoneAfter

@@ -1,8 +1,8 @@
 // Package scaleway is the seam to Scaleway Apple silicon, on the official SDK. It
 // turns the SDK's answers and errors into those of package cloud, guards against
 // what the SDK lets through (identifiers in paths, empty answers, lost statuses)
-// and keeps all calls within one budget. It decides nothing, and
-// retries nothing but a later page of a list: that is the callers' part.
+// and keeps all calls within one budget. It decides nothing, and of what fails it asks
+// again for a later page of a list alone: the rest is the callers' part.
 package scaleway
 
 import (

@@ -137,12 +137,7 @@ func TestAnEmptyListProvesNoDeletionThatIsNotDue(t *testing.T) {
 				return nil, nil
 			}
 			w.releaseAs(infrav1.Terminate)
-			for began := w.clock.Now(); w.called("DeleteServer") == 0; w.clock.Step(10 * time.Second) {
-				if w.clock.Since(began) > time.Hour {
-					t.Fatal("nobody asked for its deletion")
-				}
-				_ = w.step()
-			}
+			w.until("its deletion is asked for", func() bool { return w.called("DeleteServer") > 0 })
 		},
 		"past its floor, and nobody asked": func(w *world) {
 			w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletableAt = w.clock.Now().Add(-time.Hour) })
