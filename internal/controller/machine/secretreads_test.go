@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,16 +13,16 @@ import (
 	"github.com/macfleet/macfleet/internal/push"
 )
 
-// secretReads counts the readings of one Secret.
+// secretReads counts the readings of one Secret, by the reconciler and by its pushes.
 type secretReads struct {
 	client.Reader
 	name string
-	n    int
+	n    atomic.Int32
 }
 
 func (r *secretReads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	if _, secret := o.(*corev1.Secret); secret && key.Name == r.name {
-		r.n++
+		r.n.Add(1)
 	}
 	return r.Reader.Get(ctx, key, o, opts...)
 }
@@ -33,20 +34,20 @@ func TestTheSecretIsReadWhenItMayHoldSomething(t *testing.T) {
 	w.r = w.reconciler(reads)
 	t.Cleanup(func() { stopJobs(w.r) })
 	w.settle("mac-1")
-	if w.machine("mac-1").Spec.HostRef == nil || reads.n != 0 {
-		t.Errorf("%d readings before the claim is shown", reads.n)
+	if w.machine("mac-1").Spec.HostRef == nil || reads.n.Load() != 0 {
+		t.Errorf("%d readings before the claim is shown", reads.n.Load())
 	}
 
 	w.mac.set(func(m *fakeMac) { m.hold = true })
 	w.stage("mac-1", "secret-1")
 	w.visit("mac-1")
-	if reads.n == 0 {
+	if reads.n.Load() == 0 {
 		t.Fatal("no reading of what is staged")
 	}
 	w.awaitPush(func(run job.Run) bool { return run.Step == push.StepConverge })
-	reads.n = 0
+	reads.n.Store(0)
 	w.visit("mac-1")
-	if reads.n != 0 {
-		t.Errorf("%d readings while the first push runs", reads.n)
+	if reads.n.Load() != 0 {
+		t.Errorf("%d readings while the first push runs", reads.n.Load())
 	}
 }
