@@ -76,7 +76,8 @@ func (e endpoint) config(current func() *tls.Certificate) (*rest.Config, *connec
 }
 
 // Rotating gives a configuration connections that can all be closed at once, by
-// the function it returns. tlsConfig replaces the configuration's own TLS fields.
+// the function it returns. They are dialled by the configuration's Dial, where it has one.
+// tlsConfig replaces the configuration's own TLS fields.
 func Rotating(config *rest.Config, tlsConfig *tls.Config) (closeAll func()) {
 	return rotating(config, tlsConfig).closeAll
 }
@@ -85,7 +86,10 @@ func rotating(config *rest.Config, tlsConfig *tls.Config) *connections {
 	if tlsConfig == nil { // as of a server without TLS
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	c := &connections{tlsConfig: tlsConfig, former: map[*generation]bool{}}
+	c := &connections{dial: config.Dial, tlsConfig: tlsConfig, former: map[*generation]bool{}}
+	if c.dial == nil {
+		c.dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	}
 	c.now = c.next()
 	config.Transport, config.TLSClientConfig = c, rest.TLSClientConfig{}
 	return c
@@ -94,6 +98,7 @@ func rotating(config *rest.Config, tlsConfig *tls.Config) *connections {
 // connections are a transport in generations: those that are open, and those of
 // before, which end with the requests on them.
 type connections struct {
+	dial      connrotation.DialFunc
 	tlsConfig *tls.Config
 
 	mu     sync.Mutex
@@ -108,7 +113,7 @@ type generation struct {
 }
 
 func (c *connections) next() *generation {
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext)
+	dialer := connrotation.NewDialer(c.dial)
 	return &generation{dialer: dialer, transport: utilnet.SetTransportDefaults(&http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		TLSHandshakeTimeout: dialTimeout,

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -59,6 +60,13 @@ func (s *leaseServer) count() int {
 	return len(s.renewed)
 }
 
+// await waits for that many renewals, which the heartbeat makes for ever.
+func (s *leaseServer) await(n int) {
+	for s.count() < n {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // after returns how long the first renewal after a moment took, and the longest time
 // without one so far.
 func (s *leaseServer) after(at time.Time) (first, longest time.Duration) {
@@ -79,73 +87,77 @@ func (s *leaseServer) after(at time.Time) (first, longest time.Duration) {
 // lost without a word; connections that were open then, or opened meanwhile, never
 // come back.
 type network struct {
-	t    *testing.T
-	to   string
-	hole atomic.Bool
+	arrived chan net.Conn
+	closed  chan struct{}
+	hole    atomic.Bool
 }
 
-func (n *network) listen() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go n.carry(c)
-		}
-	}()
-	return l.Addr().String()
+func newNetwork() *network {
+	return &network{arrived: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-func (n *network) carry(near net.Conn) {
-	defer near.Close()
-	far, err := net.Dial("tcp", n.to)
-	if err != nil {
-		return
+// Accept, Close and Addr are the server's listener.
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.arrived:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
 	}
-	defer far.Close()
+}
+
+func (n *network) Close() error {
+	close(n.closed)
+	return nil
+}
+
+func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (n *network) dial(context.Context, string, string) (net.Conn, error) {
+	client, near := net.Pipe()
+	far, server := net.Pipe()
 	var dead atomic.Bool
-	pipe := func(to, from net.Conn) {
-		buffer := make([]byte, 32<<10)
-		for {
-			count, err := from.Read(buffer)
-			if err != nil {
-				return
-			}
-			if n.hole.Load() {
-				dead.Store(true)
-			}
-			if dead.Load() {
-				continue
-			}
-			if _, err := to.Write(buffer[:count]); err != nil {
-				return
-			}
-		}
+	go n.carry(far, near, &dead)
+	go n.carry(near, far, &dead)
+	select {
+	case n.arrived <- server:
+		return client, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		pipe(near, far)
-	}()
-	pipe(far, near)
-	_ = far.Close()
-	<-ended
 }
 
-// A twentieth of the real times, so that the hole of the test is one of half a minute.
-const scale = 20
+// carry carries one direction of a connection, and ends both with it.
+func (n *network) carry(to, from net.Conn, dead *atomic.Bool) {
+	defer to.Close()
+	defer from.Close()
+	buffer := make([]byte, 32<<10)
+	for {
+		count, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if n.hole.Load() {
+			dead.Store(true)
+		}
+		if dead.Load() {
+			continue
+		}
+		if _, err := to.Write(buffer[:count]); err != nil {
+			return
+		}
+	}
+}
 
 // The network between a Mac and its API server goes silent: nothing is refused, nothing
 // arrives, and the connections from before are dead for ever. The Node may not be
 // called NotReady for half a minute of that, and is back soon after a whole one.
 func TestTheHeartbeatSurvivesASilentNetwork(t *testing.T) {
 	const grace = 50 * time.Second // the node lifecycle controller's
+	with := httptest.NewUnstartedServer(nil)
+	with.EnableHTTP2 = true
+	with.StartTLS() // for its certificate
+	with.Close()
 	for name, c := range map[string]struct{ hole, mostBetween, mostAfter time.Duration }{
 		"half a minute": {30 * time.Second, grace, 10 * time.Second},
 		// A try began right before the end, over a connection that is lost.
@@ -153,62 +165,47 @@ func TestTheHeartbeatSurvivesASilentNetwork(t *testing.T) {
 		"a minute":        {60 * time.Second, 0, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := &leaseServer{t: t}
-			server := httptest.NewUnstartedServer(s)
-			server.EnableHTTP2 = true
-			server.StartTLS()
-			t.Cleanup(server.Close)
-			n := &network{t: t, to: server.Listener.Addr().String()}
-			config := &rest.Config{Host: "https://" + n.listen(), Timeout: 5 * time.Second / scale}
-			config.ContentType = "application/json"
-			closeAll := identity.Rotating(config, server.Client().Transport.(*http.Transport).TLSClientConfig)
-			client := newClient(t, config)
-			var backs atomic.Int32
-			h := heartbeat{
-				leases: client.Leases("kube-node-lease"), name: "mac-1", clock: clock.RealClock{},
-				trouble: closeAll, back: func() { backs.Add(1) }, complain: func(error) {},
-				renewal: leaseRenewal / scale, retry: leaseRetry / scale,
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				h.run(ctx)
-			}()
-			awaitCount(t, s, 3)
-			n.hole.Store(true)
-			<-time.After(c.hole / scale) // the hole's length is what is tested
-			n.hole.Store(false)
-			healed := time.Now()
-			awaitCount(t, s, s.count()+2)
-			cancel()
-			<-ended
-			first, longest := s.after(healed)
-			if first > c.mostAfter/scale {
-				t.Errorf("renewed %s after the network was back, want %s at most", first*scale, c.mostAfter)
-			}
-			if c.mostBetween > 0 && longest > c.mostBetween/scale {
-				t.Errorf("%s without a renewal, want %s at most", longest*scale, c.mostBetween)
-			}
-			if backs.Load() != 1 {
-				t.Errorf("told %d times that it is back, want once", backs.Load())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s, n := &leaseServer{t: t}, newNetwork()
+				server := &http.Server{Handler: s, TLSConfig: with.TLS.Clone()}
+				go func() { _ = server.ServeTLS(n, "", "") }()
+				defer server.Close()
+				config := &rest.Config{Host: "https://example.com", Timeout: 5 * time.Second, Dial: n.dial}
+				config.ContentType = "application/json"
+				closeAll := identity.Rotating(config, with.Client().Transport.(*http.Transport).TLSClientConfig)
+				defer closeAll()
+				backs := 0
+				h := heartbeat{
+					leases: newClient(t, config).Leases("kube-node-lease"), name: "mac-1", clock: clock.RealClock{},
+					trouble: closeAll, back: func() { backs++ }, complain: func(error) {},
+					renewal: leaseRenewal, retry: leaseRetry,
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					h.run(ctx)
+				}()
+				s.await(3)
+				n.hole.Store(true)
+				time.Sleep(c.hole)
+				n.hole.Store(false)
+				healed := time.Now()
+				s.await(s.count() + 2)
+				cancel()
+				<-ended
+				first, longest := s.after(healed)
+				if first > c.mostAfter {
+					t.Errorf("renewed %s after the network was back, want %s at most", first, c.mostAfter)
+				}
+				if c.mostBetween > 0 && longest > c.mostBetween {
+					t.Errorf("%s without a renewal, want %s at most", longest, c.mostBetween)
+				}
+				if backs != 1 {
+					t.Errorf("told %d times that it is back, want once", backs)
+				}
+			})
 		})
-	}
-}
-
-func awaitCount(t *testing.T, s *leaseServer, n int) {
-	t.Helper()
-	late := time.After(time.Minute)
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for s.count() < n {
-		select {
-		case <-ticker.C:
-		case <-late:
-			t.Fatalf("%d renewals, want %d", s.count(), n)
-		}
 	}
 }
 
