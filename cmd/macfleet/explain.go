@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/explain"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
@@ -52,8 +55,12 @@ func explainer(use, short string, kind snapshot.Kind, aliases []string, tell fun
 }
 
 // loadFor reads what a story needs; without its own kind there is none.
-func (v *verb) loadFor(ctx context.Context, kind snapshot.Kind, kinds []snapshot.Kind) (*snapshot.Snapshot, error) {
-	_, s, err := v.load(ctx, kinds...)
+func (v *verb) loadFor(ctx context.Context, kind snapshot.Kind, names map[snapshot.Kind]string, kinds []snapshot.Kind) (*snapshot.Snapshot, error) {
+	c, err := v.cluster.Client()
+	if err != nil {
+		return nil, err
+	}
+	s, err := loadOwn(ctx, c, v.cluster.Chosen(), names, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +70,54 @@ func (v *verb) loadFor(ctx context.Context, kind snapshot.Kind, kinds []snapshot
 	return s, nil
 }
 
-func newExplainHost() *cobra.Command {
-	return explainer("host", "The story of a Mac of the pool", snapshot.Hosts, []string{"sash"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
-		s, err := v.loadFor(ctx, snapshot.Hosts, explain.HostKinds())
-		if err != nil {
-			return explain.Story{}, err
+// loadOwn reads what a story needs: of kinds in names what bears that name, but all Machines
+// where its own do not tell everything.
+func loadOwn(ctx context.Context, c client.Reader, namespace string, names map[snapshot.Kind]string, kinds []snapshot.Kind) (*snapshot.Snapshot, error) {
+	s, err := snapshot.LoadNamed(ctx, c, namespace, names, kinds...)
+	if _, named := names[snapshot.Machines]; err != nil || !named || !explain.NeedsAllMachines(s) {
+		return s, err
+	}
+	names = maps.Clone(names)
+	delete(names, snapshot.Machines)
+	return snapshot.LoadNamed(ctx, c, namespace, names, kinds...)
+}
+
+// ofOneMac is what has a story of one Mac, and how that is read.
+type ofOneMac[T any] struct {
+	kind  snapshot.Kind
+	kinds []snapshot.Kind
+	find  func(*snapshot.Snapshot, string) (*T, error)
+	names func(*T) map[snapshot.Kind]string
+}
+
+// load reads the object that is asked for, and then of a thousand Macs only what belongs to it.
+// Only where nothing has the whole name that was typed, all names are read.
+func (a ofOneMac[T]) load(ctx context.Context, v *verb, name string) (*snapshot.Snapshot, *T, error) {
+	var unknown explain.UnknownError
+	s, err := v.loadFor(ctx, a.kind, map[snapshot.Kind]string{a.kind: name}, []snapshot.Kind{a.kind})
+	if err != nil {
+		return nil, nil, err
+	}
+	one, err := a.find(s, name)
+	if errors.As(err, &unknown) && len(unknown.Among) == 0 {
+		if s, err = v.loadFor(ctx, a.kind, nil, []snapshot.Kind{a.kind}); err != nil {
+			return nil, nil, err
 		}
-		h, err := explain.FindHost(s.Hosts, name, false)
+		one, err = a.find(s, name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err = v.loadFor(ctx, a.kind, a.names(one), a.kinds)
+	return s, one, err
+}
+
+func newExplainHost() *cobra.Command {
+	host := ofOneMac[infrav1.ScalewayAppleSiliconHost]{snapshot.Hosts, explain.HostKinds(), func(s *snapshot.Snapshot, name string) (*infrav1.ScalewayAppleSiliconHost, error) {
+		return explain.FindHost(s.Hosts, name, false)
+	}, explain.HostNames}
+	return explainer("host", "The story of a Mac of the pool", snapshot.Hosts, []string{"sash"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
+		s, h, err := host.load(ctx, v, name)
 		if err != nil {
 			return explain.Story{}, err
 		}
@@ -78,12 +126,11 @@ func newExplainHost() *cobra.Command {
 }
 
 func newExplainMachine() *cobra.Command {
+	machine := ofOneMac[infrav1.ScalewayAppleSiliconMachine]{snapshot.Machines, explain.MachineKinds(), func(s *snapshot.Snapshot, name string) (*infrav1.ScalewayAppleSiliconMachine, error) {
+		return explain.Find(s.Machines, "machine", name)
+	}, explain.MachineNames}
 	return explainer("machine", "The story of a Machine", snapshot.Machines, []string{"samm"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
-		s, err := v.loadFor(ctx, snapshot.Machines, explain.MachineKinds())
-		if err != nil {
-			return explain.Story{}, err
-		}
-		m, err := explain.Find(s.Machines, "machine", name)
+		s, m, err := machine.load(ctx, v, name)
 		if err != nil {
 			return explain.Story{}, err
 		}
@@ -97,7 +144,7 @@ func newExplainProfile() *cobra.Command {
 
 func newExplainCluster() *cobra.Command {
 	return explainer("cluster", "The story of a cluster: its manager, the vendor, its control plane", snapshot.Zones, []string{"sasc"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
-		s, err := v.loadFor(ctx, snapshot.Zones, explain.ClusterKinds())
+		s, err := v.loadFor(ctx, snapshot.Zones, nil, explain.ClusterKinds())
 		if err != nil {
 			return explain.Story{}, err
 		}
@@ -111,7 +158,7 @@ func newExplainCluster() *cobra.Command {
 
 func newExplainControlPlane() *cobra.Command {
 	return explainer("controlplane", "The story of an ExternalControlPlane", snapshot.ControlPlanes, []string{"ecp"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
-		s, err := v.loadFor(ctx, snapshot.ControlPlanes, explain.ClusterKinds())
+		s, err := v.loadFor(ctx, snapshot.ControlPlanes, nil, explain.ClusterKinds())
 		if err != nil {
 			return explain.Story{}, err
 		}
@@ -134,14 +181,15 @@ func newExplainPod() *cobra.Command {
 			return explain.Story{}, err
 		}
 		// The Pod is in one namespace, and the fleets in another.
-		var pods, fleets *snapshot.Snapshot
-		both, ctx := errgroup.WithContext(ctx)
-		both.Go(func() (err error) { pods, err = snapshot.Load(ctx, c, namespace, snapshot.Pods); return err })
-		both.Go(func() (err error) { fleets, err = snapshot.Load(ctx, c, "", explain.PodKinds()...); return err })
-		if err := both.Wait(); err != nil {
+		pods, err := snapshot.Load(ctx, c, namespace, snapshot.Pods)
+		if err != nil {
 			return explain.Story{}, err
 		}
 		p, err := explain.Find(pods.Pods, "pod", name)
+		if err != nil {
+			return explain.Story{}, err
+		}
+		fleets, err := loadOwn(ctx, c, "", explain.PodNames(p), explain.PodKinds())
 		if err != nil {
 			return explain.Story{}, err
 		}

@@ -22,7 +22,7 @@ func newRollout() *cobra.Command {
 }
 
 func tellProfile(ctx context.Context, v *verb, name string) (explain.Story, error) {
-	s, err := v.loadFor(ctx, snapshot.Profiles, explain.ProfileKinds())
+	s, err := v.loadFor(ctx, snapshot.Profiles, nil, explain.ProfileKinds())
 	if err != nil {
 		return explain.Story{}, err
 	}

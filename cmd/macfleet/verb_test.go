@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	terminals "github.com/creack/pty"
@@ -27,6 +28,9 @@ type fleetServer struct {
 	objects map[string]any
 	// writes are the methods and queries of requests that change something.
 	writes []string
+	// whole are the kinds of which everything was asked for.
+	mu    sync.Mutex
+	whole []string
 }
 
 func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,10 +59,21 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
 		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods,
 	}[kind]
-	if items == nil {
-		items = []any{}
+	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if !named {
+		f.mu.Lock()
+		f.whole = append(f.whole, kind)
+		f.mu.Unlock()
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+	text, _ := json.Marshal(items)
+	all, few := []map[string]any{}, []map[string]any{}
+	_ = json.Unmarshal(text, &all)
+	for _, item := range all {
+		if !named || item["metadata"].(map[string]any)["name"] == name {
+			few = append(few, item)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": few})
 }
 
 // speakTo makes a server the cluster of the kubeconfig.

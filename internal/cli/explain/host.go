@@ -26,6 +26,22 @@ func HostKinds() []snapshot.Kind {
 	}
 }
 
+// HostNames are the names of what a Host's story is told from, of the kinds of which each Mac
+// has one.
+func HostNames(h *infrav1.ScalewayAppleSiliconHost) map[snapshot.Kind]string {
+	if h.Spec.ClaimRef == nil {
+		return namesOfMac(h.Name, "")
+	}
+	return namesOfMac(h.Name, h.Spec.ClaimRef.Name)
+}
+
+// namesOfMac are by kind: all that belongs to a Machine bears its name.
+func namesOfMac(host, machine string) map[snapshot.Kind]string {
+	return map[snapshot.Kind]string{
+		snapshot.Hosts: host, snapshot.Machines: machine, snapshot.CoreMachines: machine, snapshot.Nodes: machine, snapshot.Remediations: machine,
+	}
+}
+
 // Host tells a Host's story.
 func Host(s *snapshot.Snapshot, book reasons.Book, h *infrav1.ScalewayAppleSiliconHost) Story {
 	t := newTeller(s, book, "host", h)

@@ -27,6 +27,21 @@ func MachineKinds() []snapshot.Kind {
 	}
 }
 
+// MachineNames are the names of what a Machine's story is told from, of the kinds of which
+// each Mac has one.
+func MachineNames(m *infrav1.ScalewayAppleSiliconMachine) map[snapshot.Kind]string {
+	return namesOfMac(hostNameOf(m), m.Name)
+}
+
+// NeedsAllMachines says whether a story of the Machines in s depends on others: when the halt
+// of a rollout ends does, on the last failure of any.
+func NeedsAllMachines(s *snapshot.Snapshot) bool {
+	return slices.ContainsFunc(s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool {
+		p := profileOf(s, &m)
+		return p != nil && isHalted(p)
+	})
+}
+
 // Machine tells a Machine's story.
 func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSiliconMachine) Story {
 	t := newTeller(s, book, "machine", m)
@@ -176,14 +191,13 @@ func (t *teller) unlessHalted(m *infrav1.ScalewayAppleSiliconMachine, when next)
 	if p == nil {
 		return when
 	}
-	halted := find(p.Status.Conditions, infrav1.HaltedCondition)
 	switch {
 	case p.Spec.Rollout.Paused:
 		return next{text: "nothing, until its rollout, which is paused, is resumed"}
-	case halted == nil || !show.Unhealthy(*halted) || m.Status.Applied.Revision == p.Status.Revision:
+	case !isHalted(p) || m.Status.Applied.Revision == p.Status.Revision:
 		return when
 	}
-	ends := haltEnds(t.s, p, *halted)
+	ends := haltEnds(t.s, p, *find(p.Status.Conditions, infrav1.HaltedCondition))
 	ends.text = "nothing while its rollout is halted, which ends with another revision, or by itself"
 	return ends
 }
@@ -195,6 +209,11 @@ func profileOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *in
 		}
 	}
 	return nil
+}
+
+func isHalted(p *infrav1.MacNodeProfile) bool {
+	halted := find(p.Status.Conditions, infrav1.HaltedCondition)
+	return halted != nil && show.Unhealthy(*halted)
 }
 
 // haltEnds is when a halt ends by itself: some time after the last failure, which may be

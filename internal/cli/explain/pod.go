@@ -20,6 +20,17 @@ func PodKinds() []snapshot.Kind {
 	}
 }
 
+// PodNames are the names of what the story of a Pod that runs is told from. One that waits may
+// wait for any Mac.
+func PodNames(p *corev1.Pod) map[snapshot.Kind]string {
+	if p.Spec.NodeName == "" {
+		return nil
+	}
+	names := namesOfMac("", p.Spec.NodeName)
+	delete(names, snapshot.Hosts) // which its Machine names
+	return names
+}
+
 // Pod tells a Pod's story: its own, or that of the Mac that it runs on or waits for.
 func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	t := newTeller(s, book, "pod", p)

@@ -167,6 +167,16 @@ func (k Kind) namespaced() bool { return !slices.Contains([]Kind{Hosts, Nodes}, 
 // not be read, or is not installed, is in Missing. It fails when nothing can be read, or
 // when the cluster has no macfleet.
 func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind) (*Snapshot, error) {
+	return LoadNamed(ctx, c, namespace, nil, kinds...)
+}
+
+// LoadNamed reads as Load does, but of each kind in names only what bears that name: the
+// others of a thousand Macs are neither sent nor decoded. Nothing is asked for by an empty name.
+func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map[Kind]string, kinds ...Kind) (*Snapshot, error) {
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
+		name, named := names[k]
+		return named && name == ""
+	})
 	lists := make([]list, len(kinds))
 	errs := make([]error, len(kinds))
 	var all sync.WaitGroup
@@ -175,6 +185,9 @@ func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind)
 		options := lists[i].options
 		if kind.namespaced() {
 			options = append(options, client.InNamespace(namespace))
+		}
+		if name, named := names[kind]; named {
+			options = append(options, client.MatchingFields{metav1.ObjectNameField: name})
 		}
 		all.Go(func() { errs[i] = c.List(ctx, lists[i].into, options...) })
 	}
