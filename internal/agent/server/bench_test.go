@@ -143,7 +143,7 @@ func (a *apiServer) count(what string) int {
 }
 
 // patience with a busy machine: what it bounds takes moments, or hours where it hangs.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // guests are a Backend; exec, attach and dial are what a test says.
 type guests struct {
