@@ -152,7 +152,7 @@ func (c *cluster) endsForAnother(was, now *host.Host) bool {
 func (c *cluster) judgeDetach(was *host.Host) {
 	t := c.sim.rightful(was.Spec.ServerID)
 	server, exists := c.sim.vendor.Server(was.Spec.ServerID)
-	if exists && !c.sim.named[server.ID] && t != nil && t.cluster == c && server.Name == t.machine.Name {
+	if exists && !c.sim.named[server.ID] && t != nil && t.cluster == c && server.Name == t.machine.Name && !t.ended() {
 		c.sim.violate("the claim of Machine %s on host %s is ended", t.machine, was.Name)
 	}
 }
@@ -448,7 +448,7 @@ func (s *sim) stranded(id string) bool {
 		}
 		found = true
 	}
-	return found
+	return found || s.abandoned[id] == server.Name
 }
 
 // madeUp: all that shows a claim on the server is a person's invention.

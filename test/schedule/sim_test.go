@@ -81,6 +81,9 @@ type sim struct {
 	// ordered for one comes all the same, under its name; the Node of the Mac that it had
 	// is that person's to delete, as the Machine's condition says.
 	redirected map[string]bool
+	// abandoned are servers, by their ids, with the name of a Machine that no longer meant its
+	// claim when another one came upon it: they bear it until somebody names them anew.
+	abandoned map[string]string
 	// releasedAt is when a manager last released a server's host.
 	releasedAt map[string]time.Time
 	// spoilsAll: every reinstall fails.
@@ -111,7 +114,7 @@ func (quiet) next(operation) fault { return fine }
 func newSim(o settings) *sim {
 	s := &sim{
 		settings: o, dice: rand.New(rand.NewPCG(o.seed, 1)), scheme: testScheme(), macs: map[string]*mac{}, plan: quiet{},
-		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{}, unasked: map[string]time.Time{}, redirected: map[string]bool{},
+		clock: clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), named: map[string]bool{}, renamed: map[string]time.Time{}, releasedAt: map[string]time.Time{}, unasked: map[string]time.Time{}, redirected: map[string]bool{}, abandoned: map[string]string{},
 	}
 	build, err := dummyBuild()
 	s.must(err)

@@ -55,6 +55,9 @@ func macOf(h *host.Host) string {
 func (c *cluster) grant(h *host.Host) {
 	claim := h.Spec.ClaimRef
 	before := c.title(macOf(h))
+	if before != nil && before.owner() == nil {
+		c.sim.abandoned[before.mac] = before.machine.Name
+	}
 	if before != nil && c.sim.rightful(before.mac) != before {
 		before = nil
 	}
@@ -238,7 +241,7 @@ func (c *cluster) judgeNode(node *corev1.Node) {
 	s := c.sim
 	id := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 	t := s.rightful(id)
-	if t == nil || t.cluster != c || t.machine.Name != node.Name || c.retires(t.machine) {
+	if t == nil || t.cluster != c || t.machine.Name != node.Name || c.retires(t.machine) || t.ended() {
 		return
 	}
 	if s.current != nil && s.current.machine == t.machine && t.owner().Spec.ProviderID == "" {
