@@ -42,7 +42,7 @@ func (m *testMac) acceptance(who *person, change func(_ *acceptance, interrupt f
 	}
 	a := &acceptance{preparation: p, flags: acceptFlags{report: filepath.Join(m.t.TempDir(), "report")}}
 	a.options = accept.Options{Agent: build, Damaged: build, Now: time.Now, Pause: remote.Pause, Version: "v0"}
-	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
 	defer cancel()
 	if change != nil {
 		change(a, cancel)

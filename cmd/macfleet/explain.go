@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -70,16 +71,35 @@ func (v *verb) loadFor(ctx context.Context, kind snapshot.Kind, names map[snapsh
 	return s, nil
 }
 
-// loadOwn reads what a story needs: of kinds in names what bears that name, but all Machines
+// loadOwn reads what a story needs: of the kinds in names what bears that name, but all Machines
 // where its own do not tell everything.
 func loadOwn(ctx context.Context, c client.Reader, namespace string, names map[snapshot.Kind]string, kinds []snapshot.Kind) (*snapshot.Snapshot, error) {
 	s, err := snapshot.LoadNamed(ctx, c, namespace, names, kinds...)
 	if _, named := names[snapshot.Machines]; err != nil || !named || !explain.NeedsAllMachines(s) {
 		return s, err
 	}
-	names = maps.Clone(names)
-	delete(names, snapshot.Machines)
-	return snapshot.LoadNamed(ctx, c, namespace, names, kinds...)
+	all, err := snapshot.Load(ctx, c, namespace, snapshot.Machines)
+	if err == nil {
+		s.Machines = all.Machines
+	}
+	return s, err
+}
+
+// findNamed finds the object that is asked for. Only where nothing has the whole name that was
+// typed, all names are read.
+func findNamed[T any](kind snapshot.Kind, name string, load func(map[snapshot.Kind]string) (*snapshot.Snapshot, error), find func(*snapshot.Snapshot) (*T, error)) (*T, error) {
+	s, err := load(map[snapshot.Kind]string{kind: name[strings.LastIndex(name, "/")+1:]})
+	if err != nil {
+		return nil, err
+	}
+	one, err := find(s)
+	if unknown, is := errors.AsType[explain.UnknownError](err); !is || len(unknown.Among) > 0 {
+		return one, err
+	}
+	if s, err = load(nil); err != nil {
+		return nil, err
+	}
+	return find(s)
 }
 
 // ofOneMac is what has a story of one Mac, and how that is read.
@@ -90,25 +110,16 @@ type ofOneMac[T any] struct {
 	names func(*T) map[snapshot.Kind]string
 }
 
-// load reads the object that is asked for, and then of a thousand Macs only what belongs to it.
-// Only where nothing has the whole name that was typed, all names are read.
+// load reads the object that is asked for, and then of a thousand Macs only what belongs to it,
+// as it was read first.
 func (a ofOneMac[T]) load(ctx context.Context, v *verb, name string) (*snapshot.Snapshot, *T, error) {
-	var unknown explain.UnknownError
-	s, err := v.loadFor(ctx, a.kind, map[snapshot.Kind]string{a.kind: name}, []snapshot.Kind{a.kind})
+	one, err := findNamed(a.kind, name, func(names map[snapshot.Kind]string) (*snapshot.Snapshot, error) {
+		return v.loadFor(ctx, a.kind, names, []snapshot.Kind{a.kind})
+	}, func(s *snapshot.Snapshot) (*T, error) { return a.find(s, name) })
 	if err != nil {
 		return nil, nil, err
 	}
-	one, err := a.find(s, name)
-	if errors.As(err, &unknown) && len(unknown.Among) == 0 {
-		if s, err = v.loadFor(ctx, a.kind, nil, []snapshot.Kind{a.kind}); err != nil {
-			return nil, nil, err
-		}
-		one, err = a.find(s, name)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err = v.loadFor(ctx, a.kind, a.names(one), a.kinds)
+	s, err := v.loadFor(ctx, a.kind, a.names(one), a.kinds)
 	return s, one, err
 }
 
@@ -181,11 +192,9 @@ func newExplainPod() *cobra.Command {
 			return explain.Story{}, err
 		}
 		// The Pod is in one namespace, and the fleets in another.
-		pods, err := snapshot.Load(ctx, c, namespace, snapshot.Pods)
-		if err != nil {
-			return explain.Story{}, err
-		}
-		p, err := explain.Find(pods.Pods, "pod", name)
+		p, err := findNamed(snapshot.Pods, name, func(names map[snapshot.Kind]string) (*snapshot.Snapshot, error) {
+			return snapshot.LoadNamed(ctx, c, namespace, names, snapshot.Pods)
+		}, func(s *snapshot.Snapshot) (*corev1.Pod, error) { return explain.Find(s.Pods, "pod", name) })
 		if err != nil {
 			return explain.Story{}, err
 		}

@@ -272,7 +272,7 @@ func (m *testMac) prepare(who *person, change func(*preparation)) prepared {
 	if change != nil {
 		change(p)
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
 	defer cancel()
 	got := prepared{}
 	var exited exitError

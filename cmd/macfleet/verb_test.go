@@ -57,7 +57,7 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	items := map[string]any{
 		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
-		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods,
+		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods, "nodes": s.Nodes, "scalewayapplesiliconremediations": s.Remediations,
 	}[kind]
 	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	if !named {
@@ -121,6 +121,8 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a Pod's":                     {args: "explain pod build-1", out: "Unschedulable"},
 		"a profile's":                 {args: "explain profile macfleet-builders", out: "CanaryFailed"},
 		"a cluster's":                 {args: "explain cluster macfleet", out: "WritesForbidden"},
+		"a host's, half of it":        {args: "explain host " + stranded, codes: map[string]int{"scalewayapplesiliconmachines": 403}, code: exitPartly, out: "macfleet host release", errs: "not shown: scalewayapplesiliconmachines"},
+		"a host's, without rights":    {args: "explain host " + stranded, codes: map[string]int{"scalewayapplesiliconhosts": 403}, code: exitFailed, errs: "scalewayapplesiliconhosts: you may not list them"},
 		"for programs":                {args: "explain host 00000004 -o json", out: `"commands"`},
 		"an unknown name":             {args: "explain host fr-par-1-00000004-0000-4000-8000-000000000001", code: exitFailed, errs: "did you mean " + stranded},
 		"an ambiguous name":           {args: "explain machine macfleet-builders", code: exitFailed, errs: "one of several"},

@@ -38,7 +38,7 @@ func MachineNames(m *infrav1.ScalewayAppleSiliconMachine) map[snapshot.Kind]stri
 func NeedsAllMachines(s *snapshot.Snapshot) bool {
 	return slices.ContainsFunc(s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool {
 		p := profileOf(s, &m)
-		return p != nil && isHalted(p)
+		return p != nil && waitsForHalt(p, &m)
 	})
 }
 
@@ -194,7 +194,7 @@ func (t *teller) unlessHalted(m *infrav1.ScalewayAppleSiliconMachine, when next)
 	switch {
 	case p.Spec.Rollout.Paused:
 		return next{text: "nothing, until its rollout, which is paused, is resumed"}
-	case !isHalted(p) || m.Status.Applied.Revision == p.Status.Revision:
+	case !waitsForHalt(p, m):
 		return when
 	}
 	ends := haltEnds(t.s, p, *find(p.Status.Conditions, infrav1.HaltedCondition))
@@ -211,9 +211,10 @@ func profileOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *in
 	return nil
 }
 
-func isHalted(p *infrav1.MacNodeProfile) bool {
+// waitsForHalt: nothing is done to the Machine's Mac before the halt of its rollout ends.
+func waitsForHalt(p *infrav1.MacNodeProfile, m *infrav1.ScalewayAppleSiliconMachine) bool {
 	halted := find(p.Status.Conditions, infrav1.HaltedCondition)
-	return halted != nil && show.Unhealthy(*halted)
+	return halted != nil && show.Unhealthy(*halted) && !p.Spec.Rollout.Paused && m.Status.Applied.Revision != p.Status.Revision
 }
 
 // haltEnds is when a halt ends by itself: some time after the last failure, which may be

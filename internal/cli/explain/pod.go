@@ -26,9 +26,8 @@ func PodNames(p *corev1.Pod) map[snapshot.Kind]string {
 	if p.Spec.NodeName == "" {
 		return nil
 	}
-	names := namesOfMac("", p.Spec.NodeName)
-	delete(names, snapshot.Hosts) // which its Machine names
-	return names
+	mac := p.Spec.NodeName
+	return map[snapshot.Kind]string{snapshot.Machines: mac, snapshot.CoreMachines: mac, snapshot.Nodes: mac, snapshot.Remediations: mac}
 }
 
 // Pod tells a Pod's story: its own, or that of the Mac that it runs on or waits for.

@@ -171,7 +171,8 @@ func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind)
 }
 
 // LoadNamed reads as Load does, but of each kind in names only what bears that name: the
-// others of a thousand Macs are neither sent nor decoded. Nothing is asked for by an empty name.
+// others of a thousand Macs are neither sent nor decoded. A kind with an empty name is not read,
+// and one that is not in names is read whole.
 func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map[Kind]string, kinds ...Kind) (*Snapshot, error) {
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
 		name, named := names[k]
