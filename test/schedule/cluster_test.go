@@ -170,6 +170,8 @@ func (c *cluster) claimant(claim *infrav1.ClaimReference) *infrav1.ScalewayApple
 type departure struct {
 	machine *infrav1.ScalewayAppleSiliconMachine
 	at      time.Time
+	// deleting: its deletion had been asked for before.
+	deleting bool
 }
 
 // newMachine is a person, or a MachineSet, that wants one more Mac.

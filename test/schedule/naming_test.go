@@ -31,6 +31,7 @@ func (s *sim) naming(h *host.Host, method, verb string, asks wish) {
 func (s *sim) noteName(id, was string) {
 	if server, exists := s.vendor.Server(id); exists && server.Name != was {
 		s.renamed[id] = s.clock.Now()
+		delete(s.abandoned, id)
 	}
 }
 

@@ -46,10 +46,10 @@ func (c *cluster) admit(before, after client.Object) error {
 		refusal = refuseMachine(was, after)
 		if s.current == nil && was != nil && was.Spec.HostRef != nil && !reflect.DeepEqual(was.Spec.HostRef, after.Spec.HostRef) {
 			c.forced[after.Name] = s.clock.Now() // a person took its Mac away from it
-			c.departed[client.ObjectKeyFromObject(after)] = departure{was, s.clock.Now()}
+			c.departed[client.ObjectKeyFromObject(after)] = departure{was, s.clock.Now(), was.DeletionTimestamp != nil}
 		}
 		if refusal == "" && after.DeletionTimestamp != nil && len(after.Finalizers) == 0 {
-			c.departed[client.ObjectKeyFromObject(after)] = departure{after, s.clock.Now()}
+			c.departed[client.ObjectKeyFromObject(after)] = departure{after, s.clock.Now(), was != nil && was.DeletionTimestamp != nil}
 		}
 	case *corev1.Node:
 		if s.current != nil && before != nil && after.DeletionTimestamp != nil {
@@ -152,7 +152,7 @@ func (c *cluster) endsForAnother(was, now *host.Host) bool {
 func (c *cluster) judgeDetach(was *host.Host) {
 	t := c.sim.rightful(was.Spec.ServerID)
 	server, exists := c.sim.vendor.Server(was.Spec.ServerID)
-	if exists && !c.sim.named[server.ID] && t != nil && t.cluster == c && server.Name == t.machine.Name && !t.ended() {
+	if exists && !c.sim.named[server.ID] && t != nil && t.cluster == c && server.Name == t.machine.Name && !t.restored() {
 		c.sim.violate("the claim of Machine %s on host %s is ended", t.machine, was.Name)
 	}
 }

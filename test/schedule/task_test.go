@@ -53,7 +53,7 @@ func (s *sim) run(t *task, turns int) {
 	select {
 	case <-t.yield:
 	case <-time.After(stuck):
-		panic(t.name + " does not come to the gate: does it wait for a lock that a task holds there? Then holdsLock has to know")
+		panic(fmt.Sprintf("seed %d, harsh %t: %s does not come to the gate: does it wait for a lock that a task holds there? Then holdsLock has to know", s.seed, s.harsh, t.name))
 	}
 	s.current = before
 	if !t.done {
@@ -185,7 +185,8 @@ func (s *sim) pause() {
 
 // holdsLock reports that the running task calls from where a reconciler holds a
 // lock of its process: were it to wait there, another task would wait for the lock
-// and never come to the gate.
+// and never come to the gate. An order that nothing counts takes no lock, and does not wait
+// there either.
 func holdsLock() bool {
 	pcs := make([]uintptr, 40)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

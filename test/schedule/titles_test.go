@@ -55,8 +55,8 @@ func macOf(h *host.Host) string {
 func (c *cluster) grant(h *host.Host) {
 	claim := h.Spec.ClaimRef
 	before := c.title(macOf(h))
-	if before != nil && before.owner() == nil {
-		c.sim.abandoned[before.mac] = before.machine.Name
+	if server, _ := c.sim.vendor.Server(macOf(h)); before != nil && before.owner() == nil && server.Name == before.machine.Name {
+		c.sim.abandoned[before.mac] = server.Name
 	}
 	if before != nil && c.sim.rightful(before.mac) != before {
 		before = nil
@@ -117,6 +117,13 @@ func (t *title) ended() bool {
 	}
 	last, is := t.cluster.departed[t.machine]
 	return is && last.machine.DeletionTimestamp != nil && t.means(last.machine) && t.cluster.sim.clock.Since(last.at) <= grace
+}
+
+// restored reports that a person made the owner anew a moment ago, of one that was being
+// deleted: what is written now may have been decided for that one.
+func (t *title) restored() bool {
+	last, is := t.cluster.departed[t.machine]
+	return is && last.deleting && t.means(last.machine) && t.cluster.sim.clock.Since(last.at) <= grace
 }
 
 // rightful is the title to a Mac whose owner lives, is not being deleted, and has
@@ -241,7 +248,7 @@ func (c *cluster) judgeNode(node *corev1.Node) {
 	s := c.sim
 	id := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 	t := s.rightful(id)
-	if t == nil || t.cluster != c || t.machine.Name != node.Name || c.retires(t.machine) || t.ended() {
+	if t == nil || t.cluster != c || t.machine.Name != node.Name || c.retires(t.machine) || t.restored() {
 		return
 	}
 	if s.current != nil && s.current.machine == t.machine && t.owner().Spec.ProviderID == "" {
