@@ -243,7 +243,7 @@ func TestF15_UploadIsPipelined(t *testing.T) {
 		return 0
 	}
 	session := s.dial(key)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if _, err := session.Receive(ctx, build); err != nil {
 		t.Errorf("with nothing said by the other side until %d bytes came: %v", ahead, err)

@@ -153,7 +153,7 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 	go func() {
 		defer cancel()
 		hanging := func(context.Context) (bool, error) { return exists(filepath.Join(source, "hanging")), nil }
-		if err := wait.PollUntilContextTimeout(t.Context(), statePoll, 30*time.Second, true, hanging); err != nil {
+		if err := wait.PollUntilContextTimeout(t.Context(), statePoll, startTimeout, true, hanging); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -395,7 +395,7 @@ func residentMemory(t *testing.T, pid int) string {
 
 func eventually(t *testing.T, what string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), statePoll, 30*time.Second, true, condition); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), statePoll, startTimeout, true, condition); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -177,7 +176,7 @@ func TestKilledLauncherTakesItsProcessesAlong(t *testing.T) {
 		}
 		return true, c.Stop(t.Context())
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), statePoll, 10*time.Second, true, lock); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), statePoll, startTimeout, true, lock); err != nil {
 		t.Errorf("the directory cannot be used again: %v", err)
 	}
 }

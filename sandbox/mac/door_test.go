@@ -171,7 +171,7 @@ func TestF14_InstancesAndSessionsAreCounted(t *testing.T) {
 func TestF03_ALockedAccountClosesKeyLoginsForAWhile(t *testing.T) {
 	b := startBench(t, func(o *Options) {
 		o.TimeScale = 30
-		o.Switches.LockSteps = []LockStep{{After: 3, For: time.Minute}}
+		o.Switches.LockSteps = []LockStep{{After: 3, For: 10 * time.Minute}}
 	})
 	b.ok("true")
 	if got := b.sh(`printf 'a\nb\nc\n' | sudo -S -k -p '' true`, ""); got.rc != 1 {

@@ -253,7 +253,12 @@ func (b *bench) grant() {
 // await polls a condition until it holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	awaitWithin(t, patience, what, holds)
+}
+
+func awaitWithin(t *testing.T, within time.Duration, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long: %s", what)

@@ -49,7 +49,7 @@ func (b *bench) job() map[string]string {
 
 func TestLaunchdLife(t *testing.T) {
 	b := startBench(t, nil)
-	b.daemon(`id -un >&2; echo "$HOME $XPC_SERVICE_NAME" >&2; exec sleep 1000`, keepAlive)
+	b.daemon(`id -un >&2; echo "$HOME $XPC_SERVICE_NAME" >&2; exec sleep 1000`, keepAlive+"<key>ExitTimeOut</key><integer>3000</integer>") // a minute to end
 	b.grant()
 	launchctl := func(args string) outcome { return b.sh("sudo -n launchctl "+args, "") }
 	if got := launchctl("print system/dev.test.job"); got.rc != 113 {
@@ -92,7 +92,7 @@ func TestLaunchdLife(t *testing.T) {
 }
 
 func TestLaunchdSettlesAfterBootout(t *testing.T) {
-	b := startBench(t, func(o *Options) { o.TimeScale = 3 })
+	b := startBench(t, func(o *Options) { o.TimeScale = 0.2 }) // the label takes 15 s to settle: what is to come before has them
 	b.daemon("exec sleep 1000", keepAlive)
 	b.grant()
 	got := b.ok("sudo -n /bin/sh -c 'l=" + plistPath + "; launchctl bootstrap system $l; launchctl bootout system/dev.test.job; launchctl bootstrap system $l 2>/dev/null; echo $?; launchctl kickstart system/dev.test.job 2>/dev/null; echo $?'")

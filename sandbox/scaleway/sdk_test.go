@@ -193,7 +193,7 @@ func (w *world) delete(id string) error {
 
 func (w *world) settle() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := w.Settle(ctx); err != nil {
 		w.t.Fatal(err)

@@ -31,7 +31,7 @@ func TestAPodThatIsGoneHasNoStatus(t *testing.T) {
 		"it is another's, and gone": func(p *corev1.Pod) { p.Name, p.UID = "gone", "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			was := p.DeepCopy()
 			change(was)

@@ -33,7 +33,7 @@ const (
 	otherPool  = "gpu-pool-"
 	otherTeam  = "other-team"
 
-	rights = 30 * time.Second
+	rights = 3 * time.Minute
 )
 
 // Who writes: each stands for a role, bound here as the book says.

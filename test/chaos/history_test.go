@@ -16,8 +16,9 @@ import (
 	"github.com/macfleet/macfleet/test/agent/stage"
 )
 
-// restTime is how long a Mac that is left alone may take to come to rest.
-const restTime = 60 * time.Second
+// restTime is how long a Mac that is left alone may take to come to rest: far more than it
+// takes, so that only a real hang breaks it on a busy machine.
+const restTime = 5 * time.Minute
 
 // history is the life of one Mac.
 type history struct {

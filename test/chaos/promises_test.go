@@ -97,7 +97,7 @@ func (h *history) checkDescriptors(ctx context.Context) {
 		return
 	}
 	low := 0
-	settled, cancel := context.WithTimeout(ctx, 5*time.Second)
+	settled, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := stage.Await(settled, "few open files", func() bool {
 		n, err := stage.Descriptors(h.mac.AgentPID())

@@ -281,7 +281,7 @@ func checkEmpty(t *testing.T, dir string) {
 func checkNoProcess(t *testing.T, dir string) {
 	t.Helper()
 	var left []string
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
 		left = processesOf(dir)
 		return len(left) == 0, nil
 	})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,35 +31,33 @@ func monitor(t *testing.T, clock *clocktesting.FakeClock, checks ...Check) *Moni
 }
 
 func TestACheckThatHangsHoldsUpNoOther(t *testing.T) {
-	release := make(chan struct{})
-	var calls atomic.Int32
-	hangs := Check{Type: "Hangs", Essential: true, Look: func(context.Context) (Finding, error) {
-		calls.Add(1)
-		<-release // it does not heed its deadline
-		return well("Back"), nil
-	}}
-	works := Check{Type: "Works", Look: func(context.Context) (Finding, error) { return well("Works"), nil }}
-	m := monitor(t, clocktesting.NewFakeClock(noon()), hangs, works)
-	for range 3 {
-		m.look(t.Context())
-		got := m.Findings()
-		if got[0].Reason != ReasonCheckHangs || got[0].Status != corev1.ConditionUnknown || got[0].Blocks || got[1].Reason != "Works" {
-			t.Fatalf("found %+v", got)
-		}
-	}
-	if n := calls.Load(); n != 1 {
-		t.Errorf("a check that hangs was begun %d times", n)
-	}
-	close(release)
-	late := time.After(time.Minute)
-	for m.Findings()[0].Reason != "Back" {
-		select {
-		case <-late:
-			t.Fatalf("a check that came back is not asked again: %+v", m.Findings())
-		default:
+	synctest.Test(t, func(t *testing.T) { // the deadline passes for the check that hangs only
+		release := make(chan struct{})
+		var calls atomic.Int32
+		hangs := Check{Type: "Hangs", Essential: true, Look: func(context.Context) (Finding, error) {
+			calls.Add(1)
+			<-release // it does not heed its deadline
+			return well("Back"), nil
+		}}
+		works := Check{Type: "Works", Look: func(context.Context) (Finding, error) { return well("Works"), nil }}
+		m := monitor(t, clocktesting.NewFakeClock(noon()), hangs, works)
+		for range 3 {
 			m.look(t.Context())
+			got := m.Findings()
+			if got[0].Reason != ReasonCheckHangs || got[0].Status != corev1.ConditionUnknown || got[0].Blocks || got[1].Reason != "Works" {
+				t.Errorf("found %+v", got)
+			}
 		}
-	}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("a check that hangs was begun %d times", n)
+		}
+		close(release)
+		synctest.Wait()
+		m.look(t.Context())
+		if got := m.Findings(); got[0].Reason != "Back" {
+			t.Errorf("a check that came back is not asked again: %+v", got)
+		}
+	})
 }
 
 func TestWhatBlocks(t *testing.T) {
@@ -123,6 +122,7 @@ func TestOneFailedLookIsNoBrokenTool(t *testing.T) {
 func TestNewsComeOnChangeOnly(t *testing.T) {
 	f := well("A")
 	m := monitor(t, clocktesting.NewFakeClock(noon()), Check{Type: "T", Look: func(context.Context) (Finding, error) { return f, nil }})
+	m.o.Deadline = time.Minute
 	spoke := func() bool {
 		changed := m.Changed()
 		m.look(t.Context())
@@ -225,7 +225,10 @@ func TestAToolThatIsSlowIsNotBroken(t *testing.T) {
 		return vm.Info{Name: "tart", Version: "2.32.1"}, nil
 	}}.Check()
 	m := monitor(t, clocktesting.NewFakeClock(noon()), c)
+	hanging := m.o.Deadline
+	m.o.Deadline = time.Minute
 	m.look(t.Context())
+	m.o.Deadline = hanging
 	now = now.Add(probeAnyway)
 	slow.Store(true)
 	for range 3 {

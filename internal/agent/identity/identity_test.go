@@ -184,7 +184,7 @@ func (s *apiServer) deliver(path string) {
 
 func begin(t *testing.T, o Options) *Identity {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	living, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.Cleanup(stop)
@@ -331,7 +331,7 @@ func TestWaitsForBootstrapCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the credentials were never taken")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/tart"
@@ -106,10 +107,10 @@ func (h *tartHost) write(t *testing.T, name string, content map[string]any) {
 func (h *tartHost) Pull(ctx context.Context, ref string, o vm.PullOptions) (string, error) {
 	tell := o.Progress
 	o.Progress = func(percent int) {
+		tell(percent) // first: what a test sees here, the store knows
 		h.mu.Lock()
 		h.percents[ref] = append(h.percents[ref], percent)
 		h.mu.Unlock()
-		tell(percent)
 	}
 	return h.Driver.Pull(ctx, ref, o)
 }
@@ -207,11 +208,16 @@ func TestAPullIsResumedAfterAKill(t *testing.T) {
 
 func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
 	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls"}}})
-	s := storeOf(t, h, Options{StallTimeout: 300 * time.Millisecond})
-	_, err := s.Ensure(t.Context(), Request{Ref: tagV1})
+	clock := clocktesting.NewFakeClock(time.Now()) // the tool may be slow to start
+	s := storeOf(t, h, Options{Clock: clock})
+	done := ask(t.Context(), s, Request{Ref: tagV1})
+	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(tagV1), 50) })
+	await(t, "the watch", clock.HasWaiters)
+	clock.Step(defaultStallTimeout)
+	got := receive(t, "the end", done)
 	var stalled *stalledError
-	if !errors.As(err, &stalled) || stalled.Percent != 50 {
-		t.Fatal(err)
+	if !errors.As(got.err, &stalled) || stalled.Percent != 50 {
+		t.Fatal(got.err)
 	}
 	h.plan(t, nil)
 	if _, err := s.Ensure(t.Context(), Request{Ref: tagV1}); err != nil {

@@ -21,6 +21,7 @@ type fakeHost struct {
 	now func() time.Time
 
 	mu       sync.Mutex
+	lists    int
 	machines map[string]bool // name → running
 	runs     map[string]*fakeRun
 	images   map[string]string
@@ -159,9 +160,17 @@ func (h *fakeHost) RunCommand(name string, o vm.RunOptions) (vm.Command, error) 
 	return vm.Command{Path: name}, nil
 }
 
+// listed is how often all machines were asked for.
+func (h *fakeHost) listed() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lists
+}
+
 func (h *fakeHost) Machines(context.Context) ([]vm.Machine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lists++
 	var list []vm.Machine
 	for name, running := range h.machines {
 		list = append(list, vm.Machine{Name: name, Running: running, MacOS: true})

@@ -22,7 +22,10 @@ func TestAWrongClockLeavesTheGraceAlone(t *testing.T) {
 			w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 			w.startAgent()
 			w.awaitRunning("a")
+			w.frozen.Store(true) // a busy machine takes nothing from the grace
 			w.edit("a", func(p *corev1.Pod) { podtest.DeleteAt(p, w.clock.Now().Add(-ahead)) })
+			w.await("the guest is asked to shut down", func() bool { return w.host.stops() == 1 })
+			w.frozen.Store(false)
 			w.awaitGone("a")
 			if g := w.host.graces; len(g) != 1 || g[0] < 20*time.Second || g[0] > 30*time.Second {
 				t.Errorf("graces %v, the Pod has 30 s", g)
@@ -44,6 +47,7 @@ func TestAnAgentsRestartBeginsNoNewGrace(t *testing.T) {
 	w.clock.Step(20 * time.Second)
 	close(w.host.stopGate)
 	w.startAgent()
+	w.await("the guest is asked again", func() bool { return w.host.stops() == 2 })
 	w.frozen.Store(false)
 	w.awaitGone("a")
 	w.host.mu.Lock()

@@ -94,7 +94,7 @@ func talk(t *testing.T, address string, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	go func() {
 		_, _ = conn.Write(text)
 		closeWrite(conn)

@@ -221,6 +221,7 @@ func TestMachineEnds(t *testing.T) {
 	t.Run("an exit that still comes counts", func(t *testing.T) {
 		g := newFakeGuest()
 		a := serveAttempt(t, g)
+		a.commands.exitPatience = deadline
 		mustRun(t, a.dir, guestRun("main", "hang"))
 		receive(t, "the command runs", g.running)
 		go func() { g.release <- 143 }()

@@ -116,10 +116,11 @@ func TestMachineEndsUnderItsCommand(t *testing.T) {
 }
 
 func TestKilledShimLosesItsCommands(t *testing.T) {
-	dir := startSpec(t, "exec sleep 3", Spec{GuestSocket: "somewhere"})
+	runs := untilTheTestEnds(t) // whatever the commands and the kill take
+	dir := startSpec(t, runs, Spec{GuestSocket: "somewhere"})
 	mustRun(t, dir, shell("setup", "true"))
 	mustEnd(t, dir, "setup")
-	mustRun(t, dir, shell("main", "exec sleep 3"))
+	mustRun(t, dir, shell("main", runs))
 	ended := make(chan error, 1)
 	go func() {
 		end, err := AwaitCommand(bounded(t), dir, "main")

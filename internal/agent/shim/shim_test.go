@@ -50,6 +50,17 @@ func start(t *testing.T, script string) string {
 	return dir
 }
 
+// untilTheTestEnds is a script that runs for as long as its test, also where no shim is left to
+// end it: the file that it looks for goes with the test's directories.
+func untilTheTestEnds(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "runs")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "while [ -e " + path + " ]; do sleep 0.05; done"
+}
+
 func awaitGone(t *testing.T, dir string) {
 	t.Helper()
 	select {
@@ -172,7 +183,7 @@ func TestKillEndsTheCommand(t *testing.T) {
 }
 
 func TestKilledShimLeavesNoRecord(t *testing.T) {
-	dir := start(t, "exec sleep 2")
+	dir := start(t, untilTheTestEnds(t)) // it cannot end, and be written down, before its shim is killed
 	awaitFile(t, filepath.Join(dir, startedFile))
 	s, _, err := ReadStarted(dir)
 	if err != nil {

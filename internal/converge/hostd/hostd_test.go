@@ -289,7 +289,7 @@ func (f *fixture) served(uid int) string {
 
 func ask(t *testing.T, path, request string) (document.HostdAnswer, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	data, err := macos.UnixSockets{}.Ask(ctx, path, []byte(request))
 	var a document.HostdAnswer
@@ -413,7 +413,7 @@ func TestHostdEndsWhenItCannotAnswerAnyMore(t *testing.T) {
 	if err := l.Close(); err != nil { // taking a caller fails from now on
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := f.serveAndWatch(ctx, l); !errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
 		t.Errorf("it ended with %v, %v", err, ctx.Err())

@@ -34,13 +34,15 @@ type guestSpec struct {
 	// OwnNetwork: two guests may listen on one port.
 	OwnNetwork bool          `json:"ownNetwork,omitempty"`
 	BootDelay  time.Duration `json:"bootDelay"`
-	NoLease    bool          `json:"noLease,omitempty"`
-	StaleToo   bool          `json:"staleToo,omitempty"` // a wrong lease that looks newer
-	Crash      bool          `json:"crash,omitempty"`
-	Deaf       bool          `json:"deaf,omitempty"`     // does not shut down when asked to
-	NoSocket   bool          `json:"noSocket,omitempty"` // nobody reaches its agent
-	DHCP       dhcp          `json:"dhcp"`
-	Agent      agentSpec     `json:"agent"`
+	// ShutdownGrace as the plan has it.
+	ShutdownGrace time.Duration `json:"shutdownGrace"`
+	NoLease       bool          `json:"noLease,omitempty"`
+	StaleToo      bool          `json:"staleToo,omitempty"` // a wrong lease that looks newer
+	Crash         bool          `json:"crash,omitempty"`
+	Deaf          bool          `json:"deaf,omitempty"`     // does not shut down when asked to
+	NoSocket      bool          `json:"noSocket,omitempty"` // nobody reaches its agent
+	DHCP          dhcp          `json:"dhcp"`
+	Agent         agentSpec     `json:"agent"`
 }
 
 // agentSpec is the guest agent of an image.
@@ -108,6 +110,7 @@ func bornGuest(in *bufio.Reader) (*guestLife, error) {
 	s := guest.System{
 		Userland: g.spec.Userland, Disk: g.spec.Root + "/disk", Root: g.spec.Root + "/root", Shares: g.spec.Shares,
 		Program: g.spec.Program, Extra: filepath.Join(g.spec.Userland, wire.GuestPrograms), OwnNetwork: g.spec.OwnNetwork,
+		ShutdownGrace: g.spec.ShutdownGrace,
 	}
 	if g.inside, err = guest.Enter(s); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/macfleet/macfleet/sandbox/mac/tart/guest"
 )
@@ -78,13 +79,17 @@ func TestSharedDirectoriesAppearInTheGuest(t *testing.T) {
 	}
 }
 
+// unhurried is a plan whose guests wait long for their processes: a trap may run late on a
+// busy machine, and the end of the last one ends the wait.
+func unhurried() *Plan { return &Plan{ShutdownGrace: Duration(time.Minute)} }
+
 func TestAGuestShutsItselfDown(t *testing.T) {
 	t.Parallel()
-	m := cloned(t, nil, "vm")
+	m := cloned(t, unhurried(), "vm")
 	for _, shutdown := range []string{"/sbin/shutdown -h now", "sudo -n /sbin/shutdown -h now", "/usr/bin/sudo /sbin/halt"} {
 		run := m.boot("vm")
 		m.awaitAgent("vm")
-		m.sh("vm", "trap 'echo asked >/Users/admin/asked; exit' TERM; "+shutdown+"; sleep 5 & wait")
+		m.sh("vm", "trap 'echo asked >/Users/admin/asked; exit' TERM; "+shutdown+"; sleep 600 & wait")
 		if code := run.wait(); code != 0 || !strings.Contains(run.out.String(), "guest has stopped the virtual machine\n") {
 			t.Errorf("%s: exit %d, %q", shutdown, code, run.out.String())
 		}
@@ -99,11 +104,11 @@ func TestAGuestShutsItselfDown(t *testing.T) {
 
 func TestAShutdownIsAnsweredFirst(t *testing.T) {
 	t.Parallel()
-	m := cloned(t, nil, "vm")
+	m := cloned(t, unhurried(), "vm")
 	for range 10 {
 		run := m.boot("vm")
 		m.awaitAgent("vm")
-		waiting := m.start("exec", "vm", "/bin/sh", "-c", "trap 'exit 42' TERM; touch /tmp/waiting; sleep 5 & wait")
+		waiting := m.start("exec", "vm", "/bin/sh", "-c", "trap 'exit 42' TERM; touch /tmp/waiting; sleep 600 & wait")
 		await(t, "the other command runs", func() bool { return exists(filepath.Join(m.vm("vm").guest(), "disk/private/tmp/waiting")) })
 		if got := m.do("exec", "vm", "/sbin/shutdown", "-h", "now"); got.code != 0 {
 			t.Errorf("shutdown: %+v", got)

@@ -33,6 +33,9 @@ type Plan struct {
 	Agent guest.Generation `json:"agent,omitempty"`
 	// BootDelay passes between the start of a guest and its lease. Default 20 ms.
 	BootDelay Duration `json:"bootDelay,omitempty"`
+	// ShutdownGrace is how long a guest that shuts down waits for its processes after
+	// SIGTERM. Who is to be answered has half of it. Default 2 s.
+	ShutdownGrace Duration `json:"shutdownGrace,omitempty"`
 	// PullBytesPerSecond is how fast an image comes in, by the size the registry says it
 	// has. Default: at once.
 	PullBytesPerSecond int64 `json:"pullBytesPerSecond,omitempty"`
@@ -159,7 +162,7 @@ func loadPlan(path string) (*armedPlan, error) {
 		return nil, fmt.Errorf("reading the fault plan: %w", err)
 	}
 	p := armedPlan{
-		Plan:    Plan{BootDelay: Duration(20 * time.Millisecond)},
+		Plan:    Plan{BootDelay: Duration(20 * time.Millisecond), ShutdownGrace: Duration(2 * time.Second)},
 		counter: fmt.Sprintf("%s.%x", path, sha256.Sum256(data))[:len(path)+9],
 	}
 	if len(data) > 0 {

@@ -266,7 +266,7 @@ func (c runner) guestSpec(vm vmDir, cfg vmConfig, o runOptions) (guestSpec, erro
 	}
 	s := guestSpec{
 		Name: vm.name(), Root: root, Userland: userland(), Hardware: etherHardware(cfg.MACAddress), Shares: o.shares,
-		BootDelay: time.Duration(c.plan.BootDelay),
+		BootDelay: time.Duration(c.plan.BootDelay), ShutdownGrace: time.Duration(c.plan.ShutdownGrace),
 		DHCP: dhcp{
 			File: c.leaseFile, Lock: filepath.Join(c.stateDir, "dhcp.lock"), Offset: time.Duration(c.plan.ClockOffset),
 		},

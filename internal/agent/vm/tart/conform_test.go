@@ -164,7 +164,7 @@ func newFake(t *testing.T, plan map[string]any) *fake {
 		}
 	}
 	f := &fake{dir: dir, Driver: New(Options{
-		Path: path, Home: filepath.Join(dir, "home"), QueryTimeout: 2 * time.Second,
+		Path: path, Home: filepath.Join(dir, "home"), QueryTimeout: time.Minute,
 		Environ: []string{
 			"HOME=" + dir, "PATH=/usr/bin:/bin",
 			"TART_FAKE_FAULTS=" + filepath.Join(dir, "plan.json"),
@@ -173,6 +173,7 @@ func newFake(t *testing.T, plan map[string]any) *fake {
 			"TART_FAKE_JOURNAL=" + filepath.Join(dir, "journal"),
 		},
 	})}
+	f.unplug = time.Minute // on a busy machine a tart that was asked to stop takes seconds
 	f.plan(t, plan)
 	return f
 }

@@ -201,7 +201,7 @@ func (c *conversation) end(s vmtest.Subject, ended <-chan vm.RunEnd) said {
 	select {
 	case e := <-ended:
 		return said{code: e.Code, stdout: e.Tail}
-	case <-time.After(max(s.Patience, 30*time.Second)):
+	case <-time.After(max(s.Patience, 5*time.Minute)):
 		c.t.Fatal("it never ended")
 	}
 	return said{}

@@ -46,6 +46,8 @@ type Driver struct {
 	home    string
 	environ []string
 	query   time.Duration
+	// unplug is what tart gets at least to stop a machine.
+	unplug time.Duration
 
 	mu sync.Mutex
 	// watches of the processes that hold machines, by number.
@@ -65,7 +67,7 @@ func New(o Options) *Driver {
 	if o.QueryTimeout <= 0 {
 		o.QueryTimeout = queryTimeout
 	}
-	return &Driver{path: o.Path, home: o.Home, environ: environ, query: o.QueryTimeout}
+	return &Driver{path: o.Path, home: o.Home, environ: environ, query: o.QueryTimeout, unplug: unplugLeast}
 }
 
 // Find returns the tart executable: the wanted path, or the first of the usual

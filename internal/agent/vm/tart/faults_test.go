@@ -249,7 +249,11 @@ func TestStopFaults(t *testing.T) {
 		{"tart ignores its signal, too", faults("guest-ignores-shutdown", "run-ignores-stop"), 500 * time.Millisecond, vm.Killed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newFake(t, c.plan).subject()
+			f := newFake(t, c.plan)
+			if c.want == vm.Killed {
+				f.unplug = unplugLeast
+			}
+			s := f.subject()
 			vmtest.Create(t, s, "tk-a-0")
 			ended := vmtest.Run(t, s, "tk-a-0")
 			vmtest.Up(t, s, "tk-a-0")
@@ -268,7 +272,7 @@ func TestStopFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		vmtest.Expect(t, s, ended, vm.Stopped)
-		if took := time.Since(began); took > 15*time.Second {
+		if took := time.Since(began); took > 5*time.Minute { // and not an hour
 			t.Errorf("took %v", took)
 		}
 	})

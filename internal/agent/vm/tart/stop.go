@@ -96,7 +96,7 @@ func (d *Driver) Stop(ctx context.Context, name string, grace time.Duration) err
 	if gone || err != nil {
 		return err
 	}
-	gone, err = d.within(ctx, name, max(unplug, unplugLeast), func(ctx context.Context, name string) error {
+	gone, err = d.within(ctx, name, max(unplug, d.unplug), func(ctx context.Context, name string) error {
 		if err := d.signal(name, syscall.SIGINT); err != nil {
 			return err
 		}

@@ -46,6 +46,9 @@ type System struct {
 	Extra string `json:"extra,omitempty"`
 	// OwnNetwork says that the guest's process was started with Attributes(true).
 	OwnNetwork bool `json:"ownNetwork,omitempty"`
+	// ShutdownGrace is how long processes have between SIGTERM and the end of a shutdown;
+	// who is to be answered has half of it.
+	ShutdownGrace time.Duration `json:"shutdownGrace"`
 }
 
 // AgentOptions say what the guest agent is like.
@@ -60,9 +63,3 @@ type AgentOptions struct {
 
 // home is where commands run that name no other place.
 const home = "/Users/admin"
-
-// shutdownGrace is how long processes have between SIGTERM and the end of a shutdown.
-const shutdownGrace = 2 * time.Second
-
-// answerGrace is how long a shutdown waits for those who are to be answered.
-const answerGrace = time.Second

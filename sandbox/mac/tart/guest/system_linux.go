@@ -37,6 +37,7 @@ func Attributes(ownNetwork bool) *syscall.SysProcAttr {
 type Inside struct {
 	table      *table
 	ownNetwork bool
+	grace      time.Duration               // of a shutdown
 	server     atomic.Pointer[grpc.Server] // the agent, once it is up
 }
 
@@ -64,7 +65,7 @@ func Enter(s System) (*Inside, error) {
 	} {
 		_ = os.Setenv(name, value) // names and values are well-formed
 	}
-	return &Inside{table: newTable(), ownNetwork: s.OwnNetwork}, nil
+	return &Inside{table: newTable(), ownNetwork: s.OwnNetwork, grace: s.ShutdownGrace}, nil
 }
 
 // ShutDown asks all processes to end and waits a moment for them. Who asked for it, and
@@ -73,10 +74,10 @@ func (i *Inside) ShutDown() {
 	if data, err := os.ReadFile(askedFile); err == nil {
 		_ = os.Remove(askedFile) // the next shutdown may come from elsewhere
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-			i.table.awaitEnd(pid, answerGrace)
+			i.table.awaitEnd(pid, i.grace/2)
 		}
 	}
-	i.table.drain(shutdownGrace)
+	i.table.drain(i.grace)
 	server := i.server.Load()
 	if server == nil {
 		return
@@ -88,7 +89,7 @@ func (i *Inside) ShutDown() {
 	}()
 	select {
 	case <-told:
-	case <-time.After(answerGrace):
+	case <-time.After(i.grace / 2):
 	}
 }
 
