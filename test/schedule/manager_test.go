@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,10 +56,12 @@ type manager struct {
 	busy     map[string]bool
 	// missed is the server that its last list lacked, though it is there.
 	missed string
+	// missedAt is when a list of it lacked which server last.
+	missedAt map[string]time.Time
 }
 
 func (s *sim) startManager(c *cluster, n int) *manager {
-	m := &manager{sim: s, cluster: c, name: fmt.Sprintf("%s%d", c.name, n), cache: newCache(c.store), busy: map[string]bool{}}
+	m := &manager{sim: s, cluster: c, name: fmt.Sprintf("%s%d", c.name, n), cache: newCache(c.store), busy: map[string]bool{}, missedAt: map[string]time.Time{}}
 	now := s.clockOf(c, n)
 	m.cached = &port{m: m, store: c.store, from: m.cache}
 	m.fresh = &port{m: m, store: c.store, from: c.store}

@@ -182,6 +182,13 @@ func (c *cluster) judgeClaim(was, now *host.Host) {
 	}
 }
 
+// releasedAlike: a server's Host has this very release.
+func (c *cluster) releasedAlike(release *infrav1.Release) bool {
+	return slices.ContainsFunc(c.hosts(), func(h *host.Host) bool {
+		return h.Spec.ServerID != "" && h.Spec.Release != nil && h.Spec.Release.Token == release.Token && h.Spec.Release.Policy == release.Policy
+	})
+}
+
 // judgeRelease: a Machine that is merely gone is no licence to wipe.
 func (c *cluster) judgeRelease(was, now *host.Host) {
 	s, release := c.sim, now.Spec.Release
@@ -196,6 +203,9 @@ func (c *cluster) judgeRelease(was, now *host.Host) {
 	}
 	if order := c.orderOf(release.Token); order != nil && order.Spec.Release != nil && order.Spec.Release.Policy == release.Policy {
 		return // it goes along to what became of the order
+	}
+	if now.Spec.Order != nil && c.releasedAlike(release) {
+		return // what became of the order went before it
 	}
 	switch release.Origin {
 	case infrav1.OriginReclaim, infrav1.OriginAdoption:

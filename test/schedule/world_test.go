@@ -89,8 +89,12 @@ func isList(r *http.Request) bool {
 	return r.Method == http.MethodGet && lastPart(r.URL.Path) == "servers" && r.URL.Query().Get("page") == "1"
 }
 
+// missedOnce is longer than the inventory waits for a second list that lacks a server.
+const missedOnce = 15 * time.Minute
+
 // miss takes a server out of a list now and then, as when another is deleted
-// between two pages. A manager misses none in two lists running.
+// between two pages. A manager misses none in two lists running, and none again within
+// missedOnce: its inventory does not see every list between.
 func (m *manager) miss(answer *http.Response) error {
 	s := m.sim
 	missed := m.missed
@@ -115,10 +119,12 @@ func (m *manager) miss(answer *http.Response) error {
 		if err := json.Unmarshal(list.Servers[at], &server); err != nil {
 			return err
 		}
-		m.missed = server.ID
-		s.note("    a list of %s lacks %s", m.name, server.Name)
-		list.Servers = append(list.Servers[:at], list.Servers[at+1:]...)
-		list.Total--
+		if last, before := m.missedAt[server.ID]; !before || s.clock.Since(last) > missedOnce {
+			m.missed, m.missedAt[server.ID] = server.ID, s.clock.Now()
+			s.note("    a list of %s lacks %s", m.name, server.Name)
+			list.Servers = append(list.Servers[:at], list.Servers[at+1:]...)
+			list.Total--
+		}
 	}
 	if text, err = json.Marshal(list); err != nil {
 		return err
