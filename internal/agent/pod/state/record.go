@@ -171,6 +171,7 @@ func (r Record) Ended(p *corev1.Pod, e Exit) Record {
 	if l := r.Container(at); l.Exit == nil || !Several(p) {
 		l.Exit = &e
 	}
+	r.endInitsBefore(p, at, e)
 	for _, at := range beside(p) {
 		if l := r.Container(at); l.Exit == nil && !l.Begun.IsZero() {
 			own := e.beside().ofContainer(p, r, at.Command(l.Run))
@@ -178,6 +179,22 @@ func (r Record) Ended(p *corev1.Pod, e Exit) Record {
 		}
 	}
 	return r
+}
+
+// endInitsBefore gives an end to init containers whose own was not noted before the VM ended.
+// They have succeeded: else e would be the end of the first that had not.
+func (r *Record) endInitsBefore(p *corev1.Pod, ended Place, e Exit) {
+	for i, at := range places(p) {
+		if at == ended {
+			return
+		}
+		if l := r.Container(at); at.Init && !at.IsSidecar(p) && l.Exit == nil && !l.Begun.IsZero() {
+			l.Exit = &Exit{
+				Reason: ReasonCompleted, Of: at.Command(l.Run), VM: runName(r.VMName(), p.Spec.InitContainers[i].Name, l.Run),
+				Started: l.Begun, Finished: e.Finished,
+			}
+		}
+	}
 }
 
 // Next is the record of the attempt after this one. Of containers that run beside one

@@ -31,6 +31,23 @@ func TestRestartCountsOfRecords(t *testing.T) {
 	}
 }
 
+// The worker may not have noted yet that an init container is done when the VM is stopped with
+// its Pod: the end is that of the container after it (chaos seed 5).
+func TestAnInitContainerBeforeTheEndHasSucceeded(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyAlways, "one", "two")
+	begun, ended := time.Unix(1, 0), time.Unix(9, 0)
+	for of, want := range map[string][]bool{MainID: {true, true}, "init-1": {true, false}} {
+		r := Record{UID: "u", Inits: []ContainerRecord{{Begun: begun}, {Begun: begun}}}
+		r = r.Ended(p, Exit{Code: 137, Of: of, Finished: ended})
+		for i, succeeded := range want {
+			e := r.Inits[i].Exit
+			if e == nil || (e.Code == 0 && e.Reason == ReasonCompleted) != succeeded || succeeded && (e.Started != begun || e.Finished != ended || e.Of != CommandIDs(p, false)[i]) {
+				t.Errorf("the end of %s: init container %d ended as %+v", of, i, e)
+			}
+		}
+	}
+}
+
 func TestMachineNames(t *testing.T) {
 	for _, c := range []struct {
 		name    string
