@@ -146,6 +146,13 @@ func (c *cluster) hostOf(serverID string) *host.Host {
 	return found.DeepCopyObject().(*host.Host)
 }
 
+// releasedAlike: a server's Host has this very release.
+func (c *cluster) releasedAlike(release *infrav1.Release) bool {
+	return slices.ContainsFunc(c.hosts(), func(h *host.Host) bool {
+		return h.Spec.ServerID != "" && h.Spec.Release != nil && h.Spec.Release.Token == release.Token && h.Spec.Release.Policy == release.Policy
+	})
+}
+
 // orderOf is the order with the token, or nil.
 func (c *cluster) orderOf(token string) *host.Host {
 	for _, h := range c.hosts() {

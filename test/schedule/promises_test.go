@@ -182,13 +182,6 @@ func (c *cluster) judgeClaim(was, now *host.Host) {
 	}
 }
 
-// releasedAlike: a server's Host has this very release.
-func (c *cluster) releasedAlike(release *infrav1.Release) bool {
-	return slices.ContainsFunc(c.hosts(), func(h *host.Host) bool {
-		return h.Spec.ServerID != "" && h.Spec.Release != nil && h.Spec.Release.Token == release.Token && h.Spec.Release.Policy == release.Policy
-	})
-}
-
 // judgeRelease: a Machine that is merely gone is no licence to wipe.
 func (c *cluster) judgeRelease(was, now *host.Host) {
 	s, release := c.sim, now.Spec.Release
