@@ -35,7 +35,8 @@ func serveForwards(w http.ResponseWriter, r *http.Request, f *forwarder) {
 	for {
 		select {
 		case whole := <-p.whole:
-			go f.serve(conn, whole)
+			admitted := f.admit() // here, where they are in order: the last are those that are too many
+			go f.serve(conn, whole, admitted)
 		case <-late.C():
 			p.expire(conn)
 		case <-conn.CloseChan():

@@ -81,16 +81,21 @@ type forwarder struct {
 	frames *spdyFrames
 }
 
-// serve connects a pair with its port. It counts until both sides have ended it; a client that
-// does not when the guest has, has a while for it.
-func (f *forwarder) serve(conn httpstream.Connection, p pair) {
+// admit counts a pair, which serve ends, and reports whether it may be connected.
+func (f *forwarder) admit() bool {
 	f.frames.served.Add(2) // that of the data, and that of the error
+	return f.open.Add(1) <= mostForwards
+}
+
+// serve connects a pair with its port, if it was admitted. It counts until both sides have ended it;
+// a client that does not when the guest has, has a while for it.
+func (f *forwarder) serve(conn httpstream.Connection, p pair, admitted bool) {
 	defer f.open.Add(-1)
 	defer p.failure.letGo(f.ctx, conn)
 	defer p.data.letGo(f.ctx, conn)
 	err := ErrTooMany
 	var ended <-chan struct{}
-	if f.open.Add(1) <= mostForwards {
+	if admitted {
 		ended, err = f.connect(p.port, p.data)
 	}
 	if err != nil {
