@@ -40,6 +40,8 @@ FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf 
 
 # What is long is played in parts, another one with each commit: see test/parttest. make test PART= plays all.
 test-go: export PART = $(FRESH)/6
+# make vet looks at everything; go test would look again, and at all dependencies with the race detector's code.
+test-go: export GOFLAGS += -vet=off
 
 # A kept result knows nothing of the programs that a test builds: hence -count=1.
 GO_TEST := go test -race -timeout 60m -count=1
@@ -60,8 +62,8 @@ test-go: chromium ## the Go tests, race detector on
 	$(SCHEDULES) -schedules 500
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
 	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, and one of Cluster API's, none of which minds a busy machine
-	cd sandbox/controlplane && go test -timeout 30m -vet=off ./... # vet would analyse all of Kubernetes
-	cd test/clusterapi && GOWORK=off go test -timeout 30m -vet=off . # that no spec is forgotten
+	cd sandbox/controlplane && go test -timeout 30m ./...
+	cd test/clusterapi && GOWORK=off go test -timeout 30m . # that no spec is forgotten
 	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series; make alerts has some fire in a sandbox
 	cd hack/site && GOWORK=off go test ./...
 	cd hack/release && GOWORK=off go test -timeout 30m ./... # but for make release-test, which builds everything twice
