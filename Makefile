@@ -40,7 +40,7 @@ FRESH := $(shell if h=$$(git rev-parse --short=5 HEAD 2>/dev/null); then printf 
 
 # What is long is played in parts, another one with each commit: see test/parttest. make test PART= plays all.
 test-go: export PART = $(FRESH)/6
-# make vet looks at everything; go test would look again, and at all dependencies with the race detector's code.
+# make vet has looked; go test would again, and at all dependencies, with the race detector's code in them.
 test-go: export GOFLAGS += -vet=off
 
 # A kept result knows nothing of the programs that a test builds: hence -count=1.
