@@ -81,10 +81,18 @@ func buildPrograms(dir string) error {
 		out := filepath.Join(dir, fmt.Sprintf("darwin-%d", i))
 		if err = goBuild(out, "darwin", "arm64", "./cmd/tart-kubelet", fmt.Sprintf("-X main.version=v0.0.%d", i), "-tags", "grpcnotrace"); err == nil {
 			programs.files[i] = out
-			programs.builds[i], err = remote.ReadBuild(out)
+			programs.builds[i], err = packed(out)
 		}
 	}
 	return err
+}
+
+// packed is the build as an image has it. The race detector makes our own packing take 20 times as long as gzip's.
+func packed(build string) (*remote.Build, error) {
+	if text, err := exec.Command("gzip", "-1", "--keep", build).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("packing %s: %w\n%s", build, err, text)
+	}
+	return remote.ReadBuild(build + remote.PackedSuffix)
 }
 
 func goBuild(out, system, architecture, pkg, ldflags string, more ...string) error {
