@@ -44,7 +44,6 @@ var troubles = []trouble{
 	},
 	{alerts: []string{"MacWaitsForAPerson"}, beside: []string{"VendorFails", "VendorCallFails"}, begin: (*fleet).renameAMacThatGoesBack},
 	{alerts: []string{"MacUnreachable"}, begin: (*fleet).cutThePowerOfAMac},
-	{alerts: []string{"MacLosesSlots"}, begin: (*fleet).leakASlot},
 	{alerts: []string{"VendorForbids"}, beside: []string{"VendorCredentialsRejected", "VendorFails", "VendorCallFails"}, every: vendorStep, begin: (*fleet).forbidNames},
 	{
 		alerts: []string{"VendorCredentialsRejected"}, beside: []string{"InventoryUnknown", "DestructionHeld", "VendorFails", "VendorCallFails", "VendorForbids"},
@@ -61,6 +60,8 @@ var troubles = []trouble{
 	{alerts: []string{"NobodyCountsTheMacs"}, begin: (*fleet).stopTheManager},
 	{alerts: []string{"RolloutHalted"}, begin: (*fleet).rollOutABadAgent},
 	{alerts: []string{"MacLost"}, begin: (*fleet).loseAMac},
+	// Last: recovery reboots that Mac, which holds the storm guard up for an hour that no watch shortens.
+	{alerts: []string{"MacLosesSlots"}, begin: (*fleet).leakASlot},
 }
 
 // free is the server that no Machine has.
