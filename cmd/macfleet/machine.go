@@ -41,6 +41,8 @@ func newMachine() *cobra.Command {
 type macVerb struct {
 	verb
 	port int
+	// whole: the Machine's name must be. A command that is typed must not run on whichever Mac begins so.
+	whole bool
 	// of is the Machine whose Mac it is, once that is known.
 	of *infrav1.ScalewayAppleSiliconMachine
 }
@@ -62,7 +64,8 @@ func newMachineSSH() *cobra.Command {
 		Example: "  macfleet machine ssh macfleet-builders-x7k2p-9qxlm\n  macfleet machine ssh macfleet-builders-x7k2p-9qxlm -- tail -n 20 /var/log/install.log",
 		Args:    atLeastOne("say which Machine"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return v.interact(cmd, args[0], shellWords(args[1:]), len(args) == 1)
+			v.whole = len(args) > 1
+			return v.interact(cmd, args[0], shellWords(args[1:]), !v.whole)
 		},
 	}
 	v.add(cmd)
@@ -177,7 +180,11 @@ func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error
 	if err != nil {
 		return remote.Target{}, err
 	}
-	m, err := explain.Find(s.Machines, "machine", name)
+	find := explain.Find[infrav1.ScalewayAppleSiliconMachine]
+	if v.whole {
+		find = explain.FindExactly[infrav1.ScalewayAppleSiliconMachine]
+	}
+	m, err := find(s.Machines, "machine", name)
 	if err != nil {
 		return remote.Target{}, err
 	}

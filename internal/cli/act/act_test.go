@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,24 +217,39 @@ func get(t *testing.T, c client.Client, object client.Object) {
 	}
 }
 
+// counting notes each writing request, in order.
+func counting(calls *[]string) interceptor.Funcs {
+	note := func(call string, dry []string) {
+		if len(dry) > 0 {
+			call = "dry " + call
+		}
+		*calls = append(*calls, call)
+	}
+	return interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			note("patch", (&client.PatchOptions{}).ApplyOptions(opts).DryRun)
+			return c.Patch(ctx, o, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			note(sub, (&client.SubResourcePatchOptions{}).ApplyOptions(opts).DryRun)
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			options, call := (&client.DeleteOptions{}).ApplyOptions(opts), "delete of any"
+			if p := options.Preconditions; p != nil && p.UID != nil && *p.UID == o.GetUID() {
+				call = "delete"
+			}
+			note(call, options.DryRun)
+			return c.Delete(ctx, o, opts...)
+		},
+	}
+}
+
 // A Mac that somebody else has is paused first, forgotten then, and its Machine deleted last.
 func TestATakenMacIsLeftInThisOrder(t *testing.T) {
 	s := fleet()
 	var calls []string
-	c := newFake(t, s, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			calls = append(calls, "patch")
-			return c.Patch(ctx, o, p, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			calls = append(calls, sub)
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			calls = append(calls, "delete")
-			return c.Delete(ctx, o, opts...)
-		},
-	})
+	c := newFake(t, s, counting(&calls))
 	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
 	get(t, c, m)
 	m.Status.ServerID = "server"
@@ -244,7 +260,7 @@ func TestATakenMacIsLeftInThisOrder(t *testing.T) {
 	if err := Run(t.Context(), c, agree(t, look), false, look); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(calls, " "); got != "patch status delete" {
+	if got := strings.Join(calls, ", "); got != "dry patch, dry status, dry delete, patch, status, delete" {
 		t.Errorf("calls: %s", got)
 	}
 	get(t, c, m)
@@ -324,6 +340,140 @@ func TestAMachineThatHasAnotherMacIsNotDeleted(t *testing.T) {
 	}
 }
 
+// What changes between the look and the request is found by the API server alone.
+func TestALateChangeIsRefused(t *testing.T) {
+	s, changed := fleet(), false
+	c := newFake(t, s, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if !changed {
+				changed = true
+				m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+				get(t, c, m)
+				m.Labels = map[string]string{"of": "somebody"}
+				if err := c.Update(ctx, m); err != nil {
+					t.Error(err)
+				}
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	plan := agree(t, looking(c, s.Hosts[0].Name, Wipe{Release: Release{Terminate: true}}.Plan))
+	plan.Guests = "" // else it is looked at once before
+	lookedAgain := errors.New("looked again")
+	err := Run(t.Context(), c, plan, false, func(context.Context) (Plan, error) { return Plan{}, lookedAgain })
+	if !errors.Is(err, lookedAgain) {
+		t.Errorf("says %v", err)
+	}
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
+	get(t, c, &clusterv1.Machine{ObjectMeta: m.ObjectMeta})
+	if get(t, c, m); len(m.Annotations) > 0 {
+		t.Errorf("annotations %v", m.Annotations)
+	}
+}
+
+// Core's Machine may be another of the same name by the time of the answer: nobody agreed to
+// its deletion.
+func TestANamesakeIsNotDeleted(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{})
+	look := looking(c, s.Hosts[0].Name, Wipe{}.Plan)
+	plan := agree(t, look)
+	core := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: core.ObjectMeta}
+	get(t, c, core)
+	get(t, c, m)
+	another := core.DeepCopy()
+	another.UID, another.ResourceVersion = "another", ""
+	m.OwnerReferences[0].UID = "another"
+	if err := errors.Join(c.Delete(t.Context(), core), c.Create(t.Context(), another), c.Update(t.Context(), m)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), c, plan, false, look); err == nil || !strings.Contains(err.Error(), "look again") {
+		t.Errorf("says %v", err)
+	}
+	get(t, c, another)
+}
+
+// A deletion that is refused leaves no policy behind, which the next deletion would follow.
+func TestARefusedDeletionLeavesNothing(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), "m", errors.New("not you"))
+		},
+	})
+	look := looking(c, s.Hosts[0].Name, Wipe{Release: Release{Terminate: true}}.Plan)
+	if err := Run(t.Context(), c, agree(t, look), false, look); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "by hand") {
+		t.Errorf("says %v", err)
+	}
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: s.Machines[0].Name}}
+	if get(t, c, m); len(m.Annotations) > 0 {
+		t.Errorf("annotations %v", m.Annotations)
+	}
+}
+
+// What could not be foreseen is said with what stays.
+func TestWhatStaysIsSaid(t *testing.T) {
+	s := fleet()
+	c := newFake(t, s, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if len((&client.DeleteOptions{}).ApplyOptions(opts).DryRun) > 0 {
+				return c.Delete(ctx, o, opts...)
+			}
+			return errors.New("the line is cut")
+		},
+	})
+	look := looking(c, s.Hosts[0].Name, Wipe{Release: Release{Terminate: true}}.Plan)
+	err := Run(t.Context(), c, agree(t, look), false, look)
+	want := `not all of it is done: the line is cut. Done, and to be taken back by hand where it is not wanted: {"metadata":{"annotations":{"` +
+		infrav1.ReleasePolicyAnnotation + `":"terminate"}}} of ` + clitest.Namespace + "/" + s.Machines[0].Name
+	if err == nil || err.Error() != want {
+		t.Errorf("says %v\nwant %s", err, want)
+	}
+}
+
+// Who says that all is wiped before has it wiped, whatever another wished meanwhile.
+func TestAWishToTrustTheDiskDoesNotOutliveAnother(t *testing.T) {
+	s := fleet()
+	h := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[9].Name}}
+	s.Hosts[9].Spec.Adopt = &infrav1.Adoption{PoolPrefix: "tuist-pool-", TrustDisk: true}
+	c := newFake(t, s, interceptor.Funcs{})
+	look := looking(c, h.Name, Adopt{Pool: "tuist-pool-"}.Plan)
+	if err := Run(t.Context(), c, agree(t, look), false, look); err != nil {
+		t.Fatal(err)
+	}
+	if get(t, c, h); h.Spec.Adopt == nil || h.Spec.Adopt.TrustDisk {
+		t.Errorf("adopt %+v", h.Spec.Adopt)
+	}
+}
+
+// A recovery's reinstall keeps the Mac with its Machine: that release is nobody's to give away.
+func TestAReinstallForAMachineIsNotGivenAway(t *testing.T) {
+	s := fleet()
+	h := &s.Hosts[0]
+	h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Reinstall}
+	_, err := Release{Terminate: true}.Plan(MacOf(s, h))
+	if err == nil || !strings.Contains(err.Error(), "is reinstalled for Machine "+clitest.Namespace+"/"+s.Machines[0].Name) {
+		t.Errorf("says %v", err)
+	}
+}
+
+// What a DaemonSet puts back at once is not waited for, and ends.
+func TestARebootSaysWhatItDoesNotWaitFor(t *testing.T) {
+	s := fleet()
+	yes := true
+	at := slices.IndexFunc(s.Pods, func(p corev1.Pod) bool { return p.Name == "build-7" })
+	s.Pods[at].OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "exporter", Controller: &yes}}
+	plan, err := Reboot{ID: "r", Reason: "hangs"}.Plan(MacOf(s, &s.Hosts[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "Pods that it waits for (1): ci/build-8; Pods of DaemonSets, that it does not wait for and that end by this (1): ci/build-7"
+	if plan.Guests != want || !slices.Equal(plan.Ends, []string{"ci/build-7"}) {
+		t.Errorf("says %q, ends %v", plan.Guests, plan.Ends)
+	}
+}
+
 // Pods come and go while a person reads, and no object changes by it that a plan changes:
 // one that has ended is no reason to ask again, one that came is.
 func TestGuestsThatCameAreNotEnded(t *testing.T) {
@@ -388,7 +538,9 @@ func TestARebootOfADeadMacSaysWhoEnds(t *testing.T) {
 // A dry run asks the API server each time, and changes nothing.
 func TestDryRun(t *testing.T) {
 	s := fleet()
-	c := newFake(t, s, interceptor.Funcs{})
+	var calls []string
+	c := newFake(t, s, counting(&calls))
+	plans, steps := 0, 0
 	for _, recipe := range recipes() {
 		for i := range s.Hosts {
 			look := looking(c, s.Hosts[i].Name, recipe.plan)
@@ -396,10 +548,14 @@ func TestDryRun(t *testing.T) {
 			if err != nil {
 				continue
 			}
+			plans, steps = plans+1, steps+len(plan.Steps)
 			if err := Run(t.Context(), c, plan, true, look); err != nil {
 				t.Errorf("%s of %s: %v", recipe.name, s.Hosts[i].Name, err)
 			}
 		}
+	}
+	if plans < len(recipes()) || len(calls) != steps || slices.ContainsFunc(calls, func(call string) bool { return !strings.HasPrefix(call, "dry ") }) {
+		t.Errorf("of %d plans with %d steps were sent %v", plans, steps, calls)
 	}
 	after, err := snapshot.Load(t.Context(), c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
 	if err != nil {

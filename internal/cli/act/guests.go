@@ -16,18 +16,28 @@ const manyGuests = 8
 // end says which Pods end by it, and has Run look whether others came meanwhile.
 func (p *Plan) end(m Mac) {
 	p.Ends = append(p.Ends, m.Guests...)
-	p.guests(m, "that end by this")
+	p.guests(m, fate{"that end by this", m.Guests})
 }
 
-// await says which Pods it waits for.
-func (p *Plan) await(m Mac) { p.guests(m, "that it waits for") }
+// await says which Pods it waits for, and which end all the same.
+func (p *Plan) await(m Mac) {
+	p.Ends = append(p.Ends, m.Staying...)
+	waited := slices.DeleteFunc(slices.Clone(m.Guests), func(guest string) bool { return slices.Contains(m.Staying, guest) })
+	p.guests(m, fate{"that it waits for", waited}, fate{"of DaemonSets, that it does not wait for and that end by this", m.Staying})
+}
 
 // goOn says which Pods it leaves alone.
-func (p *Plan) goOn(m Mac) { p.guests(m, "that go on running") }
+func (p *Plan) goOn(m Mac) { p.guests(m, fate{"that go on running", m.Guests}) }
+
+// fate is what becomes of Pods.
+type fate struct {
+	of   string
+	pods []string
+}
 
 // guests says which Pods run on a Mac, and what becomes of them. It is apart from what Run
 // compares: Pods come and go.
-func (p *Plan) guests(m Mac, fate string) {
+func (p *Plan) guests(m Mac, fates ...fate) {
 	switch {
 	case m.Node() == "": // nobody here knows what runs on it
 	case m.Hidden != "":
@@ -35,7 +45,13 @@ func (p *Plan) guests(m Mac, fate string) {
 	case len(m.Guests) == 0:
 		p.Guests = "no Pod runs on it"
 	default:
-		p.Guests = fmt.Sprintf("Pods %s (%d): %s", fate, len(m.Guests), named(m.Guests))
+		var texts []string
+		for _, f := range fates {
+			if len(f.pods) > 0 {
+				texts = append(texts, fmt.Sprintf("Pods %s (%d): %s", f.of, len(f.pods), named(f.pods)))
+			}
+		}
+		p.Guests = strings.Join(texts, "; ")
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // Mac is a host with those that have it.
@@ -29,6 +30,8 @@ type Mac struct {
 	// told.
 	Guests []string
 	Hidden string
+	// Staying are those of the Guests that nothing waits for: their controller would put them back at once.
+	Staying []string
 }
 
 // MacOf finds those that have a host.
@@ -59,6 +62,11 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 		}
 	}
 	mac.Guests, mac.Hidden = show.Guests(s)[mac.Node()], s.Lacks(snapshot.Pods)
+	for i := range s.Pods {
+		if p := &s.Pods[i]; slices.Contains(mac.Guests, p.Namespace+"/"+p.Name) && workload.Stays(p) {
+			mac.Staying = append(mac.Staying, p.Namespace+"/"+p.Name)
+		}
+	}
 	return mac
 }
 
@@ -103,6 +111,8 @@ type Release struct {
 func (r Release) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch release := h.Spec.Release; {
+	case release != nil && release.Policy == infrav1.Reinstall && m.Machine != nil:
+		return Plan{}, fmt.Errorf("host %s is reinstalled for Machine %s, which keeps it. To take it away: macfleet host wipe %s", h.Name, m.owner(), h.Name)
 	case release != nil && r.Terminate && release.Policy != infrav1.Terminate:
 		var p Plan
 		p.say("host %s, whose release was recorded %s, is given back to the vendor when it is wiped, and does not go back to the pool", h.Name, since(&release.RequestedAt))
@@ -180,10 +190,10 @@ func (a Adopt) Plan(m Mac) (Plan, error) {
 	if h.Status.Phase == infrav1.HostAvailable && host.InPool(h.Status.Server.Name, h.Spec.ServerID, pool) {
 		return Plan{}, fmt.Errorf("host %s is Available in the pool %s already", h.Name, pool)
 	}
-	fields := map[string]any{"poolPrefix": pool}
+	// Each field is sent: an earlier wish to trust the disk must not outlive this one.
+	fields := map[string]any{"poolPrefix": pool, "trustDisk": a.TrustDisk}
 	p.say("host %s, whose server is named %s, joins the pool %s", h.Name, cmp.Or(h.Status.Server.Name, "nothing"), pool)
 	if a.TrustDisk {
-		fields["trustDisk"] = true
 		p.say("it is only renamed and NOT wiped: you answer for what is on its disk")
 	} else {
 		p.say("all that is on its disk is wiped before")

@@ -87,6 +87,8 @@ func (a Maintenance) Plan(m Mac) (Plan, error) {
 		p.say("the maintenance of host %s (%s) ends: recovery and the pool have it again", h.Name, h.Spec.Maintenance.Reason)
 		p.patch(h, spec(map[string]any{"maintenance": nil}))
 		return p, nil
+	case h.Spec.Maintenance != nil:
+		return Plan{}, fmt.Errorf("host %s is in maintenance already (%s): end that first, with --end", h.Name, h.Spec.Maintenance.Reason)
 	}
 	p.say("host %s is kept out of the pool and of recovery until somebody ends it: no reboot, no adoption, no reclaim", h.Name)
 	p.kept(m)

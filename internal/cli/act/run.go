@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,8 +21,8 @@ const attempts = 5
 
 // Run carries out what was agreed to. Where an object changed meanwhile the plan is made
 // anew, and carried out only if it still says the same; where Pods may end by it, before
-// anything else too, for a Pod that comes changes none of these objects. dry: the API server
-// looks whether it would take it, and changes nothing.
+// anything else too, for a Pod that comes changes none of these objects. Of several steps
+// the API server is asked first whether it would take each. dry: it is only asked.
 func Run(ctx context.Context, c client.Client, agreed Plan, dry bool, again func(context.Context) (Plan, error)) error {
 	var err error
 	plan := agreed
@@ -28,12 +30,19 @@ func Run(ctx context.Context, c client.Client, agreed Plan, dry bool, again func
 		plan, err = agreed.anew(ctx, again)
 	}
 	for attempt := 1; err == nil; attempt++ {
-		done, failure := plan.run(ctx, c, dry)
+		var done int
+		var failure error
+		if dry || len(plan.Steps) > 1 {
+			_, failure = plan.run(ctx, c, true)
+		}
+		if failure == nil && !dry {
+			done, failure = plan.run(ctx, c, false)
+		}
 		if failure == nil {
 			return nil
 		}
 		if !apierrors.IsConflict(failure) || done > 0 || attempt == attempts {
-			return failed(done, failure)
+			return failed(plan.Steps[:done], failure)
 		}
 		plan, err = agreed.anew(ctx, again)
 	}
@@ -46,13 +55,18 @@ func (p Plan) anew(ctx context.Context, again func(context.Context) (Plan, error
 	if err != nil {
 		return Plan{}, err
 	}
-	if !slices.Equal(plan.Says, p.Says) {
+	if !slices.Equal(plan.Says, p.Says) || !slices.EqualFunc(plan.Steps, p.Steps, Step.same) {
 		return Plan{}, errors.New("somebody changed it meanwhile, and this would now do something else: look again")
 	}
 	if came := plan.came(p); len(came) > 0 {
 		return Plan{}, fmt.Errorf("meanwhile Pods came to the Mac, and would end: %s: look again", named(came))
 	}
 	return plan, nil
+}
+
+// same says whether two steps do the same to the same object, whatever else has changed in it.
+func (s Step) same(other Step) bool {
+	return s.Object.GetUID() == other.Object.GetUID() && s.Status == other.Status && reflect.DeepEqual(s.Patch, other.Patch)
 }
 
 // run carries out the steps, and returns how many of them were. The first patch of an
@@ -94,14 +108,21 @@ func (s Step) run(ctx context.Context, c client.Client, dry, lock bool) error {
 	return c.Patch(ctx, object, patch)
 }
 
-func failed(done int, err error) error {
+// failed says what is done already and stays.
+func failed(done []Step, err error) error {
 	if fatal := cluster.Fatal(err); fatal != nil {
 		err = fatal
 	} else if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("you may not do this: ask for the right, as of the roles in docs/install.md, Who may do what: %w", err)
 	}
-	if done > 0 {
-		return fmt.Errorf("%d of the steps are done, and the next failed: %w", done, err)
+	if len(done) == 0 {
+		return err
 	}
-	return err
+	var stay []string
+	for _, step := range done {
+		if body, bad := step.body(false); bad == nil {
+			stay = append(stay, fmt.Sprintf("%s of %s", body, client.ObjectKeyFromObject(step.Object)))
+		}
+	}
+	return fmt.Errorf("not all of it is done: %w. Done, and to be taken back by hand where it is not wanted: %s", err, strings.Join(stay, ", "))
 }
