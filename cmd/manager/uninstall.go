@@ -67,5 +67,5 @@ func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (u
 			return uninstall.Left{}, fmt.Errorf("listing %s of namespace %s: %w", of.what, namespace, err)
 		}
 	}
-	return uninstall.Look(uninstall.Found{CoreMachines: cores.Items, Machines: machines.Items, Hosts: hosts.Items}, time.Now()), nil
+	return uninstall.Look(uninstall.Found{Namespace: namespace, CoreMachines: cores.Items, Machines: machines.Items, Hosts: hosts.Items}, time.Now()), nil
 }

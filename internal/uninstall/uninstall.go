@@ -29,6 +29,8 @@ func (l Left) Nothing() bool { return len(l.Stays) == 0 && len(l.Passes) == 0 }
 
 // Found is what is there: core's Machines and ours of the manager's namespace, and all hosts.
 type Found struct {
+	// Namespace is the manager's.
+	Namespace    string
 	CoreMachines []clusterv1.Machine
 	Machines     []infrav1.ScalewayAppleSiliconMachine
 	Hosts        []infrav1.ScalewayAppleSiliconHost
@@ -43,7 +45,7 @@ func Look(f Found, now time.Time) Left {
 	var left Left
 	f.lookAtMachines(&left)
 	for i := range f.Hosts {
-		lookAtHost(&left, &f.Hosts[i], now)
+		f.lookAtHost(&left, &f.Hosts[i], now)
 	}
 	return left
 }
@@ -89,11 +91,15 @@ func some(n int, kind, first string) string {
 }
 
 // lookAtHost goes by the record, which is written before the phase that shows it.
-func lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) {
+func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) {
 	switch release := h.Spec.Release; {
 	case h.Spec.Order != nil:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
-	case release == nil, h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
+	case h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
+	case release == nil && f.stranded(h):
+		left.Stays = append(left.Stays, fmt.Sprintf(
+			"host %s is claimed, and no Machine holds the claim, so that it is not wiped and bills on: macfleet host release %s", h.Name, h.Name))
+	case release == nil:
 	case h.Status.MissingSince != nil && now.Sub(h.Status.MissingSince.Time) > host.GoneAfterSuspicious:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is released, and the vendor's lists lack its server for long: if its console has none either, delete the host", h.Name))
 	case host.WipeAbandoned(h, now):
@@ -105,6 +111,19 @@ func lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) 
 	default:
 		left.Passes = append(left.Passes, fmt.Sprintf("host %s is being released and wiped, which the manager watches to its end: some 20 minutes", h.Name))
 	}
+}
+
+// stranded reports that a host without a release has a claim that no Machine holds. A claim
+// for another namespace is for another manager to judge: its Machines were not listed here.
+func (f Found) stranded(h *infrav1.ScalewayAppleSiliconHost) bool {
+	claim := h.Spec.ClaimRef
+	switch {
+	case claim == nil, h.Spec.Record.HandedOverAt != nil, h.Status.Phase == infrav1.HostGone:
+		return false
+	case claim.Namespace != f.Namespace && claim.Namespace != host.NoNamespace:
+		return false
+	}
+	return !slices.ContainsFunc(f.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool { return host.MeansClaim(h, &m) })
 }
 
 func when(h *infrav1.ScalewayAppleSiliconHost) string {

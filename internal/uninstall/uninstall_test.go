@@ -33,6 +33,11 @@ func machine(name string, deleted bool) infrav1.ScalewayAppleSiliconMachine {
 	return m
 }
 
+func holding(m infrav1.ScalewayAppleSiliconMachine, token string) infrav1.ScalewayAppleSiliconMachine {
+	m.Spec.HostRef = &infrav1.HostReference{Name: "h", ClaimToken: token}
+	return m
+}
+
 func macWith(edit func(*infrav1.ScalewayAppleSiliconHost)) infrav1.ScalewayAppleSiliconHost {
 	h := infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: "h"}}
 	h.Spec.ServerID, h.Status.Phase = "id", infrav1.HostAvailable
@@ -47,6 +52,15 @@ func TestLook(t *testing.T) {
 			h.Spec.Release, h.Status.Phase = &infrav1.Release{}, phase
 		}
 	}
+	claimed := func(namespace string, edits ...func(*infrav1.ScalewayAppleSiliconHost)) func(*infrav1.ScalewayAppleSiliconHost) {
+		return func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Spec.ClaimRef, h.Status.Phase = &infrav1.ClaimReference{Namespace: namespace, Name: "a", Token: "t-1"}, infrav1.HostInUse
+			for _, edit := range edits {
+				edit(h)
+			}
+		}
+	}
+	const stranded = "host h is claimed, and no Machine holds the claim, so that it is not wiped and bills on: macfleet host release h"
 	for name, c := range map[string]struct {
 		machines      []infrav1.ScalewayAppleSiliconMachine
 		cores         []clusterv1.Machine
@@ -87,13 +101,24 @@ func TestLook(t *testing.T) {
 			h.Spec.Record.Wipe.Repeats = 9
 			h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
 		}, stays: "host h could not be wiped"},
-		"an order": {host: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Order = &infrav1.OrderRequest{} }, stays: "host h is on order"},
+		"a stranded Mac":                     {host: claimed("ns"), stays: stranded},
+		"a stranded Mac of no namespace":     {host: claimed(host.NoNamespace), stays: stranded},
+		"a Mac that another's Machine has":   {host: claimed("other-system")},
+		"a Mac whose Machine leaves":         {host: claimed("ns"), machines: []infrav1.ScalewayAppleSiliconMachine{holding(machine("a", true), "t-1")}, passes: "Machine ns/a is still being drained"},
+		"a Mac whose Machine was made again": {host: claimed("ns"), machines: []infrav1.ScalewayAppleSiliconMachine{holding(machine("a", true), "t-2")}, stays: stranded, passes: "Machine ns/a is still being drained"},
+		"a Mac that leaves":                  {host: claimed("ns", released(infrav1.HostReleasing)), passes: "host h is being released"},
+		"a Mac that was moved": {host: claimed("ns", func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Spec.Record.HandedOverAt = &metav1.MicroTime{Time: time.Now()}
+		})},
+		"a stranded Mac that the vendor deletes": {host: claimed("ns", func(h *infrav1.ScalewayAppleSiliconHost) { h.Status.Server.DeletionScheduled = true })},
+		"a claim on a server that is gone":       {host: claimed("ns", func(h *infrav1.ScalewayAppleSiliconHost) { h.Status.Phase = infrav1.HostGone })},
+		"an order":                               {host: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Order = &infrav1.OrderRequest{} }, stays: "host h is on order"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.host == nil {
 				c.host = func(*infrav1.ScalewayAppleSiliconHost) {}
 			}
-			left := Look(Found{Machines: c.machines, CoreMachines: c.cores, Hosts: []infrav1.ScalewayAppleSiliconHost{macWith(c.host)}}, time.Now())
+			left := Look(Found{Namespace: "ns", Machines: c.machines, CoreMachines: c.cores, Hosts: []infrav1.ScalewayAppleSiliconHost{macWith(c.host)}}, time.Now())
 			for _, part := range []struct {
 				lines []string
 				want  string
