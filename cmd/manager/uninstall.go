@@ -30,9 +30,13 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 	if err != nil {
 		return err
 	}
+	return untilNothingIsLeft(ctx, c, to.namespace, stdout)
+}
+
+func untilNothingIsLeft(ctx context.Context, c client.Client, namespace string, stdout io.Writer) error {
 	said := ""
 	for looks := 1; ; looks++ {
-		left, err := lookAtWhatIsLeft(ctx, c, to.namespace)
+		left, err := lookAtWhatIsLeft(ctx, c, namespace)
 		switch {
 		case err != nil:
 			return err
@@ -60,11 +64,11 @@ func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (u
 	var hosts infrav1.ScalewayAppleSiliconHostList
 	// Core's first: one that is gone by now has its Mac's release in the others.
 	for _, of := range []struct {
-		what string
-		list client.ObjectList
-	}{{"Cluster API's Machines", &cores}, {"macfleet's Machines", &machines}, {"the hosts", &hosts}} {
-		if err := c.List(ctx, of.list, client.InNamespace(namespace)); err != nil && !uninstall.KindGone(err) {
-			return uninstall.Left{}, fmt.Errorf("listing %s of namespace %s: %w", of.what, namespace, err)
+		what, in string
+		list     client.ObjectList
+	}{{"Cluster API's Machines", namespace, &cores}, {"macfleet's Machines", namespace, &machines}, {"the hosts", "", &hosts}} {
+		if err := c.List(ctx, of.list, client.InNamespace(of.in)); err != nil && !uninstall.KindGone(err) {
+			return uninstall.Left{}, fmt.Errorf("listing %s: %w", of.what, err)
 		}
 	}
 	return uninstall.Look(uninstall.Found{Namespace: namespace, CoreMachines: cores.Items, Machines: machines.Items, Hosts: hosts.Items}, time.Now()), nil
