@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,12 +134,29 @@ func emptyOut(out string) error {
 			return fmt.Errorf("%s holds files that are no release: name another folder", out)
 		}
 	}
+	if i := slices.IndexFunc(entries, func(entry fs.DirEntry) bool { return !ofRelease(entry) }); i >= 0 {
+		return fmt.Errorf("%s holds %s, which is of no release: name another folder", out, entries[i].Name())
+	}
 	for _, entry := range entries {
 		if err := os.RemoveAll(filepath.Join(out, entry.Name())); err != nil {
 			return fmt.Errorf("emptying %s: %w", out, err)
 		}
 	}
 	return nil
+}
+
+// ofRelease reports that a release of some version, or who signs one, writes what bears this name.
+func ofRelease(entry fs.DirEntry) bool {
+	if entry.IsDir() {
+		return entry.Name() == imageDir
+	}
+	return slices.ContainsFunc([]string{
+		checksums, checksums + ".sigstore.json", "macfleet_*.spdx.json", "macfleet_*.tar.gz", "tart-kubelet_*.tar.gz", "macfleet-*.tgz",
+		"infrastructure-components.yaml", "metadata.yaml", "cluster-template*.yaml", "clusterclass-*.yaml",
+	}, func(pattern string) bool {
+		matches, err := path.Match(pattern, entry.Name())
+		return err == nil && matches
+	})
 }
 
 func onlyImage(entries []fs.DirEntry) bool { return len(entries) == 1 && entries[0].Name() == imageDir }

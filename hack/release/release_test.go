@@ -153,6 +153,15 @@ func everythingIsThere(t *testing.T, dist string) {
 			t.Errorf("no checksum of %s", name)
 		}
 	}
+	entries, err := os.ReadDir(dist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !ofRelease(entry) {
+			t.Errorf("the next release would refuse the folder for %s", entry.Name())
+		}
+	}
 }
 
 // unpacked is the release's sandbox, as somebody has it who has nothing else.
@@ -256,26 +265,53 @@ func TestASeriesThatClusterctlDoesNotKnowIsRefused(t *testing.T) {
 
 // A folder that is named by mistake keeps its files.
 func TestOnlyAnEarlierReleaseIsRemoved(t *testing.T) {
-	theirs := t.TempDir()
-	file := filepath.Join(theirs, "letter.txt")
-	if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
-		t.Fatal(err)
+	release := []string{
+		checksums, checksums + ".sigstore.json", "infrastructure-components.yaml", "metadata.yaml", "cluster-template.yaml",
+		"cluster-template-topology.yaml", "clusterclass-macfleet.yaml", "macfleet-0.0.9.tgz", "macfleet_v0.0.9.spdx.json",
+		"macfleet_v0.0.9_linux_amd64.tar.gz", "macfleet_v0.0.9_linux_amd64_sandbox.tar.gz", "tart-kubelet_v0.0.9_darwin_arm64.tar.gz", "image/index.json",
 	}
-	if err := emptyOut(theirs); err == nil {
-		t.Error("a folder of other files is emptied")
+	for name, c := range map[string]struct {
+		files []string
+		says  string
+	}{
+		"nothing":               {},
+		"a release":             {files: release},
+		"an image":              {files: []string{"image/index.json"}},
+		"other files":           {files: []string{"letter.txt"}, says: "holds files that are no release"},
+		"a release, unfinished": {files: release[1:], says: "holds files that are no release"},
+		"others' checksums":     {files: []string{checksums, "letter.txt"}, says: "holds letter.txt, which is of no release"},
+		"a file beside":         {files: append([]string{"letter.txt"}, release...), says: "holds letter.txt, which is of no release"},
+		"a folder beside":       {files: append([]string{"macfleet_v0.0.9.tar.gz/letter.txt"}, release...), says: "holds macfleet_v0.0.9.tar.gz, which is of no release"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := folderOf(t, c.files)
+			if err := emptyOut(out); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			want := len(c.files)
+			if c.says == "" {
+				want = 0
+			}
+			if left := sums(t, out); len(left) != want {
+				t.Errorf("%q is left, want %d files", slices.Sorted(maps.Keys(left)), want)
+			}
+		})
 	}
-	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
+}
+
+func folderOf(t *testing.T, files []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("dear"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := writeChecksums(theirs); err != nil {
-		t.Fatal(err)
-	}
-	if err := emptyOut(theirs); err != nil {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(theirs); err != nil || len(left) > 0 {
-		t.Errorf("%v is left of the release before (%v)", left, err)
-	}
+	return dir
 }
 
 func described(t *testing.T, r *release, program string) []byte {
