@@ -233,12 +233,26 @@ func hostFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 		case slices.Contains(alone, h.Status.Phase):
 			c := metav1.Condition{Reason: string(h.Status.Phase)}
 			if available := meta.FindStatusCondition(h.Status.Conditions, "Available"); available != nil {
-				c.Message = available.Message
+				c.Message, c.LastTransitionTime = available.Message, available.LastTransitionTime
 			}
-			found = append(found, finding{of("host", h, c), h.Status.Phase != infrav1.HostForeign})
+			f := finding{of("host", h, c), h.Status.Phase != infrav1.HostForeign}
+			f.Command = aloneCommand(h)
+			found = append(found, f)
 		}
 	}
 	return found
+}
+
+// aloneCommand is the one thing to do about a host that is alone; of a Foreign one there are
+// two.
+func aloneCommand(h *infrav1.ScalewayAppleSiliconHost) string {
+	switch h.Status.Phase {
+	case infrav1.HostStranded:
+		return "macfleet host release " + h.Name
+	case infrav1.HostDirty:
+		return "macfleet host adopt " + h.Name
+	}
+	return ""
 }
 
 func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
