@@ -57,7 +57,7 @@ chromium: # which the tests of the board look with
 test-go: chromium ## the Go tests, race detector on
 	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/) # which wait for timers more than they work
 	go test -count=1 -run TestMany ./internal/agent/server -streams 10000
-	$(GO_TEST) -p 3 $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
+	$(GO_TEST) $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	$(SCHEDULES) -schedules 500
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)

@@ -169,6 +169,7 @@ func (w *World) startCluster(ctx context.Context) error {
 		AuditLog: w.options.AuditLog,
 
 		ControllerManagerArgs: w.options.ControllerManagerArgs,
+		CoreArgs:              w.options.CoreArgs,
 	})
 	w.cluster = started
 	return err
