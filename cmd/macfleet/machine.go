@@ -41,8 +41,8 @@ func newMachine() *cobra.Command {
 type macVerb struct {
 	verb
 	port int
-	// whole: the Machine's name must be. A command that is typed must not run on whichever Mac begins so.
-	whole bool
+	// exact: the beginning of the Machine's name is not enough.
+	exact bool
 	// of is the Machine whose Mac it is, once that is known.
 	of *infrav1.ScalewayAppleSiliconMachine
 }
@@ -60,12 +60,12 @@ func newMachineSSH() *cobra.Command {
 		Short: "A shell on a Machine's Mac, or one command",
 		Long: "Logs in with the fleet's key, which stays in memory, and only where the Mac shows the host key that the\n" +
 			"manager recorded in this installation. It takes the right to read the Secrets of the Machine's namespace.\n" +
-			"It ends with the command's own exit code.",
+			"It ends with the command's own exit code. A command wants the Machine's whole name, a shell the beginning of it.",
 		Example: "  macfleet machine ssh macfleet-builders-x7k2p-9qxlm\n  macfleet machine ssh macfleet-builders-x7k2p-9qxlm -- tail -n 20 /var/log/install.log",
 		Args:    atLeastOne("say which Machine"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v.whole = len(args) > 1
-			return v.interact(cmd, args[0], shellWords(args[1:]), !v.whole)
+			v.exact = len(args) > 1
+			return v.interact(cmd, args[0], shellWords(args[1:]), !v.exact)
 		},
 	}
 	v.add(cmd)
@@ -181,7 +181,7 @@ func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error
 		return remote.Target{}, err
 	}
 	find := explain.Find[infrav1.ScalewayAppleSiliconMachine]
-	if v.whole {
+	if v.exact {
 		find = explain.FindExactly[infrav1.ScalewayAppleSiliconMachine]
 	}
 	m, err := find(s.Machines, "machine", name)

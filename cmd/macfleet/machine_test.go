@@ -80,6 +80,22 @@ func TestACommandOnAMachinesMac(t *testing.T) {
 	}
 }
 
+// A command must not run on whichever Mac's name begins so.
+func TestACommandWantsAWholeName(t *testing.T) {
+	mac := newTestMac(t)
+	mac.console = func(command string, _ ssh.Channel) int {
+		t.Errorf("ran %s", command)
+		return 0
+	}
+	speakTo(t, reachable(t, mac))
+	root := newRoot()
+	root.SetArgs([]string{"machine", "ssh", aMachine[:len(aMachine)-1], "--", "true"})
+	var stdout, stderr bytes.Buffer
+	if code := execute(t.Context(), root, &stdout, &stderr); code == 0 || !strings.Contains(stderr.String(), "there is no machine "+aMachine[:len(aMachine)-1]) {
+		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+}
+
 func TestTheDoctorOnAMachinesMac(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -33,6 +33,7 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 	return untilNothingIsLeft(ctx, c, to.namespace, stdout)
 }
 
+// untilNothingIsLeft waits for what ends by itself, and refuses for what does not.
 func untilNothingIsLeft(ctx context.Context, c client.Client, namespace string, stdout io.Writer) error {
 	said := ""
 	for looks := 1; ; looks++ {
