@@ -80,10 +80,15 @@ func TestADaemonOutlivesItsCommandWithoutPs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The watch looks each second, and its shell is taken away long before.
+	// The watch looks each second, and its shell is taken away long before. A look takes so
+	// long that the command ends in the midst of one.
 	left := filepath.Join(dir, "left")
-	script := wrapped("WORD", "one", "", sh(`(sleep 2.5; echo late >"$1") & exit 6`, left))
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+	script := wrapped("WORD", "one", "", sh(`(sleep 4; echo late >"$1") & exit 6`, left))
+	slow := strings.Replace(script, "unset macfleet_start\n", "unset macfleet_start\nkill() { command kill \"$@\" && sleep 1; }\n", 1)
+	if slow == script {
+		t.Fatal("nothing made the watch slow")
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", slow)
 	cmd.Env, cmd.SysProcAttr = []string{"PATH=" + dir}, &syscall.SysProcAttr{Setsid: true}
 	began := 0
 	r := newReports("WORD", 1)

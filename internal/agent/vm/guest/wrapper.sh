@@ -48,7 +48,12 @@ macfleet_start='
 	if command -v ps >/dev/null; then
 		macfleet_parent() { ps -o ppid= -p "$$"; }
 	else
-		macfleet_parent() { kill -0 "$$" && { kill -0 "$macfleet_above" && echo "$macfleet_above" || echo 1; }; }
+		# The shell above is asked for first: it goes after the command, unless it was killed.
+		macfleet_parent() {
+			macfleet_seen=1
+			if kill -0 "$macfleet_above"; then macfleet_seen=$macfleet_above; fi
+			kill -0 "$$" && echo "$macfleet_seen"
+		}
 	fi
 	macfleet_group=$$
 	if [ "$macfleet_outputs" = terminal ]; then macfleet_group=$macfleet_above; fi
