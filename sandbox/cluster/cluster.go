@@ -37,8 +37,8 @@ type Options struct {
 	Port int
 	// AuditLog is a file for one line of metadata on each request; empty writes none.
 	AuditLog string
-	// APIServerArgs, ControllerManagerArgs and CoreArgs are further flags, which win over those given anyway.
-	APIServerArgs, ControllerManagerArgs, CoreArgs []string
+	// APIServerArgs and ControllerManagerArgs are further flags, which win over those given anyway.
+	APIServerArgs, ControllerManagerArgs []string
 	// WithoutCore starts the control plane alone, without core and its CRDs.
 	WithoutCore bool
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -61,16 +60,17 @@ func (c *Cluster) runCore(ctx context.Context) error {
 }
 
 func (c *Cluster) coreArgs() []string {
-	return slices.Concat([]string{
+	return []string{
 		"--kubeconfig=" + c.Kubeconfig(),
 		"--webhook-port=" + strconv.Itoa(c.ports.webhook),
 		"--webhook-cert-dir=" + c.WebhookCertDir(),
 		"--health-addr=127.0.0.1:" + strconv.Itoa(c.ports.health),
 		"--diagnostics-address=0",
-		// Core's one reconcile a second and object is for big fleets of real machines. ClusterClass
-		// is off by default, and costs nothing where no Cluster has one.
-		"--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true",
-	}, c.options.CoreArgs)
+		// ClusterClass is off by default, and costs nothing where no Cluster has one. All else is as
+		// core has it, above all its limit of one look a second at an object: without that, core
+		// 1.14 does not wait for its own caches either.
+		"--feature-gates=ClusterTopology=true",
+	}
 }
 
 // waitHTTP waits until url answers 200. Core does so once its webhook server has completed a TLS handshake with itself

@@ -79,8 +79,6 @@ type Options struct {
 	// ControllerManagerArgs are further flags of kube-controller-manager, which win
 	// over the sandbox's own.
 	ControllerManagerArgs []string
-	// CoreArgs are further flags of Cluster API core, which win over those given anyway.
-	CoreArgs []string
 	// Beside is a running sandbox whose vendor and Macs this one shares: another management
 	// cluster of the same project, which has macfleet and no fleet. It is stopped before that
 	// one. Hosts and TimeScale are that one's.

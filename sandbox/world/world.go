@@ -169,7 +169,6 @@ func (w *World) startCluster(ctx context.Context) error {
 		AuditLog: w.options.AuditLog,
 
 		ControllerManagerArgs: w.options.ControllerManagerArgs,
-		CoreArgs:              w.options.CoreArgs,
 	})
 	w.cluster = started
 	return err

@@ -33,11 +33,7 @@ func TestContract_TopologyChangesReplaceNoMac(t *testing.T) {
 	// Without an election: where the API server of a busy machine is silent for ten seconds, the
 	// manager would end in the middle of a push. A password that is on record as tried by then is
 	// not tried again, and its Mac goes back to the pool after eight attempts, a quarter of an hour.
-	// And with core's limit, as anywhere but in a sandbox: without it core does not wait for its own
-	// caches, and on a busy machine it has deleted the infra Machine of a Machine that it had just made.
-	f := start(t, world.Options{
-		Hosts: 4, ManagerArgs: []string{"--leader-elect=false"}, CoreArgs: []string{"--feature-gates=ReconcilerRateLimiting=true"},
-	})
+	f := start(t, world.Options{Hosts: 4, ManagerArgs: []string{"--leader-elect=false"}})
 	f.awaitPool(4)
 	f.sharesTheKeyOf(world.Fleet)
 	f.flavour("clusterclass-macfleet.yaml", nil)
