@@ -46,6 +46,8 @@ type Machine struct {
 	ReadySince time.Time
 	// DownSince: its Node is not Ready since then. Zero: it is, or nobody knows.
 	DownSince time.Time
+	// ShortSince: its Node has DiskPressure since then, and takes no Pods. Zero: it has none.
+	ShortSince time.Time
 	// Lost guests died since its permit began.
 	Lost int
 	// Drifted: a check found that it was changed behind our back.
@@ -119,54 +121,6 @@ type plan struct {
 // at is whether the Mac proved the revision.
 func (p *plan) at(m Machine) bool { return m.Applied == p.Revision }
 
-// settledAt is when a Mac at the revision has been well for long enough; false if
-// it is not well, or not as it should be.
-func (p *plan) settledAt(m Machine) (time.Time, bool) {
-	if !p.at(m) || m.Drifted || m.ReadySince.IsZero() || m.Lost > 0 {
-		return time.Time{}, false
-	}
-	proved := p.provedAt(m)
-	if m.ReadySince.After(proved) {
-		return m.ReadySince.Add(p.soak), true
-	}
-	return proved.Add(p.soak), true
-}
-
-// provedAt is from when a soak is measured: while it may not be over by another manager's
-// clock, which may have written ProvedAt, that is when this manager saw the proof.
-func (p *plan) provedAt(m Machine) time.Time {
-	if m.ProvedSeen.IsZero() || p.Now.After(m.ProvedAt.Add(p.soak+clocksDiffer)) {
-		return m.ProvedAt
-	}
-	return m.ProvedSeen
-}
-
-func (p *plan) settled(m Machine) bool {
-	at, well := p.settledAt(m)
-	return well && !p.Now.Before(at)
-}
-
-// failed reports a Mac on which the revision did not work: the push failed, or the
-// Mac was not well afterwards.
-func (p *plan) failed(m Machine) (time.Time, bool) {
-	if m.Tried == p.Revision && m.Failures > 0 && !p.at(m) {
-		return m.FailedAt, true
-	}
-	if !p.at(m) || m.PermitAt.IsZero() || m.ProvedAt.Before(m.PermitAt) {
-		return time.Time{}, false // it was not changed by a turn
-	}
-	limit := m.ProvedAt.Add(settleLimit + p.soak)
-	switch {
-	case m.Lost > 0:
-		return m.ProvedAt, true
-	case m.ReadySince.IsZero() && !p.Now.Before(limit):
-		return limit, true
-	case m.ReadySince.IsZero():
-		p.again(limit)
-	}
-	return time.Time{}, false
-}
-
 // halt stops the rollout after a canary or two Macs in a row have failed, until
 // the cool-down is over. It is told by the Macs alone, so that no manager can
 // forget it.
@@ -178,7 +132,7 @@ func (p *plan) halt() {
 		if at, failed := p.failed(m); failed {
 			failures = append(failures, at)
 			if at.After(last) {
-				last, name = at, m.Name
+				last, name = at, m.Name+p.afterwards(m)
 			}
 			continue
 		}

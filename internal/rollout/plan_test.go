@@ -42,6 +42,11 @@ func held(m *Machine)    { m.Tried, m.HeldAt = "new", ago(time.Minute) }
 
 func retried(m *Machine) { held(m); m.RetriedAt = m.HeldAt }
 
+// filled has proved the revision twenty minutes ago, and its disk is short since its soak.
+func filled(m *Machine) {
+	m.PermitAt, m.ProvedAt, m.ShortSince = ago(25*time.Minute), ago(20*time.Minute), ago(19*time.Minute)
+}
+
 // soaking has just proved the revision in its turn.
 func soaking(m *Machine) {
 	m.Permit, m.PermitAt = "new", ago(2*time.Minute)
@@ -98,6 +103,30 @@ func TestPlan(t *testing.T) {
 				m.ProvedAt = ago(20 * time.Minute)
 			}), old("b")},
 			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
+		},
+		"the canary's disk ran short": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ShortSince = ago(30 * time.Second) }), old("b")},
+			again:    16 * time.Minute,
+		},
+		"and at once with its turn": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ShortSince = m.PermitAt }), old("b")},
+			again:    16 * time.Minute,
+		},
+		"the canary's disk stays short": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); filled(m) }), old("b")},
+			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
+		},
+		"its disk was short before its turn": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); filled(m); m.ShortSince = m.PermitAt.Add(-time.Second) }), old("b")},
+			begin:    []string{"b"}, end: []string{"a"},
+		},
+		"its disk ran short after its soak": {
+			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); filled(m); m.ShortSince = m.ProvedAt.Add(DefaultSoak) }), old("b")},
+			begin:    []string{"b"}, end: []string{"a"},
+		},
+		"a disk that is short after a bootstrap, which has no turn": {
+			machines: []Machine{with(done("a"), func(m *Machine) { m.PermitAt, m.ShortSince = time.Time{}, m.ProvedAt }), with(old("b"), turn), old("c")},
+			policy:   wide, again: 59 * time.Minute,
 		},
 		"the canary lost a guest": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.Lost = 1 }), old("b")},

@@ -132,6 +132,19 @@ func ReadinessChanged(node *corev1.Node) time.Time {
 // NodeReady reports whether the Node's Ready condition is True.
 func NodeReady(node *corev1.Node) bool { return readiness(node) == corev1.ConditionTrue }
 
+// DiskPressureSince is since when the Node has DiskPressure; zero: it has none, or there is no Node.
+func DiskPressureSince(node *corev1.Node) time.Time {
+	if node == nil {
+		return time.Time{}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeDiskPressure && condition.Status == corev1.ConditionTrue {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
 // NodeSilent reports that the control plane has not heard of the Node for so long
 // that it no longer knows whether it is Ready.
 func NodeSilent(node *corev1.Node) bool { return readiness(node) == corev1.ConditionUnknown }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/rollout"
@@ -112,6 +113,39 @@ func TestTheBuiltInProfileRollsOutToo(t *testing.T) {
 	}
 }
 
+// A Mac that takes no Pods after a change is no Mac that is well, although its Node is Ready.
+func TestACanaryWhoseDiskRunsShortHalts(t *testing.T) {
+	w := newWorld(t, append(three("old"), builders())...)
+	w.visit("builders")
+	w.pass(time.Minute)
+	w.prove("a", revision())
+	w.pass(30 * time.Second)
+	node := w.node("a")
+	before := node.DeepCopy()
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+		Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	})
+	if err := w.client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	if !nodeChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: w.node("a")}) {
+		t.Error("nobody looks again when a disk runs short")
+	}
+	w.pass(2 * time.Minute) // its soak is over
+	w.visit("builders")
+	if got := w.turns(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("it is the turn of %q, want a's still", got)
+	}
+	w.pass(15 * time.Minute)
+	w.visit("builders")
+	if got := w.turns(); len(got) != 0 {
+		t.Errorf("it is the turn of %q after the canary failed", got)
+	}
+	if c := w.condition(infrav1.HaltedCondition); c.Reason != infrav1.ReasonCanaryFailed || !strings.Contains(c.Message, "failed on a (its disk is short)") {
+		t.Errorf("Halted = %+v", c)
+	}
+}
+
 func TestAFailedCanaryHalts(t *testing.T) {
 	w := newWorld(t, append(three("old"), builders())...)
 	w.visit("builders")
@@ -136,8 +170,8 @@ func TestAFailedCanaryHalts(t *testing.T) {
 	if n := len(w.events.Events); n != 1 {
 		t.Fatalf("%d events, want one", n)
 	}
-	if event := <-w.events.Events; !strings.Contains(event, infrav1.ReasonRolloutHalted) {
-		t.Errorf("event = %q", event)
+	if told := <-w.events.Events; !strings.Contains(told, infrav1.ReasonRolloutHalted) {
+		t.Errorf("event = %q", told)
 	}
 	p := w.profile()
 	p.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": "ios"}

@@ -96,7 +96,8 @@ func (r *Reconciler) ofDeployment(ctx context.Context, object client.Object) []r
 // nodeChanges leaves out the heartbeats.
 func nodeChanges() predicate.Predicate {
 	return watch.Updates(func(before, now *corev1.Node) bool {
-		return workload.NodeReady(before) != workload.NodeReady(now) || before.Spec.ProviderID != now.Spec.ProviderID ||
+		return workload.NodeReady(before) != workload.NodeReady(now) || !workload.DiskPressureSince(before).Equal(workload.DiskPressureSince(now)) ||
+			before.Spec.ProviderID != now.Spec.ProviderID ||
 			!equality.Semantic.DeepEqual(before.Labels, now.Labels) || !equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
 	})
 }

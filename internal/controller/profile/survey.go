@@ -170,6 +170,7 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 		found.node = node
 	}
 	found.seen.ReadySince, found.seen.DownSince = readiness(m, found.node)
+	found.seen.ShortSince = workload.DiskPressureSince(found.node)
 	found.seen.Asleep = known.asleep(m)
 	var err error
 	last := rollout.LastPermit(m)
