@@ -259,8 +259,9 @@ func TestFailedAttempts(t *testing.T) {
 		t.Errorf("next %q", p.Next)
 	}
 	m.Status.Conditions[1].Message = "step dial failed (human): the disk is locked"
-	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "before somebody mends") {
-		t.Errorf("next %q", p.Next)
+	p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed)
+	if !strings.Contains(p.Next, "before somebody mends") || !slices.Equal(p.Commands, []string{"macfleet machine doctor " + m.Name + " -n " + m.Namespace}) {
+		t.Errorf("next %q, type %q", p.Next, p.Commands)
 	}
 }
 

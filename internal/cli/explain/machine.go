@@ -144,10 +144,10 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 	case infrav1.ReasonNoAvailableHost, infrav1.ReasonNoHostInFailureDomain:
 		return next{text: "the next host that is free and fits is claimed within a second"}
 	case infrav1.ReasonUpdateFailed:
-		return t.unlessHalted(m, at("it is tried again", update.LastFailedAt, rollout.Backoff(int(update.Failures))))
+		return byPerson(m, c, t.unlessHalted(m, at("it is tried again", update.LastFailedAt, rollout.Backoff(int(update.Failures)))))
 	case infrav1.ReasonHeld:
 		if c.Type == infrav1.UpToDateCondition {
-			return t.unlessHalted(m, heldUntil(m))
+			return byPerson(m, c, t.unlessHalted(m, heldUntil(m)))
 		}
 	case infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable:
 		if alone, is := show.LeftAlone(t.s, m, c); is {
@@ -155,7 +155,7 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 		}
 		return next{text: "a health check, where there is one, restarts its agent, reboots the Mac, and at last replaces the Machine"}
 	case infrav1.ReasonBootstrapFailed, infrav1.ReasonSSHUnreachable:
-		return attempts(m, c)
+		return byPerson(m, c, attempts(m, c))
 	case infrav1.ReasonDraining:
 		return t.drainEnds(m)
 	}
@@ -169,6 +169,15 @@ func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 		return next{text: "it is looked at again every 30 minutes, and nothing else is done before somebody mends what its message names; " + failed}
 	}
 	return next{text: "it is tried again with growing pauses; " + failed + ". After 3 the Mac is rebooted once, after 8 it goes back to be wiped and the Machine takes another"}
+}
+
+// byPerson is what comes next, with what a person types where a failure is one that only a
+// person can mend.
+func byPerson(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, when next) next {
+	if show.Human(c) {
+		when.you, when.commands = "mend what its message names; the doctor, run on the Mac, says more", []string{show.Doctor(m)}
+	}
+	return when
 }
 
 // heldUntil is when a change that was put off is tried again. One that failed as a network

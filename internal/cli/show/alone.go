@@ -41,7 +41,7 @@ func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c m
 	}
 	alone := Alone{Why: "no health check watches it", Command: fmt.Sprintf("macfleet host reboot %s --reason 'not heard of'", h.Name)}
 	if c.Reason == infrav1.ReasonNodeNotReady {
-		alone.Command = fmt.Sprintf("macfleet machine doctor %s -n %s", m.Name, m.Namespace)
+		alone.Command = Doctor(m)
 	}
 	if check != nil {
 		allowed := meta.FindStatusCondition(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
@@ -106,6 +106,30 @@ func healthCheckOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine)
 func Human(c metav1.Condition) bool {
 	failed := c.Reason == infrav1.ReasonBootstrapFailed || c.Reason == infrav1.ReasonUpdateFailed || c.Reason == infrav1.ReasonHeld
 	return failed && strings.Contains(c.Message, " (human): ")
+}
+
+// Doctor is what to type to see what is wrong on a Machine's Mac.
+func Doctor(m *infrav1.ScalewayAppleSiliconMachine) string {
+	return fmt.Sprintf("macfleet machine doctor %s -n %s", m.Name, m.Namespace)
+}
+
+// lookAtPool is what to type where no Mac is free: it shows who has them, and which are kept
+// out. It is the same whatever waits.
+const lookAtPool = "macfleet hosts"
+
+// commandFor is what can be typed for a Machine that is not as it should be; empty: nothing,
+// or more than one thing.
+func commandFor(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) string {
+	noHost := c.Reason == infrav1.ReasonNoAvailableHost || c.Reason == infrav1.ReasonNoHostInFailureDomain
+	switch {
+	case Human(c):
+		return Doctor(m)
+	case noHost && len(s.Hosts) > 0:
+		return lookAtPool
+	case noHost: // there is nothing to look at, and its story says where Macs come from
+		return fmt.Sprintf("macfleet explain machine %s -n %s", m.Name, m.Namespace)
+	}
+	return ""
 }
 
 // DrainOf is what a Machine that Cluster API deletes waits for, since its deletion: its Node

@@ -135,8 +135,16 @@ func TestFailuresOfTheClassHuman(t *testing.T) {
 		for kind, reason := range map[string]string{infrav1.BootstrappedCondition: infrav1.ReasonBootstrapFailed, infrav1.UpToDateCondition: infrav1.ReasonUpdateFailed} {
 			s := silent(time.Hour)
 			s.Machines[0].Status.Conditions = []metav1.Condition{clitest.Condition(kind, metav1.ConditionFalse, reason, "step tart failed ("+class+"): no such file", time.Minute)}
-			if got := len(StatusOf(s, reasons.Read()).Person) == 1; got != want {
-				t.Errorf("%s, class %s: needs a person %v, want %v", reason, class, got, want)
+			status := StatusOf(s, reasons.Read())
+			if got := len(status.Person) == 1; got != want {
+				t.Fatalf("%s, class %s: needs a person %v, want %v", reason, class, got, want)
+			}
+			command := ""
+			if want {
+				command = "macfleet machine doctor " + s.Machines[0].Name + " -n " + clitest.Namespace
+			}
+			if got := append(status.Person, status.Waits...)[0].Command; got != command {
+				t.Errorf("%s, class %s: type %q, want %q", reason, class, got, command)
 			}
 		}
 	}
@@ -160,4 +168,29 @@ func TestADrainIsTold(t *testing.T) {
 		}
 		return table.Write(out, sc)
 	})
+}
+
+// Who waits for a Mac is told where to look, once for all of them, and by name where there is
+// no Mac to look at.
+func TestWhatToTypeWithoutAMac(t *testing.T) {
+	for name, c := range map[string]struct {
+		hosts int
+		want  string
+	}{
+		"the Macs are others'": {1, "Type: macfleet hosts\n\n"},
+		"there is none":        {0, "Type: macfleet explain machine macfleet-builders-x7k2p-00002 -n macfleet-system\nand likewise for 2 more\n\n"},
+	} {
+		s := silent(time.Hour)
+		s.Hosts, s.Machines = s.Hosts[:c.hosts], nil
+		for n := range 3 {
+			s.Machines = append(s.Machines, clitest.Machine(2+n, "Pending", clitest.Condition(infrav1.HostClaimedCondition, metav1.ConditionFalse, infrav1.ReasonNoAvailableHost, "no available host", time.Minute)))
+		}
+		var text strings.Builder
+		if err := StatusOf(s, reasons.Read()).Write(&text, screen.Screen{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), c.want) {
+			t.Errorf("%s: want %q in\n%s", name, c.want, text.String())
+		}
+	}
 }

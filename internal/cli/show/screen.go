@@ -98,20 +98,23 @@ func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writ
 const manyCommands = 3
 
 // commands are what can be typed for these items, on lines that are never cut: they are
-// copied.
+// copied. One that helps with all of its kind is there once, and for no more.
 func commands(out io.Writer, items []Item) error {
 	var lines []string
 	more := 0
 	for _, i := range items {
+		line := "Type: " + i.Command
 		switch {
-		case i.Command == "":
+		case i.Command == "", slices.Contains(lines, line):
 			continue
 		case len(lines) < manyCommands:
-			lines = append(lines, "Type: "+i.Command)
+			lines = append(lines, line)
 		default:
 			more++
 		}
-		more += i.More
+		if i.Command != lookAtPool {
+			more += i.More
+		}
 	}
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("and likewise for %d more", more))

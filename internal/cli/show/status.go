@@ -294,7 +294,7 @@ func heldBack(message string) string {
 // for a failure that says so, and for a Mac that nobody else mends.
 func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
 	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
-	f.Message = heldBack(f.Message)
+	f.Message, f.Command = heldBack(f.Message), commandFor(s, m, c)
 	if alone, is := LeftAlone(s, m, c); is {
 		f.person, f.Command = true, alone.Command
 		f.Message += "; " + alone.Why
