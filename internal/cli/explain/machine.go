@@ -116,16 +116,23 @@ func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 		t.machinePhase(about, m)
 	}
 	for _, kind := range show.MachineConditions() {
-		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(*c) {
+		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) {
 			t.condition(about, *c, t.whenMachine(m, *c))
 		}
 	}
 	t.remediation(m)
 }
 
-// tooEarly: a Mac that is still being set up has no Node to speak of, which is no trouble.
-func tooEarly(c metav1.Condition) bool {
-	return c.Reason == infrav1.ReasonWaitingForNode && c.Status == metav1.ConditionUnknown
+// tooEarly: a Mac that is still being set up has no Node to speak of, which is no trouble. A
+// Machine without a Mac waits for no server's name or credentials: HostClaimed says why it has
+// none.
+func tooEarly(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) bool {
+	if c.Status != metav1.ConditionUnknown {
+		return false
+	}
+	claimed := find(m.Status.Conditions, infrav1.HostClaimedCondition)
+	noMac := hostNameOf(m) == "" || claimed != nil && show.Unhealthy(*claimed)
+	return c.Reason == infrav1.ReasonWaitingForNode || c.Reason == infrav1.ReasonWaitingForHost && noMac
 }
 
 func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {
