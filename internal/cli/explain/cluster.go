@@ -95,14 +95,15 @@ func (t *teller) conditions(about string, conditions []metav1.Condition) {
 // unwell takes up the conditions that are not well but for Ready, which repeats one of them,
 // and returns how many they are.
 func (t *teller) unwell(about string, conditions []metav1.Condition) int {
-	told := 0
-	for _, c := range conditions {
-		if c.Type != infrav1.ReadyCondition && show.Unhealthy(c) {
-			t.condition(about, c, next{})
-			told++
+	unwell := show.Unwell(conditions)
+	for _, c := range unwell {
+		var when next
+		if show.WaitsForKey(conditions, c) {
+			when.text = "nothing, before the vendor takes the API key: CredentialsRejected says what to do"
 		}
+		t.condition(about, c, when)
 	}
-	return told
+	return len(unwell)
 }
 
 // noManager takes up that no manager works: nothing of what follows is new then.

@@ -157,25 +157,6 @@ func of(kind string, object metav1.Object, c metav1.Condition) Item {
 	return item
 }
 
-func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
-	var found []finding
-	for i := range s.Zones {
-		for _, c := range s.Zones[i].Status.Conditions {
-			if c.Type != infrav1.ReadyCondition && Unhealthy(c) { // Ready repeats one of the others
-				found = append(found, finding{of("cluster", &s.Zones[i], c), book.Asks(c.Reason, c.Type)})
-			}
-		}
-	}
-	for i := range s.ControlPlanes {
-		for _, c := range s.ControlPlanes[i].Status.Conditions {
-			if c.Type != infrav1.ReadyCondition && Unhealthy(c) {
-				found = append(found, finding{of("controlplane", &s.ControlPlanes[i], c), book.Asks(c.Reason, c.Type)})
-			}
-		}
-	}
-	return found
-}
-
 // Unhealthy says whether a condition is not as it is on a good day.
 func Unhealthy(c metav1.Condition) bool {
 	switch c.Type {

@@ -1,0 +1,53 @@
+package show
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
+	var found []finding
+	for i := range s.Zones {
+		conditions := s.Zones[i].Status.Conditions
+		for _, c := range Unwell(conditions) {
+			f := finding{of("cluster", &s.Zones[i], c), book.Asks(c.Reason, c.Type)}
+			if WaitsForKey(conditions, c) {
+				f.Message += "; it ends when the API key works"
+			}
+			found = append(found, f)
+		}
+	}
+	for i := range s.ControlPlanes {
+		for _, c := range Unwell(s.ControlPlanes[i].Status.Conditions) {
+			found = append(found, finding{of("controlplane", &s.ControlPlanes[i], c), book.Asks(c.Reason, c.Type)})
+		}
+	}
+	return found
+}
+
+// Unwell are the conditions that are not as on a good day, without those that repeat another,
+// as Ready does.
+func Unwell(conditions []metav1.Condition) []metav1.Condition {
+	var unwell []metav1.Condition
+	for _, c := range conditions {
+		repeats := func(told metav1.Condition) bool { return told.Reason == c.Reason && told.Message == c.Message }
+		if c.Type != infrav1.ReadyCondition && Unhealthy(c) && !slices.ContainsFunc(unwell, repeats) {
+			unwell = append(unwell, c)
+		}
+	}
+	return unwell
+}
+
+// WaitsForKey says whether one of a cluster's conditions ends no sooner than the vendor takes
+// the API key, which it rejects now: that a vendor fails passes by itself else.
+func WaitsForKey(conditions []metav1.Condition, c metav1.Condition) bool {
+	credentials := meta.FindStatusCondition(conditions, infrav1.CredentialsValidCondition)
+	rejected := credentials != nil && credentials.Reason == infrav1.ReasonCredentialsRejected
+	return rejected && c.Reason == infrav1.ReasonVendorFailing
+}

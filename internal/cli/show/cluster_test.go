@@ -1,0 +1,42 @@
+package show
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+)
+
+// A key that the vendor rejects is one thing that a person has to mend, and what waits for it
+// says so.
+func TestARejectedKeyIsToldOnce(t *testing.T) {
+	const said = "zone fr-par-1: the vendor refuses: 401"
+	s := clitest.Fleet()
+	s.Zones[0].Status.Conditions = []metav1.Condition{
+		clitest.Condition(infrav1.CredentialsValidCondition, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, said, time.Hour),
+		clitest.Condition(infrav1.DestructionHeldCondition, metav1.ConditionTrue, infrav1.ReasonVendorFailing, said, time.Hour),
+		clitest.Condition(infrav1.InventorySyncedCondition, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, said, time.Hour),
+	}
+	of := func(items []Item) []Item {
+		var found []Item
+		for _, i := range items {
+			if i.Kind == "cluster" {
+				found = append(found, i)
+			}
+		}
+		return found
+	}
+	status := StatusOf(s, reasons.Read())
+	person, waits := of(status.Person), of(status.Waits)
+	if len(person) != 1 || person[0].More != 0 || person[0].Reason != infrav1.ReasonCredentialsRejected {
+		t.Errorf("needs a person: %+v", person)
+	}
+	if len(waits) != 1 || !strings.HasSuffix(waits[0].Message, "it ends when the API key works") {
+		t.Errorf("waits: %+v", waits)
+	}
+}
