@@ -160,16 +160,27 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 			continue
 		}
 		var when next
-		if c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil {
+		switch {
+		case c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil:
 			when = next{text: "the quarantine ends", at: &h.Spec.Quarantine.Until.Time}
+		case c.Type == infrav1.ReachableCondition && h.Spec.Reboot != nil:
+			when = next{text: "the reboot that is asked for"}
+		case c.Type == infrav1.ReachableCondition, c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootDropped:
+			when = next{text: "nothing: it stays as it is until another reboot is asked for"}
 		}
 		t.condition(about, c, when)
 	}
 }
 
+// rebootedSince: what the vendor's diagnostic found and advised was before the last reboot, and
+// is asked for anew before the next.
+func rebootedSince(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
+	return c.Type == infrav1.ReachableCondition && h.Status.LastReboot.At.After(c.LastTransitionTime.Time)
+}
+
 // toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
 func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
-	if c.Reason == infrav1.ReasonNotDelivered {
+	if c.Reason == infrav1.ReasonNotDelivered || rebootedSince(h, c) {
 		return true
 	}
 	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil

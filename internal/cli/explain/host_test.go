@@ -1,0 +1,46 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/clitest"
+	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
+)
+
+// The vendor's advice to reboot is old once that was done, and none of it passes by itself.
+func TestAnAdviceOfBeforeTheRebootIsOld(t *testing.T) {
+	const advice = "RebootServer"
+	for name, c := range map[string]struct {
+		change func(*infrav1.ScalewayAppleSiliconHost)
+		next   string
+	}{
+		"a reboot is asked for":  {func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "1"} }, "the reboot that is asked for"},
+		"none was made after it": {func(*infrav1.ScalewayAppleSiliconHost) {}, "nothing: it stays as it is"},
+		"it was rebooted": {func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Status.LastReboot = infrav1.RebootStatus{ID: "1", At: metav1.NewMicroTime(clitest.Now().Add(-50 * time.Minute))}
+		}, ""},
+	} {
+		h := clitest.Host(1, infrav1.HostInUse, clitest.Condition(infrav1.ReachableCondition, metav1.ConditionFalse, advice, "the vendor advises reboot_server", time.Hour))
+		c.change(&h)
+		story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+		if told := slices.ContainsFunc(story.Points, func(p Point) bool { return p.Reason == advice }); told != (c.next != "") {
+			t.Errorf("%s: told %v", name, told)
+			continue
+		}
+		if c.next != "" && !strings.HasPrefix(point(t, story, advice).Next, c.next) {
+			t.Errorf("%s: next %q", name, point(t, story, advice).Next)
+		}
+	}
+	h := clitest.Host(1, infrav1.HostInUse, clitest.Condition(host.RebootedCondition, metav1.ConditionFalse, host.ReasonRebootDropped, "the host is being released", time.Hour))
+	if next := point(t, Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h), host.ReasonRebootDropped).Next; !strings.HasPrefix(next, "nothing: it stays") {
+		t.Errorf("a request that was dropped: next %q", next)
+	}
+}
