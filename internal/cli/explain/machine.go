@@ -147,6 +147,9 @@ func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachi
 // whenMachine says what comes next by itself, where the time is known.
 func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 	update := m.Status.Update
+	if when, waits := t.untilMacIsBack(m, c); waits {
+		return when
+	}
 	switch c.Reason {
 	case infrav1.ReasonNoAvailableHost, infrav1.ReasonNoHostInFailureDomain:
 		return next{text: "the next host that is free and fits is claimed within a second"}
@@ -156,9 +159,15 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 		if c.Type == infrav1.UpToDateCondition {
 			return byPerson(m, c, t.unlessHalted(m, heldUntil(m)))
 		}
-	case infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable:
+	case infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable, infrav1.ReasonNodeMissing:
 		if alone, is := show.LeftAlone(t.s, m, c); is {
 			return next{text: "nothing, until somebody acts: " + alone.Why}
+		}
+		if c.Reason == infrav1.ReasonNodeMissing && !show.AwayForLong(t.s, m) {
+			return next{text: "the Mac gets a fresh permit and makes it anew"}
+		}
+		if c.Reason == infrav1.ReasonNodeMissing { // no reboot brings an object back
+			return next{text: "a health check, where there is one, restarts its agent, and at last replaces the Machine"}
 		}
 		return next{text: "a health check, where there is one, restarts its agent, reboots the Mac, and at last replaces the Machine"}
 	case infrav1.ReasonBootstrapFailed, infrav1.ReasonSSHUnreachable:
@@ -167,6 +176,20 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 		return t.drainEnds(m)
 	}
 	return next{}
+}
+
+// untilMacIsBack is what comes of a change for a Mac that nobody mends: nothing, however often
+// it is tried, and no drain would hasten it.
+func (t *teller) untilMacIsBack(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) (when next, waits bool) {
+	node := find(m.Status.Conditions, infrav1.NodeReadyCondition)
+	if c.Type != infrav1.UpToDateCondition || node == nil || !show.Away(*node) {
+		return next{}, false
+	}
+	alone, is := show.LeftAlone(t.s, m, *node)
+	return next{
+		text: "nothing before its Mac is back, of which nothing is heard: " + alone.Why,
+		you:  "see to the Mac; the change follows by itself", commands: []string{alone.Command},
+	}, is
 }
 
 // attempts says what comes after failed ones.

@@ -2,10 +2,12 @@ package explain
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -26,5 +28,37 @@ func TestAMachineWithoutAMacWaitsForNoServersName(t *testing.T) {
 	s.Machines[2].Status.Conditions = s.Machines[2].Status.Conditions[:1]
 	if !waits(&s.Machines[2], metav1.ConditionFalse) {
 		t.Error("a Machine whose server is not ready says nothing of it")
+	}
+}
+
+// A change for a Mac that is dead comes to nothing while nobody mends it, and so does the end
+// of its rollout.
+func TestAChangeWaitsForADeadMac(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, upToDate, text string
+		ago                    time.Duration
+	}{
+		"not heard of":        {infrav1.ReasonNodeUnreachable, infrav1.ReasonHeld, "nothing before its Mac is back, of which nothing is heard: no health check", time.Hour},
+		"its Node is deleted": {infrav1.ReasonNodeMissing, "Drifted", "nothing before its Mac is back, of which nothing is heard: no health check", time.Hour},
+		"it may come back":    {infrav1.ReasonNodeUnreachable, "Drifted", "it passes by itself", time.Minute},
+		"its agent is ill":    {infrav1.ReasonNodeNotReady, "Drifted", "it passes by itself", time.Hour},
+	} {
+		s, book := clitest.Fleet(), reasons.Read()
+		m, p := &s.Machines[0], &s.Profiles[0]
+		m.Status.Conditions = []metav1.Condition{
+			clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, c.reason, "", c.ago),
+			clitest.Condition(infrav1.UpToDateCondition, metav1.ConditionFalse, c.upToDate, "", time.Minute),
+		}
+		s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}}
+		p.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.RolledOutCondition, metav1.ConditionFalse, infrav1.ReasonRollingOut, "5 of 6 Macs are done: 1 outdated", time.Hour)}
+		told := point(t, Machine(s, book, m), c.upToDate)
+		if !strings.HasPrefix(told.Next, c.text) || strings.Contains(strings.Join(told.Commands, " "), "drain") {
+			t.Errorf("%s: next %q, type %q", name, told.Next, told.Commands)
+		}
+		dead := strings.HasPrefix(c.text, "nothing")
+		rollout, want := point(t, Profile(s, book, p), infrav1.ReasonRollingOut), []string{"macfleet explain machine " + m.Name + " -n " + m.Namespace}
+		if ends := rollout.Next == "it passes by itself"; ends == dead || dead && (!strings.HasSuffix(rollout.Next, "heard of "+m.Name) || !slices.Equal(rollout.Commands, want)) {
+			t.Errorf("%s: the rollout: next %q, type %q", name, rollout.Next, rollout.Commands)
+		}
 	}
 }

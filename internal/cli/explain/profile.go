@@ -2,6 +2,9 @@ package explain
 
 import (
 	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -33,7 +36,7 @@ func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile)
 		if kind == infrav1.HaltedCondition {
 			told[infrav1.ReasonRolloutHalted] = true // the others say no more than that
 		}
-		var when next
+		when := t.untilMacsAreBack(p, *c)
 		if kind == infrav1.HaltedCondition {
 			when = haltEnds(t.s, p, *c)
 		}
@@ -42,6 +45,31 @@ func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile)
 	t.behind(p)
 	t.zones(p.Namespace)
 	return *t.story
+}
+
+// untilMacsAreBack is what a rollout comes to while nothing is heard of some Macs: the others
+// go on, and it is done with them alone. Who mends a Mac, its own story says.
+func (t *teller) untilMacsAreBack(p *infrav1.MacNodeProfile, c metav1.Condition) next {
+	if !slices.Contains([]string{infrav1.ReasonRollingOut, infrav1.ReasonHeld, infrav1.ReasonMacsMissing}, c.Reason) {
+		return next{}
+	}
+	var away []string
+	for i := range t.s.Machines {
+		if m := &t.s.Machines[i]; profileOf(t.s, m) == p && m.DeletionTimestamp == nil && show.AwayForLong(t.s, m) {
+			away = append(away, m.Name)
+		}
+	}
+	if len(away) == 0 {
+		return next{}
+	}
+	who := away[0]
+	if more := len(away) - 1; more > 0 {
+		who += fmt.Sprintf(" and of %d more", more)
+	}
+	return next{
+		text: "the other Macs go on, at the latest 15 minutes after it went; this does not end while nothing is heard of " + who,
+		you:  "see to that Mac, or delete its Machine", commands: []string{fmt.Sprintf("macfleet explain machine %s -n %s", away[0], p.Namespace)},
+	}
 }
 
 // behind takes up the Macs that are not at the revision.

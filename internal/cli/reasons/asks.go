@@ -11,6 +11,7 @@ var passing = []string{
 	infrav1.ReasonWaitingForCluster, infrav1.ReasonNoAvailableHost, infrav1.ReasonOutOfStock, infrav1.ReasonSSHUnreachable,
 	infrav1.ReasonBootstrapFailed, infrav1.ReasonReturnedToPool, infrav1.ReasonMissingSudoPassword, infrav1.ReasonHeld,
 	infrav1.ReasonUpdateFailed, infrav1.ReasonWaitingForNode, infrav1.ReasonNodeNotReady, infrav1.ReasonNodeUnreachable,
+	infrav1.ReasonNodeMissing,
 	infrav1.ReasonDraining, infrav1.ReasonSlotsLeaked, infrav1.ReasonMacsMissing, infrav1.ReasonAgentVersionAwaited,
 	infrav1.ReasonDeletionScheduled, infrav1.ReasonRetiring, infrav1.ReasonStormGuard, infrav1.ReasonClaimConflict,
 	infrav1.ReasonCredentialsSealed, infrav1.ReasonNotDelivered,

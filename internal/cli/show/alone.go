@@ -30,7 +30,7 @@ type Alone struct {
 // LeftAlone says whether nobody mends the Mac of a Machine whose Node is not well. Where
 // that cannot be told, it says no.
 func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) (Alone, bool) {
-	ill := c.Reason == infrav1.ReasonNodeUnreachable || c.Reason == infrav1.ReasonNodeNotReady
+	ill := Away(c) || c.Reason == infrav1.ReasonNodeNotReady
 	if !ill || s.At.Sub(c.LastTransitionTime.Time) < patience || m.DeletionTimestamp != nil || DrainOf(s, m) != nil {
 		return Alone{}, false
 	}
@@ -40,7 +40,7 @@ func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c m
 		return Alone{}, false
 	}
 	alone := Alone{Why: "no health check watches it", Command: fmt.Sprintf("macfleet host reboot %s --reason 'not heard of'", h.Name)}
-	if c.Reason == infrav1.ReasonNodeNotReady {
+	if c.Reason != infrav1.ReasonNodeUnreachable { // no reboot brings a Node's object back
 		alone.Command = Doctor(m)
 	}
 	if check != nil {
@@ -51,6 +51,18 @@ func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c m
 		alone.Why = fmt.Sprintf("the health check %s does nothing: %s", check.Name, because(allowed.Reason, allowed.Message))
 	}
 	return alone, true
+}
+
+// Away says of a Machine's NodeReady that nothing is heard of its Mac: its Node is silent, or was
+// deleted and is not made anew.
+func Away(c metav1.Condition) bool {
+	return c.Reason == infrav1.ReasonNodeUnreachable || c.Reason == infrav1.ReasonNodeMissing
+}
+
+// AwayForLong says whether a Machine's Mac is away for longer than it takes to come back.
+func AwayForLong(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, infrav1.NodeReadyCondition)
+	return c != nil && Unhealthy(*c) && Away(*c) && s.At.Sub(c.LastTransitionTime.Time) >= patience
 }
 
 // inHand says whether somebody is at a Mac already: a person, or a reboot that was asked for

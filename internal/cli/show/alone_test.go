@@ -87,6 +87,21 @@ func TestADeadMacThatNobodyMends(t *testing.T) {
 	}
 }
 
+// A Node that was deleted comes back within minutes, but not that of a dead Mac.
+func TestANodeThatIsMissedForLong(t *testing.T) {
+	for ago, want := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
+		s := silent(ago)
+		s.Machines[0].Status.Conditions[0].Reason = infrav1.ReasonNodeMissing
+		person := StatusOf(s, reasons.Read()).Person
+		if got := len(person) == 1; got != want {
+			t.Errorf("missed for %s: needs a person %v", ago, got)
+		}
+		if want && person[0].Command != Doctor(&s.Machines[0]) {
+			t.Errorf("type %q", person[0].Command)
+		}
+	}
+}
+
 // What to type is never cut, and of many it is said of some.
 func TestCommandsAreWholeAndFew(t *testing.T) {
 	s := silent(time.Hour)
