@@ -50,6 +50,9 @@ func newPoolOrder() *cobra.Command {
 		Use:     "order",
 		Aliases: []string{"orders"},
 		Short:   "The servers that are being ordered, and what is in the way",
+		Long: "Lists the orders that are no servers yet, with what the vendor says of them, and the servers that it has not\n" +
+			"delivered. What may not be ordered at all, as beyond a profile's maxOrdered, is no order yet: `macfleet status`\n" +
+			"names the Machines that wait for that.",
 		Example: "  macfleet pool order -o wide",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // NotDelivered is what an ordered server waits for.
@@ -57,12 +58,20 @@ func asked(h *infrav1.ScalewayAppleSiliconHost, now time.Time) string {
 	return fmt.Sprintf("%s ago", ago(now, &h.Spec.Order.AttemptedAt.Time))
 }
 
+// orderSays is what is in the way of an order: why it ends, or why there is no server yet. That
+// the Mac is not available yet says nothing more.
 func orderSays(h *infrav1.ScalewayAppleSiliconHost) string {
 	if Undelivered(h) {
 		return NotDelivered
 	}
-	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition); c != nil && Unhealthy(*c) {
-		return because(c.Reason, c.Message)
+	for _, kind := range []string{host.RetiredCondition, infrav1.OrderedCondition} {
+		c := meta.FindStatusCondition(h.Status.Conditions, kind)
+		switch {
+		case c != nil && Unhealthy(*c):
+			return because(c.Reason, c.Message)
+		case c != nil:
+			return c.Message
+		}
 	}
-	return ""
+	return "" // ASKED says that the vendor was not asked yet
 }

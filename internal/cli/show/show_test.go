@@ -15,6 +15,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // widths are a pipe's, a usual terminal's and a narrow one's.
@@ -55,14 +56,19 @@ func TestTables(t *testing.T) {
 }
 
 func TestOrders(t *testing.T) {
-	waits := clitest.Host(9, infrav1.HostOrdering, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, "OutOfStock", "the vendor has no M2-L in fr-par-1", time.Minute))
+	ordering := clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, infrav1.ReasonOrdering, "the host is being ordered", time.Minute)
+	waits := clitest.Host(9, infrav1.HostOrdering, ordering, clitest.Condition(infrav1.OrderedCondition, metav1.ConditionFalse, infrav1.ReasonOutOfStock, "the vendor has no M2-L in fr-par-1", time.Minute))
 	waits.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00004", Type: "M2-L", OS: "tahoe", Zone: "fr-par-1", Profile: "macfleet-system/macfleet-builders", AttemptedAt: ptr.To(metav1.NewMicroTime(clitest.Now().Add(-time.Minute)))}
-	fresh := clitest.Host(8, infrav1.HostOrdering)
+	fresh := clitest.Host(8, infrav1.HostOrdering, ordering)
 	fresh.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00005", Type: "M4-S", Zone: "fr-par-3"}
 	taken := clitest.Host(7, infrav1.HostClaimed)
 	taken.Spec.Record.Ordered, taken.Status.Server.Delivered, taken.Status.Server.Status = true, false, "starting"
 	taken.Spec.ClaimRef = &infrav1.ClaimReference{Name: "macfleet-builders-x7k2p-00006"}
-	table, err := Orders([]infrav1.ScalewayAppleSiliconHost{waits, fresh, taken}, clitest.Now(), true, "")
+	made := clitest.Host(6, infrav1.HostOrdering, ordering, clitest.Condition(infrav1.OrderedCondition, metav1.ConditionTrue, infrav1.OrderedCondition, "the server is 00000001", time.Minute))
+	made.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00007", Type: "M4-S", Zone: "fr-par-3", AttemptedAt: waits.Spec.Order.AttemptedAt}
+	ends := clitest.Host(5, infrav1.HostRetiring, ordering, clitest.Condition(host.RetiredCondition, metav1.ConditionFalse, infrav1.ReasonRetiring, "the order ends", time.Minute), waits.Status.Conditions[1])
+	ends.Spec.Order = &infrav1.OrderRequest{Name: "macfleet-builders-x7k2p-00008", Type: "M2-L", Zone: "fr-par-1", AttemptedAt: waits.Spec.Order.AttemptedAt}
+	table, err := Orders([]infrav1.ScalewayAppleSiliconHost{waits, fresh, taken, made, ends}, clitest.Now(), true, "")
 	if err != nil {
 		t.Fatal(err)
 	}
