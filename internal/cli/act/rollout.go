@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/show"
 )
 
 // Pause pauses a rollout, or lets it go on.
@@ -19,7 +20,7 @@ func (a Pause) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 	case !a.Resume && paused:
 		return Plan{}, fmt.Errorf("the rollout of %s is paused already", name)
 	case a.Resume:
-		p.say("the rollout of %s goes on: %d of its %d Macs are at the revision", name, profile.Status.Updated, profile.Status.Machines)
+		p.say("the rollout of %s goes on: %d of %s at the revision", name, profile.Status.Updated, show.Count(int(profile.Status.Machines), "Mac"))
 	default:
 		p.say("the rollout of %s pauses: no turn begins, no Mac is mended, and labels and taints of its Nodes stay; what has begun ends", name)
 	}

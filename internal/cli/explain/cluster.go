@@ -79,7 +79,7 @@ func (t *teller) clusterIs(zone *infrav1.ScalewayAppleSiliconCluster) {
 			}
 		}
 	}
-	t.is("%s in its namespace, of which %d are Running", show.Count(all, "Machine"), running)
+	t.is("%s in its namespace, %d Running", show.Count(all, "Machine"), running)
 }
 
 // conditions takes up those that are not well, or Ready where all are.

@@ -98,7 +98,7 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 		if recent := h.Spec.Failures.Recent; len(recent) > 0 {
 			last = fmt.Sprintf(", the last at %s: %s", recent[len(recent)-1].Time.UTC().Format(time.RFC3339), recent[len(recent)-1].Reason)
 		}
-		t.is("claims of it came to nothing %d times%s", n, last)
+		t.is("claims of it came to nothing %s%s", show.Count(int(n), "time"), last)
 	}
 }
 

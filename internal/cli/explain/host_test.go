@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -42,5 +43,26 @@ func TestAnAdviceOfBeforeTheRebootIsOld(t *testing.T) {
 	h := clitest.Host(1, infrav1.HostInUse, clitest.Condition(host.RebootedCondition, metav1.ConditionFalse, host.ReasonRebootDropped, "the host is being released", time.Hour))
 	if next := point(t, Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h), host.ReasonRebootDropped).Next; !strings.HasPrefix(next, "nothing: it stays") {
 		t.Errorf("a request that was dropped: next %q", next)
+	}
+}
+
+// One is one, whatever is counted.
+func TestOneIsNotSeveral(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	h, p := &s.Hosts[0], &s.Profiles[0]
+	h.Spec.Failures.Count, p.Status.Machines = 1, 1
+	s.Fleets[0].Spec.Replicas = ptr.To(int32(1))
+	s.Fleets[0].Status.AvailableReplicas = ptr.To(int32(0))
+	told := strings.Join(slices.Concat(Host(s, book, h).Is, Profile(s, book, p).Is), "\n")
+	for _, said := range []string{"came to nothing 1 time", "it has 1 Machine:"} {
+		if !strings.Contains(told+"\n", said) {
+			t.Errorf("%q is not in\n%s", said, told)
+		}
+	}
+	if strings.Contains(told, "1 times") || strings.Contains(told, "1 Machines") {
+		t.Errorf("one is several in\n%s", told)
+	}
+	if means := point(t, Pod(s, book, &s.Pods[0]), infrav1.ReasonMacsMissing).Means; means != "0 available of 1 Mac" {
+		t.Errorf("a fleet of one: %q", means)
 	}
 }

@@ -93,7 +93,7 @@ func (t *teller) waitingFleets() {
 		}
 		t.add(Point{
 			About: "fleet " + md.Name, Reason: infrav1.ReasonMacsMissing,
-			Means: fmt.Sprintf("%d of %d Macs are available", *md.Status.AvailableReplicas, *md.Spec.Replicas),
+			Means: fmt.Sprintf("%d available of %s", *md.Status.AvailableReplicas, show.Count(int(*md.Spec.Replicas), "Mac")),
 			Next:  "its other Machines become nodes",
 		}, reasons.Entry{})
 	}

@@ -25,7 +25,7 @@ func Profile(s *snapshot.Snapshot, book reasons.Book, p *infrav1.MacNodeProfile)
 	t := newTeller(s, book, "profile", p)
 	t.names["PROFILE"] = p.Name
 	t.is("what the Macs of a fleet should be, at revision %s", p.Status.Revision)
-	t.is("%d Machines have it: %d available, %d at this revision", p.Status.Machines, p.Status.Available, p.Status.Updated)
+	t.is("it has %s: %d available, %d at this revision", show.Count(int(p.Status.Machines), "Machine"), p.Status.Available, p.Status.Updated)
 	told := map[string]bool{}
 	for _, kind := range []string{infrav1.HaltedCondition, infrav1.RolledOutCondition, infrav1.ReadyCondition} {
 		c := find(p.Status.Conditions, kind)
@@ -92,6 +92,6 @@ func (t *teller) behind(p *infrav1.MacNodeProfile) {
 		}
 	}
 	if left > 0 {
-		t.add(Point{Reason: "More", Means: fmt.Sprintf("%d more Machines of it are not as they should be", left), Commands: []string{t.named("macfleet machines -n $NS")}}, reasons.Entry{})
+		t.add(Point{Reason: "More", Means: show.Count(left, "more Machine") + " of it not as it should be", Commands: []string{t.named("macfleet machines -n $NS")}}, reasons.Entry{})
 	}
 }

@@ -122,11 +122,19 @@ func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decis
 	case left+setup == 0:
 		return yes(infrav1.RolledOutCondition)
 	case profile.Spec.Rollout.Paused && left > 0:
-		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %d Macs are not yet as they should be", left)
+		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %s", macs(left, "is not yet as it should be", "are not yet as they should be"))
 	case decision.States[rollout.Held] == left && setup == 0:
-		return no(infrav1.ReasonHeld, "%d Macs cannot be changed for now; their condition UpToDate says why", left)
+		return no(infrav1.ReasonHeld, "%s", macs(left, "cannot be changed for now; its condition UpToDate says why", "cannot be changed for now; their condition UpToDate says why"))
 	}
 	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup)+waitsFor(decision.Missed))
+}
+
+// macs says what one Mac does, or several do.
+func macs(n int, one, several string) string {
+	if n == 1 {
+		return "1 Mac " + one
+	}
+	return fmt.Sprintf("%d Macs %s", n, several)
 }
 
 // waitsFor names the Macs that count against spec.rollout.maxUnavailable as they are,

@@ -39,10 +39,10 @@ func TestRolledOutCountsEveryMachine(t *testing.T) {
 		"none has a Node yet":           {machines: join(fresh("a"), fresh("b"), fresh("c")), reason: infrav1.ReasonRollingOut, message: "0 of 3 Macs are done: 3 being set up"},
 		"the last one is on its way":    {machines: join(running("a", "builders", revision()), fresh("b")), reason: infrav1.ReasonRollingOut, message: "1 of 2 Macs are done: 1 being set up"},
 		"one waits and one comes":       {machines: join(held, fresh("b")), reason: infrav1.ReasonRollingOut, message: "0 of 2 Macs are done: 1 held, 1 being set up"},
-		"all that is left waits":        {machines: held, reason: infrav1.ReasonHeld, message: "1 Macs cannot be changed for now; their condition UpToDate says why"},
+		"all that is left waits":        {machines: held, reason: infrav1.ReasonHeld, message: "1 Mac cannot be changed for now; its condition UpToDate says why"},
 		"one waits for one that is off": {machines: join(running("a", "builders", "old"), off), reason: infrav1.ReasonRollingOut, message: "0 of 2 Macs are done: 1 outdated, 1 held; the others wait for what is not Ready: b"},
 		"a pause ends no bootstrap":     {profile: paused, machines: fresh("a"), reason: infrav1.ReasonRollingOut, message: "0 of 1 Macs are done: 1 being set up"},
-		"a pause holds the others":      {profile: paused, machines: join(running("a", "builders", "old"), fresh("b")), reason: infrav1.ReasonRolloutPaused, message: "spec.rollout.paused: 1 Macs are not yet as they should be"},
+		"a pause holds the others":      {profile: paused, machines: join(running("a", "builders", "old"), fresh("b")), reason: infrav1.ReasonRolloutPaused, message: "spec.rollout.paused: 1 Mac is not yet as it should be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.profile == nil {
