@@ -61,7 +61,9 @@ func (t *teller) clusterIs(zone *infrav1.ScalewayAppleSiliconCluster) {
 	t.is("the vendor's side of a Cluster, in %s", strings.Join(zone.Spec.Zones, ", "))
 	hosts := map[string]int{}
 	for i := range t.s.Hosts {
-		hosts[t.s.Hosts[i].Spec.Zone]++
+		if t.s.Hosts[i].Spec.Order == nil { // an order is no Mac yet
+			hosts[t.s.Hosts[i].Spec.Zone]++
+		}
 	}
 	var counts []string
 	for _, name := range zone.Spec.Zones {

@@ -10,6 +10,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 // A key that the vendor rejects is one thing that a person has to mend, and what waits for it
@@ -38,5 +39,16 @@ func TestARejectedKeyIsToldOnce(t *testing.T) {
 	}
 	if len(waits) != 1 || !strings.HasSuffix(waits[0].Message, "it ends when the API key works") {
 		t.Errorf("waits: %+v", waits)
+	}
+}
+
+// An order is no Mac yet.
+func TestAnOrderIsNoMac(t *testing.T) {
+	order := clitest.Host(2, infrav1.HostOrdering)
+	order.Spec.Order = &infrav1.OrderRequest{Name: "m"}
+	s := &snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{clitest.Host(1, infrav1.HostInUse), order}}
+	pool := StatusOf(s, reasons.Read()).Pool
+	if pool.Says() != "1 Mac and 1 ordered: 1 InUse, 1 Ordering" || pool.Hosts != 2 {
+		t.Errorf("the pool is %q, of %d hosts", pool.Says(), pool.Hosts)
 	}
 }

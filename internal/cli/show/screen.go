@@ -38,7 +38,7 @@ func (s Status) pool(out io.Writer, sc screen.Screen) error {
 	return err
 }
 
-// Says counts the Macs, and what they are at.
+// Says counts the Macs, and what they are at. An order is no Mac yet.
 func (p Pool) Says() string {
 	var counts []string
 	for _, phase := range phases {
@@ -46,7 +46,11 @@ func (p Pool) Says() string {
 			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
 		}
 	}
-	return strings.TrimSuffix(Count(p.Hosts, "Mac")+": "+strings.Join(counts, ", "), ": ")
+	macs := Count(p.Hosts-p.Ordered, "Mac")
+	if p.Ordered > 0 {
+		macs += fmt.Sprintf(" and %d ordered", p.Ordered)
+	}
+	return strings.TrimSuffix(macs+": "+strings.Join(counts, ", "), ": ")
 }
 
 // Count is a number of things.

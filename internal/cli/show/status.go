@@ -39,8 +39,10 @@ type Status struct {
 
 // Pool counts hosts.
 type Pool struct {
-	Hosts  int                       `json:"hosts"`
-	Phases map[infrav1.HostPhase]int `json:"phases"`
+	Hosts int `json:"hosts"`
+	// Ordered are those of them that are orders still, of which no server came yet.
+	Ordered int                       `json:"ordered,omitempty"`
+	Phases  map[infrav1.HostPhase]int `json:"phases"`
 }
 
 // Fleet is a MachineDeployment with its profile.
@@ -79,6 +81,9 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	}
 	for i := range s.Hosts {
 		status.Pool.Phases[s.Hosts[i].Status.Phase]++
+		if s.Hosts[i].Spec.Order != nil {
+			status.Pool.Ordered++
+		}
 	}
 	var items []finding
 	for _, item := range NoManager(s) {
