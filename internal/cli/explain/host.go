@@ -90,8 +90,10 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 	default:
 		t.is("claimed by Machine %s/%s", claim.Namespace, claim.Name)
 	}
-	if server.DeletableAt != nil {
-		t.is("the vendor bills it until %s at least", server.DeletableAt.UTC().Format(time.RFC3339))
+	if at := server.DeletableAt; at != nil && at.After(t.s.At) {
+		t.is("the vendor bills it until %s at least", at.UTC().Format(time.RFC3339))
+	} else if at != nil {
+		t.is("what the vendor bills of it at least was over at %s; it bills on until the Mac is given back", at.UTC().Format(time.RFC3339))
 	}
 	if n := h.Spec.Failures.Count; n > 0 {
 		last := ""

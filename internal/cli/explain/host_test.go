@@ -66,3 +66,17 @@ func TestOneIsNotSeveral(t *testing.T) {
 		t.Errorf("a fleet of one: %q", means)
 	}
 }
+
+// A time that is over is told as such.
+func TestTheFloorThatIsOver(t *testing.T) {
+	for until, says := range map[time.Duration]string{
+		time.Hour:  "the vendor bills it until 2026-11-26T13:00:00Z at least",
+		-time.Hour: "what the vendor bills of it at least was over at 2026-11-26T11:00:00Z; it bills on until the Mac is given back",
+	} {
+		h := clitest.Host(1, infrav1.HostAvailable)
+		h.Status.Server.DeletableAt = ptr.To(clitest.Ago(-until))
+		if is := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h).Is; !slices.Contains(is, says) {
+			t.Errorf("is %q, want %q", is, says)
+		}
+	}
+}
