@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -19,11 +20,8 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
-// bookSite is where the book is read, and site its pages about operating.
-const (
-	bookSite = "https://github.com/macfleet/macfleet/blob/main/docs/"
-	site     = bookSite + "operate/"
-)
+// bookSite is where the book is read.
+const bookSite = "https://github.com/macfleet/macfleet/blob/main/docs/"
 
 // Story is what is known of an object. Its JSON is documented in docs/operate/cli.md.
 type Story struct {
@@ -82,7 +80,7 @@ func (t *teller) add(p Point, entry reasons.Entry) {
 	p.Means = cmp.Or(p.Means, entry.Means)
 	p.You = cmp.Or(p.You, t.named(entry.You))
 	if entry.Page != "" {
-		p.Read = cmp.Or(p.Read, site+entry.Page)
+		p.Read = cmp.Or(p.Read, page(entry.Page))
 	}
 	if !p.Healthy {
 		for _, command := range entry.Commands {
@@ -91,6 +89,10 @@ func (t *teller) add(p Point, entry reasons.Entry) {
 	}
 	t.story.Points = append(t.story.Points, p)
 }
+
+// page is where a page of the book is read, by its link from the folder operate. One that leads
+// out of the folder is shown as the address that it leads to.
+func page(link string) string { return bookSite + path.Join("operate", link) }
 
 // named puts names in the places that the book leaves for them.
 func (t *teller) named(command string) string {

@@ -265,6 +265,16 @@ func TestFailedAttempts(t *testing.T) {
 	}
 }
 
+// A link that leads out of the folder of the page is printed as where it leads.
+func TestLinksAreWhole(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: s.Machines[0].Name}}}
+	s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "AgentHasDiskPressure"}}
+	if p := point(t, Machine(s, book, &s.Machines[0]), "AgentHasDiskPressure"); p.Read != bookSite+"pods.md#when-a-mac-is-short" {
+		t.Errorf("read %s", p.Read)
+	}
+}
+
 // What keeps every controller away is part of the story.
 func TestPausesAreTold(t *testing.T) {
 	s, book := clitest.Fleet(), reasons.Read()

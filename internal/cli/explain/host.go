@@ -106,7 +106,7 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 
 // hostPhase takes up where in its life the host is.
 func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
-	p := Point{About: about, Reason: string(h.Status.Phase), Healthy: h.Status.Phase == infrav1.HostInUse || h.Status.Phase == infrav1.HostAvailable, Read: site + "phases.md"}
+	p := Point{About: about, Reason: string(h.Status.Phase), Healthy: h.Status.Phase == infrav1.HostInUse || h.Status.Phase == infrav1.HostAvailable, Read: page("phases.md")}
 	if rule, found := host.RuleOf(h, t.s.At); found {
 		p.Means = rule.Meaning
 		if !p.Healthy {

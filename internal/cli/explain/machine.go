@@ -137,7 +137,7 @@ func tooEarly(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) bool {
 
 func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 	entry, _ := t.book.MachinePhase(m.Status.Phase)
-	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: site + entry.Page}
+	p := Point{About: about, Reason: cmp.Or(m.Status.Phase, "Pending"), Healthy: m.Status.Phase == "Running", Means: entry.Means, Next: entry.You, Read: page(entry.Page)}
 	if m.DeletionTimestamp != nil {
 		p.Since = &m.DeletionTimestamp.Time
 	}
