@@ -201,11 +201,30 @@ func (t *teller) node(name string) {
 			}, reasons.Entry{})
 		}
 		for _, c := range n.Status.Conditions {
-			if nodeUnwell(c) {
-				t.condition("node "+name, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}, next{})
+			repeats := c.Reason == nodeNotHeardOf && c.Type != corev1.NodeReady
+			if nodeUnwell(c) && !repeats {
+				t.condition("node "+name, metav1.Condition{Type: string(c.Type), Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime}, t.whenNode(name, c))
 			}
 		}
 	}
+}
+
+// nodeNotHeardOf is Kubernetes' own reason of the conditions of a Node that does not report any
+// more: of Ready, and of the pressures, of which it says nothing new.
+const nodeNotHeardOf = "NodeStatusUnknown"
+
+// whenNode is what comes next for a Node that is not heard of: what its Machine waits for.
+func (t *teller) whenNode(name string, c corev1.NodeCondition) next {
+	if c.Reason != nodeNotHeardOf {
+		return next{}
+	}
+	for i := range t.s.Machines {
+		m := &t.s.Machines[i]
+		if ready := find(m.Status.Conditions, infrav1.NodeReadyCondition); m.Name == name && ready != nil && show.Away(*ready) {
+			return t.whenMachine(m, *ready)
+		}
+	}
+	return next{text: "it is written anew when the Node is heard of"}
 }
 
 // drained: Cluster API cordoned the Node of a Machine that it deletes.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -60,5 +61,28 @@ func TestAChangeWaitsForADeadMac(t *testing.T) {
 		if ends := rollout.Next == "it passes by itself"; ends == dead || dead && (!strings.HasSuffix(rollout.Next, "heard of "+m.Name) || !slices.Equal(rollout.Commands, want)) {
 			t.Errorf("%s: the rollout: next %q, type %q", name, rollout.Next, rollout.Commands)
 		}
+	}
+}
+
+// Kubernetes' own word for a Node that is not heard of is explained, once, and with what its
+// Machine waits for.
+func TestANodeThatIsNotHeardOf(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	m := &s.Machines[0]
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodeReady} {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."})
+	}
+	s.Nodes = []corev1.Node{node}
+	m.Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeUnreachable, "", time.Hour)}
+	s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}}
+	var told []Point
+	for _, p := range Machine(s, book, m).Points {
+		if p.Reason == "NodeStatusUnknown" {
+			told = append(told, p)
+		}
+	}
+	if len(told) != 1 || told[0].Condition != "Ready" || !strings.HasPrefix(told[0].Means, "Unknown: Kubernetes") || !strings.HasPrefix(told[0].Next, "nothing, until somebody acts: no health check") {
+		t.Errorf("tells %+v", told)
 	}
 }
