@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -20,21 +21,24 @@ func newTimeline() *cobra.Command {
 		Use:   "timeline NAME",
 		Short: "What happened to one Mac: events, conditions and records, merged in time",
 		Long: "NAME is a host's or a Machine's. Of a Mac in use both are told of, with its Node. Events are kept for an\n" +
-			"hour in most clusters; a condition shows its last change alone.",
+			"hour in most clusters; a condition shows its last change alone. Of a host or Machine that is gone its events\n" +
+			"are told while there are any, by its whole name.",
 		Example: "  macfleet timeline fr-par-1-1a2b3c4d\n  macfleet timeline macfleet-builders-x7k2p-9qxlm -o json",
 		Args:    oneName("say which host or Machine"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.checkOutput(); err != nil {
 				return err
 			}
-			s, of, err := v.loadMac(cmd.Context(), args[0])
+			s, of, gone, err := v.loadMac(cmd.Context(), v.cluster.NameOf(args[0]))
 			if err != nil {
 				return err
 			}
 			entries := timeline.Merge(s, of)
 			if v.output != "" {
+				sayGone(cmd.ErrOrStderr(), gone) // programs read a list alone
 				err = write(cmd.OutOrStdout(), v.output, entries)
 			} else {
+				sayGone(cmd.OutOrStdout(), gone)
 				err = timeline.Write(cmd.OutOrStdout(), screenOf(cmd), entries)
 			}
 			if err != nil {
@@ -53,24 +57,51 @@ func newTimeline() *cobra.Command {
 	return cmd
 }
 
-// loadMac reads all that is known of one Mac.
-func (v *verb) loadMac(ctx context.Context, name string) (*snapshot.Snapshot, timeline.Of, error) {
+// loadMac reads all that is known of one Mac. Where no host and no Machine has the name any
+// more, gone says so.
+func (v *verb) loadMac(ctx context.Context, name string) (s *snapshot.Snapshot, of timeline.Of, gone string, err error) {
 	c, s, err := v.load(ctx, snapshot.Hosts, snapshot.Machines, snapshot.Remediations, snapshot.Nodes)
 	if err != nil {
-		return nil, timeline.Of{}, err
+		return nil, of, "", err
 	}
-	of, err := macOf(s, name)
-	if err != nil {
-		return nil, of, err
+	of, unknown := macOf(s, name)
+	if unknown == nil {
+		err := s.AddEvents(ctx, c, of.Names()...)
+		return s, of, goneButClaimed(s, of, name), err
 	}
-	var about []string
-	if of.Host != nil {
-		about = append(about, of.Host.Name)
+	if several, is := errors.AsType[explain.UnknownError](unknown); is && len(several.Among) > 0 {
+		return nil, of, "", unknown
 	}
-	if of.Machine != nil {
-		about = append(about, of.Machine.Name)
+	if err := s.AddEvents(ctx, c, name); err != nil {
+		return nil, of, "", err
 	}
-	return s, of, s.AddEvents(ctx, c, about...)
+	past, found := timeline.PastOf(s, name)
+	switch {
+	case found && past.Host != nil:
+		of.Host = past.Host
+		return s, of, past.Says(), s.AddEvents(ctx, c, of.Host.Name)
+	case found:
+		return s, of, past.Says(), nil
+	case s.Lacks(snapshot.Events) != "":
+		return nil, of, "", fmt.Errorf("%w (whether it is gone cannot be told: events: %s)", unknown, s.Lacks(snapshot.Events))
+	}
+	return nil, of, "", fmt.Errorf("%w (no event tells of one that is gone, either: %s, and found by the whole name)", unknown, timeline.Kept)
+}
+
+// goneButClaimed says that the Machine which was typed is gone. Its host was found in its place:
+// the server goes by the Machine's name until it is wiped.
+func goneButClaimed(s *snapshot.Snapshot, of timeline.Of, name string) string {
+	if past, found := timeline.PastOf(s, name); found && of.Machine == nil && past.Host != nil {
+		return past.Says()
+	}
+	return ""
+}
+
+// sayGone says before what happened that it happened to something that is gone.
+func sayGone(out io.Writer, gone string) {
+	if gone != "" {
+		fmt.Fprintln(out, gone)
+	}
 }
 
 // macOf finds the host or Machine of a name, and the other one of the two.

@@ -8,11 +8,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	terminals "github.com/creack/pty"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -58,6 +60,7 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	items := map[string]any{
 		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
 		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods, "nodes": s.Nodes, "scalewayapplesiliconremediations": s.Remediations,
+		"events": eventsAbout(s, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "involvedObject.name=")),
 	}[kind]
 	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	if !named {
@@ -74,6 +77,10 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": few})
+}
+
+func eventsAbout(s *snapshot.Snapshot, name string) []corev1.Event {
+	return slices.DeleteFunc(slices.Clone(s.Events), func(e corev1.Event) bool { return e.InvolvedObject.Name != name })
 }
 
 // speakTo makes a server the cluster of the kubeconfig.
@@ -130,7 +137,8 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"an unknown kind":             {args: "explain vm x", code: exitUsage, errs: `unknown command "vm"`},
 		"a timeline":                  {args: "timeline 00000007", out: "the vendor showed the reinstall"},
 		"a timeline of a Machine":     {args: "timeline macfleet-builders-x7k2p-00002", out: "UpdateFailed"},
-		"a timeline of nothing":       {args: "timeline nonsense", code: exitFailed, errs: "macfleet hosts"},
+		"a timeline of nothing":       {args: "timeline nonsense", code: exitFailed, errs: "macfleet hosts and macfleet machines (no event tells of one that is gone, either: events are kept for about an hour"},
+		"one of nothing, unseen":      {args: "timeline nonsense", codes: map[string]int{"events": 403}, code: exitFailed, errs: "whether it is gone cannot be told: events: you may not list"},
 		"a rollout":                   {args: "rollout status macfleet-builders", out: "CanaryFailed"},
 		"nobody to ask":               {args: "host release " + stranded, code: exitUsage, out: "- host " + stranded, errs: "--yes"},
 		"done":                        {args: "host release " + stranded + " --yes", out: "Done"},
@@ -170,6 +178,55 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 			}
 			if code != 0 && strings.Count(errs.String(), "\n") != 1 {
 				t.Errorf("%s: not one line: %q", c.args, &errs)
+			}
+		})
+	}
+}
+
+// What is gone lives on in events, and in the claim of a host that nobody released.
+func TestTimelineOfWhatIsGone(t *testing.T) {
+	const gone, unreleased = "macfleet-builders-x7k2p-00009", "macfleet-builders-gone"
+	past := func(s *snapshot.Snapshot) {
+		about := func(kind, namespace, name, reason string) corev1.Event {
+			return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: namespace, Name: name}, Reason: reason, LastTimestamp: clitest.Ago(0)}
+		}
+		s.Events = []corev1.Event{
+			about("Node", "", "linux-1", "NodeReady"), about("ScalewayAppleSiliconMachine", clitest.Namespace, gone, "Released"),
+			about("Node", "", gone, "Deleted"), about("ScalewayAppleSiliconHost", "", stranded, "StrandedHost"),
+			about("ScalewayAppleSiliconMachine", clitest.Namespace, unreleased, "UpdateFailed"),
+		}
+		s.Hosts[3].Status.Server.Name = unreleased // as the vendor shows it until it is wiped
+	}
+	for name, c := range map[string]struct {
+		args  string
+		codes map[string]int
+		code  int
+		first string
+		has   []string
+		errs  string
+	}{
+		"a Machine":                  {args: "timeline " + gone, first: "machine macfleet-system/" + gone + " is gone. This is what its events tell: events are kept for about an hour.", has: []string{"Released", "Deleted"}},
+		"with its namespace":         {args: "timeline macfleet-system/" + gone, first: "machine macfleet-system/" + gone + " is gone.", has: []string{"Released"}},
+		"for programs":               {args: "timeline -o json " + gone, first: "[", has: []string{"Released"}, errs: "is gone"},
+		"of another namespace":       {args: "timeline -n ci " + gone, code: exitFailed, errs: "no event tells"},
+		"Machines are not seen":      {args: "timeline " + gone, codes: map[string]int{"scalewayapplesiliconmachines": 403}, code: exitFailed, errs: "no event tells"},
+		"a Node is no Mac":           {args: "timeline linux-1", code: exitFailed, errs: "no event tells"},
+		"one that has a host":        {args: "timeline " + unreleased, first: "machine macfleet-system/" + unreleased + " is gone, and the host " + stranded + " still bears its claim. This is", has: []string{"UpdateFailed", "StrandedHost", "it was first seen"}},
+		"one whose events are gone":  {args: "timeline macfleet-builders-left", first: "machine macfleet-system/macfleet-builders-left is gone, and the host fr-par-1-00000007-0000-4000-8000-000000000000 still bears its claim. No event tells of it any more", has: []string{"the vendor showed the reinstall"}},
+		"its events are not seen":    {args: "timeline " + unreleased, codes: map[string]int{"events": 403}, code: exitPartly, first: "machine macfleet-system/" + unreleased + " is gone, and the host " + stranded + " still bears its claim. Its events could not be read.", errs: "not shown: events"},
+		"a host with such a Machine": {args: "timeline 00000004", first: "TIME", has: []string{"StrandedHost", "UpdateFailed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			speakTo(t, &fleetServer{codes: c.codes, change: past})
+			var out, errs bytes.Buffer
+			code := run(t.Context(), strings.Fields(c.args), &out, &errs)
+			if code != c.code || !strings.HasPrefix(out.String(), c.first) || !strings.Contains(errs.String(), c.errs) || errs.Len() > 0 != (c.errs != "") {
+				t.Errorf("exit code %d, want %d\n%s\n%s", code, c.code, &out, &errs)
+			}
+			for _, has := range c.has {
+				if !strings.Contains(out.String(), has) {
+					t.Errorf("tells nothing of %s:\n%s", has, &out)
+				}
 			}
 		})
 	}

@@ -6,6 +6,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,6 +76,17 @@ func (f *Flags) Config() (*rest.Config, error) {
 
 // Chosen is the namespace that was typed; empty: none was.
 func (f *Flags) Chosen() string { return f.overrides.Context.Namespace }
+
+// NameOf is the name of [NAMESPACE/]NAME; its namespace is as if it had been typed with -n,
+// unless another one was: nothing has the name then.
+func (f *Flags) NameOf(name string) string {
+	namespace, rest, both := strings.Cut(name, "/")
+	if !both || f.Chosen() != "" && f.Chosen() != namespace {
+		return name
+	}
+	f.overrides.Context.Namespace = namespace
+	return rest
+}
 
 // Namespace is the one that was typed, else the context's.
 func (f *Flags) Namespace() (string, error) {

@@ -37,6 +37,22 @@ type Of struct {
 	Machine *infrav1.ScalewayAppleSiliconMachine
 }
 
+// Names are those of the objects whose events tell of it. A host whose Machine is gone still
+// names that in its claim until it is wiped; after that it remembers no Machine.
+func (of Of) Names() []string {
+	var names []string
+	if of.Host != nil {
+		names = append(names, of.Host.Name)
+	}
+	switch {
+	case of.Machine != nil:
+		names = append(names, of.Machine.Name)
+	case of.Host != nil && claimant(of.Host) != nil:
+		names = append(names, of.Host.Spec.ClaimRef.Name)
+	}
+	return names
+}
+
 // Merge has all entries, the oldest first.
 func Merge(s *snapshot.Snapshot, of Of) []Entry {
 	entries := []Entry{}
