@@ -30,9 +30,10 @@ type fleetServer struct {
 	objects map[string]any
 	// writes are the methods and queries of requests that change something.
 	writes []string
-	// whole are the kinds of which everything was asked for.
+	// whole are the kinds of which everything was asked for, and paths what was.
 	mu    sync.Mutex
 	whole []string
+	paths []string
 }
 
 func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +43,9 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	f.mu.Lock()
+	f.paths = append(f.paths, r.URL.Path)
+	f.mu.Unlock()
 	if r.Method != http.MethodGet {
 		f.writes = append(f.writes, r.Method+" "+r.URL.RawQuery)
 		_, _ = w.Write([]byte(`{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"ScalewayAppleSiliconHost","metadata":{"name":"h"}}`))
@@ -180,6 +184,39 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 				t.Errorf("%s: not one line: %q", c.args, &errs)
 			}
 		})
+	}
+}
+
+// What status says to type can be typed as it stands, whatever namespace the context has.
+func TestTheStoryThatStatusNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*snapshot.Snapshot)
+		asks   string
+	}{
+		"a Machine": {
+			change: func(s *snapshot.Snapshot) {
+				*s = snapshot.Snapshot{At: s.At, Machines: s.Machines[5:]}
+			},
+			asks: "/namespaces/macfleet-system/scalewayapplesiliconmachines",
+		},
+		"a Pod": {
+			change: func(s *snapshot.Snapshot) {
+				*s = snapshot.Snapshot{At: s.At, Pods: s.Pods[:1]}
+				s.Pods[0].Namespace = "team"
+			},
+			asks: "/namespaces/team/pods",
+		},
+	} {
+		f := &fleetServer{change: c.change}
+		speakTo(t, f)
+		var out, errs bytes.Buffer
+		run(t.Context(), []string{"status"}, &out, &errs)
+		_, typed, found := strings.Cut(out.String(), "The whole story: macfleet ")
+		f.paths = nil
+		code := run(t.Context(), strings.Fields(typed), &out, &errs)
+		if asked := slices.ContainsFunc(f.paths, func(path string) bool { return strings.HasSuffix(path, c.asks) }); !found || code != 0 || !asked {
+			t.Errorf("%s: %q ends with %d, having asked for %v\n%s", name, typed, code, f.paths, &errs)
+		}
 	}
 }
 

@@ -37,6 +37,23 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
+// A name with its namespace is read as that name with -n, so that lists are as short, and take
+// no more rights.
+func TestNamesWithTheirNamespace(t *testing.T) {
+	for _, c := range []struct{ args, name, want, chosen string }{
+		{"", "m", "m", ""},
+		{"-n ns", "m", "m", "ns"},
+		{"", "ns/m", "m", "ns"},
+		{"-n ns", "ns/m", "m", "ns"},
+		{"-n other", "ns/m", "ns/m", "other"},
+	} {
+		flags := parse(t, strings.Fields(c.args)...)
+		if got := flags.NameOf(c.name); got != c.want || flags.Chosen() != c.chosen {
+			t.Errorf("%q %s: %q in %q, want %q in %q", c.args, c.name, got, flags.Chosen(), c.want, c.chosen)
+		}
+	}
+}
+
 func TestFlagsAreKubectls(t *testing.T) {
 	path := written(t, kubeconfig)
 	for _, c := range []struct {

@@ -133,11 +133,12 @@ func commands(out io.Writer, items []Item) error {
 // last says where to read on, or that all is well.
 func (s Status) last(out io.Writer, sc screen.Screen) error {
 	text := "Nothing waits, and nobody is needed."
-	switch first := append(append([]Item{}, s.Person...), s.Waits...); {
-	case len(s.Person)+len(s.Waits) > 0 && Explained(first[0].Kind):
-		text = "Whole stories: macfleet explain " + first[0].Kind + " " + first[0].Name
-	case len(s.Person)+len(s.Waits) > 0:
-		text = "Whole stories: macfleet explain machine|host|pod|profile|cluster NAME"
+	switch all := slices.Concat(s.Person, s.Waits); {
+	case len(all) == 1 && all[0].More == 0 && all[0].Explained():
+		_, err := fmt.Fprintf(out, "\nThe whole story: macfleet explain %s\n", all[0].Object()) // never cut: it is copied
+		return err
+	case len(all) > 0:
+		text = "Whole stories: macfleet explain host|machine|pod|profile|cluster NAME, with the NAME of its line"
 	case len(s.Missing) > 0:
 		text = "Nothing of what you may see waits."
 	}

@@ -33,6 +33,30 @@ func TestStatusOnOneScreen(t *testing.T) {
 	})
 }
 
+// A name is proposed where there is but one to ask about.
+func TestWhereToReadOn(t *testing.T) {
+	machine := Item{Kind: "machine", Namespace: "ci", Name: "m"}
+	several := Item{Kind: "machine", Namespace: "ci", Name: "m", More: 2}
+	const any = "Whole stories: macfleet explain host|machine|pod|profile|cluster NAME, with the NAME of its line"
+	for name, c := range map[string]struct {
+		person, waits []Item
+		want          string
+	}{
+		"one that needs a person": {person: []Item{machine}, want: "The whole story: macfleet explain machine ci/m"},
+		"one that waits":          {waits: []Item{machine}, want: "The whole story: macfleet explain machine ci/m"},
+		"a host":                  {person: []Item{{Kind: "host", Name: "h"}}, want: "The whole story: macfleet explain host h"},
+		"one line of several":     {waits: []Item{several}, want: any},
+		"two":                     {person: []Item{machine}, waits: []Item{machine}, want: any},
+		"what has no story":       {person: []Item{{Kind: "manager", Namespace: "ci", Name: "m"}}, want: any},
+		"none":                    {want: "Nothing waits, and nobody is needed."},
+	} {
+		var text strings.Builder
+		if err := (Status{Person: c.person, Waits: c.waits}).last(&text, screen.Screen{}); err != nil || strings.TrimSpace(text.String()) != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, &text, err, c.want)
+		}
+	}
+}
+
 func TestTables(t *testing.T) {
 	s := clitest.Fleet()
 	for name, sc := range widths {
