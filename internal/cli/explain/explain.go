@@ -45,6 +45,8 @@ type Point struct {
 	// Healthy: nothing is wrong with it.
 	Healthy bool       `json:"healthy,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
+	// ofCondition: Since is when the condition ceased to be as it should be; its reason may be younger.
+	ofCondition bool
 	// Says is the object's own message, and Means what the book says of the reason.
 	Says  string `json:"says,omitempty"`
 	Means string `json:"means,omitempty"`
@@ -107,7 +109,10 @@ func (t *teller) named(command string) string {
 func (t *teller) condition(about string, c metav1.Condition, when next, of ...string) {
 	p := Point{About: about, Condition: c.Type, Reason: c.Reason, Healthy: !show.Unhealthy(c), Says: c.Message, Next: when.text, NextAt: when.at}
 	if !c.LastTransitionTime.IsZero() {
-		p.Since = &c.LastTransitionTime.Time
+		p.Since, p.ofCondition = &c.LastTransitionTime.Time, !p.Healthy
+	}
+	if when.began != nil {
+		p.Since, p.ofCondition = when.began, false
 	}
 	of = append([]string{c.Type}, of...)
 	entry, found := t.book.Find(c.Reason, of...)
@@ -135,9 +140,17 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 type next struct {
 	text string
 	at   *time.Time
+	// began is when the reason for it came up, where that is known.
+	began *time.Time
 	// you and commands are for a person, in place of the book's.
 	you      string
 	commands []string
+}
+
+// since is it with the time at which its reason came up.
+func (n next) since(began *time.Time) next {
+	n.began = began
+	return n
 }
 
 func at(text string, from *metav1.Time, after time.Duration) next {

@@ -398,3 +398,28 @@ func TestAMacThatIsBeingSetUpMissesNoNode(t *testing.T) {
 		t.Error("the Node is not missed after the Mac was set up")
 	}
 }
+
+// A condition's time is that of its status: where the reason's own is on record, that is told.
+func TestHowLongWhatLasts(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	micro := func(d time.Duration) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(clitest.Ago(d).Time)) }
+	s.Hosts[2].Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "token", FirstFailedAt: ptr.To(clitest.Ago(5 * time.Minute))}
+	s.Machines[1].Status.Update = infrav1.UpdateStatus{Failures: 2, LastFailedAt: ptr.To(clitest.Ago(time.Minute))}
+	s.Hosts[6].Status.Conditions[1].LastTransitionTime = clitest.Ago(time.Hour)
+	releasing, moved := clitest.Host(8, infrav1.HostReleasing), clitest.Host(9, infrav1.HostHandedOver)
+	releasing.Spec.Release = &infrav1.Release{RequestedAt: *micro(7 * time.Minute)}
+	moved.Spec.Record.HandedOverAt = micro(6 * time.Minute)
+	for head, story := range map[string]Story{
+		"Bootstrapped: BootstrapFailed   for 5m, since":                     Machine(s, book, &s.Machines[2]),
+		"UpToDate: UpdateFailed   not as it should be for 3m, since":        Machine(s, book, &s.Machines[1]),
+		"HostClaimed: NoAvailableHost   not as it should be for 10m, since": Machine(s, book, &s.Machines[3]),
+		"Wiped: Reinstalling   for 4m, since":                               Host(s, book, &s.Hosts[6]),
+		"Releasing   for 7m, since":                                         Host(s, book, &releasing),
+		"HandedOver   for 6m, since":                                        Host(s, book, &moved),
+	} {
+		var text strings.Builder
+		if err := story.Write(&text, screen.Screen{}); err != nil || !strings.Contains(text.String(), "\n"+head) {
+			t.Errorf("%s %s does not say %q, %v:\n%s", story.Kind, story.Name, head, err, &text)
+		}
+	}
+}

@@ -116,10 +116,17 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 	wipe := h.Spec.Record.Wipe
 	switch h.Status.Phase {
 	case infrav1.HostWiping, infrav1.HostReleasing:
+		if h.Spec.Release != nil {
+			p.Since = &h.Spec.Release.RequestedAt.Time
+		}
 		if wipe.RequestedAt != nil {
 			p.Since = &wipe.RequestedAt.Time
 			when := wipe.RequestedAt.Add(reinstall)
 			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
+		}
+	case infrav1.HostHandedOver:
+		if at := h.Spec.Record.HandedOverAt; at != nil {
+			p.Since = &at.Time
 		}
 	case infrav1.HostOrdering:
 		p.Since = &h.CreationTimestamp.Time
@@ -170,7 +177,7 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 		case c.Type == infrav1.ReachableCondition, c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootDropped:
 			when = next{text: "nothing: it stays as it is until another reboot is asked for"}
 		}
-		t.condition(about, c, when)
+		t.condition(about, c, when.since(show.HostBegan(h, c)))
 	}
 }
 

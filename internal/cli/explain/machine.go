@@ -117,7 +117,7 @@ func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 	}
 	for _, kind := range show.MachineConditions() {
 		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) {
-			t.condition(about, *c, t.whenMachine(m, *c))
+			t.condition(about, *c, t.whenMachine(m, *c).since(show.MachineBegan(t.s, m, *c)))
 		}
 	}
 	t.remediation(m)
@@ -303,7 +303,7 @@ func (t *teller) remediation(m *infrav1.ScalewayAppleSiliconMachine) {
 		if c == nil || !show.Unhealthy(*c) {
 			continue
 		}
-		t.condition("remediation of "+m.Name, *c, stepEnds(r))
+		t.condition("remediation of "+m.Name, *c, stepEnds(r).since(show.StepBegan(r, *c)))
 	}
 }
 

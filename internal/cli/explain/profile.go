@@ -87,7 +87,7 @@ func (t *teller) behind(p *infrav1.MacNodeProfile) {
 			left++
 		default:
 			t.names["MACHINE"], t.names["HOST"] = m.Name, hostNameOf(m)
-			t.condition("machine "+m.Name, *c, t.whenMachine(m, *c), show.MachineConditions()...)
+			t.condition("machine "+m.Name, *c, t.whenMachine(m, *c).since(show.MachineBegan(t.s, m, *c)), show.MachineConditions()...)
 			told++
 		}
 	}

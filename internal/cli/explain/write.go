@@ -84,9 +84,18 @@ func (p Point) head(now time.Time) string {
 		head = p.About + "   " + head
 	}
 	if p.Since != nil && !p.Since.IsZero() {
-		head += fmt.Sprintf("   for %s, since %s", duration.HumanDuration(now.Sub(*p.Since)), p.Since.UTC().Format(time.RFC3339))
+		head += fmt.Sprintf("   %s %s, since %s", p.Lasts(), duration.HumanDuration(now.Sub(*p.Since)), p.Since.UTC().Format(time.RFC3339))
 	}
 	return head
+}
+
+// Lasts are the words before how long it lasts: a condition's reason may have come up later
+// than the condition ceased to be as it should be.
+func (p Point) Lasts() string {
+	if p.ofCondition {
+		return "not as it should be for"
+	}
+	return "for"
 }
 
 func (p Point) mood() screen.Mood {

@@ -281,6 +281,7 @@ func heldBack(message string) string {
 func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
 	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
 	f.Message, f.Command = heldBack(f.Message), commandFor(s, m, c)
+	f.Since = cmp.Or(MachineBegan(s, m, c), f.Since)
 	if alone, is := LeftAlone(s, m, c); is {
 		f.person, f.Command = true, alone.Command
 		f.Message += "; " + alone.Why
