@@ -1,6 +1,7 @@
 package show
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 // The condition is an hour old in all of these; its reason is younger where it says so.
@@ -58,6 +60,25 @@ func TestSinceWhenAReasonIs(t *testing.T) {
 		got := HostBegan(&h, clitest.Condition(infrav1.WipedCondition, metav1.ConditionFalse, reason, "", unknown))
 		if (got == nil) != (want == 0) || got != nil && clitest.Now().Sub(*got) != want {
 			t.Errorf("%s: since %v, want %s", reason, got, want)
+		}
+	}
+}
+
+// A remediation has one condition, whose reason is the step.
+func TestSinceWhenAStepIsTaken(t *testing.T) {
+	for reason, want := range map[string]time.Duration{infrav1.ReasonRebooting: 2 * time.Minute, infrav1.ReasonHeld: time.Hour} {
+		m := clitest.Machine(1, "Running")
+		s := &snapshot.Snapshot{At: clitest.Now(), Machines: []infrav1.ScalewayAppleSiliconMachine{m}, Remediations: []infrav1.ScalewayAppleSiliconRemediation{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+			Status: infrav1.ScalewayAppleSiliconRemediationStatus{
+				Step: infrav1.ReasonRebooting, StepStartedAt: ptr.To(metav1.NewMicroTime(clitest.Ago(2 * time.Minute).Time)),
+				Conditions: []metav1.Condition{clitest.Condition(infrav1.RemediatedCondition, metav1.ConditionFalse, reason, "", time.Hour)},
+			},
+		}}}
+		status := StatusOf(s, reasons.Read())
+		items := slices.Concat(status.Waits, status.Person)
+		if len(items) != 1 || clitest.Now().Sub(*items[0].Since) != want {
+			t.Errorf("%s: %+v, want it since %s", reason, items, want)
 		}
 	}
 }

@@ -259,6 +259,7 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 			if c := meta.FindStatusCondition(r.Status.Conditions, infrav1.RemediatedCondition); c != nil && Unhealthy(*c) {
 				f := finding{of("machine", m, *c), book.Asks(c.Reason, c.Type)}
 				f.Message = heldBack(c.Message)
+				f.Since = cmp.Or(StepBegan(r, *c), f.Since)
 				found = append(found, f)
 			}
 		}
