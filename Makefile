@@ -44,7 +44,7 @@ test-go: export PART = $(FRESH)/6
 test-go: export GOFLAGS += -vet=off
 
 # A kept result knows nothing of the programs that a test builds: hence -count=1.
-GO_TEST := go test -race -timeout 60m -count=1
+GO_TEST := go test -race -timeout 100m -count=1
 
 # Histories make much that they throw away: a third less of the time with more room for it.
 SCHEDULES := GOGC=800 go test ./test/schedule -timeout 12h

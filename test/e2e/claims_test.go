@@ -24,7 +24,7 @@ import (
 func TestClaimsBelongToOneObject(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
-	f := start(t, world.Options{Hosts: 2, ManagerArgs: []string{"--leader-elect=false"}})
+	f := start(t, world.Options{Hosts: 2})
 	f.awaitPool(2)
 	f.scale(1)
 	f.awaitRunning(1)

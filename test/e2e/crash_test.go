@@ -20,8 +20,7 @@ import (
 func TestManagerKilledAtThreePoints(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
-	// Without an election: the next process need not wait for the dead one's lease.
-	f := start(t, world.Options{Hosts: 3, ManagerArgs: []string{"--leader-elect=false"}})
+	f := start(t, world.Options{Hosts: 3})
 	f.awaitPool(3)
 
 	f.scale(1)
@@ -175,12 +174,13 @@ func (f *fleet) vendorWrites() int {
 	return n
 }
 
-// TestTwoManagersOneOwner lets two managers work on the same objects at once.
+// TestTwoManagersOneOwner lets two managers work on the same objects at once, as no
+// sandbox of these tests has an election.
 // Each host ends with one owner, and nobody's Mac is wiped.
 func TestTwoManagersOneOwner(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
-	f := start(t, world.Options{Hosts: 3, Managers: 2, ManagerArgs: []string{"--leader-elect=false"}})
+	f := start(t, world.Options{Hosts: 3, Managers: 2})
 	f.awaitPool(3)
 	f.scale(3)
 	f.awaitRunning(3)

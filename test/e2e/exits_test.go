@@ -27,7 +27,6 @@ func TestExits(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
 	f := start(t, world.Options{Hosts: 4, ManagerArgs: []string{
-		"--leader-elect=false",
 		"--orphan-reclaim-interval=2s", "--orphan-reclaim-after=4s", "--orphan-reclaim-claim-name-prefix=" + world.Fleet + "-",
 	}})
 	f.awaitPool(4)

@@ -30,10 +30,7 @@ const (
 // has it, through its life with the topology controller of Cluster API.
 func TestContract_TopologyChangesReplaceNoMac(t *testing.T) {
 	t.Parallel()
-	// Without an election: where the API server of a busy machine is silent for ten seconds, the
-	// manager would end in the middle of a push. A password that is on record as tried by then is
-	// not tried again, and its Mac goes back to the pool after eight attempts, a quarter of an hour.
-	f := start(t, world.Options{Hosts: 4, ManagerArgs: []string{"--leader-elect=false"}})
+	f := start(t, world.Options{Hosts: 4})
 	f.awaitPool(4)
 	f.sharesTheKeyOf(world.Fleet)
 	f.flavour("clusterclass-macfleet.yaml", nil)
