@@ -72,11 +72,14 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.whole = append(f.whole, kind)
 		f.mu.Unlock()
 	}
+	_, path, namespaced := strings.Cut(r.URL.Path, "/namespaces/")
+	namespace, _, _ := strings.Cut(path, "/")
 	text, _ := json.Marshal(items)
 	all, few := []map[string]any{}, []map[string]any{}
 	_ = json.Unmarshal(text, &all)
 	for _, item := range all {
-		if !named || item["metadata"].(map[string]any)["name"] == name {
+		of := item["metadata"].(map[string]any)
+		if (!named || of["name"] == name) && (!namespaced || of["namespace"] == namespace) {
 			few = append(few, item)
 		}
 	}

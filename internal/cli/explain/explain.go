@@ -45,8 +45,8 @@ type Point struct {
 	// Healthy: nothing is wrong with it.
 	Healthy bool       `json:"healthy,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// ofCondition: Since is when the condition ceased to be as it should be; its reason may be younger.
-	ofCondition bool
+	// SinceOfCondition: Since is when the condition ceased to be as it should be; its reason may be younger.
+	SinceOfCondition bool `json:"sinceOfCondition,omitempty"`
 	// Says is the object's own message, and Means what the book says of the reason.
 	Says  string `json:"says,omitempty"`
 	Means string `json:"means,omitempty"`
@@ -109,10 +109,10 @@ func (t *teller) named(command string) string {
 func (t *teller) condition(about string, c metav1.Condition, when next, of ...string) {
 	p := Point{About: about, Condition: c.Type, Reason: c.Reason, Healthy: !show.Unhealthy(c), Says: c.Message, Next: when.text, NextAt: when.at}
 	if !c.LastTransitionTime.IsZero() {
-		p.Since, p.ofCondition = &c.LastTransitionTime.Time, !p.Healthy
+		p.Since, p.SinceOfCondition = &c.LastTransitionTime.Time, !p.Healthy
 	}
 	if when.began != nil {
-		p.Since, p.ofCondition = when.began, false
+		p.Since, p.SinceOfCondition = when.began, false
 	}
 	of = append([]string{c.Type}, of...)
 	entry, found := t.book.Find(c.Reason, of...)

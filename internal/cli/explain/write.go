@@ -92,7 +92,7 @@ func (p Point) head(now time.Time) string {
 // Lasts are the words before how long it lasts: a condition's reason may have come up later
 // than the condition ceased to be as it should be.
 func (p Point) Lasts() string {
-	if p.ofCondition {
+	if p.SinceOfCondition {
 		return "not as it should be for"
 	}
 	return "for"
