@@ -125,6 +125,11 @@ func Doctor(m *infrav1.ScalewayAppleSiliconMachine) string {
 	return fmt.Sprintf("macfleet machine doctor %s -n %s", m.Name, m.Namespace)
 }
 
+// story is what to type to read all that is known of a Machine.
+func story(m *infrav1.ScalewayAppleSiliconMachine) string {
+	return fmt.Sprintf("macfleet explain machine %s -n %s", m.Name, m.Namespace)
+}
+
 // lookAtPool is what to type where no Mac is free: it shows who has them, and which are kept
 // out. It is the same whatever waits.
 const lookAtPool = "macfleet hosts"
@@ -139,7 +144,7 @@ func commandFor(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c 
 	case noHost && len(s.Hosts) > 0:
 		return lookAtPool
 	case noHost: // there is nothing to look at, and its story says where Macs come from
-		return fmt.Sprintf("macfleet explain machine %s -n %s", m.Name, m.Namespace)
+		return story(m)
 	}
 	return ""
 }

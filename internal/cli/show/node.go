@@ -1,7 +1,6 @@
 package show
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ func nodeFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 	for i := range s.Machines {
 		m := &s.Machines[i]
 		core := CoreOf(s, m)
-		if core == nil || Hindrance(m.Status.Conditions) != nil || DrainOf(s, m) != nil {
+		if core == nil || core.DeletionTimestamp != nil || Hindrance(m.Status.Conditions) != nil {
 			continue // which tells more
 		}
 		c := meta.FindStatusCondition(core.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
@@ -33,7 +32,7 @@ func nodeFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 		}
 		f := finding{of("machine", m, *c), s.At.Sub(c.LastTransitionTime.Time) >= reliefTime}
 		f.Message = strings.ReplaceAll(f.Message, "* ", "")
-		f.Command = fmt.Sprintf("macfleet explain machine %s -n %s", m.Name, m.Namespace)
+		f.Command = story(m)
 		found = append(found, f)
 	}
 	return found
