@@ -43,7 +43,8 @@ test-go: export PART = $(FRESH)/6
 # make vet has looked; go test would again, and at all dependencies, with the race detector's code in them.
 test-go: export GOFLAGS += -vet=off
 
-# A kept result knows nothing of the programs that a test builds: hence -count=1.
+# A kept result knows nothing of the programs that a test builds: hence -count=1. Most
+# packages that take minutes are at the end of the alphabet: sorted backwards, they begin first.
 GO_TEST := go test -race -timeout 100m -count=1
 
 # Histories make much that they throw away: a third less of the time with more room for it.
@@ -55,13 +56,12 @@ chromium: # which the tests of the board look with
 
 .PHONY: test-go
 test-go: chromium ## the Go tests, race detector on
-	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/) # which wait for timers more than they work
+	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/ | sort -r) # which wait for timers more than they work
 	go test -count=1 -run TestMany ./internal/agent/server -streams 10000
-	$(GO_TEST) $$(go list ./test/... | grep -v -e /test/schedule -e /test/conformance)
+	$(GO_TEST) -p 3 $$(go list ./test/... | grep -v /test/schedule | sort -r)
 	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	$(SCHEDULES) -schedules 500
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
-	go test -timeout 60m -count=1 ./test/conformance # ten of the specs, and one of Cluster API's, none of which minds a busy machine
 	cd sandbox/controlplane && go test -timeout 30m ./...
 	cd test/clusterapi && GOWORK=off go test -timeout 30m . # that no spec is forgotten
 	cd test/alerts && GOWORK=off go test -timeout 30m ./... # the rules on written series; make alerts has some fire in a sandbox

@@ -31,6 +31,7 @@ import (
 	"github.com/macfleet/macfleet/charts"
 	"github.com/macfleet/macfleet/internal/startup"
 	"github.com/macfleet/macfleet/sandbox/cluster"
+	"github.com/macfleet/macfleet/test/parttest"
 )
 
 const (
@@ -48,17 +49,25 @@ type plane struct {
 	helm    string
 }
 
-// TestChartOnAnAPIServer shares one control plane. No node is there: no Pod runs.
+// TestChartOnAnAPIServer shares one control plane. No node is there: no Pod runs. Each case
+// brings what it needs, and leaves no release behind.
 func TestChartOnAnAPIServer(t *testing.T) {
 	p := startPlane(t, cluster.Options{})
-	t.Run("beside the first system it is refused", func(t *testing.T) { p.on(t).refusedBesideTheFirstSystem() })
-	t.Run("wait waits for the first status", func(t *testing.T) { p.on(t).waitsForTheFirstStatus() })
-	t.Run("it is not deleted before its hook has looked", func(t *testing.T) { p.on(t).notDeletedUnseen() })
-	t.Run("it is deleted without its CRDs", func(t *testing.T) { p.on(t).withoutItsCRDs() })
-	t.Run("the hook applies CRDs, and no more", func(t *testing.T) { p.on(t).hookAppliesCRDs() })
-	t.Run("there and back across CRDs that differ", func(t *testing.T) { p.on(t).olderRelease() })
-	t.Run("an upgrade waits for what changes, and can be taken back", func(t *testing.T) { p.on(t).unreadyFleet() })
-	t.Run("two releases", func(t *testing.T) { p.on(t).secondRelease() })
+	for _, c := range parttest.Of(t, []struct {
+		name string
+		run  func(*plane)
+	}{
+		{"beside the first system it is refused", (*plane).refusedBesideTheFirstSystem},
+		{"wait waits for the first status", (*plane).waitsForTheFirstStatus},
+		{"it is not deleted before its hook has looked", (*plane).notDeletedUnseen},
+		{"it is deleted without its CRDs", (*plane).withoutItsCRDs},
+		{"the hook applies CRDs, and no more", (*plane).hookAppliesCRDs},
+		{"there and back across CRDs that differ", (*plane).olderRelease},
+		{"an upgrade waits for what changes, and can be taken back", (*plane).unreadyFleet},
+		{"two releases", (*plane).secondRelease},
+	}) {
+		t.Run(c.name, func(t *testing.T) { c.run(p.on(t)) })
+	}
 }
 
 func startPlane(t *testing.T, options cluster.Options) *plane {
@@ -178,6 +187,7 @@ func (p *plane) waitsForTheFirstStatus() {
 	if said := <-ended; said != "" {
 		p.Errorf("helm --wait did not end well once the profile was ready: %s", said)
 	}
+	p.uninstall()
 }
 
 // refusedBesideTheFirstSystem: wherever the first system's manager runs, by its
@@ -215,7 +225,7 @@ func (p *plane) refusedBesideTheFirstSystem() {
 	p.startRefused("elsewhere", "it holds the lease default/"+startup.FirstSystemLease)
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-2 * time.Hour)))
 	p.must(p.client.Update(p.Context(), lease))
-	// That it is stopped now, the installs of the next test show.
+	// That it is stopped now, the installs of later cases show to Helm.
 	p.must(startup.CheckFirstSystem(p.Context(), p.client, "default", time.Now()))
 }
 
@@ -230,6 +240,7 @@ func (p *plane) startRefused(own, says string) {
 // notDeletedUnseen: a release whose hook has not said that nothing is left stays as it
 // is, and can be deleted later. What the hook reads, its rights suffice for.
 func (p *plane) notDeletedUnseen() {
+	p.install()
 	said, refused := p.run(p.Context(), "uninstall", "macfleet", "--timeout", "3s")
 	if !refused || !strings.Contains(said, "macfleet-uninstall not ready") {
 		p.Errorf("helm uninstall did not wait for its hook: %s", said)
@@ -247,6 +258,9 @@ func (p *plane) notDeletedUnseen() {
 // hookAppliesCRDs does what the hook's Job does, with the hook's own rights: no node
 // is there to run it.
 func (p *plane) hookAppliesCRDs() {
+	p.install() // which brings the CRDs
+	p.uninstall()
+	defer p.deleteCRDs()
 	hook := p.newClient(p.hookConfig("crds-hook.yaml"))
 	own, err := charts.CRDs()
 	p.must(err)
