@@ -206,7 +206,7 @@ func (p *rebooting) busy(ctx context.Context) (string, error) {
 	if err != nil || len(running) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("%d Pods run on Node %s; the request does not force it", len(running), node.Name), nil
+	return fmt.Sprintf("Pods on Node %s: %d; the request does not force it", node.Name, len(running)), nil
 }
 
 func (p *rebooting) podsOn(ctx context.Context, node *corev1.Node) ([]corev1.Pod, error) {

@@ -78,7 +78,7 @@ func (p *nodes) drainNode(ctx context.Context, v *visit) (ctrl.Result, bool, err
 			v.released = machine.False(infrav1.ReasonDraining, "Node %s cannot be drained: %s", node.Name, err)
 			return ctrl.Result{}, false, err
 		case left > 0:
-			v.released = machine.False(infrav1.ReasonDraining, "%d Pods are still on Node %s", left, node.Name)
+			v.released = machine.False(infrav1.ReasonDraining, "Pods still on Node %s: %d", node.Name, left)
 			return ctrl.Result{RequeueAfter: drainPoll}, false, nil
 		}
 	}

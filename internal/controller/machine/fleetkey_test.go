@@ -75,7 +75,7 @@ func TestANewSigningKeyOfAFleetThatHasMacsIsTold(t *testing.T) {
 	w.running("mac-1")
 	told := func() bool {
 		return slices.ContainsFunc(w.heard(), func(event string) bool {
-			return strings.Contains(event, "SigningKeyReplaced") && strings.Contains(event, "1 Macs of fleet builders")
+			return strings.Contains(event, "SigningKeyReplaced") && strings.Contains(event, "Macs of fleet builders that know another key: 1")
 		})
 	}
 	if told() {

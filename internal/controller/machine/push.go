@@ -178,7 +178,7 @@ func (p *fleetKeys) ensureSSHKey(ctx context.Context, v *visit) (fleetsecret.SSH
 func (p *fleetKeys) ensureSigningKey(ctx context.Context, v *visit) (fleetsecret.SigningKey, error) {
 	key, made, err := p.keys.Signing(ctx, v.fleetOf())
 	if made {
-		p.warnOfNewKey(ctx, v, "SigningKeyReplaced", v.fleetOf().SigningSecret().Name, "refuse each push; restore the Secret, or delete their Machines to have them wiped")
+		p.warnOfNewKey(ctx, v, "SigningKeyReplaced", v.fleetOf().SigningSecret().Name, "they refuse each push; restore the Secret, or delete their Machines to have them wiped")
 	}
 	return key, err
 }
@@ -188,7 +188,7 @@ func (p *fleetKeys) warnOfNewKey(ctx context.Context, v *visit, reason, secret, 
 	if bereft == 0 {
 		return
 	}
-	note := fmt.Sprintf("Secret %s was not there and was made anew: %d Macs of fleet %s know another key, and %s", secret, bereft, v.Fleet(), effect)
+	note := fmt.Sprintf("Secret %s was not there and was made anew. Macs of fleet %s that know another key: %d; %s", secret, v.Fleet(), bereft, effect)
 	p.machines.event(v.Machine, corev1.EventTypeWarning, reason, note)
 	ctrl.LoggerFrom(ctx).Info("A fleet that has Macs got another key", "secret", secret, "fleet", v.Fleet(), "macs", bereft)
 }
