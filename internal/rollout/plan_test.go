@@ -60,6 +60,7 @@ func TestPlan(t *testing.T) {
 		machines   []Machine
 		begin, end []string
 		halted     string
+		why        string // what people read, where the case is about that
 		again      time.Duration
 	}{
 		"nobody":                     {},
@@ -93,7 +94,7 @@ func TestPlan(t *testing.T) {
 		"not Ready yet after the change": {machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); unready(m) }), old("b")}, again: 16 * time.Minute},
 		"the canary failed": {
 			policy: wide, machines: []Machine{with(old("a"), func(m *Machine) { turn(m); failed(m) }), old("b")},
-			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a, one of the first to try it", again: 29 * time.Minute,
 		},
 		"the canary is never well": {
 			machines: []Machine{with(old("a"), func(m *Machine) {
@@ -102,7 +103,7 @@ func TestPlan(t *testing.T) {
 				m.PermitAt = ago(time.Hour)
 				m.ProvedAt = ago(20 * time.Minute)
 			}), old("b")},
-			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
+			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a (its Node is not Ready), one of the first to try it", again: 27 * time.Minute,
 		},
 		"the canary's disk ran short": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ShortSince = ago(30 * time.Second) }), old("b")},
@@ -114,7 +115,7 @@ func TestPlan(t *testing.T) {
 		},
 		"the canary's disk stays short": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); filled(m) }), old("b")},
-			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 27 * time.Minute,
+			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a (its disk is short), one of the first to try it", again: 27 * time.Minute,
 		},
 		"its disk was short before its turn": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); filled(m); m.ShortSince = m.PermitAt.Add(-time.Second) }), old("b")},
@@ -130,7 +131,7 @@ func TestPlan(t *testing.T) {
 		},
 		"the canary lost a guest": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.Lost = 1 }), old("b")},
-			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+			end:      []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a (guests died), one of the first to try it", again: 29 * time.Minute,
 		},
 		"a canary that lost a guest never counts as one that is well": {
 			policy: wide, machines: []Machine{with(done("a"), func(m *Machine) { m.Lost, m.ProvedAt, m.PermitAt = 1, ago(40*time.Minute), ago(41*time.Minute) }), old("b"), old("c"), old("d")},
@@ -146,7 +147,7 @@ func TestPlan(t *testing.T) {
 		},
 		"two in a row": {
 			machines: []Machine{done("a"), with(old("b"), failed), with(old("c"), func(m *Machine) { turn(m); failed(m) }), old("d")},
-			end:      []string{"c"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
+			end:      []string{"c"}, halted: infrav1.ReasonFailedInARow, why: "the revision failed on 2 Macs in a row, last on b", again: 29 * time.Minute,
 		},
 		"two, but not in a row": {machines: []Machine{
 			with(old("b"), func(m *Machine) { failed(m); m.FailedAt = ago(20 * time.Minute) }),
@@ -231,6 +232,9 @@ func TestPlan(t *testing.T) {
 			}
 			if got.Halted != c.halted {
 				t.Errorf("halted = %q (%s), want %q", got.Halted, got.Why, c.halted)
+			}
+			if c.why != "" && got.Why != c.why {
+				t.Errorf("halted as %q, want %q", got.Why, c.why)
 			}
 			if c.again != 0 && !got.Again.Equal(now().Add(c.again)) {
 				t.Errorf("again in %s, want %s", got.Again.Sub(now()), c.again)
