@@ -50,7 +50,7 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 	if err != nil {
 		return 0, err
 	}
-	if !end.started && end.code == startFailure {
+	if end.unstarted() {
 		return 0, fmt.Errorf("%w: %q", vm.ErrNotExecuted, g.Argv[0])
 	}
 	return end.code, nil
@@ -85,6 +85,9 @@ type ending struct {
 	code    int
 	started bool
 }
+
+// unstarted: the command never ran, as an agent says that tells when one does.
+func (e ending) unstarted() bool { return !e.started && e.code == startFailure }
 
 // call runs one command stream to its end, and sends input until feeding ends. Until the
 // command is sent, errors are vm.ErrGuestUnreachable.

@@ -147,6 +147,57 @@ func TestNotExecuted(t *testing.T) {
 	})
 }
 
+// Bare, the agent itself says that it cannot start a command.
+func TestNotExecutedBare(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		code, err := c.Exec(t.Context(), vm.GuestCommand{Argv: []string{"/no/such/command"}, Bare: true}, vm.Streams{})
+		if !errors.Is(err, vm.ErrNotExecuted) {
+			t.Errorf("code %d, err %v", code, err)
+		}
+	})
+}
+
+// What is too long for a process is told as far as an agent knows: the oldest have it go in by
+// the input, so that a shell says so, and the next fail as they do with a command that ran.
+func TestNotExecutedForItsLength(t *testing.T) {
+	long := sh("true")
+	long.Env = []string{"LONG=" + strings.Repeat("x", 200<<10)}
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		code, err := c.Exec(t.Context(), long, vm.Streams{})
+		switch want := map[generation]error{middle: vm.ErrLost, newest: vm.ErrNotExecuted}[a.generation]; {
+		case !errors.Is(err, want):
+			t.Errorf("code %d, err %v, want %v", code, err, want)
+		case want == nil && code != 126:
+			t.Errorf("code %d", code)
+		}
+	})
+}
+
+// Agents that would run a command without the environment or the directory that it is to
+// have do not get it, where neither can go in by the input.
+func TestNoCommandRunsWithoutItsEnvironment(t *testing.T) {
+	for name, g := range map[string]vm.GuestCommand{
+		"on a terminal":           {Argv: []string{"/bin/sh", "-c", `[ "$A" = b ]`}, Env: []string{"A=b"}, TTY: true},
+		"bare":                    {Argv: []string{"/bin/sh", "-c", `[ "$A" = b ]`}, Env: []string{"A=b"}, Bare: true},
+		"bare, and its directory": {Argv: []string{"/bin/sh", "-c", `[ "$(pwd)" = /usr ]`}, Dir: "/usr", Bare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, a *agent, c *Client) {
+				code, err := c.Exec(t.Context(), g, vm.Streams{})
+				if a.generation == oldest {
+					if !errors.Is(err, vm.ErrNotExecuted) {
+						t.Errorf("code %d, err %v", code, err)
+					}
+					return
+				}
+				if code != 0 || err != nil {
+					t.Errorf("code %d, err %v", code, err)
+				}
+			})
+		})
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	each(t, func(t *testing.T, _ *agent, c *Client) {
 		in, feed := io.Pipe()
@@ -238,6 +289,28 @@ func TestCancelKills(t *testing.T) {
 			t.Fatal("it never began")
 		}
 		gone(t, pid)
+	})
+}
+
+// What watches over a command does not end by a signal that is meant for the command.
+func TestCancelKillsWhatHeardASignalBefore(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out := &lines{seen: make(chan string, 16)}
+		target, ended := 0, make(chan error, 1)
+		go func() {
+			_, err := c.Exec(ctx, sh("trap 'echo heard' TERM; echo ready; while :; do sleep 0.1; done"), vm.Streams{Stdout: out, Began: func(n int) { target = n }})
+			ended <- err
+		}()
+		out.await(t, "ready")
+		_ = syscall.Kill(target, syscall.SIGTERM)
+		out.await(t, "heard")
+		cancel()
+		if err := <-ended; !errors.Is(err, vm.ErrLost) {
+			t.Errorf("err %v", err)
+		}
+		gone(t, -target)
 	})
 }
 

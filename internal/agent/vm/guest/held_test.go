@@ -152,13 +152,15 @@ func TestTheEndOfACommandIsThatOfItsReport(t *testing.T) {
 		{"nobody took what came before", "WORD0;", ending{}, untaken(broken), 0, errUntaken, nil},
 		{"the shell was killed", "", ending{code: -1}, nil, 0, vm.ErrLost, nil},
 		{"an old agent failed a shell that ran", "", ending{}, vm.ErrNotExecuted, 0, vm.ErrLost, vm.ErrNotExecuted},
+		{"its shell never ran", "", ending{code: 125}, nil, 0, vm.ErrNotExecuted, nil},
+		{"its shell ended with 125, untold", "", ending{code: 125, started: true}, nil, 125, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newReports("WORD", 1)
 			if _, err := (&output{reports: r}).Write([]byte(c.output)); err != nil {
 				t.Fatal(err)
 			}
-			code, err := ended(sh(""), r, c.end, c.err)
+			code, err := ended(sh(""), r, abilities{started: true}, c.end, c.err)
 			if code != c.code || !errors.Is(err, c.is) || c.isNot != nil && errors.Is(err, c.isNot) {
 				t.Errorf("code %d, err %v", code, err)
 			}

@@ -90,11 +90,11 @@ func (c *Client) execWrapped(ctx context.Context, g vm.GuestCommand, s vm.Stream
 	} else if err := errors.Join(out.flush(), errOut.flush()); err != nil {
 		return 0, untaken(err)
 	}
-	return ended(g, r, end, err)
+	return ended(g, r, a, end, err)
 }
 
 // ended is the end of a command as the wrapper told it, or else the agent.
-func ended(g vm.GuestCommand, r *reports, end ending, err error) (int, error) {
+func ended(g vm.GuestCommand, r *reports, a abilities, end ending, err error) (int, error) {
 	code, told, refused := r.end()
 	switch {
 	case refused != 0:
@@ -112,6 +112,9 @@ func ended(g vm.GuestCommand, r *reports, end ending, err error) (int, error) {
 		return 0, err
 	case end.code < 0:
 		return 0, fmt.Errorf("the shell of a command in the guest was killed: %w", vm.ErrLost)
+	case a.started && end.unstarted():
+		// Its arguments or its environment are too long, or the guest has no room for a process.
+		return 0, fmt.Errorf("%w: the shell of %q could not be started", vm.ErrNotExecuted, g.Argv[0])
 	}
 	return end.code, nil
 }
