@@ -126,8 +126,11 @@ func TestPlan(t *testing.T) {
 			begin:    []string{"b"}, end: []string{"a"},
 		},
 		"a disk that is short after a bootstrap, which has no turn": {
-			machines: []Machine{with(done("a"), func(m *Machine) { m.PermitAt, m.ShortSince = time.Time{}, m.ProvedAt }), with(old("b"), turn), old("c")},
-			policy:   wide, again: 59 * time.Minute,
+			machines: []Machine{with(done("a"), func(m *Machine) {
+				m.PermitAt, m.ProvedAt = time.Time{}, ago(20*time.Minute)
+				m.ShortSince = m.ProvedAt
+			}), with(old("b"), turn), old("c")},
+			policy: wide, again: 59 * time.Minute,
 		},
 		"the canary lost a guest": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.Lost = 1 }), old("b")},
@@ -148,6 +151,18 @@ func TestPlan(t *testing.T) {
 		"two in a row": {
 			machines: []Machine{done("a"), with(old("b"), failed), with(old("c"), func(m *Machine) { turn(m); failed(m) }), old("d")},
 			end:      []string{"c"}, halted: infrav1.ReasonFailedInARow, why: "the revision failed on 2 Macs in a row, last on b", again: 29 * time.Minute,
+		},
+		"the second of two canaries failed": {
+			policy:   infrav1.RolloutPolicy{MaxUnavailable: 3, Canary: ptr.To[int32](2)},
+			machines: []Machine{done("a"), with(old("b"), func(m *Machine) { turn(m); failed(m) }), old("c")},
+			end:      []string{"b"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+		},
+		"never well after a bootstrap, which has no turn": {
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				dead(m)
+				m.Applied, m.ProvedAt = "new", ago(20*time.Minute)
+			}), old("b")},
+			begin: []string{"b"},
 		},
 		"two, but not in a row": {machines: []Machine{
 			with(old("b"), func(m *Machine) { failed(m); m.FailedAt = ago(20 * time.Minute) }),
@@ -211,12 +226,30 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{with(done("a"), drifted), done("x"), with(old("b"), failed), with(old("c"), failed)},
 			begin:    []string{"a"}, halted: infrav1.ReasonFailedInARow, again: 29 * time.Minute,
 		},
+		"mending goes on during a halt": {
+			machines: []Machine{with(done("a"), func(m *Machine) { drifted(m); turn(m) }), done("x"), with(old("b"), failed), with(old("c"), failed)},
+			halted:   infrav1.ReasonFailedInARow, again: 29 * time.Minute,
+		},
+		"two failed mendings halt nothing": {
+			machines: []Machine{with(done("a"), func(m *Machine) { drifted(m); failed(m) }), with(done("b"), func(m *Machine) { drifted(m); failed(m) }), done("x"), old("y")},
+			begin:    []string{"a", "y"}, policy: wide,
+		},
 		"mending failed": {machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); drifted(m); failed(m) })}, end: []string{"a"}},
 		"mended and soaking": {
 			machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); m.ProvedAt = ago(30 * time.Second) }), with(done("b"), drifted)},
 			again:    90 * time.Second,
 		},
 		"a turn of a former revision goes on": {machines: []Machine{with(old("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) }), old("a")}, begin: []string{"b"}},
+		"a turn of a former revision ends with a halt": {
+			policy:   wide,
+			machines: []Machine{with(old("a"), failed), with(old("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) })},
+			end:      []string{"b"}, halted: infrav1.ReasonCanaryFailed, again: 29 * time.Minute,
+		},
+		"and where it is paused": {
+			policy:   infrav1.RolloutPolicy{Paused: true},
+			machines: []Machine{with(old("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) })},
+			end:      []string{"b"},
+		},
 		"turns of a former revision, too many": {policy: wide, machines: []Machine{
 			with(old("a"), func(m *Machine) { m.Permit = "former" }), with(old("b"), func(m *Machine) { m.Permit = "former" }),
 		}, begin: []string{"a"}, end: []string{"b"}},

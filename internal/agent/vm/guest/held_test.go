@@ -166,4 +166,8 @@ func TestTheEndOfACommandIsThatOfItsReport(t *testing.T) {
 			}
 		})
 	}
+	// Agents that never say that a command started say nothing by not saying it.
+	if code, err := ended(sh(""), newReports("WORD", 1), abilities{}, ending{code: startFailure}, nil); code != startFailure || err != nil {
+		t.Errorf("an older agent's 125: code %d, err %v", code, err)
+	}
 }
