@@ -99,6 +99,7 @@ func TestMayClaimAgain(t *testing.T) {
 		"a made-up providerID":            {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner(shows)}), Rivals: []host.Claimant{rival(provisioned)}}},
 		"a copy with all but the status":  {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner(provisioned, shows)}), Rivals: []host.Claimant{withSecret(rival(provisioned))}}},
 		"such a copy":                     {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner(provisioned)}), Rivals: []host.Claimant{rival(provisioned, shows)}}, reason: infrav1.ReasonClaimConflict},
+		"more than a rival, no status":    {in: host.ClaimAgainInput{Claimant: withSecret(host.Claimant{Machine: owner(provisioned)}), Rivals: []host.Claimant{rival(provisioned)}}, reason: infrav1.ReasonClaimConflict},
 		"a rival with nothing":            {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(shows, born(9))}, Rivals: []host.Claimant{rival(born(0))}}},
 		"as good as an older rival":       {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned, born(9))}, Rivals: []host.Claimant{rival(provisioned, born(0))}}, reason: infrav1.ReasonClaimConflict},
 		"as good as a younger rival":      {in: host.ClaimAgainInput{Claimant: host.Claimant{Machine: owner(provisioned, born(0))}, Rivals: []host.Claimant{rival(provisioned, born(9))}}, reason: infrav1.ReasonClaimConflict},

@@ -249,6 +249,31 @@ func TestTheQuarantineOfALateWipeEndsWithIt(t *testing.T) {
 	}
 }
 
+// A reinstall by hand that was seen before a claim says nothing of the disk after it: the
+// release of that claim asks for a wipe of its own.
+func TestAWipeBeforeAClaimIsNoneAfterIt(t *testing.T) {
+	h := pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(-60) })
+	host.RecordWipe(h, at(-5).Time)
+	host.RecordWipeStart(h, at(-4).Time)
+	host.Claim(h, infrav1.ClaimReference{Namespace: "fleet", Name: "m-1", Token: "t-1"}, noon())
+	h.Spec.Release = &infrav1.Release{Token: "t-1", Policy: infrav1.Recycle, PoolPrefix: prefix, RequestedAt: *at(30)}
+	ready := cloud.Server{ID: serverID, Name: "m-1", Status: cloud.StatusReady, Delivered: true}
+	if got := host.NextWipe(h, host.WipeInput{Server: ready, Began: at(60).Time}); got != host.WipeRecord {
+		t.Errorf("step %s, want %s", got, host.WipeRecord)
+	}
+}
+
+// What was let go with its disk is like any other of the pool once that is wiped.
+func TestAWipeEndsADetachment(t *testing.T) {
+	h := pooled(claimed)
+	host.Detach(h, at(5).Time)
+	host.RecordWipeStart(h, at(6).Time)
+	host.RecordWiped(h, at(20).Time)
+	if host.NodeMustGo(h) || !host.Clean(h) || h.Spec.Record.DetachedAt != nil {
+		t.Errorf("record %+v", h.Spec.Record)
+	}
+}
+
 // What the vendor holds up is waited for without calls, but not for ever: an old reading does
 // not outlast the timeout.
 func TestAWipeIsPendingUntilItsTimeIsOver(t *testing.T) {
@@ -262,6 +287,39 @@ func TestAWipeIsPendingUntilItsTimeIsOver(t *testing.T) {
 				t.Errorf("%s, minute %d: pending %t, want %t", status, minute, got, want)
 			}
 		}
+	}
+
+	reading := func(status cloud.Status) host.WipeInput {
+		return host.WipeInput{Server: cloud.Server{ID: serverID, Name: "m-1", Status: status, Delivered: true}, Began: at(10).Time, Timeout: time.Hour}
+	}
+	if host.WipePending(pooled(wiping), reading("locked"), at(11).Time) {
+		t.Error("a wipe that runs is yet to be asked for")
+	}
+	older := reading(cloud.StatusReinstalling)
+	older.Began = at(6).Add(-1)
+	if host.WipePending(h, older, at(11).Time) {
+		t.Error("another reinstall that runs holds the wipe up")
+	}
+	given := pooled(wiping)
+	host.RecordWipeAbandoned(given, infrav1.ReasonWipeTimedOut, at(80).Time)
+	if !host.WipePending(given, reading("locked"), at(90).Time) {
+		t.Error("a wipe that is left to a person is asked for while the vendor holds the server")
+	}
+}
+
+// A deletion that the vendor is to make later has not been made.
+func TestDeleted(t *testing.T) {
+	h := pooled(terminated)
+	if host.Deleted(h) {
+		t.Error("deleted, though nobody asked for it")
+	}
+	host.RecordReturn(h, at(9).Time)
+	if !host.Deleted(h) {
+		t.Error("not deleted, though the vendor said so")
+	}
+	scheduled(h)
+	if host.Deleted(h) {
+		t.Error("deleted, though that is due later")
 	}
 }
 
