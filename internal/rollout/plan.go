@@ -241,11 +241,11 @@ func (p *plan) atOnce() int {
 	return p.max
 }
 
-// permits counts the permits for the revision, those that begin now included.
+// permits counts the permits for the revision, those that are renewed now included.
 func (p *plan) permits() int {
 	n := len(p.out.Begin)
 	for _, m := range p.Machines {
-		if m.Permit == p.Revision && !slices.Contains(p.out.End, m.Name) && !slices.Contains(p.out.Begin, m.Name) {
+		if m.Permit == p.Revision {
 			n++
 		}
 	}

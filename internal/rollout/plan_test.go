@@ -234,6 +234,11 @@ func TestPlan(t *testing.T) {
 			machines: []Machine{with(done("a"), func(m *Machine) { drifted(m); failed(m) }), with(done("b"), func(m *Machine) { drifted(m); failed(m) }), done("x"), old("y")},
 			begin:    []string{"a", "y"}, policy: wide,
 		},
+		"a canary begins beside one that is mended": {
+			policy:   wide,
+			machines: []Machine{with(done("a"), func(m *Machine) { drifted(m); turn(m) }), old("b"), old("c")},
+			begin:    []string{"b"}, again: 59 * time.Minute,
+		},
 		"mending failed": {machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); drifted(m); failed(m) })}, end: []string{"a"}},
 		"mended and soaking": {
 			machines: []Machine{done("x"), with(done("a"), func(m *Machine) { turn(m); m.ProvedAt = ago(30 * time.Second) }), with(done("b"), drifted)},
@@ -249,6 +254,22 @@ func TestPlan(t *testing.T) {
 			policy:   infrav1.RolloutPolicy{Paused: true},
 			machines: []Machine{with(old("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) })},
 			end:      []string{"b"},
+		},
+		"and where the Mac sleeps": {
+			machines: []Machine{with(old("b"), func(m *Machine) { m.Permit, m.PermitAt, m.Asleep = "former", ago(time.Minute), true })},
+			end:      []string{"b"},
+		},
+		"and where it has nothing to do": {
+			machines: []Machine{with(done("b"), func(m *Machine) { m.Permit, m.PermitAt = "former", ago(time.Minute) })},
+			end:      []string{"b"},
+		},
+		"a change late in its turn has time to prove itself": {
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				soaking(m)
+				unready(m)
+				m.PermitAt, m.ProvedAt = ago(70*time.Minute), ago(5*time.Minute)
+			}), old("b")},
+			again: 7 * time.Minute,
 		},
 		"turns of a former revision, too many": {policy: wide, machines: []Machine{
 			with(old("a"), func(m *Machine) { m.Permit = "former" }), with(old("b"), func(m *Machine) { m.Permit = "former" }),
