@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -23,7 +22,7 @@ import (
 type cuttable struct {
 	address string
 	handler http.Handler
-	server  *httptest.Server
+	server  *http.Server
 }
 
 func newCuttable(t *testing.T, as string) *cuttable {
@@ -47,14 +46,13 @@ func (c *cuttable) join(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", c.address)
 	must(t, err)
 	c.address = listener.Addr().String()
-	c.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: c.handler}}
-	c.server.Start()
+	server := &http.Server{Handler: c.handler, ReadHeaderTimeout: rights}
+	c.server = server
+	go func() { _ = server.Serve(listener) }() // until it is closed
 }
 
-func (c *cuttable) cut() {
-	c.server.CloseClientConnections()
-	c.server.Close()
-}
+// cut waits for no request: a watch that came just now would never end.
+func (c *cuttable) cut() { _ = c.server.Close() }
 
 // Who may see half sees that half: a fleet's author that of a namespace, whether a manager
 // works there among it.
