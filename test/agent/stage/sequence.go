@@ -27,8 +27,25 @@ func Regressions(before, after *corev1.Pod) []string {
 	if a.StartTime != nil && (b.StartTime == nil || !a.StartTime.Equal(b.StartTime)) {
 		broken = append(broken, fmt.Sprintf("startTime went from %s to %s", a.StartTime, b.StartTime))
 	}
-	broken = append(broken, containerSteps(a.InitContainerStatuses, b.InitContainerStatuses)...)
-	return append(broken, containerSteps(a.ContainerStatuses, b.ContainerStatuses)...)
+	inits, containers := a.InitContainerStatuses, a.ContainerStatuses
+	if refused(after) {
+		inits, containers = begun(inits), begun(containers)
+	}
+	broken = append(broken, containerSteps(inits, b.InitContainerStatuses)...)
+	return append(broken, containerSteps(containers, b.ContainerStatuses)...)
+}
+
+// refused: an agent that starts anew may take others first, and none of the containers then,
+// which an agent before it showed waiting. A kubelet shows no container of such a Pod.
+func refused(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" && len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses) == 0
+}
+
+// begun leaves out the containers that never ran.
+func begun(list []corev1.ContainerStatus) []corev1.ContainerStatus {
+	return slices.DeleteFunc(slices.Clone(list), func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.RestartCount == 0 && s.LastTerminationState.Terminated == nil
+	})
 }
 
 const rankEnded = 2

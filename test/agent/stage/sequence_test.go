@@ -31,6 +31,9 @@ func TestRegressions(t *testing.T) {
 	}
 	with := func(p *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod { change(p); return p }
 	early, late := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))
+	refusedPod := func(reason string) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason}}
+	}
 	for _, c := range []struct {
 		name          string
 		before, after *corev1.Pod
@@ -55,6 +58,11 @@ func TestRegressions(t *testing.T) {
 		{"ready Pod that waits", nil, with(podIn("Pending", 0, "", waits), func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "the Pod is ready"},
+		{"is refused before it began", podIn("Pending", 0, "", waits), refusedPod("OutOfcpu"), ""},
+		{"is refused after it ran", podIn("Running", 0, "a", runs), refusedPod("OutOfcpu"), "not shown any more"},
+		{"is refused between two runs", after(podIn("Pending", 1, "a", waits), ended(1)), refusedPod("OutOfcpu"), "not shown any more"},
+		{"fails without a reason, and a container vanishes", podIn("Pending", 0, "", waits), refusedPod(""), "not shown any more"},
+		{"container vanishes before it ran", podIn("Pending", 0, "", waits), &corev1.Pod{Status: corev1.PodStatus{Phase: "Pending"}}, "not shown any more"},
 		{"container vanishes", podIn("Running", 0, "a", runs), &corev1.Pod{Status: corev1.PodStatus{Phase: "Running"}}, "not shown any more"},
 		{
 			"starts at another time",
