@@ -35,8 +35,9 @@ func Regressions(before, after *corev1.Pod) []string {
 	return append(broken, containerSteps(containers, b.ContainerStatuses)...)
 }
 
-// refused: an agent that starts anew may take others first, and none of the containers then,
-// which an agent before it showed waiting. A kubelet shows no container of such a Pod.
+// refused reports a Pod that failed before any of its containers began. An agent that starts
+// anew may admit other Pods first, and refuse one whose containers the agent before it showed
+// as waiting. A kubelet shows no container of such a Pod.
 func refused(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" && len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses) == 0
 }

@@ -166,7 +166,7 @@ func TestTheEndOfACommandIsThatOfItsReport(t *testing.T) {
 			}
 		})
 	}
-	// Agents that never say that a command started say nothing by not saying it.
+	// Of an agent that never tells a start, 125 is an exit code like any other.
 	if code, err := ended(sh(""), newReports("WORD", 1), abilities{}, ending{code: startFailure}, nil); code != startFailure || err != nil {
 		t.Errorf("an older agent's 125: code %d, err %v", code, err)
 	}

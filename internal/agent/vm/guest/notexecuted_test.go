@@ -1,0 +1,89 @@
+package guest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+func TestNotExecuted(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		for _, x := range []struct {
+			g    vm.GuestCommand
+			want string
+		}{
+			{vm.GuestCommand{Argv: []string{"/no/such/command"}}, `"/no/such/command": no such file or directory`},
+			{vm.GuestCommand{Argv: []string{"no-such-command", "x"}}, `"no-such-command": executable file not found in $PATH`},
+			{vm.GuestCommand{Argv: []string{plain}}, `"` + plain + `": permission denied`},
+			{vm.GuestCommand{Argv: []string{"/usr"}}, `"/usr": permission denied`},
+			{vm.GuestCommand{Argv: []string{"true"}, Dir: "/no/such/directory"}, `its working directory "/no/such/directory" cannot be entered`},
+			{vm.GuestCommand{}, "it has no name"},
+			{vm.GuestCommand{Argv: []string{"echo", "\xff"}}, `argument 1 of "echo" is not text`},
+			{vm.GuestCommand{Argv: []string{"echo"}, Env: []string{"NOVALUE"}}, `environment variable "NOVALUE" is not NAME=text`},
+		} {
+			code, err := c.Exec(t.Context(), x.g, vm.Streams{})
+			if !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, vm.ErrLost) || err.Error() != vm.ErrNotExecuted.Error()+": "+x.want {
+				t.Errorf("%+v: code %d, err %v", x.g, code, err)
+			}
+		}
+	})
+}
+
+// Bare, the agent itself says that it cannot start a command.
+func TestNotExecutedBare(t *testing.T) {
+	each(t, func(t *testing.T, _ *agent, c *Client) {
+		code, err := c.Exec(t.Context(), vm.GuestCommand{Argv: []string{"/no/such/command"}, Bare: true}, vm.Streams{})
+		if !errors.Is(err, vm.ErrNotExecuted) {
+			t.Errorf("code %d, err %v", code, err)
+		}
+	})
+}
+
+// What is too long for a process is told as far as an agent knows: the oldest have it go in by
+// the input, so that a shell says so, and the next fail as they do with a command that ran.
+func TestNotExecutedForItsLength(t *testing.T) {
+	long := sh("true")
+	long.Env = []string{"LONG=" + strings.Repeat("x", 200<<10)}
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		code, err := c.Exec(t.Context(), long, vm.Streams{})
+		switch want := map[generation]error{middle: vm.ErrLost, newest: vm.ErrNotExecuted}[a.generation]; {
+		case !errors.Is(err, want):
+			t.Errorf("code %d, err %v, want %v", code, err, want)
+		case want == nil && code != 126:
+			t.Errorf("code %d", code)
+		}
+	})
+}
+
+// Agents that would run a command without the environment or the directory that it is to
+// have do not get it, where neither can go in by the input.
+func TestNoCommandRunsWithoutItsEnvironment(t *testing.T) {
+	for name, g := range map[string]vm.GuestCommand{
+		"on a terminal":           {Argv: []string{"/bin/sh", "-c", `[ "$A" = b ]`}, Env: []string{"A=b"}, TTY: true},
+		"bare":                    {Argv: []string{"/bin/sh", "-c", `[ "$A" = b ]`}, Env: []string{"A=b"}, Bare: true},
+		"bare, and its directory": {Argv: []string{"/bin/sh", "-c", `[ "$(pwd)" = /usr ]`}, Dir: "/usr", Bare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, a *agent, c *Client) {
+				code, err := c.Exec(t.Context(), g, vm.Streams{})
+				if a.generation == oldest {
+					if !errors.Is(err, vm.ErrNotExecuted) {
+						t.Errorf("code %d, err %v", code, err)
+					}
+					return
+				}
+				if code != 0 || err != nil {
+					t.Errorf("code %d, err %v", code, err)
+				}
+			})
+		})
+	}
+}
