@@ -21,6 +21,8 @@ type Requirements struct {
 	PoolPrefix      string
 	// RefuseUnseen: no host that was never seen wiped.
 	RefuseUnseen bool
+	// WatchFilter: no host but those of this watch filter. Empty: all.
+	WatchFilter string
 	// Reserved reports that another Machine is about to claim the host of this name.
 	// Nil: no host is reserved.
 	Reserved func(host string) bool
@@ -104,6 +106,9 @@ func Choose(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost) (*Host,
 func Fits(want Requirements, h *Host) bool { return skipReason(want, h) == "" }
 
 func skipReason(want Requirements, h *Host) Skip {
+	if !Obeys(h, want.WatchFilter) {
+		return SkipFilter
+	}
 	if h.Spec.Zone != want.Zone {
 		return SkipZone
 	}

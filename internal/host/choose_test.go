@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -170,6 +171,18 @@ func BenchmarkChoose(b *testing.B) {
 		if choice, _ := host.Choose(w, hosts); choice == nil {
 			b.Fatal("no host")
 		}
+	}
+}
+
+func TestChooseByWatchFilter(t *testing.T) {
+	w := wish("m")
+	w.WatchFilter = "mine"
+	labelled := func(value string) host.Host {
+		return *pooled(func(h *host.Host) { h.Labels = map[string]string{clusterv1.WatchLabel: value}; h.Name = value })
+	}
+	choice, skipped := host.Choose(w, []host.Host{*pooled(), labelled("another"), labelled("mine")})
+	if choice == nil || choice.Name != "mine" || !skipped.Only(host.SkipFilter) {
+		t.Errorf("chose %v, skipped %v", choice, skipped)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -32,6 +33,12 @@ func NamesServer(name string) bool {
 func NameOf(providerID string) string {
 	zone, id, _ := strings.Cut(strings.TrimPrefix(providerID, infrav1.ProviderIDPrefix), "/")
 	return ObjectName(zone, id)
+}
+
+// Obeys reports that a manager with the watch filter, if it has one, is to work for the
+// object, which has it as its label cluster.x-k8s.io/watch-filter.
+func Obeys(o metav1.Object, watchFilter string) bool {
+	return watchFilter == "" || o.GetLabels()[clusterv1.WatchLabel] == watchFilter
 }
 
 // New is the Host of a server. The watch filter is its label; empty: it gets none.

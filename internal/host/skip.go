@@ -33,6 +33,8 @@ const (
 	// SkipOwnName: it would look free under the Machine's name. A name that ends in the
 	// server's id is a pool name.
 	SkipOwnName Skip = "with an id that the Machine's name ends in"
+	// SkipFilter: another manager works for it.
+	SkipFilter Skip = "of another watch filter"
 	// SkipLabels: the Machine's hostSelector leaves it out.
 	SkipLabels Skip = "not matched by the host selector"
 )

@@ -103,14 +103,23 @@ func MayBeStaged(s Snapshot) bool {
 	return apimeta.IsStatusConditionTrue(s.Host.Status.Conditions, infrav1.NameInSyncCondition)
 }
 
+// Offer is which hosts a manager gives to Machines at all.
+type Offer struct {
+	Pools host.Pools
+	// RefuseUnseen: none that was never seen wiped.
+	RefuseUnseen bool
+	// WatchFilter: those of this watch filter alone. Empty: all.
+	WatchFilter string
+}
+
 // Requirements is what the Machine asks of a host; an error is a bad host selector's.
-func Requirements(s Snapshot, pools host.Pools, refuseUnseen bool, now time.Time) (host.Requirements, error) {
+func (o Offer) Requirements(s Snapshot, now time.Time) (host.Requirements, error) {
 	spec := s.Machine.Spec
 	asked := host.Requirements{
 		Namespace: s.Machine.Namespace, Name: s.Machine.Name, Zone: s.Zone(), Type: spec.Type, OS: host.OSFamily(spec.OS),
-		PoolPrefix: pools.Prefix(s.Machine), Now: now, RefuseUnseen: refuseUnseen,
+		PoolPrefix: o.Pools.Prefix(s.Machine), Now: now, RefuseUnseen: o.RefuseUnseen, WatchFilter: o.WatchFilter,
 	}
-	if pools.Refusal(s.Machine) != "" {
+	if o.Pools.Refusal(s.Machine) != "" {
 		asked.PoolPrefix = "" // no host fits it, not even one of the default pool
 	}
 	if spec.HostSelector == nil {

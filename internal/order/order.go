@@ -13,21 +13,21 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
-// New is the order of a Machine, with the claim that its hostRef means.
+// New is the order of a Machine, with the claim that its hostRef means and its watch
+// filter: the manager that works for the Machine sends it.
 func New(m *infrav1.ScalewayAppleSiliconMachine, zone string, claim *infrav1.ClaimReference) *host.Host {
-	return &host.Host{
-		ObjectMeta: metav1.ObjectMeta{Name: host.OrderName(m.Name), Finalizers: []string{infrav1.HostFinalizer}},
-		Spec: infrav1.ScalewayAppleSiliconHostSpec{
-			Zone: zone, ClaimRef: claim,
-			Order: &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: zone, Profile: CountedFor(m)},
-		},
-	}
+	order := host.New(zone, "", m.Labels[clusterv1.WatchLabel])
+	order.Name, order.Finalizers = host.OrderName(m.Name), []string{infrav1.HostFinalizer}
+	order.Spec.ClaimRef = claim
+	order.Spec.Order = &infrav1.OrderRequest{Name: m.Name, Type: m.Spec.Type, OS: host.OSFamily(m.Spec.OS), Zone: zone, Profile: CountedFor(m)}
+	return order
 }
 
 // CountedFor names the profile that counts the Machine's order; empty: none does.

@@ -5,10 +5,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -111,6 +113,14 @@ func TestTheServerOfAnOrderCarriesItsClaim(t *testing.T) {
 		if err != nil || name != step.want {
 			t.Errorf("with %s: %q, %v; want %q", step.add.Name, name, err, step.want)
 		}
+	}
+}
+
+// A manager with a watch filter sends the orders of its own Machines.
+func TestAnOrderHasTheWatchFilterOfItsMachine(t *testing.T) {
+	m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m", Labels: map[string]string{clusterv1.WatchLabel: "mine", "a": "b"}}}
+	if diff := cmp.Diff(map[string]string{clusterv1.WatchLabel: "mine"}, New(m, "fr-par-1", nil).Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
 

@@ -48,6 +48,8 @@ type Cloud struct {
 	Images map[string]cloud.OS
 	// Types that can be ordered.
 	Types []cloud.ServerType
+	// Unlisted are servers, by id, that lists miss though they are there.
+	Unlisted map[string]bool
 	// Floor makes deletions schedule: before it no server can go.
 	Floor bool
 	// Diagnostic is what the vendor finds out about any server.
@@ -192,7 +194,7 @@ func (c *Cloud) ListServers(ctx context.Context, zone string) ([]cloud.Server, e
 	var out []cloud.Server
 	err := c.do(ctx, "ListServers", "", zone, func() error {
 		for _, server := range c.servers {
-			if server.Zone == zone {
+			if server.Zone == zone && !c.Unlisted[server.ID] {
 				out = append(out, c.shown(server))
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // adoption does what a person wishes in spec.adopt of a host that nobody has: wipe it
@@ -41,7 +42,7 @@ func (p *adoption) reconcile(ctx context.Context) (result ctrl.Result, acting bo
 	case host.AdoptDrop:
 		return ctrl.Result{}, false, p.drop(ctx, message)
 	case host.AdoptWipe:
-		return ctrl.Result{RequeueAfter: conflictDelay}, true, p.wipe(ctx)
+		return ctrl.Result{RequeueAfter: requeue.Delay}, true, p.wipe(ctx)
 	case host.AdoptNote, host.AdoptRename:
 		result, err = p.nameIntoPool(ctx)
 		return result, true, err
@@ -119,13 +120,13 @@ func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
 	step, _, _, err := p.next(ctx)
 	if err == nil && step == host.AdoptNote {
 		name := p.host.Status.Server.Name
-		return ctrl.Result{RequeueAfter: conflictDelay}, p.Update(ctx, func(h *host.Host) { h.Spec.Adopt.ServerName = name })
+		return ctrl.Result{RequeueAfter: requeue.Delay}, p.Update(ctx, func(h *host.Host) { h.Spec.Adopt.ServerName = name })
 	}
 	if err != nil || step != host.AdoptRename {
-		return ctrl.Result{RequeueAfter: conflictDelay}, err
+		return ctrl.Result{RequeueAfter: requeue.Delay}, err
 	}
 	if still, err := p.confirmAdoption(ctx); err != nil || !still || p.tooOld() {
-		return ctrl.Result{RequeueAfter: conflictDelay}, err
+		return ctrl.Result{RequeueAfter: requeue.Delay}, err
 	}
 	want := host.PoolName(p.host.Spec.Adopt.PoolPrefix, p.host.Spec.ServerID)
 	if err := p.askName(ctx, want); err != nil {
@@ -135,7 +136,7 @@ func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
 	if _, _, err := p.read(ctx); err != nil {
 		return p.Refused(ctx, err)
 	}
-	return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	return ctrl.Result{RequeueAfter: requeue.Delay}, nil
 }
 
 func (p *adoption) trustDisk(ctx context.Context) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/servertype"
 )
 
@@ -30,9 +31,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines;scalewayapplesiliconclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-
-// conflictDelay lets the other writer's change arrive before the next try.
-const conflictDelay = 200 * time.Millisecond
 
 // Reconciler works on one host at a time.
 type Reconciler struct {
@@ -66,17 +64,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if !r.obeys(h) {
+		return reconcile.Result{}, nil
+	}
 	p := r.newPhases(h)
 	p.observe()
 	result, err := p.run(ctx)
-	err = errors.Join(err, p.patchStatus(ctx))
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	if err = errors.Join(err, p.patchStatus(ctx)); err != nil {
+		result = reconcile.Result{}
 	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return result, nil
+	return requeue.OnConflict(result, err)
 }
 
 // phases are what a Reconcile may run, each with the services that it needs.
@@ -108,7 +105,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 		labels: labelling{v, &r.serverTypes},
 		ordering: order.Sender{
 			Object: orderObject{v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
-			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: conflictDelay, WatchFilter: r.WatchFilter,
+			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: requeue.Delay, WatchFilter: r.WatchFilter,
 		},
 	}
 }
@@ -132,6 +129,7 @@ func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
 
 // main is the phase that the host is in. A host that nobody has is idle.
 func (p *phases) main(ctx context.Context) (ctrl.Result, error) {
+	p.disproveGone(ctx)
 	p.nodes.reconcile(ctx)
 	if err := p.idle.adoption.dropLate(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -149,6 +147,18 @@ func (p *phases) main(ctx context.Context) (ctrl.Result, error) {
 		return p.show.reconcile(ctx)
 	}
 	return p.idle.reconcile(ctx)
+}
+
+// disproveGone asks for the server itself before the lists that lacked it are believed:
+// what shows it ends Pods at once, or deletes the Host with all that it remembers.
+func (v *vendor) disproveGone(ctx context.Context) {
+	if !v.observed.Gone {
+		return
+	}
+	if _, _, err := v.read(ctx); err == nil {
+		ctrl.LoggerFrom(ctx).Info("The lists lacked a server that is there")
+		v.observed.Gone = false
+	}
 }
 
 // untilQuarantineEnds is when the quarantine that was in force is over, and the

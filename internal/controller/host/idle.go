@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // idling is the phase of a host that nobody has: what a person wishes for it, its
@@ -32,7 +33,7 @@ func (p *idling) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if err := p.wipeUnseen(ctx); err != nil || p.host.Spec.Release != nil {
-		return ctrl.Result{RequeueAfter: conflictDelay}, err
+		return ctrl.Result{RequeueAfter: requeue.Delay}, err
 	}
 	if p.observed.UnseenWaits != "" || !host.Clean(p.host) || p.host.Spec.Adopt != nil {
 		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil

@@ -160,7 +160,9 @@ func (i *Inventory) zones(ctx context.Context) ([]string, map[string][]*host.Hos
 	hosts := map[string][]*host.Host{}
 	for n := range known.Items {
 		h := &known.Items[n]
-		zones.Insert(h.Spec.Zone)
+		if i.obeys(h) {
+			zones.Insert(h.Spec.Zone)
+		}
 		hosts[h.Spec.Zone] = append(hosts[h.Spec.Zone], h)
 	}
 	return sets.List(zones.Delete("")), hosts, nil
@@ -174,13 +176,13 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err, r.FailingSince = err, cmp.Or(r.FailingSince, started) })
 		return
 	}
-	expected, orders := expect(hosts, started)
+	expected, orders := i.expect(hosts, started)
 	witnessed := i.witness(zone)
 	expected.proof = i.rights(ctx, zone, len(servers) > 0 || witnessed, expected.expendable)
 	missing := i.readings.list(zone, servers, expected, started)
 	suspicious := host.Suspicious(len(expected.ids), missing, len(servers))
 	for _, server := range servers {
-		if expected.has(server.ID) {
+		if expected.known(server.ID) {
 			continue
 		}
 		if order := orders[server.Name]; order != nil {
@@ -229,11 +231,17 @@ func (i *Inventory) witness(zone string) bool {
 }
 
 // expect are the servers that a zone's list ought to hold, and the orders that were
-// sent and no server is known of yet, by the name it will have.
-func expect(hosts []*host.Host, now time.Time) (expected expectation, orders map[string]*host.Host) {
+// sent and no server is known of yet, by the name it will have. What another watch
+// filter's manager works for may be in a project that this one's list is not of.
+func (i *Inventory) expect(hosts []*host.Host, now time.Time) (expected expectation, orders map[string]*host.Host) {
 	expected.returned, expected.deleted, expected.expendable = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	expected.others = map[string]bool{}
 	orders = map[string]*host.Host{}
 	for _, h := range hosts {
+		if !i.obeys(h) {
+			expected.others[h.Spec.ServerID] = true
+			continue
+		}
 		if h.Spec.Order != nil {
 			if h.Spec.Order.AttemptedAt != nil { // before, a server of the name is another's
 				orders[h.Spec.Order.Name] = h
@@ -290,7 +298,7 @@ func (i *Inventory) create(ctx context.Context, zone, id string) error {
 // wake queues the hosts whose status says something else than the newest reading.
 func (i *Inventory) wake(ctx context.Context, hosts []*host.Host) {
 	for _, h := range hosts {
-		if h.Spec.Order == nil && i.differs(h) {
+		if h.Spec.Order == nil && i.obeys(h) && i.differs(h) {
 			i.queue(ctx, h)
 		}
 	}

@@ -162,6 +162,19 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 		w.cloud.Remove(serverID)
 		w.until("removed", func() bool { return w.host() == nil })
 	})
+	t.Run("missing from lists, but it answers", func(t *testing.T) {
+		w := inUse(t)
+		w.another(1)
+		w.must(w.step())
+		w.cloud.Unlisted = map[string]bool{serverID: true}
+		for range 6 {
+			w.must(w.step())
+			w.clock.Step(time.Minute)
+			if got := w.phase(); got == infrav1.HostGone || got == "" {
+				t.Fatalf("phase %q", got)
+			}
+		}
+	})
 	t.Run("an empty list proves nothing, though the credentials work", func(t *testing.T) {
 		w := newWorld(t)
 		w.untilPhase(infrav1.HostAvailable)

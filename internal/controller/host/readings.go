@@ -73,6 +73,8 @@ func (r *readings) forget(zone, id string) {
 // expectation is what a list of a zone ought to hold.
 type expectation struct {
 	ids []string // sorted
+	// others are servers whose Hosts another watch filter's manager works for.
+	others map[string]bool
 	// returned are those that we gave back to the vendor, and that may go by now.
 	returned map[string]bool
 	// deleted are those of them that the vendor said it deleted: of these alone an empty
@@ -85,9 +87,10 @@ type expectation struct {
 	proof func(id string) bool
 }
 
-func (e expectation) has(id string) bool {
+// known reports that the server has a Host.
+func (e expectation) known(id string) bool {
 	_, found := slices.BinarySearch(e.ids, id)
-	return found
+	return found || e.others[id]
 }
 
 // list takes in a whole list of a zone, begun at that time. It returns how many are

@@ -16,6 +16,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -73,14 +74,13 @@ func (p *rebooting) ask(ctx context.Context) (ctrl.Result, error) {
 	if why, err := p.clusterBlocks(ctx); err != nil || why != "" {
 		return p.waits(why), err
 	}
-	if host.ForLeak(p.host) { // guests come and go while the vendor is asked
-		if result, goOn, err := p.mayDisrupt(ctx); err != nil || !goOn {
-			return result, err
-		}
+	// Guests come and go while the vendor is asked, and a Node may be back.
+	if result, goOn, err := p.mayDisrupt(ctx); err != nil || !goOn {
+		return result, err
 	}
 	// Last of all: whose the host is can change at any moment.
 	if still, err := p.stillAsked(ctx); err != nil || !still {
-		return ctrl.Result{RequeueAfter: conflictDelay}, err
+		return ctrl.Result{RequeueAfter: requeue.Delay}, err
 	}
 	err = p.Cloud.RebootServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if !host.RebootTaken(err) {

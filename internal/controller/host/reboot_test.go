@@ -267,6 +267,32 @@ func (w *world) put(objects ...client.Object) {
 	}
 }
 
+// A Node may be back, with its Pods, while the vendor is asked.
+func TestANodeThatComesBackMeanwhileKeepsItsPods(t *testing.T) {
+	w := inUse(t)
+	read := false
+	w.undiagnosed(func(c cloudtest.Call) error {
+		if c.Name == "GetServer" && !read {
+			read = true
+			w.put(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "m-1"}, Spec: corev1.NodeSpec{ProviderID: host.ProviderID(zone, serverID)},
+				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			}, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "job"}, Spec: corev1.PodSpec{NodeName: "m-1"},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			})
+		}
+		return nil
+	})
+	w.askReboot("r-1", false)
+	for range 4 {
+		w.must(w.step())
+	}
+	if !read || w.calls("RebootServer") != 0 {
+		t.Errorf("read %t, calls %v", read, w.cloud.Calls())
+	}
+}
+
 func TestTheVendorIsAskedForAdviceBeforeAReboot(t *testing.T) {
 	reachable := func(w *world) *metav1.Condition {
 		return meta.FindStatusCondition(w.host().Status.Conditions, infrav1.ReachableCondition)

@@ -104,7 +104,7 @@ func (s *Sweep) sight(ctx context.Context) ([]*host.Host, error) {
 	for i := range hosts.Items {
 		h := &hosts.Items[i]
 		kind, _ := host.Stray(h, owners, naming)
-		if kind == "" || !s.filtered(h) {
+		if kind == "" || !s.obeys(h) {
 			continue
 		}
 		key := keyOf(h)

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -88,11 +87,10 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 func (r *Reconciler) watch(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("host").
-		For(&host.Host{}, builder.WithPredicates(r.statuses.news())).
+		For(&host.Host{}, builder.WithPredicates(predicate.NewPredicateFuncs(r.obeys), r.statuses.news())).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(r.hostOf), builder.WithPredicates(concernsHost())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(hostOfNode), builder.WithPredicates(nodeAppears())).
 		WatchesRawSource(source.Channel(r.Inventory.changes, &handler.EnqueueRequestForObject{})).
-		WithEventFilter(predicate.NewPredicateFuncs(r.Options.filtered)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Concurrency,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackOff, longBackOff),
@@ -132,10 +130,5 @@ func concernsHost() predicate.Predicate {
 	})
 }
 
-// filtered keeps to the hosts of this manager's watch filter.
-func (o Options) filtered(object client.Object) bool {
-	if _, ok := object.(*host.Host); !ok || o.WatchFilter == "" {
-		return true
-	}
-	return object.GetLabels()[clusterv1.WatchLabel] == o.WatchFilter
-}
+// obeys keeps to the hosts of this manager's watch filter.
+func (o Options) obeys(h client.Object) bool { return host.Obeys(h, o.WatchFilter) }

@@ -12,6 +12,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // renameDeadline bounds a rename; Settle is longer, so that one which timed out
@@ -94,7 +95,7 @@ func (v *vendor) Refused(ctx context.Context, err error) (ctrl.Result, error) {
 // not read back is when to look again.
 func (v *vendor) rename(ctx context.Context, name string) (named bool, again ctrl.Result, err error) {
 	if v.tooOld() {
-		return false, ctrl.Result{RequeueAfter: conflictDelay}, nil
+		return false, ctrl.Result{RequeueAfter: requeue.Delay}, nil
 	}
 	if err := v.askName(ctx, name); err != nil {
 		again, err = v.renameRefused(ctx, err)

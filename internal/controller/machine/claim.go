@@ -26,7 +26,7 @@ import (
 
 // claimPhase gives the Machine a host.
 type claimPhase struct {
-	refuseUnseen bool
+	offer        machine.Offer
 	client       client.Client
 	clock        clock.PassiveClock
 	reader       client.Reader
@@ -40,7 +40,6 @@ type claimPhase struct {
 	metrics      *metrics
 	nodes        *nodes
 	orders       *order.Placer
-	pools        host.Pools
 	pushes       *job.Pool
 	reservations *reservations
 	rights       *rights
@@ -72,7 +71,7 @@ func (p *claimPhase) setHostRef(ctx context.Context, v *visit) (bool, error) {
 	if legacy, is := host.LegacyServer(v.Machine); is {
 		return p.setLegacyHostRef(ctx, v, legacy)
 	}
-	if waiting := machine.Claimable(v.Snapshot, p.pools); waiting.Reason != "" {
+	if waiting := machine.Claimable(v.Snapshot, p.offer.Pools); waiting.Reason != "" {
 		v.claimed = waiting
 		return false, nil
 	}
@@ -129,7 +128,7 @@ func (p *claimPhase) selectHost(ctx context.Context, v *visit) (string, error) {
 
 // selectPoolHost asks package host, and says why there is no host when there is none.
 func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, error) {
-	wish, err := machine.Requirements(v.Snapshot, p.pools, p.refuseUnseen, p.clock.Now())
+	wish, err := p.offer.Requirements(v.Snapshot, p.clock.Now())
 	if err != nil {
 		v.claimed = machine.False(machine.ReasonHostSelector, "spec.hostSelector cannot be used: %s", err)
 		return "", nil
@@ -185,11 +184,11 @@ func (p *claimPhase) reconcileClaim(ctx context.Context, v *visit) error {
 		if waits(v) {
 			return nil
 		}
-		if refusal := p.pools.Refusal(v.Machine); refusal != "" {
+		if refusal := p.offer.Pools.Refusal(v.Machine); refusal != "" {
 			v.claimed = machine.False(infrav1.ReasonPoolPrefixNotAllowed, "%s", refusal)
 			return p.claims.clearHostRef(ctx, v)
 		}
-		if prefix := machine.NamedLikeAPool(v.Machine, p.pools); prefix != "" { // the default has changed since
+		if prefix := machine.NamedLikeAPool(v.Machine, p.offer.Pools); prefix != "" { // the default has changed since
 			v.claimed = machine.NameInPool(v.Machine, prefix)
 			return p.claims.clearHostRef(ctx, v)
 		}

@@ -273,3 +273,21 @@ func TestWatchFilter(t *testing.T) {
 		t.Errorf("writes = %q, want none for an object of another manager", w.writes)
 	}
 }
+
+// A manager with a watch filter takes hosts that have it, too.
+func TestAHostOfAnotherWatchFilterIsNotClaimed(t *testing.T) {
+	for label, want := range map[string]bool{"mine": true, "another": false} {
+		pool := poolHost(serverID)
+		pool.Labels = map[string]string{clusterv1.WatchLabel: label}
+		w := newWorld(t, append(pair("mac-1"), pool)...)
+		m := w.machine("mac-1")
+		m.Labels[clusterv1.WatchLabel] = "mine"
+		w.update(m)
+		w.r.WatchFilter = "mine"
+		w.r.wire()
+		w.settle("mac-1")
+		if got := w.host(hostName).Spec.ClaimRef != nil; got != want {
+			t.Errorf("%s: claimed %t: %s", label, got, w.reason("mac-1", infrav1.HostClaimedCondition))
+		}
+	}
+}

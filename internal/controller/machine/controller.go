@@ -340,9 +340,9 @@ func (r *Reconciler) wirePhases() {
 	pools := r.pools()
 	r.reservations.clock = r.Clock
 	r.claimPhase = &claimPhase{
-		refuseUnseen: r.RefuseUnseen, client: r.Client, clock: r.Clock, reader: r.Reader, checks: r.checks, claims: r.claims,
+		offer: r.offer(), client: r.Client, clock: r.Clock, reader: r.Reader, checks: r.checks, claims: r.claims,
 		fleetKeys: r.fleetKeys, gone: r.gone, hosts: r.hosts, keys: r.keys, machines: r.machines, metrics: r.metrics, nodes: r.nodes,
-		orders: &r.orders, pools: pools, pushes: r.pushes, reservations: &r.reservations, rights: r.rights, waitMessages: &r.waitMessages,
+		orders: &r.orders, pushes: r.pushes, reservations: &r.reservations, rights: r.rights, waitMessages: &r.waitMessages,
 	}
 	r.bootstrapPhase = &bootstrapPhase{
 		clock: r.Clock, hosts: r.hosts, machines: r.machines, metrics: r.metrics, nodes: r.nodes, pushes: r.pushes, secrets: r.secrets, starter: r.starter,
@@ -363,6 +363,11 @@ func (r *Reconciler) wirePhases() {
 		hosts: r.hosts, keys: r.keys, leaves: r.leaves, machines: r.machines, nodes: r.nodes, ownerships: r.ownerships, pools: pools,
 		pusher: r.pusher, pushes: r.pushes, releases: r.releases, secrets: r.secrets, starter: r.starter, tokens: r.tokens,
 	}
+}
+
+// offer is which hosts this manager's Machines may take.
+func (r *Reconciler) offer() machine.Offer {
+	return machine.Offer{Pools: r.pools(), RefuseUnseen: r.RefuseUnseen, WatchFilter: r.WatchFilter}
 }
 
 // pools are those known here, and whose they are.

@@ -196,7 +196,7 @@ func sameOffer(a, b *host.Host) bool {
 // mayFit leaves out Machines that by their own words cannot take the host. A zone
 // that comes from elsewhere is not looked up here: the Machine will see.
 func (r *Reconciler) mayFit(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host) bool {
-	wish, err := machine.Requirements(machine.Snapshot{Machine: m}, r.pools(), r.RefuseUnseen, r.Clock.Now())
+	wish, err := r.offer().Requirements(machine.Snapshot{Machine: m}, r.Clock.Now())
 	if err != nil {
 		return false
 	}
