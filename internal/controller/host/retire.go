@@ -1,7 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/retry"
@@ -12,6 +14,9 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
+
+// returnDeadline bounds a deletion and the record of it.
+const returnDeadline = 15 * time.Second
 
 // returnToVendor deletes the server, or has the vendor delete it at its billing floor.
 // The release stays until lists prove that the server is gone.
@@ -25,6 +30,9 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	if reasonOf(p.stored, host.RetiredCondition) == infrav1.ReasonDeletionScheduled {
 		p.event(corev1.EventTypeWarning, infrav1.ReasonDeletionScheduled, "the deletion was cancelled at the vendor; it is asked for again, since the release still stands")
 	}
+	// A manager that is told to stop still hears the answer and records it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnDeadline)
+	defer cancel()
 	scheduled, err := p.Cloud.DeleteServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID)
 	if err != nil {
 		result, err := p.Refused(ctx, err)
@@ -50,15 +58,22 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 // recordReturn notes that the vendor deleted the server, also where somebody changed the host
 // meanwhile: from now on no reading tells it from one that we lost the rights to.
 func (p *wiping) recordReturn(ctx context.Context) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		now, err := p.Confirm(ctx)
-		if err != nil || now == nil {
-			return err
-		}
-		now.Status = p.host.Status
-		p.host = now
-		return p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) })
+	var last error
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		last = p.recordReturnOnce(ctx)
+		return last
 	})
+	return cmp.Or(err, last) // a call out of time ends the retries, which forget it
+}
+
+func (p *wiping) recordReturnOnce(ctx context.Context) error {
+	now, err := p.Confirm(ctx)
+	if err != nil || now == nil {
+		return err
+	}
+	now.Status = p.host.Status
+	p.host = now
+	return p.Update(ctx, func(h *host.Host) { host.RecordReturn(h, p.now()) })
 }
 
 // removeGone removes the object of a server that is proved gone. A claimed one stays

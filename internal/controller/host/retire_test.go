@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -222,6 +224,57 @@ func TestRequirement000_TerminateAfterTheFloorDeletesAtOnce(t *testing.T) {
 	w.until("removed", func() bool { return w.host() == nil })
 	if diff := cmp.Diff([]string{"ReinstallServer", "DeleteServer"}, w.mutations()); diff != "" {
 		t.Errorf("mutations (-want +got):\n%s", diff)
+	}
+}
+
+// A manager that is told to stop in the midst of a deletion still records it: nothing else
+// ever tells a deleted server from one that it lost the rights to.
+func TestADeletionIsRecordedByAManagerThatStops(t *testing.T) {
+	w := inUse(t)
+	w.another(1)
+	w.releaseAs(infrav1.Terminate)
+	ctx, stop := context.WithCancel(w.ctx)
+	w.ctx = ctx
+	heeding := interceptor.NewClient(w.r.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+	w.r.Client, w.r.Reader = heeding, heeding
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		if call.Name == "DeleteServer" {
+			stop()
+		}
+	}
+	w.until("asked", func() bool { return w.called("DeleteServer") > 0 })
+	if w.host().Spec.Record.Wipe.ReturnedAt == nil {
+		t.Error("nothing is on record of it")
+	}
+}
+
+// The retries of a write take one that ran out of time for done.
+func TestADeletionThatCouldNotBeRecordedIsNotTold(t *testing.T) {
+	w := inUse(t)
+	w.another(1)
+	w.releaseAs(infrav1.Terminate)
+	w.writeFault = func(int) (error, error) {
+		if w.called("DeleteServer") > 0 {
+			return context.DeadlineExceeded, nil
+		}
+		return nil, nil
+	}
+	w.until("asked", func() bool { return w.called("DeleteServer") > 0 })
+	if n := w.told("Normal Deleted"); n != 0 {
+		t.Errorf("told %d times", n)
 	}
 }
 
