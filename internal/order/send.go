@@ -128,9 +128,22 @@ func (s *Sender) step(ctx context.Context) (ctrl.Result, error) {
 	case host.OrderCreate:
 		return s.send(ctx)
 	default:
-		s.Report(metav1.ConditionFalse, infrav1.ReasonOrdering, "waiting until the vendor's lists show what became of the order")
+		s.Report(metav1.ConditionFalse, infrav1.ReasonOrdering, s.waitsFor(in))
 		return ctrl.Result{RequeueAfter: s.Poll}, nil
 	}
+}
+
+// waitsFor says why an order is not sent, or not sent again, yet.
+func (s *Sender) waitsFor(in host.OrderInput) string {
+	zone := s.Host().Spec.Zone
+	report, _ := s.Zones.Zone(zone)
+	switch {
+	case report.Suspicious:
+		return fmt.Sprintf("the list of zone %s is not believed, since %s from it: nothing is ordered until they are back or given up; see `kubectl get sash` for those that are missing", zone, report.Vanished())
+	case !in.Believed:
+		return fmt.Sprintf("zone %s lists no server, and the vendor does not confirm the rights to it", zone)
+	}
+	return "waiting until the vendor's lists show what became of the order"
 }
 
 // unknownZone is an order in a zone that the vendor does not have: nothing was ever
