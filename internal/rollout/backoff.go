@@ -26,6 +26,15 @@ func Instant(t *metav1.Time) time.Time {
 	return t.Time
 }
 
+// Reachable is a time of a status that something waits for. One that is further ahead than
+// any clock can be is taken as of long ago: zero.
+func Reachable(t *metav1.Time, now time.Time) time.Time {
+	if at := Instant(t); !at.After(now.Add(permitLimit)) {
+		return at
+	}
+	return time.Time{}
+}
+
 // NotBefore is when a revision may be tried again on a Mac; zero: at once.
 func NotBefore(failures int, failedAt, heldAt time.Time) time.Time {
 	var failed, held time.Time

@@ -101,6 +101,22 @@ func TestTimesOutOfReachAreNotFollowed(t *testing.T) {
 	}
 }
 
+// What a manager wrote down whose clock was days ahead holds nobody up for days.
+func TestWhatIsToComeIsNotWaitedFor(t *testing.T) {
+	for at, want := range map[time.Time]time.Time{
+		now().Add(-time.Hour):                    now().Add(-time.Hour),
+		now().Add(permitLimit):                   now().Add(permitLimit),
+		now().Add(permitLimit + time.Nanosecond): {},
+	} {
+		if got := Reachable(&metav1.Time{Time: at}, now()); !got.Equal(want) {
+			t.Errorf("%s: got %s, want %s", at, got, want)
+		}
+	}
+	if !Reachable(nil, now()).IsZero() {
+		t.Error("none is not zero")
+	}
+}
+
 // A manager lets a proof soak by its own clock, whichever manager's clock wrote it down.
 func TestASoakIsMeasuredByOneClock(t *testing.T) {
 	for _, skew := range skews() {

@@ -262,7 +262,7 @@ func (p *plan) away(m Machine) bool {
 		return false
 	}
 	if m.DownSince.IsZero() {
-		return true
+		return !m.Asleep // a paused Machine never says since when
 	}
 	limit := m.DownSince.Add(settleLimit)
 	p.again(limit)

@@ -181,6 +181,7 @@ func TestPlan(t *testing.T) {
 		"a dead Mac comes after those that live":       {machines: []Machine{done("a"), with(old("b"), dead), old("c")}, begin: []string{"c"}},
 		"drift is mended beside a dead Mac":            {machines: []Machine{with(done("b"), drifted), with(done("c"), dead)}, begin: []string{"b"}},
 		"nobody knows since when it is not Ready":      {machines: []Machine{done("a"), old("b"), with(done("c"), func(m *Machine) { m.ReadySince = time.Time{} })}},
+		"nobody ever will, of one that is paused":      {machines: []Machine{done("a"), old("b"), with(done("c"), func(m *Machine) { m.ReadySince, m.Asleep = time.Time{}, true })}, begin: []string{"b"}},
 		"the one that is not Ready takes nothing away": {machines: []Machine{done("a"), with(old("b"), unready), old("c")}, begin: []string{"b"}},
 		"a sick canary, no room for others":            {machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"a"}},
 		"never a sick canary where a well one may":     {policy: wide, machines: []Machine{with(old("a"), unready), old("b")}, begin: []string{"b"}},

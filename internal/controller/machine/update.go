@@ -46,8 +46,9 @@ type updatePhase struct {
 func (p *updatePhase) update(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
 	v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
 	if last := v.Machine.Status.Update; last.Revision == document.Revision(want) {
-		at := rollout.NotBefore(int(last.Failures), rollout.Instant(last.LastFailedAt), rollout.Instant(last.HeldAt))
-		if now := p.clock.Now(); now.Before(at) {
+		now := p.clock.Now()
+		at := rollout.NotBefore(int(last.Failures), rollout.Reachable(last.LastFailedAt, now), rollout.Reachable(last.HeldAt, now))
+		if now.Before(at) {
 			return after(now, at), nil
 		}
 	}

@@ -165,7 +165,7 @@ func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
 
 // look is what a plan needs of one Mac.
 func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMachine, known belongings, lost loss) (mac, error) {
-	found := mac{machine: m, seen: seen(m)}
+	found := mac{machine: m, seen: seen(m, r.Clock.Now())}
 	if node := known.nodes[m.Name]; node != nil && node.Spec.ProviderID == m.Spec.ProviderID {
 		found.node = node
 	}
@@ -183,12 +183,12 @@ func (r *Reconciler) look(ctx context.Context, m *infrav1.ScalewayAppleSiliconMa
 }
 
 // seen is what the Machine itself tells.
-func seen(m *infrav1.ScalewayAppleSiliconMachine) rollout.Machine {
+func seen(m *infrav1.ScalewayAppleSiliconMachine, now time.Time) rollout.Machine {
 	update := m.Status.Update
 	return rollout.Machine{
 		Name: m.Name, Applied: m.Status.Applied.Revision, ProvedAt: rollout.Instant(update.ProvedAt),
 		Permit: m.Annotations[infrav1.UpdateAnnotation], Drifted: len(m.Status.Drift.Steps) > 0,
-		Tried: update.Revision, Failures: int(update.Failures), FailedAt: rollout.Instant(update.LastFailedAt), HeldAt: rollout.Instant(update.HeldAt),
+		Tried: update.Revision, Failures: int(update.Failures), FailedAt: rollout.Reachable(update.LastFailedAt, now), HeldAt: rollout.Reachable(update.HeldAt, now),
 		RetriedAt: rollout.Instant(update.RetriedAt),
 	}
 }
