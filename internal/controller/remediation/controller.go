@@ -149,8 +149,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return requeue.OnConflict(ctrl.Result{}, r.leave(ctx, v))
 	}
 	switch {
-	case v.owner == nil, v.paused():
+	case v.owner == nil:
 		return ctrl.Result{}, nil
+	case v.paused():
+		return ctrl.Result{RequeueAfter: holdPoll}, nil // no watch tells that the pause is over
 	case v.leaving():
 		return requeue.OnConflict(ctrl.Result{}, r.withdraw(ctx, v))
 	}
