@@ -4,9 +4,12 @@ package clienttest
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +28,8 @@ func NewBuilder(scheme *runtime.Scheme) *fake.ClientBuilder {
 // was sent where its write fails. The fake reads what is stored into the object before it
 // refuses an update (versionedTracker.updateObject of its package), and a fault after a write
 // stands for an answer that is lost. That an answer replaces all that the object held is the
-// same on both sides: the real client empties it first (targetZeroingDecoder of apiutil).
+// same on both sides: the real client empties it first (targetZeroingDecoder of apiutil). Of a
+// deletion's preconditions the fake knows the resourceVersion alone; here the UID holds, too.
 func AsServed(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -37,6 +41,12 @@ func AsServed(c client.WithWatch) client.WithWatch {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return asSent(o, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := sameUID(ctx, c, o, opts); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return asSent(o, func() error { return c.SubResource(name).Update(ctx, o, opts...) })
 		},
@@ -44,6 +54,22 @@ func AsServed(c client.WithWatch) client.WithWatch {
 			return asSent(o, func() error { return c.SubResource(name).Patch(ctx, o, p, opts...) })
 		},
 	})
+}
+
+// sameUID refuses a deletion of another object than its precondition names.
+func sameUID(ctx context.Context, c client.Client, o client.Object, opts []client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if options.Preconditions == nil || options.Preconditions.UID == nil {
+		return nil
+	}
+	stored := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), stored); err != nil {
+		return err
+	}
+	if wanted := *options.Preconditions.UID; stored.GetUID() != wanted {
+		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), fmt.Errorf("the UID is %q, not %q", stored.GetUID(), wanted))
+	}
+	return nil
 }
 
 func asSent(o client.Object, write func() error) error {

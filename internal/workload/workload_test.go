@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/macfleet/macfleet/internal/clienttest"
 )
 
 func info(server string) *corev1.ConfigMap {
@@ -202,6 +204,25 @@ func TestEvictAtOnce(t *testing.T) {
 	want := map[string]int64{"build": 0, "daemon": 0, "budget": 0, "budgets": 0, "leaving": 0}
 	if d := cmp.Diff(want, evicted); d != "" {
 		t.Errorf("grace periods (-want +got):\n%s", d)
+	}
+}
+
+func TestALaterNodeOfTheNameStays(t *testing.T) {
+	was, is := &corev1.Node{}, &corev1.Node{}
+	was.Name, was.UID, is.Name, is.UID = "mac-1", "was", "mac-1", "is"
+	c := clienttest.AsServed(fake.NewClientBuilder().WithObjects(is).Build())
+	d := Drainer{Client: c, Pods: c}
+	if err := d.DeleteNode(t.Context(), was); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), is); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DeleteNode(t.Context(), is); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), is); !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
 	}
 }
 

@@ -147,6 +147,21 @@ func TestANodeOfAHostThatIsClaimedMeanwhileStays(t *testing.T) {
 	}
 }
 
+// A Mac may register anew between our look and the deletion, under the same name.
+func TestANodeThatIsMadeAnewStays(t *testing.T) {
+	w := inUse(t)
+	w.node("m-1")
+	w.detach()
+	w.r.NodeReader = hookedReader{w.client, func() {
+		w.must(w.client.Delete(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-1"}}))
+		w.must(w.client.Create(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-1", UID: "another"}}))
+	}}
+	_, _ = w.reconcile()
+	if !w.hasNode("m-1") {
+		t.Error("a later Node of the name was deleted")
+	}
+}
+
 func TestANodeWakesItsHost(t *testing.T) {
 	for id, want := range map[string]string{
 		host.ProviderID(zone, serverID): host.ObjectName(zone, serverID),

@@ -259,6 +259,15 @@ func TestANodeThatChangesAllTheTimeIsDeleted(t *testing.T) {
 	t.Errorf("it is still there after %d attempts to delete it", beats)
 }
 
+// A Mac may register anew between our look and the deletion, under the same name.
+func TestANodeThatIsMadeAnewIsLeftAlone(t *testing.T) {
+	w := newWorld(t, append(cluster(false), node())...)
+	w.changing(func(n *corev1.Node) { n.UID = "another" })
+	if _, gone := w.look(); gone {
+		t.Error("a later Node of the name was deleted")
+	}
+}
+
 // What has no providerID may turn out to be another machine's before it is deleted.
 func TestANodeThatBecomesAnotherIsLeftAlone(t *testing.T) {
 	w := newWorld(t, append(cluster(false), node(bare))...)
