@@ -224,11 +224,9 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	rights := &cloud.Rights{}
 	keysOf := rights.Watch(vendor)
-	inventory, err := hostcontroller.SetupWithManager(mgr, hostcontroller.Options{
-		Cloud: vendor, Tracer: tracer, Rights: rights, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
-		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, OrphanReclaimZones: s.parsedReclaimZones, WatchFilter: s.watchFilter,
-		ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter, ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout,
-	})
+	ofHosts := s.hostOptions()
+	ofHosts.Cloud, ofHosts.Tracer, ofHosts.Rights = vendor, tracer, rights
+	inventory, err := hostcontroller.SetupWithManager(mgr, ofHosts)
 	if err != nil {
 		return err
 	}
@@ -240,13 +238,12 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	if err := mgr.Add(clientCA); err != nil {
 		return fmt.Errorf("adding the authorities of the API server's clients: %w", err)
 	}
-	machines := machine.New(machine.Options{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Macs: push.Traced(push.SSH{}, tracer), Tracer: tracer, Agent: agent,
-		ClientCA: clientCA.PEM, Discovery: toServer, Zone: inventory.Zone, Lacks: inventory.Lacks, DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen, SSHPort: s.sshPort,
-		Concurrency: s.machineConcurrency, ConvergeConcurrency: s.convergeConcurrency, WatchFilter: s.watchFilter,
-		RebootAfter: s.rebootAfter, MaxAttempts: s.maxAttempts, RecoverAfter: s.recoverAfter, DriftCheckInterval: s.driftCheckInterval,
-		Recorder: mgr.GetEventRecorder("macfleet-machine"), Metrics: ctrlmetrics.Registry,
-	})
+	ofMachines := s.machineOptions()
+	ofMachines.Client, ofMachines.Reader, ofMachines.Keys, ofMachines.ClusterID = mgr.GetClient(), mgr.GetAPIReader(), keysOf, to.clusterID
+	ofMachines.Macs, ofMachines.Tracer, ofMachines.Agent = push.Traced(push.SSH{}, tracer), tracer, agent
+	ofMachines.ClientCA, ofMachines.Discovery, ofMachines.Zone, ofMachines.Lacks = clientCA.PEM, toServer, inventory.Zone, inventory.Lacks
+	ofMachines.Recorder, ofMachines.Metrics = mgr.GetEventRecorder("macfleet-machine"), ctrlmetrics.Registry
+	machines := machine.New(ofMachines)
 	profiles := profile.New(profile.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Agent: document.Agent{SHA256: agent.SHA256, Version: agent.Version},
 		ClientCA: clientCA.PEM, ClientCAChanged: clientCA.Changed(),
