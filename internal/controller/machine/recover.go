@@ -165,7 +165,9 @@ type disruption struct {
 	reader   client.Reader
 	machines *machines
 	// counting is held while a disruption counts what others disturb and adds itself: so
-	// those of this manager count one another. Nobody waits for it.
+	// those of this controller count one another. Nobody waits for it. Remediations, the
+	// sweep and the wipes of unseen hosts come one by one, and count what they see: two kinds
+	// that begin at the same moment may miss each other.
 	counting *sync.Mutex
 	zone     func(zone string) (host.ZoneReport, bool)
 }
