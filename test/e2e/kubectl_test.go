@@ -151,7 +151,7 @@ func (f *fleet) runsCommands() {
 	if got := f.try(strings.NewReader("through\n"), "exec", "-i", "look", "--", "cat"); got.code != 0 || got.out != "through\n" {
 		f.Errorf("an input: %+v", got)
 	}
-	if got := f.try(nil, "exec", "look", "--", "/no/such/program"); got.code == 0 || !strings.Contains(got.err, `"/no/such/program": no such file or directory`) {
+	if got := f.try(nil, "exec", "look", "--", "/no/such/program"); got.code == 0 || !strings.Contains(got.err, `"/no/such/program": the guest could not start the command: no such file or directory`) {
 		f.Errorf("no such program: %+v", got)
 	}
 	if got := f.try(nil, "exec", "look", "-c", "other", "--", "true"); got.code == 0 {

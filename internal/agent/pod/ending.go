@@ -385,6 +385,9 @@ func (e *ender) runHookCommand(ctx context.Context, id string, c corev1.Containe
 		return errors.New("nobody knows how it ended")
 	case state.Succeeded(ended):
 		return nil
+	case ended.Outcome == shim.NotExecuted:
+		// The command of a hook is not expanded: the Pod shows it.
+		return fmt.Errorf("%q: %s", argv[0], ended.Message)
 	}
 	return errors.New(cmp.Or(ended.Message, fmt.Sprintf("exit code %d", ended.Code)))
 }

@@ -269,6 +269,20 @@ func TestThePreStopHookComesFirst(t *testing.T) {
 	}
 }
 
+func TestAPreStopHookThatCannotBeRunIsNamed(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	w := newWorld(t, p)
+	w.host.guests.missing = map[string]bool{state.PreStopID: true}
+	w.startAgent()
+	w.awaitRunning("a")
+	w.deleteWithin(36000)
+	w.awaitGone("a")
+	if !w.told(`a FailedPreStopHook PreStopHook failed: "say": no such file`) {
+		t.Errorf("events %v", w.events.all())
+	}
+}
+
 // What a hook was given may be gone once it has begun: another agent awaits it all the same.
 func TestAPreStopHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
 	p := podtest.Job(corev1.RestartPolicyNever)

@@ -38,13 +38,10 @@ func (g guestAccess) Exec(ctx context.Context, argv []string) ([]byte, int, erro
 	if err != nil {
 		return nil, 0, err
 	}
-	return g.run(ctx, vm.GuestCommand{Argv: argv, Env: c.Env, Dir: c.Dir})
-}
-
-func (g guestAccess) run(ctx context.Context, c vm.GuestCommand) ([]byte, int, error) {
 	var said action.Output
-	code, err := g.shims.Exec(ctx, g.dir, c, vm.Streams{Stdout: &said, Stderr: &said})
-	return said.Bytes(), code, err
+	code, err := g.shims.Exec(ctx, g.dir, vm.GuestCommand{Argv: argv, Env: c.Env, Dir: c.Dir}, vm.Streams{Stdout: &said, Stderr: &said})
+	// The command of a probe has nothing that the Pod does not show.
+	return said.Bytes(), code, vm.Named(err, argv)
 }
 
 // startLimit is how long a program that connects may take to begin in the guest.

@@ -77,6 +77,24 @@ func TestAConnectionIsTimedFromItsStartInTheGuest(t *testing.T) {
 	}
 }
 
+// lackingGuest has no command at all.
+type lackingGuest struct{ vmruntime.Shims }
+
+func (lackingGuest) Exec(context.Context, string, vm.GuestCommand, vm.Streams) (int, error) {
+	return 0, vm.ErrNotExecuted
+}
+
+func TestACommandThatTheGuestLacksIsNamed(t *testing.T) {
+	g := guestAccess{
+		shims: lackingGuest{}, pod: newObject(podtest.OnMac("a", corev1.RestartPolicyNever), clock.RealClock{}),
+		inputs: &podInputs{commands: map[string]vm.GuestCommand{"vm": {}}}, container: "vm",
+	}
+	_, _, err := g.Exec(t.Context(), []string{"curl", "-f"})
+	if want := `"curl": ` + vm.ErrNotExecuted.Error(); err == nil || err.Error() != want {
+		t.Errorf("err %v, want %s", err, want)
+	}
+}
+
 func TestADialWaitsForTheStartInTheGuest(t *testing.T) {
 	for _, host := range []string{"", "db.example"} {
 		for starts, want := range map[time.Duration]error{5 * time.Second: nil, time.Hour: errNotStarted} {

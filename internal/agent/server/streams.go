@@ -74,7 +74,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request, asked route) {
 		if err == nil && code != 0 {
 			return exitError(code)
 		}
-		return err
+		return vm.Named(err, argv)
 	}
 	s.serveCommand(w, r, o, "error executing command in container", run)
 }
@@ -156,7 +156,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, asked route) {
 	case errors.Is(err, ErrTooMany):
 		tooMany(w)
 	case err != nil:
-		refuse(w, http.StatusInternalServerError, err.Error())
+		refuse(w, http.StatusInternalServerError, vm.Named(err, argv).Error())
 	case code != 0:
 		refuse(w, http.StatusInternalServerError, fmt.Sprintf("command '%s' exited with %d: %s", r.URL.Query().Get("cmd"), code, printed.data))
 	default:

@@ -33,7 +33,7 @@ func shell(ctx context.Context, c vm.GuestCommand, s vm.Streams) (int, error) {
 	case errors.As(err, &exit):
 		return exit.ExitCode(), nil
 	case errors.Is(err, exec.ErrNotFound):
-		return 0, fmt.Errorf("%w: %s", vm.ErrNotExecuted, c.Argv[0])
+		return 0, fmt.Errorf("%w: not found", vm.ErrNotExecuted)
 	}
 	return 0, err
 }
@@ -108,7 +108,7 @@ func TestExec(t *testing.T) {
 			if _, _, err := b.run(transport, "", "sh", "-c", "exit 42"); !errors.As(err, &code) || code.Code != 42 {
 				t.Errorf("exit code: %v", err)
 			}
-			if _, _, err := b.run(transport, "", "no-such-command"); err == nil || !strings.Contains(err.Error(), "error executing command in container: the guest could not start the command: no-such-command") {
+			if _, _, err := b.run(transport, "", "no-such-command"); err == nil || !strings.Contains(err.Error(), `error executing command in container: "no-such-command": the guest could not start the command: not found`) {
 				t.Errorf("no such command: %v", err)
 			}
 			if out, _, err := b.run(transport, "", "echo", strings.Repeat("x", 100<<10)); err != nil || len(out) != 100<<10+1 {
@@ -411,7 +411,7 @@ func TestRun(t *testing.T) {
 	}
 	post("echo a b", "200 a b\n")
 	post("false", "500 command 'false' exited with 1: ")
-	post("no-such-command", "500 the guest could not start the command: no-such-command")
+	post("no-such-command", `500 "no-such-command": the guest could not start the command: not found`)
 	b.guests.exec = func(context.Context, vm.GuestCommand, vm.Streams) (int, error) { return 0, ErrTooMany }
 	post("echo", "429 maximum number of in-flight requests exceeded")
 }

@@ -3,6 +3,7 @@ package vm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 )
@@ -18,9 +19,10 @@ type Guest interface {
 	// Exec runs one command to its end and returns its exit code, 128 + N where the
 	// signal N ended it. An error says that there is no exit code:
 	// ErrGuestUnreachable when the command surely never began, ErrNotExecuted when the
-	// guest could not start it, ErrLost when nobody knows what became of it. A command
-	// whose ctx ends is killed by the guest. What the command started is awaited for a
-	// moment only, if it holds the outputs.
+	// guest could not start it, ErrLost when nobody knows what became of it. No error has
+	// anything of Argv, which may be secret as Env is, but for what an agent says of a bare
+	// command: see Named. A command whose ctx ends is killed by the guest. What the command
+	// started is awaited for a moment only, if it holds the outputs.
 	Exec(ctx context.Context, c GuestCommand, s Streams) (int, error)
 	// Close gives the connection up, and has commands that run killed.
 	Close() error
@@ -28,7 +30,8 @@ type Guest interface {
 
 // GuestCommand is a command in a guest.
 type GuestCommand struct {
-	// Argv is the command and its arguments; the guest looks the command up.
+	// Argv is the command and its arguments; the guest looks the command up. It may be
+	// secret: what a Pod has it made of may name variables of its environment.
 	Argv []string
 	// Env is laid over the environment of the guest's agent, as NAME=value. It may be
 	// secret: it is never an argument of anything.
@@ -80,3 +83,12 @@ var (
 	// ErrLost: the connection broke while the command may have run.
 	ErrLost = errors.New("the connection to the guest broke while the command ran")
 )
+
+// Named says in an error of a Guest which command the guest could not start. It is for those
+// who know that the name is no secret: they have given it themselves, or the Pod shows it.
+func Named(err error, argv []string) error {
+	if len(argv) == 0 || !errors.Is(err, ErrNotExecuted) {
+		return err
+	}
+	return fmt.Errorf("%q: %w", argv[0], err)
+}

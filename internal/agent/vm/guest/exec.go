@@ -41,7 +41,7 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 		return c.execWrapped(ctx, g, s, env, ability)
 	}
 	if !ability.env && (len(env) > 0 || g.Dir != "") {
-		return 0, fmt.Errorf("%w: the guest agent is too old to give %q an environment or a directory", vm.ErrNotExecuted, g.Argv[0])
+		return 0, fmt.Errorf("%w: the guest agent is too old to give a bare command an environment or a directory", vm.ErrNotExecuted)
 	}
 	end, err := c.call(ctx, ctx, &command{
 		name: g.Argv[0], args: g.Argv[1:], interactive: s.Stdin != nil,
@@ -51,7 +51,7 @@ func (c *Client) Exec(ctx context.Context, g vm.GuestCommand, s vm.Streams) (int
 		return 0, err
 	}
 	if end.unstarted() {
-		return 0, fmt.Errorf("%w: %q", vm.ErrNotExecuted, g.Argv[0])
+		return 0, fmt.Errorf("%w: its agent does not say why", vm.ErrNotExecuted)
 	}
 	return end.code, nil
 }
@@ -64,7 +64,7 @@ func environment(g vm.GuestCommand) (map[string]string, error) {
 	}
 	for i, a := range append([]string{g.Dir}, g.Argv...) {
 		if !sendable(a) {
-			return nil, fmt.Errorf("%w: argument %d of %q is not text", vm.ErrNotExecuted, i-1, g.Argv[0])
+			return nil, fmt.Errorf("%w: argument %d is not text", vm.ErrNotExecuted, i-1)
 		}
 	}
 	env := make(map[string]string, len(g.Env))

@@ -20,18 +20,47 @@ func TestNotExecuted(t *testing.T) {
 			g    vm.GuestCommand
 			want string
 		}{
-			{vm.GuestCommand{Argv: []string{"/no/such/command"}}, `"/no/such/command": no such file or directory`},
-			{vm.GuestCommand{Argv: []string{"no-such-command", "x"}}, `"no-such-command": executable file not found in $PATH`},
-			{vm.GuestCommand{Argv: []string{plain}}, `"` + plain + `": permission denied`},
-			{vm.GuestCommand{Argv: []string{"/usr"}}, `"/usr": permission denied`},
+			{vm.GuestCommand{Argv: []string{"/no/such/command"}}, "no such file or directory"},
+			{vm.GuestCommand{Argv: []string{"no-such-command", "x"}}, "executable file not found in $PATH"},
+			{vm.GuestCommand{Argv: []string{plain}}, "permission denied"},
+			{vm.GuestCommand{Argv: []string{"/usr"}}, "permission denied"},
 			{vm.GuestCommand{Argv: []string{"true"}, Dir: "/no/such/directory"}, `its working directory "/no/such/directory" cannot be entered`},
 			{vm.GuestCommand{}, "it has no name"},
-			{vm.GuestCommand{Argv: []string{"echo", "\xff"}}, `argument 1 of "echo" is not text`},
+			{vm.GuestCommand{Argv: []string{"echo", "\xff"}}, "argument 1 is not text"},
 			{vm.GuestCommand{Argv: []string{"echo"}, Env: []string{"NOVALUE"}}, `environment variable "NOVALUE" is not NAME=text`},
 		} {
 			code, err := c.Exec(t.Context(), x.g, vm.Streams{})
 			if !errors.Is(err, vm.ErrNotExecuted) || errors.Is(err, vm.ErrLost) || err.Error() != vm.ErrNotExecuted.Error()+": "+x.want {
 				t.Errorf("%+v: code %d, err %v", x.g, code, err)
+			}
+		}
+	})
+}
+
+// A Pod may have its command made of a secret, and what an error says is shown and written down.
+func TestNoErrorTellsOfTheCommand(t *testing.T) {
+	const secret = "hunter2"
+	plain := filepath.Join(t.TempDir(), "deploy --token "+secret)
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := []string{"LONG=" + strings.Repeat("x", 200<<10)}
+	each(t, func(t *testing.T, a *agent, c *Client) {
+		for why, g := range map[string]vm.GuestCommand{
+			"looked up in vain":        {Argv: []string{"deploy --token " + secret}},
+			"no such file":             {Argv: []string{"/no/such/" + secret}},
+			"not executable":           {Argv: []string{plain}},
+			"on a terminal":            {Argv: []string{"deploy --token " + secret}, TTY: true},
+			"no text":                  {Argv: []string{"deploy --token " + secret, "\xff"}},
+			"its directory is missing": {Argv: []string{secret}, Dir: "/no/such/directory"},
+			"its environment is long":  {Argv: []string{secret}, Env: long},
+			// Of others the agent says what it likes: who has a command run bare knows that.
+			"bare, with variables": {Argv: []string{secret}, Env: []string{"A=b"}, Bare: a.generation == oldest},
+			"bare":                 {Argv: []string{secret}, Bare: a.generation == newest},
+		} {
+			_, err := c.Exec(t.Context(), g, vm.Streams{})
+			if err == nil || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: err %v", why, err)
 			}
 		}
 	})

@@ -114,21 +114,22 @@ func ended(g vm.GuestCommand, r *reports, a abilities, end ending, err error) (i
 		return 0, fmt.Errorf("the shell of a command in the guest was killed: %w", vm.ErrLost)
 	case a.started && end.unstarted():
 		// Its arguments or its environment are too long, or the guest has no room for a process.
-		return 0, fmt.Errorf("%w: the shell of %q could not be started", vm.ErrNotExecuted, g.Argv[0])
+		return 0, fmt.Errorf("%w: its shell could not be started", vm.ErrNotExecuted)
 	}
 	return end.code, nil
 }
 
-// notStarted says why the wrapper refused a command, as a container runtime does.
+// notStarted says why the wrapper refused a command, as a container runtime does but for its
+// name.
 func notStarted(g vm.GuestCommand, refused byte) error {
-	why := fmt.Sprintf("%q: permission denied", g.Argv[0])
+	why := "permission denied"
 	switch {
 	case refused == refusedDir:
 		why = fmt.Sprintf("its working directory %q cannot be entered", g.Dir)
 	case refused == refusedUnknown && strings.Contains(g.Argv[0], "/"):
-		why = fmt.Sprintf("%q: no such file or directory", g.Argv[0])
+		why = "no such file or directory"
 	case refused == refusedUnknown:
-		why = fmt.Sprintf("%q: executable file not found in $PATH", g.Argv[0])
+		why = "executable file not found in $PATH"
 	}
 	return fmt.Errorf("%w: %s", vm.ErrNotExecuted, why)
 }
