@@ -58,6 +58,8 @@ type fakeHost struct {
 	memory []int64
 	// refused are used up one by one, by RunCommand.
 	refused []error
+	// late: the next machine that is to be deleted begins to run just before.
+	late bool
 	// vms, when set, is where each clone has a file of 8 KiB.
 	vms string
 }
@@ -231,6 +233,9 @@ func (h *fakeHost) Stop(ctx context.Context, name string, grace time.Duration) e
 func (h *fakeHost) Delete(_ context.Context, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.late {
+		h.late, h.machines[name] = false, true
+	}
 	if h.machines[name] {
 		return vm.ErrRunning
 	}

@@ -63,6 +63,19 @@ func TestAShimThatStaysCostsOneWait(t *testing.T) {
 	}
 }
 
+// A shim that is killed early leaves a VM that shows only once it is to be deleted.
+func TestAVMThatBeginsToRunLateIsStopped(t *testing.T) {
+	w := newWorld(t)
+	w.host.machines["tk-uid-a-0"], w.host.late = false, true
+	r := vmruntime.Runtime{Driver: w.host, Shims: w.host, Clock: w.clock, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	deleted, err := r.Remove(ctx, "tk-uid-a-0", t.TempDir(), killGrace)
+	if !deleted || err != nil || w.host.count("stop") != 1 {
+		t.Errorf("deleted %v, err %v, host %v", deleted, err, w.host.history())
+	}
+}
+
 // starting is a host whose machine never takes its lock: its command runs on.
 func (w *world) starting() {
 	w.host.mu.Lock()

@@ -34,17 +34,23 @@ func (r *Runtime) Remove(ctx context.Context, name, dir string, grace Grace) (de
 	}
 	for try := 1; ; try++ {
 		err := r.Driver.Delete(ctx, name)
+		running := errors.Is(err, vm.ErrRunning)
 		switch {
 		case err == nil:
 			return true, nil
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
-		case try >= DeleteTries && !errors.Is(err, vm.ErrRunning):
+		case try >= DeleteTries && !running:
 			r.Log.Error("a stopped VM was left behind, the sweep will try again", "machine", name, "err", err)
 			return false, nil
 		}
 		r.Log.Warn("deleting a VM failed, trying again", "machine", name, "err", err)
-		if err := wait.For(ctx, r.Clock, retryPause); err != nil {
+		err = wait.For(ctx, r.Clock, retryPause)
+		if err == nil && running {
+			// Its shim was killed before the VM that it had begun showed: nobody else stops it.
+			err = r.Stop(ctx, name, dir, grace)
+		}
+		if err != nil {
 			return false, err
 		}
 	}
