@@ -74,12 +74,8 @@ func (s *Supervisor) ended() []*worker {
 	defer s.mu.Unlock()
 	var list []*worker
 	for _, j := range s.workers {
-		select {
-		case <-j.worker.freed:
-			if state.HasEnded(j.worker.pod.current()) {
-				list = append(list, j.worker)
-			}
-		default:
+		if j.isFreed() && state.HasEnded(j.worker.pod.current()) {
+			list = append(list, j.worker)
 		}
 	}
 	slices.SortFunc(list, func(a, b *worker) int {

@@ -164,7 +164,8 @@ func (i *podInputs) ensure(ctx context.Context) (*Prepared, error) {
 	return i.prepared, err
 }
 
-// tearDown removes the Pod's volumes.
+// tearDown removes the Pod's volumes. Those that cannot be removed hold up no Pod, and are
+// told of: there may be secrets among them.
 func (i *podInputs) tearDown(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := i.source.TearDown(i.pod.uid)
@@ -173,6 +174,7 @@ func (i *podInputs) tearDown(ctx context.Context) error {
 		}
 		if try >= vmruntime.DeleteTries {
 			i.log.Error("volumes of a Pod were left behind, the sweep will try again", "err", err)
+			i.report.event(corev1.EventTypeWarning, "VolumesLeft", "What the Pod was given, its secrets among it, is not removed from the Mac yet, and the agent goes on trying: "+err.Error())
 			return nil
 		}
 		i.log.Warn("removing the Pod's volumes failed, trying again", "err", err)

@@ -83,6 +83,16 @@ type job struct {
 	done   chan struct{}
 }
 
+// isFreed reports whether the worker is done with what there was of its Pod on the host.
+func (j *job) isFreed() bool {
+	select {
+	case <-j.worker.freed:
+		return true
+	default:
+		return false
+	}
+}
+
 // NewSupervisor returns a supervisor; Run makes it work.
 func NewSupervisor(o Options) *Supervisor {
 	if o.Clock == nil {

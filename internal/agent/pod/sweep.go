@@ -59,13 +59,13 @@ func (s *Supervisor) foreign(machines []vm.Machine) []string {
 	return names
 }
 
-// sweepUntil looks for what belongs to no Pod, now and every sweepInterval.
+// sweepUntil looks for what no Pod needs, now and every sweepInterval.
 func (s *Supervisor) sweepUntil(ctx context.Context) {
 	ticker := s.clock.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("looking for VMs without a Pod failed", "err", err)
+			s.log.Warn("removing what no Pod needs failed", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +76,8 @@ func (s *Supervisor) sweepUntil(ctx context.Context) {
 }
 
 // sweep stops and deletes VMs of ours, volumes and checkpoints whose Pod is not
-// there. It is only right once all Pods of the Node are known.
+// there, and what a Pod that is there was not rid of. It is only right once all Pods
+// of the Node are known.
 func (s *Supervisor) sweep(ctx context.Context) error {
 	machines, err := s.driver.Machines(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 	left := map[types.UID]bool{}
 	for _, m := range machines {
 		uid, attempt, ours := state.ParseVMName(m.Name)
-		if !ours || s.has(uid) {
+		if !ours || s.needs(uid, attempt) {
 			continue
 		}
 		if err := s.removeOrphan(ctx, m.Name, uid, attempt); err != nil {
@@ -107,8 +108,30 @@ func (s *Supervisor) has(uid types.UID) bool {
 	return s.workers[uid] != nil
 }
 
+// busy is the worker that looks after what there is of a Pod on the host; nil: there is none,
+// or it is done with that.
+func (s *Supervisor) busy(uid types.UID) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.workers[uid]; j != nil && !j.isFreed() {
+		return j.worker
+	}
+	return nil
+}
+
+// needs reports whether a worker looks after a VM. It does not after those of the attempts
+// before its own: they could not be deleted then.
+func (s *Supervisor) needs(uid types.UID, attempt int) bool {
+	w := s.busy(uid)
+	if w == nil {
+		return false
+	}
+	r := w.progress.published.Load()
+	return r == nil || attempt >= r.Attempt
+}
+
 func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UID, attempt int) error {
-	s.log.Info("a VM without a Pod is removed", "machine", name)
+	s.log.Info("a VM that no Pod needs is removed", "machine", name)
 	if err := s.driver.Stop(ctx, name, sweepGrace); err != nil {
 		return err
 	}
@@ -118,7 +141,9 @@ func (s *Supervisor) removeOrphan(ctx context.Context, name string, uid types.UI
 	if err := s.driver.Delete(ctx, name); err != nil {
 		return err
 	}
-	s.slots.Release(string(uid))
+	if !s.has(uid) {
+		s.slots.Release(string(uid))
+	}
 	return nil
 }
 
@@ -131,7 +156,7 @@ func (s *Supervisor) sweepVolumes() error {
 	}
 	var errs []error
 	for _, uid := range uids {
-		if !s.has(uid) {
+		if s.busy(uid) == nil {
 			errs = append(errs, s.inputs.TearDown(uid))
 		}
 	}

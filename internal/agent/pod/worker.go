@@ -63,7 +63,8 @@ type worker struct {
 	// endLife cancels life, which all steps before the termination run under.
 	life    context.Context
 	endLife context.CancelCauseFunc
-	// freed is closed once nothing of the Pod is left on the host but its object.
+	// freed is closed once nothing of the Pod is left on the host but its object, and what
+	// could not be removed.
 	freed chan struct{}
 	// background is what goes on next to the worker's own steps, under life.
 	background sync.WaitGroup

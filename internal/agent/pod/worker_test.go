@@ -88,15 +88,55 @@ func (l *phaseLog) last(uid string) corev1.PodPhase {
 
 func TestDeletionEndsAlthoughTheCloneStays(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
-	for range vmruntime.DeleteTries {
-		w.host.deleteErrs = append(w.host.deleteErrs, errors.New("the disk is sick"))
-	}
+	w.staysThroughDeletes()
 	w.startAgent()
 	w.awaitRunning("a")
 	w.delete("a")
 	w.awaitGone("a")
 	// The sweep goes on trying.
 	w.await("the clone is gone", func() bool { return len(w.host.names()) == 0 })
+}
+
+// staysThroughDeletes has one clone stay whatever its worker does: at the end of a Pod its VM is
+// removed, and then all that there are.
+func (w *world) staysThroughDeletes() {
+	for range 2 * vmruntime.DeleteTries {
+		w.host.deleteErrs = append(w.host.deleteErrs, errors.New("the disk is sick"))
+	}
+}
+
+// A Pod that is restarted again and again does not fill the Mac with clones.
+func TestACloneThatStaysIsSweptBesideTheNextAttempt(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.staysThroughDeletes()
+	s := w.startAgent()
+	w.awaitRunning("a")
+	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+	w.await("its next VM is the only one", func() bool { return cmp.Equal(w.host.names(), []string{"tk-uid-a-1"}) })
+	w.awaitRunning("a")
+	if n := w.host.count("delete tk-uid-a-0"); n != 1 || w.host.count("stop tk-uid-a-1") != 0 {
+		t.Errorf("host %v", w.host.history())
+	}
+	if free := s.slots.Free(); free != 1 {
+		t.Errorf("%d of 2 slots are free beside a Pod that runs", free)
+	}
+}
+
+// The object of a Pod that has ended may stay for days.
+func TestWhatStaysOfAPodThatHasEndedIsSwept(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+	w.staysThroughDeletes()
+	for range vmruntime.DeleteTries {
+		w.inputs.tears = append(w.inputs.tears, errors.New("the RAM disk is sick"))
+	}
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.end("tk-uid-a-0", vm.RunEnd{}, "end")
+	w.awaitPhase(corev1.PodSucceeded)
+	w.await("nothing is left but the object", func() bool { return len(w.host.names()) == 0 && w.inputs.left() == "held 0, kept 0" })
+	if w.pod("a") == nil || !w.told("a VolumesLeft ") || !w.told("the RAM disk is sick") {
+		t.Errorf("events %v", w.events.all())
+	}
 }
 
 func TestDeletionWhilePulling(t *testing.T) {
