@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Starter starts shims. Argv is the command line that leads to Main; the
@@ -87,20 +88,37 @@ func Alive(dir string) (bool, error) {
 	return false, nil
 }
 
-// Gone returns a channel that is closed once no shim runs for the attempt in dir.
+// lookAgain is how long after it could not be looked for a shim it is tried again.
+const lookAgain = time.Second
+
+// Gone returns a channel that is closed once no shim runs for the attempt in dir. While that
+// cannot be found out, as where too many files are open, a shim is taken to run.
 func Gone(dir string) <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		lock, err := os.Open(filepath.Join(dir, lockFile))
-		if err != nil {
-			return
-		}
-		defer func() { _ = lock.Close() }()
-		for syscall.Flock(int(lock.Fd()), syscall.LOCK_SH) == syscall.EINTR {
+		for awaitUnlocked(filepath.Join(dir, lockFile)) != nil {
+			time.Sleep(lookAgain)
 		}
 	}()
 	return gone
+}
+
+// awaitUnlocked returns nil once nobody holds the lock.
+func awaitUnlocked(path string) error {
+	lock, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	for {
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_SH); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // ReadExit returns the exit record of the attempt in dir; false when there is

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -68,6 +69,28 @@ func awaitGone(t *testing.T, dir string) {
 	case <-time.After(time.Minute):
 		t.Fatal("the shim does not end")
 	}
+}
+
+// Who takes a shim that runs for one that is gone starts another beside it.
+func TestAShimThatCannotBeLookedForIsNotGone(t *testing.T) {
+	dir := t.TempDir()
+	loop := filepath.Join(dir, lockFile)
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		gone := Gone(dir)
+		synctest.Wait()
+		select {
+		case <-gone:
+			t.Error("it is gone, and nobody could look")
+		default:
+		}
+		if err := os.Remove(loop); err != nil {
+			t.Error(err)
+		}
+		<-gone // or nothing goes on any more, which fails the test
+	})
 }
 
 func awaitFile(t *testing.T, path string) {
