@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +21,34 @@ func TestAContainersMessageIsThatOfItsFile(t *testing.T) {
 	e := w.awaitPhase(corev1.PodSucceeded).Status.ContainerStatuses[0].State.Terminated
 	if e == nil || e.Message != "the tests passed\n" {
 		t.Errorf("terminated %+v", e)
+	}
+}
+
+// What ends with its Pod, or for its probe, is told to end: nothing else asks for its message then.
+func TestAContainerThatIsToldToEndLeavesItsMessage(t *testing.T) {
+	deadline := int64(late)
+	for name, c := range map[string]struct {
+		edit func(p *corev1.Pod)
+		ends func(w *world)
+	}{
+		"deleted":      {func(*corev1.Pod) {}, func(w *world) { w.deleteWithin(36000) }},
+		"its deadline": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &deadline }, func(w *world) { w.clock.Step(late * time.Second) }},
+		"its probe":    {func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probes("check", 1, 1) }, func(w *world) { w.host.execs.exits("check", 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, grace := podtest.Job(corev1.RestartPolicyNever), int64(36000)
+			p.Spec.TerminationGracePeriodSeconds = &grace
+			c.edit(p)
+			w := newWorld(t, p)
+			w.host.guests.leave = map[string][]string{"message-main": {"half of the tests passed"}}
+			w.startAgent()
+			w.awaitRunning("a")
+			c.ends(w)
+			w.await("its end is shown", func() bool { return w.shownEnd() != nil })
+			if e := w.shownEnd(); e.ExitCode != 143 || e.Message != "half of the tests passed\n" {
+				t.Errorf("end %+v", e)
+			}
+		})
 	}
 }
 
