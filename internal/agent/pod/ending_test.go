@@ -62,6 +62,15 @@ func (w *world) awaitSignalOnRecord() {
 	})
 }
 
+// awaitEndingOnRecord waits until the next agent would know since when its Pod ends.
+func (w *world) awaitEndingOnRecord() {
+	w.t.Helper()
+	w.await("that is written down", func() bool {
+		r, err := w.supervisor().checkpoints.Load("uid-a")
+		return err == nil && r != nil && r.Ending != nil
+	})
+}
+
 // shownEnd is the last end of main that was shown.
 func (w *world) shownEnd() *corev1.ContainerStateTerminated {
 	w.phases.mu.Lock()
@@ -366,6 +375,51 @@ func TestAPreStopHookThatHangs(t *testing.T) {
 	if took := w.clock.Since(begin); took > longButNoHour || w.host.guests.signals != 1 {
 		t.Errorf("it took %s, %d signals", took, w.host.guests.signals)
 	}
+}
+
+// The next agent has a hook that sleeps do so for what is left alone.
+func TestAPreStopHookThatSleepsIsNotBegunAnew(t *testing.T) {
+	const asleep, before = 5 * time.Hour, 4 * time.Hour
+	w := newWorld(t, sleepingBeforeItsEnd(asleep))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	begin := w.clock.Now()
+	w.deleteWithin(10 * 3600)
+	w.awaitEndingOnRecord()
+	w.clock.Step(before)
+	w.stopAgent()
+	w.startAgent()
+	w.frozen.Store(false)
+	w.awaitSignal()
+	if took := w.clock.Since(begin); took < asleep || took > before+asleep-time.Hour {
+		t.Errorf("the command was told after %s", took)
+	}
+	w.awaitGone("a")
+}
+
+// A command whose shim is gone can be told nothing: its grace is not waited for.
+func TestWhereNoShimIsLeftTheGuestGoesDown(t *testing.T) {
+	w := newWorld(t, sleepingBeforeItsEnd(time.Minute))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.frozen.Store(true)
+	w.deleteWithin(10 * 3600)
+	w.awaitEndingOnRecord()
+	w.host.orphan()
+	begin := w.clock.Now()
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	if took := w.clock.Since(begin); took > 5*time.Hour {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// sleepingBeforeItsEnd is a Pod whose preStop hook sleeps.
+func sleepingBeforeItsEnd(d time.Duration) *corev1.Pod {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(d.Seconds())}}}
+	return p
 }
 
 // The firewall is proved on while the command of a young guest ends.

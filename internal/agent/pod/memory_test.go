@@ -165,3 +165,23 @@ func TestAPodThatEndsHoldsItsMemory(t *testing.T) {
 	close(w.host.stopGate)
 	w.awaitRunning("a")
 }
+
+// That holds for the next agent as well: it finds a VM that shuts down, and a Pod that came
+// meanwhile.
+func TestAPodThatEndsHoldsItsMemoryForTheNextAgent(t *testing.T) {
+	w := newWorld(t, asking("a", "14Gi"))
+	w.host.stopGate = make(chan struct{})
+	w.startAgent()
+	w.awaitRunning("a")
+	w.deleteWithin(360000)
+	w.await("its VM is stopped", func() bool { return w.host.stops() > 0 })
+	w.stopAgent()
+	w.create(asking("b", ""))
+	w.startAgent()
+	b := w.awaitPod("b", "waits or runs", func(p *corev1.Pod) bool { return waitsForMemory(p) || p.Status.Phase == corev1.PodRunning })
+	if !waitsForMemory(b) {
+		t.Error("it runs beside a VM that has its memory")
+	}
+	close(w.host.stopGate)
+	w.awaitRunning("b")
+}

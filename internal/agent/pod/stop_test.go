@@ -237,6 +237,34 @@ func TestAnExitDuringAFailedProofIsKept(t *testing.T) {
 	}
 }
 
+// So has what ended while its Pod was to have another image, or to be killed for its probe.
+func TestAnExitBeforeTheKillIsKept(t *testing.T) {
+	for name, stop := range map[string]func(ctx context.Context, w *worker) (state.Exit, error){
+		"another image": func(ctx context.Context, w *worker) (state.Exit, error) {
+			return w.stopForImage(ctx, &imageChangedError{"vm"})
+		},
+		"an unhealthy container": func(ctx context.Context, w *worker) (state.Exit, error) {
+			return w.killContainer(ctx, &containerFailedError{message: "it fails", grace: time.Minute, unhealthy: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podtest.Job(corev1.RestartPolicyNever)
+			w := newWorld(t, p)
+			w.startAgent()
+			w.awaitRunning("a")
+			w.stopAgent()
+			w.host.exit("main", exited(0))
+			e, err := stop(t.Context(), w.workerOf(p))
+			if err != nil || e.Code != 0 || e.Reason != state.ReasonCompleted || e.Replaced || e.Unhealthy {
+				t.Errorf("end %+v, err %v", e, err)
+			}
+			if n := w.events.count("a", "Killing"); n != 0 {
+				t.Errorf("events %v", w.events.all())
+			}
+		})
+	}
+}
+
 // lateShims have an exit only when it is asked for again.
 type lateShims struct {
 	vmruntime.Shims
