@@ -86,7 +86,7 @@ const (
 	// spareDescriptors is how many more than after the first round may be open: a
 	// request may be on its way.
 	spareDescriptors = 8
-	// spareGoroutines of an agent without Pods.
+	// mostGoroutines an agent without Pods may have.
 	mostGoroutines = 120
 )
 

@@ -265,7 +265,7 @@ func (h *fakeHost) Classify(e vm.RunEnd) vm.Outcome {
 	return vm.Outcome{Kind: vm.ShutDown}
 }
 
-// Start implements Runs.
+// Start starts a shim and its machine in a directory, which it makes.
 func (h *fakeHost) Start(dir string, spec shim.Spec) error {
 	c := spec.Run
 	h.mu.Lock()

@@ -31,7 +31,7 @@ func (e exitError) Exited() bool { return true }
 // ExitStatus is the exit code.
 func (e exitError) ExitStatus() int { return int(e) }
 
-// upgrade answers a request that is none for streams.
+// upgradable reports whether a request asks for streams, and answers one that does not.
 func upgradable(w http.ResponseWriter, r *http.Request) bool {
 	if httpstream.IsUpgradeRequest(r) {
 		return true
