@@ -38,8 +38,8 @@ func (g guestAccess) Exec(ctx context.Context, argv []string) ([]byte, int, erro
 	if err != nil {
 		return nil, 0, err
 	}
-	var said action.Output
-	code, err := g.shims.Exec(ctx, g.dir, vm.GuestCommand{Argv: argv, Env: c.Env, Dir: c.Dir}, vm.Streams{Stdout: &said, Stderr: &said})
+	said := vm.NewBeginning(action.MaxOutput)
+	code, err := g.shims.Exec(ctx, g.dir, vm.GuestCommand{Argv: argv, Env: c.Env, Dir: c.Dir}, vm.Streams{Stdout: said, Stderr: said})
 	// The command of a probe has nothing that the Pod does not show.
 	return said.Bytes(), code, vm.Named(err, argv)
 }
@@ -63,7 +63,7 @@ func (g guestAccess) Connect(ctx context.Context, host string, port int, within 
 	defer cancel(nil)
 	late := time.AfterFunc(startLimit, func() { cancel(errNotStarted) })
 	defer late.Stop()
-	said := &firstWords{began: func() {
+	said := &firstWords{Beginning: vm.NewBeginning(action.MaxOutput), began: func() {
 		if late.Stop() {
 			time.AfterFunc(within, func() { cancel(errLate) })
 		}
@@ -85,14 +85,14 @@ func (g guestAccess) Connect(ctx context.Context, host string, port int, within 
 
 // firstWords tells when the first comes.
 type firstWords struct {
-	action.Output
+	*vm.Beginning
 	once  sync.Once
 	began func()
 }
 
 func (f *firstWords) Write(p []byte) (int, error) {
 	f.once.Do(f.began)
-	return f.Output.Write(p)
+	return f.Beginning.Write(p)
 }
 
 // connectError is what a shell says of a connection that it could not open, without its

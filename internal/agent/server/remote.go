@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -126,19 +125,3 @@ func sizes(ctx context.Context, from <-chan remotecommand.TerminalSize) <-chan v
 
 // splitCommand has no quotes: /run never had.
 func splitCommand(text string) []string { return strings.Split(text, " ") }
-
-// bounded keeps the first bytes that are written.
-type bounded struct {
-	mu   sync.Mutex
-	data []byte
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := min(len(p), b.left)
-	b.data = append(b.data, p[:n]...)
-	b.left -= n
-	return len(p), nil
-}

@@ -149,7 +149,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, asked route) {
 	if !found {
 		return
 	}
-	printed := &bounded{left: maxRunOutput}
+	printed := vm.NewBeginning(maxRunOutput)
 	argv := splitCommand(r.URL.Query().Get("cmd"))
 	code, err := s.o.Backend.Exec(r.Context(), c, vm.GuestCommand{Argv: argv}, vm.Streams{Stdout: printed, Stderr: printed})
 	switch {
@@ -158,9 +158,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, asked route) {
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, vm.Named(err, argv).Error())
 	case code != 0:
-		refuse(w, http.StatusInternalServerError, fmt.Sprintf("command '%s' exited with %d: %s", r.URL.Query().Get("cmd"), code, printed.data))
+		refuse(w, http.StatusInternalServerError, fmt.Sprintf("command '%s' exited with %d: %s", r.URL.Query().Get("cmd"), code, printed.Bytes()))
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(printed.data)
+		_, _ = w.Write(printed.Bytes())
 	}
 }

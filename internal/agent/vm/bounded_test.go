@@ -13,3 +13,15 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%q was kept beyond the bound: %v", b, err)
 	}
 }
+
+func TestTheBeginningOfAnOutputIsKept(t *testing.T) {
+	b := NewBeginning(5)
+	for _, text := range []string{"abc", "def", "ghi"} {
+		if n, err := b.Write([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("%s: %d bytes taken, err %v", text, n, err)
+		}
+	}
+	if got := string(b.Bytes()); got != "abcde" {
+		t.Errorf("kept %q", got)
+	}
+}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// maxOutput in bytes is what is read of a response, as a kubelet does.
-const maxOutput = 10 << 10
+// MaxOutput in bytes is what is read of a response or a command, as a kubelet does.
+const MaxOutput = 10 << 10
 
 // MaxHeaders in bytes is what a guest's server may answer beside its body: libraries take
 // 10 MiB and more, which are a hundred in memory.

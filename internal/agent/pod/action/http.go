@@ -119,6 +119,6 @@ func OpenedFor(r *http.Request, guest Runner) (Runner, error) {
 
 // Body reads the beginning of a response, as much as a kubelet does.
 func Body(r *http.Response) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(r.Body, maxOutput))
+	b, err := io.ReadAll(io.LimitReader(r.Body, MaxOutput))
 	return string(b), err
 }
