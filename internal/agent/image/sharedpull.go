@@ -43,7 +43,7 @@ type sharedPull struct {
 }
 
 // pull joins the pull that is under way, or starts one. It ends with its last
-// waiter. A pull in the background ends with errYielded when a Pod needs its place.
+// waiter. A pull in the background ends with errPreempted when a Pod needs its place.
 // waits, if not nil, is that of a Request.
 func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency, waits func(string)) (string, error) {
 	f := s.join(ctx, ref, c, u)

@@ -56,7 +56,7 @@ func (d *Driver) run(ctx context.Context, c command) (string, error) {
 	if c.inherit != nil {
 		cmd.ExtraFiles = []*os.File{c.inherit}
 	}
-	var stdout, stderr bounded
+	var stdout, stderr tail
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if c.watch != nil {
 		cmd.Stdout = io.MultiWriter(&stdout, c.watch)
@@ -141,17 +141,17 @@ func oneLine(output string) string {
 	return strings.ToValidUTF8(line, "?")
 }
 
-// bounded keeps the last bytes of an output: an error stands at its end.
-type bounded struct {
+// tail keeps the last bytes of an output: an error stands at its end.
+type tail struct {
 	bytes.Buffer
 	cut bool
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	_, _ = b.Buffer.Write(p)
-	if b.Len() > 2*outputLimit {
-		b.cut = true
-		b.Next(b.Len() - outputLimit)
+func (t *tail) Write(p []byte) (int, error) {
+	_, _ = t.Buffer.Write(p)
+	if t.Len() > 2*outputLimit {
+		t.cut = true
+		t.Next(t.Len() - outputLimit)
 	}
 	return len(p), nil
 }

@@ -50,15 +50,15 @@ func (d *Driver) Machine(_ context.Context, name string) (vm.Machine, error) {
 	return d.machine(name)
 }
 
-// machine takes one whose configuration cannot be read for a Mac: too many are
-// counted rather than too few.
+// machine takes one whose configuration cannot be read for a Mac, as one that does not say
+// what it is: too many are counted rather than too few.
 func (d *Driver) machine(name string) (vm.Machine, error) {
 	pid, err := d.holder(name)
 	if err != nil {
 		return vm.Machine{}, err
 	}
-	config, err := d.config(name)
-	return vm.Machine{Name: name, Running: pid != 0, Powered: pid != 0 && d.powered(name), MacOS: err != nil || config.macOS()}, nil
+	config, _ := d.config(name)
+	return vm.Machine{Name: name, Running: pid != 0, Powered: pid != 0 && d.powered(name), MacOS: config.macOS()}, nil
 }
 
 // powered: tart opens the control socket of a clone after the guest's start, which is
