@@ -2,7 +2,6 @@ package tart
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,7 +121,7 @@ func TestSlowCloneHoldsUpARun(t *testing.T) {
 	if m.must("list", "-q", "--source", "local") != "vm\n" {
 		t.Error("an unfinished clone is listed")
 	}
-	if left, _ := os.ReadDir(filepath.Join(m.path("home"), "tmp")); len(left) != 0 {
+	if left := m.temporary(); len(left) != 0 {
 		t.Errorf("list left %v in tmp", left)
 	}
 }

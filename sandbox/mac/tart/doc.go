@@ -9,6 +9,9 @@
 //     lives, so F_GETLK names the process that runs the VM.
 //   - TART_HOME is flocked by clone, rename and the first part of run; temporary
 //     directories and registry host directories are flocked as tart does.
+//   - A pull that SIGINT ends removes what it has. What any other end leaves is there for
+//     the next pull, unless another command but pull and clone comes first: it removes
+//     what nobody has flocked.
 //   - `run` lives as long as its VM. SIGINT pulls the plug and exits 0, SIGTERM and
 //     SIGHUP kill it at once, SIGUSR2 only asks the guest, which a macOS guest
 //     ignores. A guest that crashes makes `run` exit 0 all the same.

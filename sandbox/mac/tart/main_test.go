@@ -58,6 +58,7 @@ func newMac(t *testing.T, plan *Plan) *fakeMac {
 	m.env = []string{
 		"HOME=" + m.dir,
 		"PATH=" + os.Getenv("PATH"),
+		"CI=true", // as somebody has it who reads the progress of pulls
 		"TART_HOME=" + m.path("home"),
 		"TART_FAKE_FAULTS=" + m.path("plan.json"),
 		"TART_FAKE_STATE=" + m.path("state"),

@@ -91,7 +91,7 @@ const (
 	PullNotFound         FaultKind = "pull-not-found"         // the registry answers 404
 	PullServerError      FaultKind = "pull-server-error"      // the registry answers 500
 	PullNoSpace          FaultKind = "pull-no-space"          // the volume is full, exit 1
-	PullInterrupted      FaultKind = "pull-interrupted"       // fails half way; the next pull resumes
+	PullInterrupted      FaultKind = "pull-interrupted"       // fails half way; a pull right after it resumes
 	PullStalls           FaultKind = "pull-stalls"            // hangs half way until it is stopped
 	CloneNoSpace         FaultKind = "clone-no-space"         // ENOSPC, exit 1, nothing left behind
 	SetNoSpace           FaultKind = "set-no-space"           // ENOSPC, exit 1, the configuration is lost

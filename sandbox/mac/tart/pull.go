@@ -1,16 +1,14 @@
 package tart
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5" // tart names its resumable directory so; nothing is protected by it
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // pullSteps is how many times a download reports, and can be resumed.
@@ -75,8 +73,8 @@ func (c images) lockRegistry(host string) (flocked, error) {
 	return flock(dir)
 }
 
-// download transfers in steps and leaves a mark after each, so that a pull that was
-// killed resumes where it stood.
+// download transfers in steps. A pull that was killed resumes where it stood, as long as
+// nobody collects what it has; SIGINT has it throw that away.
 func (c images) download(ctx context.Context, ref reference, image Image, to vmDir) error {
 	dir, release, err := c.home.lockedTemporary(fmt.Sprintf("%x", md5.Sum([]byte(ref.String()))))
 	if err != nil {
@@ -85,40 +83,54 @@ func (c images) download(ctx context.Context, ref reference, image Image, to vmD
 	if err := c.plan.strikes(PullNoSpace, ref.String(), errNoSpace); err != nil {
 		return err
 	}
-	progress := filepath.Join(string(dir), "progress")
-	data, _ := os.ReadFile(progress)
-	start, _ := strconv.Atoi(string(data))
 	c.journal.note(EventDownload, ref.byDigest(image.digest).String())
 	c.printf("pulling disk...\n")
-	for step := start; step < pullSteps; step++ {
-		c.progress(step * 100 / pullSteps)
-		if err := c.transfer(ctx, ref, image, step); err != nil {
-			return err
+	if err := c.transferAll(ctx, ref, image, dir); err != nil {
+		if ctx.Err() != nil {
+			release()
 		}
-		if err := os.WriteFile(progress, []byte(strconv.Itoa(step+1)), 0o644); err != nil {
-			return fmt.Errorf("recording progress: %w", err)
-		}
+		return err
 	}
-	c.progress(100)
 	defer release()
-	if err := os.Remove(progress); err != nil {
-		return fmt.Errorf("finishing a pull: %w", err)
-	}
 	if err := c.unpack(image, dir); err != nil {
 		return err
 	}
 	return c.home.place(dir, string(to))
 }
 
-// progress is a line for each step, but one that is written over on a terminal, unless
-// CI is set.
-func (c images) progress(percent int) {
-	f, file := c.env.Stdout.(*os.File)
-	if file && c.env.Getenv("CI") == "" && term.IsTerminal(int(f.Fd())) {
-		c.printf("\r%d%%", percent)
+// transferAll makes a file longer with each step, by which the next pull sees how far
+// this one came.
+func (c images) transferAll(ctx context.Context, ref reference, image Image, dir vmDir) error {
+	const block = 4096
+	partial := filepath.Join(string(dir), "partial")
+	start := 0
+	if st, err := os.Stat(partial); err == nil {
+		start = int(st.Size() / block)
+	}
+	for step := start; step < pullSteps; step++ {
+		c.progress(step*100/pullSteps, step == start)
+		if err := c.transfer(ctx, ref, image, step); err != nil {
+			return err
+		}
+		if err := os.WriteFile(partial, bytes.Repeat([]byte("x"), (step+1)*block), 0o644); err != nil {
+			return fmt.Errorf("writing what has come: %w", err)
+		}
+	}
+	c.progress(100, start == pullSteps)
+	if err := os.Remove(partial); err != nil {
+		return fmt.Errorf("finishing a pull: %w", err)
+	}
+	return nil
+}
+
+// progress is a line of its own for each step with CI set. Without it, wherever the output
+// goes, each line but the first is written over the one before.
+func (c images) progress(percent int, first bool) {
+	if first || c.env.Getenv("CI") != "" {
+		c.printf("%d%%\n", percent)
 		return
 	}
-	c.printf("%d%%\n", percent)
+	c.printf("\x1b[1A\r\x1b[J%d%%\n", percent)
 }
 
 // transfer is one step of a download; the faults strike half way.

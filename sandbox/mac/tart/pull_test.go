@@ -2,8 +2,10 @@ package tart
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,21 +68,41 @@ func TestRegistryWithAPort(t *testing.T) {
 	}
 }
 
-func TestProgressOnATerminal(t *testing.T) {
+// The variable CI alone decides how progress is told, not whether anybody sees a terminal.
+func TestProgress(t *testing.T) {
 	t.Parallel()
 	m := newMac(t, nil)
-	for want, env := range map[string]string{"\r50%\r": "CI=", "\r\n50%\r\n": "CI=true"} {
-		cmd := m.command(t.Context(), "pull", "registry.test/"+strings.ToLower(strings.ReplaceAll(env, "=", ""))+"/base:v1")
-		cmd.Env = append(slices.Clone(m.env), env)
-		terminal, err := pty.Start(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, _ := io.ReadAll(terminal) // ends with an error of its own
-		if err := cmd.Wait(); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v, %q", env, err, out)
+	for setting, want := range map[string]string{"CI=": "0%\n\x1b[1A\r\x1b[J10%\n", "CI=true": "0%\n10%\n"} {
+		for _, terminal := range []bool{false, true} {
+			image := fmt.Sprintf("registry.test/%s/base:v%v", strings.ToLower(strings.ReplaceAll(setting, "=", "")), terminal)
+			cmd := m.command(t.Context(), "pull", image)
+			cmd.Env = append(slices.Clone(m.env), setting)
+			if out := outputOf(t, cmd, terminal); !strings.Contains(out, want) {
+				t.Errorf("%s, on a terminal: %v: %q", setting, terminal, out)
+			}
 		}
 	}
+}
+
+// outputOf is what a command prints, with a terminal's line ends taken back.
+func outputOf(t *testing.T, cmd *exec.Cmd, terminal bool) string {
+	t.Helper()
+	if !terminal {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := io.ReadAll(tty) // ends with an error of its own
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n")
 }
 
 func TestRefusedPulls(t *testing.T) {
@@ -132,6 +154,41 @@ func TestPullResumesAndWaitsForAnother(t *testing.T) {
 	if out := waiting.out.String(); strings.Contains(out, "\n0%") || !strings.Contains(out, "\n50%\n") {
 		t.Errorf("not resumed at 50%%: %s", out)
 	}
+}
+
+// What an ended pull has got goes at once when SIGINT ended it, and with the next command
+// but pull and clone when anything else did.
+func TestWhoRemovesWhatAnEndedPullLeft(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			m := newMac(t, &Plan{Faults: []Fault{{Kind: PullStalls, Name: "base"}}})
+			stalled := m.start("pull", testImage)
+			await(t, "the pull is half way", func() bool { return strings.Contains(stalled.out.String(), "50%") })
+			stalled.signal(signal)
+			stalled.wait()
+			m.must("pull", "registry.test/macos/other:v1")
+			m.must("clone", "registry.test/macos/other:v1", "vm")
+			if left := m.temporary(); (len(left) == 0) != (signal == syscall.SIGINT) {
+				t.Errorf("after %s: %v", signal, left)
+			}
+			m.must("list")
+			if left := m.temporary(); len(left) != 0 {
+				t.Errorf("after list: %v", left)
+			}
+		})
+	}
+}
+
+// temporary is what lies below TART_HOME/tmp.
+func (m *fakeMac) temporary() []string {
+	m.t.Helper()
+	paths, err := filepath.Glob(m.path("home", "tmp", "*"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return paths
 }
 
 func TestCatalogue(t *testing.T) {
