@@ -35,8 +35,8 @@ func refused(err error, offered []credential) error {
 	return fmt.Errorf("%w (tried the credentials of %s, then none)", err, strings.Join(names, ", "))
 }
 
-// stalledError says that a pull was given up as it went on no more. The next one
-// goes on where it stood.
+// stalledError says that a pull was given up as it went on no more. The next one goes on
+// where it stood, as Source.Pull promises: it comes within minutes.
 type stalledError struct {
 	Ref string
 	// Percent it had come to.

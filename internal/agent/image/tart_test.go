@@ -197,13 +197,42 @@ func TestAPullIsResumedAfterAKill(t *testing.T) {
 	if got := receive(t, "the end", done); got.err == nil {
 		t.Fatal("half an image is taken for whole")
 	}
+	goesOn(t, h, s, 50)
+}
+
+// goesOn pulls after what Run does when a pull has ended: it lists the images, at which
+// the tool removes what nobody has locked.
+func goesOn(t *testing.T, h *tartHost, s *Store, percent int) {
+	t.Helper()
+	s.refresh(t.Context())
 	before := len(h.progress(tagV1))
 	if _, err := s.Ensure(t.Context(), Request{Ref: tagV1}); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.progress(tagV1)[before:]; len(again) == 0 || again[0] < 50 {
-		t.Errorf("began anew: %v", again)
+	if again := h.progress(tagV1)[before:]; len(again) == 0 || again[0] != percent {
+		t.Errorf("told %v, want the first to be %d", again, percent)
 	}
+}
+
+func TestAPrePullThatGaveWayGoesOn(t *testing.T) {
+	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls", "name": "base:v1"}}})
+	s := storeOf(t, h, Options{})
+	ref, err := parseReference(tagV1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.prePullOne(t.Context(), ref) }()
+	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(tagV1), 50) })
+	h.write(t, "registry/r.test/macos/urgent/v1.json", map[string]any{"bytes": 2000})
+	if _, err := s.Ensure(t.Context(), Request{Ref: "r.test/macos/urgent:v1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "the end", ended); !errors.Is(err, errPreempted) {
+		t.Fatal(err)
+	}
+	h.plan(t, nil)
+	goesOn(t, h, s, 50)
 }
 
 func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
@@ -220,9 +249,7 @@ func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	h.plan(t, nil)
-	if _, err := s.Ensure(t.Context(), Request{Ref: tagV1}); err != nil {
-		t.Error(err)
-	}
+	goesOn(t, h, s, 50)
 }
 
 func TestCredentialsAreInOneChildOnly(t *testing.T) {

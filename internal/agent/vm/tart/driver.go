@@ -48,6 +48,8 @@ type Driver struct {
 	query   time.Duration
 	// unplug is what tart gets at least to stop a machine.
 	unplug time.Duration
+	// leftovers of pulls that ended early.
+	leftovers *leftovers
 
 	mu sync.Mutex
 	// watches of the processes that hold machines, by number.
@@ -67,7 +69,10 @@ func New(o Options) *Driver {
 	if o.QueryTimeout <= 0 {
 		o.QueryTimeout = queryTimeout
 	}
-	return &Driver{path: o.Path, home: o.Home, environ: environ, query: o.QueryTimeout, unplug: unplugLeast}
+	return &Driver{
+		path: o.Path, home: o.Home, environ: environ, query: o.QueryTimeout, unplug: unplugLeast,
+		leftovers: newLeftovers(o.Home),
+	}
 }
 
 // Find returns the tart executable: the wanted path, or the first of the usual
@@ -158,11 +163,13 @@ func (d *Driver) GuestSocket(name string) string {
 	return filepath.Join(d.machineDir(name), "control.sock")
 }
 
-// RemoveImage deletes a name from tart's cache.
+// RemoveImage deletes a name from tart's cache. Who does that needs room, so that what
+// ended pulls left goes, too.
 func (d *Driver) RemoveImage(ctx context.Context, name string) error {
 	if _, err := d.imageLink(name); err != nil {
 		return err
 	}
+	d.leftovers.removeAll()
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if _, err := d.tart(ctx, "delete", name); err != nil && !errors.Is(err, vm.ErrNotFound) {

@@ -39,6 +39,8 @@ type command struct {
 	watch io.Writer
 	// secrets are kept out of errors.
 	secrets []string
+	// abrupt has it killed rather than interrupted when it is to end.
+	abrupt bool
 }
 
 // tart runs one command and returns its standard output.
@@ -47,9 +49,15 @@ func (d *Driver) tart(ctx context.Context, args ...string) (string, error) {
 }
 
 func (d *Driver) run(ctx context.Context, c command) (string, error) {
+	if !slices.Contains([]string{"pull", "clone"}, c.args[0]) {
+		// It begins with removing what nobody has locked.
+		d.leftovers.keep()
+	}
 	cmd := exec.CommandContext(ctx, d.path, c.args...)
 	cmd.Env = slices.Concat(d.environ, c.env)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	if !c.abrupt {
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	}
 	cmd.WaitDelay = interruptGrace
 	// A group of its own: a signal to the agent's group must not tear a clone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -77,7 +85,11 @@ func (d *Driver) run(ctx context.Context, c command) (string, error) {
 			output = strings.ReplaceAll(output, s, "…")
 		}
 	}
-	return "", failure(err, output)
+	err = failure(err, output)
+	if errors.Is(err, vm.ErrNoSpace) {
+		d.leftovers.removeAll()
+	}
+	return "", err
 }
 
 // failure turns the end of a command into an error of package vm, where tart's

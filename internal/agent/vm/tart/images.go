@@ -36,9 +36,13 @@ func (d *Driver) imageLink(ref string) (string, error) {
 	case leaf == "":
 		leaf = "latest"
 	}
-	// Of a registry's host tart encodes the colon before the port, and nothing else.
-	host := strings.ReplaceAll(m[1], ":", "%3A")
-	return filepath.Join(d.home, "cache", "OCIs", host, filepath.FromSlash(m[2]), leaf), nil
+	return filepath.Join(registryDir(d.home, m[1]), filepath.FromSlash(m[2]), leaf), nil
+}
+
+// registryDir is where tart keeps the images of a registry. Of its host tart encodes the
+// colon before the port, and nothing else.
+func registryDir(home, host string) string {
+	return filepath.Join(home, "cache", "OCIs", strings.ReplaceAll(host, ":", "%3A"))
 }
 
 // Digest follows tart's own link.

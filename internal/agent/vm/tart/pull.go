@@ -3,11 +3,13 @@ package tart
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
@@ -17,8 +19,9 @@ func (d *Driver) Pull(ctx context.Context, ref string, o vm.PullOptions) (string
 	if _, err := d.imageLink(ref); err != nil {
 		return "", err
 	}
-	// With CI set tart prints its progress line by line.
-	c := command{args: []string{"pull", ref}, env: []string{"CI=1"}, watch: &percents{tell: o.Progress}}
+	// With CI set tart prints its progress line by line. Interrupted, it would throw away
+	// what has come.
+	c := command{args: []string{"pull", ref}, env: []string{"CI=1"}, watch: &percents{tell: o.Progress}, abrupt: true}
 	if o.Credential != nil {
 		host, _, _ := strings.Cut(ref, "/")
 		c.env = append(
@@ -29,10 +32,30 @@ func (d *Driver) Pull(ctx context.Context, ref string, o vm.PullOptions) (string
 		)
 		c.secrets = []string{o.Credential.Password, o.Credential.Username}
 	}
-	if _, err := d.run(ctx, c); err != nil {
+	if err := d.resume(ctx, ref, c); err != nil {
 		return "", fmt.Errorf("pulling %s: %w", ref, err)
 	}
 	return d.Digest(ctx, ref)
+}
+
+// resume runs a pull, which goes on from what the last one left, and keeps what it leaves
+// itself, unless the volume is full or the registry has no such image.
+func (d *Driver) resume(ctx context.Context, ref string, pull command) error {
+	host, _, _ := strings.Cut(ref, "/")
+	name := leftoverName(ref)
+	var waits sync.WaitGroup
+	running, ended := context.WithCancel(ctx)
+	if lock := d.leftovers.take(name); lock != nil {
+		waits.Go(func() { releaseFor(running, lock, registryDir(d.home, host)) })
+	}
+	_, err := d.run(ctx, pull)
+	ended()
+	waits.Wait()
+	d.leftovers.takeBack(name)
+	if errors.Is(err, vm.ErrNoSpace) || errors.Is(err, vm.ErrImageNotFound) {
+		d.leftovers.remove(name)
+	}
+	return err
 }
 
 var percentPattern = regexp.MustCompile(`\b(\d{1,3})(?:\.\d+)?\s?%`)
