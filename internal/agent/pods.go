@@ -25,6 +25,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/volume"
 	"github.com/macfleet/macfleet/internal/agent/shim"
 	"github.com/macfleet/macfleet/internal/agent/slot"
+	"github.com/macfleet/macfleet/internal/agent/vm/tart"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
@@ -58,8 +59,9 @@ func (a *agent) pods(client kube.Client, events record.EventRecorder, self node.
 			d, err := a.disk(ctx, home)
 			return d.FreeBytes, d.TotalBytes, err
 		},
-		InUse: func() []string { return p.supervisor.Images() },
-		Known: func() bool { return p.supervisor.Known() },
+		Arrived: func() int64 { return tart.Arrived(home) },
+		InUse:   func() []string { return p.supervisor.Images() },
+		Known:   func() bool { return p.supervisor.Known() },
 		GarbageFailed: func(message string) {
 			events.Event(nodeReference(a.config.Host.Name), corev1.EventTypeWarning, "ImageGCFailed", message)
 		},

@@ -209,8 +209,11 @@ func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (stri
 	return "", err
 }
 
-// watchStall cancels when for the whole timeout nothing came.
+// watchStall cancels when for the whole timeout nothing came. A tool that tells whole
+// percents is silent for longer than that, and so is one that waits for another which an
+// earlier process of ours began: so what lies on the volume is looked at before.
 func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *sharedPull, heard *atomic.Int64) {
+	seen := s.o.Arrived()
 	t := s.o.Clock.NewTimer(s.o.StallTimeout)
 	defer t.Stop()
 	for {
@@ -221,8 +224,12 @@ func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 		left := s.o.StallTimeout - s.o.Clock.Since(time.Unix(0, heard.Load()))
 		if left <= 0 {
-			cancel(&stalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
-			return
+			now := s.o.Arrived()
+			if now == seen {
+				cancel(&stalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
+				return
+			}
+			seen, left = now, s.o.StallTimeout
 		}
 		t.Reset(left)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,5 +217,36 @@ func TestStall(t *testing.T) {
 	}
 	if text := got.err.Error(); !strings.Contains(text, "stalled at 30 %") || !strings.Contains(text, base) {
 		t.Error(text)
+	}
+}
+
+// A percent of a big image may take longer than a stall, and so may a pull that an earlier
+// agent began, for which the tool waits in silence.
+func TestBytesAreProgressBeforeTheNextPercent(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.gate = make(chan struct{})
+	o := options(t, h)
+	var arrived atomic.Int64
+	o.Arrived = arrived.Load
+	clock := clockOf(o)
+	done := ask(t.Context(), New(o), Request{Ref: base})
+	receive(t, "the pull", h.started)
+	watched := func() {
+		t.Helper()
+		await(t, "the watch goes on, or ends the pull", func() bool { return clock.HasWaiters() || len(done) > 0 })
+	}
+	watched()
+	for range 12 { // an hour in all
+		arrived.Add(1)
+		clock.Step(defaultStallTimeout)
+		if watched(); len(done) > 0 {
+			t.Fatalf("taken for stalled: %v", (<-done).err)
+		}
+	}
+	clock.Step(defaultStallTimeout)
+	var stalled *stalledError
+	if got := receive(t, "the end, as nothing comes", done); !errors.As(got.err, &stalled) {
+		t.Fatal(got.err)
 	}
 }
