@@ -74,6 +74,35 @@ func TestDiskSizes(t *testing.T) {
 	}
 }
 
+// tart forgets with each setting that is not told it anew that the display fits itself to
+// its window.
+func TestAGrownDiskLeavesTheDisplay(t *testing.T) {
+	f := newFake(t, nil)
+	digest, err := f.Pull(t.Context(), fakeImage, vm.PullOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := f.imageLink(fakeImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(filepath.Dir(link), digest, "config.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fitting := strings.Replace(string(data), "{", `{"displayRefit": true,`, 1)
+	if err := os.WriteFile(file, []byte(fitting), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Create(t.Context(), "tk-a-0", fakeImage, vm.Shape{DiskBytes: 80e9}); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := f.config("tk-a-0"); err != nil || c.DisplayRefit == nil || !*c.DisplayRefit || f.diskGB(t, "tk-a-0") != 80 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // A refused size is told, and nothing is left behind.
 func TestADiskThatCannotGrow(t *testing.T) {
 	f := newFake(t, nil)

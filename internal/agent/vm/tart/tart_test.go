@@ -49,32 +49,50 @@ func FuzzParseImages(f *testing.F) {
 }
 
 func TestClassify(t *testing.T) {
+	const (
+		stopped = "guest has stopped the virtual machine"
+		died    = stopped + " due to error: panic"
+		cut     = "virtual machine's network attachment <VZ> has been disconnected with error: gone"
+		limit   = "The number of VMs exceeds the system limit (other running VMs: a, b)"
+		limitVZ = `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`
+		softnet = "Softnet process terminated prematurely"
+		inUse   = `VZErrorDomain Code=2 "failed to lock auxiliary storage"`
+		session = " (macOS guests need a login session with an unlocked login keychain on the host)"
+	)
+	notStarted := func(message string) vm.Outcome { return vm.Outcome{Kind: vm.NotStarted, Message: message} }
+	noSession := func(message string) vm.Outcome {
+		return vm.Outcome{Kind: vm.NotStarted, Message: message + session, NoSession: true}
+	}
+	pulled := vm.Outcome{Kind: vm.Stopped, Message: "the VM was stopped from the host"}
 	for _, c := range []struct {
 		end  vm.RunEnd
-		want vm.OutcomeKind
+		want vm.Outcome
 	}{
-		{vm.RunEnd{Tail: "guest has stopped the virtual machine\n"}, vm.ShutDown},
-		{vm.RunEnd{Tail: "guest has stopped the virtual machine due to error: panic\n"}, vm.Crashed},
-		{vm.RunEnd{Tail: "virtual machine's network attachment <VZ> has been disconnected with error: gone\n"}, vm.Crashed},
-		{vm.RunEnd{Tail: "Stopping VM...\n"}, vm.Stopped},
-		{vm.RunEnd{Tail: "Stopping VM...\nguest has stopped the virtual machine\n"}, vm.ShutDown},
-		{vm.RunEnd{Tail: "pausing VM to take a snapshot...\ncreating a snapshot...\nsnapshot created successfully! shutting down the VM...\n"}, vm.Stopped},
-		{vm.RunEnd{Tail: "resuming VM...\n"}, vm.Crashed},
-		{vm.RunEnd{}, vm.Crashed},
-		{vm.RunEnd{Code: 1, Tail: "The number of VMs exceeds the system limit (other running VMs: a, b)\n"}, vm.Limited},
-		{vm.RunEnd{Code: 1, Tail: `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`}, vm.Limited},
-		{vm.RunEnd{Code: 1, Tail: "Softnet process terminated prematurely\n"}, vm.Crashed},
-		{vm.RunEnd{Code: 1, Tail: `VZErrorDomain Code=2 "failed to lock auxiliary storage"`}, vm.NotStarted},
-		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9 (HostKey)\n"}, vm.NotStarted},
-		{vm.RunEnd{Code: 1}, vm.NotStarted},
-		{vm.RunEnd{Code: 2, Tail: `VM "x" is already running!`}, vm.NotStarted},
-		{vm.RunEnd{Code: 64, Tail: "Error: Unknown option"}, vm.NotStarted},
-		{vm.RunEnd{Code: 127, Tail: "no such file"}, vm.NotStarted},
-		{vm.RunEnd{Code: -1, Signal: 15, Tail: "guest has stopped the virtual machine"}, vm.Killed},
-		{vm.RunEnd{Code: -1}, vm.Killed},
+		{vm.RunEnd{Tail: stopped + "\n"}, vm.Outcome{Kind: vm.ShutDown, Message: stopped}},
+		{vm.RunEnd{Tail: died + "\n"}, vm.Outcome{Kind: vm.Crashed, Message: died}},
+		{vm.RunEnd{Tail: cut + "\n"}, vm.Outcome{Kind: vm.Crashed, Message: cut}},
+		{vm.RunEnd{Tail: "Stopping VM...\n"}, pulled},
+		{vm.RunEnd{Tail: "Stopping VM...\n" + stopped + "\n"}, vm.Outcome{Kind: vm.ShutDown, Message: stopped}},
+		{vm.RunEnd{Tail: "pausing VM to take a snapshot...\ncreating a snapshot...\nsnapshot created successfully! shutting down the VM...\n"}, pulled},
+		{vm.RunEnd{Tail: "resuming VM...\n"}, vm.Outcome{Kind: vm.Crashed, Message: "resuming VM..."}},
+		{vm.RunEnd{}, vm.Outcome{Kind: vm.Crashed, Message: "tart ended without a word about the guest"}},
+		{vm.RunEnd{Code: 1, Tail: limit + "\n"}, vm.Outcome{Kind: vm.Limited, Message: limit}},
+		{vm.RunEnd{Code: 1, Tail: limitVZ}, vm.Outcome{Kind: vm.Limited, Message: limitVZ}},
+		{vm.RunEnd{Code: 1, Tail: softnet + "\n"}, vm.Outcome{Kind: vm.Crashed, Message: softnet}},
+		{vm.RunEnd{Code: 1, Tail: stopped + "\nsomething failed\n"}, vm.Outcome{Kind: vm.Crashed, Message: stopped}},
+		{vm.RunEnd{Code: 1, Tail: cut + "\n"}, vm.Outcome{Kind: vm.Crashed, Message: cut}},
+		{vm.RunEnd{Code: 1, Tail: inUse}, notStarted("tart exited with 1 and says: " + inUse + " (another process uses the machine's files)")},
+		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9 (HostKey)\n"}, noSession("tart exited with 1 and says: VZErrorDomain Code=-9 (HostKey)")},
+		{vm.RunEnd{Code: 1, Tail: "NSOSStatusErrorDomain Code=-25308\n"}, noSession("tart exited with 1 and says: NSOSStatusErrorDomain Code=-25308")},
+		{vm.RunEnd{Code: 1}, notStarted("tart exited with 1 and says: nothing")},
+		{vm.RunEnd{Code: 2, Tail: `VM "x" is already running!`}, notStarted(`tart exited with 2 and says: VM "x" is already running!`)},
+		{vm.RunEnd{Code: 64, Tail: "Error: Unknown option"}, notStarted("tart exited with 64 and says: Error: Unknown option")},
+		{vm.RunEnd{Code: 127, Tail: "no such file"}, notStarted("tart exited with 127 and says: no such file")},
+		{vm.RunEnd{Code: -1, Signal: 15, Tail: stopped}, vm.Outcome{Kind: vm.Killed, Message: "tart was ended by signal 15"}},
+		{vm.RunEnd{Code: -1}, vm.Outcome{Kind: vm.Killed, Message: "tart was ended by a signal"}},
 	} {
-		if got := (&Driver{}).Classify(c.end); got.Kind != c.want || got.Message == "" || strings.Contains(got.Message, "\n") {
-			t.Errorf("%+v: %+v, want %s", c.end, got, c.want)
+		if d := cmp.Diff(c.want, (&Driver{}).Classify(c.end)); d != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.end, d)
 		}
 	}
 }
