@@ -35,8 +35,8 @@ func refused(err error, offered []credential) error {
 	return fmt.Errorf("%w (tried the credentials of %s, then none)", err, strings.Join(names, ", "))
 }
 
-// stalledError says that a pull was given up as it went on no more. The next one goes on
-// where it stood, as Source.Pull promises: it comes within minutes.
+// stalledError says that a pull was given up as it went on no more. By digest the next one
+// goes on where it stood, as Source.Pull promises: it comes within minutes.
 type stalledError struct {
 	Ref string
 	// Percent it had come to.
@@ -46,7 +46,11 @@ type stalledError struct {
 }
 
 func (e *stalledError) Error() string {
-	return fmt.Sprintf("the pull of %s stalled at %d %%: nothing came for %s; the next try goes on from there", e.Ref, e.Percent, e.After)
+	next := "goes on from there"
+	if !strings.Contains(e.Ref, "@") {
+		next = "begins anew, since a tag may move; by digest (name@sha256:…) it would go on from there"
+	}
+	return fmt.Sprintf("the pull of %s stalled at %d %%: nothing came for %s; the next try %s", e.Ref, e.Percent, e.After, next)
 }
 
 // noSpaceError says that an image does not fit. It matches vm.ErrNoSpace.

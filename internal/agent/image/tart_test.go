@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -187,9 +188,10 @@ func TestFortyPodsOfOneDigestAreOneTransfer(t *testing.T) {
 
 func TestAPullIsResumedAfterAKill(t *testing.T) {
 	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls"}}})
+	ref := h.pinned(t)
 	s := storeOf(t, h, Options{})
-	done := ask(t.Context(), s, Request{Ref: tagV1})
-	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(tagV1), 50) })
+	done := ask(t.Context(), s, Request{Ref: ref})
+	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(ref), 50) })
 	h.plan(t, nil)
 	if err := syscall.Kill(h.calls(t, "pull")[0].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -197,33 +199,44 @@ func TestAPullIsResumedAfterAKill(t *testing.T) {
 	if got := receive(t, "the end", done); got.err == nil {
 		t.Fatal("half an image is taken for whole")
 	}
-	goesOn(t, h, s, 50)
+	goesOn(t, h, s, ref, 50)
+}
+
+// pinned is the image by its digest, as the simulated registry makes it of its description.
+func (h *tartHost) pinned(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(h.dir, "registry", "r.test", "macos", "base", "v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("r.test/macos/base@sha256:%x", sha256.Sum256(append([]byte("r.test/macos/base\n"), data...)))
 }
 
 // goesOn pulls after what Run does when a pull has ended: it lists the images, at which
 // the tool removes what nobody has locked.
-func goesOn(t *testing.T, h *tartHost, s *Store, percent int) {
+func goesOn(t *testing.T, h *tartHost, s *Store, ref string, percent int) {
 	t.Helper()
 	s.refresh(t.Context())
-	before := len(h.progress(tagV1))
-	if _, err := s.Ensure(t.Context(), Request{Ref: tagV1}); err != nil {
+	before := len(h.progress(ref))
+	if _, err := s.Ensure(t.Context(), Request{Ref: ref}); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.progress(tagV1)[before:]; len(again) == 0 || again[0] != percent {
+	if again := h.progress(ref)[before:]; len(again) == 0 || again[0] != percent {
 		t.Errorf("told %v, want the first to be %d", again, percent)
 	}
 }
 
 func TestAPrePullThatGaveWayGoesOn(t *testing.T) {
-	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls", "name": "base:v1"}}})
+	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls", "name": "base@"}}})
 	s := storeOf(t, h, Options{})
-	ref, err := parseReference(tagV1)
+	ref := h.pinned(t)
+	parsed, err := parseReference(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.prePullOne(t.Context(), ref) }()
-	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(tagV1), 50) })
+	go func() { ended <- s.prePullOne(t.Context(), parsed) }()
+	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(ref), 50) })
 	h.write(t, "registry/r.test/macos/urgent/v1.json", map[string]any{"bytes": 2000})
 	if _, err := s.Ensure(t.Context(), Request{Ref: "r.test/macos/urgent:v1"}); err != nil {
 		t.Fatal(err)
@@ -232,15 +245,16 @@ func TestAPrePullThatGaveWayGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.plan(t, nil)
-	goesOn(t, h, s, 50)
+	goesOn(t, h, s, ref, 50)
 }
 
 func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
 	h := newTart(t, map[string]any{"faults": []any{map[string]any{"kind": "pull-stalls"}}})
 	clock := clocktesting.NewFakeClock(time.Now()) // the tool may be slow to start
+	ref := h.pinned(t)
 	s := storeOf(t, h, Options{Clock: clock})
-	done := ask(t.Context(), s, Request{Ref: tagV1})
-	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(tagV1), 50) })
+	done := ask(t.Context(), s, Request{Ref: ref})
+	await(t, "the pull is half way", func() bool { return slices.Contains(h.progress(ref), 50) })
 	await(t, "the watch", clock.HasWaiters)
 	clock.Step(defaultStallTimeout)
 	got := receive(t, "the end", done)
@@ -249,7 +263,7 @@ func TestAStalledPullIsGivenUpAndGoesOn(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	h.plan(t, nil)
-	goesOn(t, h, s, 50)
+	goesOn(t, h, s, ref, 50)
 }
 
 func TestCredentialsAreInOneChildOnly(t *testing.T) {

@@ -24,8 +24,9 @@ type Driver interface {
 	// there is none. It asks no registry.
 	Digest(ctx context.Context, ref string) (string, error)
 	// Pull brings an image to this host, or proves that the one here is current,
-	// and returns its digest. A pull that was interrupted, in whatever way, is resumed by
-	// the next of that name if it comes soon and the disk has room meanwhile.
+	// and returns its digest. A pull by digest that was interrupted, in
+	// whatever way, is resumed by the next if it comes soon and the disk has room meanwhile.
+	// One of a tag, which may have moved, begins anew.
 	Pull(ctx context.Context, ref string, o PullOptions) (string, error)
 	// RemoveImage gives up one name of an image, and its bytes with the last name.
 	// It is no error when the image is not there.

@@ -14,7 +14,7 @@ func TestArrived(t *testing.T) {
 	if n := Arrived(f.home); n != 0 {
 		t.Errorf("%d bytes before a pull", n)
 	}
-	f.interrupt(t, fakeImage, "pull-interrupted")
+	f.interrupt(t, pinnedImage, "pull-interrupted")
 	left := Arrived(f.home)
 	f.plan(t, faults("pull-stalls"))
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -30,7 +30,7 @@ func TestArrived(t *testing.T) {
 		t.Errorf("%d bytes of half an image, %d while another comes, %v", left, both, err)
 	}
 	f.plan(t, nil)
-	for _, ref := range []string{fakeImage, other} {
+	for _, ref := range []string{pinnedImage, other} {
 		f.begins(t, ref)
 	}
 	writeFile(t, filepath.Join(f.home, "tmp", "4AB2C9A3-0D57-4E1A-9C59-3C3D8E6D1F00", "disk.img"))

@@ -34,8 +34,7 @@ func leftoverName(ref string) string {
 
 // leftovers are what pulls that ended early left in TART_HOME/tmp, for the next pull of the
 // same name. Any command of tart but pull and clone removes what nobody has locked there;
-// so they are locked here. Not for long: they take room, and where a tag has moved
-// meanwhile, tart leaves the zeros out when it writes the new image over the old one.
+// so they are locked here. Not for long: they take room.
 type leftovers struct {
 	dir string
 
@@ -94,9 +93,11 @@ func (l *leftovers) takeBack(name string) {
 	l.refresh()
 }
 
+// remove removes what nobody has of a pull, also where an earlier process of ours began it.
 func (l *leftovers) remove(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.refresh()
 	l.removeLocked(name)
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
+// pinnedImage cannot change, as a tag can.
+const pinnedImage = "registry.test:5000/macos/base@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 // interrupt has a pull come half way: there it is given up, or loses its connection.
 func (f *fake) interrupt(t *testing.T, ref, fault string) {
 	t.Helper()
@@ -85,13 +88,35 @@ func TestAPullGoesOnWhereTheLastOneEnded(t *testing.T) {
 		for name, act := range between {
 			t.Run(fault+", "+name, func(t *testing.T) {
 				f := newFake(t, nil)
-				f.interrupt(t, fakeImage, fault)
+				f.interrupt(t, pinnedImage, fault)
 				act(t, f)
-				if first := f.begins(t, fakeImage); first != 50 {
+				if first := f.begins(t, pinnedImage); first != 50 {
 					t.Errorf("the next pull begins at %d %%", first)
 				}
 			})
 		}
+	}
+}
+
+// A tag may have moved since, and tart would mix the two images.
+func TestAPullOfATagBeginsAnew(t *testing.T) {
+	for _, fault := range []string{"pull-stalls", "pull-interrupted"} {
+		f := newFake(t, nil)
+		f.interrupt(t, fakeImage, fault)
+		if _, err := os.Stat(f.leftover(fakeImage)); !os.IsNotExist(err) {
+			t.Errorf("%s: what it brought is there: %v", fault, err)
+		}
+	}
+	f := newFake(t, nil)
+	cmd := exec.Command(f.path, "pull", fakeImage) // of an agent that was killed
+	cmd.Env = f.environ
+	f.plan(t, faults("pull-interrupted"))
+	if err := cmd.Run(); err == nil {
+		t.Fatal("half an image was pulled")
+	}
+	f.plan(t, nil)
+	if first := f.begins(t, fakeImage); first != 0 {
+		t.Errorf("the next pull begins at %d %%", first)
 	}
 }
 
@@ -112,11 +137,11 @@ func TestHowLongALeftoverIsKept(t *testing.T) {
 	}{
 		{"a while", func(t *testing.T, f *fake) { f.age(t, 29*time.Minute) }, true},
 		{"too long", func(t *testing.T, f *fake) { f.age(t, 31*time.Minute) }, false},
-		{"its own pull finds no space", failing("pull-no-space", fakeImage, vm.ErrNoSpace), false},
+		{"its own pull finds no space", failing("pull-no-space", pinnedImage, vm.ErrNoSpace), false},
 		{"another finds none", failing("pull-no-space", other, vm.ErrNoSpace), false},
-		{"the image is gone", failing("pull-not-found", fakeImage, vm.ErrImageNotFound), false},
+		{"the image is gone", failing("pull-not-found", pinnedImage, vm.ErrImageNotFound), false},
 		{"another image is gone", failing("pull-not-found", other, vm.ErrImageNotFound), true},
-		{"the credentials were not those", failing("pull-unauthorized", fakeImage, vm.ErrAuth), true},
+		{"the credentials were not those", failing("pull-unauthorized", pinnedImage, vm.ErrAuth), true},
 		{"images are removed", func(t *testing.T, f *fake) {
 			f.begins(t, other)
 			if err := f.RemoveImage(t.Context(), other); err != nil {
@@ -126,10 +151,10 @@ func TestHowLongALeftoverIsKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, nil)
-			f.interrupt(t, fakeImage, "pull-interrupted")
+			f.interrupt(t, pinnedImage, "pull-interrupted")
 			c.act(t, f)
 			f.list(t)
-			if _, err := os.Stat(f.leftover(fakeImage)); (err == nil) != c.kept {
+			if _, err := os.Stat(f.leftover(pinnedImage)); (err == nil) != c.kept {
 				t.Errorf("kept: %v", err)
 			}
 		})
@@ -143,7 +168,7 @@ func (f *fake) leftover(ref string) string {
 // age makes it look as if what is left was written so long ago.
 func (f *fake) age(t *testing.T, age time.Duration) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(f.leftover(fakeImage), "*"))
+	files, err := filepath.Glob(filepath.Join(f.leftover(pinnedImage), "*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files %v, %v", files, err)
 	}
@@ -157,8 +182,13 @@ func (f *fake) age(t *testing.T, age time.Duration) {
 
 func TestNamesOfLeftovers(t *testing.T) {
 	f := newFake(t, nil)
-	for _, ref := range []string{fakeImage, "registry.test/macos/base", "registry.test/macos/base:v1"} {
-		f.interrupt(t, ref, "pull-interrupted")
+	for _, ref := range []string{fakeImage, "registry.test/macos/base", "registry.test/macos/base:v1", pinnedImage} {
+		cmd := exec.Command(f.path, "pull", ref) // as the agent does not: it would remove those of tags
+		cmd.Env = f.environ
+		f.plan(t, faults("pull-interrupted"))
+		if err := cmd.Run(); err == nil {
+			t.Fatal("half an image was pulled")
+		}
 		if _, err := os.Stat(f.leftover(ref)); err != nil {
 			t.Errorf("%s: %v", ref, err)
 		}

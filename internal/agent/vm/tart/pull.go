@@ -38,11 +38,16 @@ func (d *Driver) Pull(ctx context.Context, ref string, o vm.PullOptions) (string
 	return d.Digest(ctx, ref)
 }
 
-// resume runs a pull, which goes on from what the last one left, and keeps what it leaves
-// itself, unless the volume is full or the registry has no such image.
+// resume runs a pull. By digest it goes on from what the last one left, and what it leaves
+// itself is kept, unless the volume is full or the registry has no such image. A tag may
+// have moved since: tart writes the new image over what there is of the old one, and
+// leaves out what is zero.
 func (d *Driver) resume(ctx context.Context, ref string, pull command) error {
 	host, _, _ := strings.Cut(ref, "/")
-	name := leftoverName(ref)
+	name, pinned := leftoverName(ref), strings.Contains(ref, "@")
+	if !pinned {
+		d.leftovers.remove(name)
+	}
 	var waits sync.WaitGroup
 	running, ended := context.WithCancel(ctx)
 	if lock := d.leftovers.take(name); lock != nil {
@@ -52,7 +57,7 @@ func (d *Driver) resume(ctx context.Context, ref string, pull command) error {
 	ended()
 	waits.Wait()
 	d.leftovers.takeBack(name)
-	if errors.Is(err, vm.ErrNoSpace) || errors.Is(err, vm.ErrImageNotFound) {
+	if !pinned || errors.Is(err, vm.ErrNoSpace) || errors.Is(err, vm.ErrImageNotFound) {
 		d.leftovers.remove(name)
 	}
 	return err
