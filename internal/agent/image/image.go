@@ -153,6 +153,9 @@ type Request struct {
 	// wait for, and with "" when it begins. Nil: it is not. It is called by
 	// Ensure itself.
 	Waits func(behind string)
+	// Progress is called each minute of a pull with how far it has come, and how long ago
+	// something came. Nil: it is not. It is called by Ensure itself.
+	Progress func(percent int, quiet time.Duration)
 }
 
 // Result says what a Pod gets.
@@ -194,7 +197,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Result, error) {
 		r.Pulling()
 	}
 	begin := s.o.Clock.Now()
-	digest, err = s.pullMakingRoom(ctx, ref, offered, r.Waits)
+	digest, err = s.pullMakingRoom(ctx, ref, offered, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -227,8 +230,8 @@ func (s *Store) present(ctx context.Context, ref reference) (string, error) {
 
 // pullMakingRoom pulls, and once more after it has removed all images that nobody
 // needs when there was no space.
-func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []credential, waits func(string)) (string, error) {
-	digest, err := s.pullAny(ctx, ref, offered, waits)
+func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []credential, r Request) (string, error) {
+	digest, err := s.pullAny(ctx, ref, offered, r)
 	if !errors.Is(err, vm.ErrNoSpace) {
 		return digest, err
 	}
@@ -240,15 +243,15 @@ func (s *Store) pullMakingRoom(ctx context.Context, ref reference, offered []cre
 	if removed == 0 {
 		return "", err
 	}
-	return s.pullAny(ctx, ref, offered, waits)
+	return s.pullAny(ctx, ref, offered, r)
 }
 
 // pullAny tries the credentials in order, then none. Only a registry that refuses
 // one is asked with the next: what else goes wrong would go wrong again.
-func (s *Store) pullAny(ctx context.Context, ref reference, offered []credential, waits func(string)) (string, error) {
+func (s *Store) pullAny(ctx context.Context, ref reference, offered []credential, r Request) (string, error) {
 	var first error
 	for _, c := range append(offered[:len(offered):len(offered)], credential{}) {
-		digest, err := s.pull(ctx, ref, c, foreground, waits)
+		digest, err := s.pull(ctx, ref, c, foreground, r)
 		if err == nil {
 			return digest, nil
 		}

@@ -237,5 +237,5 @@ func (s *Store) pullBeforehand(ctx context.Context, ref reference, before string
 	if used := s.space(ctx).usedPercent(); before == "" && used > s.o.HighPercent {
 		return "", fmt.Errorf("the volume of images is %d %% full, above %d %%", used, s.o.HighPercent)
 	}
-	return s.pull(ctx, ref, credential{}, background, nil)
+	return s.pull(ctx, ref, credential{}, background, Request{})
 }

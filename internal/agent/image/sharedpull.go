@@ -33,6 +33,8 @@ type sharedPull struct {
 	cancel  context.CancelCauseFunc
 	// percent it has come to, and began with; -1: it has told nothing yet.
 	percent, first atomic.Int32
+	// heard is when it told so last, or began, in Unix nanoseconds.
+	heard atomic.Int64
 	// queued is closed when it must wait for the pull of the image behind, begun when
 	// its turn has come.
 	queued, begun chan struct{}
@@ -44,19 +46,34 @@ type sharedPull struct {
 
 // pull joins the pull that is under way, or starts one. It ends with its last
 // waiter. A pull in the background ends with errPreempted when a Pod needs its place.
-// waits, if not nil, is that of a Request.
-func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency, waits func(string)) (string, error) {
+// It is told of as the Request asks.
+func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency, r Request) (string, error) {
 	f := s.join(ctx, ref, c, u)
-	if waits != nil {
-		f.reportQueue(ctx, waits)
+	if r.Waits != nil {
+		f.reportQueue(ctx, r.Waits)
 	}
-	select {
-	case <-f.done:
-		return f.digest, f.err
-	case <-ctx.Done():
-		s.leavePull(f)
-		return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
+	var minute <-chan time.Time
+	if r.Progress != nil {
+		t := s.o.Clock.NewTicker(time.Minute)
+		defer t.Stop()
+		minute = t.C()
 	}
+	for {
+		select {
+		case <-minute:
+			r.Progress(int(f.percent.Load()), s.quiet(f))
+		case <-f.done:
+			return f.digest, f.err
+		case <-ctx.Done():
+			s.leavePull(f)
+			return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
+		}
+	}
+}
+
+// quiet is how long ago a pull told that something came.
+func (s *Store) quiet(f *sharedPull) time.Duration {
+	return s.o.Clock.Since(time.Unix(0, f.heard.Load()))
 }
 
 func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency) *sharedPull {
@@ -76,6 +93,7 @@ func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency
 	f := &sharedPull{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel}
 	f.queued, f.begun, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	f.first.Store(-1)
+	f.heard.Store(s.o.Clock.Now().UnixNano())
 	s.pulls[key] = f
 	go func() {
 		f.digest, f.err = s.pullQueued(pulling, f, c)
@@ -188,14 +206,13 @@ func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (stri
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	before := s.space(ctx)
-	var heard atomic.Int64 // when something came, Unix nanoseconds
-	heard.Store(s.o.Clock.Now().UnixNano())
+	f.heard.Store(s.o.Clock.Now().UnixNano())
 	o := vm.PullOptions{Credential: c.login(), Progress: func(percent int) {
 		f.percent.Store(int32(percent))
 		f.first.CompareAndSwap(-1, int32(percent))
-		heard.Store(s.o.Clock.Now().UnixNano())
+		f.heard.Store(s.o.Clock.Now().UnixNano())
 	}}
-	go s.watchStall(ctx, cancel, f, &heard)
+	go s.watchStall(ctx, cancel, f)
 	digest, err := s.o.Source.Pull(ctx, f.ref.String(), o)
 	var stalled *stalledError
 	switch cause := context.Cause(ctx); {
@@ -212,7 +229,7 @@ func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (stri
 // watchStall cancels when for the whole timeout nothing came. A tool that tells whole
 // percents is silent for longer than that, and so is one that waits for another which an
 // earlier process of ours began: so what lies on the volume is looked at before.
-func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *sharedPull, heard *atomic.Int64) {
+func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *sharedPull) {
 	seen := s.o.Arrived()
 	t := s.o.Clock.NewTimer(s.o.StallTimeout)
 	defer t.Stop()
@@ -222,7 +239,7 @@ func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, 
 			return
 		case <-t.C():
 		}
-		left := s.o.StallTimeout - s.o.Clock.Since(time.Unix(0, heard.Load()))
+		left := s.o.StallTimeout - s.quiet(f)
 		if left <= 0 {
 			now := s.o.Arrived()
 			if now == seen {

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -217,6 +218,37 @@ func TestStall(t *testing.T) {
 	}
 	if text := got.err.Error(); !strings.Contains(text, "stalled at 30 %") || !strings.Contains(text, base) {
 		t.Error(text)
+	}
+}
+
+// A Pod that waits for a large image is told how far it is, and that nothing comes.
+func TestAPullTellsHowFarItIs(t *testing.T) {
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.gate = make(chan struct{})
+	o := options(t, h)
+	clock := clockOf(o)
+	told := make(chan string, 1)
+	done := ask(t.Context(), New(o), Request{Ref: base, Progress: func(percent int, quiet time.Duration) {
+		told <- fmt.Sprintf("%d %s", percent, quiet)
+	}})
+	receive(t, "the pull", h.started)
+	await(t, "the watch for a stall, and the minute", func() bool { return clock.Waiters() == 2 })
+	for _, step := range []struct {
+		come int
+		want string
+	}{{7, "7 1m0s"}, {0, "7 2m0s"}, {8, "8 1m0s"}} {
+		if step.come > 0 {
+			h.progress(step.come)
+		}
+		clock.Step(time.Minute)
+		if got := receive(t, "a word", told); got != step.want {
+			t.Errorf("told %q, want %q", got, step.want)
+		}
+	}
+	close(h.gate)
+	if got := receive(t, "the image", done); got.err != nil {
+		t.Error(got.err)
 	}
 }
 

@@ -96,7 +96,8 @@ func (u *imagePuller) pullOnce(ctx context.Context, c corev1.Container) (string,
 		Pulling: func() {
 			u.report.event(corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
 		},
-		Waits: func(behind string) { u.reportQueued(c.Image, behind) },
+		Waits:    func(behind string) { u.reportQueued(c.Image, behind) },
+		Progress: func(percent int, quiet time.Duration) { u.reportProgress(c.Image, percent, quiet) },
 	})
 	if err != nil {
 		return "", err
@@ -121,6 +122,15 @@ func (u *imagePuller) reportQueued(wanted, behind string) {
 	message := fmt.Sprintf("image %q waits for the pull of %q from the same registry", wanted, behind)
 	u.report.showWaiting(state.InitialReason(u.pod.current()), message)
 	u.report.event(corev1.EventTypeNormal, "Pulling", "The pull of "+message)
+}
+
+// reportProgress says how far a pull has come: images are large, and take long.
+func (u *imagePuller) reportProgress(wanted string, percent int, quiet time.Duration) {
+	message := fmt.Sprintf("image %q is being pulled: %d %% have come", wanted, percent)
+	if quiet = quiet.Truncate(time.Minute); quiet > 0 {
+		message += fmt.Sprintf(", and nothing for %d min", int(quiet.Minutes()))
+	}
+	u.report.showWaiting(state.InitialReason(u.pod.current()), message)
 }
 
 // reportMissing says once in each attempt which pull secrets of the Pod are not there:

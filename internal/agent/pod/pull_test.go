@@ -3,6 +3,7 @@ package pod
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,4 +35,28 @@ func TestAPodSaysThatItWaitsForAnotherPull(t *testing.T) {
 	if strings.Contains(strings.Join(w.events.all(), "\n"), "a Pulling The pull of") {
 		t.Error("the first waits for itself")
 	}
+}
+
+// Images are large: who waits for one sees whether it comes.
+func TestAPodSaysHowFarItsPullIs(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.host.pullGate = make(chan struct{})
+	w.startAgent()
+	w.await("the pull", func() bool {
+		w.host.mu.Lock()
+		defer w.host.mu.Unlock()
+		return w.host.pulls == 1
+	})
+	w.frozen.Store(true)
+	w.clock.Step(time.Minute)
+	w.awaitPod("a", "says how far it is", func(p *corev1.Pod) bool {
+		if waitingReason(p) != "ContainerCreating" {
+			return false
+		}
+		message := p.Status.ContainerStatuses[0].State.Waiting.Message
+		return strings.HasPrefix(message, `image "registry.test/macos/base:v1" is being pulled: 0 % have come, and nothing for `) && strings.HasSuffix(message, " min")
+	})
+	w.frozen.Store(false)
+	close(w.host.pullGate)
+	w.awaitRunning("a")
 }
