@@ -150,20 +150,20 @@ func TestPodsThatRunStayAdmitted(t *testing.T) {
 
 // Memory is another Pod's once its VM is gone, and not before.
 func TestAPodThatEndsHoldsItsMemory(t *testing.T) {
-	w := newWorld(t, asking("b", "14Gi"))
+	w := newWorld(t, asking("a", "14Gi"))
 	w.host.stopGate = make(chan struct{})
 	w.startAgent()
-	w.awaitRunning("b")
-	w.delete("b")
+	w.awaitRunning("a")
+	w.deleteWithin(360000)
 	w.await("its VM is stopped", func() bool {
 		w.host.mu.Lock()
 		defer w.host.mu.Unlock()
 		return len(w.host.graces) > 0
 	})
-	w.create(asking("a", ""))
-	w.awaitPod("a", "waits", waitsForMemory)
+	w.create(asking("b", ""))
+	w.awaitPod("b", "waits", waitsForMemory)
 	close(w.host.stopGate)
-	w.awaitRunning("a")
+	w.awaitRunning("b")
 }
 
 // That holds for the next agent as well: it finds a VM that shuts down, and a Pod that came

@@ -240,9 +240,11 @@ func TestReadinessIsProbedUntilTheEnd(t *testing.T) {
 
 // TestWhatHasEndedIsNotUnhealthy: while its VM goes down, nobody is there to answer a probe.
 func TestWhatHasEndedIsNotUnhealthy(t *testing.T) {
-	w := newWorld(t, probed(corev1.RestartPolicyAlways, func(c *corev1.Container) {
+	p := probed(corev1.RestartPolicyAlways, func(c *corev1.Container) {
 		c.LivenessProbe, c.ReadinessProbe = probes("alive", 0, 1), probes("ready", 0, 1)
-	}))
+	})
+	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](24 * 60 * 60) // outlasts a busy machine, where the clock runs on
+	w := newWorld(t, p)
 	w.host.stopGate = make(chan struct{})
 	w.startAgent()
 	w.awaitReady(true)
