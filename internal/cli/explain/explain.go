@@ -23,6 +23,9 @@ import (
 // bookSite is where the book is read.
 const bookSite = "https://github.com/macfleet/macfleet/blob/main/docs/"
 
+// unexplained is what a reason means that the book has no row of.
+const unexplained = "the book does not explain this; its message says why"
+
 // Story is what is known of an object. Its JSON is documented in docs/operate/cli.md.
 type Story struct {
 	At        time.Time `json:"at"`
@@ -80,6 +83,7 @@ func (t *teller) is(format string, values ...any) {
 // add takes up a point, and what the book has on it.
 func (t *teller) add(p Point, entry reasons.Entry) {
 	p.Means = cmp.Or(p.Means, entry.Means)
+	p.Next = cmp.Or(p.Next, entry.Next)
 	p.You = cmp.Or(p.You, t.named(entry.You))
 	if entry.Page != "" {
 		p.Read = cmp.Or(p.Read, page(entry.Page))
@@ -98,7 +102,7 @@ func page(link string) string { return bookSite + path.Join("operate", link) }
 
 // named puts names in the places that the book leaves for them.
 func (t *teller) named(command string) string {
-	for _, place := range []string{"NS", "HOST", "MACHINE", "PROFILE"} {
+	for _, place := range []string{"NS", "HOST", "MACHINE", "PROFILE", "POD"} {
 		name := cmp.Or(t.names[place], place)
 		command = strings.ReplaceAll(strings.ReplaceAll(command, `"$`+place+`"`, name), "$"+place, name)
 	}
@@ -122,7 +126,7 @@ func (t *teller) condition(about string, c metav1.Condition, when next, of ...st
 	switch {
 	case p.Healthy || p.Next != "":
 	case !found:
-		p.Means = "the book does not explain this; its message says why"
+		p.Means = unexplained
 	case entry.You == "":
 		p.Next = "it passes by itself"
 	case reasons.Passes(c.Reason):

@@ -2,9 +2,11 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -37,22 +39,12 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	if p.Spec.NodeName != "" {
 		t.is("on the Mac of Node %s", p.Spec.NodeName)
 	}
-	reason, message := show.WhyPending(p)
-	point := Point{Reason: reason, Says: message, Since: &p.CreationTimestamp.Time, Read: bookSite + "pods.md#when-a-pod-waits"}
-	switch {
-	case p.DeletionTimestamp != nil:
-		point.Reason, point.Since, point.Means = "Terminating", askedToEnd(p), "it is being deleted"
-		point.Next, point.NextAt = "it is gone when its guest has ended and its VM is deleted; its grace ends", &p.DeletionTimestamp.Time
-	case p.Spec.NodeName == "":
-		point.Means, point.Next = "no Node takes it; its message counts why", "it runs on the first Node that has room for it"
-		point.Commands = []string{fmt.Sprintf("kubectl -n %s describe pod %s", p.Namespace, p.Name)}
-	case p.Status.Phase == corev1.PodPending:
-		point.Means, point.Next = "it starts: its image is pulled, and its VM made", "it runs when that is done; its events say how far it is"
-		point.Commands = []string{fmt.Sprintf("kubectl -n %s events --for pod/%s", p.Namespace, p.Name)}
-	default:
-		point.Healthy, point.Reason = true, string(p.Status.Phase)
+	t.names["POD"] = p.Name
+	if p.DeletionTimestamp != nil {
+		t.terminating(p)
+	} else {
+		t.podIsAt(p)
 	}
-	t.add(point, reasons.Entry{})
 	if p.Spec.NodeName == "" {
 		t.waitingFleets()
 	} else {
@@ -60,6 +52,79 @@ func Pod(s *snapshot.Snapshot, book reasons.Book, p *corev1.Pod) Story {
 	}
 	t.zones("")
 	return *t.story
+}
+
+func (t *teller) terminating(p *corev1.Pod) {
+	point := Point{
+		Reason: "Terminating", Means: "it is being deleted", Since: askedToEnd(p),
+		Next: "it is gone when its guest has ended and its VM is deleted; its grace ends", NextAt: &p.DeletionTimestamp.Time,
+	}
+	if t.podAway(p) {
+		point.Next, point.NextAt = nothingHeard, nil
+	}
+	t.add(point, reasons.Entry{Page: "../pods.md#deletion-restarts-reboots"})
+}
+
+// podIsAt takes up how far a Pod is, or what it has failed of.
+func (t *teller) podIsAt(p *corev1.Pod) {
+	plight := show.PlightOf(p)
+	if plight.Reason == "" {
+		t.add(Point{Reason: string(p.Status.Phase), Healthy: true, Since: &p.CreationTimestamp.Time}, reasons.Entry{})
+		return
+	}
+	point := Point{Reason: plight.Reason, Says: plight.Message, Since: &p.CreationTimestamp.Time}
+	if !plight.Since.IsZero() {
+		point.Since = &plight.Since
+	}
+	switch {
+	case p.Status.Phase == corev1.PodFailed:
+		point.Next = afterFailure(p)
+	case t.podAway(p):
+		point.Next = nothingHeard
+	}
+	t.add(point, t.ofPods(plight.Reason))
+	if plight.Ended != nil {
+		t.lastEnd(plight)
+	}
+}
+
+// lastEnd takes up how a container ended that is to be started again.
+func (t *teller) lastEnd(plight show.Plight) {
+	reason, says := show.EndOf(plight.Container, plight.Ended)
+	if reason == plight.Reason {
+		return // which is told
+	}
+	entry := t.ofPods(reason)
+	entry.Next = ""
+	t.add(Point{About: "last end of " + plight.Container, Reason: reason, Says: says, Since: &plight.Ended.FinishedAt.Time}, entry)
+}
+
+// ofPods is what the book says of a Pod's reason.
+func (t *teller) ofPods(reason string) reasons.Entry {
+	entry, found := t.book.Find(reason, reasons.OfPods)
+	if !found {
+		return reasons.Entry{Means: unexplained, Page: "reasons.md#why-a-pod-waits-or-has-failed"}
+	}
+	return entry
+}
+
+// afterFailure is what comes after a Pod that has failed: nothing of its own.
+func afterFailure(p *corev1.Pod) string {
+	if owner := metav1.GetControllerOf(p); owner != nil {
+		return fmt.Sprintf("this Pod stays as it is; whether another is made, its %s %s decides", owner.Kind, owner.Name)
+	}
+	return "nothing: a Pod that has failed stays as it is, and nobody makes another"
+}
+
+// nothingHeard is what comes next on a Mac that is away.
+const nothingHeard = "nothing, before its Mac is back, of which nothing is heard"
+
+// podAway says whether nothing is heard of the Mac that a Pod is on.
+func (t *teller) podAway(p *corev1.Pod) bool {
+	return slices.ContainsFunc(t.s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool {
+		ready := find(m.Status.Conditions, infrav1.NodeReadyCondition)
+		return m.Name == p.Spec.NodeName && ready != nil && show.Unhealthy(*ready) && show.Away(*ready)
+	})
 }
 
 // askedToEnd is when a Pod's deletion was asked for: its deletionTimestamp is when its grace

@@ -17,6 +17,8 @@ type Entry struct {
 	Conditions []string
 	Reasons    []string
 	Means      string
+	// Next is what happens by itself, where the book says that of the reason.
+	Next string
 	// You is what a person can do; empty: nothing is asked of anybody.
 	You string
 	// Commands to type, with $HOST, $MACHINE, $NS and the like for names.
@@ -31,6 +33,9 @@ type Book struct {
 	machines map[string]Entry
 	recipes  map[string][]string
 }
+
+// OfPods is the condition of the reasons that Pods and their containers have.
+const OfPods = "Pod"
 
 // eventsOn is the column of tables of events that names their object.
 const eventsOn = "on"
@@ -63,7 +68,7 @@ func (b *Book) add(r row) {
 		b.machines[quoted(phase)[0]] = entry
 		return
 	}
-	entry.Reasons = quoted(head("reason"))
+	entry.Reasons, entry.Next = quoted(head("reason")), plain(head("next"))
 	entry.Conditions = quoted(head("condition"))
 	if event := head("event"); event != "" && head(eventsOn) != "" {
 		entry.Reasons = quoted(event)

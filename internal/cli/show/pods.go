@@ -1,8 +1,11 @@
 package show
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,27 +23,111 @@ func WantsMac(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == macTaint })
 }
 
-// WhyPending is what keeps a Pod from running, in a word and a sentence.
-func WhyPending(p *corev1.Pod) (reason, message string) {
-	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if w := status.State.Waiting; w != nil {
-			return w.Reason, firstSentence(w.Message)
+// Plight is what keeps a Pod from running, or what it has failed of.
+type Plight struct {
+	// Reason is empty: it runs, or has run, and all is well.
+	Reason, Message string
+	// Since is when its container ended last, where one did.
+	Since time.Time
+	// Container has ended before, as Ended says, and is to be started again; nil: none is.
+	Container string
+	Ended     *corev1.ContainerStateTerminated
+}
+
+// PlightOf looks at the Pod alone, and not at its Mac.
+func PlightOf(p *corev1.Pod) Plight {
+	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	switch p.Status.Phase {
+	case corev1.PodSucceeded:
+		return Plight{}
+	case corev1.PodFailed:
+		return failureOf(p, statuses)
+	}
+	if c := waiting(statuses); c != nil {
+		plight := Plight{Reason: c.State.Waiting.Reason, Message: oneLine(c.State.Waiting.Message)}
+		if ended := c.LastTerminationState.Terminated; ended != nil {
+			plight.Container, plight.Ended, plight.Since = c.Name, ended, ended.FinishedAt.Time
 		}
+		return plight
 	}
 	if p.Status.Reason != "" {
-		return p.Status.Reason, firstSentence(p.Status.Message)
+		return Plight{Reason: p.Status.Reason, Message: oneLine(p.Status.Message)}
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason, firstSentence(c.Message)
+	if p.Status.Phase != corev1.PodRunning {
+		return unscheduled(p)
+	}
+	return unready(p)
+}
+
+// waiting is the container that waits for something of its own, else the first that waits for
+// its turn.
+func waiting(statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
+	var first *corev1.ContainerStatus
+	for i := range statuses {
+		w := statuses[i].State.Waiting
+		switch {
+		case w == nil:
+		case !slices.Contains([]string{"ContainerCreating", "PodInitializing"}, w.Reason):
+			return &statuses[i]
+		case first == nil:
+			first = &statuses[i]
 		}
 	}
-	return string(p.Status.Phase), ""
+	return first
 }
+
+// failureOf is the Pod's own reason, else that of the first of its containers that failed.
+func failureOf(p *corev1.Pod, statuses []corev1.ContainerStatus) Plight {
+	plight := Plight{Reason: cmp.Or(p.Status.Reason, string(p.Status.Phase)), Message: oneLine(p.Status.Message)}
+	for i := range statuses {
+		ended := statuses[i].State.Terminated
+		if ended == nil || ended.ExitCode == 0 {
+			continue
+		}
+		plight.Since = ended.FinishedAt.Time
+		if p.Status.Reason == "" {
+			plight.Reason, plight.Message = EndOf(statuses[i].Name, ended)
+		}
+		return plight
+	}
+	return plight
+}
+
+// EndOf is how a container ended, in a word and a sentence.
+func EndOf(container string, ended *corev1.ContainerStateTerminated) (reason, message string) {
+	message = fmt.Sprintf("container %s ended with exit code %d: %s", container, ended.ExitCode, oneLine(ended.Message))
+	return cmp.Or(ended.Reason, "Error"), strings.TrimSuffix(message, ": ")
+}
+
+// unscheduled is what a Pod waits for of which no agent tells.
+func unscheduled(p *corev1.Pod) Plight {
+	if c := falseOf(p, corev1.PodScheduled); c != nil {
+		return Plight{Reason: c.Reason, Message: firstSentence(c.Message)}
+	}
+	return Plight{Reason: string(p.Status.Phase)}
+}
+
+// unready is why a Pod that runs is not Ready.
+func unready(p *corev1.Pod) Plight {
+	if c := falseOf(p, corev1.PodReady); c != nil {
+		return Plight{Reason: cmp.Or(c.Reason, "NotReady"), Message: oneLine(c.Message), Since: c.LastTransitionTime.Time}
+	}
+	return Plight{}
+}
+
+func falseOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionFalse })
+	if at < 0 {
+		return nil
+	}
+	return &p.Status.Conditions[at]
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // firstSentence is what a scheduler says before it repeats itself.
 func firstSentence(text string) string {
-	text, _, _ = strings.Cut(strings.Join(strings.Fields(text), " "), ". ")
+	text, _, _ = strings.Cut(oneLine(text), ". ")
 	return text
 }
 

@@ -317,8 +317,8 @@ func podFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Status.Phase == corev1.PodPending && (macs[p.Spec.NodeName] || p.Spec.NodeName == "" && WantsMac(p)) {
-			reason, message := WhyPending(p)
-			c := metav1.Condition{Reason: reason, Message: message, LastTransitionTime: p.CreationTimestamp}
+			plight := PlightOf(p)
+			c := metav1.Condition{Reason: plight.Reason, Message: plight.Message, LastTransitionTime: p.CreationTimestamp}
 			found = append(found, finding{of("pod", p, c), false})
 		}
 	}
