@@ -269,3 +269,32 @@ func TestARebootOfADeadMacSaysWhoEnds(t *testing.T) {
 		t.Errorf("says %q, ends %v", plan.Guests, plan.Ends)
 	}
 }
+
+// Somebody else's Mac is not wiped, whatever is asked for: nobody is promised that it is.
+func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
+	renamed := clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Minute)
+	s := fleet()
+	for name, c := range map[string]struct {
+		host   int
+		plan   func(Mac) (Plan, error)
+		detach bool
+	}{
+		"wipe":                {0, Wipe{}.Plan, true},
+		"wipe --terminate":    {0, Wipe{Release: Release{Terminate: true}}.Plan, true},
+		"release, stranded":   {3, Release{}.Plan, false},
+		"wipe, stranded":      {3, Wipe{}.Plan, false},
+		"release --terminate": {3, Release{Terminate: true}.Plan, false},
+	} {
+		h := &s.Hosts[c.host]
+		h.Status.Conditions = append(h.Status.Conditions, renamed)
+		h.Status.Server.Name = "oops"
+		_, err := c.plan(MacOf(s, h))
+		says := "would not be wiped: somebody named its server oops at the vendor, and it is theirs until it is named " + h.Spec.ClaimRef.Name + " again"
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "macfleet host detach "+h.Name) != c.detach {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := (Detach{}).Plan(MacOf(s, &s.Hosts[0])); err != nil {
+		t.Errorf("it can be let go: %v", err)
+	}
+}

@@ -120,6 +120,8 @@ func (r Release) Plan(m Mac) (Plan, error) {
 		return p, nil
 	case release != nil:
 		return Plan{}, fmt.Errorf("host %s is being released already, recorded %s: macfleet explain host %s", h.Name, since(&release.RequestedAt), h.Name)
+	case h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable:
+		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is Available, clean and free for the next Machine. To give it back to the vendor: macfleet host wipe %s --terminate", h.Name, h.Name)
 	case h.Spec.ClaimRef == nil:
 		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is %s. To wipe it: macfleet host wipe %s", h.Name, h.Status.Phase, h.Name)
 	case m.Machine != nil:
@@ -128,8 +130,15 @@ func (r Release) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s goes back to the vendor with --terminate, and to no pool: leave --pool out", h.Name)
 	case h.Status.Phase != infrav1.HostStranded:
 		return Plan{}, fmt.Errorf("host %s is %s and not Stranded: macfleet explain host %s", h.Name, h.Status.Phase, h.Name)
+	case host.ChangedByOther(h):
+		return Plan{}, renamed(h)
 	}
 	return r.stranded(m)
+}
+
+// renamed: whoever names a claimed server has it, and nothing of theirs is wiped.
+func renamed(h *infrav1.ScalewayAppleSiliconHost) error {
+	return fmt.Errorf("host %s would not be wiped: somebody named its server %s at the vendor, and it is theirs until it is named %s again. Name it so in the vendor's console, then try again", h.Name, h.Status.Server.Name, h.Spec.ClaimRef.Name)
 }
 
 func (r Release) stranded(m Mac) (Plan, error) {
@@ -218,6 +227,8 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 	switch {
 	case m.Machine != nil && (w.Pool != "" || w.OS != ""):
 		return Plan{}, fmt.Errorf("host %s goes back to the pool and with the macOS that Machine %s names: leave --pool and --os out", h.Name, m.owner())
+	case m.Machine != nil && host.ChangedByOther(h):
+		return Plan{}, fmt.Errorf("%w; or let it go as it is, Foreign and NOT wiped: macfleet host detach %s", renamed(h), h.Name)
 	case m.Machine != nil:
 		policy := infrav1.Recycle
 		if w.Terminate {
