@@ -143,10 +143,26 @@ func newExplainMachine() *cobra.Command {
 	return explainer("machine", "The story of a Machine", snapshot.Machines, []string{"samm"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
 		s, m, err := machine.load(ctx, v, name)
 		if err != nil {
-			return explain.Story{}, err
+			return v.tellLeft(ctx, name, err)
 		}
 		return explain.Machine(s, reasons.Read(), m), nil
 	})
+}
+
+// tellLeft tells of a Machine that Cluster API alone has still; else why there is no story of it.
+func (v *verb) tellLeft(ctx context.Context, name string, why error) (explain.Story, error) {
+	if _, unknown := errors.AsType[explain.UnknownError](why); !unknown {
+		return explain.Story{}, why
+	}
+	_, s, err := v.load(ctx, snapshot.Machines, snapshot.CoreMachines)
+	if err != nil {
+		return explain.Story{}, why
+	}
+	c := explain.FindLeft(s, name)
+	if c == nil {
+		return explain.Story{}, why
+	}
+	return explain.Left(s, reasons.Read(), c), nil
 }
 
 func newExplainProfile() *cobra.Command {

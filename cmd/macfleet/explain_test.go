@@ -110,6 +110,23 @@ func same(t *testing.T, want explain.Story, kind, name string) {
 // goesOn is a fleet whose rollout is not halted.
 func goesOn(s *snapshot.Snapshot) { s.Profiles[0].Status.Conditions = nil }
 
+// A Machine that Cluster API alone has still has a story, by its whole name.
+func TestTheStoryOfAMachineThatStandsForNoMac(t *testing.T) {
+	speakTo(t, &fleetServer{change: func(s *snapshot.Snapshot) {
+		left := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: clitest.Builders + "-gone", CreationTimestamp: clitest.Ago(time.Hour)}}
+		left.Spec.InfrastructureRef.Kind, left.Spec.InfrastructureRef.Name = "ScalewayAppleSiliconMachine", left.Name
+		s.CoreMachines = append(s.CoreMachines, left)
+	}})
+	points := told(t, "machine", clitest.Namespace+"/"+clitest.Builders+"-gone").Points
+	if len(points) != 1 || !slices.Equal(points[0].Commands, []string{"kubectl -n " + clitest.Namespace + " delete machine " + clitest.Builders + "-gone"}) {
+		t.Errorf("tells %+v", points)
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"explain", "machine", "nonsense"}, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "there is no machine nonsense") {
+		t.Errorf("of nothing: %d, %s", code, &errs)
+	}
+}
+
 // Of a thousand Macs only what belongs to the one is asked for, but where its name is not
 // written out, or where a rollout is halted, which the other Macs of the profile have a say in.
 func TestAStoryAsksForItsOwn(t *testing.T) {

@@ -89,7 +89,7 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	for _, item := range NoManager(s) {
 		items = append(items, finding{item, true})
 	}
-	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, nodeFindings, podFindings} {
+	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, leftFindings, nodeFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}
 	status.Waits = grouped(items, false)
