@@ -152,6 +152,7 @@ func newReboot() *cobra.Command {
 			cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people")
 			cmd.Flags().StringVar(&r.ID, "id", "", "name of the request, which is made once (default: made of the time)")
 			cmd.Flags().BoolVar(&r.Force, "force", false, "at once: Pods die with it")
+			cmd.Flags().BoolVar(&r.Cancel, "cancel", false, "take a request back that waits")
 		})
 }
 

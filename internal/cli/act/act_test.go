@@ -100,6 +100,7 @@ func recipes() []struct {
 		{"maintenance --reason swap", Maintenance{Reason: "swap"}.Plan},
 		{"maintenance --end", Maintenance{End: true}.Plan},
 		{"reboot --reason hangs", Reboot{ID: "by-hand-1", Reason: "hangs"}.Plan},
+		{"reboot --cancel", Reboot{Cancel: true}.Plan},
 		{"reboot --reason hangs --force", Reboot{ID: "by-hand-1", Reason: "hangs", Force: true}.Plan},
 	}
 }

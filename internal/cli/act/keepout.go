@@ -103,15 +103,19 @@ func (a Maintenance) Plan(m Mac) (Plan, error) {
 type Reboot struct {
 	ID, Reason string
 	Force      bool
+	// Cancel takes a request back.
+	Cancel bool
 }
 
 // Check says what is missing in what was typed.
-func (r Reboot) Check() error { return reasoned(r.Reason, false) }
+func (r Reboot) Check() error { return reasoned(r.Reason, r.Cancel) }
 
 // Plan is for a host whose server exists.
 func (r Reboot) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch {
+	case r.Cancel:
+		return r.takeBack(h)
 	case h.Spec.Order != nil || h.Status.Phase == infrav1.HostGone:
 		return Plan{}, fmt.Errorf("host %s has no server: it is %s", h.Name, h.Status.Phase)
 	case h.Spec.Release != nil:
@@ -119,7 +123,7 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 	case h.Spec.Record.HandedOverAt != nil:
 		return Plan{}, fmt.Errorf("host %s went to another management cluster, which alone reboots it", h.Name)
 	case h.Spec.Reboot != nil && !r.Force:
-		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s", h.Name, h.Spec.Reboot.ID, h.Name)
+		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s. To take it back: macfleet host reboot %s --cancel", h.Name, h.Spec.Reboot.ID, h.Name, h.Name)
 	}
 	var p Plan
 	p.say("the vendor cuts the power of host %s, and the Mac starts again", h.Name)
@@ -142,5 +146,16 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		fields["force"] = true
 	}
 	p.patch(h, spec(map[string]any{"reboot": fields}))
+	return p, nil
+}
+
+// takeBack ends a request that waits.
+func (Reboot) takeBack(h *infrav1.ScalewayAppleSiliconHost) (Plan, error) {
+	if h.Spec.Reboot == nil {
+		return Plan{}, fmt.Errorf("host %s waits for no reboot", h.Name)
+	}
+	var p Plan
+	p.say("host %s is not rebooted for %s (%s), unless the vendor took that already; one that a recovery asked for it may ask for again", h.Name, h.Spec.Reboot.ID, h.Spec.Reboot.Reason)
+	p.patch(h, spec(map[string]any{"reboot": nil}))
 	return p, nil
 }
