@@ -121,6 +121,11 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 		}
 		if wipe.RequestedAt != nil {
 			p.Since = &wipe.RequestedAt.Time
+		}
+		switch rejected := find(h.Status.Conditions, infrav1.WipedCondition); {
+		case rejected != nil && rejected.Reason == infrav1.ReasonWipeRejected:
+			p.Next = rejectedWipe
+		case wipe.RequestedAt != nil:
 			when := wipe.RequestedAt.Add(reinstall)
 			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
 		}
@@ -170,6 +175,10 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 		}
 		var when next
 		switch {
+		case c.Reason == infrav1.ReasonWipeRejected:
+			when = next{text: rejectedWipe}
+		case c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootWaiting:
+			when = rebootWaits(h, c)
 		case c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil:
 			when = next{text: "the quarantine ends", at: &h.Spec.Quarantine.Until.Time}
 		case c.Type == infrav1.ReachableCondition && h.Spec.Reboot != nil:
@@ -181,6 +190,24 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 	}
 }
 
+// rejectedWipe is what comes of a wipe that the vendor refuses.
+const rejectedWipe = "the vendor is asked again with growing pauses; nothing else comes before it takes the reinstall"
+
+// rebootWaits is what comes of a reboot that waits. A drain or force hastens only what waits for
+// a Machine's Pods.
+func rebootWaits(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) next {
+	cancel := []string{fmt.Sprintf("macfleet host reboot %s --cancel", h.Name)}
+	switch {
+	case strings.HasPrefix(c.Message, host.Refused("")):
+		return next{text: "the vendor is asked again", you: "mend what the vendor says: of the API key its cluster tells, too. Or take the reboot back", commands: cancel}
+	case h.Spec.ClaimRef == nil:
+		return next{text: whenOver, you: "see to what its message names, or take the reboot back", commands: cancel}
+	}
+	return next{text: whenOver}
+}
+
+const whenOver = "it is made as soon as what its message names is over"
+
 // rebootedSince: what the vendor's diagnostic found and advised was before the last reboot, and
 // is asked for anew before the next.
 func rebootedSince(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
@@ -189,7 +216,8 @@ func rebootedSince(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool
 
 // toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
 func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
-	if c.Reason == infrav1.ReasonNotDelivered || rebootedSince(h, c) {
+	cancelled := c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootWaiting && h.Spec.Reboot == nil
+	if c.Reason == infrav1.ReasonNotDelivered || rebootedSince(h, c) || cancelled {
 		return true
 	}
 	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil
@@ -199,7 +227,7 @@ func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
 	case infrav1.KeptOutCondition:
 		return c.Reason == string(h.Status.Phase)
 	case infrav1.WipedCondition:
-		return !idle
+		return !idle || c.Reason == infrav1.ReasonNotWiped && slices.Contains([]infrav1.HostPhase{infrav1.HostDirty, infrav1.HostForeign}, h.Status.Phase)
 	case infrav1.NameInSyncCondition, host.CredentialsStagedCondition:
 		return idle && slices.Contains([]infrav1.HostPhase{infrav1.HostAvailable, infrav1.HostForeign}, h.Status.Phase)
 	}

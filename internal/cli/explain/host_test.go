@@ -80,3 +80,66 @@ func TestTheFloorThatIsOver(t *testing.T) {
 		}
 	}
 }
+
+// What a person has to do is said once, and nothing beside it says otherwise.
+func TestNothingSaysOtherwise(t *testing.T) {
+	wiped := func(reason string) metav1.Condition {
+		return clitest.Condition(infrav1.WipedCondition, metav1.ConditionFalse, reason, "", time.Minute)
+	}
+	rebooted := func(why string) metav1.Condition {
+		return clitest.Condition(host.RebootedCondition, metav1.ConditionFalse, host.ReasonRebootWaiting, why, time.Minute)
+	}
+	claim := func(h *infrav1.ScalewayAppleSiliconHost) {
+		h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: clitest.Namespace, Name: "m"}
+		h.Spec.Reboot = &infrav1.RebootRequest{ID: "1"}
+	}
+	for name, c := range map[string]struct {
+		phase     infrav1.HostPhase
+		condition metav1.Condition
+		change    func(*infrav1.ScalewayAppleSiliconHost)
+		reason    string
+		next      string
+		types     string
+		untold    bool
+	}{
+		"NotWiped, of which the phase tells": {phase: infrav1.HostDirty, condition: wiped(infrav1.ReasonNotWiped), untold: true},
+		"Foreign, likewise":                  {phase: infrav1.HostForeign, condition: wiped(infrav1.ReasonNotWiped), untold: true},
+		"a wipe that is refused": {
+			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: "Releasing", next: rejectedWipe,
+			change: func(h *infrav1.ScalewayAppleSiliconHost) {
+				h.Spec.Release = &infrav1.Release{}
+				h.Spec.Record.Wipe.RequestedAt = ptr.To(metav1.NewMicroTime(clitest.Now()))
+			},
+		},
+		"its condition": {
+			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: infrav1.ReasonWipeRejected, next: rejectedWipe,
+			change: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Release = &infrav1.Release{} },
+		},
+		"a reboot waits for Pods":        {phase: infrav1.HostInUse, condition: rebooted("Pods run"), change: claim, reason: host.ReasonRebootWaiting, next: whenOver, types: "kubectl drain "},
+		"a reboot that a vendor refuses": {phase: infrav1.HostInUse, condition: rebooted(host.Refused("403")), change: claim, reason: host.ReasonRebootWaiting, next: "the vendor is asked again", types: "macfleet host reboot "},
+		"a reboot of nobody's": {
+			phase: infrav1.HostAvailable, condition: rebooted("the server is in error"), reason: host.ReasonRebootWaiting, next: whenOver, types: "macfleet host reboot ",
+			change: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "1"} },
+		},
+		"a reboot that was taken back": {phase: infrav1.HostInUse, condition: rebooted("Pods run"), reason: host.ReasonRebootWaiting, untold: true},
+	} {
+		h := clitest.Host(1, c.phase, c.condition)
+		if c.change != nil {
+			c.change(&h)
+		}
+		story := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h)
+		if c.untold {
+			if told := slices.ContainsFunc(story.Points, func(p Point) bool { return p.Condition == c.condition.Type }); told {
+				t.Errorf("%s: %+v", name, story.Points)
+			}
+			continue
+		}
+		p := point(t, story, c.reason)
+		if p.Next != c.next || p.NextAt != nil || c.types != "" && !strings.HasPrefix(p.Commands[0], c.types) {
+			t.Errorf("%s: %+v", name, p)
+		}
+		if c.types == "macfleet host reboot " && !slices.Equal(p.Commands, []string{"macfleet host reboot " + h.Name + " --cancel"}) {
+			t.Errorf("%s: type %q", name, p.Commands)
+		}
+	}
+}

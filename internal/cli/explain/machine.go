@@ -58,10 +58,15 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 			t.hostConditions("host "+h.Name, h)
 		}
 	}
-	t.node(m.Name)
+	if !lost(m) {
+		t.node(m.Name)
+	}
 	t.zones(m.Namespace)
 	return *t.story
 }
+
+// lost: the Mac is not the Machine's any more, and nothing comes of what is wrong with it.
+func lost(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Status.Phase == "Lost" }
 
 func hostNameOf(m *infrav1.ScalewayAppleSiliconMachine) string {
 	if m.Spec.HostRef != nil {
@@ -116,7 +121,7 @@ func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 		t.machinePhase(about, m)
 	}
 	for _, kind := range show.MachineConditions() {
-		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) {
+		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) && !tooLate(m, *c) {
 			t.condition(about, *c, t.whenMachine(m, *c).since(show.MachineBegan(t.s, m, *c)))
 		}
 	}
@@ -133,6 +138,11 @@ func tooEarly(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) bool {
 	claimed := find(m.Status.Conditions, infrav1.HostClaimedCondition)
 	noMac := hostNameOf(m) == "" || claimed != nil && show.Unhealthy(*claimed)
 	return c.Reason == infrav1.ReasonWaitingForNode || c.Reason == infrav1.ReasonWaitingForHost && noMac
+}
+
+// tooLate: of a Machine that lost its Mac only what became of that is news.
+func tooLate(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) bool {
+	return lost(m) && c.Type != infrav1.HostClaimedCondition && c.Type != infrav1.ReleasedCondition
 }
 
 func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachine) {

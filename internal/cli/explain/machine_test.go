@@ -86,3 +86,21 @@ func TestANodeThatIsNotHeardOf(t *testing.T) {
 		t.Errorf("tells %+v", told)
 	}
 }
+
+// Of a Mac that is lost nothing is expected any more, and what to do can be typed.
+func TestALostMacIsNotWaitedFor(t *testing.T) {
+	s, book := clitest.Fleet(), reasons.Read()
+	m := &s.Machines[5]
+	m.Status.Conditions = append(m.Status.Conditions, clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, infrav1.ReasonNodeMissing, "", time.Hour))
+	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: m.Name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}}}}
+	for _, p := range Machine(s, book, m).Points {
+		if p.Reason == infrav1.ReasonNodeMissing || p.Reason == "NodeStatusUnknown" {
+			t.Errorf("tells %+v", p)
+		}
+	}
+	m.Status.Conditions[0].Reason = infrav1.ReasonClaimLost
+	p := point(t, Machine(s, book, m), infrav1.ReasonClaimLost)
+	if !slices.Contains(p.Commands, "kubectl -n "+m.Namespace+" delete machine "+m.Name) || !strings.Contains(p.You, "name the server "+m.Name+" again") {
+		t.Errorf("what to do: %q, %q", p.You, p.Commands)
+	}
+}

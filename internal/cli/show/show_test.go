@@ -159,3 +159,19 @@ func TestPodsThatAMacConcerns(t *testing.T) {
 		t.Errorf("tells of %s", got)
 	}
 }
+
+// A wipe that the vendor refuses waits for a person; one that it is at does not.
+func TestARefusedWipeNeedsAPerson(t *testing.T) {
+	for reason, person := range map[string]bool{infrav1.ReasonWipeRejected: true, infrav1.ReasonReinstalling: false} {
+		for released, told := range map[bool]bool{true: person, false: false} {
+			h := clitest.Host(1, infrav1.HostReleasing, clitest.Condition(infrav1.WipedCondition, metav1.ConditionFalse, reason, "", time.Minute))
+			if released {
+				h.Spec.Release = &infrav1.Release{}
+			}
+			s := &snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{h}}
+			if got := StatusOf(s, reasons.Read()).Person; (len(got) == 1) != told {
+				t.Errorf("%s, released %v: %+v", reason, released, got)
+			}
+		}
+	}
+}

@@ -207,7 +207,7 @@ func haltCommand(p *infrav1.MacNodeProfile) string {
 // alone are the phases of hosts that no Machine waits for, and that only a person ends.
 var alone = []infrav1.HostPhase{infrav1.HostStranded, infrav1.HostDirty, infrav1.HostForeign}
 
-func hostFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
+func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 	var found []finding
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
@@ -216,6 +216,8 @@ func hostFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 		case kept != nil && kept.Status == metav1.ConditionTrue:
 			ends := h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
 			found = append(found, finding{of("host", h, *kept), !ends})
+		case refusedWipe(h, book) != nil:
+			found = append(found, finding{of("host", h, *refusedWipe(h, book)), true})
 		case slices.Contains(alone, h.Status.Phase):
 			c := metav1.Condition{Reason: string(h.Status.Phase)}
 			if available := meta.FindStatusCondition(h.Status.Conditions, "Available"); available != nil {
@@ -227,6 +229,15 @@ func hostFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 		}
 	}
 	return found
+}
+
+// refusedWipe is why a host on its way back is not wiped, where a person is needed for that.
+func refusedWipe(h *infrav1.ScalewayAppleSiliconHost, book reasons.Book) *metav1.Condition {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.WipedCondition)
+	if c == nil || h.Spec.Release == nil || !Unhealthy(*c) || !book.Asks(c.Reason, c.Type) {
+		return nil
+	}
+	return c
 }
 
 // aloneCommand is the one thing to do about a host that is alone; of a Foreign one there are
