@@ -14,18 +14,23 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // lister is a verb that shows a table.
 type lister struct {
 	verb
 	selector, sortBy, phase string
+	// phases are all that there are.
+	phases []string
 }
 
-func (l *lister) add(cmd *cobra.Command) {
+func (l *lister) add(cmd *cobra.Command, phases []string) {
+	l.phases = phases
 	l.verb.add(cmd, "wide", "json", "yaml", "name")
 	cmd.Flags().StringVarP(&l.selector, "selector", "l", "", "only those with these labels, such as a=b,c!=d")
 	cmd.Flags().StringVar(&l.phase, "phase", "", "only those in this phase")
+	_ = cmd.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(cobraWords(phases), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringVar(&l.sortBy, "sort-by", "", "a column, such as age")
 }
 
@@ -34,6 +39,9 @@ func (l *lister) selects() (func(object metav1.Object, phase string) bool, error
 	selector, err := labels.Parse(l.selector)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--selector %s: %w", l.selector, err)}
+	}
+	if known := func(phase string) bool { return strings.EqualFold(l.phase, phase) }; l.phase != "" && !slices.ContainsFunc(l.phases, known) {
+		return nil, usageError{fmt.Errorf("--phase %s is none of %s", l.phase, strings.Join(l.phases, ", "))}
 	}
 	return func(object metav1.Object, phase string) bool {
 		return selector.Matches(labels.Set(object.GetLabels())) && (l.phase == "" || strings.EqualFold(l.phase, phase))
@@ -58,7 +66,7 @@ func newHosts() *cobra.Command {
 			})
 		},
 	}
-	l.add(cmd)
+	l.add(cmd, show.HostPhases())
 	return cmd
 }
 
@@ -81,8 +89,16 @@ func newMachines() *cobra.Command {
 			})
 		},
 	}
-	l.add(cmd)
+	l.add(cmd, machinePhases())
 	return cmd
+}
+
+// machinePhases are ours, and Cluster API's own word for a Machine that it drains.
+func machinePhases() []string {
+	return []string{
+		machine.PhasePending, machine.PhaseClaimed, machine.PhaseBootstrap, machine.PhaseJoining, machine.PhaseRunning,
+		machine.PhaseNotReady, machine.PhaseUnreachable, machine.PhaseLost, machine.PhaseReleasing, show.Deleting,
+	}
 }
 
 func typeMeta(kind string) metav1.TypeMeta {

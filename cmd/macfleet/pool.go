@@ -69,6 +69,6 @@ func newPoolOrder() *cobra.Command {
 			})
 		},
 	}
-	l.add(cmd)
+	l.add(cmd, show.HostPhases())
 	return cmd
 }

@@ -165,13 +165,13 @@ func DrainOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *meta
 	return &drain
 }
 
-// deleting is the phase of a Machine that Cluster API deletes, which is core's own word.
-const deleting = "Deleting"
+// Deleting is the phase of a Machine that Cluster API deletes, which is core's own word.
+const Deleting = "Deleting"
 
 // PhaseOf is how far a Machine is.
 func PhaseOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
 	if DrainOf(s, m) != nil {
-		return deleting
+		return Deleting
 	}
 	return m.Status.Phase
 }

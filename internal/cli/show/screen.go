@@ -20,6 +20,15 @@ var phases = []infrav1.HostPhase{
 	infrav1.HostStranded, infrav1.HostDirty, infrav1.HostForeign, infrav1.HostHandedOver, infrav1.HostGone,
 }
 
+// HostPhases are those that a host can be in.
+func HostPhases() []string {
+	words := make([]string, len(phases))
+	for i, phase := range phases {
+		words[i] = string(phase)
+	}
+	return words
+}
+
 // Write writes the one screen.
 func (s Status) Write(out io.Writer, sc screen.Screen) error {
 	parts := []func(io.Writer, screen.Screen) error{s.pool, s.fleets, s.waits("WAITS", s.Waits, screen.Busy), s.waits("NEEDS A PERSON", s.Person, screen.Bad), s.last}
