@@ -124,7 +124,7 @@ func newQuarantine() *cobra.Command {
 		"It ends no claim: a Machine that has the Mac keeps it.",
 		func() planner { q.Now = onceNow(q.Now); return q }, func(cmd *cobra.Command) {
 			cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for people")
-			cmd.Flags().DurationVar(&q.For, "for", 0, "for how long, such as 48h (default: until you end it)")
+			cmd.Flags().Var(span{&q.For}, "for", "for how long, such as 48h or 2d (default: until you end it)")
 			cmd.Flags().BoolVar(&q.End, "end", false, "end it")
 		})
 }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// span is a flag's time from now on, in days, too, which Go does not know.
+type span struct{ is *time.Duration }
+
+func (s span) String() string {
+	if s.is == nil || *s.is == 0 {
+		return ""
+	}
+	return s.is.String()
+}
+
+// Type is how the help calls it.
+func (span) Type() string { return "duration" }
+
+// Set reads what was typed.
+func (s span) Set(typed string) error {
+	const day = 24 * time.Hour
+	if days, is := strings.CutSuffix(typed, "d"); is {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			*s.is = time.Duration(n) * day
+			return nil
+		}
+	}
+	d, err := time.ParseDuration(typed)
+	if err != nil {
+		return errors.New("it is written as 90m, 48h or 2d")
+	}
+	*s.is = d
+	return nil
+}
