@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -171,7 +172,18 @@ func (v *macVerb) dial(ctx context.Context, name string) (*remote.Session, error
 	if err != nil {
 		return nil, err
 	}
-	return remote.Dial(ctx, target)
+	session, err := remote.Dial(ctx, target)
+	return session, behindPort(err, target)
+}
+
+// behindPort is why a Mac is not reached; of one of a sandbox also how it is, since none of them
+// listens at SSH's own port.
+func behindPort(err error, to remote.Target) error {
+	at, none := netip.ParseAddr(to.Address)
+	if err == nil || none != nil || !at.IsLoopback() || to.Port != 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s is an address of a sandbox: name with --port its ssh port, which macfleet sandbox status shows", err, to.Address)
 }
 
 // target is the Mac of a Machine as its cluster records it.

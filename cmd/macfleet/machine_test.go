@@ -5,11 +5,13 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/remote"
 )
 
 const aMachine = "macfleet-builders-x7k2p-00001"
@@ -220,5 +223,37 @@ func TestTheLogsOfAMachinesMac(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q; want %q, %q", code, out, errs, c.out, c.errs)
 			}
 		})
+	}
+}
+
+// The Macs of a sandbox are behind one port of the loopback.
+func TestASandboxIsToldByItsAddresses(t *testing.T) {
+	refused := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		err  error
+		to   remote.Target
+		told bool
+	}{
+		"a sandbox's":       {refused, remote.Target{Address: "127.65.208.4"}, true},
+		"with its port":     {refused, remote.Target{Address: "127.65.208.4", Port: 2222}, false},
+		"a Mac's":           {refused, remote.Target{Address: "51.15.0.1"}, false},
+		"a name":            {refused, remote.Target{Address: "mac.example"}, false},
+		"one that answered": {nil, remote.Target{Address: "127.65.208.4"}, false},
+	} {
+		err := behindPort(c.err, c.to)
+		if !errors.Is(err, c.err) || c.err != nil && strings.Contains(err.Error(), "--port its ssh port") != c.told {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a person is asked to write can be written.
+func TestSpans(t *testing.T) {
+	for typed, want := range map[string]time.Duration{"90m": 90 * time.Minute, "2d": 48 * time.Hour, "0d": 0, "-1h": -time.Hour, "d": -1, "1.5d": -1, "99999999d": -1, "1w": -1} {
+		var got time.Duration
+		err := span{&got}.Set(typed)
+		if (err != nil) != (want == -1) || err == nil && got != want {
+			t.Errorf("%s: %s, %v", typed, got, err)
+		}
 	}
 }
