@@ -72,10 +72,23 @@ func (v *verb) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]c
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
+// alike is how many letters may differ in a command that is suggested.
+const alike = 2
+
+// unknownCommand names those that are like it.
+func unknownCommand(cmd *cobra.Command, typed string) error {
+	cmd.SuggestionsMinimumDistance = alike
+	meant := ""
+	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
+		meant = ", did you mean " + strings.Join(near, ", or ") + "?"
+	}
+	return usageError{fmt.Errorf("unknown command %q%s: see %s --help", typed, meant, cmd.CommandPath())}
+}
+
 // unknownTopic is what cobra would answer with the help of whatever it does know.
 func unknownTopic(cmd *cobra.Command) error {
 	if rest := cmd.Flags().Args(); len(rest) > 0 && cmd.HasSubCommands() {
-		return usageError{fmt.Errorf("unknown command %q: see %s --help", rest[0], cmd.CommandPath())}
+		return unknownCommand(cmd, rest[0])
 	}
 	return nil
 }
@@ -91,7 +104,7 @@ func newHelp() *cobra.Command {
 				return usageError{errors.New("unknown command " + fmt.Sprintf("%q", strings.Join(args, " ")) + ": see macfleet --help")}
 			}
 			if len(rest) > 0 && topic.HasSubCommands() {
-				return usageError{fmt.Errorf("unknown command %q: see %s --help", rest[0], topic.CommandPath())}
+				return unknownCommand(topic, rest[0])
 			}
 			topic.InitDefaultHelpFlag()
 			return topic.Help()

@@ -25,10 +25,9 @@ func newFleetStatus() *cobra.Command {
 	var v verb
 	var watch bool
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "The pool, the fleets, what waits and why, and what needs a person",
-		Long: "One screen: the pool, the fleets with their rollouts, what waits and why, and what needs a person.\n" +
-			"It looks at all namespaces, or at the one that -n names.",
+		Use:     "status",
+		Short:   "The pool, the fleets, what waits and why, and what needs a person",
+		Long:    "It looks at all namespaces, or at the one that -n names.",
 		Example: "  macfleet status\n  macfleet status --watch\n  macfleet status -o json | jq .needsPerson",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -83,6 +83,13 @@ func execute(ctx context.Context, root *cobra.Command, stdout, stderr io.Writer)
 	return exitFailed
 }
 
+// helpTemplate is cobra's, but that what a verb does stands above what more there is to say of it.
+const helpTemplate = `{{with .Short}}{{.}}.
+
+{{end}}{{with .Long}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}`
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "macfleet",
@@ -90,9 +97,9 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see macfleet --help", args[0])}
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},
@@ -104,6 +111,7 @@ func newRoot() *cobra.Command {
 	})
 	root.TraverseChildren = true // so that --dir is ours also before "kubectl"
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpTemplate(helpTemplate)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newMachine(), newBoard(), newPool(), newCompletion())
 	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{

@@ -107,7 +107,7 @@ func group(use, short string) *cobra.Command {
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: see %s --help", args[0], cmd.CommandPath())}
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},
