@@ -211,6 +211,10 @@ func newExplainPod() *cobra.Command {
 		p, err := findNamed(snapshot.Pods, name, func(names map[snapshot.Kind]string) (*snapshot.Snapshot, error) {
 			return snapshot.LoadNamed(ctx, c, namespace, names, snapshot.Pods)
 		}, func(s *snapshot.Snapshot) (*corev1.Pod, error) { return explain.Find(s.Pods, "pod", name) })
+		if unknown, is := errors.AsType[explain.UnknownError](err); is {
+			unknown.Namespace = namespace
+			return explain.Story{}, unknown
+		}
 		if err != nil {
 			return explain.Story{}, err
 		}

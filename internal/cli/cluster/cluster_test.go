@@ -84,7 +84,7 @@ func TestOneLineSaysWhichKubeconfigIsMissing(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, c := range []struct{ path, says string }{
-		{"", "there is no kubeconfig: name one with --kubeconfig"},
+		{"", "To try macfleet without a cluster: macfleet sandbox up"},
 		{"/nowhere/kubeconfig", "there is no kubeconfig /nowhere/kubeconfig"},
 		{written(t, ""), "names no cluster"},
 		{written(t, "{"), "reading the kubeconfig"},

@@ -20,7 +20,7 @@ func (f *Flags) unreadable(err error) error {
 	case clientcmd.IsEmptyConfig(err) && f.kubeconfig != "":
 		return fmt.Errorf("the kubeconfig %s names no cluster: name another with --kubeconfig", f.kubeconfig)
 	case clientcmd.IsEmptyConfig(err):
-		return fmt.Errorf("there is no kubeconfig: name one with --kubeconfig, or in the variable KUBECONFIG (default: %s)", clientcmd.RecommendedHomeFile)
+		return fmt.Errorf("there is no kubeconfig: name one with --kubeconfig, or in the variable KUBECONFIG (default: %s). To try macfleet without a cluster: macfleet sandbox up", clientcmd.RecommendedHomeFile)
 	}
 	return fmt.Errorf("reading the kubeconfig: %w", err)
 }

@@ -14,18 +14,24 @@ import (
 // UnknownError is a name that nothing has, or more than one.
 type UnknownError struct {
 	Kind, Name string
+	// Namespace is the one that was looked in, where it was but one.
+	Namespace string
 	// Among are the objects that have it, and Nearest the names that are like it.
 	Among, Nearest []string
 }
 
 func (e UnknownError) Error() string {
+	in := ""
+	if e.Namespace != "" {
+		in = fmt.Sprintf(" in the namespace %s, which -n chooses", e.Namespace)
+	}
 	switch {
 	case len(e.Among) > 0:
 		return fmt.Sprintf("%s %s is one of several: %s: write more of it, or name the namespace with -n", e.Kind, e.Name, strings.Join(e.Among, ", "))
 	case len(e.Nearest) > 0:
-		return fmt.Sprintf("there is no %s %s; did you mean %s?", e.Kind, e.Name, strings.Join(e.Nearest, ", or "))
+		return fmt.Sprintf("there is no %s %s%s; did you mean %s?", e.Kind, e.Name, in, strings.Join(e.Nearest, ", or "))
 	}
-	return fmt.Sprintf("there is no %s %s", e.Kind, e.Name)
+	return fmt.Sprintf("there is no %s %s%s", e.Kind, e.Name, in)
 }
 
 // FindHost finds a host by its name, its server's name or id, or, unless it must be
