@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -166,5 +167,20 @@ func TestOnlyWhatChangedIsSent(t *testing.T) {
 	}
 	if all := before.since(parts{}); len(all["tiles"]) == 0 || len(all) != 7 {
 		t.Errorf("to a page that knows nothing %q are sent", slices.Sorted(maps.Keys(all)))
+	}
+}
+
+// A Machine that Cluster API alone has still has a story, too, as status names it.
+func TestTheStoryOfAMachineThatStandsForNoMac(t *testing.T) {
+	s := clitest.Fleet()
+	left := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "left", CreationTimestamp: clitest.Ago(time.Hour)}}
+	left.Spec.InfrastructureRef.Kind, left.Spec.InfrastructureRef.Name = "ScalewayAppleSiliconMachine", "left"
+	s.CoreMachines = append(s.CoreMachines, left)
+	story, err := storyOf(s, reasons.Read(), "machine", clitest.Namespace, "left")
+	if err != nil || len(story.Points) != 1 || len(story.Points[0].Commands) != 1 {
+		t.Errorf("tells %+v, %v", story, err)
+	}
+	if _, err := storyOf(s, reasons.Read(), "machine", clitest.Namespace, "nonsense"); err == nil {
+		t.Error("a Machine that there is not has a story")
 	}
 }
