@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/buildcache"
 )
 
 const (
@@ -109,11 +111,9 @@ func prepareCacheDir(dir string) (string, error) {
 
 // cached returns the finished build and marks it as used.
 func (b *builder) cached() (Binaries, bool) {
-	if _, err := os.Stat(b.entry); err != nil {
+	if !buildcache.Use(b.entry) {
 		return Binaries{}, false
 	}
-	now := time.Now()
-	_ = os.Chtimes(b.entry, now, now) // only feeds prune; a cache that cannot be written still serves
 	return Layout(b.entry), true
 }
 
@@ -163,11 +163,8 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 	if err := b.compile(ctx, temp); err != nil {
 		return Binaries{}, b.explain(ctx, err)
 	}
-	if err := os.Chmod(temp, 0o755); err != nil {
-		return Binaries{}, fmt.Errorf("opening the build for reading: %w", err)
-	}
-	if err := os.Rename(temp, b.entry); err != nil {
-		return Binaries{}, fmt.Errorf("putting the build into the cache: %w", err)
+	if err := buildcache.Put(temp, b.entry); err != nil {
+		return Binaries{}, err
 	}
 	prune(b.cacheDir, b.entry, time.Now().Add(-keepUnused))
 	b.tell(Progress{Stage: StageDone})
@@ -180,19 +177,6 @@ func (b *builder) tell(p Progress) {
 }
 
 // prune removes what nobody has asked for since then: old builds, their locks, and what a killed builder left.
-// It is house-keeping: what it cannot remove, the next one will.
 func prune(cacheDir, keep string, since time.Time) {
-	for _, pattern := range []string{entryPrefix + "*", tempPrefix + "*"} {
-		paths, err := filepath.Glob(filepath.Join(cacheDir, pattern))
-		if err != nil {
-			continue
-		}
-		for _, path := range paths {
-			info, err := os.Stat(path)
-			if err != nil || path == keep || path == keep+".lock" || info.ModTime().After(since) {
-				continue
-			}
-			_ = os.RemoveAll(path)
-		}
-	}
+	buildcache.Prune(cacheDir, since, []string{entryPrefix + "*", tempPrefix + "*"}, keep, keep+".lock")
 }

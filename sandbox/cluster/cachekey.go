@@ -14,13 +14,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/macfleet/macfleet/sandbox/buildcache"
 )
 
 const (
 	// moduleDir is where the control plane's module lies in a checkout.
 	moduleDir   = "sandbox/controlplane"
 	entryPrefix = "controlplane-"
-	tempPrefix  = ".building-"
+	tempPrefix  = buildcache.TempPrefix
 	// layoutVersion changes when the same sources shall give another entry: other flags, other files in it.
 	layoutVersion = "2"
 )
