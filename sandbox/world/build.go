@@ -1,18 +1,29 @@
 package world
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/macfleet/macfleet/sandbox/buildcache"
 	"github.com/macfleet/macfleet/sandbox/cluster"
+)
+
+const (
+	// entryPrefix begins the names of our entries in the cache, and formerPrefix those of
+	// the folders, one a checkout, that were there before.
+	entryPrefix, formerPrefix = "programs-", "checkout-"
+	// keepUnused is how long such an entry stays that nobody uses: one takes 120 MB, and
+	// each change of the sources makes one.
+	keepUnused = 24 * time.Hour
 )
 
 // BuildOptions say where the sources are and where finished programs go.
@@ -99,32 +110,71 @@ func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 	return binaries, err
 }
 
-// buildOurs builds what is in the checkout itself, into one folder a checkout, so
-// that two checkouts don't overwrite each other's.
+// buildOurs builds what is in the checkout itself, as an entry of the cache by content:
+// Macs that run can show their guests no file that was replaced, so that none ever is.
 func buildOurs(ctx context.Context, source, cache string) (Binaries, error) {
-	sum := sha256.Sum256([]byte(source))
-	binaries := layoutOurs(filepath.Join(cache, "checkout-"+hex.EncodeToString(sum[:6])))
+	temp, err := os.MkdirTemp(cache, buildcache.TempPrefix)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("creating a folder to build into: %w", err)
+	}
+	defer os.RemoveAll(temp) //nolint:errcheck // renamed away on success; the cache removes what stays
+	if err := compileOurs(ctx, source, layoutOurs(temp)); err != nil {
+		return Binaries{}, err
+	}
+	sum, err := contentOf(temp)
+	if err != nil {
+		return Binaries{}, err
+	}
+	entry := filepath.Join(cache, entryPrefix+sum)
+	if err := buildcache.Put(temp, entry); err != nil {
+		return Binaries{}, err
+	}
+	buildcache.Prune(cache, time.Now().Add(-keepUnused), []string{entryPrefix + "*", formerPrefix + "*"}, entry)
+	return layoutOurs(entry), nil
+}
+
+func compileOurs(ctx context.Context, source string, to Binaries) error {
 	darwin := []string{"GOOS=darwin", "GOARCH=arm64"}
 	programs := []program{
-		{pkg: "./cmd/manager", out: binaries.Manager},
-		{pkg: "./cmd/tart-kubelet", out: filepath.Join(binaries.AgentDir, "tart-kubelet"), env: darwin},
-		{pkg: "./cmd/tart-kubelet", out: binaries.AgentTwin},
-		{pkg: "./sandbox/mac/cmd/macsim", out: filepath.Join(binaries.Mac, "macsim")},
-		{pkg: "./sandbox/mac/cmd/macshim", out: filepath.Join(binaries.Mac, "macshim")},
+		{pkg: "./cmd/manager", out: to.Manager},
+		{pkg: "./cmd/tart-kubelet", out: filepath.Join(to.AgentDir, "tart-kubelet"), env: darwin},
+		{pkg: "./cmd/tart-kubelet", out: to.AgentTwin},
+		{pkg: "./sandbox/mac/cmd/macsim", out: filepath.Join(to.Mac, "macsim")},
+		{pkg: "./sandbox/mac/cmd/macshim", out: filepath.Join(to.Mac, "macshim")},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range programs {
 		group.Go(func() error { return p.build(ctx, source) })
 	}
-	return binaries, group.Wait()
+	return group.Wait()
+}
+
+// contentOf names what the files of a folder hold, and where in it they are.
+func contentOf(dir string) (string, error) {
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // in the order of names
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		at, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		hash, err := hashFile(path)
+		fmt.Fprintln(sum, at, hash)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading what was built: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
 func (p program) build(ctx context.Context, source string) error {
 	if err := os.MkdirAll(filepath.Dir(p.out), 0o755); err != nil {
 		return fmt.Errorf("creating the folder of %s: %w", p.out, err)
 	}
-	// Renamed when whole: an interrupted build leaves nothing that looks finished,
-	// and a running program keeps its file.
+	// Renamed when whole: an interrupted build leaves nothing that looks finished.
 	temp := fmt.Sprintf("%s.%d", p.out, os.Getpid())
 	flags := "-s -w"
 	if p.version != "" {
@@ -132,32 +182,16 @@ func (p program) build(ctx context.Context, source string) error {
 	}
 	// grpcnotrace: grpc's tracing calls methods by name, after which the linker has to
 	// keep every method of the agent, half as many bytes again.
+	// buildvcs: with a commit in them the same sources would be other bytes, and an entry
+	// more in the cache.
 	compile := cluster.GoCommand{Dir: source, Doing: "building " + p.pkg, Env: append([]string{"CGO_ENABLED=0"}, p.env...)}
-	if err := compile.Run(ctx, "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg); err != nil {
+	if err := compile.Run(ctx, "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg); err != nil {
 		return err
 	}
-	return finish(temp, p.out)
-}
-
-// finish puts a whole build in place. One of the same bytes stays, with its file: Macs of
-// another sandbox may run from it, and can show their guests no file that was replaced.
-func finish(temp, out string) error {
-	if same, err := sameBytes(temp, out); err == nil && same {
-		return os.Remove(temp)
-	}
-	if err := os.Rename(temp, out); err != nil {
-		return fmt.Errorf("finishing %s: %w", out, err)
+	if err := os.Rename(temp, p.out); err != nil {
+		return fmt.Errorf("finishing %s: %w", p.out, err)
 	}
 	return nil
-}
-
-func sameBytes(a, b string) (bool, error) {
-	first, err := os.ReadFile(filepath.Clean(a))
-	if err != nil {
-		return false, err
-	}
-	second, err := os.ReadFile(filepath.Clean(b))
-	return bytes.Equal(first, second), err
 }
 
 // findSource returns the root of the checkout: dir, or the nearest parent of the

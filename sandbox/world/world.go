@@ -2,11 +2,8 @@ package world
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +37,8 @@ type World struct {
 	// closed after; nil: they never did.
 	unmount   context.CancelFunc
 	unmounted chan struct{}
+	// held keeps the cache from removing the programs.
+	held holdings
 }
 
 // Start starts a sandbox and returns when its managers are ready. When it fails,
@@ -56,6 +55,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 }
 
 func (w *World) start(ctx context.Context) error {
+	w.held = w.options.Binaries.hold(w.options.Logger)
 	if err := os.MkdirAll(w.logDir(), 0o700); err != nil {
 		return fmt.Errorf("creating the sandbox's directory: %w", err)
 	}
@@ -125,15 +125,11 @@ func (w *World) twins() (map[string]string, error) {
 
 // hashAgent is the SHA-256 of the agent in a folder, by which Macs know it.
 func hashAgent(dir string) (string, error) {
-	file, err := os.Open(filepath.Join(dir, "tart-kubelet"))
+	hash, err := hashFile(filepath.Join(dir, "tart-kubelet"))
 	if err != nil {
-		return "", fmt.Errorf("reading the agent: %w", err)
+		return "", fmt.Errorf("hashing the agent: %w", err)
 	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", errors.Join(fmt.Errorf("hashing the agent: %w", err), file.Close())
-	}
-	return hex.EncodeToString(hash.Sum(nil)), file.Close()
+	return hash, nil
 }
 
 // Upgrade gives the managers another build of the agent, as a new release would,
@@ -297,6 +293,8 @@ func (w *World) Stop(ctx context.Context) error {
 	if w.cluster != nil {
 		errs = append(errs, w.cluster.Stop(ctx))
 	}
+	errs = append(errs, w.held.release())
+	w.held = nil
 	return errors.Join(errs...)
 }
 
