@@ -1,7 +1,9 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -154,7 +156,7 @@ func (s System) mountUserland() error {
 	}
 	for at, from := range programs {
 		if err := unix.Mount(from, at, "", unix.MS_BIND, ""); err != nil {
-			return refused("binding "+from, err)
+			return unbound(from, err)
 		}
 	}
 	return s.mountSbin()
@@ -292,8 +294,20 @@ func pivot() error {
 	return nil
 }
 
-// refused adds what to do about a kernel that does not let go on.
+// unbound tells of a program of ours that could not be shown.
+func unbound(from string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("binding %s: %w (the sandbox's program was removed or replaced since the Mac booted: start the sandbox again)", from, err)
+	}
+	return refused("binding "+from, err)
+}
+
+// refused adds what to do about a kernel that does not let go on. What is missing was not
+// refused, and its name says all.
 func refused(step string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w", step, err)
+	}
 	return fmt.Errorf("%s: %w (a guest needs user, mount and pid namespaces, an overlay file system and an unmasked /proc: "+
 		"allow them, in a container by its security options)", step, err)
 }
