@@ -261,6 +261,22 @@ func TestProgramsOfAGuest(t *testing.T) {
 	if got := m.sh("vm", "ls /usr/bin/nc /usr/bin/tar /bin/ps /bin/kill >/dev/null && sleep 60 & /bin/kill -TERM $! && wait $!"); got.code != 128+15 {
 		t.Errorf("%+v", got)
 	}
+	for typed, want := range map[string]string{
+		"sw_vers":                  "ProductName:\t\tmacOS\nProductVersion:\t\t26.0\nBuildVersion:\t\t25A354\n",
+		"sw_vers -productName":     "macOS\n",
+		"sw_vers -productVersion":  "26.0\n",
+		"sw_vers --productVersion": "26.0\n",
+		"sw_vers -buildVersion":    "25A354\n",
+	} {
+		if got := m.sh("vm", typed); got.code != 0 || got.out != want {
+			t.Errorf("%s: %+v", typed, got)
+		}
+	}
+	for _, typed := range []string{"sw_vers -kernelVersion", "sw_vers -productName -buildVersion"} {
+		if got := m.sh("vm", typed); got.code != 64 {
+			t.Errorf("%s, which is not modelled: %+v", typed, got)
+		}
+	}
 	if got := m.sh("vm", "nc -z 127.0.0.1 80"); got.code != 64 {
 		t.Errorf("a use that is not modelled: %+v", got)
 	}

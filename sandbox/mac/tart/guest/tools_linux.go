@@ -46,10 +46,25 @@ const kill = `#!/bin/sh
 kill "$@"
 `
 
+// swVers tells what system a golden has, in the words of macOS 26.
+const swVers = `#!/bin/sh
+name=macOS version=26.0 build=25A354
+case "$#$1" in
+0) printf 'ProductName:\t\t%s\nProductVersion:\t\t%s\nBuildVersion:\t\t%s\n' "$name" "$version" "$build" ;;
+1-productName | 1--productName) echo "$name" ;;
+1-productVersion | 1--productVersion) echo "$version" ;;
+1-buildVersion | 1--buildVersion) echo "$build" ;;
+*)
+	echo "sw_vers: not modelled: $*" >&2
+	exit 64
+	;;
+esac
+`
+
 // writeTools makes a tree to lay over the host's. A kill of its own is no program
 // everywhere, so the shell's is used.
 func writeTools(dir string) error {
-	files := map[string]string{"usr/bin/sudo": sudo, "usr/bin/kill": kill, "bin/kill": kill}
+	files := map[string]string{"usr/bin/sudo": sudo, "usr/bin/kill": kill, "bin/kill": kill, "usr/bin/sw_vers": swVers}
 	for _, name := range []string{"shutdown", "halt"} {
 		files["sbin/"+name] = shutdown
 	}
