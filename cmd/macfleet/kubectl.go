@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,9 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [arguments]",
 		Short: "kubectl on the sandbox's cluster",
+		Long: "Runs kubectl, of the version of the sandbox's cluster and with its kubeconfig. --dir is taken wherever\n" +
+			"it stands before a --; every other flag is kubectl's, which has its own help once a sandbox runs.",
+		Example: "  macfleet sandbox kubectl get nodes\n  macfleet sandbox kubectl logs -f job/tests",
 		// Every flag is kubectl's; only --dir is ours, wherever it stands.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -21,6 +25,9 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 				return err
 			}
 			running, err := flags.running()
+			if errors.Is(err, errNoSandbox) && asksHelp(args) {
+				return cmd.Help()
+			}
 			if err != nil {
 				return err
 			}
@@ -34,6 +41,15 @@ func newKubectl(flags *sandboxFlags) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// asksHelp says whether kubectl would print help, of which none is to be had without the
+// kubectl of a sandbox.
+func asksHelp(args []string) bool {
+	if before := slices.Index(args, "--"); before >= 0 {
+		args = args[:before]
+	}
+	return len(args) > 0 && args[0] == "help" || slices.Contains(args, "--help") || slices.Contains(args, "-h")
 }
 
 // takeDir takes --dir out of kubectl's arguments, which have none of this name.

@@ -63,6 +63,26 @@ func TestKubectlsDirIsOurs(t *testing.T) {
 	}
 }
 
+func TestKubectlsHelpWithoutASandbox(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for args, want := range map[string]int{
+		"--help":             0,
+		"-h":                 0,
+		"help":               0,
+		"get --help":         0,
+		"get nodes":          exitFailed,
+		"get help":           exitFailed,
+		"exec p -- ls -h":    exitFailed,
+		"exec p -- x --help": exitFailed,
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"sandbox", "--dir", none, "kubectl"}, strings.Fields(args)...), &out, &errs)
+		if code != want || strings.Contains(out.String(), "which has its own help once a sandbox runs") != (want == 0) {
+			t.Errorf("%s: exit code %d, %s %s", args, code, &out, &errs)
+		}
+	}
+}
+
 func TestStatusSaysWhetherTheManagerRuns(t *testing.T) {
 	manager := httptest.NewServer(http.NotFoundHandler())
 	if got := managerNow(t.Context(), manager.URL); got != "runs" {
