@@ -48,7 +48,7 @@ func newDemo(flags *sandboxFlags) *cobra.Command {
 		},
 	}
 	options.register(cmd)
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end, and when it fails")
 	return cmd
 }
 
@@ -67,26 +67,43 @@ func (f *sandboxFlags) withSandbox(ctx context.Context, options *upOptions, keep
 	if err := up(ctx, f, options, p); err != nil {
 		return err
 	}
-	var running state
+	running, err := f.running()
+	if err != nil {
+		return errors.Join(err, down(context.WithoutCancel(ctx), f, p))
+	}
 	defer func() {
 		if err != nil {
 			p.drop()
 		}
-		if keep && err == nil {
-			p.print(kept + f.tryNext(running.Kubeconfig))
+		stays, says := fate(keep, err != nil, ctx.Err() != nil, kept)
+		p.print(says)
+		if stays {
+			p.print(f.tryNext(running.Kubeconfig))
 			return
 		}
 		err = errors.Join(err, down(context.WithoutCancel(ctx), f, p))
 	}()
-	running, err = f.running()
-	if err != nil {
-		return err
-	}
 	c, err := newClient(running.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	return tell(ctx, story{client: c, running: running, progress: p, hosts: options.hosts})
+}
+
+// fate says whether the sandbox outlives its story, and what to tell of it. Who asked to
+// keep it wants it most when the story failed, and not when they ended it themselves.
+func fate(keep, failed, interrupted bool, kept string) (stays bool, says string) {
+	switch {
+	case failed && interrupted:
+		return false, ""
+	case keep && failed:
+		return true, "The sandbox is still up, as it was when this failed; its logs are in the folder logs beside the kubeconfig's.\n"
+	case keep:
+		return true, kept
+	case failed:
+		return false, "The sandbox and its logs go now. With --keep they stay, to be looked into.\n"
+	}
+	return false, ""
 }
 
 // story is a demo under way.
@@ -170,10 +187,13 @@ func (s *story) await(ctx context.Context, text string, until func(*snapshot.Sna
 		s.progress.step(text + ": " + how)
 		return done, nil
 	})
-	if err != nil {
-		return fmt.Errorf("%s (%s): %w", text, last, errors.Join(context.Cause(ctx), err))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if cause := context.Cause(ctx); cause != nil { // how the wait was ended says nothing more
+		err = cause
+	}
+	return fmt.Errorf("%s (%s): %w", text, last, err)
 }
 
 func (s *story) scaleTo(replicas int) func(context.Context) error {
@@ -191,7 +211,8 @@ func (s *story) allRunning(now *snapshot.Snapshot) (string, bool) {
 }
 
 func (s *story) allPodsReady(now *snapshot.Snapshot) (string, bool) {
-	return fmt.Sprintf("%d of %d running", podsReady(now), demoMacs), podsReady(now) == demoMacs
+	ready := podsReady(now)
+	return fmt.Sprintf("%d of %d running", ready, demoMacs) + demoTrouble(now), ready == demoMacs
 }
 
 func (s *story) drained(now *snapshot.Snapshot) (string, bool) {

@@ -19,6 +19,7 @@ const spinEvery = 200 * time.Millisecond
 type progress struct {
 	out      io.Writer
 	terminal bool
+	width    func() int // of the terminal now
 	began    time.Time
 
 	mu      sync.Mutex
@@ -32,6 +33,13 @@ func newProgress(out io.Writer) *progress {
 	p := &progress{out: out, began: time.Now(), stop: make(chan struct{})}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		p.terminal = true
+		p.width = func() int {
+			width, _, err := term.GetSize(int(file.Fd()))
+			if err != nil {
+				return 0
+			}
+			return width
+		}
 		go p.spin()
 	}
 	return p
@@ -138,6 +146,16 @@ func (p *progress) spin() {
 // draw draws the terminal's line. Callers hold the lock.
 func (p *progress) draw(n int) {
 	if p.terminal && p.current != "" {
-		fmt.Fprintf(p.out, "\r\033[K%c %s", `|/-\`[n%4], p.current)
+		fmt.Fprintf(p.out, "\r\033[K%c %s", `|/-\`[n%4], fit(p.current, p.width()-2))
 	}
+}
+
+// fit cuts a text so that it ends before the last column: a line that wraps cannot be drawn
+// again. A width below 3 is unknown, or of no use.
+func fit(text string, width int) string {
+	letters := []rune(text)
+	if width < 3 || len(letters) < width {
+		return text
+	}
+	return string(letters[:width-2]) + "…"
 }

@@ -94,7 +94,7 @@ func newTour(flags *sandboxFlags) *cobra.Command {
 		},
 	}
 	options.register(cmd)
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end, and when it fails")
 	return cmd
 }
 
@@ -147,7 +147,7 @@ func (t *tour) play(ctx context.Context, n int, c chapter) error {
 		return err
 	}
 	if c.until != nil {
-		if err := t.await(ctx, "   waiting", c.until); err != nil {
+		if err := t.await(ctx, "waiting", c.until); err != nil {
 			return err
 		}
 	}
@@ -294,7 +294,7 @@ func (t *tour) macsRunning(now *snapshot.Snapshot) (string, bool) {
 func (t *tour) jobDone(now *snapshot.Snapshot) (string, bool) {
 	for i := range now.Pods {
 		if p := &now.Pods[i]; p.Labels["job-name"] == tourJob {
-			return "the Pod is " + string(p.Status.Phase), p.Status.Phase == corev1.PodSucceeded
+			return "the Pod is " + string(p.Status.Phase) + podTrouble(p), p.Status.Phase == corev1.PodSucceeded
 		}
 	}
 	return "no Pod yet", false
