@@ -129,6 +129,9 @@ func buildOurs(ctx context.Context, source, cache string) (Binaries, error) {
 	if err := buildcache.Put(temp, entry); err != nil {
 		return Binaries{}, err
 	}
+	if found, err := contentOf(entry); err != nil || found != sum {
+		return Binaries{}, errors.Join(fmt.Errorf("the finished build in %s was changed: stop the sandboxes that run from it, and remove it", entry), err)
+	}
 	buildcache.Prune(cache, time.Now().Add(-keepUnused), []string{entryPrefix + "*", formerPrefix + "*"}, entry)
 	return layoutOurs(entry), nil
 }

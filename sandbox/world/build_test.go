@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,22 @@ func TestABuildReplacesAndRemovesNoProgramInUse(t *testing.T) {
 		t.Errorf("what nobody uses for long stays: %v", err)
 	}
 	files(t, second)
+}
+
+// A build that somebody spoiled is not mended under those who run from it.
+func TestASpoiledBuildIsRefused(t *testing.T) {
+	withFakeGo(t)
+	cache := t.TempDir()
+	built, err := buildOurs(t.Context(), t.TempDir(), cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(built.Manager); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := buildOurs(t.Context(), t.TempDir(), cache); err == nil || !strings.Contains(err.Error(), filepath.Dir(built.Manager)) {
+		t.Errorf("says %v", err)
+	}
 }
 
 // files are the programs of a build, each of which has to be there.
