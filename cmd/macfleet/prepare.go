@@ -52,7 +52,7 @@ type prepareFlags struct {
 func newPrepare(name string) *cobra.Command {
 	var flags prepareFlags
 	cmd := &cobra.Command{
-		Use:     name + " --host IP --user USER",
+		Use:     name + " --host IP [--user USER]",
 		Short:   "Let a Mac's user become root, and give it a console session",
 		Long:    prepareLong,
 		Example: "  macfleet " + prepareExample(name) + " --host 192.0.2.7 --user m1 --key ~/.ssh/fleet",
