@@ -143,14 +143,14 @@ func newExplainMachine() *cobra.Command {
 	return explainer("machine", "The story of a Machine", snapshot.Machines, []string{"samm"}, func(ctx context.Context, v *verb, name string) (explain.Story, error) {
 		s, m, err := machine.load(ctx, v, name)
 		if err != nil {
-			return v.tellLeft(ctx, name, err)
+			return v.tellNoInfrastructure(ctx, name, err)
 		}
 		return explain.Machine(s, reasons.Read(), m), nil
 	})
 }
 
-// tellLeft tells of a Machine that Cluster API alone has still; else why there is no story of it.
-func (v *verb) tellLeft(ctx context.Context, name string, why error) (explain.Story, error) {
+// tellNoInfrastructure tells of a Machine that Cluster API alone has still; else why there is no story of it.
+func (v *verb) tellNoInfrastructure(ctx context.Context, name string, why error) (explain.Story, error) {
 	if _, unknown := errors.AsType[explain.UnknownError](why); !unknown {
 		return explain.Story{}, why
 	}
@@ -158,11 +158,11 @@ func (v *verb) tellLeft(ctx context.Context, name string, why error) (explain.St
 	if err != nil {
 		return explain.Story{}, why
 	}
-	c := explain.FindLeft(s, name)
+	c := explain.FindNoInfrastructure(s, name)
 	if c == nil {
 		return explain.Story{}, why
 	}
-	return explain.Left(s, reasons.Read(), c), nil
+	return explain.NoInfrastructure(s, reasons.Read(), c), nil
 }
 
 func newExplainProfile() *cobra.Command {

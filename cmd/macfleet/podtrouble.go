@@ -24,9 +24,9 @@ func demoTrouble(now *snapshot.Snapshot) string {
 // podTrouble is what a Pod waits for, to add to a line. One that only takes its time has no
 // message.
 func podTrouble(p *corev1.Pod) string {
-	plight := show.PlightOf(p)
-	if plight.Message == "" {
+	problem := show.ProblemOf(p)
+	if problem.Message == "" {
 		return ""
 	}
-	return "; " + p.Name + ": " + plight.Reason + ": " + plight.Message
+	return "; " + p.Name + ": " + problem.Reason + ": " + problem.Message
 }

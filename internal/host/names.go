@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	watchlabels "sigs.k8s.io/cluster-api/util/labels"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
@@ -38,7 +39,7 @@ func NameOf(providerID string) string {
 // Obeys reports that a manager with the watch filter, if it has one, is to work for the
 // object, which has it as its label cluster.x-k8s.io/watch-filter.
 func Obeys(o metav1.Object, watchFilter string) bool {
-	return watchFilter == "" || o.GetLabels()[clusterv1.WatchLabel] == watchFilter
+	return watchFilter == "" || watchlabels.HasWatchLabel(o, watchFilter)
 }
 
 // New is the Host of a server. The watch filter is its label; empty: it gets none.

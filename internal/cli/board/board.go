@@ -87,8 +87,8 @@ func storyOf(s *snapshot.Snapshot, book reasons.Book, kind, namespace, name stri
 		return tell(s, book, h, err, explain.Host)
 	case "machine":
 		m, err := explain.FindExactly(s.Machines, kind, full)
-		if c := explain.FindLeft(s, full); err != nil && c != nil {
-			return explain.Left(s, book, c), nil
+		if c := explain.FindNoInfrastructure(s, full); err != nil && c != nil {
+			return explain.NoInfrastructure(s, book, c), nil
 		}
 		return tell(s, book, m, err, explain.Machine)
 	case "profile":

@@ -67,14 +67,14 @@ func (t *teller) terminating(p *corev1.Pod) {
 
 // podIsAt takes up how far a Pod is, or what it has failed of.
 func (t *teller) podIsAt(p *corev1.Pod) {
-	plight := show.PlightOf(p)
-	if plight.Reason == "" {
+	problem := show.ProblemOf(p)
+	if problem.Reason == "" {
 		t.add(Point{Reason: string(p.Status.Phase), Healthy: true, Since: &p.CreationTimestamp.Time}, reasons.Entry{})
 		return
 	}
-	point := Point{Reason: plight.Reason, Says: plight.Message, Since: &p.CreationTimestamp.Time}
-	if !plight.Since.IsZero() {
-		point.Since = &plight.Since
+	point := Point{Reason: problem.Reason, Says: problem.Message, Since: &p.CreationTimestamp.Time}
+	if !problem.Since.IsZero() {
+		point.Since = &problem.Since
 	}
 	switch {
 	case p.Status.Phase == corev1.PodFailed:
@@ -82,21 +82,21 @@ func (t *teller) podIsAt(p *corev1.Pod) {
 	case t.podAway(p):
 		point.Next = nothingHeard
 	}
-	t.add(point, t.ofPods(plight.Reason))
-	if plight.Ended != nil {
-		t.lastEnd(plight)
+	t.add(point, t.ofPods(problem.Reason))
+	if problem.Ended != nil {
+		t.lastEnd(problem)
 	}
 }
 
 // lastEnd takes up how a container ended that is to be started again.
-func (t *teller) lastEnd(plight show.Plight) {
-	reason, says := show.EndOf(plight.Container, plight.Ended)
-	if reason == plight.Reason {
+func (t *teller) lastEnd(problem show.Problem) {
+	reason, says := show.EndOf(problem.Container, problem.Ended)
+	if reason == problem.Reason {
 		return // which is told
 	}
 	entry := t.ofPods(reason)
 	entry.Next = ""
-	t.add(Point{About: "last end of " + plight.Container, Reason: reason, Says: says, Since: &plight.Ended.FinishedAt.Time}, entry)
+	t.add(Point{About: "last end of " + problem.Container, Reason: reason, Says: says, Since: &problem.Ended.FinishedAt.Time}, entry)
 }
 
 // ofPods is what the book says of a Pod's reason.

@@ -23,8 +23,8 @@ func WantsMac(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == macTaint })
 }
 
-// Plight is what keeps a Pod from running, or what it has failed of.
-type Plight struct {
+// Problem is what keeps a Pod from running, or what it has failed of.
+type Problem struct {
 	// Reason is empty: it runs, or has run, and all is well.
 	Reason, Message string
 	// Since is when its container ended last, where one did.
@@ -34,24 +34,24 @@ type Plight struct {
 	Ended     *corev1.ContainerStateTerminated
 }
 
-// PlightOf looks at the Pod alone, and not at its Mac.
-func PlightOf(p *corev1.Pod) Plight {
+// ProblemOf looks at the Pod alone, and not at its Mac.
+func ProblemOf(p *corev1.Pod) Problem {
 	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
-		return Plight{}
+		return Problem{}
 	case corev1.PodFailed:
 		return failureOf(p, statuses)
 	}
 	if c := waiting(statuses); c != nil {
-		plight := Plight{Reason: c.State.Waiting.Reason, Message: oneLine(c.State.Waiting.Message)}
+		problem := Problem{Reason: c.State.Waiting.Reason, Message: oneLine(c.State.Waiting.Message)}
 		if ended := c.LastTerminationState.Terminated; ended != nil {
-			plight.Container, plight.Ended, plight.Since = c.Name, ended, ended.FinishedAt.Time
+			problem.Container, problem.Ended, problem.Since = c.Name, ended, ended.FinishedAt.Time
 		}
-		return plight
+		return problem
 	}
 	if p.Status.Reason != "" {
-		return Plight{Reason: p.Status.Reason, Message: oneLine(p.Status.Message)}
+		return Problem{Reason: p.Status.Reason, Message: oneLine(p.Status.Message)}
 	}
 	if p.Status.Phase != corev1.PodRunning {
 		return unscheduled(p)
@@ -77,20 +77,20 @@ func waiting(statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
 }
 
 // failureOf is the Pod's own reason, else that of the first of its containers that failed.
-func failureOf(p *corev1.Pod, statuses []corev1.ContainerStatus) Plight {
-	plight := Plight{Reason: cmp.Or(p.Status.Reason, string(p.Status.Phase)), Message: oneLine(p.Status.Message)}
+func failureOf(p *corev1.Pod, statuses []corev1.ContainerStatus) Problem {
+	problem := Problem{Reason: cmp.Or(p.Status.Reason, string(p.Status.Phase)), Message: oneLine(p.Status.Message)}
 	for i := range statuses {
 		ended := statuses[i].State.Terminated
 		if ended == nil || ended.ExitCode == 0 {
 			continue
 		}
-		plight.Since = ended.FinishedAt.Time
+		problem.Since = ended.FinishedAt.Time
 		if p.Status.Reason == "" {
-			plight.Reason, plight.Message = EndOf(statuses[i].Name, ended)
+			problem.Reason, problem.Message = EndOf(statuses[i].Name, ended)
 		}
-		return plight
+		return problem
 	}
-	return plight
+	return problem
 }
 
 // EndOf is how a container ended, in a word and a sentence.
@@ -100,19 +100,19 @@ func EndOf(container string, ended *corev1.ContainerStateTerminated) (reason, me
 }
 
 // unscheduled is what a Pod waits for of which no agent tells.
-func unscheduled(p *corev1.Pod) Plight {
+func unscheduled(p *corev1.Pod) Problem {
 	if c := falseOf(p, corev1.PodScheduled); c != nil {
-		return Plight{Reason: c.Reason, Message: firstSentence(c.Message)}
+		return Problem{Reason: c.Reason, Message: firstSentence(c.Message)}
 	}
-	return Plight{Reason: string(p.Status.Phase)}
+	return Problem{Reason: string(p.Status.Phase)}
 }
 
 // unready is why a Pod that runs is not Ready.
-func unready(p *corev1.Pod) Plight {
+func unready(p *corev1.Pod) Problem {
 	if c := falseOf(p, corev1.PodReady); c != nil {
-		return Plight{Reason: cmp.Or(c.Reason, "NotReady"), Message: oneLine(c.Message), Since: c.LastTransitionTime.Time}
+		return Problem{Reason: cmp.Or(c.Reason, "NotReady"), Message: oneLine(c.Message), Since: c.LastTransitionTime.Time}
 	}
-	return Plight{}
+	return Problem{}
 }
 
 func falseOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

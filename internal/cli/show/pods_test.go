@@ -75,7 +75,7 @@ func TestWhatKeepsAPod(t *testing.T) {
 			Phase: corev1.PodSucceeded, Conditions: []corev1.PodCondition{unready}, ContainerStatuses: []corev1.ContainerStatus{ended("c", "Completed", 0, "")},
 		}},
 	} {
-		got := PlightOf(&corev1.Pod{Status: c.status})
+		got := ProblemOf(&corev1.Pod{Status: c.status})
 		if got.Reason != c.reason || got.Message != c.message || got.Since.IsZero() == c.since || (got.Ended != nil) != c.ended {
 			t.Errorf("%s: %+v", name, got)
 		}

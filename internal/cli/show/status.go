@@ -89,7 +89,7 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	for _, item := range NoManager(s) {
 		items = append(items, finding{item, true})
 	}
-	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, leftFindings, nodeFindings, podFindings} {
+	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, noInfrastructureFindings, nodeFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}
 	status.Waits = grouped(items, false)
@@ -328,8 +328,8 @@ func podFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Status.Phase == corev1.PodPending && (macs[p.Spec.NodeName] || p.Spec.NodeName == "" && WantsMac(p)) {
-			plight := PlightOf(p)
-			c := metav1.Condition{Reason: plight.Reason, Message: plight.Message, LastTransitionTime: p.CreationTimestamp}
+			problem := ProblemOf(p)
+			c := metav1.Condition{Reason: problem.Reason, Message: problem.Message, LastTransitionTime: p.CreationTimestamp}
 			found = append(found, finding{of("pod", p, c), false})
 		}
 	}

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,5 +26,26 @@ func TestARefusedOrderTakesNoServerThatIsNamedLikeItLater(t *testing.T) {
 		if reason, message := w.orderReason(); reason != infrav1.ReasonOrderRejected {
 			t.Errorf("%v: %s: %s", kind, reason, message)
 		}
+	}
+}
+
+// Who waits for an order is told what holds it up.
+func TestAnOrderSaysThatTheListIsNotBelieved(t *testing.T) {
+	w := ordering(t)
+	w.cloud.Remove(serverID)
+	w.another(1)
+	w.must(w.step())
+	w.another(9)
+	w.must(w.step())
+	for i := range 9 {
+		w.cloud.Remove(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+	}
+	_, err := w.look()
+	w.must(err)
+	if _, message := w.orderReason(); !strings.Contains(message, "the list of zone fr-par-1 is not believed") || !strings.Contains(message, "servers vanished at once") {
+		t.Errorf("it says %q", message)
+	}
+	if n := w.calls("CreateServer"); n != 0 {
+		t.Errorf("asked %d times", n)
 	}
 }

@@ -16,10 +16,10 @@ import (
 // noInfrastructure is the reason of a Machine of Cluster API that stands for no Mac.
 const noInfrastructure = "NoInfrastructure"
 
-// Left is what a Machine of Cluster API is at whose own object of ours is gone, as after the
+// NoInfrastructure is what a Machine of Cluster API is at whose own object of ours is gone, as after the
 // release of a stranded Mac: it goes on as if it had a Mac, and its fleet is one short. nil: it
 // is not gone, or only just not there.
-func Left(s *snapshot.Snapshot, c *clusterv1.Machine) *metav1.Condition {
+func NoInfrastructure(s *snapshot.Snapshot, c *clusterv1.Machine) *metav1.Condition {
 	ref := c.Spec.InfrastructureRef
 	young := s.At.Sub(c.CreationTimestamp.Time) < patience
 	if ref.Kind != "ScalewayAppleSiliconMachine" || c.DeletionTimestamp != nil || young || s.Lacks(snapshot.Machines) != "" {
@@ -40,11 +40,11 @@ func Left(s *snapshot.Snapshot, c *clusterv1.Machine) *metav1.Condition {
 	return &left
 }
 
-func leftFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
+func noInfrastructureFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 	var found []finding
 	for i := range s.CoreMachines {
 		c := &s.CoreMachines[i]
-		if left := Left(s, c); left != nil {
+		if left := NoInfrastructure(s, c); left != nil {
 			f := finding{of("machine", c, *left), true}
 			f.Command = fmt.Sprintf("kubectl -n %s delete machine %s", c.Namespace, c.Name)
 			found = append(found, f)

@@ -8,25 +8,25 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
-// FindLeft finds a Machine of Cluster API that stands for no Mac, by its whole name; nil: there
+// FindNoInfrastructure finds a Machine of Cluster API that stands for no Mac, by its whole name; nil: there
 // is none.
-func FindLeft(s *snapshot.Snapshot, name string) *clusterv1.Machine {
+func FindNoInfrastructure(s *snapshot.Snapshot, name string) *clusterv1.Machine {
 	c, err := FindExactly(s.CoreMachines, "machine", name)
-	if err != nil || show.Left(s, c) == nil {
+	if err != nil || show.NoInfrastructure(s, c) == nil {
 		return nil
 	}
 	return c
 }
 
-// Left tells the story of a Machine of Cluster API that stands for no Mac.
-func Left(s *snapshot.Snapshot, book reasons.Book, c *clusterv1.Machine) Story {
+// NoInfrastructure tells the story of a Machine of Cluster API that stands for no Mac.
+func NoInfrastructure(s *snapshot.Snapshot, book reasons.Book, c *clusterv1.Machine) Story {
 	t := newTeller(s, book, "machine", c)
 	t.names["MACHINE"] = c.Name
 	t.is("a Machine of Cluster API, which has no Mac")
 	if fleet := c.Labels[clusterv1.MachineDeploymentNameLabel]; fleet != "" {
 		t.is("of the fleet %s, which is one Mac short until it goes", fleet)
 	}
-	if left := show.Left(s, c); left != nil {
+	if left := show.NoInfrastructure(s, c); left != nil {
 		t.condition("", *left, next{})
 	}
 	return *t.story
