@@ -35,9 +35,9 @@ const (
 	AdoptWait AdoptStep = "wait"
 	// AdoptWipe: claim and release the host in one write.
 	AdoptWipe AdoptStep = "wipe"
-	// AdoptNote: the disk is trusted; note what the server is named before it is renamed.
+	// AdoptNote: note what the server is named before it is renamed.
 	AdoptNote AdoptStep = "note"
-	// AdoptRename: the disk is trusted; give the server its pool name.
+	// AdoptRename: give the server the AdoptionName.
 	AdoptRename AdoptStep = "rename"
 	// AdoptTrust: it bears the name; record that a person answers for the disk.
 	AdoptTrust AdoptStep = "trust"
@@ -69,28 +69,42 @@ func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step
 	}
 	pooled := strings.HasPrefix(h.Status.Server.Name, wish.PoolPrefix)
 	switch {
-	case wish.TrustDisk:
-		return nextTrust(h, pooled)
+	case pooled && wish.TrustDisk:
+		return AdoptTrust, "", ""
 	case pooled && Clean(h):
 		return AdoptDrop, "", ""
+	case pooled || h.Status.Server.Name == AdoptionName(h):
+		return AdoptWipe, "", ""
 	}
-	return AdoptWipe, "", ""
+	return nextName(h)
 }
 
-// nextTrust: once the server is in the pool, a manager of another cluster may have
-// claimed it before this one has seen that: its name is theirs then.
-func nextTrust(h *Host, pooled bool) (step AdoptStep, reason, message string) {
+// AdoptionName is what the server is named once a person's wish to adopt it holds: with a
+// trusted disk its name in the pool, otherwise one that is neither a pool's nor a
+// Machine's. A Machine that is restored in another cluster does not find its name on a
+// server that is being wiped then, and does not claim it again.
+func AdoptionName(h *Host) string {
+	if h.Spec.Adopt.TrustDisk {
+		return PoolName(h.Spec.Adopt.PoolPrefix, h.Spec.ServerID)
+	}
+	return awayName(h)
+}
+
+// awayName has no dash before the id, or it would be a pool's, see InPool.
+func awayName(h *Host) string { return "adopting." + h.Spec.ServerID }
+
+// nextName: a manager of another cluster may have named the server before this one has
+// seen its new name: its name is theirs then.
+func nextName(h *Host) (step AdoptStep, reason, message string) {
 	now, before := h.Status.Server.Name, h.Spec.Adopt.ServerName
 	switch {
-	case pooled:
-		return AdoptTrust, "", ""
-	case before == "":
+	case before == now:
+		return AdoptRename, "", ""
+	case before == "", now == awayName(h): // so named when the disk was not trusted yet
 		return AdoptNote, "", ""
-	case before != now:
-		return AdoptDrop, infrav1.ReasonChangedByOther, fmt.Sprintf(
-			"somebody else named the server %q while it was adopted (it was %q before); it is theirs, and is not adopted", now, before)
 	}
-	return AdoptRename, "", ""
+	return AdoptDrop, infrav1.ReasonChangedByOther, fmt.Sprintf(
+		"somebody else named the server %q while it was adopted (it was %q before); it is theirs, and is not adopted", now, before)
 }
 
 func names(machines []infrav1.ScalewayAppleSiliconMachine) []string {

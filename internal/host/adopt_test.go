@@ -11,7 +11,7 @@ import (
 
 func TestNextAdoption(t *testing.T) {
 	trusted := func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix, TrustDisk: true} }
-	noted := func(h *host.Host) { trusted(h); h.Spec.Adopt.ServerName = "x" }
+	noted := func(h *host.Host) { h.Spec.Adopt.ServerName = "x" }
 	alive := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "m-9"}}}
 	colliding := []infrav1.ScalewayAppleSiliconMachine{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: prefix + "9"}}}
 	for name, row := range map[string]struct {
@@ -21,16 +21,20 @@ func TestNextAdoption(t *testing.T) {
 		reason   string
 	}{
 		"no wish":                    {pooled(named("x")), nil, host.AdoptNothing, ""},
-		"foreign":                    {pooled(named("x"), adopted), alive, host.AdoptWipe, ""},
+		"foreign":                    {pooled(named("x"), adopted), alive, host.AdoptNote, ""},
+		"noted":                      {pooled(named("x"), adopted, noted), alive, host.AdoptRename, ""},
+		"named away":                 {pooled(named("adopting."+serverID), adopted, noted), alive, host.AdoptWipe, ""},
+		"named away, trusted by now": {pooled(named("adopting."+serverID), trusted, noted), alive, host.AdoptNote, ""},
+		"another's by now":           {pooled(named("y"), adopted, noted), alive, host.AdoptDrop, infrav1.ReasonChangedByOther},
 		"foreign, trusted":           {pooled(named("x"), trusted), alive, host.AdoptNote, ""},
-		"noted, trusted":             {pooled(named("x"), noted), alive, host.AdoptRename, ""},
-		"noted, named":               {pooled(noted), alive, host.AdoptTrust, ""},
-		"noted, another's by now":    {pooled(named("y"), noted), alive, host.AdoptDrop, infrav1.ReasonChangedByOther},
+		"noted, trusted":             {pooled(named("x"), trusted, noted), alive, host.AdoptRename, ""},
+		"noted, named":               {pooled(trusted, noted), alive, host.AdoptTrust, ""},
+		"noted, another's by now":    {pooled(named("y"), trusted, noted), alive, host.AdoptDrop, infrav1.ReasonChangedByOther},
 		"named, trusted":             {pooled(trusted), alive, host.AdoptTrust, ""},
 		"not wiped":                  {pooled(dirtied, adopted), alive, host.AdoptWipe, ""},
 		"not wiped, trusted":         {pooled(dirtied, trusted), alive, host.AdoptTrust, ""},
 		"in the pool already":        {pooled(adopted), alive, host.AdoptDrop, ""},
-		"in another pool":            {pooled(named("old-"+serverID), adopted), alive, host.AdoptWipe, ""},
+		"in another pool":            {pooled(named("old-"+serverID), adopted), alive, host.AdoptNote, ""},
 		"claimed":                    {pooled(claimed, adopted), alive, host.AdoptDrop, host.ReasonClaimed},
 		"an order":                   {pooled(ordering, adopted), alive, host.AdoptDrop, host.ReasonClaimed},
 		"a live Machine's by name":   {pooled(named("m-9"), adopted), alive, host.AdoptWait, host.ReasonOwned},

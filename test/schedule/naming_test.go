@@ -21,7 +21,7 @@ func (s *sim) naming(h *host.Host, method, verb string, asks wish) {
 	case verb == "reboot" && (claim == nil || own):
 	case verb == "reboot":
 		s.violate("reboot of %s, whose server is named %s", h.Name, server.Name)
-	case h.Spec.Adopt != nil && h.Spec.Adopt.TrustDisk:
+	case h.Spec.Adopt != nil && asks.Name != "":
 	case !own && !host.InPool(server.Name, server.ID, poolPrefix):
 		s.violate("%s %s of %s, whose server is named %s", method, verb, h.Name, server.Name)
 	}

@@ -357,7 +357,7 @@ func (s *sim) licenceName(h *host.Host, name string) {
 	switch {
 	case claim != nil && name == claim.Name && (release == nil || justNow):
 	case wiped && name == host.PoolName(release.PoolPrefix, h.Spec.ServerID):
-	case release == nil && h.Spec.Adopt != nil && h.Spec.Adopt.TrustDisk:
+	case release == nil && h.Spec.Adopt != nil && (h.Spec.Adopt.TrustDisk || !host.InPool(name, h.Spec.ServerID, poolPrefix)):
 	default:
 		s.violate("%s is named %s without a right to it", h.Name, name)
 	}

@@ -111,7 +111,7 @@ func TestSchedules(t *testing.T) {
 var brokeOnce = []uint64{1668, 1960, 2454, 2568, 3302, 700002, 700842, 703212, 704749, 1200049, 2001409, 2003066}
 
 // brokeHarsh are those that did so in a harsh history.
-var brokeHarsh = []uint64{135172, 786054, 786325, 789248, 799588, 801455, 803750, 811321, 850257, 913494, 916837, 919233, 1032479, 1043551, 9000312}
+var brokeHarsh = []uint64{135172, 786054, 786325, 789248, 799588, 801455, 803750, 811321, 850257, 913494, 916837, 919233, 1032479, 1043551, 1077209, 9000312}
 
 func TestSeedsThatBrokeOnce(t *testing.T) {
 	for _, seed := range brokeOnce {

@@ -182,7 +182,7 @@ type Adoption struct {
 	TrustDisk bool `json:"trustDisk,omitempty"`
 	// serverName is what the server was named before it was renamed; the manager notes
 	// it first. A server that bears neither that name nor one of the pool has been
-	// renamed by somebody else since, and is left to them. Only with trustDisk.
+	// renamed by somebody else since, and is left to them.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ServerName string `json:"serverName,omitempty"`

@@ -19,8 +19,9 @@ import (
 	"github.com/macfleet/macfleet/internal/requeue"
 )
 
-// adoption does what a person wishes in spec.adopt of a host that nobody has: wipe it
-// into the pool, or, where the person answers for the disk, only name it so.
+// adoption does what a person wishes in spec.adopt of a host that nobody has: take its
+// name away and wipe it into the pool, or, where the person answers for the disk, only
+// name it so.
 type adoption struct {
 	*vendor
 }
@@ -44,7 +45,7 @@ func (p *adoption) reconcile(ctx context.Context) (result ctrl.Result, acting bo
 	case host.AdoptWipe:
 		return ctrl.Result{RequeueAfter: requeue.Delay}, true, p.wipe(ctx)
 	case host.AdoptNote, host.AdoptRename:
-		result, err = p.nameIntoPool(ctx)
+		result, err = p.name(ctx)
 		return result, true, err
 	case host.AdoptTrust:
 		return ctrl.Result{}, false, p.trustDisk(ctx)
@@ -110,17 +111,16 @@ func (p *adoption) wipe(ctx context.Context) error {
 	return nil
 }
 
-// nameIntoPool gives the server its name in the pool, once its name before that is on
-// record. Until the disk is recorded as trusted the wish itself keeps the host from
-// being claimed here.
-func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
+// name gives the server the name of its adoption, once its name before that is on record.
+// Until the wish is fulfilled, it keeps the host from being claimed here.
+func (p *adoption) name(ctx context.Context) (ctrl.Result, error) {
 	if _, _, err := p.read(ctx); err != nil {
 		return p.Refused(ctx, err)
 	}
 	step, _, _, err := p.next(ctx)
 	if err == nil && step == host.AdoptNote {
-		name := p.host.Status.Server.Name
-		return ctrl.Result{RequeueAfter: requeue.Delay}, p.Update(ctx, func(h *host.Host) { h.Spec.Adopt.ServerName = name })
+		before := p.host.Status.Server.Name
+		return ctrl.Result{RequeueAfter: requeue.Delay}, p.Update(ctx, func(h *host.Host) { h.Spec.Adopt.ServerName = before })
 	}
 	if err != nil || step != host.AdoptRename {
 		return ctrl.Result{RequeueAfter: requeue.Delay}, err
@@ -128,8 +128,7 @@ func (p *adoption) nameIntoPool(ctx context.Context) (ctrl.Result, error) {
 	if still, err := p.confirmAdoption(ctx); err != nil || !still || p.tooOld() {
 		return ctrl.Result{RequeueAfter: requeue.Delay}, err
 	}
-	want := host.PoolName(p.host.Spec.Adopt.PoolPrefix, p.host.Spec.ServerID)
-	if err := p.askName(ctx, want); err != nil {
+	if err := p.askName(ctx, host.AdoptionName(p.host)); err != nil {
 		p.condition(host.AdoptedCondition, metav1.ConditionFalse, infrav1.ReasonRenaming, host.Refused(cloud.Said(err)))
 		return p.Refused(ctx, err)
 	}
