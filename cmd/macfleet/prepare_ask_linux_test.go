@@ -129,8 +129,11 @@ func TestTerminalShowsNoPassword(t *testing.T) {
 			if !strings.Contains(said.String(), want.answer) {
 				t.Errorf("the answer is %q, want %q", said.String(), want.answer)
 			}
-			shown := strings.Contains(screen.String(), strings.TrimSpace(want.typed)) && want.typed != ""
-			if shown != want.shown {
+			shown := func() bool { return strings.Contains(screen.String(), strings.TrimSpace(want.typed)) }
+			switch {
+			case want.shown:
+				until(t, shown) // it is followed beside the process
+			case want.typed != "" && shown():
 				t.Errorf("the screen shows %q", screen.String())
 			}
 			if !echoes(t, process) {
