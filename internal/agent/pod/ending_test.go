@@ -37,15 +37,13 @@ func (w *world) order(words ...string) []int {
 // deleteWithin deletes with a grace of that many seconds.
 func (w *world) deleteWithin(seconds int64) {
 	w.t.Helper()
-	p := w.pod("a")
-	end := metav1.NewTime(w.clock.Now().Add(time.Duration(seconds) * time.Second))
-	if p.DeletionTimestamp != nil {
-		end = metav1.NewTime(p.DeletionTimestamp.Add(time.Duration(seconds-*p.DeletionGracePeriodSeconds) * time.Second))
-	}
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &end, &seconds
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
-		w.t.Fatal(err)
-	}
+	w.edit("a", func(p *corev1.Pod) {
+		end := metav1.NewTime(w.clock.Now().Add(time.Duration(seconds) * time.Second))
+		if p.DeletionTimestamp != nil {
+			end = metav1.NewTime(p.DeletionTimestamp.Add(time.Duration(seconds-*p.DeletionGracePeriodSeconds) * time.Second))
+		}
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &end, &seconds
+	})
 }
 
 func (w *world) awaitSignal() {

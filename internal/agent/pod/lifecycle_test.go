@@ -18,9 +18,17 @@ import (
 
 func (w *world) edit(name string, edit func(p *corev1.Pod)) {
 	w.t.Helper()
-	p := w.pod(name)
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	// The fake client reads, patches and writes an object under this lock.
+	w.client.Lock()
+	defer w.client.Unlock()
+	o, err := w.client.Tracker().Get(pods, "ns", name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := o.(*corev1.Pod)
 	edit(p)
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
+	if err := w.client.Tracker().Update(pods, p, "ns"); err != nil {
 		w.t.Fatal(err)
 	}
 }

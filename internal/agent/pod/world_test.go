@@ -218,11 +218,7 @@ func (w *world) awaitGone(name string) {
 // delete does what the API server does on a graceful deletion.
 func (w *world) delete(name string) {
 	w.t.Helper()
-	p := w.pod(name)
-	podtest.DeleteAt(p, w.clock.Now())
-	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), p, "ns"); err != nil {
-		w.t.Fatal(err)
-	}
+	w.edit(name, func(p *corev1.Pod) { podtest.DeleteAt(p, w.clock.Now()) })
 }
 
 // forceDelete removes the object under the agent's feet.
