@@ -90,6 +90,9 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 	default:
 		t.is("claimed by Machine %s/%s", claim.Namespace, claim.Name)
 	}
+	if h.DeletionTimestamp != nil {
+		t.is("somebody deleted this object at %s: it goes when the release has ended, and comes back without what was noted of it, as long as the vendor lists the server", h.DeletionTimestamp.UTC().Format(time.RFC3339))
+	}
 	if at := server.DeletableAt; at != nil && at.After(t.s.At) {
 		t.is("the vendor bills it until %s at least", at.UTC().Format(time.RFC3339))
 	} else if at != nil {
@@ -216,8 +219,7 @@ func rebootedSince(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool
 
 // toldByPhase: Available repeats the phase, and a Mac that somebody has is not clean.
 func toldByPhase(h *infrav1.ScalewayAppleSiliconHost, c metav1.Condition) bool {
-	cancelled := c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootWaiting && h.Spec.Reboot == nil
-	if c.Reason == infrav1.ReasonNotDelivered || rebootedSince(h, c) || cancelled {
+	if c.Reason == infrav1.ReasonNotDelivered || rebootedSince(h, c) {
 		return true
 	}
 	idle := h.Spec.ClaimRef == nil || h.Spec.Release != nil

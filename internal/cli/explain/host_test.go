@@ -46,6 +46,21 @@ func TestAnAdviceOfBeforeTheRebootIsOld(t *testing.T) {
 	}
 }
 
+// kubectl delete waits for a release, and says nothing.
+func TestAHostThatIsBeingDeletedSaysSo(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostWiping)
+	said := func() bool {
+		return slices.ContainsFunc(Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h).Is, func(s string) bool { return strings.HasPrefix(s, "somebody deleted this object at ") })
+	}
+	if said() {
+		t.Error("deleted, though nobody has")
+	}
+	h.DeletionTimestamp = ptr.To(metav1.NewTime(clitest.Now()))
+	if !said() {
+		t.Error("it is not said")
+	}
+}
+
 // One is one, whatever is counted.
 func TestOneIsNotSeveral(t *testing.T) {
 	s, book := clitest.Fleet(), reasons.Read()
@@ -121,7 +136,6 @@ func TestNothingSaysOtherwise(t *testing.T) {
 			phase: infrav1.HostAvailable, condition: rebooted("the server is in error"), reason: host.ReasonRebootWaiting, next: whenOver, types: "macfleet host reboot ",
 			change: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "1"} },
 		},
-		"a reboot that was taken back": {phase: infrav1.HostInUse, condition: rebooted("Pods run"), reason: host.ReasonRebootWaiting, untold: true},
 	} {
 		h := clitest.Host(1, c.phase, c.condition)
 		if c.change != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,9 @@ type rebooting struct {
 func (p *rebooting) reconcile(ctx context.Context, after ctrl.Result) (ctrl.Result, error) {
 	step, why := host.NextReboot(p.host, p.observed.Gone)
 	switch step {
+	case host.RebootNone:
+		p.takenBack()
+		return after, nil
 	case host.RebootClear:
 		return after, p.clear(ctx)
 	case host.RebootDrop:
@@ -126,6 +130,13 @@ func (p *rebooting) leakStands(ctx context.Context) (ctrl.Result, bool, error) {
 		return ctrl.Result{}, true, nil
 	default:
 		return p.waits(why), false, nil
+	}
+}
+
+// takenBack ends what is said of a reboot that waited, and that nobody asks for any more.
+func (p *rebooting) takenBack() {
+	if p.reasonOf(host.RebootedCondition) == host.ReasonRebootWaiting {
+		meta.RemoveStatusCondition(&p.host.Status.Conditions, host.RebootedCondition)
 	}
 }
 

@@ -27,6 +27,13 @@ func (w *world) askReboot(id string, force bool) {
 	w.must(w.client.Update(w.ctx, h))
 }
 
+func (w *world) takeRebootBack() {
+	w.t.Helper()
+	h := w.host()
+	h.Spec.Reboot = nil
+	w.must(w.client.Update(w.ctx, h))
+}
+
 // rebootAsked is a world whose ladder has asked for the one reboot of its claim, at
 // a vendor that diagnoses nothing.
 func rebootAsked(t *testing.T) *world {
@@ -253,8 +260,16 @@ func TestARebootWaits(t *testing.T) {
 			if w.taken1() != c.taken || (w.calls("RebootServer") == 1) != c.taken {
 				t.Errorf("taken %v, calls %v", w.taken1(), w.cloud.Calls())
 			}
-			if !c.taken && w.reason(host.RebootedCondition) != host.ReasonRebootWaiting {
-				t.Errorf("reason %s", w.reason(host.RebootedCondition))
+			if c.taken {
+				return
+			}
+			if got := w.reason(host.RebootedCondition); got != host.ReasonRebootWaiting {
+				t.Errorf("reason %s", got)
+			}
+			w.takeRebootBack()
+			w.steps(1)
+			if got := w.reason(host.RebootedCondition); got != "" {
+				t.Errorf("taken back, and its condition says %s", got)
 			}
 		})
 	}
