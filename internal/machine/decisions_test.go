@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func TestNextPush(t *testing.T) {
 		joinable bool
 		permit   string
 		restart  string
+		applied  string // the revision; empty: the wanted one
 		want     Push
 	}{
 		"a new Mac":                            {fresh: true, want: Push{Needed: true, Join: true}},
@@ -31,14 +33,23 @@ func TestNextPush(t *testing.T) {
 		"deleted, and its token is still good": {joinable: true},
 		"not Ready for a while":                {node: ready(time.Minute, corev1.ConditionFalse)},
 		"not Ready for too long":               {node: ready(time.Hour, corev1.ConditionFalse), want: Push{Needed: true, Join: true}},
+		"deleted, at another revision":         {applied: "older"},
+		"deleted, and nobody knows at which":   {applied: "none"},
+		"silent, at another revision":          {applied: "older", node: ready(time.Hour, corev1.ConditionUnknown)},
+		"in its turn, and deleted":             {applied: "older", permit: "wanted", want: Push{Update: true, Join: true}},
+		"in its turn, with a token":            {applied: "older", permit: "wanted", joinable: true, want: Push{Update: true}},
+		"at another revision, and restarted":   {applied: "older", restart: "now", want: Push{Needed: true, Join: true}},
 		"a restart is asked for":               {node: ready(time.Hour, corev1.ConditionTrue), restart: "now", want: Push{Needed: true}},
 		"a restart while it is not Ready":      {node: ready(time.Minute, corev1.ConditionFalse), restart: "now", want: Push{Needed: true, Join: true}},
-		"its update permit":                    {node: ready(time.Hour, corev1.ConditionTrue), permit: "wanted", want: Push{Update: true}},
+		"its update permit":                    {node: ready(time.Hour, corev1.ConditionTrue), applied: "older", permit: "wanted", want: Push{Update: true}},
 		"a permit for another revision":        {node: ready(time.Hour, corev1.ConditionTrue), permit: "older"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
-			m.Status.Applied = infrav1.AppliedStatus{Revision: "running", Agent: "build"}
+			m.Status.Applied = infrav1.AppliedStatus{Revision: cmp.Or(c.applied, "wanted"), Agent: "build"}
+			if c.applied == "none" {
+				m.Status.Applied.Revision = ""
+			}
 			if !c.fresh {
 				m.Spec.ProviderID = "scw-applesilicon://fr-par-1/1"
 			}

@@ -31,13 +31,17 @@ type Push struct {
 // that may still let it in. A Mac whose Node is not there, or not Ready for long, and
 // that holds no token, is converged again with a fresh one: that is how a Node that was
 // deleted comes back, or one whose certificate has expired, and the only way. A Mac that
-// runs is changed by permit only, also when nobody remembers any more what it runs.
+// runs is changed by permit only, also when nobody remembers any more what it runs: all
+// Nodes are silent while the API server is away, and a revision that is paused, halted
+// or not tried yet must not reach all Macs by that. Such a Mac gets its token in its turn.
+// A restart that is asked for does not wait for it.
 func NextPush(s Snapshot, revision string, joinable bool, now time.Time) Push {
 	lacking := s.Node == nil || s.nodeIsSilent(now)
+	join := lacking && !s.Leaving() && !joinable
 	switch {
 	case s.Machine.Spec.ProviderID == "", s.Machine.Status.Applied.Agent == "" && lacking:
 		return Push{Needed: true, Join: lacking}
-	case lacking && !s.Leaving() && !joinable:
+	case join && s.Machine.Status.Applied.Revision == revision:
 		return Push{Needed: true, Join: true}
 	case s.RequestedRestart() != "":
 		// A restart is mostly asked for because the Node is not well; its certificate may be why.
@@ -45,7 +49,7 @@ func NextPush(s Snapshot, revision string, joinable bool, now time.Time) Push {
 		_, unready := s.UnreadySince()
 		return Push{Needed: true, Join: s.Node == nil || unready && !joinable}
 	case s.updatePermitted(revision):
-		return Push{Update: true}
+		return Push{Update: true, Join: join}
 	}
 	return Push{}
 }

@@ -47,6 +47,12 @@ func filled(m *Machine) {
 	m.PermitAt, m.ProvedAt, m.ShortSince = ago(25*time.Minute), ago(20*time.Minute), ago(19*time.Minute)
 }
 
+// restarted had its turn months ago, proved the revision again twenty minutes ago, and is not Ready.
+func restarted(m *Machine) {
+	dead(m)
+	m.ProvedAt, m.PermitAt = ago(20*time.Minute), ago(90*24*time.Hour)
+}
+
 // soaking has just proved the revision in its turn.
 func soaking(m *Machine) {
 	m.Permit, m.PermitAt = "new", ago(2*time.Minute)
@@ -105,6 +111,7 @@ func TestPlan(t *testing.T) {
 			}), old("b")},
 			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a (its Node is not Ready), one of the first to try it", again: 27 * time.Minute,
 		},
+		"restarted long after their turns, and not well": {machines: []Machine{with(done("a"), restarted), with(done("b"), restarted), done("c")}},
 		"the canary's disk ran short": {
 			machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); m.ShortSince = ago(30 * time.Second) }), old("b")},
 			again:    16 * time.Minute,

@@ -45,8 +45,8 @@ func (p *plan) failed(m Machine) (time.Time, bool) {
 	if m.Tried == p.Revision && m.Failures > 0 && !p.at(m) {
 		return m.FailedAt, true
 	}
-	if !p.at(m) || m.PermitAt.IsZero() || m.ProvedAt.Before(m.PermitAt) {
-		return time.Time{}, false // it was not changed by a turn
+	if !p.at(m) || m.PermitAt.IsZero() || m.ProvedAt.Before(m.PermitAt) || m.ProvedAt.After(m.PermitAt.Add(permitLimit)) {
+		return time.Time{}, false // it was not changed by a turn, but restarted long after its last one
 	}
 	limit := m.ProvedAt.Add(settleLimit + p.soak)
 	switch {

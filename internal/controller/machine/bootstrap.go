@@ -146,7 +146,7 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 	case updating && current.ID == updateID(v, want) && (!v.ShowsApplied(want) || v.Drifted()):
 		return ctrl.Result{}, p.succeed(ctx, v, want, current.Found)
 	case need.Update:
-		return p.updates.update(ctx, v, want)
+		return p.updates.update(ctx, v, want, need.Join)
 	case !need.Needed:
 		p.pushes.Forget(key)
 		v.bootstrapped = machine.True(infrav1.BootstrappedCondition)

@@ -90,6 +90,26 @@ func TestASilentNodeIsGivenAFreshToken(t *testing.T) {
 	}
 }
 
+// All Nodes are silent while the API server is not reached from the Macs, which the manager
+// reaches still: a revision that is paused, halted or not tried yet gets to none of them by that.
+func TestASilentNodeTakesAnotherRevisionInItsTurnOnly(t *testing.T) {
+	w, wanted := profiled(t)
+	w.silence()
+	w.clock.SetTime(w.clock.Now().Add(24 * time.Hour))
+	w.settle("mac-1")
+	if len(w.mac.desired) != 1 || len(w.tokens()) != 0 {
+		t.Fatalf("converged %d times, tokens = %q; want nothing before its turn", len(w.mac.desired), w.tokens())
+	}
+	if got := w.condition(infrav1.BootstrappedCondition); got.Status != metav1.ConditionTrue {
+		t.Errorf("Bootstrapped = %s: it would get no turn", got.Reason)
+	}
+	w.turn("mac-1", wanted)
+	w.settle("mac-1")
+	if len(w.mac.desired) != 2 || w.mac.desired[1].Join == nil || w.machine("mac-1").Status.Update.ProvedAt == nil {
+		t.Errorf("converged %d times, update = %+v; want once more, with a token", len(w.mac.desired), w.machine("mac-1").Status.Update)
+	}
+}
+
 func TestASilentNodeIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"leaving": func(w *world) {

@@ -41,9 +41,9 @@ type updatePhase struct {
 	starter *pushStarter
 }
 
-// update changes a Mac that runs, because its update permit allows it. Its bootstrap stays
-// done whatever becomes of this.
-func (p *updatePhase) update(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
+// update changes a Mac that runs, because its update permit allows it, and lets its Node join
+// again where it has to. Its bootstrap stays done whatever becomes of this.
+func (p *updatePhase) update(ctx context.Context, v *visit, want document.Desired, join bool) (ctrl.Result, error) {
 	v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
 	if last := v.Machine.Status.Update; last.Revision == document.Revision(want) {
 		now := p.clock.Now()
@@ -59,7 +59,7 @@ func (p *updatePhase) update(ctx context.Context, v *visit, want document.Desire
 	if v.clearAppliedRevision(want) {
 		return soon(), nil
 	}
-	return ctrl.Result{}, p.starter.beginPush(ctx, v, want, updateID(v, want), v.TakingOver())
+	return ctrl.Result{}, p.starter.beginPush(ctx, v, want, updateID(v, want), join || v.TakingOver())
 }
 
 // clearAppliedRevision says, before a Mac is pushed to another revision, that it is at none:

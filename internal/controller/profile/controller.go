@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/requeue"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
@@ -93,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.losses.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if err != nil || !profile.DeletionTimestamp.IsZero() {
+	if err != nil || !profile.DeletionTimestamp.IsZero() || r.anothers(profile) {
 		return ctrl.Result{}, err
 	}
 	began := r.Clock.Now()
@@ -105,6 +106,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.pace.took(req.NamespacedName, began, r.Clock.Now())
 	}
 	return requeue.OnConflict(result, err)
+}
+
+// anothers: another instance looks after the profile. The built-in one is no object, and each
+// instance has it for its own Machines.
+func (r *Reconciler) anothers(profile *infrav1.MacNodeProfile) bool {
+	return profile.Name != "" && !host.Obeys(profile, r.WatchFilter)
 }
 
 func (r *Reconciler) read(ctx context.Context, req ctrl.Request) (*infrav1.MacNodeProfile, error) {

@@ -13,7 +13,6 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -84,7 +83,7 @@ func (r *Reconciler) survey(ctx context.Context, profile *infrav1.MacNodeProfile
 	lost := r.losses.Get(key)
 	for i := range list.Items {
 		m := &list.Items[i]
-		if profileName(m) != profile.Name || !r.watched(m) || !m.DeletionTimestamp.IsZero() {
+		if profileName(m) != profile.Name || !host.Obeys(m, r.WatchFilter) || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
 		s.all++
@@ -157,10 +156,6 @@ func profileName(m *infrav1.ScalewayAppleSiliconMachine) string {
 		return ""
 	}
 	return m.Spec.ProfileRef.Name
-}
-
-func (r *Reconciler) watched(m *infrav1.ScalewayAppleSiliconMachine) bool {
-	return r.WatchFilter == "" || labels.HasWatchLabel(m, r.WatchFilter)
 }
 
 // look is what a plan needs of one Mac.
