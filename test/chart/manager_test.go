@@ -207,3 +207,15 @@ func TestImageIsNamedByTheDigestOfItsRelease(t *testing.T) {
 		}
 	}
 }
+
+// A manager asks the vendor in one zone after the other before it serves its health: one that
+// is silent for eight seconds in each of 30 zones is no reason to begin anew.
+func TestASilentVendorRestartsNoManager(t *testing.T) {
+	spec, _ := pods(t, objects(t))
+	container := spec["containers"].([]any)[0].(map[string]any)
+	probe, _ := container["startupProbe"].(map[string]any)
+	const periodSeconds, wanted = 10, 30 * 8
+	if most, _ := probe["failureThreshold"].(int64); most*periodSeconds < wanted {
+		t.Errorf("killed after %d s: %v", most*periodSeconds, probe)
+	}
+}

@@ -46,6 +46,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"scaled the wrong way":         {[]string{zone, "fleets.builders.type=M2-L", "fleets.builders.autoscaling.min=3", "fleets.builders.autoscaling.max=2"}, "fleets.builders.autoscaling: max 2 is below min 3"},
 		"scaled above the orders":      {[]string{zone, "fleets.builders.type=M2-L", "fleets.builders.acquisition=Order", "fleets.builders.maxOrdered=1", "fleets.builders.autoscaling.max=2"}, "fleets.builders.maxOrdered 1 is below fleets.builders.autoscaling.max 2"},
 		"limit below nothing":          {[]string{zone, "fleets.builders.acquisition=Order", "fleets.builders.type=M2-L", "fleets.builders.maxOrdered=-1"}, "/fleets/builders/maxOrdered"},
+		"a kubelet in SSH's place":     {[]string{zone, "fleets.builders.profile.kubeletPort=22"}, "/fleets/builders/profile/kubeletPort"},
 		"three guests":                 {[]string{zone, "fleets.builders.profile.maxVMs=3"}, "/fleets/builders/profile/maxVMs"},
 		"guests' subnet":               {[]string{zone, "fleets.builders.profile.network.subnet=8.8.8.0/24"}, `fleets.builders.profile.network.subnet "8.8.8.0/24": give a private`},
 		"no network":                   {[]string{zone, "fleets.builders.profile.network.guestEgress.allow[0].cidr=10.0.0.1"}, `"10.0.0.1" is no network`},

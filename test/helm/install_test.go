@@ -65,6 +65,8 @@ func TestChartOnAnAPIServer(t *testing.T) {
 		{"there and back across CRDs that differ", (*plane).olderRelease},
 		{"an upgrade waits for what changes, and can be taken back", (*plane).unreadyFleet},
 		{"two releases", (*plane).secondRelease},
+		{"an upgrade forgets no fleet that has Macs", (*plane).forgottenFleet},
+		{"a kubeconfig of a store is not written over", (*plane).formerKubeconfig},
 	}) {
 		t.Run(c.name, func(t *testing.T) { c.run(p.on(t)) })
 	}

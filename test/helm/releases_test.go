@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -134,6 +137,70 @@ func (p *plane) unreadyFleet() {
 	if profile.Spec.Node.MaxVMs != 2 {
 		p.Errorf("after the rollback a Mac has %d VMs", profile.Spec.Node.MaxVMs)
 	}
+	p.uninstall()
+}
+
+// forgottenFleet: helm upgrade with a single value forgets all others, and with them the
+// fleets, whose Macs would be wiped.
+func (p *plane) forgottenFleet() {
+	if said, refused := p.run(p.Context(), install("--set", "fleets.builders.replicas=2")...); refused {
+		p.Fatal(said)
+	}
+	key := client.ObjectKey{Namespace: namespace, Name: "macfleet-builders"}
+	upgrade := []string{"upgrade", "macfleet", chart, "--no-hooks", "--set", "manager.replicas=0"}
+	said, refused := p.run(p.Context(), upgrade...)
+	if want := "the values have no fleet named macfleet-builders, whose 2 Macs would be wiped"; !refused || !strings.Contains(said, want) || !strings.Contains(said, "--reset-then-reuse-values") {
+		p.Errorf("helm said %q; it should say %q", said, want)
+	}
+	fleet := &clusterv1.MachineDeployment{}
+	p.must(p.client.Get(p.Context(), key, fleet))
+	if said, refused := p.run(p.Context(), append(upgrade, "--reset-then-reuse-values")...); refused {
+		p.Errorf("an upgrade that forgets nothing: %s", said)
+	}
+	p.await("the fleet to have no Macs", func() bool {
+		p.must(p.client.Get(p.Context(), key, fleet))
+		if ptr.Deref(fleet.Spec.Replicas, 0) == 0 {
+			return ptr.Deref(fleet.Status.Replicas, 0) == 0
+		}
+		fleet.Spec.Replicas = ptr.To[int32](0)
+		_ = p.client.Update(p.Context(), fleet) // core writes it, too: then once more
+		return false
+	})
+	if said, refused := p.run(p.Context(), upgrade...); refused {
+		p.Errorf("a fleet without Macs cannot be given up: %s", said)
+	}
+	p.await("the fleet to go", func() bool { return apierrors.IsNotFound(p.client.Get(p.Context(), key, fleet)) })
+	p.uninstall()
+}
+
+// formerKubeconfig: an ExternalSecret is a hook's, and stays where the manager is to mint the
+// kubeconfig; its token ends with the Secret capi-remote-token.
+func (p *plane) formerKubeconfig() {
+	const plural, kind = "externalsecrets", "ExternalSecret"
+	open := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + ".external-secrets.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "external-secrets.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &open},
+			}},
+		},
+	}
+	p.must(p.client.Create(p.Context(), crd))
+	defer func() { p.must(p.client.Delete(p.Context(), crd)) }()
+	former := &unstructured.Unstructured{}
+	former.SetAPIVersion("external-secrets.io/v1")
+	former.SetKind(kind)
+	former.SetNamespace(namespace)
+	former.SetName("macfleet-kubeconfig")
+	p.await("the kind", func() bool { return p.client.Create(p.Context(), former) == nil })
+	if said, refused := p.run(p.Context(), install()...); !refused || !strings.Contains(said, "delete externalsecret,secret macfleet-kubeconfig") {
+		p.Errorf("helm said %q; it should say what to delete", said)
+	}
+	p.must(p.client.Delete(p.Context(), former))
+	p.install()
 	p.uninstall()
 }
 

@@ -50,8 +50,8 @@ what it is now. The schema lets them through, so that the sentence is shown. */}
 {{/* Names that a person gives must be names. */}}
 {{- define "macfleet.checkNames" -}}
 {{- with .Values.fullnameOverride -}}
-{{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$" .) -}}
-{{- fail (printf "fullnameOverride %q is no name: up to 30 lower-case letters, digits and dashes, a letter or digit at both ends; fleets and Machines add theirs" .) -}}
+{{- if not (regexMatch "^[a-z0-9][a-z0-9-]{0,28}[a-z0-9]$" .) -}}
+{{- fail (printf "fullnameOverride %q is no name: 2 to 30 lower-case letters, digits and dashes, a letter or digit at both ends; fleets and Machines add theirs" .) -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.orphanReclaim.claimNamePrefix -}}
