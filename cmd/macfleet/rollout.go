@@ -42,7 +42,8 @@ func newUndo() *cobra.Command {
 	cmd := profileVerb(&cobra.Command{
 		Use: "undo PROFILE", Short: "Make a profile what it was when all of its Macs had it last",
 		Long: "A profile remembers the last four revisions that all of its Macs had. Macs take what is undone in turns, as\n" +
-			"any change. Where Helm wrote the profile, its values have to follow: the next upgrade writes them again.",
+			"any change. Where Helm wrote the profile, its values have to follow: the next upgrade fails with a\n" +
+			"conflict otherwise, or writes them again with --force-conflicts.",
 		Example: "  macfleet rollout undo macfleet-builders\n  macfleet rollout undo macfleet-builders --to-revision aa461e465251",
 	}, func(p *infrav1.MacNodeProfile) (act.Plan, error) { return undo.Plan(p) }) //nolint:gocritic // a method value would be of the flags before they are read
 	cmd.Flags().StringVar(&undo.To, "to-revision", "", "the beginning of a revision (default: the last that differs from what is asked for now)")

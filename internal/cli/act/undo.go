@@ -37,7 +37,7 @@ func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 	p.say("profile %s goes back to revision %s, which all of its Macs had at %s", name, short(to.Revision), to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
 	p.say("it changes %s of its spec; its Macs take that in turns, as any change", strings.Join(slices.Sorted(maps.Keys(patch)), ", "))
 	if profile.Labels["app.kubernetes.io/managed-by"] == "Helm" {
-		p.say("Helm wrote it: the next helm upgrade writes its values again, so change those, too")
+		p.say("Helm wrote it: change its values, too, or the next helm upgrade fails with a conflict, and writes the old ones again with --force-conflicts")
 	}
 	if profile.Spec.Rollout.Paused {
 		p.say("its rollout is paused: nothing begins before it is resumed")
