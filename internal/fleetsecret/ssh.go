@@ -57,9 +57,25 @@ func (k SSHKey) String() string { return k.Public }
 // GoString shows the public half only.
 func (k SSHKey) GoString() string { return k.Public }
 
+// NotRegisteredError says that a fleet's key is there and could not be registered with
+// the vendor: Macs that are installed from now on may not know it.
+type NotRegisteredError struct {
+	Fleet string
+	Err   error
+}
+
+// Error names the fleet, and gives the vendor's answer.
+func (e *NotRegisteredError) Error() string {
+	return fmt.Sprintf("registering the SSH key of fleet %s with the vendor: %v", e.Fleet, e.Err)
+}
+
+// Unwrap returns the vendor's answer.
+func (e *NotRegisteredError) Unwrap() error { return e.Err }
+
 // SSH returns the fleet's key, which is made when missing, and has it registered with
 // the vendor: before any Mac of the fleet is claimed, for the vendor injects keys when
-// it installs, and only then. Made is true with an error, too.
+// it installs, and only then. Made is true with an error, too, and a
+// *NotRegisteredError comes with the key.
 func (s *Store) SSH(ctx context.Context, fleet Fleet) (key SSHKey, made bool, err error) {
 	name := fleet.SSHSecret()
 	secret, made, err := s.ensure(ctx, name, func() (*corev1.Secret, error) { return newSSHSecret(fleet) })
@@ -79,15 +95,6 @@ func (s *Store) ReadSSH(ctx context.Context, fleet Fleet) (SSHKey, error) {
 		return SSHKey{}, err
 	}
 	return parseSSH(secret)
-}
-
-// ReadAndRegisterSSH returns the fleet's key and has it registered. It makes none.
-func (s *Store) ReadAndRegisterSSH(ctx context.Context, fleet Fleet) (SSHKey, error) {
-	key, err := s.ReadSSH(ctx, fleet)
-	if err != nil {
-		return SSHKey{}, err
-	}
-	return key, s.register(ctx, fleet, key)
 }
 
 // Registered reports that this process knows of a registered key of the fleet.
@@ -116,7 +123,7 @@ func (s *Store) register(ctx context.Context, fleet Fleet, key SSHKey) error {
 		return nil
 	}
 	if err := s.Keys.EnsureSSHKey(ctx, name, key.Public); err != nil {
-		return fmt.Errorf("registering the SSH key of fleet %s with the vendor: %w", fleet.Name, err)
+		return &NotRegisteredError{Fleet: fleet.Name, Err: err}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

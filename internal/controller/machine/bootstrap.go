@@ -169,10 +169,11 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 		return after(p.clock.Now(), current.NotBefore), nil
 	}
 	v.bootstrapped = progress(job.Queued)
-	if v.clearAppliedRevision(want) {
-		return soon(), nil
+	result, err := p.starter.beginPush(ctx, v, want, id, need.Join)
+	if failure, is := errors.AsType[*push.Failure](err); is {
+		v.bootstrapped = machine.False(failure.Reason, "%s", failure.Line())
 	}
-	return ctrl.Result{}, p.starter.beginPush(ctx, v, want, id, need.Join)
+	return result, err
 }
 
 // succeed records what the Mac runs. providerID comes first, under lock: once it

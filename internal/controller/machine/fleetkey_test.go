@@ -17,6 +17,8 @@ import (
 	"github.com/macfleet/macfleet/internal/fleetkey"
 	"github.com/macfleet/macfleet/internal/fleetsecret"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
+	"github.com/macfleet/macfleet/internal/rollout"
 )
 
 func TestFleetKey(t *testing.T) {
@@ -44,6 +46,125 @@ func TestNoClaimWithoutARegisteredKey(t *testing.T) {
 	}
 	if m := w.machine("mac-1"); m.Spec.HostRef != nil || w.reason("mac-1", infrav1.HostClaimedCondition) != infrav1.ReasonFleetKeyUnavailable {
 		t.Errorf("hostRef = %+v, reason = %s", m.Spec.HostRef, w.reason("mac-1", infrav1.HostClaimedCondition))
+	}
+}
+
+// forgetfulVendor puts a new manager in place, which knows of no registered key, and has
+// the vendor register none.
+func (w *world) forgetfulVendor() {
+	w.t.Helper()
+	w.restart()
+	w.keys.mu.Lock()
+	defer w.keys.mu.Unlock()
+	w.keys.err = errPlain
+}
+
+// Registering matters to a Mac that is yet to be installed. One that runs is updated and
+// checked all the same: else a vendor's bad hour would halt a fleet, Mac by Mac.
+func TestARunningMacDoesNotWaitForTheVendorToTakeAKey(t *testing.T) {
+	w, wanted := profiled(t)
+	w.checks = 6 * time.Hour
+	w.forgetfulVendor()
+	w.mac.set(func(f *fakeMac) {
+		f.onConverge = func() {
+			if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.BootstrappedCondition {
+				t.Errorf("Bootstrapped = %s in the turn", got)
+			}
+		}
+	})
+	w.turn("mac-1", wanted)
+	w.settle("mac-1")
+	if got := w.machine("mac-1").Status.Applied.Revision; got != wanted || len(w.mac.desired) != 2 {
+		t.Errorf("%d pushes, applied %.12s, want %.12s", len(w.mac.desired), got, wanted)
+	}
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Hour))
+	w.rest()
+	if w.mac.plans != 1 {
+		t.Errorf("checked %d times", w.mac.plans)
+	}
+}
+
+// A first bootstrap waits: whether its Mac knows the key is not known, and a Mac that
+// refuses it would be charged for that.
+func TestAFirstBootstrapWaitsForTheVendorToTakeTheKey(t *testing.T) {
+	w := claimed(t)
+	w.forgetfulVendor()
+	if _, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "mac-1"}}); err == nil {
+		t.Error("the vendor's error is not reported, so nothing would try again")
+	}
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonFleetKeyUnavailable || len(w.mac.dials) != 0 {
+		t.Errorf("Bootstrapped = %s, dialled %d times", got, len(w.mac.dials))
+	}
+}
+
+// Without a key that can be read nothing is pushed. The Mac is as it was: bootstrapped,
+// at its revision, and tried again in its time.
+func TestAnUpdateWithoutTheFleetsKeysIsPutOff(t *testing.T) {
+	for _, name := range []string{"builders-ssh", "builders-agent-signing"} {
+		t.Run(name, func(t *testing.T) {
+			w, wanted := profiled(t)
+			before := w.machine("mac-1").Status.Applied
+			secret := &corev1.Secret{}
+			w.get(client.ObjectKey{Namespace: namespace, Name: name}, secret)
+			good := secret.Data
+			secret.Data = map[string][]byte{"note": []byte("nonsense")}
+			w.update(secret)
+			w.turn("mac-1", wanted)
+			w.settle("mac-1")
+			c := w.condition(infrav1.UpToDateCondition)
+			if c.Reason != infrav1.ReasonHeld || !strings.Contains(c.Message, name) {
+				t.Errorf("UpToDate = %s: %s", c.Reason, c.Message)
+			}
+			m := w.machine("mac-1")
+			if m.Status.Phase != machine.PhaseRunning || m.Status.Applied != before || m.Status.Update.Failures != 0 {
+				t.Errorf("phase %s, applied %+v, update %+v", m.Status.Phase, m.Status.Applied, m.Status.Update)
+			}
+			w.get(client.ObjectKeyFromObject(secret), secret)
+			secret.Data = good
+			w.update(secret)
+			w.clock.SetTime(w.clock.Now().Add(rollout.HeldBackoff))
+			w.settle("mac-1")
+			if got := w.machine("mac-1").Status.Applied.Revision; got != wanted {
+				t.Errorf("applied %.12s once the key is there, want %.12s", got, wanted)
+			}
+		})
+	}
+}
+
+// A check that cannot be made holds up nothing else: that the Node is Ready again is seen.
+func TestACheckWithoutTheFleetsKeyIsAFailedCheck(t *testing.T) {
+	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+	w.checks = 6 * time.Hour
+	w.restart()
+	w.running("mac-1")
+	ready := func(status corev1.ConditionStatus) {
+		t.Helper()
+		node := &corev1.Node{}
+		w.get(client.ObjectKey{Name: "mac-1"}, node)
+		node.Status.Conditions[0].Status = status
+		w.update(node)
+	}
+	ready(corev1.ConditionFalse)
+	w.settle("mac-1")
+	secret := &corev1.Secret{}
+	w.get(client.ObjectKey{Namespace: namespace, Name: "builders-ssh"}, secret)
+	w.delete(secret)
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Hour))
+	ready(corev1.ConditionTrue)
+	w.rest()
+	if got := w.machine("mac-1").Status.Phase; got != machine.PhaseRunning || w.mac.plans != 0 {
+		t.Errorf("phase %s, checked %d times", got, w.mac.plans)
+	}
+	secret.ResourceVersion = ""
+	w.create(secret)
+	w.rest()
+	if w.mac.plans != 0 {
+		t.Error("checked again before its time")
+	}
+	w.clock.SetTime(w.clock.Now().Add(machine.RetryAfter(w.checks)))
+	w.rest()
+	if w.mac.plans != 1 {
+		t.Errorf("checked %d times once the key is there", w.mac.plans)
 	}
 }
 

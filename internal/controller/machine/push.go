@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,9 @@ import (
 
 // sshPort is where sshd listens, unless --ssh-port says otherwise.
 const sshPort = 22
+
+// stepKeys is where a push stands that lacks the fleet's keys, as people see it.
+const stepKeys = "keys"
 
 // pushStarter begins pushes, and says what a Mac is to become.
 type pushStarter struct {
@@ -64,24 +68,24 @@ func (p *pushStarter) desired(ctx context.Context, v *visit, profile *infrav1.Ma
 	return want, nil
 }
 
-func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Desired, id string, join bool) error {
+// beginPush starts the push as a job, once nothing else holds it up: what the Mac was at
+// is forgotten last. Keys of the fleet that cannot be had are a *push.Failure, which is
+// the caller's to tell.
+func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Desired, id string, join bool) (ctrl.Result, error) {
 	name := client.ObjectKeyFromObject(v.Machine)
 	if p.checks.Running(name) {
 		p.checks.Cancel(name) // its end brings us back
-		return nil
+		return ctrl.Result{}, nil
 	}
 	if err := p.confirmHere(ctx, v); err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
-	key, err := p.fleetKeys.ensureSSHKey(ctx, v)
+	key, signing, err := p.fleetKeys.keysForPush(ctx, v)
 	if err != nil {
-		v.bootstrapped = machine.False(infrav1.ReasonFleetKeyUnavailable, "%s", err)
-		return err
+		return ctrl.Result{}, &push.Failure{Step: stepKeys, Class: document.Wait, Reason: infrav1.ReasonFleetKeyUnavailable, Err: err}
 	}
-	signing, err := p.fleetKeys.ensureSigningKey(ctx, v)
-	if err != nil {
-		v.bootstrapped = machine.False(infrav1.ReasonFleetKeyUnavailable, "%s", err)
-		return err
+	if v.clearAppliedRevision(want) {
+		return soon(), nil
 	}
 	want.UpgradeKey, want.SSHKeys = signing.Public(), key.Publics()
 	request := push.Request{
@@ -93,7 +97,7 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 		return []string{fleetkey.Fingerprint(key.Public)}, p.pusher.Push(ctx, request, say)
 	})
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.Host.Name, "job", id, "join", join)
-	return nil
+	return ctrl.Result{}, nil
 }
 
 // confirmHere reads uncached that the Mac may be pushed to from here: a cache may not know
@@ -159,6 +163,21 @@ func identity(v *visit) document.Host {
 type fleetKeys struct {
 	keys     *fleetsecret.Store
 	machines *machines
+}
+
+// keysForPush returns both keys of the Machine's fleet. A Mac that runs does not wait for
+// the vendor to take the SSH key: only Macs that are installed later get it from there.
+func (p *fleetKeys) keysForPush(ctx context.Context, v *visit) (fleetsecret.SSHKey, fleetsecret.SigningKey, error) {
+	key, err := p.ensureSSHKey(ctx, v)
+	if _, is := errors.AsType[*fleetsecret.NotRegisteredError](err); is && v.Machine.Spec.ProviderID != "" {
+		ctrl.LoggerFrom(ctx).Info("The fleet's SSH key could not be registered; the next push tries again", "fleet", v.Fleet(), "error", err.Error())
+		err = nil
+	}
+	if err != nil {
+		return fleetsecret.SSHKey{}, fleetsecret.SigningKey{}, err
+	}
+	signing, err := p.ensureSigningKey(ctx, v)
+	return key, signing, err
 }
 
 // ensureSSHKey returns the SSH key of the Machine's fleet, registered with the vendor.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,10 +57,12 @@ func (p *updatePhase) update(ctx context.Context, v *visit, want document.Desire
 		return result, nil
 	}
 	v.upToDate = machine.False(infrav1.ReasonUpdating, "%s", job.Queued)
-	if v.clearAppliedRevision(want) {
-		return soon(), nil
+	result, err := p.starter.beginPush(ctx, v, want, updateID(v, want), join || v.TakingOver())
+	if failure, is := errors.AsType[*push.Failure](err); is {
+		p.updateFailed(ctx, v, want, failure)
+		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, p.starter.beginPush(ctx, v, want, updateID(v, want), join || v.TakingOver())
+	return result, err
 }
 
 // clearAppliedRevision says, before a Mac is pushed to another revision, that it is at none:
@@ -130,7 +133,8 @@ func (p *driftPhase) checkDrift(ctx context.Context, v *visit, want document.Des
 	if now.Before(due) {
 		return after(now, due), nil
 	}
-	return ctrl.Result{}, p.beginCheck(ctx, v, want)
+	p.beginCheck(ctx, v, want)
+	return ctrl.Result{}, nil
 }
 
 // recordDrift records what a check has seen, and tells when the next is due. Whoever waits
@@ -146,20 +150,20 @@ func (p *driftPhase) recordDrift(ctx context.Context, v *visit, steps []string) 
 	return machine.CheckDue(v.Machine, *v.drift, p.driftCheckInterval)
 }
 
-// beginCheck starts the check as a job, beside the pushes and as one of them.
-func (p *driftPhase) beginCheck(ctx context.Context, v *visit, want document.Desired) error {
-	key, err := p.keys.ReadAndRegisterSSH(ctx, v.fleetOf())
-	if err != nil {
-		return err
-	}
+// beginCheck starts the check as a job, beside the pushes and as one of them. Without the
+// fleet's key it is a check that fails: all else about the Machine goes on.
+func (p *driftPhase) beginCheck(ctx context.Context, v *visit, want document.Desired) {
+	key, unreadable := p.keys.ReadSSH(ctx, v.fleetOf())
 	want.SSHKeys = key.Publics()
 	target := p.starter.target(v, key)
 	if target.Pin == nil {
-		return nil // who answers cannot be told; the next push pins it
+		return // who answers cannot be told; the next push pins it
 	}
 	p.checks.Begin(client.ObjectKeyFromObject(v.Machine), stepCheck, func(ctx context.Context, say func(string)) ([]string, error) {
+		if unreadable != nil {
+			return nil, unreadable
+		}
 		say(stepCheck)
 		return p.pusher.Check(ctx, target, want)
 	})
-	return nil
 }
