@@ -35,6 +35,19 @@ func AsFailure(step string, err error) *Failure {
 	return &Failure{Step: step, Class: document.Retry, Err: err}
 }
 
+// notRecorded is the failure of a step whose record the API server did not take, or did
+// not show. No other Mac would fare better, so it is waited for and counts against none.
+// What has a class already keeps it.
+func notRecorded(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if failure, ok := errors.AsType[*Failure](err); ok {
+		return failure
+	}
+	return &Failure{Step: step, Class: document.Wait, Err: fmt.Errorf("%w; this says nothing of the Mac: look at the API server, at the manager's rights and at admission webhooks", err)}
+}
+
 // SaysNothingOfRevision tells what says nothing about a revision: something that is
 // waited for, or a Mac that was not reached or not let in. The steps on the Mac itself
 // have names of their own.

@@ -26,5 +26,5 @@ func (p push) preflight(ctx context.Context, facts Facts) error {
 	if other, is := errors.AsType[*host.OtherHardwareError](err); is {
 		return unfit(infrav1.ReasonWrongHardware, "another Mac answers at %s than the one that host %s was: %s; ask the vendor, and where the hardware was exchanged accept it: set the host's spec.acceptSerial to the new serial number", p.Target.Address, p.Claim.Host, other)
 	}
-	return err
+	return notRecorded(StepProbe, err)
 }

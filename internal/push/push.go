@@ -96,7 +96,7 @@ func (p *Pusher) Push(ctx context.Context, request Request, say func(step string
 func (p push) run(ctx context.Context) error {
 	target, pinned := p.Target, false
 	target.FirstUse = func(ctx context.Context, key infrav1.HostKey) error {
-		err := p.pin(ctx, key)
+		err := notRecorded(StepDial, p.pin(ctx, key))
 		pinned = err == nil
 		return err
 	}
@@ -105,7 +105,7 @@ func (p push) run(ctx context.Context) error {
 		if mac, err = p.Macs.Dial(ctx, target); err != nil || pinned {
 			return err
 		}
-		return p.pin(ctx, mac.HostKey())
+		return notRecorded(StepDial, p.pin(ctx, mac.HostKey()))
 	})
 	if mac != nil {
 		defer mac.Close() //nolint:errcheck // the work is done or has failed already
@@ -153,7 +153,7 @@ func (p push) grant(ctx context.Context, mac Mac, facts Facts) error {
 	}
 	fresh, err := p.spend(ctx, p.Password)
 	if err != nil {
-		return err
+		return notRecorded(StepGrant, err)
 	}
 	if !fresh {
 		return &Failure{Step: StepGrant, Class: document.Retry, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch; another password or a wipe is needed")}
@@ -184,7 +184,7 @@ func (p push) joinAndConverge(ctx context.Context, mac Mac, facts Facts) error {
 		if p.Join {
 			token, desired.Join, err = p.Tokens.mint(ctx, p.Machine, p.Claim)
 		}
-		return err
+		return notRecorded(StepJoin, err)
 	})
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (p push) joinAndConverge(ctx context.Context, mac Mac, facts Facts) error {
 		return err
 	}
 	if err == nil {
-		err = p.Tokens.recordDelivery(ctx, p.Machine, p.Claim, token)
+		err = notRecorded(StepJoin, p.Tokens.recordDelivery(ctx, p.Machine, p.Claim, token))
 	}
 	if err != nil {
 		p.revoke(ctx)

@@ -93,7 +93,7 @@ func (t *Tokens) bind(ctx context.Context, claim hostclaim.Ref, id string) error
 		return true
 	})
 	if err == nil && h.Spec.Record.Bootstrap.TokenID != id {
-		err = fmt.Errorf("host %s is released and joins nothing", claim.Host)
+		err = &Failure{Step: StepJoin, Class: document.Wait, Err: fmt.Errorf("host %s is released and joins nothing", claim.Host)}
 	}
 	return err
 }
