@@ -223,7 +223,9 @@ func (p *bootstrapPhase) fail(ctx context.Context, v *visit, current job.Run) (c
 	return after(p.clock.Now(), current.NotBefore), nil
 }
 
-// countFailure adds a failure to the host's record, and to its mirror.
+// countFailure adds a failure to the host's record, and to its mirror. A mirror that cannot
+// be written is no error: this failure would be counted again with each look. The next one
+// writes the whole count.
 func (p *bootstrapPhase) countFailure(ctx context.Context, v *visit, failure *push.Failure) error {
 	counts := host.FailureClass(failure.Class).Counts()
 	h, err := p.hosts.Amend(ctx, v.claimOnHost(), func(h *host.Host) bool {
@@ -244,7 +246,10 @@ func (p *bootstrapPhase) countFailure(ctx context.Context, v *visit, failure *pu
 		return nil
 	}
 	mirror := map[string]*string{bootstrapsecret.KeyFailures: ptr.To(strconv.Itoa(int(attempts)))}
-	return p.secrets.Patch(ctx, client.ObjectKeyFromObject(v.Machine), mirror)
+	if err := p.secrets.Patch(ctx, client.ObjectKeyFromObject(v.Machine), mirror); err != nil {
+		ctrl.LoggerFrom(ctx).Info("The number of failed attempts is on the host alone; the next failure mirrors it again", "host", h.Name, "error", err.Error())
+	}
+	return nil
 }
 
 func progress(step string) machine.Finding {

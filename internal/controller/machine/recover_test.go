@@ -85,6 +85,41 @@ func TestRequirement003_HandleBootstrapFailure_IncrementsAttempts(t *testing.T) 
 	}
 }
 
+// One push failed, and its mirror cannot be written for long. That is one attempt however
+// often it is looked at, and no reason to wipe the Mac once writes work again.
+func TestAFailureCountsOnceWhileItsMirrorIsRefused(t *testing.T) {
+	w := failingWorld(t)
+	w.r.RecoverAfter = 5 * time.Minute
+	w.r.wire()
+	w.refuse(inSecret(1))
+	look := func() {
+		key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+		_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		w.awaitJobs(key)
+	}
+	for range 20 {
+		look()
+	}
+	if got := w.bootstrapRecord().Attempts; got != 1 || len(w.mac.dials) != 1 {
+		t.Errorf("%d attempts after %d pushes, want one of each", got, len(w.mac.dials))
+	}
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.ReasonSSHUnreachable {
+		t.Errorf("Bootstrapped = %s, want the failure told", got)
+	}
+	w.refuseNothing()
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
+	w.report.At = w.clock.Now()
+	for range 3 {
+		look()
+	}
+	if h := w.host(hostName); h.Spec.Record.Bootstrap.Attempts != 2 || h.Spec.Release != nil || h.Spec.Reboot != nil {
+		t.Errorf("record = %+v, release = %+v, reboot = %+v; want the second attempt, and no more", h.Spec.Record.Bootstrap, h.Spec.Release, h.Spec.Reboot)
+	}
+	if got := w.secret("mac-1-bootstrap")[bootstrapsecret.KeyFailures]; got != "2" {
+		t.Errorf("the mirror says %q attempts, want it made good", got)
+	}
+}
+
 func TestRequirement003_HandleBootstrapFailure_RebootsAtThresholdOnce(t *testing.T) {
 	w := failingWorld(t)
 	w.failTimes(3)
