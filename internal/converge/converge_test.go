@@ -123,7 +123,10 @@ func TestDiskOfAnotherOwnerIsNotWiped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			arrange(f)
-			r := f.refused("journal", document.Reinstall, "not wiped")
+			r := f.refused("journal", document.Reinstall, document.NotWiped)
+			if s, _ := r.FailedStep(); !strings.HasPrefix(s.Detail, document.NotWiped) {
+				t.Errorf("the manager does not take it for a disk that was not wiped: %s", s.Detail)
+			}
 			if got := outcomes(r)["credentials"]; got != document.NotRun {
 				t.Errorf("credentials %s", got)
 			}

@@ -83,7 +83,7 @@ func readDiskMarker(files macos.Files) (document.DiskMarker, error) {
 	}
 	m, err := document.DecodeDiskMarker(data)
 	if err != nil {
-		return document.DiskMarker{}, step.Fail(document.Reinstall, "not wiped: a journal survives that says nothing: %w", err)
+		return document.DiskMarker{}, step.Fail(document.Reinstall, document.NotWiped+"a journal survives that says nothing: %w", err)
 	}
 	return m, nil
 }
@@ -92,10 +92,10 @@ func readDiskMarker(files macos.Files) (document.DiskMarker, error) {
 func anothersDisk(m document.DiskMarker, host document.Host) error {
 	switch {
 	case m.Epoch != host.Epoch, m.Name != host.Name:
-		return step.Fail(document.Reinstall, "not wiped: the disk belongs to epoch %d of %.64q, not to epoch %d of %.64q",
+		return step.Fail(document.Reinstall, document.NotWiped+"the disk belongs to epoch %d of %.64q, not to epoch %d of %.64q",
 			m.Epoch, m.Name, host.Epoch, host.Name)
 	case m.ProviderID != host.ProviderID:
-		return step.Fail(document.Reinstall, "not wiped: the disk belongs to %.128q, not to %.128q", m.ProviderID, host.ProviderID)
+		return step.Fail(document.Reinstall, document.NotWiped+"the disk belongs to %.128q, not to %.128q", m.ProviderID, host.ProviderID)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (d diskMarker) unmarkedIsClean(ctx context.Context) error {
 	}
 	for _, name := range names {
 		if document.IsSHA256(name) {
-			return step.Fail(document.Reinstall, "not wiped: build %s survives without a journal", name)
+			return step.Fail(document.Reinstall, document.NotWiped+"build %s survives without a journal", name)
 		}
 	}
 	if d.TakeOver {
@@ -129,5 +129,5 @@ func (d diskMarker) unmarkedIsClean(ctx context.Context) error {
 	if err != nil || len(traces) == 0 {
 		return err
 	}
-	return step.Fail(document.Reinstall, "not wiped: the first system's %s survives", strings.Join(traces, ", "))
+	return step.Fail(document.Reinstall, document.NotWiped+"the first system's %s survives", strings.Join(traces, ", "))
 }

@@ -90,7 +90,7 @@ func TestInstructionsThatAreRefused(t *testing.T) {
 		"another server": {func(f *fixture, key ed25519.PrivateKey) document.Received {
 			f.desired.Host.ProviderID += "x"
 			return f.signed(f.signer(key).Uninstall())
-		}, try{"journal", document.Reinstall, "not wiped"}},
+		}, try{"journal", document.Reinstall, document.NotWiped}},
 		"another epoch": {func(f *fixture, key ed25519.PrivateKey) document.Received {
 			f.desired.Host.Epoch--
 			return f.signed(f.signer(key).Converge(f.desired))

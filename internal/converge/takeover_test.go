@@ -117,7 +117,7 @@ func TestTracesOfTheFirstSystemAreNotWiped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			put(f.mac)
-			f.refused("journal", document.Reinstall, "not wiped: the first system's /")
+			f.refused("journal", document.Reinstall, document.NotWiped+"the first system's /")
 			f.nothingDone()
 		})
 	}

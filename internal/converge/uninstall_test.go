@@ -61,7 +61,7 @@ func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
 	}
 	own := f.keyed('z')
 	f.desired.Host.Epoch++
-	f.refused("journal", document.Reinstall, "not wiped")
+	f.refused("journal", document.Reinstall, document.NotWiped)
 	f.desired.Host.Epoch--
 	f.converge()
 	f.stage("second build")

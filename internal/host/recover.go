@@ -87,8 +87,9 @@ func clearFailures(h *Host) {
 
 // NextRecovery decides about a host whose bootstrap has just failed, from its
 // record. What only a person can mend, or what waits for something outside,
-// reaches no tier; a dirty disk goes at once to the tier that wipes it. Going back
-// to the pool is judged before the reboot: what is due to be wiped needs none.
+// reaches no tier; what only a wipe mends, as a dirty disk, goes at once to the tier
+// that wipes. Going back to the pool is judged before the reboot: what is due to be
+// wiped needs none.
 func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 	record := h.Spec.Record.Bootstrap
 	switch {
@@ -101,7 +102,7 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 	case in.TakeOver:
 		return RecoverStay, "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
-		return nextReplacement(h, in, "the disk was not wiped")
+		return nextReplacement(h, in, "only a wipe mends the Mac")
 	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts && in.failedLongEnough(record):
 		return nextReplacement(h, in, fmt.Sprintf("%d attempts failed", record.Attempts))
 	case rebootDue(h, in):

@@ -101,7 +101,7 @@ func TestRequirement003_NextRecoveryByClass(t *testing.T) {
 		"locked: reboot at once":       {failing(1), class(host.ClassReboot), host.RecoverReboot, ""},
 		"locked, rebooted before":      {failing(2, rebooted), class(host.ClassReboot), host.RecoverRetry, ""},
 		"locked, reboots are off":      {failing(2), onLadder(func(in *host.RecoveryInput) { in.Class, in.RebootAfter = host.ClassReboot, 0 }), host.RecoverRetry, ""},
-		"dirty: wiped at once":         {failing(1), class(host.ClassReinstall), host.RecoverReturn, "not wiped"},
+		"dirty: wiped at once":         {failing(1), class(host.ClassReinstall), host.RecoverReturn, "only a wipe"},
 		"dirty and ordered":            {failing(1, ordered), class(host.ClassReinstall), host.RecoverReinstall, ""},
 		"dirty, returning is off":      {failing(1), dirtyOff, host.RecoverStay, "turned off"},
 	})

@@ -31,7 +31,10 @@ func TestClassify(t *testing.T) {
 		"connection lost":   {&remote.Lost{During: "x", Err: errPlain}, document.Retry, ""},
 		"not understood":    {&remote.NoReport{Reason: remote.UsageRefused}, document.Bug, ""},
 		"died":              {&remote.NoReport{Reason: remote.Died}, document.Retry, ""},
-		"dirty disk":        {&remote.Failed{Class: document.Reinstall}, document.Reinstall, infrav1.ReasonNotWiped},
+		"dirty disk":        {reinstall("journal", document.NotWiped+"build x survives without a journal"), document.Reinstall, infrav1.ReasonNotWiped},
+		"full disk":         {reinstall("journal", "writing the journal: no space left on device"), document.Reinstall, ""},
+		"volume is gone":    {reinstall("storage", "the volume for guests is gone"), document.Reinstall, ""},
+		"no step is named":  {&remote.Failed{Class: document.Reinstall}, document.Reinstall, ""},
 		"document refused":  {&document.FieldError{Field: "host.user", Reason: "is root"}, document.Bug, ""},
 		"anything else":     {errPlain, document.Retry, ""},
 		"classified before": {&Failure{Class: document.Wait, Reason: "X", Err: errPlain}, document.Wait, "X"},
@@ -46,6 +49,12 @@ func TestClassify(t *testing.T) {
 	if Classify(StepDial, nil) != nil {
 		t.Error("nil is a failure")
 	}
+}
+
+// reinstall is a run whose step asks for a wipe.
+func reinstall(step, detail string) *remote.Failed {
+	report := document.Report{Verb: document.VerbConverge, Steps: []document.StepReport{{Name: step, Outcome: document.Failed, Class: document.Reinstall, Detail: detail}}}
+	return &remote.Failed{Report: report, Class: document.Reinstall}
 }
 
 // Who tells of a failure names its step and class; the report's own sentence, which does

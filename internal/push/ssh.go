@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"strings"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -103,11 +104,13 @@ func Classify(step string, err error) error {
 	}
 	if failed, ok := errors.AsType[*remote.Failed](err); ok {
 		failure.Class = failed.Class
-		if failed.Class == document.Reinstall {
-			failure.Reason = infrav1.ReasonNotWiped
-		}
 		if at, known := failed.Report.FailedStep(); known {
 			failure.Step, failure.Err = at.Name, &stepFailure{detail: at.Detail, cause: err}
+			// A full disk and a volume that is gone ask for a wipe, too, and nobody's data
+			// survived one.
+			if failed.Class == document.Reinstall && strings.HasPrefix(at.Detail, document.NotWiped) {
+				failure.Reason = infrav1.ReasonNotWiped
+			}
 		}
 	}
 	return failure

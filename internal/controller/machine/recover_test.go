@@ -302,11 +302,7 @@ func TestRequirement003_ASealedPasswordInAStoredSecretHeals(t *testing.T) {
 // pool until a person has looked.
 func TestADirtyDiskIsWipedAgainAndQuarantined(t *testing.T) {
 	w := failingWorld(t)
-	w.mac.set(func(m *fakeMac) { m.dialErr = nil; m.convErr = &remote.Failed{Class: document.Reinstall} })
-	w.visit("mac-1")
-	w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"})
-	w.mac.set(func(m *fakeMac) { m.convErr = nil })
-	w.settle("mac-1")
+	w.failOnce(failsAt("journal", document.Reinstall, document.NotWiped+"the disk belongs to epoch 0"))
 	h := w.host(hostName)
 	if !host.WipeAllowed(h) || h.Spec.Quarantine == nil || h.Spec.Quarantine.Reason != infrav1.ReasonNotWiped || h.Spec.Quarantine.Until != nil {
 		t.Errorf("release = %+v, quarantine = %+v", h.Spec.Release, h.Spec.Quarantine)
@@ -314,6 +310,27 @@ func TestADirtyDiskIsWipedAgainAndQuarantined(t *testing.T) {
 	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {
 		t.Errorf("hostRef = %+v, want another host", ref)
 	}
+}
+
+// A disk that is full is wiped likewise. Nothing on it was another owner's: the Mac comes
+// back to the pool.
+func TestAFullDiskIsWipedAndNotQuarantined(t *testing.T) {
+	w := failingWorld(t)
+	w.failOnce(failsAt("tart", document.Reinstall, "unpacking tart: no space left on device"))
+	h := w.host(hostName)
+	if f := h.Spec.Failures.Recent; !host.WipeAllowed(h) || h.Spec.Quarantine != nil || len(f) != 1 || f[0].Reason != "BootstrapFailed at tart" {
+		t.Errorf("release = %+v, quarantine = %+v, failures = %+v", h.Spec.Release, h.Spec.Quarantine, f)
+	}
+}
+
+// failOnce has the Mac answer, and lets one converge fail.
+func (w *world) failOnce(err error) {
+	w.t.Helper()
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil; m.convErr = err })
+	w.visit("mac-1")
+	w.awaitJobs(client.ObjectKey{Namespace: namespace, Name: "mac-1"})
+	w.mac.set(func(m *fakeMac) { m.convErr = nil })
+	w.settle("mac-1")
 }
 
 // An ordered server is wiped for its Machine, which keeps it, and waits.

@@ -296,6 +296,10 @@ const (
 	VerbUninstall = "uninstall"
 )
 
+// NotWiped begins the detail of the step journal where it finds what an owner or another
+// system left. The step fails of other things, too, as of a full disk.
+const NotWiped = "not wiped: "
+
 // Report is what converge and leave say at the end: one JSON line.
 type Report struct {
 	Schema      string       `json:"schema"`
@@ -324,7 +328,7 @@ type StepReport struct {
 	// Class is set when the step failed.
 	Class Class `json:"class,omitempty"`
 	// Detail says why the step failed, or what a planned step would touch. It
-	// holds no secret.
+	// holds no secret. It begins with NotWiped where that is why.
 	Detail string `json:"detail,omitempty"`
 	Millis int64  `json:"ms"`
 }
