@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"howett.net/plist"
 )
@@ -32,24 +33,39 @@ type volumeInfo struct {
 	// CapacityQuota is 0 where the release does not say it.
 	CapacityQuota            int64
 	GlobalPermissionsEnabled bool
-	// Error is set instead of all others when there is no such volume.
-	Error bool
+	// Error is set instead of all others when diskutil says nothing of the volume, and
+	// ErrorMessage says why.
+	Error        bool
+	ErrorMessage string
 }
+
+// noDisk begins what diskutil says of a volume that is not there. Whatever else it
+// fails of, as right after a boot, ends with the same code and says nothing of the volume.
+const noDisk = "Could not find disk"
 
 func diskInfo(ctx context.Context, which string) (volumeInfo, error) {
 	out, err := run(ctx, diskutilCommand, "info", "-plist", which)
-	var failed *commandError
-	if err != nil && !errors.As(err, &failed) {
-		return volumeInfo{}, err
-	}
+	return readInfo(which, out, err)
+}
+
+// readInfo takes what diskutil info printed, and how it ended. fs.ErrNotExist: there is
+// no such volume.
+func readInfo(which, out string, ended error) (volumeInfo, error) {
+	failed, exited := errors.AsType[*commandError](ended)
 	info, parsed := parseVolume(out)
 	switch {
-	case parsed == nil && info.Error, parsed != nil && failed != nil && failed.Code == 1:
+	case ended != nil && !exited:
+		return volumeInfo{}, ended
+	case strings.HasPrefix(info.ErrorMessage, noDisk), exited && strings.HasPrefix(failed.Text, noDisk):
 		return volumeInfo{}, fmt.Errorf("volume %s: %w", which, fs.ErrNotExist)
+	case info.Error:
+		return volumeInfo{}, fmt.Errorf("diskutil says of %s: %.200q", which, info.ErrorMessage)
+	case ended != nil:
+		return volumeInfo{}, ended
 	case parsed != nil:
 		return volumeInfo{}, fmt.Errorf("reading what diskutil says of %s: %w", which, parsed)
 	}
-	return info, err
+	return info, nil
 }
 
 // parseVolume reads the property list of diskutil info.

@@ -3,6 +3,7 @@ package macos
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"strings"
 	"testing"
@@ -109,6 +110,35 @@ func TestParseVolume(t *testing.T) {
 		if got, err := parseVolume(text); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}
+	}
+}
+
+// A volume that is taken for gone costs the Mac: only the words for that mean it.
+func TestOnlyAVolumeThatIsNotFoundIsGone(t *testing.T) {
+	const head = `<plist version="1.0"><dict><key>Error</key><true/><key>ErrorMessage</key><string>`
+	exit := func(text string) error { return &commandError{Command: "diskutil", Code: 1, Text: text} }
+	for name, c := range map[string]struct {
+		out   string
+		ended error
+		gone  bool
+		says  string
+	}{
+		"gone":                 {head + "Could not find disk: 7A0F</string></dict></plist>", exit("<plist>"), true, ""},
+		"gone, in plain words": {"", exit("Could not find disk: 7A0F"), true, ""},
+		"another error":        {head + "Unable to access the DiskManagement framework</string></dict></plist>", exit("<plist>"), false, "DiskManagement"},
+		"an error, no words":   {`<plist version="1.0"><dict><key>Error</key><true/></dict></plist>`, nil, false, "diskutil says of 7A0F"},
+		"no property list":     {"", exit("Unable to run because unable to use the DiskManagement framework"), false, "exit 1"},
+		"nothing at all":       {"", exit(""), false, "exit 1"},
+		"cut off":              {"<plist><dict>", nil, false, "not a property list"},
+		"killed":               {"", context.DeadlineExceeded, false, "deadline"},
+	} {
+		_, err := readInfo("7A0F", c.out, c.ended)
+		if err == nil || errors.Is(err, fs.ErrNotExist) != c.gone || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if info, err := readInfo("7A0F", `<plist version="1.0"><dict><key>VolumeUUID</key><string>7A0F</string></dict></plist>`, nil); err != nil || info.VolumeUUID != "7A0F" {
+		t.Errorf("%+v, %v", info, err)
 	}
 }
 
