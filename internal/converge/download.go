@@ -50,9 +50,19 @@ func fetchHTTPS(ctx context.Context, url string) (io.ReadCloser, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		_ = response.Body.Close()
-		return nil, fmt.Errorf("the server answers %s", response.Status)
+		return nil, refusal(response)
 	}
 	return response.Body, nil
+}
+
+// refusal is what an answer without the file asks for. A server that knows no such file
+// says so to each Mac, and no reboot or wipe of any mends the URL.
+func refusal(response *http.Response) error {
+	switch code := response.StatusCode; {
+	case code == http.StatusRequestTimeout, code == http.StatusTooManyRequests, code < 400, code >= 500:
+		return fmt.Errorf("the server answers %s", response.Status)
+	}
+	return step.Fail(document.Human, "the server answers %s: look at the URL in the profile", response.Status)
 }
 
 func httpsClient() *http.Client {
@@ -112,7 +122,8 @@ func (c *checked) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if got := hex.EncodeToString(c.hash.Sum(nil)); got != c.want {
-		return n, fmt.Errorf("%d bytes with SHA-256 %s came, the profile wants %s", c.size, got, c.want)
+		// All of it came: a download that is cut ends in another error.
+		return n, step.Fail(document.Human, "%d bytes with SHA-256 %s came, the profile wants %s: look at the URL in the profile, and its sha256", c.size, got, c.want)
 	}
 	return n, io.EOF
 }

@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
@@ -221,8 +224,8 @@ func TestDownloadIsChecked(t *testing.T) {
 		class   document.Class
 		detail  string
 	}{
-		"other bytes": {func(f *fixture) { f.release = append(f.release, 'x') }, document.Retry, "the profile wants"},
-		"cut short":   {func(f *fixture) { f.release = f.release[:9] }, document.Retry, "9 bytes"},
+		"other bytes": {func(f *fixture) { f.release = append(f.release, 'x') }, document.Human, "the profile wants"},
+		"fewer bytes": {func(f *fixture) { f.release = f.release[:9] }, document.Human, "9 bytes"},
 		"no server":   {func(f *fixture) { f.release = nil }, document.Retry, "no such host"},
 		"unsigned":    {func(f *fixture) { f.wantTart("2.28.6", packed(f.t, tartRelease("2.28.6")[:5])) }, document.Human, "not signed"},
 	} {
@@ -237,6 +240,29 @@ func TestDownloadIsChecked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is cut on the way may come whole the next time.
+func TestDownloadThatIsCutIsTriedAgain(t *testing.T) {
+	cut := io.MultiReader(strings.NewReader("some"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	_, err := io.Copy(io.Discard, &checked{from: cut, want: document.Hash([]byte("something")), hash: sha256.New()})
+	if !errors.Is(err, io.ErrUnexpectedEOF) || step.ClassOf(err) != document.Retry {
+		t.Errorf("%s: %v", step.ClassOf(err), err)
+	}
+}
+
+// A file that is not there is a mistake in the profile, and the same on each Mac.
+func TestRefusedDownloads(t *testing.T) {
+	for code, want := range map[int]document.Class{
+		http.StatusNotFound: document.Human, http.StatusForbidden: document.Human, http.StatusGone: document.Human,
+		http.StatusRequestTimeout: document.Retry, http.StatusTooManyRequests: document.Retry, http.StatusNoContent: document.Retry,
+		http.StatusInternalServerError: document.Retry, http.StatusServiceUnavailable: document.Retry,
+	} {
+		err := refusal(&http.Response{StatusCode: code, Status: fmt.Sprint(code)})
+		if step.ClassOf(err) != want || !strings.Contains(err.Error(), fmt.Sprint(code)) {
+			t.Errorf("%d: %s: %v", code, step.ClassOf(err), err)
+		}
 	}
 }
 

@@ -87,8 +87,9 @@ func TestTartComesByHTTPSFromItsTeam(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.Root(), "private/etc/ssl/cert.pem"), authority, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	moved, another := want, want
-	moved.URL, another.TeamID = server.URL+"/moved", "BBBBBBBBBB"
+	absent, moved, another := want, want, want
+	absent.URL, moved.URL, another.TeamID = server.URL+"/absent", server.URL+"/moved", "BBBBBBBBBB"
+	refused("no such file", absent, document.Human, "404 Not Found: look at the URL")
 	refused("led to http", moved, document.Human, "is no https")
 	refused("another team", another, document.Human, "tart 2.32.1 is not signed by team BBBBBBBBBB, and was not installed")
 	d.Mac.Tart = &want
