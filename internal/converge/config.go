@@ -17,10 +17,9 @@ func (c config) step() step.Step {
 		return step.File{Path: document.ConfigFile, Data: data, Attr: step.StaffAttr(step.Root, 0o640)}, err
 	}
 	return step.Step{
-		Name:     "config",
-		About:    "Writes " + document.ConfigFile + ", what the agent and hostd read at their start.",
-		Undo:     "Remove " + document.ConfigFile + "; both jobs stop working without it.",
-		TakeBack: func(context.Context) error { return c.Remove(document.ConfigDir) },
+		Name:  "config",
+		About: "Writes " + document.ConfigFile + ", what the agent and hostd read at their start.",
+		Undo:  "Remove " + document.ConfigFile + "; both jobs stop working without it.",
 		Check: func(ctx context.Context) ([]string, error) {
 			f, err := wanted()
 			if err != nil {

@@ -48,13 +48,18 @@ func (x dirs) step() step.Step {
 
 // removeDirs removes what is ours alone. The state folder stays, with what says
 // what became of the Mac and to whom its disk belongs, and with the lock of the run
-// that removes.
+// that removes. The configuration says what there is to take back: it goes last, and
+// stays where a step before failed, for the next run.
 func (x dirs) removeDirs(ctx context.Context) error {
 	// The agent leaves the RAM disk of its Pods for the next agent.
 	if err := x.Mac.Images.DetachRAM(ctx, document.AgentRAMDisk); err != nil {
 		return fmt.Errorf("detaching the RAM disk of Pods: %w", err)
 	}
-	err := x.Remove(document.InstallDir, document.ConfigDir, document.AgentStateDir, document.LogDir)
+	ours := []string{document.InstallDir, document.AgentStateDir, document.LogDir}
+	if _, failed := x.Report.FailedStep(); !failed {
+		ours = append(ours, document.ConfigDir)
+	}
+	err := x.Remove(ours...)
 	names, listed := x.Mac.Files.List(document.StateDir)
 	if errors.Is(listed, fs.ErrNotExist) {
 		return err

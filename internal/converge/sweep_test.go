@@ -68,6 +68,11 @@ func (f *fixture) elapse(d time.Duration) {
 
 // runAndDie runs until the effect of that number, and ends before it happens.
 func (f *fixture) runAndDie(at int, count counters) {
+	f.dieAt(at, count, func() { f.run(f.options()) })
+}
+
+// dieAt does the same with any run.
+func (f *fixture) dieAt(at int, count counters, run func()) {
 	n := 0
 	f.mac.Fail = func(call string) error {
 		if n == at {
@@ -83,7 +88,7 @@ func (f *fixture) runAndDie(at int, count counters) {
 		}
 		f.mac.Fail = func(call string) error { count.note(call); return nil }
 	}()
-	f.run(f.options())
+	run()
 }
 
 // ephemeral files tell when and in which boot something was done; the last is what

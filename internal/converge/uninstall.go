@@ -10,6 +10,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
@@ -74,10 +75,14 @@ func (o Options) backwards(e *step.Env) []step.Step {
 // leftovers looks for what is still there.
 func leftovers(ctx context.Context, e *step.Env) document.StepReport {
 	var left []string
-	for _, p := range []string{
+	ours := []string{
 		document.AgentPlist, document.HostdPlist, document.InstallDir, document.ConfigDir, document.AgentStateDir,
 		document.LogDir, sudoersFile(e.Desired.Host.User),
-	} {
+	}
+	if e.Desired.Mac.AutoLogin { // else it is somebody else's
+		ours = append(ours, session.PasswordFile)
+	}
+	for _, p := range ours {
 		if there, err := e.Exists(ctx, p); err != nil || there {
 			left = append(left, p)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
@@ -150,7 +151,83 @@ func TestUninstallGoesOnAndNamesLeftovers(t *testing.T) {
 	if r.Exit != document.ExitRetry || last.Name != "leftovers" || !strings.Contains(last.Detail, document.InstallDir) {
 		t.Errorf("exit %d, %s: %s", r.Exit, last.Name, last.Detail)
 	}
-	f.gone(document.AgentPlist, document.ConfigFile, sudoersFile("m1"))
+	f.gone(document.AgentPlist, sudoersFile("m1"))
+	f.content(document.ConfigFile) // it tells the next run what to take back
+	f.mac.Fail = nil
+	if s, failed := f.uninstall(false).FailedStep(); failed {
+		t.Errorf("again: step %s: %s", s.Name, s.Detail)
+	}
+	f.gone(document.CurrentAgent, document.ConfigFile)
+}
+
+// A run that is cut is run again, and still knows what is to be taken back: the user is
+// not left logged in at boot, nor his password on the disk.
+func TestUninstallThatIsCutIsFinishedByTheNext(t *testing.T) {
+	undisturbed := newFixture(t)
+	undisturbed.converge()
+	undisturbed.uninstall(false)
+	effects := slices.Clone(undisturbed.mac.Changes)
+	for i, effect := range effects {
+		f := newFixture(t)
+		f.converge()
+		f.dieAt(i, counters{}, func() { f.uninstall(false) })
+		f.mac.Fail = nil
+		if s, failed := f.uninstall(false).FailedStep(); failed {
+			t.Errorf("cut before %s, then step %s: %s", effect, s.Name, s.Detail)
+		}
+		f.notLoggedIn("cut before " + effect)
+		f.gone(document.ConfigFile, document.CurrentAgent, sudoersFile("m1"))
+	}
+}
+
+// What could not be taken back is named, and taken back by the next run.
+func TestUninstallThatFailedAtTheSessionIsFinishedByTheNext(t *testing.T) {
+	for _, call := range []string{"remove " + kcpasswordFile, "defaults delete " + loginwindowDomain + " " + autoLoginUser} {
+		f := newFixture(t)
+		f.converge()
+		failed := false
+		f.mac.Fail = func(made string) error {
+			if made == call {
+				failed = true
+				return errCut
+			}
+			return nil
+		}
+		r := f.uninstall(false)
+		if s, _ := r.FailedStep(); !failed || s.Name != "session" {
+			t.Errorf("%s: step %q failed", call, s.Name)
+		}
+		last := r.Steps[len(r.Steps)-1]
+		if _, there := f.mac.Get(kcpasswordFile); strings.Contains(last.Detail, kcpasswordFile) != there {
+			t.Errorf("%s: %s: %s", call, last.Name, last.Detail)
+		}
+		f.mac.Fail = nil
+		if s, failed := f.uninstall(false).FailedStep(); failed {
+			t.Errorf("%s, then step %s: %s", call, s.Name, s.Detail)
+		}
+		f.notLoggedIn(call)
+		f.gone(document.ConfigFile)
+	}
+}
+
+func (f *fixture) notLoggedIn(when string) {
+	f.t.Helper()
+	_, stored := f.mac.Get(kcpasswordFile)
+	if user, set := f.mac.Default(loginwindowDomain, autoLoginUser); stored || set {
+		f.t.Errorf("%s: password stored %t, %q is logged in at boot", when, stored, user)
+	}
+}
+
+// The automatic login of a Mac whose profile leaves the session alone is somebody else's.
+func TestUninstallLeavesThePersonsAutomaticLogin(t *testing.T) {
+	f := newFixture(t)
+	f.desired.Mac.AutoLogin = false
+	f.converge()
+	f.mac.Put(kcpasswordFile, macostest.ScrambledPassword("correct horse"), kcpasswordAttr)
+	if s, failed := f.uninstall(false).FailedStep(); failed {
+		t.Errorf("step %s: %s", s.Name, s.Detail)
+	}
+	f.content(kcpasswordFile)
 }
 
 func TestUninstallOfALostConfiguration(t *testing.T) {
