@@ -136,7 +136,7 @@ func TestAnotherUsersConsoleIsNotTaken(t *testing.T) {
 func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	f := newFixture(t)
 	f.desired.Secrets.ConsolePassword = "wrong"
-	r := f.refused("session", document.Wait, "sealed")
+	r := f.refused("session", document.Retry, "sealed")
 	line, err := document.EncodeReport(r)
 	if err != nil {
 		t.Fatal(err)
@@ -145,14 +145,35 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 		t.Error("the password shows")
 	}
 	f.later(2 * restartCooldown)
-	f.refused("session", document.Wait, "this very password")
+	f.refused("session", document.Retry, "this very password")
 	f.mac.Reboot()
-	f.refused("session", document.Wait, "this very password")
+	f.refused("session", document.Retry, "this very password")
 	if f.mac.Console.Refused > 2 { // once by the restart of loginwindow, and once by the boot if it was not sealed yet
 		t.Errorf("macOS was given a wrong password %d times", f.mac.Console.Refused)
 	}
 	f.desired.Secrets.ConsolePassword = "correct horse"
 	f.converge()
+}
+
+// No other password comes in an install epoch: a Mac that has yet to join counts it, so
+// that it is wiped in the end. Nothing wipes one that runs, and a person is asked.
+func TestWrongPasswordCountsUntilTheMacHasJoined(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrange func(*document.Desired)
+		class   document.Class
+	}{
+		"joins":         {func(*document.Desired) {}, document.Retry},
+		"runs":          {func(d *document.Desired) { d.Join = nil }, document.Wait},
+		"is taken over": {func(d *document.Desired) { d.Host.TakeOver = true }, document.Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.desired.Secrets.ConsolePassword = "wrong"
+			c.arrange(&f.desired)
+			f.refused("session", c.class, "sealed the stored password")
+			f.refused("session", c.class, "before: give the right one, or have the Mac wiped, which brings another")
+		})
+	}
 }
 
 // What was refused is what lay there, not what came along and was not tried yet.
@@ -161,7 +182,7 @@ func TestRightPasswordFollowsAWrongOne(t *testing.T) {
 	data := macostest.ScrambledPassword("the vendor's former one")
 	f.mac.Put(kcpasswordFile, data, kcpasswordAttr)
 	f.mac.SetDefault(loginwindowDomain, autoLoginUser, "m1")
-	f.refused("session", document.Wait, "sealed")
+	f.refused("session", document.Retry, "sealed")
 	f.later(restartCooldown)
 	f.converge()
 	var note struct {
@@ -205,7 +226,7 @@ func TestPasswordThatIsSealedLate(t *testing.T) {
 		}
 		return nil
 	}
-	f.refused("proof", document.Wait, "sealed")
+	f.refused("proof", document.Retry, "sealed")
 }
 
 func TestLoginwindowIsRestartedOnceInTenMinutes(t *testing.T) {

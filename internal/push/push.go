@@ -156,7 +156,7 @@ func (p push) grant(ctx context.Context, mac Mac, facts Facts) error {
 		return notRecorded(StepGrant, err)
 	}
 	if !fresh {
-		return &Failure{Step: StepGrant, Class: document.Retry, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch; another password or a wipe is needed")}
+		return &Failure{Step: StepGrant, Class: document.Retry, Reason: infrav1.ReasonMissingSudoPassword, Err: errors.New("the vendor's password had its one attempt in this install epoch, and no other comes before a wipe")}
 	}
 	return mac.Grant(ctx, p.Password)
 }

@@ -108,7 +108,7 @@ func (e *GrantRefused) Error() string {
 func (o GrantOutcome) advice() string {
 	switch o {
 	case PasswordRejected:
-		return "sudo does not take the vendor's password, and it is not tried again; have the vendor show the right one, or have the Mac reinstalled"
+		return "sudo does not take the vendor's password, and it is not tried again; have the Mac reinstalled, which brings another"
 	case AccountLocked:
 		return "the account takes no password for now, and soon no key; leave it alone for a while, or reboot the Mac"
 	case RuleOverridden:

@@ -183,7 +183,7 @@ func (c *Console) newPassword(_ context.Context, stored StoredPassword) ([]byte,
 		return nil, err
 	}
 	if refused {
-		return nil, step.Fail(document.Wait, "macOS refused this very password of %s before: give the right one", c.Desired.Host.User)
+		return nil, c.wrongPassword("macOS refused this very password of %s before", c.Desired.Host.User)
 	}
 	return data, nil
 }
@@ -257,7 +257,18 @@ func (c *Console) requireUnsealed(ctx context.Context) error {
 	if err := c.recordRefused(ctx); err != nil {
 		return err
 	}
-	return step.Fail(document.Wait, "macOS sealed the stored password, for it is not the one of %s: give the right one", c.Desired.Host.User)
+	return c.wrongPassword("macOS sealed the stored password, for it is not the one of %s", c.Desired.Host.User)
+}
+
+// wrongPassword is the failure of a password that does not log in. The vendor tells one
+// for each install epoch, so that none follows it: a Mac that has yet to join counts it, as
+// it does one that sudo refuses, until it is wiped. One that runs waits for a person: nothing wipes it.
+func (c *Console) wrongPassword(format, user string) error {
+	class := document.Wait
+	if c.Desired.Join != nil && !c.TakeOver {
+		class = document.Retry
+	}
+	return step.Fail(class, format+": give the right one, or have the Mac wiped, which brings another", user)
 }
 
 // disableLogin leaves nobody logged in at the next boot, if that was our doing.
