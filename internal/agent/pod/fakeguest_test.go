@@ -216,6 +216,9 @@ type fakeInputs struct {
 	kept    map[types.UID]bool
 	changed chan struct{}
 	refresh int
+	// refreshErr is what Refresh fails with; what it renews is due after refreshIn, unless zero.
+	refreshErr error
+	refreshIn  time.Duration
 	// resolved counts environments that were made without volumes.
 	resolved int
 	// unresolved, when set, is why none can be made.
@@ -290,7 +293,10 @@ func (f *fakeInputs) Refresh(context.Context, *corev1.Pod) (time.Time, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refresh++
-	return time.Time{}, nil
+	if f.refreshIn == 0 {
+		return time.Time{}, f.refreshErr
+	}
+	return time.Now().Add(f.refreshIn), f.refreshErr
 }
 
 func (f *fakeInputs) ExitReport(types.UID) (int32, bool) {

@@ -35,7 +35,7 @@ type Inputs interface {
 	// Command is one container's of Prepare, made anew without touching volumes.
 	Command(ctx context.Context, p *corev1.Pod, container string) (vm.GuestCommand, error)
 	// Refresh renews what changed, and says when it wants to be called again; zero:
-	// when something changes.
+	// when something changes. With an error, it is the time of what was renewed.
 	Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error)
 	// ExitReport is the exit code that a guest wrote down. ClearReport makes room for
 	// the next attempt's.

@@ -2,7 +2,7 @@ package pod
 
 import (
 	"context"
-	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,15 +54,18 @@ func (i *podInputs) refreshVolumes(ctx context.Context, prepared *Prepared, evic
 			continue
 		}
 		failures++
-		due = i.clock.Now().Add(state.PullDelay(failures))
+		// What was renewed may be due before what failed is tried again.
+		if again := i.clock.Now().Add(state.PullDelay(failures)); due.IsZero() || again.Before(due) {
+			due = again
+		}
 		i.reportNotRefreshed(failures, err)
 	}
 }
 
-// reportNotRefreshed sends an event for the first failure in a row.
+// reportNotRefreshed sends an event for the first failure in a row, in one line.
 func (i *podInputs) reportNotRefreshed(failures int, err error) {
 	i.log.Warn("volumes were not renewed, the guest goes on with what it has", "err", err)
 	if failures == 1 {
-		i.report.event(corev1.EventTypeWarning, eventReason(err), fmt.Sprintf("Volumes were not renewed, the guest goes on with what it has: %v", err))
+		i.report.event(corev1.EventTypeWarning, eventReason(err), "Volumes were not renewed, the guest goes on with what it has: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }

@@ -130,29 +130,41 @@ func (s *Store) SetUp(ctx context.Context, p *corev1.Pod, m Mode) (Setup, error)
 }
 
 // Refresh brings what is made from objects up to date, for a Pod that was set up,
-// and says when it is due again; zero: when an object changes.
+// and says when it is due again; zero: when an object changes. A volume that fails keeps
+// what it has and holds up no other: the time is that of those which were renewed.
 func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
-	made, due, err := s.gatherAll(ctx, p)
-	if err != nil || len(made) == 0 {
+	volumes := slices.DeleteFunc(mounted(p), func(v corev1.Volume) bool { return !fromObjects(v) })
+	if len(volumes) == 0 {
+		return time.Time{}, nil
+	}
+	d, err := s.dirs(ctx, p.UID, slices.ContainsFunc(volumes, onRAMDisk))
+	if err != nil {
 		return time.Time{}, err
 	}
-	d, err := s.dirs(ctx, p.UID, slices.ContainsFunc(mounted(p), onRAMDisk))
+	var due time.Time
+	var errs []error
+	for _, v := range volumes {
+		at, err := s.refresh(ctx, p, d, v)
+		if err != nil {
+			errs = append(errs, of(v.Name, err))
+		}
+		due = sooner(due, at)
+	}
+	return due, errors.Join(errs...)
+}
+
+// refresh is Refresh of one volume.
+func (s *Store) refresh(ctx context.Context, p *corev1.Pod, d dirs, v corev1.Volume) (time.Time, error) {
+	files, due, err := gather(ctx, p, v, s.o.Source, s.o.Facts())
 	if err != nil {
 		return time.Time{}, err
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if _, err := os.Lstat(d.disk); err != nil {
-		return time.Time{}, wrong("the Pod's volumes are not set up: %w", err)
+		return time.Time{}, fmt.Errorf("the Pod's volumes are not set up: %w", err)
 	}
-	for _, v := range mounted(p) {
-		if fromObjects(v) {
-			if err := s.fill(homeOf(d, p, v), made[v.Name]); err != nil {
-				return time.Time{}, of(v.Name, err)
-			}
-		}
-	}
-	return due, nil
+	return due, s.fill(homeOf(d, p, v), files)
 }
 
 // gatherAll reads the contents of all volumes that are made from objects, by name,

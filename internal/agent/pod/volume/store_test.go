@@ -415,6 +415,32 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// A kubelet mounts each volume by itself: one that fails keeps no other from being renewed.
+func TestAVolumeThatFailsHoldsUpNoOther(t *testing.T) {
+	b := newBench(t)
+	p := aPod([]corev1.Volume{configMap("m", "m"), accessVolume(), secret("s", "s")}, mount("m", "/m"), mount("kube-api-access-x", "/t"), mount("s", "/s"))
+	if _, err := b.SetUp(t.Context(), p, Mode{}); err != nil {
+		t.Fatal(err)
+	}
+	delete(b.shelf.configMaps, "m")
+	delete(b.shelf.secrets, "s")
+	b.shelf.token, b.shelf.refreshAt = "jwt2", time.Unix(9000, 0)
+	due, err := b.Refresh(t.Context(), p)
+	want := "volume m: ConfigMap build/m does not exist\nvolume s: Secret build/s does not exist"
+	if err == nil || err.Error() != want || !due.Equal(time.Unix(9000, 0)) {
+		t.Errorf("due %s, %v", due, err)
+	}
+	for file, want := range map[string]string{
+		filepath.Join(b.ram, "u-1/secret/volumes/kube-api-access-x/token"): "jwt2",
+		filepath.Join(b.disk, "u-1/ro/volumes/m/conf"):                     "c",
+		filepath.Join(b.ram, "u-1/secret/volumes/s/user"):                  "u",
+	} {
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", file, got, err)
+		}
+	}
+}
+
 func TestNoRAMDisk(t *testing.T) {
 	b := newBench(t)
 	b.o.Secrets = noRAMDisk{}
