@@ -85,8 +85,15 @@ func findEndpoint(o Options) (endpoint, error) {
 		}
 		o.Log.Info("another cluster's credentials were delivered: certificates of the one before are not used again", "node", o.NodeName, "server", b.Server, "before", known.Server)
 		return b.endpoint, remember(path, b.endpoint)
-	case err == nil:
+	case err == nil && known.Server == "":
 		return b.endpoint, remember(path, b.endpoint)
+	case err == nil && known.Server != b.Server:
+		// The kubeconfig that says so is still there at the next start. On a full disk, what
+		// makes room comes after this.
+		if err := remember(path, b.endpoint); err != nil {
+			o.Log.Warn("the API server's new address is not written down", "node", o.NodeName, "server", b.Server, "err", err)
+		}
+		return b.endpoint, nil
 	case known.Server == "":
 		return endpoint{}, err
 	}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/macfleet/macfleet/internal/atomicfile"
 )
 
 func pairOf(t *testing.T, nodeName string) []byte {
@@ -90,5 +92,42 @@ func TestAnotherClusterIsRememberedLast(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the certificate of the cluster before is still used")
+	}
+}
+
+// Only an agent that runs makes room on a full disk: what it knows already keeps it from
+// nothing there.
+func TestAServerThatCannotBeWrittenDownHoldsUpNoRestart(t *testing.T) {
+	s := newAPIServer(t)
+	for name, c := range map[string]struct {
+		known  func(delivered endpoint) endpoint
+		starts bool
+	}{
+		"the same server": {func(e endpoint) endpoint { return e }, true},
+		"another address": {func(e endpoint) endpoint { return endpoint{Server: "https://192.0.2.1:6443", CA: e.CA} }, true},
+		"another cluster": {func(endpoint) endpoint { return endpoint{Server: "https://192.0.2.1:6443", CA: []byte("another")} }, false},
+		"the first start": {func(endpoint) endpoint { return endpoint{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := Options{NodeName: "mac-1", BootstrapKubeconfig: filepath.Join(dir, "bootstrap-kubeconfig"), Dir: dir, Log: slog.New(slog.DiscardHandler)}
+			s.deliver(o.BootstrapKubeconfig)
+			b, err := readBootstrap(o.BootstrapKubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, endpointFile)
+			if err := remember(path, c.known(b.endpoint)); err != nil {
+				t.Fatal(err)
+			}
+			// In the place of the file that is written before it gets its name.
+			if err := os.MkdirAll(filepath.Join(atomicfile.Temp(path), "in its place"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			got, err := findEndpoint(o)
+			if (err == nil) != c.starts || c.starts && got.Server != b.Server {
+				t.Errorf("server %q, %v", got.Server, err)
+			}
+		})
 	}
 }
