@@ -39,17 +39,29 @@ func (g ClusterInputs) Changed(uid types.UID) <-chan struct{} { return g.Objects
 // PullSecrets leaves out those that are not there, as a kubelet does.
 func (g ClusterInputs) PullSecrets(ctx context.Context, p *corev1.Pod) ([]corev1.Secret, error) {
 	var list []corev1.Secret
-	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := g.Objects.Secret(ctx, p.Namespace, ref.Name)
+	for _, name := range pullSecretNames(p) {
+		s, err := g.Objects.Secret(ctx, p.Namespace, name)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading pull secret %s/%s: %w", p.Namespace, ref.Name, err)
+			return nil, fmt.Errorf("reading pull secret %s/%s: %w", p.Namespace, name, err)
 		}
 		list = append(list, *s)
 	}
 	return list, nil
+}
+
+// pullSecretNames leaves out empty names in imagePullSecrets, which the API takes with a
+// warning.
+func pullSecretNames(p *corev1.Pod) []string {
+	var names []string
+	for _, ref := range p.Spec.ImagePullSecrets {
+		if ref.Name != "" {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
 }
 
 // Prepare resolves the environment of each container before it makes volumes, so

@@ -137,9 +137,9 @@ func (u *imagePuller) reportProgress(wanted string, percent int, quiet time.Dura
 // the pull goes on without them, and may need them.
 func (u *imagePuller) reportMissing(there []corev1.Secret) {
 	var missing []string
-	for _, ref := range u.pod.current().Spec.ImagePullSecrets {
-		if !slices.ContainsFunc(there, func(s corev1.Secret) bool { return s.Name == ref.Name }) {
-			missing = append(missing, ref.Name)
+	for _, name := range pullSecretNames(u.pod.current()) {
+		if !slices.ContainsFunc(there, func(s corev1.Secret) bool { return s.Name == name }) {
+			missing = append(missing, name)
 		}
 	}
 	names := strings.Join(missing, ", ")
