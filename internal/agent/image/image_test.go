@@ -46,20 +46,25 @@ func TestPolicies(t *testing.T) {
 
 func TestReferences(t *testing.T) {
 	for text, want := range map[string]string{
-		"r.test/a":                  "r.test/a:latest",
-		"r.test:5000/a/b":           "r.test:5000/a/b:latest",
-		"r.test:5000/a:v1":          "r.test:5000/a:v1",
-		"r.test/a@" + sha(1):        "r.test/a@" + sha(1),
-		"base":                      "",
-		"":                          "",
-		"r.test/":                   "",
-		"/a:v1":                     "",
-		"r.test/a:":                 "",
-		"r.test/a@":                 "",
-		"r.test/a:v1@" + sha(1):     "r.test/a:v1@" + sha(1), // the driver refuses it
-		strings.Repeat("a", 1<<16):  "",
-		"r.test/a b:v1":             "r.test/a b:v1", // this too
-		"tk-11111111-1111-1111-1-0": "",
+		"r.test/a":                   "r.test/a:latest",
+		"r.test:5000/a/b":            "r.test:5000/a/b:latest",
+		"r.test:5000/a:v1":           "r.test:5000/a:v1",
+		"r.test/a@" + sha(1):         "r.test/a@" + sha(1),
+		"base":                       "",
+		"":                           "",
+		"r.test/":                    "",
+		"/a:v1":                      "",
+		"r.test/a:":                  "",
+		"r.test/a@":                  "",
+		"r.test/a:v1@" + sha(1):      "r.test/a@" + sha(1),
+		"r.test:5000/a:v1@" + sha(1): "r.test:5000/a@" + sha(1),
+		"r.test:5000/a@" + sha(1):    "r.test:5000/a@" + sha(1),
+		"r.test/a:@" + sha(1):        "",
+		"r.test/a:v1@":               "",
+		"r.test:5000@" + sha(1):      "",
+		strings.Repeat("a", 1<<16):   "",
+		"r.test/a b:v1":              "r.test/a b:v1", // the driver refuses it
+		"tk-11111111-1111-1111-1-0":  "",
 	} {
 		got, err := parseReference(text)
 		if want == "" && !errors.Is(err, vm.ErrInvalidReference) || want != "" && (err != nil || got.String() != want) {

@@ -15,16 +15,21 @@ type reference struct {
 	leaf string
 }
 
-// parseReference takes apart what is close to a reference; the driver is stricter.
+// parseReference takes apart what is close to a reference; the driver is stricter. Of a tag
+// and a digest the digest alone counts, as for other runtimes of Kubernetes.
 func parseReference(text string) (reference, error) {
-	r := reference{repository: text, leaf: ":latest"}
-	if at := strings.Index(text, "@"); at >= 0 {
-		r = reference{repository: text[:at], leaf: text[at:]}
-	} else if colon := strings.LastIndex(text, ":"); colon > strings.LastIndex(text, "/") {
-		r = reference{repository: text[:colon], leaf: text[colon:]}
+	name, digest, pinned := strings.Cut(text, "@")
+	r := reference{repository: name, leaf: ":latest"}
+	// A colon before the last slash is that of the registry's port.
+	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
+		r = reference{repository: name[:colon], leaf: name[colon:]}
+	}
+	empty := len(r.leaf) == 1
+	if pinned {
+		r.leaf, empty = "@"+digest, empty || digest == ""
 	}
 	host, rest, found := strings.Cut(r.repository, "/")
-	if !found || host == "" || rest == "" || len(r.leaf) == 1 {
+	if !found || host == "" || rest == "" || empty {
 		return reference{}, fmt.Errorf("image %q: %w (want host/namespace/name:tag or …@sha256:…)", text, vm.ErrInvalidReference)
 	}
 	return r, nil

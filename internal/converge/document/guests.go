@@ -38,8 +38,8 @@ const (
 	maxPath      = 1024
 )
 
-// imageShape: host, namespace with name, and a tag or a digest.
-var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$`)
+// imageShape: host, namespace with name, and a tag, a digest or both.
+var imageShape = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
 
 // reserved directories are macOS' or ours, the places that tart may run from, and those
 // that hold them. /var, /etc and /tmp are links to /private, and below /System all of the
