@@ -207,6 +207,7 @@ func otherNodes(s *identityStage) {
 	s.must(agent.Create(s.Context(), own))
 	s.must(patchStatus(s, agent, own, func() {
 		own.Status.NodeInfo.KubeletVersion = "v1.36.4-macfleet"
+		own.Labels["macfleet.dev/agent-version"] = "v0.1.0"
 		own.Annotations = map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
 	}))
 	s.seen()

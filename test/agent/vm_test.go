@@ -9,13 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/test/agent/stage"
 )
 
-// joins: a Node with its facts and conditions; once deleted, it comes back only with
-// another permit.
+// joins: a Node with its facts and conditions, and the version of its agent; once deleted,
+// it comes back only with another permit.
 func joins(s *scene) {
 	s.join()
 	n := s.node()
@@ -32,6 +33,12 @@ func joins(s *scene) {
 		return err == nil
 	})
 	nodes := s.plane.Client.CoreV1().Nodes()
+	// As the agent before an upgrade left it.
+	const versionLabel = "macfleet.dev/agent-version"
+	version := n.Labels[versionLabel]
+	_, err := nodes.Patch(s.Context(), n.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"`+versionLabel+`":"v0.0.9"}}}`), metav1.PatchOptions{})
+	s.must(err)
+	s.await("the Node shows the agent's version again", func() bool { return version != "" && s.node().Labels[versionLabel] == version })
 	s.must(nodes.Delete(s.Context(), s.mac.Name, metav1.DeleteOptions{}))
 	waits := "permit-1 was used before"
 	s.await("the agent waits for another permit", func() bool { return s.mac.Log.Count(waits) > 0 })

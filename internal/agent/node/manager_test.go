@@ -240,6 +240,18 @@ func TestForeignConditionsStay(t *testing.T) {
 	}
 }
 
+// An agent is upgraded in place: its Node stays, and shows the version that runs.
+func TestAnUpgradedAgentShowsItsVersion(t *testing.T) {
+	made := self().object()
+	made.Labels[versionLabel], made.Labels["team"] = "v0.0.9", "of people"
+	c := newCluster(t, made)
+	c.start()
+	c.await("the Node shows the agent's version", func() bool { return c.node().Labels[versionLabel] == "v0.1.0" })
+	if team := c.node().Labels["team"]; team != "of people" || c.created() != 0 {
+		t.Errorf("the label of others is %q, %d creates", team, c.created())
+	}
+}
+
 func TestReadyFollowsTheHost(t *testing.T) {
 	c := newCluster(t)
 	c.permit("p1")

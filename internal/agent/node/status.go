@@ -67,10 +67,11 @@ func (r *reporter) next(n *corev1.Node, seen observation, now time.Time) ([]byte
 		DaemonEndpoints: r.self.endpoints(),
 		Images:          imageList(seen.images),
 	}
-	if r.uid == string(n.UID) && now.Sub(r.sentAt) < statusInterval && r.same(s) && shown(n, s) {
+	version := inName(r.self.Version)
+	if r.uid == string(n.UID) && now.Sub(r.sentAt) < statusInterval && r.same(s) && shown(n, s) && n.Labels[versionLabel] == version {
 		return nil, s, nil
 	}
-	patch, err := statusPatch(s)
+	patch, err := statusPatch(s, version)
 	return patch, s, err
 }
 
@@ -110,8 +111,9 @@ func (r *reporter) same(s corev1.NodeStatus) bool {
 }
 
 // statusPatch is strategic: conditions are merged by their type and those of
-// others stay. Our addresses and images are the whole list.
-func statusPatch(s corev1.NodeStatus) ([]byte, error) {
+// others stay. Our addresses and images are the whole list. A node may change its labels with
+// its status: the Node is older than this build of the agent where it was upgraded.
+func statusPatch(s corev1.NodeStatus, version string) ([]byte, error) {
 	conditions := make([]map[string]any, 0, len(s.Conditions))
 	for _, c := range s.Conditions {
 		conditions = append(conditions, map[string]any{
@@ -123,15 +125,18 @@ func statusPatch(s corev1.NodeStatus) ([]byte, error) {
 	for _, a := range s.Addresses {
 		addresses = append(addresses, a)
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"capacity":        s.Capacity,
-		"allocatable":     s.Allocatable,
-		"conditions":      conditions,
-		"addresses":       addresses,
-		"nodeInfo":        s.NodeInfo,
-		"daemonEndpoints": s.DaemonEndpoints,
-		"images":          s.Images,
-	}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"labels": map[string]string{versionLabel: version}},
+		"status": map[string]any{
+			"capacity":        s.Capacity,
+			"allocatable":     s.Allocatable,
+			"conditions":      conditions,
+			"addresses":       addresses,
+			"nodeInfo":        s.NodeInfo,
+			"daemonEndpoints": s.DaemonEndpoints,
+			"images":          s.Images,
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status of the Node: %w", err)
 	}

@@ -63,12 +63,14 @@ func TestStatusIsSentOnChangeOrEveryFiveMinutes(t *testing.T) {
 		{"Ready was made Unknown", time.Second, func(n *corev1.Node, _ *observation) {
 			n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		}, true},
+		{"another agent's version", time.Second, func(n *corev1.Node, _ *observation) { n.Labels[versionLabel] = "v0.0.9" }, true},
+		{"a label of others", time.Second, func(n *corev1.Node, _ *observation) { n.Labels["rack"] = "b" }, false},
 		{"a condition of others", time.Second, func(n *corev1.Node, _ *observation) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other"})
 		}, false},
 	} {
 		r := reporter{self: self()}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID("u1")}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID("u1"), Labels: r.self.labels()}}
 		patch, s, err := r.next(n, fine(), start)
 		if err != nil || patch == nil {
 			t.Fatalf("the first status: %v", err)
