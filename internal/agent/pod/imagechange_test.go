@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -91,6 +92,38 @@ func TestAnImageIsMendedWhileItIsPulled(t *testing.T) {
 	w.frozen.Store(false)
 	if p := w.awaitRunning("a"); p.Status.ContainerStatuses[0].Image != nextImage {
 		t.Errorf("status %+v", p.Status.ContainerStatuses[0])
+	}
+}
+
+// The back-off is that of one image: the corrected one does not wait it out.
+func TestACorrectedImageIsPulledAtOnce(t *testing.T) {
+	for reason, after := range map[string]time.Duration{"ErrImagePull": 0, "ImagePullBackOff": backOffShown} {
+		t.Run(reason, func(t *testing.T) {
+			w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
+			w.host.pullErrs = slices.Repeat([]error{errors.New("no such image")}, 9)
+			w.frozen.Store(true)
+			w.startAgent()
+			w.await("the back-off", func() bool {
+				if waitingReason(w.pod("a")) == reason {
+					return true
+				}
+				if waitingReason(w.pod("a")) == "ErrImagePull" {
+					w.clock.Step(after / 10)
+				}
+				return false
+			})
+			gate := make(chan struct{})
+			w.host.mu.Lock()
+			w.host.pullGate, w.host.pullErrs = gate, nil
+			w.host.mu.Unlock()
+			w.edit("a", toNextImage)
+			w.awaitWaiting("ContainerCreating") // it is being pulled: of a back-off nothing has passed
+			w.frozen.Store(false)
+			close(gate)
+			if p := w.awaitRunning("a"); p.Status.ContainerStatuses[0].Image != nextImage {
+				t.Errorf("status %+v", p.Status.ContainerStatuses[0])
+			}
+		})
 	}
 }
 

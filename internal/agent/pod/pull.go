@@ -41,14 +41,20 @@ type imagePuller struct {
 	reportedMissing string
 }
 
-// pull brings the image here, as often as it takes, and returns its name by digest.
+// pull brings the image here, as often as it takes, and returns its name by digest. The
+// back-off is that of one image: another one of the Pod is tried at once.
 func (u *imagePuller) pull(ctx context.Context) (string, error) {
-	for failures := 1; ; failures++ {
+	failures := 0
+	for {
 		c := u.pod.current().Spec.Containers[0]
+		if failures > 0 && c.Image != u.progress.Image {
+			failures = 0
+			u.report.showProgress()
+		}
 		u.progress.Image = c.Image
 		ref, err := u.pullOnce(ctx, c)
 		if err == nil {
-			if failures > 1 {
+			if failures > 0 {
 				u.report.showProgress()
 			}
 			return ref, nil
@@ -56,6 +62,7 @@ func (u *imagePuller) pull(ctx context.Context) (string, error) {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
+		failures++
 		if err := u.backOff(ctx, c, failures, err); err != nil {
 			return "", err
 		}
@@ -63,7 +70,8 @@ func (u *imagePuller) pull(ctx context.Context) (string, error) {
 }
 
 // backOff shows first what went wrong, and then that it is waited for. Only
-// ErrImagePull backs off visibly: the others need a person, and keep their name.
+// ErrImagePull backs off visibly: the others need a person, and keep their name. It is over
+// once the Pod wants another image.
 func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures int, why error) error {
 	reason := image.Reason(why)
 	u.log.Warn("image not pulled", "image", c.Image, "reason", reason, "err", why)
@@ -74,7 +82,7 @@ func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures 
 	}
 	u.report.event(corev1.EventTypeWarning, "Failed", "Error: "+reason)
 	u.report.showWaiting(reason, why.Error())
-	if err := wait.For(ctx, u.clock, backOffShown); err != nil {
+	if other, err := u.awaitOther(ctx, c.Image, backOffShown); other || err != nil {
 		return err
 	}
 	if reason == "ErrImagePull" {
@@ -82,7 +90,26 @@ func (u *imagePuller) backOff(ctx context.Context, c corev1.Container, failures 
 		u.report.event(corev1.EventTypeNormal, "BackOff", fmt.Sprintf("Back-off pulling image %q", c.Image))
 		u.report.event(corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 	}
-	return wait.For(ctx, u.clock, state.PullDelay(failures)-backOffShown)
+	_, err := u.awaitOther(ctx, c.Image, state.PullDelay(failures)-backOffShown)
+	return err
+}
+
+// awaitOther waits for d, or until the Pod wants another image than the one that was tried.
+func (u *imagePuller) awaitOther(ctx context.Context, tried string, d time.Duration) (bool, error) {
+	end := u.clock.Now().Add(d)
+	for {
+		p, changed := u.pod.observe()
+		if p.Spec.Containers[0].Image != tried {
+			return true, nil
+		}
+		again, err := wait.Or(ctx, u.clock, changed, max(0, end.Sub(u.clock.Now())))
+		switch {
+		case err != nil:
+			return false, err
+		case !again:
+			return false, context.Cause(ctx)
+		}
+	}
 }
 
 func (u *imagePuller) pullOnce(ctx context.Context, c corev1.Container) (string, error) {
