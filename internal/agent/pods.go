@@ -59,7 +59,7 @@ func (a *agent) pods(client kube.Client, events record.EventRecorder, self node.
 			d, err := a.disk(ctx, home)
 			return d.FreeBytes, d.TotalBytes, err
 		},
-		Arrived: func() int64 { return tart.Arrived(home) },
+		Arrived: func(beside []string) int64 { return tart.Arrived(home, beside) },
 		InUse:   func() []string { return p.supervisor.Images() },
 		Known:   func() bool { return p.supervisor.Known() },
 		GarbageFailed: func(message string) {

@@ -37,9 +37,10 @@ type Options struct {
 	// StallTimeout ends a pull that shows no progress for so long; there is no limit
 	// to a whole pull. Default: 5 min.
 	StallTimeout time.Duration
-	// Arrived is how many bytes of images that are not whole lie on the volume: while they
-	// change, a pull does not stall, whatever it tells. Nil: it counts what it tells.
-	Arrived func() int64
+	// Arrived is how many bytes of images that are not whole lie on the volume, but for those
+	// that pulls beside bring: while they change, a pull does not stall, whatever it tells.
+	// Nil: it counts what it tells.
+	Arrived func(beside []string) int64
 	// PrePull are the images wanted on this host before any Pod asks.
 	PrePull []string
 	// Disk tells of the volume that holds the images. Nil: images are removed by
@@ -90,7 +91,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.LowPercent = min(o.LowPercent, o.HighPercent-1)
 	if o.Arrived == nil {
-		o.Arrived = func() int64 { return 0 }
+		o.Arrived = func([]string) int64 { return 0 }
 	}
 	if o.InUse == nil {
 		o.InUse = func() []string { return nil }

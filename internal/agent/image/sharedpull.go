@@ -230,7 +230,7 @@ func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (stri
 // percents is silent for longer than that, and so is one that waits for another which an
 // earlier process of ours began: so what lies on the volume is looked at before.
 func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, f *sharedPull) {
-	seen := s.o.Arrived()
+	seen := s.arrived(f)
 	t := s.o.Clock.NewTimer(s.o.StallTimeout)
 	defer t.Stop()
 	for {
@@ -241,7 +241,7 @@ func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 		left := s.o.StallTimeout - s.quiet(f)
 		if left <= 0 {
-			now := s.o.Arrived()
+			now := s.arrived(f)
 			if now == seen {
 				cancel(&stalledError{Ref: f.ref.String(), Percent: int(f.percent.Load()), After: s.o.StallTimeout})
 				return
@@ -250,6 +250,20 @@ func (s *Store) watchStall(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 		t.Reset(left)
 	}
+}
+
+// arrived is what has come of a pull, or of what it waits for in silence. Ours from other
+// registries run beside it: what they bring says nothing of it.
+func (s *Store) arrived(f *sharedPull) int64 {
+	var beside []string
+	s.mu.Lock()
+	for host, q := range s.queues {
+		if host != f.ref.host() {
+			beside = append(beside, q.pulls)
+		}
+	}
+	s.mu.Unlock()
+	return s.o.Arrived(beside)
 }
 
 // noSpace says what was there, and from what came what the image needs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -260,7 +261,7 @@ func TestBytesAreProgressBeforeTheNextPercent(t *testing.T) {
 	h.gate = make(chan struct{})
 	o := options(t, h)
 	var arrived atomic.Int64
-	o.Arrived = arrived.Load
+	o.Arrived = func([]string) int64 { return arrived.Load() }
 	clock := clockOf(o)
 	done := ask(t.Context(), New(o), Request{Ref: base})
 	receive(t, "the pull", h.started)
@@ -280,5 +281,41 @@ func TestBytesAreProgressBeforeTheNextPercent(t *testing.T) {
 	var stalled *stalledError
 	if got := receive(t, "the end, as nothing comes", done); !errors.As(got.err, &stalled) {
 		t.Fatal(got.err)
+	}
+}
+
+// Pulls from two registries run beside each other: one that hangs is ended, though the other
+// goes on.
+func TestAPullThatHangsIsEndedBesideAnother(t *testing.T) {
+	const elsewhere = "other.test/macos/base:v1"
+	h := newHost()
+	h.publish(base, 1, gb, "")
+	h.publish(elsewhere, 2, gb, "")
+	h.gate = make(chan struct{})
+	o := options(t, h)
+	var arrived atomic.Int64 // all of it is the other's
+	o.Arrived = func(beside []string) int64 {
+		if slices.Contains(beside, elsewhere) {
+			return 0
+		}
+		return arrived.Load()
+	}
+	clock := clockOf(o)
+	s := New(o)
+	hangs := ask(t.Context(), s, Request{Ref: base})
+	goesOn := ask(t.Context(), s, Request{Ref: elsewhere})
+	for range 2 {
+		receive(t, "a pull", h.started)
+	}
+	await(t, "the watches", func() bool { return clock.Waiters() == 2 })
+	arrived.Add(1)
+	clock.Step(defaultStallTimeout)
+	var stalled *stalledError
+	if got := receive(t, "the end, as nothing comes", hangs); !errors.As(got.err, &stalled) {
+		t.Fatal(got.err)
+	}
+	close(h.gate)
+	if got := receive(t, "the other image", goesOn); got.err != nil {
+		t.Error(got.err)
 	}
 }
