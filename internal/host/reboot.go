@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -77,6 +78,16 @@ func ForcedByHand(h *Host) bool {
 	request := h.Spec.Reboot
 	recovery := h.Spec.ClaimRef != nil && request != nil && request.ID == BootstrapRebootID(h.Spec.ClaimRef.Token)
 	return request != nil && request.Force && !recovery
+}
+
+// RebootWaits is what the host controller last said of a reboot that is asked for: what it
+// waits for, or what the vendor answers.
+func RebootWaits(h *Host) string {
+	c := meta.FindStatusCondition(h.Status.Conditions, RebootedCondition)
+	if h.Spec.Reboot == nil || c == nil || c.Reason != ReasonRebootWaiting {
+		return ""
+	}
+	return c.Message
 }
 
 // RebootTaken reports that a vendor's answer to a reboot counts as taken: what no

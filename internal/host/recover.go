@@ -139,19 +139,57 @@ func rebootDue(h *Host, in RecoveryInput) bool {
 // interval of the inventory and its list's lag.
 const rebootSettles = time.Minute
 
+// rebootHold is how long recovery's own reboot holds back the pushes to a Mac that is not a
+// Node yet: from record.disturbedAt on until the vendor takes it, and from lastReboot.at on
+// while the vendor calls the server rebooting. Pushes fail after that as before, so that a
+// vendor who never takes the reboot, or never ends it, does not keep the Machine from
+// another Mac.
+const rebootHold = 10 * time.Minute
+
 // Rebooting reports that the host is about to reboot, or does so, and that it must
 // not be pushed to. Until is when that may be over without any word of the
 // vendor; zero: a change of the host says so. A request that waits for the host to
 // be empty holds back only what has not made it a Node yet.
 func Rebooting(h *Host, provisioned bool, now time.Time) (is bool, until time.Time) {
 	if r := h.Spec.Reboot; r != nil && (r.Force || !provisioned) {
-		return true, time.Time{}
+		if until, limited := requestHolds(h, provisioned); !limited || now.Before(until) {
+			return true, until
+		}
 	}
 	if h.Status.Server.Status == string(cloud.StatusRebooting) {
-		return true, time.Time{}
+		if until, limited := restartHolds(h, provisioned); !limited || now.Before(until) {
+			return true, until
+		}
 	}
 	settled := h.Status.LastReboot.At.Add(rebootSettles)
 	return now.Before(settled), settled
+}
+
+// requestHolds is until when the pending reboot holds back pushes, if that is limited: one
+// that a person asked for is theirs to take back.
+func requestHolds(h *Host, provisioned bool) (until time.Time, limited bool) {
+	if provisioned || !asksForRecovery(h) {
+		return time.Time{}, false
+	}
+	if at := h.Spec.Record.DisturbedAt; at != nil {
+		until = at.Add(rebootHold)
+	}
+	return until, true
+}
+
+// restartHolds is the same of a reboot that the vendor shows. Of one that nobody here asked
+// for no time is on record.
+func restartHolds(h *Host, provisioned bool) (until time.Time, limited bool) {
+	at := h.Status.LastReboot.At
+	if provisioned || at.IsZero() {
+		return time.Time{}, false
+	}
+	return at.Add(rebootHold), true
+}
+
+// asksForRecovery reports that the pending reboot is the one of the present claim's recovery.
+func asksForRecovery(h *Host) bool {
+	return h.Spec.ClaimRef != nil && h.Spec.Reboot != nil && h.Spec.Reboot.ID == BootstrapRebootID(h.Spec.ClaimRef.Token)
 }
 
 // AskForReboot records, in one change of the host, the one reboot of a claim's
@@ -161,6 +199,16 @@ func AskForReboot(h *Host, token, reason string, now time.Time) {
 	RecordDisruption(h, now)
 }
 
+// WithdrawReboot takes back the reboot of the claim's recovery that the vendor has not
+// taken, and reports whether there was one.
+func WithdrawReboot(h *Host) bool {
+	asked := asksForRecovery(h)
+	if asked {
+		h.Spec.Reboot = nil
+	}
+	return asked
+}
+
 // ReleaseUnhealthy records, in one change of the host, that a claim came to nothing and that
 // the host is wiped for it: with policy Recycle it goes back to the pool, with
 // Reinstall it stays its Machine's. The reboot that was asked for this claim goes.
@@ -168,9 +216,7 @@ func ReleaseUnhealthy(h *Host, release infrav1.Release, reason string, now time.
 	release.Origin = infrav1.OriginRecovery
 	release.RequestedAt = *stamp(now)
 	h.Spec.Release = &release
-	if r := h.Spec.Reboot; r != nil && r.ID == BootstrapRebootID(release.Token) {
-		h.Spec.Reboot = nil
-	}
+	WithdrawReboot(h)
 	clearFailures(h)
 	RecordDisruption(h, now)
 	recordFailure(h, reason, now)

@@ -145,6 +145,9 @@ func TestRebooting(t *testing.T) {
 	asked := func(force bool) func(*host.Host) {
 		return func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "x", Force: force} }
 	}
+	recovers := func(ago time.Duration) func(*host.Host) {
+		return func(h *host.Host) { host.AskForReboot(h, "t-1", "x", noon().Add(-ago)) }
+	}
 	taken := func(ago time.Duration) func(*host.Host) {
 		return func(h *host.Host) {
 			h.Status.LastReboot = infrav1.RebootStatus{ID: "x", At: metav1.NewMicroTime(noon().Add(-ago))}
@@ -161,6 +164,12 @@ func TestRebooting(t *testing.T) {
 		"asked politely, not a Node yet":  {failing(1, asked(false)), false, true, time.Time{}},
 		"asked politely, Pods may run":    {failing(1, asked(false)), true, false, time.Time{}},
 		"forced on a Node":                {failing(1, asked(true)), true, true, time.Time{}},
+		"a person's, for long":            {failing(1, recovers(time.Hour), asked(true)), false, true, time.Time{}},
+		"recovery's, just asked":          {failing(3, recovers(time.Minute)), false, true, noon().Add(9 * time.Minute)},
+		"recovery's, that nobody takes":   {failing(3, recovers(10*time.Minute)), false, false, time.Time{}},
+		"shown since it was taken":        {failing(3, taken(9*time.Minute), status(cloud.StatusRebooting)), false, true, noon().Add(time.Minute)},
+		"shown without an end":            {failing(3, taken(10*time.Minute), status(cloud.StatusRebooting)), false, false, time.Time{}},
+		"shown without an end, of a Node": {failing(3, taken(10*time.Minute), status(cloud.StatusRebooting)), true, true, time.Time{}},
 		"the vendor shows it":             {failing(1, status(cloud.StatusRebooting)), false, true, time.Time{}},
 		"taken, not shown yet":            {failing(1, taken(59*time.Second)), false, true, noon().Add(time.Second)},
 		"taken, and shown ready for long": {failing(1, taken(time.Minute)), false, false, time.Time{}},

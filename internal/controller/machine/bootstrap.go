@@ -182,6 +182,9 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 // The job brought back which of the fleet's keys the Mac was given.
 func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, want document.Desired, given []string) error {
 	if v.Machine.Spec.ProviderID == "" {
+		if err := p.recovery.withdrawReboot(ctx, v); err != nil {
+			return err
+		}
 		id := machine.ProviderID(v.Host)
 		err := p.machines.patch(ctx, v, "providerID", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = id })
 		if err != nil {

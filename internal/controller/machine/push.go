@@ -148,6 +148,9 @@ func (p *pushStarter) awaitReboot(v *visit) (ctrl.Result, bool) {
 		return ctrl.Result{}, false
 	}
 	v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s reboots", v.Host.Name)
+	if why := host.RebootWaits(v.Host); why != "" {
+		v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s is to be rebooted, which waits: %s", v.Host.Name, why)
+	}
 	if until.IsZero() {
 		return ctrl.Result{}, true
 	}

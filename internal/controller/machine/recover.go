@@ -104,6 +104,17 @@ func (p *recovery) askForReboot(ctx context.Context, v *visit, in host.RecoveryI
 	return nil
 }
 
+// withdrawReboot takes the claim's one reboot back before the Machine is provisioned, where
+// the vendor has not taken it: the Mac came up without it, and is about to run guests.
+func (p *recovery) withdrawReboot(ctx context.Context, v *visit) error {
+	h, err := p.hosts.Amend(ctx, v.claimOnHost(), host.WithdrawReboot)
+	if err != nil {
+		return err
+	}
+	v.Host = h
+	return nil
+}
+
 // releaseUnhealthyHost releases the host so that it is wiped: back to the pool, or for the same
 // Machine. spec.hostRef goes only after the release is durable: an error keeps the
 // claim, and no other host is taken while this one is still ours.

@@ -57,6 +57,17 @@ func (w *world) takeReboot() {
 	w.updateStatus(h)
 }
 
+// refuseReboot does what the host controller does while the vendor does not take it.
+func (w *world) refuseReboot(why string) {
+	w.t.Helper()
+	h := w.host(hostName)
+	h.Status.Conditions = append(h.Status.Conditions, metav1.Condition{
+		Type: host.RebootedCondition, Status: metav1.ConditionFalse, Reason: host.ReasonRebootWaiting, Message: why, LastTransitionTime: metav1.Now(),
+	})
+	w.updateStatus(h)
+	w.settle("mac-1")
+}
+
 func (w *world) bootstrapRecord() infrav1.BootstrapRecord {
 	w.t.Helper()
 	return w.host(hostName).Spec.Record.Bootstrap
@@ -132,7 +143,10 @@ func TestRequirement003_HandleBootstrapFailure_RebootsAtThresholdOnce(t *testing
 		t.Errorf("Bootstrapped = %s", got)
 	}
 	dials := len(w.mac.dials)
-	w.failTimes(2)
+	for range 3 {
+		w.clock.SetTime(w.clock.Now().Add(3 * time.Minute))
+		w.settle("mac-1")
+	}
 	if len(w.mac.dials) != dials {
 		t.Error("the Mac was pushed to while its reboot was pending")
 	}
@@ -153,7 +167,8 @@ func TestRequirement003_HandleBootstrapFailure_RebootsAtThresholdOnce(t *testing
 }
 
 // The vendor's error leaves the request where it is: the host controller asks
-// again, and nothing here counts the reboot as made.
+// again, and nothing here counts the reboot as made. But a vendor that never takes it
+// does not keep the Machine from another Mac.
 func TestRequirement003_HandleBootstrapFailure_RebootAPIErrorDoesNotConsumeOneShot(t *testing.T) {
 	w := failingWorld(t)
 	w.failTimes(3)
@@ -161,10 +176,41 @@ func TestRequirement003_HandleBootstrapFailure_RebootAPIErrorDoesNotConsumeOneSh
 	w.restart()
 	w.r.RebootAfter, w.r.MaxAttempts = 3, 8
 	w.r.wire()
-	w.failTimes(5)
+	w.refuseReboot("the vendor refuses: 503 Service Unavailable")
+	if got := w.message("mac-1", infrav1.BootstrappedCondition); !strings.Contains(got, "503 Service Unavailable") {
+		t.Errorf("Bootstrapped says %q", got)
+	}
+	w.failTimes(4)
 	h := w.host(hostName)
-	if h.Spec.Reboot == nil || *h.Spec.Reboot != first || w.bootstrapRecord().RebootIssued || w.bootstrapRecord().Attempts != 3 {
+	if h.Spec.Reboot == nil || *h.Spec.Reboot != first || w.bootstrapRecord().RebootIssued || w.bootstrapRecord().Attempts != 7 {
 		t.Errorf("reboot = %+v, record = %+v; want the same request, not spent", h.Spec.Reboot, w.bootstrapRecord())
+	}
+	w.failTimes(1)
+	if h := w.host(hostName); !host.WipeAllowed(h) || h.Spec.Reboot != nil {
+		t.Errorf("release = %+v, reboot = %+v; want the host returned, and the request gone", h.Spec.Release, h.Spec.Reboot)
+	}
+	if ref := w.machine("mac-1").Spec.HostRef; ref == nil || ref.Name == hostName {
+		t.Errorf("hostRef = %+v, want another host", ref)
+	}
+}
+
+// A reboot that the vendor takes at last must not cut the power of a Mac that came up
+// without it.
+func TestAMacThatComesUpBeforeItsRebootIsNotRebooted(t *testing.T) {
+	w := failingWorld(t)
+	w.failTimes(3)
+	w.mac.set(func(m *fakeMac) { m.dialErr = nil })
+	withdrawn := false
+	w.fail = func(_ string, o client.Object) error {
+		if m, is := o.(*infrav1.ScalewayAppleSiliconMachine); is && m.Spec.ProviderID != "" {
+			withdrawn = w.host(hostName).Spec.Reboot == nil
+		}
+		return nil
+	}
+	w.clock.SetTime(w.clock.Now().Add(time.Hour))
+	w.settle("mac-1")
+	if w.machine("mac-1").Spec.ProviderID == "" || !withdrawn {
+		t.Errorf("providerID = %q, the reboot was withdrawn before: %t", w.machine("mac-1").Spec.ProviderID, withdrawn)
 	}
 }
 
