@@ -113,7 +113,8 @@ func machineChanges() predicate.Predicate {
 func hostChanges() predicate.Predicate {
 	return watch.Updates(func(before, now *infrav1.ScalewayAppleSiliconHost) bool {
 		return before.Status.LastReboot.ID != now.Status.LastReboot.ID || before.Status.Phase != now.Status.Phase ||
-			(before.Spec.Maintenance == nil) != (now.Spec.Maintenance == nil)
+			(before.Spec.Maintenance == nil) != (now.Spec.Maintenance == nil) ||
+			(before.Spec.Reboot == nil) != (now.Spec.Reboot == nil)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -38,6 +39,16 @@ func TestForeignRebootIsKept(t *testing.T) {
 	w.settle()
 	if got := w.host().Spec.Reboot; got == nil || got.ID != id {
 		t.Errorf("the request is now %+v, want ours", got)
+	}
+}
+
+// One that is taken back leaves no trace but that it is gone: nothing else says that it is
+// the remediation's turn.
+func TestTheEndOfAForeignRebootWakes(t *testing.T) {
+	asked := &infrav1.ScalewayAppleSiliconHost{}
+	asked.Spec.Reboot = &infrav1.RebootRequest{ID: "a-person", Reason: "looks stuck"}
+	if !hostChanges().Update(event.UpdateEvent{ObjectOld: asked, ObjectNew: &infrav1.ScalewayAppleSiliconHost{}}) {
+		t.Error("the remediation sleeps on")
 	}
 }
 
