@@ -72,6 +72,11 @@ func rebootable(status cloud.Status) bool {
 	return status == cloud.StatusReady || status == cloud.StatusError || status == cloud.StatusRebooting
 }
 
+const remediationPrefix = "remediation-"
+
+// RemediationRebootID names the reboot of a remediation, by what it asks for.
+func RemediationRebootID(id string) string { return remediationPrefix + id }
+
 // ForcedByHand reports that a person forces the reboot: recoveries force only the
 // one reboot of a claim, whose id is its own, and remediations none.
 func ForcedByHand(h *Host) bool {

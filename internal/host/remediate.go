@@ -51,6 +51,8 @@ type Remediation struct {
 	Unreachable bool
 	// Wanted: a person asks for another Machine, however well the Node is.
 	Wanted bool
+	// Unasked says why no health check asks for the remediation now; empty: one does.
+	Unasked string
 	// Hindrance says why nothing may be done now; empty: it may.
 	Hindrance string
 	// Gone: the vendor no longer has the server.
@@ -64,7 +66,8 @@ type Remediation struct {
 
 // RemediationStep is what to do next.
 type RemediationStep struct {
-	// Step to be in: the same as before, or the next one of the ladder.
+	// Step to be in: the same as before, or the next one of the ladder; empty: the ladder
+	// is over, and begins with its first step where it is needed again.
 	Step string
 	// Since when; zero: the time of this step starts anew once it goes on.
 	Since time.Time
@@ -75,11 +78,14 @@ type RemediationStep struct {
 }
 
 // NextRemediation goes step by step through the ladder after provisioning: restart the agent, reboot,
-// give the Machine up. A Node that is Ready again, and of which no health check complains, ends it at any step.
+// give the Machine up. A Node that is Ready again, and of which no health check complains, ends it at any step,
+// and so does the end of the health check. Core may leave the object behind in both cases.
 func NextRemediation(r Remediation) RemediationStep {
 	switch {
 	case r.Node == NodeReady && !r.Wanted:
-		return RemediationStep{Step: r.Step, Since: r.Since, Reason: infrav1.ReasonRecovered, Message: "the Node is Ready"}
+		return RemediationStep{Reason: infrav1.ReasonRecovered, Message: "the Node is Ready"}
+	case r.Unasked != "":
+		return RemediationStep{Reason: infrav1.ReasonDiagnosing, Message: r.Unasked}
 	case r.Step == infrav1.ReasonExhausted:
 		return r.exhausted()
 	case r.Hindrance != "":

@@ -33,8 +33,8 @@ func TestNextRemediation(t *testing.T) {
 		"no reboot for a Node that is gone":  {Remediation{Step: restart, Since: ago(3 * time.Minute), Node: NodeMissing}, exhausted, exhausted, time.Time{}},
 		"a missing Node is waited for":       {Remediation{Step: reboot, Since: ago(time.Minute), Node: NodeMissing}, reboot, reboot, now.Add(14 * time.Minute)},
 		"Ready before anything":              {Remediation{Node: NodeReady}, "", infrav1.ReasonRecovered, time.Time{}},
-		"Ready at the last moment":           {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady}, reboot, infrav1.ReasonRecovered, time.Time{}},
-		"Ready after it was given up":        {Remediation{Step: exhausted, Node: NodeReady}, exhausted, infrav1.ReasonRecovered, time.Time{}},
+		"Ready at the last moment":           {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady}, "", infrav1.ReasonRecovered, time.Time{}},
+		"Ready after it was given up":        {Remediation{Step: exhausted, Node: NodeReady}, "", infrav1.ReasonRecovered, time.Time{}},
 		"Ready, but a person wants another":  {Remediation{Step: reboot, Since: ago(time.Hour), Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
 		"a person's wish needs no step":      {Remediation{Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
 		"nor waits for one":                  {Remediation{Step: restart, Since: now, Node: NodeReady, Wanted: true}, exhausted, exhausted, time.Time{}},
@@ -49,6 +49,9 @@ func TestNextRemediation(t *testing.T) {
 		"a restart that was made has it":     {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Restarted: true}, restart, restart, now.Add(3*time.Minute - time.Second)},
 		"a missing Node has it, too":         {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Node: NodeMissing}, restart, restart, now.Add(3*time.Minute - time.Second)},
 		"and what the guard holds":           {Remediation{Step: restart, Since: ago(time.Second), Unreachable: true, Block: held}, restart, restart, now.Add(3*time.Minute - time.Second)},
+		"no health check asks for it":        {Remediation{Step: reboot, Since: ago(time.Hour), Unasked: "deleted"}, "", infrav1.ReasonDiagnosing, time.Time{}},
+		"nor for giving it up":               {Remediation{Step: exhausted, Since: ago(time.Hour), Gone: true, Unasked: "deleted"}, "", infrav1.ReasonDiagnosing, time.Time{}},
+		"but the Node is Ready":              {Remediation{Step: reboot, Node: NodeReady, Unasked: "deleted"}, "", infrav1.ReasonRecovered, time.Time{}},
 		"hindered before gone":               {Remediation{Gone: true, Hindrance: "paused"}, "", infrav1.ReasonDiagnosing, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,6 +126,25 @@ func TestRemediationLeavesStepsOut(t *testing.T) {
 	in := Remediation{Step: infrav1.ReasonRestartingAgent, Since: now.Add(-time.Hour), RestartTimeout: time.Minute, Now: now}
 	if got := NextRemediation(in); got.Step != infrav1.ReasonExhausted {
 		t.Errorf("after the restart, without a reboot: %+v", got)
+	}
+}
+
+// A remediation that core leaves behind has all its steps before it: one that was at its
+// last when the Node came back would else reboot or wipe at the next blink.
+func TestWhatEndsTheLadderForgetsItsStep(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, end := range map[string]func(*Remediation){
+		"the Node is Ready":     func(r *Remediation) { r.Node = NodeReady },
+		"the health check goes": func(r *Remediation) { r.Unasked = "no health check selects the Machine" },
+	} {
+		in := Remediation{Step: infrav1.ReasonRebooting, Since: now.Add(-time.Hour), RestartTimeout: time.Minute, RebootTimeout: time.Minute, Now: now}
+		again := in
+		end(&in)
+		ended := NextRemediation(in)
+		again.Step, again.Since = ended.Step, ended.Since
+		if got := NextRemediation(again); !ended.Since.IsZero() || got.Step != infrav1.ReasonRestartingAgent || !got.Since.Equal(now) {
+			t.Errorf("%s: it ends with %+v, and goes on with %+v", name, ended, got)
+		}
 	}
 }
 

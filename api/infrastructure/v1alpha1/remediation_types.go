@@ -45,6 +45,11 @@ type ScalewayAppleSiliconRemediationStatus struct {
 	// stepStartedAt is when this step began; its timeout counts from there.
 	// +optional
 	StepStartedAt *metav1.MicroTime `json:"stepStartedAt,omitempty"`
+	// round counts how often the steps were left behind: the Node was well again, or no
+	// health check asked for them any more. A later round asks for its restart and its
+	// reboot anew.
+	// +optional
+	Round int32 `json:"round,omitempty"`
 	// conditions: Remediated.
 	// +optional
 	// +listType=map

@@ -53,10 +53,12 @@ func (r *Reconciler) annotate(ctx context.Context, v *visit, change func(map[str
 // reboot asks for one power cut. Without force: a Node that comes back meanwhile
 // keeps its Pods. Somebody else's request is left to be met first.
 func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
-	if v.host.Status.LastReboot.ID == v.id() || v.host.Spec.Reboot != nil {
+	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: "remediation of Machine " + v.owner.Name}
+	asked := v.host.Spec.Reboot
+	if v.host.Status.LastReboot.ID == want.ID || asked != nil {
 		return nil
 	}
-	v.host.Spec.Reboot = &infrav1.RebootRequest{ID: v.id(), Reason: "remediation of Machine " + v.owner.Name}
+	v.host.Spec.Reboot = &want
 	host.RecordDisruption(v.host, r.Clock.Now())
 	return r.updateHost(ctx, v, "asking for a reboot")
 }
@@ -105,8 +107,7 @@ func (v *visit) disturbable() bool {
 // withdraw takes back what was asked for and not done: the Node is well, or this
 // remediation is over.
 func (r *Reconciler) withdraw(ctx context.Context, v *visit) error {
-	if v.machine != nil && v.machine.DeletionTimestamp.IsZero() &&
-		v.machine.Annotations[infrav1.RestartAgentAnnotation] == v.id() && v.machine.Status.Applied.Restart != v.id() {
+	if v.machine != nil && v.machine.DeletionTimestamp.IsZero() && v.awaitsRestart() {
 		err := r.annotate(ctx, v, func(annotations map[string]string) { delete(annotations, infrav1.RestartAgentAnnotation) })
 		if client.IgnoreNotFound(err) != nil {
 			return err
@@ -116,7 +117,7 @@ func (r *Reconciler) withdraw(ctx context.Context, v *visit) error {
 }
 
 func (r *Reconciler) withdrawReboot(ctx context.Context, v *visit) error {
-	if v.host == nil || v.host.Spec.Reboot == nil || v.host.Spec.Reboot.ID != v.id() {
+	if v.host == nil || !v.awaitsReboot() {
 		return nil
 	}
 	v.host.Spec.Reboot = nil

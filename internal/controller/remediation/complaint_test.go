@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -40,9 +39,7 @@ func readyBut(kind corev1.NodeConditionType, status corev1.ConditionStatus) core
 // Node called well for being Ready, its Machine would stay unhealthy for ever.
 func TestAReadyNodeOfWhichAHealthCheckComplainsIsMended(t *testing.T) {
 	w := newWorld(t, func(o *objects) {
-		o.owner.Labels = fleet
 		o.node.Status = readyBut("DiskBroken", corev1.ConditionTrue)
-		o.others = []client.Object{looksAtDisk()}
 	})
 	w.settle()
 	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)
@@ -60,7 +57,7 @@ func TestAReadyNodeOfWhichAHealthCheckComplainsIsMended(t *testing.T) {
 
 	w.nodeReady() // and nothing else
 	w.settle()
-	w.is(infrav1.ReasonExhausted, infrav1.ReasonRecovered)
+	w.is("", infrav1.ReasonRecovered)
 }
 
 func TestComplaint(t *testing.T) {
@@ -92,7 +89,7 @@ func TestComplaint(t *testing.T) {
 			check, machine := looksAtDisk(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: fleet}, Spec: clusterv1.MachineSpec{ClusterName: "macs"}}
 			node := &corev1.Node{Status: readyBut("DiskBroken", corev1.ConditionTrue)}
 			c.change(check, machine, node)
-			if got := complaint([]clusterv1.MachineHealthCheck{*check}, machine, node); got != c.want {
+			if got := complaint(looking([]clusterv1.MachineHealthCheck{*check}, machine), machine, node); got != c.want {
 				t.Errorf("complaint %q, want %q", got, c.want)
 			}
 		})

@@ -183,7 +183,7 @@ func (r *Reconciler) wait(next host.RemediationStep) time.Duration {
 	case next.Until.IsZero():
 		return 0
 	}
-	return max(next.Until.Sub(r.Clock.Now()), time.Millisecond)
+	return min(max(next.Until.Sub(r.Clock.Now()), time.Millisecond), holdPoll) // nor that the health check is gone
 }
 
 // leave takes back what was asked for and lets the object go.

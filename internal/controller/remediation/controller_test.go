@@ -86,6 +86,7 @@ type objects struct {
 	host        *infrav1.ScalewayAppleSiliconHost
 	node        *corev1.Node
 	remediation *infrav1.ScalewayAppleSiliconRemediation
+	check       *clusterv1.MachineHealthCheck
 	others      []client.Object
 }
 
@@ -97,7 +98,7 @@ func newObjects() *objects {
 	named.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: key.Name, UID: "m"}}
 	return &objects{
 		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "macs"}},
-		owner: &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+		owner: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: fleet}, Spec: clusterv1.MachineSpec{
 			ClusterName: "macs", InfrastructureRef: clusterv1.ContractVersionedObjectReference{Kind: "ScalewayAppleSiliconMachine", Name: key.Name},
 		}},
 		machine: &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: meta, Spec: infrav1.ScalewayAppleSiliconMachineSpec{
@@ -109,6 +110,7 @@ func newObjects() *objects {
 		}},
 		node:        &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name}, Spec: corev1.NodeSpec{ProviderID: provider}},
 		remediation: &infrav1.ScalewayAppleSiliconRemediation{ObjectMeta: named},
+		check:       looksAtDisk(),
 	}
 }
 
@@ -119,6 +121,9 @@ func (o *objects) list() []client.Object {
 	}
 	if o.node != nil {
 		list = append(list, o.node)
+	}
+	if o.check != nil {
+		list = append(list, o.check)
 	}
 	return append(list, o.others...)
 }
@@ -206,9 +211,14 @@ func (w *world) rebooted() {
 
 func (w *world) nodeReady() {
 	w.Helper()
+	w.nodeSays(corev1.ConditionTrue)
+}
+
+func (w *world) nodeSays(ready corev1.ConditionStatus) {
+	w.Helper()
 	node := &corev1.Node{}
 	w.get(client.ObjectKey{Name: key.Name}, node)
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	w.setStatus(node)
 }
 
@@ -223,7 +233,7 @@ func TestLadder(t *testing.T) {
 	w.settle()
 	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
 	h := w.host()
-	if h.Spec.Reboot == nil || h.Spec.Reboot.ID != id || h.Spec.Reboot.Force || h.Spec.Record.DisturbedAt == nil {
+	if h.Spec.Reboot == nil || h.Spec.Reboot.ID != host.RemediationRebootID(id) || h.Spec.Reboot.Force || h.Spec.Record.DisturbedAt == nil {
 		t.Fatalf("reboot %+v, disturbed at %v; want one of ours, counted", h.Spec.Reboot, h.Spec.Record.DisturbedAt)
 	}
 	w.clock.Step(10 * time.Minute) // the vendor is slow to take it
@@ -272,7 +282,7 @@ func TestReadyNodeEndsIt(t *testing.T) {
 	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
 	w.nodeReady()
 	w.settle()
-	w.is(infrav1.ReasonRebooting, infrav1.ReasonRecovered)
+	w.is("", infrav1.ReasonRecovered)
 	if !conditions.IsTrue(w.remediation(), infrav1.RemediatedCondition) {
 		t.Error("Remediated is not True")
 	}
@@ -281,7 +291,7 @@ func TestReadyNodeEndsIt(t *testing.T) {
 	}
 	w.clock.Step(24 * time.Hour)
 	w.settle()
-	w.is(infrav1.ReasonRebooting, infrav1.ReasonRecovered)
+	w.is("", infrav1.ReasonRecovered)
 }
 
 // What was asked for goes with the object, however it ends.
@@ -325,6 +335,7 @@ func TestLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*objects)
 		reason string
+		over   bool // the steps are over
 		silent bool
 		again  bool // no watch tells that a pause is over
 	}{
@@ -343,6 +354,12 @@ func TestLeftAlone(t *testing.T) {
 			other.Name, o.remediation.OwnerReferences[0].Name = "other", "other"
 			o.others = append(o.others, other)
 		}, silent: true},
+		"skipped by core": {change: func(o *objects) {
+			o.owner.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+		}, over: true, reason: infrav1.ReasonDiagnosing},
+		"health check paused":     {change: func(o *objects) { o.check.Annotations = paused() }, over: true, reason: infrav1.ReasonDiagnosing},
+		"health check deleted":    {change: func(o *objects) { o.check = nil }, over: true, reason: infrav1.ReasonDiagnosing},
+		"health check of others":  {change: func(o *objects) { o.check.Spec.Selector.MatchLabels = map[string]string{"fleet": "runners"} }, over: true, reason: infrav1.ReasonDiagnosing},
 		"maintenance":             {change: func(o *objects) { o.host.Spec.Maintenance = &infrav1.Maintenance{Reason: "new SSD"} }, reason: infrav1.ReasonDiagnosing},
 		"restored from a backup":  {change: func(o *objects) { o.host.Spec.ClaimRef.UID, o.machine.UID = "another", "this" }, reason: infrav1.ReasonDiagnosing},
 		"released":                {change: func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, reason: infrav1.ReasonDiagnosing},
@@ -360,7 +377,11 @@ func TestLeftAlone(t *testing.T) {
 				t.Errorf("%d writes, looks again after %s", w.writes, result.RequeueAfter)
 			}
 			if !c.silent {
-				w.is(infrav1.ReasonRestartingAgent, c.reason)
+				step := infrav1.ReasonRestartingAgent
+				if c.over {
+					step = ""
+				}
+				w.is(step, c.reason)
 			}
 			if got := w.owner(); conditions.Has(got, clusterv1.MachineOwnerRemediatedCondition) {
 				t.Error("the Machine is given up")

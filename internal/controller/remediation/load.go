@@ -3,6 +3,7 @@ package remediation
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type visit struct {
 	host    *host.Host
 	node    *corev1.Node
 	hold    host.Block
+	// checks that select the Machine.
+	checks []clusterv1.MachineHealthCheck
 	// complaint of a health check, of a Node that is Ready.
 	complaint string
 }
@@ -60,6 +63,9 @@ func (r *Reconciler) load(ctx context.Context, remediation *infrav1.ScalewayAppl
 	if v.cluster, err = get(ctx, r.Reader, key, &clusterv1.Cluster{}); err != nil {
 		return nil, err
 	}
+	if err := r.loadChecks(ctx, v); err != nil {
+		return nil, err
+	}
 	ref := v.owner.Spec.InfrastructureRef
 	if ref.Kind != "ScalewayAppleSiliconMachine" {
 		return v, nil
@@ -75,8 +81,8 @@ func (r *Reconciler) loadMac(ctx context.Context, v *visit) (err error) {
 	if v.node, err = get(ctx, r.Reader, client.ObjectKey{Name: v.machine.Name}, &corev1.Node{}); err != nil {
 		return err
 	}
-	if err := r.loadComplaint(ctx, v); err != nil {
-		return err
+	if v.node != nil && workload.NodeReady(v.node) {
+		v.complaint = complaint(v.checks, v.owner, v.node)
 	}
 	if v.machine.Spec.HostRef == nil {
 		return nil
@@ -118,7 +124,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		RestartTimeout: seconds(v.remediation.Spec.AgentRestartTimeoutSeconds, host.DefaultAgentRestartTimeout),
 		RebootTimeout:  seconds(v.remediation.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout),
 		Node:           v.nodeState(), Complaint: v.complaint, Wanted: annotations.HasRemediateMachine(v.owner),
-		Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Block: v.hold, Now: now,
+		Unasked: v.unasked(), Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Block: v.hold, Now: now,
 	}
 	if at := v.remediation.Status.StepStartedAt; at != nil {
 		in.Since = at.Time
@@ -127,7 +133,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		in.Restarted = v.machine.Status.Applied.Restart == v.id()
 		in.Unreachable = v.unreachable()
 	}
-	if v.host != nil && v.host.Status.LastReboot.ID == v.id() {
+	if v.host != nil && v.host.Status.LastReboot.ID == v.rebootID() {
 		in.RebootedAt = v.host.Status.LastReboot.At.Time
 	}
 	return in
@@ -140,8 +146,30 @@ func seconds(given *int32, otherwise time.Duration) time.Duration {
 	return time.Duration(*given) * time.Second
 }
 
-// id names what this remediation asks for.
-func (v *visit) id() string { return string(v.remediation.UID) }
+// id names what this round of the remediation asks for: a restart that was made in an
+// earlier one is not made again under its name.
+func (v *visit) id() string {
+	id := string(v.remediation.UID)
+	if round := v.remediation.Status.Round; round > 0 {
+		id += fmt.Sprintf("-%d", round)
+	}
+	return id
+}
+
+func (v *visit) rebootID() string { return host.RemediationRebootID(v.id()) }
+
+// awaitsRestart reports that the remediation has asked for a restart of the agent, in
+// whatever round, that was not made yet.
+func (v *visit) awaitsRestart() bool {
+	id := v.machine.Annotations[infrav1.RestartAgentAnnotation]
+	return strings.HasPrefix(id, string(v.remediation.UID)) && v.machine.Status.Applied.Restart != id
+}
+
+// awaitsReboot is the same of the host's reboot.
+func (v *visit) awaitsReboot() bool {
+	request := v.host.Spec.Reboot
+	return request != nil && strings.HasPrefix(request.ID, host.RemediationRebootID(string(v.remediation.UID)))
+}
 
 // nodeState: a Node that says it is another Mac is none of this Machine's. One of which a
 // health check complains is not well, however Ready it is.

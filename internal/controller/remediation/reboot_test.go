@@ -37,7 +37,7 @@ func TestForeignRebootIsKept(t *testing.T) {
 	}
 	w.rebooted()
 	w.settle()
-	if got := w.host().Spec.Reboot; got == nil || got.ID != id {
+	if got := w.host().Spec.Reboot; got == nil || got.ID != host.RemediationRebootID(id) {
 		t.Errorf("the request is now %+v, want ours", got)
 	}
 }
@@ -69,13 +69,21 @@ func TestNoRebootIsLeftBehind(t *testing.T) {
 		o.remediation.Finalizers = []string{finalizer}
 		o.remediation.Status.Step = infrav1.ReasonRebooting
 		o.remediation.Status.StepStartedAt = ptr.To(metav1.NewMicroTime(time.Unix(1_800_000_000, 0)))
-		o.host.Spec.Reboot = &infrav1.RebootRequest{ID: id, Reason: "remediation"}
+		o.host.Spec.Reboot = &infrav1.RebootRequest{ID: host.RemediationRebootID(id), Reason: "remediation"}
 	}
 	t.Run("given up", func(t *testing.T) {
 		w := newWorld(t, asked)
 		w.clock.Step(time.Hour)
 		w.settle()
 		w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+		if w.host().Spec.Reboot != nil {
+			t.Error("the reboot stays asked for")
+		}
+	})
+	t.Run("asked for in an earlier round", func(t *testing.T) {
+		w := newWorld(t, asked, func(o *objects) { o.remediation.Status.Round, o.remediation.Status.Step = 1, "" })
+		w.nodeReady()
+		w.settle()
 		if w.host().Spec.Reboot != nil {
 			t.Error("the reboot stays asked for")
 		}

@@ -45,6 +45,9 @@ func (r *Reconciler) record(ctx context.Context, v *visit, next host.Remediation
 
 func derive(v *visit, next host.RemediationStep) {
 	status := &v.remediation.Status
+	if status.Step != "" && next.Step == "" {
+		status.Round++
+	}
 	status.Step, status.StepStartedAt = next.Step, nil
 	if !next.Since.IsZero() {
 		status.StepStartedAt = startOf(v, next)
