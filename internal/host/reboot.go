@@ -54,7 +54,7 @@ func NextReboot(h *Host, gone bool) (RebootStep, string) {
 		return RebootDrop, "the host is being released"
 	case h.Spec.Record.HandedOverAt != nil:
 		return RebootDrop, "the host is another management cluster's"
-	case h.Spec.Maintenance != nil && !request.Force:
+	case h.Spec.Maintenance != nil && !ForcedByHand(h):
 		return RebootWait, "the host is in maintenance"
 	case h.Spec.ClaimRef != nil && h.Status.Server.Name != h.Spec.ClaimRef.Name:
 		return RebootWait, "the server does not bear its owner's name; it may be somebody else's"
@@ -77,12 +77,12 @@ const remediationPrefix = "remediation-"
 // RemediationRebootID names the reboot of a remediation, by what it asks for.
 func RemediationRebootID(id string) string { return remediationPrefix + id }
 
-// ForcedByHand reports that a person forces the reboot: recoveries force only the
-// one reboot of a claim, whose id is its own, and remediations none.
+// ForcedByHand reports that a person forces the reboot, who knows of the maintenance and of
+// the paused Cluster: spec.reboot.id tells the one reboot of a claim's recovery, and those
+// of remediations, which spare no Pods where a health check complains of a Ready Node.
 func ForcedByHand(h *Host) bool {
 	request := h.Spec.Reboot
-	recovery := h.Spec.ClaimRef != nil && request != nil && request.ID == BootstrapRebootID(h.Spec.ClaimRef.Token)
-	return request != nil && request.Force && !recovery
+	return request != nil && request.Force && !strings.HasPrefix(request.ID, remediationPrefix) && !asksForRecovery(h)
 }
 
 // RebootWaits is what the host controller last said of a reboot that is asked for: what it

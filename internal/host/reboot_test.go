@@ -33,6 +33,8 @@ func TestNextReboot(t *testing.T) {
 		{"handed over", pooled(claimed, wantsReboot(true), func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), false, host.RebootDrop},
 		{"maintenance", pooled(wantsReboot(false), kept), false, host.RebootWait},
 		{"maintenance, by force", pooled(wantsReboot(true), kept), false, host.RebootAsk},
+		{"maintenance, by recovery", pooled(claimed, kept, func(h *host.Host) { host.AskForReboot(h, "t-1", "x", noon()) }), false, host.RebootWait},
+		{"maintenance, by remediation", pooled(claimed, kept, wantsReboot(true), func(h *host.Host) { h.Spec.Reboot.ID = host.RemediationRebootID("a-uid") }), false, host.RebootWait},
 		{"claimed", pooled(claimed, wantsReboot(false)), false, host.RebootAsk},
 		{"claimed, but named by others", pooled(claimed, named("acme-1"), wantsReboot(true)), false, host.RebootWait},
 		{"reinstalling", pooled(wantsReboot(true), status(cloud.StatusReinstalling)), false, host.RebootWait},
@@ -140,7 +142,7 @@ func TestOnlyAPersonForcesARebootByHand(t *testing.T) {
 	}{
 		"none":              {nil, false},
 		"a recovery":        {&infrav1.RebootRequest{ID: host.BootstrapRebootID("t-1"), Force: true}, false},
-		"a remediation":     {&infrav1.RebootRequest{ID: "some-uid"}, false},
+		"a remediation":     {&infrav1.RebootRequest{ID: host.RemediationRebootID("some-uid"), Force: true}, false},
 		"by hand":           {&infrav1.RebootRequest{ID: "by-hand"}, false},
 		"by hand, by force": {&infrav1.RebootRequest{ID: "by-hand", Force: true}, true},
 	} {

@@ -54,7 +54,8 @@ func TestAClusterThatIsPausedOrMovedHoldsReboots(t *testing.T) {
 	}{
 		"recovery, paused":       {host.BootstrapRebootID("t-1"), true, pause, 0},
 		"recovery, moved":        {host.BootstrapRebootID("t-1"), true, remove, 0},
-		"remediation, paused":    {"7b0c6bd5-6a9e-4c6c-9f0e-1b9f53a3f4ad", false, pause, 0},
+		"remediation, paused":    {host.RemediationRebootID("7b0c6bd5-6a9e-4c6c-9f0e-1b9f53a3f4ad"), false, pause, 0},
+		"remediation, forced":    {host.RemediationRebootID("7b0c6bd5-6a9e-4c6c-9f0e-1b9f53a3f4ad"), true, pause, 0},
 		"by hand, paused":        {"by-hand-1", false, pause, 0},
 		"by hand forced, paused": {"by-hand-2", true, pause, 1},
 		"by hand forced, moved":  {"by-hand-2", true, remove, 1},

@@ -50,12 +50,14 @@ func (r *Reconciler) annotate(ctx context.Context, v *visit, change func(map[str
 	return nil
 }
 
-// reboot asks for one power cut. Without force: a Node that comes back meanwhile
-// keeps its Pods. Somebody else's request is left to be met first.
+// reboot asks for one power cut. Without spec.reboot.force: a Node that comes back meanwhile
+// keeps its Pods. A Node that is Ready and of which a health check complains has Pods that
+// would hold the reboot up until the Machine is given up, so that force is needed there.
+// Somebody else's request is left to be met first.
 func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
-	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: "remediation of Machine " + v.owner.Name}
+	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: "remediation of Machine " + v.owner.Name, Force: v.complaint != ""}
 	asked := v.host.Spec.Reboot
-	if v.host.Status.LastReboot.ID == want.ID || asked != nil {
+	if v.host.Status.LastReboot.ID == want.ID || asked != nil && (*asked == want || !v.awaitsReboot()) {
 		return nil
 	}
 	v.host.Spec.Reboot = &want

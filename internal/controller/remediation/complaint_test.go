@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -49,6 +51,9 @@ func TestAReadyNodeOfWhichAHealthCheckComplainsIsMended(t *testing.T) {
 	w.clock.Step(host.DefaultAgentRestartTimeout)
 	w.settle()
 	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+	if !w.host().Spec.Reboot.Force {
+		t.Error("the reboot waits for the Pods of the Node that is Ready")
+	}
 	w.rebooted()
 	w.settle()
 	w.clock.Step(host.DefaultRebootTimeout)
@@ -58,6 +63,29 @@ func TestAReadyNodeOfWhichAHealthCheckComplainsIsMended(t *testing.T) {
 	w.nodeReady() // and nothing else
 	w.settle()
 	w.is("", infrav1.ReasonRecovered)
+}
+
+// A reboot that waits for the Pods of a Node that came back waits for them no more once a
+// health check complains of it, and does again when the Node is away.
+func TestARebootIsForcedWhereAHealthCheckComplains(t *testing.T) {
+	w := newWorld(t, func(o *objects) { o.remediation.Spec.AgentRestartTimeoutSeconds = ptr.To[int32](0) })
+	for _, c := range []struct {
+		node   corev1.NodeStatus
+		forced bool
+	}{
+		{corev1.NodeStatus{}, false},
+		{readyBut("DiskBroken", corev1.ConditionTrue), true},
+		{corev1.NodeStatus{}, false},
+	} {
+		node := &corev1.Node{}
+		w.get(client.ObjectKey{Name: key.Name}, node)
+		node.Status = c.node
+		w.setStatus(node)
+		w.settle()
+		if got := w.host().Spec.Reboot; got == nil || got.Force != c.forced {
+			t.Errorf("of a Node with %+v: %+v, want forced %t", c.node.Conditions, got, c.forced)
+		}
+	}
 }
 
 func TestComplaint(t *testing.T) {
