@@ -131,7 +131,7 @@ func TestSenseIsNotRefused(t *testing.T) {
 		"no OS, no type":          {"fleets.a.zone=fr-par-1", "fleets.a.os=", "fleets.a.type="},
 		"hosts by expression":     expression("In", "values[0]=M2"),
 		"a Mac's own settings":    {"fleets.a.zone=fr-par-1", "fleets.a.profile.network.guestEgress.denyPrivate=false", "fleets.a.profile.network.guestEgress.allow[0].cidr=2001:db8::/32", "fleets.a.profile.proofReboot=false", "fleets.a.profile.rollout.soak=0s", "fleets.a.profile.storage.quota=300G"},
-		"images and paths":        {"fleets.a.zone=fr-par-1", "fleets.a.profile.images.prePull={r.test:5000/a/b:v1}", "fleets.a.profile.images.gcLowPercent=84", "fleets.a.profile.pods.hostPaths[0]=/Users/Shared/my cache"},
+		"images and paths":        {"fleets.a.zone=fr-par-1", "fleets.a.profile.images.prePull={r.test:5000/a/b:v1,r.test/a:v1@sha256:" + strings.Repeat("0", 64) + "}", "fleets.a.profile.images.gcLowPercent=84", "fleets.a.profile.pods.hostPaths[0]=/Users/Shared/my cache"},
 		"smallest quota":          {"fleets.a.zone=fr-par-1", "fleets.a.profile.storage.quota=40G"},
 		"smallest binary quota":   {"fleets.a.zone=fr-par-1", "fleets.a.profile.storage.quota=38Gi"},
 		"quota in bytes":          {"fleets.a.zone=fr-par-1", "fleets.a.profile.storage.quota=40000000000"},

@@ -221,7 +221,7 @@ type ImageSettings struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=512
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$')",message="is no image of a registry: write one such as registry.example.com/macos/base:v1"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$')",message="is no image of a registry: write one such as registry.example.com/macos/base:v1"
 	PrePull []string `json:"prePull,omitempty"`
 	// gcHighPercent of the volume that holds images: above it, those that no Pod uses
 	// are removed, least recently used first. 85 at most: a fuller volume is

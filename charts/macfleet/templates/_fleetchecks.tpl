@@ -120,7 +120,7 @@
 {{- define "macfleet.checkImages" -}}
 {{- $path := index . 0 -}}{{- $images := index . 1 -}}
 {{- range $images.prePull -}}
-{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?$" .) -}}
+{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9_][A-Za-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$" .) -}}
 {{- fail (printf "%s.prePull: %q is no image of a registry: write one such as registry.example.com/macos/base:v1" $path .) -}}
 {{- end -}}
 {{- end -}}
