@@ -57,7 +57,7 @@ func TestWrongNamesAreRefused(t *testing.T) {
 	}{
 		"full name":                  {[]string{"fullnameOverride=Our.Macs"}, `fullnameOverride "Our.Macs" is no name`},
 		"full name, too long":        {[]string{"fullnameOverride=a23456789-123456789-123456789-1"}, "2 to 30 lower-case letters"},
-		"full name, of one letter":    {[]string{"fullnameOverride=a"}, "2 to 30 lower-case letters"},
+		"full name, of one letter":   {[]string{"fullnameOverride=a"}, "2 to 30 lower-case letters"},
 		"fleet's name":               {[]string{zone, "fleets.a.name=A"}, `fleets.a.name "A" is no name`},
 		"fleet's name, too long":     {[]string{zone, "fleets.a.name=" + strings.Repeat("a", 62)}, "up to 61 lower-case letters"},
 		"two fleets of one name":     {[]string{zone, "fleets.b.zone=fr-par-1", "fleets.b.name=macfleet-a"}, `fleets.a and fleets.b are both named "macfleet-a"`},

@@ -113,7 +113,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 // run does the one thing that the host's spec asks for, and then what goes beside it.
 func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
 	result, err := p.main(ctx)
-	if err == nil && !p.deleted && p.host.Spec.Reboot != nil {
+	if err == nil && !p.deleted {
 		result, err = p.reboot.reconcile(ctx, result)
 	}
 	if err == nil && p.observed.Gone {
