@@ -216,9 +216,9 @@ func (w *world) settle(name string) ctrl.Result {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	for range 50 {
-		before, push := w.countWrites(), w.pushState(key)
+		before, jobs := w.countWrites(), w.jobStates(key)
 		result := w.visit(name)
-		if w.awaitJobs(key) || w.pushState(key) != push {
+		if w.awaitJobs(key) || w.jobStates(key) != jobs {
 			continue
 		}
 		if w.countWrites() == before {
@@ -229,10 +229,15 @@ func (w *world) settle(name string) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// pushState tells one push from another, also from one that ended at once.
-func (w *world) pushState(key types.NamespacedName) string {
-	s, _ := w.r.pushes.Look(key)
-	return fmt.Sprint(s.ID, s.Recorded, s.Answered, s.Shown)
+// jobStates tells one job from another, also from one that ended at once, or after a visit
+// that still saw it run.
+func (w *world) jobStates(key types.NamespacedName) string {
+	states := ""
+	for _, pool := range []*job.Pool{w.r.pushes, w.r.leaves, w.r.checks} {
+		s, _ := pool.Look(key)
+		states += fmt.Sprintln(s.ID, s.Done, s.Recorded, s.Answered, s.Shown)
+	}
+	return states
 }
 
 // awaitJobs waits for a running job to end, and reports whether there was one.
