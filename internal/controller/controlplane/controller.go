@@ -82,6 +82,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=fleet,verbs=get;create;update
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,namespace=fleet,resourceNames=capi-remote,verbs=create
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type world struct {
 	tokens  int
 	writes  int
 	refuses bool
+	dead    string // a token that the API server takes no more
 }
 
 func key() client.ObjectKey { return client.ObjectKey{Namespace: "fleet", Name: "macs"} }
@@ -84,6 +86,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				return c.Patch(ctx, o, p, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if review, is := o.(*authenticationv1.TokenReview); is {
+					w.review(review)
+					return nil
+				}
 				w.writes++
 				return c.Create(ctx, o, opts...)
 			},
@@ -105,8 +111,15 @@ func (w *world) giveToken(_ context.Context, _ client.Client, sub string, o, req
 	}
 	w.tokens++
 	lifetime := time.Duration(*asked.Spec.ExpirationSeconds) * time.Second
-	asked.Status = authenticationv1.TokenRequestStatus{Token: "token", ExpirationTimestamp: metav1.NewTime(w.clock.Now().Add(lifetime))}
+	asked.Status = authenticationv1.TokenRequestStatus{Token: fmt.Sprint("token-", w.tokens), ExpirationTimestamp: metav1.NewTime(w.clock.Now().Add(lifetime))}
 	return nil
+}
+
+func (w *world) review(r *authenticationv1.TokenReview) {
+	r.Status.Authenticated = r.Spec.Token != "" && r.Spec.Token != w.dead
+	if r.Status.Authenticated {
+		r.Status.User.Username = "system:serviceaccount:macfleet-system:" + defaultServiceAccount
+	}
 }
 
 func (w *world) reconcile() (*controlplanev1.ExternalControlPlane, ctrl.Result) {
@@ -158,7 +171,7 @@ func TestItMintsWhatCoreNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Host != "https://10.0.0.1" || config.BearerToken != "token" || string(config.CAData) != "server-ca" {
+	if config.Host != "https://10.0.0.1" || config.BearerToken != "token-1" || string(config.CAData) != "server-ca" {
 		t.Errorf("kubeconfig leads to %s", config.Host)
 	}
 }
@@ -178,6 +191,17 @@ func TestTheTokenIsRenewedInTime(t *testing.T) {
 	}
 	if result.RequeueAfter == 0 || result.RequeueAfter > renewBefore {
 		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+}
+
+func TestATokenThatEndedWithItsServiceAccountIsMintedAgain(t *testing.T) {
+	w := newWorld(t, plane(), clusterInfo())
+	w.reconcile()
+	w.dead = "token-1"
+	w.reconcile()
+	config, err := clientcmd.RESTConfigFromKubeConfig(w.secret().Data["value"])
+	if err != nil || config.BearerToken != "token-2" || w.tokens != 2 {
+		t.Errorf("the kubeconfig has %s of %d tokens (%v)", config.BearerToken, w.tokens, err)
 	}
 }
 

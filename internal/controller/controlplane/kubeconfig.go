@@ -65,7 +65,11 @@ func (r *Reconciler) kubeconfig(ctx context.Context, cluster *clusterv1.Cluster,
 		seen.foreign = true
 		return nil
 	}
-	if exists && r.good(secret, &seen.expires) {
+	good, err := r.good(ctx, secret, &seen.expires)
+	if err != nil {
+		return err
+	}
+	if good {
 		return owner.GiveBack(ctx, r.Client, secret, ownedBy(plane))
 	}
 	token, expires, err := r.token(ctx)
@@ -126,23 +130,36 @@ func (r *Reconciler) write(ctx context.Context, secret *corev1.Secret, exists bo
 }
 
 // good reports whether the Secret's kubeconfig leads to our server with a token
-// that lasts, and until when.
-func (r *Reconciler) good(secret *corev1.Secret, expires *time.Time) bool {
+// that lasts and is taken, and until when.
+func (r *Reconciler) good(ctx context.Context, secret *corev1.Secret, expires *time.Time) (bool, error) {
 	end, err := time.Parse(time.RFC3339, secret.Annotations[expiryAnnotation])
 	if err != nil || !r.now().Add(renewBefore).Before(end) {
-		return false
+		return false, nil
 	}
-	config, err := clientcmd.Load(secret.Data[kubeconfigKey])
-	if err != nil || len(config.Clusters) != 1 {
-		return false
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[kubeconfigKey])
+	if err != nil || config.Host != r.Server.URL || !bytes.Equal(config.CAData, r.Server.CA) {
+		return false, nil
 	}
-	for _, cluster := range config.Clusters {
-		if cluster.Server != r.Server.URL || !bytes.Equal(cluster.CertificateAuthorityData, r.Server.CA) {
-			return false
-		}
+	taken, err := r.taken(ctx, config.BearerToken)
+	if taken {
+		*expires = end
 	}
-	*expires = end
-	return true
+	return taken, err
+}
+
+// taken asks the API server. A token ends with its ServiceAccount, even where another of
+// that name is there: once the chart is installed anew, or a backup is restored.
+func (r *Reconciler) taken(ctx context.Context, token string) (bool, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := r.Client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether the kubeconfig's token is taken: %w", err)
+	}
+	return review.Status.Authenticated && review.Status.User.Username == r.username(), nil
+}
+
+// username is what the API server calls the ServiceAccount.
+func (r *Reconciler) username() string {
+	return "system:serviceaccount:" + r.Namespace + ":" + r.serviceAccount()
 }
 
 func (r *Reconciler) now() time.Time {
