@@ -213,11 +213,27 @@ func (x storage) removeVolume(ctx context.Context) error {
 	if err != nil || !noted {
 		return err
 	}
-	if note.UUID != "" {
-		err := x.Mac.Volumes.Remove(ctx, note.UUID)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("deleting the volume for guests: %w", err)
-		}
+	if err := x.deleteVolume(ctx, note.UUID); err != nil {
+		return err
 	}
 	return x.Mac.Files.Remove(volumeFile)
+}
+
+// deleteVolume looks for the volume first: diskutil fails of a volume that is gone already as it
+// fails of one that it cannot delete. An empty uuid: none was made.
+func (x storage) deleteVolume(ctx context.Context, uuid string) error {
+	if uuid == "" {
+		return nil
+	}
+	_, err := x.Mac.Volumes.Volume(ctx, uuid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the volume of guests: %w", err)
+	}
+	if err := x.Mac.Volumes.Remove(ctx, uuid); err != nil {
+		return fmt.Errorf("deleting the volume for guests: %w", err)
+	}
+	return nil
 }

@@ -141,6 +141,19 @@ func TestVolumeThatIsGone(t *testing.T) {
 	}
 }
 
+// A run that was cut, or a person, deleted the volume: what is left of it goes all the same.
+func TestUninstallOfAGoneVolume(t *testing.T) {
+	f := withVolume(t)
+	f.converge()
+	if err := f.mac.Interfaces().Volumes.Remove(t.Context(), f.guestVolume().UUID); err != nil {
+		t.Fatal(err)
+	}
+	if s, failed := f.uninstall(false).FailedStep(); failed {
+		t.Errorf("step %s: %s", s.Name, s.Detail)
+	}
+	f.gone(volumeFile, document.ConfigFile)
+}
+
 // A run that was cut off between making the volume and noting its UUID finds it
 // again by place and quota, for it noted that it was about to.
 func TestVolumeOfACutRunIsFound(t *testing.T) {

@@ -87,14 +87,14 @@ func (s volumes) Add(_ context.Context, name string, quotaBytes int64) (macos.Vo
 	return s.m.AddVolume(name, quotaBytes), nil
 }
 
-// alter changes a volume that is there.
+// alter changes a volume that is there. Of another, macOS does not say that it is gone.
 func (s volumes) alter(call, uuid string, how func(v *macos.Volume)) error {
 	if err := s.m.change(call); err != nil {
 		return err
 	}
 	v := s.m.volume(uuid)
 	if v == nil {
-		return fmt.Errorf("volume %s: %w", uuid, fs.ErrNotExist)
+		return fmt.Errorf("%s: exit status 1", call)
 	}
 	how(v)
 	return nil
