@@ -129,3 +129,6 @@ func ChangedByOther(h *Host) bool {
 	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
 }
+
+// ReleaseHeld reports a release that goes no further: the server is somebody else's meanwhile.
+func ReleaseHeld(h *Host) bool { return h.Spec.Release != nil && ChangedByOther(h) }

@@ -4,12 +4,21 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
 // ReasonNeverSeenWiped of Available: the pool's hosts are wiped once before they are
 // used, and this one was not.
 const ReasonNeverSeenWiped = "NeverSeenWiped"
+
+// AwaitsFirstWipe reports that the host is NotWiped by pool.trustUnseen alone: it is wiped by
+// itself, and nobody is needed for that.
+func AwaitsFirstWipe(h *Host) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition)
+	return c != nil && c.Reason == ReasonNeverSeenWiped
+}
 
 // neverSeenWiped reports a host of which nothing tells that its disk was wiped after
 // whoever had it before: it was neither claimed nor wiped here, and its name is not

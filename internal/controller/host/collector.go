@@ -86,8 +86,8 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		// A zone that has hosts shows zeros: an alert needs a series to watch.
 		g.orphans.WithLabelValues(zone, "stranded").Add(toFloat(stray == host.StrandedStray))
 		g.orphans.WithLabelValues(zone, "foreign").Add(toFloat(stray == host.ForeignStray))
-		g.blocked.WithLabelValues(zone, "notwiped").Add(toFloat(stray == "" && h.Status.Phase == infrav1.HostDirty))
-		g.blocked.WithLabelValues(zone, "held").Add(toFloat(h.Spec.Release != nil && host.ChangedByOther(h)))
+		g.blocked.WithLabelValues(zone, "notwiped").Add(toFloat(stray == "" && h.Status.Phase == infrav1.HostDirty && !host.AwaitsFirstWipe(h)))
+		g.blocked.WithLabelValues(zone, "held").Add(toFloat(host.ReleaseHeld(h)))
 		if until := h.Status.Server.DeletableAt; until != nil {
 			billed[[2]string{zone, kind}] = max(billed[[2]string{zone, kind}], float64(until.Unix()))
 			g.billed.WithLabelValues(zone, kind).Set(billed[[2]string{zone, kind}])

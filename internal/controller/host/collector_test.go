@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -22,6 +23,34 @@ func (w *world) counted() gauges {
 	w.must(w.client.List(w.ctx, hosts))
 	w.must(w.client.List(w.ctx, machines))
 	return count(hosts.Items, []host.Owners{host.OwnersOf(machines.Items)}, NewSweep(w.r).naming(machines.Items))
+}
+
+func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
+	because := func(condition, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		phase          infrav1.HostPhase
+		release        *infrav1.Release
+		conditions     []metav1.Condition
+		notWiped, held float64
+	}{
+		"named into the pool unwiped": {infrav1.HostDirty, nil, because(infrav1.AvailableCondition, "NotWiped"), 1, 0},
+		// pool.trustUnseen is false: it is wiped by itself.
+		"of an unknown past": {infrav1.HostDirty, nil, because(infrav1.AvailableCondition, host.ReasonNeverSeenWiped), 0, 0},
+		"renamed on its way": {infrav1.HostReleasing, &infrav1.Release{}, because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), 0, 1},
+		"renamed in use":     {infrav1.HostInUse, nil, because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), 0, 0},
+	} {
+		h := infrav1.ScalewayAppleSiliconHost{}
+		h.Spec.Zone, h.Spec.Release = zone, c.release
+		h.Status.Phase, h.Status.Conditions = c.phase, c.conditions
+		g := count([]infrav1.ScalewayAppleSiliconHost{h}, nil, host.Naming{})
+		for reason, want := range map[string]float64{"notwiped": c.notWiped, "held": c.held} {
+			if got := testutil.ToFloat64(g.blocked.WithLabelValues(zone, reason)); got != want {
+				t.Errorf("%s: %v of %s, want %v", name, got, reason, want)
+			}
+		}
+	}
 }
 
 func TestHostsAreCounted(t *testing.T) {
