@@ -112,7 +112,7 @@ func newWipe() *cobra.Command {
 func newDetach() *cobra.Command {
 	var d act.Detach
 	return hostVerb("detach", "Let a Mac go as it is, without a wipe",
-		"Deletes its Machine with a clean goodbye: Pods are drained, the agent stops, the Mac keeps its disk. Of a host\nthat was handed over, the claim here ends.",
+		"Deletes its Machine with a clean goodbye: Pods are drained, the agent stops, the Mac keeps its disk. Of a host\nthat was handed over, the claim here ends; so does a release that is held, since the server is somebody else's.",
 		func() planner { return d }, func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&d.Elsewhere, "elsewhere", false, "somebody else has the Mac: touch neither it nor the vendor")
 		})

@@ -102,6 +102,9 @@ func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now t
 	case release == nil:
 	case h.Status.MissingSince != nil && now.Sub(h.Status.MissingSince.Time) > host.GoneAfterSuspicious:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is released, and the vendor's lists lack its server for long: if its console has none either, delete the host", h.Name))
+	case host.ReleaseHeld(h):
+		left.Stays = append(left.Stays, fmt.Sprintf(
+			"host %s is released, and somebody named its server %q, so that it is not wiped: macfleet explain host %s", h.Name, h.Status.Server.Name, h.Name))
 	case host.WipeAbandoned(h, now):
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s could not be wiped, and waits for a person: macfleet explain host %s", h.Name, h.Name))
 	case h.Status.Phase == infrav1.HostRetiring:

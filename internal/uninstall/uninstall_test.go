@@ -101,6 +101,10 @@ func TestLook(t *testing.T) {
 			h.Spec.Record.Wipe.Repeats = 9
 			h.Spec.Quarantine = &infrav1.Quarantine{Reason: infrav1.ReasonWipeTimedOut}
 		}, stays: "host h could not be wiped"},
+		"a release that another name holds": {host: func(h *infrav1.ScalewayAppleSiliconHost) {
+			released(infrav1.HostReleasing)(h)
+			h.Status.Conditions = []metav1.Condition{{Type: infrav1.NameInSyncCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonChangedByOther}}
+		}, stays: "host h is released, and somebody named its server"},
 		"a stranded Mac":                     {host: claimed("ns"), stays: stranded},
 		"a stranded Mac of no namespace":     {host: claimed(host.NoNamespace), stays: stranded},
 		"a Mac that another's Machine has":   {host: claimed("other-system")},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -297,5 +298,20 @@ func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
 	}
 	if _, err := (Detach{}).Plan(MacOf(s, &s.Hosts[0])); err != nil {
 		t.Errorf("it can be let go: %v", err)
+	}
+}
+
+// A release that another's name holds is ended by hand, with its claim: nothing else can.
+func TestDetachEndsAReleaseThatIsHeld(t *testing.T) {
+	h := clitest.Host(1, infrav1.HostReleasing, clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Hour))
+	h.Spec.ClaimRef, h.Spec.Release = &infrav1.ClaimReference{Token: "t"}, &infrav1.Release{Token: "t"}
+	plan, err := Detach{}.Plan(Mac{Host: &h})
+	want := spec(map[string]any{"claimRef": nil, "release": nil})
+	if err != nil || len(plan.Steps) != 1 || !reflect.DeepEqual(plan.Steps[0].Patch, want) {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	h.Status.Conditions = nil
+	if _, err := (Detach{}).Plan(Mac{Host: &h}); err == nil {
+		t.Error("a release that goes on was ended")
 	}
 }

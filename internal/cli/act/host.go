@@ -279,7 +279,8 @@ type Detach struct {
 	Elsewhere bool
 }
 
-// Plan is for a host that a Machine has, or that went to another management cluster.
+// Plan is for a host that a Machine has, that went to another management cluster, or whose
+// release is held because its server is somebody else's.
 func (d Detach) Plan(m Mac) (Plan, error) {
 	h := m.Host
 	switch {
@@ -290,6 +291,11 @@ func (d Detach) Plan(m Mac) (Plan, error) {
 		p.say("the claim of host %s ends here, without a wipe; it went to another management cluster %s", h.Name, since(h.Spec.Record.HandedOverAt))
 		p.say("it is Foreign then, and can be adopted: do this only if that cluster is gone for good")
 		p.patch(h, spec(map[string]any{"claimRef": nil, "record": map[string]any{"handedOverAt": nil}}))
+		return p, nil
+	case m.Machine == nil && host.ReleaseHeld(h):
+		var p Plan
+		p.say("the claim and the release of host %s end here, without a wipe: somebody named its server %q", h.Name, h.Status.Server.Name)
+		p.patch(h, spec(map[string]any{"claimRef": nil, "release": nil}))
 		return p, nil
 	case m.Machine == nil:
 		return Plan{}, fmt.Errorf("no Machine has host %s: it is %s", h.Name, h.Status.Phase)

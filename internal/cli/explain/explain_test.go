@@ -250,12 +250,44 @@ func TestAMacThatIsGivenBackWaitsForNobody(t *testing.T) {
 	}
 }
 
+// What another name holds does not go on by itself; what nobody knows the past of does.
+func TestWhatKeepsAMacFromThePool(t *testing.T) {
+	held := clitest.Host(1, infrav1.HostWiping, clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Minute))
+	host.GiveBack(&held, "token", clitest.Now())
+	held.Spec.Record.Wipe.RequestedAt = &metav1.MicroTime{Time: clitest.Now()}
+	unseen := clitest.Host(2, infrav1.HostDirty, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, host.ReasonNeverSeenWiped, "", time.Minute))
+	for _, c := range []struct {
+		host       *infrav1.ScalewayAppleSiliconHost
+		next       string
+		forAPerson bool
+	}{
+		{&held, "until somebody acts", true},
+		{&unseen, "it goes on when", false},
+	} {
+		p := point(t, Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), c.host), string(c.host.Status.Phase))
+		if !strings.Contains(p.Next, c.next) || p.NextAt != nil || (p.You != "") && !c.forAPerson {
+			t.Errorf("%s: %+v", c.host.Status.Phase, p)
+		}
+	}
+}
+
+// A reboot that waits is told of a Mac in use, too.
+func TestARebootThatWaitsIsTold(t *testing.T) {
+	s := clitest.Fleet()
+	h := &s.Hosts[0]
+	h.Spec.Reboot = &infrav1.RebootRequest{ID: "1"}
+	h.Status.Conditions = append(h.Status.Conditions, clitest.Condition(host.RebootedCondition, metav1.ConditionFalse, host.ReasonRebootWaiting, "the server is locked", time.Hour))
+	if p := point(t, Machine(s, reasons.Read(), &s.Machines[0]), host.ReasonRebootWaiting); !strings.Contains(p.Says, "locked") {
+		t.Errorf("%+v", p)
+	}
+}
+
 // One attempt is one, and a failure that a person has to mend is not tried harder.
 func TestFailedAttempts(t *testing.T) {
 	s := clitest.Fleet()
 	m := &s.Machines[2]
 	m.Status.Bootstrap.Attempts = 1
-	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "1 attempt failed. After 3") {
+	if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, "1 attempt failed. After more") {
 		t.Errorf("next %q", p.Next)
 	}
 	m.Status.Conditions[1].Message = "step dial failed (human): the disk is locked"

@@ -126,6 +126,8 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 			p.Since = &wipe.RequestedAt.Time
 		}
 		switch rejected := find(h.Status.Conditions, infrav1.WipedCondition); {
+		case host.ReleaseHeld(h):
+			p.Next = "nothing, until somebody acts: its server is somebody else's by its name"
 		case rejected != nil && rejected.Reason == infrav1.ReasonWipeRejected:
 			p.Next = rejectedWipe
 		case wipe.RequestedAt != nil:
@@ -151,7 +153,11 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 	}
 	entry, found := reasons.Entry{}, false
 	if !p.Healthy && h.Status.Phase != infrav1.HostClaimed {
-		entry, found = t.book.Find(string(h.Status.Phase), infrav1.AvailableCondition)
+		reason := string(h.Status.Phase)
+		if host.AwaitsFirstWipe(h) {
+			reason = host.ReasonNeverSeenWiped
+		}
+		entry, found = t.book.Find(reason, infrav1.AvailableCondition)
 	}
 	if found {
 		p.Read = ""

@@ -53,10 +53,14 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 	t.machine("", m)
 	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
 	for i := range s.Hosts {
-		if h := &s.Hosts[i]; h.Name == hostNameOf(m) && h.Status.Phase != infrav1.HostInUse {
-			t.hostPhase("host "+h.Name, h)
-			t.hostConditions("host "+h.Name, h)
+		h := &s.Hosts[i]
+		if h.Name != hostNameOf(m) {
+			continue
 		}
+		if h.Status.Phase != infrav1.HostInUse {
+			t.hostPhase("host "+h.Name, h)
+		}
+		t.hostConditions("host "+h.Name, h)
 	}
 	if !lost(m) {
 		t.node(m.Name)
@@ -208,7 +212,7 @@ func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 	if show.Human(c) {
 		return next{text: "it is looked at again every 30 minutes, and nothing else is done before somebody mends what its message names; " + failed}
 	}
-	return next{text: "it is tried again with growing pauses; " + failed + ". After 3 the Mac is rebooted once, after 8 it goes back to be wiped and the Machine takes another"}
+	return next{text: "it is tried again with growing pauses; " + failed + ". After more of these recovery reboots the Mac once, and later has it wiped, unless that is off or the Mac is in maintenance"}
 }
 
 // byPerson is what comes next, with what a person types where a failure is one that only a

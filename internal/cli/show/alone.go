@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // patience is how long a Mac may take to come back by itself before a person is called to
@@ -39,9 +41,13 @@ func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c m
 	if !known || h == nil || inHand(s, h) {
 		return Alone{}, false
 	}
-	alone := Alone{Why: "no health check watches it", Command: fmt.Sprintf("macfleet host reboot %s --reason 'not heard of'", h.Name)}
+	alone := Alone{Why: unwatched(h), Command: fmt.Sprintf("macfleet host reboot %s --reason 'not heard of'", h.Name)}
 	if c.Reason != infrav1.ReasonNodeUnreachable { // no reboot brings a Node's object back
 		alone.Command = Doctor(m)
+	}
+	if check != nil && annotations.HasPaused(check) {
+		alone.Why = fmt.Sprintf("the health check %s is paused", check.Name)
+		return alone, true
 	}
 	if check != nil {
 		allowed := meta.FindStatusCondition(check.Status.Conditions, clusterv1.MachineHealthCheckRemediationAllowedCondition)
@@ -65,10 +71,22 @@ func AwayForLong(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) b
 	return c != nil && Unhealthy(*c) && Away(*c) && s.At.Sub(c.LastTransitionTime.Time) >= patience
 }
 
+// unwatched says why nobody mends a Mac that no health check watches.
+func unwatched(h *infrav1.ScalewayAppleSiliconHost) string {
+	if waits := host.RebootWaits(h); waits != "" {
+		return "no health check watches it, and its reboot waits: " + waits
+	}
+	return "no health check watches it"
+}
+
 // inHand says whether somebody is at a Mac already: a person, or a reboot that was asked for
-// or only just made.
+// or only just made. One that waits for long is nobody's hand.
 func inHand(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) bool {
-	return h.Spec.Maintenance != nil || h.Spec.Reboot != nil || s.At.Sub(h.Status.LastReboot.At.Time) < patience
+	if h.Spec.Maintenance != nil || s.At.Sub(h.Status.LastReboot.At.Time) < patience {
+		return true
+	}
+	waits := meta.FindStatusCondition(h.Status.Conditions, host.RebootedCondition)
+	return h.Spec.Reboot != nil && (host.RebootWaits(h) == "" || s.At.Sub(waits.LastTransitionTime.Time) < patience)
 }
 
 // hostOf is the host that a Machine has.

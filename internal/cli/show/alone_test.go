@@ -17,6 +17,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // silent is a fleet of one Mac that is not heard of for so long.
@@ -52,9 +53,18 @@ func TestADeadMacThatNobodyMends(t *testing.T) {
 		"its health check":      {time.Hour, func(s *snapshot.Snapshot) { s.HealthChecks = []clusterv1.MachineHealthCheck{healthCheck("a")} }, false, ""},
 		"it may come back yet":  {time.Minute, func(*snapshot.Snapshot) {}, false, ""},
 		"a reboot is asked for": {time.Hour, func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Reboot = &infrav1.RebootRequest{ID: "1"} }, false, ""},
-		"it was just rebooted":  {time.Hour, func(s *snapshot.Snapshot) { s.Hosts[0].Status.LastReboot.At = metav1.NewMicroTime(clitest.Now()) }, false, ""},
-		"a person is at it":     {time.Hour, func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Maintenance = &infrav1.Maintenance{Reason: "swap"} }, false, ""},
-		"it is being deleted":   {time.Hour, func(s *snapshot.Snapshot) { s.CoreMachines[0].DeletionTimestamp = ptr.To(clitest.Ago(time.Minute)) }, false, ""},
+		"a reboot waits for long": {time.Hour, func(s *snapshot.Snapshot) {
+			s.Hosts[0].Spec.Reboot = &infrav1.RebootRequest{ID: "1"}
+			s.Hosts[0].Status.Conditions = append(s.Hosts[0].Status.Conditions, clitest.Condition(host.RebootedCondition, metav1.ConditionFalse, host.ReasonRebootWaiting, "the server is locked", time.Hour))
+		}, true, "its reboot waits: the server is locked"},
+		"its check is paused": {time.Hour, func(s *snapshot.Snapshot) {
+			check := healthCheck("a")
+			check.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+			s.HealthChecks = []clusterv1.MachineHealthCheck{check}
+		}, true, "the health check check is paused"},
+		"it was just rebooted": {time.Hour, func(s *snapshot.Snapshot) { s.Hosts[0].Status.LastReboot.At = metav1.NewMicroTime(clitest.Now()) }, false, ""},
+		"a person is at it":    {time.Hour, func(s *snapshot.Snapshot) { s.Hosts[0].Spec.Maintenance = &infrav1.Maintenance{Reason: "swap"} }, false, ""},
+		"it is being deleted":  {time.Hour, func(s *snapshot.Snapshot) { s.CoreMachines[0].DeletionTimestamp = ptr.To(clitest.Ago(time.Minute)) }, false, ""},
 		"checks may not be read": {time.Hour, func(s *snapshot.Snapshot) {
 			s.Missing = []snapshot.Missing{{Kind: snapshot.HealthChecks, Why: "you may not list them"}}
 		}, false, ""},

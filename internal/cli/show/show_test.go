@@ -160,6 +160,33 @@ func TestPodsThatAMacConcerns(t *testing.T) {
 	}
 }
 
+// A Mac that another name holds on its way back needs a person; one that is wiped once by
+// itself, since nobody knows its past, needs none.
+func TestWhatKeepsAMacFromThePoolNeedsAPersonOrPasses(t *testing.T) {
+	held := clitest.Host(1, infrav1.HostReleasing, clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "named theirs", time.Minute))
+	held.Spec.Release = &infrav1.Release{}
+	unknown := func(reason string) infrav1.ScalewayAppleSiliconHost {
+		return clitest.Host(2, infrav1.HostDirty, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, reason, "", time.Minute))
+	}
+	for name, c := range map[string]struct {
+		host    infrav1.ScalewayAppleSiliconHost
+		command string
+	}{
+		"held":      {held, "macfleet explain host " + held.Name},
+		"not wiped": {unknown("NotWiped"), "macfleet host adopt " + unknown("").Name},
+		"unseen":    {unknown(host.ReasonNeverSeenWiped), ""},
+	} {
+		s := &snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{c.host}}
+		got, command := StatusOf(s, reasons.Read()), ""
+		if len(got.Person) == 1 {
+			command = got.Person[0].Command
+		}
+		if command != c.command || len(got.Person)+len(got.Waits) > 1 {
+			t.Errorf("%s: %+v, want to type %q", name, got, c.command)
+		}
+	}
+}
+
 // A wipe that the vendor refuses waits for a person; one that it is at does not.
 func TestARefusedWipeNeedsAPerson(t *testing.T) {
 	for reason, person := range map[string]bool{infrav1.ReasonWipeRejected: true, infrav1.ReasonReinstalling: false} {

@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // StatusKinds are what StatusOf looks at.
@@ -216,9 +217,13 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		case kept != nil && kept.Status == metav1.ConditionTrue:
 			ends := h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
 			found = append(found, finding{of("host", h, *kept), !ends})
+		case host.ReleaseHeld(h):
+			f := finding{of("host", h, *meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)), true}
+			f.Command = "macfleet explain host " + h.Name
+			found = append(found, f)
 		case refusedWipe(h, book) != nil:
 			found = append(found, finding{of("host", h, *refusedWipe(h, book)), true})
-		case slices.Contains(alone, h.Status.Phase):
+		case slices.Contains(alone, h.Status.Phase) && !host.AwaitsFirstWipe(h):
 			c := metav1.Condition{Reason: string(h.Status.Phase)}
 			if available := meta.FindStatusCondition(h.Status.Conditions, "Available"); available != nil {
 				c.Message, c.LastTransitionTime = available.Message, available.LastTransitionTime
