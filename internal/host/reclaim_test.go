@@ -65,6 +65,10 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 		{"being released", pooled(released), nobody, ""},
 		{"being adopted", pooled(named("x"), func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix} }), nobody, ""},
 		{"detached on purpose", pooled(named(ours), func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) }), nobody, host.ForeignStray},
+		{"detached, and deleted at the vendor's before its floor", pooled(named(ours), func(h *host.Host) {
+			h.Spec.Record.DetachedAt, h.Status.Server.DeletionScheduled = at(1), true
+		}), nobody, ""},
+		{"claimed, its Machine gone, and deleted by a person before its floor", pooled(stray, func(h *host.Host) { h.Status.Server.DeletionScheduled = true }), nobody, host.StrandedStray},
 		{"moved away", pooled(stray, func(h *host.Host) { h.Spec.Record.HandedOverAt = at(1) }), nobody, ""},
 		{"never seen", pooled(stray, named("")), nobody, ""},
 		{"an order", &host.Host{Spec: infrav1.ScalewayAppleSiliconHostSpec{Order: &infrav1.OrderRequest{Name: ours}}}, nobody, ""},

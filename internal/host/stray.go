@@ -101,6 +101,8 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 		return "", "being adopted"
 	case owners.Have(h):
 		return "", "of a live Machine"
+	case h.Spec.ClaimRef == nil && h.Status.Server.DeletionScheduled:
+		return "", "being deleted by the vendor"
 	case h.Spec.ClaimRef != nil:
 		return StrandedStray, "claimed, and no Machine is left that it is of"
 	case strings.HasPrefix(name, pendingPrefix):
