@@ -281,8 +281,8 @@ func missingUntil(t *testing.T, change func(*world)) {
 		t.Errorf("the host was touched: %v", w.host.history())
 	}
 	// The back-off ends when what is missing comes.
-	w.clock.Step(time.Second)
 	change(w)
+	w.frozen.Store(false)
 	w.awaitRunning("a")
 }
 

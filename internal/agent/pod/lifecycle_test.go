@@ -176,6 +176,7 @@ func TestAGraceMayBeShortened(t *testing.T) {
 		grace := int64(2)
 		p.DeletionGracePeriodSeconds = &grace
 	})
+	w.await("it is asked again", func() bool { return w.host.stops() == 2 })
 	w.frozen.Store(false)
 	w.awaitGone("a")
 	if n := w.host.stops(); n != 2 {

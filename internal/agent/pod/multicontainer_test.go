@@ -194,7 +194,7 @@ func TestADeletionEndsAllContainers(t *testing.T) {
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitAllRunning()
-	w.delete("a")
+	w.deleteWithin(3600)
 	w.awaitGone("a")
 	got := slices.Sorted(slices.Values(w.host.history()[4:]))
 	want := []string{"delete tk-uid-a-0", "exec tk-uid-a-0 prestop-c-1", "signal tk-uid-a-0 c-1 terminated", "signal tk-uid-a-0 main terminated", "stop tk-uid-a-0"}

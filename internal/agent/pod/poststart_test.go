@@ -131,7 +131,7 @@ func TestADeletionDoesNotWaitForAHook(t *testing.T) {
 	w.host.guests.hold[helloID] = true
 	w.startAgent()
 	w.awaitHook()
-	w.delete("a")
+	w.deleteWithin(3600)
 	w.awaitGone("a")
 	if w.told("FailedPostStartHook") || w.host.count("signal tk-uid-a-0 main") == 0 {
 		t.Errorf("events %v, history %v", w.events.all(), w.host.history())

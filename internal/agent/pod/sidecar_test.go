@@ -75,7 +75,7 @@ func TestSidecarsEndInReverse(t *testing.T) {
 			w.awaitAllRunning()
 			want := []string{"signal tk-uid-a-0 init-1 terminated", "signal tk-uid-a-0 init-0 terminated"}
 			if deleted {
-				w.delete("a")
+				w.deleteWithin(3600)
 				w.awaitGone("a")
 				want = slices.Insert(want, 0, "signal tk-uid-a-0 main terminated")
 			} else {
@@ -202,8 +202,8 @@ func TestASidecarHoldsUpNothingThatRuns(t *testing.T) {
 	w.startAgent()
 	w.host.exit("main", exited(6))
 	w.awaitContainer("vm", "has ended", hasEnded)
-	w.frozen.Store(false)
 	w.awaitPhase(corev1.PodFailed)
+	w.frozen.Store(false)
 	if w.host.count("exec tk-uid-a-0 init-0-r2") != 0 {
 		t.Errorf("host %v", w.host.history())
 	}

@@ -276,8 +276,12 @@ func TestPullBacksOff(t *testing.T) {
 	w.frozen.Store(true)
 	w.startAgent()
 	w.awaitWaiting("ErrImagePull")
-	w.clock.Step(backOffShown)
-	p := w.awaitWaiting("ImagePullBackOff")
+	// The wait begins only after its reason is shown.
+	w.await("the back-off", func() bool {
+		w.clock.Step(backOffShown / 100)
+		return waitingReason(w.pod("a")) == "ImagePullBackOff"
+	})
+	p := w.pod("a")
 	w.frozen.Store(false)
 	if p.Status.Phase != corev1.PodPending {
 		t.Errorf("phase %s", p.Status.Phase)

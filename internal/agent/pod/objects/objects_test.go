@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/kubetest"
@@ -45,7 +47,12 @@ func quiet(t *testing.T, what string, c <-chan struct{}) {
 // fails when a goroutine stays.
 func open(t *testing.T, c *fake.Clientset) *Store {
 	t.Helper()
-	s := New(kubetest.Client(c), nil, nil)
+	return openAt(t, c, nil)
+}
+
+func openAt(t *testing.T, c *fake.Clientset, at clock.Clock) *Store {
+	t.Helper()
+	s := New(kubetest.Client(c), at, nil)
 	t.Cleanup(func() {
 		done := make(chan struct{})
 		go func() { s.Close(); close(done) }()
@@ -192,10 +199,36 @@ func refuse(client *fake.Clientset, times int64) *atomic.Int64 {
 	return &asked
 }
 
+// waitedClock goes on by what is waited for alone, at once: a test that is held up for seconds
+// takes no time of it.
+type waitedClock struct {
+	clock.RealClock
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *waitedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *waitedClock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	over := make(chan time.Time, 1)
+	over <- c.now
+	return over
+}
+
+// NewTimer is for what must not end first.
+func (c *waitedClock) NewTimer(time.Duration) clock.Timer { return c.RealClock.NewTimer(patience) }
+
 func TestRefusalThatPassesIsNotSeen(t *testing.T) {
 	client := fake.NewClientset(secret("s", "one", "1"))
 	refuse(client, 2)
-	store := open(t, client)
+	store := openAt(t, client, &waitedClock{})
 	store.Hold("a", []Ref{aSecret("s")})
 	if _, err := store.Secret(t.Context(), "build", "s"); err != nil {
 		t.Errorf("the authorizer knew the Pod after a moment, and yet: %v", err)
@@ -205,7 +238,7 @@ func TestRefusalThatPassesIsNotSeen(t *testing.T) {
 func TestRefusalThatStaysIsTold(t *testing.T) {
 	client := fake.NewClientset(secret("s", "one", "1"))
 	asked := refuse(client, 1<<40)
-	store := open(t, client)
+	store := openAt(t, client, &waitedClock{})
 	store.Hold("a", []Ref{aSecret("s")})
 	changed := store.Changed("a")
 	if _, err := store.Secret(t.Context(), "build", "s"); !apierrors.IsForbidden(err) {
