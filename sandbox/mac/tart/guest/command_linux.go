@@ -184,6 +184,11 @@ func (r *running) copyOutput(to *answers) {
 		both.Go(func() { _, _ = io.Copy(to.to("standard_error"), r.stderr) })
 	}
 	_, _ = io.Copy(to.to("standard_output"), r.stdout) // a terminal ends with EIO
+	if r.terminal != nil {
+		// Linux says EIO once the other side is closed, though what was written last may be on
+		// its way yet. Who reads after that gets it.
+		_, _ = io.Copy(to.to("standard_output"), r.stdout)
+	}
 	both.Wait()
 }
 
