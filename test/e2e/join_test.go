@@ -103,6 +103,11 @@ func (f *fleet) foreignNameStaysPending() {
 		f.Fatal(err)
 	}
 	request := certificateRequest(f.T, "system:node:somebody-else")
+	// The API server learns of the token by watching.
+	f.await("the API server to know the token", func() (string, bool) {
+		err := stranger.Create(f.Context(), request.DeepCopy(), client.DryRunAll)
+		return fmt.Sprint(err), err == nil
+	})
 	if err := stranger.Create(f.Context(), request); err != nil {
 		f.Fatalf("a member of the group may ask: %v", err)
 	}

@@ -88,6 +88,11 @@ func (f *fleet) asFormerManager() client.Client {
 	if err != nil {
 		f.Fatal(err)
 	}
+	// The API server learns of rights by watching.
+	f.await("the rights of the first system's manager", func() (string, bool) {
+		err := manager.List(f.Context(), &infrav1.ScalewayAppleSiliconMachineList{}, client.InNamespace(world.Namespace))
+		return fmt.Sprint(err), err == nil
+	})
 	return manager
 }
 

@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -109,7 +110,7 @@ func (p *plane) newClient(config *rest.Config) client.Client {
 	p.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 		apiextensionsv1.AddToScheme, infrav1.AddToScheme, clusterv1.AddToScheme,
 	} {
 		p.must(add(scheme))
@@ -153,17 +154,16 @@ func install(more ...string) []string {
 }
 
 // waitsForTheFirstStatus: a profile that nobody has looked at yet is not ready, so
-// that --wait ends when the manager has seen it, and not before.
+// that --wait ends when the manager has seen it, and not before. What else is slow on a
+// busy machine may be not ready either; that nothing but the profile stays so shows the
+// second install, which ends well.
 func (p *plane) waitsForTheFirstStatus() {
 	said, refused := p.run(p.Context(), install("--wait", "--timeout", "20s")...)
 	if !refused || !strings.Contains(said, "MacNodeProfile/macfleet-system/macfleet-builders not ready") {
 		p.Fatalf("helm --wait did not wait for the profile: %s", said)
 	}
-	if strings.Count(said, " not ready") != 1 {
-		p.Errorf("something else is not ready, which this test then says nothing about: %s", said)
-	}
 	// No node is there to run the hook that looks for Macs first.
-	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--wait", "--timeout", "1m", "--no-hooks"); refused {
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--wait", "--timeout", "5m", "--no-hooks"); refused {
 		p.Fatal(said)
 	}
 
@@ -345,6 +345,16 @@ func (p *plane) hookConfig(template string) *rest.Config {
 	p.must(p.client.SubResource("token").Create(p.Context(), account, token))
 	config := rest.AnonymousClientConfig(p.cluster.Config())
 	config.BearerToken = token.Status.Token
+	// The API server learns of rights by watching.
+	hook, right := p.newClient(config), role.Rules[0]
+	p.await("the hook's rights", func() bool {
+		asked := authorizationv1.ResourceAttributes{Group: right.APIGroups[0], Resource: right.Resources[0], Verb: right.Verbs[0]}
+		if len(right.ResourceNames) > 0 {
+			asked.Name = right.ResourceNames[0]
+		}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &asked}}
+		return hook.Create(p.Context(), review) == nil && review.Status.Allowed
+	})
 	return config
 }
 

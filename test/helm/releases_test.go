@@ -90,7 +90,7 @@ func (p *plane) olderRelease() {
 	own, err := charts.CRDs()
 	p.must(err)
 	p.must(startup.ApplyCRDs(p.Context(), p.client, own, func(string) {})) // as the hook's Job does
-	upgrade := []string{"upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks", "--wait", "--timeout", "1m"}
+	upgrade := []string{"upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks", "--wait", "--timeout", "5m"}
 	if said, refused := p.run(p.Context(), upgrade...); refused {
 		p.Fatalf("the upgrade: %s", said)
 	}
@@ -100,7 +100,7 @@ func (p *plane) olderRelease() {
 	}
 	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy()) == nil })
 
-	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "1m"); refused {
+	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "5m"); refused {
 		p.Fatalf("the rollback: %s", said)
 	}
 	p.must(p.client.Get(p.Context(), client.ObjectKeyFromObject(host), host))
@@ -213,7 +213,7 @@ func (p *plane) install() {
 
 func (p *plane) uninstall() {
 	p.Helper()
-	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks", "--wait", "--timeout", "1m"); refused {
+	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks", "--wait", "--timeout", "5m"); refused {
 		p.Fatal(said)
 	}
 }
