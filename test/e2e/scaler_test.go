@@ -74,6 +74,11 @@ func (f *fleet) newAutoscaler() *autoscaler {
 	if err != nil {
 		f.Fatal(err)
 	}
+	// The API server learns of the binding by watching.
+	f.await("the autoscaler's rights", func() (string, bool) {
+		err := macs.List(f.Context(), &clusterv1.MachineDeploymentList{}, client.InNamespace(world.Namespace))
+		return fmt.Sprint(err), err == nil
+	})
 	return &autoscaler{
 		fleet: f, macs: macs, idleSince: map[string]time.Time{}, passedOver: map[string]int{},
 		scales: objects.Resource(schema.GroupVersionResource{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Resource: "machinedeployments"}),
@@ -224,7 +229,7 @@ func (a *autoscaler) places(g nodeGroup, template corev1.Node) []place {
 		}
 		there := place{node: template}
 		for _, node := range a.nodes() {
-			if node.Name == name && nodeReady(node) && !starting(node) {
+			if node.Name == name && takesPods(node) {
 				there.node = node
 			}
 		}
@@ -241,9 +246,9 @@ func (a *autoscaler) places(g nodeGroup, template corev1.Node) []place {
 	return out
 }
 
-// starting reports that the control plane has not let Pods on a Node yet.
-func starting(node corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
+// takesPods reports that a Node is Ready, and that the control plane lets Pods on it.
+func takesPods(node corev1.Node) bool {
+	return nodeReady(node) && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
 }
 
 // scaleUp asks for the Nodes that the Pods which cannot be scheduled need beyond those
@@ -294,14 +299,22 @@ func (a *autoscaler) nodesOf(g nodeGroup) map[string]*clusterv1.Machine {
 }
 
 // scaleDown has one Node go that is idle for some time, and that nobody keeps: its
-// Machine is marked, and there is to be one less.
+// Machine is marked, and there is to be one less. As long as a Pod waits for a Node none
+// is idle, and none that takes no Pods yet: that one has had no chance to be anything else.
 func (a *autoscaler) scaleDown(g nodeGroup) {
 	a.Helper()
+	if slices.ContainsFunc(a.pods(), unschedulable) {
+		clear(a.idleSince)
+		return
+	}
 	size, busy, now := ptr.Deref(g.deployment.Spec.Replicas, 0), a.podsByNode(), time.Now()
-	nodes, kept := a.nodesOf(g), a.kept()
+	nodes, kept, open := a.nodesOf(g), a.kept(), map[string]bool{}
+	for _, node := range a.nodes() {
+		open[node.Name] = takesPods(node)
+	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		switch {
-		case len(busy[name]) > 0 || !nodes[name].DeletionTimestamp.IsZero():
+		case len(busy[name]) > 0 || !open[name] || !nodes[name].DeletionTimestamp.IsZero():
 			delete(a.idleSince, name)
 			continue
 		case kept[name]:
