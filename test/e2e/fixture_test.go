@@ -113,7 +113,7 @@ func logFile(t *testing.T, dir string) io.Writer {
 
 func (f *fleet) stop() {
 	f.checkCommands()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := f.world.Stop(ctx); err != nil {
 		f.Errorf("stopping the sandbox: %v", err)

@@ -3,9 +3,13 @@ package e2e
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/sandbox/world"
 	"github.com/macfleet/macfleet/test/helm"
 	"github.com/macfleet/macfleet/test/parttest"
@@ -19,17 +23,31 @@ func TestHelmWaitsForMacs(t *testing.T) {
 	parttest.Skip(t)
 	f := start(t, world.Options{Hosts: 2})
 	f.awaitPool(2)
-	upgrade := []string{"upgrade", "macfleet", filepath.Join("..", "..", "charts", "macfleet"), "--values", filepath.Join("..", "..", "sandbox", "world", "values.yaml"), "--wait"}
+	upgrade := []string{"upgrade", "macfleet", filepath.Join("..", "..", "charts", "macfleet"), "--values", filepath.Join("..", "..", "sandbox", "world", "values.yaml")}
 
 	// The sandbox has applied the chart already: the release begins with what is there.
-	f.helm(append(upgrade, "--install", "--take-ownership", "--force-conflicts", "--timeout", patience.String(), "--set", "fleets.builders.replicas=1")...)
+	// Only the MachineDeployment changes: until the manager has seen it, the profile is as
+	// Ready as it was, and helm does not wait. So it waits once the manager has.
+	one := []string{"--timeout", patience.String(), "--set", "fleets.builders.replicas=1"}
+	f.helm(slices.Concat(upgrade, one, []string{"--install", "--take-ownership", "--force-conflicts"})...)
+	f.await("the profile to miss the Mac that is asked for", func() (string, bool) {
+		says, missed := f.profileSays(infrav1.ReadyCondition, metav1.ConditionFalse)
+		return says, missed || f.readyNodes() == 1
+	})
+	f.helm(slices.Concat(upgrade, one, []string{"--wait"})...)
 	if ready := f.readyNodes(); ready != 1 {
 		t.Errorf("helm --wait ended with %d Nodes that are Ready, want 1", ready)
 	}
 
-	said, err := f.tryHelm(append(upgrade, "--timeout", "20s", "--set", "fleets.builders.replicas=3")...)
-	if err == nil || !strings.Contains(said, "MacNodeProfile/macfleet-system/macfleet-builders not ready") {
-		t.Errorf("helm --wait for three of two Macs: %v\n%s", err, said)
+	// Again, where it ended before the manager had seen that there are to be three.
+	said := ""
+	f.await("helm --wait for three of two Macs to fail", func() (string, bool) {
+		var err error
+		said, err = f.tryHelm(slices.Concat(upgrade, []string{"--wait", "--timeout", "20s", "--set", "fleets.builders.replicas=3"})...)
+		return said, err != nil
+	})
+	if !strings.Contains(said, "MacNodeProfile/macfleet-system/macfleet-builders not ready") {
+		t.Errorf("helm --wait for three of two Macs fails with: %s", said)
 	}
 	f.await("the two Macs that there are", func() (string, bool) { return f.phases(), f.readyNodes() == 2 })
 

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 	corev1 "k8s.io/api/core/v1"
@@ -66,9 +65,9 @@ func (k *talk) ends(code int) {
 	}
 }
 
-// interactive is a kubectl for a person, who has two minutes.
+// interactive is a kubectl for a person, who has as much patience as the tests.
 func (f *fleet) interactive(args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	f.Cleanup(cancel)
 	return binaries.Cluster.Kubectl(ctx, f.world.Kubeconfig(), args...)
 }
@@ -140,7 +139,8 @@ func (f *fleet) runsAtOnce(node string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	run := f.overPipes("run", "once", "-i", "--rm", "--restart=Never", "--image="+spec.Containers[0].Image, "--overrides="+string(overrides),
+	// kubectl's own patience with a Pod is a minute.
+	run := f.overPipes("run", "once", "-i", "--rm", "--restart=Never", "--pod-running-timeout="+patience.String(), "--image="+spec.Containers[0].Image, "--overrides="+string(overrides),
 		"--command", "--", "/bin/sh", "-c", `read -r line; echo "ran with $line"; exit 5`)
 	run.ask("input", "ran with input")
 	run.ends(5)

@@ -27,10 +27,12 @@ func (f *fleet) showsUsage(node string) {
 		{[]string{"top", "pod", "look", "--containers"}, []string{"look", "macos"}},
 		{[]string{"top", "node", node}, []string{node}},
 	} {
-		got := f.try(nil, append(what.args, "--no-headers")...)
-		if millicores, mebibytes := usageIn(got.out, what.names...); millicores < busy || mebibytes == 0 {
-			f.Errorf("%q: %+v", what.args, got)
-		}
+		// metrics-server reads again and again; a reading may lack a Node, or hold less.
+		f.await(fmt.Sprintf("the usage by %q", what.args), func() (string, bool) {
+			got := f.try(nil, append(what.args, "--no-headers")...)
+			millicores, mebibytes := usageIn(got.out, what.names...)
+			return fmt.Sprintf("%+v", got), millicores >= busy && mebibytes > 0
+		})
 	}
 }
 
