@@ -380,7 +380,8 @@ func guestWithoutAgent(s *scene) {
 // meetsDeadline: activeDeadlineSeconds ends the Pod, also across an agent's end.
 func meetsDeadline(s *scene) {
 	s.join()
-	p := s.create("deadline", stage.Runs("sleep 600"), func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(20)) })
+	// It must run before its deadline, on a busy machine too.
+	p := s.create("deadline", stage.Runs("sleep 600"), func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(60)) })
 	s.awaitRunning(p)
 	s.restartAgent(9)
 	now := s.awaitPod("has failed", p, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })

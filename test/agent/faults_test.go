@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -195,15 +196,20 @@ func killedAtEachStep(s *scene) {
 	s.join()
 	slow := tart.Duration(400 * time.Millisecond)
 	s.must(s.mac.SetPlan(tart.Plan{PullDelay: slow, CloneDelay: slow, BootDelay: slow}))
+	// The journal keeps a call that has ended before anybody looked for its process.
 	called := func(verb string) func(*corev1.Pod) bool {
 		return func(p *corev1.Pod) bool {
-			for _, c := range s.mac.Processes() {
-				line := strings.Join(c.Args, " ")
-				if len(c.Args) > 1 && c.Args[1] == verb && (verb == "pull" || strings.Contains(line, string(p.UID))) {
-					return true
+			calls, err := s.mac.Calls()
+			s.must(err)
+			return slices.ContainsFunc(calls, func(c stage.Call) bool {
+				if c.Verb() != verb {
+					return false
 				}
-			}
-			return false
+				if verb == "pull" { // of an image that no other Pod has
+					return slices.Contains(c.Args, p.Spec.Containers[0].Image)
+				}
+				return strings.Contains(c.Machine(), string(p.UID))
+			})
 		}
 	}
 	steps := []struct {

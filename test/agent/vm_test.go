@@ -195,15 +195,21 @@ func deletes(s *scene) {
 	s.join()
 	p := s.awaitRunning(s.create("grace", stage.Grace(600)))
 	s.remove(p, metav1.DeleteOptions{})
-	history := s.seen.Of(p.UID)
-	last := history[len(history)-1].Pod
-	if last.Status.Phase != corev1.PodSucceeded && last.Status.Phase != corev1.PodFailed {
-		s.Errorf("the last phase was %s", last.Status.Phase)
-	}
 	for _, left := range s.mac.Remains() {
 		if !strings.HasPrefix(left, "state/pods") { // the journal goes last
 			s.Errorf("the object was gone before %s", left)
 		}
+	}
+	// The recorder has a watch of its own, which may be behind what the API server says.
+	var last stage.Seen
+	s.await("the recorder sees the deletion", func() bool {
+		if history := s.seen.Of(p.UID); len(history) > 0 {
+			last = history[len(history)-1]
+		}
+		return last.Gone
+	})
+	if phase := last.Pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+		s.Errorf("the last phase was %s", phase)
 	}
 	s.deaf()
 	p = s.awaitRunning(s.create("shortened", stage.Grace(600)))
