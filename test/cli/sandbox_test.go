@@ -246,9 +246,10 @@ func pidsOf(dir, program string) []int {
 	return pids
 }
 
+// awaitTrue is patient: a sandbox that ends by itself gives its processes about a minute in all.
 func awaitTrue(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
 		return condition(), nil
 	})
 	if err != nil {

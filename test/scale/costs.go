@@ -49,6 +49,7 @@ func (r *record) costs() (all []cost) {
 
 // look takes from the samples of a phase what the manager held.
 func (r *record) look(c *cost, p phase) {
+	c.restGoroutines = 0
 	for _, s := range r.Samples {
 		if s.Seconds < p.Begin || s.Seconds > p.End {
 			continue
@@ -60,6 +61,9 @@ func (r *record) look(c *cost, p phase) {
 			c.claimedSeconds = s.Seconds - p.Begin
 		}
 		c.peakMB, c.peakGoroutines = max(c.peakMB, s.MemoryMB), max(c.peakGoroutines, s.Goroutines)
-		c.restMB, c.restGoroutines = s.MemoryMB, s.Goroutines // of the last one
+		c.restMB = s.MemoryMB // of the last one
+		if s.Goroutines > 0 { // of the last one in which the manager answered
+			c.restGoroutines = s.Goroutines
+		}
 	}
 }

@@ -178,7 +178,8 @@ type told struct {
 	leads                     bool
 }
 
-var scraper = &http.Client{Timeout: 5 * time.Second}
+// scraper is patient with managers that are held up. One that is dead refuses at once.
+var scraper = &http.Client{Timeout: time.Minute}
 
 func scrape(ctx context.Context, address string) (told, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
@@ -235,12 +236,12 @@ func load() float64 {
 	return value
 }
 
-// leads reports whether any manager does.
-func (m *meter) leads(ctx context.Context) bool {
+// leader is which of the managers leads, counted from 1; 0: none.
+func (m *meter) leader(ctx context.Context) int {
 	for n := range managers {
 		if told, err := scrape(ctx, m.fleet.MetricsAddress(n)); err == nil && told.leads {
-			return true
+			return n + 1
 		}
 	}
-	return false
+	return 0
 }

@@ -187,9 +187,14 @@ func (b *bench) leaderKilled(ctx context.Context, to int) error {
 	if err != nil {
 		return err
 	}
-	leader := b.meter.sample(ctx).Leader
-	if leader == 0 {
-		return errors.New("none of the managers leads")
+	// One that is held up may not say at once that it leads.
+	leader := 0
+	err = b.fleet.await(ctx, "a manager that leads", func(counts) bool {
+		leader = b.meter.leader(ctx)
+		return leader != 0
+	})
+	if err != nil {
+		return err
 	}
 	if err := b.fleet.KillManager(leader - 1); err != nil {
 		return err
@@ -228,7 +233,7 @@ func (b *bench) managersKilled(ctx context.Context, from, to int) error {
 
 // awaitLeader waits until a manager leads, and takes down how long none did.
 func (b *bench) awaitLeader(ctx context.Context, since time.Time) error {
-	err := b.fleet.await(ctx, "a manager that leads", func(counts) bool { return b.meter.leads(ctx) })
+	err := b.fleet.await(ctx, "a manager that leads", func(counts) bool { return b.meter.leader(ctx) != 0 })
 	b.now.NobodyLedSeconds = time.Since(since).Seconds()
 	return err
 }

@@ -193,11 +193,7 @@ func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
 	t.Run("on simulated Macs", func(t *testing.T) {
 		for name, u := range uncertains() {
 			t.Run(name, func(t *testing.T) {
-				b := newBench(t, withGuestProgram(programs.reach))
-				if err := u.set(t.Context(), b); err != nil {
-					t.Fatal(err)
-				}
-				r := b.accepted(known, u.skip...)
+				r := u.accepted(t, known)
 				mu.Lock()
 				defer mu.Unlock()
 				now[name] = r
@@ -236,6 +232,23 @@ func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
 		}
 	}
 	compareWithGolden(t, whole)
+}
+
+// accepted is the report of a fresh Mac in that position. A whole run looks with the doctor
+// once: where a job answered too late, as one may on a busy machine, another Mac is tried.
+func (u uncertain) accepted(t *testing.T, known accept.Simulated) (r accept.Report) {
+	t.Helper()
+	for range 3 {
+		b := newBench(t, withGuestProgram(programs.reach))
+		if err := u.set(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		r = b.accepted(known, u.skip...)
+		if !slices.ContainsFunc(r.Rows, func(row accept.Row) bool { return answersLate(row.Detail) }) {
+			break
+		}
+	}
+	return r
 }
 
 // writeRecords writes down what was printed, of each other position what is not as
