@@ -334,6 +334,10 @@ func (p *process) input() {
 
 func (p *process) copy(to protoreflect.Name, from io.Reader) {
 	buf := make([]byte, 4096)
+	// Linux says EIO once the other side of a terminal is closed, though what was written last
+	// may be on its way still, which began when the read had waited for what it saw. The next
+	// read waits for that too.
+	again := p.tty
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -344,6 +348,10 @@ func (p *process) copy(to protoreflect.Name, from io.Reader) {
 			if p.send(m) != nil {
 				return
 			}
+		}
+		if again && errors.Is(err, syscall.EIO) {
+			again = false
+			continue
 		}
 		if err != nil {
 			return
