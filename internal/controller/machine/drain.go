@@ -61,8 +61,9 @@ func (p *nodes) findNode(ctx context.Context, v *visit, pushed bool) error {
 // drainNode cordons, drains and deletes the Machine's Node where core does not.
 // Done means that there is nothing (more) to do. What the API server refuses, as an
 // eviction of a Pod with two disruption budgets, is tried again until the time to
-// drain is over, and no longer: a deletion must end.
-func (p *nodes) drainNode(ctx context.Context, v *visit) (ctrl.Result, bool, error) {
+// drain is over, and no longer: a deletion must end. Only where no wipe follows is the
+// Node waited for, whatever it takes: nothing would delete it later.
+func (p *nodes) drainNode(ctx context.Context, v *visit, wiped bool) (ctrl.Result, bool, error) {
 	if coreDrains(v) {
 		return ctrl.Result{}, true, nil
 	}
@@ -72,7 +73,8 @@ func (p *nodes) drainNode(ctx context.Context, v *visit) (ctrl.Result, bool, err
 	}
 	drainer := p.drainer()
 	left, err := drain(ctx, drainer, node)
-	if workload.NodeReady(node) && !p.drainTimeIsOver(v) {
+	over := !workload.NodeReady(node) || p.drainTimeIsOver(v)
+	if !over {
 		switch {
 		case err != nil:
 			v.released = machine.False(infrav1.ReasonDraining, "Node %s cannot be drained: %s", node.Name, err)
@@ -85,7 +87,16 @@ func (p *nodes) drainNode(ctx context.Context, v *visit) (ctrl.Result, bool, err
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Node deleted without having been drained", "node", node.Name, "error", err.Error())
 	}
-	return ctrl.Result{}, true, drainer.DeleteNode(ctx, node)
+	err = drainer.DeleteNode(ctx, node)
+	if err != nil && !(over && wiped) {
+		v.released = machine.False(infrav1.ReasonDraining, "Node %s cannot be deleted: %s", node.Name, err)
+		return ctrl.Result{}, false, err
+	}
+	if err != nil {
+		// The host controller deletes it again until the wipe is seen.
+		ctrl.LoggerFrom(ctx).Info("Released though its Node cannot be deleted yet", "node", node.Name, "error", err.Error())
+	}
+	return ctrl.Result{}, true, nil
 }
 
 // drain keeps new Pods off the Node, asks its Pods to leave, and returns how many

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/machine"
 )
 
@@ -134,6 +135,81 @@ func TestRefusedEvictionDoesNotBlockDeletion(t *testing.T) {
 			w.settle("mac-1")
 			if !w.machineGone("mac-1") || w.host(hostName).Spec.Release == nil || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
 				t.Errorf("gone = %t, release = %+v; want it released, and the Node deleted", w.machineGone("mac-1"), w.host(hostName).Spec.Release)
+			}
+		})
+	}
+}
+
+// An admission webhook may refuse the deletion of the Node for ever. Where a wipe
+// follows, the host controller deletes the Node again, so it holds the Machine no longer
+// than the drain's time; else nothing would, and the Machine waits and says so.
+func TestRefusedNodeDeletionDoesNotBlockDeletion(t *testing.T) {
+	const soon, late = machine.DefaultDrainTimeout - time.Second, machine.DefaultDrainTimeout
+	for name, c := range map[string]struct {
+		policy  infrav1.ReleasePolicy
+		pool    string
+		silent  bool
+		drained bool // by core
+		after   time.Duration
+		held    bool
+	}{
+		"recycled, in time":   {"", poolName, false, false, soon, true},
+		"recycled":            {"", poolName, false, false, late, false},
+		"terminated, in time": {infrav1.Terminate, "", false, false, soon, true},
+		"terminated":          {infrav1.Terminate, "", false, false, late, false},
+		"silent Node":         {"", poolName, true, false, 0, false},
+		"detached":            {infrav1.Detach, poolName, false, false, late, true},
+		"detached, silent":    {infrav1.Detach, poolName, true, false, late, true},
+		"detached after core": {infrav1.Detach, poolName, false, true, late, true},
+		"no pool, so no wipe": {"", "", false, false, late, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := runningWorld(t)
+			w.r.DefaultPoolPrefix = c.pool
+			w.r.wire()
+			m := w.machine("mac-1")
+			m.Spec.ReleasePolicy = c.policy
+			w.update(m)
+			if c.silent {
+				node := &corev1.Node{}
+				w.get(client.ObjectKey{Name: "mac-1"}, node)
+				node.Status.Conditions[0].Status = corev1.ConditionUnknown
+				w.updateStatus(node)
+			}
+			if c.drained {
+				w.deleteByCore()
+			} else {
+				w.delete(w.machine("mac-1"))
+			}
+			w.clock.SetTime(w.machine("mac-1").DeletionTimestamp.Add(c.after))
+			w.fail = func(verb string, o client.Object) error {
+				if _, is := o.(*corev1.Node); is && verb == "delete" {
+					return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("a policy keeps Nodes"))
+				}
+				return nil
+			}
+			key := client.ObjectKey{Namespace: namespace, Name: "mac-1"}
+			var err error
+			for range 10 {
+				_, err = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+				w.awaitJobs(key)
+			}
+			if !c.held {
+				if !w.machineGone("mac-1") || !host.WipeAllowed(w.host(hostName)) {
+					t.Errorf("error = %v, gone = %t, release = %+v; want it released", err, w.machineGone("mac-1"), w.host(hostName).Spec.Release)
+				}
+				return
+			}
+			if h := w.host(hostName); err == nil || h.Spec.Release != nil || h.Spec.ClaimRef == nil {
+				t.Fatalf("error = %v, spec = %+v; want the refusal, which is tried again", err, h.Spec)
+			}
+			if got := w.message("mac-1", infrav1.ReleasedCondition); w.reason("mac-1", infrav1.ReleasedCondition) != infrav1.ReasonDraining || !strings.Contains(got, "a policy keeps Nodes") {
+				t.Errorf("Released = %q, want the refusal in it", got)
+			}
+			w.fail = noFault
+			w.settle("mac-1")
+			if !w.machineGone("mac-1") || !w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+				t.Error("want the Machine and its Node gone once the Node may be deleted")
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func (p *releasePhase) releaseHost(ctx context.Context, v *visit) (ctrl.Result, 
 	case machine.ReleaseGone:
 		return ctrl.Result{}, p.releaseGoneServer(ctx, v)
 	}
-	if result, done, err := p.nodes.drainNode(ctx, v); err != nil || !done {
+	if result, done, err := p.nodes.drainNode(ctx, v, p.wipeFollows(v)); err != nil || !done {
 		return result, err
 	}
 	if result, done := p.stopAgent(ctx, v); !done {
@@ -128,6 +128,13 @@ func (p *releasePhase) cancelOrder(ctx context.Context, v *visit) error {
 		}
 	}
 	return p.removeFinalizer(ctx, v, "order cancelled")
+}
+
+// wipeFollows reports that applyReleasePolicy will record a release, by which the host
+// is wiped.
+func (p *releasePhase) wipeFollows(v *visit) bool {
+	policy, _ := host.ReleasePolicy(v.Machine, v.Host.Spec.Record.Ordered)
+	return policy == infrav1.Terminate || policy == infrav1.Recycle && p.pools.Prefix(v.Machine) != ""
 }
 
 // applyReleasePolicy does what the release policy says, once the Node is empty and the Mac was
@@ -299,6 +306,7 @@ func (p *releasePhase) detachByHand(ctx context.Context, v *visit) error {
 // forget deletes the Machine's Node and ends its claim without a wipe.
 func (p *releasePhase) forget(ctx context.Context, v *visit, name string) error {
 	if err := p.nodes.deleteOwnNode(ctx, v); err != nil {
+		v.released = machine.False(infrav1.ReasonDraining, "the Node cannot be deleted: %s", err)
 		return err
 	}
 	return p.hosts.End(ctx, hostclaim.Ref{Host: name, Claim: host.ClaimOf(v.Machine)}, p.clock.Now())
