@@ -267,7 +267,8 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	templates := &template.Reconciler{Client: mgr.GetClient(), Vendor: vendor, WatchFilter: s.watchFilter}
 	keys := sshkey.New(sshkey.Options{
-		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace, Forget: machines.ForgetKey,
+		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace,
+		Known: machines.KnownKeys, Forget: machines.ForgetKey,
 	})
 	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{machines, profiles, remediations, clusters, planes, configs, requests, nodes, templates, keys} {
 		if err := c.SetupWithManager(mgr); err != nil {

@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +104,13 @@ func (s *Store) Registered(fleet Fleet) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fleets[fleet.SSHSecret()]
+}
+
+// Names are those under which this process knows keys to be registered.
+func (s *Store) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.keys))
 }
 
 // Forget has a key registered again before it is next relied on: the vendor does not

@@ -182,6 +182,9 @@ func (r *Reconciler) Wakeups() []<-chan event.GenericEvent {
 // not have it any more under this name.
 func (r *Reconciler) ForgetKey(name string) { r.keys.Forget(name) }
 
+// KnownKeys are the names of the keys that this process relies on to be registered.
+func (r *Reconciler) KnownKeys() []string { return r.keys.Names() }
+
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=scalewayapplesiliconmachines/finalizers,verbs=update

@@ -36,6 +36,21 @@ func TestFleetKey(t *testing.T) {
 	}
 }
 
+// A key that the vendor does not have any more is registered before the next claim.
+func TestAForgottenKeyIsRegisteredBeforeTheNextClaim(t *testing.T) {
+	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID), poolHost(otherID))...)
+	w.settle("mac-1")
+	known := w.r.KnownKeys()
+	if len(known) != 1 || !strings.HasPrefix(w.keys.calls[0], known[0]+" ") {
+		t.Fatalf("known = %q, registered %q", known, w.keys.calls)
+	}
+	w.r.ForgetKey(known[0])
+	w.settle("mac-2")
+	if len(w.keys.calls) != 2 || w.machine("mac-2").Spec.HostRef == nil {
+		t.Errorf("registered = %q, want the key twice", w.keys.calls)
+	}
+}
+
 func TestNoClaimWithoutARegisteredKey(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.keys.err = errPlain

@@ -4,12 +4,14 @@
 // until they are converged.
 //
 // The vendor's own list is the record of what was registered (package fleetkey), and
-// nothing is decided from a cache. Registering is the machine controller's.
+// nothing is decided from a cache. Registering is the machine controller's, which is told
+// here when the vendor does not have a key any more.
 package sshkey
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -44,7 +46,9 @@ type Options struct {
 	ClusterID string
 	// Namespace whose fleets are this manager's. Empty: all.
 	Namespace string
-	// Forget tells who remembers that a key is registered.
+	// Known are the names of keys that somebody remembers to be registered, and Forget
+	// tells them that one is not any more.
+	Known  func() []string
 	Forget func(name string)
 	// Clock for tests. Default: the real one.
 	Clock clock.WithTicker
@@ -57,6 +61,10 @@ type Sweeper struct {
 	// was last said.
 	since map[string]time.Time
 	kept  map[string]string
+	// empty: the last list was.
+	empty bool
+	// lost are the names that were forgotten and are in no list since.
+	lost map[string]bool
 }
 
 // New returns a sweeper with the defaults filled in.
@@ -64,10 +72,13 @@ func New(o Options) *Sweeper {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Known == nil {
+		o.Known = func() []string { return nil }
+	}
 	if o.Forget == nil {
 		o.Forget = func(string) {}
 	}
-	return &Sweeper{Options: o, since: map[string]time.Time{}, kept: map[string]string{}}
+	return &Sweeper{Options: o, since: map[string]time.Time{}, kept: map[string]string{}, lost: map[string]bool{}}
 }
 
 // SetupWithManager has the sweeper run while this manager leads.
@@ -101,10 +112,12 @@ func (s *Sweeper) Start(ctx context.Context) error {
 // sweep looks at every key of the project once. A failure about one fleet does not
 // keep the others from being looked at.
 func (s *Sweeper) sweep(ctx context.Context) error {
+	known := s.Known() // before the list: what is registered meanwhile need not be in it
 	keys, err := s.Keys.ListSSHKeys(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the SSH keys of the vendor's project: %w", err)
 	}
+	s.forgetLost(ctx, known, keys)
 	listed := map[string]bool{}
 	var last error
 	for _, key := range keys {
@@ -128,6 +141,41 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 		}
 	}
 	return last
+}
+
+// forgetLost has keys registered again that somebody took away at the vendor or disabled
+// there: Macs that are installed from then on do not know them. An empty list may be a
+// lack of rights, and is believed when the next one is empty, too. A name is forgotten
+// once until a list has it again: one that is registered and still not listed proves the
+// list wrong, and each time would make another key of that name.
+func (s *Sweeper) forgetLost(ctx context.Context, known []string, keys []cloud.SSHKey) {
+	believed := len(keys) > 0 || s.empty
+	s.empty = len(keys) == 0
+	given := givenOut(s.ClusterID, keys)
+	maps.DeleteFunc(s.lost, func(name string, _ bool) bool { return given[name] })
+	if !believed {
+		return
+	}
+	for _, name := range known {
+		if given[name] || s.lost[name] {
+			continue
+		}
+		s.lost[name] = true
+		s.Forget(name)
+		ctrl.LoggerFrom(ctx).Info("An SSH key that was registered is missing or disabled at the vendor; it is registered again when its fleet next needs it, and Macs that were installed meanwhile do not know it", "key", name)
+	}
+}
+
+// givenOut are the names of the cluster's keys that the vendor puts on Macs: it does not
+// do so with a disabled one.
+func givenOut(cluster string, keys []cloud.SSHKey) map[string]bool {
+	names := map[string]bool{}
+	for _, key := range keys {
+		if _, ours := fleetkey.ParseName(cluster, key.Name, key.PublicKey); ours && !key.Disabled {
+			names[key.Name] = true
+		}
+	}
+	return names
 }
 
 func (s *Sweeper) judge(ctx context.Context, key cloud.SSHKey, owner fleetkey.Owner) error {

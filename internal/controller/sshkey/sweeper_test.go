@@ -23,8 +23,10 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clienttest"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/fleetkey"
+	"github.com/macfleet/macfleet/internal/fleetsecret"
 )
 
 const (
@@ -303,4 +305,120 @@ func TestAReplacedKeyIsTakenAway(t *testing.T) {
 	}
 	w.later()
 	w.expect(false)
+}
+
+// A key that somebody took away at the vendor is registered again when its fleet next
+// needs it, though the manager goes on.
+func TestAKeyThatVanishesIsRegisteredAgain(t *testing.T) {
+	w := newWorld(t)
+	store := &fleetsecret.Store{Client: w.api, Reader: w.api, Keys: &w.vendor, ClusterID: clusterID}
+	w.sweeper.Known, w.sweeper.Forget = store.Names, store.Forget
+	w.create(w.secret)
+	of := fleetsecret.Fleet{Namespace: namespace, Name: fleet}
+	use := func() {
+		t.Helper()
+		if _, _, err := store.SSH(t.Context(), of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use()
+	keys, err := w.vendor.ListSSHKeys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.vendor.DeleteSSHKey(t.Context(), keys[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	use()
+	w.expect(false)
+	if err := w.sweeper.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if store.Registered(of) {
+		t.Error("a claim would not look whether the key is registered")
+	}
+	use()
+	w.expect(true)
+}
+
+// list is one answer of the vendor: what it says of the fleet's key.
+type list string
+
+const (
+	has      list = "the key"
+	lacks    list = "other keys"
+	disabled list = "the key, disabled"
+	doubled  list = "the key, disabled and not"
+	others   list = "another key of its name"
+	empty    list = "nothing"
+	failed   list = "an error"
+)
+
+// lists is a vendor whose lists are told.
+type lists struct {
+	Keys
+	name, public string
+	next         list
+}
+
+func (l *lists) ListSSHKeys(context.Context) ([]cloud.SSHKey, error) {
+	person := cloud.SSHKey{ID: "key-1", Name: "ada@example.com", PublicKey: l.public}
+	ours := cloud.SSHKey{ID: "key-2", Name: l.name, PublicKey: l.public}
+	off, other := ours, ours
+	off.ID, off.Disabled = "key-3", true
+	other.PublicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	switch l.next {
+	case failed:
+		return nil, errors.New("the vendor is away")
+	case empty:
+		return nil, nil
+	case has:
+		return []cloud.SSHKey{person, ours}, nil
+	case disabled:
+		return []cloud.SSHKey{person, off}, nil
+	case doubled:
+		return []cloud.SSHKey{ours, off}, nil
+	case others:
+		return []cloud.SSHKey{other}, nil
+	}
+	return []cloud.SSHKey{person}, nil
+}
+
+// In each case the key is registered again between two lists wherever it was forgotten.
+func TestWhenAKnownKeyIsForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		lists []list
+		times int
+	}{
+		"listed":                     {[]list{has, has}, 0},
+		"missing":                    {[]list{has, lacks}, 1},
+		"missing at the first look":  {[]list{lacks}, 1},
+		"disabled":                   {[]list{has, disabled}, 1},
+		"disabled, and another made": {[]list{disabled, doubled}, 1},
+		"its name is on another key": {[]list{has, others}, 1},
+		"lists that never have it":   {[]list{lacks, lacks, lacks, lacks}, 1},
+		"missing a second time":      {[]list{lacks, has, lacks}, 2},
+		"no list":                    {[]list{has, failed, failed, failed}, 0},
+		"one empty list":             {[]list{has, empty, has}, 0},
+		"an empty list now and then": {[]list{has, empty, has, empty, has, empty}, 0},
+		"the only key is taken away": {[]list{has, empty, empty}, 1},
+		"empty lists for ever":       {[]list{empty, empty, empty, empty, empty}, 1},
+		"no list between empty ones": {[]list{has, empty, failed, empty}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.create(w.secret)
+			vendor := &lists{Keys: &w.vendor, public: w.public, name: fleetkey.Name(fleetkey.Owner{Cluster: clusterID, Namespace: namespace, Fleet: fleet}, w.public)}
+			w.sweeper.Keys = vendor
+			w.sweeper.Known = func() []string { return []string{vendor.name} }
+			for _, vendor.next = range c.lists {
+				if err := w.sweeper.sweep(t.Context()); (err != nil) != (vendor.next == failed) {
+					t.Fatal(err)
+				}
+			}
+			if len(w.forgot) != c.times {
+				t.Errorf("forgotten %d times, want %d", len(w.forgot), c.times)
+			}
+		})
+	}
 }
