@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,12 +95,16 @@ func serve(ctx context.Context, s settings) error {
 }
 
 // prove asks the vendor whether it accepts us. Only what starting again cannot
-// mend ends the program; a vendor that does not answer is waited for.
+// mend ends the program; a vendor that does not answer is waited for, and a zone that it
+// took away costs the others nothing.
 func prove(ctx context.Context, vendor cloud.Cloud, zones []string) error {
 	named := len(zones) > 0
 	if !named {
 		zones = []string{probeZone}
 	}
+	log := ctrl.LoggerFrom(ctx)
+	var unknown []string
+	var why error
 	for _, zone := range zones {
 		err := vendor.CheckAccess(ctx, zone)
 		switch {
@@ -107,10 +112,16 @@ func prove(ctx context.Context, vendor cloud.Cloud, zones []string) error {
 		case cloud.IsUnauthorized(err), cloud.IsForbidden(err):
 			return wrong("the vendor rejects the credentials: %w", err)
 		case cloud.IsUnknownZone(err) && named:
-			return wrong("--orphan-reclaim-zones: %w", err)
+			unknown, why = append(unknown, zone), err
 		default:
-			ctrl.Log.Info("The credentials could not be proved yet", "zone", zone, "error", err.Error())
+			log.Info("The credentials could not be proved yet", "zone", zone, "error", err.Error())
 		}
+	}
+	if len(unknown) == len(zones) {
+		return wrong("--orphan-reclaim-zones: the vendor knows none of %s: %w", strings.Join(unknown, ", "), why)
+	}
+	if len(unknown) > 0 {
+		log.Error(why, "The vendor does not know zones of --orphan-reclaim-zones; the others are served. Mend the zone of the fleets there, or take these fleets out of the values", "zones", unknown)
 	}
 	return nil
 }
