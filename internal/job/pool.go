@@ -22,8 +22,9 @@ const Queued = "queued"
 // would be read by nobody, and each costs a visit and a write of the status.
 const stepNews = time.Second
 
-// Work is what a job does. It says which step it is at, and returns what it found.
-type Work func(ctx context.Context, say func(step string)) (found []string, err error)
+// Work is what a job does. It says which step it is at, and returns what it found, in the
+// type that its beginner knows.
+type Work func(ctx context.Context, say func(step string)) (found any, err error)
 
 // Pool runs the jobs of one kind.
 type Pool struct {
@@ -57,7 +58,7 @@ type Run struct {
 	Done   bool
 	Result error
 	// Found is what the job brought back.
-	Found []string
+	Found any
 	// NotBefore is when a failed job may be followed by another.
 	NotBefore time.Time
 	// Recorded says that the failure was counted, Answered that recovery was asked what
@@ -120,7 +121,7 @@ func (p *Pool) Begin(key types.NamespacedName, id string, work Work) {
 	p.byID[key] = current
 	p.spawn(func() {
 		defer cancel()
-		found, err := p.run(ctx, func() ([]string, error) {
+		found, err := p.run(ctx, func() (any, error) {
 			return work(ctx, func(step string) {
 				p.change(current, func() { current.Step, current.stepLasts = step, time.AfterFunc(stepNews, func() { p.wake(key) }) })
 			})
@@ -130,7 +131,7 @@ func (p *Pool) Begin(key types.NamespacedName, id string, work Work) {
 	})
 }
 
-func (p *Pool) run(ctx context.Context, work func() ([]string, error)) ([]string, error) {
+func (p *Pool) run(ctx context.Context, work func() (any, error)) (any, error) {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()

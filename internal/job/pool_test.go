@@ -18,11 +18,11 @@ func key(name string) types.NamespacedName {
 
 // waitFor is work that ends with the gate, or with its context.
 func waitFor(gate <-chan struct{}) Work {
-	return func(ctx context.Context, say func(string)) ([]string, error) {
+	return func(ctx context.Context, say func(string)) (any, error) {
 		say("at work")
 		select {
 		case <-gate:
-			return []string{"found"}, nil
+			return "found", nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -70,7 +70,7 @@ func TestSoManyJobsRunAtOnce(t *testing.T) {
 		pool.Wait()
 		sharing.Wait()
 		for name, p := range map[string]*Pool{"a": pool, "b": pool, "c": pool, "d": sharing} {
-			if run, _ := p.Look(key(name)); !run.Done || run.Result != nil || !slices.Equal(run.Found, []string{"found"}) {
+			if run, _ := p.Look(key(name)); !run.Done || run.Result != nil || run.Found != "found" {
 				t.Errorf("%s = %+v, want it done", name, run)
 			}
 		}
@@ -83,7 +83,7 @@ func TestNewsWakesTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(1, clock.RealClock{}, nil)
 		gate := make(chan struct{})
-		pool.Begin(key("a"), "1", func(ctx context.Context, say func(string)) ([]string, error) {
+		pool.Begin(key("a"), "1", func(ctx context.Context, say func(string)) (any, error) {
 			say("over at once")
 			return waitFor(gate)(ctx, say)
 		})
@@ -190,7 +190,7 @@ func TestOnlyAFinishedJobIsNotedOrForgotten(t *testing.T) {
 			var work func()
 			pool := NewPool(1, clock.RealClock{}, func(w func()) { work = w })
 			if c.begun {
-				pool.Begin(key("a"), "1", func(context.Context, func(string)) ([]string, error) { return nil, nil })
+				pool.Begin(key("a"), "1", func(context.Context, func(string)) (any, error) { return nil, nil })
 			}
 			if c.done {
 				work()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +72,9 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 		v.bootstrapped = progress(first.Step) // its end brings us back
 		return ctrl.Result{}, nil
 	}
+	if made, is := p.firstProof(v); is {
+		return ctrl.Result{}, p.succeed(ctx, v, made)
+	}
 	staged := v.secret.Found && v.secret.ClaimToken == v.Token() && v.secret.Epoch == v.Host.Spec.Record.InstallEpoch
 	if waiting := machine.Touchable(v.Snapshot, staged, v.secret.User != "" && v.secret.Address != ""); waiting.Reason != "" {
 		v.bootstrapped = waiting
@@ -96,6 +98,17 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 	}
 	v.revision = document.Revision(want)
 	return p.converge(ctx, v, want)
+}
+
+// firstProof is what the first push of this claim and install epoch has made of the Mac,
+// as long as that is not on record. It is recorded whatever is wanted by now, or cannot be
+// read: without spec.providerID a Node with guests passes for a Mac that is none yet,
+// which is pushed to out of its turn, rebooted and wiped. A later wish has its turn.
+func (p *bootstrapPhase) firstProof(v *visit) (proof, bool) {
+	current, _ := p.pushes.Look(client.ObjectKeyFromObject(v.Machine))
+	recorded := v.Machine.Spec.ProviderID != "" && v.Machine.Status.Applied.Agent != ""
+	made, proved := v.provedBy(current)
+	return made, proved && !recorded && !isUpdate(current)
 }
 
 // readSecret reads <machine>-bootstrap where it is worth a reading: not before the claim is
@@ -134,7 +147,8 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 	}
 	need := machine.NextPush(v.Snapshot, v.revision, v.secret.Joinable(p.clock.Now()), p.clock.Now())
 	id := pushID(v, want)
-	updating := running && strings.HasPrefix(current.ID, updatePrefix)
+	updating := running && isUpdate(current)
+	made, proved := v.provedBy(current)
 	switch {
 	case updating && !current.Done: // also where its update permit was taken back meanwhile
 		v.bootstrapped, v.upToDate = machine.True(infrav1.BootstrappedCondition), progress(current.Step)
@@ -143,8 +157,8 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 	case updating && current.ID == updateID(v, want) && current.Result != nil:
 		p.updates.updateFailed(ctx, v, want, current.Result)
 		return ctrl.Result{}, nil
-	case updating && current.ID == updateID(v, want) && (!v.ShowsApplied(want) || v.Drifted()):
-		return ctrl.Result{}, p.succeed(ctx, v, want, current.Found)
+	case updating && current.ID == updateID(v, want) && proved && (!v.ShowsApplied(want) || v.Drifted()):
+		return ctrl.Result{}, p.succeed(ctx, v, made)
 	case need.Update:
 		return p.updates.update(ctx, v, want, need.Join)
 	case !need.Needed:
@@ -154,8 +168,8 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 	case running && !current.Done:
 		v.bootstrapped = progress(current.Step)
 		return ctrl.Result{}, nil
-	case running && current.ID == id && current.Result == nil && !v.ShowsApplied(want):
-		return ctrl.Result{}, p.succeed(ctx, v, want, current.Found)
+	case current.ID == id && proved && !v.ShowsApplied(want):
+		return ctrl.Result{}, p.succeed(ctx, v, made)
 	case running && current.ID == id && current.Result != nil && !current.Answered:
 		return p.fail(ctx, v, current)
 	}
@@ -179,8 +193,7 @@ func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.D
 // succeed records what the Mac runs. providerID comes first, under lock: once it
 // is there the host is this Machine's for good, and the status that follows can
 // be derived again.
-// The job brought back which of the fleet's keys the Mac was given.
-func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, want document.Desired, given []string) error {
+func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, made proof) error {
 	if v.Machine.Spec.ProviderID == "" {
 		if err := p.recovery.withdrawReboot(ctx, v); err != nil {
 			return err
@@ -194,13 +207,10 @@ func (p *bootstrapPhase) succeed(ctx context.Context, v *visit, want document.De
 	if v.TakingOver() {
 		p.machines.event(v.Machine, corev1.EventTypeNormal, infrav1.ReasonLegacyMachine, "the Mac of host "+v.Host.Name+" is taken over: it runs this system's agent now")
 	}
-	v.applied = ptr.To(v.AppliedBy(document.Revision(want), want.Agent.SHA256, want.Restart))
-	if len(given) > 0 {
-		v.applied.SSHKey = given[0]
-	}
+	v.applied = &made.applied
 	now := metav1.NewTime(p.clock.Now())
 	proved := metav1.NewTime(rollout.TriedAt(v.Machine, now.Time))
-	v.update = &infrav1.UpdateStatus{Revision: document.Revision(want), ProvedAt: &proved}
+	v.update = &infrav1.UpdateStatus{Revision: made.applied.Revision, ProvedAt: &proved}
 	v.drift = &infrav1.DriftStatus{CheckedAt: &now}
 	v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
 	return nil

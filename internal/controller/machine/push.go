@@ -68,6 +68,21 @@ func (p *pushStarter) desired(ctx context.Context, v *visit, profile *infrav1.Ma
 	return want, nil
 }
 
+// proof is what a push that ends well has made of a Mac, and for which claim and install
+// epoch. The profile, or what the vendor shows, may have changed since it began.
+type proof struct {
+	token   string
+	epoch   int64
+	applied infrav1.AppliedStatus
+}
+
+// provedBy is what a job has proved of the Mac as it is claimed and installed now; false
+// where it failed, or was another claim's.
+func (v *visit) provedBy(current job.Run) (proof, bool) {
+	made, _ := current.Found.(proof)
+	return made, current.Result == nil && made.token != "" && made.token == v.Token() && made.epoch == v.Host.Spec.Record.InstallEpoch
+}
+
 // beginPush starts the push as a job, once nothing else holds it up: what the Mac was at
 // is forgotten last. Keys of the fleet that cannot be had are a *push.Failure, which is
 // the caller's to tell.
@@ -93,8 +108,10 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 		Password: v.secret.Password, NoPassword: missingPassword(v.Host), Desired: want, Registration: rollout.Registration(want.Node),
 		Signer: signing.Signer(want.Host, p.clock.Now), Join: join,
 	}
-	p.pushes.Begin(name, id, func(ctx context.Context, say func(string)) ([]string, error) {
-		return []string{fleetkey.Fingerprint(key.Public)}, p.pusher.Push(ctx, request, say)
+	made := proof{token: v.Token(), epoch: want.Host.Epoch, applied: v.AppliedBy(document.Revision(want), want.Agent.SHA256, want.Restart)}
+	made.applied.SSHKey = fleetkey.Fingerprint(key.Public)
+	p.pushes.Begin(name, id, func(ctx context.Context, say func(string)) (any, error) {
+		return made, p.pusher.Push(ctx, request, say)
 	})
 	ctrl.LoggerFrom(ctx).Info("Pushing to the Mac", "host", v.Host.Name, "job", id, "join", join)
 	return ctrl.Result{}, nil

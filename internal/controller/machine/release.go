@@ -360,7 +360,7 @@ func (p *releasePhase) beginStopAgent(ctx context.Context, v *visit) error {
 	}
 	target, signer := p.starter.target(v, key), signing.Signer(identity(v), p.clock.Now)
 	log := ctrl.LoggerFrom(ctx).WithValues("host", v.Host.Name)
-	p.leaves.Begin(client.ObjectKeyFromObject(v.Machine), v.Token(), func(ctx context.Context, say func(string)) ([]string, error) {
+	p.leaves.Begin(client.ObjectKeyFromObject(v.Machine), v.Token(), func(ctx context.Context, say func(string)) (any, error) {
 		say(infrav1.ReasonLeaving)
 		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,9 @@ func updateID(v *visit, want document.Desired) string {
 	}
 	return id
 }
+
+// isUpdate reports that the job changes a Mac by its update permit.
+func isUpdate(current job.Run) bool { return strings.HasPrefix(current.ID, updatePrefix) }
 
 // updatePhase changes a Mac that runs, by its update permit.
 type updatePhase struct {
@@ -119,7 +123,8 @@ func (p *driftPhase) checkDrift(ctx context.Context, v *visit, want document.Des
 	case running && !current.Done:
 		return ctrl.Result{}, nil
 	case running && current.Result == nil:
-		return after(now, p.recordDrift(ctx, v, current.Found)), nil
+		steps, _ := current.Found.([]string)
+		return after(now, p.recordDrift(ctx, v, steps)), nil
 	case running && !current.Recorded:
 		ctrl.LoggerFrom(ctx).Info("The Mac could not be checked", "host", v.Host.Name, "error", current.Result.Error())
 		again := now.Add(machine.RetryAfter(p.driftCheckInterval))
@@ -159,7 +164,7 @@ func (p *driftPhase) beginCheck(ctx context.Context, v *visit, want document.Des
 	if target.Pin == nil {
 		return // who answers cannot be told; the next push pins it
 	}
-	p.checks.Begin(client.ObjectKeyFromObject(v.Machine), stepCheck, func(ctx context.Context, say func(string)) ([]string, error) {
+	p.checks.Begin(client.ObjectKeyFromObject(v.Machine), stepCheck, func(ctx context.Context, say func(string)) (any, error) {
 		if unreadable != nil {
 			return nil, unreadable
 		}
