@@ -57,6 +57,9 @@ type RecoveryInput struct {
 	PoolPrefix string
 	// TakeOver: the Mac is taken over from another system, and its guests may live.
 	TakeOver bool
+	// ReadyNode: the Mac is a Node already, and Ready. Its guests live, whatever becomes of
+	// pushes to it.
+	ReadyNode bool
 	// LeastTime since the first failure of the claim until a tier acts that a number of
 	// failures brings: a few refused dials in a minute say little about a Mac. 0: none.
 	LeastTime time.Duration
@@ -101,6 +104,8 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 		return RecoverStay, "the host is in maintenance"
 	case in.TakeOver:
 		return RecoverStay, "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
+	case in.ReadyNode:
+		return RecoverStay, "the Mac's Node is Ready, and so it is neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
 		return nextReplacement(h, in, "only a wipe mends the Mac")
 	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts && in.failedLongEnough(record):

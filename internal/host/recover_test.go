@@ -128,6 +128,21 @@ func TestRecoveryTakesTimeAsWellAsFailures(t *testing.T) {
 	})
 }
 
+// Guests run on a Mac whose Node is Ready, also where its bootstrap is not known to be over.
+func TestAReadyNodeIsNeitherRebootedNorWiped(t *testing.T) {
+	ready := func(class host.FailureClass) host.RecoveryInput {
+		return onLadder(func(in *host.RecoveryInput) { in.Class, in.ReadyNode = class, true })
+	}
+	checkRecoveries(t, map[string]recoveryRow{
+		"three failures":   {failing(3), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"eight failures":   {failing(8, rebooted), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"an ordered Mac":   {failing(8, ordered), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"a locked account": {failing(1), ready(host.ClassReboot), host.RecoverStay, "Node is Ready"},
+		"a dirty disk":     {failing(1), ready(host.ClassReinstall), host.RecoverStay, "Node is Ready"},
+		"a person":         {failing(8), ready(host.ClassHuman), host.RecoverRetry, ""},
+	})
+}
+
 func TestTheFirstFailureOfAClaimIsRemembered(t *testing.T) {
 	h := failing(0)
 	host.CountFailure(h, noon())

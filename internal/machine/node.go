@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -30,6 +31,12 @@ func (s Snapshot) UnreadySince() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return workload.ReadinessChanged(node), true
+}
+
+// ReadyNode reports that the Mac of the claimed host is a Node, and Ready, also where
+// spec.providerID does not say so yet.
+func (s Snapshot) ReadyNode() bool {
+	return s.Node != nil && host.NodeOfHost(s.Node, s.Host) && workload.NodeReady(s.Node)
 }
 
 // JudgeNode says what has become of the Machine's Node.

@@ -46,7 +46,7 @@ func (p *recovery) recoverFrom(ctx context.Context, v *visit, failure *push.Fail
 	}
 	in := host.RecoveryInput{
 		Class: host.FailureClass(failure.Class), RebootAfter: p.rebootAfter, MaxAttempts: p.maxAttempts,
-		PoolPrefix: p.pools.Prefix(v.Machine), TakeOver: host.TakesOver(v.Machine), LeastTime: p.recoverAfter, Now: p.clock.Now(),
+		PoolPrefix: p.pools.Prefix(v.Machine), TakeOver: host.TakesOver(v.Machine), ReadyNode: v.ReadyNode(), LeastTime: p.recoverAfter, Now: p.clock.Now(),
 	}
 	next, why := host.NextRecovery(v.Host, in)
 	switch next {

@@ -214,6 +214,38 @@ func TestAMacThatComesUpBeforeItsRebootIsNotRebooted(t *testing.T) {
 	}
 }
 
+// A manager died after the Mac had joined and before it recorded that, and pushes fail
+// since: there are guests on it. Once its Node is not Ready recovery goes on.
+func TestAReadyNodeIsLeftWhateverPushesComeTo(t *testing.T) {
+	w := failingWorld(t)
+	w.join("mac-1")
+	w.failTimes(9)
+	h := w.host(hostName)
+	if h.Spec.Reboot != nil || h.Spec.Release != nil || w.bootstrapRecord().Attempts != 9 || w.gone(client.ObjectKey{Name: "mac-1"}, &corev1.Node{}) {
+		t.Fatalf("reboot = %+v, release = %+v, record = %+v; want the Mac left, and its Node", h.Spec.Reboot, h.Spec.Release, w.bootstrapRecord())
+	}
+	if got := w.message("mac-1", infrav1.BootstrappedCondition); w.reason("mac-1", infrav1.BootstrappedCondition) != infrav1.ReasonBootstrapExhausted || !strings.Contains(got, "Node is Ready") || !strings.Contains(got, errPlain.Error()) {
+		t.Errorf("Bootstrapped says %q, want why it is left, and what fails", got)
+	}
+	w.nodeStatus("mac-1", corev1.ConditionUnknown)
+	w.failTimes(1)
+	if h := w.host(hostName); !host.WipeAllowed(h) {
+		t.Errorf("release = %+v, want the host returned once its Node is not Ready", h.Spec.Release)
+	}
+}
+
+// A Node of the Machine's name that is another Mac's protects nothing.
+func TestTheReadyNodeOfAnotherMacHoldsNothingUp(t *testing.T) {
+	w := failingWorld(t)
+	node := w.join("mac-1")
+	node.Spec.ProviderID = host.ProviderID(zone, otherID)
+	w.update(node)
+	w.failTimes(3)
+	if h := w.host(hostName); h.Spec.Reboot == nil {
+		t.Error("want the reboot asked for")
+	}
+}
+
 func TestRequirement003_HandleBootstrapFailure_ReleasesToPoolAtMax(t *testing.T) {
 	w := failingWorld(t)
 	w.failTimes(3)
