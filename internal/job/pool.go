@@ -61,6 +61,9 @@ type Run struct {
 	Found any
 	// NotBefore is when a failed job may be followed by another.
 	NotBefore time.Time
+	// Attempt is the number that a failed job is to get where failures are counted; 0: it was
+	// not tried to count it.
+	Attempt int32
 	// Recorded says that the failure was counted, Answered that recovery was asked what
 	// to do about it, Shown that people can see it.
 	Recorded, Answered, Shown bool

@@ -94,3 +94,27 @@ func TestPlanRelease(t *testing.T) {
 		}
 	}
 }
+
+func TestUpdateCounted(t *testing.T) {
+	began := start().Add(300 * time.Millisecond)
+	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: start().Add(d)} }
+	for name, c := range map[string]struct {
+		last infrav1.UpdateStatus
+		want bool
+	}{
+		"nothing is recorded":         {infrav1.UpdateStatus{Revision: "wanted"}, false},
+		"failed in the same second":   {infrav1.UpdateStatus{Revision: "wanted", Failures: 1, LastFailedAt: at(0)}, true},
+		"failed later":                {infrav1.UpdateStatus{Revision: "wanted", Failures: 1, LastFailedAt: at(time.Minute)}, true},
+		"put off later":               {infrav1.UpdateStatus{Revision: "wanted", HeldAt: at(time.Minute)}, true},
+		"put off before, failed now":  {infrav1.UpdateStatus{Revision: "wanted", HeldAt: at(-time.Hour), LastFailedAt: at(time.Minute)}, true},
+		"failed before":               {infrav1.UpdateStatus{Revision: "wanted", Failures: 1, LastFailedAt: at(-time.Minute)}, false},
+		"another revision":            {infrav1.UpdateStatus{Revision: "older", Failures: 1, LastFailedAt: at(time.Minute)}, false},
+		"by a clock that is far away": {infrav1.UpdateStatus{Revision: "wanted", Failures: 1, LastFailedAt: at(80 * 365 * 24 * time.Hour)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := UpdateCounted(c.last, "wanted", began); got != c.want {
+				t.Errorf("counted = %t, want %t", got, c.want)
+			}
+		})
+	}
+}

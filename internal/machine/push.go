@@ -91,6 +91,15 @@ func short(revision string) string {
 	return revision[:min(12, len(revision))]
 }
 
+// UpdateCounted reports that the status has already what came of an update that began then:
+// it was written, and the answer was lost. A revision is not begun again before the next
+// minute, so that no try before this one can be meant.
+func UpdateCounted(last infrav1.UpdateStatus, revision string, began time.Time) bool {
+	second := began.Truncate(time.Second) // as finely as a status tells times
+	since := func(at *metav1.Time) bool { return !rollout.Reachable(at, began).Before(second) }
+	return last.Revision == revision && (since(last.LastFailedAt) || since(last.HeldAt))
+}
+
 // UpdateFailed is the status and the condition after an update that came to nothing.
 // NothingSaid: that says nothing about the revision. Transient: it may pass by itself.
 func UpdateFailed(last infrav1.UpdateStatus, revision, failed string, nothingSaid, transient bool, now metav1.Time) (infrav1.UpdateStatus, Finding) {

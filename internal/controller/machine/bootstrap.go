@@ -142,6 +142,10 @@ func (v *visit) invalid(profile string, err error) {
 func (p *bootstrapPhase) converge(ctx context.Context, v *visit, want document.Desired) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(v.Machine)
 	current, running := p.pushes.Look(key)
+	if isUpdate(current) && current.Result != nil && machine.UpdateCounted(v.Machine.Status.Update, v.revision, current.Began) {
+		p.pushes.Forget(key)
+		current, running = job.Run{}, false
+	}
 	if err := p.nodes.findNode(ctx, v, running && !current.Done); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -222,7 +226,7 @@ func (p *bootstrapPhase) fail(ctx context.Context, v *visit, current job.Run) (c
 	failure := push.AsFailure(push.StepConverge, current.Result)
 	key := client.ObjectKeyFromObject(v.Machine)
 	if !current.Recorded {
-		if err := p.countFailure(ctx, v, failure); err != nil {
+		if err := p.countFailure(ctx, v, current, failure); err != nil {
 			return ctrl.Result{}, err
 		}
 		current.NotBefore = p.clock.Now().Add(machine.Backoff(failure.Class, v.Host.Spec.Record.Bootstrap.Attempts, key))
@@ -238,15 +242,21 @@ func (p *bootstrapPhase) fail(ctx context.Context, v *visit, current job.Run) (c
 
 // countFailure adds a failure to the host's record, and to its mirror. A mirror that cannot
 // be written is no error: this failure would be counted again with each look. The next one
-// writes the whole count.
-func (p *bootstrapPhase) countFailure(ctx context.Context, v *visit, failure *push.Failure) error {
+// writes the whole count. Where a write came through and its answer was lost, the record
+// has the number that the job was to get, and keeps it.
+func (p *bootstrapPhase) countFailure(ctx context.Context, v *visit, current job.Run, failure *push.Failure) error {
+	key := client.ObjectKeyFromObject(v.Machine)
 	counts := host.FailureClass(failure.Class).Counts()
 	h, err := p.hosts.Amend(ctx, v.claimOnHost(), func(h *host.Host) bool {
-		h.Spec.Record.Bootstrap.ClaimToken = v.Token()
-		if counts {
-			host.CountFailure(h, p.clock.Now())
+		record := &h.Spec.Record.Bootstrap
+		record.ClaimToken = v.Token()
+		if !counts || current.Attempt > 0 && record.Attempts >= current.Attempt {
+			return false
 		}
-		return counts
+		host.CountFailure(h, p.clock.Now())
+		current.Attempt = record.Attempts
+		p.pushes.Note(key, func(run *job.Run) { run.Attempt = current.Attempt })
+		return true
 	})
 	if err != nil {
 		return err
@@ -259,7 +269,7 @@ func (p *bootstrapPhase) countFailure(ctx context.Context, v *visit, failure *pu
 		return nil
 	}
 	mirror := map[string]*string{bootstrapsecret.KeyFailures: ptr.To(strconv.Itoa(int(attempts)))}
-	if err := p.secrets.Patch(ctx, client.ObjectKeyFromObject(v.Machine), mirror); err != nil {
+	if err := p.secrets.Patch(ctx, key, mirror); err != nil {
 		ctrl.LoggerFrom(ctx).Info("The number of failed attempts is on the host alone; the next failure mirrors it again", "host", h.Name, "error", err.Error())
 	}
 	return nil

@@ -61,6 +61,30 @@ func (f *fault) justCrashed() bool {
 	return was
 }
 
+// loseOnce has the answer lost, or another given, to the first write that is picked.
+func (w *world) loseOnce(answer error, picks func(object client.Object) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lose = func(_ string, object client.Object) error {
+		if !picks(object) {
+			return nil
+		}
+		w.lose = noFault // write holds w.mu
+		return answer
+	}
+}
+
+// look reconciles so often, whatever comes of it, and waits for the jobs.
+func (w *world) look(times int) (last ctrl.Result) {
+	w.t.Helper()
+	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
+	for range times {
+		last, _ = w.r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
+		w.awaitJobs(key)
+	}
+	return last
+}
+
 // endure reconciles through errors until a goal is reached. A failed write is a
 // crash: the manager that met it is replaced, and its jobs are lost.
 func (w *world) endure(f *fault, goal func() bool) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -93,20 +91,11 @@ func TestAFirstPushCountsWhateverIsWantedSince(t *testing.T) {
 func TestAFirstPushCountsAfterALostAnswer(t *testing.T) {
 	w := claimedWithProfile(t)
 	w.mac.set(func(m *fakeMac) { m.onConverge = func() { w.editProfile(relabel) } })
-	w.mu.Lock()
-	w.lose = func(verb string, o client.Object) error {
-		if m, is := o.(*infrav1.ScalewayAppleSiliconMachine); is && verb == "patch" && m.Spec.ProviderID != "" {
-			w.lose = noFault
-			return errPlain
-		}
-		return nil
-	}
-	w.mu.Unlock()
-	key := types.NamespacedName{Namespace: namespace, Name: "mac-1"}
-	for range 5 {
-		_, _ = w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-		w.awaitJobs(key)
-	}
+	w.loseOnce(errPlain, func(o client.Object) bool {
+		m, is := o.(*infrav1.ScalewayAppleSiliconMachine)
+		return is && m.Spec.ProviderID != ""
+	})
+	w.look(5)
 	if m := w.machine("mac-1"); len(w.mac.desired) != 1 || m.Status.Applied.Revision != document.Revision(w.mac.desired[0]) {
 		t.Errorf("applied %+v after %d pushes; want what was pushed, and one", m.Status.Applied, len(w.mac.desired))
 	}

@@ -131,6 +131,42 @@ func TestAFailureThatMayBeNobodysFaultHasOneMoreTry(t *testing.T) {
 	}
 }
 
+// The status was written, and the manager does not know it: that was the one try, and the
+// next comes in its time.
+func TestAFailedUpdateCountsOnceAfterALostAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error
+		failures int32
+		wait     time.Duration
+	}{
+		"it has one more try": {failsAt("tart", document.Retry, "the server does not answer"), 0, rollout.HeldBackoff},
+		"it counts at once":   {failsAt("tart", document.Human, "other bytes came"), 1, rollout.Backoff(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, wanted := profiled(t)
+			w.clock.SetTime(w.clock.Now().Add(time.Millisecond)) // a status tells no fractions of a second
+			w.mac.set(func(f *fakeMac) { f.convErr = c.err })
+			w.turn("mac-1", wanted)
+			w.loseOnce(errPlain, func(o client.Object) bool {
+				m, is := o.(*infrav1.ScalewayAppleSiliconMachine)
+				return is && (m.Status.Update.HeldAt != nil || m.Status.Update.LastFailedAt != nil)
+			})
+			last := w.look(6)
+			if u := w.machine("mac-1").Status.Update; u.Failures != c.failures || len(w.mac.desired) != 2 {
+				t.Errorf("update %+v after %d pushes, want %d failures after one", u, len(w.mac.desired)-1, c.failures)
+			}
+			if last.RequeueAfter <= 0 || last.RequeueAfter > c.wait {
+				t.Errorf("tries again after %s, want %s", last.RequeueAfter, c.wait)
+			}
+			w.clock.SetTime(w.clock.Now().Add(c.wait))
+			w.settle("mac-1")
+			if u := w.machine("mac-1").Status.Update; u.Failures != c.failures+1 {
+				t.Errorf("after the next try: %+v, want one failure more", u)
+			}
+		})
+	}
+}
+
 func TestAFailureOfTheRevisionCountsAtOnce(t *testing.T) {
 	w, wanted := profiled(t)
 	w.mac.set(func(f *fakeMac) { f.convErr = failsAt("tart", document.Human, "other bytes came") })

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -128,6 +130,29 @@ func TestAFailureCountsOnceWhileItsMirrorIsRefused(t *testing.T) {
 	}
 	if got := w.secret("mac-1-bootstrap")[bootstrapsecret.KeyFailures]; got != "2" {
 		t.Errorf("the mirror says %q attempts, want it made good", got)
+	}
+}
+
+// The count was written, and the manager does not know it: one try is one attempt.
+func TestAFailureCountsOnceAfterALostAnswer(t *testing.T) {
+	for name, answer := range map[string]error{
+		"none":                   errPlain,
+		"a conflict with itself": apierrors.NewConflict(schema.GroupResource{}, hostName, errPlain),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := failingWorld(t)
+			for n := range int32(2) {
+				w.clock.SetTime(w.clock.Now().Add(time.Hour))
+				w.loseOnce(answer, func(o client.Object) bool {
+					h, is := o.(*host.Host)
+					return is && h.Spec.Record.Bootstrap.Attempts == n+1
+				})
+				w.look(5)
+				if got := w.bootstrapRecord().Attempts; got != n+1 || len(w.mac.dials) != int(n+1) {
+					t.Errorf("%d attempts after %d pushes, want %d of each", got, len(w.mac.dials), n+1)
+				}
+			}
+		})
 	}
 }
 
