@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
@@ -129,7 +130,9 @@ func (p *phases) run(ctx context.Context) (ctrl.Result, error) {
 
 // main is the phase that the host is in. A host that nobody has is idle.
 func (p *phases) main(ctx context.Context) (ctrl.Result, error) {
-	p.disproveGone(ctx)
+	if err := p.disproveGone(ctx); err != nil {
+		return p.Refused(ctx, err)
+	}
 	p.nodes.reconcile(ctx)
 	if err := p.idle.adoption.dropLate(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -150,15 +153,21 @@ func (p *phases) main(ctx context.Context) (ctrl.Result, error) {
 }
 
 // disproveGone asks for the server itself before the lists that lacked it are believed:
-// what shows it ends Pods at once, or deletes the Host with all that it remembers.
-func (v *vendor) disproveGone(ctx context.Context) {
+// what shows it ends Pods at once, or deletes the Host with all that it remembers. A call
+// that fails otherwise than one for a deleted server does says nothing of it, and is its error.
+func (v *vendor) disproveGone(ctx context.Context) error {
 	if !v.observed.Gone {
-		return
+		return nil
 	}
-	if _, _, err := v.read(ctx); err == nil {
+	_, _, err := v.read(ctx)
+	if cloud.IsNotFound(err) || cloud.IsForbidden(err) {
+		return nil
+	}
+	v.observed.Gone = false
+	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("The lists lacked a server that is there")
-		v.observed.Gone = false
 	}
+	return err
 }
 
 // untilQuarantineEnds is when the quarantine that was in force is over, and the

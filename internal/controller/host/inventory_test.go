@@ -175,6 +175,37 @@ func TestAServerIsGoneOnlyWhenProved(t *testing.T) {
 			}
 		}
 	})
+	for _, kind := range []cloud.Kind{cloud.KindUnavailable, cloud.KindThrottled, cloud.KindUnauthorized, cloud.KindTransient} {
+		t.Run("missing from lists, and nobody can tell: "+string(kind), func(t *testing.T) {
+			w := inUse(t)
+			w.another(1)
+			w.must(w.step())
+			w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}))
+			h := w.host()
+			host.Detach(h, w.clock.Now()) // nobody's, and not clean: only its record knows
+			w.must(w.client.Update(w.ctx, h))
+			w.cloud.Unlisted = map[string]bool{serverID: true}
+			w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+				if call.Name == "GetServer" {
+					return cloudtest.Err(kind), nil
+				}
+				return nil, nil
+			}
+			for range 6 {
+				_ = w.step()
+				w.clock.Step(time.Minute)
+				if h := w.host(); h == nil || host.Clean(h) || h.Status.Phase == infrav1.HostGone {
+					t.Fatalf("got %+v", h)
+				}
+			}
+			if seen, _ := w.inventory.readings.newest(zone, serverID); !seen.gone {
+				t.Fatal("the lists do not call it gone")
+			}
+			w.cloud.Fault = nil
+			w.cloud.Remove(serverID)
+			w.until("removed", func() bool { return w.host() == nil })
+		})
+	}
 	t.Run("an empty list proves nothing, though the credentials work", func(t *testing.T) {
 		w := newWorld(t)
 		w.untilPhase(infrav1.HostAvailable)
