@@ -43,9 +43,10 @@ const (
 	AdoptTrust AdoptStep = "trust"
 )
 
-// NextAdoption decides from an uncached list of all Machines. Reason and message
-// say what is in the way.
-func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step AdoptStep, reason, message string) {
+// NextAdoption decides from an uncached list of all Machines, and from whether a Ready Node
+// bears the host's providerID, which matters only where Owners.Have the host. Reason and
+// message say what is in the way.
+func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine, nodeReady bool) (step AdoptStep, reason, message string) {
 	wish := h.Spec.Adopt
 	switch {
 	case wish == nil:
@@ -61,8 +62,11 @@ func NextAdoption(h *Host, machines []infrav1.ScalewayAppleSiliconMachine) (step
 	case h.Status.Server.DeletionScheduled:
 		return AdoptWait, infrav1.ReasonDeletionScheduled, "the vendor is about to delete the server"
 	}
-	if OwnersOf(machines).Have(h) {
+	switch owners := OwnersOf(machines); {
+	case owners.Account(h):
 		return AdoptWait, ReasonOwned, "a live Machine means this host, or the server bears its name"
+	case owners.Have(h) && nodeReady: // the Machine may be mistaken about its server
+		return AdoptWait, ReasonOwned, "the server bears the name of a live Machine that has another one, and a Ready Node is on it"
 	}
 	if err := CheckPrefix(wish.PoolPrefix, names(machines)...); err != nil {
 		return AdoptWait, ReasonBadPrefix, err.Error()

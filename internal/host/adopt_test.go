@@ -9,6 +9,22 @@ import (
 	"github.com/macfleet/macfleet/internal/host"
 )
 
+// A second server of a Machine's name can be adopted, unless a Mac may be in use.
+func TestNextAdoptionOfASecondServerOfAMachinesName(t *testing.T) {
+	for by, there := range elsewhere() {
+		machines := []infrav1.ScalewayAppleSiliconMachine{machine("m-9", there)}
+		if step, _, why := host.NextAdoption(pooled(named("m-9"), adopted), machines, false); step != host.AdoptNote {
+			t.Errorf("by %s: %s, %s", by, step, why)
+		}
+		if step, reason, why := host.NextAdoption(pooled(named("m-9"), adopted), machines, true); step != host.AdoptWait || reason != host.ReasonOwned || why == "" {
+			t.Errorf("by %s, with a Ready Node: %s, %s", by, step, reason)
+		}
+	}
+	if step, _, why := host.NextAdoption(pooled(named("x"), adopted), nil, true); step != host.AdoptNote {
+		t.Errorf("of no Machine's name: %s, %s", step, why)
+	}
+}
+
 func TestNextAdoption(t *testing.T) {
 	trusted := func(h *host.Host) { h.Spec.Adopt = &infrav1.Adoption{PoolPrefix: prefix, TrustDisk: true} }
 	noted := func(h *host.Host) { h.Spec.Adopt.ServerName = "x" }
@@ -46,7 +62,7 @@ func TestNextAdoption(t *testing.T) {
 		"the prefix names a Machine": {pooled(named("x"), adopted), colliding, host.AdoptWait, host.ReasonBadPrefix},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step, reason, message := host.NextAdoption(row.host, row.machines)
+			step, reason, message := host.NextAdoption(row.host, row.machines, false)
 			if step != row.step || reason != row.reason || (reason != "") != (message != "") {
 				t.Errorf("step %s, reason %q: %s; want %s, %q", step, reason, message, row.step, row.reason)
 			}

@@ -58,7 +58,7 @@ func NodeClaims(n *corev1.Node, hosts []Host) []*Host {
 // haveNode reports that a live Machine accounts for a Node: by its name, or by the
 // server that its providerID names.
 func (o Owners) haveNode(n *corev1.Node) bool {
-	if o.names[n.Name] {
+	if len(o.names[n.Name]) > 0 {
 		return true
 	}
 	server, is := strings.CutPrefix(n.Spec.ProviderID, infrav1.ProviderIDPrefix)

@@ -77,6 +77,8 @@ func MayReclaim(in ReclaimInput) Refusal {
 		return Refusal{RefusedReportOnly, "no prefix of claimed names is set; strays are only reported"}
 	case kind == "":
 		return Refusal{RefusedNotStray, "the host is " + accounted}
+	case in.Owners.Have(h):
+		return Refusal{RefusedForeign, fmt.Sprintf("the name %q is that of a live Machine, which has another server; a person decides", name)}
 	case !claimedName(name, in.Naming.Claimed) || InPool(name, h.Spec.ServerID, in.Naming.Pools...):
 		// Only names that this cluster gives can have been this cluster's; a pool's name
 		// never is one, whatever the claim says.

@@ -35,6 +35,50 @@ func means(token string) func(*infrav1.ScalewayAppleSiliconMachine) {
 	}
 }
 
+// otherID is of another server than the host's.
+const otherID = "00000000-0000-4000-8000-000000000007"
+
+// elsewhere are the ways in which a Machine says that it has that server.
+func elsewhere() map[string]func(*infrav1.ScalewayAppleSiliconMachine) {
+	return map[string]func(*infrav1.ScalewayAppleSiliconMachine){
+		"spec.providerID": func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = host.ProviderID(zone, otherID) },
+		"status.serverID": func(m *infrav1.ScalewayAppleSiliconMachine) { m.Status.ServerID = otherID },
+		"spec.hostRef": func(m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, otherID), ClaimToken: "t-2"}
+		},
+	}
+}
+
+// A name alone accounts for a server only while its Machine names no other. What says so
+// may be wrong, so that the sweep wipes nothing for it.
+func TestTheSecondServerOfAMachinesNameIsCountedAndNotReclaimed(t *testing.T) {
+	ours := claimedPrefix + "m-1"
+	for by, there := range elsewhere() {
+		t.Run(by, func(t *testing.T) {
+			owners := host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, there)})
+			for name, c := range map[string]struct {
+				host *host.Host
+				want host.StrayKind
+			}{
+				"nobody's":             {pooled(named(ours)), host.ForeignStray},
+				"claimed as before":    {pooled(stray), host.StrandedStray},
+				"in the pool":          {pooled(), ""},
+				"going at its floor":   {pooled(named(ours), scheduled), ""},
+				"detached":             {pooled(named(ours), func(h *host.Host) { h.Spec.Record.DetachedAt = at(1) }), host.ForeignStray},
+				"the Machine's second": {pooled(named(ours), func(h *host.Host) { h.Spec.ServerID = otherID; h.Name = host.ObjectName(zone, otherID) }), ""},
+			} {
+				if got, why := host.Stray(c.host, owners, naming()); got != c.want || why == "" {
+					t.Errorf("%s: got %q (%s), want %q", name, got, why, c.want)
+				}
+				in := reclaimable(func(in *host.ReclaimInput) { in.Host, in.Owners = c.host, owners })
+				if refusal := host.MayReclaim(in); c.want != "" && refusal.Reason != host.RefusedForeign {
+					t.Errorf("%s: the sweep says %+v", name, refusal)
+				}
+			}
+		})
+	}
+}
+
 func TestRequirement001_WhatIsAStray(t *testing.T) {
 	nobody := host.OwnersOf()
 	ours := claimedPrefix + "m-1"
@@ -52,6 +96,13 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 		{"in the pool by our own name of it", pooled(named("acme-pool-" + serverID)), nobody, ""},
 		{"being adopted by the first system", pooled(named("tuist-claim-pending-5")), nobody, ""},
 		{"of a Machine, by name alone", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, nil)}), ""},
+		{"of a Machine, by name, beside one that has another server", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{
+			machine(ours, elsewhere()["spec.providerID"]), machine(ours, nil),
+		}), ""},
+		{"of a Machine, by name, that waits for its order", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, func(m *infrav1.ScalewayAppleSiliconMachine) {
+			m.Spec.HostRef = &infrav1.HostReference{Name: "order-m-1", ClaimToken: "t-1"}
+		})}), ""},
+		{"of a Machine, by name, that means the host by another claim", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, means("t-9"))}), ""},
 		{"of a Machine, by server id", pooled(stray), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine("x", func(m *infrav1.ScalewayAppleSiliconMachine) {
 			m.Status.ServerID = serverID
 		})}), ""},

@@ -14,7 +14,9 @@ const pendingPrefix = "tuist-claim-pending-"
 // Owners is what the live Machines of all namespaces tell of servers. A Machine
 // that is being deleted lives until it is gone.
 type Owners struct {
-	names, servers map[string]bool
+	// names are the Machines' own, and of each Machine of a name the servers that it says it has.
+	names   map[string][][]string
+	servers map[string]bool
 	// claims by the name of the host that hostRef names.
 	claims map[string][]infrav1.ClaimReference
 }
@@ -22,7 +24,7 @@ type Owners struct {
 // OwnersOf gathers what Machines tell. A Machine made before hosts were objects
 // tells its name only.
 func OwnersOf(lists ...[]infrav1.ScalewayAppleSiliconMachine) Owners {
-	owners := Owners{map[string]bool{}, map[string]bool{}, map[string][]infrav1.ClaimReference{}}
+	owners := Owners{map[string][][]string{}, map[string]bool{}, map[string][]infrav1.ClaimReference{}}
 	for _, machines := range lists {
 		for i := range machines {
 			owners.add(&machines[i])
@@ -32,7 +34,7 @@ func OwnersOf(lists ...[]infrav1.ScalewayAppleSiliconMachine) Owners {
 }
 
 func (o Owners) add(m *infrav1.ScalewayAppleSiliconMachine) {
-	o.names[m.Name] = true
+	o.names[m.Name] = append(o.names[m.Name], serversOf(m))
 	if m.Status.ServerID != "" {
 		o.servers[m.Status.ServerID] = true
 	}
@@ -44,15 +46,37 @@ func (o Owners) add(m *infrav1.ScalewayAppleSiliconMachine) {
 	}
 }
 
-// Have reports that a live Machine accounts for the host: by the server's name,
-// by its id, or by its own choice of this host. A hostRef to a host that is claimed
-// for somebody else accounts for nothing.
-func (o Owners) Have(h *Host) bool {
-	return o.names[h.Status.Server.Name] || o.servers[h.Spec.ServerID] || o.choose(h)
+// serversOf are the ids of the servers that a Machine says it has, or is about to take: by
+// spec.providerID, status.serverID and spec.hostRef. An order is no server yet.
+func serversOf(m *infrav1.ScalewayAppleSiliconMachine) (ids []string) {
+	if _, id, is := cutProviderID(m.Spec.ProviderID); is {
+		ids = append(ids, id)
+	}
+	if m.Status.ServerID != "" {
+		ids = append(ids, m.Status.ServerID)
+	}
+	if ref := m.Spec.HostRef; ref != nil && NamesServer(ref.Name) {
+		_, id := SplitName(ref.Name)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Have reports that a live Machine may have the host: the server bears its name, or it
+// means the host. It is for what may destroy something: a Machine that says it has
+// another server can be mistaken, as one that was restored from a backup.
+func (o Owners) Have(h *Host) bool { return len(o.names[h.Status.Server.Name]) > 0 || o.Mean(h) }
+
+// Account reports that a live Machine accounts for the host: it means it, or the server
+// bears the name of one that says of no other server that it has that.
+func (o Owners) Account(h *Host) bool {
+	return o.Mean(h) || slices.ContainsFunc(o.names[h.Status.Server.Name], func(servers []string) bool {
+		return len(servers) == 0 || slices.Contains(servers, h.Spec.ServerID)
+	})
 }
 
 // Mean reports that a live Machine means the host by its id or its hostRef; a name
-// alone means nothing.
+// alone means nothing. A hostRef to a host that is claimed for somebody else means nothing.
 func (o Owners) Mean(h *Host) bool { return o.servers[h.Spec.ServerID] || o.choose(h) }
 
 func (o Owners) choose(h *Host) bool {
@@ -69,8 +93,8 @@ type StrayKind string
 const (
 	// StrandedStray was ours, and its Machine is gone.
 	StrandedStray StrayKind = "stranded"
-	// ForeignStray bears a name that means nothing here: another cluster's, or one
-	// that somebody is preparing.
+	// ForeignStray bears a name that means nothing here: another cluster's, one that
+	// somebody is preparing, or that of a Machine which has another server.
 	ForeignStray StrayKind = "foreign"
 )
 
@@ -99,7 +123,7 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 		return "", "of another management cluster since a move"
 	case h.Spec.Adopt != nil:
 		return "", "being adopted"
-	case owners.Have(h):
+	case owners.Account(h):
 		return "", "of a live Machine"
 	case h.Spec.ClaimRef == nil && h.Status.Server.DeletionScheduled:
 		return "", "being deleted by the vendor"
@@ -111,6 +135,8 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 		return "", "in the pool"
 	case h.Spec.Record.DetachedAt != nil:
 		return ForeignStray, "let go by its Machine on purpose"
+	case owners.Have(h):
+		return ForeignStray, "named as a live Machine that has another server"
 	case claimedName(name, naming.Claimed):
 		return StrandedStray, "named as this cluster names what it claims, and no Machine is left that it is of"
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/requeue"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // adoption does what a person wishes in spec.adopt of a host that nobody has: take its
@@ -54,13 +55,22 @@ func (p *adoption) reconcile(ctx context.Context) (result ctrl.Result, acting bo
 	}
 }
 
-// next decides from an uncached list of the Machines of all namespaces.
+// next decides from an uncached list of the Machines of all namespaces, and of the Nodes
+// where the server bears the name of one of these.
 func (p *adoption) next(ctx context.Context) (step host.AdoptStep, reason, message string, err error) {
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := p.Reader.List(ctx, machines); err != nil {
 		return "", "", "", fmt.Errorf("listing Machines: %w", err)
 	}
-	step, reason, message = host.NextAdoption(p.host, machines.Items)
+	nodeReady := false
+	if host.OwnersOf(machines.Items).Have(p.host) {
+		node, err := nodeOf(ctx, p.NodeReader, p.host)
+		if err != nil {
+			return "", "", "", err
+		}
+		nodeReady = node != nil && workload.NodeReady(node)
+	}
+	step, reason, message = host.NextAdoption(p.host, machines.Items, nodeReady)
 	return step, reason, message, nil
 }
 

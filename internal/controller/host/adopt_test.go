@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -159,6 +161,35 @@ func TestAdoptionTakesNothingFromALiveMachine(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The name is that of a Machine with another Mac: a person may adopt it, unless it works.
+func TestTheSecondServerOfAMachinesNameIsAdopted(t *testing.T) {
+	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+		t.Run("Node Ready "+string(ready), func(t *testing.T) {
+			w := foreign(t)
+			w.machine("jane-test", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = host.ProviderID(zone, strayID(1)) })
+			w.must(w.client.Create(w.ctx, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "jane-test"}, Spec: corev1.NodeSpec{ProviderID: host.ProviderID(zone, serverID)},
+				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+			}))
+			if got := testutil.ToFloat64(w.counted().orphans.WithLabelValues(zone, "foreign")); got != 1 {
+				t.Errorf("counted %v times", got)
+			}
+			w.cloud.Forget()
+			w.wish(false)
+			if ready == corev1.ConditionFalse {
+				w.wiped()
+				return
+			}
+			for range 4 {
+				w.must(w.step())
+			}
+			if len(w.mutations()) != 0 || w.reason(host.AdoptedCondition) != host.ReasonOwned {
+				t.Errorf("mutations %v", w.mutations())
+			}
+		})
 	}
 }
 

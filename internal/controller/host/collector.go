@@ -96,11 +96,15 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 	return g
 }
 
-// strayKind is a host's kind of stray, unless any of the owners has it.
+// strayKind is a host's kind of stray, unless any of the owners has it. One that some of
+// them hold for foreign, by a Machine of its name, is not stranded for the others.
 func strayKind(h *infrav1.ScalewayAppleSiliconHost, owners []host.Owners, naming host.Naming) (kind host.StrayKind) {
 	for _, o := range owners {
-		if kind, _ = host.Stray(h, o, naming); kind == "" {
+		switch of, _ := host.Stray(h, o, naming); {
+		case of == "":
 			return ""
+		case kind != host.ForeignStray:
+			kind = of
 		}
 	}
 	return kind

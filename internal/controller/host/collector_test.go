@@ -91,3 +91,17 @@ scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 0
 		t.Error(err)
 	}
 }
+
+// The Machines of the cache and those elsewhere are asked one after the other.
+func TestAMachineOfTheServersNameMakesItForeignForAll(t *testing.T) {
+	h := host.New(zone, serverID, "")
+	h.Status.Server.Name = claimedPrefix + "m-1"
+	m := infrav1.ScalewayAppleSiliconMachine{}
+	m.Name, m.Status.ServerID = h.Status.Server.Name, strayID(1)
+	has, nobody := host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{m}), host.OwnersOf()
+	for _, owners := range [][]host.Owners{{has, nobody}, {nobody, has}} {
+		if kind := strayKind(h, owners, host.Naming{Claimed: claimedPrefix}); kind != host.ForeignStray {
+			t.Errorf("got %q", kind)
+		}
+	}
+}
