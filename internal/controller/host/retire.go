@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // returnDeadline bounds a deletion and the record of it.
@@ -26,6 +27,9 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 	}
 	if now, err := p.Confirm(ctx); err != nil || now == nil {
 		return ctrl.Result{}, true, err
+	}
+	if p.tooOld() {
+		return ctrl.Result{RequeueAfter: requeue.Delay}, true, nil
 	}
 	if reasonOf(p.stored, host.RetiredCondition) == infrav1.ReasonDeletionScheduled {
 		p.event(corev1.EventTypeWarning, infrav1.ReasonDeletionScheduled, "the deletion was cancelled at the vendor; it is asked for again, since the release still stands")

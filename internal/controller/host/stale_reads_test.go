@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -134,6 +135,62 @@ func TestAnOldReadingIsTakenAgainBeforeTheNameIsGivenBack(t *testing.T) {
 	}
 	w.wiped()
 	w.checkFree()
+}
+
+// Another cluster may claim and show a Mac of a pool name while this one is about to wipe it
+// or to give it back: what takes that long is decided by another reading.
+func TestAnOldReadingIsTakenAgainBeforeTheWipeAndTheDeletion(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy infrav1.ReleasePolicy
+		slow   string
+		due    func(infrav1.WipeRecord) bool
+		never  string
+	}{
+		"a slow reading before the wipe":        {infrav1.Recycle, "GetServer", func(wipe infrav1.WipeRecord) bool { return wipe.RequestedAt != nil }, "ReinstallServer"},
+		"slow images before the wipe":           {infrav1.Recycle, "FindOS", func(infrav1.WipeRecord) bool { return true }, "ReinstallServer"},
+		"a slow reading before the deletion":    {infrav1.Terminate, "GetServer", func(wipe infrav1.WipeRecord) bool { return wipe.StartedAt != nil }, "DeleteServer"},
+		"a slow refusal of the wipe before one": {infrav1.Terminate, "ReinstallServer", func(infrav1.WipeRecord) bool { return true }, "DeleteServer"},
+	} {
+		for _, theirs := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, another's by then %v", name, theirs), func(t *testing.T) {
+				w := newWorld(t)
+				w.untilPhase(infrav1.HostAvailable)
+				w.claim("m-1", "t-1")
+				w.releaseAs(c.policy) // before it was shown
+				h := w.host()
+				h.Spec.Release.OSFamily = "tahoe"
+				w.must(w.client.Update(w.ctx, h))
+				slow := false
+				w.cloud.OnCall = func(call cloudtest.Call) {
+					if call.Name != c.slow || slow || !c.due(w.host().Spec.Record.Wipe) {
+						return
+					}
+					slow = true
+					w.clock.Step(w.r.Settle - renameDeadline + 1)
+					w.cloud.Forget()
+					if theirs {
+						w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "theirs-1" })
+					}
+				}
+				w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
+					if call.Name == "ReinstallServer" && c.slow == call.Name {
+						w.cloud.OnCall(call)
+						return cloudtest.Err(cloud.KindForbidden), nil
+					}
+					return nil, nil
+				}
+				for range 8 {
+					_ = w.step()
+				}
+				if got := w.called(c.never); !slow || (got > 0) == theirs {
+					t.Errorf("slow %v: calls %v", slow, w.cloud.Calls())
+				}
+				if got := w.called("FindOS"); c.slow == "FindOS" && got > 0 {
+					t.Errorf("looked for images %d times more", got)
+				}
+			})
+		}
+	}
 }
 
 // Another writer comes between the decision and the act.

@@ -68,8 +68,8 @@ func (v *vendor) read(ctx context.Context) (cloud.Server, cloud.Credentials, err
 	return server, credentials, err
 }
 
-// tooOld: the reading that a rename is decided by is so old that a rename of
-// another manager, begun after it, may have been read back already as settled.
+// tooOld: the reading that an act is decided by is so old that a rename of another
+// manager, begun after it, may have been read back already as settled.
 func (v *vendor) tooOld() bool {
 	return v.now().Sub(v.readAt) > max(v.Settle-renameDeadline, v.Settle/2)
 }

@@ -27,6 +27,8 @@ type wiping struct {
 	metrics *metrics
 	// reinstalls and deletions are what the vendor acknowledged lately.
 	reinstalls, deletions *requests
+	// os is the image to install, once this Reconcile has looked for it; empty: the default.
+	os *string
 }
 
 func (p *wiping) reconcile(ctx context.Context) (ctrl.Result, error) {
@@ -211,7 +213,14 @@ func (p *wiping) reinstall(ctx context.Context, server cloud.Server) (ctrl.Resul
 	if allowed, err := p.mayWipe(ctx); err != nil || !allowed {
 		return ctrl.Result{}, true, err
 	}
-	image, err = p.askReinstall(ctx, image)
+	if p.tooOld() { // as after a slow list of images, which is not asked for again
+		return ctrl.Result{}, false, nil
+	}
+	err = p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, image)
+	if image != "" && (cloud.IsInvalid(err) || cloud.IsNotFound(err)) { // fall back to the type's default
+		p.os = new(string)
+		return ctrl.Result{}, false, nil
+	}
 	if cloud.IsTransient(err) {
 		if server, _, readErr := p.read(ctx); readErr == nil && server.Status == cloud.StatusReinstalling {
 			return ctrl.Result{}, false, nil
@@ -230,15 +239,6 @@ func (p *wiping) reinstall(ctx context.Context, server cloud.Server) (ctrl.Resul
 	return ctrl.Result{}, false, nil
 }
 
-// askReinstall falls back to the type's default when the image is refused.
-func (p *wiping) askReinstall(ctx context.Context, image string) (used string, err error) {
-	err = p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, image)
-	if image == "" || (!cloud.IsInvalid(err) && !cloud.IsNotFound(err)) {
-		return image, err
-	}
-	return "", p.Cloud.ReinstallServer(ctx, p.host.Spec.Zone, p.host.Spec.ServerID, "")
-}
-
 // reinstallRefused keeps asking, and says when the refusal will not pass by
 // itself. The server was read a moment ago: a lack of permission does not mean
 // that it is gone. A Mac that cannot be wiped is given back to the vendor as it is.
@@ -253,6 +253,17 @@ func (p *wiping) reinstallRefused(ctx context.Context, err error) (ctrl.Result, 
 
 // image is the wanted OS family's newest, while the vendor publishes one.
 func (p *wiping) image(ctx context.Context, server cloud.Server) (string, error) {
+	if p.os == nil {
+		image, err := p.findImage(ctx, server)
+		if err != nil {
+			return "", err
+		}
+		p.os = &image
+	}
+	return *p.os, nil
+}
+
+func (p *wiping) findImage(ctx context.Context, server cloud.Server) (string, error) {
 	family := p.host.Spec.Release.OSFamily
 	if family == "" {
 		return "", nil
