@@ -42,7 +42,7 @@ func asTyped(single, double, token string) string {
 		return single
 	}
 	text := strings.ReplaceAll(double, `\"`, `"`)
-	text = strings.ReplaceAll(text, "$TOKEN", token)
+	text = strings.NewReplacer("$TOKEN", token, "$(date +%s)", "1764370000").Replace(text)
 	return regexp.MustCompile(`\$\(date -u \+%FT%T\.000000Z\)`).ReplaceAllString(text, time.Now().UTC().Format("2006-01-02T15:04:05")+".000000Z")
 }
 
