@@ -16,6 +16,10 @@ var errNeverPull = errors.New("imagePullPolicy is Never")
 // errPreempted ends a pull that nobody waits for in favour of a Pod's.
 var errPreempted = errors.New("a Pod pulls from this registry")
 
+// errNoRoom ends a pull that nobody waits for before the host ends Pods for the room that it
+// takes. It matches vm.ErrNoSpace, for which the driver keeps nothing of what has come.
+var errNoRoom = fmt.Errorf("the host came to be short of disk meanwhile: %w", vm.ErrNoSpace)
+
 func neverPulled(ref reference, digest string) error {
 	if digest == "" {
 		return fmt.Errorf("image %s is not on this host and %w", ref, errNeverPull)

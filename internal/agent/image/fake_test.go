@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -37,6 +38,7 @@ type fakeHost struct {
 	accessed map[string]time.Time
 	total    int64
 	foreign  int64 // bytes that are not images
+	partial  int64 // bytes of pulls that are not whole
 	pulls    []string
 	removed  []string
 	failWith error // of the next pulls
@@ -93,6 +95,9 @@ func (h *fakeHost) Pull(ctx context.Context, ref string, o vm.PullOptions) (stri
 		select {
 		case <-gate:
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), vm.ErrNoSpace) {
+				h.set(func() { h.partial = 0 })
+			}
 			return "", fmt.Errorf("interrupted: %w", context.Cause(ctx))
 		}
 	}
@@ -157,7 +162,7 @@ func (h *fakeHost) has(digest string) bool {
 }
 
 func (h *fakeHost) used() int64 {
-	used := h.foreign
+	used := h.foreign + h.partial
 	for d, size := range h.sizes {
 		if h.has(d) {
 			used += size
@@ -183,6 +188,17 @@ func (h *fakeHost) RemoveImage(_ context.Context, name string) error {
 	delete(h.held, name)
 	h.removed = append(h.removed, name)
 	return nil
+}
+
+func (h *fakeHost) RemoveLeftovers() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, pulls := range h.running {
+		if pulls > 0 {
+			return
+		}
+	}
+	h.partial = 0
 }
 
 func (h *fakeHost) disk(context.Context) (free, total int64, err error) {

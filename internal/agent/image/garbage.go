@@ -64,9 +64,18 @@ func (e *garbageError) Unwrap() error { return e.Err }
 
 // FreeNow makes room on a host that is short of disk: it removes images that nobody
 // needs until LowPercent and ReliefPercent are reached, and all of them where they have
-// been and the host is short still: another volume may be what it is short of.
+// been and the host is short still: another volume may be what it is short of. Where that
+// was not enough either, pulls that nobody waits for end, and nothing is kept of pulls that
+// have: the host ends Pods next.
 func (s *Store) FreeNow(ctx context.Context) error {
+	target := s.o.reliefTarget()
+	enough := func() bool { return s.space(ctx).usedPercent() <= target }
+	elsewhere := enough()
 	_, err := s.collect(ctx, relief)
+	if elsewhere || !enough() {
+		s.endBackgroundPulls(ctx)
+		s.o.Source.RemoveLeftovers()
+	}
 	return err
 }
 
@@ -97,7 +106,7 @@ func (s *Store) collect(ctx context.Context, x extent) (removed int, err error) 
 	}
 	target := s.o.LowPercent
 	if x == relief {
-		target = min(target, s.o.ReliefPercent)
+		target = s.o.reliefTarget()
 	}
 	all := x == everything || before.usedPercent() <= target
 	images, err := s.list(ctx)

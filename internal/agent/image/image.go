@@ -26,6 +26,7 @@ type Source interface {
 	Pull(ctx context.Context, ref string, o vm.PullOptions) (string, error)
 	Images(ctx context.Context) ([]vm.Image, error)
 	RemoveImage(ctx context.Context, name string) error
+	RemoveLeftovers()
 }
 
 // Options of a Store. Source must be set.
@@ -108,6 +109,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// reliefTarget is what may be used of the volume once the host is short no more.
+func (o Options) reliefTarget() int { return min(o.LowPercent, o.ReliefPercent) }
+
 // Store of images on one host. Its methods may be called at the same time.
 type Store struct {
 	o       Options
@@ -120,7 +124,7 @@ type Store struct {
 	complained time.Time
 
 	mu     sync.Mutex
-	pulls  map[pullKey]*sharedPull
+	pulls  sharedPulls
 	queues map[string]*registryQueue
 	// removing are the digests that are being removed, and what is closed after.
 	removing map[string]chan struct{}
@@ -136,7 +140,7 @@ func New(o Options) *Store {
 	}
 	return &Store{
 		o: o, ledger: openLedger(path, o.Log), changed: make(chan struct{}, 1),
-		pulls: map[pullKey]*sharedPull{}, queues: map[string]*registryQueue{}, removing: map[string]chan struct{}{},
+		pulls: sharedPulls{}, queues: map[string]*registryQueue{}, removing: map[string]chan struct{}{},
 	}
 }
 

@@ -55,12 +55,16 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// tidy removes images when the volume is fuller than it should be.
+// tidy removes images when the volume is fuller than it should be. Where that is not enough,
+// pulls that nobody waits for end.
 func (s *Store) tidy(ctx context.Context) {
 	if s.o.Disk == nil {
 		return
 	}
 	_, err := s.collect(ctx, toLow)
+	if s.space(ctx).usedPercent() > s.o.HighPercent && s.endBackgroundPulls(ctx) {
+		return // their end has Run look again
+	}
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -219,7 +223,7 @@ func (s *Store) prePullOne(ctx context.Context, ref reference) error {
 	}
 	var digest string
 	if err == nil {
-		digest, err = s.pullBeforehand(ctx, ref, before)
+		digest, err = s.pullBeforehand(ctx, ref)
 	}
 	switch {
 	case err == nil && digest != before:
@@ -232,9 +236,10 @@ func (s *Store) prePullOne(ctx context.Context, ref reference) error {
 	return err
 }
 
-// pullBeforehand does not fill a volume that is to be emptied.
-func (s *Store) pullBeforehand(ctx context.Context, ref reference, before string) (string, error) {
-	if used := s.space(ctx).usedPercent(); before == "" && used > s.o.HighPercent {
+// pullBeforehand does not fill a volume that is to be emptied: to look a tag up that has moved
+// is to pull a whole image.
+func (s *Store) pullBeforehand(ctx context.Context, ref reference) (string, error) {
+	if used := s.space(ctx).usedPercent(); used > s.o.HighPercent {
 		return "", fmt.Errorf("the volume of images is %d %% full, above %d %%", used, s.o.HighPercent)
 	}
 	return s.pull(ctx, ref, credential{}, background, Request{})

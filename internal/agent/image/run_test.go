@@ -228,10 +228,133 @@ func TestPrePullDoesNotFillAFullVolume(t *testing.T) {
 	if err := s.prePullOne(t.Context(), ref); err == nil || len(h.pulled()) != 0 {
 		t.Errorf("%v, pulls %v", err, h.pulled())
 	}
-	// A tag that is here is looked up all the same: most often nothing comes of it.
+	// Nor is a tag looked up that is here: where it has moved, that is a whole image.
 	h.here(base, 1, gb)
-	if err := s.prePullOne(t.Context(), ref); err != nil || len(h.pulled()) != 1 {
+	if err := s.prePullOne(t.Context(), ref); err == nil || len(h.pulled()) != 0 {
 		t.Errorf("one that is here: %v, pulls %v", err, h.pulled())
+	}
+	h.foreign = 400 * gb
+	if err := s.prePullOne(t.Context(), ref); err != nil || len(h.pulled()) != 1 {
+		t.Errorf("with room again: %v, pulls %v", err, h.pulled())
+	}
+}
+
+const newBase = "r.test/macos/new:v1"
+
+// beforehand pulls newBase for nobody, as far as so many bytes.
+func beforehand(t *testing.T, h *fakeHost, s *Store, bytes int64) (ended <-chan error) {
+	t.Helper()
+	h.publish(newBase, 90, 60*gb, "")
+	h.set(func() { h.gate = make(chan struct{}) })
+	ref, err := parseReference(newBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.prePullOne(t.Context(), ref) }()
+	receive(t, "the pull beforehand", h.started)
+	h.set(func() { h.partial = bytes })
+	return done
+}
+
+// A pull that no Pod waits for takes the place of images that nobody needs, and of nothing
+// else: Pods would end for it next.
+func TestAPrePullEndsBeforePodsDo(t *testing.T) {
+	looks := map[string]func(*testing.T, *Store){
+		"the volume is looked at": func(t *testing.T, s *Store) { s.tidy(t.Context()) },
+		"the host is short of disk": func(t *testing.T, s *Store) {
+			if err := s.FreeNow(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for what, look := range looks {
+		for name, c := range map[string]struct {
+			foreign int64
+			images  []int
+			goesOn  bool
+			left    string
+		}{
+			"images that nobody needs are enough": {foreign: 160 * gb, images: []int{1, 2, 3, 4}, goesOn: true, left: "3 4"},
+			"they are not":                        {foreign: 310 * gb, images: []int{1}, left: ""},
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				h := newHost()
+				o := options(t, h)
+				s := New(o)
+				fill(t, h, s, o, c.images...)
+				h.foreign = c.foreign
+				ended := beforehand(t, h, s, 140*gb)
+				look(t, s)
+				if got := h.digests(); got != c.left {
+					t.Errorf("left %q, want %q", got, c.left)
+				}
+				if c.goesOn {
+					if len(ended) > 0 {
+						t.Fatalf("it was ended: %v", <-ended)
+					}
+					h.set(func() { h.partial = 0 })
+					close(h.gate)
+					if err := receive(t, "the image", ended); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				err := receive(t, "the end", ended)
+				if !errors.Is(err, errNoRoom) || (&wanted{}).after(err) != prePullFirst {
+					t.Errorf("ended with %v", err)
+				}
+				if h.partial != 0 {
+					t.Error("what had come is there still")
+				}
+			})
+		}
+	}
+}
+
+// Nobody sees what the other volumes of the host have: with the room that they share, a pull
+// that no Pod waits for goes, and what one has left that gave way before.
+func TestAPrePullEndsForAnotherVolume(t *testing.T) {
+	h := newHost()
+	o := options(t, h)
+	o.PrePull = []string{base}
+	told := make(chan string, 1)
+	o.PrePullFailed = func(m string) { told <- m }
+	h.publish(base, 1, gb, "")
+	h.gate, h.partial = make(chan struct{}), 10*gb
+	s := New(o)
+	run(t, s)
+	receive(t, "the pull beforehand", h.started)
+	if err := s.FreeNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m := receive(t, "an event", told); !strings.Contains(m, base) || !strings.Contains(m, "short of disk") {
+		t.Errorf("told %q", m)
+	}
+	h.set(func() { h.partial = 10 * gb })
+	if err := s.FreeNow(t.Context()); err != nil || h.partial != 0 {
+		t.Errorf("left %d bytes of pulls, %v", h.partial, err)
+	}
+}
+
+// A Pod's pull goes on whatever the volume has, for as long as the Pod waits.
+func TestAPrePullIsAPodsWhileThePodWaits(t *testing.T) {
+	h := newHost()
+	s := New(options(t, h))
+	h.foreign = 400 * gb
+	ended := beforehand(t, h, s, 60*gb)
+	waits, leave := context.WithCancel(t.Context())
+	pod := ask(waits, s, Request{Ref: newBase})
+	await(t, "both wait", func() bool { return waiters(s) == 2 })
+	s.tidy(t.Context())
+	if len(ended)+len(pod) > 0 {
+		t.Fatal("a pull that a Pod waits for was ended")
+	}
+	leave()
+	receive(t, "the Pod's end", pod)
+	s.tidy(t.Context())
+	if err := receive(t, "the end", ended); !errors.Is(err, errNoRoom) {
+		t.Errorf("ended with %v", err)
 	}
 }
 

@@ -24,13 +24,17 @@ const (
 // each proves something else.
 type pullKey struct{ ref, credential string }
 
+// endsWithin is how long is waited for the end of a pull that was cancelled: who needs the
+// room does not wait for a tool that hangs.
+const endsWithin = 10 * time.Second
+
 // sharedPull is one pull and those who wait for it.
 type sharedPull struct {
-	key     pullKey
-	ref     reference
-	waiters int
-	urgency urgency
-	cancel  context.CancelCauseFunc
+	key pullKey
+	ref reference
+	// waiters are all who wait, pods those in the foreground among them.
+	waiters, pods int
+	cancel        context.CancelCauseFunc
 	// percent it has come to, and began with; -1: it has told nothing yet.
 	percent, first atomic.Int32
 	// heard is when it told so last, or began, in Unix nanoseconds.
@@ -65,7 +69,7 @@ func (s *Store) pull(ctx context.Context, ref reference, c credential, u urgency
 		case <-f.done:
 			return f.digest, f.err
 		case <-ctx.Done():
-			s.leavePull(f)
+			s.leavePull(f, u)
 			return "", fmt.Errorf("pulling %s: %w", ref, context.Cause(ctx))
 		}
 	}
@@ -81,16 +85,16 @@ func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u == foreground {
-		s.cancelBackgroundPulls(ref.host(), key)
+		s.pulls.cancelBackground(errPreempted, func(f *sharedPull) bool { return f.key != key && f.ref.host() == ref.host() })
 	}
 	if f := s.pulls[key]; f != nil {
-		f.waiters++
-		f.urgency = f.urgency && u
+		f.enter(u)
 		return f
 	}
 	// Detached: a pull outlives the first who asked, if others wait.
 	pulling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	f := &sharedPull{key: key, ref: ref, waiters: 1, urgency: u, cancel: cancel}
+	f := &sharedPull{key: key, ref: ref, cancel: cancel}
+	f.enter(u)
 	f.queued, f.begun, f.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	f.first.Store(-1)
 	f.heard.Store(s.o.Clock.Now().UnixNano())
@@ -102,14 +106,50 @@ func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency
 	return f
 }
 
-// cancelBackgroundPulls ends the pulls from a registry that nobody waits for, but for that of key.
-func (s *Store) cancelBackgroundPulls(host string, key pullKey) {
-	for k, f := range s.pulls {
-		if k != key && f.urgency == background && f.ref.host() == host {
-			f.cancel(errPreempted)
-			delete(s.pulls, k)
+func (f *sharedPull) enter(u urgency) {
+	f.waiters++
+	if u == foreground {
+		f.pods++
+	}
+}
+
+// sharedPulls are those under way.
+type sharedPulls map[pullKey]*sharedPull
+
+// cancelBackground ends those of the pulls which no Pod waits for that chosen names, and
+// returns them.
+func (all sharedPulls) cancelBackground(why error, chosen func(*sharedPull) bool) []*sharedPull {
+	var cancelled []*sharedPull
+	for k, f := range all {
+		if f.pods == 0 && chosen(f) {
+			f.cancel(why)
+			delete(all, k)
+			cancelled = append(cancelled, f)
 		}
 	}
+	return cancelled
+}
+
+// endBackgroundPulls gives the room of all pulls that no Pod waits for back to the volume, and
+// reports whether there were any.
+func (s *Store) endBackgroundPulls(ctx context.Context) bool {
+	s.mu.Lock()
+	cancelled := s.pulls.cancelBackground(errNoRoom, func(*sharedPull) bool { return true })
+	s.mu.Unlock()
+	if len(cancelled) == 0 {
+		return false
+	}
+	late := s.o.Clock.NewTimer(endsWithin)
+	defer late.Stop()
+	for _, f := range cancelled {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+		case <-late.C():
+			return true
+		}
+	}
+	return true
 }
 
 func (s *Store) finishPull(f *sharedPull) {
@@ -132,10 +172,13 @@ func (s *Store) wake() {
 	}
 }
 
-func (s *Store) leavePull(f *sharedPull) {
+func (s *Store) leavePull(f *sharedPull, u urgency) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.waiters--
+	if u == foreground {
+		f.pods--
+	}
 	if f.waiters > 0 {
 		return
 	}
@@ -218,7 +261,7 @@ func (s *Store) transfer(ctx context.Context, f *sharedPull, c credential) (stri
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return digest, nil
-	case errors.As(cause, &stalled), errors.Is(cause, errPreempted):
+	case errors.As(cause, &stalled), errors.Is(cause, errPreempted), errors.Is(cause, errNoRoom):
 		return "", cause
 	case errors.Is(err, vm.ErrNoSpace):
 		return "", s.noSpace(ctx, f, before, err)

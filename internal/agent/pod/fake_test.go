@@ -200,6 +200,8 @@ func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 
 func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }
 
+func (h *fakeHost) RemoveLeftovers() {}
+
 func (h *fakeHost) GuestSocket(name string) string { return filepath.Join(h.vms, name, "control.sock") }
 
 func (h *fakeHost) Wait(ctx context.Context, name string) error {

@@ -26,11 +26,14 @@ type Driver interface {
 	// Pull brings an image to this host, or proves that the one here is current,
 	// and returns its digest. A pull by digest that was interrupted, in
 	// whatever way, is resumed by the next if it comes soon and the disk has room meanwhile.
-	// One of a tag, which may have moved, begins anew.
+	// One of a tag, which may have moved, begins anew, and so does one whose ctx ended with
+	// ErrNoSpace as its cause: nothing is kept of it.
 	Pull(ctx context.Context, ref string, o PullOptions) (string, error)
 	// RemoveImage gives up one name of an image, and its bytes with the last name.
 	// It is no error when the image is not there.
 	RemoveImage(ctx context.Context, name string) error
+	// RemoveLeftovers removes what is kept of pulls that were interrupted.
+	RemoveLeftovers()
 	// Create clones the image under a new name and gives the clone its shape and an
 	// identity of its own. It fails with ErrExists rather than replace a machine, with
 	// ErrNotFound when the image is not on this host, and leaves nothing behind when

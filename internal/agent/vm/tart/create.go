@@ -24,7 +24,7 @@ const createLock = ".macfleet-create.lock"
 // Create clones and then sets the shape; a clone whose shape cannot be set is
 // deleted again.
 func (d *Driver) Create(ctx context.Context, name, ref string, shape vm.Shape) error {
-	if err := d.checkName(name); err != nil {
+	if err := checkName(name); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cloneTimeout)

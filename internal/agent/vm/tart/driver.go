@@ -134,7 +134,7 @@ func known(version string) bool {
 // an option of tart.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-func (d *Driver) checkName(name string) error {
+func checkName(name string) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("%q is no name of a machine: %w", name, vm.ErrNotFound)
 	}
@@ -178,9 +178,12 @@ func (d *Driver) RemoveImage(ctx context.Context, name string) error {
 	return nil
 }
 
+// RemoveLeftovers leaves those of pulls that run.
+func (d *Driver) RemoveLeftovers() { d.leftovers.removeAll() }
+
 // Delete removes a machine that does not run.
 func (d *Driver) Delete(ctx context.Context, name string) error {
-	if err := d.checkName(name); err != nil {
+	if err := checkName(name); err != nil {
 		return err
 	}
 	m, err := d.Machine(ctx, name)

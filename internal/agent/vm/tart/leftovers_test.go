@@ -3,6 +3,7 @@ package tart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,16 @@ func TestHowLongALeftoverIsKept(t *testing.T) {
 		{"the image is gone", failing("pull-not-found", pinnedImage, vm.ErrImageNotFound), false},
 		{"another image is gone", failing("pull-not-found", other, vm.ErrImageNotFound), true},
 		{"the credentials were not those", failing("pull-unauthorized", pinnedImage, vm.ErrAuth), true},
+		{"the next try was ended for want of room", func(t *testing.T, f *fake) {
+			f.plan(t, faults("pull-stalls"))
+			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
+			_, err := f.Pull(ctx, pinnedImage, vm.PullOptions{Progress: func(int) { end(fmt.Errorf("full: %w", vm.ErrNoSpace)) }})
+			if !errors.Is(err, vm.ErrNoSpace) {
+				t.Fatal(err)
+			}
+		}, false},
+		{"the host is short of disk", func(t *testing.T, f *fake) { f.RemoveLeftovers() }, false},
 		{"images are removed", func(t *testing.T, f *fake) {
 			f.begins(t, other)
 			if err := f.RemoveImage(t.Context(), other); err != nil {

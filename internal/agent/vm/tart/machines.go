@@ -38,7 +38,7 @@ func (d *Driver) Machines(context.Context) ([]vm.Machine, error) {
 
 // Machine looks at one machine.
 func (d *Driver) Machine(_ context.Context, name string) (vm.Machine, error) {
-	if err := d.checkName(name); err != nil {
+	if err := checkName(name); err != nil {
 		return vm.Machine{}, err
 	}
 	if _, err := os.Stat(d.configFile(name)); err != nil {
