@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,6 +214,43 @@ func TestAPodTakesOverAPrePull(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"nobody " + base, "nobody r.test/macos/other:v1"}, h.pulled()); diff != "" {
 		t.Errorf("pulls (-want +got)\n%s", diff)
+	}
+}
+
+// A Pod with credentials of its own pulls by itself, after the pull beforehand: that brings
+// what it wants, or fails for want of credentials. Another Pod does not end it either.
+func TestAPodWithCredentialsWaitsForAPrePull(t *testing.T) {
+	for password, brings := range map[string]bool{"": true, "right": false} {
+		h := newHost()
+		h.publish(base, 1, gb, password)
+		h.publish("r.test/macos/other:v1", 2, gb, "")
+		h.gate = make(chan struct{})
+		o := options(t, h)
+		o.PrePull = []string{base}
+		s := New(o)
+		run(t, s)
+		receive(t, "the pull beforehand", h.started)
+		pod := ask(t.Context(), s, Request{Ref: base, PullSecrets: []corev1.Secret{secret("a", "r.test", "u", "right")}})
+		await(t, "both wait", func() bool { return waiters(s) == 2 })
+		other := ask(t.Context(), s, Request{Ref: "r.test/macos/other:v1"})
+		await(t, "three wait", func() bool { return waiters(s) == 3 })
+		close(h.gate)
+		for _, done := range []<-chan outcome{pod, other} {
+			if got := receive(t, "an image", done); got.err != nil {
+				t.Error(got.err)
+			}
+		}
+		if h.digests() != "1 2" || h.crowded {
+			t.Errorf("held %s, crowded %t", h.digests(), h.crowded)
+		}
+		pulls := h.pulled()
+		slices.Sort(pulls[1:])
+		if diff := cmp.Diff([]string{"nobody " + base, "nobody r.test/macos/other:v1", "u " + base}, pulls); diff != "" {
+			t.Errorf("pulls (-want +got)\n%s", diff)
+		}
+		if known := s.ledger.allows(repositoryOf(base), sha(1), nil); known != brings {
+			t.Errorf("everybody may have it: %t, want %t", known, brings)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func (s *Store) join(ctx context.Context, ref reference, c credential, u urgency
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u == foreground {
-		s.pulls.cancelBackground(errPreempted, func(f *sharedPull) bool { return f.key != key && f.ref.host() == ref.host() })
+		s.pulls.cancelBackground(errPreempted, func(f *sharedPull) bool { return f.ref != ref && f.ref.host() == ref.host() })
 	}
 	if f := s.pulls[key]; f != nil {
 		f.enter(u)
@@ -116,18 +116,29 @@ func (f *sharedPull) enter(u urgency) {
 // sharedPulls are those under way.
 type sharedPulls map[pullKey]*sharedPull
 
-// cancelBackground ends those of the pulls which no Pod waits for that chosen names, and
+// cancelBackground ends those pulls that chosen names and no Pod waits for, and
 // returns them.
 func (all sharedPulls) cancelBackground(why error, chosen func(*sharedPull) bool) []*sharedPull {
 	var cancelled []*sharedPull
 	for k, f := range all {
-		if f.pods == 0 && chosen(f) {
+		if !all.await(f) && chosen(f) {
 			f.cancel(why)
 			delete(all, k)
 			cancelled = append(cancelled, f)
 		}
 	}
 	return cancelled
+}
+
+// await reports whether a Pod waits for the image of a pull, be it with credentials of its own:
+// its own pull comes after this one in the queue, and finds the image here.
+func (all sharedPulls) await(f *sharedPull) bool {
+	for k, other := range all {
+		if k.ref == f.key.ref && other.pods > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // endBackgroundPulls gives the room of all pulls that no Pod waits for back to the volume, and
