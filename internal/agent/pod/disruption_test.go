@@ -1,12 +1,14 @@
 package pod
 
 import (
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/podtest"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
+	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
 // A Job's podFailurePolicy can ignore what its Mac did to a Pod, and nothing else.
@@ -21,6 +23,24 @@ func TestWhatTheMacEndsIsADisruption(t *testing.T) {
 			w.boot = "boot-2"
 			w.startAgent()
 		}, corev1.ConditionTrue},
+		"a reboot that tells processes to end first": {func(w *world) {
+			w.stopAgent()
+			w.host.end("tk-uid-a-0", vm.RunEnd{Code: -1, Signal: int(syscall.SIGTERM)}, "terminate")
+			w.boot = "boot-2"
+			w.startAgent()
+		}, corev1.ConditionTrue},
+		"a VM that somebody killed": {func(w *world) {
+			w.stopAgent()
+			w.host.end("tk-uid-a-0", vm.RunEnd{Code: -1, Signal: int(syscall.SIGTERM)}, "terminate")
+			w.startAgent()
+		}, corev1.ConditionUnknown},
+		"a command that fails before a reboot": {func(w *world) {
+			w.stopAgent()
+			w.host.exit("main", exited(1))
+			w.host.end("tk-uid-a-0", vm.RunEnd{Code: -1, Signal: int(syscall.SIGTERM)}, "terminate")
+			w.boot = "boot-2"
+			w.startAgent()
+		}, corev1.ConditionUnknown},
 		"an eviction": {func(w *world) {
 			w.inputs.mu.Lock()
 			w.inputs.full = "the volume is too full"

@@ -22,6 +22,8 @@ type exitReader struct {
 	inputs   Inputs
 	messages *messages
 	clock    clock.Clock
+	// bootSession of the host.
+	bootSession string
 	// replaced: what ends is stopped for another image.
 	replaced bool
 }
@@ -31,7 +33,7 @@ type exitReader struct {
 func (r *exitReader) read(otherwise string) state.Exit {
 	p := r.pod.current()
 	evidence := r.runtime.Evidence(p, r.progress.dir())
-	evidence.Why = otherwise
+	evidence.Why, evidence.BootSession = otherwise, r.bootSession
 	if state.Several(p) {
 		r.readMultiContainer(p)
 		if s := evidence.Progress; s.ID == "" || state.Succeeded(s.Exit) {

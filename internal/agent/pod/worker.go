@@ -114,7 +114,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	w.gate = firewall.Gate{Guard: s.guard, Clock: s.clock, Log: log}
 	w.runtime = &vmruntime.Runtime{Driver: s.driver, Shims: s.shims, Clock: s.clock, Log: log}
 	said := &messages{pod: w.pod, progress: w.progress, runtime: w.runtime, clock: s.clock}
-	w.exits = &exitReader{messages: said, pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock}
+	w.exits = &exitReader{messages: said, pod: w.pod, progress: w.progress, runtime: w.runtime, inputs: s.inputs, clock: s.clock, bootSession: s.bootSession}
 	w.probing = newProbing(ctx, w, s.probes)
 	w.commands = &guestCommands{
 		pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, exits: w.exits, messages: said, probing: w.probing,

@@ -53,6 +53,8 @@ type ExitEvidence struct {
 	Exit    *shim.Exit
 	Outcome vm.Outcome
 	Why     string
+	// BootSession of the host now.
+	BootSession string
 	// Report is the exit code that the guest left behind.
 	Report *int32
 }
@@ -198,6 +200,10 @@ func notExecutedMessage(p *corev1.Pod, end shim.CommandEnd) string {
 func vmExit(r Record, m ExitEvidence, now time.Time) Exit {
 	if m.Exit == nil {
 		return LostExit(r, m.Why, now)
+	}
+	if m.Outcome.Kind == vm.Killed && r.BootSession != m.BootSession {
+		// A Mac that goes down tells all processes to end before it kills them.
+		return LostExit(r, whyRebooted, m.Exit.Ended)
 	}
 	e := Exit{
 		Code: codeCrashed, Reason: reasonError, Message: m.Outcome.Message,

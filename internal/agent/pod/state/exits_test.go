@@ -18,6 +18,7 @@ func TestExitOf(t *testing.T) {
 	now := begin.Add(time.Hour)
 	exit := &shim.Exit{Code: 1, Started: begin, Ended: now}
 	short := &shim.Exit{Code: 1, Started: begin, Ended: begin.Add(time.Second)}
+	killed := &shim.Exit{Code: -1, Signal: 15, Started: begin, Ended: now}
 	report := int32(9)
 	command := func(id string, o shim.Outcome, code int) CommandProgress {
 		return CommandProgress{ID: id, Begun: o != shim.Unreachable, Exit: &shim.CommandEnd{ID: id, Outcome: o, Code: code, Begun: begin, Ended: now}}
@@ -38,6 +39,11 @@ func TestExitOf(t *testing.T) {
 		{"a report does not mend a crash", ExitEvidence{Exit: exit, Outcome: vm.Outcome{Kind: vm.Crashed}, Report: &report}, want{1, "Error", "", false}},
 		{"a VM is stopped", ExitEvidence{Exit: exit, Outcome: vm.Outcome{Kind: vm.Stopped}}, want{137, "Error", "", false}},
 		{"a VM is killed", ExitEvidence{Exit: &shim.Exit{Signal: 9, Ended: now}, Outcome: vm.Outcome{Kind: vm.Killed}}, want{137, "Error", "", false}},
+		{"a Mac that goes down kills a VM", ExitEvidence{Exit: killed, Outcome: vm.Outcome{Kind: vm.Killed}, BootSession: "next"}, want{137, "ContainerStatusUnknown", "", false}},
+		{"it kills one with its command", ExitEvidence{Progress: command("main", shim.Lost, 0), Exit: killed, Outcome: vm.Outcome{Kind: vm.Killed}, BootSession: "next"}, want{137, "ContainerStatusUnknown", "", false}},
+		{"it kills one whose command had failed", ExitEvidence{Progress: command("main", shim.Exited, 3), Exit: killed, Outcome: vm.Outcome{Kind: vm.Killed}, BootSession: "next"}, want{3, "Error", "", false}},
+		{"it kills one before init", ExitEvidence{Progress: CommandProgress{ID: "init-0"}, Exit: killed, Outcome: vm.Outcome{Kind: vm.Killed}, BootSession: "next"}, want{128, "RunContainerError", "", true}},
+		{"a VM shut down before a reboot", ExitEvidence{Exit: exit, Outcome: vm.Outcome{Kind: vm.ShutDown}, BootSession: "next"}, want{0, "Completed", "", false}},
 		{"a VM does not start", ExitEvidence{Exit: short, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{128, "RunContainerError", "", true}},
 		{"a VM has no session", ExitEvidence{Exit: short, Outcome: vm.Outcome{Kind: vm.NotStarted, NoSession: true}}, want{128, "NoConsoleSession", "", true}},
 		{"tart fails after an hour", ExitEvidence{Exit: exit, Outcome: vm.Outcome{Kind: vm.NotStarted}}, want{1, "Error", "", false}},

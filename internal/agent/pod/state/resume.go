@@ -35,6 +35,9 @@ const (
 	ActionEnded Action = "ended"
 )
 
+// whyRebooted is what becomes of a VM that the host's end took with it.
+const whyRebooted = "the host was rebooted while the VM ran"
+
 // Resume classifies what was found. Where the checkpoint is gone, nothing is made anew
 // that may be what ran.
 func Resume(f Findings) (m Action, why string) {
@@ -58,7 +61,7 @@ func resumeByRecord(f Findings) (m Action, why string) {
 	case f.Exit != nil:
 		return ActionReadExit, ""
 	case r.BootSession != f.BootSession:
-		return ActionLost, "the host was rebooted while the VM ran"
+		return ActionLost, whyRebooted
 	case f.Running || f.ShimAlive:
 		return ActionReattach, ""
 	case r.Step == StepStarting && !f.ShimStarted:
