@@ -159,7 +159,7 @@ func dialError(port uint16, err error) error {
 	if errors.Is(err, ErrPortRefused) {
 		err = ErrPortRefused
 	}
-	return fmt.Errorf("dial tcp 127.0.0.1:%d: connect: %w", port, err)
+	return fmt.Errorf("dial tcp localhost:%d: connect: %w", port, err)
 }
 
 // closeWrite says that nothing more comes, where the connection has a way to.

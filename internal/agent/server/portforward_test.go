@@ -160,7 +160,7 @@ func TestPortForwardToAPortNobodyListensOn(t *testing.T) {
 			_, failure := open(t, conn, "8080")
 			close(opened)
 			text, _ := io.ReadAll(failure)
-			const want = "error forwarding port 8080 to pod build, uid uid-1: dial tcp 127.0.0.1:8080: connect: connection refused"
+			const want = "error forwarding port 8080 to pod build, uid uid-1: dial tcp localhost:8080: connect: connection refused"
 			if string(text) != want {
 				t.Errorf("%s: told %q, want %q", transport, text, want)
 			}

@@ -40,6 +40,30 @@ func TestDial(t *testing.T) {
 	}
 }
 
+// A server that is told to listen on localhost may take ::1 alone. A probe does not reach it,
+// as it reaches none on a node that asks at the Pod's address.
+func TestDialToTheOtherLoopback(t *testing.T) {
+	haveNetcat(t)
+	a := serveAttempt(t, hostGuest{})
+	port := listenOn(t, "::1", func(c *net.TCPConn) { _, _ = c.Write([]byte("hello")) })
+	conn, err := Dial(bounded(t), a.dir, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, err := io.ReadAll(conn); string(got) != "hello" || err != nil {
+		t.Errorf("%q, err %v", got, err)
+	}
+	probe, err := DialReserved(bounded(t), a.dir, port)
+	if err == nil {
+		_, err = probe.Read(make([]byte, 1))
+		_ = probe.Close()
+	}
+	if !errors.Is(err, ErrPortRefused) {
+		t.Errorf("a probe: err %v", err)
+	}
+}
+
 func TestDialReadsAsTheGuestSends(t *testing.T) {
 	haveNetcat(t)
 	a := serveAttempt(t, hostGuest{})

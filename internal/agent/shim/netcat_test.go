@@ -10,11 +10,22 @@ import (
 )
 
 // netcat is what guests have as nc: it says on stderr what fails, tells the other side of
-// the end of its input, and ends with the connection.
+// the end of its input, and ends with the connection. Of localhost it tries each address that
+// macOS has for it, in its order.
 func netcat(args []string) int {
-	conn, err := net.Dial("tcp", net.JoinHostPort(args[0], args[1]))
-	if err != nil {
+	hosts := args[:1]
+	if args[0] == "localhost" {
+		hosts = []string{"::1", "127.0.0.1"}
+	}
+	var conn net.Conn
+	var err error
+	for _, host := range hosts {
+		if conn, err = net.Dial("tcp", net.JoinHostPort(host, args[1])); err == nil {
+			break
+		}
 		fmt.Fprintln(os.Stderr, "nc:", err)
+	}
+	if err != nil {
 		return 1
 	}
 	fmt.Fprintln(os.Stderr, "nc: connected")
@@ -43,7 +54,12 @@ func haveNetcat(t *testing.T) {
 // listenTCP serves each connection on a port of this host.
 func listenTCP(t *testing.T, serve func(*net.TCPConn)) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return listenOn(t, "127.0.0.1", serve)
+}
+
+func listenOn(t *testing.T, address string, serve func(*net.TCPConn)) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

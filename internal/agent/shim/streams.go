@@ -259,11 +259,21 @@ func (s *stream) resize(cmd *command) {
 
 // portCommand connects to a port of the guest's own loopback. What the program says of
 // itself is not the connection's. It prints one byte before: it runs.
-func portCommand(port uint16) vm.GuestCommand {
+func portCommand(q dialRequest) vm.GuestCommand {
 	return vm.GuestCommand{
-		Argv: []string{"/bin/sh", "-c", `printf . && exec nc 127.0.0.1 "$1" 2>/dev/null`, "sh", strconv.Itoa(int(port))},
+		Argv: []string{"/bin/sh", "-c", `printf . && exec nc "$1" "$2" 2>/dev/null`, "sh", q.loopback(), strconv.Itoa(int(q.Port))},
 		Bare: true,
 	}
+}
+
+// loopback is where to connect. Who forwards a port means localhost, of which nc tries each
+// address: a server that listens on that name may have ::1 alone. A probe asks for what others
+// would reach.
+func (q dialRequest) loopback() string {
+	if q.Reserved {
+		return "127.0.0.1"
+	}
+	return "localhost"
 }
 
 // refusedWithin is how long is waited for a word that nobody listens. A probe wants to
@@ -285,7 +295,7 @@ func (c *commands) serveDial(s *stream, q dialRequest) {
 	out := &opening{to: s.link.to(stdout), refusedWithin: q.refusedWithin(), begun: make(chan struct{}), first: make(chan struct{}), open: make(chan struct{})}
 	done := make(chan reply, 1)
 	go func() {
-		code, err := c.guest.Exec(ctx, portCommand(q.Port), vm.Streams{Stdin: s.link.in[stdin], Stdout: out})
+		code, err := c.guest.Exec(ctx, portCommand(q), vm.Streams{Stdin: s.link.in[stdin], Stdout: out})
 		done <- dialEnd(code, err, out.used())
 	}()
 	if end := out.await(done); end != nil {
