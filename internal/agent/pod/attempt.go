@@ -39,7 +39,7 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 	if refused {
 		w.report.showWaiting(state.ReasonLimited, w.slot.limitMessage())
 	}
-	if err := w.acquireRoom(ctx, refused); err != nil {
+	if err := w.acquireRoom(ctx, ref, refused); err != nil {
 		return state.Exit{}, err
 	}
 	w.progress.save()
@@ -54,7 +54,11 @@ func (w *worker) attempt(ctx context.Context) (state.Exit, error) {
 
 // acquireRoom waits for a slot and for memory. Who waits for memory holds no slot: whoever
 // has the memory may wait for that.
-func (w *worker) acquireRoom(ctx context.Context, refused bool) error {
+func (w *worker) acquireRoom(ctx context.Context, ref string, refused bool) error {
+	least, err := w.runtime.Driver.LeastMemory(ctx, ref)
+	if err != nil {
+		w.log.Warn("the least memory of the image is not known", "image", ref, "err", err)
+	}
 	for {
 		if err := w.slot.acquire(ctx); err != nil {
 			return err
@@ -62,7 +66,7 @@ func (w *worker) acquireRoom(ctx context.Context, refused bool) error {
 		if refused {
 			w.report.showProgress()
 		}
-		waited, err := w.memory.acquire(ctx, w.slot.release)
+		waited, err := w.memory.acquire(ctx, least, w.slot.release)
 		if err != nil || !waited {
 			return err
 		}

@@ -54,8 +54,9 @@ type fakeHost struct {
 	shares [][]vm.Share
 	// starting is called once, right before a machine starts.
 	starting func()
-	// memory of each VM that was made.
-	memory []int64
+	// memory of each VM that was made, and the least that images need.
+	memory      []int64
+	leastMemory int64
 	// refused are used up one by one, by RunCommand.
 	refused []error
 	// late: the next machine that is to be deleted begins to run just before.
@@ -201,6 +202,8 @@ func (h *fakeHost) Machine(_ context.Context, name string) (vm.Machine, error) {
 func (h *fakeHost) RemoveImage(context.Context, string) error { return nil }
 
 func (h *fakeHost) RemoveLeftovers() {}
+
+func (h *fakeHost) LeastMemory(context.Context, string) (int64, error) { return h.leastMemory, nil }
 
 func (h *fakeHost) GuestSocket(name string) string { return filepath.Join(h.vms, name, "control.sock") }
 

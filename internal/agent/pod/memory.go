@@ -53,11 +53,11 @@ func (m *memoryShare) restore() {
 	m.ledger.Restore(m.pod.uid, m.requests(), size)
 }
 
-// acquire waits for the memory of the VM that is to be made, and reports whether it had
-// to; waits is called before it does.
-func (m *memoryShare) acquire(ctx context.Context, waits func()) (waited bool, err error) {
+// acquire waits for the memory of the VM that is to be made of an image with a minimum, and
+// reports whether it had to; waits is called before it does.
+func (m *memoryShare) acquire(ctx context.Context, image int64, waits func()) (waited bool, err error) {
 	p := m.pod.current()
-	least, wanted := admission.MemoryNeed(p, m.host)
+	least, wanted := admission.MemoryNeed(p, m.host, image)
 	overhead := admission.Overhead(p)
 	given, err := m.ledger.Acquire(ctx, m.pod.uid, m.requests(), allocation.Need{Least: least + overhead, Wanted: wanted + overhead}, func(message string) {
 		waited = true

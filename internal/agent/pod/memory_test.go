@@ -62,6 +62,24 @@ func TestAPodWithoutRequestsGetsWhatIsLeft(t *testing.T) {
 	}
 }
 
+// A VM gets its image's minimum, whatever the Pod requests; then others do not have that.
+func TestAVMHoldsWhatItsImageNeeds(t *testing.T) {
+	w := newWorld(t, asking("b", "2Gi"))
+	w.host.leastMemory = 12 << 30
+	w.startAgent()
+	w.awaitRunning("b")
+	w.create(asking("a", "8Gi"))
+	p := w.awaitPod("a", "waits for memory", func(p *corev1.Pod) bool { return waitsFor(p, "12288 MiB of memory") })
+	if said := p.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(said, "12288 of 16384 MiB") {
+		t.Error(said)
+	}
+	w.host.end("tk-uid-b-0", vm.RunEnd{}, "end")
+	w.awaitRunning("a")
+	if got := w.memoryOfVMs(); !slices.Equal(got, []int64{12 << 30, 12 << 30}) {
+		t.Errorf("VMs of %d bytes", got)
+	}
+}
+
 // classed is a Pod of a class with an overhead of 1Gi.
 func classed(name, memory string) *corev1.Pod {
 	p := asking(name, memory)
@@ -125,9 +143,11 @@ func TestAPodThatWaitsForMemoryHoldsNoSlot(t *testing.T) {
 	w.awaitRunning("c")
 }
 
-func waitsForMemory(p *corev1.Pod) bool {
+func waitsForMemory(p *corev1.Pod) bool { return waitsFor(p, "4096 MiB of memory") }
+
+func waitsFor(p *corev1.Pod, what string) bool {
 	s := p.Status.ContainerStatuses
-	return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, "4096 MiB of memory")
+	return len(s) == 1 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Message, what)
 }
 
 // A Pod that runs is not refused for one that came later, in whatever order they are

@@ -34,6 +34,9 @@ type Driver interface {
 	RemoveImage(ctx context.Context, name string) error
 	// RemoveLeftovers removes what is kept of pulls that were interrupted.
 	RemoveLeftovers()
+	// LeastMemory is the minimum in bytes that Create raises a machine of the image to, 0
+	// when there is none; ErrNotFound when the image is not on this host.
+	LeastMemory(ctx context.Context, ref string) (int64, error)
 	// Create clones the image under a new name and gives the clone its shape and an
 	// identity of its own. It fails with ErrExists rather than replace a machine, with
 	// ErrNotFound when the image is not on this host, and leaves nothing behind when

@@ -213,8 +213,10 @@ func TestShapeOfPod(t *testing.T) {
 	if cpus, memory := Requests(p); cpus != 6000 || memory != 4<<30 {
 		t.Errorf("they request %d thousandths of CPUs and %d bytes", cpus, memory)
 	}
-	if least, wanted := MemoryNeed(p, host); least != 4<<30 || wanted != 8<<30 {
-		t.Errorf("their VM needs %d bytes, and wants %d", least, wanted)
+	for image, want := range map[int64][2]int64{0: {4 << 30, 8 << 30}, 6 << 30: {6 << 30, 8 << 30}, 10 << 30: {10 << 30, 10 << 30}, 1 << 40: {host.MemoryBytes, host.MemoryBytes}} {
+		if least, wanted := MemoryNeed(p, host, image); least != want[0] || wanted != want[1] {
+			t.Errorf("their VM of an image with %d bytes at least needs %d bytes, and wants %d", image, least, wanted)
+		}
 	}
 	if d := cmp.Diff(vm.Shape{CPUs: 1, MemoryBytes: 1 << 20}, ShapeOf(of(corev1.Container{}), Host{})); d != "" {
 		t.Errorf("a host that tells nothing (-want +got):\n%s", d)

@@ -55,14 +55,17 @@ func ShapeOf(p *corev1.Pod, h Host) vm.Shape {
 const leastGuestBytes = 4 << 30
 
 // MemoryNeed is what memory the Pod's VM can do with: what the Pod requests at least,
-// its shape at most. One that asks for nothing takes what is left.
-func MemoryNeed(p *corev1.Pod, h Host) (least, wanted int64) {
+// its shape at most. One that asks for nothing takes what is left. Its VM never has less than
+// its image's minimum; one that the host does not have counts as all of it.
+func MemoryNeed(p *corev1.Pod, h Host, image int64) (least, wanted int64) {
 	wanted = ShapeOf(p, h).MemoryBytes
+	least = min(wanted, leastGuestBytes)
 	asked := most(p, corev1.ResourceMemory, requested)
 	if bytes := counted(corev1.ResourceMemory, asked); bytes > 0 {
-		return min(wanted, bytes/mebibyte*mebibyte), wanted
+		least = min(wanted, bytes/mebibyte*mebibyte)
 	}
-	return min(wanted, leastGuestBytes), wanted
+	image = min(image, h.MemoryBytes-Overhead(p))
+	return max(least, image), max(wanted, image)
 }
 
 // maxDiskBytes keeps absurd sizes within numbers: 8 TiB is more than any Mac has.

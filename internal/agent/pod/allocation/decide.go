@@ -21,6 +21,9 @@ type holding struct {
 	requests Amount
 	// memory of its VM in bytes; 0: it has none yet.
 	memory int64
+	// waits for more than it was promised, as its image needs that. Where two do, neither
+	// must wait for what the other was promised.
+	waits bool
 }
 
 // refusal says why a Pod with these requests does not fit beside those that were
@@ -49,7 +52,9 @@ func refusal(capacity Amount, others []holding, requests Amount) *state.Failure 
 func taken(others []holding) int64 {
 	var sum int64
 	for _, o := range others {
-		sum += max(o.memory, o.requests.MemoryBytes)
+		if !o.waits {
+			sum += max(o.memory, o.requests.MemoryBytes)
+		}
 	}
 	return sum
 }

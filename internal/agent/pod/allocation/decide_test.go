@@ -18,7 +18,7 @@ func TestRequestsAreHeldAgainstAllPodsTogether(t *testing.T) {
 		"more CPUs than are left":    {[]holding{{requests: Amount{7000, 0}}}, Amount{1001, 0}, "OutOfcpu"},
 		"no requests on a full host": {[]holding{{requests: Amount{8000, 16 * gib}}}, Amount{}, ""},
 		// A VM larger than its request is no promise that a Pod could be refused for.
-		"beside a VM with a limit": {[]holding{{Amount{0, 2 * gib}, 16 * gib}}, Amount{0, 14 * gib}, ""},
+		"beside a VM with a limit": {[]holding{{Amount{0, 2 * gib}, 16 * gib, false}}, Amount{0, 14 * gib}, ""},
 	} {
 		got := ""
 		if f := refusal(capacity, c.others, c.wants); f != nil {
@@ -42,11 +42,12 @@ func TestAVMGetsWhatIsLeft(t *testing.T) {
 		fits   bool
 	}{
 		"all it wants":                       {nil, Need{4 * gib, 8 * gib}, 8 * gib, true},
-		"the rest":                           {[]holding{{Amount{0, 10 * gib}, 10 * gib}}, Need{4 * gib, 8 * gib}, 6 * gib, true},
-		"too little":                         {[]holding{{Amount{0, 14 * gib}, 14 * gib}}, Need{4 * gib, 8 * gib}, 2 * gib, false},
+		"the rest":                           {[]holding{{Amount{0, 10 * gib}, 10 * gib, false}}, Need{4 * gib, 8 * gib}, 6 * gib, true},
+		"too little":                         {[]holding{{Amount{0, 14 * gib}, 14 * gib, false}}, Need{4 * gib, 8 * gib}, 2 * gib, false},
 		"what was promised is not given":     {[]holding{{requests: Amount{0, 14 * gib}}}, Need{4 * gib, 8 * gib}, 2 * gib, false},
-		"a VM counts with its size":          {[]holding{{Amount{0, 2 * gib}, 12 * gib}}, Need{4 * gib, 8 * gib}, 4 * gib, true},
-		"a request beside a VM at its limit": {[]holding{{Amount{0, 6 * gib}, 12 * gib}}, Need{6 * gib, 12 * gib}, 4 * gib, false},
+		"one that waits for more has none":   {[]holding{{Amount{0, 8 * gib}, 0, true}}, Need{12 * gib, 12 * gib}, 12 * gib, true},
+		"a VM counts with its size":          {[]holding{{Amount{0, 2 * gib}, 12 * gib, false}}, Need{4 * gib, 8 * gib}, 4 * gib, true},
+		"a request beside a VM at its limit": {[]holding{{Amount{0, 6 * gib}, 12 * gib, false}}, Need{6 * gib, 12 * gib}, 4 * gib, false},
 	} {
 		given, fits := fit(16*gib, c.others, c.need)
 		if given != c.given || fits != c.fits {

@@ -46,7 +46,7 @@ func (l *Ledger) Settled(uid types.UID) { l.change(func() { delete(l.expected, u
 // Restore enters a Pod that was admitted before, with the memory of its VM; 0: it has
 // none.
 func (l *Ledger) Restore(uid types.UID, requests Amount, memory int64) {
-	l.change(func() { l.held[uid] = holding{requests, memory} })
+	l.change(func() { l.held[uid] = holding{requests: requests, memory: memory} })
 }
 
 // Release forgets a Pod of which nothing runs any more.
@@ -136,15 +136,17 @@ func (l *Ledger) acquire(uid types.UID, requests Amount, n Need) (given int64, m
 	others := l.others(uid)
 	given, fits := fit(l.capacity.MemoryBytes, others, n)
 	if fits {
-		l.held[uid] = holding{requests, given}
+		l.held[uid] = holding{requests: requests, memory: given}
 		return given, "", nil
 	}
-	// It has no VM now. What that had is not kept from those whom this Pod waits for.
-	if l.held[uid].memory > 0 {
+	// It has no VM now. What that had is not kept from those whom this Pod waits for, nor is
+	// what it was promised, where it waits for more.
+	before, now := l.held[uid], holding{requests: requests, waits: n.Least > requests.MemoryBytes}
+	if before.memory > 0 || now.waits && !before.waits {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
-	l.held[uid] = holding{requests: requests}
+	l.held[uid] = now
 	return 0, fmt.Sprintf("the VM needs %d MiB of memory at least, and other Pods have %d of %d MiB: it waits until one of them ends",
 		n.Least>>20, taken(others)>>20, l.capacity.MemoryBytes>>20), l.changed
 }

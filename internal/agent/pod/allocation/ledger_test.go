@@ -68,6 +68,37 @@ func TestPodsThatWaitDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
+// Two Pods whose images need more than they request come one after the other.
+func TestPodsThatWaitForMoreThanTheyRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Amount{MemoryBytes: 16 * gib})
+		l.Open()
+		promised := Amount{MemoryBytes: 8 * gib}
+		got := make(chan types.UID, 2)
+		for _, uid := range []types.UID{"a", "b"} {
+			if refused, err := l.Admit(t.Context(), uid, promised); refused != nil || err != nil {
+				t.Fatal(refused, err)
+			}
+		}
+		for _, uid := range []types.UID{"a", "b"} {
+			go func() {
+				if _, err := l.Acquire(t.Context(), uid, promised, Need{12 * gib, 12 * gib}, func(string) {}); err == nil {
+					got <- uid
+				}
+			}()
+		}
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Fatalf("%d have their memory", len(got))
+		}
+		first := <-got
+		l.Release(first)
+		if second := <-got; second == first {
+			t.Error(second)
+		}
+	})
+}
+
 func TestMemoryIsWaitedForUntilAPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Amount{MemoryBytes: 16 * gib})

@@ -101,7 +101,7 @@ func (d *Driver) lockCreate(ctx context.Context) (*os.File, error) {
 
 // reshape gives a clone its shape and its identity, and makes sure that it boots.
 func (d *Driver) reshape(ctx context.Context, name string, shape vm.Shape) error {
-	config, err := d.config(name)
+	config, err := readConfig(d.configFile(name))
 	if err != nil {
 		return err
 	}
@@ -173,14 +173,28 @@ func (c config) refit() []string {
 	return nil
 }
 
-func (d *Driver) config(name string) (config, error) {
-	data, err := os.ReadFile(d.configFile(name))
+// readConfig reads that of a machine or of an image, which becomes that of its clones.
+func readConfig(path string) (config, error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return config{}, fmt.Errorf("reading the configuration of %s: %w", name, err)
+		return config{}, fmt.Errorf("reading a configuration: %w", err)
 	}
 	var c config
 	if err := json.Unmarshal(data, &c); err != nil {
-		return config{}, fmt.Errorf("parsing the configuration of %s: %w", name, err)
+		return config{}, fmt.Errorf("parsing %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// LeastMemory reads the image's configuration.
+func (d *Driver) LeastMemory(_ context.Context, ref string) (int64, error) {
+	link, err := d.imageLink(ref)
+	if err != nil {
+		return 0, err
+	}
+	c, err := readConfig(filepath.Join(link, "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("image %s: %w", ref, vm.ErrNotFound)
+	}
+	return c.MemorySizeMin, err
 }

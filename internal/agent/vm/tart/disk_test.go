@@ -98,7 +98,7 @@ func TestAGrownDiskLeavesTheDisplay(t *testing.T) {
 	if err := f.Create(t.Context(), "tk-a-0", fakeImage, vm.Shape{DiskBytes: 80e9}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := f.config("tk-a-0"); err != nil || c.DisplayRefit == nil || !*c.DisplayRefit || f.diskGB(t, "tk-a-0") != 80 {
+	if c, err := readConfig(f.configFile("tk-a-0")); err != nil || c.DisplayRefit == nil || !*c.DisplayRefit || f.diskGB(t, "tk-a-0") != 80 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

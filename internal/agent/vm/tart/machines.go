@@ -57,7 +57,7 @@ func (d *Driver) machine(name string) (vm.Machine, error) {
 	if err != nil {
 		return vm.Machine{}, err
 	}
-	config, _ := d.config(name)
+	config, _ := readConfig(d.configFile(name))
 	return vm.Machine{Name: name, Running: pid != 0, Powered: pid != 0 && d.powered(name), MacOS: config.macOS()}, nil
 }
 

@@ -1,0 +1,37 @@
+package tart
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/macfleet/macfleet/internal/agent/vm"
+)
+
+// What is told of an image is what its clones are raised to.
+func TestLeastMemory(t *testing.T) {
+	for name, image := range map[string]map[string]any{"a disk": {"memoryMinMB": 6144}, "layers": inLayers()} {
+		t.Run(name, func(t *testing.T) {
+			image["memoryMinMB"] = 6144
+			f := newFake(t, map[string]any{"version": "2.36.0", "images": map[string]any{fakeImage: image}})
+			if _, err := f.LeastMemory(t.Context(), fakeImage); !errors.Is(err, vm.ErrNotFound) {
+				t.Errorf("of one that is not here: %v", err)
+			}
+			digest, err := f.Pull(t.Context(), fakeImage, vm.PullOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Create(t.Context(), "tk-a-0", fakeImage, vm.Shape{MemoryBytes: 1 << 30}); err != nil {
+				t.Fatal(err)
+			}
+			clone, err := readConfig(f.configFile("tk-a-0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ref := range []string{fakeImage, "registry.test:5000/macos/base@" + digest} {
+				if got, err := f.LeastMemory(t.Context(), ref); got != 6<<30 || got != clone.MemorySizeMin || err != nil {
+					t.Errorf("%s needs %d, its clone %d, %v", ref, got, clone.MemorySizeMin, err)
+				}
+			}
+		})
+	}
+}
