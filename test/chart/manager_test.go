@@ -1,6 +1,9 @@
 package chart
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -185,24 +188,42 @@ func TestRightsAreEnumerated(t *testing.T) {
 	}
 }
 
-// A chart that was released names its image by digest; a tag of your own is no longer
-// that image. The Job before an upgrade runs the same one.
+// A chart that was released names its image by digest, in whatever registry; a tag of your
+// own is no longer that image. The Job before an upgrade runs the same one.
 func TestImageIsNamedByTheDigestOfItsRelease(t *testing.T) {
-	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
-	for want, values := range map[string][]string{
-		"ghcr.io/macfleet/manager:v0.1.0":           nil,
-		"ghcr.io/macfleet/manager:v0.1.0@" + digest: {"manager.image.digest=" + digest},
-		"mirror.example/manager:v0.1.0@" + digest:   {"manager.image.digest=" + digest, "manager.image.repository=mirror.example/manager"},
-		"ghcr.io/macfleet/manager:mine":             {"manager.image.digest=" + digest, "manager.image.tag=mine"},
+	released, digest := "sha256:"+strings.Repeat("9", 64), "sha256:"+strings.Repeat("0123456789abcdef", 4)
+	chart := t.TempDir()
+	if err := os.CopyFS(chart, os.DirFS(chartDir)); err != nil {
+		t.Fatal(err)
+	}
+	about, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "macfleet.dev/image-digest: "
+	if err := os.WriteFile(filepath.Join(chart, "Chart.yaml"), bytes.Replace(about, []byte(line+`""`), []byte(line+released), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		chart, want string
+		values      []string
+	}{
+		{chart: chartDir, want: "ghcr.io/macfleet/manager:v0.1.0"},
+		{chart: chartDir, want: "ghcr.io/macfleet/manager:v0.1.0@" + digest, values: []string{"manager.image.digest=" + digest}},
+		{chart: chart, want: "ghcr.io/macfleet/manager:v0.1.0@" + released},
+		{chart: chart, want: "mirror.example/manager:v0.1.0@" + released, values: []string{"manager.image.repository=mirror.example/manager"}},
+		{chart: chart, want: "ghcr.io/macfleet/manager:mine", values: []string{"manager.image.tag=mine"}},
+		{chart: chart, want: "ghcr.io/macfleet/manager:v0.1.0@" + digest, values: []string{"manager.image.digest=" + digest}},
+		{chart: chart, want: "ghcr.io/macfleet/manager:mine", values: []string{"manager.image.digest=" + digest, "manager.image.tag=mine"}},
 	} {
-		found := objects(t, set(values...)...)
+		found := objectsIn(t, c.chart, "macfleet", set(c.values...)...)
 		for kind, name := range map[string]string{"Deployment": "macfleet-manager", "Job": "macfleet-crds"} {
 			containers, _, err := unstructured.NestedSlice(named(found, kind, name).Object, "spec", "template", "spec", "containers")
 			if err != nil || len(containers) != 1 {
 				t.Fatalf("%s: %d containers, %v", kind, len(containers), err)
 			}
-			if got := containers[0].(map[string]any)["image"]; got != want {
-				t.Errorf("%s %v: image %v, want %s", kind, values, got, want)
+			if got := containers[0].(map[string]any)["image"]; got != c.want {
+				t.Errorf("%s %v: image %v, want %s", kind, c.values, got, c.want)
 			}
 		}
 	}

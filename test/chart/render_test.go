@@ -35,11 +35,15 @@ func render(ctx context.Context, args ...string) (out, refusal string, err error
 }
 
 func renderAs(ctx context.Context, release string, args ...string) (out, refusal string, err error) {
+	return renderIn(ctx, chartDir, release, args...)
+}
+
+func renderIn(ctx context.Context, chart, release string, args ...string) (out, refusal string, err error) {
 	binary, err := helmBinary()
 	if err != nil {
 		return "", "", err
 	}
-	cmd := exec.CommandContext(ctx, binary, append([]string{"template", release, chartDir, "--namespace", "macfleet-system"}, args...)...)
+	cmd := exec.CommandContext(ctx, binary, append([]string{"template", release, chart, "--namespace", "macfleet-system"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -57,7 +61,12 @@ func objects(t *testing.T, args ...string) []*unstructured.Unstructured {
 
 func objectsOf(t *testing.T, release string, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	out, refusal, err := renderAs(t.Context(), release, args...)
+	return objectsIn(t, chartDir, release, args...)
+}
+
+func objectsIn(t *testing.T, chart, release string, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	out, refusal, err := renderIn(t.Context(), chart, release, args...)
 	if err != nil || refusal != "" {
 		t.Fatalf("helm template %v: %v %s", args, err, refusal)
 	}

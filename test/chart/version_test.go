@@ -15,6 +15,7 @@ func TestRequirement004_TheVersionThatIsWaitedFor(t *testing.T) {
 	}{
 		"the release's own image": {nil, "v0.1.0"},
 		"another image":           {[]string{"manager.image.tag=mine"}, ""},
+		"another by its digest":   {[]string{"manager.image.digest=sha256:" + strings.Repeat("0", 64)}, ""},
 		"another, with a version": {[]string{"manager.image.tag=mine", "manager.agentVersion=v9.1.0"}, "v9.1.0"},
 		"no manager here":         {[]string{"manager.replicas=0"}, ""},
 	} {

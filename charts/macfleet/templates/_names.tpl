@@ -44,9 +44,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $zones | uniq | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* The manager's image. The digest is that of the image that the chart came with: not of a tag of your own. */}}
+{{/* The manager's image. The digest is that of the image that the chart came with, also in a registry of your own: not of a tag of your own. */}}
 {{- define "macfleet.image" -}}
 {{- $image := .Values.manager.image -}}
+{{- $digest := $image.digest | default (index .Chart.Annotations "macfleet.dev/image-digest") -}}
 {{- $image.repository -}}:{{- $image.tag | default .Chart.AppVersion -}}
-{{- if and $image.digest (not $image.tag) -}}@{{- $image.digest -}}{{- end -}}
+{{- if and $digest (not $image.tag) -}}@{{- $digest -}}{{- end -}}
 {{- end -}}

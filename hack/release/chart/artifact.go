@@ -73,7 +73,7 @@ func about(packaged []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for the chart's Chart.yaml: %w", err)
 		}
-		if header.Name != "macfleet/Chart.yaml" {
+		if header.Name != aboutFile {
 			continue
 		}
 		text, err := io.ReadAll(reader)

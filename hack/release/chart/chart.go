@@ -13,6 +13,12 @@ import (
 	"github.com/macfleet/macfleet/hack/release/archive"
 )
 
+// aboutFile is the file of a packaged chart that says what it is.
+const aboutFile = "macfleet/Chart.yaml"
+
+// digestAnnotation begins the line of Chart.yaml that the templates have the image's digest from.
+const digestAnnotation = "  macfleet.dev/image-digest:"
+
 // Release is what a packaged chart says beyond its files.
 type Release struct {
 	// Version is the release's, with its v; Digest is the image's.
@@ -28,13 +34,14 @@ func Package(dir, into string, release Release) (string, error) {
 		return "", fmt.Errorf("reading the chart: %w", err)
 	}
 	number := strings.TrimPrefix(release.Version, "v")
-	for name, lines := range map[string][]line{
-		"macfleet/Chart.yaml":  {{"version:", "version: " + number}, {"appVersion:", "appVersion: " + release.Version}},
-		"macfleet/values.yaml": {{"    digest:", fmt.Sprintf("    digest: %q", release.Digest)}},
-	} {
-		if err := rewrite(entries, name, lines); err != nil {
-			return "", err
-		}
+	// Nothing of one release is in the values: they are copied and kept, and given to the next.
+	err = rewrite(entries, []line{
+		{"version:", "version: " + number},
+		{"appVersion:", "appVersion: " + release.Version},
+		{digestAnnotation, fmt.Sprintf("%s %q", digestAnnotation, release.Digest)},
+	})
+	if err != nil {
+		return "", err
 	}
 	file := filepath.Join(into, "macfleet-"+number+".tgz")
 	return file, archive.WriteGzip(file, release.Made, entries)
@@ -43,10 +50,10 @@ func Package(dir, into string, release Release) (string, error) {
 // line is one line of a file, known by its beginning.
 type line struct{ begins, written string }
 
-// rewrite gives an entry content of its own. Each line must be there once.
-func rewrite(entries []archive.Entry, name string, lines []line) error {
+// rewrite gives the Chart.yaml content of its own. Each line must be there once.
+func rewrite(entries []archive.Entry, lines []line) error {
 	for i, entry := range entries {
-		if entry.Name != name {
+		if entry.Name != aboutFile {
 			continue
 		}
 		content, err := os.ReadFile(entry.Source)
@@ -57,14 +64,14 @@ func rewrite(entries []archive.Entry, name string, lines []line) error {
 		for _, one := range lines {
 			pattern := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(one.begins) + ".*$")
 			if found := len(pattern.FindAllString(text, -1)); found != 1 {
-				return fmt.Errorf("%s has %d lines that begin with %q, where one is written anew", name, found, one.begins)
+				return fmt.Errorf("%s has %d lines that begin with %q, where one is written anew", aboutFile, found, one.begins)
 			}
 			text = pattern.ReplaceAllLiteralString(text, one.written)
 		}
-		entries[i] = archive.Entry{Name: name, Content: []byte(text)}
+		entries[i] = archive.Entry{Name: aboutFile, Content: []byte(text)}
 		return nil
 	}
-	return fmt.Errorf("the chart has no %s", name)
+	return fmt.Errorf("the chart has no %s", aboutFile)
 }
 
 // AppVersion is the version that a chart's folder says.

@@ -26,7 +26,12 @@ const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef012345678
 
 func packaged(t *testing.T) string {
 	t.Helper()
-	file, err := Package(chartDir, t.TempDir(), Release{Version: "v0.1.0-rc.1", Digest: digest, Made: time.Unix(1_700_000_000, 0)})
+	return packagedAs(t, "v0.1.0-rc.1", digest)
+}
+
+func packagedAs(t *testing.T, version, digest string) string {
+	t.Helper()
+	file, err := Package(chartDir, t.TempDir(), Release{Version: version, Digest: digest, Made: time.Unix(1_700_000_000, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,18 +82,33 @@ func TestPackagedChartNamesItsRelease(t *testing.T) {
 	}
 }
 
+// People copy a release's values, and keep them for the next: that one's image must not be
+// this one's.
+func TestValuesOfAReleaseDoNotKeepItsImage(t *testing.T) {
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte(runHelm(t, "show", "values", packaged(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := "sha256:" + strings.Repeat("9", 64)
+	rendered := runHelm(t, "template", "macfleet", packagedAs(t, "v0.1.0", later), "--values", values, "--set", "fleets.builders.zone=fr-par-1")
+	// The manager's, and those of the Jobs before an upgrade and an uninstallation.
+	if want := "image: ghcr.io/macfleet/manager:v0.1.0@" + later + "\n"; strings.Count(rendered, want) != 3 || strings.Contains(rendered, digest) {
+		t.Errorf("with the values of the release before it does not render %q three times:\n%s", want, rendered)
+	}
+}
+
 // A line that is no longer there, or there twice, is no release without its digest.
 func TestAChartWithoutALineForTheDigestIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
 		t.Fatal(err)
 	}
-	values := filepath.Join(dir, "values.yaml")
-	text, err := os.ReadFile(values)
+	about := filepath.Join(dir, "Chart.yaml")
+	text, err := os.ReadFile(about)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(values, bytes.ReplaceAll(text, []byte("    digest:"), []byte("    checksum:")), 0o600); err != nil {
+	if err := os.WriteFile(about, bytes.ReplaceAll(text, []byte("image-digest:"), []byte("image-checksum:")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Package(dir, t.TempDir(), Release{Version: "v0.1.0", Digest: digest}); err == nil || !strings.Contains(err.Error(), "digest:") {
