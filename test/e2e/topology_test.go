@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,7 +35,7 @@ func TestContract_TopologyChangesReplaceNoMac(t *testing.T) {
 	f.awaitPool(4)
 	f.sharesTheKeyOf(world.Fleet)
 	f.flavour("clusterclass-macfleet.yaml", nil)
-	f.flavour("cluster-template-topology.yaml", map[string]string{"WORKER_MACHINE_COUNT": "2"})
+	f.flavour("cluster-template-topology.yaml", map[string]string{"WORKER_MACHINE_COUNT": "2", "KUBERNETES_VERSION": f.kubernetesVersion()})
 	f.awaitRunning(2)
 	f.awaitUpToDate()
 	f.awaitTopology()
@@ -113,6 +114,20 @@ func (f *fleet) flavour(file string, variables map[string]string) {
 		}
 		return f.client.Create(f.Context(), object)
 	})
+}
+
+// kubernetesVersion is the API server's, which a topology has to name.
+func (f *fleet) kubernetesVersion() string {
+	f.Helper()
+	server, err := discovery.NewDiscoveryClientForConfig(f.world.Config())
+	if err != nil {
+		f.Fatal(err)
+	}
+	version, err := server.ServerVersion()
+	if err != nil {
+		f.Fatal(err)
+	}
+	return version.GitVersion
 }
 
 func (f *fleet) topology() *clusterv1.Cluster {

@@ -139,6 +139,7 @@ SCW_ACCESS_KEY: SCWXXXXXXXXXXXXXXXXX
 SCW_SECRET_KEY: a-secret
 SCW_DEFAULT_PROJECT_ID: 11111111-1111-1111-1111-111111111111
 SCW_ZONE: fr-par-1
+KUBERNETES_VERSION: v1.36.4
 TART_VERSION: 2.30.0
 TART_SHA256: %s
 `, filepath.Join(dir, "infrastructure-macfleet", "latest", "infrastructure-components.yaml"),

@@ -21,7 +21,7 @@ func TestClusterctlReadsTheFilesAsARepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	given := settings(t, map[string]string{
-		"CLUSTER_NAME": "macfleet", "NAMESPACE": Namespace, "SCW_ZONE": "fr-par-1", "TART_VERSION": "2.30.0", "TART_SHA256": "00", "WORKER_MACHINE_COUNT": "3",
+		"CLUSTER_NAME": "macfleet", "NAMESPACE": Namespace, "SCW_ZONE": "fr-par-1", "TART_VERSION": "2.30.0", "TART_SHA256": "00", "WORKER_MACHINE_COUNT": "3", "KUBERNETES_VERSION": "v1.36.4",
 	})
 	client, err := repository.New(t.Context(), config.NewProvider(Provider, components, clusterctlv1.InfrastructureProviderType), given)
 	if err != nil {

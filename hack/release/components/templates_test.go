@@ -59,7 +59,13 @@ func TestTemplatesSayWhatTheyNeed(t *testing.T) {
 				t.Errorf("%s: %s has no default %q", name, variable, want)
 			}
 		}
-		for _, required := range []string{"CLUSTER_NAME", "SCW_ZONE", "TART_VERSION", "TART_SHA256"} {
+		asked := []string{"CLUSTER_NAME", "SCW_ZONE", "TART_VERSION", "TART_SHA256"}
+		if name == "cluster-template-topology.yaml" {
+			asked = append(asked, "KUBERNETES_VERSION") // core lets nobody lower a wrong one
+		} else if defaults["KUBERNETES_VERSION"] == nil {
+			t.Errorf("%s: KUBERNETES_VERSION has no default", name)
+		}
+		for _, required := range asked {
 			if value, known := defaults[required]; !known || value != nil {
 				t.Errorf("%s: %s is not asked for", name, required)
 			}
