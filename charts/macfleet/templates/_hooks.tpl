@@ -5,7 +5,21 @@ helm.sh/hook-weight: {{ index . 1 | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* A Job that runs the manager's image once, and the ServiceAccount that it has: a
+{{/* The labels of a hook's Pod: not the manager's, which its Service, its budget and its policy select. */}}
+{{- define "macfleet.hookSelector" -}}
+app.kubernetes.io/name: macfleet-{{ .hook }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end -}}
+
+{{/* What a Pod of the chart reaches with manager.networkPolicy.restrictEgress: DNS, and what the values list. */}}
+{{- define "macfleet.egress" -}}
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- with .Values.manager.networkPolicy.egress }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* A Job that runs the manager's image once, and the ServiceAccount and the NetworkPolicy that it has: a
 dict of root, name, hook, args, and deadline in seconds. Whoever includes it makes the
 ClusterRole of that name. */}}
 {{- define "macfleet.hookJob" -}}
@@ -28,6 +42,29 @@ metadata:
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .name }}}
 subjects:
   - {kind: ServiceAccount, name: {{ .name }}, namespace: {{ $root.Release.Namespace }}}
+{{- $policy := $root.Values.manager.networkPolicy }}
+{{- if $policy.enabled }}
+---
+# Nobody reaches the Job, and it reaches the API server also where a namespace lets nobody out. Where
+# that server is, only restrictEgress' list says.
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- $labels | nindent 4 }}
+  annotations: {{- include "macfleet.hook" (list .hook "-5") | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "macfleet.hookSelector" . | nindent 6 }}
+  policyTypes: [Ingress, Egress]
+  egress:
+    {{- if $policy.restrictEgress }}
+    {{- include "macfleet.egress" $root | nindent 4 }}
+    {{- else }}
+    - {}
+    {{- end }}
+{{- end }}
 ---
 apiVersion: batch/v1
 kind: Job
@@ -41,11 +78,11 @@ spec:
   activeDeadlineSeconds: {{ .deadline }}
   template:
     metadata:
-      labels: {app.kubernetes.io/name: macfleet-{{ .hook }}, app.kubernetes.io/instance: {{ $root.Release.Name }}}
+      labels: {{- include "macfleet.hookSelector" . | nindent 8 }}
     spec:
       restartPolicy: Never
       serviceAccountName: {{ .name }}
-      {{- range $field := list "imagePullSecrets" "nodeSelector" "tolerations" "priorityClassName" }}
+      {{- range $field := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
       {{- with index $root.Values.manager $field }}
       {{ $field }}: {{- toYaml . | nindent 8 }}
       {{- end }}
@@ -61,9 +98,8 @@ spec:
           args: {{- toYaml .args | nindent 12 }}
           # Shown by kubectl describe, and by helm where it tells of a failed hook.
           terminationMessagePolicy: FallbackToLogsOnError
-          resources:
-            requests: {cpu: 50m, memory: 64Mi}
-            limits: {memory: 256Mi}
+          # The manager's, which the namespace's quota and limits let in.
+          resources: {{- toYaml $root.Values.manager.resources | nindent 12 }}
           securityContext:
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
