@@ -93,6 +93,7 @@ func some(n int, kind, first string) string {
 // lookAtHost goes by the record, which is written before the phase that shows it.
 func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) {
 	switch release := h.Spec.Release; {
+	case f.anothers(h):
 	case h.Spec.Order != nil:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
 	case h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
@@ -116,14 +117,16 @@ func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now t
 	}
 }
 
-// stranded reports that a host without a release has a claim that no Machine holds. A claim
-// for another namespace is for another manager to judge: its Machines were not listed here.
-func (f Found) stranded(h *infrav1.ScalewayAppleSiliconHost) bool {
+// anothers reports that a host is claimed for another namespace, whose manager orders and
+// releases it: its Machines were not listed here.
+func (f Found) anothers(h *infrav1.ScalewayAppleSiliconHost) bool {
 	claim := h.Spec.ClaimRef
-	switch {
-	case claim == nil, h.Spec.Record.HandedOverAt != nil, h.Status.Phase == infrav1.HostGone:
-		return false
-	case claim.Namespace != f.Namespace && claim.Namespace != host.NoNamespace:
+	return claim != nil && claim.Namespace != f.Namespace && claim.Namespace != host.NoNamespace
+}
+
+// stranded reports that a host without a release has a claim that no Machine holds.
+func (f Found) stranded(h *infrav1.ScalewayAppleSiliconHost) bool {
+	if h.Spec.ClaimRef == nil || h.Spec.Record.HandedOverAt != nil || h.Status.Phase == infrav1.HostGone {
 		return false
 	}
 	return !slices.ContainsFunc(f.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool { return host.MeansClaim(h, &m) })
