@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 )
 
 // oneOff is a command that does one thing and ends. The chart's hooks run them.
@@ -30,9 +31,9 @@ func oneOffOf(args []string) (oneOff, bool) {
 
 // execute runs the command with what follows its name, and returns the exit code.
 func (o oneOff) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	to, err := o.parse(args, stdout)
+	to, timeout, err := o.parse(args, stdout)
 	if err == nil {
-		err = o.run(ctx, to, stdout)
+		err = o.within(ctx, timeout, to, stdout)
 	}
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -41,23 +42,36 @@ func (o oneOff) execute(ctx context.Context, args []string, stdout, stderr io.Wr
 	return exitCode(err)
 }
 
-func (o oneOff) parse(args []string, stdout io.Writer) (connection, error) {
+// within runs the command for no longer than a time; 0: as long as it takes.
+func (o oneOff) within(ctx context.Context, timeout time.Duration, to connection, stdout io.Writer) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return o.run(ctx, to, stdout)
+}
+
+func (o oneOff) parse(args []string, stdout io.Writer) (connection, time.Duration, error) {
 	var s settings
+	var timeout time.Duration
 	f := flag.NewFlagSet("manager "+o.name+" "+o.verb, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; default: KUBECONFIG, or the cluster the command runs in")
+	f.DurationVar(&timeout, "timeout", 0, "the command ends after so long, with what is missing; 0: as long as it takes")
 	if len(args) == 0 || args[0] != o.verb {
-		return connection{}, wrong("give %q: manager %s %s [--kubeconfig=<file>]", o.verb, o.name, o.verb)
+		return connection{}, 0, wrong("give %q: manager %s %s [--kubeconfig=<file>] [--timeout=<time>]", o.verb, o.name, o.verb)
 	}
 	if err := f.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(stdout)
 		f.Usage()
-		return connection{}, err
+		return connection{}, 0, err
 	} else if err != nil {
-		return connection{}, wrong("%w", err)
+		return connection{}, 0, wrong("%w", err)
 	}
 	if f.NArg() > 0 {
-		return connection{}, wrong("unexpected argument %q", f.Arg(0))
+		return connection{}, 0, wrong("unexpected argument %q", f.Arg(0))
 	}
-	return connect(s)
+	to, err := connect(s)
+	return to, timeout, err
 }

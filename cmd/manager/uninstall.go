@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +22,9 @@ const (
 	// uninstallSettles is how often what stays is looked at before it counts: the Machines of
 	// a fleet that was scaled to 0 a moment ago are not being deleted yet.
 	uninstallSettles = 3
+	// uninstallFailures is how many looks in a row fail before the wait is given up: an API
+	// server that starts anew ends no wait of an hour.
+	uninstallFailures = 6
 )
 
 // checkUninstall is `manager uninstall check`, which the chart's hook runs before the
@@ -35,28 +40,73 @@ func checkUninstall(ctx context.Context, to connection, stdout io.Writer) error 
 
 // untilNothingIsLeft waits for what ends by itself, and refuses for what does not.
 func untilNothingIsLeft(ctx context.Context, c client.Client, namespace string, stdout io.Writer) error {
+	var w watch
 	said := ""
-	for looks := 1; ; looks++ {
+	for {
 		left, err := lookAtWhatIsLeft(ctx, c, namespace)
+		if ctx.Err() != nil {
+			return w.cutOff(ctx.Err())
+		}
+		over, refusal := w.look(left, err)
 		switch {
-		case err != nil:
-			return err
-		case left.Nothing():
+		case refusal != nil:
+			return refusal
+		case over:
 			_, _ = fmt.Fprintln(stdout, "no Mac is left that the manager has to look after")
 			return nil
-		case len(left.Stays) > 0 && looks >= uninstallSettles:
-			return fmt.Errorf("the release is not deleted: %s", strings.Join(left.Stays, "; "))
 		}
-		if now := strings.Join(left.Passes, "\n"); now != said {
+		now := strings.Join(left.Passes, "\n")
+		if err != nil {
+			now = err.Error()
+		}
+		if now != said {
 			said = now
 			_, _ = fmt.Fprintln(stdout, now)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return w.cutOff(ctx.Err())
 		case <-time.After(uninstallPoll):
 		}
 	}
+}
+
+// watch is what the looks until now have shown.
+type watch struct {
+	// looks is how many there were, and failures how many in a row failed since.
+	looks, failures int
+	// left is what the last one found, or why it failed.
+	left []string
+}
+
+// look judges one more: whether the wait is over, and what refuses the deletion.
+func (w *watch) look(left uninstall.Left, failed error) (over bool, refusal error) {
+	if failed != nil {
+		w.failures++
+		w.left = []string{failed.Error()}
+		if w.failures < uninstallFailures {
+			return false, nil
+		}
+		return true, notDeleted(w.left)
+	}
+	w.looks, w.failures = w.looks+1, 0
+	w.left = slices.Concat(left.Stays, left.Passes)
+	if len(left.Stays) > 0 && w.looks >= uninstallSettles {
+		return true, notDeleted(left.Stays)
+	}
+	return left.Nothing(), nil
+}
+
+// cutOff is why a wait ended too early: its time was up, or somebody ended it.
+func (w *watch) cutOff(why error) error {
+	if !errors.Is(why, context.DeadlineExceeded) {
+		return why
+	}
+	return notDeleted(append([]string{"the time to wait is over"}, w.left...))
+}
+
+func notDeleted(why []string) error {
+	return fmt.Errorf("the release is not deleted: %s", strings.Join(why, "; "))
 }
 
 func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (uninstall.Left, error) {

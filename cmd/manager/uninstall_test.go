@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -66,10 +70,11 @@ func TestUninstallCheck(t *testing.T) {
 				h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "other-system", Name: "a", Token: "t-1"}
 			}), says: "no Mac is left",
 		},
-		// It ends by itself: only the Job's own deadline ends the wait.
+		// It ends by itself: only the command's own deadline ends the wait.
 		"a release": {
 			there: mac(func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Release = &infrav1.Release{} }),
-			says:  "host h is being released and wiped", fails: context.DeadlineExceeded.Error(), waits: 6,
+			says:  "host h is being released and wiped",
+			fails: "the release is not deleted: the time to wait is over; host h is being released and wiped", waits: 6,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,5 +99,77 @@ func TestUninstallCheck(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An API server that is away for a while is no reason to begin an hour's wait anew.
+func TestUninstallCheckOutlivesAnAPIServer(t *testing.T) {
+	away := errors.New("the API server is away")
+	for name, c := range map[string]struct {
+		// fails are the looks, counted from 1, that fail; the others find a Mac that is wiped.
+		fails func(look int) bool
+		// looks is how many there are; the last one finds nothing, where it does not fail.
+		looks   int
+		refuses string
+	}{
+		"for a while":  {fails: func(look int) bool { return look < uninstallFailures }, looks: uninstallFailures},
+		"for good":     {fails: func(int) bool { return true }, looks: uninstallFailures, refuses: "the release is not deleted: listing Cluster API's Machines: " + away.Error()},
+		"now and then": {fails: func(look int) bool { return look%uninstallFailures != 0 }, looks: 3 * uninstallFailures},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				scheme, err := newScheme()
+				if err != nil {
+					t.Fatal(err)
+				}
+				wiped := &infrav1.ScalewayAppleSiliconHost{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Spec: infrav1.ScalewayAppleSiliconHostSpec{Release: &infrav1.Release{}}}
+				look := 0
+				list := func(ctx context.Context, under client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if _, first := list.(*clusterv1.MachineList); first {
+						look++
+					}
+					if c.fails(look) {
+						return away
+					}
+					if _, hosts := list.(*infrav1.ScalewayAppleSiliconHostList); hosts && look == c.looks {
+						return nil
+					}
+					return under.List(ctx, list, options...)
+				}
+				there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(wiped).WithInterceptorFuncs(interceptor.Funcs{List: list}).Build()
+				var said strings.Builder
+				err = untilNothingIsLeft(t.Context(), there, "ns", &said)
+				if (err != nil) != (c.refuses != "") || err != nil && !strings.Contains(err.Error(), c.refuses) {
+					t.Errorf("%v: want %q", err, c.refuses)
+				}
+				if look != c.looks || !strings.Contains(said.String(), away.Error()) {
+					t.Errorf("%d looks, want %d; it says %q", look, c.looks, said.String())
+				}
+			})
+		})
+	}
+}
+
+// The chart gives the command less time than its Job has, so that it ends with a sentence.
+func TestAOneOffEndsInItsTime(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: a, context: {cluster: a}}], current-context: a}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for within, args := range map[time.Duration][]string{0: nil, time.Hour: {"--timeout=1h"}} {
+		var left time.Duration
+		o := oneOff{name: "uninstall", verb: "check", run: func(ctx context.Context, _ connection, _ io.Writer) error {
+			if at, bounded := ctx.Deadline(); bounded {
+				left = time.Until(at)
+			}
+			return nil
+		}}
+		var stderr strings.Builder
+		if code := o.execute(t.Context(), append([]string{"check", "--kubeconfig=" + kubeconfig}, args...), io.Discard, &stderr); code != 0 {
+			t.Errorf("%q: exit %d, %s", args, code, stderr.String())
+		}
+		if left > within || left < within-time.Minute {
+			t.Errorf("%q: it has %s, want %s", args, left, within)
+		}
 	}
 }

@@ -83,3 +83,15 @@ func TestHooksReachTheAPIServer(t *testing.T) {
 		}
 	}
 }
+
+// A Job's own deadline takes its Pod away, with what the log says.
+func TestTheCheckBeforeAnUninstallationEndsBeforeItsJob(t *testing.T) {
+	found := objects(t, set("uninstall.waitSeconds=600")...)
+	_, container, _ := hookPod(t, found, "macfleet-uninstall")
+	if diff := cmp.Diff([]any{"uninstall", "check", "--timeout=570s"}, container["args"]); diff != "" {
+		t.Error(diff)
+	}
+	if got := number(t, named(found, "Job", "macfleet-uninstall"), "spec", "activeDeadlineSeconds"); got != 600 {
+		t.Errorf("the Job has %d s", got)
+	}
+}
