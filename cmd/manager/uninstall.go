@@ -105,8 +105,10 @@ func (w *watch) cutOff(why error) error {
 	return notDeleted(append([]string{"the time to wait is over"}, w.left...))
 }
 
+// notDeleted also says how Helm goes on: by now it counts the release as being uninstalled.
 func notDeleted(why []string) error {
-	return fmt.Errorf("the release is not deleted: %s", strings.Join(why, "; "))
+	return fmt.Errorf("the release is not deleted: %s. Then type helm uninstall again; to keep the release, "+
+		"helm rollback <release> <its last revision> --force-conflicts, or no helm upgrade finds it", strings.Join(why, "; "))
 }
 
 func lookAtWhatIsLeft(ctx context.Context, c client.Client, namespace string) (uninstall.Left, error) {

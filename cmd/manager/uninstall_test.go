@@ -91,6 +91,9 @@ func TestUninstallCheck(t *testing.T) {
 				if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%v: want %q", err, c.fails)
 				}
+				if err != nil && !strings.Contains(err.Error(), "type helm uninstall again; to keep the release, helm rollback") {
+					t.Errorf("%v: the way on is missing, which Helm does not tell", err)
+				}
 				if got := said.String(); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 					t.Errorf("it says %q, want %q", got, c.says)
 				}

@@ -252,8 +252,25 @@ func (p *plane) notDeletedUnseen() {
 	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconHostList{}))
 	p.must(hook.List(p.Context(), &infrav1.ScalewayAppleSiliconMachineList{}, client.InNamespace(namespace)))
 	p.must(hook.List(p.Context(), &clusterv1.MachineList{}, client.InNamespace(namespace)))
+	p.keptAfterARefusal()
 	if said, refused := p.run(p.Context(), "uninstall", "macfleet", "--no-hooks"); refused {
 		p.Error(said)
+	}
+}
+
+// keptAfterARefusal: Helm counts the release as being uninstalled from then on, which a
+// rollback to its last revision ends, as docs/install.md says.
+func (p *plane) keptAfterARefusal() {
+	p.Helper()
+	upgrade := []string{"upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks"}
+	if said, refused := p.run(p.Context(), upgrade...); !refused || !strings.Contains(said, "has no deployed releases") {
+		p.Errorf("helm upgrade after a refused helm uninstall: %s", said)
+	}
+	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--force-conflicts"); refused {
+		p.Fatal(said)
+	}
+	if said, refused := p.run(p.Context(), upgrade...); refused {
+		p.Errorf("helm upgrade after the rollback: %s", said)
 	}
 }
 
