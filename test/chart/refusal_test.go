@@ -142,6 +142,7 @@ func TestSenseIsNotRefused(t *testing.T) {
 		"taint of two effects":    {"fleets.a.zone=fr-par-1", "fleets.a.profile.taints[0].key=a", "fleets.a.profile.taints[0].effect=NoExecute", "fleets.a.profile.taints[1].key=a", "fleets.a.profile.taints[1].effect=NoSchedule"},
 		"label of a domain":       {"fleets.a.zone=fr-par-1", `fleets.a.profile.labels.example\.com/team=iOS_1.0`},
 		"global values":           {"global.imageRegistry=example"},
+		"a parent's condition":    {"enabled=true"},
 	} {
 		if _, refusal, err := render(t.Context(), set(values...)...); err != nil || refusal != "" {
 			t.Errorf("%s: %v, %s", name, err, refusal)
