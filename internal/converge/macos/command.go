@@ -15,8 +15,11 @@ import (
 const (
 	// commandDeadline bounds one command; the slowest, bootstrap, takes seconds.
 	commandDeadline = 60 * time.Second
-	maxOutput       = 256 << 10
-	maxErrorText    = 200
+	// outputDeadline bounds how long the output of a command stays open after its end: a
+	// descendant that goes on may hold it.
+	outputDeadline = 5 * time.Second
+	maxOutput      = 256 << 10
+	maxErrorText   = 200
 )
 
 // commandError is a command that ended with a code other than zero.
@@ -42,7 +45,7 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Env = environment(os.Geteuid())
-	err := cmd.Run()
+	err := finish(cmd)
 	if err == nil {
 		return stdout.String(), nil
 	}
@@ -57,6 +60,17 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", filepath.Base(path), err)
+}
+
+// finish runs a command to its end, or to its deadline, and waits for none of its
+// descendants.
+func finish(cmd *exec.Cmd) error {
+	cmd.WaitDelay = outputDeadline
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // it ended well itself, and what it said has been read
+	}
+	return err
 }
 
 // environment is what every command here is started with. sudo on macOS keeps HOME,

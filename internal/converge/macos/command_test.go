@@ -1,11 +1,43 @@
 package macos
 
 import (
+	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
+
+// A descendant that holds the output of a command keeps nobody: neither after the
+// deadline nor after the command's own end.
+func TestCommandsEndWithoutTheirDescendants(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script   string
+		deadline time.Duration
+		said     string
+		err      error
+	}{
+		"at its deadline": {"sleep 60 & echo said; wait", 100 * time.Millisecond, "", context.DeadlineExceeded},
+		"at its own end":  {"sleep 60 & echo said", time.Hour, "said\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+			defer cancel()
+			began := time.Now()
+			out, err := run(ctx, "/bin/sh", "-c", c.script)
+			if out != c.said || !errors.Is(err, c.err) {
+				t.Errorf("said %q, %v", out, err)
+			}
+			if took := time.Since(began); took > 10*outputDeadline {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
 
 // What the caller has in his environment reaches no command of root's.
 func TestCommandsHaveAnEnvironmentOfTheirOwn(t *testing.T) {

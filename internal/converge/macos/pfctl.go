@@ -145,7 +145,7 @@ func pfctl(ctx context.Context, input string, args ...string) (stdout, stderr st
 	cmd.Stdin = strings.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &out, &noise
 	cmd.Env = environment(os.Geteuid())
-	err = cmd.Run()
+	err = finish(cmd)
 	stdout, stderr = out.String(), noise.String()
 	var exit *exec.ExitError
 	switch {
