@@ -81,8 +81,8 @@ type trial struct {
 	// password is what was asked for; where there is none, noPassword says why.
 	password   remote.Secret
 	noPassword error
-	// before is the boot session in which converge ran first, and rebooting says that it
-	// asked for the proof reboot.
+	// before is the boot session in which converge ran first or asked for the proof reboot,
+	// and rebooting says that it asked for it, or that the Mac has rebooted since.
 	before    string
 	rebooting bool
 	desired   document.Desired

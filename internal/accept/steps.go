@@ -106,7 +106,10 @@ func convergeFirst(ctx context.Context, t *trial) error {
 		report, err = t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
 	}
 	t.steps("", report)
-	t.rebooting = report.Rebooting
+	t.rebooting = report.Rebooting || t.rebooted()
+	if report.Rebooting {
+		t.before = t.facts.BootSession
+	}
 	if err == nil {
 		t.desired.Secrets = nil // the Mac has it, and no run after this one needs it
 	}
@@ -148,6 +151,10 @@ func proofReboot(ctx context.Context, t *trial) error {
 	return err
 }
 
+// rebooted says that another boot answers than the one before: one that may have been asked
+// for in a report which the reboot has cut off.
+func (t *trial) rebooted() bool { return t.facts.BootSession != "" && t.facts.BootSession != t.before }
+
 // awaitBoot dials until another boot than the one before answers.
 func (t *trial) awaitBoot(ctx context.Context) error {
 	for {
@@ -161,7 +168,7 @@ func (t *trial) awaitBoot(ctx context.Context) error {
 			return err
 		case err != nil:
 			continue
-		case t.facts.BootSession != t.before:
+		case t.rebooted():
 			return nil
 		}
 		t.hangUp()

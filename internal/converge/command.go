@@ -222,7 +222,8 @@ func writeReport(w io.Writer, r document.Report) error {
 }
 
 // reboot makes the reboot of a report that says so, now that the report was told:
-// the connection ends with the Mac. told is the end of the program otherwise.
+// connection and program may end within it, so that nobody learns how the program
+// ended. told is that end.
 func reboot(ctx context.Context, o Options, r document.Report, told error) error {
 	if !r.Rebooting {
 		return told

@@ -164,18 +164,38 @@ func (s *Session) agent(ctx context.Context, c call) (document.Report, error) {
 		during: c.verb, line: "sudo -n " + c.program + " " + c.verb + c.flags, stdin: bytes.NewReader(c.stdin),
 		limit: document.MaxSize + maxLoginNoise, timeout: c.timeout,
 	})
+	if exit, reboots := cutByReboot(c.verb, r, err); reboots {
+		r.exit, err = exit, nil
+	}
 	if err != nil {
 		return document.Report{}, err
 	}
 	return readReport(c.verb, r)
 }
 
-// readReport takes the last line for the report, and the exit code for its
-// class; the two must agree.
+// cutByReboot recognises a run that its own reboot has cut off: its report came whole
+// and says so, and then the connection went, or a signal ended the run. macOS ends
+// both while the command that reboots has not returned yet. exit is what the run was
+// to end with.
+func cutByReboot(verb string, r result, err error) (exit int, is bool) {
+	_, lost := errors.AsType[*Lost](err)
+	killed := err == nil && (r.exit == signalled || r.exit > maxExit)
+	if !lost && !killed {
+		return 0, false
+	}
+	report, err := lastReport(r.stdout)
+	return report.Exit, err == nil && report.Verb == verb && report.Rebooting
+}
+
+// lastReport takes the last line for the report: a login shell may have printed others.
+func lastReport(stdout []byte) (document.Report, error) {
+	text := bytes.TrimSpace(stdout)
+	return document.DecodeReport(text[bytes.LastIndexByte(text, '\n')+1:])
+}
+
+// readReport takes the report, and the exit code for its class; the two must agree.
 func readReport(verb string, r result) (document.Report, error) {
-	text := strings.TrimSpace(string(r.stdout))
-	line := text[strings.LastIndexByte(text, '\n')+1:]
-	report, err := document.DecodeReport([]byte(line))
+	report, err := lastReport(r.stdout)
 	switch {
 	case err != nil && r.exit == 0:
 		return document.Report{}, &badAnswer{During: verb, Reason: "it does not end in a report"}

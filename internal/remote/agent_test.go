@@ -53,6 +53,68 @@ func report(t *testing.T, verb string, exit int, steps ...document.StepReport) s
 	return string(line)
 }
 
+// rebooting is the report of a run that asks for a reboot.
+func rebooting(t *testing.T, verb string, exit int) string {
+	t.Helper()
+	line, err := document.EncodeReport(document.Report{Verb: verb, Exit: exit, Rebooting: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line)
+}
+
+// A Mac that reboots ends the connection or the run before the run could end by itself,
+// at a moment that nobody knows. The report came before.
+func TestAReportThatItsOwnRebootCutsOff(t *testing.T) {
+	const noExit, byShell = -1, 128 + 15
+	key := newSigner(t)
+	whole := "Welcome!\n" + rebooting(t, "converge", document.ExitChanged)
+	for name, c := range map[string]struct {
+		stdout string
+		exit   int
+		check  func(document.Report, error) bool
+	}{
+		"the run ended first":             {whole, document.ExitChanged, reboots},
+		"the connection went":             {whole, noExit, reboots},
+		"a signal ended it":               {whole, bySignal, reboots},
+		"a signal, as a shell says it":    {whole, byShell, reboots},
+		"without its newline":             {strings.TrimSpace(whole), noExit, reboots},
+		"half of it":                      {whole[:len(whole)-2], noExit, isLost},
+		"half of it, and a signal":        {whole[:len(whole)-2], bySignal, noReport(Died)},
+		"another verb's":                  {rebooting(t, "leave", document.ExitChanged), noExit, isLost},
+		"no reboot, and the connection":   {report(t, "converge", document.ExitChanged), noExit, isLost},
+		"no reboot, and a signal":         {report(t, "converge", document.ExitChanged), bySignal, isBadAnswer},
+		"the reboot was refused":          {whole, document.ExitRetry, isBadAnswer},
+		"a failure, and the connection":   {rebooting(t, "converge", document.ExitWait), noExit, isFailed(document.Wait)},
+		"a strange exit, and a signal":    {rebooting(t, "converge", 99), bySignal, isBadAnswer},
+		"nothing, before the connection":  {"", noExit, isLost},
+		"only noise before the signal":    {"Welcome!\n", bySignal, noReport(Died)},
+		"noise after it, then the signal": {whole + "Bye\n", bySignal, noReport(Died)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, key)
+			s.handle = answering(c.stdout, "", c.exit)
+			if r, err := s.dial(key).ConvergeInstalled(t.Context(), testDesired(), testSigner()); !c.check(r, err) {
+				t.Errorf("got rebooting %t, %T %v", r.Rebooting, err, err)
+			}
+		})
+	}
+}
+
+func reboots(r document.Report, err error) bool { return err == nil && r.Rebooting }
+
+func isLost(_ document.Report, err error) bool {
+	var e *Lost
+	return errors.As(err, &e)
+}
+
+func isFailed(class document.Class) func(document.Report, error) bool {
+	return func(_ document.Report, err error) bool {
+		var e *Failed
+		return errors.As(err, &e) && e.Class == class
+	}
+}
+
 func TestConvergeOutcomes(t *testing.T) {
 	key := newSigner(t)
 	failed := document.StepReport{Name: "journal", Outcome: document.Failed, Class: document.Reinstall, Detail: "not wiped"}
@@ -88,13 +150,7 @@ func TestConvergeOutcomes(t *testing.T) {
 		},
 		"strange exit": {report(t, "converge", 99), "", 99, isBadAnswer},
 		"flood":        {strings.Repeat("x", document.MaxSize+maxLoginNoise+1), "", 0, isBadAnswer},
-		"no exit": {
-			"", "", -1,
-			func(_ document.Report, err error) bool {
-				var e *Lost
-				return errors.As(err, &e)
-			},
-		},
+		"no exit":      {"", "", -1, isLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, key)

@@ -31,14 +31,23 @@ type command struct {
 	timeout time.Duration
 }
 
-// result of a command that ended by itself.
+// result of a command.
 type result struct {
 	stdout []byte
 	stderr string
-	exit   int // -1 when a signal ended it
+	exit   int // signalled when a signal ended it
 }
 
-// exec runs a command to its end.
+const (
+	// signalled is the exit code of a command that a signal ended.
+	signalled = -1
+	// maxExit is the highest exit code of a program's own: shells and sudo add the
+	// number of a signal to it.
+	maxExit = 128
+)
+
+// exec runs a command to its end. What arrived before the connection went comes with
+// *Lost.
 func (s *Session) exec(ctx context.Context, c command) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -60,7 +69,7 @@ func (s *Session) exec(ctx context.Context, c command) (result, error) {
 	case ctx.Err() != nil:
 		return result{}, fmt.Errorf("%s: %w", c.during, ctx.Err())
 	case err != nil:
-		return result{}, &Lost{During: c.during, Err: err}
+		return result{stdout: stdout.buf.Bytes(), stderr: stderr.buf.String()}, &Lost{During: c.during, Err: err}
 	}
 	return result{stdout: stdout.buf.Bytes(), stderr: stderr.buf.String(), exit: exit}, nil
 }
@@ -72,7 +81,7 @@ func exitCode(err error) (int, error) {
 	case err == nil:
 		return 0, nil
 	case errors.As(err, &exit) && exit.Signal() != "":
-		return -1, nil
+		return signalled, nil
 	case errors.As(err, &exit):
 		return exit.ExitStatus(), nil
 	}

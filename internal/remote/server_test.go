@@ -16,6 +16,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// bySignal is what a handler returns for a command that SIGTERM ended.
+const bySignal = -2
+
 // server is an SSH server for one test.
 type server struct {
 	t        *testing.T
@@ -25,7 +28,7 @@ type server struct {
 	// wrap, when set, stands between the network and SSH.
 	wrap func(net.Conn) net.Conn
 	// handle runs a command and returns its exit code; below zero ends the channel
-	// without one.
+	// without one, and bySignal with the word of a signal.
 	handle func(command string, channel ssh.Channel) int
 
 	accepted atomic.Int64
@@ -131,8 +134,15 @@ func (s *server) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 		_ = r.Reply(true, nil)
 		s.execs.Go(func() {
 			code := s.handle(p.Command, channel)
-			if code >= 0 {
+			switch {
+			case code >= 0:
 				_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(code)}))
+			case code == bySignal:
+				_, _ = channel.SendRequest("exit-signal", false, ssh.Marshal(struct {
+					Name      string
+					Core      bool
+					Text, Tag string
+				}{Name: "TERM"}))
 			}
 			_ = channel.Close()
 		})

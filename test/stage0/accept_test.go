@@ -381,6 +381,41 @@ func TestAcceptReportsWhatDiffers(t *testing.T) {
 	}
 }
 
+// The report that asks for the proof reboot may be lost with the connection. The boot that
+// answers then tells that the Mac has rebooted, and the run goes on.
+func TestAcceptKnowsARebootWhoseReportWasLost(t *testing.T) {
+	parttest.Skip(t)
+	b := newBench(t)
+	o := b.acceptance(simulated(t), noLooks()...)
+	line := newLine(t, b.Address().String())
+	o.Target.Address, o.Target.Port = "127.0.0.1", line.port()
+	const ofThisBoot = "private/var/run/of-this-boot"
+	if err := os.WriteFile(filepath.Join(b.Root(), ofThisBoot), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		awaitMoment(t, "the jobs", func() bool { return appears(document.AgentPlist)(b) })
+		line.mute()
+		awaitMoment(t, "another boot", func() bool { return !appears(ofThisBoot)(b) })
+		line.cut()
+	})
+	r, err := accept.Run(t.Context(), o)
+	watch.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"converge/end", "reboot/back", "reboot/end", "leave/end", "uninstall/end"} {
+		if !slices.Contains(keys(r, accept.AsSimulated), want) {
+			t.Errorf("%s is not as recorded", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(r.Text())
+	}
+	b.isClosed()
+}
+
 // isClosed: the user becomes root with the password alone, and nobody is logged in at boot.
 func (b *bench) isClosed() {
 	b.t.Helper()

@@ -171,6 +171,37 @@ func TestRebootKeepsTheMacConverged(t *testing.T) {
 	}
 }
 
+// A Mac ends the connection before the command returns that reboots it: the report that
+// came before is the answer, and the next boot is converged.
+func TestTheReportOfTheProofRebootIsItsAnswer(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	before := b.probe(s).BootSession
+	if err := s.Grant(t.Context(), secret(password)); err != nil {
+		t.Fatal(err)
+	}
+	d := b.desired(programs.builds[0])
+	d.Mac.ProofReboot = true
+	if _, err := s.Receive(t.Context(), programs.builds[0]); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Converge(t.Context(), d.Agent.SHA256, d, signer(d))
+	if err != nil || !r.Rebooting || r.BootSession != before {
+		t.Fatalf("rebooting %t, boot %s of %s (%v)", r.Rebooting, r.BootSession, before, err)
+	}
+	awaitMoment(t, "another boot", func() bool {
+		var err error
+		if s, err = b.dial(); err != nil {
+			return false
+		}
+		f, err := s.Probe(t.Context())
+		return err == nil && f.BootSession != before
+	})
+	if outcome := b.converge(s, d)["proof"]; outcome != document.Changed {
+		t.Errorf("the proof is %s", outcome)
+	}
+}
+
 func TestLeaveTakesAllBack(t *testing.T) {
 	b, s, d := prepared(t)
 	r, err := s.Leave(t.Context(), signer(d))

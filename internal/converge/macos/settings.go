@@ -92,7 +92,8 @@ type System interface {
 	AppleSilicon(ctx context.Context) (bool, error)
 	// FreeBytes on the volume that holds path.
 	FreeBytes(ctx context.Context, path string) (int64, error)
-	// Reboot asks for a reboot and returns; it happens soon after.
+	// Reboot asks for a reboot. It may end this program, and the connection that it
+	// answers on, before it returns: what there is to say is said before.
 	Reboot(ctx context.Context) error
 	// LogRotation checks a newsyslog configuration file without rotating.
 	LogRotation(ctx context.Context, file string) error

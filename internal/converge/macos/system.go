@@ -84,7 +84,8 @@ func parseFree(text string) (int64, error) {
 	return kib << 10, nil
 }
 
-// Reboot implements System.
+// Reboot implements System. "now" has shutdown ask launchd itself, and it returns after
+// that: launchd may have ended all by then.
 func (localSystem) Reboot(ctx context.Context) error {
 	_, err := run(ctx, shutdownCommand, "-r", "now")
 	return err

@@ -87,12 +87,12 @@ func (c *call) powerCycle(kind string) int {
 		c.errorf("NOT super-user")
 		return 1
 	}
+	if c.name == "shutdown" {
+		fmt.Fprintln(c.err, "Shutdown NOW!")
+	}
 	if _, err := c.ask(wire.Call{Shutdown: kind}); err != nil {
 		c.errorf("%v", err)
 		return rcSoftware
-	}
-	if c.name == "shutdown" {
-		fmt.Fprintln(c.err, "Shutdown NOW!")
 	}
 	return 0
 }

@@ -61,11 +61,33 @@ type Server struct {
 	mu   sync.Mutex
 	door wire.Door
 	left int // connections that still meet the door's faults
+	open map[net.Conn]struct{}
 }
 
 // New returns a server; Serve makes it work.
 func New(o Options) *Server {
-	return &Server{o: o, slots: make(chan struct{}, maxConnections)}
+	return &Server{o: o, slots: make(chan struct{}, maxConnections), open: map[net.Conn]struct{}{}}
+}
+
+// HangUp ends all connections that are open, whatever they carry.
+func (s *Server) HangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.open {
+		_ = conn.Close()
+	}
+}
+
+// keep has a connection end with HangUp, and returns how to let go of it.
+func (s *Server) keep(conn net.Conn) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[conn] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.open, conn)
+	}
 }
 
 // Serve accepts connections until the listener closes.
@@ -93,6 +115,7 @@ func (s *Server) Serve(l net.Listener) error {
 
 func (s *Server) handle(conn net.Conn) {
 	defer conn.Close()
+	defer s.keep(conn)()
 	door := s.meet()
 	switch {
 	case door.NoBanner:

@@ -16,8 +16,8 @@ import (
 const (
 	// wrongPasswordDelay is how long macOS lets a failed verification take.
 	wrongPasswordDelay = 2 * time.Second
-	// shutdownDelay passes between shutdown's answer and SIGTERM for all,
-	// powerOffDelay between that and the cut.
+	// shutdownDelay passes between shutdown's call and the end of SSH's connections
+	// and SIGTERM for all, powerOffDelay between that and the cut.
 	shutdownDelay = time.Second
 	powerOffDelay = time.Second
 	// killedRC is recorded for a shim that went away without saying goodbye.
@@ -67,6 +67,9 @@ func (s *shim) next() bool {
 		return true
 	case c.Run != nil:
 		return s.run(*c.Run, files)
+	case c.Shutdown != "" && !s.p.quirk().IgnoresShutdown:
+		go s.p.shutdown(c.Shutdown) // no answer: shutdown does not return before it is ended, too
+		return true
 	case c.Hello != nil:
 		s.who = *c.Hello
 	}
@@ -161,9 +164,6 @@ func (s *shim) answer(c wire.Call) wire.Answer {
 	case c.Aqua:
 		return wire.Answer{Found: s.who.UID == wire.UserUID && p.console.Active()}
 	case c.Shutdown != "":
-		if !p.quirk().IgnoresShutdown {
-			go p.shutdown(c.Shutdown)
-		}
 		return wire.Answer{}
 	}
 	return wire.Answer{Error: "empty call"}
@@ -208,7 +208,8 @@ func (p *pid1) verify(password string) wire.Answer {
 }
 
 // shutdown ends everything in the order of a real one, then has the host side
-// cut the power.
+// cut the power. On a real Mac it is a race whether launchd ends SSH's connections
+// before who called shutdown is back and can end by itself; here it always does.
 func (p *pid1) shutdown(how string) {
 	kind := wire.EventReboot
 	if how == "halt" {
@@ -216,6 +217,7 @@ func (p *pid1) shutdown(how string) {
 	}
 	p.launchd.Halt()
 	time.Sleep(p.cfg.Scaled(shutdownDelay))
+	p.door.server.HangUp()
 	_ = unix.Kill(-1, unix.SIGTERM)
 	time.Sleep(p.cfg.Scaled(powerOffDelay))
 	p.host.send(wire.Event{Kind: kind})

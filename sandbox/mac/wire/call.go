@@ -1,7 +1,8 @@
 package wire
 
 // Call is what a shim sends to pid 1. Exactly one of the pointers is set. A
-// connection starts with Hello and ends with Exit; each call gets one Answer.
+// connection starts with Hello and ends with Exit; each call gets one Answer, but for
+// Signal and for a Shutdown that is obeyed.
 type Call struct {
 	Hello     *Hello     `json:"hello,omitempty"`
 	Owner     *OwnerCall `json:"owner,omitempty"`

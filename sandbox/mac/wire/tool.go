@@ -38,8 +38,8 @@ type Quirks struct {
 	VolumesBusy          bool `json:"volumesBusy,omitempty"`
 	VolumesStayUnmounted bool `json:"volumesStayUnmounted,omitempty"`
 
-	// IgnoresShutdown makes shutdown and reboot say what they always say and
-	// do nothing.
+	// IgnoresShutdown makes shutdown and reboot say what they always say, do
+	// nothing and return.
 	IgnoresShutdown bool `json:"ignoresShutdown,omitempty"`
 	// BootTakes is how long a boot takes before anything answers.
 	BootTakes time.Duration `json:"bootTakes,omitempty"`
