@@ -203,6 +203,9 @@ func TestPlanChangesNothing(t *testing.T) {
 	if len(f.mac.Changes) != 0 {
 		t.Errorf("changed %v", f.mac.Changes)
 	}
+	if r.Exit != document.ExitChanged {
+		t.Errorf("exit %d of a plan that has something to do", r.Exit)
+	}
 	for _, s := range r.Steps {
 		// These four have nothing to do on a fixture that asks for none of it.
 		switch s.Name {
@@ -215,6 +218,10 @@ func TestPlanChangesNothing(t *testing.T) {
 		if strings.Contains(s.Detail, f.desired.Join.Token) {
 			t.Errorf("step %s shows the token", s.Name)
 		}
+	}
+	f.converge()
+	if r := f.run(o); r.Exit != document.ExitUnchanged {
+		t.Errorf("exit %d of a plan that has nothing to do: %v", r.Exit, outcomes(r))
 	}
 }
 

@@ -288,7 +288,7 @@ func sudoing(t *testing.T, sudo string, stdin *[]string) func(string, ssh.Channe
 func TestPlanIsOneExecutionThatChangesNothing(t *testing.T) {
 	key := newSigner(t)
 	s := newServer(t, key)
-	s.handle = answering(report(t, "converge", 0, document.StepReport{Name: "power", Outcome: document.Planned}), "", 0)
+	s.handle = answering(report(t, "converge", 10, document.StepReport{Name: "power", Outcome: document.Planned}), "", 10)
 	r, err := s.dial(key).Plan(t.Context(), testDesired())
 	if err != nil || len(r.Steps) != 1 {
 		t.Errorf("%+v, %v", r, err)

@@ -63,9 +63,9 @@ func (r Report) FailedStep() (StepReport, bool) {
 	return StepReport{}, false
 }
 
-// Changed reports whether any step changed something.
+// Changed reports whether any step changed something or, in a plan, would.
 func (r Report) Changed() bool {
-	return slices.ContainsFunc(r.Steps, func(s StepReport) bool { return s.Outcome == Changed })
+	return slices.ContainsFunc(r.Steps, func(s StepReport) bool { return s.Outcome == Changed || s.Outcome == Planned })
 }
 
 // EncodeReport returns the report as one line of JSON.
