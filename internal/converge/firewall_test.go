@@ -2,9 +2,11 @@ package converge
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -227,6 +229,7 @@ func TestOneReferenceABoot(t *testing.T) {
 
 func TestAReferenceThatCannotBeRecordedIsGivenBack(t *testing.T) {
 	f := newFixture(t)
+	f.mac.PF.VMNet(true) // somebody else keeps the packet filter on
 	f.mac.Fail = func(call string) error {
 		if call == "write "+firewall.File && slices.Contains(f.mac.Changes, "pf enable") {
 			return errCut
@@ -351,6 +354,34 @@ func TestRulesAreLoadedOnAFullDisk(t *testing.T) {
 	if d := cmp.Diff([]string{loadOurs, "pf states " + document.DefaultSubnet, "pf states " + guestsULA}, f.pfDid()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+}
+
+// A boot leaves the packet filter off, and the reference on record was the old boot's: on
+// a full disk it is turned on all the same, with one reference, which ends with the boot.
+func TestThePacketFilterIsOnAfterABootWithAFullDisk(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.mac.Reboot()
+	f.mac.Fail = func(call string) error {
+		if call == "write "+firewall.File {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	for minute := range 3 {
+		if err := f.arm(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("minute %d: nobody is told that the disk is full: %v", minute, err)
+		}
+		state, err := f.mac.Interfaces().Firewall.State(t.Context())
+		if err != nil || !state.Enabled || len(state.Tokens) != 1 || len(f.mac.PF.Anchor(firewall.Anchor)) == 0 {
+			t.Errorf("minute %d: the packet filter is %+v, with %d rules (%v)", minute, state, len(f.mac.PF.Anchor(firewall.Anchor)), err)
+		}
+	}
+	f.mac.Fail = nil
+	if err := f.arm(); err != nil {
+		t.Error(err)
+	}
+	f.fenced()
 }
 
 // TestABootEndsWhatIsOwed: no connection outlives it.

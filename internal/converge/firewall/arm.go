@@ -96,13 +96,15 @@ func LockArming(ctx context.Context, mac macos.Mac) (io.Closer, error) {
 
 // arming is one look at the firewall, and what it takes to repair it.
 type arming struct {
-	mac     macos.Mac
-	subnet  string
-	wanted  []Rule
-	text    string
-	boot    string
-	record  firewallRecord
-	live    []string
+	mac    macos.Mac
+	subnet string
+	wanted []Rule
+	text   string
+	boot   string
+	record firewallRecord
+	live   []string
+	// on: somebody holds the packet filter on; enabled: we do.
+	on      bool
 	enabled bool
 	rules   []string // how the live rules differ
 	main    string   // why the main ruleset does not call ours
@@ -179,7 +181,7 @@ func (a *arming) observe(ctx context.Context) error {
 		return err
 	}
 	held := a.record.BootSession == a.boot && slices.Contains(state.Tokens, a.record.Token)
-	a.enabled = state.Enabled && held
+	a.on, a.enabled = state.Enabled, state.Enabled && held
 	return nil
 }
 
@@ -192,22 +194,27 @@ func (a *arming) repair(ctx context.Context) error {
 	case a.killPending():
 		err = a.killStates(ctx)
 	}
-	if err != nil {
+	if a.enabled {
 		return err
 	}
-	if a.enabled {
-		return nil
-	}
+	// Whatever failed: rules that are loaded do nothing while the packet filter is off.
+	return errors.Join(err, a.enable(ctx))
+}
+
+// enable takes a reference of ours to the packet filter, and records it.
+func (a *arming) enable(ctx context.Context) error {
 	token, err := a.mac.Firewall.Enable(ctx)
 	if err != nil {
 		return fmt.Errorf("enabling the packet filter: %w", err)
 	}
 	a.record.Token, a.record.BootSession = token, a.boot
-	if err := record.Write(ctx, a.mac.Files, a.record); err != nil {
-		// Nobody would give it back.
+	err = record.Write(ctx, a.mac.Files, a.record)
+	if err != nil && a.on {
+		// Nobody would give it back, and each look would take another.
 		return errors.Join(err, a.mac.Firewall.Release(ctx, token))
 	}
-	return nil
+	// One that alone keeps the packet filter on stays, and ends with the boot.
+	return err
 }
 
 // load puts the rules into the anchor, and ends the guests' connections where the

@@ -78,6 +78,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if h.boot, err = h.o.Mac.Host.BootSession(ctx); err != nil {
 		return fmt.Errorf("reading the boot session: %w", err)
 	}
+	// First of all: on a full disk there may be no socket, and a boot has left the
+	// packet filter off.
+	h.keepFirewall(ctx)
 	l, err := h.listen(ctx)
 	if err != nil {
 		return err
@@ -150,12 +153,8 @@ func (h *hostd) checkAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	h.recordTrouble(ctx, aboutConfig, h.readConfig())
-	c := h.wanted()
-	if c.Mac.Network.Subnet != "" {
-		// What is wrong was noted.
-		_ = h.armFirewall(ctx)
-	}
-	h.recordTrouble(ctx, aboutSession, h.keepSession(ctx, c))
+	h.keepFirewall(ctx)
+	h.recordTrouble(ctx, aboutSession, h.keepSession(ctx, h.wanted()))
 	h.recordTrouble(ctx, aboutSSH, h.watchSSH(ctx))
 }
 
@@ -213,6 +212,16 @@ func (h *hostd) wanted() document.AgentConfig {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.config
+}
+
+// keepFirewall proves the firewall where there is to be one. What is wrong is noted.
+func (h *hostd) keepFirewall(ctx context.Context) {
+	if h.wanted().Mac.Network.Subnet == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, armTimeout)
+	defer cancel()
+	_ = h.armFirewall(ctx)
 }
 
 // armFirewall proves the firewall, and mends it first where that is needed.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,6 +160,24 @@ func TestEachMinuteTheFirewallIsProved(t *testing.T) {
 	a := f.answer(nil)
 	if len(a.Troubles) == 0 || !strings.Contains(a.Troubles[0], "com.apple/*") {
 		t.Errorf("troubles %q", a.Troubles)
+	}
+}
+
+// On a full disk there is no socket, and hostd ends. The rules hold all the same.
+func TestTheFirewallIsArmedBeforeTheSocket(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Reboot()
+	f.mac.Fail = func(call string) error {
+		if strings.HasPrefix(call, "mkdir ") || strings.HasPrefix(call, "write ") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	if err := run(t.Context(), f.o, slog.New(slog.DiscardHandler)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("it ended with %v", err)
+	}
+	if state, err := f.o.Mac.Firewall.State(t.Context()); err != nil || !state.Enabled || len(f.mac.PF.Anchor(firewall.Anchor)) == 0 {
+		t.Errorf("the packet filter is %+v, with %d rules (%v)", state, len(f.mac.PF.Anchor(firewall.Anchor)), err)
 	}
 }
 
