@@ -155,6 +155,59 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	f.converge()
 }
 
+// Not every macOS seals a password that does not log in: the second restart without a
+// session takes it away, so that neither a boot nor hostd tries it again.
+func TestWrongPasswordThatIsNotSealedIsTriedTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		join  bool
+		class document.Class
+	}{"joins": {true, document.Retry}, "runs": {false, document.Wait}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.mac.Console.NeverSeals = true
+			f.desired.Secrets.ConsolePassword = "wrong"
+			if !c.join {
+				f.desired.Join = nil
+			}
+			f.refused("session", document.Reboot, "loginwindow was restarted and waited")
+			f.later(restartCooldown)
+			f.refused("session", c.class, "restarted twice with the stored password of m1")
+			f.gone(kcpasswordFile)
+			if strings.Contains(f.content(session.File), "wrong") {
+				t.Error("the password shows")
+			}
+			for range 2 {
+				f.mac.Reboot()
+				f.later(restartCooldown)
+				f.refused("session", c.class, "this very password")
+			}
+			if f.mac.Console.Refused != 2 {
+				t.Errorf("macOS was given a wrong password %d times", f.mac.Console.Refused)
+			}
+			f.desired.Secrets.ConsolePassword = "correct horse"
+			o := f.options()
+			o.Step = "session"
+			if s, failed := f.run(o).FailedStep(); failed {
+				t.Errorf("another password: %s (%s)", s.Detail, s.Class)
+			}
+		})
+	}
+}
+
+// A right password may bring no session once: when one came since, that is forgotten.
+func TestSessionThatFailedOnceRefusesNoPassword(t *testing.T) {
+	f := newFixture(t)
+	for range 2 {
+		f.mac.Console.NoLogin = true
+		f.refused("session", document.Reboot, "loginwindow was restarted and waited")
+		f.mac.Console.NoLogin = false
+		f.later(restartCooldown)
+		f.converge()
+		f.mac.LogOut()
+		f.later(restartCooldown)
+	}
+}
+
 // No other password comes in an install epoch: a Mac that has yet to join counts it, so
 // that it is wiped in the end. Nothing wipes one that runs, and a person is asked.
 func TestWrongPasswordCountsUntilTheMacHasJoined(t *testing.T) {
@@ -238,11 +291,11 @@ func TestLoginwindowIsRestartedOnceInTenMinutes(t *testing.T) {
 		t.Errorf("%d restarts", f.mac.Console.Restarts)
 	}
 	f.later(restartCooldown)
-	f.refused("session", document.Reboot, "waited 30s")
+	f.mac.Console.NoLogin = false
+	f.converge()
 	// Another boot has started loginwindow anew: it may be restarted in it.
 	f.mac.Console.NeedsRestart = true
 	f.mac.Reboot()
-	f.mac.Console.NoLogin = false
 	f.converge()
 	if f.mac.Console.Restarts != 3 {
 		t.Errorf("%d restarts", f.mac.Console.Restarts)

@@ -135,6 +135,7 @@ type hostd struct {
 
 	// Only the watch touches these.
 	absentSince time.Time
+	restarts    int // of loginwindow, since there was a session
 	ssh         sshWatch
 }
 

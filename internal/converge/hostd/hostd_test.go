@@ -41,6 +41,7 @@ func newFixture(t *testing.T) *fixture {
 		}
 	}
 	f.configure(func(*document.AgentConfig) {})
+	mac.Put(session.PasswordFile, macostest.ScrambledPassword("correct horse"), rootOnly)
 	f.hostd = newHostd(options{Mac: mac.Interfaces(), Build: "b1"}, slog.New(slog.DiscardHandler))
 	f.boot = mac.Boot
 	if err := f.readConfig(); err != nil {
@@ -90,7 +91,10 @@ func (f *fixture) logIn() {
 }
 
 func TestRestartDue(t *testing.T) {
-	gone := sessionState{Wanted: true, User: "m1", Console: "root", Absent: time.Hour}
+	gone := sessionState{
+		Wanted: true, User: "m1", Console: "root", Absent: time.Hour,
+		Stored: session.JudgePassword(macostest.ScrambledPassword("correct horse")),
+	}
 	for name, c := range map[string]struct {
 		edit    func(*sessionState)
 		due     bool
@@ -100,6 +104,10 @@ func TestRestartDue(t *testing.T) {
 		"there":              {func(s *sessionState) { s.Up = true }, false, ""},
 		"not wanted":         {func(s *sessionState) { s.Wanted = false }, false, ""},
 		"guests":             {func(s *sessionState) { s.Guests = 1 }, false, "1 guests run"},
+		"sealed":             {func(s *sessionState) { s.Stored = session.JudgePassword([]byte(sealed)) }, false, "password for automatic login is sealed"},
+		"no password":        {func(s *sessionState) { s.Stored = session.JudgePassword(nil) }, false, "password for automatic login is missing"},
+		"restarted once":     {func(s *sessionState) { s.Restarts = 1 }, true, ""},
+		"restarted in vain":  {func(s *sessionState) { s.Restarts = maxRestarts }, false, "after 2 restarts of loginwindow"},
 		"just gone":          {func(s *sessionState) { s.Absent = absentFor - 1 }, false, ""},
 		"long enough":        {func(s *sessionState) { s.Absent = absentFor }, true, ""},
 		"somebody else":      {func(s *sessionState) { s.Console = "boss" }, false, "boss"},
@@ -201,15 +209,59 @@ func TestALostSessionComesBack(t *testing.T) {
 	}
 }
 
-func TestLoginwindowIsRestartedEveryTenMinutesWhileThereIsNoSession(t *testing.T) {
+// Each restart may try a wrong password, and a few of those lock the account.
+func TestLoginwindowIsRestartedTwiceWhileThereIsNoSession(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Console.NoLogin = true
-	f.minutes(34)
-	if n := f.mac.Console.Restarts; n < 3 || n > 4 {
-		t.Errorf("%d restarts in 34 minutes", n)
+	f.mac.Console.NeverSeals = true
+	f.mac.SetDefault("/Library/Preferences/com.apple.loginwindow", "autoLoginUser", "m1")
+	f.mac.Put(session.PasswordFile, macostest.ScrambledPassword("wrong"), rootOnly)
+	f.minutes(11)
+	if n := f.mac.Console.Restarts; n != 1 {
+		t.Errorf("%d restarts in 11 minutes", n)
 	}
-	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, aboutSession) {
+	f.minutes(60)
+	if n := f.mac.Console.Refused; n != 2 {
+		t.Errorf("a wrong password was tried %d times", n)
+	}
+	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, "no session of m1 after 2 restarts") {
 		t.Errorf("troubles %q", got)
+	}
+	// A person logs in: the next time that the session is lost is another matter.
+	f.logIn()
+	f.minutes(11)
+	f.mac.LogOut()
+	before := f.mac.Console.Restarts
+	f.minutes(4)
+	if f.mac.Console.Restarts != before+1 || !f.answer(nil).Session {
+		t.Errorf("%d restarts, session %v", f.mac.Console.Restarts-before, f.answer(nil).Session)
+	}
+}
+
+const sealed = "\x41\xfa\x37\x42\xbe\xd9\xb9\xd4\xa3\xb9\x1f\x7d"
+
+// A sealed password brings no session, and whoever is at the login window is not disturbed.
+func TestWithASealedPasswordLoginwindowIsLeftAlone(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Put(session.PasswordFile, []byte(sealed), rootOnly)
+	f.minutes(20)
+	if f.mac.Console.Restarts != 0 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
+	}
+	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, aboutSession+": no session of m1") || !strings.Contains(got, "is sealed") {
+		t.Errorf("troubles %q", got)
+	}
+}
+
+// A password that brought no session once is not refused the next time, when one came in
+// between that hostd has seen.
+func TestASessionTakesBackThatThePasswordWasTried(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Put(session.File, []byte(`{"tried":{"salt":"c2FsdA==","hash":"aGFzaA=="},"refused":[{"salt":"c2FsdA==","hash":"aGFzaA=="}]}`), rootOnly)
+	f.logIn()
+	f.minutes(1)
+	note, _ := f.mac.Get(session.File)
+	if text := string(note); strings.Contains(text, "tried") || !strings.Contains(text, "refused") {
+		t.Errorf("it remembers %s", text)
 	}
 }
 

@@ -16,6 +16,10 @@ const (
 	// sshMisses are the looks in a row at which the SSH server says nothing before
 	// its listening socket is restarted. Connections that exist go on.
 	sshMisses = 3
+	// maxRestarts are the restarts of loginwindow in a row that hostd makes though none
+	// brings a session. Each may try a wrong password, and a few of those lock the
+	// account.
+	maxRestarts = 2
 )
 
 // sessionState is what decides whether loginwindow is restarted.
@@ -24,7 +28,11 @@ type sessionState struct {
 	Wanted, Up bool
 	// Console is who owns the console.
 	Console, User string
-	Guests        int
+	// Stored is the password that a restart would log in with.
+	Stored session.StoredPassword
+	Guests int
+	// Restarts are those since there was a session last, in this boot.
+	Restarts int
 	// Absent is for how long there was no session.
 	Absent time.Duration
 }
@@ -37,24 +45,34 @@ func (s sessionState) restartDue() (due bool, trouble string) {
 		return false, ""
 	case session.AnotherUser(s.Console, s.User):
 		return false, fmt.Sprintf("somebody else, %.64q, is at the console: log that user out", s.Console)
+	case !s.Stored.Usable():
+		return false, fmt.Sprintf("no session of %s, and a restart of loginwindow brings none: the password for automatic login is %s", s.User, s.Stored)
 	case s.Guests > 0:
 		return false, fmt.Sprintf("no session of %s, and %d guests run, which a restart of loginwindow would end", s.User, s.Guests)
 	case s.Absent < absentFor:
 		return false, ""
+	case s.Restarts >= maxRestarts:
+		return false, fmt.Sprintf("no session of %s after %d restarts of loginwindow: log in at the console, or reboot the Mac", s.User, s.Restarts)
 	}
 	return true, ""
 }
 
 // keepSession restarts loginwindow when the session is gone for good.
 func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
-	s := sessionState{Wanted: c.Mac.AutoLogin, User: c.Host.User}
+	s := sessionState{Wanted: c.Mac.AutoLogin, User: c.Host.User, Restarts: h.restarts}
 	var err error
 	if s.Up, err = h.o.Mac.Session.Aqua(ctx, s.User); err != nil {
 		return err
 	}
 	h.recordSession(s.Up)
-	if s.Up || !s.Wanted {
+	switch {
+	case s.Up:
+		return session.LoggedIn(ctx, h.o.Mac)
+	case !s.Wanted:
 		return nil
+	}
+	if s.Stored, err = session.Stored(h.o.Mac.Files); err != nil {
+		return err
 	}
 	if s.Console, err = h.o.Mac.Session.Owner(ctx); err != nil {
 		return err
@@ -72,6 +90,7 @@ func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
 	}
 	restarted, err := session.RestartLoginwindow(ctx, h.o.Mac, s.User)
 	if restarted {
+		h.restarts++
 		h.log.Warn("loginwindow restarted, as there was no session", "user", s.User, "absent", s.Absent)
 	}
 	return err
@@ -85,7 +104,7 @@ func (h *hostd) recordSession(up bool) {
 	h.mu.Unlock()
 	switch {
 	case up:
-		h.absentSince = time.Time{}
+		h.absentSince, h.restarts = time.Time{}, 0
 	case h.absentSince.IsZero():
 		h.absentSince = h.o.Mac.Clock.Now()
 	}

@@ -3,8 +3,12 @@ package session
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io/fs"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
 const (
@@ -59,6 +63,15 @@ const (
 	// passwordDamaged: no password ends in it.
 	passwordDamaged StoredPassword = "damaged"
 )
+
+// Stored judges the password for automatic login that is on the Mac.
+func Stored(files macos.Files) (StoredPassword, error) {
+	data, err := step.Read(files, PasswordFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading %s: %w", PasswordFile, err)
+	}
+	return JudgePassword(data), nil
+}
 
 // Usable reports whether macOS could log somebody in with it.
 func (s StoredPassword) Usable() bool { return s == passwordUsable }

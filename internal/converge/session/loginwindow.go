@@ -44,12 +44,15 @@ type sessionNote struct {
 	// Done: it was made. A run that was cut off in between leaves it unset, and no
 	// one knows.
 	Done bool `json:"done,omitempty"`
-	// Refused are hashes of passwords that macOS sealed, so that none is tried twice:
-	// a few wrong ones lock the account, and SSH with it.
-	Refused []refusedPassword `json:"refused,omitempty"`
+	// Refused are hashes of passwords that macOS sealed, or that brought no session twice,
+	// so that none is tried again: a few wrong ones lock the account, and SSH with it.
+	Refused []hashedPassword `json:"refused,omitempty"`
+	// Tried is the password with which a restart of loginwindow brought no session, until
+	// there is one. Not every macOS seals a wrong one.
+	Tried *hashedPassword `json:"tried,omitempty"`
 }
 
-type refusedPassword struct {
+type hashedPassword struct {
 	Salt []byte `json:"salt"`
 	Hash []byte `json:"hash"`
 }
@@ -130,19 +133,15 @@ func awaitSession(ctx context.Context, mac macos.Mac, user string) (bool, error)
 	return err == nil, err
 }
 
-// refusedBefore reports whether macOS sealed this password before.
+// refusedBefore reports whether this password was refused before.
 func (c *Console) refusedBefore(password string) (bool, error) {
 	last, err := note.Read(c.Mac.Files)
 	if err != nil {
 		return false, err
 	}
 	for _, r := range last.Refused {
-		hash, err := hashPassword(password, r.Salt)
-		if err != nil {
-			return false, err
-		}
-		if bytes.Equal(hash, r.Hash) {
-			return true, nil
+		if refused, err := r.is(password); refused || err != nil {
+			return refused, err
 		}
 	}
 	return false, nil
@@ -155,25 +154,73 @@ func (c *Console) recordRefused(ctx context.Context) error {
 	if c.tried == "" {
 		return nil
 	}
-	unlock, err := lockSession(ctx, c.Mac)
+	hashed, err := newHashed(c.tried)
+	if err != nil {
+		return err
+	}
+	return changeNote(ctx, c.Mac, func(n *sessionNote) { n.refuse(hashed) })
+}
+
+// recordTried keeps the hash of the password with which this run restarted loginwindow and
+// no session came.
+func (c *Console) recordTried(ctx context.Context) error {
+	hashed, err := newHashed(c.tried)
+	if err != nil {
+		return err
+	}
+	return changeNote(ctx, c.Mac, func(n *sessionNote) { n.Tried = &hashed })
+}
+
+// triedBefore reports whether it was so the last time, too, with no session in between.
+func (c *Console) triedBefore() (bool, error) {
+	last, err := note.Read(c.Mac.Files)
+	if err != nil || last.Tried == nil {
+		return false, err
+	}
+	return last.Tried.is(c.tried)
+}
+
+// LoggedIn forgets that a password brought no session, now that there is one.
+func LoggedIn(ctx context.Context, mac macos.Mac) error {
+	if last, err := note.Read(mac.Files); err != nil || last.Tried == nil {
+		return err
+	}
+	return changeNote(ctx, mac, func(n *sessionNote) { n.Tried = nil })
+}
+
+func (n *sessionNote) refuse(password hashedPassword) {
+	n.Refused, n.Tried = append(n.Refused, password), nil
+	n.Refused = n.Refused[max(0, len(n.Refused)-keptRefused):]
+}
+
+// changeNote changes what is remembered, under the lock.
+func changeNote(ctx context.Context, mac macos.Mac, change func(*sessionNote)) error {
+	unlock, err := lockSession(ctx, mac)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unlock.Close() }()
-	last, err := note.Read(c.Mac.Files)
+	last, err := note.Read(mac.Files)
 	if err != nil {
 		return err
 	}
-	r := refusedPassword{Salt: make([]byte, sha256.Size)}
-	if _, err := rand.Read(r.Salt); err != nil {
-		return fmt.Errorf("making a salt: %w", err)
+	change(&last)
+	return note.Write(ctx, mac.Files, last)
+}
+
+func newHashed(password string) (hashedPassword, error) {
+	h := hashedPassword{Salt: make([]byte, sha256.Size)}
+	if _, err := rand.Read(h.Salt); err != nil {
+		return h, fmt.Errorf("making a salt: %w", err)
 	}
-	if r.Hash, err = hashPassword(c.tried, r.Salt); err != nil {
-		return err
-	}
-	last.Refused = append(last.Refused, r)
-	last.Refused = last.Refused[max(0, len(last.Refused)-keptRefused):]
-	return note.Write(ctx, c.Mac.Files, last)
+	var err error
+	h.Hash, err = hashPassword(password, h.Salt)
+	return h, err
+}
+
+func (h hashedPassword) is(password string) (bool, error) {
+	hash, err := hashPassword(password, h.Salt)
+	return err == nil && bytes.Equal(hash, h.Hash), err
 }
 
 func hashPassword(password string, salt []byte) ([]byte, error) {

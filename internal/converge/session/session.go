@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
@@ -98,12 +97,11 @@ func (c *Console) sessionState(ctx context.Context) (sessionState, error) {
 	if s.unwanted {
 		return s, nil
 	}
-	data, err := step.Read(c.Mac.Files, PasswordFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("reading %s: %w", PasswordFile, err)
+	var err error
+	if s.stored, err = Stored(c.Mac.Files); err != nil {
+		return s, err
 	}
-	s.stored = JudgePassword(data)
-	if err == nil {
+	if s.stored != passwordMissing {
 		info, err := c.Mac.Files.Stat(ctx, PasswordFile)
 		if err != nil {
 			return s, fmt.Errorf("looking at %s: %w", PasswordFile, err)
@@ -211,24 +209,64 @@ func (c *Console) startSession(ctx context.Context, s sessionState) error {
 }
 
 // proveSession waits for the session. A password that did not log in shows by
-// macOS sealing it.
+// macOS sealing it, or by no session the second time.
 func (c *Console) proveSession(ctx context.Context) error {
-	err := step.Await(ctx, c.Mac.Clock, sessionTimeout, "a console session", func() (bool, error) {
-		s, err := c.sessionState(ctx)
+	var s sessionState
+	err := step.Await(ctx, c.Mac.Clock, sessionTimeout, "a console session", func() (_ bool, err error) {
+		s, err = c.sessionState(ctx)
 		return len(s.differs()) == 0, err
 	})
 	var late *step.TimeoutError
-	if !errors.As(err, &late) {
-		if err == nil && c.Alone {
-			// A step that runs alone has no later one to look again.
-			return c.ProveUnsealed(ctx)
-		}
+	switch {
+	case err == nil:
+		return c.sessionProved(ctx)
+	case !errors.As(err, &late):
 		return err
 	}
 	if err := c.requireUnsealed(ctx); err != nil {
 		return err
 	}
+	return c.explainAbsence(ctx, s, late)
+}
+
+// sessionProved is what follows a session that came.
+func (c *Console) sessionProved(ctx context.Context) error {
+	if err := LoggedIn(ctx, c.Mac); err != nil || !c.Alone {
+		return err
+	}
+	// A step that runs alone has no later one to look again.
+	return c.ProveUnsealed(ctx)
+}
+
+// explainAbsence is the failure of a session that did not come.
+func (c *Console) explainAbsence(ctx context.Context, s sessionState, late error) error {
+	if c.Restarted() && !s.aqua {
+		if err := c.countTry(ctx); err != nil {
+			return err
+		}
+	}
 	return step.Fail(document.Reboot, "loginwindow was restarted and %w: reboot the Mac", late)
+}
+
+// countTry remembers that a restart of loginwindow brought no session, and fails the second
+// time: then the password counts as refused.
+func (c *Console) countTry(ctx context.Context) error {
+	again, err := c.triedBefore()
+	if err != nil {
+		return err
+	}
+	if !again {
+		return c.recordTried(ctx)
+	}
+	// Each boot and hostd would try it again. It goes first: what is cut off here tries it
+	// once more, and not for ever.
+	if err := c.Mac.Files.Remove(PasswordFile); err != nil {
+		return fmt.Errorf("removing %s: %w", PasswordFile, err)
+	}
+	if err := c.recordRefused(ctx); err != nil {
+		return err
+	}
+	return c.wrongPassword("loginwindow was restarted twice with the stored password of %s and no session came, so it counts as refused", c.Desired.Host.User)
 }
 
 // ProveUnsealed waits until macOS would have sealed a password that is wrong, when

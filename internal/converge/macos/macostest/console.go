@@ -24,6 +24,8 @@ type Console struct {
 	// SealTakes is from the start of loginwindow until it overwrites a password that
 	// does not log in, 5 s when zero.
 	SealTakes time.Duration
+	// NeverSeals is a macOS that leaves a password that does not log in where it is.
+	NeverSeals bool
 	// NoLogin keeps sessions from ever starting.
 	NoLogin bool
 	// NeedsRestart keeps a boot from logging in: a Mac without a display may not until
@@ -57,6 +59,9 @@ func (m *Mac) loginwindow() {
 		return
 	}
 	m.Console.Refused++
+	if m.Console.NeverSeals {
+		return
+	}
 	m.Console.seal = m.now.Add(or(m.Console.SealTakes, 5*time.Second))
 }
 
