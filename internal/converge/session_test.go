@@ -208,6 +208,20 @@ func TestSessionThatFailedOnceRefusesNoPassword(t *testing.T) {
 	}
 }
 
+// A session that is switched out is there: loginwindow is not restarted, and a reboot
+// would end it.
+func TestSessionInTheBackgroundIsForAPerson(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.mac.Console.Background = true
+	f.refused("session", document.Human, "the session of m1 is in the background: log in at the console")
+	if f.mac.Console.Restarts != 1 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
+	}
+	f.mac.Console.Background = false
+	f.converge()
+}
+
 // No other password comes in an install epoch: a Mac that has yet to join counts it, so
 // that it is wiped in the end. Nothing wipes one that runs, and a person is asked.
 func TestWrongPasswordCountsUntilTheMacHasJoined(t *testing.T) {

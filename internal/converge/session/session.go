@@ -238,9 +238,14 @@ func (c *Console) sessionProved(ctx context.Context) error {
 	return c.ProveUnsealed(ctx)
 }
 
-// explainAbsence is the failure of a session that did not come.
+// explainAbsence is the failure of a session that did not come, or not to the console.
 func (c *Console) explainAbsence(ctx context.Context, s sessionState, late error) error {
-	if c.Restarted() && !s.aqua {
+	switch {
+	case !c.Restarted() && s.aqua && !s.up():
+		return step.Fail(document.Human, "the session of %s is in the background: log in at the console", s.user)
+	case !c.Restarted():
+		return step.Fail(document.Reboot, "%w: reboot the Mac", late)
+	case !s.aqua:
 		if err := c.countTry(ctx); err != nil {
 			return err
 		}

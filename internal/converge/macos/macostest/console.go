@@ -26,6 +26,9 @@ type Console struct {
 	SealTakes time.Duration
 	// NeverSeals is a macOS that leaves a password that does not log in where it is.
 	NeverSeals bool
+	// Background: the user's session is switched out, and the console shows the login
+	// window.
+	Background bool
 	// NoLogin keeps sessions from ever starting.
 	NoLogin bool
 	// NeedsRestart keeps a boot from logging in: a Mac without a display may not until
@@ -115,7 +118,7 @@ func (s session) up() bool {
 }
 
 func (s session) Owner(context.Context) (string, error) {
-	if s.up() {
+	if s.up() && !s.m.Console.Background {
 		return s.m.Console.User, nil
 	}
 	return "root", nil
