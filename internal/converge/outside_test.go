@@ -43,16 +43,22 @@ const (
 
 var kcpasswordAttr = step.RootAttr(0o600)
 
+const formerFirewallLabel = "dev.tuist.pfctl-runners"
+
 func formerLabels() []string {
-	return []string{"dev.tuist.pfctl-runners", "dev.tuist.node-exporter", "dev.tuist.log-shipper", "dev.tuist.host-sensors"}
+	return []string{formerFirewallLabel, "dev.tuist.node-exporter", "dev.tuist.log-shipper", "dev.tuist.host-sensors"}
+}
+
+func formerFirewallFiles() []string {
+	return []string{
+		"/etc/pf.anchors/tuist.runners", "/etc/pf.anchors/tuist.sshguard", "/usr/local/bin/tuist-pf-vmnat",
+		"/usr/local/bin/tuist-pf-sshguard",
+	}
 }
 
 func formerFiles() []string {
-	return []string{
-		"/etc/pf.anchors/tuist.runners", "/etc/pf.anchors/tuist.sshguard", "/usr/local/bin/tuist-pf-vmnat",
-		"/usr/local/bin/tuist-pf-sshguard", "/usr/local/bin/tuist-node-exporter-wrapper",
-		"/usr/local/bin/tuist-log-shipper", "/usr/local/bin/tuist-host-sensors",
-	}
+	return append(formerFirewallFiles(),
+		"/usr/local/bin/tuist-node-exporter-wrapper", "/usr/local/bin/tuist-log-shipper", "/usr/local/bin/tuist-host-sensors")
 }
 
 // launchdJob is one of our jobs.

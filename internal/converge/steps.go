@@ -50,5 +50,9 @@ func (o Options) steps(e *step.Env) []step.Step {
 	if e.TakeOver {
 		all = append(all, former.AgentStep())
 	}
-	return append(all, sudo{e}.step(), proofreboot.Step(e, console))
+	all = append(all, sudo{e}.step())
+	if e.TakeOver {
+		all = append(all, former.FirewallStep())
+	}
+	return append(all, proofreboot.Step(e, console))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos/macostest"
 	"github.com/macfleet/macfleet/internal/converge/step"
+	"github.com/macfleet/macfleet/internal/converge/takeover"
 )
 
 const formerPlist = "/Library/LaunchDaemons/dev.tuist.tart-kubelet.plist"
@@ -28,6 +29,8 @@ func formerMac(t *testing.T) *fixture {
 		f.mac.Put(name, []byte("old"), attr)
 	}
 	f.mac.Put(document.AgentLink, []byte("the first system's agent"), step.RootAttr(0o755))
+	f.mac.Put(pfConf, []byte("anchor \"com.apple/*\"\nanchor \"tuist.runners\"\n"), attr)
+	f.mac.PF.PutTable(takeover.PacketFilterAnchor, "vm_sources", true)
 	f.mac.Console.Guests = 1
 	f.desired.Mac.ProofReboot = true
 	return f
@@ -98,6 +101,93 @@ func TestTheFirstSystemsAgentComesBack(t *testing.T) {
 	if f.mac.Loaded(formerAgentLabel) || !f.mac.Loaded(document.AgentLabel) {
 		t.Error("the next run did not take over")
 	}
+}
+
+// formerFence says what is gone of the first system's firewall. All of it is needed for
+// its rules to come back after a boot.
+func (f *fixture) formerFence() []string {
+	var gone []string
+	for _, name := range append(formerFirewallFiles(), daemonsDir+"/"+formerFirewallLabel+".plist") {
+		if _, there := f.mac.Get(name); !there {
+			gone = append(gone, name)
+		}
+	}
+	if conf, _ := f.mac.Get(pfConf); !strings.Contains(string(conf), takeover.PacketFilterAnchor) {
+		gone = append(gone, "its lines in "+pfConf)
+	}
+	return gone
+}
+
+// Its agent goes on when the take-over fails, and so does the firewall around its
+// guests: nothing of ours that a boot starts is there to load other rules.
+func TestTheFirstSystemsFirewallStaysUntilOursIsThereAfterABoot(t *testing.T) {
+	for name, call := range map[string]string{
+		"before the firewall": "subnet",
+		"at the firewall":     loadOurs,
+		"after the firewall":  "write " + document.ConfigFile,
+		"at our first job":    "bootstrap " + document.HostdLabel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := formerMac(t)
+			f.desired.Host.TakeOver = true
+			cut := false
+			f.mac.Fail = func(made string) error {
+				if made == call {
+					cut = true
+					return errCut
+				}
+				return nil
+			}
+			f.run(f.options())
+			if !cut {
+				t.Fatalf("the run never came to %s", call)
+			}
+			if gone := f.formerFence(); len(gone) > 0 || !f.mac.Loaded(formerFirewallLabel) || len(f.mac.PF.Anchor(takeover.PacketFilterAnchor)) == 0 {
+				t.Errorf("gone: %q; its job loaded: %t; its rules in force: %q", gone, f.mac.Loaded(formerFirewallLabel), f.mac.PF.Anchor(takeover.PacketFilterAnchor))
+			}
+			f.mac.Fail = nil
+			f.converge()
+			if f.mac.Loaded(formerFirewallLabel) || len(f.mac.PF.Anchor(takeover.PacketFilterAnchor)) > 0 {
+				t.Error("the next run left it in force")
+			}
+			f.armed()
+		})
+	}
+}
+
+// By one belief about pf its tables keep ours from being loaded. Then they go first; what
+// brings them back stays.
+func TestTablesOfTheFirstSystemMakeWay(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	f.mac.PF.PersistIsBusy = true
+	f.mac.Fail = func(call string) error {
+		if call == "write "+document.ConfigFile {
+			return errCut
+		}
+		return nil
+	}
+	f.refused("config", document.Retry, errCut.Error())
+	f.armed()
+	if gone := f.formerFence(); len(gone) > 0 {
+		t.Errorf("gone: %q", gone)
+	}
+}
+
+// A table that cannot be removed holds back neither our rules nor our agent.
+func TestTheFirstSystemsTableThatStaysHoldsNothingBack(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	f.mac.PF.PutTable("", "vm_sources", false)
+	f.mac.PF.Pin("", "vm_sources")
+	f.refused("former-firewall", document.Reboot, "vm_sources")
+	f.armed()
+	if f.mac.Loaded(formerAgentLabel) || !f.mac.Loaded(document.AgentLabel) || !f.mac.Loaded(document.HostdLabel) {
+		t.Error("our jobs do not run in the place of its agent")
+	}
+	f.mac.Reboot()
+	f.converge()
+	f.gone(formerFirewallFiles()...)
 }
 
 // On a Mac of the pool any of it proves that the disk was not wiped.

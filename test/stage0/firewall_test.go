@@ -13,17 +13,21 @@ import (
 // that persist, the Mac gets its firewall, and stays as it is at the second look.
 func TestRequirement002_AStuckMacConverges(t *testing.T) {
 	parttest.Skip(t)
-	for name, beliefs := range map[string]mac.Beliefs{
-		"a stale change is in the way": {},
-		"tables that persist are":      {PersistIsBusy: true, FlushKeepsPersist: true},
-		"ports are printed by name":    {ServiceNames: true},
+	for name, c := range map[string]struct {
+		beliefs mac.Beliefs
+		cleared string // the step that clears what the older system left
+	}{
+		"a stale change is in the way": {mac.Beliefs{}, "firewall"},
+		"tables that persist are":      {mac.Beliefs{PersistIsBusy: true, FlushKeepsPersist: true}, "firewall"},
+		"ports are printed by name":    {mac.Beliefs{ServiceNames: true}, "firewall"},
+		"the Mac is taken over":        {mac.Beliefs{PersistIsBusy: true, FlushKeepsPersist: true}, "former-firewall"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			if err := b.LeaveStuck(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.SetBeliefs(t.Context(), beliefs); err != nil {
+			if err := b.SetBeliefs(t.Context(), c.beliefs); err != nil {
 				t.Fatal(err)
 			}
 			s := b.session()
@@ -36,12 +40,14 @@ func TestRequirement002_AStuckMacConverges(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := b.desired(build)
-			if got := b.converge(s, d)["firewall"]; got != document.Changed {
-				t.Errorf("firewall: %q", got)
-			}
+			d.Host.TakeOver = c.cleared != "firewall"
+			first := b.converge(s, d)
 			d.Join = nil
-			if got := b.converge(s, d)["firewall"]; got != document.Unchanged {
-				t.Errorf("firewall, looked at again: %q", got)
+			again := b.converge(s, d)
+			for _, step := range []string{"firewall", c.cleared} {
+				if first[step] != document.Changed || again[step] != document.Unchanged {
+					t.Errorf("%s: %q, looked at again: %q", step, first[step], again[step])
+				}
 			}
 		})
 	}

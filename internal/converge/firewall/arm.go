@@ -251,8 +251,7 @@ func (a *arming) killStates(ctx context.Context) error {
 func LoadAnchor(ctx context.Context, mac macos.Mac, anchor, rules string) error {
 	for try := 1; ; try++ {
 		err := mac.Firewall.Load(ctx, anchor, rules)
-		var f *macos.FirewallError
-		if !errors.As(err, &f) || !f.Busy || try == busyTries {
+		if !busy(err) || try == busyTries {
 			return refusedBy("loading the firewall's rules", err)
 		}
 		// Two who wait equally long meet again.
@@ -260,6 +259,12 @@ func LoadAnchor(ctx context.Context, mac macos.Mac, anchor, rules string) error 
 			return err
 		}
 	}
+}
+
+// busy: pf refused because of another change, or of what is left of one.
+func busy(err error) bool {
+	f, refused := errors.AsType[*macos.FirewallError](err)
+	return refused && f.Busy
 }
 
 // refusedBy classifies pf's refusal: rules that are wrong are a bug of ours.

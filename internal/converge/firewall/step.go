@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,7 +15,9 @@ import (
 type Predecessor interface {
 	// Left says what is left of it.
 	Left(ctx context.Context) ([]string, error)
-	// Clear removes it.
+	// MakeWay removes what is in force of it, until the next boot.
+	MakeWay(ctx context.Context) error
+	// Clear removes it for good.
 	Clear(ctx context.Context) error
 }
 
@@ -25,7 +28,8 @@ type guard struct {
 }
 
 // Step puts the rules around the Mac and its guests, and clears what older
-// systems left.
+// systems left. Where the Mac is taken over, that is another step's: theirs stay until
+// ours outlive a boot.
 func Step(env *step.Env, predecessor Predecessor) step.Step {
 	g := guard{env, predecessor}
 	return step.Step{
@@ -33,28 +37,51 @@ func Step(env *step.Env, predecessor Predecessor) step.Step {
 		About: "Loads the rules around the Mac and its guests into the packet filter's anchor " + Anchor +
 			": what comes in is dropped but for SSH, the kubelet's port, pings, what an address takes, and the profile's `network.hostIngress`." +
 			" It keeps the packet filter enabled with one reference. /etc/pf.conf and the main ruleset are not touched," +
-			" but for lines of older systems.",
+			" but for lines of older systems, which go once our rules are in force.",
 		Undo: "sudo pfctl -a " + Anchor + " -F rules, then sudo pfctl -X with the token in " + File + "." +
 			" A reboot does both.",
 		Check: func(ctx context.Context) ([]string, error) {
 			if err := g.requireManagerAllowed(); err != nil {
 				return nil, err
 			}
-			left, err := g.predecessor.Left(ctx)
-			if err != nil {
-				return nil, err
+			differs, err := Differs(ctx, g.Mac, g.policy())
+			if err != nil || g.TakeOver {
+				return differs, err
 			}
-			differs, err := Differs(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac, g.Desired.Kubelet))
+			left, err := g.predecessor.Left(ctx)
 			return append(left, differs...), err
 		},
 		Act: func(ctx context.Context) error {
-			if err := g.predecessor.Clear(ctx); err != nil {
+			// Ours first, and whatever becomes of the rest: until they are in force, an
+			// older system's are better than none.
+			err := g.arm(ctx)
+			if g.TakeOver {
 				return err
 			}
-			return Arm(ctx, g.Mac, PolicyOf(g.Desired.Host, g.Desired.Mac, g.Desired.Kubelet))
+			return errors.Join(err, g.predecessor.Clear(ctx))
 		},
 		TakeBack: g.disarm,
 	}
+}
+
+func (g guard) policy() Policy {
+	return PolicyOf(g.Desired.Host, g.Desired.Mac, g.Desired.Kubelet)
+}
+
+// arm arms, and where pf stays busy once more without what an older system has in it:
+// its tables may be what is in the way.
+func (g guard) arm(ctx context.Context) error {
+	err := Arm(ctx, g.Mac, g.policy())
+	if !busy(err) {
+		return err
+	}
+	left, failed := g.predecessor.Left(ctx)
+	if failed == nil && len(left) > 0 {
+		if failed = g.predecessor.MakeWay(ctx); failed == nil {
+			return Arm(ctx, g.Mac, g.policy())
+		}
+	}
+	return errors.Join(err, failed)
 }
 
 // requireManagerAllowed refuses rules that would shut the manager out, while it still can be

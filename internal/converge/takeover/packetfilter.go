@@ -83,13 +83,8 @@ func (p PacketFilter) Clear(ctx context.Context) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	unlock, err := firewall.LockArming(ctx, p.Mac)
-	if err != nil {
+	if err := p.MakeWay(ctx); err != nil {
 		return err
-	}
-	defer func() { _ = unlock.Close() }()
-	if err := p.clearAnchor(ctx); err != nil {
-		return fmt.Errorf("clearing the firewall of an older system: %w", err)
 	}
 	if err := p.cleanPFConf(ctx); err != nil {
 		return fmt.Errorf("clearing the firewall of an older system: %w", err)
@@ -101,6 +96,19 @@ func (p PacketFilter) Clear(ctx context.Context) error {
 	if len(left) > 0 {
 		return step.Fail(document.Reboot, "tables of an older system cannot be removed (%s); a reboot clears the packet filter",
 			strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// MakeWay removes what is in the packet filter now, and leaves what brings it back.
+func (p PacketFilter) MakeWay(ctx context.Context) error {
+	unlock, err := firewall.LockArming(ctx, p.Mac)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unlock.Close() }()
+	if err := p.clearAnchor(ctx); err != nil {
+		return fmt.Errorf("clearing the firewall of an older system: %w", err)
 	}
 	return nil
 }

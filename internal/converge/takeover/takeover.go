@@ -29,28 +29,19 @@ const (
 	formerAgentDir = "/etc/tart-kubelet"
 )
 
-// formerLabels are the launchd jobs that the first system installs beside its
-// agent. Two systems at once fight over the guests and over the packet filter.
-func formerLabels() []string {
-	return []string{
-		formerPrefix + "pfctl-runners",
-		formerPrefix + "node-exporter",
-		formerPrefix + "log-shipper",
-		formerPrefix + "host-sensors",
-	}
-}
+// part is a part of the first system: launchd jobs, and what they leave beside.
+type part struct{ labels, files []string }
 
-// formerFiles are what these leave beside. The lines in /etc/pf.conf and the live
-// rules are the firewall step's. What running guests read stays: /var/lib/tart-userdata.
-func formerFiles() []string {
-	return []string{
-		packetFilterFile,
-		"/etc/pf.anchors/tuist.sshguard",
-		"/usr/local/bin/tuist-pf-vmnat",
-		"/usr/local/bin/tuist-pf-sshguard",
-		"/usr/local/bin/tuist-node-exporter-wrapper",
-		"/usr/local/bin/tuist-log-shipper",
-		"/usr/local/bin/tuist-host-sensors",
+// companions are what it installs beside its agent and its firewall. What running
+// guests read stays: /var/lib/tart-userdata.
+func companions() part {
+	return part{
+		labels: []string{formerPrefix + "node-exporter", formerPrefix + "log-shipper", formerPrefix + "host-sensors"},
+		files: []string{
+			"/usr/local/bin/tuist-node-exporter-wrapper",
+			"/usr/local/bin/tuist-log-shipper",
+			"/usr/local/bin/tuist-host-sensors",
+		},
 	}
 }
 
@@ -59,23 +50,29 @@ type Former struct{ *step.Env }
 
 func (x Former) control() launchd.Control { return launchd.Control{Mac: x.Mac} }
 
-// Step retires what the first system installed beside its agent, under names
-// that are known. What has another name is nobody's to remove: it is listed.
+// Step retires what the first system installed beside its agent and its firewall, under
+// names that are known. What has another name is nobody's to remove: it is listed.
 func (x Former) Step() step.Step {
 	var foreign []string
+	retired := companions()
 	return step.Step{
 		Name: "take-over",
-		About: "Only where the Mac is taken over from the first system of this kind, or with `--take-over`: boots out and removes the launchd jobs " + strings.Join(formerLabels(), ", ") +
-			" and the files " + strings.Join(formerFiles(), ", ") + ". Its agent runs on until ours can be started: see `former-agent`. Other launchd jobs are listed and left alone.",
+		About: "Only where the Mac is taken over from the first system of this kind, or with `--take-over`: boots out and removes the launchd jobs " + strings.Join(retired.labels, ", ") +
+			" and the files " + strings.Join(retired.files, ", ") + ". Its agent runs on until ours can be started: see `former-agent`. Its firewall stays until ours comes back after a boot: see `former-firewall`. Other launchd jobs are listed and left alone.",
 		Undo: "None: install the first system again.",
 		Check: func(ctx context.Context) ([]string, error) {
 			var err error
 			if foreign, err = x.foreignDaemons(); err != nil {
 				return nil, err
 			}
-			return x.former(ctx)
+			return x.left(ctx, retired)
 		},
-		Act: x.retire,
+		Act: func(ctx context.Context) error {
+			if err := x.retire(ctx, retired.labels); err != nil {
+				return err
+			}
+			return x.Remove(retired.files...)
+		},
 		Note: func() string {
 			if len(foreign) == 0 {
 				return ""
@@ -90,11 +87,11 @@ func formerJob(label string) launchd.Job {
 	return launchd.Job{Name: label, Label: label, Plist: path.Join(daemonsDir, label+".plist")}
 }
 
-// former lists what is there of the jobs beside its agent.
-func (x Former) former(ctx context.Context) ([]string, error) {
+// left lists what is there of a part.
+func (x Former) left(ctx context.Context, p part) ([]string, error) {
 	var all []string
-	paths := formerFiles()
-	for _, label := range formerLabels() {
+	paths := slices.Clone(p.files)
+	for _, label := range p.labels {
 		j := formerJob(label)
 		paths = append(paths, j.Plist)
 		_, loaded, err := x.control().Print(ctx, j.Label)
@@ -109,8 +106,9 @@ func (x Former) former(ctx context.Context) ([]string, error) {
 	return append(all, there...), err
 }
 
-func (x Former) retire(ctx context.Context) error {
-	for _, label := range formerLabels() {
+// retire boots jobs out and removes what defines them.
+func (x Former) retire(ctx context.Context, labels []string) error {
+	for _, label := range labels {
 		j := formerJob(label)
 		if err := x.bootOut(ctx, j); err != nil {
 			return err
@@ -119,7 +117,7 @@ func (x Former) retire(ctx context.Context) error {
 			return err
 		}
 	}
-	return x.Remove(formerFiles()...)
+	return nil
 }
 
 // bootOut makes launchd forget a job of the first system, if it knows it.
@@ -139,7 +137,7 @@ func (x Former) foreignDaemons() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := append(formerLabels(), formerAgentLabel, document.AgentLabel, document.HostdLabel)
+	known := slices.Concat(companions().labels, firewallPart().labels, []string{formerAgentLabel, document.AgentLabel, document.HostdLabel})
 	return slices.DeleteFunc(labels, func(label string) bool { return slices.Contains(known, label) }), nil
 }
 
