@@ -103,6 +103,119 @@ func TestTheFirstSystemsAgentComesBack(t *testing.T) {
 	}
 }
 
+// loads are the agents that launchd has.
+func (f *fixture) loads() []string {
+	return slices.DeleteFunc([]string{formerAgentLabel, document.AgentLabel}, func(label string) bool { return !f.mac.Loaded(label) })
+}
+
+// within reports whether the effect that comes next is after the one and not after the
+// other.
+func within(done []string, from, to string) bool {
+	i := slices.Index(done, from)
+	return i >= 0 && !slices.Contains(done[i:], to)
+}
+
+// The power is cut before each effect of a take-over. A boot starts one agent, never both:
+// they would start the same Pods. It finds a firewall to load for it, too, and the next run
+// takes the Mac over.
+func TestABootInATakeOverStartsOneAgent(t *testing.T) {
+	for name, arrange := range map[string]func(*fixture){
+		"that succeeds": func(*fixture) {},
+		"that fails":    func(f *fixture) { f.dying("", time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			taken := func() *fixture {
+				f := formerMac(t)
+				f.desired.Host.TakeOver = true
+				arrange(f)
+				return f
+			}
+			undisturbed := taken()
+			undisturbed.run(undisturbed.options())
+			effects := append(slices.Clone(undisturbed.mac.Changes), "the end")
+			for i, effect := range effects {
+				f := taken()
+				f.dieAt(i, counters{}, func() { f.run(f.options()) })
+				f.mac.Fail = nil
+				f.mac.Reboot()
+				f.oneAgentAfterABoot("cut before "+effect, effects[:i])
+				f.mac.Program = f.goodJob
+				f.untilConverged()
+				f.tookOver("cut before " + effect)
+			}
+		})
+	}
+}
+
+// oneAgentAfterABoot looks at what a boot started. In the very switch it is none: two
+// labels cannot be switched at once, and the next push starts ours.
+func (f *fixture) oneAgentAfterABoot(when string, done []string) {
+	f.t.Helper()
+	want := 1
+	if within(done, "disable "+formerAgentLabel, "write "+document.AgentPlist) || within(done, "remove "+document.AgentPlist, "enable "+formerAgentLabel) {
+		want = 0
+	}
+	if all := f.loads(); len(all) != want {
+		f.t.Errorf("%s, a boot starts %q", when, all)
+	}
+	// pfctl refuses a pf.conf as a whole whose file is gone, and with it the call of our anchor.
+	_, there := f.mac.Get("/etc/pf.anchors/" + takeover.PacketFilterAnchor)
+	if conf := f.content(pfConf); !there && strings.Contains(conf, takeover.PacketFilterAnchor) {
+		f.t.Errorf("%s, %s names a file that is gone", when, pfConf)
+	}
+	if gone := f.formerFence(); len(gone) > 0 && !f.mac.Loaded(document.HostdLabel) {
+		f.t.Errorf("%s, a boot loads no firewall: hostd is not there, and gone are %q", when, gone)
+	}
+}
+
+// tookOver: ours is all there is, and nothing keeps the first system from being installed
+// again.
+func (f *fixture) tookOver(when string) {
+	f.t.Helper()
+	if all := f.loads(); !slices.Equal(all, []string{document.AgentLabel}) || f.mac.DisabledJobs[formerAgentLabel] {
+		f.t.Errorf("%s, converged: %q run, the first system's is switched off: %t", when, all, f.mac.DisabledJobs[formerAgentLabel])
+	}
+	f.gone(append(formerFiles(), formerPlist, formerAgentDir)...)
+}
+
+// Two agents that an older build of ours left loaded.
+func TestTheFirstSystemsAgentBesideOursGoes(t *testing.T) {
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	plist := f.content(formerPlist)
+	f.converge()
+	ours := f.mac.PID(document.AgentLabel)
+	f.mac.Put(formerPlist, []byte(plist), step.RootAttr(0o644))
+	f.mac.Load(formerAgentLabel)
+	f.converge()
+	f.tookOver("beside ours")
+	if f.mac.PID(document.AgentLabel) != ours {
+		t.Error("ours was restarted for it")
+	}
+}
+
+// A Mac that is half taken over goes back as it was.
+func TestUninstallGivesTheFirstSystemsAgentBack(t *testing.T) {
+	whole := formerMac(t)
+	whole.desired.Host.TakeOver = true
+	whole.converge()
+	f := formerMac(t)
+	f.desired.Host.TakeOver = true
+	f.dieAt(slices.Index(whole.mac.Changes, "remove "+formerPlist), counters{}, func() { f.run(f.options()) })
+	f.mac.Reboot() // nothing holds the lock any more
+	f.mac.Fail = nil
+	if s, failed := f.uninstall(true).FailedStep(); failed {
+		t.Errorf("step %s: %s", s.Name, s.Detail)
+	}
+	f.mac.Reboot()
+	if all := f.loads(); !slices.Equal(all, []string{formerAgentLabel}) {
+		t.Errorf("a boot starts %q", all)
+	}
+	if gone := f.formerFence(); len(gone) > 0 || f.content(document.AgentLink) != "the first system's agent" || f.content(formerAgentDir) != "old" {
+		t.Errorf("gone: its program, its kubeconfig, or %q", gone)
+	}
+}
+
 // formerFence says what is gone of the first system's firewall. All of it is needed for
 // its rules to come back after a boot.
 func (f *fixture) formerFence() []string {

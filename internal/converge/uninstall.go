@@ -12,6 +12,7 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/macos"
 	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/converge/step"
+	"github.com/macfleet/macfleet/internal/converge/takeover"
 )
 
 // uninstall takes back what the steps did, the last one first, and goes on after
@@ -64,12 +65,17 @@ func requireNoGuests(ctx context.Context, mac macos.Mac) error {
 	return nil
 }
 
-// backwards are the steps that can be taken back, the last one first. The sudo
-// rule is the very last: without it nobody could try again.
+// backwards are the steps that can be taken back, the last one first. Of a take-over
+// that was cut, the first system's agent is left, switched off: once ours is gone, it may
+// start again. The sudo rule is the very last: without it nobody could try again.
 func (o Options) backwards(e *step.Env) []step.Step {
 	all := slices.DeleteFunc(o.steps(e), func(s step.Step) bool { return s.TakeBack == nil })
 	slices.Reverse(all)
-	return append(all, step.Step{Name: "sudo", TakeBack: sudo{e}.remove})
+	return append(
+		all,
+		step.Step{Name: "former-agent", TakeBack: takeover.Former{Env: e}.GiveBack},
+		step.Step{Name: "sudo", TakeBack: sudo{e}.remove},
+	)
 }
 
 // leftovers looks for what is still there.

@@ -17,8 +17,11 @@ import (
 type Predecessor interface {
 	// Left says what of it still runs.
 	Left(ctx context.Context) ([]string, error)
-	// Replace stops it and starts ours. It comes back when ours does not come up.
-	Replace(ctx context.Context, start func(context.Context) error) error
+	// Stop stops it, and keeps a boot from starting it. Ours is started next.
+	Stop(ctx context.Context) error
+	// Restore has it back in the place of ours, also at a boot, since ours did not come
+	// up. It returns why, and what became of that.
+	Restore(ctx context.Context, failed error) error
 }
 
 // Jobs are the two launchd jobs of the agent.
@@ -46,10 +49,11 @@ func (x *Jobs) Step() step.Step {
 		Undo:  "`launchctl bootout system/LABEL` for both, then remove their files from /Library/LaunchDaemons.",
 		Check: x.differ,
 		Act: func(ctx context.Context) error {
-			if x.predecessor != nil {
-				return x.predecessor.Replace(ctx, x.restartJobs)
+			err := x.restartJobs(ctx)
+			if err != nil && x.predecessor != nil {
+				return x.predecessor.Restore(ctx, err)
 			}
-			return x.restartJobs(ctx)
+			return err
 		},
 		TakeBack: x.removeJobs,
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/builds"
+	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
@@ -84,6 +85,11 @@ func (x *Jobs) startAndWatch(ctx context.Context, want builds.Identity) error {
 func (x *Jobs) startJobs(ctx context.Context, want builds.Identity) ([]startedProcess, error) {
 	var born []startedProcess
 	for _, j := range jobs() {
+		if j.Label == document.AgentLabel && x.predecessor != nil {
+			if err := x.predecessor.Stop(ctx); err != nil {
+				return nil, err
+			}
+		}
 		s, err := x.jobState(ctx, j, want)
 		if err != nil {
 			return nil, err

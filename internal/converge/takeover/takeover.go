@@ -120,14 +120,14 @@ func (x Former) retire(ctx context.Context, labels []string) error {
 	return nil
 }
 
-// bootOut makes launchd forget a job of the first system, if it knows it.
+// bootOut makes launchd forget a job, if it knows it.
 func (x Former) bootOut(ctx context.Context, j launchd.Job) error {
 	_, loaded, err := x.control().Print(ctx, j.Label)
 	if err != nil || !loaded {
 		return err
 	}
 	if err := x.control().Unload(ctx, j); err != nil {
-		return fmt.Errorf("retiring %s: %w", j.Label, err)
+		return fmt.Errorf("stopping %s: %w", j.Label, err)
 	}
 	return nil
 }
