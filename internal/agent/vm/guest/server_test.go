@@ -335,8 +335,7 @@ func (p *process) input() {
 func (p *process) copy(to protoreflect.Name, from io.Reader) {
 	buf := make([]byte, 4096)
 	// Linux says EIO once the other side of a terminal is closed, though what was written last
-	// may be on its way still, which began when the read had waited for what it saw. The next
-	// read waits for that too.
+	// may be on its way yet. Who reads after that gets it.
 	again := p.tty
 	for {
 		n, err := from.Read(buf)
