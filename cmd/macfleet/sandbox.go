@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/macfleet/macfleet/internal/cli/screen"
 )
 
 // sandboxFlags are common to all sandbox commands.
@@ -98,5 +100,5 @@ func (f *sandboxFlags) running() (state, error) {
 
 // oneLine keeps an error to one line, whatever it is made of.
 func oneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return screen.Clean(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -53,8 +54,20 @@ const (
 	Head
 )
 
-// Paint colours a text, where there are colours.
+// Clean is a text without what a terminal obeys. A guest's last words reach an operator's
+// screen, in the status of its Pod: they must neither clear it nor forge lines.
+func Clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// Paint colours a text, where there are colours, and cleans it everywhere.
 func (s Screen) Paint(text string, mood Mood) string {
+	text = Clean(text)
 	codes := map[Mood]string{Good: "32", Busy: "33", Bad: "31", Head: "1"}
 	code, painted := codes[mood]
 	if !s.Colour || !painted || text == "" {
@@ -71,7 +84,7 @@ func Cut(text string, width int) string {
 	return text
 }
 
-// Wrap breaks a text between words, each line behind the indent.
+// Wrap breaks a text between words, each line behind the indent, and cleans it.
 func (s Screen) Wrap(text, indent string) []string {
 	width := s.Width - runes(indent)
 	if s.Width == 0 {
@@ -80,7 +93,8 @@ func (s Screen) Wrap(text, indent string) []string {
 	width = max(width, narrowest)
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
+		word = Clean(word)
 		if line != "" && runes(line)+1+runes(word) > width {
 			lines = append(lines, indent+line)
 			line = ""

@@ -56,6 +56,28 @@ func TestWrapBreaksBetweenWords(t *testing.T) {
 	}
 }
 
+// What a guest, or a Node that somebody took over, wrote moves no cursor and forges no line.
+func TestATerminalIsNotObeyed(t *testing.T) {
+	const evil = "gone\x1b[2J\a\u009b1A\rtype rm"
+	const clean = "gone\ufffd[2J\ufffd\ufffd1A\ufffdtype rm"
+	if got := (Screen{Colour: true}).Paint(evil, Plain); got != clean {
+		t.Errorf("painted %q, want %q", got, clean)
+	}
+	if got := (Screen{}).Wrap("gone\x1b[2J\x07 macOS für «Macs»", ""); !slices.Equal(got, []string{"gone\ufffd[2J\ufffd macOS für «Macs»"}) {
+		t.Errorf("wrapped %q", got)
+	}
+	for _, s := range []Screen{{}, {Width: 60}, {Width: 30}} {
+		var text strings.Builder
+		table := Table{Head: []string{"POD", "WHY"}, Rows: [][]Cell{{{Text: "build"}, {Text: evil}}}}
+		if err := table.Write(&text, s); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(text.String(), "\x1b\a\r\u009b") {
+			t.Errorf("a table of %d columns writes %q", s.Width, text.String())
+		}
+	}
+}
+
 func TestPaint(t *testing.T) {
 	if got := (Screen{}).Paint("x", Bad); got != "x" {
 		t.Errorf("without colours: %q", got)
