@@ -18,7 +18,9 @@ import (
 func consoleOf(cmd *cobra.Command, shell bool) (at remote.Console, restore func(), err error) {
 	at = remote.Console{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 	file, is := at.In.(*os.File)
-	if !shell || !is || !term.IsTerminal(int(file.Fd())) {
+	// Where the output goes elsewhere, as to head, its end ends this program, and nobody would
+	// give the terminal back.
+	if !shell || !is || !term.IsTerminal(int(file.Fd())) || !screenOf(cmd).Terminal {
 		return at, func() {}, nil
 	}
 	fd := int(file.Fd())

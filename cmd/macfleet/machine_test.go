@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	terminals "github.com/creack/pty"
+	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -247,9 +249,36 @@ func TestASandboxIsToldByItsAddresses(t *testing.T) {
 	}
 }
 
+// Where what a shell prints goes elsewhere, its reader can end this program, as head does: a
+// terminal that was taken over would stay so.
+func TestATerminalIsTakenOverOnlyWhereItShowsTheShell(t *testing.T) {
+	keyboard, terminal, err := terminals.Open()
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer keyboard.Close()
+	defer terminal.Close()
+	for name, c := range map[string]struct {
+		out       io.Writer
+		takesOver bool
+	}{"a terminal": {terminal, true}, "a pipe": {&bytes.Buffer{}, false}} {
+		cmd := &cobra.Command{}
+		cmd.SetIn(terminal)
+		cmd.SetOut(c.out)
+		at, restore, err := consoleOf(cmd, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restore()
+		if (at.Terminal != "") != c.takesOver {
+			t.Errorf("%s: the shell has the terminal %q", name, at.Terminal)
+		}
+	}
+}
+
 // What a person is asked to write can be written.
 func TestSpans(t *testing.T) {
-	for typed, want := range map[string]time.Duration{"90m": 90 * time.Minute, "2d": 48 * time.Hour, "0d": 0, "-1h": -time.Hour, "d": -1, "1.5d": -1, "99999999d": -1, "1w": -1} {
+	for typed, want := range map[string]time.Duration{"90m": 90 * time.Minute, "2d": 48 * time.Hour, "1m": time.Minute, "0d": -1, "0": -1, "500ms": -1, "-1h": -1, "d": -1, "1.5d": -1, "99999999d": -1, "1w": -1} {
 		var got time.Duration
 		err := span{&got}.Set(typed)
 		if (err != nil) != (want == -1) || err == nil && got != want {

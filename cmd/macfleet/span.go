@@ -25,13 +25,20 @@ func (s span) Set(typed string) error {
 	const day = 24 * time.Hour
 	if days, is := strings.CutSuffix(typed, "d"); is {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			*s.is = time.Duration(n) * day
-			return nil
+			return s.set(time.Duration(n) * day)
 		}
 	}
 	d, err := time.ParseDuration(typed)
 	if err != nil {
 		return errors.New("it is written as 90m, 48h or 2d")
+	}
+	return s.set(d)
+}
+
+// set refuses what is over before it begins: a script's zero must not mean no end.
+func (s span) set(d time.Duration) error {
+	if d < time.Minute {
+		return errors.New("it is less than a minute: leave it out where there is to be no end")
 	}
 	*s.is = d
 	return nil

@@ -26,12 +26,7 @@ type Quarantine struct {
 }
 
 // Check says what is missing in what was typed.
-func (q Quarantine) Check() error {
-	if q.For < 0 {
-		return fmt.Errorf("--for %s is no time from now on", q.For)
-	}
-	return reasoned(q.Reason, q.End)
-}
+func (q Quarantine) Check() error { return reasoned(q.Reason, q.End) }
 
 // Plan is for any host.
 func (q Quarantine) Plan(m Mac) (Plan, error) {
@@ -122,6 +117,8 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is being released, and is not rebooted before it is wiped", h.Name)
 	case h.Spec.Record.HandedOverAt != nil:
 		return Plan{}, fmt.Errorf("host %s went to another management cluster, which alone reboots it", h.Name)
+	case h.Status.LastReboot.ID == r.ID:
+		return Plan{}, fmt.Errorf("host %s was rebooted for %s already, at %s, and is so once for each id: leave --id out, or give another", h.Name, r.ID, h.Status.LastReboot.At.UTC().Format(time.RFC3339))
 	case h.Spec.Reboot != nil && !r.Force:
 		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s. To take it back: macfleet host reboot %s --cancel", h.Name, h.Spec.Reboot.ID, h.Name, h.Name)
 	}
