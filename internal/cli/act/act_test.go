@@ -272,6 +272,42 @@ func TestARebootOfADeadMacSaysWhoEnds(t *testing.T) {
 	}
 }
 
+// A reboot is made once for each id: nobody is promised a second one.
+func TestARebootThatWasMadeIsNotPromisedAgain(t *testing.T) {
+	s := fleet()
+	h := &s.Hosts[0]
+	h.Status.LastReboot = infrav1.RebootStatus{ID: "r", At: metav1.NewMicroTime(clitest.Now().Add(-time.Hour))}
+	for _, force := range []bool{false, true} {
+		if _, err := (Reboot{ID: "r", Reason: "hangs", Force: force}).Plan(MacOf(s, h)); err == nil || !strings.Contains(err.Error(), "was rebooted for r already, at "+clitest.Now().Add(-time.Hour).Format(time.RFC3339)) {
+			t.Errorf("force %v: %v", force, err)
+		}
+	}
+	if _, err := (Reboot{ID: "another", Reason: "hangs"}).Plan(MacOf(s, h)); err != nil {
+		t.Errorf("another one: %v", err)
+	}
+}
+
+// Of an order there is no Mac yet: it is cancelled, and nobody waits for a wipe, or adopts it.
+func TestAnOrderIsCancelled(t *testing.T) {
+	s := fleet()
+	h := &s.Hosts[0]
+	h.Spec.Order = &infrav1.OrderRequest{}
+	for terminate, want := range map[bool]string{
+		false: "a server that comes of it all the same is wiped and goes back to the pool, which takes 15 to 20 minutes",
+		true:  "a server that comes of it all the same is wiped and given back to the vendor, at its billing floor",
+	} {
+		plan, err := Wipe{Release: Release{Terminate: terminate}}.Plan(MacOf(s, h))
+		if err != nil || !slices.Contains(plan.Says, "host "+h.Name+" is an order, of which no server came yet: it is cancelled") || plan.Says[len(plan.Says)-1] != want {
+			t.Errorf("terminate %v: says %q, %v", terminate, plan.Says, err)
+		}
+	}
+	for _, detach := range []Detach{{}, {Elsewhere: true}} {
+		if _, err := detach.Plan(MacOf(s, h)); err == nil || !strings.Contains(err.Error(), "To cancel it: macfleet host wipe "+h.Name) {
+			t.Errorf("%+v: %v", detach, err)
+		}
+	}
+}
+
 // Somebody else's Mac is not wiped, whatever is asked for: nobody is promised that it is.
 func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
 	renamed := clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Minute)

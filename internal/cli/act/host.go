@@ -261,13 +261,18 @@ func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
 	if owner := metav1.GetControllerOf(m.Core); owner != nil {
 		p.say("%s %s replaces it, with another Mac", owner.Kind, owner.Name)
 	}
+	what := "host " + m.Host.Name
+	if m.Host.Spec.Order != nil {
+		p.say("%s is an order, of which no server came yet: it is cancelled", what)
+		what = "a server that comes of it all the same"
+	}
 	switch policy {
 	case infrav1.Terminate:
-		p.say("host %s is wiped and given back to the vendor, at its billing floor", m.Host.Name)
+		p.say("%s is wiped and given back to the vendor, at its billing floor", what)
 	case infrav1.Detach:
-		p.say("host %s is let go as it is: NOT wiped, Foreign, and to be adopted before anybody has it again", m.Host.Name)
+		p.say("%s is let go as it is: NOT wiped, Foreign, and to be adopted before anybody has it again", what)
 	default:
-		p.say("host %s is wiped and goes back to the pool, which takes 15 to 20 minutes", m.Host.Name)
+		p.say("%s is wiped and goes back to the pool, which takes 15 to 20 minutes", what)
 	}
 	p.delete(m.Core)
 	return p, nil
@@ -299,6 +304,8 @@ func (d Detach) Plan(m Mac) (Plan, error) {
 		return p, nil
 	case m.Machine == nil:
 		return Plan{}, fmt.Errorf("no Machine has host %s: it is %s", h.Name, h.Status.Phase)
+	case h.Spec.Order != nil:
+		return Plan{}, fmt.Errorf("host %s is an order, of which no server came yet: there is nothing to let go. To cancel it: macfleet host wipe %s --terminate", h.Name, h.Name)
 	case d.Elsewhere:
 		return takeOff(m)
 	}
