@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/macfleet/macfleet/internal/cli/act"
+	"github.com/macfleet/macfleet/internal/cli/screen"
 )
 
 // doer is a verb that changes something.
@@ -41,10 +43,8 @@ func (d *doer) do(cmd *cobra.Command, look func(context.Context, client.Client) 
 	if err != nil {
 		return err
 	}
-	for _, says := range plan.Lines() {
-		fmt.Fprintln(cmd.OutOrStdout(), strings.Join(screenOf(cmd).Wrap("- "+says, ""), "\n  "))
-	}
-	if err := d.agree(cmd); err != nil {
+	tell(cmd.OutOrStdout(), plan)
+	if err := d.agree(cmd, plan); err != nil {
 		return err
 	}
 	again := func(ctx context.Context) (act.Plan, error) { return look(ctx, c) }
@@ -59,14 +59,25 @@ func (d *doer) do(cmd *cobra.Command, look func(context.Context, client.Client) 
 	return nil
 }
 
-// agree asks where a person can answer; anywhere else --yes has to say it.
-func (d *doer) agree(cmd *cobra.Command) error {
+// tell says what will be done.
+func tell(out io.Writer, plan act.Plan) {
+	for _, says := range plan.Lines() {
+		fmt.Fprintln(out, strings.Join(screen.Of(out, os.Getenv).Wrap("- "+says, ""), "\n  "))
+	}
+}
+
+// agree asks where a person can answer; anywhere else --yes has to say it. Who is asked has the
+// plan before them, also where what is printed goes to a file.
+func (d *doer) agree(cmd *cobra.Command, plan act.Plan) error {
 	if d.yes || d.dry {
 		return nil
 	}
 	file, is := cmd.InOrStdin().(*os.File)
 	if !is || !term.IsTerminal(int(file.Fd())) {
 		return usageError{errors.New("nobody can be asked here: say --yes to do this, or --dry-run to try it")}
+	}
+	if !screenOf(cmd).Terminal {
+		tell(cmd.ErrOrStderr(), plan)
 	}
 	fmt.Fprint(cmd.ErrOrStderr(), "Go on? [y/N] ")
 	answered := make(chan string, 1)

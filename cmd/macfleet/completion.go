@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,12 +58,14 @@ func (v *verb) completeNames(kind snapshot.Kind) cobra.CompletionFunc {
 }
 
 func (v *verb) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
 	c, err := v.cluster.Client()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var list corev1.NamespaceList
-	if err := c.List(cmd.Context(), &list, client.Limit(500)); err != nil {
+	if err := c.List(ctx, &list, client.Limit(500)); err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var found []string

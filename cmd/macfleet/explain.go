@@ -219,7 +219,7 @@ func newExplainPod() *cobra.Command {
 			return explain.Story{}, err
 		}
 		fleets, err := loadOwn(ctx, c, "", explain.PodNames(p), explain.PodKinds())
-		if err != nil {
+		if _, nothing := errors.AsType[snapshot.NothingError](err); err != nil && !nothing { // a Pod has a story of its own
 			return explain.Story{}, err
 		}
 		return explain.Pod(fleets, reasons.Read(), p), nil

@@ -17,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/macfleet/macfleet/internal/cli/act"
 )
 
 // Exit codes.
@@ -73,7 +75,7 @@ func execute(ctx context.Context, root *cobra.Command, stdout, stderr io.Writer)
 	case errors.As(err, &exited):
 		return exited.code
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "macfleet: interrupted")
+		fmt.Fprintf(stderr, "macfleet: %s\n", interruption(err))
 		return exitInterrupted
 	}
 	fmt.Fprintf(stderr, "macfleet: %s\n", oneLine(err))
@@ -81,6 +83,15 @@ func execute(ctx context.Context, root *cobra.Command, stdout, stderr io.Writer)
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// interruption is what a person reads who ended a verb: no reason, for it is theirs, but what is
+// done already, such as how a Mac is to be let go.
+func interruption(err error) string {
+	if partly, is := errors.AsType[act.PartlyError](err); is {
+		return "interrupted: " + oneLine(partly)
+	}
+	return "interrupted"
 }
 
 // helpTemplate is cobra's, but that what a verb does stands above what more there is to say of it.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,9 +16,11 @@ import (
 	"testing"
 
 	terminals "github.com/creack/pty"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/macfleet/macfleet/internal/cli/act"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
@@ -95,12 +99,18 @@ func speakTo(t *testing.T, f *fleetServer) {
 	t.Helper()
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, namespace: ci}}], current-context: c}", server.URL)
+	t.Setenv("KUBECONFIG", kubeconfigFor(t, server.URL))
+}
+
+// kubeconfigFor is one of a cluster at this address.
+func kubeconfigFor(t *testing.T, url string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c, namespace: ci}}], current-context: c}", url)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBECONFIG", path)
+	return path
 }
 
 const stranded = "fr-par-1-00000004-0000-4000-8000-000000000000"
@@ -128,6 +138,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"Machines of a phase":         {args: "machines --phase lost -o name", out: "scalewayapplesiliconmachine/macfleet-builders-x7k2p-00006"},
 		"phases of hosts":             {args: "__complete hosts --phase =", out: "Stranded"},
 		"days":                        {args: "host quarantine " + stranded + " --reason fans --for 2d --dry-run", out: "Nothing is changed"},
+		"no time at all":              {args: "host quarantine " + stranded + " --reason fans --for 0", code: exitUsage, errs: "it is less than a minute"},
 		"weeks":                       {args: "host quarantine " + stranded + " --reason fans --for 1w", code: exitUsage, errs: "it is written as 90m, 48h or 2d"},
 		"a reboot that is taken back": {args: "host reboot " + stranded + " --cancel", code: exitFailed, errs: "waits for no reboot"},
 		"a kind as kubectl has it":    {args: "explain hosts x", code: exitUsage, errs: `unknown command "hosts", did you mean host?`},
@@ -146,6 +157,13 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a host's story":              {args: "explain host 00000004", out: "macfleet host release " + stranded},
 		"a Machine's":                 {args: "explain machine macfleet-builders-x7k2p-00006", out: "ServerGone"},
 		"a Pod's":                     {args: "explain pod build-1", out: "Unschedulable"},
+		"a Pod's, with no more rights": {
+			args: "explain pod build-1", code: exitPartly, out: "Unschedulable", errs: "not shown: scalewayapplesiliconmachines: you may not list",
+			codes: map[string]int{
+				"scalewayapplesiliconhosts": 403, "scalewayapplesiliconmachines": 403, "scalewayapplesiliconclusters": 403, "scalewayapplesiliconremediations": 403,
+				"macnodeprofiles": 403, "machines": 403, "machinedeployments": 403, "machinehealthchecks": 403, "nodes": 403,
+			},
+		},
 		"a profile's":                 {args: "explain profile macfleet-builders", out: "CanaryFailed"},
 		"a cluster's":                 {args: "explain cluster macfleet", out: "WritesForbidden"},
 		"a host's, half of it":        {args: "explain host " + stranded, codes: map[string]int{"scalewayapplesiliconmachines": 403}, code: exitPartly, out: "macfleet host release", errs: "not shown: scalewayapplesiliconmachines"},
@@ -196,7 +214,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 			if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(errs.String(), c.errs) {
 				t.Errorf("%s: exit code %d, want %d\n%s\n%s", c.args, code, c.code, &out, &errs)
 			}
-			if code != 0 && strings.Count(errs.String(), "\n") != 1 {
+			if code != 0 && strings.Count(errs.String(), "\n") != max(1, len(c.codes)) {
 				t.Errorf("%s: not one line: %q", c.args, &errs)
 			}
 		})
@@ -294,6 +312,22 @@ func TestCompletionOfEachShell(t *testing.T) {
 	}
 }
 
+// Who ends a verb in its middle has to know what is done already: the next deletion obeys it.
+func TestWhatIsDoneIsToldToWhoInterrupts(t *testing.T) {
+	for says, ended := range map[string]error{
+		"macfleet: interrupted\n": context.Canceled,
+		"macfleet: interrupted: not all of it is done: context canceled. Done, and to be taken back by hand where it is not wanted: the policy of m\n": fmt.Errorf("wiping: %w", act.PartlyError{Done: []string{"the policy of m"}, Err: context.Canceled}),
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		root := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { cancel(); return ended }}
+		root.SetArgs(nil)
+		var errs bytes.Buffer
+		if code := execute(ctx, root, io.Discard, &errs); code != exitInterrupted || errs.String() != says {
+			t.Errorf("exit code %d, says %q, want %q", code, &errs, says)
+		}
+	}
+}
+
 // Only --yes changes something where nobody can be asked, and a dry run is one for the
 // API server, too.
 func TestWhatIsSent(t *testing.T) {
@@ -331,8 +365,12 @@ func TestAPersonIsAsked(t *testing.T) {
 		root.SetErr(&errs)
 		root.SetArgs([]string{"host", "release", stranded})
 		err = root.ExecuteContext(t.Context())
-		if (err != nil) != (c.code != 0) || len(f.writes) != c.writes || !strings.Contains(errs.String(), "Go on?") {
+		if (err != nil) != (c.code != 0) || len(f.writes) != c.writes || !strings.HasSuffix(errs.String(), "Go on? [y/N] ") {
 			t.Errorf("%q: %v, %d writes, asks %q", answer, err, len(f.writes), &errs)
+		}
+		// What is printed goes to no terminal here: who answers reads the plan before the question.
+		if plan := out.String(); !strings.HasPrefix(errs.String(), strings.TrimSuffix(plan, "Done: it is recorded, and the manager does the rest.\n")) || plan == "" {
+			t.Errorf("%q: the plan is %q, and before the question stands %q", answer, plan, &errs)
 		}
 		keyboard.Close()
 		terminal.Close()

@@ -119,6 +119,8 @@ func forwardVNC(ctx context.Context, s guestScreen, errs io.Writer, ready func(p
 	select {
 	case err := <-ended:
 		return forwardingFailed(s, err)
+	case <-ctx.Done(): // the dial has no limit of its own, and does not look
+		return ctx.Err()
 	case <-up:
 	}
 	ports, err := forwarder.GetPorts()

@@ -5,9 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/macfleet/macfleet/internal/cli/cluster"
 )
 
 func TestVNCShowsAndOpensTheAddress(t *testing.T) {
@@ -59,6 +64,28 @@ func TestVNCEnds(t *testing.T) {
 	}
 	cancel()
 	if err := (screens{forward: forward}).show(ctx, guestScreen{}, io.Discard, io.Discard); err != nil {
+		t.Errorf("ended by hand: %v", err)
+	}
+}
+
+// A cluster that takes the connection and says nothing does not hold a person who ends it.
+func TestVNCEndsWhileItConnects(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	t.Setenv("KUBECONFIG", kubeconfigFor(t, "http://"+silent.Addr().String()))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if conn, err := silent.Accept(); err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+			cancel()
+		}
+	}()
+	s := guestScreen{cluster: &cluster.Flags{}, pod: "build-7"}
+	s.cluster.AddTo(pflag.NewFlagSet("vnc", pflag.ContinueOnError))
+	if err := (screens{forward: forwardVNC}).show(ctx, s, io.Discard, io.Discard); err != nil {
 		t.Errorf("ended by hand: %v", err)
 	}
 }

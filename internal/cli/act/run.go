@@ -108,6 +108,20 @@ func (s Step) run(ctx context.Context, c client.Client, dry, lock bool) error {
 	return c.Patch(ctx, object, patch)
 }
 
+// PartlyError is a plan that ended in the middle: what is done stays, and whoever asked for it
+// has to know, however they ended it.
+type PartlyError struct {
+	// Done are the changes that were made, as they were sent, each with its object.
+	Done []string
+	Err  error
+}
+
+func (e PartlyError) Error() string {
+	return fmt.Sprintf("not all of it is done: %v. Done, and to be taken back by hand where it is not wanted: %s", e.Err, strings.Join(e.Done, ", "))
+}
+
+func (e PartlyError) Unwrap() error { return e.Err }
+
 // failed says what is done already and stays.
 func failed(done []Step, err error) error {
 	if fatal := cluster.Fatal(err); fatal != nil {
@@ -118,11 +132,11 @@ func failed(done []Step, err error) error {
 	if len(done) == 0 {
 		return err
 	}
-	var stay []string
+	partly := PartlyError{Err: err}
 	for _, step := range done {
 		if body, bad := step.body(false); bad == nil {
-			stay = append(stay, fmt.Sprintf("%s of %s", body, client.ObjectKeyFromObject(step.Object)))
+			partly.Done = append(partly.Done, fmt.Sprintf("%s of %s", body, client.ObjectKeyFromObject(step.Object)))
 		}
 	}
-	return fmt.Errorf("not all of it is done: %w. Done, and to be taken back by hand where it is not wanted: %s", err, strings.Join(stay, ", "))
+	return partly
 }

@@ -164,8 +164,8 @@ func (k Kind) ours() bool {
 func (k Kind) namespaced() bool { return !slices.Contains([]Kind{Hosts, Nodes}, k) }
 
 // Load reads the kinds at once, of one namespace or, where it is empty, of all. What may
-// not be read, or is not installed, is in Missing. It fails when nothing can be read, or
-// when the cluster has no macfleet.
+// not be read, or is not installed, is in Missing. It fails when the cluster has no macfleet,
+// and with a NothingError when nothing can be read.
 func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind) (*Snapshot, error) {
 	return LoadNamed(ctx, c, namespace, nil, kinds...)
 }
@@ -207,9 +207,17 @@ func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map
 		s.Missing = append(s.Missing, missing)
 	}
 	if len(kinds) > 0 && len(s.Missing) == len(kinds) {
-		return nil, fmt.Errorf("nothing can be shown: %s: %s", s.Missing[0].Kind, s.Missing[0].Why)
+		return s, NothingError{s.Missing[0]}
 	}
 	return s, nil
+}
+
+// NothingError says that none of the kinds could be read. The snapshot beside it names them all,
+// for who has something else to tell.
+type NothingError struct{ First Missing }
+
+func (e NothingError) Error() string {
+	return fmt.Sprintf("nothing can be shown: %s: %s", e.First.Kind, e.First.Why)
 }
 
 // missingOf says why a kind is not there; an error: nothing else will be, either.
