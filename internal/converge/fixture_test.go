@@ -155,6 +155,20 @@ func (f *fixture) did(label string) []string {
 	return calls
 }
 
+// inOrder expects the changes of the last run to be among its changes, each after the one
+// before it.
+func (f *fixture) inOrder(changes ...string) {
+	f.t.Helper()
+	last := -1
+	for _, change := range changes {
+		at := slices.Index(f.mac.Changes, change)
+		if at <= last {
+			f.t.Errorf("change %q is number %d, what must come before it number %d (-1: not made)", change, at, last)
+		}
+		last = at
+	}
+}
+
 func (f *fixture) content(name string) string {
 	f.t.Helper()
 	data, ok := f.mac.Get(name)

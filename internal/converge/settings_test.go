@@ -174,6 +174,14 @@ func TestSSHIsTakenBack(t *testing.T) {
 	}
 }
 
+// The settings name the file of the keys: nobody could log in by one that is not there.
+func TestSSHNeverLooksForKeysInAFileThatIsNotThere(t *testing.T) {
+	f := newFixture(t)
+	f.mac.SSHD.Silent = true // so that both files are taken back
+	f.refused("sshd", document.Retry, "taken back")
+	f.inOrder("write "+document.AuthorizedKeysFile, "write "+sshdDropIn, "remove "+sshdDropIn, "remove "+document.AuthorizedKeysFile)
+}
+
 func TestTakingSSHBackFailsLoudly(t *testing.T) {
 	f := newFixture(t)
 	f.mac.SSHD.Silent = true

@@ -46,6 +46,15 @@ func TestUninstallTakesAllBack(t *testing.T) {
 	f.converge()
 }
 
+// The settings of the SSH server name the file of the keys, so they go first: a cut in
+// between shuts nobody out.
+func TestUninstallLeavesNoSSHSettingsWithoutTheirKeys(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.uninstall(false)
+	f.inOrder("remove "+sshdDropIn, "remove "+document.AuthorizedKeysFile)
+}
+
 // Nobody gets a disk that takes a new key by uninstalling: it belongs to its epoch,
 // its Machine and its fleet until it is wiped.
 func TestUninstallLeavesWhoseTheDiskIs(t *testing.T) {
