@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +287,51 @@ func TestARenameThatTimedOutIsReadAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// boundRenames notes how long each rename may take at most.
+type boundRenames struct {
+	cloud.Cloud
+	within []time.Duration
+}
+
+func (c *boundRenames) RenameServer(ctx context.Context, zone, id, name string) error {
+	within := time.Duration(math.MaxInt64)
+	if deadline, bound := ctx.Deadline(); bound {
+		within = time.Until(deadline)
+	}
+	c.within = append(c.within, within)
+	return c.Cloud.RenameServer(ctx, zone, id, name)
+}
+
+// A name is read for good once a rename that timed out has landed, or never will.
+func TestARenameIsBoundByItsDeadline(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	vendor := &boundRenames{Cloud: w.cloud}
+	w.r.Cloud = vendor
+	w.claim("m-1", "t-1")
+	w.until("renamed", func() bool { return len(vendor.within) > 0 })
+	if got := vendor.within[0]; got > renameDeadline {
+		t.Errorf("a rename may take %s", got)
+	}
+}
+
+func TestAPausedMachinesServerIsNotRenamed(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	m := w.owner()
+	m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	w.must(w.client.Update(w.ctx, m))
+	w.steps(4)
+	if got := w.mutations(); len(got) != 0 || w.phase() != infrav1.HostClaimed {
+		t.Errorf("phase %s, mutations %v", w.phase(), got)
+	}
+	m = w.owner()
+	m.Annotations = nil
+	w.must(w.client.Update(w.ctx, m))
+	w.untilPhase(infrav1.HostInUse)
 }
 
 func TestNothingIsRenamedWithoutAFreshProofOfTheClaim(t *testing.T) {
