@@ -118,6 +118,27 @@ func TestAnOldReadingIsTakenAgainBeforeARename(t *testing.T) {
 	w.untilPhase(infrav1.HostInUse)
 }
 
+func TestAnOldReadingIsTakenAgainBeforeAnAdoption(t *testing.T) {
+	w := foreign(t)
+	w.wish(false)
+	slow := true
+	w.cloud.OnCall = func(call cloudtest.Call) {
+		// Before the name is on record nothing would be renamed.
+		if wish := w.host().Spec.Adopt; call.Name == "GetServer" && slow && wish != nil && wish.ServerName != "" {
+			slow = false
+			w.clock.Step(w.r.Settle - renameDeadline + 1)
+		}
+	}
+	for i := 0; slow && i < 6; i++ {
+		_, err := w.reconcile()
+		w.must(err)
+	}
+	if got := w.mutations(); slow || len(got) != 0 {
+		t.Fatalf("never slow: %v; mutations %v", slow, got)
+	}
+	w.wiped()
+}
+
 func TestAnOldReadingIsTakenAgainBeforeTheNameIsGivenBack(t *testing.T) {
 	w := inUse(t)
 	w.release()
