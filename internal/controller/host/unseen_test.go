@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -28,6 +31,19 @@ func (w *world) availableSays() string {
 		return c.Reason + ": " + c.Message
 	}
 	return ""
+}
+
+// unaware has the manager's cache know no Host and no Machine yet.
+func (w *world) unaware() {
+	w.r.Client = interceptor.NewClient(w.r.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			switch list.(type) {
+			case *infrav1.ScalewayAppleSiliconHostList, *infrav1.ScalewayAppleSiliconMachineList:
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
 }
 
 func TestAHostThatWasNeverSeenWipedIsWipedOnce(t *testing.T) {
@@ -69,7 +85,7 @@ func TestATrustingManagerTakesThePoolAsItIs(t *testing.T) {
 }
 
 // Whatever speaks for the host's being used, or for a storm, holds the wipe back, and
-// Available says so.
+// Available says so. The cache does not know of it yet.
 func TestTheWipeOfAnUnseenHostIsHeldBack(t *testing.T) {
 	edit := func(change func(*host.Host)) func(*world) {
 		return func(w *world) {
@@ -107,6 +123,7 @@ func TestTheWipeOfAnUnseenHostIsHeldBack(t *testing.T) {
 			w := newWorld(t)
 			w.untilPhase(infrav1.HostAvailable)
 			c.arrange(w)
+			w.unaware()
 			w.r.RefuseUnseen = true
 			for range 4 {
 				w.must(w.step())
@@ -119,6 +136,17 @@ func TestTheWipeOfAnUnseenHostIsHeldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOneUnseenHostIsJudgedAtATime(t *testing.T) {
+	w := distrusting(t)
+	w.r.unseen.Lock() // as long as another one is judged
+	w.steps(4)
+	if got := w.availableSays(); w.host().Spec.Release != nil || !strings.Contains(got, "another one is being judged") {
+		t.Errorf("spec %+v, Available: %s", w.host().Spec, got)
+	}
+	w.r.unseen.Unlock()
+	w.until("released", func() bool { return w.host().Spec.Release != nil })
 }
 
 // A host that was claimed here is clean or dirty by its record, as ever.
