@@ -164,6 +164,19 @@ func TestAdoptionTakesNothingFromALiveMachine(t *testing.T) {
 	}
 }
 
+func TestAMachineOfANamespaceThatIsNotWatchedKeepsItsMac(t *testing.T) {
+	w := foreign(t)
+	w.confine()
+	w.machine("m-7", func(m *infrav1.ScalewayAppleSiliconMachine) {
+		m.Namespace, m.Spec.ProviderID = "elsewhere", host.ProviderID(zone, serverID)
+	})
+	w.wish(false)
+	w.steps(4)
+	if h := w.host(); len(w.mutations()) != 0 || h.Spec.Release != nil || w.reason(host.AdoptedCondition) != host.ReasonOwned {
+		t.Errorf("mutations %v, spec %+v", w.mutations(), h.Spec)
+	}
+}
+
 // The name is that of a Machine with another Mac: a person may adopt it, unless it works.
 func TestTheSecondServerOfAMachinesNameIsAdopted(t *testing.T) {
 	for _, ready := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -89,6 +90,7 @@ func TestANodeIsOnlyDeletedForAHostThatWasLetGo(t *testing.T) {
 		},
 		"detached, but a live Machine has the Mac": func(w *world) {
 			w.detach()
+			w.confine() // to another namespace than the Machine's
 			w.must(w.client.Create(w.ctx, &infrav1.ScalewayAppleSiliconMachine{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "m-9"},
 				Spec:       infrav1.ScalewayAppleSiliconMachineSpec{ProviderID: host.ProviderID(zone, serverID)},
@@ -132,6 +134,16 @@ func TestANodeOfAHostThatIsClaimedMeanwhileStays(t *testing.T) {
 	w := inUse(t)
 	w.node("m-1")
 	w.detach()
+	before := w.host()
+	w.r.Client = interceptor.NewClient(w.r.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if h, ok := o.(*host.Host); ok { // the cache does not know of the claim yet
+				before.DeepCopyInto(h)
+				return nil
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
 	claimed := false
 	w.r.NodeReader = hookedReader{w.client, func() {
 		if !claimed {

@@ -422,14 +422,7 @@ func TestOneNamespaceWithoutTheRightsOnlyReports(t *testing.T) {
 func TestTheGaugeCountsNoHostOfAnotherNamespacesMachine(t *testing.T) {
 	w, s := strays(t, claimedPrefix+"m")
 	w.machine(claimedPrefix+"m", func(m *infrav1.ScalewayAppleSiliconMachine) { m.Namespace = "other" })
-	one := interceptor.NewClient(w.client, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*infrav1.ScalewayAppleSiliconMachineList); ok {
-				opts = append(opts, client.InNamespace("fleet"))
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
+	one := confined(w.client)
 	s.Client = one
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{one, func() bool { return true }, s})

@@ -238,6 +238,21 @@ func (w *world) release() {
 	})))
 }
 
+// confined reads the Machines of one namespace only, as the cache does with --namespace.
+func confined(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*infrav1.ScalewayAppleSiliconMachineList); ok {
+				opts = append(opts, client.InNamespace("fleet"))
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+// confine has the manager watch one namespace only.
+func (w *world) confine() { w.r.Client = confined(w.r.Client.(client.WithWatch)) }
+
 // inUse is a world whose host is claimed and shown.
 func inUse(t *testing.T) *world {
 	t.Helper()
