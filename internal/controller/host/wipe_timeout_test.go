@@ -165,21 +165,25 @@ func TestAReinstallRefusedForGoodSaysSoAndIsAskedAgain(t *testing.T) {
 }
 
 func TestAnImageThatIsRefusedGivesWayToTheDefault(t *testing.T) {
-	w := inUse(t)
-	w.cloud.Images = map[string]cloud.OS{"tahoe": {ID: "image-1"}}
-	w.cloud.Fault = func(call cloudtest.Call) (error, error) {
-		if call.Name == "ReinstallServer" && call.Arg == "image-1" {
-			return cloudtest.Err(cloud.KindInvalid), nil
-		}
-		return nil, nil
-	}
-	w.release()
-	h := w.host()
-	h.Spec.Release.OSFamily = "tahoe"
-	w.must(w.client.Update(w.ctx, h))
-	w.wiped()
-	if w.told("Warning OSUnpublished") != 1 {
-		t.Error("not told")
+	for _, kind := range []cloud.Kind{cloud.KindInvalid, cloud.KindNotFound} {
+		t.Run(string(kind), func(t *testing.T) {
+			w := inUse(t)
+			w.cloud.Images = map[string]cloud.OS{"tahoe": {ID: "image-1"}}
+			w.cloud.Fault = func(call cloudtest.Call) (error, error) {
+				if call.Name == "ReinstallServer" && call.Arg == "image-1" {
+					return cloudtest.Err(kind), nil
+				}
+				return nil, nil
+			}
+			w.release()
+			h := w.host()
+			h.Spec.Release.OSFamily = "tahoe"
+			w.must(w.client.Update(w.ctx, h))
+			w.wiped()
+			if w.told("Warning OSUnpublished") != 1 {
+				t.Error("not told")
+			}
+		})
 	}
 }
 
