@@ -147,12 +147,12 @@ func TestStagingKeepsTheMachinesKeysAndDropsAnotherClaimsPassword(t *testing.T) 
 }
 
 func TestALostSecretIsStagedAgain(t *testing.T) {
-	for name, providerID := range map[string]string{"": "bootstrapping", host.ProviderID(zone, serverID): "a node"} {
-		t.Run(providerID, func(t *testing.T) {
+	for name, providerID := range map[string]string{"bootstrapping": "", "a node": host.ProviderID(zone, serverID)} {
+		t.Run(name, func(t *testing.T) {
 			w := inUse(t)
 			m := &infrav1.ScalewayAppleSiliconMachine{}
 			w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "m-1"}, m))
-			m.Spec.ProviderID = name
+			m.Spec.ProviderID = providerID
 			w.must(w.client.Update(w.ctx, m))
 			result, err := w.reconcile()
 			w.must(err)
