@@ -150,6 +150,15 @@ func TestAFreshDiskTakesTheKeyThatHasSigned(t *testing.T) {
 	}
 }
 
+// Only a disk that is not marked takes a key: one that was marked first, and cut, would take
+// none any more.
+func TestADiskIsMarkedAfterItHasItsKey(t *testing.T) {
+	f := newFixture(t)
+	f.keyed('a')
+	f.converge()
+	f.inOrder("write "+document.UpgradeKeyFile, "write "+document.DiskMarkerFile)
+}
+
 // keyedOnly is a fleet's key that no document brings.
 func (f *fixture) keyedOnly(seed byte) ed25519.PrivateKey {
 	key := f.keyed(seed)
