@@ -416,6 +416,13 @@ func TestNoJoinLeavesCredentialsAlone(t *testing.T) {
 	}
 }
 
+// An agent that finds a new token looks for its permit.
+func TestThePermitIsThereBeforeTheToken(t *testing.T) {
+	f := newFixture(t)
+	f.converge()
+	f.inOrder("write "+document.JoinPermitFile, "write "+document.BootstrapKubeconfig)
+}
+
 func TestLeaveTakesAllBack(t *testing.T) {
 	f := newFixture(t)
 	f.converge()
