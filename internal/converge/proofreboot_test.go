@@ -2,11 +2,13 @@ package converge
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/proofreboot"
+	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
@@ -102,6 +104,29 @@ func TestProofRebootThatIsWantedTooLate(t *testing.T) {
 	r := f.refused("launchd", document.Retry, "runs again")
 	if r.RolledBack == "" || buildOf(f.mac.Resolve(document.CurrentAgent)) != good {
 		t.Errorf("rolled back %q", r.RolledBack)
+	}
+}
+
+// Where macOS does not say which boot it is, no reboot would be noticed, and none is taken
+// for granted.
+func TestAnUnknownBootProvesNothing(t *testing.T) {
+	for name, asked := range map[string]bool{"before the reboot is asked for": false, "after it": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.desired.Mac.ProofReboot = true
+			if asked {
+				f.converge()
+			}
+			f.mac.Boot = ""
+			e := f.env()
+			proof := proofreboot.Step(e, session.New(e))
+			if err := proof.Act(t.Context()); err == nil || !strings.Contains(err.Error(), "does not say which boot this is") {
+				t.Errorf("a reboot that nobody would notice: %v", err)
+			}
+			if pending, err := proofreboot.Pending(t.Context(), e); err != nil || !pending {
+				t.Errorf("taken for rebooted (%v)", err)
+			}
+		})
 	}
 }
 
