@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/macfleet/macfleet/docs/operate"
 )
 
 const page = "# T\n\n## A thing waits: `Condition`\n\n| reason | it means | you |\n|---|---|---|\n" +
@@ -60,5 +62,38 @@ func TestTheBookIsRead(t *testing.T) {
 	}
 	if !book.Asks("Stranded", "Available") || book.Asks("NoAvailableHost", "HostClaimed") || !Passes("NoAvailableHost") || book.Asks("Claiming", "HostClaimed") {
 		t.Error("who needs a person")
+	}
+}
+
+// A row has the commands of a section that it links to, where it quotes none: they must not
+// give a Mac back to the vendor for what a wipe mends.
+func TestOnlyARowThatSaysSoGivesAMacBack(t *testing.T) {
+	recipes := Read().recipes
+	for _, row := range rowsOf(operate.Reasons) {
+		book := Book{machines: map[string]Entry{}, recipes: recipes}
+		book.add(row)
+		for _, e := range book.entries {
+			text := strings.Join(row.cells, " ")
+			if strings.Contains(strings.Join(e.Commands, " "), "--terminate") && !strings.Contains(text, "--terminate") {
+				t.Errorf("%s %q: %q", row.section, e.Reasons, e.Commands)
+			}
+		}
+	}
+}
+
+// What is typed one after the other must be one recipe, for the one case that a row tells of.
+func TestCommandsAreTheRowsOwn(t *testing.T) {
+	book := Read()
+	for _, c := range []struct {
+		condition, reason string
+		commands          []string
+	}{
+		{"Bootstrapped", "MissingSudoPassword", []string{"macfleet host wipe $HOST"}},
+		{"Wiped", "ReinstallFailed", []string{"macfleet host quarantine $HOST --end"}},
+		{"Wiped", "WipeTimedOut", []string{"macfleet host quarantine $HOST --end"}},
+	} {
+		if e, found := book.Find(c.reason, c.condition); !found || !slices.Equal(e.Commands, c.commands) {
+			t.Errorf("%s %s: %v %q, want %q", c.condition, c.reason, found, e.Commands, c.commands)
+		}
 	}
 }
