@@ -89,6 +89,10 @@ func TestCommandsAreTheRowsOwn(t *testing.T) {
 		commands          []string
 	}{
 		{"Bootstrapped", "MissingSudoPassword", []string{"macfleet host wipe $HOST"}},
+		// Whether the other cluster lives, a person knows: it has guests that this ends.
+		{"Bootstrapped", "DifferentCluster", nil},
+		{"HostClaimed", "DifferentCluster", nil},
+		{"KubeconfigAvailable", "DifferentCluster", nil},
 		{"Wiped", "ReinstallFailed", []string{"macfleet host quarantine $HOST --end"}},
 		{"Wiped", "WipeTimedOut", []string{"macfleet host quarantine $HOST --end"}},
 	} {
