@@ -89,6 +89,7 @@ func TestCommandsAreTheRowsOwn(t *testing.T) {
 		commands          []string
 	}{
 		{"Bootstrapped", "MissingSudoPassword", []string{"macfleet host wipe $HOST"}},
+		{"Bootstrapped", "NotWiped", []string{"macfleet host quarantine $HOST --end"}},
 		// Whether the other cluster lives, a person knows: it has guests that this ends.
 		{"Bootstrapped", "DifferentCluster", nil},
 		{"HostClaimed", "DifferentCluster", nil},
