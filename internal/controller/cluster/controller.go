@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -128,10 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *Reconciler) ignores(infra *infrav1.ScalewayAppleSiliconCluster) bool {
-	if !infra.DeletionTimestamp.IsZero() || annotations.IsExternallyManaged(infra) {
-		return true
-	}
-	return r.WatchFilter != "" && !labels.HasWatchLabel(infra, r.WatchFilter)
+	return !infra.DeletionTimestamp.IsZero() || annotations.IsExternallyManaged(infra) || !host.Obeys(infra, r.WatchFilter)
 }
 
 func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSiliconCluster, hosts []infrav1.ScalewayAppleSiliconHost) (ctrl.Result, error) {

@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -30,6 +29,7 @@ import (
 
 	controlplanev1 "github.com/macfleet/macfleet/api/controlplane/v1alpha1"
 	"github.com/macfleet/macfleet/internal/clusterstate"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/workload"
 )
 
@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, plane); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !plane.DeletionTimestamp.IsZero() || (r.WatchFilter != "" && !labels.HasWatchLabel(plane, r.WatchFilter)) {
+	if !plane.DeletionTimestamp.IsZero() || !host.Obeys(plane, r.WatchFilter) {
 		return ctrl.Result{}, nil
 	}
 	cluster, err := clusterstate.Owner(ctx, r.Client, plane)

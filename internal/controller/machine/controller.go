@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -219,7 +218,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the Machine: %w", err)
 	}
-	if r.WatchFilter != "" && !labels.HasWatchLabel(m, r.WatchFilter) {
+	if !host.Obeys(m, r.WatchFilter) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.cleanConditions(ctx, m); err != nil {
