@@ -40,9 +40,9 @@ const (
 	attributeAvailable = "hosts-available"
 )
 
-// defaultPoll is how often the inventory's report is looked at: it is no object
+// poll is how often the inventory's report is looked at: it is no object
 // that could be watched.
-const defaultPoll = 10 * time.Second
+const poll = 10 * time.Second
 
 // Inventory tells how the last list of a zone went; false before there was one.
 type Inventory interface {
@@ -59,8 +59,6 @@ type Reconciler struct {
 	Metrics prometheus.Registerer
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
-	// Poll of the inventory's reports. Default: defaultPoll.
-	Poll time.Duration
 	// Clock for tests. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -131,10 +129,6 @@ func (r *Reconciler) ignores(infra *infrav1.ScalewayAppleSiliconCluster) bool {
 }
 
 func (r *Reconciler) record(ctx context.Context, infra *infrav1.ScalewayAppleSiliconCluster, hosts []infrav1.ScalewayAppleSiliconHost) (ctrl.Result, error) {
-	poll := r.Poll
-	if poll == 0 {
-		poll = defaultPoll
-	}
 	reports := map[string]host.ZoneReport{}
 	for _, zone := range infra.Spec.Zones {
 		if report, listed := r.Inventory.Zone(zone); listed {

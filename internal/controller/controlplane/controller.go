@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	// defaultServiceAccount is what core acts as on the workload cluster.
-	defaultServiceAccount = "capi-remote"
+	// serviceAccount is what core acts as on the workload cluster.
+	serviceAccount = "capi-remote"
 
 	// lookAgain: the Secret and the API server are not watched.
 	lookAgain = 5 * time.Minute
@@ -65,8 +65,6 @@ type Reconciler struct {
 	Server Server
 	// Discovery finds the address that is shown as controlPlaneEndpoint.
 	Discovery workload.Discovery
-	// ServiceAccount whose token core gets. Default: defaultServiceAccount.
-	ServiceAccount string
 	// Namespace of the ServiceAccount.
 	Namespace string
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.

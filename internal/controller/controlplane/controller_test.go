@@ -103,7 +103,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 
 func (w *world) giveToken(_ context.Context, _ client.Client, sub string, o, request client.Object, _ ...client.SubResourceCreateOption) error {
 	asked, is := request.(*authenticationv1.TokenRequest)
-	if !is || sub != "token" || o.GetName() != defaultServiceAccount || o.GetNamespace() != "macfleet-system" {
+	if !is || sub != "token" || o.GetName() != serviceAccount || o.GetNamespace() != "macfleet-system" {
 		w.t.Errorf("unexpected %s of %s/%s", sub, o.GetNamespace(), o.GetName())
 	}
 	if w.refuses {
@@ -118,7 +118,7 @@ func (w *world) giveToken(_ context.Context, _ client.Client, sub string, o, req
 func (w *world) review(r *authenticationv1.TokenReview) {
 	r.Status.Authenticated = r.Spec.Token != "" && r.Spec.Token != w.dead
 	if r.Status.Authenticated {
-		r.Status.User.Username = "system:serviceaccount:macfleet-system:" + defaultServiceAccount
+		r.Status.User.Username = "system:serviceaccount:macfleet-system:" + serviceAccount
 	}
 }
 

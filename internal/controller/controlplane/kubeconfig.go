@@ -159,7 +159,7 @@ func (r *Reconciler) taken(ctx context.Context, token string) (bool, error) {
 
 // username is what the API server calls the ServiceAccount.
 func (r *Reconciler) username() string {
-	return "system:serviceaccount:" + r.Namespace + ":" + r.serviceAccount()
+	return "system:serviceaccount:" + r.Namespace + ":" + serviceAccount
 }
 
 func (r *Reconciler) now() time.Time {
@@ -169,21 +169,14 @@ func (r *Reconciler) now() time.Time {
 	return r.Clock.Now()
 }
 
-func (r *Reconciler) serviceAccount() string {
-	if r.ServiceAccount == "" {
-		return defaultServiceAccount
-	}
-	return r.ServiceAccount
-}
-
 // token asks for one for the ServiceAccount that core acts as.
 func (r *Reconciler) token(ctx context.Context) (string, time.Time, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.serviceAccount()}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: serviceAccount}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
 	}}
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", time.Time{}, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", r.Namespace, r.serviceAccount(), err)
+		return "", time.Time{}, fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", r.Namespace, serviceAccount, err)
 	}
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
@@ -210,7 +203,7 @@ func (r *Reconciler) fill(secret *corev1.Secret, name client.ObjectKey, cluster 
 }
 
 func (r *Reconciler) render(cluster, token string) ([]byte, error) {
-	user := cluster + "-" + r.serviceAccount()
+	user := cluster + "-" + serviceAccount
 	config := clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: r.Server.URL, CertificateAuthorityData: r.Server.CA}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: token}},
