@@ -16,20 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/rollout"
 )
-
-// finding is what a condition says.
-type finding struct {
-	status          metav1.ConditionStatus
-	reason, message string
-}
-
-func yes(reason string) finding { return finding{status: metav1.ConditionTrue, reason: reason} }
-
-func no(reason, message string, args ...any) finding {
-	return finding{status: metav1.ConditionFalse, reason: reason, message: fmt.Sprintf(message, args...)}
-}
 
 // record writes the status if it differs, and tells when the rollout halts.
 func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) error {
@@ -43,12 +32,12 @@ func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile
 	profile.Status.Machines = int32(s.all)
 	profile.Status.Available = s.count(available)
 	profile.Status.Updated = s.count(s.updated)
-	for kind, f := range map[string]finding{
+	for kind, f := range map[string]machine.Finding{
 		infrav1.ReadyCondition:     r.ready(profile, s, decision, replicas),
 		infrav1.RolledOutCondition: rolledOut(profile, s, decision),
 		infrav1.HaltedCondition:    halted(decision),
 	} {
-		conditions.Set(profile, metav1.Condition{Type: kind, Status: f.status, Reason: f.reason, Message: f.message, ObservedGeneration: profile.Generation})
+		conditions.Set(profile, metav1.Condition{Type: kind, Status: f.Status, Reason: f.Reason, Message: f.Message, ObservedGeneration: profile.Generation})
 	}
 	if s.all > 0 && conditions.IsTrue(profile, infrav1.RolledOutCondition) {
 		if err := remember(profile, metav1.NewTime(r.Clock.Now())); err != nil {
@@ -86,47 +75,47 @@ func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.MacNodePro
 
 // ready says whether all Macs that are asked for are there and as they should be,
 // with the agent that is waited for.
-func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision, replicas int32) finding {
+func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision, replicas int32) machine.Finding {
 	ready := s.count(func(m mac) bool { return available(m) && s.updated(m) })
 	version := profile.Spec.AgentVersion
 	switch {
 	case s.invalid != nil:
-		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
+		return machine.False(infrav1.ReasonInvalidProfile, "%s", s.invalid)
 	case version != "" && version != r.Agent.Version:
-		return no(infrav1.ReasonAgentVersionAwaited, "agent %s is waited for; this manager gives Macs %s", version, r.Agent.Version)
+		return machine.False(infrav1.ReasonAgentVersionAwaited, "agent %s is waited for; this manager gives Macs %s", version, r.Agent.Version)
 	case s.upkeep.failed() != "":
-		return no(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
+		return machine.False(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
 	case ready >= replicas:
-		return yes(infrav1.ReadyCondition)
+		return machine.True(infrav1.ReadyCondition)
 	case decision.Halted != "":
-		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
+		return machine.False(infrav1.ReasonRolloutHalted, "%s", halted(decision).Message)
 	case s.count(s.updated) < int32(len(s.macs)):
-		return no(infrav1.ReasonRollingOut, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
+		return machine.False(infrav1.ReasonRollingOut, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
 	}
-	return no(infrav1.ReasonMacsMissing, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
+	return machine.False(infrav1.ReasonMacsMissing, "%d of %d Macs are available at revision %.12s", ready, replicas, s.revision)
 }
 
 // rolledOut says whether every Mac of the profile is done. Those that are still
 // being set up are not; that is no matter of turns, so neither a pause nor Held is
 // said of them.
-func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) finding {
+func rolledOut(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) machine.Finding {
 	done, setup := decision.States[rollout.Updated], s.all-len(s.macs)
 	left := len(s.macs) - done
 	switch {
 	case s.invalid != nil:
-		return no(infrav1.ReasonInvalidProfile, "%s", s.invalid)
+		return machine.False(infrav1.ReasonInvalidProfile, "%s", s.invalid)
 	case left+setup > 0 && decision.Halted != "":
-		return no(infrav1.ReasonRolloutHalted, "%s", halted(decision).message)
+		return machine.False(infrav1.ReasonRolloutHalted, "%s", halted(decision).Message)
 	case s.upkeep.failed() != "":
-		return no(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
+		return machine.False(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
 	case left+setup == 0:
-		return yes(infrav1.RolledOutCondition)
+		return machine.True(infrav1.RolledOutCondition)
 	case profile.Spec.Rollout.Paused && left > 0:
-		return no(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %s", macs(left, "is not yet as it should be", "are not yet as they should be"))
+		return machine.False(infrav1.ReasonRolloutPaused, "spec.rollout.paused: %s", macs(left, "is not yet as it should be", "are not yet as they should be"))
 	case decision.States[rollout.Held] == left && setup == 0:
-		return no(infrav1.ReasonHeld, "%s", macs(left, "cannot be changed for now; its condition UpToDate says why", "cannot be changed for now; their condition UpToDate says why"))
+		return machine.False(infrav1.ReasonHeld, "%s", macs(left, "cannot be changed for now; its condition UpToDate says why", "cannot be changed for now; their condition UpToDate says why"))
 	}
-	return no(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup)+waitsFor(decision.Missed))
+	return machine.False(infrav1.ReasonRollingOut, "%d of %d Macs are done: %s", done, s.all, spell(decision.States, setup)+waitsFor(decision.Missed))
 }
 
 // macs says what one Mac does, or several do.
@@ -165,12 +154,12 @@ func spell(states map[rollout.State]int, setup int) string {
 	return strings.Join(parts, ", ")
 }
 
-func halted(decision rollout.Decision) finding {
+func halted(decision rollout.Decision) machine.Finding {
 	if decision.Halted == "" {
-		return no(infrav1.ReasonNotHalted, "")
+		return machine.False(infrav1.ReasonNotHalted, "")
 	}
-	f := yes(decision.Halted)
-	f.message = fmt.Sprintf("%s; nothing more is changed before another revision is wanted, or %s", decision.Why, decision.HaltedUntil.UTC().Format(time.RFC3339))
+	f := machine.True(decision.Halted)
+	f.Message = fmt.Sprintf("%s; nothing more is changed before another revision is wanted, or %s", decision.Why, decision.HaltedUntil.UTC().Format(time.RFC3339))
 	return f
 }
 
