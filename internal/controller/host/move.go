@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // moved leaves the host alone: clusterctl moved it to another management cluster, until its
@@ -39,8 +39,7 @@ func (p *showing) cameBack(ctx context.Context) (bool, error) {
 		}
 		return false, fmt.Errorf("reading the Machine of a host that was handed over: %w", err)
 	}
-	_, moving := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	if moving || !m.DeletionTimestamp.IsZero() || !host.MeansClaim(p.host, m) {
+	if machine.BeingMoved(m) || !m.DeletionTimestamp.IsZero() || !host.MeansClaim(p.host, m) {
 		return false, nil
 	}
 	return p.clusterActive(ctx)

@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/rollout"
 	"github.com/macfleet/macfleet/internal/workload"
 )
@@ -207,8 +207,7 @@ func readiness(m *infrav1.ScalewayAppleSiliconMachine, node *corev1.Node) (ready
 // it is paused, moves to another cluster, is being set up, or its owner is on its
 // way out.
 func (b belongings) asleep(m *infrav1.ScalewayAppleSiliconMachine) bool {
-	_, moves := m.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	if moves || annotations.HasPaused(m) || conditions.IsTrue(m, infrav1.PausedCondition) {
+	if machine.BeingMoved(m) || annotations.HasPaused(m) || conditions.IsTrue(m, infrav1.PausedCondition) {
 		return true
 	}
 	if !conditions.IsTrue(m, infrav1.BootstrappedCondition) {
