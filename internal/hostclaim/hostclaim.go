@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/requeue"
 )
 
 // ErrGone says that the host does not carry the claim (any more).
@@ -43,14 +43,7 @@ type Hosts struct {
 // read. A change that returns false writes nothing.
 func (s Hosts) Amend(ctx context.Context, ref Ref, change func(*host.Host) bool) (*host.Host, error) {
 	h := &host.Host{}
-	var last error
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		last = s.amendOnce(ctx, h, ref, change)
-		return last
-	})
-	if err == nil {
-		err = last // a cancelled call is taken for the end of the retries, and forgotten
-	}
+	err := requeue.Retry(func() error { return s.amendOnce(ctx, h, ref, change) })
 	if err != nil {
 		return nil, fmt.Errorf("recording on host %s: %w", ref.Host, err)
 	}

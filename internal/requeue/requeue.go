@@ -1,12 +1,14 @@
 // Package requeue says what a reconciler does about a write that lost its race: it
-// looks again soon, and reports no error.
+// looks again soon, and reports no error, or it tries again at once.
 package requeue
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -23,6 +25,17 @@ func OnConflict(result ctrl.Result, err error) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: Delay}, nil
 	}
 	return result, err
+}
+
+// Retry acts, and acts again at once where it lost its race, a few times. The act reads
+// anew each time.
+func Retry(act func() error) error {
+	var last error
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		last = act()
+		return last
+	})
+	return cmp.Or(err, last) // a call out of time ends the retries, which forget its error
 }
 
 // onlyConflict looks through joined errors for anything else.

@@ -1,6 +1,7 @@
 package requeue
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -35,6 +36,27 @@ func TestOnConflict(t *testing.T) {
 			}
 			if !c.soon && (result != given || !errors.Is(err, c.err)) {
 				t.Errorf("result = %+v, error = %v, want both as they were", result, err)
+			}
+		})
+	}
+}
+
+func TestRetry(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("stale"))
+	late := fmt.Errorf("writing: %w", context.DeadlineExceeded)
+	for name, c := range map[string]struct {
+		answers []error
+		want    error
+	}{
+		"at once":                          {[]error{nil}, nil},
+		"after a lost race":                {[]error{conflict, nil}, nil},
+		"a call out of time is no success": {[]error{late}, late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acts := 0
+			err := Retry(func() error { acts++; return c.answers[acts-1] })
+			if !errors.Is(err, c.want) || acts != len(c.answers) {
+				t.Errorf("error = %v after %d acts, want %v after %d", err, acts, c.want, len(c.answers))
 			}
 		})
 	}

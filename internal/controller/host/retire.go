@@ -1,12 +1,10 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -62,12 +60,7 @@ func (p *wiping) returnToVendor(ctx context.Context) (ctrl.Result, bool, error) 
 // recordReturn notes that the vendor deleted the server, also where somebody changed the host
 // meanwhile: from now on no reading tells it from one that we lost the rights to.
 func (p *wiping) recordReturn(ctx context.Context) error {
-	var last error
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		last = p.recordReturnOnce(ctx)
-		return last
-	})
-	return cmp.Or(err, last) // a call out of time ends the retries, which forget it
+	return requeue.Retry(func() error { return p.recordReturnOnce(ctx) })
 }
 
 func (p *wiping) recordReturnOnce(ctx context.Context) error {
