@@ -58,19 +58,19 @@ func (p *adoption) reconcile(ctx context.Context) (result ctrl.Result, acting bo
 // next decides from an uncached list of the Machines of all namespaces, and of the Nodes
 // where the server bears the name of one of these.
 func (p *adoption) next(ctx context.Context) (step host.AdoptStep, reason, message string, err error) {
-	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := p.Reader.List(ctx, machines); err != nil {
-		return "", "", "", fmt.Errorf("listing Machines: %w", err)
+	machines, err := allMachines(ctx, p.Reader)
+	if err != nil {
+		return "", "", "", err
 	}
 	nodeReady := false
-	if host.OwnersOf(machines.Items).Have(p.host) {
+	if host.OwnersOf(machines).Have(p.host) {
 		node, err := nodeOf(ctx, p.NodeReader, p.host)
 		if err != nil {
 			return "", "", "", err
 		}
 		nodeReady = node != nil && workload.NodeReady(node)
 	}
-	step, reason, message = host.NextAdoption(p.host, machines.Items, nodeReady)
+	step, reason, message = host.NextAdoption(p.host, machines, nodeReady)
 	return step, reason, message, nil
 }
 

@@ -81,11 +81,11 @@ func (p *nodeDeletion) mayDeleteNodes(ctx context.Context) (bool, error) {
 	if claim := p.host.Spec.ClaimRef; claim != nil && claim.Namespace != host.NoNamespace {
 		return p.clusterActive(ctx)
 	}
-	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := p.Reader.List(ctx, machines); err != nil {
-		return false, fmt.Errorf("listing Machines: %w", err)
+	machines, err := allMachines(ctx, p.Reader)
+	if err != nil {
+		return false, err
 	}
-	return !host.OwnersOf(machines.Items).Have(p.host), nil
+	return !host.OwnersOf(machines).Have(p.host), nil
 }
 
 // deleteNode deletes one Node if an uncached read shows the host's providerID.

@@ -94,11 +94,11 @@ func (s *Sweep) sight(ctx context.Context) ([]*host.Host, error) {
 	if err := s.Client.List(ctx, hosts); err != nil {
 		return nil, fmt.Errorf("listing hosts: %w", err)
 	}
-	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := s.Client.List(ctx, machines); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
+	machines, err := allMachines(ctx, s.Client)
+	if err != nil {
+		return nil, err
 	}
-	owners, naming := host.OwnersOf(machines.Items), s.naming(machines.Items)
+	owners, naming := host.OwnersOf(machines), s.naming(machines)
 	sightings := map[sightingKey]host.Sighting{}
 	var strays []*host.Host
 	for i := range hosts.Items {
@@ -131,7 +131,7 @@ func (s *Sweep) naming(machines []infrav1.ScalewayAppleSiliconMachine) host.Nami
 // seesAllMachines: a manager of one namespace that may not list the Machines of
 // the others cannot know what is stray; it only reports, and says so once.
 func (s *Sweep) seesAllMachines(ctx context.Context) bool {
-	machines, err := s.machines(ctx)
+	machines, err := allMachines(ctx, s.Reader)
 	if err != nil {
 		if why := err.Error(); why != s.reporting {
 			ctrl.LoggerFrom(ctx).Info("Strays are only reported: the Machines of all namespaces cannot be listed", "error", why)
@@ -142,14 +142,6 @@ func (s *Sweep) seesAllMachines(ctx context.Context) bool {
 	s.reporting = ""
 	s.remember(ctx, machines)
 	return true
-}
-
-func (s *Sweep) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMachine, error) {
-	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := s.Reader.List(ctx, machines); err != nil {
-		return nil, fmt.Errorf("listing Machines: %w", err)
-	}
-	return machines.Items, nil
 }
 
 // reclaim reads everything again, uncached, asks the rules, and records the
@@ -209,7 +201,7 @@ func (s *Sweep) gather(ctx context.Context, stray *host.Host) (host.ReclaimInput
 	if now == nil {
 		return host.ReclaimInput{}, nil
 	}
-	machines, err := s.machines(ctx)
+	machines, err := allMachines(ctx, s.Reader)
 	if err != nil {
 		return host.ReclaimInput{}, err
 	}
@@ -261,13 +253,13 @@ func nodeOf(ctx context.Context, reader client.Reader, h *host.Host) (*corev1.No
 // remember keeps the Machines that the cache does not hold, for the gauge: with
 // --namespace the cache knows those of one namespace only.
 func (s *Sweep) remember(ctx context.Context, all []infrav1.ScalewayAppleSiliconMachine) {
-	cached := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := s.Client.List(ctx, cached, client.UnsafeDisableDeepCopy); err != nil {
+	cached, err := allMachines(ctx, s.Client, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return // the next sweep does
 	}
 	known := map[types.NamespacedName]bool{}
-	for i := range cached.Items {
-		known[client.ObjectKeyFromObject(&cached.Items[i])] = true
+	for i := range cached {
+		known[client.ObjectKeyFromObject(&cached[i])] = true
 	}
 	var others []infrav1.ScalewayAppleSiliconMachine
 	for _, m := range all {

@@ -138,8 +138,13 @@ func (s *scope) machines(ctx context.Context) ([]infrav1.ScalewayAppleSiliconMac
 	if phase := s.stored.Phase; phase != infrav1.HostAvailable && phase != infrav1.HostForeign {
 		reader = s.Reader
 	}
+	return allMachines(ctx, reader, client.UnsafeDisableDeepCopy)
+}
+
+// allMachines are those that the reader shows, of all namespaces.
+func allMachines(ctx context.Context, reader client.Reader, opts ...client.ListOption) ([]infrav1.ScalewayAppleSiliconMachine, error) {
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, machines, opts...); err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
 	return machines.Items, nil

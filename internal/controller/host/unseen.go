@@ -47,11 +47,11 @@ func (p *idling) wipeUnseen(ctx context.Context) error {
 
 // unseenWipeBlocked says, from uncached reads, why the wipe must not be begun now.
 func (p *idling) unseenWipeBlocked(ctx context.Context) (string, error) {
-	machines := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := p.Reader.List(ctx, machines); err != nil {
-		return "", fmt.Errorf("listing Machines: %w", err)
+	machines, err := allMachines(ctx, p.Reader)
+	if err != nil {
+		return "", err
 	}
-	if host.OwnersOf(machines.Items).Have(p.host) {
+	if host.OwnersOf(machines).Have(p.host) {
 		return "a live Machine means this server", nil
 	}
 	node, err := nodeOf(ctx, p.NodeReader, p.host)
