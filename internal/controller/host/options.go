@@ -72,7 +72,7 @@ type Options struct {
 	// deletes them. Default: the manager's own cluster.
 	NodeReader client.Reader
 	NodeWriter client.Writer
-	// Registry takes the metrics. Default: the manager's.
+	// Registry takes the metrics. Default: the manager's; without a manager, none.
 	Registry prometheus.Registerer
 }
 

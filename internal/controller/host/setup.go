@@ -36,15 +36,8 @@ const (
 // SetupWithManager adds the inventory and the host controller to the manager. The
 // inventory is returned for whoever reports on zones.
 func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
 	if opts.Registry == nil {
 		opts.Registry = ctrlmetrics.Registry
-	}
-	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
-		return nil, err
 	}
 	r, err := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("macfleet-host"), opts)
 	if err != nil {
@@ -76,10 +69,12 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 	if opts.NodeWriter == nil {
 		opts.NodeWriter = c
 	}
-	health := &cloud.Health{Clock: opts.Clock}
-	opts.Cloud = opts.Rights.Watch(cloud.Observed(opts.Cloud, health.Observe))
+	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
+		return nil, err
+	}
 	inventory := newInventory(c, opts)
-	inventory.health = health
+	opts.Cloud = opts.Rights.Watch(cloud.Observed(opts.Cloud, inventory.health.Observe))
+	inventory.Options = opts
 	metrics, err := newMetrics(opts.Registry)
 	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: inventory, Recorder: recorder, metrics: metrics}, err
 }
