@@ -79,7 +79,7 @@ func (p *releasePhase) run(ctx context.Context, v *visit) (ctrl.Result, error) {
 	case ownershipUnknown:
 		return ctrl.Result{RequeueAfter: v.poll}, nil
 	case ownershipNone:
-		return ctrl.Result{}, p.removeFinalizerUnclaimed(ctx, v, nil, v.released.Message)
+		return ctrl.Result{}, p.removeFinalizerUnclaimed(ctx, v, v.released.Message)
 	}
 	return p.releaseHost(ctx, v)
 }
@@ -179,10 +179,7 @@ func (p *releasePhase) abandonClaim(ctx context.Context, v *visit) error {
 
 // removeFinalizerUnclaimed lets a Machine go that holds no host, and says why nothing is
 // released where there is more to say.
-func (p *releasePhase) removeFinalizerUnclaimed(ctx context.Context, v *visit, err error, why string) error {
-	if err != nil {
-		return err
-	}
+func (p *releasePhase) removeFinalizerUnclaimed(ctx context.Context, v *visit, why string) error {
 	if why != "" {
 		p.machines.event(v.Machine, corev1.EventTypeWarning, infrav1.ReasonReleaseSkipped, why)
 	}
@@ -293,8 +290,12 @@ func (p *releasePhase) detachByHand(ctx context.Context, v *visit) error {
 		return err
 	}
 	if verdict == host.Recreated {
-		if missing, err := p.machines.missingOwner(ctx, v.Machine); err != nil || missing != "" {
-			return p.removeFinalizerUnclaimed(ctx, v, err, host.Orphaned(v.Machine.Spec.HostRef.Name, missing))
+		missing, err := p.machines.missingOwner(ctx, v.Machine)
+		if err != nil {
+			return err
+		}
+		if missing != "" {
+			return p.removeFinalizerUnclaimed(ctx, v, host.Orphaned(v.Machine.Spec.HostRef.Name, missing))
 		}
 	}
 	if err := p.forget(ctx, v, v.Machine.Spec.HostRef.Name); err != nil {
