@@ -20,8 +20,6 @@ type Verdict string
 
 // The verdicts of Repair.
 const (
-	// NoIntent: the Machine has chosen no host; choose one.
-	NoIntent Verdict = "NoIntent"
 	// Held: the claim is the Machine's and nothing needs repair.
 	Held Verdict = "Held"
 	// Releasing: the Machine's claim is being ended; nothing to repair.
@@ -52,12 +50,10 @@ const (
 	Wait Verdict = "Wait"
 )
 
-// Repair compares the two references of a claim. The host is the one that the
-// Machine's hostRef names, nil when there is no such object.
+// Repair compares the two references of a claim. The Machine has a hostRef, and the host
+// is the one that it names, nil when there is no such object.
 func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) Verdict {
 	switch {
-	case m.Spec.HostRef == nil:
-		return NoIntent
 	case OrderMeant(m) && h == nil:
 		return PlaceOrder
 	case OrderMeant(m):

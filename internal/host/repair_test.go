@@ -17,9 +17,7 @@ func TestRepair(t *testing.T) {
 	machine := func(token, providerID string) *infrav1.ScalewayAppleSiliconMachine {
 		m := &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}
 		m.Spec.ProviderID = providerID
-		if token != "" {
-			m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, serverID), ClaimToken: token}
-		}
+		m.Spec.HostRef = &infrav1.HostReference{Name: host.ObjectName(zone, serverID), ClaimToken: token}
 		return m
 	}
 	ordering := func(token string) *infrav1.ScalewayAppleSiliconMachine {
@@ -57,7 +55,6 @@ func TestRepair(t *testing.T) {
 		host    *host.Host
 		want    host.Verdict
 	}{
-		"no intent":                             {machine("", ""), nil, host.NoIntent},
 		"intent, no claim, free":                {machine("t-1", ""), pooled(), host.Acquire},
 		"intent, no claim, no longer free":      {machine("t-1", ""), pooled(status("rebooting")), host.ChooseAgain},
 		"intent of a claim that has ended":      {machine("t-1", ""), pooled(func(h *host.Host) { h.Spec.Record.Bootstrap.ClaimToken = "t-1" }), host.ChooseAgain},
