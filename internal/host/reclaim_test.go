@@ -80,7 +80,7 @@ func TestTheSecondServerOfAMachinesNameIsCountedAndNotReclaimed(t *testing.T) {
 }
 
 func TestRequirement001_WhatIsAStray(t *testing.T) {
-	nobody := host.OwnersOf()
+	nobody := host.OwnersOf(nil)
 	ours := claimedPrefix + "m-1"
 	for _, c := range []struct {
 		name   string
@@ -134,7 +134,7 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 
 func TestWithoutAPrefixOfClaimedNamesANameTellsNothing(t *testing.T) {
 	h := pooled(named(claimedPrefix + "m-1"))
-	if kind, _ := host.Stray(h, host.OwnersOf(), host.Naming{Pools: []string{prefix}}); kind != host.ForeignStray {
+	if kind, _ := host.Stray(h, host.OwnersOf(nil), host.Naming{Pools: []string{prefix}}); kind != host.ForeignStray {
 		t.Errorf("got %q", kind)
 	}
 }
@@ -142,7 +142,7 @@ func TestWithoutAPrefixOfClaimedNamesANameTellsNothing(t *testing.T) {
 // reclaimable is an input that no rule refuses, with changes.
 func reclaimable(changes ...func(*host.ReclaimInput)) host.ReclaimInput {
 	in := host.ReclaimInput{
-		Host: pooled(stray), Owners: host.OwnersOf(), Naming: naming(), PoolPrefix: prefix,
+		Host: pooled(stray), Owners: host.OwnersOf(nil), Naming: naming(), PoolPrefix: prefix,
 		Sighting: host.Sighting{Sweeps: 2, Since: noon().Add(-10 * time.Minute)},
 		Clusters: []host.ClusterState{{Namespace: "fleet", Name: "c"}}, Now: noon(),
 	}

@@ -23,12 +23,10 @@ type Owners struct {
 
 // OwnersOf gathers what Machines tell. A Machine made before hosts were objects
 // tells its name only.
-func OwnersOf(lists ...[]infrav1.ScalewayAppleSiliconMachine) Owners {
+func OwnersOf(machines []infrav1.ScalewayAppleSiliconMachine) Owners {
 	owners := Owners{map[string][][]string{}, map[string]bool{}, map[string][]infrav1.ClaimReference{}}
-	for _, machines := range lists {
-		for i := range machines {
-			owners.add(&machines[i])
-		}
+	for i := range machines {
+		owners.add(&machines[i])
 	}
 	return owners
 }

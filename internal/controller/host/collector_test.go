@@ -98,7 +98,7 @@ func TestAMachineOfTheServersNameMakesItForeignForAll(t *testing.T) {
 	h.Status.Server.Name = claimedPrefix + "m-1"
 	m := infrav1.ScalewayAppleSiliconMachine{}
 	m.Name, m.Status.ServerID = h.Status.Server.Name, strayID(1)
-	has, nobody := host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{m}), host.OwnersOf()
+	has, nobody := host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{m}), host.OwnersOf(nil)
 	for _, owners := range [][]host.Owners{{has, nobody}, {nobody, has}} {
 		if kind := strayKind(h, owners, host.Naming{Claimed: claimedPrefix}); kind != host.ForeignStray {
 			t.Errorf("got %q", kind)
