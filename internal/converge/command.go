@@ -148,7 +148,7 @@ func runInstruction(cmd *cobra.Command, o Options, verb string) error {
 	if i.Verb != verb {
 		return usage(fmt.Errorf("the instruction is for the verb %.64q, not for %s", i.Verb, verb))
 	}
-	r := RunInstruction(cmd.Context(), o, i)
+	r := carryOut(cmd.Context(), o, i)
 	return reboot(cmd.Context(), o, r, writeReport(cmd.OutOrStdout(), r))
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/macfleet/macfleet/internal/converge/step"
 )
 
-// RunInstruction does what an instruction asks for, when the fleet's key has signed it
+// carryOut does what an instruction asks for, when the fleet's key has signed it
 // for this Mac and it is newer than all that the Mac took before. This is all that
 // the console user may have root do without a password: whoever is the console user
 // can pass instructions on, and write none.
-func RunInstruction(ctx context.Context, o Options, r document.Received) document.Report {
+func carryOut(ctx context.Context, o Options, r document.Received) document.Report {
 	report := o.newReport(ctx, r.Verb)
 	return o.locked(ctx, &report, func() bool {
 		if refused := accept(ctx, o.Mac.Files, r, &report); refused != nil {

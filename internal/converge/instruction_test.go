@@ -35,7 +35,7 @@ func (f *fixture) signed(data []byte, err error) document.Received {
 
 func (f *fixture) instructed(o Options, r document.Received) document.Report {
 	f.mac.Changes = nil
-	return RunInstruction(f.t.Context(), o, r)
+	return carryOut(f.t.Context(), o, r)
 }
 
 func TestASignedDocumentIsTakenOnce(t *testing.T) {

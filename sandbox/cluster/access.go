@@ -36,11 +36,6 @@ func (c *Cluster) PIDs() map[string]int {
 	return pids
 }
 
-// LogFiles are the files the processes log to.
-func (c *Cluster) LogFiles() []string {
-	return []string{c.logFile("control-plane"), c.logFile("core")}
-}
-
 // Done is closed when the cluster can no longer be used: a process ended by itself, or Stop was called.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
 

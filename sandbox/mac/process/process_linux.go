@@ -141,6 +141,3 @@ func (t *Table) Reap() {
 		}
 	}
 }
-
-// KillAll ends everything in the pid namespace except pid 1.
-func KillAll() { _ = unix.Kill(-1, unix.SIGKILL) }

@@ -199,11 +199,11 @@ func notExecutedMessage(p *corev1.Pod, end shim.CommandEnd) string {
 // otherwise.
 func vmExit(r Record, m ExitEvidence, now time.Time) Exit {
 	if m.Exit == nil {
-		return LostExit(r, m.Why, now)
+		return lostExit(r, m.Why, now)
 	}
 	if m.Outcome.Kind == vm.Killed && r.BootSession != m.BootSession {
 		// A Mac that goes down tells all processes to end before it kills them.
-		return LostExit(r, whyRebooted, m.Exit.Ended)
+		return lostExit(r, whyRebooted, m.Exit.Ended)
 	}
 	e := Exit{
 		Code: codeCrashed, Reason: reasonError, Message: m.Outcome.Message,
@@ -238,8 +238,8 @@ func startOf(r Record, exit shim.Exit) time.Time {
 	return exit.Started
 }
 
-// LostExit is the exit of a VM of which nobody knows more.
-func LostExit(r Record, why string, now time.Time) Exit {
+// lostExit is the exit of a VM of which nobody knows more.
+func lostExit(r Record, why string, now time.Time) Exit {
 	started := r.Begun
 	if started.IsZero() {
 		started = r.Started
@@ -249,5 +249,5 @@ func LostExit(r Record, why string, now time.Time) Exit {
 
 // LostCommand is the exit of a command of which nobody knows more.
 func LostCommand(p *corev1.Pod, r Record, id, why string, now time.Time) Exit {
-	return LostExit(r, why, now).ofContainer(p, r, id)
+	return lostExit(r, why, now).ofContainer(p, r, id)
 }

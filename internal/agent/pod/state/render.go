@@ -143,7 +143,7 @@ func conditions(p *corev1.Pod, v View, old []corev1.PodCondition, now time.Time)
 		condition(corev1.PodReady, ready(p, containers)),
 	}
 	if v.Resized && v.Final == nil && v.Failed == nil {
-		list = append(list, condition(corev1.PodResizePending, cause{corev1.ConditionTrue, corev1.PodReasonInfeasible, NoResize}))
+		list = append(list, condition(corev1.PodResizePending, cause{corev1.ConditionTrue, corev1.PodReasonInfeasible, noResize}))
 	}
 	if why := v.disruption(); why != "" {
 		list = append(list, condition(corev1.DisruptionTarget, cause{corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet, why}))

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// NoResize is the message of a Pod whose resources were changed while its VM runs.
-const NoResize = "A running VM is not resized: the changed resources count from its next start, where the Mac has them"
+// noResize is the message of a Pod whose resources were changed while its VM runs.
+const noResize = "A running VM is not resized: the changed resources count from its next start, where the Mac has them"
 
 // Resources are what the containers of a Pod have, by their names.
 type Resources map[string]corev1.ResourceRequirements

@@ -36,12 +36,12 @@ func Decided(p *corev1.Pod, r Record) (Exit, bool) {
 			return Exit{}, false
 		}
 	}
-	return FirstFailure(p, r), true
+	return firstFailure(p, r), true
 }
 
-// FirstFailure is the end of the first container that has failed, else that of the main one.
+// firstFailure is the end of the first container that has failed, else that of the main one.
 // All but sidecars have ended.
-func FirstFailure(p *corev1.Pod, r Record) Exit {
+func firstFailure(p *corev1.Pod, r Record) Exit {
 	for _, at := range Mains(p) {
 		if e := r.Container(at).Exit; e.Code != 0 {
 			return *e
@@ -62,7 +62,7 @@ func (r *Record) EndUnrun(p *corev1.Pod, e Exit) Exit {
 	if !Several(p) {
 		return e
 	}
-	return FirstFailure(p, *r)
+	return firstFailure(p, *r)
 }
 
 // Pending is the command of the container that the end of the VM is the end of, where
