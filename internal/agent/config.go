@@ -2,11 +2,10 @@ package agent
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -79,8 +78,7 @@ func loadConfig(o options) (document.AgentConfig, string, error) {
 		return c, "", usage("%s has schema %q, this agent reads %q", o.ConfigFile, c.Schema, document.ConfigSchema)
 	}
 	c = overlay(c, o)
-	sum := sha256.Sum256(data)
-	return c, hex.EncodeToString(sum[:]), validate(c)
+	return c, document.Hash(data), validate(c)
 }
 
 func overlay(c document.AgentConfig, o options) document.AgentConfig {
@@ -101,11 +99,8 @@ func overlay(c document.AgentConfig, o options) document.AgentConfig {
 	}
 	if len(o.NodeLabels) > 0 {
 		labels := map[string]string{}
-		for _, from := range []map[string]string{c.Node.Labels, o.NodeLabels} {
-			for k, v := range from {
-				labels[k] = v
-			}
-		}
+		maps.Copy(labels, c.Node.Labels)
+		maps.Copy(labels, o.NodeLabels)
 		c.Node.Labels = labels
 	}
 	return c
@@ -171,14 +166,9 @@ func Build(argv0 string) string {
 		if err != nil {
 			continue
 		}
-		if slot := filepath.Base(filepath.Dir(real)); isSHA256(slot) {
+		if slot := filepath.Base(filepath.Dir(real)); document.IsSHA256(slot) {
 			return slot
 		}
 	}
 	return ""
-}
-
-func isSHA256(s string) bool {
-	raw, err := hex.DecodeString(s)
-	return err == nil && len(raw) == sha256.Size && s == strings.ToLower(s)
 }
