@@ -5,6 +5,7 @@
 package filetree
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -46,9 +47,7 @@ func Walk(dir string, limits Limits, visit func(name string, info fs.FileInfo)) 
 		return err
 	}
 	defer root.Close()
-	if limits.Depth == 0 {
-		limits.Depth = maxDepth
-	}
+	limits.Depth = cmp.Or(limits.Depth, maxDepth)
 	w := walker{limits: limits, visit: visit}
 	return w.walk(root, "", 0)
 }

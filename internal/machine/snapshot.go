@@ -4,6 +4,8 @@
 package machine
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -106,10 +108,8 @@ func (s Snapshot) RequestedRestart() string {
 // AppliedBy is what a push that succeeded has proved; the last restart is remembered
 // while none is asked for.
 func (s Snapshot) AppliedBy(revision, agent, restart string) infrav1.AppliedStatus {
-	if restart == "" {
-		restart = s.Machine.Status.Applied.Restart
-	}
-	return infrav1.AppliedStatus{Revision: revision, Agent: agent, Restart: restart, SSHKey: s.Machine.Status.Applied.SSHKey}
+	last := s.Machine.Status.Applied
+	return infrav1.AppliedStatus{Revision: revision, Agent: agent, Restart: cmp.Or(restart, last.Restart), SSHKey: last.SSHKey}
 }
 
 // ShowsApplied reports whether the Machine already says what a push achieved. Then a

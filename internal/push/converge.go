@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,7 @@ func (p push) converge(ctx context.Context, mac Mac, facts Facts, desired docume
 		return nil
 	}
 	p.say(StepReboot)
-	before := report.BootSession
-	if before == "" {
-		before = facts.BootSession
-	}
-	again, err := p.awaitBoot(ctx, mac.HostKey(), before)
+	again, err := p.awaitBoot(ctx, mac.HostKey(), cmp.Or(report.BootSession, facts.BootSession))
 	if err != nil {
 		return err
 	}

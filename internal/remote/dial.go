@@ -10,6 +10,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,18 +69,11 @@ type Target struct {
 }
 
 func (t Target) hostPort(address string) string {
-	port := t.Port
-	if port == 0 {
-		port = 22
-	}
-	return net.JoinHostPort(address, strconv.Itoa(port))
+	return net.JoinHostPort(address, strconv.Itoa(cmp.Or(t.Port, 22)))
 }
 
 func (t Target) algorithm() string {
-	if t.Pin.Algorithm != "" {
-		return t.Pin.Algorithm
-	}
-	return DefaultAlgorithm
+	return cmp.Or(t.Pin.Algorithm, DefaultAlgorithm)
 }
 
 // Dial reaches a Mac and logs in. The session ends with Close or with ctx.

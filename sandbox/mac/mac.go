@@ -25,6 +25,7 @@
 package mac
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -150,12 +151,8 @@ func New(o Options) (*Mac, error) {
 		}
 		*v = abs
 	}
-	if o.Username == "" {
-		o.Username = "m1"
-	}
-	if o.SSHPort == 0 {
-		o.SSHPort = 22
-	}
+	o.Username = cmp.Or(o.Username, "m1")
+	o.SSHPort = cmp.Or(o.SSHPort, 22)
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}

@@ -6,6 +6,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,18 +79,10 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.StallTimeout == 0 {
-		o.StallTimeout = defaultStallTimeout
-	}
-	if o.HighPercent == 0 {
-		o.HighPercent = defaultHighPercent
-	}
-	if o.LowPercent == 0 {
-		o.LowPercent = defaultLowPercent
-	}
-	if o.ReliefPercent == 0 {
-		o.ReliefPercent = defaultReliefPercent
-	}
+	o.StallTimeout = cmp.Or(o.StallTimeout, defaultStallTimeout)
+	o.HighPercent = cmp.Or(o.HighPercent, defaultHighPercent)
+	o.LowPercent = cmp.Or(o.LowPercent, defaultLowPercent)
+	o.ReliefPercent = cmp.Or(o.ReliefPercent, defaultReliefPercent)
 	o.LowPercent = min(o.LowPercent, o.HighPercent-1)
 	if o.Arrived == nil {
 		o.Arrived = func([]string) int64 { return 0 }

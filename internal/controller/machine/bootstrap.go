@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -284,10 +285,7 @@ func progress(step string) machine.Finding {
 }
 
 func (v *visit) failed(failure *push.Failure) {
-	reason := failure.Reason
-	if reason == "" {
-		reason = infrav1.ReasonBootstrapFailed
-	}
+	reason := cmp.Or(failure.Reason, infrav1.ReasonBootstrapFailed)
 	v.failure = failure
 	v.bootstrapped = machine.False(reason, "step %s failed (%s): %s", failure.Step, failure.Class, failure.Line())
 }

@@ -8,6 +8,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,15 +142,9 @@ type Reconciler struct {
 
 // New returns a reconciler with the defaults filled in.
 func New(o Options) *Reconciler {
-	if o.SSHPort == 0 {
-		o.SSHPort = 22
-	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 32
-	}
-	if o.ConvergeConcurrency == 0 {
-		o.ConvergeConcurrency = 20
-	}
+	o.SSHPort = cmp.Or(o.SSHPort, 22)
+	o.Concurrency = cmp.Or(o.Concurrency, 32)
+	o.ConvergeConcurrency = cmp.Or(o.ConvergeConcurrency, 20)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

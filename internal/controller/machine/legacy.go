@@ -78,9 +78,7 @@ func (p *releasePhase) releaseLegacy(ctx context.Context, v *visit) (ctrl.Result
 	case step == host.LegacyMissing && p.gone.provedByLists(v, zone, legacy.ServerID):
 		return ctrl.Result{}, true, p.finishLegacy(ctx, v, "its server is gone")
 	}
-	if v.poll == 0 {
-		v.poll = waitPoll
-	}
+	v.poll = cmp.Or(v.poll, waitPoll)
 	until := "its host is released once it is found, or forgotten once its server is proved gone"
 	if step == host.LegacyRenamed {
 		until = "it is forgotten once newer lists say so, too, and released where they show its own name"

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -162,10 +163,7 @@ func (p *recovery) recoveryRelease(v *visit, next host.Recovery) infrav1.Release
 
 // failureReason is what the host remembers of a failure.
 func failureReason(failure *push.Failure) string {
-	reason := failure.Reason
-	if reason == "" {
-		reason = infrav1.ReasonBootstrapFailed + " at " + failure.Step
-	}
+	reason := cmp.Or(failure.Reason, infrav1.ReasonBootstrapFailed+" at "+failure.Step)
 	return reason[:min(len(reason), reasonLimit)]
 }
 

@@ -200,8 +200,6 @@ func (r *Reconciler) mayFit(m *infrav1.ScalewayAppleSiliconMachine, h *host.Host
 	if err != nil {
 		return false
 	}
-	if wish.Zone == "" {
-		wish.Zone = h.Spec.Zone
-	}
+	wish.Zone = cmp.Or(wish.Zone, h.Spec.Zone)
 	return host.Fits(wish, h)
 }

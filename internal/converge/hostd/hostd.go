@@ -10,6 +10,7 @@ package hostd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,12 +52,8 @@ type options struct {
 }
 
 func (o options) withDefaults() options {
-	if o.ConfigFile == "" {
-		o.ConfigFile = document.ConfigFile
-	}
-	if o.Socket == "" {
-		o.Socket = document.HostdSocket
-	}
+	o.ConfigFile = cmp.Or(o.ConfigFile, document.ConfigFile)
+	o.Socket = cmp.Or(o.Socket, document.HostdSocket)
 	if o.UserID == nil {
 		o.UserID = macos.UserID
 	}

@@ -1,6 +1,7 @@
 package macos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,10 +175,7 @@ func pfRefusal(verb, text string) *FirewallError {
 			kept = append(kept, line)
 		}
 	}
-	f.Text = firstLine(strings.Join(kept, "; "))
-	if f.Text == "" {
-		f.Text = "it does not say why"
-	}
+	f.Text = cmp.Or(firstLine(strings.Join(kept, "; ")), "it does not say why")
 	lower := strings.ToLower(text)
 	f.Busy = strings.Contains(lower, "resource busy") || strings.Contains(lower, "device busy")
 	// pfctl calls every failure to load a syntax error in its last line.

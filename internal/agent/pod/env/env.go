@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -39,10 +40,7 @@ func (f Facts) apiServer() map[string]string {
 	if f.APIServer == nil || f.APIServer.Hostname() == "" {
 		return nil
 	}
-	port := f.APIServer.Port()
-	if port == "" {
-		port = "443"
-	}
+	port := cmp.Or(f.APIServer.Port(), "443")
 	return map[string]string{
 		"KUBERNETES_SERVICE_HOST": f.APIServer.Hostname(), "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port,
 	}

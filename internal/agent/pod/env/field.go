@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,10 +75,7 @@ func lines(m map[string]string) string {
 // rounded up. own is the container to look at when ref names none. A CPU, memory
 // or storage limit that is not set is what the node can give.
 func Resource(p *corev1.Pod, own string, ref *corev1.ResourceFieldSelector, f Facts) (string, error) {
-	name := ref.ContainerName
-	if name == "" {
-		name = own
-	}
+	name := cmp.Or(ref.ContainerName, own)
 	c, ok := container(p, name)
 	if !ok {
 		return "", wrong("resourceFieldRef: the Pod has no container %q", name)

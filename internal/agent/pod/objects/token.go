@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -85,9 +86,7 @@ func (t *tokens) drop(uid types.UID) {
 // server is away it returns the one before, as long as that is good. Nothing is
 // asked of the API server before a refresh is due.
 func (s *Store) Token(ctx context.Context, p *corev1.Pod, r TokenRequest) (value string, refreshAt time.Time, err error) {
-	if r.Seconds == 0 {
-		r.Seconds = defaultTokenSeconds
-	}
+	r.Seconds = cmp.Or(r.Seconds, defaultTokenSeconds)
 	key := tokenKey{p.UID, r}
 	now := s.clock.Now()
 	old := s.tokens.get(key)
