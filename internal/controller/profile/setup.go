@@ -53,22 +53,16 @@ func ofMachine(_ context.Context, object client.Object) []reconcile.Request {
 }
 
 func (r *Reconciler) ofNode(ctx context.Context, object client.Object) []reconcile.Request {
-	list := &infrav1.ScalewayAppleSiliconMachineList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines to wake their profiles")
-		return nil
-	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Name == object.GetName() {
-			out = append(out, ofMachine(ctx, &list.Items[i])...)
-		}
-	}
-	return out
+	return r.ofMachines(ctx, func(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Name == object.GetName() })
 }
 
 // all wakes the profiles of all Machines.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.ofMachines(ctx, func(*infrav1.ScalewayAppleSiliconMachine) bool { return true })
+}
+
+// ofMachines wakes the profiles of the Machines that a test picks.
+func (r *Reconciler) ofMachines(ctx context.Context, picks func(*infrav1.ScalewayAppleSiliconMachine) bool) []reconcile.Request {
 	list := &infrav1.ScalewayAppleSiliconMachineList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Machines to wake their profiles")
@@ -76,7 +70,9 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		out = append(out, ofMachine(ctx, &list.Items[i])...)
+		if m := &list.Items[i]; picks(m) {
+			out = append(out, ofMachine(ctx, m)...)
+		}
 	}
 	return out
 }
