@@ -82,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Identity, error) {
 }
 
 func openManager(o Options, server endpoint) (*certificate.Manager, error) {
-	subject := &x509.CertificateRequest{Subject: pkix.Name{CommonName: CommonName(o.NodeName), Organization: []string{"system:nodes"}}}
+	subject := &x509.CertificateRequest{Subject: Subject(o.NodeName)}
 	return certificate.Open(certificate.Options{
 		Dir: o.Dir, Pair: pairName, Life: certificateLife, Log: o.Log,
 		Signer:   certificates.KubeAPIServerClientKubeletSignerName,
@@ -102,8 +102,13 @@ func openManager(o Options, server endpoint) (*certificate.Manager, error) {
 	})
 }
 
-// CommonName is that of a node's certificates.
-func CommonName(nodeName string) string { return "system:node:" + nodeName }
+// Subject is that of a node's certificates.
+func Subject(nodeName string) pkix.Name {
+	return pkix.Name{CommonName: commonName(nodeName), Organization: []string{"system:nodes"}}
+}
+
+// commonName is that of a node's certificates.
+func commonName(nodeName string) string { return "system:node:" + nodeName }
 
 // requestConfig is who asks for a certificate: the one at hand, else the token.
 // The file is read each time, as a fresh token may have been delivered.
@@ -154,7 +159,7 @@ func DropForeign(dir, pairName, nodeName string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil && pair.Leaf != nil && pair.Leaf.Subject.CommonName == CommonName(nodeName) {
+	if err == nil && pair.Leaf != nil && pair.Leaf.Subject.CommonName == commonName(nodeName) {
 		return nil
 	}
 	if err := os.Rename(path, path+".unusable"); err != nil {

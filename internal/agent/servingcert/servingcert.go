@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"log/slog"
 	"net"
@@ -99,7 +98,7 @@ func New(o Options) (*Certificate, error) {
 
 // template is what is asked for; nil while there is no name to serve by.
 func (c *Certificate) template() *x509.CertificateRequest {
-	t := &x509.CertificateRequest{Subject: pkix.Name{CommonName: identity.CommonName(c.o.NodeName), Organization: []string{"system:nodes"}}}
+	t := &x509.CertificateRequest{Subject: identity.Subject(c.o.NodeName)}
 	for _, a := range c.o.Addresses() {
 		if ip := net.ParseIP(a.Address); ip != nil {
 			t.IPAddresses = append(t.IPAddresses, ip)
