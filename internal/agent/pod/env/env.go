@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 )
 
 // Source gives objects that a Pod refers to. Errors that say NotFound or Forbidden
@@ -143,7 +144,7 @@ func (r *resolver) configMapKey(ctx context.Context, ref *corev1.ConfigMapKeySel
 	if err != nil || m == nil {
 		return "", false, err
 	}
-	if value, found := m.Data[ref.Key]; found || isTrue(ref.Optional) {
+	if value, found := m.Data[ref.Key]; found || ptr.Deref(ref.Optional, false) {
 		return value, found, nil
 	}
 	return "", false, wrong("ConfigMap %s/%s has no key %q", r.pod.Namespace, ref.Name, ref.Key)
@@ -154,7 +155,7 @@ func (r *resolver) secretKey(ctx context.Context, ref *corev1.SecretKeySelector)
 	if err != nil || s == nil {
 		return "", false, err
 	}
-	if value, found := s.Data[ref.Key]; found || isTrue(ref.Optional) {
+	if value, found := s.Data[ref.Key]; found || ptr.Deref(ref.Optional, false) {
 		return string(value), found, nil
 	}
 	return "", false, wrong("Secret %s/%s has no key %q", r.pod.Namespace, ref.Name, ref.Key)
@@ -164,7 +165,7 @@ func (r *resolver) secretKey(ctx context.Context, ref *corev1.SecretKeySelector)
 func (r *resolver) configMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
 	m, err := r.src.ConfigMap(ctx, r.pod.Namespace, name)
 	if err != nil {
-		return nil, Unreadable("ConfigMap", r.pod.Namespace, name, isTrue(optional), err)
+		return nil, Unreadable("ConfigMap", r.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
 	return m, nil
 }
@@ -172,7 +173,7 @@ func (r *resolver) configMap(ctx context.Context, name string, optional *bool) (
 func (r *resolver) secret(ctx context.Context, name string, optional *bool) (*corev1.Secret, error) {
 	s, err := r.src.Secret(ctx, r.pod.Namespace, name)
 	if err != nil {
-		return nil, Unreadable("Secret", r.pod.Namespace, name, isTrue(optional), err)
+		return nil, Unreadable("Secret", r.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
 	return s, nil
 }
@@ -211,5 +212,3 @@ func (r *resolver) list() ([]string, error) {
 	}
 	return list, nil
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/env"
 	"github.com/macfleet/macfleet/internal/agent/pod/objects"
@@ -76,7 +77,7 @@ func (g *gathering) projection(ctx context.Context, s corev1.VolumeProjection, m
 func (g *gathering) configMap(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool, m fs.FileMode) error {
 	o, err := g.src.ConfigMap(ctx, g.pod.Namespace, name)
 	if err != nil {
-		return env.Unreadable("ConfigMap", g.pod.Namespace, name, isTrue(optional), err)
+		return env.Unreadable("ConfigMap", g.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
 	data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
 	for k, v := range o.Data {
@@ -85,15 +86,15 @@ func (g *gathering) configMap(ctx context.Context, name string, items []corev1.K
 	for k, v := range o.BinaryData {
 		data[k] = v
 	}
-	return g.keys(fmt.Sprintf("ConfigMap %s/%s", g.pod.Namespace, name), data, items, isTrue(optional), m)
+	return g.keys(fmt.Sprintf("ConfigMap %s/%s", g.pod.Namespace, name), data, items, ptr.Deref(optional, false), m)
 }
 
 func (g *gathering) secret(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool, m fs.FileMode) error {
 	o, err := g.src.Secret(ctx, g.pod.Namespace, name)
 	if err != nil {
-		return env.Unreadable("Secret", g.pod.Namespace, name, isTrue(optional), err)
+		return env.Unreadable("Secret", g.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
-	return g.keys(fmt.Sprintf("Secret %s/%s", g.pod.Namespace, name), o.Data, items, isTrue(optional), m)
+	return g.keys(fmt.Sprintf("Secret %s/%s", g.pod.Namespace, name), o.Data, items, ptr.Deref(optional, false), m)
 }
 
 // keys takes all keys of an object, or those that items name.
@@ -166,8 +167,6 @@ func modeOr(m *int32, otherwise fs.FileMode) fs.FileMode {
 	}
 	return fs.FileMode(*m) & fs.ModePerm //nolint:gosec // only nine bits are kept
 }
-
-func isTrue(b *bool) bool { return b != nil && *b }
 
 // mounted are the volumes that some container mounts: only those are made.
 func mounted(p *corev1.Pod) []corev1.Volume {
