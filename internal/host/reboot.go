@@ -124,7 +124,10 @@ func Reachable(d cloud.Diagnostic) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, "Healthy"
 	case len(d.Advice) > 0:
 		c.Reason = camel(d.Advice[0])
-		c.Message = strings.Join(append([]string{"the vendor advises " + strings.Join(d.Advice, ", ")}, nonEmpty(d.Message)...), ": ")
+		c.Message = "the vendor advises " + strings.Join(d.Advice, ", ")
+		if d.Message != "" {
+			c.Message += ": " + d.Message
+		}
 	}
 	return c
 }
@@ -132,13 +135,6 @@ func Reachable(d cloud.Diagnostic) metav1.Condition {
 // Undiagnosed is the condition of a server that the vendor said nothing about.
 func Undiagnosed(why string) metav1.Condition {
 	return metav1.Condition{Type: infrav1.ReachableCondition, Status: metav1.ConditionUnknown, Reason: "NoAnswer", Message: why}
-}
-
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return []string{s}
 }
 
 // camel makes a condition's reason of one of the vendor's words: reboot_server

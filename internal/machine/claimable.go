@@ -83,7 +83,7 @@ func Touchable(s Snapshot, staged, reachable bool) Finding {
 	case !s.Host.Status.Server.Delivered:
 		// What was ordered is dialled in vain until then, and would count as failed.
 		return False(infrav1.ReasonWaitingForHost, "the vendor has not delivered host %s yet", s.Host.Name)
-	case !apimeta.IsStatusConditionTrue(s.Host.Status.Conditions, infrav1.NameInSyncCondition):
+	case !MayBeStaged(s):
 		why := ""
 		if c := apimeta.FindStatusCondition(s.Host.Status.Conditions, infrav1.NameInSyncCondition); c != nil && c.Message != "" && c.Message != host.NameSettles {
 			why = ": " + c.Message

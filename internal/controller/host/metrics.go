@@ -70,8 +70,7 @@ func register[C prometheus.Collector](registry prometheus.Registerer, c C) (C, e
 		return c, nil
 	}
 	err := registry.Register(c)
-	var known prometheus.AlreadyRegisteredError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if same, ok := known.ExistingCollector.(C); ok {
 			return same, nil
 		}

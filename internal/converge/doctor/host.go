@@ -56,7 +56,8 @@ func judgeSystem(text string) Finding {
 		}
 	}
 	version := values["ProductVersion"]
-	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	first, _, _ := strings.Cut(version, ".")
+	major, err := strconv.Atoi(first)
 	if err != nil {
 		return unknown("sw_vers tells no version")
 	}
