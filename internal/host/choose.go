@@ -81,11 +81,11 @@ func known(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost, fact fun
 // Only reports that every host was skipped for the one reason.
 func (s Skipped) Only(reason Skip) bool { return len(s) == 1 && s[reason] > 0 }
 
-// Choose picks a host that meets the requirements, a pointer into the list, or nil; and it counts
-// why the others cannot be taken. The
-// host with the fewest recent failures is the best, then one that has been idle for
-// long. Equal inputs give equal choices, and different Machines prefer different
-// ones of equally good hosts, so that many Machines do not run at the first one.
+// Choose picks a host that meets the requirements, a pointer into the list, or nil; and it
+// counts why the others cannot be taken. The host with the fewest recent failures is the
+// best, then one that has been idle for long. Equal inputs give equal choices, and different
+// Machines prefer different ones of equally good hosts, so that many Machines do not run at
+// the first one.
 func Choose(want Requirements, hosts []infrav1.ScalewayAppleSiliconHost) (*Host, Skipped) {
 	var best candidate
 	skipped := Skipped{}

@@ -48,7 +48,7 @@ type ReclaimInput struct {
 	Now   time.Time
 }
 
-// Refusal is why a host is not taken back; its zero value: it is.
+// Refusal is why a host is not taken back, or not claimed again; its zero value: it is.
 type Refusal struct{ Reason, Message string }
 
 // Reasons of a Refusal that are not conditions' reasons elsewhere.

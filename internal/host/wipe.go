@@ -68,11 +68,11 @@ type WipeInput struct {
 
 // NextWipe decides from a fresh reading of the server. The end of the reinstall comes
 // before the rename: neither a crash nor a reinstall that fails may leave an unwiped
-// Mac under a pool name. Record.Wipe's
-// RequestedAt is set only while a wipe is under way. What counts is when a reading
-// began, not when its answer came: only one that began after the request proves
-// that the wipe started, and only one that began after that, and the settle time
-// later, proves its end. A wipe that was never seen is asked for again.
+// Mac under a pool name. Record.Wipe's RequestedAt is set only while a wipe is under way.
+// What counts is when a reading began, not when its answer came: only one that began
+// after the request proves that the wipe started, and only one that began after that,
+// and the settle time later, proves its end. A wipe that was never seen is asked for
+// again.
 //
 // A claim that no Machine made ends with a foreign name, also when the wipe was asked for:
 // nobody's disk waits here for it, and held, it would wipe or delete the server as soon as

@@ -103,8 +103,8 @@ func (p *Pool) Wait() { p.group.Wait() }
 // Start is the manager's runnable: it ends every job when the manager ends.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
-	p.stop()
-	p.group.Wait()
+	p.Stop()
+	p.Wait()
 	return nil
 }
 
