@@ -65,7 +65,7 @@ func (w *walker) walk(dir *os.Root, rel string, depth int) error {
 		}
 		info, err := dir.Lstat(name)
 		if err != nil {
-			return nil //nolint:nilerr // it vanished
+			return nil // it vanished
 		}
 		at := path.Join(rel, name)
 		w.visit(at, info)
@@ -77,7 +77,7 @@ func (w *walker) walk(dir *os.Root, rel string, depth int) error {
 		}
 		child, err := open(dir, name)
 		if err != nil {
-			return nil //nolint:nilerr // it vanished, or is not ours
+			return nil // it vanished, or is not ours
 		}
 		defer child.Close()
 		return w.walk(child, at, depth+1)
@@ -89,7 +89,7 @@ func (w *walker) walk(dir *os.Root, rel string, depth int) error {
 func each(dir *os.Root, do func(name string) error) error {
 	f, err := dir.Open(".")
 	if err != nil {
-		return nil //nolint:nilerr // as the comment says
+		return nil
 	}
 	defer f.Close()
 	for {

@@ -147,7 +147,7 @@ func login(ctx context.Context, conn net.Conn, t Target) (*ssh.Client, Pin, erro
 type hostKeys struct {
 	// ctx is that of the one Dial this value lives in; the callback has no other
 	// way to it.
-	ctx      context.Context //nolint:containedctx
+	ctx      context.Context
 	target   Target
 	conn     net.Conn
 	shown    Pin

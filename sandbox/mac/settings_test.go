@@ -12,7 +12,7 @@ import (
 // dialAs connects with the given methods only.
 func (b *bench) dialAs(user string, auth ...ssh.AuthMethod) error {
 	c, err := ssh.Dial("tcp", b.Address().String(), &ssh.ClientConfig{
-		User: user, Auth: auth, Timeout: patience, HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a simulated Mac's key changes
+		User: user, Auth: auth, Timeout: patience, HostKeyCallback: ssh.InsecureIgnoreHostKey(), // a simulated Mac's key changes
 	})
 	if err != nil {
 		return err

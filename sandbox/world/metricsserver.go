@@ -60,7 +60,7 @@ func (w *World) startMetricsServer(ctx context.Context, a *applier) error {
 	if err != nil {
 		return fmt.Errorf("making a certificate for metrics-server: %w", err)
 	}
-	at := netip.AddrPortFrom(address, uint16(port)) //nolint:gosec // a port
+	at := netip.AddrPortFrom(address, uint16(port))
 	if err := w.runMetricsServer(ctx, at, certificate, key); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (w *world) startInMemory(ctx context.Context, c *cluster.Cluster, dir strin
 
 // freePort is for webhooks that nobody asks: without one the provider does not start.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}

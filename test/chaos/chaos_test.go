@@ -75,7 +75,7 @@ func newWorld(t *testing.T, o stage.Options) *world {
 		stop()
 		<-done
 		w.seen.Stop()
-		if err := plane.Stop(context.Background()); err != nil { //nolint:usetesting // the test's own context has ended
+		if err := plane.Stop(context.Background()); err != nil { // the test's own context has ended
 			t.Error(err)
 		}
 		if err := os.RemoveAll(filepath.Clean(dir)); err != nil {

@@ -227,7 +227,7 @@ func scale(t *testing.T, w *world.World) {
 	var nodes corev1.NodeList
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, patience, true, func(ctx context.Context) (bool, error) {
 		if err := c.List(ctx, &nodes); err != nil {
-			return false, nil //nolint:nilerr // asked again
+			return false, nil // asked again
 		}
 		ready := 0
 		for _, n := range nodes.Items {

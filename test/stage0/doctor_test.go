@@ -29,7 +29,7 @@ func (b *bench) console() console {
 	b.t.Helper()
 	c, err := ssh.Dial("tcp", b.Address().String(), &ssh.ClientConfig{
 		User: "m1", Auth: []ssh.AuthMethod{ssh.PublicKeys(b.key)}, Timeout: patience,
-		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // a Mac of this very test
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), // a Mac of this very test
 	})
 	if err != nil {
 		b.t.Fatal(err)

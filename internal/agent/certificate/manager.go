@@ -100,7 +100,7 @@ func (m *Manager) use(pair *tls.Certificate) {
 	defer m.mu.Unlock()
 	life := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)
 	m.current = pair
-	m.renewAt = pair.Leaf.NotBefore.Add(time.Duration(float64(life) * (renewFrom + renewWithin*rand.Float64()))) //nolint:gosec // it spreads load
+	m.renewAt = pair.Leaf.NotBefore.Add(time.Duration(float64(life) * (renewFrom + renewWithin*rand.Float64()))) // it spreads load
 }
 
 // Run asks for certificates, as they are needed, until ctx ends.

@@ -60,7 +60,7 @@ func newRequest(template *x509.CertificateRequest) (key, request []byte, err err
 }
 
 func (m *Manager) ask(ctx context.Context, api kube.CertificateRequests, request []byte) (*certificates.CertificateSigningRequest, error) {
-	seconds := int32(m.o.Life / time.Second) //nolint:gosec // a day
+	seconds := int32(m.o.Life / time.Second) // a day fits
 	return api.Create(ctx, &certificates.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 		Spec: certificates.CertificateSigningRequestSpec{

@@ -83,7 +83,7 @@ func addressType(address string) corev1.NodeAddressType {
 
 // endpoints are where the API server reaches the agent.
 func (s Self) endpoints() corev1.NodeDaemonEndpoints {
-	port := int32(s.Config.Kubelet.ListenPort()) //nolint:gosec // it was validated: 0 to 65535
+	port := int32(s.Config.Kubelet.ListenPort()) // it was validated: 0 to 65535
 	return corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}}
 }
 

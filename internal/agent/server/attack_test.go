@@ -70,7 +70,7 @@ func TestStreamsOfAnotherKind(t *testing.T) {
 
 func TestNoHTTP2(t *testing.T) {
 	b := newBench(t, nil)
-	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // who it is does not matter
+	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // who it is does not matter
 	if err == nil {
 		t.Errorf("a client that speaks HTTP/2 alone is served %q", conn.ConnectionState().NegotiatedProtocol)
 		_ = conn.Close()
@@ -81,7 +81,7 @@ func TestNoHTTP2(t *testing.T) {
 func TestABodyThatDoesNotCome(t *testing.T) {
 	b := newBench(t, nil)
 	for _, head := range []string{"Content-Length: 1", "Transfer-Encoding: chunked"} {
-		conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
+		conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) // who it is does not matter
 		if err != nil {
 			t.Fatal(err)
 		}

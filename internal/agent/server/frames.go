@@ -224,10 +224,10 @@ func (f *webSocketFrames) take(length uint64) error {
 	if length <= smallMessage || f.ended {
 		return nil
 	}
-	if !f.large.TryAcquire(int64(length)) { //nolint:gosec // maxMessage at most
+	if !f.large.TryAcquire(int64(length)) { // maxMessage at most
 		return errLarge
 	}
-	f.held = int64(length) //nolint:gosec // likewise
+	f.held = int64(length)
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (f *webSocketFrames) next(from *bufio.Reader) (int64, error) {
 	if err := f.take(length); err != nil {
 		return 0, err
 	}
-	return int64(len(head)) + int64(length), nil //nolint:gosec // maxMessage at most
+	return int64(len(head)) + int64(length), nil // maxMessage at most
 }
 
 // webSocketHead is the length of a head, of which its first two bytes tell.

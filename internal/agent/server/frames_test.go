@@ -211,7 +211,7 @@ func portForwardOver(transport string) string {
 // upgradedConn is a connection after its upgrade.
 func (b *bench) upgradedConn(request string) (*tls.Conn, *bufio.Reader) {
 	b.t.Helper()
-	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
+	conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) // who it is does not matter
 	if err != nil {
 		b.t.Fatal(err)
 	}

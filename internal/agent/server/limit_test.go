@@ -51,7 +51,7 @@ func TestWhoIsRefusedIsSentOff(t *testing.T) {
 	b := newBench(t, nil)
 	b.api.tokens["nobody"] = "bob"
 	for token, code := range map[string]int{"invented": http.StatusUnauthorized, "nobody": http.StatusForbidden} {
-		conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // who it is does not matter
+		conn, err := tls.Dial("tcp", b.addr, &tls.Config{InsecureSkipVerify: true}) // who it is does not matter
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ var errProtocol = errors.New("the stream of a VM does not follow its protocol")
 
 func appendFrame(b []byte, k kind, payload []byte) []byte {
 	b = append(b, byte(k))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload))) //nolint:gosec // maxFrame at most
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload))) // maxFrame at most
 	return append(b, payload...)
 }
 
@@ -82,7 +82,7 @@ func parseSize(payload []byte) (vm.TerminalSize, error) {
 }
 
 func creditPayload(k kind, n int) []byte {
-	return binary.BigEndian.AppendUint32([]byte{byte(k)}, uint32(n)) //nolint:gosec // window at most
+	return binary.BigEndian.AppendUint32([]byte{byte(k)}, uint32(n)) // window at most
 }
 
 func parseCredit(payload []byte) (kind, int, error) {

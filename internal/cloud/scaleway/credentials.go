@@ -19,7 +19,7 @@ import (
 // Names of the credentials: environment variables, and the keys of the Secret.
 const (
 	AccessKeyName = "SCW_ACCESS_KEY"
-	SecretKeyName = "SCW_SECRET_KEY" //nolint:gosec // a name, no value
+	SecretKeyName = "SCW_SECRET_KEY" // a name, no value
 	ProjectIDName = "SCW_DEFAULT_PROJECT_ID"
 	APIURLName    = "SCW_API_URL"
 )
@@ -81,7 +81,7 @@ func Directory(path string) func() (Credentials, error) {
 }
 
 func readValue(path string) (string, error) {
-	file, err := os.Open(path) //nolint:gosec // the path is the operator's
+	file, err := os.Open(path) // the path is the operator's
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

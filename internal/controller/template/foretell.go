@@ -34,7 +34,7 @@ func foretell(was infrav1.ScalewayAppleSiliconMachineTemplateStatus, kind cloud.
 // hardware of a Mac of the type, whose guests are on a volume of their own where the
 // profile asks for one.
 func hardware(kind cloud.ServerType, quota int64) macnode.Hardware {
-	h := macnode.Hardware{CPUs: kind.Cores, MemoryBytes: int64(host.MemoryOf(kind)), DiskBytes: int64(kind.DiskBytes)} //nolint:gosec // a Mac has gigabytes
+	h := macnode.Hardware{CPUs: kind.Cores, MemoryBytes: int64(host.MemoryOf(kind)), DiskBytes: int64(kind.DiskBytes)} // a Mac has gigabytes
 	if quota > 0 {
 		h.DiskBytes = min(h.DiskBytes, quota)
 	}

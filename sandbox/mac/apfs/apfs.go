@@ -189,7 +189,7 @@ func (d *Disk) used(v Volume) int64 {
 	var sum int64
 	_ = filepath.WalkDir(d.path(dir), func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // a file that goes while it is counted takes nothing
+			return nil // a file that goes while it is counted takes nothing
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			sum += info.Size()

@@ -111,7 +111,7 @@ func vmStat(c *call) int {
 		return 1
 	}
 	const page = 16384
-	pages := int64(c.world.Facts.MemoryBytes / page) //nolint:gosec // a Mac has gigabytes
+	pages := int64(c.world.Facts.MemoryBytes / page) // a Mac has gigabytes
 	wired := pages / 8
 	active := int64(0)
 	for _, p := range all {

@@ -54,7 +54,7 @@ func (c runner) whenItRuns(m *machine) (<-chan FaultKind, error) {
 	for _, f := range c.plan.Faults {
 		hit := false
 		var err error
-		switch f.Kind { //nolint:exhaustive // all others strike elsewhere
+		switch f.Kind { // all others strike elsewhere
 		case RunKilled:
 			if f.Step == "running" {
 				hit = matches(m.names, f.Name)
@@ -87,7 +87,7 @@ func (c runner) whenItRuns(m *machine) (<-chan FaultKind, error) {
 
 // strike is what a fault does to a running guest, and whether run is over.
 func (c runner) strike(m *machine, kind FaultKind) (over bool, err error) {
-	switch kind { //nolint:exhaustive // only these are armed
+	switch kind { // only these are armed
 	case SoftnetDies:
 		m.cut()
 		return true, runtimeError("Softnet process terminated prematurely")

@@ -95,7 +95,7 @@ func (c *cli) exec(ctx context.Context, args []string) error {
 	command := s.New("Command").Set("name", words[1]).Set("args", words[2:]).Set("interactive", *interactive).Set("tty", *tty)
 	if f, is := c.env.Stdin.(*os.File); *tty && is && term.IsTerminal(int(f.Fd())) {
 		if rows, cols, err := pty.Getsize(f); err == nil {
-			command.Set("terminal_size", s.New("TerminalSize").Set("rows", uint32(rows)).Set("cols", uint32(cols))) //nolint:gosec // of a terminal
+			command.Set("terminal_size", s.New("TerminalSize").Set("rows", uint32(rows)).Set("cols", uint32(cols)))
 		}
 		if was, err := term.MakeRaw(int(f.Fd())); err == nil {
 			defer func() { _ = term.Restore(int(f.Fd()), was) }()

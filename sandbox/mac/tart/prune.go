@@ -45,11 +45,11 @@ func (c *cli) prune(_ context.Context, args []string) error {
 		return err
 	}
 	if a.Changed("older-than") {
-		limit := c.now().Add(-time.Duration(*days) * 24 * time.Hour) //nolint:gosec // days of a calendar
+		limit := c.now().Add(-time.Duration(*days) * 24 * time.Hour)
 		found, err = removeWhile(found, func(p prunable) bool { return p.accessed.Before(limit) })
 	}
 	if err == nil && (a.Changed("space-budget") || a.Changed("cache-budget")) {
-		err = shrink(found, int64(max(*budget, *cacheBudget))*1_000_000_000) //nolint:gosec // gigabytes of a disk
+		err = shrink(found, int64(max(*budget, *cacheBudget))*1_000_000_000)
 	}
 	if err != nil {
 		return err

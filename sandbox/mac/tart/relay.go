@@ -46,7 +46,7 @@ func line() (ours, theirs net.Conn, err error) {
 	var ends [2]net.Conn
 	for i, fd := range fds {
 		syscall.CloseOnExec(fd)
-		f := os.NewFile(uintptr(fd), "vsock") //nolint:gosec // a descriptor is not negative
+		f := os.NewFile(uintptr(fd), "vsock") // a descriptor is not negative
 		conn, ferr := net.FileConn(f)         // keeps a duplicate of its own
 		_ = f.Close()
 		if ferr != nil {

@@ -14,7 +14,7 @@ type Hollow struct{ cmd *exec.Cmd }
 // StartHollow starts a built hollow kubelet with more arguments, which says what it does to log.
 func (p *Plane) StartHollow(binary, name string, log io.Writer, args ...string) (*Hollow, error) {
 	kubeconfig := filepath.Join(p.started.Dir, "admin.kubeconfig")
-	cmd := exec.Command(binary, append([]string{"-kubeconfig=" + kubeconfig, "-name=" + name}, args...)...) //nolint:noctx // it outlives who starts it, and is signalled
+	cmd := exec.Command(binary, append([]string{"-kubeconfig=" + kubeconfig, "-name=" + name}, args...)...) // it outlives who starts it, and is signalled
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the hollow kubelet: %w", err)

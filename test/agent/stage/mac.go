@@ -189,7 +189,7 @@ func (m *Mac) StartAgent() error {
 		"--bootstrap-kubeconfig", m.Path("bootstrap-kubeconfig"), "--join-permit", m.Path("join-permit.json"),
 		"--tart", m.Path("bin/tart"), "--tart-home", m.Path("tart"), "--hostd-socket=",
 	}, m.ExtraArgs...)
-	cmd := exec.Command(m.Path("bin", "tart-kubelet"), args...) //nolint:noctx // it outlives who starts it, and is signalled
+	cmd := exec.Command(m.Path("bin", "tart-kubelet"), args...) // it outlives who starts it, and is signalled
 	cmd.Env = append(m.Environ(), m.ExtraEnv...)
 	cmd.Stdout, cmd.Stderr = m.Log, m.Log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -60,7 +60,7 @@ func entries(dir string) []string {
 // LimitDisk puts the agent's state on a file system of its own of so many bytes, so
 // that it can be full. It needs root; the error says so. Before the first start.
 func (m *Mac) LimitDisk(bytes int64) error {
-	mount := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d,mode=0700", bytes), "macfleet-stage", m.Path("state")) //nolint:noctx // it ends at once
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d,mode=0700", bytes), "macfleet-stage", m.Path("state"))
 	if text, err := mount.CombinedOutput(); err != nil {
 		return fmt.Errorf("mounting a small file system, which needs root: %w: %s", err, text)
 	}
@@ -102,7 +102,7 @@ func (m *Mac) unmount() error {
 	if !m.small {
 		return nil
 	}
-	if text, err := exec.Command("umount", "-l", m.Path("state")).CombinedOutput(); err != nil { //nolint:noctx // it ends at once
+	if text, err := exec.Command("umount", "-l", m.Path("state")).CombinedOutput(); err != nil {
 		return fmt.Errorf("unmounting a small file system: %w: %s", err, text)
 	}
 	m.small = false

@@ -125,7 +125,7 @@ func (b *bench) each(do func(s *side, of func(*pair[float64]) *float64) error) e
 
 // freePort of an address of this machine.
 func freePort(host string) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0")) //nolint:noctx // it is closed at once
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}

@@ -197,7 +197,7 @@ func FuzzAdmission(f *testing.F) {
 
 // TestAdmissionOfRandomPods is the same for Pods that have much at once.
 func TestAdmissionOfRandomPods(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same Pods each time
+	rng := rand.New(rand.NewPCG(1, 2)) // the same Pods each time
 	for range 2000 {
 		p := &corev1.Pod{}
 		scramble(reflect.ValueOf(&p.Spec).Elem(), rng, 0)

@@ -165,7 +165,7 @@ func modeOr(m *int32, otherwise fs.FileMode) fs.FileMode {
 	if m == nil {
 		return otherwise
 	}
-	return fs.FileMode(*m) & fs.ModePerm //nolint:gosec // only nine bits are kept
+	return fs.FileMode(*m) & fs.ModePerm
 }
 
 // mounted are the volumes that some container mounts: only those are made.

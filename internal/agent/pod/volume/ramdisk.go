@@ -192,7 +192,7 @@ func (h *HDIUtil) format(ctx context.Context, device string) error {
 
 func (h *HDIUtil) mark() error {
 	const step = "preparing the RAM disk"
-	if err := os.Chmod(h.Mount, 0o700); err != nil { //nolint:gosec // a directory
+	if err := os.Chmod(h.Mount, 0o700); err != nil {
 		return &ramDiskError{step, err}
 	}
 	if err := os.WriteFile(filepath.Join(h.Mount, ramMark), nil, 0o600); err != nil {

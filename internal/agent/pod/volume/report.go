@@ -55,14 +55,14 @@ func (s *Store) ExitReport(uid types.UID) (code int32, found bool) {
 	if err != nil || n > mostCode {
 		return 0, false
 	}
-	return int32(n), true //nolint:gosec // at most 255
+	return int32(n), true // at most 255
 }
 
 // ClearReport removes the exit code of an attempt before the next begins.
 func (s *Store) ClearReport(uid types.UID) error {
 	dir := s.reportDir(uid)
 	// The guest may have taken away its modes.
-	err := os.Chmod(dir, 0o700) //nolint:gosec // a directory
+	err := os.Chmod(dir, 0o700)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

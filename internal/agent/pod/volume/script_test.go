@@ -14,7 +14,7 @@ func run(t *testing.T, script string) (string, error) {
 	t.Helper()
 	bin := t.TempDir()
 	for name, text := range map[string]string{"sleep": "#!/bin/sh\n", "sudo": "#!/bin/sh\n[ \"$1\" = -n ] && shift\nexec \"$@\"\n"} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

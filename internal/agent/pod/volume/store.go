@@ -226,7 +226,7 @@ func (d dirs) make() error {
 		list = append(list, d.secret(), d.memory())
 	}
 	for _, dir := range list {
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil { //nolint:gosec // a directory
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil {
 			return err
 		}
 	}

@@ -138,7 +138,7 @@ func TestWhatAGuestClosedIsCounted(t *testing.T) {
 	if err := os.Chmod(dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) }) //nolint:gosec // a directory
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	if b.Usage(p) == nil {
 		t.Error("what is in a closed directory is not counted")
 	}

@@ -56,7 +56,7 @@ func TestACommandIsNotKilledForAParentOfNumberZero(t *testing.T) {
 	dir := t.TempDir()
 	// Once it is asked again, nobody was killed for its first answer.
 	ps := "#!/bin/sh\nif [ -e $0.asked ]; then : >$0.again; fi\n: >$0.asked; echo '  0'\n"
-	if err := os.WriteFile(filepath.Join(dir, "ps"), []byte(ps), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, "ps"), []byte(ps), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	c := Dial(serve(t, &agent{generation: middle}), patient)

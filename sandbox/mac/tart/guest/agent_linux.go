@@ -193,9 +193,9 @@ func (a *agent) detached(to *answers) error {
 func (a *agent) code(s syscall.WaitStatus) int32 {
 	switch {
 	case !s.Signaled():
-		return int32(s.ExitStatus()) //nolint:gosec // 0 to 255
+		return int32(s.ExitStatus()) // 0 to 255
 	case a.hasSignals():
-		return 128 + int32(s.Signal()) //nolint:gosec // below 65
+		return 128 + int32(s.Signal()) // below 65
 	}
 	return -1
 }

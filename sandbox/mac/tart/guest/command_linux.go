@@ -76,7 +76,7 @@ func lay(env []string, over map[string]string) []string {
 }
 
 func size(m *guestwire.Message) pty.Winsize {
-	return pty.Winsize{Rows: uint16(m.Number("rows")), Cols: uint16(m.Number("cols"))} //nolint:gosec // no such terminal
+	return pty.Winsize{Rows: uint16(m.Number("rows")), Cols: uint16(m.Number("cols"))}
 }
 
 // running is a started command with our ends of its streams.

@@ -75,9 +75,9 @@ func (m *Message) Bytes(name string) []byte { return m.Get(m.field(name)).Bytes(
 
 // Number is a field of any whole number.
 func (m *Message) Number(name string) int {
-	switch f := m.field(name); f.Kind() { //nolint:exhaustive // the other kinds are signed
+	switch f := m.field(name); f.Kind() { // the other kinds are signed
 	case protoreflect.Uint32Kind:
-		return int(m.Get(f).Uint()) //nolint:gosec // 32 bits fit
+		return int(m.Get(f).Uint()) // 32 bits fit
 	case protoreflect.EnumKind:
 		return int(m.Get(f).Enum())
 	default:
