@@ -316,6 +316,24 @@ func TestLoginwindowIsRestartedOnceInTenMinutes(t *testing.T) {
 	}
 }
 
+// What logs the user in is stored by then, and a boot starts loginwindow anew.
+func TestLoginwindowThatCannotBeRestartedAsksForAReboot(t *testing.T) {
+	f := newFixture(t)
+	f.mac.Fail = func(call string) error {
+		if call == "restart loginwindow" {
+			return &macos.LaunchdError{Verb: "kickstart", Code: 1, Text: "Operation not permitted"}
+		}
+		return nil
+	}
+	f.refused("session", document.Reboot, "Operation not permitted: reboot the Mac")
+	f.mac.Fail = nil
+	f.mac.Reboot()
+	f.converge()
+	if f.mac.Console.Restarts != 0 {
+		t.Errorf("%d restarts", f.mac.Console.Restarts)
+	}
+}
+
 // A run that was cut off right before or after it restarted loginwindow leaves
 // that open; a session that is on its way is waited for.
 func TestRestartOfUnknownOutcome(t *testing.T) {

@@ -33,8 +33,42 @@ const (
 	setAutoLogin    = "defaults write /Library/Preferences/com.apple.loginwindow autoLoginUser -string m1"
 	// sealedPrefix is the SHA-256 of the bytes 41 fa 37 42 be d9 b9 d4.
 	sealedPrefix    = "df6760286283e464b5b28d4433ce5ef75edfd7f2acb3a94c1f584ca86967922b"
-	kickLoginwindow = "launchctl kickstart -k system/com.apple.loginwindow"
+	kickLoginwindow = "killall loginwindow"
 )
+
+// As of macOS 14.4 launchd restarts no critical process; killing it is the other way.
+func TestLoginwindowIsNotRestartedByKickstart(t *testing.T) {
+	b := startBench(t, autoLogin)
+	b.grant()
+	b.awaitSession()
+	const kickstart = "launchctl kickstart -k system/com.apple.loginwindow"
+	got := b.sh("sudo -n "+kickstart, "")
+	if got.rc != 1 || !strings.Contains(got.err, `Could not kickstart service "com.apple.loginwindow": 1: Operation not permitted`) {
+		t.Errorf("kickstart -k: %+v", got)
+	}
+	if got := b.sh("killall loginwindow", ""); got.rc != 1 || b.consoleOwner() != "m1" {
+		t.Errorf("the user killed it: %+v", got)
+	}
+	if err := b.SetSwitches(t.Context(), Switches{Quirks: Quirks{NoLoginwindow: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.sh("sudo -n killall loginwindow", ""); got.rc != 1 || !strings.Contains(got.err, "No matching processes") {
+		t.Errorf("killed where none runs: %+v", got)
+	}
+	b.settleSession("where none runs", false)
+	b.asRoot("launchctl kickstart system/com.apple.loginwindow")
+	b.awaitSession()
+	f := b.Facts()
+	f.OSVersion = "14.3.1"
+	if err := b.SetFacts(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	b.asRoot(kickstart)
+	b.awaitSession()
+}
 
 func TestFreshMacHasNoSession(t *testing.T) {
 	b := startBench(t, nil)

@@ -74,7 +74,7 @@ func (f *fleet) formerFiles(server scaleway.Server, name, vm string) {
 func (f *fleet) formerBringUp(server scaleway.Server, name, vm string) {
 	f.Helper()
 	f.formerFiles(server, name, vm)
-	f.rootOf(server.ID, "defaults write /Library/Preferences/com.apple.loginwindow autoLoginUser m1 && launchctl kickstart -k system/com.apple.loginwindow")
+	f.rootOf(server.ID, "defaults write /Library/Preferences/com.apple.loginwindow autoLoginUser m1 && killall loginwindow")
 	f.await("a session of m1", func() (string, bool) {
 		owner := strings.TrimSpace(f.rootOf(server.ID, "stat -f %Su /dev/console"))
 		return owner, owner == "m1"

@@ -237,6 +237,26 @@ func TestLoginwindowIsRestartedTwiceWhileThereIsNoSession(t *testing.T) {
 	}
 }
 
+// A try that macOS refuses changes nothing, and the next one would be no better.
+func TestARefusedRestartOfLoginwindowCounts(t *testing.T) {
+	f := newFixture(t)
+	tries := 0
+	f.mac.Fail = func(call string) error {
+		if call == "restart loginwindow" {
+			tries++
+			return errors.New("Operation not permitted")
+		}
+		return nil
+	}
+	f.minutes(60)
+	if tries != maxRestarts {
+		t.Errorf("%d tries", tries)
+	}
+	if got := strings.Join(f.answer(nil).Troubles, " "); !strings.Contains(got, "reboot the Mac") {
+		t.Errorf("troubles %q", got)
+	}
+}
+
 const sealed = "\x41\xfa\x37\x42\xbe\xd9\xb9\xd4\xa3\xb9\x1f\x7d"
 
 // A sealed password brings no session, and whoever is at the login window is not disturbed.

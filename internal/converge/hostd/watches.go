@@ -16,9 +16,9 @@ const (
 	// sshMisses are the looks in a row at which the SSH server says nothing before
 	// its listening socket is restarted. Connections that exist go on.
 	sshMisses = 3
-	// maxRestarts are the restarts of loginwindow in a row that hostd makes though none
-	// brings a session. Each may try a wrong password, and a few of those lock the
-	// account.
+	// maxRestarts are the restarts of loginwindow in a row that hostd makes, or tries to
+	// make, though none brings a session. Each may try a wrong password, and a few of
+	// those lock the account.
 	maxRestarts = 2
 )
 
@@ -88,9 +88,11 @@ func (h *hostd) keepSession(ctx context.Context, c document.AgentConfig) error {
 	if !due {
 		return nil
 	}
-	restarted, err := session.RestartLoginwindow(ctx, h.o.Mac, s.User)
-	if restarted {
+	tried, err := session.RestartLoginwindow(ctx, h.o.Mac, s.User)
+	if tried {
 		h.restarts++
+	}
+	if tried && err == nil {
 		h.log.Warn("loginwindow restarted, as there was no session", "user", s.User, "absent", s.Absent)
 	}
 	return err

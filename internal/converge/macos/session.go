@@ -16,7 +16,9 @@ var _ Session = loginwindow{}
 const (
 	consoleDevice    = "/dev/console"
 	idCommand        = "/usr/bin/id"
+	killallCommand   = "/usr/bin/killall"
 	loginwindowLabel = "com.apple.loginwindow"
+	loginwindowName  = "loginwindow"
 )
 
 // Owner implements Session.
@@ -65,7 +67,42 @@ func isAqua(text string) bool {
 
 // RestartLoginwindow implements Session.
 func (loginwindow) RestartLoginwindow(ctx context.Context) error {
-	return localLaunchd{}.Kickstart(ctx, loginwindowLabel, true)
+	return restartLoginwindow(
+		func(kill bool) error { return localLaunchd{}.Kickstart(ctx, loginwindowLabel, kill) },
+		func() error {
+			_, err := run(ctx, killallCommand, loginwindowName)
+			return err
+		},
+	)
+}
+
+// restartLoginwindow kills loginwindow where launchd refuses to restart it: since macOS
+// 14.4 kickstart -k is not permitted for critical processes of the system, and Apple
+// recommends kill. launchd starts what was killed by itself, but not what never ran, as
+// on a Mac without a display.
+func restartLoginwindow(kickstart func(kill bool) error, killall func() error) error {
+	refused := kickstart(true)
+	if _, ok := errors.AsType[*LaunchdError](refused); !ok {
+		return refused
+	}
+	killed := killall()
+	if killed == nil {
+		return nil
+	}
+	if !noneRuns(killed) {
+		return fmt.Errorf("%w; %w", refused, killed)
+	}
+	if err := kickstart(false); err != nil {
+		return fmt.Errorf("%w; %w; %w", refused, killed, err)
+	}
+	return nil
+}
+
+// noneRuns tells that killall found no process from one that it may not end: it exits
+// with 1 for both.
+func noneRuns(err error) bool {
+	failed, ok := errors.AsType[*commandError](err)
+	return ok && failed.Code == 1 && strings.Contains(failed.Complaint, "No matching processes")
 }
 
 // tartProcesses are the guests of this Mac: the processes of tart, whoever started

@@ -65,7 +65,7 @@ func AnotherUser(owner, user string) bool {
 }
 
 // RestartLoginwindow restarts loginwindow, so that it logs the user in, at most once
-// per restartCooldown and boot, and reports whether it did. The caller has seen that
+// per restartCooldown and boot, and reports whether it did or tried to. The caller has seen that
 // there is no session and that no guest runs: both would end. It is for converge
 // and for hostd, which hold the same record of it in the state folder.
 func RestartLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, error) {
@@ -103,10 +103,19 @@ func RestartLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, 
 		return false, err
 	}
 	if err := mac.Session.RestartLoginwindow(ctx); err != nil {
-		return false, fmt.Errorf("restarting loginwindow: %w", err)
+		return true, restartFailed(ctx, err)
 	}
 	last.Done = true
 	return true, note.Write(ctx, mac.Files, last)
+}
+
+// restartFailed is the failure of a restart of loginwindow. What logs the user in is
+// stored, and a boot starts loginwindow anew.
+func restartFailed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("restarting loginwindow: %w", err)
+	}
+	return step.Fail(document.Reboot, "restarting loginwindow: %w: reboot the Mac", err)
 }
 
 // lockSession keeps converge and hostd from restarting loginwindow at once, and from

@@ -201,8 +201,8 @@ func (c *Console) startSession(ctx context.Context, s sessionState) error {
 	if err := c.NoGuests(ctx, "a restart of loginwindow ends them"); err != nil {
 		return err
 	}
-	restarted, err := RestartLoginwindow(ctx, c.Mac, s.user)
-	if restarted {
+	tried, err := RestartLoginwindow(ctx, c.Mac, s.user)
+	if tried {
 		c.restartedAt = c.Mac.Clock.Now()
 	}
 	return err

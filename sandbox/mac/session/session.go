@@ -119,15 +119,30 @@ func (l *Loginwindow) Boot() {
 	l.startLocked(false)
 }
 
-// Kick is launchctl kickstart of loginwindow, which runs all the time: without
-// restart nothing happens, with it the present session ends with everything in
-// it, and auto-login is decided anew.
+// Kick is launchctl kickstart of loginwindow: with restart it starts anew, without
+// only where none runs.
 func (l *Loginwindow) Kick(restart bool) {
-	if !restart {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if restart || l.starts == 0 {
+		l.restartLocked()
+	}
+}
+
+// Kill ends loginwindow, which launchd starts again, and reports whether one ran.
+func (l *Loginwindow) Kill() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.starts == 0 {
+		return false
+	}
+	l.restartLocked()
+	return true
+}
+
+// restartLocked ends the present session with everything in it, and has auto-login
+// decided anew.
+func (l *Loginwindow) restartLocked() {
 	if l.active {
 		l.active = false
 		l.o.Log("loginwindow: the session ends")

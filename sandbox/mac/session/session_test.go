@@ -137,3 +137,20 @@ func TestKickReplacesAnEarlierStart(t *testing.T) {
 	d.clock.Step(time.Hour)
 	d.want(t, "the new start", true, 0, 1)
 }
+
+// A boot may start none, as on a Mac without a screen.
+func TestWhereNoLoginwindowRunsNoneIsKilled(t *testing.T) {
+	d := newDesk(ready())
+	if d.Kill() {
+		t.Error("one was killed before any ran")
+	}
+	d.Kick(false)
+	d.clock.Step(loginTime)
+	d.want(t, "started by a kick", true, 0, 1)
+	if !d.Kill() {
+		t.Error("none was found")
+	}
+	d.want(t, "killed", false, 0, 2)
+	d.clock.Step(loginTime)
+	d.want(t, "started again", true, 0, 2)
+}

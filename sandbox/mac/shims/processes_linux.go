@@ -263,7 +263,7 @@ func killall(c *call) int {
 	}
 	rc := 0
 	for _, name := range args {
-		found := false
+		found := name == loginwindow && (processTable{c}).killLoginwindow(sig)
 		for _, p := range all {
 			if p.name() == name && p.pid != os.Getpid() && (processTable{c}).signal(p, sig) == nil {
 				found = true
@@ -275,6 +275,18 @@ func killall(c *call) int {
 		}
 	}
 	return rc
+}
+
+// loginwindow is no process here: pid 1 models it.
+const loginwindow = "loginwindow"
+
+// killLoginwindow has pid 1 end it, and reports whether it ran and this process may.
+func (c processTable) killLoginwindow(sig syscall.Signal) bool {
+	if sig == 0 {
+		return false
+	}
+	a, err := c.ask(wire.Call{Tool: &wire.ToolCall{Name: "killall", Args: []string{loginwindow}}})
+	return err == nil && a.Error == "" && a.RC == 0
 }
 
 // ps knows -a, -A, -x, -p and -o with the columns below.

@@ -115,15 +115,39 @@ func processes() map[int][]string {
 	return all
 }
 
+// kickLoginwindow is kickstart of loginwindow. As of macOS 14.4 launchd restarts no
+// critical process of the system.
+func (p *pid1) kickLoginwindow(restart bool) int {
+	if restart && !olderThan(p.world().Facts.OSVersion, 14, 4) {
+		return notPermittedRC
+	}
+	p.console.Kick(restart)
+	return 0
+}
+
+// notPermittedRC is launchctl's exit code for what launchd does not permit.
+const notPermittedRC = 1
+
+func olderThan(version string, major, minor int) bool {
+	var hasMajor, hasMinor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &hasMajor, &hasMinor)
+	return hasMajor < major || hasMajor == major && hasMinor < minor
+}
+
+// killall ends loginwindow, the one process here that has no program.
+func (p *pid1) killall(uid int) wire.Answer {
+	if uid != wire.RootUID || !p.console.Kill() {
+		return wire.Answer{RC: 1}
+	}
+	return wire.Answer{}
+}
+
 // builtIn are the jobs of macOS' own that somebody may kick.
 func (p *pid1) builtIn() map[string]launchd.BuiltIn {
 	return map[string]launchd.BuiltIn{
 		"com.apple.loginwindow": {
 			Path: "/System/Library/LaunchDaemons/com.apple.loginwindow.plist",
-			Kick: func(restart bool) int {
-				p.console.Kick(restart)
-				return 0
-			},
+			Kick: p.kickLoginwindow,
 		},
 		// Each connection has a server of its own and so nothing to restart.
 		"com.openssh.sshd": {

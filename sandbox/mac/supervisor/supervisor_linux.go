@@ -149,7 +149,9 @@ func (p *pid1) startJobs() error {
 			return err
 		}
 	}
-	p.console.Boot()
+	if !p.quirk().NoLoginwindow {
+		p.console.Boot()
+	}
 	return nil
 }
 

@@ -61,6 +61,8 @@ func (s *shim) tool(c wire.ToolCall) wire.Answer {
 		return p.disk.Diskutil(uid, c.Args)
 	case "df":
 		return p.disk.DF(c.Dir, c.Args)
+	case "killall":
+		return p.killall(uid)
 	case "hdiutil":
 		return p.disk.HDIUtil(uid, c.Args)
 	case "newfs_hfs":

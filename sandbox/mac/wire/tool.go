@@ -18,6 +18,9 @@ type Quirks struct {
 	// NeedsKick makes the boot's loginwindow ignore auto-login until it is
 	// restarted, as seen on Macs without a screen.
 	NeedsKick bool `json:"needsKick,omitempty"`
+	// NoLoginwindow makes the boot start no loginwindow, as seen on Macs without a
+	// screen, too: what kills it finds none, until a kickstart starts it.
+	NoLoginwindow bool `json:"noLoginwindow,omitempty"`
 	// NoSession lets no console session come up, whatever is configured.
 	NoSession bool `json:"noSession,omitempty"`
 	// SessionDelay passes in addition before a session is there.
