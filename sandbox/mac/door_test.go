@@ -68,6 +68,50 @@ func TestAPortThatRefusesStallsOrHangsUp(t *testing.T) {
 	b.ok("true")
 }
 
+// launchd has the port, so that a kickstart of the job leaves its queue as it is.
+func TestAFullQueueIsEmptiedByAnotherSocket(t *testing.T) {
+	b := startBench(t, nil)
+	const job, plist = "com.openssh.sshd", "/System/Library/LaunchDaemons/ssh.plist"
+	b.turn(Switches{Door: Door{QueueFull: true}})
+	b.asRoot("launchctl kickstart -k system/" + job)
+	if said, err := b.knock(stalled); err == nil {
+		t.Errorf("a kickstart emptied the queue: %q", said)
+	}
+	for script, rc := range map[string]int{"bootstrap system " + plist: 37, "print system/" + job: 0} {
+		b.exitsAsRoot("launchctl "+script, rc)
+	}
+	b.asRoot("launchctl bootout system/" + job)
+	if said, err := b.knock(patience); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("booted out: %q, %v", said, err)
+	}
+	for script, rc := range map[string]int{
+		"bootout system/" + job: 3, "print system/" + job: 113, "kickstart -k system/" + job: 113,
+	} {
+		b.exitsAsRoot("launchctl "+script, rc)
+	}
+	b.asRoot("launchctl disable system/" + job)
+	b.exitsAsRoot("launchctl bootstrap system "+plist, 119)
+	b.asRoot("launchctl enable system/" + job + " && launchctl bootstrap system " + plist)
+	if said, err := b.knock(patience); said != "SSH-" {
+		t.Errorf("loaded again: %q, %v", said, err)
+	}
+}
+
+// exitsAsRoot runs a script at the machine itself, which is to end with that code.
+func (b *bench) exitsAsRoot(script string, want int) {
+	b.t.Helper()
+	_, err := b.AsRoot(b.t.Context(), script)
+	rc := 0
+	if failed := (*ScriptError)(nil); errors.As(err, &failed) {
+		rc = failed.RC
+	} else if err != nil {
+		b.t.Fatalf("%s: %v", script, err)
+	}
+	if rc != want {
+		b.t.Errorf("%s: exit %d, want %d", script, rc, want)
+	}
+}
+
 func TestAConnectionCutInTheMiddle(t *testing.T) {
 	b := startBench(t, nil)
 	b.turn(Switches{Door: Door{CutAfter: 40_000, Connections: 2}})

@@ -110,7 +110,7 @@ func (x *exam) wrongSettings(got map[string]string) []string {
 func sshAnswers(ctx context.Context, x *exam) Finding {
 	if err := x.Mac.SSHD.Answers(ctx); err != nil {
 		return problem(err.Error(),
-			"nobody reaches this Mac over SSH", "sudo launchctl kickstart -k system/com.openssh.sshd; turn Remote Login on in System Settings")
+			"nobody reaches this Mac over SSH", "at the console, turn Remote Login off and on in System Settings, or: sudo launchctl bootout system/com.openssh.sshd; sudo launchctl bootstrap system /System/Library/LaunchDaemons/ssh.plist")
 	}
 	return well("it answers on this Mac's own port")
 }

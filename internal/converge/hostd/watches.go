@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
@@ -14,7 +15,7 @@ const (
 	// boot, macOS itself may take most of a minute to log in.
 	absentFor = 90 * time.Second
 	// sshMisses are the looks in a row at which the SSH server says nothing before
-	// its listening socket is restarted. Connections that exist go on.
+	// its port is opened anew. Whether connections that exist go on is not proved.
 	sshMisses = 3
 	// maxRestarts are the restarts of loginwindow in a row that hostd makes, or tries to
 	// make, though none brings a session. Each may try a wrong password, and a few of
@@ -118,13 +119,13 @@ func (h *hostd) recordSession(up bool) {
 // sshWatch counts how often in a row the SSH server said nothing.
 type sshWatch struct {
 	misses int
-	// reloads since it answered last.
-	reloads int
+	// reopened counts how often the port was opened anew since it answered last.
+	reopened int
 }
 
-// next takes one look into account and says whether to restart the listening
-// socket. Each restart gets as many looks as the first.
-func (w *sshWatch) next(answers bool) (reload bool) {
+// next takes one look into account and says whether to open the port anew. Each time
+// gets as many looks as the first.
+func (w *sshWatch) next(answers bool) (reopen bool) {
 	if answers {
 		*w = sshWatch{}
 		return false
@@ -134,8 +135,15 @@ func (w *sshWatch) next(answers bool) (reload bool) {
 		return false
 	}
 	w.misses = 0
-	w.reloads++
+	w.reopened++
 	return true
+}
+
+// sshJob listens at the SSH port: launchd itself does, and starts a server for each
+// connection. Scanners that half open connections fill the queue of that port, and then
+// nobody gets in, though the job is well and has no process to restart.
+func sshJob() launchd.Job {
+	return launchd.Job{Name: "Remote Login", Label: "com.openssh.sshd", Plist: "/System/Library/LaunchDaemons/ssh.plist"}
 }
 
 // watchSSH asks the SSH server for its banner: a connection alone says nothing, as
@@ -145,15 +153,26 @@ func (h *hostd) watchSSH(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if !h.ssh.next(silent == nil) {
-		if silent != nil && h.ssh.reloads > 0 {
-			return fmt.Errorf("restarted %d times, and still: %w", h.ssh.reloads, silent)
-		}
-		return silent
+	reopen := h.ssh.next(silent == nil)
+	if silent == nil {
+		return nil
 	}
-	h.log.Warn("the SSH server is restarted, as it does not answer", "err", silent, "times", h.ssh.reloads)
-	if err := h.o.Mac.SSHD.Reload(ctx); err != nil {
-		return fmt.Errorf("restarting the SSH server, which does not answer: %w", err)
+	control := launchd.Control{Mac: h.o.Mac}
+	_, loaded, err := control.Print(ctx, sshJob().Label)
+	switch {
+	case err != nil:
+	case !loaded:
+		// Also a hostd that ended while it opened the port anew leaves it shut.
+		h.log.Warn("the SSH port is opened, as launchd does not listen there", "err", silent)
+		err = control.Open(ctx, sshJob())
+	case reopen:
+		h.log.Warn("the SSH port is opened anew, as the SSH server does not answer", "err", silent, "times", h.ssh.reopened)
+		err = control.Reopen(ctx, sshJob())
+	case h.ssh.reopened > 0:
+		return fmt.Errorf("its port was opened anew %d times, and still: %w", h.ssh.reopened, silent)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; opening its port anew: %w", silent, err)
 	}
 	return silent
 }

@@ -15,6 +15,8 @@ const (
 	// leaveTimeout is how long a label may take to go after bootout: what launchd
 	// gives the process, and the settling seen in the field (3-5 s), thrice.
 	leaveTimeout = exitTimeOut*time.Second + 15*time.Second
+	// closeTimeout is how long a job without a process may take to go.
+	closeTimeout = 20 * time.Second
 	// bootstrapTimeout: a label that is gone may still be refused for a while.
 	bootstrapTimeout = 20 * time.Second
 	// spawnTimeout: a job that runs at load has a process well within this.
@@ -100,6 +102,62 @@ func (c Control) bootstrap(ctx context.Context, j Job) error {
 	})
 	if late, ok := errors.AsType[*step.TimeoutError](err); ok {
 		return fmt.Errorf("%w: %w", late, last)
+	}
+	return err
+}
+
+// Reopen has launchd close the port at which it listens for a job of macOS' own, with
+// the connections that wait there, and open it anew. A kickstart touches no port.
+func (c Control) Reopen(ctx context.Context, j Job) error {
+	if err := c.requireEnabled(ctx, j); err != nil {
+		return err
+	}
+	// It is on. Where only a default says so, launchd would not load it again.
+	if err := c.Mac.Launchd.Enable(ctx, j.Label); err != nil {
+		return err
+	}
+	// From here on the port is shut until the job is loaded, whoever waits for this.
+	ctx = context.WithoutCancel(ctx)
+	err := c.Mac.Launchd.Bootout(ctx, j.Label)
+	if refused, ok := errors.AsType[*macos.LaunchdError](err); ok && (refused.Absent() || refused.Busy()) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	// Whether it goes or not, it is loaded again.
+	_ = step.Await(ctx, c.Mac.Clock, closeTimeout, "launchd to forget "+j.Name, func() (bool, error) {
+		_, loaded, err := c.Print(ctx, j.Label)
+		return err == nil && !loaded, err
+	})
+	return c.load(ctx, j)
+}
+
+// Open loads a job of macOS' own that launchd listens for. Where a person turned it off,
+// it stays off.
+func (c Control) Open(ctx context.Context, j Job) error {
+	if err := c.requireEnabled(ctx, j); err != nil {
+		return err
+	}
+	return c.load(ctx, j)
+}
+
+func (c Control) requireEnabled(ctx context.Context, j Job) error {
+	off, err := c.Mac.Launchd.Disabled(ctx, j.Label)
+	if off {
+		return fmt.Errorf("%s is turned off in launchd's overrides, and stays so: to turn it on, run `launchctl enable system/%s` as root", j.Name, j.Label)
+	}
+	return err
+}
+
+// load loads a job that needs no process, and looks.
+func (c Control) load(ctx context.Context, j Job) error {
+	if err := c.bootstrap(ctx, j); err != nil {
+		return err
+	}
+	_, loaded, err := c.Print(ctx, j.Label)
+	if err == nil && !loaded {
+		err = fmt.Errorf("launchd took %s and does not know it", j.Name)
 	}
 	return err
 }

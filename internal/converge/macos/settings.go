@@ -78,8 +78,6 @@ type SSHD interface {
 	// Accepts fails unless a new connection would let the user in with this key, a
 	// line of authorized_keys. It needs no private half, and waits for seconds at most.
 	Accepts(ctx context.Context, user, key string) error
-	// Reload restarts the listening socket, for one that no longer answers.
-	Reload(ctx context.Context) error
 }
 
 // System is what else the Mac says of itself and does as a whole.

@@ -23,7 +23,6 @@ var _ SSHD = openSSH{}
 
 const (
 	sshdCommand = "/usr/sbin/sshd"
-	sshdLabel   = "com.openssh.sshd"
 	sshPort     = 22
 	// bannerTimeout bounds the start of one sshd on a busy Mac.
 	bannerTimeout = 10 * time.Second
@@ -185,9 +184,4 @@ func readBanner(ctx context.Context, address string) error {
 		return fmt.Errorf("the SSH server at %s says nothing: %w", address, err)
 	}
 	return fmt.Errorf("what listens at %s is no SSH server", address)
-}
-
-// Reload implements SSHD.
-func (openSSH) Reload(ctx context.Context) error {
-	return localLaunchd{}.Kickstart(ctx, sshdLabel, true)
 }

@@ -106,6 +106,7 @@ type Launchd struct {
 
 	mu        sync.Mutex
 	jobs      map[string]*job
+	unloaded  map[string]bool // of builtIn
 	overrides map[string]bool
 	halted    bool
 	faults    []wire.JobFault
@@ -120,7 +121,7 @@ func New(o Options) *Launchd {
 	l := &Launchd{
 		sys: o.System, clock: o.Clock, scale: o.Scale, user: o.Username, console: o.Console,
 		builtIn: o.BuiltIn,
-		jobs:    map[string]*job{}, overrides: map[string]bool{},
+		jobs:    map[string]*job{}, unloaded: map[string]bool{}, overrides: map[string]bool{},
 		background: Registrations{Count: o.Registrations.Count, Known: maps.Clone(o.Registrations.Known)},
 	}
 	l.Tune(o.Switches)
@@ -165,6 +166,9 @@ func (l *Launchd) scaled(d time.Duration) time.Duration {
 }
 
 func (l *Launchd) bootstrap(path string) int {
+	if rc, ok := l.bootstrapBuiltIn(path); ok {
+		return rc
+	}
 	d, data, err := l.read(path)
 	if err != nil {
 		l.sys.Log(fmt.Sprintf("launchd: %s: %v", path, err))
@@ -219,6 +223,9 @@ func (l *Launchd) read(path string) (Definition, []byte, error) {
 // bootout removes a job. It comes back early with codeInProgress when the
 // process is slow to die; the label stays taken until it has settled.
 func (l *Launchd) bootout(label string) int {
+	if rc, ok := l.bootoutBuiltIn(label); ok {
+		return rc
+	}
 	l.mu.Lock()
 	j, ok := l.jobs[label]
 	if !ok || j.removing {
@@ -245,10 +252,11 @@ func (l *Launchd) bootout(label string) int {
 // kickstart starts a job now, with restart after ending its process first. It
 // returns the pid of the process that runs when it is done.
 func (l *Launchd) kickstart(label string, restart bool) (int, int) {
-	if b, ok := l.builtIn[label]; ok {
+	l.mu.Lock()
+	if b, ok := l.builtInLocked(label); ok {
+		l.mu.Unlock()
 		return 0, b.Kick(restart)
 	}
-	l.mu.Lock()
 	j, ok := l.jobs[label]
 	if !ok || j.removing {
 		l.mu.Unlock()

@@ -19,7 +19,7 @@ func (l *Launchd) ctlPrint(args []string) Result {
 	case domain == "system" && label == "":
 		return Result{Stdout: l.domainLocked("system", "system", sortedKeys(l.jobs))}
 	case domain == "system":
-		if b, ok := l.builtIn[label]; ok {
+		if b, ok := l.builtInLocked(label); ok {
 			return Result{Stdout: b.print(label)}
 		}
 		j, ok := l.jobs[label]

@@ -120,7 +120,7 @@ func (s *Server) handle(conn net.Conn) {
 	switch {
 	case door.NoBanner:
 		return
-	case door.Stall:
+	case door.Stall || door.QueueFull:
 		stall(conn)
 		return
 	case door.CutAfter > 0:

@@ -149,10 +149,11 @@ func (p *pid1) builtIn() map[string]launchd.BuiltIn {
 			Path: "/System/Library/LaunchDaemons/com.apple.loginwindow.plist",
 			Kick: p.kickLoginwindow,
 		},
-		// Each connection has a server of its own and so nothing to restart.
+		// Each connection has a server of its own and so nothing to restart: launchd
+		// itself has the port, and opens it anew with the job.
 		"com.openssh.sshd": {
 			Path: "/System/Library/LaunchDaemons/ssh.plist",
-			Kick: func(bool) int { return 0 },
+			Kick: func(bool) int { return 0 }, Loaded: p.door.load,
 		},
 	}
 }

@@ -19,6 +19,7 @@ type door struct {
 	mu       sync.Mutex
 	now      wire.Door
 	listener net.Listener // nil while connections are refused
+	unloaded bool         // launchd's job was booted out
 	foreign  []ssh.Signer // keys of an impostor, kept until the door is in order
 }
 
@@ -26,6 +27,28 @@ type door struct {
 func (d *door) turn(w wire.Door) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.turnLocked(w)
+}
+
+// load closes the port, or opens it anew with an empty queue, and returns the exit code
+// of launchctl. Connections that are open stay.
+func (d *door) load(open bool) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unloaded = !open
+	w := d.now
+	w.QueueFull = w.QueueFull && !open
+	if err := d.turnLocked(w); err != nil {
+		d.p.log(err.Error())
+		return cannotListenRC
+	}
+	return 0
+}
+
+// cannotListenRC is launchctl's exit code for an input/output error.
+const cannotListenRC = 5
+
+func (d *door) turnLocked(w wire.Door) error {
 	foreign, err := d.foreignKeys(w.OtherHostKeys)
 	if err != nil {
 		return err
@@ -33,10 +56,10 @@ func (d *door) turn(w wire.Door) error {
 	d.now, d.foreign = w, foreign
 	d.server.Turn(w)
 	switch {
-	case w.Refuse && d.listener != nil:
+	case (w.Refuse || d.unloaded) && d.listener != nil:
 		err = d.listener.Close()
 		d.listener = nil
-	case !w.Refuse && d.listener == nil:
+	case !w.Refuse && !d.unloaded && d.listener == nil:
 		err = d.open()
 	}
 	return err

@@ -40,6 +40,9 @@ type Door struct {
 	Refuse bool `json:"refuse,omitempty"`
 	// Stall accepts connections and never says a word.
 	Stall bool `json:"stall,omitempty"`
+	// QueueFull is a port whose queue of connections is full: whoever connects waits
+	// and nobody serves them, until launchd opens the port anew.
+	QueueFull bool `json:"queueFull,omitempty"`
 	// NoBanner accepts connections and closes them at once.
 	NoBanner bool `json:"noBanner,omitempty"`
 	// CutAfter cuts each connection after so many bytes from the client.

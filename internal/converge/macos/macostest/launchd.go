@@ -25,12 +25,14 @@ type job struct {
 	program string
 	// definition is the text that launchd read, whatever the file says now.
 	definition string
-	process    Process
-	pid        int
-	runs       int
-	started    time.Time
-	lastExit   string
-	gone       time.Time // when a label that was booted out is forgotten
+	// listens: launchd listens for the job, and starts it for each connection.
+	listens  bool
+	process  Process
+	pid      int
+	runs     int
+	started  time.Time
+	lastExit string
+	gone     time.Time // when a label that was booted out is forgotten
 }
 
 // advance lives through everything that happens until then.
@@ -109,13 +111,19 @@ func (m *Mac) Load(label string) { m.load(&job{label: label}) }
 
 func (m *Mac) load(j *job) {
 	m.jobs[j.label] = j
-	if !m.IdleBootstrap {
+	if !m.IdleBootstrap && !j.listens {
 		m.start(j)
 	}
 }
 
 // Loaded reports whether launchd knows the label.
 func (m *Mac) Loaded(label string) bool { return m.jobs[label] != nil }
+
+// listens reports whether launchd listens for the job.
+func (m *Mac) listens(label string) bool {
+	j := m.jobs[label]
+	return j != nil && j.gone.IsZero()
+}
 
 // Definition is what launchd read of a job when it loaded it.
 func (m *Mac) Definition(label string) string {
@@ -159,11 +167,12 @@ func (m *Mac) defined(name string) (*job, bool) {
 	var p struct {
 		Label            string
 		ProgramArguments []string
+		Sockets          map[string]any
 	}
 	if _, err := plist.Unmarshal(data, &p); err != nil || p.Label == "" {
 		return nil, false
 	}
-	j := &job{label: p.Label, definition: string(data)}
+	j := &job{label: p.Label, definition: string(data), listens: len(p.Sockets) > 0}
 	if len(p.ProgramArguments) > 0 {
 		j.program = p.ProgramArguments[0]
 	}
@@ -236,6 +245,10 @@ func (l launchd) Bootstrap(_ context.Context, name string) error {
 		return refuse("bootstrap", disabled)
 	}
 	l.m.load(j)
+	if j.label == SSHLabel {
+		l.m.SSHD.Silent = false
+		l.m.SSHD.Reloads++
+	}
 	return nil
 }
 

@@ -109,6 +109,8 @@ func New() *Mac {
 	} {
 		m.files[dir] = &file{Info: macos.Info{Dir: true, Attr: macos.Attr{Mode: 0o755, Owner: "root", Group: "wheel"}}}
 	}
+	m.Put(SSHPlist, []byte(sshDefinition), macos.Attr{Mode: 0o644, Owner: "root", Group: "wheel"})
+	m.bootDaemons()
 	return m
 }
 

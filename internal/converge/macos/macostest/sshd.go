@@ -3,14 +3,25 @@ package macostest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/macfleet/macfleet/internal/converge/macos"
 )
 
 const sshdDropIns = "/etc/ssh/sshd_config.d"
+
+// SSHLabel is launchd's job that listens for the SSH server, and SSHPlist defines it.
+const (
+	SSHLabel = "com.openssh.sshd"
+	SSHPlist = "/System/Library/LaunchDaemons/ssh.plist"
+
+	sshDefinition = `<plist><dict><key>Label</key><string>` + SSHLabel + `</string>` +
+		`<key>Sockets</key><dict><key>Listeners</key><dict/></dict></dict></plist>`
+)
 
 // SSHD is the SSH server of a Mac in memory.
 type SSHD struct {
@@ -18,11 +29,11 @@ type SSHD struct {
 	Defaults map[string]string
 	// Broken makes it refuse every file.
 	Broken bool
-	// Silent keeps it from answering.
+	// Silent keeps it from answering, until launchd opens its socket anew.
 	Silent bool
 	// Deaf keeps it from taking any key.
 	Deaf bool
-	// Reloads counts the restarts of its listening socket.
+	// Reloads counts how often its job was loaded after it had been booted out.
 	Reloads int
 }
 
@@ -72,6 +83,9 @@ func (s sshd) Effective(ctx context.Context) (map[string]string, error) {
 }
 
 func (s sshd) Answers(context.Context) error {
+	if !s.m.listens(SSHLabel) {
+		return fmt.Errorf("the SSH server does not answer: %w", syscall.ECONNREFUSED)
+	}
 	if s.m.SSHD.Silent {
 		return errors.New("the SSH server says nothing")
 	}
@@ -94,14 +108,6 @@ func (s sshd) Accepts(ctx context.Context, user, key string) error {
 		}
 	}
 	return errors.New("the SSH server does not take the key")
-}
-
-func (s sshd) Reload(context.Context) error {
-	if err := s.m.change("reload sshd"); err != nil {
-		return err
-	}
-	s.m.SSHD.Reloads++
-	return nil
 }
 
 var _ macos.SSHD = sshd{}
