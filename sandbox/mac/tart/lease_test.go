@@ -124,6 +124,16 @@ func TestGuestTakesALease(t *testing.T) {
 	}
 }
 
+// Only macOS 15 keeps to itself that the keychain is locked.
+func TestWhatALockedKeychainSays(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{"15.6.1": "Internal Virtualization error", "15": "Code=1 ", "26.1": "-25308", "": "Code=-9 "} {
+		if err := lockedKeychain(version); !strings.Contains(err.Error(), want) {
+			t.Errorf("macOS %q says: %v", version, err)
+		}
+	}
+}
+
 func TestBootFaults(t *testing.T) {
 	t.Parallel()
 	plan := &Plan{Faults: []Fault{

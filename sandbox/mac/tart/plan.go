@@ -99,7 +99,7 @@ const (
 	SocketFails          FaultKind = "socket-fails"           // the control socket cannot be opened: exit 1 from 36 on, no agent before
 	DuplicateMAC         FaultKind = "duplicate-mac"          // a clone keeps a MAC that is taken
 	RunExitsEarly        FaultKind = "run-exits-early"        // exit 1 after the VM lock was taken
-	RunNoSession         FaultKind = "run-no-session"         // locked keychain: VZErrorDomain Code=-9, exit 1
+	RunNoSession         FaultKind = "run-no-session"         // locked keychain: VZErrorDomain Code=-9, on macOS 15 Code=1, exit 1
 	RunLimit             FaultKind = "run-limit"              // the licence limit, whatever runs
 	RunIgnoresStop       FaultKind = "run-ignores-stop"       // SIGINT has no effect, SIGKILL has
 	RunKilled            FaultKind = "run-killed"             // run is killed at a Step

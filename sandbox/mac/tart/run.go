@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -236,7 +237,7 @@ func (c runner) startFaults(vm vmDir) error {
 	if err := c.plan.strikes(RunExitsEarly, vm.names(), errors.New(`VZErrorDomain Code=1 "The virtual machine failed to start."`)); err != nil {
 		return err
 	}
-	if err := c.plan.strikes(RunNoSession, vm.names(), errors.New(`VZErrorDomain Code=-9 "The operation couldn't be completed." (HostKey, OSStatus -25308)`)); err != nil {
+	if err := c.plan.strikes(RunNoSession, vm.names(), lockedKeychain(macOSVersion())); err != nil {
 		return err
 	}
 	hit, err := c.plan.fires(RunLimit, vm.names())
@@ -244,6 +245,16 @@ func (c runner) startFaults(vm vmDir) error {
 		return err
 	}
 	return c.overLimit(vm)
+}
+
+// lockedKeychain is what the virtualization framework says where the login keychain is
+// locked. macOS 15 keeps the status to its log.
+func lockedKeychain(version string) error {
+	if major, _, _ := strings.Cut(version, "."); major == "15" {
+		return errors.New(`Error Domain=VZErrorDomain Code=1 "The virtual machine failed to start." ` +
+			`UserInfo={NSLocalizedFailure=Internal Virtualization error., NSLocalizedFailureReason=The virtual machine failed to start.}`)
+	}
+	return errors.New(`VZErrorDomain Code=-9 "The operation couldn't be completed." (HostKey, OSStatus -25308)`)
 }
 
 // restore uses up a saved state: it is good for one start.

@@ -44,6 +44,8 @@ func hints(output string) string {
 	switch {
 	case sessionless(output):
 		return " (macOS guests need a login session with an unlocked login keychain on the host)"
+	case maybeSessionless(output):
+		return " (macOS 15 says so also where the login keychain on the host is locked: log in at the Mac once, or reboot it; when other images start there, this one is at fault)"
 	case full(output):
 		return " (the volume is full: free some disk, or give Pods less ephemeral storage)"
 	case strings.Contains(output, "failed to lock auxiliary storage"):
@@ -55,6 +57,14 @@ func hints(output string) string {
 // sessionless reports what tart says where no login session lets it make host keys.
 func sessionless(output string) bool {
 	return strings.Contains(output, "Code=-9") || strings.Contains(output, "-25308")
+}
+
+// maybeSessionless reports what tart says on macOS 15 where the login keychain is locked,
+// and also of a broken image: the status is in macOS' log only. A Node whose guests run
+// must not pay for two images, so it is a hint and no verdict on the host.
+func maybeSessionless(output string) bool {
+	return !sessionless(output) && strings.Contains(output, `VZErrorDomain Code=1 "The virtual machine failed to start."`) &&
+		strings.Contains(output, "Internal Virtualization error")
 }
 
 // Classify reads how `tart run` ended. The exit code alone says too little: without a
@@ -75,7 +85,10 @@ func (d *Driver) Classify(end vm.RunEnd) vm.Outcome {
 	if last == "" {
 		last = "nothing"
 	}
-	return vm.Outcome{Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d and says: %s%s", end.Code, last, hints(end.Tail)), NoSession: sessionless(end.Tail)}
+	return vm.Outcome{
+		Kind: vm.NotStarted, Message: fmt.Sprintf("tart exited with %d and says: %s%s", end.Code, last, hints(end.Tail)),
+		NoSession: sessionless(end.Tail),
+	}
 }
 
 func cleanEnd(tail, last string) vm.Outcome {

@@ -50,14 +50,15 @@ func FuzzParseImages(f *testing.F) {
 
 func TestClassify(t *testing.T) {
 	const (
-		stopped = "guest has stopped the virtual machine"
-		died    = stopped + " due to error: panic"
-		cut     = "virtual machine's network attachment <VZ> has been disconnected with error: gone"
-		limit   = "The number of VMs exceeds the system limit (other running VMs: a, b)"
-		limitVZ = `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`
-		softnet = "Softnet process terminated prematurely"
-		inUse   = `VZErrorDomain Code=2 "failed to lock auxiliary storage"`
-		session = " (macOS guests need a login session with an unlocked login keychain on the host)"
+		stopped       = "guest has stopped the virtual machine"
+		died          = stopped + " due to error: panic"
+		cut           = "virtual machine's network attachment <VZ> has been disconnected with error: gone"
+		limit         = "The number of VMs exceeds the system limit (other running VMs: a, b)"
+		limitVZ       = `Error Domain=VZErrorDomain Code=6 "The maximum supported number of active virtual machines has been reached."`
+		softnet       = "Softnet process terminated prematurely"
+		inUse         = `VZErrorDomain Code=2 "failed to lock auxiliary storage"`
+		session       = " (macOS guests need a login session with an unlocked login keychain on the host)"
+		internalError = `Error Domain=VZErrorDomain Code=1 "The virtual machine failed to start." UserInfo={NSLocalizedFailure=Internal Virtualization error., NSLocalizedFailureReason=The virtual machine failed to start.}`
 	)
 	notStarted := func(message string) vm.Outcome { return vm.Outcome{Kind: vm.NotStarted, Message: message} }
 	noSession := func(message string) vm.Outcome {
@@ -84,6 +85,8 @@ func TestClassify(t *testing.T) {
 		{vm.RunEnd{Code: 1, Tail: inUse}, notStarted("tart exited with 1 and says: " + inUse + " (another process uses the machine's files)")},
 		{vm.RunEnd{Code: 1, Tail: "VZErrorDomain Code=-9 (HostKey)\n"}, noSession("tart exited with 1 and says: VZErrorDomain Code=-9 (HostKey)")},
 		{vm.RunEnd{Code: 1, Tail: "NSOSStatusErrorDomain Code=-25308\n"}, noSession("tart exited with 1 and says: NSOSStatusErrorDomain Code=-25308")},
+		{vm.RunEnd{Code: 1, Tail: internalError + "\n"}, notStarted("tart exited with 1 and says: " + internalError + " (macOS 15 says so also where the login keychain on the host is locked: log in at the Mac once, or reboot it; when other images start there, this one is at fault)")},
+		{vm.RunEnd{Code: 1, Tail: `VZErrorDomain Code=1 "The virtual machine failed to start."`}, notStarted(`tart exited with 1 and says: VZErrorDomain Code=1 "The virtual machine failed to start."`)},
 		{vm.RunEnd{Code: 1}, notStarted("tart exited with 1 and says: nothing")},
 		{vm.RunEnd{Code: 2, Tail: `VM "x" is already running!`}, notStarted(`tart exited with 2 and says: VM "x" is already running!`)},
 		{vm.RunEnd{Code: 64, Tail: "Error: Unknown option"}, notStarted("tart exited with 64 and says: Error: Unknown option")},
