@@ -59,6 +59,10 @@ type Remediation struct {
 	Gone bool
 	// Lost: the host is another's, or was freed. Nothing here is the Machine's to mend.
 	Lost bool
+	// OnDelete: the Machine's owner has refused to replace it, and waits for it to be deleted.
+	OnDelete bool
+	// TooMany: no health check that selects the Machine may act at present.
+	TooMany bool
 	// Block of the storm guard, from an uncached list of hosts.
 	Block Block
 	Now   time.Time
@@ -75,6 +79,8 @@ type RemediationStep struct {
 	Reason, Message string
 	// Until is when this step has taken too long; zero: it has no end by itself.
 	Until time.Time
+	// Delete the Machine: nobody else replaces it.
+	Delete bool
 }
 
 // NextRemediation goes step by step through the ladder after provisioning: restart the agent, reboot,
@@ -87,7 +93,7 @@ func NextRemediation(r Remediation) RemediationStep {
 	case r.Unasked != "":
 		return RemediationStep{Reason: infrav1.ReasonDiagnosing, Message: r.Unasked}
 	case r.Step == infrav1.ReasonExhausted:
-		return r.exhausted()
+		return r.givenUp()
 	case r.Hindrance != "":
 		return RemediationStep{Step: r.Step, Reason: infrav1.ReasonDiagnosing, Message: r.Hindrance}
 	case r.Gone, r.Lost:
@@ -196,6 +202,24 @@ func (r Remediation) exhausted() RemediationStep {
 		message = "a person asked for another Machine; its owner may replace it"
 	}
 	return RemediationStep{Step: infrav1.ReasonExhausted, Since: r.Now, Reason: infrav1.ReasonExhausted, Message: message}
+}
+
+// givenUp leaves the Machine to its owner. Where that waits for it to be deleted, it is: as
+// soon as that may be begun now, for the giving up may be long ago.
+func (r Remediation) givenUp() RemediationStep {
+	next := r.exhausted()
+	switch {
+	case !r.OnDelete:
+		return next
+	case r.TooMany:
+		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted yet: its health check finds too many Machines unhealthy, and does nothing"
+	case r.Block.Reason != "" && !r.Gone && !r.Lost:
+		next.Reason, next.Message = infrav1.ReasonHeld, r.Block.Reason+": "+r.Block.Message
+	default:
+		next.Delete = true
+		next.Message = "the Machine is given up, and deleted: with the strategy OnDelete its MachineDeployment replaces no other of an earlier template"
+	}
+	return next
 }
 
 // WithoutSelf copies hosts for the storm guard of a host that goes on to its next

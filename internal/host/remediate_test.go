@@ -64,6 +64,41 @@ func TestNextRemediation(t *testing.T) {
 	}
 }
 
+// A Machine that its owner leaves to whoever deletes it is deleted where it may be given up
+// now, however long ago it was.
+func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
+	held := Block{infrav1.ReasonStormGuard, "enough for an hour"}
+	for name, c := range map[string]struct {
+		in      Remediation
+		reason  string
+		deletes bool
+	}{
+		"its owner replaces it":            {Remediation{Block: held, TooMany: true}, infrav1.ReasonExhausted, false},
+		"its owner does not":               {Remediation{OnDelete: true}, infrav1.ReasonExhausted, true},
+		"the guard holds it":               {Remediation{OnDelete: true, Block: held}, infrav1.ReasonHeld, false},
+		"but none that wipes nothing":      {Remediation{OnDelete: true, Block: held, Gone: true}, infrav1.ReasonExhausted, true},
+		"nor that of a lost host":          {Remediation{OnDelete: true, Block: held, Lost: true}, infrav1.ReasonExhausted, true},
+		"too many are unhealthy":           {Remediation{OnDelete: true, TooMany: true}, infrav1.ReasonDiagnosing, false},
+		"no health check asks for it":      {Remediation{OnDelete: true, Unasked: "paused"}, infrav1.ReasonDiagnosing, false},
+		"the Node is Ready":                {Remediation{OnDelete: true, Node: NodeReady}, infrav1.ReasonRecovered, false},
+		"a person wants another, though":   {Remediation{OnDelete: true, Node: NodeReady, Wanted: true}, infrav1.ReasonExhausted, true},
+		"not before it was given up":       {Remediation{OnDelete: true, Step: infrav1.ReasonRebooting, Since: time.Unix(0, 0)}, infrav1.ReasonExhausted, false},
+		"nor at the step before the guard": {Remediation{OnDelete: true, Step: infrav1.ReasonRebooting, Since: time.Unix(0, 0), Block: held}, infrav1.ReasonHeld, false},
+	} {
+		if c.in.Step == "" {
+			c.in.Step = infrav1.ReasonExhausted
+		}
+		c.in.Now = time.Unix(1_800_000_000, 0)
+		got := NextRemediation(c.in)
+		if got.Reason != c.reason || got.Delete != c.deletes || got.Message == "" {
+			t.Errorf("%s: got %+v, want reason %s, deleted: %t", name, got, c.reason, c.deletes)
+		}
+		if waits := got.Reason == infrav1.ReasonHeld || c.in.TooMany && c.in.OnDelete; waits && got.Step != c.in.Step {
+			t.Errorf("%s: it forgets how far it is: %+v", name, got)
+		}
+	}
+}
+
 // Who reads of a reboot sees whether the agent was restarted before it.
 func TestWhyAMacIsRebooted(t *testing.T) {
 	for restarted, why := range map[bool]string{

@@ -72,12 +72,26 @@ func TestHealthCheckMendsAMac(t *testing.T) {
 func TestHealthCheckGivesAMachineUp(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
+	replacesADeadMac(t, func(*fleet) {})
+}
+
+// TestHealthCheckReplacesAMachineOfAnEarlierTemplate: core remediates none such, and with
+// OnDelete waits for it to be deleted.
+func TestHealthCheckReplacesAMachineOfAnEarlierTemplate(t *testing.T) {
+	t.Parallel()
+	parttest.Skip(t)
+	replacesADeadMac(t, (*fleet).changeTemplate)
+}
+
+func replacesADeadMac(t *testing.T, before func(*fleet)) {
+	t.Helper()
 	f := start(t, world.Options{Hosts: 2, ControllerManagerArgs: []string{"--node-monitor-grace-period=" + nodeGrace.String()}})
 	f.awaitPool(2)
 	f.applyHealthCheck()
 	f.remediationTimes(2, 0)
 	f.scale(1)
 	f.awaitRunning(1)
+	before(f)
 	machine := f.machines()[0]
 	id := f.theHost().Spec.ServerID
 	if err := f.theMac().Stop(t.Context()); err != nil {
@@ -95,6 +109,26 @@ func TestHealthCheckGivesAMachineUp(t *testing.T) {
 	if server := f.server(id); server.Name != world.PoolPrefix+id && server.Name != next || server.Installs != 2 {
 		t.Errorf("server is %q after %d installs, want its pool name or %s after 2", server.Name, server.Installs, next)
 	}
+}
+
+// changeTemplate has the Machines to come made of another template than those that are there.
+func (f *fleet) changeTemplate() {
+	f.Helper()
+	deployment, template := &clusterv1.MachineDeployment{}, &infrav1.ScalewayAppleSiliconMachineTemplate{}
+	f.read(world.Fleet, deployment)
+	f.read(deployment.Spec.Template.Spec.InfrastructureRef.Name, template)
+	f.createAll(&infrav1.ScalewayAppleSiliconMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: world.Namespace, Name: "another", Labels: template.Labels}, Spec: template.Spec,
+	})
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"infrastructureRef":{"name":"another"}}}}}`))
+	if err := f.client.Patch(f.Context(), deployment, patch); err != nil {
+		f.Fatalf("changing the template: %v", err)
+	}
+	f.await("a MachineSet of the other template", func() (string, bool) {
+		sets := &clusterv1.MachineSetList{}
+		f.list(sets, client.InNamespace(world.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: world.Fleet})
+		return fmt.Sprint(len(sets.Items), " MachineSets"), len(sets.Items) == 2
+	})
 }
 
 // applyHealthCheck applies the example of the docs; only the time that a Node may be

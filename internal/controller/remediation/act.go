@@ -23,6 +23,9 @@ func (r *Reconciler) act(ctx context.Context, v *visit, next host.RemediationSte
 	case infrav1.ReasonRebooting:
 		return r.reboot(ctx, v)
 	case infrav1.ReasonExhausted:
+		if next.Delete {
+			return r.deleteMachine(ctx, v)
+		}
 		return r.requestReplacement(ctx, v, next.Message)
 	case infrav1.ReasonRecovered, infrav1.ReasonDiagnosing:
 		return r.withdraw(ctx, v)
@@ -83,11 +86,8 @@ func (r *Reconciler) requestReplacement(ctx context.Context, v *visit, why strin
 	if conditions.IsFalse(v.owner, clusterv1.MachineOwnerRemediatedCondition) {
 		return nil // the owner says from here on how far it is
 	}
-	if v.host != nil && v.disturbable() {
-		host.RecordDisruption(v.host, r.Clock.Now())
-		if err := r.updateHost(ctx, v, "noting the coming wipe"); err != nil {
-			return err
-		}
+	if err := r.recordWipe(ctx, v); err != nil {
+		return err
 	}
 	before := v.owner.DeepCopy()
 	conditions.Set(v.owner, metav1.Condition{
@@ -99,6 +99,31 @@ func (r *Reconciler) requestReplacement(ctx context.Context, v *visit, why strin
 		return fmt.Errorf("giving up Machine %s: %w", v.owner.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Machine given up", "machine", v.owner.Name, "why", why)
+	return nil
+}
+
+// recordWipe tells the storm guard of the wipe that follows.
+func (r *Reconciler) recordWipe(ctx context.Context, v *visit) error {
+	if v.host == nil || !v.disturbable() {
+		return nil
+	}
+	host.RecordDisruption(v.host, r.Clock.Now())
+	return r.updateHost(ctx, v, "noting the coming wipe")
+}
+
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=delete
+
+// deleteMachine does what the owner of a Machine that was given up waits for, to the Machine
+// that was read and to no later version of it.
+func (r *Reconciler) deleteMachine(ctx context.Context, v *visit) error {
+	if err := r.recordWipe(ctx, v); err != nil {
+		return err
+	}
+	as := client.Preconditions{UID: &v.owner.UID, ResourceVersion: &v.owner.ResourceVersion}
+	if err := r.Client.Delete(ctx, v.owner, as); err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("deleting Machine %s, which was given up: %w", v.owner.Name, err))
+	}
+	ctrl.LoggerFrom(ctx).Info("Machine deleted", "machine", v.owner.Name, "why", "it was given up, and its MachineDeployment rolls out with OnDelete")
 	return nil
 }
 

@@ -177,8 +177,8 @@ func (r *Reconciler) step(ctx context.Context, v *visit) (ctrl.Result, error) {
 // wait is when to look again for what no watch tells.
 func (r *Reconciler) wait(next host.RemediationStep) time.Duration {
 	switch {
-	case next.Reason == infrav1.ReasonHeld, next.Reason == infrav1.ReasonDiagnosing:
-		return holdPoll
+	case next.Reason == infrav1.ReasonHeld, next.Reason == infrav1.ReasonDiagnosing, next.Reason == infrav1.ReasonExhausted:
+		return holdPoll // no watch tells what the Machine's owner answers, either
 	case next.Until.IsZero():
 		return 0
 	}

@@ -3,6 +3,7 @@ package remediation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type visit struct {
 	hold    host.Block
 	// checks that select the Machine.
 	checks []clusterv1.MachineHealthCheck
+	// onDelete: the Machine's owner waits for it to be deleted.
+	onDelete bool
 	// complaint of a health check, of a Node that is Ready.
 	complaint string
 }
@@ -64,6 +67,9 @@ func (r *Reconciler) load(ctx context.Context, remediation *infrav1.ScalewayAppl
 		return nil, err
 	}
 	if err := r.loadChecks(ctx, v); err != nil {
+		return nil, err
+	}
+	if v.onDelete, err = r.awaitsDeletion(ctx, v); err != nil {
 		return nil, err
 	}
 	ref := v.owner.Spec.InfrastructureRef
@@ -125,6 +131,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		RebootTimeout:  seconds(v.remediation.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout),
 		Node:           v.nodeState(), Complaint: v.complaint, Wanted: annotations.HasRemediateMachine(v.owner),
 		Unasked: v.unasked(), Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Block: v.hold, Now: now,
+		OnDelete: v.onDelete, TooMany: !slices.ContainsFunc(v.checks, mayAct),
 	}
 	if at := v.remediation.Status.StepStartedAt; at != nil {
 		in.Since = at.Time
