@@ -55,6 +55,8 @@ type Remediation struct {
 	Unasked string
 	// Hindrance says why nothing may be done now; empty: it may.
 	Hindrance string
+	// Bringup of a Mac that is no Node yet.
+	Bringup Bringup
 	// Gone: the vendor no longer has the server.
 	Gone bool
 	// Lost: the host is another's, or was freed. Nothing here is the Machine's to mend.
@@ -98,6 +100,8 @@ func NextRemediation(r Remediation) RemediationStep {
 		return RemediationStep{Step: r.Step, Reason: infrav1.ReasonDiagnosing, Message: r.Hindrance}
 	case r.Gone, r.Lost:
 		return r.exhausted()
+	case r.Bringup.Pending:
+		return r.unprovisioned()
 	}
 	return r.advance()
 }
@@ -113,16 +117,21 @@ func (r Remediation) advance() RemediationStep {
 	}
 	next := r.after()
 	if next != infrav1.ReasonRestartingAgent && r.Block.Reason != "" {
-		return RemediationStep{
-			Step: r.Step, Since: r.Since, Reason: infrav1.ReasonHeld,
-			Message: r.Block.Reason + ": " + r.Block.Message,
-		}
+		return r.held()
 	}
 	if next == infrav1.ReasonExhausted {
 		return r.exhausted()
 	}
 	r.Step, r.Since = next, r.Now
 	return r.current()
+}
+
+// held stays on the present step while the storm guard forbids the next one.
+func (r Remediation) held() RemediationStep {
+	return RemediationStep{
+		Step: r.Step, Since: r.Since, Reason: infrav1.ReasonHeld,
+		Message: r.Block.Reason + ": " + r.Block.Message,
+	}
 }
 
 // until is when the present step has taken too long. A reboot's time counts from
@@ -196,9 +205,11 @@ func (r Remediation) exhausted() RemediationStep {
 		message = "the vendor no longer has the server; the Machine's owner may replace it"
 	case r.Lost:
 		message = "the Machine's host is another's, or was freed; the Machine's owner may replace it"
+	case r.Bringup.Pending && !r.Wanted:
+		message = "the Mac does not become a Node, and its bootstrap mends nothing of that; the Machine's owner may replace it"
 	case r.Complaint != "":
 		message = "no step helped: " + r.Complaint + "; the Machine's owner may replace it"
-	case r.Node == NodeReady:
+	case r.Node == NodeReady, r.Bringup.Pending:
 		message = "a person asked for another Machine; its owner may replace it"
 	}
 	return RemediationStep{Step: infrav1.ReasonExhausted, Since: r.Now, Reason: infrav1.ReasonExhausted, Message: message}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -59,6 +61,17 @@ func runs(check clusterv1.MachineHealthCheck) bool { return !annotations.HasPaus
 // mayAct: core has not said that the health check does nothing at present.
 func mayAct(check clusterv1.MachineHealthCheck) bool {
 	return runs(check) && !conditions.IsFalse(&check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+}
+
+// startupTime is the longest that one of the health checks gives a Machine to become a Node;
+// 0: none of them counts it.
+func startupTime(checks []clusterv1.MachineHealthCheck) time.Duration {
+	var longest time.Duration
+	for i := range checks {
+		seconds := ptr.Deref(checks[i].Spec.Checks.NodeStartupTimeoutSeconds, clusterv1.DefaultNodeStartupTimeoutSeconds)
+		longest = max(longest, time.Duration(seconds)*time.Second)
+	}
+	return longest
 }
 
 // complaint is the first condition of the Node or the Machine that one of the health checks

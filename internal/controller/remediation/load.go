@@ -136,6 +136,9 @@ func (v *visit) input(now time.Time) host.Remediation {
 	if at := v.remediation.Status.StepStartedAt; at != nil {
 		in.Since = at.Time
 	}
+	if v.machine != nil && v.host != nil && v.unprovisioned() {
+		in.Bringup = v.bringup()
+	}
 	if v.machine != nil {
 		in.Restarted = v.machine.Status.Applied.Restart == v.id()
 		in.Unreachable = v.unreachable()
@@ -232,8 +235,10 @@ func (v *visit) hindrance() string {
 	switch {
 	case v.machine == nil:
 		return "the Machine has no ScalewayAppleSiliconMachine"
-	case v.machine.Spec.ProviderID == "":
-		return "the Mac is not provisioned yet; its bootstrap recovers by itself"
+	case v.unprovisioned() && v.machine.Spec.HostRef == nil:
+		return "the Machine waits for a Mac, as another would in its place"
+	case v.unprovisioned() && (v.gone() || v.lost()):
+		return "the Machine has lost its Mac before that became a Node, and takes another"
 	case v.gone(), v.lost():
 		return ""
 	case v.host == nil:
@@ -246,6 +251,30 @@ func (v *visit) hindrance() string {
 		return "host " + v.host.Name + " is in maintenance: " + v.host.Spec.Maintenance.Reason
 	}
 	return v.elsewhere()
+}
+
+func (v *visit) unprovisioned() bool { return v.machine.Spec.ProviderID == "" }
+
+// bringup is how far the claimed Mac is that is no Node yet.
+func (v *visit) bringup() host.Bringup {
+	b := host.Bringup{
+		Pending: true, Reason: conditions.GetReason(v.machine, infrav1.BootstrappedCondition), Allowed: startupTime(v.checks),
+	}
+	if last := v.machine.Status.Bootstrap.LastError; last != nil {
+		b.Class = host.FailureClass(last.Class)
+	}
+	if at := v.host.Spec.Record.Wipe.RequiredSince; at != nil {
+		b.ClaimedAt = at.Time
+	}
+	switch {
+	case host.TakesOver(v.machine):
+		b.Spared = "it is taken over as it stands"
+	case v.node != nil && host.NodeOfHost(v.node, v.host) && workload.NodeReady(v.node):
+		b.Spared = "its Node is Ready"
+	case !v.host.Status.Server.Delivered:
+		b.Spared = "the vendor has not delivered its server"
+	}
+	return b
 }
 
 // elsewhere says that the machine controller leaves the Mac alone, as after `clusterctl
