@@ -259,6 +259,31 @@ func TestALostHostIsGivenUpAtOnce(t *testing.T) {
 	}
 }
 
+// Who deletes a Machine's object of our kind alone frees its Mac: core goes on with the Machine,
+// and with nothing that it could run on. One that core calls missing may come with a restore.
+func TestAMachineWithoutItsInfrastructureIsGivenUpAtOnce(t *testing.T) {
+	for reason, lost := range map[string]bool{
+		clusterv1.MachineInfrastructureDeletedReason: true, clusterv1.MachineInfrastructureDoesNotExistReason: false,
+	} {
+		for kind, ours := range map[string]bool{"ScalewayAppleSiliconMachine": true, "DockerMachine": false} {
+			w := newWorld(t, func(o *objects) {
+				o.owner.Spec.InfrastructureRef.Kind = kind
+				o.host, o.node = nil, nil
+				conditions.Set(o.owner, metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: reason})
+			})
+			if err := w.client.Delete(t.Context(), w.machine()); err != nil {
+				t.Fatal(err)
+			}
+			w.report.Suspicious = true
+			w.settle()
+			said := conditions.IsFalse(w.owner(), clusterv1.MachineOwnerRemediatedCondition)
+			if step := w.remediation().Status.Step; said != (lost && ours) || (step == infrav1.ReasonExhausted) != said {
+				t.Errorf("%s, %s: given up: %t, %+v", kind, reason, said, w.remediation().Status)
+			}
+		}
+	}
+}
+
 // One whose server somebody renamed holds its claim: the name may come back, and with
 // it the right to mend. The host controller reboots no server of another name.
 func TestARenamedHostIsNotGivenUpAtOnce(t *testing.T) {

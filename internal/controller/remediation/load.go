@@ -72,11 +72,10 @@ func (r *Reconciler) load(ctx context.Context, remediation *infrav1.ScalewayAppl
 	if v.onDelete, err = r.awaitsDeletion(ctx, v); err != nil {
 		return nil, err
 	}
-	ref := v.owner.Spec.InfrastructureRef
-	if ref.Kind != "ScalewayAppleSiliconMachine" {
+	if !v.ours() {
 		return v, nil
 	}
-	key.Name = ref.Name
+	key.Name = v.owner.Spec.InfrastructureRef.Name
 	if v.machine, err = get(ctx, r.Reader, key, &infrav1.ScalewayAppleSiliconMachine{}); err != nil || v.machine == nil {
 		return v, err
 	}
@@ -105,6 +104,11 @@ func (r *Reconciler) loadMac(ctx context.Context, v *visit) (err error) {
 	report, listed := r.Zone(zone)
 	v.hold = host.DestructionBlocked(zone, host.WithoutSelf(hosts.Items, v.host.Name), report, listed, r.Clock.Now())
 	return nil
+}
+
+// ours: the Machine's infrastructure is of our kind.
+func (v *visit) ours() bool {
+	return v.owner.Spec.InfrastructureRef.Kind == "ScalewayAppleSiliconMachine"
 }
 
 // paused: somebody asks for this Machine to be left alone. Nothing is done then,
@@ -216,8 +220,12 @@ func (v *visit) gone() bool {
 
 // lost: the host is claimed for another Machine, or for none: nothing here brings it
 // back. Whether one that was rebuilt is this Machine's is for its own controller to
-// find.
+// find. So it is where our object of the Machine was deleted alone, which frees the host. One
+// that core has never seen provisioned may be about to come from a backup.
 func (v *visit) lost() bool {
+	if v.machine == nil {
+		return v.ours() && conditions.GetReason(v.owner, clusterv1.MachineInfrastructureReadyCondition) == clusterv1.MachineInfrastructureDeletedReason
+	}
 	if v.host == nil || v.machine.Spec.HostRef == nil {
 		return false
 	}
@@ -233,6 +241,8 @@ func (v *visit) lost() bool {
 // hindrance says why nothing may be done to the Mac now, or nothing.
 func (v *visit) hindrance() string {
 	switch {
+	case v.machine == nil && v.lost():
+		return ""
 	case v.machine == nil:
 		return "the Machine has no ScalewayAppleSiliconMachine"
 	case v.unprovisioned() && v.machine.Spec.HostRef == nil:
