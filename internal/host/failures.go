@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,17 @@ func recentFailures(h *Host, now time.Time) int {
 		}
 	}
 	return n
+}
+
+// RecordGivenUp notes that the Machine of the present claim is given up by its health check: as a
+// claim that came to nothing, and once, however often it is noted.
+func RecordGivenUp(h *Host, now time.Time) {
+	counted := slices.ContainsFunc(h.Spec.Failures.Recent, func(f infrav1.Failure) bool {
+		return f.Reason == infrav1.ReasonExhausted && (h.Spec.Record.Wipe.RequiredSince == nil || f.Time.After(h.Spec.Record.Wipe.RequiredSince.Time))
+	})
+	if !counted {
+		recordFailure(h, infrav1.ReasonExhausted, now)
+	}
 }
 
 // recordFailure notes a claim that came to nothing, in the hardware's memory. A disk that a

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,12 +103,16 @@ func (r *Reconciler) requestReplacement(ctx context.Context, v *visit, why strin
 	return nil
 }
 
-// recordWipe tells the storm guard of the wipe that follows.
+// recordWipe tells the storm guard of the wipe that follows, and the host that its claim came to
+// nothing, unless a person just wanted another Mac.
 func (r *Reconciler) recordWipe(ctx context.Context, v *visit) error {
 	if v.host == nil || !v.disturbable() {
 		return nil
 	}
 	host.RecordDisruption(v.host, r.Clock.Now())
+	if !annotations.HasRemediateMachine(v.owner) {
+		host.RecordGivenUp(v.host, r.Clock.Now())
+	}
 	return r.updateHost(ctx, v, "noting the coming wipe")
 }
 
