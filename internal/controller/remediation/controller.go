@@ -35,7 +35,7 @@ import (
 // must not come after the Node is well again.
 const finalizer = "scalewayapplesiliconremediation.infrastructure.cluster.x-k8s.io/finalizer"
 
-// holdPoll is how often a held or hindered remediation looks again.
+// holdPoll is how often a remediation looks again that waits for what no watch tells.
 const holdPoll = 30 * time.Second
 
 // Options of the controller. Client, Reader, Zone and Recorder must be set.
@@ -176,11 +176,8 @@ func (r *Reconciler) step(ctx context.Context, v *visit) (ctrl.Result, error) {
 
 // wait is when to look again for what no watch tells.
 func (r *Reconciler) wait(next host.RemediationStep) time.Duration {
-	switch {
-	case next.Reason == infrav1.ReasonHeld, next.Reason == infrav1.ReasonDiagnosing, next.Reason == infrav1.ReasonExhausted:
-		return holdPoll // no watch tells what the Machine's owner answers, either
-	case next.Until.IsZero():
-		return 0
+	if next.Until.IsZero() {
+		return holdPoll // as what the Machine's owner answers, and what a person writes on the Machine
 	}
 	return min(max(next.Until.Sub(r.Clock.Now()), time.Millisecond), holdPoll) // nor that the health check is gone
 }

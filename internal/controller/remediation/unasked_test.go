@@ -80,6 +80,26 @@ func TestARemediationEndsWithItsHealthCheck(t *testing.T) {
 	w.asksAnew()
 }
 
+// Core leaves the remediation of a Machine behind that is well; a person then wants another all
+// the same. Machines are not watched.
+func TestAPersonsWishWakesARemediationThatIsLeftBehind(t *testing.T) {
+	w := newWorld(t)
+	w.nodeReady()
+	if result := w.settle(); result.RequeueAfter != holdPoll {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	w.is("", infrav1.ReasonRecovered)
+	owner := w.owner()
+	owner.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	if err := w.client.Update(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if result := w.settle(); result.RequeueAfter != holdPoll {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
+}
+
 // Core leaves a remediation behind while its health check does nothing. Weeks later its Node
 // blinks: that reboots and wipes nothing, and what core would make a remediation for begins
 // with the first step.
