@@ -277,6 +277,8 @@ func TestReady(t *testing.T) {
 	}{
 		"all there":                {objects: join(three(revision()), deployment(3)), want: infrav1.ReadyCondition},
 		"no deployment":            {objects: three(revision()), want: infrav1.ReadyCondition},
+		"nothing seen yet":         {want: infrav1.ReasonMacsMissing},
+		"its template is not seen": {objects: deployment(0)[1:], want: infrav1.ReasonMacsMissing},
 		"nothing asked for":        {objects: deployment(0), want: infrav1.ReadyCondition},
 		"one is missing":           {objects: join(three(revision()), deployment(4)), want: infrav1.ReasonMacsMissing},
 		"another revision":         {objects: join(three("old"), deployment(3)), want: infrav1.ReasonRollingOut},
@@ -295,5 +297,20 @@ func TestReady(t *testing.T) {
 				t.Errorf("Ready = %+v, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// A template that is seen after its MachineDeployment wakes the profile: with no Machine asked for
+// nothing else would. What becomes of its status wakes nobody.
+func TestATemplateWakesItsProfile(t *testing.T) {
+	template := deployment(0)[0]
+	if got := ofTemplate(t.Context(), template); len(got) != 1 || got[0].Namespace != namespace || got[0].Name != "builders" {
+		t.Errorf("it wakes %v", got)
+	}
+	if got := ofTemplate(t.Context(), &infrav1.ScalewayAppleSiliconMachineTemplate{}); len(got) != 0 {
+		t.Errorf("one without a profile wakes %v", got)
+	}
+	if !newTemplates().Create(event.CreateEvent{Object: template}) || newTemplates().Update(event.UpdateEvent{ObjectOld: template, ObjectNew: template}) {
+		t.Error("a new template wakes nobody, or one that has changed somebody")
 	}
 }

@@ -33,7 +33,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&infrav1.MacNodeProfile{}).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment))
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment)).
+		Watches(&infrav1.ScalewayAppleSiliconMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(ofTemplate), builder.WithPredicates(newTemplates()))
 	if r.ClientCAChanged != nil {
 		building.WatchesRawSource(source.Channel(r.ClientCAChanged, handler.EnqueueRequestsFromMapFunc(r.all)))
 	}
@@ -87,6 +88,21 @@ func (r *Reconciler) ofDeployment(ctx context.Context, object client.Object) []r
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: md.Namespace, Name: name}}}
+}
+
+// ofTemplate wakes the profile of the Machines that are made of the template. Its
+// MachineDeployment may have been seen before it, and then told of no profile.
+func ofTemplate(_ context.Context, object client.Object) []reconcile.Request {
+	t, is := object.(*infrav1.ScalewayAppleSiliconMachineTemplate)
+	if !is || t.Spec.Template.Spec.ProfileRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: t.Namespace, Name: t.Spec.Template.Spec.ProfileRef.Name}}}
+}
+
+// newTemplates leaves out changes: what a template says of its Machines never changes.
+func newTemplates() predicate.Predicate {
+	return watch.Updates(func(_, _ *infrav1.ScalewayAppleSiliconMachineTemplate) bool { return false })
 }
 
 // nodeChanges leaves out the heartbeats.

@@ -22,7 +22,7 @@ import (
 
 // record writes the status if it differs, and tells when the rollout halts.
 func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision) error {
-	replicas, err := r.wantedReplicas(ctx, profile, s)
+	asked, err := r.wantedMacs(ctx, profile, s)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (r *Reconciler) record(ctx context.Context, profile *infrav1.MacNodeProfile
 	profile.Status.Available = s.count(available)
 	profile.Status.Updated = s.count(s.updated)
 	for kind, f := range map[string]machine.Finding{
-		infrav1.ReadyCondition:     r.ready(profile, s, decision, replicas),
+		infrav1.ReadyCondition:     r.ready(profile, s, decision, asked),
 		infrav1.RolledOutCondition: rolledOut(profile, s, decision),
 		infrav1.HaltedCondition:    halted(decision),
 	} {
@@ -75,9 +75,9 @@ func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.MacNodePro
 
 // ready says whether all Macs that are asked for are there and as they should be,
 // with the agent that is waited for.
-func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision, replicas int32) machine.Finding {
+func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision rollout.Decision, asked demand) machine.Finding {
 	ready := s.count(func(m mac) bool { return available(m) && s.updated(m) })
-	version := profile.Spec.AgentVersion
+	version, replicas := profile.Spec.AgentVersion, asked.replicas
 	switch {
 	case s.invalid != nil:
 		return machine.False(infrav1.ReasonInvalidProfile, "%s", s.invalid)
@@ -85,6 +85,8 @@ func (r *Reconciler) ready(profile *infrav1.MacNodeProfile, s survey, decision r
 		return machine.False(infrav1.ReasonAgentVersionAwaited, "agent %s is waited for; this manager gives Macs %s", version, r.Agent.Version)
 	case s.upkeep.failed() != "":
 		return machine.False(infrav1.ReasonNodeNotKept, "%s", s.upkeep.failed())
+	case asked.byNobody:
+		return machine.False(infrav1.ReasonMacsMissing, "no MachineDeployment names this profile yet")
 	case ready >= replicas:
 		return machine.True(infrav1.ReadyCondition)
 	case decision.Halted != "":
@@ -163,18 +165,26 @@ func halted(decision rollout.Decision) machine.Finding {
 	return f
 }
 
-// wantedReplicas is how many Machines the MachineDeployments of this profile ask
+// demand is how many Macs a profile is to have.
+type demand struct {
+	replicas int32
+	// byNobody: neither a MachineDeployment nor a Machine names the profile, as where those of
+	// a new fleet have not been seen yet.
+	byNobody bool
+}
+
+// wantedMacs is how many Machines the MachineDeployments of this profile ask
 // for; without any, as many as there are.
-func (r *Reconciler) wantedReplicas(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) (int32, error) {
+func (r *Reconciler) wantedMacs(ctx context.Context, profile *infrav1.MacNodeProfile, s survey) (demand, error) {
 	list := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(profile.Namespace)); err != nil {
-		return 0, fmt.Errorf("listing MachineDeployments: %w", err)
+		return demand{}, fmt.Errorf("listing MachineDeployments: %w", err)
 	}
 	replicas, found := int32(0), false
 	for i := range list.Items {
 		name, err := r.profileOf(ctx, &list.Items[i])
 		if err != nil {
-			return 0, err
+			return demand{}, err
 		}
 		if name == profile.Name {
 			found = true
@@ -182,9 +192,9 @@ func (r *Reconciler) wantedReplicas(ctx context.Context, profile *infrav1.MacNod
 		}
 	}
 	if !found {
-		return int32(s.all), nil
+		return demand{replicas: int32(s.all), byNobody: s.all == 0}, nil
 	}
-	return replicas, nil
+	return demand{replicas: replicas}, nil
 }
 
 // profileOf is the profile that a MachineDeployment's Machines name, or nothing.
