@@ -222,6 +222,8 @@ func (r Remediation) givenUp() RemediationStep {
 	switch {
 	case !r.OnDelete:
 		return next
+	case r.Hindrance != "":
+		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted yet: "+r.Hindrance
 	case r.TooMany:
 		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted yet: its health check finds too many Machines unhealthy, and does nothing"
 	case r.Block.Reason != "" && !r.Gone && !r.Lost:

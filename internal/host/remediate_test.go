@@ -79,6 +79,7 @@ func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
 		"but none that wipes nothing":      {Remediation{OnDelete: true, Block: held, Gone: true}, infrav1.ReasonExhausted, true},
 		"nor that of a lost host":          {Remediation{OnDelete: true, Block: held, Lost: true}, infrav1.ReasonExhausted, true},
 		"too many are unhealthy":           {Remediation{OnDelete: true, TooMany: true}, infrav1.ReasonDiagnosing, false},
+		"maintenance":                      {Remediation{OnDelete: true, Hindrance: "maintenance"}, infrav1.ReasonDiagnosing, false},
 		"no health check asks for it":      {Remediation{OnDelete: true, Unasked: "paused"}, infrav1.ReasonDiagnosing, false},
 		"the Node is Ready":                {Remediation{OnDelete: true, Node: NodeReady}, infrav1.ReasonRecovered, false},
 		"a person wants another, though":   {Remediation{OnDelete: true, Node: NodeReady, Wanted: true}, infrav1.ReasonExhausted, true},
@@ -93,7 +94,7 @@ func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
 		if got.Reason != c.reason || got.Delete != c.deletes || got.Message == "" {
 			t.Errorf("%s: got %+v, want reason %s, deleted: %t", name, got, c.reason, c.deletes)
 		}
-		if waits := got.Reason == infrav1.ReasonHeld || c.in.TooMany && c.in.OnDelete; waits && got.Step != c.in.Step {
+		if waits := got.Reason == infrav1.ReasonHeld || (c.in.TooMany || c.in.Hindrance != "") && c.in.OnDelete; waits && got.Step != c.in.Step {
 			t.Errorf("%s: it forgets how far it is: %+v", name, got)
 		}
 	}

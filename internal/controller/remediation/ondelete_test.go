@@ -150,6 +150,29 @@ func TestADeletionIsHeldAsAnyOtherWipe(t *testing.T) {
 	})
 }
 
+// What came between the giving up and the deletion holds it: the Mac is not to be wiped for it.
+func TestADeletionIsHinderedAsAnyOtherStep(t *testing.T) {
+	for name, change := range map[string]func(w *world, h *host.Host){
+		"maintenance": func(_ *world, h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{Reason: "new SSD"} },
+		"handed over": func(w *world, h *host.Host) { host.RecordMove(h, w.clock.Now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, ofAnEarlierTemplate(clusterv1.OnDeleteMachineDeploymentStrategyType))
+			w.giveUp(clusterv1.MachineSetMachineCannotBeRemediatedReason)
+			h := w.host()
+			change(w, h)
+			if err := w.client.Update(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+			w.is(infrav1.ReasonExhausted, infrav1.ReasonDiagnosing)
+			if w.deleted() {
+				t.Error("deleted")
+			}
+		})
+	}
+}
+
 // Who pauses the Machine just before, or makes another of its name, keeps it.
 func TestOnlyTheMachineThatWasReadIsDeleted(t *testing.T) {
 	w := newWorld(t, ofAnEarlierTemplate(clusterv1.OnDeleteMachineDeploymentStrategyType))
