@@ -48,3 +48,16 @@ func TestPeopleSeeWhatTheirVerbsAskAbout(t *testing.T) {
 		}
 	}
 }
+
+// Of Cluster API's objects the manager changes none but what a health check gave up: it deletes
+// Machines, and says so in their status.
+func TestOfClusterAPIsObjectsTheManagerDeletesMachinesAlone(t *testing.T) {
+	for resource, want := range map[string][]string{
+		"clusters": {"get", "list", "watch"}, "machinedeployments": {"get", "list", "watch"}, "machinesets": {"get"},
+		"machinehealthchecks": {"list"}, "machines": {"delete", "get", "list", "watch"}, "machines/status": {"patch"},
+	} {
+		if got, _ := rulesOn(t, "macfleet-manager", resource); !slices.Equal(got, want) {
+			t.Errorf("the manager may %v %s, want %v", got, resource, want)
+		}
+	}
+}
