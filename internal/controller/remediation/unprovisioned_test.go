@@ -68,8 +68,8 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 			if step := w.remediation().Status.Step; said != c.gaveUp || (step == infrav1.ReasonExhausted) != c.gaveUp {
 				t.Errorf("given up: %t, %+v", said, w.remediation().Status)
 			}
-			if h := w.host(); h.Spec.Reboot != nil || w.machineAnnotated() || (h.Spec.Record.DisturbedAt != nil) != c.gaveUp {
-				t.Errorf("reboot %+v, disturbed at %v", h.Spec.Reboot, h.Spec.Record.DisturbedAt)
+			if h := w.host(); h.Spec.Reboot != nil || w.machineAnnotated() || (h.Spec.Record.DisturbedAt != nil) != c.gaveUp || len(h.Spec.Failures.Recent) > 0 {
+				t.Errorf("reboot %+v, disturbed at %v, failures %+v", h.Spec.Reboot, h.Spec.Record.DisturbedAt, h.Spec.Failures.Recent)
 			}
 		})
 	}
