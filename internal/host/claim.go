@@ -64,6 +64,9 @@ const (
 	ShowStage ShowStep = "stage"
 	// ShowLost: somebody else named the server; do nothing to it.
 	ShowLost ShowStep = "lost"
+	// ShowGoing: the vendor is to delete the server, and nobody works on it yet; its
+	// Machine takes another.
+	ShowGoing ShowStep = "going"
 )
 
 // NameSettles is what NameInSync says of each claim for a moment. It is no news to its
@@ -77,6 +80,10 @@ type ShowInput struct {
 	Began time.Time
 	// Settle is how long the name must have stayed.
 	Settle time.Duration
+	// DeletionScheduled: the vendor is to delete the server.
+	DeletionScheduled bool
+	// Given: its owner has been given the Mac, by its credentials or before this claim.
+	Given bool
 	// Pools are the prefixes of the pools that the server may come from.
 	Pools []string
 	// FirstSeen is since when the times of the record are known here.
@@ -84,17 +91,23 @@ type ShowInput struct {
 }
 
 // NextShow decides from a fresh reading of the server's name. Only a server that
-// bears a pool name is renamed: any other name is somebody's.
+// bears a pool name is renamed: any other name is somebody's. A server that is to be
+// deleted is given to nobody, as one that another cluster gave back after the last
+// list: its guests would go with it.
 func NextShow(h *Host, in ShowInput) ShowStep {
 	shown := h.Status.ShownSince
-	switch ours := in.Name == h.Spec.ClaimRef.Name; {
+	ours := in.Name == h.Spec.ClaimRef.Name
+	free := shown == nil && InPool(in.Name, h.Spec.ServerID, in.Pools...)
+	switch {
+	case in.DeletionScheduled && !in.Given && (ours || free):
+		return ShowGoing
 	case ours && shown == nil:
 		return ShowRecord
 	case ours && in.Began.Before(from(in.FirstSeen.Shown, shown).Add(in.Settle)):
 		return ShowSettle
 	case ours:
 		return ShowStage
-	case shown == nil && InPool(in.Name, h.Spec.ServerID, in.Pools...):
+	case free:
 		return ShowRename
 	}
 	return ShowLost

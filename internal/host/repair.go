@@ -39,8 +39,9 @@ const (
 	// ChooseAgain: chosen but not claimed, and no longer free; drop the intent.
 	ChooseAgain Verdict = "ChooseAgain"
 	// Lost: the host is another's, by its claim or by its server's name, or it is
-	// nobody's after the Machine was provisioned; drop the intent if the Machine is
-	// not provisioned, and show ClaimLost.
+	// nobody's after the Machine was provisioned, or the vendor is to delete its server
+	// before the Machine was given it; drop the intent if the Machine is not provisioned,
+	// and show ClaimLost.
 	Lost Verdict = "Lost"
 	// PlaceOrder: the intent is an order that is not placed, or whose Host was lost.
 	PlaceOrder Verdict = "PlaceOrder"
@@ -95,7 +96,7 @@ func repairClaimed(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
 	switch {
 	case h.Spec.Release != nil:
 		return Releasing
-	case ChangedByOther(h):
+	case ChangedByOther(h), Going(h) && m.Spec.ProviderID == "":
 		return Lost
 	}
 	return Held
@@ -124,6 +125,13 @@ func repairOwner(m *infrav1.ScalewayAppleSiliconMachine, h *Host) Verdict {
 func ChangedByOther(h *Host) bool {
 	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonChangedByOther
+}
+
+// Going reports that the vendor is to delete the server of a claim that nothing was
+// staged for: it is given to nobody.
+func Going(h *Host) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, CredentialsStagedCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == infrav1.ReasonDeletionScheduled
 }
 
 // ReleaseHeld reports a release that goes no further: the server is somebody else's meanwhile.

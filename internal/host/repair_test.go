@@ -182,6 +182,31 @@ func TestNextShow(t *testing.T) {
 	}
 }
 
+// Its guests would go with it. What was given to its owner before stays as it is.
+func TestAServerThatIsToBeDeletedIsShownToNobody(t *testing.T) {
+	shown := func(h *host.Host) { claimed(h); h.Status.ShownSince = at(0) }
+	for name, row := range map[string]struct {
+		host  *host.Host
+		name  string
+		given bool
+		want  host.ShowStep
+	}{
+		"in the pool":            {pooled(claimed), prefix + "1", false, host.ShowGoing},
+		"by its owner's name":    {pooled(claimed), "m-1", false, host.ShowGoing},
+		"while settling":         {pooled(shown), "m-1", false, host.ShowGoing},
+		"another's":              {pooled(claimed), "m-2", false, host.ShowLost},
+		"given to its owner":     {pooled(shown), "m-1", true, host.ShowStage},
+		"given, and not in sync": {pooled(claimed), "m-1", true, host.ShowRecord},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := host.ShowInput{Name: row.name, Pools: []string{prefix}, Began: noon().Add(time.Hour), DeletionScheduled: true, Given: row.given}
+			if got := host.NextShow(row.host, in); got != row.want {
+				t.Errorf("step %s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
 func TestCheckPrefix(t *testing.T) {
 	for prefix, ok := range map[string]bool{
 		"tuist-pool-": true, "ab-": true, "": false, "-": false, "a-": false, "tuist": false, "Tuist-": false,

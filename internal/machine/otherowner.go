@@ -26,6 +26,8 @@ func OtherOwner(h *host.Host, m *infrav1.ScalewayAppleSiliconMachine) string {
 		return fmt.Sprintf("nobody has claimed it, and its server's name is %q: it was freed", name)
 	case !host.MeansClaim(h, m):
 		return fmt.Sprintf("it is claimed for Machine %s/%s, and its server's name is %q", ref.Namespace, ref.Name, name)
+	case !host.ChangedByOther(h) && host.Going(h):
+		return "the vendor is to delete its server, which this Machine was not given yet; another is claimed"
 	}
 	return fmt.Sprintf("its server's name is now %q", name)
 }

@@ -60,6 +60,15 @@ func (p *staging) done(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// begun says whether anything was staged for the claim, in this install epoch or an earlier.
+func (p *staging) begun(ctx context.Context) (bool, error) {
+	secret := &corev1.Secret{}
+	if err := p.Reader.Get(ctx, p.secretKey(), secret); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return string(secret.Data[host.KeyClaimToken]) == p.host.Spec.ClaimRef.Token, nil
+}
+
 // sameClaim: the Secret holds what belongs to this claim and install epoch.
 func (p *staging) sameClaim(secret *corev1.Secret) bool {
 	return string(secret.Data[host.KeyClaimToken]) == p.host.Spec.ClaimRef.Token &&

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -32,8 +33,10 @@ func (p *showing) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err != nil {
 		return p.Refused(ctx, err)
 	}
-	pools := p.pools()
-	in := host.ShowInput{Name: server.Name, Began: p.readAt, Settle: p.Settle, Pools: []string{pools.Default, pools.Prefix(p.owner)}, FirstSeen: p.since(p.now())}
+	in, err := p.input(ctx, server)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	step := host.NextShow(p.host, in)
 	if step == host.ShowRename && p.owner.Spec.ProviderID != "" {
 		// The server bore its owner's name before any Mac was provisioned on it. That
@@ -54,10 +57,30 @@ func (p *showing) reconcile(ctx context.Context) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 		}
 		return p.staging.reconcile(ctx, credentials, p.poll())
+	case host.ShowGoing: // its Machine ends the claim
+		p.condition(host.CredentialsStagedCondition, metav1.ConditionFalse, infrav1.ReasonDeletionScheduled, "the vendor is to delete the server: no Machine is given it")
+		return ctrl.Result{RequeueAfter: p.InventoryInterval}, nil
 	default:
 		p.changedByOther(ctx)
 		return ctrl.Result{}, nil
 	}
+}
+
+// input is a fresh reading, with what a claim's name is judged by. Only a server that is
+// to be deleted is worth a look for whether its owner was given it.
+func (p *showing) input(ctx context.Context, server cloud.Server) (host.ShowInput, error) {
+	pools := p.pools()
+	in := host.ShowInput{
+		Name: server.Name, Began: p.readAt, Settle: p.Settle, DeletionScheduled: server.DeletionScheduled,
+		Pools: []string{pools.Default, pools.Prefix(p.owner)}, FirstSeen: p.since(p.now()),
+	}
+	if !in.DeletionScheduled || p.owner.Spec.ProviderID != "" || host.TakesOver(p.owner) {
+		in.Given = true
+		return in, nil
+	}
+	var err error
+	in.Given, err = p.staging.begun(ctx)
+	return in, err
 }
 
 // nothingToShow saves the vendor's time: a claim that is shown and staged, one

@@ -243,6 +243,52 @@ func TestANameChangedByAnotherStopsEverything(t *testing.T) {
 	w.untilPhase(infrav1.HostWiping)
 }
 
+// Another cluster of the project gave the Mac back after this one's last list: the vendor
+// deletes it under its guests.
+func TestAServerThatIsToBeDeletedIsNotGivenToAMachine(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletionScheduled, s.Status = true, cloud.StatusReinstalling })
+	for range 5 {
+		if _, err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.Step(time.Minute)
+	}
+	if len(w.mutations()) != 0 || w.secret() != nil || w.reason(host.CredentialsStagedCondition) != infrav1.ReasonDeletionScheduled {
+		t.Errorf("mutations %v, Secret %v, conditions %+v", w.mutations(), w.secret() != nil, w.host().Status.Conditions)
+	}
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "m-1"}, m))
+	if got := host.Repair(m, w.host(), prefix); got != host.Lost {
+		t.Errorf("verdict %s, want that its Machine gives it up", got)
+	}
+	// Its Machine ends the claim.
+	h := w.host()
+	host.Detach(h, w.clock.Now())
+	w.must(w.client.Update(w.ctx, h))
+	w.untilPhase(infrav1.HostRetiring)
+	if w.reason(host.CredentialsStagedCondition) != "" {
+		t.Errorf("left of the claim: %+v", w.host().Status.Conditions)
+	}
+}
+
+// A person may give back a Mac in use: it serves its owner until it goes, also when all
+// status is lost.
+func TestAServerThatIsToBeDeletedStaysWithItsOwner(t *testing.T) {
+	w := inUse(t)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletionScheduled = true })
+	w.stepFor(time.Minute)
+	h := w.host()
+	h.Status = infrav1.ScalewayAppleSiliconHostStatus{}
+	w.must(w.client.Status().Update(w.ctx, h))
+	w.untilPhase(infrav1.HostInUse)
+	if len(w.mutations()) != 0 {
+		t.Errorf("mutations %v", w.mutations())
+	}
+}
+
 func TestAStaleListDoesNotOverruleALaterReading(t *testing.T) {
 	w := newWorld(t)
 	w.untilPhase(infrav1.HostAvailable)

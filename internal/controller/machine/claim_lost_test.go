@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -66,6 +67,42 @@ func TestAHostNamedByAnotherIsGivenUp(t *testing.T) {
 	if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") || !strings.Contains(heard, `"theirs"`) {
 		t.Errorf("events = %s, want ClaimLost with the name", heard)
 	}
+}
+
+// A Mac that the vendor is to delete is given up before it is the Machine's, with all that the
+// claim would have made of it. One that was provisioned serves until it goes.
+func TestAHostThatIsToBeDeletedIsGivenUp(t *testing.T) {
+	going := metav1.Condition{Type: host.CredentialsStagedCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonDeletionScheduled, LastTransitionTime: metav1.Now()}
+	t.Run("never given", func(t *testing.T) {
+		w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
+		w.settle("mac-1")
+		h := w.host(hostName)
+		h.Status.Conditions = []metav1.Condition{going}
+		h.Status.Server.DeletionScheduled = true
+		h.Status.Phase = infrav1.HostClaimed
+		w.updateStatus(h)
+		w.settle("mac-1")
+		if m := w.machine("mac-1"); m.Spec.HostRef != nil {
+			t.Errorf("hostRef = %+v, want none", m.Spec.HostRef)
+		}
+		if after := w.host(hostName); after.Spec.ClaimRef != nil || after.Spec.Release != nil {
+			t.Errorf("claimRef = %+v, release = %+v: want both empty", after.Spec.ClaimRef, after.Spec.Release)
+		}
+		if heard := strings.Join(w.heard(), "\n"); !strings.Contains(heard, "ClaimLost") || !strings.Contains(heard, "the vendor is to delete its server") {
+			t.Errorf("events = %s, want ClaimLost with why", heard)
+		}
+	})
+	t.Run("provisioned", func(t *testing.T) {
+		w := runningWorld(t)
+		h := w.host(hostName)
+		meta.SetStatusCondition(&h.Status.Conditions, going)
+		h.Status.Server.DeletionScheduled = true
+		w.updateStatus(h)
+		w.settle("mac-1")
+		if got := w.reason("mac-1", infrav1.HostClaimedCondition); got == infrav1.ReasonClaimLost || w.host(hostName).Spec.ClaimRef == nil {
+			t.Errorf("HostClaimed = %s, claimRef = %+v", got, w.host(hostName).Spec.ClaimRef)
+		}
+	})
 }
 
 // A Mac that somebody else named while it was set up must not come to be a Node of ours.
