@@ -149,7 +149,9 @@ func ended(wipe infrav1.WipeRecord, in WipeInput) bool {
 
 // nextRetirement: a server that is given back is deleted as soon as its wipe
 // was seen to start: no tenant's disk waits at a billing floor. A Mac that
-// cannot be wiped is given back all the same.
+// cannot be wiped is given back all the same. A deletion that is scheduled hides no new
+// name from a claim of no Machine: that would ask for the deletion again, were it
+// cancelled for the server's new owner.
 func nextRetirement(h *Host, in WipeInput, ours bool) WipeStep {
 	wipe := h.Spec.Record.Wipe
 	started := wipe.RequestedAt != nil && wipe.StartedAt != nil
@@ -158,7 +160,7 @@ func nextRetirement(h *Host, in WipeInput, ours bool) WipeStep {
 		return WipeObserve
 	case !started && !TimedOut(h, in.Began, in.Timeout):
 		return beforeWipe(wipe, in, ours)
-	case in.Server.DeletionScheduled:
+	case in.Server.DeletionScheduled && (ours || h.Spec.ClaimRef.Namespace != NoNamespace):
 		return WipeWait
 	case !ours:
 		return WipeForeign

@@ -216,6 +216,38 @@ func TestAMacThatAnotherClusterHadFirstIsLetGo(t *testing.T) {
 	}
 }
 
+// Another management cluster took the Mac after its deletion was scheduled: that a reading
+// shows the schedule hides no name from the give-back, which would have it deleted again.
+func TestAMacThatAnotherClusterTookAfterItsScheduleIsLetGo(t *testing.T) {
+	for name, wiped := range map[string]bool{"being wiped": false, "wiped": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.untilPhase(infrav1.HostAvailable)
+			w.cloud.Floor = true
+			h := w.host()
+			host.GiveBack(h, "by-hand", w.clock.Now())
+			w.must(w.client.Update(w.ctx, h))
+			w.untilPhase(infrav1.HostRetiring)
+			if wiped {
+				w.cloud.Finish(serverID)
+				w.until("observed", func() bool { return w.host().Spec.Record.Wipe.ObservedAt != nil })
+			}
+			w.must(w.step())
+			w.cloud.Forget()
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+			w.until("let go", func() bool { return w.host().Spec.ClaimRef == nil })
+			if h = w.host(); h.Spec.Release != nil || len(h.Finalizers) != 0 || w.told("Warning ForeignName") != 1 {
+				t.Fatalf("held: %+v", h)
+			}
+			w.cloud.Change(serverID, func(s *cloud.Server) { s.DeletionScheduled = false }) // for its new owner
+			w.stepFor(20 * time.Minute)
+			if got := w.mutations(); len(got) != 0 || w.phase() == infrav1.HostAvailable {
+				t.Errorf("phase %s, mutations %v", w.phase(), got)
+			}
+		})
+	}
+}
+
 func TestRequirement000_TerminateAfterTheFloorDeletesAtOnce(t *testing.T) {
 	w := inUse(t)
 	w.another(1)

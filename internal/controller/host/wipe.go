@@ -78,6 +78,9 @@ func (p *wiping) stillWiping() bool {
 	wipe, timedOut := h.Spec.Record.Wipe, host.TimedOut(h, p.now(), p.ReinstallTimeout)
 	under := wipe.StartedAt != nil && wipe.ObservedAt == nil
 	if h.Spec.Release.Policy == infrav1.Terminate {
+		if host.NextWipe(h, in) == host.WipeEndClaim {
+			return false
+		}
 		toObserve := under && seen.server.Status == cloud.StatusReady
 		return seen.server.DeletionScheduled && (wipe.StartedAt != nil || timedOut) && !toObserve
 	}
