@@ -118,7 +118,7 @@ func skipReason(want Requirements, h *Host) Skip {
 	if want.Selector != nil && !want.Selector.Matches(labels.Set(h.Labels)) {
 		return SkipLabels // before what passes by itself: waiting would be in vain
 	}
-	if InPool(want.Name, h.Spec.ServerID) {
+	if releaseName(want.Name, h.Spec.ServerID) {
 		return SkipOwnName
 	}
 	if reason := Unavailable(h, want.PoolPrefix); reason != "" {
@@ -139,11 +139,9 @@ func skipReason(want Requirements, h *Host) Skip {
 	return ""
 }
 
-// ofPool reports that the host is in this very pool. InPool also believes the name
-// of an earlier release, which may be another pool's.
-func ofPool(h *Host, prefix string) bool {
-	return prefix != "" && strings.HasPrefix(h.Status.Server.Name, prefix)
-}
+// ofPool reports that the host is in this very pool. Where no prefix is known, InPool
+// also believes the name of an earlier release, which may be another pool's.
+func ofPool(h *Host, prefix string) bool { return pooledName(h.Status.Server.Name, prefix) }
 
 // candidate is a host with its worth for one Machine.
 type candidate struct {

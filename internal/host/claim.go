@@ -97,7 +97,7 @@ type ShowInput struct {
 func NextShow(h *Host, in ShowInput) ShowStep {
 	shown := h.Status.ShownSince
 	ours := in.Name == h.Spec.ClaimRef.Name
-	free := shown == nil && InPool(in.Name, h.Spec.ServerID, in.Pools...)
+	free := shown == nil && pooledName(in.Name, in.Pools...)
 	switch {
 	case in.DeletionScheduled && !in.Given && (ours || free):
 		return ShowGoing

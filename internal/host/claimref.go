@@ -52,7 +52,7 @@ func sameUID(a, b types.UID) bool { return a == "" || b == "" || a == b }
 // back to a pool. A host that somebody else renamed may still be at work.
 func LeftBehind(h *Host, m *infrav1.ScalewayAppleSiliconMachine) bool {
 	if h.Spec.ClaimRef == nil {
-		return InPool(h.Status.Server.Name, h.Spec.ServerID)
+		return releaseName(h.Status.Server.Name, h.Spec.ServerID)
 	}
 	return h.Spec.ClaimRef.Name != m.Name
 }

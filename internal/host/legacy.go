@@ -113,7 +113,7 @@ func legacyOwner(m *infrav1.ScalewayAppleSiliconMachine, h *Host, machines []inf
 		return LegacyOthers, fmt.Sprintf("host %s is another management cluster's since a move", h.Name)
 	case name == "":
 		return LegacyWait, fmt.Sprintf("host %s was not read yet", h.Name)
-	case InPool(name, h.Spec.ServerID, pools...):
+	case pooledName(name, pools...) || releaseName(name, h.Spec.ServerID):
 		return LegacyRenamed, fmt.Sprintf("the server of host %s bears the pool name %q: it was released already", h.Name, name)
 	case name != m.Name:
 		return LegacyRenamed, fmt.Sprintf("the server of host %s is named %q, and not after this Machine; where it is this Machine's all the same, give it the name %q at the vendor", h.Name, name, m.Name)

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,16 +75,24 @@ func OSFamily(name string) string {
 // of the server's id, so that repeating the rename changes nothing.
 func PoolName(prefix, serverID string) string { return prefix + serverID }
 
-// InPool reports that the name is a pool name: it starts with one of the
-// prefixes, or it is the name we gave the server at an earlier release.
+// InPool reports that the name is a pool name: it starts with one of the prefixes.
+// Only where none is known, the name that a release gave the server is one: of another
+// prefix it is another cluster's, or of a prefix that is no more.
 func InPool(name, serverID string, prefixes ...string) bool {
-	for _, prefix := range prefixes {
-		if prefix != "" && strings.HasPrefix(name, prefix) {
-			return true
-		}
+	if !slices.ContainsFunc(prefixes, func(prefix string) bool { return prefix != "" }) {
+		return releaseName(name, serverID)
 	}
-	return strings.HasSuffix(name, "-"+serverID)
+	return pooledName(name, prefixes...)
 }
+
+// pooledName reports that the name starts with one of the prefixes.
+func pooledName(name string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return prefix != "" && strings.HasPrefix(name, prefix) })
+}
+
+// releaseName reports that the name ends as the one that a release gives the server, see
+// PoolName: in whose pool, it does not tell.
+func releaseName(name, serverID string) bool { return strings.HasSuffix(name, "-"+serverID) }
 
 // The shortest and longest pool prefix, as in the Machine's schema: a shorter one
 // would match nearly any name.

@@ -31,7 +31,7 @@ func TestPhaseAndConditions(t *testing.T) {
 		"missing from a list":        {pooled(func(h *host.Host) { h.Status.MissingSince = at(1) }), host.Observation{}, infrav1.HostDiscovered, host.ReasonMissing, host.ReasonNeverOwned},
 		"another name":               {pooled(named("apple-silicon-x")), host.Observation{}, infrav1.HostForeign, host.ReasonForeign, host.ReasonNeverOwned},
 		"named after a live Machine": {pooled(named("m-1")), host.Observation{Wanted: true}, infrav1.HostDiscovered, host.ReasonForeign, host.ReasonNeverOwned},
-		"our name, another prefix":   {pooled(named("old-" + serverID)), host.Observation{}, infrav1.HostAvailable, host.ReasonAvailable, host.ReasonNeverOwned},
+		"another cluster's pool":     {pooled(named("theirs-" + serverID)), host.Observation{}, infrav1.HostForeign, host.ReasonForeign, host.ReasonNeverOwned},
 		"owned since the last wipe":  {pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(2); h.Spec.Record.Wipe.ObservedAt = at(1) }), host.Observation{}, infrav1.HostDirty, infrav1.ReasonNotWiped, infrav1.ReasonNotWiped},
 		"owned and never wiped":      {pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(2) }), host.Observation{}, infrav1.HostDirty, infrav1.ReasonNotWiped, infrav1.ReasonNotWiped},
 		"wiped at the very claim":    {pooled(func(h *host.Host) { h.Spec.Record.Wipe.RequiredSince = at(2); h.Spec.Record.Wipe.ObservedAt = at(2) }), host.Observation{}, infrav1.HostDirty, infrav1.ReasonNotWiped, infrav1.ReasonNotWiped},

@@ -73,8 +73,28 @@ func TestParsePools(t *testing.T) {
 	}
 }
 
-// The name of an earlier release is believed of a host that rests; it opens no
-// other namespace's pool to a Machine.
+// The name of a release tells not whose: where pools are known, it is another cluster's, or of a
+// prefix that is no more.
+func TestTheNameOfAReleaseAloneIsOfThePoolWhereNoneIsKnown(t *testing.T) {
+	for name, row := range map[string]struct {
+		server   string
+		prefixes []string
+		want     bool
+	}{
+		"no pool is known":      {"theirs-" + serverID, nil, true},
+		"an empty prefix":       {"theirs-" + serverID, []string{""}, true},
+		"another pool's":        {"theirs-" + serverID, []string{"", "pool-"}, false},
+		"the pool's":            {"pool-" + serverID, []string{"gpu-", "pool-"}, true},
+		"the pool's, by a hand": {"pool-1", []string{"pool-"}, true},
+		"a hand, no pool known": {"pool-1", []string{""}, false},
+	} {
+		if got := host.InPool(row.server, serverID, row.prefixes...); got != row.want {
+			t.Errorf("%s: %t, want %t", name, got, row.want)
+		}
+	}
+}
+
+// Nor does it open another namespace's pool to a Machine.
 func TestTheNameOfAReleaseOpensNoOtherPool(t *testing.T) {
 	theirs := pooled(named("theirs-" + serverID))
 	if choice, skipped := host.Choose(wish("m"), []infrav1.ScalewayAppleSiliconHost{*theirs}); choice != nil || !skipped.Only(host.SkipNotInPool) {

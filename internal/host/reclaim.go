@@ -79,7 +79,7 @@ func MayReclaim(in ReclaimInput) Refusal {
 		return Refusal{RefusedNotStray, "the host is " + accounted}
 	case in.Owners.Have(h):
 		return Refusal{RefusedForeign, fmt.Sprintf("the name %q is that of a live Machine, which has another server; a person decides", name)}
-	case !claimedName(name, in.Naming.Claimed) || InPool(name, h.Spec.ServerID, in.Naming.Pools...):
+	case !claimedName(h, in.Naming.Claimed) || InPool(name, h.Spec.ServerID, in.Naming.Pools...):
 		// Only names that this cluster gives can have been this cluster's; a pool's name
 		// never is one, whatever the claim says.
 		return Refusal{RefusedForeign, fmt.Sprintf("the name %q is not one of a claim of this cluster", name)}

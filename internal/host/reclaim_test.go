@@ -93,7 +93,9 @@ func TestRequirement001_WhatIsAStray(t *testing.T) {
 		{"a vendor's name", pooled(named("apple-silicon-romantic-1")), nobody, host.ForeignStray},
 		{"another cluster's name", pooled(named("acme-m-1")), nobody, host.ForeignStray},
 		{"in the pool", pooled(), nobody, ""},
-		{"in the pool by our own name of it", pooled(named("acme-pool-" + serverID)), nobody, ""},
+		{"in the pool by our own name of it", pooled(named(prefix + serverID)), nobody, ""},
+		{"in another cluster's pool", pooled(named("theirs-" + serverID)), nobody, host.ForeignStray},
+		{"in another cluster's pool, which begins as claimed names do", pooled(named(claimedPrefix + "pool-" + serverID)), nobody, host.ForeignStray},
 		{"being adopted by the first system", pooled(named("tuist-claim-pending-5")), nobody, ""},
 		{"of a Machine, by name alone", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{machine(ours, nil)}), ""},
 		{"of a Machine, by name, beside one that has another server", pooled(named(ours)), host.OwnersOf([]infrav1.ScalewayAppleSiliconMachine{
@@ -178,6 +180,7 @@ func TestRequirement001_EachRuleRefusesByItself(t *testing.T) {
 		{"handed over", onHost(func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), host.RefusedNotStray},
 		{"another name", onHost(named("acme-m-1")), host.RefusedForeign},
 		{"a name in the pool under a claim", onHost(named(prefix + "1")), host.RefusedForeign},
+		{"a name in another cluster's pool under a claim", onHost(named(claimedPrefix + "pool-" + serverID)), host.RefusedForeign},
 		{"a claimed name that a pool's prefix matches", func(in *host.ReclaimInput) { in.Naming.Pools = []string{"tuist-tuist-m-"} }, host.RefusedForeign},
 		{"being adopted by the first system", func(in *host.ReclaimInput) {
 			in.Host.Spec.ClaimRef = nil

@@ -71,7 +71,7 @@ func Repair(m *infrav1.ScalewayAppleSiliconMachine, h *Host, poolPrefix string) 
 		return Wait // it never gets another host
 	case m.Spec.ProviderID != "":
 		return Lost // never swapped after it was provisioned
-	case Unavailable(h, poolPrefix) != "" || !ofPool(h, poolPrefix) || InPool(m.Name, h.Spec.ServerID):
+	case Unavailable(h, poolPrefix) != "" || !ofPool(h, poolPrefix) || releaseName(m.Name, h.Spec.ServerID):
 		return ChooseAgain
 	case h.Spec.Record.Bootstrap.ClaimToken == m.Spec.HostRef.ClaimToken:
 		return ChooseAgain // the token of a claim that has ended, maybe of a copied hostRef

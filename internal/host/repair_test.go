@@ -164,7 +164,8 @@ func TestNextShow(t *testing.T) {
 		want       host.ShowStep
 	}{
 		"in the pool":               {pooled(claimed), prefix + "1", noon(), never, host.ShowRename},
-		"in the pool by our name":   {pooled(claimed), "old-" + serverID, noon(), never, host.ShowRename},
+		"in the pool by our name":   {pooled(claimed), prefix + serverID, noon(), never, host.ShowRename},
+		"in another cluster's pool": {pooled(claimed), "theirs-" + serverID, noon(), never, host.ShowLost},
 		"shown first":               {pooled(claimed), "m-1", noon(), never, host.ShowRecord},
 		"settling":                  {pooled(shown), "m-1", noon().Add(settle - 1), never, host.ShowSettle},
 		"settled":                   {pooled(shown), "m-1", noon().Add(settle), never, host.ShowStage},

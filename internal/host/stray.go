@@ -135,13 +135,16 @@ func Stray(h *Host, owners Owners, naming Naming) (StrayKind, string) {
 		return ForeignStray, "let go by its Machine on purpose"
 	case owners.Have(h):
 		return ForeignStray, "named as a live Machine that has another server"
-	case claimedName(name, naming.Claimed):
+	case claimedName(h, naming.Claimed):
 		return StrandedStray, "named as this cluster names what it claims, and no Machine is left that it is of"
 	}
 	return ForeignStray, "named by others"
 }
 
-// claimedName reports that a server's name is one that this cluster gave.
-func claimedName(name, prefix string) bool {
-	return prefix != "" && strings.HasPrefix(name, prefix)
+// claimedName reports that a server's name is one that this cluster gave for a claim. One
+// that a release gave is not, whatever it starts with: it is of a pool, also of one that is
+// not known here.
+func claimedName(h *Host, prefix string) bool {
+	name := h.Status.Server.Name
+	return pooledName(name, prefix) && !releaseName(name, h.Spec.ServerID)
 }

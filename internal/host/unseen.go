@@ -26,7 +26,7 @@ func AwaitsFirstWipe(h *Host) bool {
 func neverSeenWiped(h *Host) bool {
 	wipe := h.Spec.Record.Wipe
 	return wipe.RequiredSince == nil && wipe.RequestedAt == nil && wipe.ObservedAt == nil &&
-		!strings.HasSuffix(h.Status.Server.Name, "-"+h.Spec.ServerID)
+		!releaseName(h.Status.Server.Name, h.Spec.ServerID)
 }
 
 // PrefixOf is the longest of the pools' prefixes that the server's name starts with;

@@ -121,10 +121,11 @@ func nextWipe(h *Host, in WipeInput) WipeStep {
 	return WipeFree // also with a foreign name: then it is whose name it bears
 }
 
-// ownName: the server bears its owner's name or a pool's; any other is somebody's.
+// ownName: the server bears its owner's name or that of a pool known here; any other is
+// somebody's, also the one that another cluster's release gave it.
 func ownName(h *Host, in WipeInput) bool {
 	name := in.Server.Name
-	return name == h.Spec.ClaimRef.Name || InPool(name, h.Spec.ServerID, append(in.Pools, h.Spec.Release.PoolPrefix)...)
+	return name == h.Spec.ClaimRef.Name || pooledName(name, append(in.Pools, h.Spec.Release.PoolPrefix)...)
 }
 
 // FinalName is the server's name when its release has ended: the pool's, or the

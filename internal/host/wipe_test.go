@@ -117,6 +117,21 @@ func TestNextWipeOfAServerThatGoesBack(t *testing.T) {
 	}
 }
 
+// A Mac whose release was held since another cluster took it is not wiped when that one frees
+// it into a pool of its own.
+func TestAReleaseEndsInNoOtherClustersPool(t *testing.T) {
+	for name, want := range map[string]host.WipeStep{"pool-" + serverID: host.WipeRecord, "theirs-" + serverID: host.WipeForeign} {
+		for _, policy := range []infrav1.ReleasePolicy{infrav1.Recycle, infrav1.Terminate} {
+			h := pooled(claimed)
+			h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: policy, PoolPrefix: "pool-"}
+			look := host.WipeInput{Server: cloud.Server{Name: name, Status: cloud.StatusReady, Delivered: true}, Began: at(10).Time, Pools: []string{""}}
+			if got := host.NextWipe(h, look); got != want {
+				t.Errorf("%s of %s: step %s, want %s", policy, name, got, want)
+			}
+		}
+	}
+}
+
 // A claim that no Machine made ends when the server is somebody else's: its release would
 // else lie in wait until that one gives the server its pool name again.
 func TestAClaimOfNoMachineEndsWithAForeignName(t *testing.T) {

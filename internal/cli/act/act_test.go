@@ -229,6 +229,19 @@ func TestAReinstallForAMachineIsNotGivenAway(t *testing.T) {
 	}
 }
 
+// Another cluster's pool in the same project is not given back to the vendor from here.
+func TestAMacOfAnotherClustersPoolIsNotGivenBack(t *testing.T) {
+	for name, given := range map[string]bool{"tuist-pool-": true, "theirs-": false} {
+		s := fleet()
+		h := &s.Hosts[4] // quarantined, which says nothing of its pool
+		h.Status.Server.Name, h.Spec.Maintenance = name+h.Spec.ServerID, nil
+		_, err := Wipe{Release: Release{Terminate: true, Now: clitest.Now()}, Token: "fresh"}.Plan(MacOf(s, h))
+		if (err == nil) != given || err != nil && !strings.Contains(err.Error(), "no Mac of the pool") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // What a DaemonSet puts back at once is not waited for, and ends.
 func TestARebootSaysWhatItDoesNotWaitFor(t *testing.T) {
 	s := fleet()

@@ -93,7 +93,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 	s := &scope{
 		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, host: h, stored: *h.Status.DeepCopy(),
 	}
-	s.observed.Now, s.observed.RefuseUnseen = s.now(), r.RefuseUnseen
+	s.observed.Now, s.observed.RefuseUnseen, s.observed.PoolPrefixes = s.now(), r.RefuseUnseen, r.pools().Known(nil)
 	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}
 	idle := idling{vendor: v, adoption: adoption{v}, judging: &r.unseen}
 	return &phases{

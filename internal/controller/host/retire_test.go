@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -245,6 +247,42 @@ func TestAMacThatAnotherClusterTookAfterItsScheduleIsLetGo(t *testing.T) {
 				t.Errorf("phase %s, mutations %v", w.phase(), got)
 			}
 		})
+	}
+}
+
+// Another management cluster with a pool of its own took the Mac while its release was held,
+// and has freed it: it is in their pool, and theirs.
+func TestAMacThatAnotherClusterFreesIsNotWiped(t *testing.T) {
+	for _, policy := range []infrav1.ReleasePolicy{infrav1.Recycle, infrav1.Terminate} {
+		w := inUse(t)
+		w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "other-cluster-7" })
+		w.releaseAs(policy)
+		w.stepFor(time.Minute)
+		w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "theirs-" + serverID })
+		w.stepFor(time.Hour)
+		if got := w.mutations(); len(got) != 0 || w.reason(infrav1.NameInSyncCondition) != infrav1.ReasonChangedByOther {
+			t.Errorf("%s: mutations %v, NameInSync %s", policy, got, w.reason(infrav1.NameInSyncCondition))
+		}
+	}
+}
+
+// A free Mac of another cluster's pool is Foreign here, also by a look that fails in between.
+func TestAMacOfAnotherClustersPoolIsForeign(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name = "theirs-" + serverID })
+	w.untilPhase(infrav1.HostForeign)
+	h := w.host()
+	h.Spec.Quarantine = &infrav1.Quarantine{Reason: "over", Until: ptr.To(metav1.NewTime(w.clock.Now()))}
+	w.must(w.client.Update(w.ctx, h))
+	next := w.written()
+	w.writeFault = func(n int) (error, error) {
+		if n == next {
+			return errors.New("the end of the quarantine meets a conflict"), nil
+		}
+		return nil, nil
+	}
+	if _, err := w.reconcile(); err == nil || w.phase() != infrav1.HostForeign {
+		t.Errorf("phase %s, error %v", w.phase(), err)
 	}
 }
 

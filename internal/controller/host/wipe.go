@@ -100,7 +100,7 @@ func (p *wiping) untilTimeout() time.Duration {
 // input is the newest reading, with what a released host is judged by.
 func (p *wiping) input(server cloud.Server) host.WipeInput {
 	return host.WipeInput{
-		Server: server, Began: p.readAt, Settle: p.Settle, Timeout: p.ReinstallTimeout, Pools: []string{p.DefaultPoolPrefix},
+		Server: server, Began: p.readAt, Settle: p.Settle, Timeout: p.ReinstallTimeout, Pools: p.pools().Known(nil),
 		FirstSeen: p.since(p.now()),
 	}
 }
