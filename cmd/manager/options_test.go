@@ -16,6 +16,7 @@ func TestEveryOptionHasItsFlag(t *testing.T) {
 		reclaimInterval: 4 * time.Second, reclaimAfter: 5 * time.Second, rebootAfter: 6, recoverAfter: 7 * time.Second, maxAttempts: 8,
 		reinstallTimeout: 9 * time.Second, inventoryInterval: 10 * time.Second, driftCheckInterval: 11 * time.Second, sshPort: 12,
 	}
+	s.vendor.ProjectID = "p-1"
 	for _, c := range []struct {
 		options any
 		without []string // which have another source

@@ -103,6 +103,67 @@ func TestAnEmptyListIsBelievedBesideAZoneThatListsServers(t *testing.T) {
 	}
 }
 
+// The key was replaced by one of another project and the manager started anew: its lists lack
+// all Macs of the old project, and the vendor forbids their GETs as those of deleted ones.
+func TestTheListOfAnotherProjectProvesNothing(t *testing.T) {
+	for name, row := range map[string]struct {
+		project string
+		given   bool // by a person, who deletes its Host
+		gone    bool
+	}{
+		"of the same project":               {"p-1", false, true},
+		"of another project":                {"p-2", false, false},
+		"of another project, and given up":  {"p-2", true, true},
+		"of a project that nobody tells of": {"", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			opts := w.r.Options
+			opts.Project = "p-1"
+			w.start(opts)
+			w.untilPhase(infrav1.HostAvailable)
+			w.claim("m-1", "t-1")
+			w.untilPhase(infrav1.HostInUse)
+			w.release()
+			w.cloud.Remove(serverID)
+			w.another(1)
+			opts.Project = row.project
+			w.start(opts)
+			if row.given {
+				w.must(w.client.Delete(w.ctx, w.host()))
+			}
+			w.stepFor(20 * time.Minute)
+			if h := w.host(); (h == nil) != row.gone || h != nil && (h.Status.Phase == infrav1.HostGone || h.Status.MissingSince == nil) {
+				t.Fatalf("after twenty minutes: %+v", h)
+			}
+			report, _ := w.inventory.Zone(zone)
+			if says := "the credentials are of project p-2, and Hosts (1) of another, such as " + host.ObjectName(zone, serverID) + " of project p-1"; strings.Contains(report.Unreadable(), says) == row.gone || report.Suspicious == row.gone {
+				t.Errorf("the zone: %+v, %q", report, report.Unreadable())
+			}
+		})
+	}
+}
+
+// A Host of a time before projects were recorded, and one whose server was moved, are of the
+// project whose list shows them.
+func TestTheProjectIsThatOfTheListThatShowsTheServer(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	for _, project := range []string{"p-1", "p-2"} {
+		opts := w.r.Options
+		opts.Project = project
+		w.start(opts)
+		w.stepFor(5 * time.Minute)
+		if report, _ := w.inventory.Zone(zone); w.host().Annotations[host.ProjectAnnotation] != project || report.Err != nil || w.phase() != infrav1.HostAvailable {
+			t.Errorf("%s: annotations %v, error %v, phase %s", project, w.host().Annotations, report.Err, w.phase())
+		}
+		writes := w.written()
+		if w.must(w.step()); w.written() != writes {
+			t.Error("written again")
+		}
+	}
+}
+
 // A witness that spoke long ago says nothing of the rights of today.
 func TestAnOldWitnessProvesNothing(t *testing.T) {
 	w := newWorld(t)

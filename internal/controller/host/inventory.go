@@ -176,6 +176,7 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		i.report(ctx, zone, func(r *host.ZoneReport) { r.Err, r.FailingSince = err, cmp.Or(r.FailingSince, started) })
 		return
 	}
+	i.noteProject(ctx, hosts, servers)
 	expected, orders := i.expect(hosts, started)
 	witnessed := i.witness(zone)
 	expected.proof = i.rights(ctx, zone, len(servers) > 0 || witnessed, expected.expendable)
@@ -192,6 +193,9 @@ func (i *Inventory) sweepZone(ctx context.Context, zone string, hosts []*host.Ho
 		err = cmp.Or(err, i.create(ctx, zone, server.ID))
 	}
 	i.wake(ctx, hosts)
+	if other := i.otherProject(hosts, expected); other != nil {
+		err, suspicious = other, true
+	}
 	i.report(ctx, zone, func(r *host.ZoneReport) {
 		now := host.ZoneReport{
 			Hosts: len(servers), Err: err, At: started, Suspicious: suspicious, EmptyBelieved: witnessed,
@@ -235,7 +239,7 @@ func (i *Inventory) witness(zone string) bool {
 // filter's manager works for may be in a project that this one's list is not of.
 func (i *Inventory) expect(hosts []*host.Host, now time.Time) (expected expectation, orders map[string]*host.Host) {
 	expected.returned, expected.deleted, expected.expendable = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	expected.others = map[string]bool{}
+	expected.others, expected.elsewhere = map[string]bool{}, map[string]bool{}
 	orders = map[string]*host.Host{}
 	for _, h := range hosts {
 		if !i.obeys(h) {
@@ -249,6 +253,7 @@ func (i *Inventory) expect(hosts []*host.Host, now time.Time) (expected expectat
 			continue
 		}
 		expected.ids = append(expected.ids, h.Spec.ServerID)
+		expected.elsewhere[h.Spec.ServerID] = host.Elsewhere(h, i.Project)
 		returned := host.Returned(h, now)
 		if returned {
 			expected.returned[h.Spec.ServerID] = true
@@ -260,6 +265,41 @@ func (i *Inventory) expect(hosts []*host.Host, now time.Time) (expected expectat
 	}
 	slices.Sort(expected.ids)
 	return expected, orders
+}
+
+// noteProject records on each Host that the list shows which project that is of. What
+// cannot be written now is with the next list.
+func (i *Inventory) noteProject(ctx context.Context, hosts []*host.Host, servers []cloud.Server) {
+	listed := sets.New[string]()
+	for _, server := range servers {
+		listed.Insert(server.ID)
+	}
+	for _, h := range hosts {
+		if !i.obeys(h) || !listed.Has(h.Spec.ServerID) || !host.NoteProject(h, i.Project) {
+			continue
+		}
+		if err := i.Client.Update(ctx, h); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			ctrl.LoggerFrom(ctx).Info("The project of a host could not be recorded", "host", h.Name, "error", err.Error())
+		}
+	}
+}
+
+// otherProject is an error where Hosts of the zone are of another project than the list.
+func (i *Inventory) otherProject(hosts []*host.Host, expected expectation) error {
+	var found *host.OtherProjectError
+	for _, h := range hosts {
+		if !i.obeys(h) || !expected.elsewhere[h.Spec.ServerID] {
+			continue
+		}
+		if found == nil {
+			found = &host.OtherProjectError{Project: i.Project, Of: h.Annotations[host.ProjectAnnotation], Host: h.Name}
+		}
+		found.Hosts++
+	}
+	if found == nil {
+		return nil
+	}
+	return found
 }
 
 // report keeps how a list went, and tells when that changed.
@@ -284,6 +324,7 @@ func (i *Inventory) report(ctx context.Context, zone string, change func(*host.Z
 
 func (i *Inventory) create(ctx context.Context, zone, id string) error {
 	h := host.New(zone, id, i.WatchFilter)
+	host.NoteProject(h, i.Project)
 	err := i.Client.Create(ctx, h)
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the cache lags, or another manager was first

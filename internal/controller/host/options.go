@@ -35,6 +35,9 @@ type Options struct {
 	// Rights takes down which writes the vendor refuses, those of others included that
 	// write through it. Default: its own.
 	Rights *cloud.Rights
+	// Project is the vendor's that Cloud lists. Empty: it is not known, and Hosts are taken
+	// for its own.
+	Project string
 	// InventoryInterval between two lists of a zone.
 	InventoryInterval time.Duration
 	// Settle is how long a new name must stay before the claim counts as shown.

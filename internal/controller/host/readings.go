@@ -75,6 +75,8 @@ type expectation struct {
 	ids []string // sorted
 	// others are servers whose Hosts another watch filter's manager works for.
 	others map[string]bool
+	// elsewhere are those of another project, whose lists alone could prove them gone.
+	elsewhere map[string]bool
 	// returned are those that we gave back to the vendor, and that may go by now.
 	returned map[string]bool
 	// deleted are those of them that the vendor said it deleted: of these alone an empty
@@ -124,7 +126,7 @@ func (r *readings) list(zone string, servers []cloud.Server, expected expectatio
 			since = m.lackedSince
 		}
 		patient := suspicious || len(servers) == 0 && !expected.deleted[id]
-		if host.ProvedGone(since, at, patient, len(servers), expected.proof(id)) {
+		if !expected.elsewhere[id] && host.ProvedGone(since, at, patient, len(servers), expected.proof(id)) {
 			m.gone = true
 		}
 	}
