@@ -68,6 +68,7 @@ func TestGarbageIsNoAnswer(t *testing.T) {
 		return answer
 	}
 	huge := strings.Repeat(" ", 20<<20)
+	partial := map[string]bool{"order": true, "key": true, "rename": true, "reinstall": true, "reboot": true, "diagnostic": true} // which use no more of it
 	for name, row := range map[string]struct {
 		answer func() *http.Response
 		also   map[string]bool // calls that take it for an answer
@@ -82,6 +83,9 @@ func TestGarbageIsNoAnswer(t *testing.T) {
 		"no content": {func() *http.Response { return respond(200, `{}`) }, nil},
 		"null":       {func() *http.Response { return respond(200, `null`) }, nil},
 		"another id": {func() *http.Response { return respond(200, `{"id":"99999999-2222-3333-4444-555555555555"}`) }, map[string]bool{"order": true, "key": true}},
+		"id alone":   {func() *http.Response { return respond(200, `{"id":"`+serverID+`"}`) }, partial},
+		"no status":  {func() *http.Response { return respond(200, `{"id":"`+serverID+`","name":"m-1"}`) }, partial},
+		"no name":    {func() *http.Response { return respond(200, `{"id":"`+serverID+`","status":"ready"}`) }, partial},
 		"wrong types": {func() *http.Response {
 			return respond(200, `{"id":7,"servers":{},"os":"x","server_types":1,"diagnostic_id":[],"status":{}}`)
 		}, nil},

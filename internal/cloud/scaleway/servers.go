@@ -112,7 +112,7 @@ func (c *Client) GetServer(ctx context.Context, zone, id string) (cloud.Server, 
 	err := c.call(ctx, read, doing, func(s *session, with scw.RequestOption) error {
 		answer, err := s.servers.GetServer(&applesilicon.GetServerRequest{Zone: scw.Zone(zone), ServerID: id}, with)
 		got = answer
-		return sameServer(doing, id, answer, err)
+		return wholeServer(doing, id, answer, err)
 	})
 	if err != nil {
 		return cloud.Server{}, cloud.Credentials{}, err
@@ -197,6 +197,18 @@ func sameServer(doing, id string, answer *applesilicon.Server, err error) error 
 	}
 	if answer == nil || !strings.EqualFold(answer.ID, id) {
 		return noAnswer(doing, "the vendor answered for another server")
+	}
+	return nil
+}
+
+// wholeServer is sameServer for a reading, whose name and status decide whose the server is
+// and what is done to it: an answer without them tells of neither.
+func wholeServer(doing, id string, answer *applesilicon.Server, err error) error {
+	if err := sameServer(doing, id, answer, err); err != nil {
+		return err
+	}
+	if answer.Name == "" || answer.Status == "" {
+		return noAnswer(doing, "the vendor's answer lacks the server's name or status")
 	}
 	return nil
 }
