@@ -223,7 +223,7 @@ func (s *Sender) send(ctx context.Context) (ctrl.Result, error) {
 	if refused != "" {
 		return s.refuse(ctx, infrav1.ReasonOrderRejected, refused), nil
 	}
-	at := metav1.NewMicroTime(s.Clock.Now().Truncate(time.Microsecond))
+	earlier, at := s.Host().Spec.Order.AttemptedAt, metav1.NewMicroTime(s.Clock.Now().Truncate(time.Microsecond))
 	if err := s.Update(ctx, func(h *host.Host) { h.Spec.Order.AttemptedAt = &at }); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -232,11 +232,12 @@ func (s *Sender) send(ctx context.Context) (ctrl.Result, error) {
 	if now, err := s.Confirm(ctx); err != nil || now == nil || !now.Spec.Order.AttemptedAt.Equal(&at) || s.Clock.Since(at.Time) > host.OrderPrompt {
 		return ctrl.Result{RequeueAfter: s.Poll}, err
 	}
-	return s.ask(ctx, image)
+	return s.ask(ctx, image, earlier)
 }
 
-// ask sends the order. A refusal rests; an answer that was lost is looked for.
-func (s *Sender) ask(ctx context.Context, image string) (ctrl.Result, error) {
+// ask sends the order. A refusal rests; an answer that was lost is looked for, as that of
+// an earlier attempt is still.
+func (s *Sender) ask(ctx context.Context, image string, earlier *metav1.MicroTime) (ctrl.Result, error) {
 	order := s.Host().Spec.Order
 	call, cancel := context.WithTimeout(ctx, host.OrderDeadline)
 	defer cancel()
@@ -246,10 +247,12 @@ func (s *Sender) ask(ctx context.Context, image string) (ctrl.Result, error) {
 		return s.deliver(ctx, id)
 	}
 	if reason := host.OrderRefusal(err); reason != "" {
-		// Nothing came of it: a server of this name that shows later is somebody else's.
-		if err := s.Update(ctx, func(h *host.Host) { h.Spec.Order.AttemptedAt = nil }); err != nil {
+		// Nothing came of it: a server of this name that shows later is somebody else's, or
+		// what an earlier attempt without an answer became.
+		if err := s.Update(ctx, func(h *host.Host) { h.Spec.Order.AttemptedAt = earlier }); err != nil {
 			return ctrl.Result{}, err
 		}
+		s.Memory.noteAttempt(s.Host(), s.Clock.Now())
 		return s.refuse(ctx, reason, orderMessage(order, err)), nil
 	}
 	s.Report(metav1.ConditionFalse, infrav1.ReasonOrdering, host.Refused(cloud.Said(err)))

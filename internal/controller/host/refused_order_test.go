@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -26,6 +27,37 @@ func TestARefusedOrderTakesNoServerThatIsNamedLikeItLater(t *testing.T) {
 		if reason, message := w.orderReason(); reason != infrav1.ReasonOrderRejected {
 			t.Errorf("%v: %s: %s", kind, reason, message)
 		}
+	}
+}
+
+// What the first attempt became may show late, long after a second one was refused: it was
+// ordered for this Machine, and bills.
+func TestARefusedOrderKeepsTheAttemptWhoseAnswerWasLost(t *testing.T) {
+	w := ordering(t)
+	asked := 0
+	w.cloud.Fault = func(c cloudtest.Call) (before, after error) {
+		if c.Name != "CreateServer" {
+			return nil, nil
+		}
+		if asked++; asked == 1 {
+			return nil, cloudtest.Err(cloud.KindUnavailable)
+		}
+		return cloudtest.Err(cloud.KindOutOfStock), nil
+	}
+	w.cloud.Unlisted = map[string]bool{strayID(1): true} // the vendor's first
+	w.lookFor(4 * time.Minute)
+	if reason, message := w.orderReason(); asked != 2 || reason != infrav1.ReasonOutOfStock {
+		t.Fatalf("asked %d times; %s: %s", asked, reason, message)
+	}
+	w.lookFor(2 * host.OrderBackOff)
+	if asked < 3 || asked > 4 {
+		t.Errorf("asked %d times: a refused order rests, and is sent again", asked)
+	}
+	w.cloud.Unlisted = nil
+	w.lookFor(2 * time.Minute)
+	if made := w.delivered(); len(made) != 1 || made[0].Spec.ServerID != strayID(1) {
+		reason, message := w.orderReason()
+		t.Errorf("not taken: %d hosts; %s: %s", len(made), reason, message)
 	}
 }
 
