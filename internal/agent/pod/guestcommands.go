@@ -208,8 +208,10 @@ func (c *guestCommands) guestRun(p *corev1.Pod, prepared *Prepared, id string) s
 		r.Command = vm.GuestCommand{Argv: []string{"/bin/sh", "-c", prepared.Setup}}
 		return r
 	}
-	container, _ := state.ContainerOf(p, id)
+	container, at := state.ContainerOf(p, id)
 	r.Command = prepared.Commands[container.Name]
+	// What is left of it would run beside its next run, in the same guest. Init containers may leave daemons.
+	r.Command.KillGroup = state.Several(p) && (!at.Init || at.IsSidecar(p))
 	r.Stdin, r.StdinOnce = container.Stdin, container.StdinOnce
 	return r
 }

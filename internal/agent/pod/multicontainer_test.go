@@ -263,6 +263,34 @@ func TestAProbeKillsItsContainerAlone(t *testing.T) {
 	}
 }
 
+// What a container leaves in its guest would run beside its next run: its end kills that. Init
+// containers may leave daemons, and the guest of a single container goes down.
+func TestTheEndOfAContainerKillsWhatItLeaves(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	several := two(corev1.RestartPolicyNever)
+	several.Spec.InitContainers = []corev1.Container{
+		{Name: "prepare", Image: several.Spec.Containers[0].Image, Command: []string{"prepare"}},
+		{Name: "cache", Image: several.Spec.Containers[0].Image, Command: []string{"cache"}, RestartPolicy: &always},
+	}
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want map[string]bool
+	}{
+		{several, map[string]bool{"init-0": false, "init-1": true, "main": true, "c-1": true}},
+		{podtest.Job(corev1.RestartPolicyNever, "one"), map[string]bool{"init-0": false, "main": false}},
+	} {
+		w := newWorld(t, c.pod)
+		w.host.guests.hold["init-1"] = true
+		w.startAgent()
+		w.await("all have begun", func() bool { return w.host.count("exec") == len(c.want) })
+		for id, kills := range c.want {
+			if got := w.host.given(id).Command.KillGroup; got != kills {
+				t.Errorf("%s: %t", id, got)
+			}
+		}
+	}
+}
+
 // A command of which nobody knows how it ended is not run again beside itself.
 func TestALostCommandEndsTheAttemptOfAll(t *testing.T) {
 	w := newWorld(t, two(corev1.RestartPolicyAlways))

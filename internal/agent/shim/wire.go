@@ -49,6 +49,7 @@ type runRequest struct {
 	TimeoutMS int64    `json:"timeoutMS,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
 	StdinOnce bool     `json:"stdinOnce,omitempty"`
+	KillGroup bool     `json:"killGroup,omitempty"`
 }
 
 // awaitRequest is answered once the command ended.
@@ -112,6 +113,7 @@ func toWire(r GuestRun) *runRequest {
 	return &runRequest{
 		ID: r.ID, Argv: c.Argv, Env: c.Env, Dir: c.Dir, TTY: c.TTY, Rows: c.Size.Rows, Cols: c.Size.Cols,
 		Log: r.Log, TimeoutMS: r.Timeout.Milliseconds(), Stdin: r.Stdin, StdinOnce: r.StdinOnce,
+		KillGroup: c.KillGroup,
 	}
 }
 
@@ -120,6 +122,7 @@ func (r runRequest) fromWire() GuestRun {
 		ID: r.ID, Log: r.Log, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond, Stdin: r.Stdin, StdinOnce: r.StdinOnce,
 		Command: vm.GuestCommand{
 			Argv: r.Argv, Env: r.Env, Dir: r.Dir, TTY: r.TTY, Size: vm.TerminalSize{Rows: r.Rows, Cols: r.Cols},
+			KillGroup: r.KillGroup,
 		},
 	}
 }

@@ -33,6 +33,8 @@ func TestWireStays(t *testing.T) {
 	short.Timeout = 20 * time.Second
 	fed := guestRun("main", "cat")
 	fed.Timeout, fed.Stdin, fed.StdinOnce = time.Second, true, true
+	beside := guestRun("c-1", "serve")
+	beside.Timeout, beside.Command.KillGroup = time.Second, true
 	messages := []any{
 		request{V: version, Run: toWire(full)},
 		request{V: version, Run: toWire(short)},
@@ -49,6 +51,7 @@ func TestWireStays(t *testing.T) {
 		request{V: version, Attach: &attachRequest{ID: "main", Stdin: true, Stdout: true, Stderr: true}},
 		request{V: version, Dial: &dialRequest{Port: 8080}},
 		request{V: version, Dial: &dialRequest{Port: 8080, Reserved: true}},
+		request{V: version, Run: toWire(beside)},
 	}
 	var got bytes.Buffer
 	for _, m := range messages {
@@ -68,8 +71,10 @@ func TestWireStays(t *testing.T) {
 	if diff := cmp.Diff(full, back.Run.fromWire()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(fed, toWire(fed).fromWire()); diff != "" {
-		t.Error(diff)
+	for _, r := range []GuestRun{fed, beside} {
+		if diff := cmp.Diff(r, toWire(r).fromWire()); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -48,6 +48,10 @@ type GuestCommand struct {
 	// likes: -1 may stand for a signal, what the command started is awaited, and agents up
 	// to v0.11.0 must not get both outputs from it. For helpers of few bytes and exact streams.
 	Bare bool
+	// KillGroup has what is left of the command's process group killed when the command ends,
+	// as the end of a container does with all in it. On a terminal, and where the shell of the
+	// guest has no job control, it is left alone.
+	KillGroup bool
 }
 
 // GuestAddress stands, in the arguments and the environment of a command, for the address

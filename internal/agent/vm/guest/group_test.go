@@ -87,8 +87,10 @@ func TestSignalsToAGroup(t *testing.T) {
 	})
 }
 
-// Guests whose shell makes groups by job control, as macOS has it.
-func TestGroupsByJobControl(t *testing.T) {
+// jobControl returns a directory of commands whose sh makes groups by job control, as that of
+// macOS does. There is nothing else in it that could.
+func jobControl(t *testing.T) string {
+	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("no bash")
@@ -106,6 +108,21 @@ func TestGroupsByJobControl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+// wrappedByJobControl is a command in its wrapper, by the shell of a jobControl.
+func wrappedByJobControl(t *testing.T, dir string, g vm.GuestCommand) *exec.Cmd {
+	t.Helper()
+	script := strings.ReplaceAll(wrapped("WORD", "one", "", g), "/bin/sh", filepath.Join(dir, "sh"))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "sh"), "-c", script)
+	cmd.Env, cmd.SysProcAttr = []string{"PATH=" + dir}, &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// Guests whose shell makes groups by job control, as macOS has it.
+func TestGroupsByJobControl(t *testing.T) {
+	dir := jobControl(t)
 	for _, c := range []struct {
 		name, run, stdin, want string
 		code                   int
@@ -118,10 +135,8 @@ func TestGroupsByJobControl(t *testing.T) {
 		{"killed", "kill -KILL $$", "", "", 137},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			script := strings.ReplaceAll(wrapped("WORD", "one", "", sh(c.run)), "/bin/sh", filepath.Join(dir, "sh"))
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "sh"), "-c", script)
-			cmd.Env, cmd.Stdin = []string{"PATH=" + dir}, strings.NewReader(c.stdin)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			cmd := wrappedByJobControl(t, dir, sh(c.run))
+			cmd.Stdin = strings.NewReader(c.stdin)
 			var out, errOut bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errOut
 			_ = cmd.Run()
@@ -140,6 +155,46 @@ func TestGroupsByJobControl(t *testing.T) {
 				t.Error("the group is the wrapper's")
 			}
 		})
+	}
+}
+
+// What a command leaves in its group is killed before its end is told, where that is asked for:
+// it would run beside the command's next run.
+func TestTheEndOfACommandKillsItsGroup(t *testing.T) {
+	dir := jobControl(t)
+	for _, kills := range []bool{false, true} {
+		left := filepath.Join(t.TempDir(), "left")
+		g := sh(`(trap "" TERM; echo ready; exec sleep 600) & echo $! >"$1"; read -r x; kill -TERM 0; exit 6`, left)
+		g.KillGroup = kills
+		cmd := wrappedByJobControl(t, dir, g)
+		out := &lines{seen: make(chan string, 16)}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReports("WORD", 1)
+		cmd.Stdout = &output{reports: r, to: out}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		out.await(t, "ready")
+		_, _ = in.Write([]byte("end\n"))
+		<-r.over
+		text, _ := os.ReadFile(left)
+		child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kills {
+			gone(t, child)
+		} else if !alive(child) {
+			t.Error("what it left was killed")
+		}
+		_ = syscall.Kill(child, syscall.SIGKILL)
+		_ = cmd.Wait()
+		if code, told, _ := r.end(); code != 143 || !told {
+			t.Errorf("code %d, told %t", code, told)
+		}
 	}
 }
 

@@ -225,8 +225,12 @@ func wrapped(word, outputs, pipe string, g vm.GuestCommand) string {
 	for _, a := range g.Argv {
 		argv = append(argv, quote(a))
 	}
-	return fmt.Sprintf("macfleet_word=%s macfleet_outputs=%s macfleet_pipe=%s macfleet_dir=%s macfleet_argv=%s\n%s",
-		quote(word), outputs, quote(pipe), quote(g.Dir), quote(strings.Join(argv, " ")), wrapper)
+	kills := ""
+	if g.KillGroup {
+		kills = "1"
+	}
+	return fmt.Sprintf("macfleet_word=%s macfleet_outputs=%s macfleet_pipe=%s macfleet_dir=%s macfleet_kills=%s macfleet_argv=%s\n%s",
+		quote(word), outputs, quote(pipe), quote(g.Dir), kills, quote(strings.Join(argv, " ")), wrapper)
 }
 
 // exported gives a shell an environment.

@@ -1,9 +1,10 @@
 # Assignments stand ahead of this: macfleet_word, which begins each report; macfleet_outputs:
 # one, or both outputs apart, or a pipe for the errors, or a terminal; macfleet_pipe, where
-# that is, or nothing; macfleet_dir, the working directory, may be empty;
-# macfleet_argv, the command as shell words. Names are such that no variable of a command has
-# them, and nothing of a command is an argument of this shell or the next: what looks for a
-# process by its arguments, as pgrep -f does, would find these.
+# that is, or nothing; macfleet_dir, the working directory, may be empty; macfleet_kills: the
+# end of the command kills what is left of its group, unless it is empty; macfleet_argv, the
+# command as shell words. Names are such that no variable of a command has them, and nothing
+# of a command is an argument of this shell or the next: what looks for a process by its
+# arguments, as pgrep -f does, would find these.
 unset macfleet_run
 # Agents up to v0.11.0 stall for good when output of one call comes on both.
 case $macfleet_outputs in
@@ -88,12 +89,14 @@ macfleet_inner='eval "$macfleet_start"'
 # The command leads a process group of its own, for signals that are meant for all of it.
 # On a terminal that is the group of this shell, which the signals of the terminal reach too:
 # caught ones are the command's own again, ignored ones would not be.
+macfleet_child=
 if [ "$macfleet_outputs" = terminal ]; then
 	trap : HUP INT QUIT TERM USR1 USR2 ALRM
 	/bin/sh -c "$macfleet_inner"
-elif command -v setsid >/dev/null; then
+elif [ -z "$macfleet_kills" ] && command -v setsid >/dev/null; then
 	setsid /bin/sh -c "$macfleet_inner"
 else
+	# Job control alone tells this shell the number of a group that it is to kill.
 	exec 5<&0
 	set -m
 	case $- in
@@ -104,10 +107,12 @@ else
 		set +m
 		wait "$macfleet_child"
 		;;
-	*) /bin/sh -c "$macfleet_inner" 5<&- ;;
+	*) $(command -v setsid >/dev/null && echo setsid) /bin/sh -c "$macfleet_inner" 5<&- ;;
 	esac
 fi
 macfleet_code=$?
+# Before anybody knows of the end: the number of a group that is gone may be given to another.
+if [ -n "$macfleet_kills" ] && [ -n "$macfleet_child" ]; then kill -s KILL -- "-$macfleet_child"; fi
 # The end of the command, which is not that of the call: its children may hold the
 # outputs, and agents after v0.11.0 tell of input that it left instead of its code.
 printf '%s%d;' "$macfleet_word" "$macfleet_code" >&3
