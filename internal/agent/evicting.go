@@ -95,10 +95,13 @@ const mostEntries = 1_000_000
 // diskOf is what a Pod has added to the disk: what its guest wrote to its own, its volumes
 // and its logs.
 func (h holdings) diskOf(p pod.Holder) int64 {
-	if p.VMDir == "" {
+	if p.VMDir == "" && !p.Ended {
 		return -1
 	}
 	limits := filetree.Limits{Entries: mostEntries}
-	return max(0, filetree.Size(p.VMDir, limits)-p.CloneBytes) +
-		filetree.Size(filepath.Join(h.volumes, string(p.Pod.UID)), limits) + filetree.Size(p.LogDir, limits)
+	used := filetree.Size(filepath.Join(h.volumes, string(p.Pod.UID)), limits) + filetree.Size(p.LogDir, limits)
+	if p.VMDir != "" {
+		used += max(0, filetree.Size(p.VMDir, limits)-p.CloneBytes)
+	}
+	return used
 }

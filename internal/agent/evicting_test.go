@@ -58,6 +58,7 @@ func TestWhatPodsHold(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, filepath.Join(dir, "vms/one/disk.img"), 64<<10)
 	fill(t, filepath.Join(dir, "volumes/uid-1/disk/cache/file"), 16<<10)
+	fill(t, filepath.Join(dir, "volumes/uid-2/disk/cache/file"), 32<<10)
 	fill(t, filepath.Join(dir, "logs/main.log"), 4<<10)
 	list := holders{
 		{
@@ -71,21 +72,23 @@ func TestWhatPodsHold(t *testing.T) {
 		},
 		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pulling"}}},
 		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "booting"}}, VMDir: filepath.Join(dir, "vms/two"), CloneBytes: 1 << 20},
+		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "waits in its guest"}}, VMDir: filepath.Join(dir, "vms/three")},
+		// Its VM is gone, and is made anew after the back-off.
+		{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-2"}}, LogDir: filepath.Join(dir, "logs"), Ended: true},
 	}
 	const guest = "com.apple.Virtualization.VirtualMachine"
 	runner := hostCommands{
-		"ps": "30 1 1024 0:07.00 " + guest + "\n", "vm_stat": "(page size of 1 bytes)\nPages active: 5.\n", "lsof": "p30\nn/vms/tk-uid-1-0/disk.img\n",
+		"ps":      "30 1 1024 0:07.00 " + guest + "\n40 1 2048 0:07.00 " + guest + "\n",
+		"vm_stat": "(page size of 1 bytes)\nPages active: 5.\n",
+		"lsof":    "p30\nn" + list[0].VMDir + "/disk.img\np40\nn" + list[3].VMDir + "/disk.img\n",
 	}
-	u := &usageOf{
-		pods: knownPods{containers: map[string]pod.Container{"side": {Dir: t.TempDir()}}}, runner: runner,
-		guestSocket: func(vm string) string { return "/vms/" + vm + "/control.sock" },
-	}
+	u := &usageOf{pods: knownPods{guests: []pod.Holder{list[0], list[3]}}, runner: runner}
 	u.reader = vmusage.NewReader(runner, u.vms, clock.RealClock{})
 	held := holdings{pods: list, usage: u, volumes: filepath.Join(dir, "volumes")}
 
 	for r, want := range map[corev1.ResourceName]map[types.UID]int64{
-		corev1.ResourceEphemeralStorage: {"uid-1": (64 - 40 + 16 + 4) << 10, "pulling": -1, "booting": 0},
-		corev1.ResourceMemory:           {"uid-1": 1 << 20, "booting": -1},
+		corev1.ResourceEphemeralStorage: {"uid-1": (64 - 40 + 16 + 4) << 10, "pulling": -1, "booting": 0, "waits in its guest": 0, "uid-2": (32 + 4) << 10},
+		corev1.ResourceMemory:           {"uid-1": 1 << 20, "booting": -1, "waits in its guest": 2 << 20},
 	} {
 		got := held.candidates(t.Context(), r)
 		if len(got) != len(want) {

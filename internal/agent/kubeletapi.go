@@ -54,7 +54,7 @@ func (a *agent) stats(pods podSource) (*usageOf, error) {
 		return nil, err
 	}
 	u := &usageOf{
-		pods: pods, guestSocket: a.driver.GuestSocket, runner: a.host, pressure: hostos.ReadPressure,
+		pods: pods, runner: a.host, pressure: hostos.ReadPressure,
 		disk: func(ctx context.Context) (hostos.Disk, error) { return a.disk(ctx, home) },
 	}
 	u.reader = vmusage.NewReader(a.host, u.vms, clock.RealClock{})
@@ -64,6 +64,7 @@ func (a *agent) stats(pods podSource) (*usageOf, error) {
 // podSource knows the Pods of this Node: a pod.Supervisor.
 type podSource interface {
 	Pods() []*corev1.Pod
+	Guests() []pod.Holder
 	ProbeMetrics() string
 	Container(ctx context.Context, namespace, name string, uid types.UID, container string) (pod.Container, error)
 }

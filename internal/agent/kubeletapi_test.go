@@ -20,6 +20,7 @@ import (
 
 // knownPods is a podSource with one Pod, ci/build.
 type knownPods struct {
+	guests     []pod.Holder
 	containers map[string]pod.Container
 	err        error
 }
@@ -32,6 +33,8 @@ func (k knownPods) Pods() []*corev1.Pod {
 	p.Status.ContainerStatuses[1].State.Running = &corev1.ContainerStateRunning{}
 	return []*corev1.Pod{p}
 }
+
+func (k knownPods) Guests() []pod.Holder { return k.guests }
 
 func (knownPods) ProbeMetrics() string { return "prober_probe_total 1\n" }
 

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,23 +14,21 @@ import (
 
 // usageOf tells the API's server what Pods and their host use.
 type usageOf struct {
-	pods   podSource
-	reader *vmusage.Reader
-	// guestSocket lies beside the disk of a VM.
-	guestSocket func(vm string) string
-	runner      hostos.Runner
-	pressure    func() (hostos.Pressure, error)
-	disk        func(context.Context) (hostos.Disk, error)
+	pods     podSource
+	reader   *vmusage.Reader
+	runner   hostos.Runner
+	pressure func() (hostos.Pressure, error)
+	disk     func(context.Context) (hostos.Disk, error)
 }
 
-// runningPod is one with a guest.
+// runningPod is one of which a container runs.
 type runningPod struct {
 	pod    *corev1.Pod
 	status corev1.ContainerStatus
 }
 
-// running lists the Pods whose guest runs, each with the first of its containers that
-// does: one guest is all of them.
+// running lists the Pods of which a container runs, each with the first that does: one guest
+// is all of them.
 func (u *usageOf) running() []runningPod {
 	var list []runningPod
 	for _, p := range u.pods.Pods() {
@@ -53,26 +49,18 @@ func runningContainer(p *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// vms are those of the Pods that run, by the Pods' UIDs.
-func (u *usageOf) vms(ctx context.Context) []vmusage.VM {
+// vms are those that run, by the UIDs of their Pods. A VM runs also while no container of its
+// Pod does: they wait to be restarted in it, or for what comes before them.
+func (u *usageOf) vms(context.Context) []vmusage.VM {
 	var list []vmusage.VM
-	for _, r := range u.running() {
-		// Where it runs is all that is asked for: an environment may be missing.
-		c, _ := u.pods.Container(ctx, r.pod.Namespace, r.pod.Name, r.pod.UID, r.status.Name)
-		vm := vmusage.VM{Name: string(r.pod.UID), Dir: filepath.Dir(u.guestSocket(vmOf(r.status.ContainerID)))}
-		if started, found, err := shim.ReadStarted(c.Dir); err == nil && found {
+	for _, g := range u.pods.Guests() {
+		vm := vmusage.VM{Name: string(g.Pod.UID), Dir: g.VMDir}
+		if started, found, err := shim.ReadStarted(g.LogDir); err == nil && found {
 			vm.Shim = started.ShimPID
 		}
 		list = append(list, vm)
 	}
 	return list
-}
-
-// vmOf takes the name of the VM out of a container's ID, tart://<vm>[/<container>[/<run>]].
-func vmOf(containerID string) string {
-	_, rest, _ := strings.Cut(containerID, "://")
-	name, _, _ := strings.Cut(rest, "/")
-	return name
 }
 
 func (u *usageOf) Read(ctx context.Context) (server.Usage, error) {

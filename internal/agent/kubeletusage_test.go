@@ -30,19 +30,19 @@ func TestUsageOfPods(t *testing.T) {
 		"lsof":       "p30\nn/vms/tk-uid-1-0/disk.img\np40\nn/vms/another/disk.img\n",
 		"notifyutil": "com.apple.system.thermalpressurelevel 1",
 	}
-	pods := knownPods{containers: map[string]pod.Container{"side": {Dir: t.TempDir()}}}
+	pods := knownPods{}
+	pods.guests = []pod.Holder{{Pod: pods.Pods()[0], VMDir: "/vms/tk-uid-1-0", LogDir: t.TempDir()}}
 	u := &usageOf{
 		pods: pods, runner: runner,
-		guestSocket: func(vm string) string { return "/vms/" + vm + "/control.sock" },
-		pressure:    func() (hostos.Pressure, error) { return hostos.Pressure{Memory: true}, nil },
-		disk:        func(context.Context) (hostos.Disk, error) { return hostos.Disk{TotalBytes: 10, FreeBytes: 4}, nil },
+		pressure: func() (hostos.Pressure, error) { return hostos.Pressure{Memory: true}, nil },
+		disk:     func(context.Context) (hostos.Disk, error) { return hostos.Disk{TotalBytes: 10, FreeBytes: 4}, nil },
 	}
 	u.reader = vmusage.NewReader(runner, u.vms, clock.RealClock{})
 	got, err := u.Read(t.Context())
 	if err != nil || len(got.Pods) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	// It is the container that runs, by the VM that its status names.
+	// It is the container that runs.
 	p := got.Pods[0]
 	if p.Container != "side" || p.CPU != 7*time.Second || p.MemoryBytes != 1<<20 || got.Filesystem.Free != 4 || got.Node.MemoryBytes != 5 {
 		t.Errorf("%+v", got)

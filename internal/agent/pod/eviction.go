@@ -19,18 +19,30 @@ type Holder struct {
 	// took when they were cloned; 0: not known.
 	VMDir      string
 	CloneBytes int64
-	// LogDir has what its commands print.
+	// LogDir has what its commands print, and what the shim of its VM writes down.
 	LogDir string
+	// Runs: its VM was seen running. Ended: that has ended, and the Pod waits for its next
+	// one: its volumes and its logs are all that it has.
+	Runs, Ended bool
 }
 
 // Holders are the Pods that have a VM, or are about to, and whose end has not begun, the
 // oldest first.
 func (s *Supervisor) Holders() []Holder {
+	return s.holders(func(j *job) bool { return j.worker.life.Err() == nil })
+}
+
+// Guests are the Pods whose VM runs, also while they end, the oldest first.
+func (s *Supervisor) Guests() []Holder {
+	return slices.DeleteFunc(s.holders(func(j *job) bool { return !j.isFreed() }), func(h Holder) bool { return !h.Runs })
+}
+
+func (s *Supervisor) holders(counts func(*job) bool) []Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Holder
 	for _, j := range s.workers {
-		if j.worker.life.Err() != nil {
+		if !counts(j) {
 			continue
 		}
 		if h := j.worker.locator.holds(j.worker.runtime); h != nil {
@@ -44,13 +56,15 @@ func (s *Supervisor) Holders() []Holder {
 // holds returns nil for a Pod that holds nothing.
 func (l *locator) holds(runtime *vmruntime.Runtime) *Holder {
 	r := l.progress.published.Load()
-	if r == nil || r.Step == "" || r.Step == state.StepEnded {
+	if r == nil || r.Step == "" {
 		return nil
 	}
-	h := &Holder{Pod: l.rendered()}
+	h := &Holder{Pod: l.rendered(), Runs: r.Step == state.StepRunning, Ended: r.Step == state.StepEnded}
 	if r.Step != state.StepCreating {
-		h.VMDir, h.CloneBytes = runtime.Dir(r.VMName()), r.CloneBytes
 		h.LogDir = l.checkpoints.AttemptDir(r.UID, r.Attempt)
+	}
+	if r.MayRun() {
+		h.VMDir, h.CloneBytes = runtime.Dir(r.VMName()), r.CloneBytes
 	}
 	return h
 }

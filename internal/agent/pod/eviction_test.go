@@ -47,6 +47,76 @@ func TestAPodIsEvicted(t *testing.T) {
 	}
 }
 
+// A Pod that waits for its next VM has volumes and logs: another one does not go in its place.
+func TestAPodIsEvictedInItsBackOff(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
+	s := w.startAgent()
+	w.awaitRunning("a")
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
+	w.frozen.Store(true)
+	w.host.exit("main", exited(1))
+	w.awaitWaiting("CrashLoopBackOff")
+	holders := s.Holders()
+	if len(holders) != 1 || !holders[0].Ended || holders[0].VMDir != "" || filepath.Base(holders[0].LogDir) != "attempt-1" {
+		t.Fatalf("holders %+v", holders)
+	}
+	gone := s.Evict("uid-a", "The node was low on resource: ephemeral-storage. ")
+	if gone == nil {
+		t.Fatal("it is not evicted")
+	}
+	if p := w.awaitPhase(corev1.PodFailed); p.Status.Reason != "Evicted" || w.host.count("create") != 2 {
+		t.Errorf("reason %q, host %v", p.Status.Reason, w.host.history())
+	}
+	<-gone
+	if left := w.inputs.left(); left != "held 0, kept 0" {
+		t.Error(left)
+	}
+}
+
+// A VM uses memory while none of its containers runs, and while its Pod ends.
+func TestGuestsAreTheVMsThatRun(t *testing.T) {
+	w := newWorld(t, two(corev1.RestartPolicyAlways))
+	w.host.vms = t.TempDir()
+	s := w.startAgent()
+	guests := func() int {
+		list := s.Guests()
+		for _, g := range list {
+			if !g.Runs || g.VMDir != w.host.vms+"/tk-uid-a-0" {
+				t.Errorf("guest %+v", g)
+			}
+		}
+		return len(list)
+	}
+	w.awaitAllRunning()
+	for _, run := range []string{"", "-r1"} {
+		w.frozen.Store(run != "") // the second end has a back-off
+		for id, name := range map[string]string{"main": "vm", "c-1": "web"} {
+			w.host.exit(id+run, exited(1))
+			w.awaitContainer(name, "has ended", func(c corev1.ContainerStatus) bool {
+				return c.LastTerminationState.Terminated != nil && (c.State.Waiting != nil || run == "" && c.State.Running != nil)
+			})
+		}
+	}
+	if n := guests(); n != 1 {
+		t.Errorf("%d guests while no container runs", n)
+	}
+	w.frozen.Store(false)
+	w.awaitAllRunning()
+	w.host.mu.Lock()
+	w.host.guests.stubborn = true
+	w.host.mu.Unlock()
+	w.frozen.Store(true)
+	w.deleteWithin(3600)
+	w.await("both are told to end", func() bool { return w.host.count("signal") == 2 })
+	if n := guests(); n != 1 || len(s.Holders()) != 0 {
+		t.Errorf("%d guests while its Pod ends, which is evicted again: %+v", n, s.Holders())
+	}
+	w.frozen.Store(false)
+	w.awaitGone("a")
+	w.await("its guest is gone", func() bool { return guests() == 0 })
+}
+
 // An agent that is restarted meanwhile goes on with the eviction: its VM is no crash, after which
 // the Pod would be restarted.
 func TestAnEvictionOutlivesTheAgent(t *testing.T) {
