@@ -160,6 +160,7 @@ func (e *ender) endAll(ctx context.Context, groups [][]string, grace vmruntime.G
 				if i < len(groups)-1 {
 					e.force(ctx, id)
 				}
+				e.endHook(ctx, id, state.PreStopOf(id))
 			})
 		}
 		next := make(chan struct{})
@@ -201,7 +202,9 @@ func (e *ender) kill(ctx context.Context, id string, grace time.Duration) bool {
 	c.whole = func() time.Duration { return grace }
 	c.grace = func() (time.Duration, <-chan struct{}) { return grace - e.clock.Since(since), nil }
 	e.end(ctx, c)
-	return e.force(ctx, id)
+	ended := e.force(ctx, id)
+	e.endHook(ctx, id, state.PreStopOf(id))
+	return ended
 }
 
 // force kills a command that runs still. It reports whether it has ended.
@@ -209,14 +212,7 @@ func (e *ender) force(ctx context.Context, id string) bool {
 	if ctx.Err() != nil || !e.isRunning(id) {
 		return true
 	}
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var counting sync.WaitGroup
-	counting.Go(func() {
-		_ = wait.For(within, e.clock, killTimeout) // either way it is over
-		cancel()
-	})
-	defer counting.Wait()
+	within, cancel := e.withinKill(ctx)
 	defer cancel()
 	err := e.signal(within, id, syscall.SIGKILL)
 	switch {
@@ -228,6 +224,34 @@ func (e *ender) force(ctx context.Context, id string) bool {
 	}
 	_, _ = e.runtime.Shims.Await(within, e.progress.dir(), id) // what came of it is looked at
 	return ctx.Err() != nil || !e.isRunning(id)
+}
+
+// withinKill ends a context once what was killed is not awaited any more.
+func (e *ender) withinKill(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		_ = wait.For(ctx, e.clock, killTimeout) // either way it is over
+		cancel()
+	})
+	return ctx, func() {
+		cancel()
+		counting.Wait()
+	}
+}
+
+// endHook kills a hook that outlives its container, as the end of a container does with all in
+// it: the next run would have it beside itself. Where there is none, or it has ended, nothing
+// is told. ctx may have ended with the container: that leaves no hook alone.
+func (e *ender) endHook(ctx context.Context, id, hookID string) {
+	if e.isRunning(id) || !e.isRunning(hookID) {
+		return
+	}
+	within, cancel := e.withinKill(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := e.signal(within, hookID, syscall.SIGKILL); err != nil {
+		e.log.Warn("a hook outlives its container", "hook", hookID, "err", err)
+	}
 }
 
 // commandEnding is the end of one command.
@@ -341,15 +365,27 @@ func (e *ender) signal(ctx context.Context, id string, sig syscall.Signal) error
 }
 
 // preStop runs the hook; one that is a command once, however often the agent is restarted
-// meanwhile. A hook that fails ends nothing.
+// meanwhile. A hook that fails ends nothing, and one whose container has ended is given up.
 func (e *ender) preStop(ctx context.Context, ending *commandEnding, c corev1.Container, hook corev1.LifecycleHandler) {
 	within, cancel := e.within(ctx, ending, 0)
 	defer cancel()
-	err := e.runHook(within, ending, c, hook)
+	hooking, stop := context.WithCancelCause(within)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop(nil)
+	watching.Go(func() {
+		if _, err := e.runtime.Shims.Await(hooking, e.progress.dir(), ending.id); err == nil {
+			stop(errCommandEnded)
+		}
+	})
+	err := e.runHook(hooking, ending, c, hook)
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(context.Cause(hooking), errCommandEnded):
+		e.log.Info("preStop hook given up, its container has ended", "container", c.Name) // maybe by the hook
+	case err != nil:
 		e.log.Warn("preStop hook failed", "container", c.Name, "err", err)
 		e.report.event(corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: "+err.Error())
 	}

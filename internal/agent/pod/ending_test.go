@@ -375,6 +375,39 @@ func TestAPreStopHookThatHangs(t *testing.T) {
 	}
 }
 
+// What ends by itself, or by its hook, has no use for the rest of the hook, or of the grace.
+func TestACommandThatEndsInItsPreStopHook(t *testing.T) {
+	exec := podtest.Job(corev1.RestartPolicyNever)
+	exec.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+	for name, p := range map[string]*corev1.Pod{"a command": exec, "a sleep": sleepingBeforeItsEnd(10 * time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, p)
+			w.host.guests.hold[state.PreStopID] = true
+			w.startAgent()
+			w.awaitRunning("a")
+			w.frozen.Store(true)
+			begin := w.clock.Now()
+			w.deleteWithin(36000)
+			w.awaitEndingOnRecord()
+			if name == "a command" {
+				w.await("the hook runs", func() bool { return w.host.given(state.PreStopID) != nil })
+			}
+			w.host.exit("main", exited(4))
+			w.frozen.Store(false)
+			w.awaitGone("a")
+			if took := w.clock.Since(begin); took > 5*time.Hour {
+				t.Errorf("it took %s", took)
+			}
+			if n := w.host.count("signal tk-uid-a-0 prestop killed"); n != w.host.count("exec tk-uid-a-0 prestop") {
+				t.Errorf("the hook was killed %d times: %v", n, w.host.history())
+			}
+			if e := w.shownEnd(); e == nil || e.ExitCode != 4 || w.told("FailedPreStopHook") {
+				t.Errorf("end %+v, events %v", e, w.events.all())
+			}
+		})
+	}
+}
+
 // The next agent has a hook that sleeps do so for what is left alone.
 func TestAPreStopHookThatSleepsIsNotBegunAnew(t *testing.T) {
 	const asleep, before = 5 * time.Hour, 4 * time.Hour

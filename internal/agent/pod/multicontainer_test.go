@@ -291,6 +291,36 @@ func TestTheEndOfAContainerKillsWhatItLeaves(t *testing.T) {
 	}
 }
 
+// A preStop hook that is given up does not go on beside the next run of its container.
+func TestAPreStopHookEndsWithItsContainer(t *testing.T) {
+	for name, itself := range map[string]bool{"the container ends by itself": true, "the grace is over": false} {
+		t.Run(name, func(t *testing.T) {
+			p := two(corev1.RestartPolicyAlways)
+			p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"say", "bye"}}}}
+			p.Spec.Containers[1].LivenessProbe = probes("check", 1, 1)
+			w := newWorld(t, p)
+			w.host.guests.hold["prestop-c-1"] = true
+			w.startAgent()
+			w.awaitAllRunning()
+			w.host.execs.exits("check", 1)
+			w.await("the hook runs", func() bool {
+				w.frozen.Store(itself && w.host.given("prestop-c-1") != nil)
+				return w.host.given("prestop-c-1") != nil
+			})
+			w.host.execs.exits("check", 0)
+			if itself {
+				w.host.exit("c-1", exited(1))
+			}
+			w.frozen.Store(false)
+			w.awaitContainer("web", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
+			at := w.order("exec tk-uid-a-0 prestop-c-1", "signal tk-uid-a-0 prestop-c-1 killed", "exec tk-uid-a-0 c-1-r1")
+			if at[0] < 0 || at[1] < at[0] || at[2] < at[1] {
+				t.Errorf("host: %v", w.host.history())
+			}
+		})
+	}
+}
+
 // A command of which nobody knows how it ended is not run again beside itself.
 func TestALostCommandEndsTheAttemptOfAll(t *testing.T) {
 	w := newWorld(t, two(corev1.RestartPolicyAlways))

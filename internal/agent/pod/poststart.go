@@ -3,7 +3,6 @@ package pod
 import (
 	"context"
 	"errors"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // errCommandEnded ends the hook of a command that has ended.
-var errCommandEnded = errors.New("the container ended before its postStart hook")
+var errCommandEnded = errors.New("the container ended before its hook")
 
 // postStart runs the hook of a container whose command has begun: it counts as running
 // once the hook has succeeded, and is killed where the hook fails. A hook that is a command
@@ -34,7 +33,7 @@ func (c *guestCommands) postStart(ctx context.Context, id string) error {
 	})
 	err := c.runPostStart(hooking, id, container)
 	if errors.Is(context.Cause(hooking), errCommandEnded) {
-		c.endPostStart(ctx, id)
+		c.ender.endHook(ctx, id, state.PostStartOf(id))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -61,16 +60,4 @@ func (c *guestCommands) runPostStart(ctx context.Context, id string, container c
 		Guest: guestAccess{shims: c.runtime.Shims, dir: c.progress.dir(), pod: c.pod, inputs: c.inputs, container: container.Name},
 	}
 	return r.Run(ctx, h)
-}
-
-// endPostStart kills a hook that outlives its container, as the end of a container does with
-// all in it. Where there is none, or it has ended, nothing is told.
-func (c *guestCommands) endPostStart(ctx context.Context, id string) {
-	hookID := state.PostStartOf(id)
-	if begun, ended, err := c.record(hookID); err != nil || !begun || ended != nil {
-		return
-	}
-	if err := c.runtime.Shims.Signal(ctx, c.progress.dir(), hookID, syscall.SIGKILL); err != nil {
-		c.log.Warn("a postStart hook outlives its container", "command", id, "err", err)
-	}
 }
