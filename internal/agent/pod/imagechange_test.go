@@ -127,6 +127,28 @@ func TestACorrectedImageIsPulledAtOnce(t *testing.T) {
 	}
 }
 
+// So is that of an image whose command crashes.
+func TestACorrectedImageWaitsOutNoCrashLoop(t *testing.T) {
+	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.exit("main", exited(1))
+	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
+	w.frozen.Store(true)
+	w.host.exit("main", exited(1))
+	w.awaitWaiting("CrashLoopBackOff")
+	w.edit("a", toNextImage)
+	w.await("the VM is made anew", func() bool { return w.host.count("create tk-uid-a-2") == 1 })
+	w.frozen.Store(false)
+	w.awaitPod("a", "runs the other image", func(p *corev1.Pod) bool {
+		return mainOf(p).Image == nextImage && mainOf(p).RestartCount == 2 && mainOf(p).State.Running != nil
+	})
+	w.frozen.Store(true)
+	w.host.exit("main", exited(1))
+	w.await("its first crash has no back-off", func() bool { return w.host.count("create tk-uid-a-3") == 1 })
+	w.frozen.Store(false)
+}
+
 func TestWhatAPodWaitsForWhileItsGuestBoots(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	w.host.guests.boots = true

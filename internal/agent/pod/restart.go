@@ -2,9 +2,11 @@ package pod
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/agent/pod/admission"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/wait"
 )
@@ -74,10 +76,8 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		w.slot.release()
 	}
 	// The clock may have been set back since.
-	if left := min(delay, delay-w.clock.Since(e.Finished)); left > 0 {
-		if err := wait.For(ctx, w.clock, left); err != nil {
-			return err
-		}
+	if err := awaitBackOff(ctx, w.pod, w.progress, min(delay, delay-w.clock.Since(e.Finished))); err != nil {
+		return err
 	}
 	w.progress.Record = w.progress.Next(w.pod.current())
 	w.progress.publish()
@@ -86,4 +86,24 @@ func (w *worker) prepareRestart(ctx context.Context, e state.Exit) error {
 		w.log.Warn("old attempts were left behind", "err", err)
 	}
 	return context.Cause(ctx)
+}
+
+// awaitBackOff waits for d, or until the Pod wants another image than the one that ended:
+// the back-off is that one's.
+func awaitBackOff(ctx context.Context, pod *object, progress *progress, d time.Duration) error {
+	end := progress.clock.Now().Add(d)
+	for {
+		p, changed := pod.observe()
+		if image := progress.Image; image != "" && wantsOtherImage(p, image) && len(admission.Unsupported(p)) == 0 {
+			progress.Crashes, progress.Failures = 0, 0
+			return nil
+		}
+		left := end.Sub(progress.clock.Now())
+		if left <= 0 {
+			return nil
+		}
+		if _, err := wait.Or(ctx, progress.clock, changed, left); err != nil {
+			return err
+		}
+	}
 }
