@@ -90,10 +90,17 @@ func (g *guestsOf) Pods() []*corev1.Pod { return g.pods.Pods() }
 func (g *guestsOf) ProbeMetrics() string { return g.pods.ProbeMetrics() }
 
 func (g *guestsOf) Container(ctx context.Context, namespace, name, uid, container string) (server.Container, error) {
+	names := []string{container}
 	if container == "" {
-		container = g.anyContainer(namespace, name, uid)
+		names = g.anyContainer(namespace, name, uid)
 	}
-	c, err := g.pods.Container(ctx, namespace, name, types.UID(uid), container)
+	var c pod.Container
+	var err error
+	for _, container = range names {
+		if c, err = g.pods.Container(ctx, namespace, name, types.UID(uid), container); c.Running {
+			break // the status may show others that have ended
+		}
+	}
 	switch {
 	case errors.Is(err, pod.ErrPodNotFound):
 		return server.Container{}, fmt.Errorf("%w: %w", server.ErrPodNotFound, err)
@@ -112,19 +119,25 @@ func (g *guestsOf) Container(ctx context.Context, namespace, name, uid, containe
 	}, nil
 }
 
-// anyContainer is one that shares the guest with all of its Pod: one that runs, if
-// any does.
-func (g *guestsOf) anyContainer(namespace, name, uid string) string {
+// anyContainer are those that share the guest with all of its Pod: those that run, if any
+// does, as its status has it.
+func (g *guestsOf) anyContainer(namespace, name, uid string) []string {
 	for _, p := range g.pods.Pods() {
 		if p.Namespace != namespace || p.Name != name || uid != "" && string(p.UID) != uid {
 			continue
 		}
-		if s := runningContainer(p); s != nil {
-			return s.Name
+		var names []string
+		for _, s := range statusesOf(p) {
+			if s.State.Running != nil {
+				names = append(names, s.Name)
+			}
 		}
-		return p.Spec.Containers[0].Name
+		if len(names) > 0 {
+			return names
+		}
+		return []string{p.Spec.Containers[0].Name}
 	}
-	return ""
+	return []string{""}
 }
 
 // placeOf is what Container put into a server.Container.

@@ -41,12 +41,17 @@ func (u *usageOf) running() []runningPod {
 
 // runningContainer is the first container of a Pod that runs; nil: none does.
 func runningContainer(p *corev1.Pod) *corev1.ContainerStatus {
-	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
+	for _, s := range statusesOf(p) {
 		if s.State.Running != nil {
 			return &s
 		}
 	}
 	return nil
+}
+
+// statusesOf are those of all containers of a Pod, the main ones first.
+func statusesOf(p *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses)
 }
 
 // vms are those that run, by the UIDs of their Pods. A VM runs also while no container of its

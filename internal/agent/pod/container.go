@@ -13,6 +13,7 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/pod/checkpoint"
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
 	"github.com/macfleet/macfleet/internal/agent/pod/status"
+	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 	"github.com/macfleet/macfleet/internal/agent/vm"
 )
 
@@ -94,6 +95,7 @@ type locator struct {
 	progress    *progress
 	status      *status.Writer
 	inputs      *podInputs
+	runtime     *vmruntime.Runtime
 	checkpoints checkpoint.Store
 }
 
@@ -116,8 +118,8 @@ func (l *locator) container(ctx context.Context, name string) (Container, error)
 	status := statusOf(c.Pod, name)
 	c.ID, c.Spec = at.CommandID(status.ContainerID), at.In(c.Pod)
 	c.WholeVM = c.ID == state.MainID && !state.RunsCommand(c.Pod)
-	c.Running = status.State.Running != nil
 	c.Dir = l.attemptDir(status)
+	c.Running = status.State.Running != nil && !l.commandEnded(c.Dir, c.ID)
 	current, previous := state.LogIDs(status)
 	c.Log, c.PreviousLog = l.logOf(current, at), l.logOf(previous, at)
 	if !c.Running {
@@ -126,6 +128,16 @@ func (l *locator) container(ctx context.Context, name string) (Container, error)
 	given, err := l.inputs.commandOf(ctx, c.Pod, name)
 	c.Command = vm.GuestCommand{Env: given.Env, Dir: given.Dir}
 	return c, err
+}
+
+// commandEnded reports that the shim has written down the end of a command. While a Pod ends
+// its status shows no container's before the last one has ended.
+func (l *locator) commandEnded(dir, id string) bool {
+	if dir == "" {
+		return false
+	}
+	_, ended, err := l.runtime.Shims.Command(dir, id)
+	return err == nil && ended != nil
 }
 
 func statusOf(p *corev1.Pod, container string) corev1.ContainerStatus {

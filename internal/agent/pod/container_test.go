@@ -44,6 +44,30 @@ func TestAContainerIsFoundWhereItRuns(t *testing.T) {
 	}
 }
 
+// A container has ended when its command has, though the status of a Pod that ends shows that
+// only with the end of the last one: who follows its log waits no longer.
+func TestAContainerWhoseCommandHasEndedDoesNotRun(t *testing.T) {
+	w := newWorld(t, two(corev1.RestartPolicyNever))
+	w.host.guests.stubborn = true
+	s := w.startAgent()
+	w.awaitAllRunning()
+	w.frozen.Store(true)
+	w.deleteWithin(3600)
+	w.await("both are told to end", func() bool { return w.host.count("signal") == 2 })
+	if !w.container(s, "web").Running {
+		t.Error("it does not run")
+	}
+	w.host.exit("c-1", exited(0))
+	if c := w.container(s, "web"); c.Running || filepath.Base(c.Log) != "c-1.log" || of(c.Pod, "web").State.Running == nil {
+		t.Errorf("web: %+v", c)
+	}
+	if !w.container(s, "vm").Running {
+		t.Error("the other one does not run")
+	}
+	w.frozen.Store(false)
+	w.awaitGone("a")
+}
+
 func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyNever))
 	s := w.startAgent()

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/macfleet/macfleet/internal/agent/pod/state"
-	"github.com/macfleet/macfleet/internal/agent/pod/vmruntime"
 )
 
 // Holder is a Pod that holds something of the host.
@@ -45,7 +44,7 @@ func (s *Supervisor) holders(counts func(*job) bool) []Holder {
 		if !counts(j) {
 			continue
 		}
-		if h := j.worker.locator.holds(j.worker.runtime); h != nil {
+		if h := j.worker.locator.holds(); h != nil {
 			list = append(list, *h)
 		}
 	}
@@ -54,7 +53,7 @@ func (s *Supervisor) holders(counts func(*job) bool) []Holder {
 }
 
 // holds returns nil for a Pod that holds nothing.
-func (l *locator) holds(runtime *vmruntime.Runtime) *Holder {
+func (l *locator) holds() *Holder {
 	r := l.progress.published.Load()
 	if r == nil || r.Step == "" {
 		return nil
@@ -64,7 +63,7 @@ func (l *locator) holds(runtime *vmruntime.Runtime) *Holder {
 		h.LogDir = l.checkpoints.AttemptDir(r.UID, r.Attempt)
 	}
 	if r.MayRun() {
-		h.VMDir, h.CloneBytes = runtime.Dir(r.VMName()), r.CloneBytes
+		h.VMDir, h.CloneBytes = l.runtime.Dir(r.VMName()), r.CloneBytes
 	}
 	return h
 }

@@ -122,7 +122,7 @@ func newWorker(ctx context.Context, s shared, p *corev1.Pod) *worker {
 	}
 	w.commands.ender = &ender{messages: said, life: w.life, pod: w.pod, progress: w.progress, report: w.report, inputs: w.inputs, runtime: w.runtime, clock: s.clock, log: log}
 	w.ender = w.commands.ender
-	w.locator = &locator{pod: w.pod, progress: w.progress, status: w.status, inputs: w.inputs, checkpoints: s.checkpoints}
+	w.locator = &locator{pod: w.pod, progress: w.progress, status: w.status, inputs: w.inputs, runtime: w.runtime, checkpoints: s.checkpoints}
 	w.restorer = &restorer{pod: w.pod, progress: w.progress, runtime: w.runtime, bootSession: s.bootSession, clock: s.clock, log: log}
 	w.admitter = &admitter{host: s.host, memory: w.memory, pod: w.pod, report: w.report, clock: s.clock, log: log}
 	if p.DeletionTimestamp != nil {
