@@ -201,6 +201,27 @@ func TestTheGuestHasHalfAMinuteAfterTheCommand(t *testing.T) {
 	}
 }
 
+// Also where the agent is restarted meanwhile.
+func TestTheGuestHasHalfAMinuteAfterTheCommandAndItsAgent(t *testing.T) {
+	p := podtest.Job(corev1.RestartPolicyNever)
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
+	w := newWorld(t, p)
+	w.host.stopGate = make(chan struct{})
+	w.frozen.Store(true)
+	w.startAgent()
+	w.awaitRunning("a")
+	w.host.exit("main", exited(0))
+	w.await("the guest is asked to shut down", func() bool { return w.host.stops() == 1 })
+	w.stopAgent()
+	close(w.host.stopGate)
+	w.startAgent()
+	w.frozen.Store(false)
+	w.awaitPhase(corev1.PodSucceeded)
+	if d := cmp.Diff([]time.Duration{30 * time.Second, 30 * time.Second}, w.host.graces); d != "" {
+		t.Errorf("graces (-want +got):\n%s", d)
+	}
+}
+
 // Nor does it hold up the next attempt.
 func TestTheGuestHasHalfAMinuteBeforeARestart(t *testing.T) {
 	p := podtest.Job(corev1.RestartPolicyOnFailure)

@@ -117,7 +117,8 @@ func (w *worker) restore(ctx context.Context, p *corev1.Pod) (state.Action, stri
 	if action == state.ActionReattach {
 		keep = w.progress.VMName()
 	}
-	return action, why, w.removeOtherVMs(ctx, keep)
+	// What is not gone on with has ended, and only its guest is to go down.
+	return action, why, w.removeOtherVMs(ctx, keep, w.pod.shutdownGrace(w.life))
 }
 
 // isNew reports that the Pod was never admitted: what was admitted once stays so,
@@ -126,9 +127,9 @@ func (w *worker) isNew(action state.Action) bool {
 	return action == state.ActionBegin && w.progress.Step == "" && !w.progress.ran
 }
 
-// removeOtherVMs removes VMs of this Pod other than keep, so that there is never more
-// than one.
-func (w *worker) removeOtherVMs(ctx context.Context, keep string) error {
+// removeOtherVMs removes VMs of this Pod other than keep within a grace, so that there is
+// never more than one.
+func (w *worker) removeOtherVMs(ctx context.Context, keep string, grace vmruntime.Grace) error {
 	return wait.UntilDone(ctx, w.clock, w.log, "removing other VMs of the Pod", func() error {
 		machines, err := w.runtime.Driver.Machines(ctx)
 		if err != nil {
@@ -139,7 +140,7 @@ func (w *worker) removeOtherVMs(ctx context.Context, keep string) error {
 			if !ours || uid != w.pod.uid || other.Name == keep {
 				continue
 			}
-			if err := w.removeVM(ctx, other.Name, attempt, w.pod.grace(w.life)); err != nil {
+			if err := w.removeVM(ctx, other.Name, attempt, grace); err != nil {
 				return err
 			}
 		}

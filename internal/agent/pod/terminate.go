@@ -32,16 +32,16 @@ func (w *worker) terminate(ctx context.Context, ended *state.View) error {
 		}
 	}
 	w.probing.stop()
+	grace := w.pod.grace(w.life)
+	if ended != nil {
+		grace = w.pod.shutdownGrace(w.life)
+	}
 	if w.progress.Step != "" {
-		grace := w.pod.grace(w.life)
-		if ended != nil {
-			grace = w.pod.shutdownGrace(w.life)
-		}
 		if err := w.removeVM(ctx, w.progress.VMName(), w.progress.Attempt, grace); err != nil {
 			return err
 		}
 	}
-	if err := w.removeOtherVMs(ctx, ""); err != nil {
+	if err := w.removeOtherVMs(ctx, "", grace); err != nil {
 		return err
 	}
 	if ended == nil && !state.HasEnded(w.pod.current()) {
