@@ -57,3 +57,27 @@ func TestAVMWithoutAGuestAgentIsReadyInTheEnd(t *testing.T) {
 	w.host.exit(state.AnswerID, shim.CommandEnd{Outcome: shim.Unreachable})
 	w.awaitRunning("a")
 }
+
+// Also where the agent was restarted before it had seen the VM run.
+func TestAVMThatStartedWithoutTheAgentIsReadyOnceItAnswers(t *testing.T) {
+	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyAlways))
+	w.host.guests.boots, w.host.lockless = true, true
+	w.frozen.Store(true)
+	w.startAgent()
+	w.await("the VM starts", func() bool { return w.host.count("run") == 1 })
+	w.stopAgent()
+	w.host.mu.Lock()
+	w.host.lockless, w.host.machines["tk-uid-a-0"] = false, true
+	w.host.mu.Unlock()
+	w.startAgent()
+	w.awaitPod("a", "runs", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
+	})
+	w.awaitCommand(state.AnswerID)
+	if p := w.pod("a"); !bootsButRuns(p) {
+		t.Errorf("it is ready before it has booted: %+v", p.Status)
+	}
+	w.host.exit(state.AnswerID, exited(0))
+	w.awaitRunning("a")
+	w.frozen.Store(false)
+}

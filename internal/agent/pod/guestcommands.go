@@ -73,14 +73,19 @@ func (c *guestCommands) run(ctx context.Context) (*state.Exit, error) {
 	if state.Several(p) {
 		return c.runMultiContainer(ctx, p, setup)
 	}
-	for _, id := range state.CommandIDs(p, setup) {
+	ids := state.CommandIDs(p, setup)
+	for _, id := range ids {
 		e, err := c.runOne(ctx, p, id)
 		if e != nil || err != nil {
 			return e, err
 		}
 	}
 	if !state.RunsCommand(p) {
-		c.markAnswered(c.wholeVM())
+		if len(ids) > 0 {
+			c.markAnswered(c.wholeVM())
+		} else {
+			c.awaitAnswerInBackground(ctx) // the agent before this one went before the VM was seen running
+		}
 		c.markBegun(state.MainID, c.clock.Now())
 	}
 	return nil, nil
