@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,6 +164,62 @@ func TestHealthSocket(t *testing.T) {
 		cancel()
 		<-ended
 	}
+}
+
+// crowded is a listener that cannot take its first connections.
+type crowded struct {
+	net.Listener
+	errs []error
+}
+
+func (c *crowded) Accept() (net.Conn, error) {
+	if len(c.errs) > 0 {
+		err := c.errs[0]
+		c.errs = c.errs[1:]
+		return nil, err
+	}
+	return c.Listener.Accept()
+}
+
+// A process that has too many files open for a moment answers after it.
+func TestTheHealthSocketOutlivesFailedConnections(t *testing.T) {
+	dir, err := os.MkdirTemp("", "tk") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "health.sock")
+	l, err := listenHealth(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		serveHealth(ctx, &crowded{l, []error{syscall.EMFILE, syscall.ECONNABORTED}}, document.Health{PID: 7}, slog.New(slog.DiscardHandler))
+	}()
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int, 1)
+	go func() {
+		var h document.Health
+		_ = json.NewDecoder(c).Decode(&h)
+		got <- h.PID
+	}()
+	select {
+	case pid := <-got:
+		if pid != 7 {
+			t.Errorf("PID %d", pid)
+		}
+	case <-ended:
+		t.Error("it gave the socket up")
+	}
+	_ = c.Close()
+	cancel()
+	<-ended
 }
 
 func TestTogetherEndsWithTheFirst(t *testing.T) {

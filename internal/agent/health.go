@@ -18,6 +18,9 @@ import (
 // healthTimeout bounds one answer: a client that does not read is hung up on.
 const healthTimeout = 2 * time.Second
 
+// acceptPause is how long the socket is left alone after a connection could not be taken.
+const acceptPause = 100 * time.Millisecond
+
 // listenHealth opens the local socket. A socket left by an earlier agent is
 // replaced: launchd runs one agent at a time.
 func listenHealth(ctx context.Context, path string) (net.Listener, error) {
@@ -38,14 +41,24 @@ func listenHealth(ctx context.Context, path string) (net.Listener, error) {
 func serveHealth(ctx context.Context, l net.Listener, h document.Health, log *slog.Logger) {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	for {
+	for told := false; ; {
 		c, err := l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			if ctx.Err() == nil {
 				log.Error("the health socket is closed", "err", err)
 			}
 			return
 		}
+		if err != nil {
+			// Too many open files, or a caller that hung up: neither lasts.
+			if !told {
+				log.Warn("a connection to the health socket was not taken", "err", err)
+			}
+			told = true
+			time.Sleep(acceptPause)
+			continue
+		}
+		told = false
 		if err := answer(c, h); err != nil {
 			log.Debug("a health answer was not taken", "err", err)
 		}
