@@ -67,14 +67,15 @@ func (p *showing) reconcile(ctx context.Context) (ctrl.Result, error) {
 }
 
 // input is a fresh reading, with what a claim's name is judged by. Only a server that is
-// to be deleted is worth a look for whether its owner was given it.
+// to be deleted is worth a look for whether its owner was given it. What was ordered for it
+// bears its name until it goes, and no other order could have that.
 func (p *showing) input(ctx context.Context, server cloud.Server) (host.ShowInput, error) {
 	pools := p.pools()
 	in := host.ShowInput{
 		Name: server.Name, Began: p.readAt, Settle: p.Settle, DeletionScheduled: server.DeletionScheduled,
 		Pools: []string{pools.Default, pools.Prefix(p.owner)}, FirstSeen: p.since(p.now()),
 	}
-	if !in.DeletionScheduled || p.owner.Spec.ProviderID != "" || host.TakesOver(p.owner) {
+	if !in.DeletionScheduled || p.owner.Spec.ProviderID != "" || host.TakesOver(p.owner) || p.host.Spec.Record.Ordered {
 		in.Given = true
 		return in, nil
 	}

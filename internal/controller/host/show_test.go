@@ -274,6 +274,19 @@ func TestAServerThatIsToBeDeletedIsNotGivenToAMachine(t *testing.T) {
 	}
 }
 
+// A Machine that gave up what was ordered for it could order no other before that is gone: its
+// name is taken.
+func TestAnOrderedServerThatIsToBeDeletedStaysWithItsOwner(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	w.claim("m-1", "t-1")
+	h := w.host()
+	h.Spec.Record.Ordered = true
+	w.must(w.client.Update(w.ctx, h))
+	w.cloud.Change(serverID, func(s *cloud.Server) { s.Name, s.DeletionScheduled = "m-1", true })
+	w.untilPhase(infrav1.HostInUse)
+}
+
 // A person may give back a Mac in use: it serves its owner until it goes, also when all
 // status is lost.
 func TestAServerThatIsToBeDeletedStaysWithItsOwner(t *testing.T) {
