@@ -34,8 +34,12 @@ func recentFailures(h *Host, now time.Time) int {
 }
 
 // RecordGivenUp notes that the Machine of the present claim is given up by its health check: as a
-// claim that came to nothing, and once, however often it is noted.
-func RecordGivenUp(h *Host, now time.Time) {
+// claim that came to nothing, and once, however often it is noted. One that was no Node yet
+// costs its Mac nothing where that is not at fault.
+func RecordGivenUp(h *Host, b Bringup, now time.Time) {
+	if b.Pending && !b.atFault() {
+		return
+	}
 	counted := slices.ContainsFunc(h.Spec.Failures.Recent, func(f infrav1.Failure) bool {
 		return f.Reason == infrav1.ReasonExhausted && (h.Spec.Record.Wipe.RequiredSince == nil || f.Time.After(h.Spec.Record.Wipe.RequiredSince.Time))
 	})

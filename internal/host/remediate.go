@@ -224,6 +224,8 @@ func (r Remediation) givenUp() RemediationStep {
 		return next
 	case r.Hindrance != "":
 		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted yet: "+r.Hindrance
+	case r.Bringup.Pending && !r.Wanted && r.Bringup.waits(r.Now) != "":
+		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted: "+r.Bringup.waits(r.Now)
 	case r.TooMany:
 		next.Reason, next.Message = infrav1.ReasonDiagnosing, "the Machine is given up and not deleted yet: its health check finds too many Machines unhealthy, and does nothing"
 	case r.Block.Reason != "" && !r.Gone && !r.Lost:

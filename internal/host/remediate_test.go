@@ -83,6 +83,9 @@ func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
 		"no health check asks for it":      {Remediation{OnDelete: true, Unasked: "paused"}, infrav1.ReasonDiagnosing, false},
 		"the Node is Ready":                {Remediation{OnDelete: true, Node: NodeReady}, infrav1.ReasonRecovered, false},
 		"a person wants another, though":   {Remediation{OnDelete: true, Node: NodeReady, Wanted: true}, infrav1.ReasonExhausted, true},
+		"it comes up again":                {Remediation{OnDelete: true, Bringup: Bringup{Pending: true, Reason: infrav1.ReasonRunning}}, infrav1.ReasonDiagnosing, false},
+		"its Node is Ready meanwhile":      {Remediation{OnDelete: true, Bringup: Bringup{Pending: true, Reason: infrav1.ReasonFileVault, Spared: "its Node is Ready"}}, infrav1.ReasonDiagnosing, false},
+		"nothing comes of it still":        {Remediation{OnDelete: true, Bringup: Bringup{Pending: true, Reason: infrav1.ReasonFileVault, Allowed: time.Hour}}, infrav1.ReasonExhausted, true},
 		"not before it was given up":       {Remediation{OnDelete: true, Step: infrav1.ReasonRebooting, Since: time.Unix(0, 0)}, infrav1.ReasonExhausted, false},
 		"nor at the step before the guard": {Remediation{OnDelete: true, Step: infrav1.ReasonRebooting, Since: time.Unix(0, 0), Block: held}, infrav1.ReasonHeld, false},
 	} {
@@ -94,7 +97,7 @@ func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
 		if got.Reason != c.reason || got.Delete != c.deletes || got.Message == "" {
 			t.Errorf("%s: got %+v, want reason %s, deleted: %t", name, got, c.reason, c.deletes)
 		}
-		if waits := got.Reason == infrav1.ReasonHeld || (c.in.TooMany || c.in.Hindrance != "") && c.in.OnDelete; waits && got.Step != c.in.Step {
+		if waits := got.Reason == infrav1.ReasonHeld || (c.in.TooMany || c.in.Hindrance != "" || got.Reason == infrav1.ReasonDiagnosing && c.in.Bringup.Pending) && c.in.OnDelete; waits && got.Step != c.in.Step {
 			t.Errorf("%s: it forgets how far it is: %+v", name, got)
 		}
 	}

@@ -15,6 +15,9 @@ type Bringup struct {
 	Class  FailureClass
 	// ClaimedAt is when the Machine got the Mac, or got it back wiped.
 	ClaimedAt time.Time
+	// AskedAt is when the health check began to ask for it, as right after a pause of its
+	// Cluster, before anybody has looked at the Mac again.
+	AskedAt time.Time
 	// Allowed is how long a Machine may take to become a Node, as its health check has it;
 	// 0: for ever.
 	Allowed time.Duration
@@ -37,12 +40,29 @@ func (b Bringup) stuck() bool {
 	return false
 }
 
+// atFault: what keeps the Mac from being a Node is the Mac's own, and has counted nowhere else.
+// The vendor's locks and sealed passwords cost it nothing.
+func (b Bringup) atFault() bool {
+	switch b.Reason {
+	case infrav1.ReasonWaitingForHost, infrav1.ReasonCredentialsSealed, infrav1.ReasonMissingSudoPassword:
+		return false
+	}
+	return b.stuck()
+}
+
+// bringupPatience is how long a Mac has after it was first complained of.
+const bringupPatience = 10 * time.Minute
+
 // waits says why the Mac is left to its bootstrap; empty: nothing comes of that any more. The
 // health check counts from when the Machine was made, and that may have waited for a Mac all
 // the time: the Mac has as much from its claim on.
 func (b Bringup) waits(now time.Time) string {
 	const notYet = "the Mac is not provisioned yet"
-	switch until := b.ClaimedAt.Add(b.Allowed); {
+	until := b.ClaimedAt.Add(b.Allowed)
+	if asked := b.AskedAt.Add(bringupPatience); asked.After(until) {
+		until = asked
+	}
+	switch {
 	case b.Spared != "":
 		return notYet + ", and not given up by itself: " + b.Spared
 	case !b.stuck():

@@ -110,9 +110,8 @@ func (r *Reconciler) recordWipe(ctx context.Context, v *visit) error {
 		return nil
 	}
 	host.RecordDisruption(v.host, r.Clock.Now())
-	// What kept a Mac from becoming a Node has counted by then, or is not the Mac's fault.
-	if !annotations.HasRemediateMachine(v.owner) && !v.unprovisioned() {
-		host.RecordGivenUp(v.host, r.Clock.Now())
+	if !annotations.HasRemediateMachine(v.owner) {
+		host.RecordGivenUp(v.host, v.bringup(), r.Clock.Now())
 	}
 	return r.updateHost(ctx, v, "noting the coming wipe")
 }

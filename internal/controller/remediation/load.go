@@ -140,9 +140,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 	if at := v.remediation.Status.StepStartedAt; at != nil {
 		in.Since = at.Time
 	}
-	if v.machine != nil && v.host != nil && v.unprovisioned() {
-		in.Bringup = v.bringup()
-	}
+	in.Bringup = v.bringup()
 	if v.machine != nil {
 		in.Restarted = v.machine.Status.Applied.Restart == v.id()
 		in.Unreachable = v.unreachable()
@@ -265,10 +263,13 @@ func (v *visit) hindrance() string {
 
 func (v *visit) unprovisioned() bool { return v.machine.Spec.ProviderID == "" }
 
-// bringup is how far the claimed Mac is that is no Node yet.
+// bringup is how far the claimed Mac is that is no Node yet; nothing of others.
 func (v *visit) bringup() host.Bringup {
+	if v.machine == nil || v.host == nil || !v.unprovisioned() {
+		return host.Bringup{}
+	}
 	b := host.Bringup{
-		Pending: true, Reason: conditions.GetReason(v.machine, infrav1.BootstrappedCondition), Allowed: startupTime(v.checks),
+		Pending: true, AskedAt: v.remediation.CreationTimestamp.Time, Reason: conditions.GetReason(v.machine, infrav1.BootstrappedCondition), Allowed: startupTime(v.checks),
 	}
 	if last := v.machine.Status.Bootstrap.LastError; last != nil {
 		b.Class = host.FailureClass(last.Class)
@@ -281,8 +282,8 @@ func (v *visit) bringup() host.Bringup {
 		b.Spared = "it is taken over as it stands"
 	case v.node != nil && host.NodeOfHost(v.node, v.host) && workload.NodeReady(v.node):
 		b.Spared = "its Node is Ready"
-	case !v.host.Status.Server.Delivered:
-		b.Spared = "the vendor has not delivered its server"
+	case v.host.Spec.Record.Ordered:
+		b.Spared = "its server was ordered, and another one would be"
 	}
 	return b
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -29,25 +30,29 @@ func claimed(reason string) func(*objects) {
 // A Mac that its Machine has claimed and cannot bring up is given up once it had the whole time
 // that the health check gives a Machine, however long that had waited for a Mac before.
 func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
+	itsFault := sets.New(infrav1.ReasonFileVault, infrav1.ReasonBootstrapExhausted)
 	for name, c := range map[string]struct {
 		reason string
 		change func(*objects)
 		gaveUp bool
 	}{
-		"it answers no call":      {infrav1.ReasonWaitingForHost, nil, true},
-		"its password is sealed":  {infrav1.ReasonCredentialsSealed, nil, true},
-		"FileVault":               {infrav1.ReasonFileVault, nil, true},
-		"no tier is left":         {infrav1.ReasonBootstrapExhausted, nil, true},
-		"its bootstrap goes on":   {infrav1.ReasonSSHUnreachable, nil, false},
-		"it waits for its server": {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Status.Server.Delivered = false }, false},
-		"it is taken over":        {infrav1.ReasonBootstrapExhausted, func(o *objects) { o.machine.Spec.HostRef.TakeOver = true }, false},
+		"it answers no call":     {infrav1.ReasonWaitingForHost, nil, true},
+		"its password is sealed": {infrav1.ReasonCredentialsSealed, nil, true},
+		"FileVault":              {infrav1.ReasonFileVault, nil, true},
+		"no tier is left":        {infrav1.ReasonBootstrapExhausted, nil, true},
+		"its bootstrap goes on":  {infrav1.ReasonSSHUnreachable, nil, false},
+		"it was ordered":         {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Spec.Record.Ordered = true }, false},
+		"it is taken over":       {infrav1.ReasonBootstrapExhausted, func(o *objects) { o.machine.Spec.HostRef.TakeOver = true }, false},
 		"its Node is Ready": {infrav1.ReasonBootstrapExhausted, func(o *objects) {
 			o.node = newObjects().node
 			o.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}, false},
-		"its server is gone":  {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Status.Phase = infrav1.HostGone }, false},
-		"its claim went":      {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Spec.ClaimRef.Token = "another" }, false},
-		"it waits for a Mac":  {infrav1.ReasonWaitingForHost, func(o *objects) { o.machine.Spec.HostRef = nil }, false},
+		"its server is gone": {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Status.Phase = infrav1.HostGone }, false},
+		"its claim went":     {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Spec.ClaimRef.Token = "another" }, false},
+		"it waits for a Mac": {infrav1.ReasonWaitingForHost, func(o *objects) { o.machine.Spec.HostRef = nil }, false},
+		"it is new that it fails": {infrav1.ReasonWaitingForHost, func(o *objects) {
+			o.remediation.CreationTimestamp = metav1.NewTime(time.Unix(1_800_000_000, 0).Add(2*time.Hour - time.Minute))
+		}, false},
 		"it is being wiped":   {infrav1.ReasonWaitingForHost, func(o *objects) { o.host.Spec.Release = &infrav1.Release{Token: token} }, false},
 		"all the time it has": {infrav1.ReasonFileVault, func(o *objects) { o.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }, false},
 	} {
@@ -68,7 +73,8 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 			if step := w.remediation().Status.Step; said != c.gaveUp || (step == infrav1.ReasonExhausted) != c.gaveUp {
 				t.Errorf("given up: %t, %+v", said, w.remediation().Status)
 			}
-			if h := w.host(); h.Spec.Reboot != nil || w.machineAnnotated() || (h.Spec.Record.DisturbedAt != nil) != c.gaveUp || len(h.Spec.Failures.Recent) > 0 {
+			if h := w.host(); h.Spec.Reboot != nil || w.machineAnnotated() || (h.Spec.Record.DisturbedAt != nil) != c.gaveUp ||
+				(len(h.Spec.Failures.Recent) == 1) != (c.gaveUp && itsFault.Has(c.reason)) {
 				t.Errorf("reboot %+v, disturbed at %v, failures %+v", h.Spec.Reboot, h.Spec.Record.DisturbedAt, h.Spec.Failures.Recent)
 			}
 		})
