@@ -2,6 +2,7 @@ package converge
 
 import (
 	"bytes"
+	"context"
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"encoding/json"
@@ -319,12 +320,17 @@ func TestLoginwindowIsRestartedOnceInTenMinutes(t *testing.T) {
 // What logs the user in is stored by then, and a boot starts loginwindow anew.
 func TestLoginwindowThatCannotBeRestartedAsksForAReboot(t *testing.T) {
 	f := newFixture(t)
-	f.mac.Fail = func(call string) error {
-		if call == "restart loginwindow" {
-			return &macos.LaunchdError{Verb: "kickstart", Code: 1, Text: "Operation not permitted"}
+	fails := func(err error) {
+		f.mac.Fail = func(call string) error {
+			if call == "restart loginwindow" {
+				return err
+			}
+			return nil
 		}
-		return nil
 	}
+	fails(fmt.Errorf("launchctl: %w", context.DeadlineExceeded))
+	f.refused("session", document.Retry, "restarting loginwindow: launchctl")
+	fails(&macos.LaunchdError{Verb: "kickstart", Code: 1, Text: "Operation not permitted"})
 	f.refused("session", document.Reboot, "Operation not permitted: reboot the Mac")
 	f.mac.Fail = nil
 	f.mac.Reboot()

@@ -244,7 +244,7 @@ func TestARefusedRestartOfLoginwindowCounts(t *testing.T) {
 	f.mac.Fail = func(call string) error {
 		if call == "restart loginwindow" {
 			tries++
-			return errors.New("Operation not permitted")
+			return &macos.LaunchdError{Verb: "kickstart", Code: 1, Text: "Operation not permitted"}
 		}
 		return nil
 	}

@@ -112,8 +112,8 @@ func RestartLoginwindow(ctx context.Context, mac macos.Mac, user string) (bool, 
 // restartFailed is the failure of a restart of loginwindow. What logs the user in is
 // stored, and a boot starts loginwindow anew.
 func restartFailed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("restarting loginwindow: %w", err)
+	if _, refused := errors.AsType[*macos.LaunchdError](err); !refused || ctx.Err() != nil {
+		return fmt.Errorf("restarting loginwindow: %w", err) // an answer that did not come may come the next time
 	}
 	return step.Fail(document.Reboot, "restarting loginwindow: %w: reboot the Mac", err)
 }
