@@ -27,8 +27,8 @@ func bugs() []bug {
 		}},
 		{"early", []string{"was deleted while"}, []stage.Edit{
 			// The Pod's object goes before its VM.
-			{File: pods + "terminate.go", Old: "\tif w.progress.Step != \"\" {\n\t\tgrace :=", New: "\tif false {\n\t\tgrace :="},
-			{File: pods + "terminate.go", Old: "w.removeOtherVMs(ctx, \"\"); err != nil", New: "error(nil); err != nil"},
+			{File: pods + "terminate.go", Old: "\tif w.progress.Step != \"\" {\n\t\tif err := w.removeVM(", New: "\tif false {\n\t\tif err := w.removeVM("},
+			{File: pods + "terminate.go", Old: "w.removeOtherVMs(ctx, \"\", grace); err != nil", New: "error(nil); err != nil"},
 		}},
 		{"backwards", []string{"phase went from Running to Pending"}, []stage.Edit{
 			// A Pod that waits to be restarted is shown as one that never ran.
