@@ -48,8 +48,8 @@ func TestAPodSaysHowFarItsPullIs(t *testing.T) {
 		return w.host.pulls == 1
 	})
 	w.frozen.Store(true)
-	w.clock.Step(time.Minute)
 	w.awaitPod("a", "says how far it is", func(p *corev1.Pod) bool {
+		w.clock.Step(time.Minute) // the Pod may begin to wait for the minute only now
 		if waitingReason(p) != "ContainerCreating" {
 			return false
 		}
