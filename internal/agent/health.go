@@ -16,7 +16,7 @@ import (
 )
 
 // healthTimeout bounds one answer: a client that does not read is hung up on.
-const healthTimeout = 2 * time.Second
+const healthTimeout = 10 * time.Second
 
 // acceptPause is how long the socket is left alone after a connection could not be taken.
 const acceptPause = 100 * time.Millisecond

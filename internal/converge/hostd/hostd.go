@@ -43,6 +43,8 @@ type options struct {
 	// ConfigFile and Socket are document.ConfigFile and document.HostdSocket when
 	// empty.
 	ConfigFile, Socket string
+	// Patience is for a request to arrive, and for its answer to be taken: 10 s when zero.
+	Patience time.Duration
 	// Build is the SHA-256 of the build this process was started from.
 	Build string
 	// UserID and PeerUID find the number of a user and who is at the other end of a
@@ -54,6 +56,7 @@ type options struct {
 func (o options) withDefaults() options {
 	o.ConfigFile = cmp.Or(o.ConfigFile, document.ConfigFile)
 	o.Socket = cmp.Or(o.Socket, document.HostdSocket)
+	o.Patience = cmp.Or(o.Patience, 10*time.Second)
 	if o.UserID == nil {
 		o.UserID = macos.UserID
 	}

@@ -42,7 +42,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.configure(func(*document.AgentConfig) {})
 	mac.Put(session.PasswordFile, macostest.ScrambledPassword("correct horse"), rootOnly)
-	f.hostd = newHostd(options{Mac: mac.Interfaces(), Build: "b1"}, slog.New(slog.DiscardHandler))
+	f.hostd = newHostd(options{Mac: mac.Interfaces(), Build: "b1", Patience: time.Minute}, slog.New(slog.DiscardHandler))
 	f.boot = mac.Boot
 	if err := f.readConfig(); err != nil {
 		t.Fatal(err)
@@ -387,6 +387,7 @@ func TestArmTellsOfTheSessionThereIs(t *testing.T) {
 
 func TestTheSetOfVerbsIsClosed(t *testing.T) {
 	f := newFixture(t)
+	f.o.Patience = time.Second // which two of these use up
 	path := f.served(0)
 	for _, request := range []string{
 		"", "\n", "{}\n", `{"verb":"run"}` + "\n", `{"verb":"arm","anchor":"x"}` + "\n", `["arm"]` + "\n",

@@ -18,10 +18,6 @@ import (
 )
 
 const (
-	// requestTimeout is for the request to arrive, answerTimeout for the answer to be
-	// taken.
-	requestTimeout = 2 * time.Second
-	answerTimeout  = 2 * time.Second
 	// maxRequest bounds a request, in bytes.
 	maxRequest = 4 << 10
 	// maxCallers are answered at once; who comes then is hung up on.
@@ -102,7 +98,7 @@ func (h *hostd) authorize(ctx context.Context, c *net.UnixConn) error {
 }
 
 func (h *hostd) answerOne(ctx context.Context, c *net.UnixConn) error {
-	if err := c.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(h.o.Patience)); err != nil {
 		return err
 	}
 	verb, err := readVerb(c)
@@ -113,7 +109,7 @@ func (h *hostd) answerOne(ctx context.Context, c *net.UnixConn) error {
 	if encoding != nil {
 		return encoding
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(h.o.Patience)); err != nil {
 		return err
 	}
 	_, err = c.Write(line)

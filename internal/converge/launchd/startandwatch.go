@@ -20,8 +20,9 @@ const (
 	// ended, and has been seen missing or replaced.
 	watchFor  = (throttleInterval + 2) * time.Second
 	watchPoll = time.Second
-	// askTimeout bounds one question to a process.
-	askTimeout = 2 * time.Second
+	// askTimeout bounds one question to a process. One that is late on a busy Mac
+	// must not be restarted for it.
+	askTimeout = 10 * time.Second
 )
 
 // startJob gets the wanted process started, not yet proved.
