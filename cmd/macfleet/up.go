@@ -112,6 +112,9 @@ func up(ctx context.Context, flags *sandboxFlags, options *upOptions, p *progres
 		return errors.Join(err, removeStopped(dir))
 	}
 	if err := fill(ctx, flags, options, p); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(err, down(context.WithoutCancel(ctx), flags, p))
+		}
 		return err
 	}
 	p.done("the sandbox is up")
