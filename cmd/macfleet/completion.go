@@ -18,7 +18,7 @@ import (
 )
 
 // completionPatience is how long a shell is let wait for names.
-const completionPatience = 3 * time.Second
+const completionPatience = 5 * time.Second
 
 func newCompletion() *cobra.Command {
 	shells := map[string]func(*cobra.Command, io.Writer) error{

@@ -65,7 +65,7 @@ func printSandbox(cmd *cobra.Command, c client.Client) error {
 }
 
 // managerPatience is how long a manager may take to say that it runs.
-const managerPatience = 2 * time.Second
+const managerPatience = 5 * time.Second
 
 // managerNow says whether the manager runs: whether it answers at ready.
 func managerNow(ctx context.Context, ready string) string {
