@@ -122,10 +122,10 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Run asks for the certificate, and for the next one, until ctx ends.
 func (c *Certificate) Run(ctx context.Context) error {
+	was := c.manager.Current() != nil // before it can change: each change is told
 	go c.manager.Run(ctx)
 	look := time.NewTicker(watchInterval)
 	defer look.Stop()
-	was := c.manager.Current() != nil
 	c.o.Changed()
 	for {
 		select {
