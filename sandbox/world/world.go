@@ -258,6 +258,9 @@ func (w *World) startManagers(ctx context.Context, flags []string) error {
 	if err := w.writeKubeconfig(ctx, kubeconfig, Namespace, managerServiceAccount); err != nil {
 		return err
 	}
+	if err := w.awaitRights(ctx); err != nil {
+		return err
+	}
 	for n := range w.options.Managers {
 		m, err := w.newManager(ctx, n+1, kubeconfig, flags)
 		if err != nil {
