@@ -20,6 +20,9 @@ const (
 	// and SIGTERM for all, powerOffDelay between that and the cut.
 	shutdownDelay = time.Second
 	powerOffDelay = time.Second
+	// lastWords is what passes at least before connections end, however fast the
+	// Mac's clock is: what was printed by then is copied at this machine's own pace.
+	lastWords = 300 * time.Millisecond
 	// killedRC is recorded for a shim that went away without saying goodbye.
 	killedRC = 128 + int(syscall.SIGKILL)
 	// Exit codes of a shell for what it cannot execute and cannot find.
@@ -216,7 +219,7 @@ func (p *pid1) shutdown(how string) {
 		kind = wire.EventHalt
 	}
 	p.launchd.Halt()
-	time.Sleep(p.cfg.Scaled(shutdownDelay))
+	time.Sleep(max(p.cfg.Scaled(shutdownDelay), lastWords))
 	p.door.server.HangUp()
 	_ = unix.Kill(-1, unix.SIGTERM)
 	time.Sleep(p.cfg.Scaled(powerOffDelay))
