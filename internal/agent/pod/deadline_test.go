@@ -21,6 +21,14 @@ func withDeadline(p *corev1.Pod, seconds int64) *corev1.Pod {
 	return p
 }
 
+// overdue has the deadline of Pod a be over, also for who has looked at the clock and does
+// not wait for it yet: that it is changed has him look again.
+func (w *world) overdue() {
+	w.t.Helper()
+	w.clock.Step(late * time.Second)
+	w.edit("a", func(*corev1.Pod) {})
+}
+
 func TestADeadlineFailsThePod(t *testing.T) {
 	for name, p := range map[string]*corev1.Pod{
 		"a command":              withDeadline(podtest.Job(corev1.RestartPolicyNever), late),
@@ -30,7 +38,7 @@ func TestADeadlineFailsThePod(t *testing.T) {
 			w := newWorld(t, p)
 			w.startAgent()
 			w.awaitRunning("a")
-			w.clock.Step(late * time.Second)
+			w.overdue()
 			got := w.awaitPhase(corev1.PodFailed)
 			e := got.Status.ContainerStatuses[0].State.Terminated
 			if got.Status.Reason != "DeadlineExceeded" || e == nil || e.ExitCode == 0 {
@@ -59,7 +67,7 @@ func TestWhatIsEndedForADeadlineIsNotReady(t *testing.T) {
 	w.host.guests.hold["main"], w.host.guests.stubborn = true, true
 	w.startAgent()
 	w.awaitRunning("a")
-	w.clock.Step(late * time.Second)
+	w.overdue()
 	w.awaitSignal()
 	p = w.awaitPod("a", "is not ready", func(p *corev1.Pod) bool { return conditionOf(p, corev1.PodReady).Status == corev1.ConditionFalse })
 	if c := conditionOf(p, corev1.PodReady); c.Reason != "PodFailed" || mainOf(p).State.Running == nil || p.Status.Phase != corev1.PodRunning {
@@ -93,13 +101,13 @@ func TestADeadlineIsNotForgottenWithTheAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := withDeadline(podtest.Job(corev1.RestartPolicyNever), late)
-			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
+			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(longGrace))
 			w := newWorld(t, p)
 			w.host.guests.stubborn = true
 			w.startAgent()
 			w.awaitRunning("a")
 			w.frozen.Store(true)
-			w.clock.Step(late * time.Second)
+			w.overdue()
 			w.awaitSignal()
 			w.stopAgent()
 			w.clock.Step(10 * time.Second)

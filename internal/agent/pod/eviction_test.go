@@ -52,9 +52,9 @@ func TestAPodIsEvictedInItsBackOff(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
 	s := w.startAgent()
 	w.awaitRunning("a")
+	w.frozen.Store(true) // the second run is no long one
 	w.host.exit("main", exited(1))
 	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
-	w.frozen.Store(true)
 	w.host.exit("main", exited(1))
 	w.awaitWaiting("CrashLoopBackOff")
 	holders := s.Holders()
@@ -89,8 +89,8 @@ func TestGuestsAreTheVMsThatRun(t *testing.T) {
 		return len(list)
 	}
 	w.awaitAllRunning()
+	w.frozen.Store(true) // the second end has a back-off
 	for _, run := range []string{"", "-r1"} {
-		w.frozen.Store(run != "") // the second end has a back-off
 		for id, name := range map[string]string{"main": "vm", "c-1": "web"} {
 			w.host.exit(id+run, exited(1))
 			w.awaitContainer(name, "has ended", func(c corev1.ContainerStatus) bool {
@@ -107,7 +107,7 @@ func TestGuestsAreTheVMsThatRun(t *testing.T) {
 	w.host.guests.stubborn = true
 	w.host.mu.Unlock()
 	w.frozen.Store(true)
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.await("both are told to end", func() bool { return w.host.count("signal") == 2 })
 	if n := guests(); n != 1 || len(s.Holders()) != 0 {
 		t.Errorf("%d guests while its Pod ends, which is evicted again: %+v", n, s.Holders())

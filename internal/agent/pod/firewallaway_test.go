@@ -30,9 +30,13 @@ func TestAGuardThatIsRestartedCostsNoGuest(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	const away = 2 * firewall.MaxRefusals // longer than the patience with a no
 	g := w.awayGuard(away)
+	w.frozen.Store(true) // at the world's pace a busy machine uses up the guard's minute
 	w.startAgent()
+	w.await("all proofs", func() bool {
+		w.clock.Step(20 * time.Millisecond)
+		return len(g.questions()) == 4+away
+	})
 	w.awaitRunning("a")
-	w.await("all proofs", func() bool { return len(g.questions()) == 4+away })
 	if n := w.host.count("stop"); n != 0 {
 		t.Errorf("stopped %d times", n)
 	}

@@ -132,9 +132,9 @@ func TestACorrectedImageWaitsOutNoCrashLoop(t *testing.T) {
 	w := newWorld(t, podtest.Job(corev1.RestartPolicyAlways))
 	w.startAgent()
 	w.awaitRunning("a")
+	w.frozen.Store(true) // the second run is no long one
 	w.host.exit("main", exited(1))
 	w.awaitPod("a", "runs again", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 && mainOf(p).State.Running != nil })
-	w.frozen.Store(true)
 	w.host.exit("main", exited(1))
 	w.awaitWaiting("CrashLoopBackOff")
 	w.edit("a", toNextImage)

@@ -32,7 +32,7 @@ func TestAContainerThatIsToldToEndLeavesItsMessage(t *testing.T) {
 		ends func(w *world)
 	}{
 		"deleted":      {func(*corev1.Pod) {}, func(w *world) { w.deleteWithin(36000) }},
-		"its deadline": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &deadline }, func(w *world) { w.clock.Step(late * time.Second) }},
+		"its deadline": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = &deadline }, func(w *world) { w.overdue() }},
 		"its probe":    {func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probes("check", 1, 1) }, func(w *world) { w.host.execs.exits("check", 1) }},
 	} {
 		t.Run(name, func(t *testing.T) {

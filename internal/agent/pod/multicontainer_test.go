@@ -83,6 +83,7 @@ func TestAContainerIsRestartedInItsGuest(t *testing.T) {
 	w := newWorld(t, two(corev1.RestartPolicyAlways))
 	s := w.startAgent()
 	before := w.awaitAllRunning()
+	w.frozen.Store(true) // the second run is no long one
 	w.host.exit("c-1", exited(1))
 	p := w.awaitContainer("web", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
 	if d := cmp.Diff(of(before, "vm"), of(p, "vm")); d != "" {
@@ -92,7 +93,6 @@ func TestAContainerIsRestartedInItsGuest(t *testing.T) {
 	if last == nil || last.ExitCode != 1 || last.ContainerID != "tart://tk-uid-a-0/web" || of(p, "web").ContainerID != "tart://tk-uid-a-0/web/1" {
 		t.Errorf("web: %+v", of(p, "web"))
 	}
-	w.frozen.Store(true)
 	w.host.exit("c-1-r1", exited(0))
 	p = w.awaitContainer("web", "backs off", func(c corev1.ContainerStatus) bool { return c.State.Waiting != nil })
 	if r := of(p, "web").State.Waiting; r.Reason != "CrashLoopBackOff" || p.Status.Phase != corev1.PodRunning {
@@ -194,7 +194,7 @@ func TestADeletionEndsAllContainers(t *testing.T) {
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitAllRunning()
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.awaitGone("a")
 	got := slices.Sorted(slices.Values(w.host.history()[4:]))
 	want := []string{"delete tk-uid-a-0", "exec tk-uid-a-0 prestop-c-1", "signal tk-uid-a-0 c-1 terminated", "signal tk-uid-a-0 main terminated", "stop tk-uid-a-0"}
@@ -239,6 +239,9 @@ func TestAProbeKillsItsContainerAlone(t *testing.T) {
 		p.Spec.Containers[1].LivenessProbe = &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"check"}}},
 			PeriodSeconds: 1, FailureThreshold: 1, SuccessThreshold: 1, TimeoutSeconds: 1,
+		}
+		if !stubborn {
+			p = withLongGrace(p)
 		}
 		w := newWorld(t, p)
 		w.host.guests.stubborn = stubborn
@@ -359,7 +362,7 @@ func TestContainersBeginInTheirOrder(t *testing.T) {
 
 // A changed image stops all containers, whatever their policy, and starts them again.
 func TestAnotherImageRestartsAllContainers(t *testing.T) {
-	w := newWorld(t, two(corev1.RestartPolicyNever))
+	w := newWorld(t, withLongGrace(two(corev1.RestartPolicyNever)))
 	w.startAgent()
 	w.awaitAllRunning()
 	w.edit("a", func(p *corev1.Pod) {
@@ -436,7 +439,7 @@ func TestLogsOfOldRunsAreRemoved(t *testing.T) {
 
 // A hook that fails ends its own container, which is started again.
 func TestAHookThatFailsKillsItsContainerAlone(t *testing.T) {
-	p := two(corev1.RestartPolicyAlways)
+	p := withLongGrace(two(corev1.RestartPolicyAlways))
 	p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"greet"}}}}
 	w := newWorld(t, p)
 	w.host.guests.codes["poststart-c-1"] = 1 // that of the first run alone

@@ -89,7 +89,7 @@ func TestAHookThatHasBegunNeedsNoEnvironment(t *testing.T) {
 
 // TestAHookThatFailsKillsTheContainer, and the restart policy decides what comes then.
 func TestAHookThatFailsKillsTheContainer(t *testing.T) {
-	w := newWorld(t, hooked(corev1.RestartPolicyNever))
+	w := newWorld(t, withLongGrace(hooked(corev1.RestartPolicyNever)))
 	w.host.guests.codes[helloID] = 1
 	w.startAgent()
 	p := w.awaitPhase(corev1.PodFailed)
@@ -131,7 +131,7 @@ func TestADeletionDoesNotWaitForAHook(t *testing.T) {
 	w.host.guests.hold[helloID] = true
 	w.startAgent()
 	w.awaitHook()
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.awaitGone("a")
 	if w.told("FailedPostStartHook") || w.host.count("signal tk-uid-a-0 main") == 0 {
 		t.Errorf("events %v, history %v", w.events.all(), w.host.history())

@@ -126,7 +126,7 @@ func TestAFailedProbeKillsTheContainer(t *testing.T) {
 		{"never", corev1.RestartPolicyNever, func(c *corev1.Container) { c.LivenessProbe = probes("check", 1, 2) }, "Container vm failed liveness probe", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, probed(c.policy, c.edit))
+			w := newWorld(t, withLongGrace(probed(c.policy, c.edit)))
 			w.host.execs.exits("check", 1)
 			w.startAgent()
 			w.await("it is told to end", func() bool { return w.host.count("signal tk-uid-a-0 main terminated") >= 1 })
@@ -172,7 +172,7 @@ func TestTheGraceIsThatOfTheProbe(t *testing.T) {
 		c.LivenessProbe = probes("check", 1, 1)
 		c.LivenessProbe.TerminationGracePeriodSeconds = ptr.To(int64(5))
 	})
-	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600))
+	p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(longGrace))
 	w := newWorld(t, p)
 	w.host.guests.stubborn = true
 	w.host.execs.exits("check", 1)
@@ -181,7 +181,7 @@ func TestTheGraceIsThatOfTheProbe(t *testing.T) {
 	begin := w.clock.Now()
 	w.host.execs.exits("check", 0)
 	w.await("its guest goes down", func() bool { return w.host.count("stop tk-uid-a-0") > 0 })
-	if took := w.clock.Since(begin); took > 30*time.Minute {
+	if took := w.clock.Since(begin); took > longButNoGrace {
 		t.Errorf("it took %s", took)
 	}
 	now := w.awaitPod("a", "is restarted", func(p *corev1.Pod) bool { return mainOf(p).RestartCount == 1 })
@@ -193,7 +193,7 @@ func TestTheGraceIsThatOfTheProbe(t *testing.T) {
 // TestAnotherAgentDoesNotFlipReadiness, nor waits for the start again.
 func TestAnotherAgentDoesNotFlipReadiness(t *testing.T) {
 	w := newWorld(t, probed(corev1.RestartPolicyAlways, func(c *corev1.Container) {
-		c.StartupProbe, c.ReadinessProbe = probes("up", 0, 3), probes("ready", 0, 3)
+		c.StartupProbe, c.ReadinessProbe = probes("up", 0, 3), probes("ready", 0, 20)
 	}))
 	w.startAgent()
 	since := conditionOf(w.awaitReady(true), corev1.PodReady).LastTransitionTime
@@ -224,7 +224,7 @@ func TestReadinessIsProbedUntilTheEnd(t *testing.T) {
 	w.startAgent()
 	w.awaitReady(true)
 	w.frozen.Store(true)
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.awaitSignal()
 	alive := w.host.execs.count("alive")
 	w.host.execs.exits("ready", 1)

@@ -28,7 +28,7 @@ func startupProbe(command string) *corev1.Probe {
 // What comes after a sidecar waits for its startup probe, and what it does after that does not
 // decide the phase.
 func TestASidecarStartsBeforeTheOthers(t *testing.T) {
-	p := withSidecar(corev1.RestartPolicyNever)
+	p := withLongGrace(withSidecar(corev1.RestartPolicyNever))
 	p.Spec.InitContainers[0].StartupProbe = startupProbe("up")
 	w := newWorld(t, p)
 	w.host.guests.hold["init-0"] = true
@@ -67,15 +67,14 @@ func TestASidecarStartsBeforeTheOthers(t *testing.T) {
 func TestSidecarsEndInReverse(t *testing.T) {
 	for name, deleted := range map[string]bool{"with their Pod": true, "after its command": false} {
 		t.Run(name, func(t *testing.T) {
-			p := podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two")
-			p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(3600)) // which a busy machine does not use up
+			p := withLongGrace(podtest.Sidecars(podtest.Job(corev1.RestartPolicyNever), "one", "two"))
 			w := newWorld(t, p)
 			w.host.guests.hold["init-0"], w.host.guests.hold["init-1"] = true, true
 			w.startAgent()
 			w.awaitAllRunning()
 			want := []string{"signal tk-uid-a-0 init-1 terminated", "signal tk-uid-a-0 init-0 terminated"}
 			if deleted {
-				w.deleteWithin(3600)
+				w.deleteWithin(longGrace)
 				w.awaitGone("a")
 				want = slices.Insert(want, 0, "signal tk-uid-a-0 main terminated")
 			} else {
@@ -104,13 +103,16 @@ func TestSidecarsHaveTwoSecondsOfTheirOwn(t *testing.T) {
 	w.startAgent()
 	w.awaitAllRunning()
 	w.frozen.Store(true)
-	w.clock.Step(late * time.Second)
+	w.overdue()
 	w.awaitSignal()
 	if n := w.host.count("signal tk-uid-a-0 init-"); n != 0 {
 		t.Fatalf("sidecars were told before the main container had ended: %v", w.host.history())
 	}
 	w.clock.Step(27 * time.Second) // a tenth of the grace is the guest's
 	w.await("both sidecars are told", func() bool {
+		if w.host.count("signal tk-uid-a-0 init-") == 0 {
+			w.clock.Step(5 * time.Millisecond) // who did not wait yet
+		}
 		return w.host.count("signal tk-uid-a-0 init-0 terminated") == 1 && w.host.count("signal tk-uid-a-0 init-1 terminated") == 1
 	})
 	w.await("the guest goes down", func() bool {
@@ -139,7 +141,7 @@ func TestHooksOfSidecarsAwaitNoTurn(t *testing.T) {
 	w.startAgent()
 	w.awaitAllRunning()
 	w.frozen.Store(true)
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.awaitSignal()
 	w.await("the hook runs", func() bool { return w.host.count("exec tk-uid-a-0 prestop-init-0") == 1 })
 	if n := w.host.count("signal tk-uid-a-0 init-0"); n != 0 {
@@ -193,9 +195,9 @@ func TestASidecarHoldsUpNothingThatRuns(t *testing.T) {
 	w.host.guests.hold["init-0"] = true
 	w.startAgent()
 	w.awaitAllRunning()
+	w.frozen.Store(true) // the second run is no long one
 	w.host.exit("init-0", exited(1))
 	w.awaitContainer("proxy", "was restarted", func(c corev1.ContainerStatus) bool { return c.RestartCount == 1 && c.Ready })
-	w.frozen.Store(true)
 	w.host.exit("init-0-r1", exited(1))
 	w.awaitContainer("proxy", "backs off", func(c corev1.ContainerStatus) bool { return c.State.Waiting != nil })
 	w.stopAgent()
@@ -211,7 +213,7 @@ func TestASidecarHoldsUpNothingThatRuns(t *testing.T) {
 
 // A sidecar that ends because an init container after it failed has the exit code of its own command.
 func TestASidecarHasItsExitWhereAnInitContainerFails(t *testing.T) {
-	w := newWorld(t, withSidecar(corev1.RestartPolicyNever))
+	w := newWorld(t, withLongGrace(withSidecar(corev1.RestartPolicyNever)))
 	w.host.guests.hold["init-0"], w.host.guests.codes["init-1"] = true, 3
 	w.startAgent()
 	p := w.awaitPhase(corev1.PodFailed)

@@ -377,7 +377,7 @@ func TestAPodIsNotDeletedBeforeItsEndIsShown(t *testing.T) {
 	w.startAgent()
 	w.awaitRunning("a")
 	down.Store(true)
-	w.deleteWithin(3600)
+	w.deleteWithin(longGrace)
 	w.await("the guest is gone", func() bool { return len(w.host.names()) == 0 })
 	seen := tries.Load()
 	w.await("its end is sent again and again", func() bool { return tries.Load() > seen+20 || w.pod("a") == nil })
