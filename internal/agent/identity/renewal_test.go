@@ -112,9 +112,18 @@ func TestNoRequestFailsOfARenewal(t *testing.T) {
 		})
 	}
 	watched, slow := make(chan string, 1), make(chan string, 1)
+	watch, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/watch", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, err := client.Do(watch) // which the server answers at once
+	if err != nil {
+		t.Fatal(err)
+	}
 	go func() {
-		body, _ := get("/watch") // ends with an error: its connection is closed
-		watched <- body
+		defer watching.Body.Close()
+		body, _ := io.ReadAll(watching.Body) // ends with an error: its connection is closed
+		watched <- string(body)
 	}()
 	go func() {
 		body, err := get("/slow")

@@ -106,10 +106,10 @@ func TestManyStreams(t *testing.T) {
 		t.Errorf("%d streams were refused", n)
 	}
 	b.expect(b.client(), "/healthz", "good", http.StatusOK, "ok")
+	await(t, "the goroutines of streams that were refused are gone", func() bool { return runtime.NumGoroutine() <= goroutines+50 })
 	if now := heap(); now > before+16<<20 {
 		t.Errorf("%d bytes of memory are left of the streams that were refused", now-before)
 	}
-	await(t, "the goroutines of streams that were refused are gone", func() bool { return runtime.NumGoroutine() <= goroutines+50 })
 	for _, conn := range taken {
 		_ = conn.Close()
 	}

@@ -63,9 +63,9 @@ func TestOutputStaysInItsBounds(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	// Each round is more than a file may have, and goes on until it was seen.
 	round := "i=0; while [ $i -lt 300 ]; do echo line-$r-$i; i=$((i+1)); done; while [ ! -e " + gate + "-$r ]; do echo mark-$r; sleep 0.01; done"
-	// What is written while a file is copied and emptied is lost: the last line waits for a file
+	// What is written while a file is copied and emptied is lost: the last lines wait for a file
 	// that is not full, which nobody copies.
-	last := "while [ $(wc -c < $(cat " + gate + "-output)) -ge 2000 ]; do sleep 0.01; done; echo last"
+	last := "while [ $(wc -c < $(cat " + gate + "-output)) -ge 2000 ]; do sleep 0.01; done; printf 'mark-4\\nlast\\n'"
 	dir := startSpec(t, "for r in 0 1 2 3 4; do "+round+"; done; "+last, Spec{Log: "main.log", Logs: Logs{MaxBytes: 2000, MaxFiles: 3}})
 	if err := os.WriteFile(gate+"-output", []byte(filepath.Join(dir, outputFile)), 0o600); err != nil {
 		t.Fatal(err)

@@ -84,9 +84,9 @@ func TestOutputsApartWithoutAPipe(t *testing.T) {
 
 // A daemon that keeps the errors of its parent holds up nobody.
 func TestADaemonThatHoldsTheErrors(t *testing.T) {
-	// The errors' reader has so long for the report, too: without it nothing counts as held.
-	c := Dial(serve(t, &agent{generation: middle}), Options{AnswerTimeout: time.Minute, HeldTimeout: 5 * time.Second})
+	c := Dial(serve(t, &agent{generation: middle}), Options{AnswerTimeout: time.Minute, HeldTimeout: 50 * time.Millisecond})
 	defer c.Close()
+	c.apart = time.Minute // for the report, which the errors' reader brings: without it nothing counts as held
 	held := 0
 	g := sh("sleep 600 >/dev/null & echo $!; exit 6")
 	g.Apart = true

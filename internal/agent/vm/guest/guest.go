@@ -49,6 +49,9 @@ type Options struct {
 	// KnockInterval is how often the guest is asked something while a command runs.
 	// Default 15 s.
 	KnockInterval time.Duration
+	// CloseTimeout bounds how long Close waits for calls, which an output may hold up.
+	// Default 1 s.
+	CloseTimeout time.Duration
 }
 
 // Client implements vm.Guest. It connects when it is first used, and again after
@@ -56,7 +59,9 @@ type Options struct {
 type Client struct {
 	conn                 *grpc.ClientConn
 	answer, held, knocks time.Duration
-	pipes                string // the guest's folder for them
+	// apart is how long one of a command's two outputs may go on after the other.
+	apart, closing time.Duration
+	pipes          string // the guest's folder for them
 
 	// life is ended by Close, and with it every call of a command.
 	life  context.Context
@@ -78,7 +83,7 @@ func Dial(socket string, o Options) *Client {
 	o.AnswerTimeout = cmp.Or(o.AnswerTimeout, 5*time.Second)
 	c := &Client{
 		answer: o.AnswerTimeout, held: cmp.Or(o.HeldTimeout, 10*time.Second), knocks: cmp.Or(o.KnockInterval, 15*time.Second),
-		pipes: "/tmp",
+		apart: cmp.Or(o.HeldTimeout, 10*time.Second), closing: cmp.Or(o.CloseTimeout, time.Second), pipes: "/tmp",
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
@@ -108,9 +113,6 @@ func Dial(socket string, o Options) *Client {
 	return c
 }
 
-// closeWait bounds how long Close waits for calls, which an output may hold up.
-const closeWait = time.Second
-
 // Close gives the connection up. Commands that run are killed by the guest, as each is
 // cancelled first: that the connection ends does not reach the guest, since tart keeps
 // its own to there.
@@ -138,7 +140,7 @@ func (c *Client) cancelCalls() {
 		c.calls.Wait()
 		close(gone)
 	}()
-	late := time.NewTimer(closeWait)
+	late := time.NewTimer(c.closing)
 	defer late.Stop()
 	select {
 	case <-gone:

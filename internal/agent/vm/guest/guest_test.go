@@ -23,7 +23,7 @@ import (
 var generations = []generation{oldest, middle, newest}
 
 // patient is for tests on a busy host.
-var patient = Options{AnswerTimeout: time.Minute, HeldTimeout: time.Minute}
+var patient = Options{AnswerTimeout: time.Minute, HeldTimeout: time.Minute, CloseTimeout: time.Minute}
 
 // each runs a test against every generation of the agent.
 func each(t *testing.T, test func(t *testing.T, a *agent, c *Client)) {
@@ -258,7 +258,7 @@ func alive(pid int) bool {
 
 func TestUnreachable(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "control.sock")
-	c := Dial(socket, Options{})
+	c := Dial(socket, patient)
 	defer c.Close()
 	for range 2 {
 		if err := c.Up(t.Context()); !errors.Is(err, vm.ErrGuestUnreachable) {

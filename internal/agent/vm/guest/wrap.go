@@ -182,7 +182,7 @@ func (c *Client) callApart(ctx, feeding context.Context, r *reports, pipe string
 	defer giveUp(nil)
 	// Once one call has ended, the other does.
 	giveUpLate := func() {
-		time.AfterFunc(c.held, func() {
+		time.AfterFunc(c.apart, func() {
 			select {
 			case <-r.over:
 			default:

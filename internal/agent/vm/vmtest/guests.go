@@ -29,7 +29,7 @@ func conformGuest(t *testing.T, s Subject) {
 func ConformAgent(t *testing.T, s Subject, socket string) {
 	t.Helper()
 	dial := func(held time.Duration) *guest.Client {
-		c := guest.Dial(socket, guest.Options{AnswerTimeout: s.patience() / 4, HeldTimeout: held})
+		c := guest.Dial(socket, guest.Options{AnswerTimeout: s.patience() / 4, HeldTimeout: held, CloseTimeout: s.patience()})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}

@@ -181,7 +181,7 @@ func Expect(t *testing.T, s Subject, ended <-chan vm.RunEnd, want ...vm.OutcomeK
 // Up waits for the agent in the guest of a running machine.
 func Up(t *testing.T, s Subject, name string) *guest.Client {
 	t.Helper()
-	client := guest.Dial(s.Driver.GuestSocket(name), guest.Options{})
+	client := guest.Dial(s.Driver.GuestSocket(name), guest.Options{AnswerTimeout: s.patience() / 4})
 	t.Cleanup(func() { _ = client.Close() })
 	await(t, s, "the agent in the guest of "+name+" answers", func() bool { return client.Up(t.Context()) == nil })
 	return client
