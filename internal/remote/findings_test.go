@@ -266,7 +266,7 @@ type gated struct {
 
 func (g *gated) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	if g.gate.shut.Load() && g.gate.heard.Add(int64(n)) >= g.gate.ahead || err != nil {
+	if g.gate.heard.Add(int64(n)) >= g.gate.ahead || err != nil {
 		g.gate.once.Do(func() { close(g.gate.opened) })
 	}
 	return n, err
