@@ -265,17 +265,19 @@ func disguises(s *identityStage) {
 	linux := s.asNode("linux-2")
 	s.must(linux.Create(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-2", Labels: map[string]string{"kubernetes.io/os": "linux"}}}))
 	s.refused(s.edit(linux, "linux-2", as("scw-applesilicon://fr-par-1/99999999-9999-4999-8999-999999999999")), "is a Mac's")
-	s.refused(s.edit(linux, "linux-2", func(n *corev1.Node) { n.Labels, n.Spec.ProviderID = macNode(mac).Labels, mac.providerID() }), "is not claimed for a Machine of this name")
+	becomes := func(n *corev1.Node) { n.Labels, n.Spec.ProviderID = macNode(mac).Labels, mac.providerID() }
+	s.await("the claim to count", func() bool { return s.edit(linux, "linux-2", becomes, client.DryRunAll) != nil })
+	s.refused(s.edit(linux, "linux-2", becomes), "is not claimed for a Machine of this name")
 }
 
 // edit changes a Node as whoever; others, as the node controller, write it meanwhile.
-func (s *identityStage) edit(with client.Client, name string, change func(*corev1.Node)) error {
+func (s *identityStage) edit(with client.Client, name string, change func(*corev1.Node), options ...client.PatchOption) error {
 	s.Helper()
 	n := &corev1.Node{}
 	s.must(s.admin.Get(s.Context(), client.ObjectKey{Name: name}, n))
 	before := n.DeepCopy()
 	change(n)
-	return with.Patch(s.Context(), n, client.MergeFrom(before))
+	return with.Patch(s.Context(), n, client.MergeFrom(before), options...)
 }
 
 // patchStatus is how agents say what they are.

@@ -110,7 +110,7 @@ const (
 func isQuiet(s *scene) {
 	s.join()
 	for _, name := range []string{"one", "two"} {
-		s.awaitRunning(s.create(name))
+		s.awaitEvent(s.awaitRunning(s.create(name)), "Started") // events are sent beside all else
 	}
 	s.await("the events have been sent", func() bool { return s.settled() })
 	since := time.Now()
@@ -145,9 +145,9 @@ func isQuiet(s *scene) {
 	s.clear()
 }
 
-// settled: for two seconds nothing but leases was asked.
+// settled: for ten seconds nothing but leases was asked.
 func (s *scene) settled() bool {
-	for _, r := range s.requests(time.Now().Add(-2 * time.Second)) {
+	for _, r := range s.requests(time.Now().Add(-10 * time.Second)) {
 		if r.What() != "update leases" {
 			return false
 		}

@@ -317,9 +317,7 @@ func survivesSilence(s *scene) {
 	before := s.renewed()
 	s.mac.Link.Mend()
 	s.await("the lease is renewed", func() bool { return s.renewed().After(before) })
-	if !s.nodeReady() {
-		s.Error("the Node is not Ready")
-	}
+	s.await("the Node is Ready", s.nodeReady) // its status follows
 	s.clear()
 }
 

@@ -219,7 +219,11 @@ func TestSandboxMindsItsProcesses(t *testing.T) {
 // killOne kills the one process of the sandbox whose program has this name.
 func killOne(t *testing.T, dir, program string) int {
 	t.Helper()
-	pids := pidsOf(dir, program)
+	var pids []int
+	awaitTrue(t, "one process of "+program, func() bool { // it may be between two starts
+		pids = pidsOf(dir, program)
+		return len(pids) == 1
+	})
 	if len(pids) != 1 {
 		t.Fatalf("processes of %s: %v, want one", program, pids)
 	}

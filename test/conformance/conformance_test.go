@@ -185,7 +185,7 @@ func startWorld(t *testing.T, options world.Options) (*world.World, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := w.Stop(ctx); err != nil {
 			t.Error(err)

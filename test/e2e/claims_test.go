@@ -192,6 +192,14 @@ func (f *fleet) pauseSets(is bool) {
 		if err := f.client.Patch(f.Context(), object, patch); err != nil {
 			f.Fatalf("pausing %s: %v", object.GetName(), err)
 		}
+		f.await(object.GetName()+" to be paused, or not, for Cluster API", func() (string, bool) {
+			err := f.client.Get(f.Context(), client.ObjectKeyFromObject(object), object)
+			if err != nil {
+				return err.Error(), apierrors.IsNotFound(err)
+			}
+			paused := conditions.IsTrue(object.(conditions.Getter), clusterv1.PausedCondition)
+			return fmt.Sprint(paused), paused == is
+		})
 	}
 }
 

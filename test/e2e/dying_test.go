@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/sandbox/scaleway"
 	"github.com/macfleet/macfleet/sandbox/world"
 	"github.com/macfleet/macfleet/test/parttest"
 )
@@ -42,8 +43,10 @@ func TestMacsDieAtEachStep(t *testing.T) {
 	})
 	f.awaitRunning(2)
 
+	f.endReinstalls(scaleway.EndsNever) // or a busy machine sees none
 	f.scale(0)
 	wiped := f.killNext("wiped", func(id, _ string) bool { return f.server(id).Status == "reinstalling" })
+	f.endReinstalls(scaleway.EndsWell)
 	f.await("only the living in the pool, and no Host of the dead", func() (string, bool) {
 		return f.phases(), len(f.hosts()) == 2 && f.inPhase(infrav1.HostAvailable) == 2
 	})

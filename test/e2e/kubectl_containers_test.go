@@ -52,7 +52,7 @@ func (f *fleet) readsEachContainersLog(node string) {
 
 // readsAnEarlierLifeOfASidecar: a sidecar that ends runs again beside the others, which go on.
 func (f *fleet) readsAnEarlierLifeOfASidecar() {
-	life := f.try(nil, "logs", "several", "-c", "proxy").out
+	life := f.awaitFirstLine("several", "-c", "proxy")
 	if got := f.try(nil, "exec", "several", "-c", "proxy", "--", "touch", "/tmp/fall"); got.code != 0 || !strings.HasPrefix(life, "proxy ") {
 		f.Fatalf("%q, %+v", life, got)
 	}

@@ -100,7 +100,8 @@ func (f *fleet) opensATerminal() {
 	}
 	defer terminal.Close()
 	shell := talking(f.T, cmd, terminal, terminal)
-	shell.ask("test -t 0 && test -t 1 && echo a ter''minal of $(stty size)", "a terminal of 33 101")
+	// kubectl sends sizes on a stream of their own.
+	shell.ask("until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; test -t 0 && test -t 1 && echo a ter''minal", "a terminal")
 	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
 		f.Fatal(err)
 	}
@@ -150,6 +151,18 @@ func (f *fleet) runsAtOnce(node string) {
 	})
 }
 
+// awaitFirstLine is what a Pod has printed once it has: it runs before.
+func (f *fleet) awaitFirstLine(logsOf ...string) string {
+	f.Helper()
+	line := ""
+	f.await("its first line", func() (string, bool) {
+		got := f.try(nil, append([]string{"logs"}, logsOf...)...)
+		line = got.out
+		return fmt.Sprintf("%+v", got), got.code == 0 && strings.HasSuffix(line, "\n")
+	})
+	return line
+}
+
 // readsAnEarlierLife has the logs of the one before.
 func (f *fleet) readsAnEarlierLife(node string) {
 	pod := f.podOn(node, "again", corev1.RestartPolicyAlways)
@@ -158,13 +171,13 @@ func (f *fleet) readsAnEarlierLife(node string) {
 		f.Fatal(err)
 	}
 	f.awaitPods(2)
-	life := f.try(nil, "logs", "again").out
+	life := f.awaitFirstLine("again")
 	if got := f.try(nil, "exec", "again", "--", "touch", "/tmp/fall"); got.code != 0 {
 		f.Fatalf("%+v", got)
 	}
 	f.await("the next life", func() (string, bool) {
 		got := f.try(nil, "logs", "again", "--previous")
-		return got.out + got.err, got.code == 0 && got.out == life && life != ""
+		return got.out + got.err, got.code == 0 && got.out == life
 	})
 	f.deletePods(pod)
 }

@@ -109,19 +109,21 @@ func (f *fleet) try(stdin io.Reader, args ...string) outcome {
 
 // readsLogs reads what was printed, and what is being printed.
 func (f *fleet) readsLogs() {
-	if got := f.try(nil, "logs", "look"); got.code != 0 || !strings.HasPrefix(got.out, "started with blue\n") || !strings.Contains(got.out, "to stderr\n") {
-		f.Errorf("logs: %+v", got)
-	}
+	// A Pod runs before its command has printed, and its two streams come in any order.
+	f.await("what was printed", func() (string, bool) {
+		got := f.try(nil, "logs", "look")
+		return fmt.Sprintf("%+v", got), got.code == 0 && strings.Contains("\n"+got.out, "\nstarted with blue\n") && strings.Contains(got.out, "to stderr\n")
+	})
 	if got := f.try(nil, "logs", "look", "--tail=1"); got.code != 0 || strings.Count(got.out, "\n") != 1 {
 		f.Errorf("the last line: %+v", got)
 	}
-	if got := f.try(nil, "logs", "look", "--limit-bytes=7"); got.out != "started" {
+	if got := f.try(nil, "logs", "look", "--limit-bytes=7"); len(got.out) != 7 {
 		f.Errorf("seven bytes: %+v", got)
 	}
 	if got := f.try(nil, "logs", "look", "--previous"); got.code == 0 || !strings.Contains(got.err, "previous terminated container") {
 		f.Errorf("of a life that never was: %+v", got)
 	}
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	defer cancel()
 	following := binaries.Cluster.Kubectl(ctx, f.world.Kubeconfig(), "logs", "look", "-f", "--tail=0")
 	out, err := following.StdoutPipe()
@@ -189,15 +191,24 @@ func (f *fleet) forwardsPorts() {
 	if got.code != 0 {
 		f.Fatalf("listening: %+v", got)
 	}
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	// It listens in a moment; a connection before that ends the forwarding, too.
+	f.await("an answer through the port", func() (string, bool) {
+		answer, err := f.asksPort()
+		return fmt.Sprintf("%q, %v", answer, err), answer == "answer\n"
+	})
+}
+
+// asksPort has kubectl forward a port, and asks there.
+func (f *fleet) asksPort() (answer string, err error) {
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	defer cancel()
 	forwarding := binaries.Cluster.Kubectl(ctx, f.world.Kubeconfig(), "port-forward", "pod/look", ":8080")
 	out, err := forwarding.StdoutPipe()
 	if err != nil {
-		f.Fatal(err)
+		return "", err
 	}
 	if err := forwarding.Start(); err != nil {
-		f.Fatal(err)
+		return "", err
 	}
 	defer func() {
 		cancel()
@@ -205,20 +216,18 @@ func (f *fleet) forwardsPorts() {
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		f.Fatalf("%q, %v", line, err)
+		return line, err
 	}
 	address := regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		f.Fatalf("%q: %v", line, err)
+		return line, err
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "question\n"); err != nil {
-		f.Fatal(err)
+		return "", err
 	}
-	if answer, err := bufio.NewReader(conn).ReadString('\n'); answer != "answer\n" {
-		f.Errorf("answers %q, %v", answer, err)
-	}
+	return bufio.NewReader(conn).ReadString('\n')
 }
 
 // refusesDebug asks for a container beside the VM.

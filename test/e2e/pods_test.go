@@ -122,14 +122,14 @@ func (f *fleet) runsAJob() {
 	}
 	codes := map[string]int32{}
 	f.await("the Job to end", func() (string, bool) {
+		var job batchv1.Job // before its Pods, which it counts
+		f.get("tests", &job)
 		pods := f.pods()
 		for _, p := range pods {
 			if len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Terminated != nil {
 				codes[p.Annotations[batchv1.JobCompletionIndexAnnotation]] = p.Status.ContainerStatuses[0].State.Terminated.ExitCode
 			}
 		}
-		var job batchv1.Job
-		f.get("tests", &job)
 		return describePods(pods), job.Status.Succeeded == 3 && ptr.Deref(job.Status.FailedIndexes, "") == "3"
 	})
 	if want := map[string]int32{"0": 0, "1": 0, "2": 0, "3": 3}; fmt.Sprint(codes) != fmt.Sprint(want) {

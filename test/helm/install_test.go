@@ -133,6 +133,14 @@ func (p *plane) run(ctx context.Context, args ...string) (said string, refused b
 }
 
 func (p *plane) runIn(ctx context.Context, namespace string, args ...string) (said string, refused bool) {
+	p.await("all kinds to be listed", func() bool { // a moment after their CRDs are established
+		said, refused = p.runOnce(ctx, namespace, args...)
+		return !refused || !strings.Contains(said, "no matches for kind")
+	})
+	return said, refused
+}
+
+func (p *plane) runOnce(ctx context.Context, namespace string, args ...string) (said string, refused bool) {
 	args = append(args, "--namespace", namespace, "--kubeconfig", p.cluster.Kubeconfig())
 	cmd := exec.CommandContext(ctx, p.helm, args...)
 	var out bytes.Buffer
@@ -243,7 +251,7 @@ func (p *plane) startRefused(own, says string) {
 // is, and can be deleted later. What the hook reads, its rights suffice for.
 func (p *plane) notDeletedUnseen() {
 	p.install()
-	said, refused := p.run(p.Context(), "uninstall", "macfleet", "--timeout", "3s")
+	said, refused := p.run(p.Context(), "uninstall", "macfleet", "--timeout", "20s")
 	if !refused || !strings.Contains(said, "macfleet-uninstall not ready") {
 		p.Errorf("helm uninstall did not wait for its hook: %s", said)
 	}

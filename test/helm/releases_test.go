@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +68,12 @@ func (p *plane) withoutItsCRDs() {
 	p.deleteCRDs()
 	hook := p.newClient(p.hookConfig("uninstall-hook.yaml"))
 	for _, list := range []client.ObjectList{&infrav1.ScalewayAppleSiliconHostList{}, &infrav1.ScalewayAppleSiliconMachineList{}} {
-		if err := hook.List(p.Context(), list); !uninstall.KindGone(err) {
+		var err error // the API server serves a kind for a moment after its CRD is gone
+		p.await("a List of a kind that is gone, which the hook takes for that", func() bool {
+			err = hook.List(p.Context(), list)
+			return err != nil
+		})
+		if !uninstall.KindGone(err) {
 			p.Errorf("the hook takes %v (%T) for something else", err, err)
 		}
 	}
@@ -98,7 +105,8 @@ func (p *plane) olderRelease() {
 		ObjectMeta: metav1.ObjectMeta{Name: "fr-par-1-22222222-2222-2222-2222-222222222222"},
 		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: "22222222-2222-2222-2222-222222222222", Zone: "fr-par-1", Maintenance: &infrav1.Maintenance{Reason: "new SSD"}},
 	}
-	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy()) == nil })
+	strictly := &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}} // the older kind would drop a field
+	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy(), strictly) == nil })
 
 	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "5m"); refused {
 		p.Fatalf("the rollback: %s", said)
@@ -196,6 +204,12 @@ func (p *plane) formerKubeconfig() {
 	former.SetNamespace(namespace)
 	former.SetName("macfleet-kubeconfig")
 	p.await("the kind", func() bool { return p.client.Create(p.Context(), former) == nil })
+	found, err := discovery.NewDiscoveryClientForConfig(p.cluster.Config())
+	p.must(err)
+	p.await("its group in the list that Helm reads", func() bool {
+		list, err := found.ServerGroups()
+		return err == nil && slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == crd.Spec.Group })
+	})
 	if said, refused := p.run(p.Context(), install()...); !refused || !strings.Contains(said, "delete externalsecret,secret macfleet-kubeconfig") {
 		p.Errorf("helm said %q; it should say what to delete", said)
 	}

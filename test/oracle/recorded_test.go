@@ -1,14 +1,18 @@
 package oracle
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/macfleet/macfleet/test/agent/stage"
 )
 
 // recorded is what the hollow kubelet told of a few plays of seed 1, by their names.
@@ -50,6 +54,9 @@ func (h *theatre) record(told func(play) story) {
 // is not written, by a kubelet neither; what differs by itself differs each time.
 const mostPlays = 3
 
+// eventsLate is how long after the end of a Pod its events may come: they are sent beside all else.
+const eventsLate = 20 * time.Second
+
 // TestAFewPodsAsRecorded plays a few Pods on Macs, and wants each told as the hollow kubelet told it.
 func TestAFewPodsAsRecorded(t *testing.T) {
 	if testing.Short() {
@@ -76,7 +83,10 @@ func TestAFewPodsAsRecorded(t *testing.T) {
 			mu.Lock()
 			pods[p.name] = pod
 			mu.Unlock()
-			if differ(kubelet[p.name], h.told(pod), rules()) == "" {
+			within, cancel := context.WithTimeout(h.Context(), eventsLate)
+			err := stage.Await(within, "the story", func() bool { return differ(kubelet[p.name], h.told(pod), rules()) == "" })
+			cancel()
+			if err == nil {
 				return
 			}
 		}

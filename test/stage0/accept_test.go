@@ -397,7 +397,8 @@ func TestAcceptKnowsARebootWhoseReportWasLost(t *testing.T) {
 	watch.Go(func() {
 		awaitMoment(t, "the jobs", func() bool { return appears(document.AgentPlist)(b) })
 		line.mute()
-		awaitMoment(t, "another boot", func() bool { return !appears(ofThisBoot)(b) })
+		// A manager on a slow machine may give the silent connection up before: it is to converge anew.
+		awaitMoment(t, "another boot", func() bool { return line.idle() || !appears(ofThisBoot)(b) })
 		line.cut()
 	})
 	r, err := accept.Run(t.Context(), o)

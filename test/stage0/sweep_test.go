@@ -60,7 +60,7 @@ func arrived(size int64) func(*bench) bool {
 				return true
 			}
 		}
-		return false
+		return staged(0)(b) // it may have its name since
 	}
 }
 
