@@ -72,7 +72,7 @@ func TestF10_PastTheLimitNothingIsStartedAgain(t *testing.T) {
 }
 
 func TestF11_TheLabelSettlesAndFaultsAreArmed(t *testing.T) {
-	b := startBench(t, func(o *Options) { o.TimeScale = 0.2 }) // the label takes 15 s to settle: what is to come before has them
+	b := startBench(t, func(o *Options) { o.TimeScale = 0.1 }) // the label takes 30 s to settle: what is to come before has them
 	b.daemon("exec sleep 1000", keepAlive)
 	if err := b.ArmJobFault(t.Context(), JobFault{Label: "dev.test.job", Kind: "not spawned", Count: 1}); err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestLaunchdLife(t *testing.T) {
 }
 
 func TestLaunchdSettlesAfterBootout(t *testing.T) {
-	b := startBench(t, func(o *Options) { o.TimeScale = 0.2 }) // the label takes 15 s to settle: what is to come before has them
+	b := startBench(t, func(o *Options) { o.TimeScale = 0.1 }) // the label takes 30 s to settle: what is to come before has them
 	b.daemon("exec sleep 1000", keepAlive)
 	b.grant()
 	got := b.ok("sudo -n /bin/sh -c 'l=" + plistPath + "; launchctl bootstrap system $l; launchctl bootout system/dev.test.job; launchctl bootstrap system $l 2>/dev/null; echo $?; launchctl kickstart system/dev.test.job 2>/dev/null; echo $?'")

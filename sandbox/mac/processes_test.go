@@ -24,7 +24,7 @@ func TestProcesses(t *testing.T) {
 		{"root's process", "/bin/kill 1", "", 1},
 		{"no such process", "/bin/kill -0 99999", "", 1},
 		{"none of that name", "killall none", "", 1},
-		{"killed by name", "sleep 8888 & until killall sleep >/dev/null 2>&1; do :; done; wait $!; echo $?", "143", 0},
+		{"killed by name", "sleep 8888 & until pgrep -f '^sleep 8888' >/dev/null; do :; done; killall sleep; wait $!; echo $?", "143", 0},
 		{"pkill", "sleep 8888 & until pkill -KILL -f 'sleep 8888'; do :; done; wait $! 2>/dev/null; echo $?", "137", 0},
 	}
 	for _, tt := range tests {

@@ -98,7 +98,7 @@ func TestLockedAccountClosesSSH(t *testing.T) {
 	b := startBench(t, func(o *Options) { o.LockAfter = 2 })
 	b.sh(`printf 'a\nb\n' | sudo -S -k -p '' true`, "")
 	if c, _, err := b.dial(); err == nil {
-		_, err := c.NewSession()
+		_, err := openSession(c)
 		if err == nil {
 			t.Fatal("a locked account got a session")
 		}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
@@ -65,16 +67,32 @@ func TestClusterctlsManagerMakesBootstrapTokensAndNoOtherSecrets(t *testing.T) {
 		_, err := manager.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
-	if err := create(Namespace, "macfleet-builders-ssh"); err != nil {
-		t.Errorf("in its own namespace: %v", err)
-	}
+	awaitAnswer(t, "in its own namespace", func() (bool, error) {
+		err := create(Namespace, "macfleet-builders-ssh")
+		return err == nil, err
+	})
 	for namespace, says := range map[string]string{metav1.NamespaceDefault: "of its own namespace", metav1.NamespaceSystem: "bootstrap tokens in kube-system"} {
-		err := create(namespace, "stolen")
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), says) {
-			t.Errorf("in %s: %v, want the policy's refusal", namespace, err)
-		}
+		awaitAnswer(t, "the policy's refusal in "+namespace, func() (bool, error) {
+			err := create(namespace, "stolen")
+			return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && strings.Contains(err.Error(), says), err
+		})
 	}
-	if _, err := manager.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(t.Context(), "cluster-info", metav1.GetOptions{}); apierrors.IsForbidden(err) {
-		t.Errorf("the address of the API server: %v", err)
+	awaitAnswer(t, "the address of the API server", func() (bool, error) {
+		_, err := manager.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(t.Context(), "cluster-info", metav1.GetOptions{})
+		return !apierrors.IsForbidden(err), err
+	})
+}
+
+// awaitAnswer asks until it is answered rightly: the API server learns of policies and
+// rights by watching, a moment after they were written.
+func awaitAnswer(t *testing.T, what string, ask func() (right bool, answer error)) {
+	t.Helper()
+	var answer error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (right bool, _ error) {
+		right, answer = ask()
+		return right, nil
+	})
+	if err != nil {
+		t.Errorf("%s: %v", what, answer)
 	}
 }

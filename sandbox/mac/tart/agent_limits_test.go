@@ -113,8 +113,11 @@ func TestWhoIsKilledWithItsStream(t *testing.T) {
 		await(t, "the command runs", func() bool { return m.sh("vm", "[ -s /tmp/pids ]").code == 0 })
 		c.cancel()
 		await(t, "the command is gone", func() bool { return m.sh("vm", "read child pid </tmp/pids; kill -0 $pid").code != 0 })
-		if lives := m.sh("vm", "read child pid </tmp/pids; kill -0 $child").code == 0; lives == (g == guest.WithSignals) {
-			t.Errorf("its child lives: %v", lives)
+		gone := func() bool { return m.sh("vm", "read child pid </tmp/pids; kill -0 $child").code != 0 }
+		if g == guest.WithSignals {
+			await(t, "its child is gone", gone)
+		} else if gone() {
+			t.Error("its child is gone, too")
 		}
 	})
 }

@@ -133,7 +133,7 @@ func TestSignalsReachACommand(t *testing.T) {
 	m.boot("vm")
 	m.awaitAgent("vm")
 	client := m.client("vm")
-	c := client.exec(t, "trap 'exit 5' TERM; echo ready; sleep 20 >/dev/null 2>&1 & wait", nil)
+	c := client.exec(t, "trap 'exit 5' TERM; echo ready; sleep 600 >/dev/null 2>&1 & wait", nil)
 	started, err := c.receive()
 	if err != nil || !started.Has("started") {
 		t.Fatalf("%v, %v", started, err)

@@ -195,7 +195,7 @@ func TestAgentGenerations(t *testing.T) {
 			if got := m.do("exec", "vm", "no-such-program"); got.code != tt.missing.code || !strings.Contains(got.err, tt.missing.err) {
 				t.Errorf("missing: %+v", got)
 			}
-			if ip := m.must("ip", "vm", "--resolver", "agent"); ip != m.must("ip", "vm") {
+			if ip := m.must("ip", "vm", "--resolver", "agent", "--wait", "60"); ip != m.must("ip", "vm") {
 				t.Errorf("the agent says %s", ip)
 			}
 		})

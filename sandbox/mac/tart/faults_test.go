@@ -56,7 +56,7 @@ func TestAddressFaults(t *testing.T) {
 	m := cloned(t, &Plan{Faults: []Fault{{Kind: StaleLease, Name: "stale"}, {Kind: DHCPEmpty, Name: "none"}}}, "stale", "none")
 	m.boot("stale")
 	m.awaitAgent("stale")
-	if guess, own := m.must("ip", "stale"), m.must("ip", "stale", "--resolver", "agent"); guess == own {
+	if guess, own := m.must("ip", "stale"), m.must("ip", "stale", "--resolver", "agent", "--wait", "60"); guess == own {
 		t.Errorf("both say %s", own)
 	}
 	m.boot("none")
