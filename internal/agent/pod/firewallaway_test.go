@@ -2,6 +2,7 @@ package pod
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
