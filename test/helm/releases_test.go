@@ -105,7 +105,7 @@ func (p *plane) olderRelease() {
 		ObjectMeta: metav1.ObjectMeta{Name: "fr-par-1-22222222-2222-2222-2222-222222222222"},
 		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: "22222222-2222-2222-2222-222222222222", Zone: "fr-par-1", Maintenance: &infrav1.Maintenance{Reason: "new SSD"}},
 	}
-	strictly := &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}} // the older kind would drop a field
+	strictly := &client.CreateOptions{FieldValidation: metav1.FieldValidationStrict} // the older kind would drop a field
 	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy(), strictly) == nil })
 
 	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "5m"); refused {

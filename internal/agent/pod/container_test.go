@@ -52,7 +52,7 @@ func TestAContainerWhoseCommandHasEndedDoesNotRun(t *testing.T) {
 	s := w.startAgent()
 	w.awaitAllRunning()
 	w.frozen.Store(true)
-	w.deleteWithin(longGrace)
+	w.deleteWithin(3600)
 	w.await("both are told to end", func() bool { return w.host.count("signal") == 2 })
 	if !w.container(s, "web").Running {
 		t.Error("it does not run")

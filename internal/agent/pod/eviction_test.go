@@ -107,7 +107,7 @@ func TestGuestsAreTheVMsThatRun(t *testing.T) {
 	w.host.guests.stubborn = true
 	w.host.mu.Unlock()
 	w.frozen.Store(true)
-	w.deleteWithin(longGrace)
+	w.deleteWithin(3600)
 	w.await("both are told to end", func() bool { return w.host.count("signal") == 2 })
 	if n := guests(); n != 1 || len(s.Holders()) != 0 {
 		t.Errorf("%d guests while its Pod ends, which is evicted again: %+v", n, s.Holders())

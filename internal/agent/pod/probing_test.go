@@ -193,7 +193,7 @@ func TestTheGraceIsThatOfTheProbe(t *testing.T) {
 // TestAnotherAgentDoesNotFlipReadiness, nor waits for the start again.
 func TestAnotherAgentDoesNotFlipReadiness(t *testing.T) {
 	w := newWorld(t, probed(corev1.RestartPolicyAlways, func(c *corev1.Container) {
-		c.StartupProbe, c.ReadinessProbe = probes("up", 0, 3), probes("ready", 0, 20)
+		c.StartupProbe, c.ReadinessProbe = probes("up", 0, 3), probes("ready", 0, 8)
 	}))
 	w.startAgent()
 	since := conditionOf(w.awaitReady(true), corev1.PodReady).LastTransitionTime
