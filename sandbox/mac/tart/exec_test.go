@@ -132,15 +132,17 @@ func TestAPowerCutEndsEveryProcessOfTheGuest(t *testing.T) {
 			command := m.start("exec", "vm", "/bin/sh", "-c", "trap '' TERM HUP; while :; do echo x >>'/Volumes/My Shared Files/out/alive'; sleep 0.01; done")
 			alive := filepath.Join(shared, "alive")
 			await(t, "the command runs", func() bool { return exists(alive) })
+			guest := m.guestPID("vm")
 			switch end {
 			case "run":
 				m.kill(run.cmd.Process.Pid, 9)
 			case "guest":
-				m.kill(m.guestPID("vm"), 9)
+				m.kill(guest, 9)
 			case "stop":
 				m.must("stop", "vm")
 			}
 			run.wait()
+			await(t, "the guest is gone", func() bool { return gone(guest) })
 			if code := command.wait(); code != 1 {
 				t.Errorf("the command's stream ended with %d", code)
 			}
