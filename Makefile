@@ -52,7 +52,7 @@ SCHEDULES := GOGC=800 go test ./test/schedule -timeout 12h
 
 .PHONY: chromium
 chromium: # which the tests of the board look with
-	-hack/chromium.sh # without one, that package alone fails
+	-hack/chromium.sh # without one, that package fails
 
 .PHONY: test-go
 test-go: chromium ## the Go tests, race detector on
