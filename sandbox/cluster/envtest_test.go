@@ -3,6 +3,7 @@ package cluster
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -17,7 +18,8 @@ func TestEnvtestRunsOnTheSameBinary(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets}
+	// envtest's own 20 s are too few for a machine that others use.
+	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: 3 * time.Minute}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatal(err)
