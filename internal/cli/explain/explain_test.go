@@ -297,6 +297,28 @@ func TestFailedAttempts(t *testing.T) {
 	}
 }
 
+// No reboot and no wipe is promised where recovery makes none.
+func TestWhereRecoveryMakesNothing(t *testing.T) {
+	const retry, human = "step dial failed (retry): refused", "step network failed (human): the disk is locked"
+	for name, c := range map[string]struct {
+		message, providerID, next string
+	}{
+		"a Mac that was no node yet":    {retry, "", "After more of these recovery reboots the Mac once"},
+		"a Mac that was a node":         {retry, "scaleway://fr-par-1/1", "recovery neither reboots nor wipes it; a health check, where there is one, does"},
+		"of which a person mends it":    {human, "scaleway://fr-par-1/1", "before somebody mends"},
+		"what is waited for":            {"step join failed (wait): refused", "", "neither a reboot nor a wipe"},
+		"what is waited for, of a node": {"step join failed (wait): refused", "scaleway://fr-par-1/1", "neither a reboot nor a wipe"},
+		"a mistake of ours":             {"step converge failed (bug): usage", "", "neither a reboot nor a wipe"},
+	} {
+		s := clitest.Fleet()
+		m := &s.Machines[2]
+		m.Status.Bootstrap.Attempts, m.Spec.ProviderID, m.Status.Conditions[1].Message = 1, c.providerID, c.message
+		if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, c.next) {
+			t.Errorf("%s: next %q", name, p.Next)
+		}
+	}
+}
+
 // A link that leads out of the folder of the page is printed as where it leads.
 func TestLinksAreWhole(t *testing.T) {
 	s, book := clitest.Fleet(), reasons.Read()

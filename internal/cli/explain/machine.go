@@ -212,7 +212,14 @@ func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 	if show.Human(c) {
 		return next{text: "it is looked at again every 30 minutes, and nothing else is done before somebody mends what its message names; " + failed}
 	}
-	return next{text: "it is tried again with growing pauses; " + failed + ". After more of these recovery reboots the Mac once, and later has it wiped, unless that is off or the Mac is in maintenance"}
+	if !show.Counts(c) {
+		return next{text: "it is tried again; such a failure brings neither a reboot nor a wipe"}
+	}
+	again := "it is tried again with growing pauses; " + failed
+	if m.Spec.ProviderID != "" { // recovery is for what never came up
+		return next{text: again + ". The Mac was a node: recovery neither reboots nor wipes it; a health check, where there is one, does"}
+	}
+	return next{text: again + ". After more of these recovery reboots the Mac once, and later has it wiped, unless that is off or the Mac is in maintenance"}
 }
 
 // byPerson is what comes next, with what a person types where a failure is one that only a

@@ -135,7 +135,17 @@ func healthCheckOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine)
 // has it: the class is part of what a Machine says of a failed step.
 func Human(c metav1.Condition) bool {
 	failed := c.Reason == infrav1.ReasonBootstrapFailed || c.Reason == infrav1.ReasonUpdateFailed || c.Reason == infrav1.ReasonHeld
-	return failed && strings.Contains(c.Message, " (human): ")
+	return failed && ofClass(c, host.ClassHuman)
+}
+
+// Counts says whether a failed attempt brings recovery closer: what is waited for, or is a
+// mistake of ours, does not.
+func Counts(c metav1.Condition) bool {
+	return !ofClass(c, host.ClassWait) && !ofClass(c, host.ClassBug)
+}
+
+func ofClass(c metav1.Condition, class host.FailureClass) bool {
+	return strings.Contains(c.Message, " ("+string(class)+"): ")
 }
 
 // Doctor is what to type to see what is wrong on a Machine's Mac.
