@@ -188,7 +188,7 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 			when = next{text: rejectedWipe}
 		case c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootWaiting:
 			when = rebootWaits(h, c)
-		case c.Type == infrav1.KeptOutCondition && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil:
+		case c.Type == infrav1.KeptOutCondition && show.KeptOutEnds(h):
 			when = next{text: "the quarantine ends", at: &h.Spec.Quarantine.Until.Time}
 		case c.Type == infrav1.ReachableCondition && h.Spec.Reboot != nil:
 			when = next{text: "the reboot that is asked for"}

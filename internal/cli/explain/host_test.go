@@ -96,6 +96,24 @@ func TestTheFloorThatIsOver(t *testing.T) {
 	}
 }
 
+// A quarantine for a while ends by itself; with maintenance beside it, nothing does.
+func TestMaintenanceBesideAQuarantineDoesNotEnd(t *testing.T) {
+	for maintained, next := range map[bool]string{false: "the quarantine ends", true: "nothing, until somebody acts"} {
+		h := clitest.Host(1, infrav1.HostInUse)
+		h.Spec.Quarantine = &infrav1.Quarantine{Reason: "fans", Until: ptr.To(clitest.Ago(-time.Hour))}
+		if maintained {
+			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "swap"}
+		}
+		kept := host.Conditions(&h, host.Observation{Now: clitest.Now()})
+		at := slices.IndexFunc(kept, func(c metav1.Condition) bool { return c.Type == infrav1.KeptOutCondition })
+		h.Status.Conditions = kept[at : at+1]
+		p := point(t, Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h), kept[at].Reason)
+		if p.Next != next || (p.NextAt == nil) != maintained {
+			t.Errorf("in maintenance %v: next %q at %v", maintained, p.Next, p.NextAt)
+		}
+	}
+}
+
 // What a person has to do is said once, and nothing beside it says otherwise.
 func TestNothingSaysOtherwise(t *testing.T) {
 	wiped := func(reason string) metav1.Condition {

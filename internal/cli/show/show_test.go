@@ -187,6 +187,21 @@ func TestWhatKeepsAMacFromThePoolNeedsAPersonOrPasses(t *testing.T) {
 	}
 }
 
+// A quarantine for a while passes; maintenance beside it is for a person to end.
+func TestMaintenanceBesideAQuarantineNeedsAPerson(t *testing.T) {
+	for maintained, person := range map[bool]bool{false: false, true: true} {
+		h := clitest.Host(1, infrav1.HostInUse, clitest.Condition(infrav1.KeptOutCondition, metav1.ConditionTrue, infrav1.ReasonQuarantined, "", time.Minute))
+		h.Spec.Quarantine = &infrav1.Quarantine{Reason: "fans", Until: ptr.To(clitest.Ago(-time.Hour))}
+		if maintained {
+			h.Spec.Maintenance = &infrav1.Maintenance{Reason: "swap"}
+		}
+		got := StatusOf(&snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{h}}, reasons.Read())
+		if (len(got.Person) == 1) != person || len(got.Person)+len(got.Waits) != 1 {
+			t.Errorf("in maintenance %v: %+v", maintained, got)
+		}
+	}
+}
+
 // A wipe that the vendor refuses waits for a person; one that it is at does not.
 func TestARefusedWipeNeedsAPerson(t *testing.T) {
 	for reason, person := range map[string]bool{infrav1.ReasonWipeRejected: true, infrav1.ReasonReinstalling: false} {

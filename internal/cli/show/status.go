@@ -215,8 +215,7 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		kept := meta.FindStatusCondition(h.Status.Conditions, infrav1.KeptOutCondition)
 		switch {
 		case kept != nil && kept.Status == metav1.ConditionTrue:
-			ends := h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
-			found = append(found, finding{of("host", h, *kept), !ends})
+			found = append(found, finding{of("host", h, *kept), !KeptOutEnds(h)})
 		case host.ReleaseHeld(h):
 			f := finding{of("host", h, *meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)), true}
 			f.Command = "macfleet explain host " + h.Name
@@ -234,6 +233,12 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		}
 	}
 	return found
+}
+
+// KeptOutEnds says whether what keeps a host out of the pool ends by itself: a quarantine for a
+// while does, maintenance beside it does not.
+func KeptOutEnds(h *infrav1.ScalewayAppleSiliconHost) bool {
+	return h.Spec.Maintenance == nil && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
 }
 
 // refusedWipe is why a host on its way back is not wiped, where a person is needed for that.
