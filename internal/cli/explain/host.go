@@ -85,6 +85,8 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 		t.is("no Machine has it")
 	case claim.Namespace == host.NoNamespace && h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate:
 		t.is("given back to the vendor by a person; no Machine has it")
+	case claim.Namespace == host.NoNamespace && h.Spec.Release != nil && h.Spec.Release.Origin == infrav1.OriginUnseen:
+		t.is("wiped once before it is used, since nothing tells of its past (pool.trustUnseen is false); no Machine has it")
 	case claim.Namespace == host.NoNamespace:
 		t.is("claimed by its own adoption, which no Machine is behind")
 	default:

@@ -61,6 +61,26 @@ func TestAHostThatIsBeingDeletedSaysSo(t *testing.T) {
 	}
 }
 
+// Of a claim that no Machine made it is said what it is for.
+func TestWhoseAClaimWithoutAMachineIs(t *testing.T) {
+	for says, claim := range map[string]func(*infrav1.ScalewayAppleSiliconHost){
+		"wiped once before it is used": func(h *infrav1.ScalewayAppleSiliconHost) { host.WipeUnseen(h, "tuist-pool-", "token", clitest.Now()) },
+		"given back to the vendor by a": func(h *infrav1.ScalewayAppleSiliconHost) {
+			host.GiveBack(h, "token", clitest.Now())
+		},
+		"claimed by its own adoption": func(h *infrav1.ScalewayAppleSiliconHost) {
+			h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: host.NoNamespace, Name: h.Status.Server.Name, Token: "token"}
+		},
+	} {
+		h := clitest.Host(1, infrav1.HostReleasing)
+		claim(&h)
+		is := Host(&snapshot.Snapshot{At: clitest.Now()}, reasons.Read(), &h).Is
+		if !slices.ContainsFunc(is, func(s string) bool { return strings.HasPrefix(s, says) }) {
+			t.Errorf("is %q, want %q", is, says)
+		}
+	}
+}
+
 // One is one, whatever is counted.
 func TestOneIsNotSeveral(t *testing.T) {
 	s, book := clitest.Fleet(), reasons.Read()
