@@ -172,13 +172,15 @@ func wiped(h *Host, seen Observation) metav1.Condition {
 	c := metav1.Condition{Type: infrav1.WipedCondition, Status: metav1.ConditionFalse}
 	wipe := h.Spec.Record.Wipe
 	switch {
+	case seen.WipeRejected && terminating(h):
+		c.Reason, c.Message = infrav1.ReasonWipeRejected, "the vendor does not reinstall the server; it is given back as it is"
 	case seen.WipeRejected:
 		c.Reason, c.Message = infrav1.ReasonWipeRejected, "the vendor does not reinstall the server; it is asked again"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats && failedTwice(h):
 		c.Reason = infrav1.ReasonReinstallFailed
 		c.Message = "the vendor showed the server in error after its reinstall, which was asked for twice; one that is seen to end well still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats:
-		c.Reason, c.Message = infrav1.ReasonWipeTimedOut, "the reinstall did not end in time, twice; a late end still counts"
+		c.Reason, c.Message = infrav1.ReasonWipeTimedOut, "the reinstall was not seen to end in time, twice; a late end still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && h.Status.Server.Status == string(cloud.StatusError):
 		c.Reason = infrav1.ReasonReinstallFailed
 		c.Message = "the vendor shows the server in error after its reinstall was asked for; the host is not free before a reinstall ends well"

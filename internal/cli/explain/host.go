@@ -131,7 +131,7 @@ func (t *teller) hostPhase(about string, h *infrav1.ScalewayAppleSiliconHost) {
 		case host.ReleaseHeld(h):
 			p.Next = "nothing, until somebody acts: its server is somebody else's by its name"
 		case rejected != nil && rejected.Reason == infrav1.ReasonWipeRejected:
-			p.Next = rejectedWipe
+			p.Next = rejectedWipe(h)
 		case wipe.RequestedAt != nil:
 			when := wipe.RequestedAt.Add(reinstall)
 			p.Next, p.NextAt = p.Next+"; the vendor takes 15 to 20 minutes", &when
@@ -187,7 +187,7 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 		var when next
 		switch {
 		case c.Reason == infrav1.ReasonWipeRejected:
-			when = next{text: rejectedWipe}
+			when = next{text: rejectedWipe(h)}
 		case c.Type == host.RebootedCondition && c.Reason == host.ReasonRebootWaiting:
 			when = rebootWaits(h, c)
 		case c.Type == infrav1.KeptOutCondition && show.KeptOutEnds(h):
@@ -202,7 +202,16 @@ func (t *teller) hostConditions(about string, h *infrav1.ScalewayAppleSiliconHos
 }
 
 // rejectedWipe is what comes of a wipe that the vendor refuses.
-const rejectedWipe = "the vendor is asked again with growing pauses; nothing else comes before it takes the reinstall"
+func rejectedWipe(h *infrav1.ScalewayAppleSiliconHost) string {
+	const again = "the vendor is asked again with growing pauses"
+	switch {
+	case h.Spec.Release != nil && h.Spec.Release.Policy == infrav1.Terminate:
+		return "the server is given back to the vendor as it is"
+	case host.WipeFailedTwice(h):
+		return again + ", also while the host is quarantined"
+	}
+	return again + "; after twice manager.reinstallTimeout the host is quarantined, and asked for all the same"
+}
 
 // rebootWaits is what comes of a reboot that waits. A drain or force hastens only what waits for
 // a Machine's Pods.

@@ -136,6 +136,7 @@ func TestMaintenanceBesideAQuarantineDoesNotEnd(t *testing.T) {
 
 // What a person has to do is said once, and nothing beside it says otherwise.
 func TestNothingSaysOtherwise(t *testing.T) {
+	const rejected = "the vendor is asked again with growing pauses; after twice manager.reinstallTimeout the host is quarantined, and asked for all the same"
 	wiped := func(reason string) metav1.Condition {
 		return clitest.Condition(infrav1.WipedCondition, metav1.ConditionFalse, reason, "", time.Minute)
 	}
@@ -158,15 +159,27 @@ func TestNothingSaysOtherwise(t *testing.T) {
 		"NotWiped, of which the phase tells": {phase: infrav1.HostDirty, condition: wiped(infrav1.ReasonNotWiped), untold: true},
 		"Foreign, likewise":                  {phase: infrav1.HostForeign, condition: wiped(infrav1.ReasonNotWiped), untold: true},
 		"a wipe that is refused": {
-			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: "Releasing", next: rejectedWipe,
+			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: "Releasing", next: rejected,
 			change: func(h *infrav1.ScalewayAppleSiliconHost) {
 				h.Spec.Release = &infrav1.Release{}
 				h.Spec.Record.Wipe.RequestedAt = ptr.To(metav1.NewMicroTime(clitest.Now()))
 			},
 		},
 		"its condition": {
-			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: infrav1.ReasonWipeRejected, next: rejectedWipe,
+			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: infrav1.ReasonWipeRejected, next: rejected,
 			change: func(h *infrav1.ScalewayAppleSiliconHost) { h.Spec.Release = &infrav1.Release{} },
+		},
+		"of one that was given up": {
+			phase: infrav1.HostQuarantined, condition: wiped(infrav1.ReasonWipeRejected), reason: infrav1.ReasonWipeRejected,
+			next: "the vendor is asked again with growing pauses, also while the host is quarantined",
+			change: func(h *infrav1.ScalewayAppleSiliconHost) {
+				h.Spec.Release = &infrav1.Release{}
+				host.RecordWipeAbandoned(h, infrav1.ReasonWipeTimedOut, clitest.Now())
+			},
+		},
+		"of a Mac that is given back": {
+			phase: infrav1.HostReleasing, condition: wiped(infrav1.ReasonWipeRejected), reason: infrav1.ReasonWipeRejected, next: "the server is given back to the vendor as it is",
+			change: func(h *infrav1.ScalewayAppleSiliconHost) { host.GiveBack(h, "token", clitest.Now()) },
 		},
 		"a reboot waits for Pods":        {phase: infrav1.HostInUse, condition: rebooted("Pods run"), change: claim, reason: host.ReasonRebootWaiting, next: whenOver, types: "kubectl drain "},
 		"a reboot that a vendor refuses": {phase: infrav1.HostInUse, condition: rebooted(host.Refused("403")), change: claim, reason: host.ReasonRebootWaiting, next: "the vendor is asked again", types: "macfleet host reboot "},

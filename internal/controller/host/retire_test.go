@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +249,7 @@ func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
 	for name, row := range map[string]struct {
 		arrange func(*world)
 		at      time.Duration // after which it is given back
+		wiped   string        // what its condition Wiped says then
 	}{
 		"rejected": {func(w *world) {
 			w.cloud.Fault = func(call cloudtest.Call) (error, error) {
@@ -256,10 +258,10 @@ func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
 				}
 				return nil, nil
 			}
-		}, 0},
+		}, 0, "the vendor does not reinstall the server; it is given back as it is; the vendor refuses: "},
 		"in error": {func(w *world) {
 			w.cloud.Change(serverID, func(s *cloud.Server) { s.Status = cloud.StatusError })
-		}, DefaultReinstallTimeout},
+		}, DefaultReinstallTimeout, "the vendor shows the server in error after its reinstall was asked for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inUse(t)
@@ -277,6 +279,12 @@ func TestAMacThatCannotBeWipedIsGivenBackUnwiped(t *testing.T) {
 				w.clock.Step(row.at)
 			}
 			w.untilPhase(infrav1.HostRetiring)
+			if got := w.message(infrav1.WipedCondition); !strings.HasPrefix(got, row.wiped) {
+				t.Errorf("Wiped says %q", got)
+			}
+			if slices.Contains(w.events(), "Warning "+infrav1.ReasonWipeRejected+" "+host.Refused("")) {
+				t.Error("a refusal is told without what was refused")
+			}
 			w.stepFor(20 * time.Minute)
 			if n := w.called("DeleteServer"); n != 1 {
 				t.Errorf("its deletion was asked for %d times, though it is scheduled", n)

@@ -166,7 +166,7 @@ func (p *wiping) recordStart(ctx context.Context) error {
 	return p.Update(ctx, func(h *host.Host) { host.RecordWipeStart(h, p.now()) })
 }
 
-// recordTimeout notes that a wipe failed or did not end in time: once it is asked
+// recordTimeout notes that a wipe failed or was not seen to end in time: once it is asked
 // for again, and then the host is left to a person, and looked at all the same.
 func (p *wiping) recordTimeout(ctx context.Context, step host.WipeStep, status cloud.Status) error {
 	reason := host.WhyNotWiped(status)
@@ -189,7 +189,7 @@ func (p *wiping) recordTimeout(ctx context.Context, step host.WipeStep, status c
 
 // wipeNote is the event of a wipe that came to nothing. h is as it was before.
 func wipeNote(h *host.Host, step host.WipeStep, reason string) string {
-	what := "the reinstall did not end in time"
+	what := "the reinstall was not seen to end in time"
 	if reason == infrav1.ReasonReinstallFailed {
 		what = "the vendor shows the server in error after its reinstall"
 	}
@@ -248,6 +248,7 @@ func (p *wiping) reinstall(ctx context.Context, server cloud.Server) (ctrl.Resul
 func (p *wiping) reinstallRefused(ctx context.Context, err error) (ctrl.Result, bool, error) {
 	p.observed.WipeRejected = cloud.IsInvalid(err) || cloud.IsForbidden(err) || cloud.IsFloor(err)
 	if p.observed.WipeRejected && p.host.Spec.Release.Policy == infrav1.Terminate && !p.host.Status.Server.DeletionScheduled {
+		p.observed.Refusal = cloud.Said(err)
 		return p.returnToVendor(ctx)
 	}
 	result, err := p.Refused(ctx, err)

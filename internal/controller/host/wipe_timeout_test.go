@@ -106,6 +106,11 @@ func TestALateEndOfAWipeCounts(t *testing.T) {
 	if n := w.called("ReinstallServer"); n != 1 {
 		t.Errorf("asked %d times while the vendor reinstalls", n)
 	}
+	const unseen = "the reinstall was not seen to end in time" // it may never have begun
+	if told := w.events(); !slices.Contains(told, "Warning WipeTimedOut "+unseen+", for the second time; the host is quarantined") ||
+		w.message(infrav1.WipedCondition) != unseen+", twice; a late end still counts" {
+		t.Errorf("Wiped says %q; events %q", w.message(infrav1.WipedCondition), told)
+	}
 	w.cloud.Forget()
 	for range 5 {
 		w.clock.Step(time.Hour)
