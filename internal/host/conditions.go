@@ -84,7 +84,8 @@ func available(h *Host, seen Observation) metav1.Condition {
 		c.Reason, c.Message = ReasonGone, "the vendor no longer has this server"
 		return c
 	case h.Spec.ClaimRef != nil && h.Spec.Release == nil && h.Spec.Record.HandedOverAt == nil && seen.OwnerGone:
-		c.Reason, c.Message = ReasonStranded, "claimed, but no Machine holds this claim; left alone"
+		c.Reason = ReasonStranded
+		c.Message = "claimed, but no Machine holds this claim; it stays as it is until the Machine comes back, a person releases it, or the sweep wipes it, where orphanReclaim.activeReclaim is on"
 		return c
 	}
 	skip := unavailable(h, seen.Now, seen.PoolPrefixes...)

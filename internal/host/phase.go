@@ -96,7 +96,7 @@ func ownedPhases() []PhaseRule {
 			func(h *Host, _ Observation) bool { return h.Spec.Record.HandedOverAt != nil },
 		},
 		{
-			infrav1.HostStranded, "is claimed, and no Machine holds the claim", "its Machine vanished without releasing it; left alone", "the Machine comes back, the sweep reclaims it, or a person records a release",
+			infrav1.HostStranded, "is claimed, and no Machine holds the claim", "its Machine vanished without releasing it", "the Machine comes back, the sweep reclaims it, or a person records a release",
 			func(h *Host, s Observation) bool { return h.Spec.ClaimRef != nil && s.OwnerGone },
 		},
 		{

@@ -100,7 +100,7 @@ func hosts() []infrav1.ScalewayAppleSiliconHost {
 		Host(1, infrav1.HostInUse, Condition(infrav1.AvailableCondition, no, "Claimed", "", time.Hour)),
 		Host(2, infrav1.HostInUse, Condition(infrav1.AvailableCondition, no, "Claimed", "", time.Hour)),
 		Host(3, infrav1.HostClaimed, Condition(infrav1.AvailableCondition, no, "Claimed", "", time.Hour)),
-		Host(4, infrav1.HostStranded, Condition(infrav1.AvailableCondition, no, "Stranded", "claimed, but no Machine holds this claim; left alone", time.Hour)),
+		Host(4, infrav1.HostStranded, Condition(infrav1.AvailableCondition, no, "Stranded", "claimed, but no Machine holds this claim; it stays as it is until the Machine comes back, a person releases it, or the sweep wipes it, where orphanReclaim.activeReclaim is on", time.Hour)),
 		Host(5, infrav1.HostQuarantined, Condition(infrav1.AvailableCondition, no, infrav1.ReasonQuarantined, "the host is quarantined until 2026-11-26T15:00:00Z (claims came to nothing)", time.Hour),
 			Condition(infrav1.KeptOutCondition, metav1.ConditionTrue, infrav1.ReasonQuarantined, "the host is quarantined until 2026-11-26T15:00:00Z (claims came to nothing)", 21*time.Hour)),
 		Host(6, infrav1.HostDirty, Condition(infrav1.AvailableCondition, no, infrav1.ReasonNotWiped, "the host is not wiped since the last claim", time.Hour)),

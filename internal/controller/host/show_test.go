@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +336,10 @@ func TestAClaimWhoseMachineIsGoneIsLeftAlone(t *testing.T) {
 		if !strings.HasPrefix(call.Name, "List") {
 			t.Errorf("call %v for a stranded host", call)
 		}
+	}
+	const says = "claimed, but no Machine holds this claim; it stays as it is until the Machine comes back, a person releases it, or the sweep wipes it, where orphanReclaim.activeReclaim is on"
+	if told := w.events(); w.message(infrav1.AvailableCondition) != says || !slices.Contains(told, "Warning StrandedHost "+says) {
+		t.Errorf("Available says %q; events %q", w.message(infrav1.AvailableCondition), told)
 	}
 	if n := testutil.ToFloat64(w.counted().orphans.WithLabelValues(zone, "stranded")); n != 1 {
 		t.Errorf("%v stranded", n)

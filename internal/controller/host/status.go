@@ -79,7 +79,7 @@ func (s *scope) announcePhase(ctx context.Context, was infrav1.HostPhase) {
 	ctrl.LoggerFrom(ctx).Info("Host changed phase", "from", was, "to", h.Status.Phase, "server", h.Status.Server.Name)
 	switch h.Status.Phase {
 	case infrav1.HostStranded:
-		s.event(corev1.EventTypeWarning, "StrandedHost", "no Machine holds the claim of this host; it is left alone")
+		s.event(corev1.EventTypeWarning, "StrandedHost", available)
 	case infrav1.HostRetiring:
 		s.event(corev1.EventTypeNormal, infrav1.ReasonRetiring, available)
 	case infrav1.HostQuarantined:
