@@ -15,6 +15,7 @@ import (
 const (
 	slotsCondition corev1.NodeConditionType = "LicenseSlotsHealthy"
 	slotsLeaked                             = "SlotsLeaked"
+	foreignGuests                           = "ForeignGuests"
 	vmResource     corev1.ResourceName      = "macfleet.dev/macos-vm"
 )
 
@@ -29,9 +30,10 @@ const (
 // Leak is what a Node tells of macOS guests that its Mac goes on counting although
 // they are gone, and whom a reboot would disturb. Only a reboot mends it.
 type Leak struct {
-	// Leaked: places of the licence are lost. False also where guests of others run,
-	// whom no Pod stands for.
+	// Leaked: places of the licence are lost.
 	Leaked bool
+	// Foreign: guests of others run beside the leak, whom no Pod stands for.
+	Foreign bool
 	// BootID of the boot that lost them.
 	BootID string
 	// Ready: the agent answers, so that the rest is true now.
@@ -59,7 +61,8 @@ func LeakOf(node *corev1.Node, pods []corev1.Pod) Leak {
 		case corev1.NodeReady:
 			l.Ready = c.Status == corev1.ConditionTrue
 		case slotsCondition:
-			l.Leaked = c.Status == corev1.ConditionFalse && c.Reason == slotsLeaked
+			l.Foreign = c.Status == corev1.ConditionFalse && c.Reason == foreignGuests
+			l.Leaked = l.Foreign || c.Status == corev1.ConditionFalse && c.Reason == slotsLeaked
 		}
 	}
 	for i := range pods {
@@ -158,6 +161,8 @@ func whyOccupied(l Leak) string {
 	switch {
 	case !l.Ready:
 		return "the Node is not Ready, and nobody knows what runs on it"
+	case l.Foreign:
+		return "VMs of others run on it, which a reboot would end: stop them first"
 	case len(l.Running) > 0:
 		return fmt.Sprintf("Pods run on it: %s; the Mac is rebooted once they are gone", strings.Join(l.Running, ", "))
 	case l.Places > 0:
@@ -178,13 +183,14 @@ func isLeakReboot(id string) bool { return strings.HasPrefix(id, leakPrefix) }
 func ForLeak(h *Host) bool { return h.Spec.Reboot != nil && isLeakReboot(h.Spec.Reboot.ID) }
 
 // RebootForLeak decides, right before the power is cut, about a request for a leak.
-// What was asked for in another boot, or of a Node that does not answer any more, is
-// taken back: the latter is a health check's business.
+// What was asked for in another boot, of a Node that does not answer any more, or under
+// guests of others is taken back: silence is a health check's business, and those guests
+// may run for good.
 func RebootForLeak(h *Host, l Leak) (RebootStep, string) {
 	switch {
 	case !l.Leaked, h.Spec.Reboot.ID != LeakRebootID(l.BootID):
-		return RebootDrop, "no place is lost any more"
-	case !l.Ready:
+		return RebootDrop, "no Node tells any more of places that were lost in the boot that was to end"
+	case !l.Ready, l.Foreign:
 		return RebootDrop, whyOccupied(l)
 	}
 	if why := whyOccupied(l); why != "" {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func TestNextLeak(t *testing.T) {
 		"no boot known":                {func(_ *Host, l *Leak) { l.BootID = "" }, LeakNone},
 		"a guest runs":                 {func(_ *Host, l *Leak) { l.Running = []string{"a/b"} }, LeakWait},
 		"a place is left":              {func(_ *Host, l *Leak) { l.Places = 1 }, LeakWait},
+		"a guest of others runs":       {func(_ *Host, l *Leak) { l.Foreign = true }, LeakWait},
 		"not Ready":                    {func(_ *Host, l *Leak) { l.Ready = false }, LeakWait},
 		"in maintenance":               {func(h *Host, _ *Leak) { h.Spec.Maintenance = &infrav1.Maintenance{} }, LeakWait},
 		"being released":               {func(h *Host, _ *Leak) { h.Spec.Release = &infrav1.Release{} }, LeakWait},
@@ -58,19 +60,22 @@ func TestRebootForLeak(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Leak)
 		want RebootStep
+		says string
 	}{
-		"still so":        {func(*Leak) {}, RebootAsk},
-		"a guest runs":    {func(l *Leak) { l.Running = []string{"a/b"} }, RebootWait},
-		"a place is left": {func(l *Leak) { l.Places = 1 }, RebootWait},
-		"not Ready":       {func(l *Leak) { l.Ready = false }, RebootDrop},
-		"healed":          {func(l *Leak) { l.Leaked = false }, RebootDrop},
-		"another boot":    {func(l *Leak) { l.BootID = "b2" }, RebootDrop},
+		"still so":               {func(*Leak) {}, RebootAsk, ""},
+		"a guest runs":           {func(l *Leak) { l.Running = []string{"a/b"} }, RebootWait, "a/b"},
+		"a place is left":        {func(l *Leak) { l.Places = 1 }, RebootWait, "1 place is left"},
+		"a guest of others runs": {func(l *Leak) { l.Foreign = true }, RebootDrop, "VMs of others"},
+		"not Ready":              {func(l *Leak) { l.Ready = false }, RebootDrop, "not Ready"},
+		"healed":                 {func(l *Leak) { l.Leaked = false }, RebootDrop, "no Node tells"},
+		"another boot":           {func(l *Leak) { l.BootID = "b2" }, RebootDrop, "no Node tells"},
+		"no Node":                {func(l *Leak) { *l = Leak{} }, RebootDrop, "no Node tells"},
 	} {
 		h, l := &Host{}, leaking()
 		AskForLeakReboot(h, l, time.Now())
 		c.edit(&l)
-		if got, why := RebootForLeak(h, l); got != c.want {
-			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
+		if got, why := RebootForLeak(h, l); got != c.want || !strings.Contains(why, c.says) {
+			t.Errorf("%s: %s (%s), want %s (%s)", name, got, why, c.want, c.says)
 		}
 	}
 }
@@ -104,11 +109,15 @@ func TestLeakOf(t *testing.T) {
 		Allocatable: corev1.ResourceList{vmResource: resource.MustParse("1")},
 		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: slotsCondition, Status: corev1.ConditionFalse, Reason: slotsLeaked}},
 	}}
-	if l := LeakOf(node, nil); !l.Leaked || !l.Ready || l.BootID != "b1" || l.Places != 1 {
+	if l := LeakOf(node, nil); !l.Leaked || l.Foreign || !l.Ready || l.BootID != "b1" || l.Places != 1 {
 		t.Errorf("leak %+v", l)
 	}
 	node.Status.Conditions[1].Reason = "ForeignGuests"
-	if LeakOf(node, nil).Leaked {
-		t.Error("a Mac with guests of others would be rebooted")
+	if l := LeakOf(node, nil); !l.Leaked || !l.Foreign {
+		t.Errorf("beside guests of others: %+v", l)
+	}
+	node.Status.Conditions[1].Status = corev1.ConditionTrue
+	if l := LeakOf(node, nil); l.Leaked || l.Foreign {
+		t.Errorf("guests of others alone: %+v", l)
 	}
 }

@@ -80,5 +80,5 @@ func (s *licenseSlot) limitMessage() string {
 		return fmt.Sprintf("macOS runs %d macOS guests at once at most and refused another one: the Pod waits until one of them ends", slot.Licence)
 	}
 	return fmt.Sprintf("macOS runs %d macOS guests at once at most and has lost %d of these places, which it counts for guests that are gone: "+
-		"the Mac is rebooted as soon as no Pod runs on it, which gives them back", slot.Licence, lost)
+		"a reboot gives them back, and is made once no Pod and no VM of others runs on the Mac; its Machine's condition LicenseSlotsHealthy says what else holds it back", slot.Licence, lost)
 }

@@ -249,11 +249,14 @@ func TestLicenceLimitIsNoRestart(t *testing.T) {
 	w := newWorld(t, podtest.OnMac("a", corev1.RestartPolicyNever))
 	w.host.runEnds = []vm.RunEnd{{Code: 1, Tail: "exceeds the system limit"}}
 	w.startAgent()
-	w.awaitPod("a", "says what heals it", func(p *corev1.Pod) bool {
+	waits := w.awaitPod("a", "says what heals it", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == state.ReasonLimited &&
 			strings.Contains(s[0].State.Waiting.Message, "has lost 2 of these places") && !strings.Contains(s[0].State.Waiting.Message, "back-off")
 	})
+	if said := waits.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(said, "no VM of others") || !strings.Contains(said, "holds it back") {
+		t.Errorf("it does not say what the reboot waits for: %s", said)
+	}
 	w.await("the next try has its image", func() bool { return w.events.count("a", "Pulled") == 2 })
 	if p := w.pod("a"); p.Status.Phase != corev1.PodPending || waitingReason(p) != "LicenseLimitReached" {
 		t.Errorf("phase %s, waiting for %s", p.Status.Phase, waitingReason(p))

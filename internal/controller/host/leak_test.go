@@ -52,6 +52,7 @@ func TestAMacWithARunningGuestIsNeverRebootedForALeak(t *testing.T) {
 		"a guest runs":            {leakyNode("0"), podIn(running, corev1.PodRunning), host.ReasonRebootWaiting},
 		"a place is left":         {leakyNode("1"), nil, host.ReasonRebootWaiting},
 		"healed":                  {healed(leakyNode("2")), nil, host.ReasonRebootDropped},
+		"a VM of others runs":     {withForeignVM(leakyNode("0")), nil, host.ReasonRebootDropped},
 		"it rebooted meanwhile":   {booted(leakyNode("0"), "boot-2"), nil, host.ReasonRebootDropped},
 		"nobody answers on it":    {silent(leakyNode("0")), podIn(running, corev1.PodRunning), host.ReasonRebootDropped},
 		"empty":                   {leakyNode("0"), nil, host.ReasonRebootTaken},
@@ -100,6 +101,11 @@ func TestAGuestThatStartsMeanwhileKeepsItsMac(t *testing.T) {
 
 func healed(n *corev1.Node) *corev1.Node {
 	n.Status.Conditions[1].Status = corev1.ConditionTrue
+	return n
+}
+
+func withForeignVM(n *corev1.Node) *corev1.Node {
+	n.Status.Conditions[1].Reason = "ForeignGuests"
 	return n
 }
 

@@ -144,6 +144,10 @@ func TestLeakedSlotsWaitForRunningPods(t *testing.T) {
 			end:    func(w *world) { w.pauseCluster(false) },
 			silent: true,
 		},
+		"for VMs of others": {
+			edit: func(w *world) { w.startForeignVM() },
+			end:  func(w *world) { w.tellSlots("mac-1", "boot-1", "0", true) },
+		},
 		"not for a Pod that waits itself": {edit: func(w *world) { w.create(guestPod(waiting)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,6 +201,31 @@ func TestLeakedSlotsAreReadUncached(t *testing.T) {
 	}
 }
 
+// startForeignVM does what the agent does where a VM of others runs on a Mac with a leak:
+// its Node names those first, for a reboot would end them.
+func (w *world) startForeignVM() {
+	w.t.Helper()
+	node := &corev1.Node{}
+	w.get(client.ObjectKey{Name: "mac-1"}, node)
+	node.Status.Conditions[1].Reason = "ForeignGuests"
+	w.updateStatus(node)
+}
+
+// A VM of others gives no slot back.
+func TestAForeignVMDoesNotEndALeak(t *testing.T) {
+	w := leaky(t)
+	w.settle("mac-1")
+	w.startForeignVM()
+	h := w.host(hostName)
+	host.ClearReboot(h, h.Spec.Reboot.ID) // as the host controller does
+	w.update(h)
+	w.settle("mac-1")
+	c := w.condition(infrav1.SlotsHealthyCondition)
+	if c.Reason != infrav1.ReasonSlotsLeaked || !strings.Contains(c.Message, "VMs of others") || w.host(hostName).Spec.Reboot != nil {
+		t.Errorf("slots %+v, reboot %+v", c, w.host(hostName).Spec.Reboot)
+	}
+}
+
 func TestNodeNewsOfSlots(t *testing.T) {
 	node := func(edit func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{Status: corev1.NodeStatus{
@@ -221,6 +250,14 @@ func TestNodeNewsOfSlots(t *testing.T) {
 		if got := slotNews(before, node(c.edit)); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+	leaks := func(reason string) *corev1.Node {
+		return node(func(n *corev1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionFalse, reason
+		})
+	}
+	if !slotNews(leaks("ForeignGuests"), leaks("SlotsLeaked")) {
+		t.Error("the end of VMs of others is no news")
 	}
 }
 

@@ -102,7 +102,7 @@ func scaleDownNews(before, now *corev1.Node) bool {
 // slotNews reports that a Node tells something else of its places.
 func slotNews(before, now *corev1.Node) bool {
 	a, b := host.LeakOf(before, nil), host.LeakOf(now, nil)
-	return a.Leaked != b.Leaked || a.BootID != b.BootID || a.Places != b.Places
+	return a.Leaked != b.Leaked || a.Foreign != b.Foreign || a.BootID != b.BootID || a.Places != b.Places
 }
 
 func (r *Reconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
