@@ -236,6 +236,12 @@ func (v *visit) lost() bool {
 	return false
 }
 
+// takesNoOther: the Machine keeps its hostRef although the host is another's. A copied one is
+// left for a person to see, and one that takes a Mac over means that Mac alone.
+func (v *visit) takesNoOther() bool {
+	return v.lost() && (host.TakesOver(v.machine) || host.Repair(v.machine, v.host, "") == host.Copied)
+}
+
 // hindrance says why nothing may be done to the Mac now, or nothing.
 func (v *visit) hindrance() string {
 	switch {
@@ -245,6 +251,8 @@ func (v *visit) hindrance() string {
 		return "the Machine has no ScalewayAppleSiliconMachine"
 	case v.unprovisioned() && v.machine.Spec.HostRef == nil:
 		return "the Machine waits for a Mac, as another would in its place"
+	case v.unprovisioned() && v.takesNoOther():
+		return "the Machine has no right to host " + v.host.Name + " and takes no other by itself: the condition HostClaimed of its ScalewayAppleSiliconMachine says more"
 	case v.unprovisioned() && (v.gone() || v.lost()):
 		return "the Machine has lost its Mac before that became a Node, and takes another"
 	case v.gone(), v.lost():

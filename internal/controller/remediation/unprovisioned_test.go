@@ -81,6 +81,29 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 	}
 }
 
+// Who lost its Mac before that became a Node takes another, but for those that keep their
+// hostRef: nothing comes of them by itself.
+func TestWhoTakesNoOtherMacIsTold(t *testing.T) {
+	const other, none = "takes another", "takes no other by itself"
+	for name, c := range map[string]struct {
+		change func(*objects)
+		says   string
+	}{
+		"its server is gone":         {func(o *objects) { o.host.Status.Phase = infrav1.HostGone }, other},
+		"its claim went":             {func(o *objects) { o.host.Spec.ClaimRef.Token = "another" }, other},
+		"it is a copy":               {func(o *objects) { o.host.Spec.ClaimRef.Name = "another" }, none},
+		"a copy, the server is gone": {func(o *objects) { o.host.Spec.ClaimRef.Name, o.host.Status.Phase = "another", infrav1.HostGone }, none},
+		"it was to take a Mac over":  {func(o *objects) { o.host.Spec.ClaimRef.Token, o.machine.Spec.HostRef.TakeOver = "another", true }, none},
+	} {
+		w := newWorld(t, claimed(infrav1.ReasonWaitingForHost), c.change)
+		w.settle()
+		w.is("", infrav1.ReasonDiagnosing)
+		if said := conditions.GetMessage(w.remediation(), infrav1.RemediatedCondition); !strings.Contains(said, c.says) {
+			t.Errorf("%s: it says %q, want %q", name, said, c.says)
+		}
+	}
+}
+
 // A person's wish needs no time, and a Mac that there is.
 func TestAPersonsWishTakesAMachineThatIsNoNodeYet(t *testing.T) {
 	for name, c := range map[string]struct {
