@@ -65,6 +65,8 @@ func (b Bringup) waits(now time.Time) string {
 	switch {
 	case b.Spared != "":
 		return notYet + ", and not given up by itself: " + b.Spared
+	case !b.stuck() && b.Class == ClassHuman: // NextRecovery climbs no tier
+		return notYet + "; its last attempt failed with the class human: a person mends what the Machine's condition Bootstrapped names, and recovery does nothing about it"
 	case !b.stuck():
 		return notYet + "; its bootstrap recovers by itself"
 	case b.Allowed == 0:

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -27,9 +28,12 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 		"its own reboot":                   {Remediation{Bringup: late(infrav1.ReasonRebootingForRecovery)}, diagnosing},
 		"nothing is known yet":             {Remediation{Bringup: late("")}, diagnosing},
 		"no Mac comes up with the profile": {Remediation{Bringup: late(infrav1.ReasonInvalidProfile)}, diagnosing},
-		"nor without an API server":        {Remediation{Bringup: late(infrav1.ReasonEndpointUnknown)}, diagnosing},
-		"the server answers no call":       {Remediation{Bringup: late(infrav1.ReasonWaitingForHost)}, exhausted},
-		"its password is sealed":           {Remediation{Bringup: late(infrav1.ReasonCredentialsSealed)}, exhausted},
+		"only a person mends it": {Remediation{Bringup: since(300*time.Hour, Bringup{
+			Reason: infrav1.ReasonBootstrapFailed, Class: ClassHuman,
+		})}, diagnosing},
+		"nor without an API server":  {Remediation{Bringup: late(infrav1.ReasonEndpointUnknown)}, diagnosing},
+		"the server answers no call": {Remediation{Bringup: late(infrav1.ReasonWaitingForHost)}, exhausted},
+		"its password is sealed":     {Remediation{Bringup: late(infrav1.ReasonCredentialsSealed)}, exhausted},
 		"or not there": {Remediation{Bringup: since(3*time.Hour, Bringup{
 			Reason: infrav1.ReasonMissingSudoPassword, Class: ClassWait,
 		})}, exhausted},
@@ -65,6 +69,16 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 		got := NextRemediation(c.in)
 		if got.Reason != c.reason || got.Message == "" || (got.Step == exhausted) != (c.reason == exhausted) {
 			t.Errorf("%s: got %+v, want %s", name, got, c.reason)
+		}
+	}
+}
+
+// Recovery climbs no tier for what a person mends: nobody is told that it will.
+func TestABootstrapThatWaitsForAPersonSaysSo(t *testing.T) {
+	for class, says := range map[FailureClass]string{ClassRetry: "recovers by itself", ClassReboot: "recovers by itself", ClassHuman: "a person mends"} {
+		got := NextRemediation(Remediation{Node: NodeMissing, Bringup: Bringup{Pending: true, Reason: infrav1.ReasonBootstrapFailed, Class: class}})
+		if !strings.Contains(got.Message, says) {
+			t.Errorf("%s: it says %q, want %q", class, got.Message, says)
 		}
 	}
 }
