@@ -37,6 +37,7 @@ func fleet() *snapshot.Snapshot {
 	foreign.Status.Server.Name = "somebodys"
 	s.Hosts = append(s.Hosts, handedOver, foreign)
 	s.Hosts[4].Spec.Maintenance = &infrav1.Maintenance{Reason: "disk swap"}
+	s.Hosts[5].Spec.Record.Wipe.RequiredSince = &at // so that it is NotWiped
 	s.Hosts[1].Spec.Reboot = &infrav1.RebootRequest{ID: "first", Reason: "hangs"}
 	s.Machines[1].Spec.ReleasePolicy = infrav1.Detach
 	s.Hosts[2].Spec.Record.Ordered = true // whose own policy is Terminate
@@ -237,6 +238,34 @@ func TestAMacOfAnotherClustersPoolIsNotGivenBack(t *testing.T) {
 		h.Status.Server.Name, h.Spec.Maintenance = name+h.Spec.ServerID, nil
 		_, err := Wipe{Release: Release{Terminate: true, Now: clitest.Now()}, Token: "fresh"}.Plan(MacOf(s, h))
 		if (err == nil) != given || err != nil && !strings.Contains(err.Error(), "no Mac of the pool") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A Mac that is clean and in the pool is wiped by no adoption, whatever keeps it out of the pool.
+func TestACleanMacOfThePoolIsNotPromisedAWipe(t *testing.T) {
+	for name, c := range map[string]struct {
+		plan    func(Mac) (Plan, error)
+		phase   infrav1.HostPhase
+		dirty   bool
+		refused bool
+	}{
+		"adopt, quarantined":              {Adopt{}.Plan, infrav1.HostQuarantined, false, true},
+		"adopt, not seen lately":          {Adopt{}.Plan, infrav1.HostDiscovered, false, true},
+		"wipe, quarantined":               {Wipe{}.Plan, infrav1.HostQuarantined, false, true},
+		"wipe, quarantined and not wiped": {Wipe{}.Plan, infrav1.HostQuarantined, true, false},
+		"into another pool":               {Adopt{Pool: "other-"}.Plan, infrav1.HostQuarantined, false, false},
+		"adopt --trust-disk, quarantined": {Adopt{TrustDisk: true}.Plan, infrav1.HostQuarantined, false, false},
+	} {
+		s := fleet()
+		h := &s.Hosts[4]
+		h.Status.Phase, h.Spec.Maintenance = c.phase, nil
+		if c.dirty {
+			h.Spec.Record.Wipe.RequiredSince = s.Hosts[5].Spec.Record.Wipe.RequiredSince
+		}
+		_, err := c.plan(MacOf(s, h))
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "is in the pool tuist-pool- already, and no Machine had it since it was wiped, trusted or first seen: an adoption wipes nothing. It is "+string(c.phase)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -199,6 +199,10 @@ func (a Adopt) Plan(m Mac) (Plan, error) {
 	if h.Status.Phase == infrav1.HostAvailable && host.InPool(h.Status.Server.Name, h.Spec.ServerID, pool) {
 		return Plan{}, fmt.Errorf("host %s is Available in the pool %s already", h.Name, pool)
 	}
+	// The manager drops such a wish: what keeps the host out of the pool is nothing on its disk.
+	if !a.TrustDisk && host.Clean(h) && host.InPool(h.Status.Server.Name, h.Spec.ServerID, pool) {
+		return Plan{}, fmt.Errorf("host %s is in the pool %s already, and no Machine had it since it was wiped, trusted or first seen: an adoption wipes nothing. It is %s: macfleet explain host %s", h.Name, pool, h.Status.Phase, h.Name)
+	}
 	// Each field is sent: an earlier wish to trust the disk must not outlive this one.
 	fields := map[string]any{"poolPrefix": pool, "trustDisk": a.TrustDisk}
 	p.say("host %s, whose server is named %s, joins the pool %s", h.Name, cmp.Or(h.Status.Server.Name, "nothing"), pool)
