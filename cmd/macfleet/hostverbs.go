@@ -102,7 +102,7 @@ func newAdopt() *cobra.Command {
 func newWipe() *cobra.Command {
 	var w act.Wipe
 	return hostVerb("wipe", "Wipe a Mac, whoever has it, and return it to the pool",
-		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when it is wiped, also one of\nthe pool that no Machine has.",
+		"Deletes the Machine that has it; of a stranded Mac it records the release, and a Mac that is Foreign or\nNotWiped is adopted. With --terminate the Mac is given back to the vendor when its wipe has begun, or is\nlate or refused, also one of the pool that no Machine has.",
 		func() planner {
 			w.Now, w.Token = onceNow(w.Now), cmp.Or(w.Token, uuid.NewString())
 			return w

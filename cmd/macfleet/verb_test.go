@@ -145,6 +145,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a verb that is nearly one":   {args: "statsu", code: exitUsage, errs: "did you mean status?"},
 		"a topic that is nearly one":  {args: "help host wip", code: exitUsage, errs: "did you mean wipe?"},
 		"what a verb does":            {args: "host adopt --help", out: "Take a Mac that is Foreign or NotWiped into the pool: wiped, renamed, Available.\n\nWith --trust-disk"},
+		"what a give-back waits for":  {args: "host wipe --help", out: "when its wipe has begun, or is\nlate or refused"},
 		"a Pod that is none":          {args: "explain pod nosuch", code: exitFailed, errs: "there is no pod nosuch in the namespace ci, which -n chooses"},
 		"a Pod with its namespace":    {args: "explain pod team/nosuch", code: exitFailed, errs: "in the namespace team"},
 		"hosts with labels":           {args: "hosts -l a=b", errs: "No host of the pool is as asked for."},

@@ -146,7 +146,7 @@ func retired(h *Host) metav1.Condition {
 		c.Reason, c.Message = infrav1.ReasonDeletionScheduled, "the vendor deletes the server at its billing floor"+floor(h)
 		return c
 	}
-	c.Reason, c.Message = infrav1.ReasonRetiring, "the server is wiped first, then given back to the vendor"+floor(h)
+	c.Reason, c.Message = infrav1.ReasonRetiring, "the server is to be wiped before it is given back to the vendor; where that is refused or late it is given back as it is"+floor(h)
 	switch {
 	case h.Spec.Order != nil:
 		c.Message = "the order ends once the vendor's lists show that no server came of it"

@@ -118,6 +118,14 @@ func TestOnlyTheVendorsDateIsShown(t *testing.T) {
 	}
 }
 
+// Nobody is promised a wipe of what the vendor gets back as it is.
+func TestARetiredHostMayBeGivenBackUnwiped(t *testing.T) {
+	c := meta.FindStatusCondition(host.Conditions(pooled(terminated), host.Observation{}), host.RetiredCondition)
+	if c == nil || !strings.Contains(c.Message, "where that is refused or late it is given back as it is") {
+		t.Errorf("Retired is %+v", c)
+	}
+}
+
 func TestEveryPhaseHasARowAndItsWords(t *testing.T) {
 	rows := map[infrav1.HostPhase]bool{}
 	for _, rule := range host.Phases() {

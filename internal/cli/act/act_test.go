@@ -25,6 +25,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/clienttest"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // fleet is one with a host for each recipe.
@@ -376,6 +377,39 @@ func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
 	}
 	if _, err := (Detach{}).Plan(MacOf(s, &s.Hosts[0])); err != nil {
 		t.Errorf("it can be let go: %v", err)
+	}
+}
+
+// Of a wipe that came to nothing twice nobody waits for the end once the Mac goes back to the vendor.
+func TestAReleaseToTheVendorPromisesNoWipe(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*infrav1.ScalewayAppleSiliconHost)
+		says   string
+		err    string
+	}{
+		"under way": {func(*infrav1.ScalewayAppleSiliconHost) {}, "is given back to the vendor when its wipe has begun, or is late or refused, and does not go back to the pool", ""},
+		"came to nothing twice": {
+			func(h *infrav1.ScalewayAppleSiliconHost) {
+				host.RecordRepeat(h, clitest.Now())
+				host.RecordWipeAbandoned(h, infrav1.ReasonWipeTimedOut, clitest.Now())
+			}, "its wipe came to nothing twice, so that happens at once or after one more try, perhaps NOT wiped", "",
+		},
+		"held": {
+			func(h *infrav1.ScalewayAppleSiliconHost) {
+				h.Status.Server.Name = "oops"
+				h.Status.Conditions = append(h.Status.Conditions, clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Minute))
+			}, "", "would not be wiped: somebody named its server oops at the vendor",
+		},
+	} {
+		s := fleet()
+		h := &s.Hosts[6]
+		c.change(h)
+		for _, plan := range []func(Mac) (Plan, error){Release{Terminate: true}.Plan, Wipe{Release: Release{Terminate: true}}.Plan} {
+			p, err := plan(MacOf(s, h))
+			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || !strings.Contains(strings.Join(p.Says, "\n"), c.says) {
+				t.Errorf("%s: says %q, %v", name, p.Says, err)
+			}
+		}
 	}
 }
 

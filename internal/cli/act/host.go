@@ -113,11 +113,10 @@ func (r Release) Plan(m Mac) (Plan, error) {
 	switch release := h.Spec.Release; {
 	case release != nil && release.Policy == infrav1.Reinstall && m.Machine != nil:
 		return Plan{}, fmt.Errorf("host %s is reinstalled for Machine %s, which keeps it. To take it away: macfleet host wipe %s", h.Name, m.owner(), h.Name)
+	case release != nil && r.Terminate && release.Policy != infrav1.Terminate && host.ReleaseHeld(h):
+		return Plan{}, fmt.Errorf("%w; or let it go as it is, NOT wiped: macfleet host detach %s", renamed(h), h.Name)
 	case release != nil && r.Terminate && release.Policy != infrav1.Terminate:
-		var p Plan
-		p.say("host %s, whose release was recorded %s, is given back to the vendor when it is wiped, and does not go back to the pool", h.Name, since(&release.RequestedAt))
-		p.patch(h, spec(map[string]any{"release": map[string]any{"policy": infrav1.Terminate}}))
-		return p, nil
+		return terminated(h), nil
 	case release != nil:
 		return Plan{}, fmt.Errorf("host %s is being released already, recorded %s: macfleet explain host %s", h.Name, since(&release.RequestedAt), h.Name)
 	case h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable:
@@ -134,6 +133,19 @@ func (r Release) Plan(m Mac) (Plan, error) {
 		return Plan{}, renamed(h)
 	}
 	return r.stranded(m)
+}
+
+// terminated turns a release to the pool into one to the vendor, which waits for no end of a wipe.
+func terminated(h *infrav1.ScalewayAppleSiliconHost) Plan {
+	what := fmt.Sprintf("host %s, whose release was recorded %s, is given back to the vendor", h.Name, since(&h.Spec.Release.RequestedAt))
+	var p Plan
+	if host.WipeFailedTwice(h) {
+		p.say("%s, and does not go back to the pool: its wipe came to nothing twice, so that happens at once or after one more try, perhaps NOT wiped", what)
+	} else {
+		p.say("%s when its wipe has begun, or is late or refused, and does not go back to the pool", what)
+	}
+	p.patch(h, spec(map[string]any{"release": map[string]any{"policy": infrav1.Terminate}}))
+	return p
 }
 
 // renamed: whoever names a claimed server has it, and nothing of theirs is wiped.
