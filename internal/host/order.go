@@ -144,7 +144,7 @@ type NamesakeError struct{ Server, Name string }
 // Error is one clear line for people, with the way out.
 func (e *NamesakeError) Error() string {
 	return fmt.Sprintf("server %s bears the name %q already and was not ordered for this Machine: names must differ in a vendor's project; "+
-		"delete the Machine, or rename the server, or, if a lost order left it behind, adopt its host", e.Server, e.Name)
+		"rename the server, or delete the Machine; then, if a lost order left the server behind, adopt its host", e.Server, e.Name)
 }
 
 // OrderRefusal is the condition's reason for a refused order; empty: nothing was

@@ -117,6 +117,30 @@ func TestOrderRefusals(t *testing.T) {
 	}
 }
 
+// While the Machine that orders lives, its name keeps the host of the other server from being adopted.
+func TestTheWayOutOfATakenNameLeadsOut(t *testing.T) {
+	orders := machine("m-9", func(m *infrav1.ScalewayAppleSiliconMachine) {
+		m.Spec.HostRef = &infrav1.HostReference{Name: host.OrderName("m-9"), ClaimToken: "t-9"}
+	})
+	for name, c := range map[string]struct {
+		server   string
+		machines []infrav1.ScalewayAppleSiliconMachine
+		want     host.AdoptStep
+	}{
+		"as it is":               {"m-9", []infrav1.ScalewayAppleSiliconMachine{orders}, host.AdoptWait},
+		"the server is renamed":  {"m-9-old", []infrav1.ScalewayAppleSiliconMachine{orders}, host.AdoptNote},
+		"the Machine is deleted": {"m-9", nil, host.AdoptNote},
+	} {
+		if step, _, why := host.NextAdoption(pooled(named(c.server), adopted), c.machines, false); step != c.want {
+			t.Errorf("%s: %s, %s", name, step, why)
+		}
+	}
+	err := &host.NamesakeError{Server: "id", Name: "m-9"}
+	if got := err.Error(); !strings.HasSuffix(got, "rename the server, or delete the Machine; then, if a lost order left the server behind, adopt its host") {
+		t.Errorf("says %q", got)
+	}
+}
+
 func TestUnknownTypeNamesTheKnownOnes(t *testing.T) {
 	types := []cloud.ServerType{{Name: "M4-S"}, {Name: "M2-L"}}
 	if got := host.UnknownType(zone, "M2-L", types); got != "" {
