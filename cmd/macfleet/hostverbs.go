@@ -47,10 +47,10 @@ func hostVerb(use, short, long string, recipe func() planner, flags func(*cobra.
 	return cmd
 }
 
-// mac reads a host, those that have it, and the Pods on it as far as the rights go. Without sight of the Machines nobody can tell
-// whether a host has one.
+// mac reads a host, those that have it, its Cluster and the Pods on it as far as the rights go. Without sight of the Machines
+// nobody can tell whether a host has one.
 func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, error) {
-	s, err := snapshot.Load(ctx, c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines)
+	s, err := snapshot.Load(ctx, c, "", snapshot.Hosts, snapshot.Machines, snapshot.CoreMachines, snapshot.Clusters)
 	if err != nil {
 		return act.Mac{}, err
 	}

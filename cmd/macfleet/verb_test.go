@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/macfleet/macfleet/internal/cli/act"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -67,7 +69,7 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	items := map[string]any{
 		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
-		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "pods": s.Pods, "nodes": s.Nodes, "scalewayapplesiliconremediations": s.Remediations,
+		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "clusters": s.Clusters, "pods": s.Pods, "nodes": s.Nodes, "scalewayapplesiliconremediations": s.Remediations,
 		"events": eventsAbout(s, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "involvedObject.name=")),
 	}[kind]
 	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
@@ -343,6 +345,24 @@ func TestWhatIsSent(t *testing.T) {
 		run(t.Context(), strings.Fields(args), &out, &errs)
 		if got := strings.Join(f.writes, ","); got != want {
 			t.Errorf("%s sends %q, want %q", args, got, want)
+		}
+	}
+}
+
+// The Clusters are looked at for who deletes a Machine; who may not see them is not held up.
+func TestAPausedClusterIsSeen(t *testing.T) {
+	change := func(s *snapshot.Snapshot) {
+		s.Clusters = []clusterv1.Cluster{{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "macfleet"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}}
+		m := &s.Machines[0]
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: m.Name, UID: "core", Controller: ptr.To(true)}}
+		s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: "core"}}}
+	}
+	for code, said := range map[int]bool{0: true, http.StatusForbidden: false} {
+		speakTo(t, &fleetServer{change: change, codes: map[string]int{"clusters": code}})
+		var out, errs bytes.Buffer
+		got := run(t.Context(), strings.Fields("host wipe fr-par-1-00000001-0000-4000-8000-000000000000 --dry-run"), &out, &errs)
+		if got != 0 || strings.Contains(out.String(), "waits while its Cluster") != said {
+			t.Errorf("clusters %d: exit code %d\n%s\n%s", code, got, &out, &errs)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -228,6 +229,29 @@ func TestAReinstallForAMachineIsNotGivenAway(t *testing.T) {
 	_, err := Release{Terminate: true}.Plan(MacOf(s, h))
 	if err == nil || !strings.Contains(err.Error(), "is reinstalled for Machine "+clitest.Namespace+"/"+s.Machines[0].Name) {
 		t.Errorf("says %v", err)
+	}
+}
+
+// A paused Cluster holds a deletion up, and nothing says so once it is recorded: the plan does.
+func TestADeletionInAPausedClusterIsSaidToWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster, namespace string
+		paused, waits      bool
+	}{
+		"paused":                   {"macfleet", clitest.Namespace, true, true},
+		"not paused":               {"macfleet", clitest.Namespace, false, false},
+		"another Cluster":          {"another", clitest.Namespace, true, false},
+		"one of another namespace": {"macfleet", "another", true, false},
+	} {
+		s := fleet()
+		s.Clusters = []clusterv1.Cluster{{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.cluster}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(c.paused)}}}
+		for verb, plan := range map[string]func(Mac) (Plan, error){"wipe": Wipe{}.Plan, "detach": Detach{}.Plan, "detach --elsewhere": Detach{Elsewhere: true}.Plan} {
+			p, err := plan(MacOf(s, &s.Hosts[0]))
+			says := "that waits while its Cluster " + clitest.Namespace + "/macfleet is paused, and begins as soon as it is resumed"
+			if err != nil || slices.Contains(p.Says, says) != c.waits {
+				t.Errorf("%s, %s: says %q, %v", name, verb, p.Says, err)
+			}
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -24,6 +25,8 @@ type Mac struct {
 	Machine *infrav1.ScalewayAppleSiliconMachine
 	// Core is that Machine's, which people delete.
 	Core *clusterv1.Machine
+	// Cluster is that Machine's; nil: it is not to be seen.
+	Cluster *clusterv1.Cluster
 	// Pools are the prefixes that Machines and releases name.
 	Pools []string
 	// Guests are the Pods that run on it, [namespace/]name, and Hidden says why they cannot be
@@ -59,6 +62,12 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 		c := &s.CoreMachines[i]
 		if m := mac.Machine; m != nil && metav1.IsControlledBy(m, c) {
 			mac.Core = c
+		}
+	}
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		if m := mac.Machine; m != nil && c.Namespace == m.Namespace && c.Name == m.Labels[clusterv1.ClusterNameLabel] {
+			mac.Cluster = c
 		}
 	}
 	mac.Guests, mac.Hidden = show.Guests(s)[mac.Node()], s.Lacks(snapshot.Pods)
@@ -290,8 +299,16 @@ func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
 	default:
 		p.say("%s is wiped and goes back to the pool, which takes 15 to 20 minutes", what)
 	}
+	p.waitForCluster(m)
 	p.delete(m.Core)
 	return p, nil
+}
+
+// waitForCluster says what holds a deletion up, and shows nowhere once it is recorded.
+func (p *Plan) waitForCluster(m Mac) {
+	if c := m.Cluster; c != nil && ptr.Deref(c.Spec.Paused, false) {
+		p.say("that waits while its Cluster %s/%s is paused, and begins as soon as it is resumed", c.Namespace, c.Name)
+	}
 }
 
 // Detach lets a host go without a wipe.
@@ -339,6 +356,7 @@ func takeOff(m Mac) (Plan, error) {
 	p.say("host %s and its server are not touched: it is Foreign, or its other owner's", m.Host.Name)
 	p.patch(m.Machine, annotation(clusterv1.PausedAnnotation, "true"))
 	p.Steps = append(p.Steps, Step{Object: m.Machine, Patch: map[string]any{"status": map[string]any{"serverID": nil}}, Status: true})
+	p.waitForCluster(m)
 	p.delete(m.Core)
 	return p, nil
 }
