@@ -26,6 +26,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/clienttest"
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -336,6 +337,32 @@ func TestARebootOfADeadMacSaysWhoEnds(t *testing.T) {
 	}
 	if plan.Guests != "Pods that end by this (2): ci/build-7, ci/build-8" || len(plan.Ends) != 2 {
 		t.Errorf("says %q, ends %v", plan.Guests, plan.Ends)
+	}
+}
+
+// What a Mac that no Machine has is not rebooted for is said, and where that never ends it is refused.
+func TestARebootOfAMacOfNobodyIsNotPromisedAtOnce(t *testing.T) {
+	s := fleet()
+	h := &s.Hosts[3] // Stranded
+	plan, err := Reboot{ID: "r", Reason: "hangs"}.Plan(MacOf(s, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "as soon as neither maintenance, nor a pause, nor what the vendor does with the server, nor Pods on a Ready Node hold it up: no Machine here has it, and nobody here knows what runs on it"
+	if plan.Says[1] != want || plan.Guests != "Pods that end by this, unless their Node is Ready and it waits for them (1): ci/left" || !slices.Equal(plan.Ends, []string{"ci/left"}) {
+		t.Errorf("says %q, %q, ends %v", plan.Says, plan.Guests, plan.Ends)
+	}
+	for name, c := range map[string]struct {
+		host    int
+		force   bool
+		refused bool
+	}{"Foreign": {9, false, true}, "Foreign, by force": {9, true, true}, "claimed": {0, false, false}} {
+		h := &s.Hosts[c.host]
+		h.Status.Server.Status = string(cloud.StatusError)
+		_, err := Reboot{ID: "r", Reason: "hangs", Force: c.force}.Plan(MacOf(s, h))
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "its reinstall may have failed, which a restart would hide; reinstall it") {
+			t.Errorf("in error, %s: %v", name, err)
+		}
 	}
 }
 

@@ -26,6 +26,12 @@ func (p *Plan) await(m Mac) {
 	p.guests(m, fate{"that it waits for", waited}, fate{"of DaemonSets, that it does not wait for and that end by this", m.Staying})
 }
 
+// awaitWhereReady is for a Mac that no Machine has: nobody tells here whether its Node is Ready.
+func (p *Plan) awaitWhereReady(m Mac) {
+	p.Ends = append(p.Ends, m.Guests...)
+	p.guests(m, fate{"that end by this, unless their Node is Ready and it waits for them", m.Guests})
+}
+
 // goOn says which Pods it leaves alone.
 func (p *Plan) goOn(m Mac) { p.guests(m, fate{"that go on running", m.Guests}) }
 

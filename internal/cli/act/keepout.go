@@ -6,6 +6,7 @@ import (
 	"time"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // reasoned: what is begun has a reason.
@@ -117,6 +118,8 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is being released, and is not rebooted before it is wiped", h.Name)
 	case h.Spec.Record.HandedOverAt != nil:
 		return Plan{}, fmt.Errorf("host %s went to another management cluster, which alone reboots it", h.Name)
+	case host.HidesError(h) != "":
+		return Plan{}, fmt.Errorf("host %s is not rebooted: %s", h.Name, host.HidesError(h))
 	case h.Status.LastReboot.ID == r.ID:
 		return Plan{}, fmt.Errorf("host %s was rebooted for %s already, at %s, and is so once for each id: leave --id out, or give another", h.Name, r.ID, h.Status.LastReboot.At.UTC().Format(time.RFC3339))
 	case h.Spec.Reboot != nil && !r.Force:
@@ -129,8 +132,8 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		p.say("at once: Pods on it die with it")
 		p.end(m)
 	case m.Machine == nil:
-		p.say("at once: no Machine here has it, and nobody here knows what runs on it")
-		p.end(m)
+		p.say("as soon as neither maintenance, nor a pause, nor what the vendor does with the server, nor Pods on a Ready Node hold it up: no Machine here has it, and nobody here knows what runs on it")
+		p.awaitWhereReady(m)
 	case m.unwell():
 		p.say("as soon as neither maintenance nor a pause holds it up: its Node is not Ready, so Pods on it are not waited for")
 		p.end(m)
