@@ -39,27 +39,37 @@ func (e *commandError) Error() string {
 // run executes a command by its absolute path and returns its standard output.
 // No argument of any command here is a secret.
 func run(ctx context.Context, path string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
-	defer cancel()
-	var stdout, stderr bounded
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = environment(os.Geteuid())
-	err := finish(cmd)
-	if err == nil {
-		return stdout.String(), nil
-	}
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s: %w", filepath.Base(path), ctx.Err())
-	}
+	stdout, stderr, err := execute(ctx, path, "", args...)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return stdout.String(), &commandError{
+		return stdout, &commandError{
 			Command: filepath.Base(path), Code: exit.ExitCode(),
-			Text:      firstLine(stderr.String() + "\n" + stdout.String()),
-			Complaint: stderr.String(),
+			Text:      firstLine(stderr + "\n" + stdout),
+			Complaint: stderr,
 		}
 	}
-	return "", fmt.Errorf("%s: %w", filepath.Base(path), err)
+	return stdout, err
+}
+
+// execute runs a command within its deadline and returns what it said. Of one that ended
+// with a code other than zero the error is the exec.ExitError.
+func execute(ctx context.Context, path, input string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
+	defer cancel()
+	var out, complaints bounded
+	cmd := exec.CommandContext(ctx, path, args...)
+	if input != "" {
+		cmd.Stdin = strings.NewReader(input)
+	}
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.Env = environment(os.Geteuid())
+	err = finish(cmd)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err == nil || exited {
+		return out.String(), complaints.String(), err
+	}
+	return "", "", fmt.Errorf("%s: %w", filepath.Base(path), err)
 }
 
 // finish runs a command to its end, or to its deadline, and waits for none of its

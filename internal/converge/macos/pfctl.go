@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -139,25 +138,11 @@ func in(anchor string, args ...string) []string {
 
 // pfctl runs the command. It says much on its standard error when all is well.
 func pfctl(ctx context.Context, input string, args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
-	defer cancel()
-	var out, noise bounded
-	cmd := exec.CommandContext(ctx, pfctlCommand, args...)
-	cmd.Stdin = strings.NewReader(input)
-	cmd.Stdout, cmd.Stderr = &out, &noise
-	cmd.Env = environment(os.Geteuid())
-	err = finish(cmd)
-	stdout, stderr = out.String(), noise.String()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return stdout, stderr, nil
-	case ctx.Err() != nil:
-		return "", "", fmt.Errorf("pfctl: %w", ctx.Err())
-	case errors.As(err, &exit):
-		return stdout, stderr, pfRefusal(strings.Join(args, " "), stderr)
+	stdout, stderr, err = execute(ctx, pfctlCommand, input, args...)
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		err = pfRefusal(strings.Join(args, " "), stderr)
 	}
-	return "", "", fmt.Errorf("pfctl: %w", err)
+	return stdout, stderr, err
 }
 
 // noises are lines that pfctl writes whether it works or not.
