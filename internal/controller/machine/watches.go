@@ -57,7 +57,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(kind))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), builder.WithPredicates(clusterChanges())).
 		Watches(&infrav1.ScalewayAppleSiliconHost{}, r.hostEvents()).
-		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfProfile), builder.WithPredicates(profileChanges())).
+		// What a profile counts changes with each of its Macs, and would wake all of them each time.
+		Watches(&infrav1.MacNodeProfile{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfProfile), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeChanges())).
 		WatchesRawSource(source.Channel(r.pushes.Wakeups(), &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.checks.Wakeups(), &handler.EnqueueRequestForObject{})).
@@ -78,12 +79,6 @@ func clusterChanges() predicate.Predicate {
 	})
 	changes.GenericFunc = func(event.GenericEvent) bool { return false }
 	return changes
-}
-
-// profileChanges are those of what a profile asks for. What it counts changes with each of its
-// Macs, and would wake all of them each time.
-func profileChanges() predicate.Predicate {
-	return watch.Updates(func(before, now *infrav1.MacNodeProfile) bool { return before.Generation != now.Generation })
 }
 
 // nodeChanges leaves out the heartbeats.

@@ -5,11 +5,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
 )
 
@@ -34,23 +31,5 @@ func TestWaitingMachinesAreWokenOneAfterAnother(t *testing.T) {
 	}
 	if wakeDelay(0) != 0 || wakeDelay(1) != wakeStep || wakeDelay(2) != wakeDelay(3) || wakeDelay(3) >= wakeDelay(4) {
 		t.Errorf("turns: %v", []time.Duration{wakeDelay(0), wakeDelay(1), wakeDelay(2), wakeDelay(3), wakeDelay(4)})
-	}
-}
-
-// A fleet of a thousand Macs counts a thousand times on its way up: were each count news to all of them, they would be
-// looked at a million times.
-func TestAProfileThatCountsWakesNobody(t *testing.T) {
-	before := &infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
-	counted, asked := before.DeepCopy(), before.DeepCopy()
-	counted.Status.Available, counted.ResourceVersion = 1, "2"
-	asked.Generation = 2
-	if profileChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: counted}) {
-		t.Error("a count wakes all Machines")
-	}
-	if !profileChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: asked}) {
-		t.Error("what the profile asks for wakes nobody")
-	}
-	if !profileChanges().Create(event.CreateEvent{Object: before}) {
-		t.Error("a profile that Machines wait for wakes nobody")
 	}
 }
