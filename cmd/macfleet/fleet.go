@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -63,20 +64,12 @@ func inPhase(s *snapshot.Snapshot, phase infrav1.HostPhase) int {
 func runningMachines(s *snapshot.Snapshot) int {
 	n := 0
 	for _, machine := range s.CoreMachines {
-		if machine.Status.Phase == string(clusterv1.MachinePhaseRunning) && machine.Status.NodeRef.Name != "" && available(machine) {
+		available := meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineAvailableCondition)
+		if machine.Status.Phase == string(clusterv1.MachinePhaseRunning) && machine.Status.NodeRef.Name != "" && available {
 			n++
 		}
 	}
 	return n
-}
-
-func available(machine clusterv1.Machine) bool {
-	for _, condition := range machine.Status.Conditions {
-		if condition.Type == clusterv1.MachineAvailableCondition {
-			return condition.Status == "True"
-		}
-	}
-	return false
 }
 
 // podsReady counts ready Pods of the demo.

@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/workload"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
 
@@ -304,10 +305,8 @@ func (t *tour) nodesReady(want int) func(*snapshot.Snapshot) (string, bool) {
 	return func(now *snapshot.Snapshot) (string, bool) {
 		ready := 0
 		for i := range now.Nodes {
-			for _, c := range now.Nodes[i].Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-					ready++
-				}
+			if workload.NodeReady(&now.Nodes[i]) {
+				ready++
 			}
 		}
 		return count(ready, "Node") + " ready", ready == want

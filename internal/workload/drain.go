@@ -121,10 +121,8 @@ func hasEnded(pod *corev1.Pod) bool {
 // ReadinessChanged is when the Node became Ready, or ceased to be. A Node that never
 // said so is as it is since it was made.
 func ReadinessChanged(node *corev1.Node) time.Time {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && !condition.LastTransitionTime.IsZero() {
-			return condition.LastTransitionTime.Time
-		}
+	if ready := conditionOf(node, corev1.NodeReady); ready != nil && !ready.LastTransitionTime.IsZero() {
+		return ready.LastTransitionTime.Time
 	}
 	return node.CreationTimestamp.Time
 }
@@ -137,10 +135,8 @@ func DiskPressureSince(node *corev1.Node) time.Time {
 	if node == nil {
 		return time.Time{}
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeDiskPressure && condition.Status == corev1.ConditionTrue {
-			return condition.LastTransitionTime.Time
-		}
+	if pressure := conditionOf(node, corev1.NodeDiskPressure); pressure != nil && pressure.Status == corev1.ConditionTrue {
+		return pressure.LastTransitionTime.Time
 	}
 	return time.Time{}
 }
@@ -151,10 +147,18 @@ func NodeSilent(node *corev1.Node) bool { return readiness(node) == corev1.Condi
 
 // readiness is the status of the Node's condition Ready; empty where it has none.
 func readiness(node *corev1.Node) corev1.ConditionStatus {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status
-		}
+	if ready := conditionOf(node, corev1.NodeReady); ready != nil {
+		return ready.Status
 	}
 	return ""
+}
+
+// conditionOf is the Node's condition of a kind; nil where it has none.
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
 }
