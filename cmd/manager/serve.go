@@ -234,7 +234,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	restConfig := mgr.GetConfig()
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	rights := &cloud.Rights{}
-	keysOf := rights.Watch(vendor)
+	keysOf := rights.RecordRefusals(vendor)
 	ofHosts := s.hostOptions()
 	ofHosts.Cloud, ofHosts.Tracer, ofHosts.Rights = vendor, tracer, rights
 	inventory, err := hostcontroller.SetupWithManager(mgr, ofHosts)

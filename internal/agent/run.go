@@ -139,7 +139,7 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	defer pods.objects.Close()
-	manager := node.NewManager(node.Options{
+	keeper := node.New(node.Options{
 		Client: connections.main, LeaseClient: connections.lease, OnLeaseTrouble: connections.reset,
 		Self: self, PermitFile: a.o.PermitFile, StateDir: a.o.StateDir,
 		Health: monitor, Slots: slots, Images: pods.images.Images, Events: events, Log: a.log,
@@ -153,7 +153,7 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	evicting := a.evicting(monitor, disks, pods, usage, self, events)
-	return together(ctx, manager.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, api, evicting.Run)
+	return together(ctx, keeper.Run, pods.supervisor.Run, pods.images.Run, monitor.Run, serving.run, api, evicting.Run)
 }
 
 // hostdSocket is where hostd answers; empty where there is no guests' network to

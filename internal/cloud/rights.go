@@ -56,8 +56,10 @@ func (r *Rights) Refused() []Refusal {
 	return out
 }
 
-// Watch returns a Cloud whose writes are taken down here.
-func (r *Rights) Watch(inner Cloud) Cloud { return &watched{Cloud: inner, rights: r} }
+// RecordRefusals returns a Cloud whose refused writes are recorded here.
+func (r *Rights) RecordRefusals(inner Cloud) Cloud {
+	return &refusalRecorder{Cloud: inner, rights: r}
+}
 
 func (r *Rights) now() time.Time {
 	if r.Clock == nil {
@@ -89,72 +91,72 @@ func (r *Rights) forbidden(call string, err error) {
 	r.refused[call] = known
 }
 
-// watched is a Cloud with the writes that Rights takes down; readings pass through.
-type watched struct {
+// refusalRecorder is a Cloud whose refused writes Rights records; readings pass through.
+type refusalRecorder struct {
 	Cloud
 	rights *Rights
 }
 
-// told takes down how a write ended. What failed in another way than by a lack of
+// told records how a write ended. What failed in another way than by a lack of
 // permission says nothing about rights.
-func (w *watched) told(call string, err error) {
+func (r *refusalRecorder) told(call string, err error) {
 	switch {
 	case err == nil:
-		w.rights.allowed(call)
+		r.rights.allowed(call)
 	case IsForbidden(err):
-		w.rights.forbidden(call, err)
+		r.rights.forbidden(call, err)
 	}
 }
 
 // toldOf is told for a write to one server. The vendor answers a write to a server
 // that is gone as one without the right to it, and only a reading tells them apart.
-func (w *watched) toldOf(ctx context.Context, call, zone, id string, err error) {
+func (r *refusalRecorder) toldOf(ctx context.Context, call, zone, id string, err error) {
 	if IsForbidden(err) {
-		if _, _, gone := w.Cloud.GetServer(ctx, zone, id); gone != nil {
+		if _, _, gone := r.Cloud.GetServer(ctx, zone, id); gone != nil {
 			return
 		}
 	}
-	w.told(call, err)
+	r.told(call, err)
 }
 
-func (w *watched) RenameServer(ctx context.Context, zone, id, name string) error {
-	err := w.Cloud.RenameServer(ctx, zone, id, name)
-	w.toldOf(ctx, "RenameServer", zone, id, err)
+func (r *refusalRecorder) RenameServer(ctx context.Context, zone, id, name string) error {
+	err := r.Cloud.RenameServer(ctx, zone, id, name)
+	r.toldOf(ctx, "RenameServer", zone, id, err)
 	return err
 }
 
-func (w *watched) ReinstallServer(ctx context.Context, zone, id, osID string) error {
-	err := w.Cloud.ReinstallServer(ctx, zone, id, osID)
-	w.toldOf(ctx, "ReinstallServer", zone, id, err)
+func (r *refusalRecorder) ReinstallServer(ctx context.Context, zone, id, osID string) error {
+	err := r.Cloud.ReinstallServer(ctx, zone, id, osID)
+	r.toldOf(ctx, "ReinstallServer", zone, id, err)
 	return err
 }
 
-func (w *watched) DeleteServer(ctx context.Context, zone, id string) (bool, error) {
-	scheduled, err := w.Cloud.DeleteServer(ctx, zone, id)
-	w.toldOf(ctx, "DeleteServer", zone, id, err)
+func (r *refusalRecorder) DeleteServer(ctx context.Context, zone, id string) (bool, error) {
+	scheduled, err := r.Cloud.DeleteServer(ctx, zone, id)
+	r.toldOf(ctx, "DeleteServer", zone, id, err)
 	return scheduled, err
 }
 
-func (w *watched) RebootServer(ctx context.Context, zone, id string) error {
-	err := w.Cloud.RebootServer(ctx, zone, id)
-	w.toldOf(ctx, "RebootServer", zone, id, err)
+func (r *refusalRecorder) RebootServer(ctx context.Context, zone, id string) error {
+	err := r.Cloud.RebootServer(ctx, zone, id)
+	r.toldOf(ctx, "RebootServer", zone, id, err)
 	return err
 }
 
-func (w *watched) CreateServer(ctx context.Context, zone string, order ServerOrder) (string, error) {
-	id, err := w.Cloud.CreateServer(ctx, zone, order)
-	w.told("CreateServer", err)
+func (r *refusalRecorder) CreateServer(ctx context.Context, zone string, order ServerOrder) (string, error) {
+	id, err := r.Cloud.CreateServer(ctx, zone, order)
+	r.told("CreateServer", err)
 	return id, err
 }
 
-func (w *watched) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
-	err := w.Cloud.EnsureSSHKey(ctx, name, publicKey)
-	w.told("EnsureSSHKey", err)
+func (r *refusalRecorder) EnsureSSHKey(ctx context.Context, name, publicKey string) error {
+	err := r.Cloud.EnsureSSHKey(ctx, name, publicKey)
+	r.told("EnsureSSHKey", err)
 	return err
 }
 
-func (w *watched) DeleteSSHKey(ctx context.Context, id string) error {
-	err := w.Cloud.DeleteSSHKey(ctx, id)
-	w.told("DeleteSSHKey", err)
+func (r *refusalRecorder) DeleteSSHKey(ctx context.Context, id string) error {
+	err := r.Cloud.DeleteSSHKey(ctx, id)
+	r.told("DeleteSSHKey", err)
 	return err
 }

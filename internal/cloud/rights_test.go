@@ -11,12 +11,12 @@ import (
 	"github.com/macfleet/macfleet/internal/cloud/cloudtest"
 )
 
-// watchedWorld is a vendor with one server, whose writes are watched.
-func watchedWorld() (*cloudtest.Cloud, *cloud.Rights, cloud.Cloud, *clocktesting.FakeClock) {
+// refusingWorld is a vendor with one server, whose refused writes are recorded.
+func refusingWorld() (*cloudtest.Cloud, *cloud.Rights, cloud.Cloud, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC))
 	vendor, rights := &cloudtest.Cloud{}, &cloud.Rights{Clock: clock}
 	vendor.Set(cloud.Server{ID: "s-1", Zone: "z", Status: cloud.StatusReady}, "")
-	return vendor, rights, rights.Watch(vendor), clock
+	return vendor, rights, rights.RecordRefusals(vendor), clock
 }
 
 func refuse(vendor *cloudtest.Cloud, kind cloud.Kind, names ...string) {
@@ -38,7 +38,7 @@ func calls(rights *cloud.Rights) (names []string) {
 }
 
 func TestRefusedWritesAreKnownUntilTheyWork(t *testing.T) {
-	vendor, rights, c, clock := watchedWorld()
+	vendor, rights, c, clock := refusingWorld()
 	refuse(vendor, cloud.KindForbidden, "RenameServer", "EnsureSSHKey")
 	began := clock.Now()
 	for range 2 {
@@ -73,13 +73,13 @@ func TestWhatSaysNothingAboutRights(t *testing.T) {
 		"the vendor is away":  {cloud.KindUnavailable, false},
 		"an unknown password": {cloud.KindUnauthorized, false},
 	} {
-		vendor, rights, watched, _ := watchedWorld()
+		vendor, rights, recorded, _ := refusingWorld()
 		if c.gone {
 			vendor.Remove("s-1")
 		}
 		refuse(vendor, c.kind, "RebootServer", "RenameServer", "ReinstallServer", "DeleteServer")
-		_, deleted := watched.DeleteServer(t.Context(), "z", "s-1")
-		err := errors.Join(deleted, watched.RebootServer(t.Context(), "z", "s-1"), watched.ReinstallServer(t.Context(), "z", "s-1", ""), watched.RenameServer(t.Context(), "z", "s-1", "n"))
+		_, deleted := recorded.DeleteServer(t.Context(), "z", "s-1")
+		err := errors.Join(deleted, recorded.RebootServer(t.Context(), "z", "s-1"), recorded.ReinstallServer(t.Context(), "z", "s-1", ""), recorded.RenameServer(t.Context(), "z", "s-1", "n"))
 		if err == nil || len(rights.Refused()) != 0 {
 			t.Errorf("%s: %v, refused %+v", name, err, rights.Refused())
 		}
@@ -87,7 +87,7 @@ func TestWhatSaysNothingAboutRights(t *testing.T) {
 }
 
 // Every write tells of the right that it lacks.
-func TestEveryWriteIsWatched(t *testing.T) {
+func TestEveryRefusedWriteIsRecorded(t *testing.T) {
 	for name, write := range map[string]func(cloud.Cloud) error{
 		"RenameServer":    func(c cloud.Cloud) error { return c.RenameServer(t.Context(), "z", "s-1", "n") },
 		"ReinstallServer": func(c cloud.Cloud) error { return c.ReinstallServer(t.Context(), "z", "s-1", "") },
@@ -97,7 +97,7 @@ func TestEveryWriteIsWatched(t *testing.T) {
 		"EnsureSSHKey":    func(c cloud.Cloud) error { return c.EnsureSSHKey(t.Context(), "k", "ssh-ed25519 A") },
 		"DeleteSSHKey":    func(c cloud.Cloud) error { return c.DeleteSSHKey(t.Context(), "k") },
 	} {
-		vendor, rights, c, _ := watchedWorld()
+		vendor, rights, c, _ := refusingWorld()
 		refuse(vendor, cloud.KindForbidden, name)
 		if err := write(c); !cloud.IsForbidden(err) {
 			t.Errorf("%s: %v", name, err)

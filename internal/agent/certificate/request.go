@@ -59,22 +59,22 @@ func newRequest(template *x509.CertificateRequest) (key, request []byte, err err
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-func (m *Manager) ask(ctx context.Context, api kube.CertificateRequests, request []byte) (*certificates.CertificateSigningRequest, error) {
-	seconds := int32(m.o.Life / time.Second) // a day fits
+func (r *Rotator) ask(ctx context.Context, api kube.CertificateRequests, request []byte) (*certificates.CertificateSigningRequest, error) {
+	seconds := int32(r.o.Life / time.Second) // a day fits
 	return api.Create(ctx, &certificates.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
 		Spec: certificates.CertificateSigningRequestSpec{
-			Request: request, SignerName: m.o.Signer, Usages: m.o.Usages, ExpirationSeconds: &seconds,
+			Request: request, SignerName: r.o.Signer, Usages: r.o.Usages, ExpirationSeconds: &seconds,
 		},
 	}, metav1.CreateOptions{})
 }
 
 // await returns the certificate once it is signed. It gives up when the template changes.
-func (m *Manager) await(ctx context.Context, api kube.CertificateRequests, asked *certificates.CertificateSigningRequest, template *x509.CertificateRequest) ([]byte, error) {
+func (r *Rotator) await(ctx context.Context, api kube.CertificateRequests, asked *certificates.CertificateSigningRequest, template *x509.CertificateRequest) ([]byte, error) {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	for {
-		signed, err := m.watch(ctx, api, asked, template, look.C)
+		signed, err := r.watch(ctx, api, asked, template, look.C)
 		if err == nil || final(err) {
 			return signed, err
 		}
@@ -94,7 +94,7 @@ func final(err error) bool {
 }
 
 // watch looks once and then at what changes, until the watch ends.
-func (m *Manager) watch(ctx context.Context, api kube.CertificateRequests, asked *certificates.CertificateSigningRequest, template *x509.CertificateRequest, look <-chan time.Time) ([]byte, error) {
+func (r *Rotator) watch(ctx context.Context, api kube.CertificateRequests, asked *certificates.CertificateSigningRequest, template *x509.CertificateRequest, look <-chan time.Time) ([]byte, error) {
 	ours := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, asked.Name).String()}
 	list, err := api.List(ctx, ours)
 	if err != nil {
@@ -121,7 +121,7 @@ func (m *Manager) watch(ctx context.Context, api kube.CertificateRequests, asked
 				return signed, err
 			}
 		case <-look:
-			if now := m.o.Template(); now != nil && !reflect.DeepEqual(now, template) {
+			if now := r.o.Template(); now != nil && !reflect.DeepEqual(now, template) {
 				return nil, errOutdated
 			}
 		case <-ctx.Done():

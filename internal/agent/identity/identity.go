@@ -70,18 +70,18 @@ func Start(ctx context.Context, o Options) (*Identity, error) {
 	if err := DropForeign(o.Dir, pairName, o.NodeName); err != nil {
 		return nil, err
 	}
-	manager, err := openManager(o, server)
+	rotator, err := openRotator(o, server)
 	if err != nil {
 		return nil, err
 	}
-	go manager.Run(ctx)
-	if err := awaitCertificate(ctx, o, manager); err != nil {
+	go rotator.Run(ctx)
+	if err := awaitCertificate(ctx, o, rotator); err != nil {
 		return nil, err
 	}
-	return &Identity{server: server, current: manager.Current, log: o.Log}, nil
+	return &Identity{server: server, current: rotator.Current, log: o.Log}, nil
 }
 
-func openManager(o Options, server endpoint) (*certificate.Manager, error) {
+func openRotator(o Options, server endpoint) (*certificate.Rotator, error) {
 	subject := &x509.CertificateRequest{Subject: Subject(o.NodeName)}
 	return certificate.Open(certificate.Options{
 		Dir: o.Dir, Pair: pairName, Life: certificateLife, Log: o.Log,
@@ -126,11 +126,11 @@ func requestConfig(o Options, server endpoint, current *tls.Certificate) (*rest.
 }
 
 // awaitCertificate waits for the first certificate.
-func awaitCertificate(ctx context.Context, o Options, manager *certificate.Manager) error {
+func awaitCertificate(ctx context.Context, o Options, rotator *certificate.Rotator) error {
 	look, complain := time.NewTicker(watchInterval), time.NewTicker(complainInterval)
 	defer look.Stop()
 	defer complain.Stop()
-	for manager.Current() == nil {
+	for rotator.Current() == nil {
 		select {
 		case <-look.C:
 		case <-complain.C:

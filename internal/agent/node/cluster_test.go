@@ -39,9 +39,9 @@ type cluster struct {
 	cancel context.CancelFunc
 	ended  chan error
 
-	slots   *slot.Gate
-	events  record.EventRecorder
-	manager *Manager
+	slots  *slot.Gate
+	events record.EventRecorder
+	keeper *Keeper
 	// still stops the clock.
 	still atomic.Bool
 
@@ -140,15 +140,15 @@ func self() Self {
 
 func (c *cluster) start() {
 	c.t.Helper()
-	c.manager = NewManager(Options{
+	c.keeper = New(Options{
 		Client: kubetest.Client(c.client), LeaseClient: kubetest.Client(c.client), Self: self(),
 		PermitFile: c.permitFile(), StateDir: c.dir, Clock: c.clock,
 		Health: c, Slots: c.slots, Events: c.events,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.ended = cancel, make(chan error, 1)
-	manager := c.manager
-	go func() { c.ended <- manager.Run(ctx) }()
+	keeper := c.keeper
+	go func() { c.ended <- keeper.Run(ctx) }()
 }
 
 // Findings and Changed make the cluster what is found out about its host.
@@ -179,7 +179,7 @@ func (c *cluster) stop() {
 	c.cancel()
 	c.cancel = nil
 	if err := <-c.ended; err != nil {
-		c.t.Errorf("the manager failed: %v", err)
+		c.t.Errorf("the keeper failed: %v", err)
 	}
 }
 
@@ -218,7 +218,7 @@ func (c *cluster) awaitReady() *corev1.Node {
 	return n
 }
 
-// looks lets the manager look a few times more.
+// looks lets the keeper look a few times more.
 func (c *cluster) looks() {
 	c.t.Helper()
 	end := c.clock.Now().Add(10 * syncInterval)

@@ -16,7 +16,7 @@ const (
 )
 
 // event tells something about the Node.
-func (k *Manager) event(kind, reason, format string, args ...any) {
+func (k *Keeper) event(kind, reason, format string, args ...any) {
 	if k.o.Events == nil {
 		return
 	}
@@ -26,7 +26,7 @@ func (k *Manager) event(kind, reason, format string, args ...any) {
 }
 
 // tellChanges tells what a status that the API server took has changed about the Node.
-func (k *Manager) tellChanges(was, now corev1.NodeStatus) {
+func (k *Keeper) tellChanges(was, now corev1.NodeStatus) {
 	if before := was.NodeInfo.BootID; before != "" && before != now.NodeInfo.BootID {
 		k.event(corev1.EventTypeWarning, reasonRebooted, "Node %s has been rebooted, boot id: %s", k.name(), now.NodeInfo.BootID)
 	}

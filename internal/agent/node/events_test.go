@@ -37,7 +37,7 @@ func TestEventsOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := record.NewFakeRecorder(9)
-			NewManager(Options{Self: self(), Events: events}).tellChanges(c.was, c.now)
+			New(Options{Self: self(), Events: events}).tellChanges(c.was, c.now)
 			if got := told(events); !slices.Equal(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -45,9 +45,9 @@ func TestEventsOfANode(t *testing.T) {
 	}
 }
 
-// A manager tells that it starts, and once that the Node is Ready, also where the cache
+// A keeper tells that it starts, and once that the Node is Ready, also where the cache
 // does not show yet what it sent.
-func TestAManagerTellsWhatBecameOfItsNode(t *testing.T) {
+func TestAKeeperTellsWhatBecameOfItsNode(t *testing.T) {
 	c := newCluster(t)
 	events := record.NewFakeRecorder(9)
 	c.events = events
@@ -58,13 +58,13 @@ func TestAManagerTellsWhatBecameOfItsNode(t *testing.T) {
 	c.stop()
 	old := c.node().DeepCopy()
 	old.Status, old.ResourceVersion = corev1.NodeStatus{}, "1"
-	c.manager.reporter = reporter{self: self()}
+	c.keeper.reporter = reporter{self: self()}
 	for _, look := range []int{0, 1, 2} {
 		if look == 2 {
 			old.Status, old.ResourceVersion = statusOf(corev1.ConditionUnknown, "boot"), "2"
 		}
 		c.find(health.Finding{Type: health.VirtualizationReady, Status: corev1.ConditionTrue, Message: strconv.Itoa(look)})
-		if err := c.manager.report(t.Context(), old); err != nil {
+		if err := c.keeper.report(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
 	}

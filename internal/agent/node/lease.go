@@ -44,7 +44,7 @@ type heartbeat struct {
 }
 
 // beat renews the lease of one life of the Node until ctx ends.
-func (k *Manager) beat(ctx context.Context, n *corev1.Node) {
+func (k *Keeper) beat(ctx context.Context, n *corev1.Node) {
 	h := heartbeat{
 		leases: k.o.LeaseClient.Leases(corev1.NamespaceNodeLease),
 		name:   n.Name, owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
@@ -144,7 +144,7 @@ func (h *heartbeat) pause(ctx context.Context, failures int) {
 // resendStatus has the status sent anew, over the connections that work: the Node may
 // have been called Unknown meanwhile, which a watch whose connection died does not
 // tell.
-func (k *Manager) resendStatus() {
+func (k *Keeper) resendStatus() {
 	k.reconnected.Store(true)
 	k.wakeUp()
 }

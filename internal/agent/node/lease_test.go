@@ -222,7 +222,7 @@ func TestTheStatusIsSentOnceTheHeartbeatIsBack(t *testing.T) {
 	c.looks()
 	c.still.Store(true)
 	before := c.sent()
-	c.manager.resendStatus()
+	c.keeper.resendStatus()
 	c.await("a status", func() bool { return c.sent() > before })
 }
 

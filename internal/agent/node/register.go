@@ -19,7 +19,7 @@ var errNotOurs = errors.New("the Node is not ours, and is left as it is")
 
 // register makes the Node ours if it may be, and returns it; nil while it may not.
 // It decides on a fresh read: a cache may lag behind a deletion.
-func (k *Manager) register(ctx context.Context) (*corev1.Node, error) {
+func (k *Keeper) register(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	n, err := k.read(ctx)
@@ -45,7 +45,7 @@ func (k *Manager) register(ctx context.Context) (*corev1.Node, error) {
 	return nil, nil
 }
 
-func (k *Manager) read(ctx context.Context) (*corev1.Node, error) {
+func (k *Keeper) read(ctx context.Context) (*corev1.Node, error) {
 	n, err := k.o.Client.Nodes().Get(ctx, k.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -57,7 +57,7 @@ func (k *Manager) read(ctx context.Context) (*corev1.Node, error) {
 }
 
 // permit returns the delivered permit and whether it is used up.
-func (k *Manager) permit() (*document.JoinPermit, bool, error) {
+func (k *Keeper) permit() (*document.JoinPermit, bool, error) {
 	permit, err := k.permits.read()
 	if err != nil || permit == nil {
 		return nil, false, err
@@ -67,7 +67,7 @@ func (k *Manager) permit() (*document.JoinPermit, bool, error) {
 }
 
 // claim gives a Node without one our providerID, under its resourceVersion.
-func (k *Manager) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
+func (k *Keeper) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "uid": n.UID},
 		"spec":     map[string]any{"providerID": k.o.Self.Config.Host.ProviderID},
@@ -88,7 +88,7 @@ func (k *Manager) claim(ctx context.Context, n *corev1.Node) (*corev1.Node, erro
 // a lost answer may stand for a Node that was made and deleted meanwhile. After a
 // refusal of the Node itself it is good for the next process, too: what the Node
 // is refused for may need another configuration to be mended.
-func (k *Manager) create(ctx context.Context, id string) (*corev1.Node, error) {
+func (k *Keeper) create(ctx context.Context, id string) (*corev1.Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -153,7 +153,7 @@ func imageList(images []corev1.ContainerImage) []corev1.ContainerImage {
 }
 
 // observe gathers what a status is made of; false before the host was looked at.
-func (k *Manager) observe() (observation, bool) {
+func (k *Keeper) observe() (observation, bool) {
 	s := observation{found: k.o.Health.Findings(), slots: k.o.Slots.State()}
 	if k.o.Images != nil {
 		s.images = k.o.Images()
@@ -162,7 +162,7 @@ func (k *Manager) observe() (observation, bool) {
 }
 
 // report sends what is new about the Node.
-func (k *Manager) report(ctx context.Context, n *corev1.Node) error {
+func (k *Keeper) report(ctx context.Context, n *corev1.Node) error {
 	seen, known := k.observe()
 	if !known {
 		return nil

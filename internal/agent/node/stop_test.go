@@ -36,7 +36,7 @@ func TestAStopDoesNotWasteThePermit(t *testing.T) {
 	defer server.Close()
 	client := newClient(t, &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	dir := t.TempDir()
-	k := &Manager{
+	k := &Keeper{
 		o:       Options{Client: client, Self: self(), Log: slog.New(slog.DiscardHandler)},
 		permits: permits{file: filepath.Join(dir, "permit"), used: filepath.Join(dir, "used")},
 	}

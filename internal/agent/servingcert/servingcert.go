@@ -59,7 +59,7 @@ type Options struct {
 // Certificate is what the kubelet API is served with.
 type Certificate struct {
 	o       Options
-	manager *certificate.Manager
+	rotator *certificate.Rotator
 
 	mu sync.Mutex
 	// own is the self-signed one, and ownNames what it was made for.
@@ -83,7 +83,7 @@ func New(o Options) (*Certificate, error) {
 	}
 	c := &Certificate{o: o}
 	var err error
-	c.manager, err = certificate.Open(certificate.Options{
+	c.rotator, err = certificate.Open(certificate.Options{
 		Dir: o.Dir, Pair: pairName, Life: life, Log: o.Log,
 		Signer:   certificates.KubeletServingSignerName,
 		Usages:   []certificates.KeyUsage{certificates.UsageDigitalSignature, certificates.UsageServerAuth},
@@ -114,7 +114,7 @@ func (c *Certificate) template() *x509.CertificateRequest {
 
 // Get returns the certificate to serve with now, as tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if signed := c.manager.Current(); signed != nil {
+	if signed := c.rotator.Current(); signed != nil {
 		return signed, nil
 	}
 	return c.selfSigned()
@@ -122,8 +122,8 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Run asks for the certificate, and for the next one, until ctx ends.
 func (c *Certificate) Run(ctx context.Context) error {
-	was := c.manager.Current() != nil // before it can change: each change is told
-	go c.manager.Run(ctx)
+	was := c.rotator.Current() != nil // before it can change: each change is told
+	go c.rotator.Run(ctx)
 	look := time.NewTicker(watchInterval)
 	defer look.Stop()
 	c.o.Changed()
@@ -133,7 +133,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 			return nil
 		case <-look.C:
 		}
-		if is := c.manager.Current() != nil; is != was {
+		if is := c.rotator.Current() != nil; is != was {
 			was = is
 			c.o.Log.Info("serving certificate", "node", c.o.NodeName, "signed", is)
 			c.o.Changed()
@@ -144,7 +144,7 @@ func (c *Certificate) Run(ctx context.Context) error {
 // Check says whether the certificate is a signed one. No guest needs it.
 func (c *Certificate) Check() health.Check {
 	return health.Check{Type: Condition, Look: func(context.Context) (health.Finding, error) {
-		if c.manager.Current() != nil {
+		if c.rotator.Current() != nil {
 			return health.Finding{Status: corev1.ConditionTrue, Reason: ReasonSigned}, nil
 		}
 		return health.Finding{

@@ -73,7 +73,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 		return nil, err
 	}
 	inventory := newInventory(c, opts)
-	opts.Cloud = opts.Rights.Watch(cloud.Observed(opts.Cloud, inventory.health.Observe))
+	opts.Cloud = opts.Rights.RecordRefusals(cloud.Observed(opts.Cloud, inventory.health.Observe))
 	inventory.Options = opts
 	metrics, err := newMetrics(opts.Registry)
 	return &Reconciler{Options: opts, Client: c, Reader: reader, Inventory: inventory, Recorder: recorder, metrics: metrics}, err

@@ -32,7 +32,7 @@ const (
 	sameReason = time.Minute
 )
 
-// Options of a Manager. All must be set but Clock, Log, Images, Events and
+// Options of a Keeper. All must be set but Clock, Log, Images, Events and
 // OnLeaseTrouble.
 type Options struct {
 	Client kube.Client
@@ -69,8 +69,8 @@ type Slots interface {
 	Changed() <-chan struct{}
 }
 
-// Manager keeps one Node.
-type Manager struct {
+// Keeper keeps one Node.
+type Keeper struct {
 	o       Options
 	permits permits
 	wake    chan struct{}
@@ -90,15 +90,15 @@ type Manager struct {
 	blockedAt time.Time
 }
 
-// NewManager returns a manager; Run makes it work.
-func NewManager(o Options) *Manager {
+// New returns a keeper; Run makes it work.
+func New(o Options) *Keeper {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	return &Manager{
+	return &Keeper{
 		o:        o,
 		permits:  permits{file: o.PermitFile, used: filepath.Join(o.StateDir, "used-permits.json")},
 		wake:     make(chan struct{}, 1),
@@ -107,7 +107,7 @@ func NewManager(o Options) *Manager {
 }
 
 // Run keeps the Node until ctx ends.
-func (k *Manager) Run(ctx context.Context) error {
+func (k *Keeper) Run(ctx context.Context) error {
 	informer := kube.NewInformer(k.o.Client, k.o.Client.Nodes(), &corev1.Node{}, fields.OneTermEqualSelector(metav1.ObjectNameField, k.name()))
 	if _, err := informer.AddEventHandler(k.waker()); err != nil {
 		return fmt.Errorf("watching the Node: %w", err)
@@ -131,9 +131,9 @@ func (k *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-func (k *Manager) name() string { return k.o.Self.Config.Host.Name }
+func (k *Keeper) name() string { return k.o.Self.Config.Host.Name }
 
-func (k *Manager) waker() cache.ResourceEventHandlerFuncs {
+func (k *Keeper) waker() cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { k.wakeUp() },
 		UpdateFunc: func(any, any) { k.wakeUp() },
@@ -141,7 +141,7 @@ func (k *Manager) waker() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-func (k *Manager) wakeUp() {
+func (k *Keeper) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -149,7 +149,7 @@ func (k *Manager) wakeUp() {
 }
 
 // pause ends early when there is something new to say.
-func (k *Manager) pause(ctx context.Context, healthNews, slotNews <-chan struct{}) {
+func (k *Keeper) pause(ctx context.Context, healthNews, slotNews <-chan struct{}) {
 	t := k.o.Clock.NewTimer(syncInterval - rand.N(syncInterval/4))
 	defer t.Stop()
 	select {
@@ -162,7 +162,7 @@ func (k *Manager) pause(ctx context.Context, healthNews, slotNews <-chan struct{
 }
 
 // seen is the Node as it was seen last; nil where there is none.
-func (k *Manager) seen(nodes cache.SharedInformer) *corev1.Node {
+func (k *Keeper) seen(nodes cache.SharedInformer) *corev1.Node {
 	found, exists, err := nodes.GetStore().GetByKey(k.name())
 	if n, is := found.(*corev1.Node); exists && err == nil && is {
 		return n
@@ -171,7 +171,7 @@ func (k *Manager) seen(nodes cache.SharedInformer) *corev1.Node {
 }
 
 // sync looks once and does one thing.
-func (k *Manager) sync(ctx context.Context, n *corev1.Node) error {
+func (k *Keeper) sync(ctx context.Context, n *corev1.Node) error {
 	if n == nil || n.Spec.ProviderID != k.o.Self.Config.Host.ProviderID {
 		var err error
 		if n, err = k.register(ctx); err != nil || n == nil {
@@ -184,7 +184,7 @@ func (k *Manager) sync(ctx context.Context, n *corev1.Node) error {
 }
 
 // startHeartbeat starts the heartbeat of a Node, ending that of an earlier life.
-func (k *Manager) startHeartbeat(ctx context.Context, n *corev1.Node) {
+func (k *Keeper) startHeartbeat(ctx context.Context, n *corev1.Node) {
 	if k.uid == n.UID {
 		return
 	}
@@ -198,7 +198,7 @@ func (k *Manager) startHeartbeat(ctx context.Context, n *corev1.Node) {
 
 // usePermitUp uses the permit up for good: a Node was seen, so it has done its work, also
 // where an answer had taken the record of it back.
-func (k *Manager) usePermitUp() {
+func (k *Keeper) usePermitUp() {
 	if k.usedPermit == "" {
 		return
 	}
@@ -209,7 +209,7 @@ func (k *Manager) usePermitUp() {
 }
 
 // stopHeartbeat ends the heartbeat.
-func (k *Manager) stopHeartbeat() {
+func (k *Keeper) stopHeartbeat() {
 	if k.stop != nil {
 		k.stop()
 	}
@@ -217,7 +217,7 @@ func (k *Manager) stopHeartbeat() {
 }
 
 // logBlocked logs what keeps the Node away: at once when it is new, then rarely.
-func (k *Manager) logBlocked(why string) {
+func (k *Keeper) logBlocked(why string) {
 	now := k.o.Clock.Now()
 	if why == k.blockedBy && now.Sub(k.blockedAt) < sameReason {
 		return

@@ -268,7 +268,7 @@ func TestReadyFollowsTheHost(t *testing.T) {
 	c.await("not Ready", func() bool { return conditionOf(c.node(), corev1.NodeReady) == corev1.ConditionFalse })
 }
 
-// A leak shows at once: its news wakes the manager although no time passes.
+// A leak shows at once: its news wakes the keeper although no time passes.
 func TestALeakIsToldAtOnce(t *testing.T) {
 	c := newCluster(t)
 	c.permit("p1")

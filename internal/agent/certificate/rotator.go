@@ -57,8 +57,8 @@ type Options struct {
 // FileOf is where the certificate of that name is kept, with its key.
 func FileOf(dir, pair string) string { return filepath.Join(dir, pair+"-current.pem") }
 
-// Manager has the certificate.
-type Manager struct {
+// Rotator has the certificate, and asks for the next one.
+type Rotator struct {
 	o Options
 
 	mu      sync.Mutex
@@ -68,49 +68,49 @@ type Manager struct {
 
 // Open reads the certificate of an earlier life, if there is one. A file that cannot be
 // read as one is an error.
-func Open(o Options) (*Manager, error) {
+func Open(o Options) (*Rotator, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	m := &Manager{o: o}
+	r := &Rotator{o: o}
 	path := FileOf(o.Dir, o.Pair)
 	pair, err := tls.LoadX509KeyPair(path, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return m, nil
+		return r, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the certificate %s: %w", path, err)
 	}
-	m.use(&pair)
-	return m, nil
+	r.use(&pair)
+	return r, nil
 }
 
 // Current is the certificate; nil while there is none that is valid.
-func (m *Manager) Current() *tls.Certificate {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.current == nil || time.Now().After(m.current.Leaf.NotAfter) {
+func (r *Rotator) Current() *tls.Certificate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil || time.Now().After(r.current.Leaf.NotAfter) {
 		return nil
 	}
-	return m.current
+	return r.current
 }
 
-func (m *Manager) use(pair *tls.Certificate) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (r *Rotator) use(pair *tls.Certificate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	life := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)
-	m.current = pair
-	m.renewAt = pair.Leaf.NotBefore.Add(time.Duration(float64(life) * (renewFrom + renewWithin*rand.Float64()))) // it spreads load
+	r.current = pair
+	r.renewAt = pair.Leaf.NotBefore.Add(time.Duration(float64(life) * (renewFrom + renewWithin*rand.Float64()))) // it spreads load
 }
 
 // Run asks for certificates, as they are needed, until ctx ends.
-func (m *Manager) Run(ctx context.Context) {
+func (r *Rotator) Run(ctx context.Context) {
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
 	pause := retries()
 	for ctx.Err() == nil {
-		template := m.o.Template()
-		if template == nil || !m.due(template) {
+		template := r.o.Template()
+		if template == nil || !r.due(template) {
 			pause = retries()
 			select {
 			case <-look.C:
@@ -118,8 +118,8 @@ func (m *Manager) Run(ctx context.Context) {
 			}
 			continue
 		}
-		if err := m.replace(ctx, template); err != nil && ctx.Err() == nil && !errors.Is(err, errOutdated) {
-			m.o.Log.Warn("no new certificate yet", "signer", m.o.Signer, "err", err)
+		if err := r.replace(ctx, template); err != nil && ctx.Err() == nil && !errors.Is(err, errOutdated) {
+			r.o.Log.Warn("no new certificate yet", "signer", r.o.Signer, "err", err)
 			retry := time.NewTimer(pause.Step())
 			select {
 			case <-retry.C:
@@ -131,29 +131,29 @@ func (m *Manager) Run(ctx context.Context) {
 }
 
 // due reports whether another certificate is needed.
-func (m *Manager) due(template *x509.CertificateRequest) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.current == nil || !says(m.current.Leaf, template) || !time.Now().Before(m.renewAt)
+func (r *Rotator) due(template *x509.CertificateRequest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current == nil || !says(r.current.Leaf, template) || !time.Now().Before(r.renewAt)
 }
 
 // replace gets a certificate for the template.
-func (m *Manager) replace(ctx context.Context, template *x509.CertificateRequest) error {
+func (r *Rotator) replace(ctx context.Context, template *x509.CertificateRequest) error {
 	key, request, err := newRequest(template)
 	if err != nil {
 		return err
 	}
-	api, err := m.o.Requests(m.Current())
+	api, err := r.o.Requests(r.Current())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	asked, err := m.ask(ctx, api, request)
+	asked, err := r.ask(ctx, api, request)
 	if err != nil {
 		return fmt.Errorf("asking for a certificate: %w", err)
 	}
-	signed, err := m.await(ctx, api, asked, template)
+	signed, err := r.await(ctx, api, asked, template)
 	if err != nil {
 		return fmt.Errorf("waiting for the certificate of request %s: %w", asked.Name, err)
 	}
@@ -162,10 +162,10 @@ func (m *Manager) replace(ctx context.Context, template *x509.CertificateRequest
 		return fmt.Errorf("using the certificate of request %s: %w", asked.Name, err)
 	}
 	// The file first: who has used a certificate finds it after a restart.
-	file := atomicfile.File{Path: FileOf(m.o.Dir, m.o.Pair)}
+	file := atomicfile.File{Path: FileOf(r.o.Dir, r.o.Pair)}
 	if err := file.Write(strings.NewReader(string(signed) + string(key))); err != nil && !errors.Is(err, atomicfile.ErrNameNotSynced) {
 		return fmt.Errorf("keeping the certificate of request %s: %w", asked.Name, err)
 	}
-	m.use(&pair)
+	r.use(&pair)
 	return nil
 }

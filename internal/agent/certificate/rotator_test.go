@@ -149,9 +149,9 @@ func named(names ...string) *x509.CertificateRequest {
 }
 
 // run keeps a certificate as template says while the test goes on.
-func (c *cluster) run(dir string, template func() *x509.CertificateRequest) *Manager {
+func (c *cluster) run(dir string, template func() *x509.CertificateRequest) *Rotator {
 	c.t.Helper()
-	m, err := Open(Options{
+	r, err := Open(Options{
 		Dir: dir, Pair: "p", Signer: "s", Usages: []certificates.KeyUsage{certificates.UsageClientAuth}, Life: life,
 		Template: template, Log: slog.New(slog.DiscardHandler),
 		Requests: func(present *tls.Certificate) (kube.CertificateRequests, error) {
@@ -168,14 +168,14 @@ func (c *cluster) run(dir string, template func() *x509.CertificateRequest) *Man
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		m.Run(ctx)
+		r.Run(ctx)
 	}()
 	c.t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
 	synctest.Wait()
-	return m
+	return r
 }
 
 // passes lets the time pass.
@@ -194,9 +194,9 @@ func in(t *testing.T, test func(t *testing.T, c *cluster, dir string)) {
 func TestItIsAskedForAndKept(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		template := named("a")
-		m := c.run(dir, func() *x509.CertificateRequest { return template })
-		if m.Current() != nil || c.count() != 1 {
-			t.Fatalf("before it is signed: %v, %d requests", m.Current(), c.count())
+		r := c.run(dir, func() *x509.CertificateRequest { return template })
+		if r.Current() != nil || c.count() != 1 {
+			t.Fatalf("before it is signed: %v, %d requests", r.Current(), c.count())
 		}
 		requests, _ := c.asked()
 		if spec := requests[0].Spec; spec.SignerName != "s" || *spec.ExpirationSeconds != 36000 || len(spec.Usages) != 1 {
@@ -204,7 +204,7 @@ func TestItIsAskedForAndKept(t *testing.T) {
 		}
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
-		if got := m.Current(); got == nil || got.Leaf.DNSNames[0] != "a" {
+		if got := r.Current(); got == nil || got.Leaf.DNSNames[0] != "a" {
 			t.Fatalf("it has %v", got)
 		}
 		info, err := os.Stat(FileOf(dir, "p"))
@@ -221,10 +221,10 @@ func TestItIsAskedForAndKept(t *testing.T) {
 func TestItIsRenewedInTheLastPartOfItsLife(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		template := named("a")
-		m := c.run(dir, func() *x509.CertificateRequest { return template })
+		r := c.run(dir, func() *x509.CertificateRequest { return template })
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
-		first := m.Current()
+		first := r.Current()
 		passes(life*7/10 - time.Minute)
 		if c.count() != 1 {
 			t.Fatalf("%d requests before 70 %% of its life", c.count())
@@ -234,12 +234,12 @@ func TestItIsRenewedInTheLastPartOfItsLife(t *testing.T) {
 		if n := c.count(); n < 2 || c.lastAsker() != first {
 			t.Fatalf("%d requests after 90 %% of its life, the last by the one before: %v", n, c.lastAsker() == first)
 		}
-		if m.Current() != first {
+		if r.Current() != first {
 			t.Error("the one before is no longer used though it is valid")
 		}
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
-		if m.Current() == first {
+		if r.Current() == first {
 			t.Error("the new one is not used")
 		}
 	})
@@ -248,12 +248,12 @@ func TestItIsRenewedInTheLastPartOfItsLife(t *testing.T) {
 func TestOneThatHasExpiredIsNone(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		template := named("a")
-		m := c.run(dir, func() *x509.CertificateRequest { return template })
+		r := c.run(dir, func() *x509.CertificateRequest { return template })
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
 		c.refuse(true)
 		passes(life + time.Second)
-		if m.Current() != nil {
+		if r.Current() != nil {
 			t.Error("it is used")
 		}
 		c.refuse(false)
@@ -267,7 +267,7 @@ func TestOneThatHasExpiredIsNone(t *testing.T) {
 func TestRefusedRequestsAreRepeatedAfterAWhile(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		template := named("a")
-		m := c.run(dir, func() *x509.CertificateRequest { return template })
+		r := c.run(dir, func() *x509.CertificateRequest { return template })
 		requests, _ := c.asked()
 		denied := requests[0].DeepCopy()
 		denied.Status.Conditions = []certificates.CertificateSigningRequestCondition{{Type: certificates.CertificateDenied, Reason: "R"}}
@@ -288,7 +288,7 @@ func TestRefusedRequestsAreRepeatedAfterAWhile(t *testing.T) {
 		}
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
-		if m.Current() == nil {
+		if r.Current() == nil {
 			t.Error("the third is not used")
 		}
 	})
@@ -297,7 +297,7 @@ func TestRefusedRequestsAreRepeatedAfterAWhile(t *testing.T) {
 func TestARequestForWhatIsNoLongerWantedIsGivenUp(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		var template atomic.Pointer[x509.CertificateRequest]
-		m := c.run(dir, template.Load)
+		r := c.run(dir, template.Load)
 		passes(time.Minute)
 		if c.count() != 0 {
 			t.Fatal("it asks for nothing in particular")
@@ -311,7 +311,7 @@ func TestARequestForWhatIsNoLongerWantedIsGivenUp(t *testing.T) {
 		}
 		c.watcher().Modify(c.sign())
 		synctest.Wait()
-		if got := m.Current(); got == nil || got.Leaf.DNSNames[0] != "b" {
+		if got := r.Current(); got == nil || got.Leaf.DNSNames[0] != "b" {
 			t.Fatalf("it has %v", got)
 		}
 		template.Store(named("b", "c"))
@@ -325,12 +325,12 @@ func TestARequestForWhatIsNoLongerWantedIsGivenUp(t *testing.T) {
 func TestAWatchThatEndsIsTakenUpAgain(t *testing.T) {
 	in(t, func(t *testing.T, c *cluster, dir string) {
 		template := named("a")
-		m := c.run(dir, func() *x509.CertificateRequest { return template })
+		r := c.run(dir, func() *x509.CertificateRequest { return template })
 		c.sign() // which the watch does not tell of
 		c.watcher().Stop()
 		passes(2 * time.Second)
-		if m.Current() == nil || c.count() != 1 {
-			t.Errorf("it has %v after %d requests", m.Current(), c.count())
+		if r.Current() == nil || c.count() != 1 {
+			t.Errorf("it has %v after %d requests", r.Current(), c.count())
 		}
 	})
 }
