@@ -12,6 +12,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -257,10 +258,10 @@ func (g guestTrial) start(ctx context.Context, arguments string) (*guestRun, err
 	}
 	run := &guestRun{session, make(chan ending, 1)}
 	go func() {
-		var out, complaints bounded
+		var out, complaints macos.Bounded
 		code, err := session.Interact(ctx, g.tart(arguments), remote.Console{In: strings.NewReader(""), Out: &out, Err: &complaints})
 		_ = session.Close()
-		run.ended <- ending{append(g.hide.lines(out.buf.String()+complaints.buf.String()), fmt.Sprintf("exit %d", code)), err}
+		run.ended <- ending{append(g.hide.lines(out.String()+complaints.String()), fmt.Sprintf("exit %d", code)), err}
 	}()
 	return run, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/macos"
 	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -411,9 +412,9 @@ const commandLimit = 3 * time.Minute
 func (t *trial) execute(ctx context.Context, line, in string) (out, complaints string, exit int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
-	var stdout, stderr bounded
+	var stdout, stderr macos.Bounded
 	exit, err = t.session.Interact(ctx, line, remote.Console{In: strings.NewReader(in), Out: &stdout, Err: &stderr})
-	return stdout.buf.String(), stderr.buf.String(), exit, err
+	return stdout.String(), stderr.String(), exit, err
 }
 
 func orNone(all []string) []string {

@@ -55,7 +55,7 @@ func run(ctx context.Context, path string, args ...string) (string, error) {
 func execute(ctx context.Context, path, input string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, commandDeadline)
 	defer cancel()
-	var out, complaints bounded
+	var out, complaints Bounded
 	cmd := exec.CommandContext(ctx, path, args...)
 	if input != "" {
 		cmd.Stdin = strings.NewReader(input)
@@ -106,15 +106,15 @@ func firstLine(s string) string {
 	return ""
 }
 
-// bounded keeps the first maxOutput bytes and swallows the rest, so that a
+// Bounded keeps the first maxOutput bytes and swallows the rest, so that a
 // talkative command is not killed by a closed pipe.
-type bounded struct{ buf bytes.Buffer }
+type Bounded struct{ buf bytes.Buffer }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *Bounded) Write(p []byte) (int, error) {
 	if room := maxOutput - b.buf.Len(); room > 0 {
 		b.buf.Write(p[:min(len(p), room)])
 	}
 	return len(p), nil
 }
 
-func (b *bounded) String() string { return b.buf.String() }
+func (b *Bounded) String() string { return b.buf.String() }
