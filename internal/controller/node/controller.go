@@ -63,9 +63,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("macfleet-node")
-	}
+	r.Recorder = mgr.GetEventRecorder("macfleet-node")
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("macnode").
 		For(&corev1.Node{}, builder.WithPredicates(identifies())).

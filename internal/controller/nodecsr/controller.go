@@ -52,9 +52,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Recorder == nil {
-		r.Recorder = mgr.GetEventRecorder("macfleet-nodecsr")
-	}
+	r.Recorder = mgr.GetEventRecorder("macfleet-nodecsr")
 	pending := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		csr, is := object.(*certificatesv1.CertificateSigningRequest)
 		return is && undecided(csr) && ours(csr.Spec.SignerName)

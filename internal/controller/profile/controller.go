@@ -26,8 +26,8 @@ import (
 	"github.com/macfleet/macfleet/internal/rollout"
 )
 
-// Options of the controller. Client and Reader must be set; zero values of the
-// others work.
+// Options of the controller. Client, Reader and Recorder must be set, and
+// ClientCAChanged and Metrics for SetupWithManager; zero values of the others work.
 type Options struct {
 	Client client.Client
 	// Reader reads uncached.
@@ -37,13 +37,13 @@ type Options struct {
 	// ClientCA are the authorities of the API server's clients, as Macs are given them.
 	// Nil: they are given none.
 	ClientCA func(context.Context) ([]byte, error)
-	// ClientCAChanged wakes all profiles. Nil: nothing does.
+	// ClientCAChanged wakes all profiles.
 	ClientCAChanged <-chan event.GenericEvent
 	// WatchFilter is the value of the watch-filter label to obey. Empty: all.
 	WatchFilter string
-	// Recorder of events. Nil: there are none.
+	// Recorder of events.
 	Recorder events.EventRecorder
-	// Metrics takes the metrics. Nil: none are shown.
+	// Metrics takes the metrics.
 	Metrics prometheus.Registerer
 	// Clock for tests. Default: the real one.
 	Clock clock.PassiveClock

@@ -23,22 +23,19 @@ import (
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if r.Metrics != nil {
-		if err := r.metrics.register(r.Metrics); err != nil {
-			return err
-		}
+	if err := r.metrics.register(r.Metrics); err != nil {
+		return err
 	}
-	building := ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("macnodeprofile").
 		For(&infrav1.MacNodeProfile{}).
 		Watches(&infrav1.ScalewayAppleSiliconMachine{}, handler.EnqueueRequestsFromMapFunc(ofMachine)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment)).
-		Watches(&infrav1.ScalewayAppleSiliconMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(ofTemplate), builder.WithPredicates(newTemplates()))
-	if r.ClientCAChanged != nil {
-		building.WatchesRawSource(source.Channel(r.ClientCAChanged, handler.EnqueueRequestsFromMapFunc(r.all)))
-	}
-	if err := building.Complete(r); err != nil {
+		Watches(&infrav1.ScalewayAppleSiliconMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(ofTemplate), builder.WithPredicates(newTemplates())).
+		WatchesRawSource(source.Channel(r.ClientCAChanged, handler.EnqueueRequestsFromMapFunc(r.all))).
+		Complete(r)
+	if err != nil {
 		return fmt.Errorf("setting up the profile controller: %w", err)
 	}
 	return nil

@@ -67,7 +67,7 @@ func (r *Reconciler) tell(ctx context.Context, before, after *infrav1.MacNodePro
 			continue
 		}
 		ctrl.LoggerFrom(ctx).Info("Rollout", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message, "revision", after.Status.Revision)
-		if kind == infrav1.HaltedCondition && now.Status == metav1.ConditionTrue && r.Recorder != nil {
+		if kind == infrav1.HaltedCondition && now.Status == metav1.ConditionTrue {
 			r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, infrav1.ReasonRolloutHalted, "Reconcile", "%s", now.Message)
 		}
 	}
