@@ -100,16 +100,13 @@ func (p *Pool) Stop() { p.stop() }
 // Wait returns when no job runs.
 func (p *Pool) Wait() { p.group.Wait() }
 
-// Start is the manager's runnable: it ends every job when the manager ends.
+// Start is the manager's runnable: it ends every job when the manager ends, or its leadership.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.Stop()
 	p.Wait()
 	return nil
 }
-
-// NeedLeaderElection makes jobs end with the leadership.
-func (p *Pool) NeedLeaderElection() bool { return true }
 
 // Begin runs work under the id unless a job of this key is running already.
 // Another, finished job of the key is forgotten.

@@ -68,7 +68,8 @@ func (c *ClientCA) PEM(ctx context.Context) ([]byte, error) {
 }
 
 // Start reads them again and again until ctx ends. A read that fails changes nothing:
-// no fleet is changed because of it.
+// no fleet is changed because of it. It runs where the manager leads: who does not lead
+// tells Macs nothing.
 func (c *ClientCA) Start(ctx context.Context) error {
 	tick := c.Tick
 	if tick == nil {
@@ -85,9 +86,6 @@ func (c *ClientCA) Start(ctx context.Context) error {
 		}
 	}
 }
-
-// NeedLeaderElection is true: who does not lead tells Macs nothing.
-func (c *ClientCA) NeedLeaderElection() bool { return true }
 
 func (c *ClientCA) refresh(ctx context.Context) {
 	now, err := c.read(ctx)

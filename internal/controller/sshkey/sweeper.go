@@ -89,10 +89,8 @@ func (s *Sweeper) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// NeedLeaderElection says that one manager decides.
-func (s *Sweeper) NeedLeaderElection() bool { return true }
-
-// Start sweeps until the context ends.
+// Start sweeps until the context ends. It runs where the manager leads: one manager
+// decides.
 func (s *Sweeper) Start(ctx context.Context) error {
 	ticker := s.Clock.NewTicker(interval)
 	defer ticker.Stop()
