@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
@@ -216,7 +217,7 @@ func (s *story) allPodsReady(now *snapshot.Snapshot) (string, bool) {
 }
 
 func (s *story) drained(now *snapshot.Snapshot) (string, bool) {
-	return count(len(now.Nodes), "node") + ", " + count(len(now.CoreMachines), "Machine") + " left",
+	return show.Count(len(now.Nodes), "node") + ", " + show.Count(len(now.CoreMachines), "Machine") + " left",
 		len(now.Nodes) == demoLeft && len(now.CoreMachines) == demoLeft
 }
 

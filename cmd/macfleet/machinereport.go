@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
@@ -31,7 +32,7 @@ func writeReport(out io.Writer, sc screen.Screen, r document.Report) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "found as it should be: %s\n", count(unchanged, "step"))
+	_, err := fmt.Fprintf(out, "found as it should be: %s\n", show.Count(unchanged, "step"))
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/workload"
 	"github.com/macfleet/macfleet/sandbox/world"
@@ -309,7 +310,7 @@ func (t *tour) nodesReady(want int) func(*snapshot.Snapshot) (string, bool) {
 				ready++
 			}
 		}
-		return count(ready, "Node") + " ready", ready == want
+		return show.Count(ready, "Node") + " ready", ready == want
 	}
 }
 

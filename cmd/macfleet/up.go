@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/sandbox/mac"
 	"github.com/macfleet/macfleet/sandbox/world"
 )
@@ -50,7 +51,7 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 				return err
 			}
 			if options.replicas > 0 {
-				p.print(fmt.Sprintf("\nThe fleet grows to %s; becoming a node takes about 20 seconds.\n", count(options.replicas, "Mac")))
+				p.print(fmt.Sprintf("\nThe fleet grows to %s; becoming a node takes about 20 seconds.\n", show.Count(options.replicas, "Mac")))
 			}
 			running, err := flags.running()
 			if err != nil {
@@ -170,14 +171,6 @@ func (f *sandboxFlags) tryNext(kubeconfig string) string {
   export KUBECONFIG=%[2]s
   %[3]s status                     with this, every verb and kubectl speak to it
 `, self, quotedWord(kubeconfig), os.Args[0])
-}
-
-// count says how many there are of a thing.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // check refuses early what would fail late.

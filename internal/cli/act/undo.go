@@ -34,7 +34,7 @@ func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 		return Plan{}, fmt.Errorf("profile %s remembers %s: %s", name, which, remembered(profile))
 	}
 	var p Plan
-	p.say("profile %s goes back to revision %s, which all of its Macs had at %s", name, short(to.Revision), to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
+	p.say("profile %s goes back to revision %.12s, which all of its Macs had at %s", name, to.Revision, to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
 	p.say("it changes %s of its spec; its Macs take that in turns, as any change", strings.Join(slices.Sorted(maps.Keys(patch)), ", "))
 	if profile.Labels["app.kubernetes.io/managed-by"] == "Helm" {
 		p.say("Helm wrote it: change its values, too, or the next helm upgrade fails with a conflict, and writes the old ones again with --force-conflicts")
@@ -61,11 +61,11 @@ func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, m
 		}
 		diff, err := jsonpatch.CreateMergePatch(now, r.Spec.Raw)
 		if err != nil {
-			return nil, nil, fmt.Errorf("comparing with revision %s: %w", short(r.Revision), err)
+			return nil, nil, fmt.Errorf("comparing with revision %.12s: %w", r.Revision, err)
 		}
 		var patch map[string]any
 		if err := json.Unmarshal(diff, &patch); err != nil {
-			return nil, nil, fmt.Errorf("comparing with revision %s: %w", short(r.Revision), err)
+			return nil, nil, fmt.Errorf("comparing with revision %.12s: %w", r.Revision, err)
 		}
 		if len(patch) > 0 {
 			return r, patch, nil
@@ -78,16 +78,10 @@ func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, m
 func remembered(profile *infrav1.MacNodeProfile) string {
 	var all []string
 	for _, r := range profile.Status.History {
-		all = append(all, fmt.Sprintf("%s of %s", short(r.Revision), r.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z")))
+		all = append(all, fmt.Sprintf("%.12s of %s", r.Revision, r.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z")))
 	}
 	if len(all) == 0 {
 		return "it remembers what was on all of its Macs, and nothing was yet"
 	}
 	return "it has " + strings.Join(all, ", ")
-}
-
-// short is as much of a revision as tells it apart.
-func short(revision string) string {
-	const letters = 12
-	return revision[:min(len(revision), letters)]
 }

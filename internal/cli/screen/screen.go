@@ -76,6 +76,9 @@ func (s Screen) Paint(text string, mood Mood) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
+// OneLine puts a text on one line, with one space between its words.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // Cut shortens a text to a width, where there is one.
 func Cut(text string, width int) string {
 	if runes := []rune(text); width > 0 && len(runes) > width {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
@@ -44,14 +45,14 @@ func ProblemOf(p *corev1.Pod) Problem {
 		return failureOf(p, statuses)
 	}
 	if c := waiting(statuses); c != nil {
-		problem := Problem{Reason: c.State.Waiting.Reason, Message: oneLine(c.State.Waiting.Message)}
+		problem := Problem{Reason: c.State.Waiting.Reason, Message: screen.OneLine(c.State.Waiting.Message)}
 		if ended := c.LastTerminationState.Terminated; ended != nil {
 			problem.Container, problem.Ended, problem.Since = c.Name, ended, ended.FinishedAt.Time
 		}
 		return problem
 	}
 	if p.Status.Reason != "" {
-		return Problem{Reason: p.Status.Reason, Message: oneLine(p.Status.Message)}
+		return Problem{Reason: p.Status.Reason, Message: screen.OneLine(p.Status.Message)}
 	}
 	if p.Status.Phase != corev1.PodRunning {
 		return unscheduled(p)
@@ -78,7 +79,7 @@ func waiting(statuses []corev1.ContainerStatus) *corev1.ContainerStatus {
 
 // failureOf is the Pod's own reason, else that of the first of its containers that failed.
 func failureOf(p *corev1.Pod, statuses []corev1.ContainerStatus) Problem {
-	problem := Problem{Reason: cmp.Or(p.Status.Reason, string(p.Status.Phase)), Message: oneLine(p.Status.Message)}
+	problem := Problem{Reason: cmp.Or(p.Status.Reason, string(p.Status.Phase)), Message: screen.OneLine(p.Status.Message)}
 	for i := range statuses {
 		ended := statuses[i].State.Terminated
 		if ended == nil || ended.ExitCode == 0 {
@@ -95,7 +96,7 @@ func failureOf(p *corev1.Pod, statuses []corev1.ContainerStatus) Problem {
 
 // EndOf is how a container ended, in a word and a sentence.
 func EndOf(container string, ended *corev1.ContainerStateTerminated) (reason, message string) {
-	message = fmt.Sprintf("container %s ended with exit code %d: %s", container, ended.ExitCode, oneLine(ended.Message))
+	message = fmt.Sprintf("container %s ended with exit code %d: %s", container, ended.ExitCode, screen.OneLine(ended.Message))
 	return cmp.Or(ended.Reason, "Error"), strings.TrimSuffix(message, ": ")
 }
 
@@ -110,7 +111,7 @@ func unscheduled(p *corev1.Pod) Problem {
 // unready is why a Pod that runs is not Ready.
 func unready(p *corev1.Pod) Problem {
 	if c := falseOf(p, corev1.PodReady); c != nil {
-		return Problem{Reason: cmp.Or(c.Reason, "NotReady"), Message: oneLine(c.Message), Since: c.LastTransitionTime.Time}
+		return Problem{Reason: cmp.Or(c.Reason, "NotReady"), Message: screen.OneLine(c.Message), Since: c.LastTransitionTime.Time}
 	}
 	return Problem{}
 }
@@ -123,11 +124,9 @@ func falseOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	return &p.Status.Conditions[at]
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
 // firstSentence is what a scheduler says before it repeats itself.
 func firstSentence(text string) string {
-	text, _, _ = strings.Cut(oneLine(text), ". ")
+	text, _, _ = strings.Cut(screen.OneLine(text), ". ")
 	return text
 }
 

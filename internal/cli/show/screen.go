@@ -167,7 +167,7 @@ func (i Item) Explained() bool { return Explained(i.Kind) }
 func (i Item) Because() string { return because(i.Reason, i.Message) }
 
 func because(reason, message string) string {
-	return strings.TrimSuffix(reason+": "+strings.Join(strings.Fields(message), " "), ": ")
+	return strings.TrimSuffix(reason+": "+screen.OneLine(message), ": ")
 }
 
 // ago is how long something lasts, as kubectl writes ages.

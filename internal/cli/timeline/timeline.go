@@ -78,7 +78,7 @@ func Merge(s *snapshot.Snapshot, of Of) []Entry {
 
 func event(e *corev1.Event) Entry {
 	at, count := LastSeen(e)
-	return Entry{At: at, Source: "event", Object: KindOf(e.InvolvedObject.Kind), What: e.Reason, Says: oneLine(e.Message), Count: count}
+	return Entry{At: at, Source: "event", Object: KindOf(e.InvolvedObject.Kind), What: e.Reason, Says: screen.OneLine(e.Message), Count: count}
 }
 
 // LastSeen is when an event came the last time, and how often it came, where that is more
@@ -119,7 +119,7 @@ func transitions(object string, conditions []metav1.Condition) []Entry {
 	for _, c := range conditions {
 		entries = append(entries, Entry{
 			At: c.LastTransitionTime.Time, Source: "condition", Object: object,
-			What: became(c.Type, string(c.Status), c.Reason), Says: oneLine(c.Message),
+			What: became(c.Type, string(c.Status), c.Reason), Says: screen.OneLine(c.Message),
 		})
 	}
 	return entries
@@ -156,7 +156,7 @@ func node(s *snapshot.Snapshot, name string) []Entry {
 		for _, c := range n.Status.Conditions {
 			entries = append(entries, Entry{
 				At: c.LastTransitionTime.Time, Source: "condition", Object: "node",
-				What: became(string(c.Type), string(c.Status), c.Reason), Says: oneLine(c.Message),
+				What: became(string(c.Type), string(c.Status), c.Reason), Says: screen.OneLine(c.Message),
 			})
 		}
 	}
@@ -167,17 +167,15 @@ func record(object, what string, at *metav1.Time, says string) Entry {
 	if at == nil {
 		return Entry{}
 	}
-	return Entry{At: at.Time, Source: "record", Object: object, What: what, Says: oneLine(says)}
+	return Entry{At: at.Time, Source: "record", Object: object, What: what, Says: screen.OneLine(says)}
 }
 
 func micro(object, what string, at *metav1.MicroTime, says string) Entry {
 	if at == nil {
 		return Entry{}
 	}
-	return Entry{At: at.Time, Source: "record", Object: object, What: what, Says: oneLine(says)}
+	return Entry{At: at.Time, Source: "record", Object: object, What: what, Says: screen.OneLine(says)}
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // Write writes the entries as a table.
 func Write(out io.Writer, sc screen.Screen, entries []Entry) error {
