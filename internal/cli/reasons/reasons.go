@@ -117,6 +117,3 @@ func (b Book) MachinePhase(phase string) (Entry, bool) {
 	entry, found := b.machines[phase]
 	return entry, found
 }
-
-// Recipe has the commands below a heading of a page, such as hosts.md#stranded.
-func (b Book) Recipe(page string) []string { return b.recipes[page] }
