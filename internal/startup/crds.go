@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -130,7 +131,7 @@ func ApplyCRDs(ctx context.Context, c client.Client, own []*unstructured.Unstruc
 // storedCRD reads the annotations of a CRD; nil: there is none.
 func storedCRD(ctx context.Context, reader client.Reader, name string) (map[string]string, error) {
 	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(crdKind())
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	err := reader.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
