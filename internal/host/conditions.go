@@ -42,8 +42,10 @@ func Conditions(h *Host, seen Observation) []metav1.Condition {
 		conditions = append(conditions, retired(h))
 	}
 	if seen.Refusal != "" {
+		// The reinstall was refused, and the deletion was not: the refusal is of the wipe alone.
+		apart := seen.WipeRejected && terminating(h) && h.Status.Server.DeletionScheduled
 		for i := range conditions {
-			if conditions[i].Status == metav1.ConditionFalse {
+			if conditions[i].Status == metav1.ConditionFalse && (!apart || conditions[i].Type == infrav1.WipedCondition) {
 				conditions[i].Message += "; " + Refused(seen.Refusal)
 			}
 		}

@@ -126,6 +126,17 @@ func TestARetiredHostMayBeGivenBackUnwiped(t *testing.T) {
 	}
 }
 
+// The vendor refused the reinstall and took the deletion: it refuses no more than the wipe.
+func TestTheRefusalOfAWipeIsOfTheWipeAlone(t *testing.T) {
+	h := pooled(terminated)
+	h.Status.Server.DeletionScheduled = true
+	for _, c := range host.Conditions(h, host.Observation{WipeRejected: true, Refusal: "no"}) {
+		if is := strings.Contains(c.Message, "the vendor refuses"); is != (c.Type == infrav1.WipedCondition) {
+			t.Errorf("%s: %s", c.Type, c.Message)
+		}
+	}
+}
+
 func TestEveryPhaseHasARowAndItsWords(t *testing.T) {
 	rows := map[infrav1.HostPhase]bool{}
 	for _, rule := range host.Phases() {

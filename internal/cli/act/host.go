@@ -130,6 +130,8 @@ func (r Release) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is being released already, recorded %s: macfleet explain host %s", h.Name, since(&release.RequestedAt), h.Name)
 	case h.Spec.ClaimRef == nil && h.Status.Phase == infrav1.HostAvailable:
 		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is Available, clean and free for the next Machine. To give it back to the vendor: macfleet host wipe %s --terminate", h.Name, h.Name)
+	case h.Spec.ClaimRef == nil && host.Clean(h) && host.InPool(h.Status.Server.Name, h.Spec.ServerID, m.Pools...):
+		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is %s, and no Machine had it since it was wiped, trusted or first seen. To give it back to the vendor: macfleet host wipe %s --terminate", h.Name, h.Status.Phase, h.Name)
 	case h.Spec.ClaimRef == nil:
 		return Plan{}, fmt.Errorf("host %s has no claim that could be released: it is %s. To wipe it: macfleet host wipe %s", h.Name, h.Status.Phase, h.Name)
 	case m.Machine != nil:

@@ -118,12 +118,12 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is being released, and is not rebooted before it is wiped", h.Name)
 	case h.Spec.Record.HandedOverAt != nil:
 		return Plan{}, fmt.Errorf("host %s went to another management cluster, which alone reboots it", h.Name)
-	case host.HidesError(h) != "":
-		return Plan{}, fmt.Errorf("host %s is not rebooted: %s", h.Name, host.HidesError(h))
 	case h.Status.LastReboot.ID == r.ID:
 		return Plan{}, fmt.Errorf("host %s was rebooted for %s already, at %s, and is so once for each id: leave --id out, or give another", h.Name, r.ID, h.Status.LastReboot.At.UTC().Format(time.RFC3339))
 	case h.Spec.Reboot != nil && !r.Force:
 		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s. To take it back: macfleet host reboot %s --cancel", h.Name, h.Spec.Reboot.ID, h.Name, h.Name)
+	case host.HidesError(h) != "":
+		return Plan{}, fmt.Errorf("host %s is not rebooted: %s", h.Name, host.HidesError(h))
 	}
 	var p Plan
 	p.say("the vendor cuts the power of host %s, and the Mac starts again", h.Name)
