@@ -58,16 +58,16 @@ func NextReboot(h *Host, gone bool) (RebootStep, string) {
 		return RebootWait, "the host is in maintenance"
 	case h.Spec.ClaimRef != nil && h.Status.Server.Name != h.Spec.ClaimRef.Name:
 		return RebootWait, "the server does not bear its owner's name; it may be somebody else's"
-	case HidesError(h) != "":
-		return RebootWait, HidesError(h)
+	case ErrorForbidsReboot(h) != "":
+		return RebootWait, ErrorForbidsReboot(h)
 	case !rebootable(cloud.Status(h.Status.Server.Status)):
 		return RebootWait, "the server is " + h.Status.Server.Status
 	}
 	return RebootAsk, ""
 }
 
-// HidesError says why the host is not rebooted, also not by force, before it is reinstalled; empty: it may be.
-func HidesError(h *Host) string {
+// ErrorForbidsReboot says why the host is not rebooted, also not by force, before it is reinstalled; empty: it may be.
+func ErrorForbidsReboot(h *Host) string {
 	if h.Spec.ClaimRef == nil && cloud.Status(h.Status.Server.Status) == cloud.StatusError {
 		return "the server is in error, and no Machine here has it: its reinstall may have failed, which a restart would hide; reinstall it"
 	}
