@@ -172,15 +172,15 @@ func (p *prober) try(ctx context.Context, spec *corev1.Probe) (r result, err err
 // done for this run of the container.
 func (p *prober) conclude(kind Kind, healthy bool) (done bool) {
 	p.mu.Lock()
-	next, failed, done := conclusion(p.status, kind, healthy, p.Container.ReadinessProbe != nil)
-	changed := next != p.status
-	if next.Started && !p.status.Started {
-		close(p.started)
-	}
+	was := p.status
+	next, failed, done := conclusion(was, kind, healthy, p.Container.ReadinessProbe != nil)
 	p.status = next
-	if changed {
+	if next != was {
 		// Under the lock, so that the newest status is the last one told.
 		p.Changed(next)
+	}
+	if next.Started && !was.Started {
+		close(p.started) // after it is told: no other probe begins before the container has started
 	}
 	p.mu.Unlock()
 	if failed {
