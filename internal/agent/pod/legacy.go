@@ -59,7 +59,6 @@ func (w *worker) reattachLegacy(ctx context.Context) (state.Exit, error) {
 
 // adoptLegacy gives the Pod the slot that its VM has taken as one of others.
 func (w *worker) adoptLegacy(name string) {
-	w.shared.legacy.Store(name, true)
 	w.shared.slots.TakeForeign(name, w.slot.name())
 }
 

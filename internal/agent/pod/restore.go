@@ -153,7 +153,7 @@ func (w *worker) removeVM(ctx context.Context, name string, attempt int, grace v
 	dir := w.progress.checkpoints.AttemptDir(w.pod.uid, attempt)
 	deleted, err := w.runtime.Remove(ctx, name, dir, grace)
 	if deleted {
-		w.shared.legacy.Delete(name)
+		w.shared.slots.GuestDeleted(name)
 	}
 	return err
 }

@@ -353,7 +353,7 @@ func TestAMachineThatCannotBeLookedAtCountsAndIsToldOnce(t *testing.T) {
 	if n := strings.Count(said.String(), "machine=of-root"); n != 1 {
 		t.Errorf("told %d times: %s", n, said.String())
 	}
-	if got := s.foreign(list); !slices.Equal(got, []string{"of-root"}) {
+	if got := foreign(list); !slices.Equal(got, []string{"of-root"}) {
 		t.Errorf("foreign guests %v", got)
 	}
 	s.reportUnseen(nil)

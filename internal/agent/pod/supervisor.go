@@ -110,7 +110,7 @@ func NewSupervisor(o Options) *Supervisor {
 		workers:  map[types.UID]*job{},
 		shared: shared{
 			client: o.Client, events: o.Events, driver: o.Driver, shims: o.Shims, guard: o.Guard, started: o.Started,
-			images: o.Images, inputs: o.Inputs, probes: &probe.Metrics{}, slots: o.Slots, legacy: &sync.Map{},
+			images: o.Images, inputs: o.Inputs, probes: &probe.Metrics{}, slots: o.Slots,
 			checkpoints: checkpoint.Store(filepath.Join(o.Dir, "pods")),
 			clock:       o.Clock, log: o.Log, host: o.Host, ledger: allocation.New(allocation.Amount{MilliCPUs: cpus, MemoryBytes: memory}), hostIP: o.HostIP, bootSession: o.BootSession,
 		},

@@ -27,7 +27,7 @@ func (s *Supervisor) adoptSlots(ctx context.Context) error {
 		}
 	}
 	s.reportUnseen(machines)
-	s.slots.Foreign(s.foreign(machines))
+	s.slots.Foreign(foreign(machines))
 	return nil
 }
 
@@ -46,13 +46,12 @@ func (s *Supervisor) reportUnseen(machines []vm.Machine) {
 	s.unseen = unseen
 }
 
-// foreign are the macOS guests of others that run: each takes a place of the licence.
-// Guests with another system take none.
-func (s *Supervisor) foreign(machines []vm.Machine) []string {
+// foreign are the macOS guests that run and that no agent of ours made: each takes a place of the
+// licence. Guests with another system take none.
+func foreign(machines []vm.Machine) []string {
 	var names []string
 	for _, m := range machines {
-		_, _, ours := state.ParseVMName(m.Name)
-		if _, legacy := s.legacy.Load(m.Name); !ours && !legacy && m.Running && m.MacOS {
+		if _, _, ours := state.ParseVMName(m.Name); !ours && m.Running && m.MacOS {
 			names = append(names, m.Name)
 		}
 	}
@@ -84,7 +83,7 @@ func (s *Supervisor) sweep(ctx context.Context) error {
 		return err
 	}
 	s.reportUnseen(machines)
-	s.slots.Foreign(s.foreign(machines))
+	s.slots.Foreign(foreign(machines))
 	var errs []error
 	left := map[types.UID]bool{}
 	for _, m := range machines {

@@ -37,7 +37,6 @@ type shared struct {
 	inputs      Inputs
 	probes      *probe.Metrics
 	slots       *slot.Gate
-	legacy      *sync.Map // the first system's VMs that workers go on with, by name
 	checkpoints checkpoint.Store
 	clock       clock.WithTicker
 	log         *slog.Logger

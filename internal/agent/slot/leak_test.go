@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -135,6 +136,23 @@ func TestForeignGuestsLowerWhatIsAllocatable(t *testing.T) {
 	}
 	if g.Free() != 1 {
 		t.Errorf("%d free, want 1 beside ours", g.Free())
+	}
+}
+
+// TestATakenGuestIsCountedOnce, also by who looked what runs before it was taken.
+func TestATakenGuestIsCountedOnce(t *testing.T) {
+	g := opened(t, "", "boot-1")
+	seen := []string{"theirs"}
+	g.Foreign(seen)
+	g.TakeForeign("theirs", "ours")
+	g.Foreign(seen)
+	if got := g.State(); g.Free() != 1 || len(got.Foreign) != 0 {
+		t.Errorf("%d free of two, state %+v; want the guest counted once", g.Free(), got)
+	}
+	g.GuestDeleted("theirs")
+	g.Foreign(seen)
+	if got := g.State(); g.Free() != 0 || !slices.Equal(got.Foreign, seen) {
+		t.Errorf("%d free, state %+v; want another guest of that name counted", g.Free(), got)
 	}
 }
 

@@ -35,10 +35,12 @@ type Gate struct {
 	mu       sync.Mutex
 	maxSlots int
 	holders  map[string]bool
-	queue    []*waiter
-	leak     leak
-	changed  chan struct{}
-	shown    State
+	// taken are guests of others that a name has the slot of: see TakeForeign.
+	taken   map[string]bool
+	queue   []*waiter
+	leak    leak
+	changed chan struct{}
+	shown   State
 }
 
 type waiter struct {
@@ -62,7 +64,7 @@ type Options struct {
 // read is as good as none: the next refused start tells the same again.
 func Open(o Options) *Gate {
 	g := &Gate{
-		maxSlots: max(1, o.Limit), holders: map[string]bool{}, changed: make(chan struct{}),
+		maxSlots: max(1, o.Limit), holders: map[string]bool{}, taken: map[string]bool{}, changed: make(chan struct{}),
 		file: o.File, bootSession: o.BootSession, log: o.Log,
 	}
 	if g.log == nil {
@@ -113,13 +115,22 @@ func (g *Gate) Adopt(name string) {
 	g.update()
 }
 
-// TakeForeign gives the slot of a guest of others to a name: it is this one's now.
+// TakeForeign gives the slot of a guest of others to a name: it is this one's until GuestDeleted,
+// whatever Foreign says, which may have been read before.
 func (g *Gate) TakeForeign(guest, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.taken[guest] = true
 	delete(g.holders, foreignPrefix+guest)
 	g.holders[name] = true
 	g.update()
+}
+
+// GuestDeleted ends what TakeForeign began: another guest of that name is one of others again.
+func (g *Gate) GuestDeleted(guest string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.taken, guest)
 }
 
 // Release gives a slot back; it is no error to release what is not held.
@@ -141,7 +152,9 @@ func (g *Gate) Foreign(names []string) {
 		}
 	}
 	for _, name := range names {
-		g.holders[foreignPrefix+name] = true
+		if !g.taken[name] {
+			g.holders[foreignPrefix+name] = true
+		}
 	}
 	g.update()
 }
