@@ -125,10 +125,11 @@ func (r *reporter) showBackOff(e state.Exit, delay time.Duration, reason string)
 		why := cmp.Or(e.Message, e.Reason)
 		message, event = why+": "+message, event+": "+why
 	}
+	// Before it is shown: who sees that it backs off finds the event.
+	r.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "BackOff", event)
 	v := r.view(reason, message)
 	v.BackingOff(e, corev1.ContainerStateWaiting{Reason: reason, Message: message})
 	r.show(v)
-	r.containerEvent(e.CommandOf(), corev1.EventTypeWarning, "BackOff", event)
 }
 
 // showsLicenseLimit reports that the license refused the attempt before.
