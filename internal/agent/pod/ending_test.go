@@ -377,8 +377,16 @@ func TestAPreStopHookThatHangs(t *testing.T) {
 	w := newWorld(t, p)
 	w.startAgent()
 	w.awaitRunning("a")
+	w.frozen.Store(true) // a busy machine would use up the command's last seconds
 	begin := w.clock.Now()
 	w.deleteWithin(1800)
+	w.awaitEndingOnRecord()
+	w.clock.Step(1780 * time.Second)
+	w.await("the command is told to end", func() bool {
+		w.clock.Step(20 * time.Millisecond)
+		return w.host.count("signal tk-uid-a-0 main") > 0
+	})
+	w.frozen.Store(false)
 	w.awaitGone("a")
 	if took := w.clock.Since(begin); took > 5*time.Hour || w.host.guests.signals != 1 {
 		t.Errorf("it took %s, %d signals", took, w.host.guests.signals)
