@@ -388,7 +388,7 @@ func TestAnOrderIsCancelled(t *testing.T) {
 	h.Spec.Order = &infrav1.OrderRequest{}
 	for terminate, want := range map[bool]string{
 		false: "a server that comes of it all the same is wiped and goes back to the pool, which takes 15 to 20 minutes",
-		true:  "a server that comes of it all the same is wiped and given back to the vendor, at its billing floor",
+		true:  "a server that comes of it all the same is given back to the vendor, at its billing floor, when its wipe has begun, or is late or refused",
 	} {
 		plan, err := Wipe{Release: Release{Terminate: terminate}}.Plan(MacOf(s, h))
 		if err != nil || !slices.Contains(plan.Says, "host "+h.Name+" is an order, of which no server came yet: it is cancelled") || plan.Says[len(plan.Says)-1] != want {

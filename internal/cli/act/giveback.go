@@ -29,7 +29,7 @@ func (w Wipe) giveBack(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s is in maintenance (%s): end that first: macfleet host maintenance %s --end", h.Name, h.Spec.Maintenance.Reason, h.Name)
 	}
 	var p Plan
-	p.say("host %s, which no Machine has, is wiped and given back to the vendor: the pool has one Mac less", h.Name)
+	p.say("host %s, which no Machine has, is given back to the vendor %s: the pool has one Mac less", h.Name, onceWiped)
 	if floor := h.Status.Server.DeletableAt; floor != nil && floor.After(w.Now) {
 		p.say("it is billed until %s all the same: that is its billing floor", floor.UTC().Format(time.RFC3339))
 	}

@@ -146,14 +146,17 @@ func (r Release) Plan(m Mac) (Plan, error) {
 	return r.stranded(m)
 }
 
-// terminated turns a release to the pool into one to the vendor, which waits for no end of a wipe.
+// onceWiped is when a Mac goes back to the vendor, which waits for no end of a wipe.
+const onceWiped = "when its wipe has begun, or is late or refused"
+
+// terminated turns a release to the pool into one to the vendor.
 func terminated(h *infrav1.ScalewayAppleSiliconHost) Plan {
 	what := fmt.Sprintf("host %s, whose release was recorded %s, is given back to the vendor", h.Name, since(&h.Spec.Release.RequestedAt))
 	var p Plan
 	if host.WipeFailedTwice(h) {
 		p.say("%s, and does not go back to the pool: its wipe came to nothing twice, so that happens at once or after one more try, perhaps NOT wiped", what)
 	} else {
-		p.say("%s when its wipe has begun, or is late or refused, and does not go back to the pool", what)
+		p.say("%s %s, and does not go back to the pool", what, onceWiped)
 	}
 	p.patch(h, spec(map[string]any{"release": map[string]any{"policy": infrav1.Terminate}}))
 	return p
@@ -176,7 +179,7 @@ func (r Release) stranded(m Mac) (Plan, error) {
 	p.end(m)
 	if r.Terminate {
 		fields["policy"] = infrav1.Terminate
-		p.say("then it is given back to the vendor, at its billing floor")
+		p.say("it is given back to the vendor, at its billing floor, %s", onceWiped)
 	} else {
 		pool, err := m.pool(r.Pool)
 		if err != nil {
@@ -295,7 +298,7 @@ func deleteMachine(m Mac, policy infrav1.ReleasePolicy) (Plan, error) {
 	}
 	switch policy {
 	case infrav1.Terminate:
-		p.say("%s is wiped and given back to the vendor, at its billing floor", what)
+		p.say("%s is given back to the vendor, at its billing floor, %s", what, onceWiped)
 	case infrav1.Detach:
 		p.say("%s is let go as it is: NOT wiped, Foreign, and to be adopted before anybody has it again", what)
 	default:

@@ -129,7 +129,7 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 	p.say("the vendor cuts the power of host %s, and the Mac starts again", h.Name)
 	switch {
 	case r.Force:
-		p.say("at once: Pods on it die with it")
+		p.say("as soon as the vendor allows it: Pods on it die with it")
 		p.end(m)
 	case m.Machine == nil:
 		p.say("as soon as neither maintenance, nor a pause, nor what the vendor does with the server, nor Pods on a Ready Node hold it up: no Machine here has it, and nobody here knows what runs on it")
