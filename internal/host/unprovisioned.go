@@ -50,6 +50,16 @@ func (b Bringup) atFault() bool {
 	return b.stuck()
 }
 
+// forAPerson: NextRecovery climbs no tier for it, and no push is made, or the next fails as the
+// last one did.
+func (b Bringup) forAPerson() bool {
+	switch b.Reason {
+	case infrav1.ReasonInvalidProfile, infrav1.ReasonEndpointUnknown:
+		return true
+	}
+	return b.Class == ClassHuman || b.Class == ClassBug
+}
+
 // bringupPatience is how long a Mac has after it was first complained of.
 const bringupPatience = 10 * time.Minute
 
@@ -65,8 +75,8 @@ func (b Bringup) waits(now time.Time) string {
 	switch {
 	case b.Spared != "":
 		return notYet + ", and not given up by itself: " + b.Spared
-	case !b.stuck() && b.Class == ClassHuman: // NextRecovery climbs no tier
-		return notYet + "; its last attempt failed with the class human: a person mends what the Machine's condition Bootstrapped names, and recovery does nothing about it"
+	case !b.stuck() && b.forAPerson():
+		return notYet + " (" + b.Reason + "); a person mends what the Machine's condition Bootstrapped names, and recovery does nothing about it"
 	case !b.stuck():
 		return notYet + "; its bootstrap recovers by itself"
 	case b.Allowed == 0:

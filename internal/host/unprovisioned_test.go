@@ -75,10 +75,23 @@ func TestAMacThatDoesNotComeUpIsGivenUp(t *testing.T) {
 
 // Recovery climbs no tier for what a person mends: nobody is told that it will.
 func TestABootstrapThatWaitsForAPersonSaysSo(t *testing.T) {
-	for class, says := range map[FailureClass]string{ClassRetry: "recovers by itself", ClassReboot: "recovers by itself", ClassHuman: "a person mends"} {
-		got := NextRemediation(Remediation{Node: NodeMissing, Bringup: Bringup{Pending: true, Reason: infrav1.ReasonBootstrapFailed, Class: class}})
-		if !strings.Contains(got.Message, says) {
-			t.Errorf("%s: it says %q, want %q", class, got.Message, says)
+	const itself, person = "recovers by itself", "a person mends"
+	for _, c := range []struct {
+		reason string
+		class  FailureClass
+		says   string
+	}{
+		{infrav1.ReasonBootstrapFailed, ClassRetry, itself},
+		{infrav1.ReasonBootstrapFailed, ClassReboot, itself},
+		{infrav1.ReasonBootstrapFailed, ClassHuman, person},
+		{infrav1.ReasonBootstrapFailed, ClassBug, person},
+		{infrav1.ReasonInvalidProfile, "", person},
+		{infrav1.ReasonEndpointUnknown, ClassWait, person},
+		{infrav1.ReasonRunning, "", itself},
+	} {
+		got := NextRemediation(Remediation{Node: NodeMissing, Bringup: Bringup{Pending: true, Reason: c.reason, Class: c.class}})
+		if !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s, class %q: it says %q, want %q", c.reason, c.class, got.Message, c.says)
 		}
 	}
 }
