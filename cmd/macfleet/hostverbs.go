@@ -151,7 +151,7 @@ func newReboot() *cobra.Command {
 		}, func(cmd *cobra.Command) {
 			cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people")
 			cmd.Flags().StringVar(&r.ID, "id", "", "name of the request, which is made once (default: made of the time)")
-			cmd.Flags().BoolVar(&r.Force, "force", false, "at once: Pods die with it")
+			cmd.Flags().BoolVar(&r.Force, "force", false, "also while Pods run, which die with it")
 			cmd.Flags().BoolVar(&r.Cancel, "cancel", false, "take a request back that waits")
 		})
 }
