@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
@@ -59,7 +60,7 @@ func listenTCP(t *testing.T, serve func(*net.TCPConn)) uint16 {
 
 func listenOn(t *testing.T, address string, serve func(*net.TCPConn)) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(nobodysPort(t))))) // nor is it anybody's at 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
 	}

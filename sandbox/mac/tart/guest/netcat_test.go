@@ -9,7 +9,17 @@ import (
 
 func TestNetcatTriesAllAddressesOfLocalhost(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "::1"} {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
+		// A port that nobody has at either address.
+		free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, port, err := net.SplitHostPort(free.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = free.Close()
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -21,10 +31,6 @@ func TestNetcatTriesAllAddressesOfLocalhost(t *testing.T) {
 			_, _ = conn.Write([]byte("from " + address))
 			_ = conn.Close()
 		}()
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
 		var out strings.Builder
 		if code := Netcat([]string{"localhost", port}, strings.NewReader(""), &out, io.Discard); code != 0 || out.String() != "from "+address {
 			t.Errorf("%s: code %d, %q", address, code, out.String())
