@@ -66,6 +66,7 @@ func (f *fleet) orderingDeployment() *clusterv1.MachineDeployment {
 	}
 	deployment := &clusterv1.MachineDeployment{}
 	deployment.Namespace, deployment.Name = world.Namespace, "ordered"
+	deployment.Annotations = map[string]string{"infrastructure.cluster.x-k8s.io/allow-delete": ""} // else its deletion is refused while it has a Mac
 	deployment.Spec = *like.Spec.DeepCopy()
 	deployment.Spec.Replicas = ptr.To(int32(1))
 	deployment.Spec.Selector.MatchLabels = map[string]string{"ordered": "true"}
