@@ -154,6 +154,12 @@ func TestATakenGuestIsCountedOnce(t *testing.T) {
 	if got := g.State(); g.Free() != 0 || !slices.Equal(got.Foreign, seen) {
 		t.Errorf("%d free, state %+v; want another guest of that name counted", g.Free(), got)
 	}
+	g.TakeForeign("theirs", "ours")
+	g.Release("ours") // as where the guest could not be deleted
+	g.Foreign(seen)
+	if got := g.State(); g.Free() != 1 || !slices.Equal(got.Foreign, seen) {
+		t.Errorf("%d free, state %+v; want the guest counted that was left", g.Free(), got)
+	}
 }
 
 func TestGarbageIsNoLeak(t *testing.T) {

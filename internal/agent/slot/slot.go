@@ -35,8 +35,8 @@ type Gate struct {
 	mu       sync.Mutex
 	maxSlots int
 	holders  map[string]bool
-	// taken are guests of others that a name has the slot of: see TakeForeign.
-	taken   map[string]bool
+	// taken are guests of others by the name that has their slot: see TakeForeign.
+	taken   map[string]string
 	queue   []*waiter
 	leak    leak
 	changed chan struct{}
@@ -64,7 +64,7 @@ type Options struct {
 // read is as good as none: the next refused start tells the same again.
 func Open(o Options) *Gate {
 	g := &Gate{
-		maxSlots: max(1, o.Limit), holders: map[string]bool{}, taken: map[string]bool{}, changed: make(chan struct{}),
+		maxSlots: max(1, o.Limit), holders: map[string]bool{}, taken: map[string]string{}, changed: make(chan struct{}),
 		file: o.File, bootSession: o.BootSession, log: o.Log,
 	}
 	if g.log == nil {
@@ -116,11 +116,11 @@ func (g *Gate) Adopt(name string) {
 }
 
 // TakeForeign gives the slot of a guest of others to a name: it is this one's until GuestDeleted,
-// whatever Foreign says, which may have been read before.
+// or until the name has no slot any more, whatever Foreign says, which may have been read before.
 func (g *Gate) TakeForeign(guest, name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.taken[guest] = true
+	g.taken[guest] = name
 	delete(g.holders, foreignPrefix+guest)
 	g.holders[name] = true
 	g.update()
@@ -152,7 +152,7 @@ func (g *Gate) Foreign(names []string) {
 		}
 	}
 	for _, name := range names {
-		if !g.taken[name] {
+		if !g.holders[g.taken[name]] {
 			g.holders[foreignPrefix+name] = true
 		}
 	}
