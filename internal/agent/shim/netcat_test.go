@@ -60,7 +60,7 @@ func listenTCP(t *testing.T, serve func(*net.TCPConn)) uint16 {
 
 func listenOn(t *testing.T, address string, serve func(*net.TCPConn)) uint16 {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(nobodysPort(t))))) // nor is it anybody's at 127.0.0.1
+	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(int(nobodysPort(t)))))
 	if err != nil {
 		t.Fatal(err)
 	}
