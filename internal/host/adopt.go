@@ -132,7 +132,7 @@ func Adopt(h *Host, token string, now time.Time) {
 }
 
 // GiveBack claims a host that nobody has and releases it to the vendor in one, so that no
-// Machine claims it meanwhile: it is wiped, and its server is deleted.
+// Machine claims it meanwhile: it is wiped, where that still works, and its server is deleted.
 func GiveBack(h *Host, token string, now time.Time) {
 	Claim(h, infrav1.ClaimReference{Namespace: NoNamespace, Name: h.Status.Server.Name, Token: token}, now)
 	h.Spec.Release = &infrav1.Release{Token: token, Policy: infrav1.Terminate, RequestedAt: *stamp(now)}

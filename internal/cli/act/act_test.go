@@ -402,8 +402,8 @@ func TestAnOrderIsCancelled(t *testing.T) {
 	}
 }
 
-// Somebody else's Mac is not wiped, whatever is asked for: nobody is promised that it is.
-func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
+// Somebody else's Mac is neither wiped nor rebooted, whatever is asked for: nobody is promised that it is.
+func TestAMacThatWasRenamedIsLeftAlone(t *testing.T) {
 	renamed := clitest.Condition(infrav1.NameInSyncCondition, metav1.ConditionFalse, infrav1.ReasonChangedByOther, "", time.Minute)
 	s := fleet()
 	for name, c := range map[string]struct {
@@ -424,6 +424,12 @@ func TestAMacThatWasRenamedIsNotWiped(t *testing.T) {
 		says := "would not be wiped: somebody named its server oops at the vendor, and it is theirs until it is named " + h.Spec.ClaimRef.Name + " again"
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "macfleet host detach "+h.Name) != c.detach {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, force := range []bool{false, true} {
+		_, err := Reboot{ID: "r", Reason: "hangs", Force: force}.Plan(MacOf(s, &s.Hosts[0]))
+		if err == nil || !strings.Contains(err.Error(), "would not be rebooted: somebody named its server oops at the vendor") {
+			t.Errorf("reboot, force %t: %v", force, err)
 		}
 	}
 	if _, err := (Detach{}).Plan(MacOf(s, &s.Hosts[0])); err != nil {

@@ -123,7 +123,7 @@ func (r Release) Plan(m Mac) (Plan, error) {
 	case release != nil && release.Policy == infrav1.Reinstall && m.Machine != nil:
 		return Plan{}, fmt.Errorf("host %s is reinstalled for Machine %s, which keeps it. To take it away: macfleet host wipe %s", h.Name, m.owner(), h.Name)
 	case release != nil && r.Terminate && release.Policy != infrav1.Terminate && host.ReleaseHeld(h):
-		return Plan{}, fmt.Errorf("%w; or let it go as it is, NOT wiped: macfleet host detach %s", renamed(h), h.Name)
+		return Plan{}, fmt.Errorf("%w; or let it go as it is, NOT wiped: macfleet host detach %s", renamed(h, "wiped"), h.Name)
 	case release != nil && r.Terminate && release.Policy != infrav1.Terminate:
 		return terminated(h), nil
 	case release != nil:
@@ -141,7 +141,7 @@ func (r Release) Plan(m Mac) (Plan, error) {
 	case h.Status.Phase != infrav1.HostStranded:
 		return Plan{}, fmt.Errorf("host %s is %s and not Stranded: macfleet explain host %s", h.Name, h.Status.Phase, h.Name)
 	case host.ChangedByOther(h):
-		return Plan{}, renamed(h)
+		return Plan{}, renamed(h, "wiped")
 	}
 	return r.stranded(m)
 }
@@ -162,9 +162,9 @@ func terminated(h *infrav1.ScalewayAppleSiliconHost) Plan {
 	return p
 }
 
-// renamed: whoever names a claimed server has it, and nothing of theirs is wiped.
-func renamed(h *infrav1.ScalewayAppleSiliconHost) error {
-	return fmt.Errorf("host %s would not be wiped: somebody named its server %s at the vendor, and it is theirs until it is named %s again. Name it so in the vendor's console, then try again", h.Name, h.Status.Server.Name, h.Spec.ClaimRef.Name)
+// renamed: whoever names a claimed server has it, and nothing is done to what is theirs.
+func renamed(h *infrav1.ScalewayAppleSiliconHost, done string) error {
+	return fmt.Errorf("host %s would not be %s: somebody named its server %s at the vendor, and it is theirs until it is named %s again. Name it so in the vendor's console, then try again", h.Name, done, h.Status.Server.Name, h.Spec.ClaimRef.Name)
 }
 
 func (r Release) stranded(m Mac) (Plan, error) {
@@ -175,7 +175,7 @@ func (r Release) stranded(m Mac) (Plan, error) {
 		fields["osFamily"] = system
 	}
 	var p Plan
-	p.say("host %s loses the claim of Machine %s/%s, which is gone; all that is on its disk is wiped", h.Name, claim.Namespace, claim.Name)
+	p.say("host %s loses the claim of Machine %s/%s, which is gone", h.Name, claim.Namespace, claim.Name)
 	p.end(m)
 	if r.Terminate {
 		fields["policy"] = infrav1.Terminate
@@ -186,7 +186,7 @@ func (r Release) stranded(m Mac) (Plan, error) {
 			return Plan{}, err
 		}
 		fields["poolPrefix"] = pool
-		p.say("then it is Available in the pool %s, with macOS %s", pool, cmp.Or(system, "as the vendor's default is"))
+		p.say("all that is on its disk is wiped, then it is Available in the pool %s, with macOS %s", pool, cmp.Or(system, "as the vendor's default is"))
 	}
 	p.patch(h, spec(map[string]any{"release": fields}))
 	return p, nil
@@ -258,7 +258,7 @@ func (w Wipe) Plan(m Mac) (Plan, error) {
 	case m.Machine != nil && (w.Pool != "" || w.OS != ""):
 		return Plan{}, fmt.Errorf("host %s goes back to the pool and with the macOS that Machine %s names: leave --pool and --os out", h.Name, m.owner())
 	case m.Machine != nil && host.ChangedByOther(h):
-		return Plan{}, fmt.Errorf("%w; or let it go as it is, Foreign and NOT wiped: macfleet host detach %s", renamed(h), h.Name)
+		return Plan{}, fmt.Errorf("%w; or let it go as it is, Foreign and NOT wiped: macfleet host detach %s", renamed(h, "wiped"), h.Name)
 	case m.Machine != nil:
 		policy := infrav1.Recycle
 		if w.Terminate {

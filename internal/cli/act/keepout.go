@@ -122,6 +122,8 @@ func (r Reboot) Plan(m Mac) (Plan, error) {
 		return Plan{}, fmt.Errorf("host %s was rebooted for %s already, at %s, and is so once for each id: leave --id out, or give another", h.Name, r.ID, h.Status.LastReboot.At.UTC().Format(time.RFC3339))
 	case h.Spec.Reboot != nil && !r.Force:
 		return Plan{}, fmt.Errorf("host %s waits for reboot %s already: macfleet explain host %s. To take it back: macfleet host reboot %s --cancel", h.Name, h.Spec.Reboot.ID, h.Name, h.Name)
+	case host.ChangedByOther(h):
+		return Plan{}, renamed(h, "rebooted")
 	case host.ErrorForbidsReboot(h) != "":
 		return Plan{}, fmt.Errorf("host %s is not rebooted: %s", h.Name, host.ErrorForbidsReboot(h))
 	}
