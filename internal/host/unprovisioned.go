@@ -54,7 +54,7 @@ func (b Bringup) atFault() bool {
 // last one did.
 func (b Bringup) forAPerson() bool {
 	switch b.Reason {
-	case infrav1.ReasonInvalidProfile, infrav1.ReasonEndpointUnknown:
+	case infrav1.ReasonInvalidProfile, infrav1.ReasonUnknownProfile, infrav1.ReasonEndpointUnknown:
 		return true
 	}
 	return b.Class == ClassHuman || b.Class == ClassBug
@@ -76,7 +76,7 @@ func (b Bringup) waits(now time.Time) string {
 	case b.Spared != "":
 		return notYet + ", and not given up by itself: " + b.Spared
 	case !b.stuck() && b.forAPerson():
-		return notYet + " (" + b.Reason + "); a person mends what the Machine's condition Bootstrapped names, and recovery does nothing about it"
+		return notYet + " (" + b.Reason + "); a person mends what the Machine's condition Bootstrapped names, or named before the attempt that runs, and recovery does nothing about it"
 	case !b.stuck():
 		return notYet + "; its bootstrap recovers by itself"
 	case b.Allowed == 0:

@@ -86,8 +86,10 @@ func TestABootstrapThatWaitsForAPersonSaysSo(t *testing.T) {
 		{infrav1.ReasonBootstrapFailed, ClassHuman, person},
 		{infrav1.ReasonBootstrapFailed, ClassBug, person},
 		{infrav1.ReasonInvalidProfile, "", person},
+		{infrav1.ReasonUnknownProfile, "", person},
 		{infrav1.ReasonEndpointUnknown, ClassWait, person},
 		{infrav1.ReasonRunning, "", itself},
+		{infrav1.ReasonRunning, ClassHuman, "named before the attempt that runs"},
 	} {
 		got := NextRemediation(Remediation{Node: NodeMissing, Bringup: Bringup{Pending: true, Reason: c.reason, Class: c.class}})
 		if !strings.Contains(got.Message, c.says) {
